@@ -1,0 +1,75 @@
+//! A buffer of doubles on its own pages, for panels and other large messages.
+
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, munmap};
+
+/// Zero-filled doubles, page-aligned, on huge pages where the system grants
+/// them. Allocated once and reused; moves without copying.
+pub struct PanelBuf {
+    ptr: NonNull<f64>,
+    len: usize,
+    mapped_bytes: usize,
+}
+
+// SAFETY: PanelBuf owns its mapping alone, like a Vec<f64> owns its memory.
+unsafe impl Send for PanelBuf {}
+// SAFETY: shared access only reads.
+unsafe impl Sync for PanelBuf {}
+
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+impl PanelBuf {
+    /// A buffer of `len` zeros.
+    ///
+    /// # Errors
+    /// When the system has no such memory.
+    pub fn new(len: usize) -> std::io::Result<Self> {
+        let bytes = (len.max(1)) * size_of::<f64>();
+        let page = if bytes >= HUGE_PAGE_BYTES { HUGE_PAGE_BYTES } else { 4096 };
+        let mapped_bytes = bytes.next_multiple_of(page);
+        let size = std::num::NonZeroUsize::new(mapped_bytes).expect("at least one page");
+        // SAFETY: a fresh private anonymous mapping, nothing else refers to it.
+        let ptr = unsafe {
+            mmap_anonymous(
+                None,
+                size,
+                ProtFlags::PROT_READ | ProtFlags::PROT_WRITE,
+                MapFlags::MAP_PRIVATE,
+            )
+        }?;
+        if page == HUGE_PAGE_BYTES {
+            // SAFETY: advice on our own mapping; a refusal only costs speed.
+            let _ = unsafe { madvise(ptr, mapped_bytes, MmapAdvise::MADV_HUGEPAGE) };
+        }
+        Ok(Self { ptr: ptr.cast(), len, mapped_bytes })
+    }
+
+    /// Start of the buffer, for the transport to write into.
+    pub(crate) fn as_ptr(&self) -> *mut f64 {
+        self.ptr.as_ptr()
+    }
+}
+
+impl Drop for PanelBuf {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made in `new`, unmapped once.
+        let _ = unsafe { munmap(self.ptr.cast(), self.mapped_bytes) };
+    }
+}
+
+impl Deref for PanelBuf {
+    type Target = [f64];
+    fn deref(&self) -> &[f64] {
+        // SAFETY: len doubles are mapped, zero-filled by the kernel.
+        unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for PanelBuf {
+    fn deref_mut(&mut self) -> &mut [f64] {
+        // SAFETY: as above, and borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.len) }
+    }
+}

@@ -1,0 +1,135 @@
+//! Collective operations built from messages, the same over every [`Comm`].
+
+use bytemuck::Pod;
+
+use super::{Comm, Result, Tag};
+
+/// Tags from here up belong to this file.
+const TAG_BCAST: Tag = 0x7f00;
+const TAG_REDUCE: Tag = 0x7f01;
+const TAG_GATHER: Tag = 0x7f02;
+
+/// Sends `data` of `root` to all, along a binomial tree.
+pub fn broadcast<C: Comm, T: Pod>(comm: &C, data: &mut [T], root: usize) -> Result<()> {
+    let (size, rank) = (comm.size(), comm.rank());
+    let relative = (rank + size - root) % size;
+    let mut mask = 1;
+    while mask < size {
+        if relative & mask != 0 {
+            comm.recv(data, (relative - mask + root) % size, TAG_BCAST)?;
+            break;
+        }
+        mask <<= 1;
+    }
+    mask >>= 1;
+    while mask > 0 {
+        // Only masks below this rank's lowest set bit are its children.
+        if relative + mask < size {
+            comm.send(data, (relative + mask + root) % size, TAG_BCAST)?;
+        }
+        mask >>= 1;
+    }
+    Ok(())
+}
+
+/// Combines `data` of all ranks, element by element, into `root`'s, in an order
+/// that depends on the group's size alone: the result is the same every time.
+/// On other ranks `data` is left partly combined.
+pub fn reduce<C: Comm, T: Pod>(
+    comm: &C,
+    data: &mut [T],
+    root: usize,
+    combine: impl Fn(T, T) -> T,
+) -> Result<()> {
+    let (size, rank) = (comm.size(), comm.rank());
+    let relative = (rank + size - root) % size;
+    let mut theirs = data.to_vec();
+    let mut mask = 1;
+    while mask < size {
+        if relative & mask != 0 {
+            return comm.send(data, (relative - mask + root) % size, TAG_REDUCE);
+        }
+        if relative + mask < size {
+            comm.recv(&mut theirs, (relative + mask + root) % size, TAG_REDUCE)?;
+            for (mine, other) in data.iter_mut().zip(&theirs) {
+                *mine = combine(*mine, *other);
+            }
+        }
+        mask <<= 1;
+    }
+    Ok(())
+}
+
+/// [`reduce`] with the result on every rank, bit for bit the same.
+pub fn all_reduce<C: Comm, T: Pod>(
+    comm: &C,
+    data: &mut [T],
+    combine: impl Fn(T, T) -> T,
+) -> Result<()> {
+    reduce(comm, data, 0, combine)?;
+    broadcast(comm, data, 0)
+}
+
+/// Largest of each element over all ranks; a NaN anywhere wins.
+pub fn all_max<C: Comm>(comm: &C, data: &mut [f64]) -> Result<()> {
+    all_reduce(comm, data, |a, b| if a.is_nan() || a > b { a } else { b })
+}
+
+/// Sum of each element over all ranks.
+pub fn all_sum<C: Comm>(comm: &C, data: &mut [f64]) -> Result<()> {
+    all_reduce(comm, data, |a, b| a + b)
+}
+
+/// Collects each rank's bytes, of any length, on `root` (`None` elsewhere).
+pub fn gather_bytes<C: Comm>(comm: &C, data: &[u8], root: usize) -> Result<Option<Vec<Vec<u8>>>> {
+    if comm.rank() != root {
+        comm.send(&[data.len() as u64], root, TAG_GATHER)?;
+        comm.send(data, root, TAG_GATHER)?;
+        return Ok(None);
+    }
+    let mut all = Vec::with_capacity(comm.size());
+    for source in 0..comm.size() {
+        if source == root {
+            all.push(data.to_vec());
+            continue;
+        }
+        let mut len = [0u64];
+        comm.recv(&mut len, source, TAG_GATHER)?;
+        let mut bytes = vec![0u8; len[0] as usize];
+        comm.recv(&mut bytes, source, TAG_GATHER)?;
+        all.push(bytes);
+    }
+    Ok(Some(all))
+}
+
+/// Sends bytes of any length from `root` to all; other ranks' `data` is replaced.
+pub fn broadcast_bytes<C: Comm>(comm: &C, data: &mut Vec<u8>, root: usize) -> Result<()> {
+    let mut len = [data.len() as u64];
+    broadcast(comm, &mut len, root)?;
+    data.resize(len[0] as usize, 0);
+    broadcast(comm, data, root)
+}
+
+/// [`gather_bytes`] with the result on every rank.
+pub fn all_gather_bytes<C: Comm>(comm: &C, data: &[u8]) -> Result<Vec<Vec<u8>>> {
+    let gathered = gather_bytes(comm, data, 0)?;
+    let mut flat = gathered
+        .map(|all| {
+            let mut flat = Vec::new();
+            for bytes in all {
+                flat.extend((bytes.len() as u64).to_le_bytes());
+                flat.extend(bytes);
+            }
+            flat
+        })
+        .unwrap_or_default();
+    broadcast_bytes(comm, &mut flat, 0)?;
+    let mut rest = &flat[..];
+    let mut all = Vec::with_capacity(comm.size());
+    while let Some((head, tail)) = rest.split_first_chunk::<8>() {
+        let (bytes, tail) = tail.split_at(u64::from_le_bytes(*head) as usize);
+        all.push(bytes.to_vec());
+        rest = tail;
+    }
+    Ok(all)
+}

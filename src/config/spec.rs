@@ -1,0 +1,223 @@
+//! The validated description of a run: what an HPL.dat or a TOML file says.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// How the ranks are laid over the process grid (HPL's PMAP).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pmap {
+    /// `myrow = rank / Q`; HPL.dat 0.
+    RowMajor,
+    /// `myrow = rank % P`; HPL.dat 1.
+    ColumnMajor,
+}
+
+/// Variant of the panel factorization (PFACT inside, RFACT for the recursion).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fact {
+    /// Left-looking; HPL.dat 0.
+    Left,
+    /// Crout; HPL.dat 1.
+    Crout,
+    /// Right-looking; HPL.dat 2.
+    Right,
+}
+
+/// How a panel travels along its process row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Bcast {
+    /// Increasing ring; HPL.dat 0.
+    #[serde(rename = "1ring")]
+    OneRing,
+    /// Increasing ring that spares the next panel's owner; 1.
+    #[serde(rename = "1ringM")]
+    OneRingM,
+    /// Two rings; 2.
+    #[serde(rename = "2ring")]
+    TwoRing,
+    /// Two rings that spare the next panel's owner; 3.
+    #[serde(rename = "2ringM")]
+    TwoRingM,
+    /// Spread and roll ("long"); 4.
+    #[serde(rename = "long")]
+    Long,
+    /// Spread and roll that spares the next panel's owner; 5.
+    #[serde(rename = "longM")]
+    LongM,
+}
+
+/// How rows are exchanged along a process column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Swap {
+    /// Recursive doubling; HPL.dat 0.
+    BinaryExchange,
+    /// Spread and roll ("long"); 1.
+    SpreadRoll,
+    /// Spread-roll above the threshold number of local columns; 2.
+    Mix,
+}
+
+/// The random numbers of the matrix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Generator {
+    /// The reference's linear congruential generator, bit for bit.
+    Hpl,
+    /// xoshiro256++ seeded per matrix row.
+    Xoshiro,
+}
+
+/// Where the report goes (HPL.dat lines 3 and 4).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// Device 6.
+    Stdout,
+    /// Device 7.
+    Stderr,
+    /// Any other device: the named file.
+    File(PathBuf),
+}
+
+/// Everything a run needs, validated: each list has 1 to 20 values, each in its
+/// legal range.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunSpec {
+    /// The two free lines at the top of HPL.dat.
+    pub title: [String; 2],
+    /// Where the report goes.
+    pub output: Output,
+    /// Orders of the matrices.
+    pub n: Vec<usize>,
+    /// Blocking factors.
+    pub nb: Vec<usize>,
+    /// Mapping of ranks to the grid.
+    pub pmap: Pmap,
+    /// Process grids, `(P, Q)`.
+    pub grids: Vec<(usize, usize)>,
+    /// Residual threshold; at or below 0 the check is skipped.
+    pub threshold: f64,
+    /// Panel factorizations.
+    pub pfact: Vec<Fact>,
+    /// Recursion stops at this many columns.
+    pub nbmin: Vec<usize>,
+    /// Panels in the recursion.
+    pub ndiv: Vec<usize>,
+    /// Recursive panel factorizations.
+    pub rfact: Vec<Fact>,
+    /// Panel broadcasts.
+    pub bcast: Vec<Bcast>,
+    /// Look-ahead depths.
+    pub depth: Vec<usize>,
+    /// Row exchange.
+    pub swap: Swap,
+    /// Local columns above which [`Swap::Mix`] takes spread-roll.
+    pub swap_threshold: usize,
+    /// L1 in transposed form (accepted, moot in our storage).
+    pub l1_transposed: bool,
+    /// U in transposed form (accepted, moot in our storage).
+    pub u_transposed: bool,
+    /// Equilibration (accepted, moot in our storage).
+    pub equilibration: bool,
+    /// Alignment in doubles (accepted; ours is at least that of a cache line).
+    pub align_doubles: usize,
+    /// Which random matrix.
+    pub generator: Generator,
+    /// Threads a rank.
+    pub threads: usize,
+}
+
+/// The parameters of one test: one line in the report.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TestSpec {
+    /// Order of the matrix.
+    pub n: usize,
+    /// Blocking factor.
+    pub nb: usize,
+    /// Process rows.
+    pub p: usize,
+    /// Process columns.
+    pub q: usize,
+    /// Mapping of ranks to the grid.
+    pub pmap: Pmap,
+    /// Look-ahead depth.
+    pub depth: usize,
+    /// Panel broadcast.
+    pub bcast: Bcast,
+    /// Recursive panel factorization.
+    pub rfact: Fact,
+    /// Panel factorization.
+    pub pfact: Fact,
+    /// Recursion stops at this many columns.
+    pub nbmin: usize,
+    /// Panels in the recursion.
+    pub ndiv: usize,
+    /// Row exchange.
+    pub swap: Swap,
+    /// Local columns above which [`Swap::Mix`] takes spread-roll.
+    pub swap_threshold: usize,
+    /// Residual threshold; at or below 0 the check is skipped.
+    pub threshold: f64,
+    /// Which random matrix.
+    pub generator: Generator,
+    /// Threads a rank.
+    pub threads: usize,
+}
+
+impl RunSpec {
+    /// All tests of the run in the reference's order: grid, N, NB, DEPTH,
+    /// BCAST, RFACT, PFACT, NBMIN, NDIV, the last running fastest.
+    pub fn tests(&self) -> Vec<TestSpec> {
+        let mut tests = Vec::new();
+        for &(p, q) in &self.grids {
+            for &n in &self.n {
+                for &nb in &self.nb {
+                    self.push_variants(&mut tests, (p, q), n, nb);
+                }
+            }
+        }
+        tests
+    }
+
+    fn push_variants(
+        &self,
+        tests: &mut Vec<TestSpec>,
+        (p, q): (usize, usize),
+        n: usize,
+        nb: usize,
+    ) {
+        for &depth in &self.depth {
+            for &bcast in &self.bcast {
+                for &rfact in &self.rfact {
+                    for &pfact in &self.pfact {
+                        for &nbmin in &self.nbmin {
+                            for &ndiv in &self.ndiv {
+                                tests.push(TestSpec {
+                                    n,
+                                    nb,
+                                    p,
+                                    q,
+                                    pmap: self.pmap,
+                                    depth,
+                                    bcast,
+                                    rfact,
+                                    pfact,
+                                    nbmin,
+                                    ndiv,
+                                    swap: self.swap,
+                                    swap_threshold: self.swap_threshold,
+                                    threshold: self.threshold,
+                                    generator: self.generator,
+                                    threads: self.threads,
+                                });
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,2 @@
+//! Parse, dispatch; nothing else.
+fn main() {}

@@ -1,0 +1,3 @@
+//! What people and programs get to read: the reference's text, JSON, progress.
+
+pub mod record;

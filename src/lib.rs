@@ -3,6 +3,10 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(missing_docs)]
 
+pub mod blas;
 pub mod comm;
 pub mod config;
+pub mod grid;
+pub mod matgen;
 pub mod report;
+pub mod team;

@@ -45,11 +45,6 @@ impl PanelBuf {
         }
         Ok(Self { ptr: ptr.cast(), len, mapped_bytes })
     }
-
-    /// Start of the buffer, for the transport to write into.
-    pub(crate) fn as_ptr(&self) -> *mut f64 {
-        self.ptr.as_ptr()
-    }
 }
 
 impl Drop for PanelBuf {

@@ -8,5 +8,7 @@ pub mod comm;
 pub mod config;
 pub mod grid;
 pub mod matgen;
+pub mod pfact;
 pub mod report;
+pub mod swap;
 pub mod team;

@@ -260,6 +260,11 @@ impl<'a> MatMut<'a> {
         (self.block(0..rows, 0..j), again.block(0..rows, j..cols))
     }
 
+    /// The same matrix, for threads that each take a block of their own.
+    pub fn share(self) -> SharedMat<'a> {
+        SharedMat(self)
+    }
+
     /// # Safety
     /// The two views must not be used on the same element.
     unsafe fn alias(&self) -> Self {
@@ -315,5 +320,22 @@ impl<'a> MatMut<'a> {
 
     pub(super) fn as_mut_ptr(&mut self) -> *mut f64 {
         self.ptr
+    }
+}
+
+/// A matrix that several threads write, each its own blocks.
+pub struct SharedMat<'a>(MatMut<'a>);
+
+impl<'a> SharedMat<'a> {
+    /// A block to write.
+    ///
+    /// # Safety
+    /// No two blocks in use at the same time may share an element.
+    ///
+    /// # Panics
+    /// When it reaches beyond the matrix.
+    pub unsafe fn block(&self, rows: Range<usize>, cols: Range<usize>) -> MatMut<'a> {
+        // SAFETY: the caller keeps blocks apart.
+        unsafe { self.0.alias() }.block(rows, cols)
     }
 }

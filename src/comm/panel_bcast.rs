@@ -10,7 +10,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Comm, PanelBuf, RecvRequest, Result, SendRequest, Tag};
+use super::{Comm, PanelBuf, RecvRequest, Result, SendRequest, Tag, disjoint_ranges, tree};
 use crate::config::Bcast;
 
 const TAG_PANEL: Tag = 0x100;
@@ -85,31 +85,6 @@ impl Long {
     fn range(&self, len: usize, pieces: Range<usize>) -> Range<usize> {
         len * pieces.start / self.count()..len * pieces.end / self.count()
     }
-
-    /// Size of the subtree that hangs below member `t` of the spreading tree.
-    fn subtree(&self, t: usize) -> usize {
-        let full = if t == 0 { self.count().next_power_of_two() } else { 1 << t.trailing_zeros() };
-        full.min(self.count() - t)
-    }
-
-    fn parent(&self) -> Option<usize> {
-        (self.me > 0).then(|| self.me & (self.me - 1))
-    }
-
-    /// Children in the spreading tree, the largest subtree first.
-    fn children(&self) -> Vec<usize> {
-        let span = if self.me == 0 {
-            self.count().next_power_of_two()
-        } else {
-            1 << self.me.trailing_zeros()
-        };
-        let halves = std::iter::successors(Some(span / 2), |half| Some(half / 2));
-        halves
-            .take_while(|&half| half > 0)
-            .map(|half| self.me + half)
-            .filter(|&child| child < self.count())
-            .collect()
-    }
 }
 
 enum State<C: Comm> {
@@ -152,8 +127,8 @@ impl<C: Comm> PanelBcast<C> {
         } else {
             let (from, range, tag) = match &bcast.long {
                 Some(long) => {
-                    let parent = long.members[long.parent().expect("not the root")];
-                    let pieces = long.me..long.me + long.subtree(long.me);
+                    let parent = long.members[tree::parent(long.me).expect("not the root")];
+                    let pieces = tree::subtree(long.count(), long.me);
                     (parent, long.range(len, pieces), TAG_SPREAD)
                 }
                 None => (bcast.route.from.expect("not the root"), 0..len, TAG_PANEL),
@@ -168,8 +143,8 @@ impl<C: Comm> PanelBcast<C> {
         let buf = Arc::new(buf);
         let mut sends = self.pass_on(row, &buf)?;
         if let Some(long) = &self.long {
-            for child in long.children() {
-                let range = long.range(self.len, child..child + long.subtree(child));
+            for child in tree::children(long.count(), long.me) {
+                let range = long.range(self.len, tree::subtree(long.count(), child));
                 let to = self.absolute(row, long.members[child]);
                 sends.push(row.isend(buf.clone(), range, to, TAG_SPREAD)?);
             }
@@ -222,8 +197,8 @@ impl<C: Comm> PanelBcast<C> {
                 State::Complete { buf, sends }
             }
             Some(long) => {
-                for child in long.children() {
-                    let range = long.range(self.len, child..child + long.subtree(child));
+                for child in tree::children(long.count(), long.me) {
+                    let range = long.range(self.len, tree::subtree(long.count(), child));
                     row.send(&buf[range], self.absolute(row, long.members[child]), TAG_SPREAD)?;
                 }
                 State::Spread(buf)
@@ -280,7 +255,7 @@ impl<C: Comm> PanelBcast<C> {
             let into = (me + count - 1 - step) % count;
             let out_range = long.range(self.len, out..out + 1);
             let into_range = long.range(self.len, into..into + 1);
-            let (out_data, into_data) = two_ranges(buf, out_range, into_range);
+            let (out_data, into_data) = disjoint_ranges(buf, out_range, into_range);
             let into_data = bytemuck::cast_slice_mut(into_data);
             match right {
                 Some(right) => row.exchange_bytes(
@@ -316,17 +291,6 @@ impl<C: Comm> PanelBcast<C> {
             send.wait()?;
         }
         Ok(Arc::into_inner(buf).expect("all sends that shared the buffer are complete"))
-    }
-}
-
-/// Two parts of a buffer that do not overlap, one to read and one to write.
-fn two_ranges(buf: &mut [f64], read: Range<usize>, write: Range<usize>) -> (&[f64], &mut [f64]) {
-    if read.end <= write.start {
-        let (low, high) = buf.split_at_mut(write.start);
-        (&low[read], &mut high[..write.len()])
-    } else {
-        let (low, high) = buf.split_at_mut(read.start);
-        (&high[..read.len()], &mut low[write])
     }
 }
 

@@ -327,6 +327,14 @@ impl<'a> MatMut<'a> {
 pub struct SharedMat<'a>(MatMut<'a>);
 
 impl<'a> SharedMat<'a> {
+    /// A row-major matrix without gaps.
+    ///
+    /// # Panics
+    /// When `data` is too short for the shape.
+    pub fn row_major(data: &'a mut [f64], rows: usize, cols: usize) -> Self {
+        MatMut::row_major(data, rows, cols, cols).share()
+    }
+
     /// A block to write.
     ///
     /// # Safety

@@ -1,3 +1,11 @@
 //! What people and programs get to read: the reference's text, JSON, progress.
 
+pub mod cformat;
+pub mod clock;
+pub mod phases;
 pub mod record;
+pub mod text;
+pub mod units;
+
+pub use record::{Norms, Outcome, PhaseTable, Phases, TestRecord};
+pub use text::{Counts, OutputError, Report};

@@ -3,9 +3,11 @@
 pub mod cformat;
 pub mod clock;
 pub mod phases;
+pub mod progress;
 pub mod record;
 pub mod text;
 pub mod units;
 
+pub use progress::{Progress, ProgressMode};
 pub use record::{Norms, Outcome, PhaseTable, Phases, TestRecord};
 pub use text::{Counts, OutputError, Report};

@@ -71,3 +71,79 @@ fn efficiency_line(record: &TestRecord, per_core: f64) -> String {
         if cores == 1 { "" } else { "s" }
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec};
+    use crate::report::record::{Outcome, PhaseTable};
+
+    fn record() -> TestRecord {
+        let spec = TestSpec {
+            n: 1000,
+            nb: 64,
+            p: 2,
+            q: 3,
+            pmap: Pmap::RowMajor,
+            depth: 0,
+            bcast: Bcast::OneRing,
+            rfact: Fact::Left,
+            pfact: Fact::Left,
+            nbmin: 2,
+            ndiv: 2,
+            swap: Swap::Mix,
+            swap_threshold: 64,
+            threshold: 16.0,
+            generator: Generator::Hpl,
+            threads: 4,
+        };
+        TestRecord {
+            spec,
+            time_seconds: 1000.0,
+            gflops: 1200.0,
+            start_unix_seconds: 0,
+            end_unix_seconds: 0,
+            generate_seconds: 0.0,
+            check_seconds: 0.0,
+            phases: PhaseTable {
+                max: Phases { update: 90_000.5, ..Phases::default() },
+                mean: Phases { panel: 100.0, update: 900.0, ..Phases::default() },
+            },
+            rank_bytes: 0,
+            outcome: Outcome::NotChecked,
+        }
+    }
+
+    #[test]
+    fn cores_are_ranks_times_threads() {
+        assert_eq!(efficiency(&record(), 100.0), 0.5);
+        let lines = table(&record(), Some(100.0));
+        assert_eq!(
+            lines[8],
+            "# efficiency: 50.0 % of the DGEMM self-test (100.0 Gflop/s a core on 24 cores)"
+        );
+    }
+
+    #[test]
+    fn columns_stay_aligned_in_long_runs() {
+        let lines = table(&record(), None);
+        assert_eq!(lines[0], "# where the time went    mean s       %       max s       %");
+        assert_eq!(lines[1], "#   panel              100.0000    10.0      0.0000     0.0");
+        assert_eq!(lines[4], "#   update             900.0000    90.0  90000.5000  9000.0");
+        assert_eq!(lines[7], "#   sum               1000.0000   100.0");
+        assert!(lines[8].starts_with("# untimed"), "no self-test, no efficiency");
+    }
+
+    #[test]
+    fn no_time_has_no_shares() {
+        let lines = table(&TestRecord { time_seconds: 0.0, ..record() }, None);
+        assert_eq!(lines[1], "#   panel              100.0000       -      0.0000       -");
+    }
+
+    #[test]
+    fn a_factorization_that_broke_off_has_no_efficiency() {
+        let outcome = Outcome::Broke { column: 0, pivot: "0".to_string() };
+        let lines = table(&TestRecord { outcome, ..record() }, Some(100.0));
+        assert!(!lines.iter().any(|line| line.contains("efficiency")));
+    }
+}

@@ -22,21 +22,42 @@ pub struct BlasInfo {
     pub kernel: Option<String>,
 }
 
-/// Asks the loaded library.
+/// A library that tells about itself, by a function that only it has.
+const KNOWN: [(&str, &CStr); 3] = [
+    ("OpenBLAS", c"openblas_get_config"),
+    ("oneMKL", c"MKL_Get_Version_String"),
+    ("BLIS", c"bli_info_get_version_str"),
+];
+
+/// Asks the loaded library: the one whose `dgemm_` we call, should several be
+/// loaded (an MPI or a profiler may bring its own).
 pub fn loaded() -> BlasInfo {
     let path = symbol(c"dgemm_").and_then(file_of);
-    if let Some(config) = text_from(c"openblas_get_config") {
-        let kernel = text_from(c"openblas_get_corename");
-        return info("OpenBLAS", path, Some(config), kernel);
+    let present: Vec<_> =
+        KNOWN.iter().filter_map(|(library, marker)| Some((*library, symbol(marker)?))).collect();
+    let serves = |(_, address): &&(&str, *mut c_void)| path.is_some() && file_of(*address) == path;
+    // A library may consist of several files: dgemm_ in one, the rest in others.
+    let chosen = present.iter().find(serves).or(match present.as_slice() {
+        [only] => Some(only),
+        _ => None,
+    });
+    match chosen {
+        Some(("OpenBLAS", _)) => info(
+            "OpenBLAS",
+            path,
+            text_from(c"openblas_get_config"),
+            text_from(c"openblas_get_corename"),
+        ),
+        Some(("oneMKL", _)) => info("oneMKL", path, mkl_version(), None),
+        Some(("BLIS", _)) => {
+            info("BLIS", path, text_from(c"bli_info_get_version_str"), blis_kernel())
+        }
+        _ => {
+            let name = path.as_deref().and_then(Path::file_name);
+            let name = name.map(|name| name.to_string_lossy().into_owned());
+            info(&name.unwrap_or("unknown".to_string()), path, None, None)
+        }
     }
-    if let Some(version) = mkl_version() {
-        return info("oneMKL", path, Some(version), None);
-    }
-    if let Some(version) = text_from(c"bli_info_get_version_str") {
-        return info("BLIS", path, Some(version), blis_kernel());
-    }
-    let name = path.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy());
-    info(&name.map_or("unknown".into(), |name| name.into_owned()), path, None, None)
 }
 
 fn info(
@@ -49,23 +70,26 @@ fn info(
 }
 
 /// Sets the threads that the BLAS itself may use in a call. We call it from
-/// threads of our own, so it gets 1. Whether the library could be told.
+/// threads of our own, so it gets 1. All libraries that are loaded are told;
+/// whether there was any that could be.
 ///
 /// # Panics
 /// `count` is 0 or beyond a C int.
 pub fn set_blas_threads(count: usize) -> bool {
     let count = c_int::try_from(count).expect("a number of threads fits a C int");
     assert!(count > 0, "a BLAS has at least one thread");
-    if let Some(address) = symbol(c"openblas_set_num_threads") {
-        call_with_int(address, count);
-    } else if let Some(address) = symbol(c"MKL_Set_Num_Threads") {
-        call_with_int(address, count);
-    } else if let Some(address) = symbol(c"bli_thread_set_num_threads") {
-        call_with_blis_int(address, i64::from(count));
-    } else {
-        return false;
+    let mut told = false;
+    for name in [c"openblas_set_num_threads", c"MKL_Set_Num_Threads"] {
+        if let Some(address) = symbol(name) {
+            call_with_int(address, count);
+            told = true;
+        }
     }
-    true
+    if let Some(address) = symbol(c"bli_thread_set_num_threads") {
+        call_with_blis_int(address, i64::from(count));
+        told = true;
+    }
+    told
 }
 
 /// Threads that OpenBLAS or oneMKL would use in a call, if one is loaded.

@@ -122,8 +122,9 @@ fn hierarchies(cgroups: &str, mountinfo: &str) -> Vec<Hierarchy> {
         if let Some((mount_root, mount)) = mount_of(version, mountinfo) {
             // In a container the mount may show a part of the tree only, and
             // the path may be told from the host's root or from the mount's.
-            let group = path.strip_prefix(mount_root.as_str()).unwrap_or(path);
-            let group = PathBuf::from(group.trim_start_matches('/'));
+            let path = Path::new(path);
+            let group = path.strip_prefix(&mount_root).unwrap_or(path);
+            let group = group.strip_prefix("/").unwrap_or(group).to_path_buf();
             found.push(Hierarchy { version, mount, group });
         }
     }
@@ -287,6 +288,14 @@ mod tests {
         let memory = root.read();
         assert_eq!(memory.cgroup.as_ref().unwrap().used_bytes, 3072);
         assert_eq!(memory.usable_bytes(), Some(2 * GIB - 3072));
+    }
+
+    #[test]
+    fn a_mount_root_is_stripped_by_whole_names() {
+        let found = hierarchies("7:memory:/docker/abcdef\n", V1_MOUNT);
+        assert_eq!(found[0].group, Path::new("docker/abcdef"));
+        let found = hierarchies("7:memory:/docker/abc\n", V1_MOUNT);
+        assert_eq!(found[0].group, Path::new(""));
     }
 
     #[test]

@@ -90,7 +90,13 @@ impl Environment {
     }
 
     fn blas_words(&self) -> String {
-        let version = self.blas.version.as_deref().unwrap_or(&self.blas.library);
+        let library = &self.blas.library;
+        // OpenBLAS begins with its name, BLIS gives its number alone.
+        let version = match &self.blas.version {
+            Some(version) if version.contains(library.as_str()) => version.clone(),
+            Some(version) => format!("{library} {version}"),
+            None => library.clone(),
+        };
         let kernel = self.blas.kernel.as_ref();
         let path = self.blas.path.as_ref();
         format!(
@@ -158,6 +164,14 @@ mod tests {
                 "pinning  : pinned, one to a core",
             ]
         );
+    }
+
+    #[test]
+    fn a_version_without_a_name_gets_it() {
+        let mut blis = environment();
+        blis.blas.library = "BLIS".to_string();
+        blis.blas.version = Some("0.9.0".to_string());
+        assert_eq!(blis.blas_words(), "BLIS 0.9.0, kernel SkylakeX, /lib/libopenblas.so.0");
     }
 
     #[test]

@@ -34,9 +34,9 @@ impl HostShare {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "N = {n} does not fit: host {host} would need {} for {ranks} rank{}, and has {} ({}). {}",
-    units::bytes(*need_bytes),
+    amount(*need_bytes, *usable_bytes),
     if *ranks == 1 { "" } else { "s" },
-    units::bytes(*usable_bytes),
+    amount(*usable_bytes, *need_bytes),
     if *limited_by_cgroup { "left under its control group's limit" } else { "available" },
     advice(*largest_n)
 )]
@@ -55,6 +55,12 @@ pub struct DoesNotFit {
     pub limited_by_cgroup: bool,
     /// Largest order that fits on all hosts with the same grid and blocks.
     pub largest_n: Option<usize>,
+}
+
+/// Bytes in a short unit, unless that would hide the difference.
+fn amount(bytes: u64, other: u64) -> String {
+    let short = units::bytes(bytes);
+    if short == units::bytes(other) { format!("{bytes} B") } else { short }
 }
 
 fn advice(largest_n: Option<usize>) -> String {
@@ -137,6 +143,8 @@ mod tests {
         assert_eq!(check(100, &[host("a", 2, Some(exact), None)], bytes_for), Ok(()));
         let error = check(100, &[host("a", 2, Some(exact - 1), None)], bytes_for).unwrap_err();
         assert_eq!(error.largest_n, Some(99));
+        // 41.0 KiB both: that would explain nothing.
+        assert!(error.to_string().contains("42000 B for 2 ranks, and has 41999 B"), "{error}");
     }
 
     #[test]

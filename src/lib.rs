@@ -6,6 +6,7 @@
 pub mod blas;
 pub mod comm;
 pub mod config;
+pub mod environment;
 pub mod grid;
 pub mod matgen;
 pub mod pfact;

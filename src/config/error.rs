@@ -87,7 +87,7 @@ pub enum ConfigError {
         source: std::io::Error,
     },
     /// The file is there already and would be lost.
-    #[error("{file}: exists already; --force overwrites it, --out names another")]
+    #[error("{file}: exists already; --force overwrites it")]
     Exists {
         /// The file.
         file: String,

@@ -160,24 +160,30 @@ impl Reader<'_> {
     }
 }
 
-/// Edits (insertions, deletions, changes) from one word to another, counted on
-/// the first 40 characters without case.
+/// Edits from one word to another (insertions, deletions, changes, swaps of
+/// neighbours), counted on the first 40 characters without case.
 fn distance(from: &str, to: &str) -> usize {
     let letters = |word: &str| -> Vec<char> {
         word.chars().take(40).map(|c| c.to_ascii_lowercase()).map(dash).collect()
     };
     let (from, to) = (letters(from), letters(to));
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (i, a) in from.iter().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, b) in to.iter().enumerate() {
-            let change = diagonal + usize::from(a != b);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
+    // edits[i][j]: from the first i letters of one to the first j of the other.
+    let mut edits = vec![vec![0; to.len() + 1]; from.len() + 1];
+    for i in 0..=from.len() {
+        for j in 0..=to.len() {
+            if i == 0 || j == 0 {
+                edits[i][j] = i + j;
+                continue;
+            }
+            let changed = edits[i - 1][j - 1] + usize::from(from[i - 1] != to[j - 1]);
+            let mut least = changed.min(edits[i - 1][j] + 1).min(edits[i][j - 1] + 1);
+            if i > 1 && j > 1 && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1] {
+                least = least.min(edits[i - 2][j - 2] + 1);
+            }
+            edits[i][j] = least;
         }
     }
-    row[to.len()]
+    edits[from.len()][to.len()]
 }
 
 fn dash(c: char) -> char {

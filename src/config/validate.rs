@@ -223,7 +223,7 @@ impl Checker<'_> {
         }
         if !(self.draft.values.contains_key(&Param::P) && self.draft.values.contains_key(&Param::Q))
         {
-            let what = format!("no whole grid is given; {} x {} is used", ps[0], qs[0]);
+            let what = format!("P x Q is not given; {} x {} is used", ps[0], qs[0]);
             let at = At::named("grid", &Place::Default);
             self.warnings.push(Warning { at, what });
         }

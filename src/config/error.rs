@@ -191,11 +191,11 @@ pub enum ConfigError {
     #[error("{p_at} has {p_count} values and {q_at} has {q_count}; they pair up, one Q for each P")]
     GridPairs {
         /// Where the Ps are.
-        p_at: At,
+        p_at: Box<At>,
         /// How many.
         p_count: usize,
         /// Where the Qs are.
-        q_at: At,
+        q_at: Box<At>,
         /// How many.
         q_count: usize,
     },

@@ -163,7 +163,6 @@ pub const PARAMS: [ParamInfo; 20] = [
         kind: FACTS,
         reference_substitute: Some(2),
         default: "right",
-        ..NONE
     },
     ParamInfo {
         param: Param::Nbmin,
@@ -194,7 +193,6 @@ pub const PARAMS: [ParamInfo; 20] = [
         kind: FACTS,
         reference_substitute: Some(2),
         default: "crout",
-        ..NONE
     },
     ParamInfo {
         param: Param::Bcast,
@@ -212,7 +210,6 @@ pub const PARAMS: [ParamInfo; 20] = [
         ]),
         reference_substitute: Some(1),
         default: "1ringM",
-        ..NONE
     },
     ParamInfo {
         param: Param::Depth,

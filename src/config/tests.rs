@@ -591,3 +591,23 @@ fn large_input_ends_at_once() {
     }
     assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
 }
+
+#[test]
+fn the_manual_says_what_the_table_says() {
+    let manual = include_str!("../../docs/configuration.md");
+    for info in &param::PARAMS {
+        let row = manual
+            .lines()
+            .find(|line| line.starts_with('|') && line.contains(&format!("| `{}`", info.key)))
+            .unwrap_or_else(|| panic!("no row for {}", info.key));
+        let cells: Vec<_> = row.split('|').map(str::trim).collect();
+        assert_eq!(cells[3] == "yes", info.is_list, "{row}");
+        assert_eq!(cells[4], info.legal(true), "{row}");
+        if !info.default.is_empty() {
+            assert_eq!(cells[5], info.default, "{row}");
+        }
+    }
+    let start = manual.find("```toml\n").unwrap() + 8;
+    let example = &manual[start..][..manual[start..].find("```").unwrap()];
+    assert_eq!(toml_text(example).unwrap().spec, dat(REFERENCE).unwrap().spec);
+}

@@ -76,7 +76,9 @@ impl Reader<'_> {
             file: self.file.to_string(),
             line: self.line(offset),
             key: shown(key),
-            nearest: keys.min_by_key(|known| distance(key, known)).unwrap_or_default(),
+            nearest: keys
+                .min_by_key(|known| (distance(key, known), key.len().abs_diff(known.len())))
+                .unwrap_or_default(),
         }
     }
 

@@ -216,6 +216,7 @@ impl Checker<'_> {
         let q_at = At::param(Param::Q, &self.draft.place(Param::Q));
         if ps.len() != qs.len() {
             let (p_count, q_count) = (ps.len(), qs.len());
+            let (p_at, q_at) = (Box::new(p_at), Box::new(q_at));
             return Err(ConfigError::GridPairs { p_at, p_count, q_at, q_count });
         }
         if let Some((&p, &q)) = ps.iter().zip(&qs).find(|(p, q)| **p * **q > i32::MAX as usize) {
@@ -251,7 +252,7 @@ impl Checker<'_> {
 /// The grid nearest to a square with `P <= Q` and `P Q = ranks`.
 pub fn near_square(ranks: usize) -> (usize, usize) {
     let ranks = ranks.max(1);
-    let p = (1..=ranks.isqrt()).rev().find(|p| ranks % p == 0).unwrap_or(1);
+    let p = (1..=ranks.isqrt()).rev().find(|&p| ranks.is_multiple_of(p)).unwrap_or(1);
     (p, ranks / p)
 }
 
@@ -327,11 +328,11 @@ fn as_index(info: &ParamInfo, value: &Value) -> Result<usize, ConfigError> {
         Some(_) => Err(out_of_range(info, value)),
         None => match info.kind {
             Kind::Choice(choices) if !matches!(value.place, Place::Dat { .. }) => {
-                let is_named = |c: &&[&str]| c.iter().any(|n| n.eq_ignore_ascii_case(&value.text));
+                let is_named = |c: &[&str]| c.iter().any(|n| n.eq_ignore_ascii_case(&value.text));
                 let wanted = "one of the choices";
                 choices
                     .iter()
-                    .position(|c| is_named(&c))
+                    .position(|c| is_named(c))
                     .filter(|_| value.form != Form::Float)
                     .ok_or_else(|| not_understood(info, value, wanted))
             }

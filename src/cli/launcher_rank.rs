@@ -4,6 +4,8 @@
 //! speak.
 
 use std::env;
+use std::thread;
+use std::time::Duration;
 
 /// Where launchers put the rank: Open MPI, PMIx, MPICH/Hydra, MVAPICH2, Slurm.
 const RANK_NAMES: [&str; 5] =
@@ -26,6 +28,16 @@ pub fn size() -> Option<usize> {
 /// Whether this process is the one to speak: rank 0, or alone.
 pub fn is_first() -> bool {
     rank().is_none_or(|rank| rank == 0)
+}
+
+/// Waits a second if this process is not the one to speak; to be called before
+/// it ends with an error. A launcher kills the whole job when the first rank
+/// ends so, and rank 0 may come up later than others: its message must not be
+/// lost. It costs no time: rank 0's own end is what the launcher sees first.
+pub fn let_the_first_speak() {
+    if !is_first() {
+        thread::sleep(Duration::from_secs(1));
+    }
 }
 
 fn first_number(names: &[&str], get: impl Fn(&str) -> Option<String>) -> Option<usize> {

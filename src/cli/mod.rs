@@ -2,7 +2,7 @@
 //!
 //! The help, the man page and the shell completions all follow from [`Cli`].
 //! To add a subcommand: a file with its `Args` struct and an `execute`
-//! function, a variant of [`Command`], a line in [`dispatch`].
+//! function, a variant of [`Command`], a line in `dispatch`.
 
 pub mod completions;
 pub mod convert;
@@ -102,7 +102,10 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Exit> {
         }
         match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::Passed,
-            _ => Exit::BadInput,
+            _ => {
+                launcher_rank::let_the_first_speak();
+                Exit::BadInput
+            }
         }
     })
 }

@@ -130,6 +130,7 @@ pub fn execute(args: &RunArgs) -> ExitCode {
             if launcher_rank::is_first() {
                 output::say(format_args!("error: {error}"));
             }
+            launcher_rank::let_the_first_speak();
             Exit::BadInput.into()
         }
     }

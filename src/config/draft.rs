@@ -1,7 +1,7 @@
 //! A configuration as written: values with their places, not yet checked.
 //!
 //! HPL.dat, TOML and the command line each give a [`Draft`]; one laid over the
-//! other they go to [`super::validate`], which alone decides what is legal.
+//! other they go to [`super::validate()`], which alone decides what is legal.
 
 use std::collections::BTreeMap;
 

@@ -40,7 +40,7 @@ const ORDER: [Param; 18] = [
 
 /// Reads the text of an HPL.dat. `file` is its name for messages. With
 /// `lenient`, text where a number belongs is read as C's `atoi` does, with a
-/// warning; ranges are left to [`super::validate`].
+/// warning; ranges are left to [`super::validate()`].
 ///
 /// # Errors
 /// The first line that cannot be read, by number.

@@ -1,7 +1,7 @@
 //! From HPL.dat or TOML to one validated [`RunSpec`].
 //!
 //! HPL.dat ([`hpldat`]), TOML ([`toml`]) and the command line each give a
-//! [`Draft`]: values as written, with their places. [`validate`] turns drafts
+//! [`Draft`]: values as written, with their places. [`validate()`] turns drafts
 //! laid over each other into a [`RunSpec`], or says what is wrong and where.
 //!
 //! ```

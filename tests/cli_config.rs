@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -155,18 +156,29 @@ fn a_bad_flag_is_named() {
 #[test]
 fn under_a_launcher_one_rank_speaks_and_all_end_alike() {
     let program = Program::new();
-    for name in
-        ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "MV2_COMM_WORLD_RANK"]
-    {
-        for (args, code) in [(&["--bogus"], 2), (&["--help"], 0), (&["--version"], 0)] {
-            let first = program.command(args).env(name, "0").output().unwrap();
-            let other = program.command(args).env(name, "1").output().unwrap();
-            assert_eq!(first.status.code(), Some(code));
-            assert_eq!(other.status.code(), Some(code));
-            assert!(first.stdout.len() + first.stderr.len() > 0, "{name} {args:?}");
-            assert_eq!(other.stdout.len() + other.stderr.len(), 0, "{name} {args:?}");
-        }
+    let names =
+        ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "MV2_COMM_WORLD_RANK"];
+    let start = Instant::now();
+    let jobs = names.iter().flat_map(|name| {
+        [("--bogus", 2), ("--help", 0), ("--version", 0)].map(|(arg, code)| {
+            let ranks = ["0", "1"].map(|rank| {
+                let mut command = program.command(&[arg]);
+                command.env(name, rank).stdout(Stdio::piped()).stderr(Stdio::piped());
+                command.spawn().unwrap()
+            });
+            (name, arg, code, ranks)
+        })
+    });
+    for (name, arg, code, ranks) in jobs.collect::<Vec<_>>() {
+        let [first, other] = ranks.map(|child| child.wait_with_output().unwrap());
+        assert_eq!(first.status.code(), Some(code));
+        assert_eq!(other.status.code(), Some(code));
+        assert!(first.stdout.len() + first.stderr.len() > 0, "{name} {arg}");
+        assert_eq!(other.stdout.len() + other.stderr.len(), 0, "{name} {arg}");
     }
+    // A rank that ended with an error at once would have the launcher kill
+    // rank 0, perhaps before it had spoken.
+    assert!(start.elapsed() >= Duration::from_secs(1));
     let other = program.command(&["init"]).env("PMIX_RANK", "1").output().unwrap();
     assert_eq!(other.status.code(), Some(0));
     assert!(!program.path().join("HPL.dat").exists(), "rank 0 alone writes");

@@ -229,6 +229,24 @@ mod tests {
         );
     }
 
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig {
+            failure_persistence: None,
+            ..Default::default()
+        })]
+
+        #[test]
+        fn any_text_in_a_flag_is_a_run_or_an_error(
+            row in 0usize..20,
+            text in "\\PC{0,20}|[-+0-9.eE,]{0,30}",
+            ranks in 1usize..100,
+        ) {
+            let flag = format!("{}={text}", crate::config::param::PARAMS[row].flag());
+            let args = args(&["--n=5", &flag], ranks);
+            let _ = load_or(&args, missing()).map_err(|error| error.to_string());
+        }
+    }
+
     #[test]
     fn without_a_file_n_is_needed() {
         let error = load_or(&args(&["--nb", "8"], 1), missing()).unwrap_err();

@@ -257,7 +257,7 @@ pub enum ConfigError {
         message: String,
     },
     /// A key nobody knows.
-    #[error("{file}:{line}: {key}: no such key; did you mean `{nearest}`?")]
+    #[error("{file}:{line}: {key}: no such key; {hint}")]
     UnknownKey {
         /// The file.
         file: String,
@@ -265,8 +265,8 @@ pub enum ConfigError {
         line: usize,
         /// The key.
         key: String,
-        /// The known key most like it.
-        nearest: &'static str,
+        /// The known key most like it, or all of them if none is.
+        hint: String,
     },
     /// A text (title, file name) that cannot stand where it is.
     #[error("{at}: {what}")]

@@ -376,6 +376,18 @@ fn bad_toml_says_what_and_where() {
             "n = 1\nswap-treshold = 1",
             "hpl.toml:2: swap-treshold: no such key; did you mean `swap_threshold`?",
         ),
+        (
+            "wallpaper = 1",
+            "hpl.toml:1: wallpaper: no such key; the keys are title, output, n, nb, pmap, p, q, \
+             threshold, pfact, nbmin, ndiv, rfact, bcast, depth, swap, swap_threshold, l1, u, \
+             equilibration, alignment, generator, threads",
+        ),
+        (
+            "[checkpoint]\na = 1",
+            "hpl.toml:1: checkpoint: no such key; the keys are title, output, n, nb, pmap, p, q, \
+             threshold, pfact, nbmin, ndiv, rfact, bcast, depth, swap, swap_threshold, l1, u, \
+             equilibration, alignment, generator, threads",
+        ),
         ("p = 1\nq = 1\n", "hpl.toml: `n` is missing; legal: 0 to 4294967295"),
         ("n = 1\nq = 1\n", "hpl.toml: `p` is missing; legal: 1 or more"),
         ("n = []\np = 1\nq = 1", "hpl.toml:1: n: no value is given; legal: 0 to 4294967295"),

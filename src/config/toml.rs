@@ -71,15 +71,19 @@ impl Reader<'_> {
     }
 
     fn unknown(&self, key: &str, offset: usize) -> ConfigError {
-        let keys = PARAMS.iter().map(|info| info.key).chain(OTHER_KEYS);
-        ConfigError::UnknownKey {
-            file: self.file.to_string(),
-            line: self.line(offset),
-            key: shown(key),
-            nearest: keys
-                .min_by_key(|known| (distance(key, known), key.len().abs_diff(known.len())))
-                .unwrap_or_default(),
-        }
+        let keys: Vec<&str> =
+            OTHER_KEYS.into_iter().chain(PARAMS.iter().map(|info| info.key)).collect();
+        let nearest = keys
+            .iter()
+            .map(|known| (distance(key, known), key.len().abs_diff(known.len()), known))
+            .min();
+        let hint = match nearest {
+            // Half of the letters right is a likeness.
+            Some((edits, _, known)) if 2 * edits <= key.len() => format!("did you mean `{known}`?"),
+            _ => format!("the keys are {}", keys.join(", ")),
+        };
+        let (file, line) = (self.file.to_string(), self.line(offset));
+        ConfigError::UnknownKey { file, line, key: shown(key), hint }
     }
 
     /// A scalar or a list of scalars.

@@ -9,6 +9,7 @@ pub mod comm;
 pub mod config;
 pub mod environment;
 pub mod grid;
+pub mod job;
 pub mod matgen;
 pub mod pfact;
 pub mod pgesv;

@@ -15,14 +15,8 @@ use skt_hpl::pgesv::{LocalShape, SolveError};
 use skt_hpl::ptest::{self, Silent, check};
 use skt_hpl::team::Team;
 
-const BCASTS: [Bcast; 6] = [
-    Bcast::OneRing,
-    Bcast::OneRingM,
-    Bcast::TwoRing,
-    Bcast::TwoRingM,
-    Bcast::Long,
-    Bcast::LongM,
-];
+const BCASTS: [Bcast; 6] =
+    [Bcast::OneRing, Bcast::OneRingM, Bcast::TwoRing, Bcast::TwoRingM, Bcast::Long, Bcast::LongM];
 const FACTS: [Fact; 3] = [Fact::Left, Fact::Crout, Fact::Right];
 const SWAPS: [Swap; 3] = [Swap::BinaryExchange, Swap::SpreadRoll, Swap::Mix];
 
@@ -186,8 +180,22 @@ fn awkward_shapes() {
     for (p, q) in GRIDS {
         for depth in [0, 1, 3] {
             for (n, nb) in [
-                (0, 3), (1, 1), (1, 7), (2, 1), (3, 100), (7, 7), (8, 7), (13, 4), (16, 4), (17, 4),
-                (31, 8), (64, 16), (65, 16), (97, 32), (5, 5), (6, 5),
+                (0, 3),
+                (1, 1),
+                (1, 7),
+                (2, 1),
+                (3, 100),
+                (7, 7),
+                (8, 7),
+                (13, 4),
+                (16, 4),
+                (17, 4),
+                (31, 8),
+                (64, 16),
+                (65, 16),
+                (97, 32),
+                (5, 5),
+                (6, 5),
             ] {
                 for pmap in [Pmap::RowMajor, Pmap::ColumnMajor] {
                     checker.check(&TestSpec { depth, pmap, ..base(n, nb, p, q) });
@@ -246,8 +254,7 @@ fn pivots_that_are_no_pivots_are_named() {
                     let (rows, cols) = (grid.rows(spec.nb), grid.cols(spec.nb));
                     let shape = LocalShape::new(spec.n, rows, cols, grid.myrow, grid.mycol);
                     let mut memory = vec![0.0; shape.doubles()];
-                    let mut a =
-                        MatMut::row_major(&mut memory, shape.rows, shape.cols, shape.lda);
+                    let mut a = MatMut::row_major(&mut memory, shape.rows, shape.cols, shape.lda);
                     matgen::generate(&grid, &team, spec.n, spec.nb, spec.generator, a.rb());
                     for i in 0..shape.rows {
                         if cols.owner(bad_column) == grid.mycol {

@@ -32,8 +32,21 @@ pub fn gemm(alpha: f64, a: MatRef, b: MatRef, beta: f64, mut c: MatMut) {
     // leading dimensions lies in borrowed memory, C's exclusively.
     unsafe {
         ffi::dgemm_(
-            &trans_a, &trans_b, &m, &n, &k, &alpha, a.as_ptr(), &lda, b.as_ptr(), &ldb, &beta,
-            c.as_mut_ptr(), &ldc, 1, 1,
+            &trans_a,
+            &trans_b,
+            &m,
+            &n,
+            &k,
+            &alpha,
+            a.as_ptr(),
+            &lda,
+            b.as_ptr(),
+            &ldb,
+            &beta,
+            c.as_mut_ptr(),
+            &ldc,
+            1,
+            1,
         );
     }
 }
@@ -59,8 +72,21 @@ pub fn solve_unit_lower(l: MatRef, mut b: MatMut) {
     // SAFETY: as for gemm.
     unsafe {
         ffi::dtrsm_(
-            &side, &lower, &trans, &b'U', &m, &n, &1.0, l.as_ptr(), &ldl, b.as_mut_ptr(), &ldb,
-            1, 1, 1, 1,
+            &side,
+            &lower,
+            &trans,
+            &b'U',
+            &m,
+            &n,
+            &1.0,
+            l.as_ptr(),
+            &ldl,
+            b.as_mut_ptr(),
+            &ldb,
+            1,
+            1,
+            1,
+            1,
         );
     }
 }
@@ -78,8 +104,17 @@ pub fn solve_upper(u: MatRef, x: &mut [f64]) {
     // SAFETY: as for gemm.
     unsafe {
         ffi::dtrsv_(
-            &uplo, &trans, &b'N', &int(x.len()), u.as_ptr(), &int(u.ld()), x.as_mut_ptr(), &1, 1,
-            1, 1,
+            &uplo,
+            &trans,
+            &b'N',
+            &int(x.len()),
+            u.as_ptr(),
+            &int(u.ld()),
+            x.as_mut_ptr(),
+            &1,
+            1,
+            1,
+            1,
         );
     }
 }
@@ -102,8 +137,18 @@ pub fn gemv(alpha: f64, a: MatRef, x: &[f64], beta: f64, y: &mut [f64]) {
     // SAFETY: as for gemm.
     unsafe {
         ffi::dgemv_(
-            &trans, &int(m), &int(n), &alpha, a.as_ptr(), &lda, x.as_ptr(), &1, &beta,
-            y.as_mut_ptr(), &1, 1,
+            &trans,
+            &int(m),
+            &int(n),
+            &alpha,
+            a.as_ptr(),
+            &lda,
+            x.as_ptr(),
+            &1,
+            &beta,
+            y.as_mut_ptr(),
+            &1,
+            1,
         );
     }
 }

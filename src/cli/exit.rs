@@ -25,6 +25,17 @@ impl Exit {
             Exit::Interrupted => 75,
         }
     }
+
+    /// The way of ending that has this number; any other number is an error of
+    /// the environment.
+    pub fn from_code(code: u8) -> Self {
+        match code {
+            0 => Exit::Passed,
+            1 => Exit::ResidualFailed,
+            75 => Exit::Interrupted,
+            _ => Exit::BadInput,
+        }
+    }
 }
 
 impl From<Exit> for ExitCode {

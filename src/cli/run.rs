@@ -4,31 +4,21 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::exit::Exit;
 use super::overrides::Overrides;
 use super::{launcher_rank, output};
+use crate::comm::mpi::{MpiComm, MpiWorld};
+use crate::comm::{Comm as _, collect};
 use crate::config::param::Param;
 use crate::config::{
     Checked, ConfigError, Draft, Format, Rules, RunSpec, Warning, read_bytes, read_draft, validate,
 };
+use crate::job::{self, JobError, Options};
+use crate::report::progress::ProgressMode;
 
 const FILES: &str = "Input and output";
-
-/// How progress is shown on standard error.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub enum Progress {
-    /// Live on a terminal, plain elsewhere
-    #[default]
-    Auto,
-    /// Nothing
-    Off,
-    /// A line every few seconds
-    Plain,
-    /// One line that is rewritten
-    Live,
-}
 
 /// Flags of the benchmark.
 #[derive(Debug, Clone, Default, Args)]
@@ -49,7 +39,7 @@ pub struct RunArgs {
     pub json: Option<PathBuf>,
     /// Progress on standard error
     #[arg(long, value_name = "HOW", value_enum, default_value_t, help_heading = FILES)]
-    pub progress: Progress,
+    pub progress: ProgressMode,
     /// Flags that override the configuration.
     #[command(flatten)]
     pub overrides: Overrides,
@@ -59,16 +49,8 @@ pub struct RunArgs {
     pub ranks: Option<usize>,
 }
 
-/// The run that these flags and the file they name describe.
-///
-/// # Errors
-/// See [`ConfigError`].
-pub fn load(args: &RunArgs) -> Result<(RunSpec, Vec<Warning>), ConfigError> {
-    load_checked(args).map(|checked| (checked.spec, checked.warnings))
-}
-
-/// As [`load`]; the result can still say where a value came from, see
-/// [`Checked::require_ranks`].
+/// The run that these flags and the file they name describe, and where its
+/// values came from, see [`Checked::require_ranks`].
 ///
 /// # Errors
 /// See [`ConfigError`].
@@ -117,23 +99,51 @@ fn read_file(path: &Path, lenient: bool) -> Result<Source, ConfigError> {
 
 /// Runs the benchmark.
 pub fn execute(args: &RunArgs) -> ExitCode {
-    match load_checked(args) {
-        Ok(checked) => {
-            if launcher_rank::is_first() {
-                for warning in &checked.warnings {
-                    output::say(format_args!("warning: {warning}"));
-                }
-            }
-            Exit::Passed.into()
-        }
+    let exit = MpiWorld::init().map_err(JobError::from).and_then(|world| {
+        let comm = world.comm()?;
+        run_on(&world, &comm, args)
+    });
+    match exit {
+        Ok(exit) => exit.into(),
         Err(error) => {
-            if launcher_rank::is_first() {
-                output::say(format_args!("error: {error}"));
-            }
-            launcher_rank::let_the_first_speak();
+            output::say(format_args!("error: {error}"));
             Exit::BadInput.into()
         }
     }
+}
+
+/// Runs the benchmark on all ranks of `comm`: rank 0 reads the configuration,
+/// says what is wrong with it, and tells the others.
+fn run_on(world: &MpiWorld, comm: &MpiComm, args: &RunArgs) -> Result<Exit, JobError> {
+    let mut bytes = Vec::new();
+    if comm.rank() == 0 {
+        match load_for(args, comm.size()) {
+            Ok(checked) => {
+                for warning in &checked.warnings {
+                    output::say(format_args!("warning: {warning}"));
+                }
+                bytes = checked.spec.to_bytes();
+            }
+            Err(error) => output::say(format_args!("error: {error}")),
+        }
+    }
+    collect::broadcast_bytes(comm, &mut bytes, 0)?;
+    if bytes.is_empty() {
+        return Ok(Exit::BadInput);
+    }
+    let spec = RunSpec::from_bytes(&bytes).map_err(|error| JobError::Spec(error.to_string()))?;
+    let options = Options {
+        json: args.json.clone(),
+        progress: args.progress,
+        mpi_library: Some(world.library_version()),
+    };
+    job::run(comm, &spec, &options)
+}
+
+fn load_for(args: &RunArgs, ranks: usize) -> Result<Checked, ConfigError> {
+    let checked = load_checked(&RunArgs { ranks: Some(ranks), ..args.clone() })?;
+    checked.require_ranks(ranks)?;
+    Ok(checked)
 }
 
 #[cfg(test)]

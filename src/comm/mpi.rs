@@ -62,8 +62,7 @@ impl MpiWorld {
         let mut text = [0u8; ffi::MPI_MAX_LIBRARY_VERSION_STRING as usize + 1];
         let mut len: c_int = 0;
         // SAFETY: the buffer has the length that MPI demands.
-        let code =
-            unsafe { ffi::MPI_Get_library_version(text.as_mut_ptr().cast(), &mut len) };
+        let code = unsafe { ffi::MPI_Get_library_version(text.as_mut_ptr().cast(), &mut len) };
         if check("MPI_Get_library_version", code).is_err() {
             return "unknown MPI".into();
         }
@@ -267,9 +266,7 @@ impl Requests {
         for (&(want, source_rank, tag), status) in self.expected.iter().zip(statuses) {
             let mut got: c_int = 0;
             // SAFETY: a status that MPI has filled.
-            check("MPI_Get_count", unsafe {
-                ffi::MPI_Get_count(status, byte_type(), &mut got)
-            })?;
+            check("MPI_Get_count", unsafe { ffi::MPI_Get_count(status, byte_type(), &mut got) })?;
             if got as usize != want {
                 return Err(CommError::Length { source_rank, tag, want, got: got as usize });
             }
@@ -403,8 +400,7 @@ impl Comm for MpiComm {
         let mut text = [0u8; ffi::MPI_MAX_PROCESSOR_NAME as usize + 1];
         let mut len: c_int = 0;
         // SAFETY: the buffer has the length that MPI demands.
-        let code =
-            unsafe { ffi::MPI_Get_processor_name(text.as_mut_ptr().cast(), &mut len) };
+        let code = unsafe { ffi::MPI_Get_processor_name(text.as_mut_ptr().cast(), &mut len) };
         match check("MPI_Get_processor_name", code) {
             Ok(()) => String::from_utf8_lossy(&text[..len as usize]).into_owned(),
             Err(_) => "unknown".into(),

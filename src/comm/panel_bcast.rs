@@ -93,7 +93,10 @@ enum State<C: Comm> {
     /// Has its part of a long broadcast; the roll is to come.
     Spread(PanelBuf),
     /// Has the whole message and may still be passing it on.
-    Complete { buf: Arc<PanelBuf>, sends: Vec<C::Send> },
+    Complete {
+        buf: Arc<PanelBuf>,
+        sends: Vec<C::Send>,
+    },
     Moving,
 }
 
@@ -110,13 +113,7 @@ impl<C: Comm> PanelBcast<C> {
     /// Starts the broadcast of the first `len` doubles of `buf` from `root`, on
     /// all ranks of `row`. Returns at once; call [`Self::progress`] now and
     /// then, and [`Self::finish`] before the data is used.
-    pub fn start(
-        row: &C,
-        topology: Bcast,
-        root: usize,
-        buf: PanelBuf,
-        len: usize,
-    ) -> Result<Self> {
+    pub fn start(row: &C, topology: Bcast, root: usize, buf: PanelBuf, len: usize) -> Result<Self> {
         let size = row.size();
         let me = (row.rank() + size - root) % size;
         let long = Long::new(topology, size, me);
@@ -336,12 +333,13 @@ mod tests {
 
     #[test]
     fn routes_are_the_topologies_of_their_names() {
-        let edges = |topology| {
-            (0..6).map(|me| ring_route(topology, 6, me).to).collect::<Vec<_>>()
-        };
+        let edges = |topology| (0..6).map(|me| ring_route(topology, 6, me).to).collect::<Vec<_>>();
         assert_eq!(edges(Bcast::OneRing), [vec![1], vec![2], vec![3], vec![4], vec![5], vec![]]);
         assert_eq!(edges(Bcast::OneRingM), [vec![1, 2], vec![], vec![3], vec![4], vec![5], vec![]]);
         assert_eq!(edges(Bcast::TwoRing), [vec![1, 3], vec![2], vec![], vec![4], vec![5], vec![]]);
-        assert_eq!(edges(Bcast::TwoRingM), [vec![1, 2, 4], vec![], vec![3], vec![], vec![5], vec![]]);
+        assert_eq!(
+            edges(Bcast::TwoRingM),
+            [vec![1, 2, 4], vec![], vec![3], vec![], vec![5], vec![]]
+        );
     }
 }

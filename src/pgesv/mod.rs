@@ -27,8 +27,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use crate::blas::view::SharedMat;
 use crate::blas::MatMut;
+use crate::blas::view::SharedMat;
 use crate::comm::{Comm, CommError, PanelBuf};
 use crate::config::{Bcast, Swap};
 use crate::grid::{Cyclic, Grid};
@@ -185,7 +185,8 @@ impl<'m, C: Comm> Solver<'m, C> {
         a: &'m SharedMat<'m>,
     ) -> Result<Self, SolveError> {
         let (rows, cols) = (grid.rows(params.nb), grid.cols(params.nb));
-        let memory = |what| move |e: std::io::Error| SolveError::Memory { what, why: e.to_string() };
+        let memory =
+            |what| move |e: std::io::Error| SolveError::Memory { what, why: e.to_string() };
         let message = panel::longest_message(params.n, rows, grid.myrow);
         // Those in flight, and the one that is being applied.
         let buffers = (0..params.depth + 1)
@@ -444,8 +445,7 @@ impl<'m, C: Comm> Solver<'m, C> {
                 let width = rest.len();
                 let u = SharedMat::row_major(&mut exchange.u[..jb * width], jb, width);
                 // SAFETY: the team is not out yet.
-                let (a, all_u) =
-                    unsafe { (self.columns(rest.clone()), u.block(0..jb, 0..width)) };
+                let (a, all_u) = unsafe { (self.columns(rest.clone()), u.block(0..jb, 0..width)) };
                 self.exchange_rows(flight, a, all_u, &mut exchange.room)?;
                 self.phases.swap += start.elapsed().as_secs_f64();
                 Some(u)

@@ -53,7 +53,8 @@ impl From<&TestSpec> for Params {
         Self {
             n: spec.n,
             nb: spec.nb,
-            depth: spec.depth,
+            // Never more panels in flight than there are.
+            depth: spec.depth.min(spec.n.div_ceil(spec.nb)),
             bcast: spec.bcast,
             variant: Variant {
                 pfact: spec.pfact,

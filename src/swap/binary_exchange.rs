@@ -24,10 +24,8 @@ struct Places {
 impl Places {
     fn new(plan: &Plan, size: usize) -> Self {
         let power = 1 << size.ilog2();
-        let order: Vec<usize> = (0..power)
-            .flat_map(|rank| [rank, rank + power])
-            .filter(|&rank| rank < size)
-            .collect();
+        let order: Vec<usize> =
+            (0..power).flat_map(|rank| [rank, rank + power]).filter(|&rank| rank < size).collect();
         let mut starts = vec![0];
         for &rank in &order {
             let displaced = if rank == plan.diagonal { plan.displaced_to.len() } else { 0 };

@@ -100,7 +100,8 @@ impl Team {
         }
         // SAFETY: `Join` waits for all workers before this frame goes, also on
         // a panic, so the erased lifetime is never outlived.
-        let erased: Job = unsafe { std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), Job>(job) };
+        let erased: Job =
+            unsafe { std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), Job>(job) };
         self.post(erased);
         let join = Join(self);
         let result = meanwhile();

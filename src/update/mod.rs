@@ -48,10 +48,7 @@ pub fn apply_local(panel: &Operands, mut a: MatMut) -> Spent {
     solve_unit_lower(panel.l1, u.rb());
     gemm(-1.0, panel.l2, u.as_ref(), 1.0, a2);
     let done = Instant::now();
-    Spent {
-        swap: (swapped - start).as_secs_f64(),
-        update: (done - swapped).as_secs_f64(),
-    }
+    Spent { swap: (swapped - start).as_secs_f64(), update: (done - swapped).as_secs_f64() }
 }
 
 /// P > 1, once the rows of A1 are in `u` (`jb x cols`): solve and product. The

@@ -4,3 +4,5 @@
 //! epochs, so that any application can use it.
 
 pub mod codec;
+pub mod memory;
+pub mod store;

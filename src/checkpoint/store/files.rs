@@ -82,12 +82,16 @@ impl Files {
         if available_bytes < space.file_bytes as u64 {
             return Err(no_space(available_bytes));
         }
+        let takes_memory = space.fs == TMPFS_MAGIC;
+        let check = |next: usize, left: usize| match takes_memory {
+            true => Host::this().check_memory(name, next as u64, left as u64),
+            false => Ok(()),
+        };
+        check(space.file_bytes, space.file_bytes)?;
         for start in (0..space.file_bytes).step_by(RESERVE_BYTES) {
             let left = space.file_bytes - start;
             let bytes = left.min(RESERVE_BYTES);
-            if space.fs == TMPFS_MAGIC {
-                Host::this().check_memory(name, bytes as u64, left as u64)?;
-            }
+            check(bytes, left)?;
             match posix_fallocate(file.as_fd(), start as i64, bytes as i64) {
                 Ok(()) => {}
                 Err(Errno::ENOSPC) => return Err(no_space(free_bytes(file)?)),

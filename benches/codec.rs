@@ -77,6 +77,28 @@ fn kernels(criterion: &mut Criterion) {
                 });
             }
         }
+        for parities in [2, 3] {
+            let mut sums: Vec<Buffer> = (0..parities).map(|i| Buffer::new(bytes, 7 + i)).collect();
+            let mut sums: Vec<&mut [u8]> = sums.iter_mut().map(|sum| sum.get(bytes)).collect();
+            let coefs = &[0x53, 0x54, 0x55].map(Coef::Gf)[..parities];
+            group.throughput(Throughput::Bytes(bytes as u64));
+            for kernel in kernel::available().iter().filter(|kernel| kernel.name != "scalar") {
+                group.bench_function(
+                    format!("{}/rs-fma-many/{parities}", kernel.name),
+                    |bencher| {
+                        bencher.iter(|| {
+                            for start in (0..bytes).step_by(PIECE_BYTES) {
+                                let piece = start..bytes.min(start + PIECE_BYTES);
+                                let mut parts: Vec<&mut [u8]> =
+                                    sums.iter_mut().map(|sum| &mut sum[piece.clone()]).collect();
+                                kernel.fma_many(coefs, &src[piece], &mut parts);
+                            }
+                            black_box(&mut sums);
+                        });
+                    },
+                );
+            }
+        }
         group.finish();
     }
 }

@@ -10,8 +10,8 @@
 //! | SUM | doubles | 1 | up to rounding |
 //! | Reed-Solomon | GF(2^8), Cauchy matrix | any | bit-exact |
 //!
-//! [`Codec`] knows the coefficients; [`fma`], [`mul`] and [`fma_into`] do the
-//! work on bytes. docs/codec.md has the mathematics and the measurements.
+//! [`Codec`] knows the coefficients; [`fma`], [`fma_many`], [`fma_into`] and
+//! [`mul`] do the work on bytes. docs/codec.md has the mathematics and the measurements.
 
 mod bulk;
 pub mod gf256;
@@ -24,7 +24,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 pub use bulk::{checksum, copy};
-pub use kernel::{fma, fma_into, mul};
+pub use kernel::{fma, fma_into, fma_many, mul};
 
 /// Which erasure code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -16,6 +16,7 @@ pub fn kernel() -> Option<Kernel> {
         name: "avx2",
         xor,
         gf_fma,
+        gf_fma_many: None,
         gf_mul,
         real_fma,
     })

@@ -18,6 +18,8 @@ use super::Coef;
 type Xor = unsafe fn(acc: *const u8, src: *const u8, out: *mut u8, bytes: usize);
 /// `out = acc + c src`; `acc` may equal `out`.
 type GfFma = unsafe fn(c: u8, acc: *const u8, src: *const u8, out: *mut u8, bytes: usize);
+/// `outs[i] += c[i] src`, all distinct.
+type GfFmaMany = unsafe fn(c: &[u8], src: *const u8, outs: &[*mut u8], bytes: usize);
 /// `out = c src`.
 type GfMul = unsafe fn(c: u8, src: *const u8, out: *mut u8, bytes: usize);
 /// `out = acc + c src` on doubles; `acc` may equal `out`.
@@ -30,6 +32,8 @@ pub struct Kernel {
     pub name: &'static str,
     xor: Xor,
     gf_fma: GfFma,
+    /// Where reading `src` once for several sums is faster than for each.
+    gf_fma_many: Option<GfFmaMany>,
     gf_mul: GfMul,
     real_fma: RealFma,
 }
@@ -62,6 +66,15 @@ pub fn fma(coef: Coef, src: &[u8], dst: &mut [u8]) {
     best().fma(coef, src, dst);
 }
 
+/// `dsts[i] += coefs[i] src` with the best kernel: a block's part in all
+/// parities of its stripe at once.
+///
+/// # Panics
+/// As [`fma`], and when there are not as many coefficients as sums.
+pub fn fma_many(coefs: &[Coef], src: &[u8], dsts: &mut [&mut [u8]]) {
+    best().fma_many(coefs, src, dsts);
+}
+
 /// `dst = coef src` with the best kernel.
 ///
 /// # Panics
@@ -89,6 +102,34 @@ impl Kernel {
         let (src, out, bytes) = (src.as_ptr(), dst.as_mut_ptr(), dst.len());
         // SAFETY: both are `bytes` long; they are distinct borrows.
         unsafe { self.run(coef, out, src, out, bytes) }
+    }
+
+    /// `dsts[i] += coefs[i] src`.
+    ///
+    /// # Panics
+    /// As [`Kernel::fma`], and when there are not as many coefficients as sums.
+    pub fn fma_many(&self, coefs: &[Coef], src: &[u8], dsts: &mut [&mut [u8]]) {
+        assert_eq!(coefs.len(), dsts.len(), "coefficients and sums of unequal number");
+        let elements: Option<Vec<u8>> = coefs
+            .iter()
+            .map(|coef| match coef {
+                Coef::Gf(c) => Some(*c),
+                Coef::Real(_) => None,
+            })
+            .collect();
+        match (self.gf_fma_many, elements) {
+            (Some(run), Some(elements)) if elements.len() > 1 => {
+                dsts.iter().for_each(|dst| check_lengths(coefs[0], src, dst));
+                let outs: Vec<*mut u8> = dsts.iter_mut().map(|dst| dst.as_mut_ptr()).collect();
+                // SAFETY: all are as long as `src`; all are distinct borrows.
+                unsafe { run(&elements, src.as_ptr(), &outs, src.len()) }
+            }
+            _ => {
+                for (&coef, dst) in coefs.iter().zip(dsts) {
+                    self.fma(coef, src, dst);
+                }
+            }
+        }
     }
 
     /// `out = acc + coef src`.

@@ -4,7 +4,8 @@ use super::Kernel;
 use crate::checkpoint::codec::gf256;
 
 /// The plain kernel.
-pub const KERNEL: Kernel = Kernel { name: "scalar", xor, gf_fma, gf_mul, real_fma };
+pub const KERNEL: Kernel =
+    Kernel { name: "scalar", xor, gf_fma, gf_fma_many: None, gf_mul, real_fma };
 
 /// Products of `c` with every byte.
 fn products(c: u8) -> [u8; 256] {

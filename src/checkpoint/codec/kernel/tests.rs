@@ -106,6 +106,39 @@ fn real_kernels_round_like_plain_arithmetic() {
     }
 }
 
+#[test]
+fn many_sums_at_once_are_those_one_by_one() {
+    let coefs = [0x53, 1, 0, 0xff, 2, 0x1d, 3].map(Coef::Gf);
+    for kernel in available() {
+        for bytes in LENGTHS {
+            for count in 0..=coefs.len() {
+                let label = format!("{} {count} sums of {bytes} bytes", kernel.name);
+                let src = noise(6, bytes + 3);
+                let mut expect: Vec<Vec<u8>> = (0..count).map(|i| noise(i as u64, bytes)).collect();
+                let mut sums = expect.clone();
+                for (sum, &coef) in expect.iter_mut().zip(&coefs) {
+                    scalar::KERNEL.fma(coef, &src[3..], sum);
+                }
+                let mut refs: Vec<&mut [u8]> = sums.iter_mut().map(|sum| &mut sum[..]).collect();
+                kernel.fma_many(&coefs[..count], &src[3..], &mut refs);
+                assert_eq!(sums, expect, "{label}");
+            }
+        }
+    }
+}
+
+#[test]
+fn many_sums_of_doubles_are_those_one_by_one() {
+    let src = doubles(7, 800);
+    let (mut first, mut second) = (doubles(8, 800), doubles(9, 800));
+    let coefs = [Coef::Real(1.0), Coef::Real(-0.5)];
+    let mut expect = (first.clone(), second.clone());
+    scalar::KERNEL.fma(coefs[0], &src, &mut expect.0);
+    scalar::KERNEL.fma(coefs[1], &src, &mut expect.1);
+    fma_many(&coefs, &src, &mut [&mut first, &mut second]);
+    assert_eq!((first, second), expect);
+}
+
 /// Not even where 0 times the source would be no number.
 #[test]
 fn a_zero_coefficient_adds_nothing() {
@@ -129,4 +162,11 @@ fn unequal_lengths_are_refused() {
 #[should_panic(expected = "no whole number of doubles")]
 fn half_a_double_is_refused() {
     fma(Coef::Real(1.0), &[0; 12], &mut [0; 12]);
+}
+
+#[test]
+#[should_panic(expected = "unequal length")]
+fn unequal_lengths_of_many_are_refused() {
+    let coefs = [Coef::Gf(2), Coef::Gf(3)];
+    fma_many(&coefs, &[0; 300], &mut [&mut [0; 300], &mut [0; 299]]);
 }

@@ -14,6 +14,7 @@ pub mod man;
 pub mod output;
 pub mod overrides;
 pub mod run;
+pub mod shm;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -11,6 +11,7 @@
 pub mod buffer;
 pub mod collect;
 pub mod mpi;
+pub mod sim;
 pub mod threads;
 
 use std::ops::Range;

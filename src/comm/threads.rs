@@ -139,7 +139,8 @@ impl ThreadComm {
                     self.rank
                 )));
             }
-            messages = self.inbox().arrived.wait_timeout(messages, deadline - now).expect("inbox").0;
+            messages =
+                self.inbox().arrived.wait_timeout(messages, deadline - now).expect("inbox").0;
         }
     }
 
@@ -157,7 +158,12 @@ impl ThreadComm {
     }
 }
 
-fn copy_message(message: &[u8], into: &mut [u8], source_rank: usize, tag: Tag) -> Result<()> {
+pub(super) fn copy_message(
+    message: &[u8],
+    into: &mut [u8],
+    source_rank: usize,
+    tag: Tag,
+) -> Result<()> {
     if message.len() != into.len() {
         let (want, got) = (into.len(), message.len());
         return Err(CommError::Length { source_rank, tag, want, got });

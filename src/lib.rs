@@ -3,6 +3,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(missing_docs)]
 
+pub mod checkpoint;
 pub mod comm;
 pub mod config;
 pub mod report;

@@ -10,25 +10,31 @@
 //! Then the restart itself is killed in the same way at every one of its steps
 //! (agreement, joining, flush, rebuilding, stamping, copying), from every
 //! distinct state that the first deaths left; then the restart of that restart,
-//! until no new state turns up or [`ROUNDS`] restarts have died in a row.
-//! States are told apart by what the headers say; one with the same headers as
-//! a state seen before is checked by an undisturbed restart, and not again used
-//! to kill restarts from.
+//! until no new kind of state turns up or so many restarts have died in a row.
+//! Kinds of states are told apart by what the headers say (as a set: members
+//! are alike). Every state that comes up is checked by an undisturbed restart;
+//! the first of its kind is used to kill restarts from.
 //!
-//! `SKT_CRASH_SOAK=1` takes the larger cases of the list as well.
+//! By default two restarts die in a row, and in the second, from groups of 4
+//! on, every so many-th step is taken, so that the whole takes a minute or two;
+//! the output says which. `SKT_CRASH_SOAK=1` takes every step, and as many
+//! restarts as bring new states.
 
 mod crash;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use crash::cluster::{Cluster, Disturbance, Foretold, Setup, check_undisturbed, start};
 use skt_hpl::comm::sim::{Kill, Linger};
 
-const ROUNDS: usize = 4;
-/// States with the same headers that restarts are killed from.
-const TWINS: usize = 1;
+/// Crash points in a restart of a restart that a test takes by default.
+const DEFAULT_POINTS: u64 = 120_000;
+
+fn soak() -> bool {
+    std::env::var_os("SKT_CRASH_SOAK").is_some_and(|value| value == "1")
+}
 
 #[derive(Default)]
 struct Tally {
@@ -42,9 +48,10 @@ struct Tally {
 
 struct Explorer {
     setup: Setup,
-    /// Every how many-th step of the restarts is killed at: 1 is all.
-    stride: u64,
-    seen: HashMap<Vec<u64>, usize>,
+    /// Outlines of the states that restarts were killed from.
+    kinds: HashSet<Vec<u64>>,
+    /// Fingerprints of the states that an undisturbed restart was made from.
+    checked: HashSet<u64>,
     tally: Tally,
 }
 
@@ -58,7 +65,7 @@ fn victims(ranks: usize, most: usize) -> Vec<Vec<usize>> {
 
 impl Explorer {
     fn new(setup: Setup) -> Self {
-        Self { setup, stride: 1, seen: HashMap::new(), tally: Tally::default() }
+        Self { setup, kinds: HashSet::new(), checked: HashSet::new(), tally: Tally::default() }
     }
 
     /// Kills a start from `cluster` in all ways; returns the new states.
@@ -93,9 +100,11 @@ impl Explorer {
                     let nodes = dead.iter().map(|&rank| cluster.placement[rank]).collect();
                     nodes_lost.lose_nodes(&nodes);
                     for state in [nodes_lost, after] {
-                        self.guard(&case, |this| this.check_restart(&state));
-                        if self.is_new(&state) {
-                            new_states.push(state);
+                        if self.checked.insert(state.fingerprint()) {
+                            self.guard(&case, |this| this.check_restart(&state));
+                            if self.is_new(&state) {
+                                new_states.push(state);
+                            }
                         }
                     }
                     step += stride;
@@ -155,38 +164,39 @@ impl Explorer {
         if matches!(state.foretell(&self.setup), Foretold::Unrecoverable(..)) {
             return false;
         }
-        let twins = self.seen.entry(state.outline(&self.setup)).or_default();
-        *twins += 1;
-        *twins <= TWINS
+        self.kinds.insert(state.outline(&self.setup))
     }
 
     fn explore(mut self) -> Tally {
         let begin = Instant::now();
         let fresh = Cluster::new(&self.setup, 1);
         let mut states = self.kill_everywhere(&fresh, 2, 1);
-        for round in 1..=ROUNDS {
+        let rounds = if soak() { usize::MAX } else { 2 };
+        let mut stride = 1;
+        for round in 1..=rounds {
             let (points, open) = (self.tally.crash_points, states.len());
             let mut next = Vec::new();
             for state in states {
-                let epoch = match state.foretell(&self.setup) {
-                    Foretold::Recovered(epoch, _) => epoch,
-                    // Killing the start of a new run was the first thing done.
-                    _ => continue,
-                };
-                next.extend(self.kill_everywhere(&state, epoch, self.stride));
+                // Killing the start of a new run was the first thing done.
+                if let Foretold::Recovered(epoch, _) = state.foretell(&self.setup) {
+                    next.extend(self.kill_everywhere(&state, epoch, stride));
+                }
             }
+            let points = self.tally.crash_points - points;
             println!(
-                "n = {}, m = {}: restart {round} killed from {open} states at {} points",
-                self.setup.ranks,
-                self.setup.parities,
-                self.tally.crash_points - points
+                "n = {}, m = {}: restart {round} killed from {open} kinds of states at {points} \
+                 points, every {stride} step(s)",
+                self.setup.ranks, self.setup.parities,
             );
+            if !soak() {
+                stride = (points * next.len() as u64 / open as u64).div_ceil(DEFAULT_POINTS).max(1);
+            }
             states = next;
             if states.is_empty() {
                 break;
             }
         }
-        self.tally.states = self.seen.len();
+        self.tally.states = self.checked.len();
         let tally = &self.tally;
         println!(
             "n = {}, m = {}: {} crash points, {} runs, {} states; restarts: {} recovered, {} \

@@ -7,6 +7,7 @@
 //! alone what a restart must come to.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex};
@@ -188,7 +189,8 @@ impl Setup {
         for (i, byte) in a.iter_mut().enumerate() {
             if i / pitch >= at.row && i % pitch >= at.byte {
                 let seed = [rank as u64, region as u64, epoch, i as u64, u64::from(what)];
-                let mix = |h: u64, x: u64| (h ^ x).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+                let mix =
+                    |h: u64, x: u64| (h ^ x).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
                 *byte = (seed.into_iter().fold(77, mix) >> 40) as u8;
             }
         }
@@ -276,18 +278,34 @@ impl Cluster {
         attempts.dedup();
         let age = |attempt| attempts.binary_search(&attempt).expect("listed") as u64;
         let low = found.iter().map(|(.., record)| record.stamp).min().unwrap_or(0);
-        let mut outline: Vec<u64> = self.book.lost.iter().map(|&rank| 1000 + rank as u64).collect();
-        for (place, rank, whole, record) in found {
-            let fresh = u64::from(record.stamp == 0);
-            outline.extend([place as u64, rank as u64, u64::from(whole), fresh]);
-            outline.extend([age(record.lineage), age(record.joined), u64::from(record.hollow)]);
-            outline.extend([
-                record.commit - low.min(record.commit),
-                record.stamp - low.min(record.stamp),
-                record.updating.saturating_sub(low),
-            ]);
-        }
+        // Members are alike but for their numbers: as a set.
+        let kinds: BTreeSet<[u64; 8]> = found
+            .into_iter()
+            .map(|(place, rank, whole, record)| {
+                let moved = u64::from(place != rank);
+                let (lineage, joined) = (age(record.lineage), age(record.joined));
+                let commit = record.commit.saturating_sub(low);
+                let stamp = record.stamp.saturating_sub(low) + 10 * u64::from(record.stamp == 0);
+                let updating = record.updating.saturating_sub(low);
+                let hollow = u64::from(record.hollow);
+                [moved, u64::from(whole), lineage, joined, commit, stamp, updating, hollow]
+            })
+            .collect();
+        let mut outline = vec![self.book.lost.len() as u64];
+        outline.extend(kinds.into_iter().flatten());
         outline
+    }
+
+    /// Checksum of all that the next start depends on.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for &node in &self.placement {
+            self.nodes[node].segments.hash(&mut hasher);
+        }
+        self.book.lost.hash(&mut hasher);
+        self.book.committed.hash(&mut hasher);
+        self.book.updating.hash(&mut hasher);
+        hasher.finish()
     }
 
     /// What stood on this node counts as lost.
@@ -497,8 +515,7 @@ impl Process<'_> {
         let (point, book) = (self.point.clone(), self.book.clone());
         let hook = BookHook { point, book, node: self.node, rank: self.known.clone() };
         let config = self.config(domain, starts);
-        let opened =
-            Checkpointer::open(&comm, memory, config, &self.setup.shapes, Arc::new(hook));
+        let opened = Checkpointer::open(&comm, memory, config, &self.setup.shapes, Arc::new(hook));
         let (mut ckpt, found) = match opened {
             Err(CheckpointError::Refused(refusal)) => {
                 // An orderly end: nobody is killed by it.

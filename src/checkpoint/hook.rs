@@ -54,11 +54,12 @@ impl fmt::Display for Step {
 }
 
 /// All step names, in the order in which a run comes to them.
-pub const STEP_NAMES: [&str; 18] = [
+pub const STEP_NAMES: [&str; 19] = [
     "agree",
     "discard",
     "create",
     "join",
+    "joined",
     "confirm",
     "recover-flush",
     "recover-stamp",

@@ -315,6 +315,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         };
         if this.config.method != Method::None {
             this.join(&identity, attached.is_some())?;
+            this.vault.step(Step::new("joined", this.plan.epoch))?;
             this.job.barrier()?;
             this.confirm()?;
         }

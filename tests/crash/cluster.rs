@@ -36,7 +36,11 @@ pub struct Node {
 }
 
 /// A process's view of its node.
-pub struct NodeMemory(Arc<Mutex<Node>>);
+pub struct NodeMemory {
+    node: Arc<Mutex<Node>>,
+    index: usize,
+    book: Arc<Mutex<Book>>,
+}
 
 /// A segment in use: goes back to its node when the process ends or dies.
 pub struct NodeSegment {
@@ -73,13 +77,13 @@ impl Memory for NodeMemory {
     type Segment = NodeSegment;
 
     fn list(&mut self) -> io::Result<Vec<SegmentId>> {
-        let node = self.0.lock().unwrap();
+        let node = self.node.lock().unwrap();
         assert!(node.in_use.is_empty(), "all look around before anyone opens");
         Ok(node.segments.keys().copied().collect())
     }
 
     fn read_header(&mut self, id: SegmentId, into: &mut [u8]) -> io::Result<usize> {
-        let node = self.0.lock().unwrap();
+        let node = self.node.lock().unwrap();
         let bytes = node.sizes[&id];
         let all = &bytemuck::cast_slice::<u64, u8>(&node.segments[&id])[..bytes];
         let len = all.len().min(into.len());
@@ -88,29 +92,33 @@ impl Memory for NodeMemory {
     }
 
     fn create(&mut self, id: SegmentId, bytes: usize) -> io::Result<NodeSegment> {
-        let mut node = self.0.lock().unwrap();
+        let mut node = self.node.lock().unwrap();
         if node.segments.contains_key(&id) || !node.in_use.insert(id) {
             return Err(io::Error::from(io::ErrorKind::AlreadyExists));
         }
         node.sizes.insert(id, bytes);
         let words = vec![0; bytes.div_ceil(8)];
-        Ok(NodeSegment { id, bytes, words, home: self.0.clone() })
+        Ok(NodeSegment { id, bytes, words, home: self.node.clone() })
     }
 
     fn attach(&mut self, id: SegmentId) -> io::Result<NodeSegment> {
-        let mut node = self.0.lock().unwrap();
+        let mut node = self.node.lock().unwrap();
         let words = node.segments.remove(&id).expect("a segment that was offered");
         assert!(node.in_use.insert(id), "one process a segment");
         let bytes = node.sizes[&id];
-        Ok(NodeSegment { id, bytes, words, home: self.0.clone() })
+        Ok(NodeSegment { id, bytes, words, home: self.node.clone() })
     }
 
     fn remove(&mut self, id: SegmentId) -> io::Result<()> {
-        let mut node = self.0.lock().unwrap();
+        let mut node = self.node.lock().unwrap();
         if node.in_use.contains(&id) {
             node.doomed.insert(id);
         } else {
             node.segments.remove(&id);
+            let mut book = self.book.lock().unwrap();
+            if book.home.get(&id.rank) == Some(&self.index) {
+                book.forget_rank(id.rank);
+            }
         }
         Ok(())
     }
@@ -214,6 +222,30 @@ pub struct Book {
     pub groups: Vec<Vec<usize>>,
     /// Starts of the job so far.
     pub starts: u64,
+    /// Newest start that each node's memory has joined, and has followed.
+    pub joined: BTreeMap<usize, u64>,
+    pub followed: BTreeMap<usize, u64>,
+}
+
+impl Book {
+    fn forget_rank(&mut self, rank: usize) {
+        self.home.remove(&rank);
+        self.committed.remove(&rank);
+        self.stamped.remove(&rank);
+        self.updating.remove(&rank);
+        self.lost.insert(rank);
+    }
+}
+
+/// A node that is out of reach, its memory intact, and what the book said of
+/// the rank it bears.
+#[derive(Clone)]
+struct Away {
+    node: usize,
+    rank: usize,
+    committed: (u64, Vec<u8>),
+    stamped: u64,
+    updating: Option<u64>,
 }
 
 /// What a restart must come to.
@@ -233,6 +265,7 @@ pub struct Cluster {
     /// Domain of each node.
     pub domains: Vec<String>,
     pub book: Book,
+    away: Vec<Away>,
 }
 
 impl Cluster {
@@ -244,6 +277,7 @@ impl Cluster {
             placement: (0..setup.ranks).map(|rank| rank / per_node).collect(),
             domains: (0..nodes).map(|node| format!("node{node}")).collect(),
             book: Book::default(),
+            away: Vec::new(),
         }
     }
 
@@ -257,6 +291,74 @@ impl Cluster {
             self.nodes[node] = Node::default();
             self.forget(node);
         }
+    }
+
+    /// A node that bears one rank is out of reach, and may come back. False when
+    /// it bears none.
+    pub fn send_away(&mut self, node: usize) -> bool {
+        let book = &self.book;
+        let Some((&rank, _)) = book.home.iter().find(|(_, n)| **n == node) else { return false };
+        let away = Away {
+            node,
+            rank,
+            committed: book.committed[&rank].clone(),
+            stamped: book.stamped[&rank],
+            updating: book.updating.get(&rank).copied(),
+        };
+        let fresh = self.nodes.len();
+        self.nodes.push(Node::default());
+        self.domains.push(format!("node{fresh}"));
+        self.placement.iter_mut().filter(|p| **p == node).for_each(|p| *p = fresh);
+        self.forget(node);
+        self.away.push(away);
+        true
+    }
+
+    /// A node comes back, in the place of one that bears nothing. Its memory is
+    /// as good as it was when nobody present has followed a start that it has
+    /// not joined; else it is stale.
+    pub fn bring_back(&mut self, index: usize) {
+        let bears = |node: &usize| self.book.home.values().any(|n| n == node);
+        let Some(place) = self.placement.iter().position(|node| !bears(node)) else { return };
+        if self.away.is_empty() {
+            return;
+        }
+        let away = self.away.swap_remove(index % self.away.len());
+        let book = &mut self.book;
+        let of = |map: &BTreeMap<usize, u64>, node| map.get(&node).copied().unwrap_or(0);
+        let own = of(&book.followed, away.node);
+        let present = self.placement.iter().map(|&node| of(&book.followed, node)).max();
+        let newest = present.unwrap_or(0).max(own);
+        self.placement[place] = away.node;
+        if own == newest || of(&book.joined, away.node) == newest {
+            book.lost.remove(&away.rank);
+            book.home.insert(away.rank, away.node);
+            book.committed.insert(away.rank, away.committed);
+            book.stamped.insert(away.rank, away.stamped);
+            if let Some(epoch) = away.updating {
+                book.updating.insert(away.rank, epoch);
+            }
+        }
+    }
+
+    /// All headers, for a failing case to print.
+    pub fn describe(&self, setup: &Setup) -> String {
+        let header = HeaderLayout::new("run", setup.ranks, STATE_CAPACITY_BYTES);
+        let mut text = format!("{:?}\n", self.book);
+        for (process, &node) in self.placement.iter().enumerate() {
+            text += &format!("process {process} on node {node}");
+            for (id, words) in &self.nodes[node].segments {
+                let record = header.decode_record(bytemuck::cast_slice(words));
+                text += &format!(" {id:?} {record:?}");
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    /// Number of segments on the nodes of the job.
+    pub fn segments(&self) -> usize {
+        self.placement.iter().map(|&node| self.nodes[node].segments.len()).sum()
     }
 
     /// The state of the protocol without the contents: what each segment says
@@ -313,11 +415,7 @@ impl Cluster {
         let gone: Vec<usize> =
             self.book.home.iter().filter(|(_, n)| **n == node).map(|(&rank, _)| rank).collect();
         for rank in gone {
-            self.book.home.remove(&rank);
-            self.book.committed.remove(&rank);
-            self.book.stamped.remove(&rank);
-            self.book.updating.remove(&rank);
-            self.book.lost.insert(rank);
+            self.book.forget_rank(rank);
         }
     }
 
@@ -393,6 +491,11 @@ struct BookHook {
 
 impl Hook for BookHook {
     fn at(&self, step: &Step) -> Result<(), CommError> {
+        if step.name == "joined" {
+            let mut book = self.book.lock().unwrap();
+            let starts = book.starts;
+            book.joined.insert(self.node, starts);
+        }
         if let Some((rank, state)) = &*self.rank.lock().unwrap() {
             let mut book = self.book.lock().unwrap();
             match step.name {
@@ -460,7 +563,8 @@ pub fn start(setup: &Setup, cluster: &mut Cluster, how: &Disturbance) -> Ran {
             known: Arc::new(Mutex::new(None)),
             point: comm.point(),
         };
-        let memory = NodeMemory(nodes[node].clone());
+        let memory =
+            NodeMemory { node: nodes[node].clone(), index: node, book: book.clone() };
         process.live(comm, memory, &domains[node], starts, &foretold)
     });
     cluster.nodes = nodes
@@ -575,6 +679,8 @@ impl Process<'_> {
         foretold: &Foretold,
     ) {
         let mut book = self.book.lock().unwrap();
+        let starts = book.starts;
+        book.followed.insert(self.node, starts);
         let state = match foretold {
             Foretold::Fresh => {
                 assert_eq!(epoch, 0);

@@ -109,6 +109,7 @@ fn play(seed: u64, method: Method, trace: bool, tally: &mut Tally) {
         if dice.chance(30) {
             shuffle(&mut dice, &mut cluster);
         }
+        cluster.reconsider();
         let foretold = cluster.foretell(&setup);
         let epoch = match &foretold {
             Foretold::Recovered(epoch, _) => *epoch,
@@ -163,6 +164,7 @@ fn play(seed: u64, method: Method, trace: bool, tally: &mut Tally) {
             tally.returned += 1;
         }
     }
+    cluster.reconsider();
     let foretold = cluster.foretell(&setup);
     let epoch = match &foretold {
         Foretold::Recovered(epoch, _) => *epoch,

@@ -69,6 +69,8 @@ pub struct Rules {
     pub allow_shared_domains: bool,
     /// What to do with what is found.
     pub resume: Resume,
+    /// Wall clock at this start, in any unit.
+    pub clock: u64,
     /// A random number for this attempt.
     pub nonce: u64,
 }
@@ -209,7 +211,10 @@ pub fn decide(offers: &[Offer], rules: &Rules) -> Result<Plan, Refusal> {
         refuse_other_shapes(offers)?;
     }
     let base = lineage(offers);
-    let attempt = Attempt { number: newest_attempt(offers) + 1, nonce: rules.nonce };
+    // The clock, so that a start that knows of no other, all that did being
+    // gone, still counts as later than they were.
+    let number = rules.clock.max(newest_attempt(offers) + 1);
+    let attempt = Attempt { number, nonce: rules.nonce };
     let current = match rules.resume {
         Resume::Never => BTreeMap::new(),
         _ => current_claims(offers, base),

@@ -40,13 +40,13 @@ pub struct SegmentId {
     pub attempt: u64,
 }
 
-/// One start of a job: its number in the run, and a random number, so that two
-/// starts that do not know of each other are told apart.
+/// One start of a job: a number that rises from start to start, and a random
+/// one, so that two starts that do not know of each other are told apart.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct Attempt {
-    /// Counts the starts.
+    /// Rises from start to start.
     pub number: u64,
     /// Random.
     pub nonce: u64,

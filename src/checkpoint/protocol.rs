@@ -57,8 +57,8 @@ pub trait Memory {
     fn remove(&mut self, id: SegmentId) -> io::Result<()>;
 }
 
-/// What a checkpoint is to be like. All but `domain`, `node` and `nonce` must
-/// be the same on all ranks.
+/// What a checkpoint is to be like. All but `domain`, `node`, `clock` and `nonce`
+/// must be the same on all ranks.
 #[derive(Debug, Clone)]
 pub struct Config<K> {
     /// Name of the run.
@@ -87,6 +87,9 @@ pub struct Config<K> {
     pub domain: String,
     /// Node of this process: those of one node see the same segments.
     pub node: String,
+    /// Wall clock at the start of this process, in any unit (always the same
+    /// one); that of process 0 counts.
+    pub clock: u64,
     /// A random number; that of process 0 counts.
     pub nonce: u64,
     /// Most bytes of state that a checkpoint takes.
@@ -118,6 +121,7 @@ impl<K> Config<K> {
             resume: Resume::Auto,
             domain: String::new(),
             node: String::new(),
+            clock: 0,
             nonce: 0,
             state_capacity_bytes: 4096,
             bands: super::layout::BANDS,
@@ -747,6 +751,7 @@ fn agree<C: Comm, M: Memory, K>(
             parities: config.parities,
             allow_shared_domains: config.allow_shared_domains,
             resume: config.resume,
+            clock: config.clock,
             nonce: config.nonce,
         };
         serde_json::to_vec(&decide(&offers, &rules)).expect("plain data")

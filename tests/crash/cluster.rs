@@ -119,6 +119,9 @@ impl Memory for NodeMemory {
             if book.home.get(&id.rank) == Some(&self.index) {
                 book.forget_rank(id.rank);
             }
+            // What this node knew is gone with what it bore.
+            book.followed.remove(&self.index);
+            book.joined.remove(&self.index);
         }
         Ok(())
     }
@@ -243,6 +246,7 @@ impl Book {
 struct Away {
     node: usize,
     rank: usize,
+    segment: SegmentId,
     committed: (u64, Vec<u8>),
     stamped: u64,
     updating: Option<u64>,
@@ -266,6 +270,8 @@ pub struct Cluster {
     pub domains: Vec<String>,
     pub book: Book,
     away: Vec<Away>,
+    /// Those that came back stale.
+    returned: Vec<Away>,
 }
 
 impl Cluster {
@@ -278,6 +284,7 @@ impl Cluster {
             domains: (0..nodes).map(|node| format!("node{node}")).collect(),
             book: Book::default(),
             away: Vec::new(),
+            returned: Vec::new(),
         }
     }
 
@@ -298,9 +305,11 @@ impl Cluster {
     pub fn send_away(&mut self, node: usize) -> bool {
         let book = &self.book;
         let Some((&rank, _)) = book.home.iter().find(|(_, n)| **n == node) else { return false };
+        let of_rank = self.nodes[node].segments.keys().copied().filter(|id| id.rank == rank);
         let away = Away {
             node,
             rank,
+            segment: of_rank.max().expect("at home here"),
             committed: book.committed[&rank].clone(),
             stamped: book.stamped[&rank],
             updating: book.updating.get(&rank).copied(),
@@ -314,23 +323,39 @@ impl Cluster {
         true
     }
 
-    /// A node comes back, in the place of one that bears nothing. Its memory is
-    /// as good as it was when nobody present has followed a start that it has
-    /// not joined; else it is stale.
+    /// A node comes back, in the place of one that bears nothing.
     pub fn bring_back(&mut self, index: usize) {
-        let bears = |node: &usize| self.book.home.values().any(|n| n == node);
+        let bears = |node: &usize| {
+            self.book.home.values().any(|n| n == node)
+                || self.returned.iter().any(|away| away.node == *node)
+        };
         let Some(place) = self.placement.iter().position(|node| !bears(node)) else { return };
         if self.away.is_empty() {
             return;
         }
         let away = self.away.swap_remove(index % self.away.len());
-        let book = &mut self.book;
-        let of = |map: &BTreeMap<usize, u64>, node| map.get(&node).copied().unwrap_or(0);
-        let own = of(&book.followed, away.node);
-        let present = self.placement.iter().map(|&node| of(&book.followed, node)).max();
-        let newest = present.unwrap_or(0).max(own);
         self.placement[place] = away.node;
-        if own == newest || of(&book.joined, away.node) == newest {
+        self.returned.push(away);
+    }
+
+    /// What has come back is as good as it was when nobody present has followed
+    /// a start that it has not joined; else it is stale, for as long as they are
+    /// there.
+    pub fn reconsider(&mut self) {
+        let of = |map: &BTreeMap<usize, u64>, node| map.get(&node).copied().unwrap_or(0);
+        for away in std::mem::take(&mut self.returned) {
+            let bears = self.nodes[away.node].segments.contains_key(&away.segment);
+            if !bears || !self.placement.contains(&away.node) {
+                continue;
+            }
+            let book = &mut self.book;
+            let newest = self.placement.iter().map(|&node| of(&book.followed, node)).max();
+            let newest = newest.unwrap_or(0);
+            let own = [of(&book.followed, away.node), of(&book.joined, away.node)];
+            if !own.contains(&newest) {
+                self.returned.push(away);
+                continue;
+            }
             book.lost.remove(&away.rank);
             book.home.insert(away.rank, away.node);
             book.committed.insert(away.rank, away.committed);
@@ -511,7 +536,7 @@ impl Hook for BookHook {
                     book.committed.insert(*rank, (step.epoch, state.clone()));
                 }
                 // Comes right after the mark that the update begins.
-                "copy" if step.chunk.is_none() => {
+                "copy" | "encode" | "barrier" if step.chunk.is_none() => {
                     book.updating.insert(*rank, step.epoch);
                 }
                 _ => {}
@@ -598,7 +623,8 @@ impl Process<'_> {
             resume: self.how.resume,
             domain: domain.to_owned(),
             node: format!("{}", self.node),
-            nonce,
+            clock: nonce,
+            nonce: nonce * 7919 % 1000,
             state_capacity_bytes: STATE_CAPACITY_BYTES,
             bands: setup.bands,
             align_bytes: 8,

@@ -162,25 +162,24 @@ impl HeaderLayout {
             u64::from(record.hollow),
             record.state.len() as u64,
         ];
-        let mut body: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        body.extend(&record.state);
-        let mut bytes = crc64(&body).to_le_bytes().to_vec();
-        bytes.extend(body);
+        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        bytes.extend(&record.state);
+        // Last, so that a record is in force with its last bytes, not before.
+        bytes.extend(crc64(&bytes).to_le_bytes());
         assert!(bytes.len() <= self.slot_bytes, "state of {} bytes", record.state.len());
         bytes
     }
 
     /// Reads one slot; `None` when it is empty or torn.
     fn decode_slot(&self, slot: &[u8]) -> Option<Record> {
-        let (crc, body) = slot.split_first_chunk::<8>()?;
         let mut words = [0u64; RECORD_WORDS - 1];
-        for (word, bytes) in words.iter_mut().zip(body.chunks_exact(8)) {
+        for (word, bytes) in words.iter_mut().zip(slot.chunks_exact(8)) {
             *word = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
         }
         let fixed_bytes = 8 * words.len();
-        let len = usize::try_from(words[9]).ok()?;
-        let body = body.get(..fixed_bytes.checked_add(len)?)?;
-        if crc64(body) != u64::from_le_bytes(*crc) {
+        let end = fixed_bytes.checked_add(usize::try_from(words[9]).ok()?)?;
+        let (body, rest) = (slot.get(..end)?, &slot[end..]);
+        if crc64(body) != u64::from_le_bytes(*rest.first_chunk()?) {
             return None;
         }
         Some(Record {

@@ -588,8 +588,7 @@ pub fn start(setup: &Setup, cluster: &mut Cluster, how: &Disturbance) -> Ran {
             known: Arc::new(Mutex::new(None)),
             point: comm.point(),
         };
-        let memory =
-            NodeMemory { node: nodes[node].clone(), index: node, book: book.clone() };
+        let memory = NodeMemory { node: nodes[node].clone(), index: node, book: book.clone() };
         process.live(comm, memory, &domains[node], starts, &foretold)
     });
     cluster.nodes = nodes

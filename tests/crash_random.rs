@@ -72,6 +72,7 @@ fn setup(dice: &mut Dice, method: Method) -> (Setup, usize) {
         chunk_bytes: 8 * dice.between(3, 40),
         allow_shared_domains: false,
         shrink_over: dice.between(1, 5) as u64,
+        lie_rows: 0,
     };
     (setup, per_node)
 }

@@ -4,6 +4,9 @@ mod crash;
 
 use std::collections::BTreeSet;
 
+use skt_hpl::checkpoint::encode::Encoder;
+use skt_hpl::checkpoint::layout::RegionShape;
+
 use crash::cluster::{Cluster, Disturbance, Foretold, Setup, check_undisturbed, start};
 
 #[test]
@@ -33,4 +36,36 @@ fn a_job_goes_on_after_losses() {
         let ran = start(&setup, &mut cluster, &Disturbance::none(9, 9));
         check_undisturbed(&ran, &foretold);
     }
+}
+
+#[test]
+fn all_encoders_give_the_same_bytes() {
+    for (ranks, parities) in [(2, 1), (5, 1), (4, 2), (7, 2), (7, 3)] {
+        for xor in [false, true] {
+            let memory = |encoder| {
+                let setup = Setup {
+                    encoder,
+                    xor: xor && parities == 1,
+                    shapes: vec![RegionShape { rows: 37, pitch_bytes: 200 }],
+                    bands: 5,
+                    segment_bytes: 320,
+                    chunk_bytes: 1000,
+                    ..Setup::small(ranks, parities)
+                };
+                let mut cluster = Cluster::new(&setup, 1);
+                let ran = start(&setup, &mut cluster, &Disturbance::none(2, 3));
+                check_undisturbed(&ran, &Foretold::Fresh);
+                cluster.fingerprint()
+            };
+            let all: BTreeSet<u64> = Encoder::ALL.into_iter().map(memory).collect();
+            assert_eq!(all.len(), 1, "n = {ranks}, m = {parities}");
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "has changed outside of")]
+fn frozen_means_frozen() {
+    let setup = Setup { lie_rows: 2, ..Setup::small(4, 1) };
+    start(&setup, &mut Cluster::new(&setup, 1), &Disturbance::none(0, 3));
 }

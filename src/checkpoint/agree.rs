@@ -470,3 +470,193 @@ fn discards(offers: &[Offer], attach: &[Option<SegmentId>]) -> Vec<Vec<SegmentId
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULES: Rules = Rules {
+        method: Method::SelfCheckpoint,
+        members: 4,
+        parities: 1,
+        allow_shared_domains: false,
+        resume: Resume::Auto,
+        clock: 9,
+        nonce: 5,
+    };
+    const BASE: Attempt = Attempt { number: 3, nonce: 1 };
+
+    /// A segment of rank `rank` of four, with this commit and stamp.
+    fn claim(rank: usize, commit: u64, stamp: u64) -> Claim {
+        let members = vec![0, 1, 2, 3];
+        let identity =
+            Identity { run_id: "run".into(), fingerprint: 7, rank, group: 0, members, bytes: 1000 };
+        let state = vec![commit as u8];
+        let record = Record {
+            sequence: 4,
+            lineage: BASE,
+            joined: BASE,
+            commit,
+            stamp,
+            state,
+            ..Record::default()
+        };
+        Claim { id: SegmentId { rank, attempt: 3 }, content: Some((identity, record)) }
+    }
+
+    fn offers(claims: [Vec<Claim>; 4]) -> Vec<Offer> {
+        let offer = |(node, claims): (usize, Vec<Claim>)| Offer {
+            domain: format!("node{node}"),
+            node: format!("node{node}"),
+            fingerprint: 7,
+            claims,
+        };
+        claims.into_iter().enumerate().map(offer).collect()
+    }
+
+    fn one_each(states: [(u64, u64); 4]) -> Vec<Offer> {
+        let mut rank = 0;
+        offers(states.map(|(commit, stamp)| {
+            rank += 1;
+            vec![claim(rank - 1, commit, stamp)]
+        }))
+    }
+
+    fn edit(offer: &mut Offer) -> &mut Content {
+        offer.claims[0].content.as_mut().expect("a whole segment")
+    }
+
+    #[test]
+    fn one_commit_of_the_next_epoch_takes_all_there() {
+        let plan = decide(&one_each([(5, 5), (5, 5), (6, 5), (5, 5)]), &RULES).expect("legal");
+        assert_eq!((plan.epoch, plan.state.as_slice(), plan.lost.len()), (6, &[6][..], 0));
+        let plan = decide(&one_each([(5, 5); 4]), &RULES).expect("legal");
+        assert_eq!(plan.epoch, 5);
+        assert_eq!(plan.attempt, Attempt { number: 9, nonce: 5 });
+        assert_eq!((plan.base, plan.ranks), (BASE, vec![0, 1, 2, 3]));
+    }
+
+    #[test]
+    fn processes_find_their_data_and_the_rest_take_what_is_lost() {
+        let found =
+            offers([vec![claim(2, 4, 4)], vec![], vec![claim(0, 4, 4)], vec![claim(3, 4, 4)]]);
+        let plan = decide(&found, &RULES).expect("one loss");
+        assert_eq!(plan.ranks, [2, 1, 0, 3]);
+        assert_eq!(plan.lost, [1]);
+        assert_eq!(plan.attach[1], None);
+        assert!(plan.discard.iter().all(Vec::is_empty));
+    }
+
+    #[test]
+    fn two_processes_of_one_node_share_what_they_both_find() {
+        let both = || vec![claim(0, 4, 4), claim(1, 4, 4)];
+        let mut found = offers([both(), both(), vec![claim(2, 4, 4)], vec![claim(3, 4, 4)]]);
+        found[1].node = "node0".into();
+        found[1].domain = "node0".into();
+        let plan = decide(&found, &RULES).expect("nothing lost");
+        assert_eq!(plan.ranks, [0, 1, 2, 3]);
+        assert!(plan.lost.is_empty() && plan.shared_domains);
+        assert!(plan.discard.iter().all(Vec::is_empty), "what the other takes is not removed");
+        // Two segments where only one process runs: one of them is lost.
+        let found = offers([both(), vec![], vec![claim(2, 4, 4)], vec![claim(3, 4, 4)]]);
+        let plan = decide(&found, &RULES).expect("one loss");
+        assert_eq!(plan.lost, [1]);
+        assert_eq!(plan.discard[0], [SegmentId { rank: 1, attempt: 3 }]);
+    }
+
+    #[test]
+    fn what_missed_a_decision_is_stale_however_new_its_epoch() {
+        let mut found = one_each([(5, 5); 4]);
+        edit(&mut found[1]).1.lineage = Attempt { number: 2, nonce: 8 };
+        edit(&mut found[1]).1.joined = Attempt { number: 2, nonce: 8 };
+        edit(&mut found[1]).1.commit = 6;
+        let plan = decide(&found, &RULES).expect("one loss");
+        assert_eq!((plan.epoch, plan.lost, plan.unusable), (5, vec![1], 1));
+        // It has joined what the others follow: it counts, and so does its commit.
+        edit(&mut found[1]).1.joined = BASE;
+        let plan = decide(&found, &RULES).expect("nothing lost");
+        assert_eq!((plan.epoch, plan.lost.len()), (6, 0));
+    }
+
+    #[test]
+    fn a_second_claim_on_a_rank_is_discarded() {
+        let mut stale = claim(0, 3, 3);
+        stale.id.attempt = 2;
+        let mut found = one_each([(4, 4); 4]);
+        found[3].claims.push(stale.clone());
+        let plan = decide(&found, &RULES).expect("nothing lost");
+        assert_eq!(plan.attach[0], Some(SegmentId { rank: 0, attempt: 3 }));
+        assert_eq!(plan.discard[3], [stale.id]);
+    }
+
+    #[test]
+    fn torn_and_hollow_segments_count_as_lost() {
+        let mut found = one_each([(4, 4); 4]);
+        found[0].claims[0].content = None;
+        let plan = decide(&found, &RULES).expect("one loss");
+        assert_eq!((plan.lost.clone(), plan.discard[0].len()), (vec![0], 1));
+        edit(&mut found[2]).1.hollow = true;
+        let error = decide(&found, &RULES).expect_err("two losses");
+        let lost = vec![LostGroup { group: Some(0), ranks: vec![0, 2] }];
+        assert_eq!(error, Refusal::Unrecoverable { epoch: 4, lost, parities: 1 });
+        assert!(error.to_string().contains("group 0 has lost ranks [0, 2]"), "{error}");
+    }
+
+    #[test]
+    fn the_user_decides_what_becomes_of_what_is_found() {
+        let never = Rules { resume: Resume::Never, ..RULES };
+        let require = Rules { resume: Resume::Require, ..RULES };
+        let found = one_each([(4, 4); 4]);
+        let plan = decide(&found, &never).expect("afresh");
+        assert_eq!((plan.epoch, plan.unusable), (0, 4));
+        assert!(plan.discard.iter().all(|list| list.len() == 1));
+        assert_eq!(decide(&found, &require).expect("there is one").epoch, 4);
+        let nothing = offers([vec![], vec![], vec![], vec![]]);
+        assert_eq!(decide(&nothing, &require), Err(Refusal::NothingFound));
+        assert_eq!(decide(&nothing, &RULES).expect("afresh").epoch, 0);
+        assert_eq!(decide(&one_each([(0, 0); 4]), &require), Err(Refusal::NothingFound));
+    }
+
+    #[test]
+    fn other_settings_are_refused_not_thrown_away() {
+        let mut found = one_each([(4, 4); 4]);
+        edit(&mut found[2]).0.fingerprint = 8;
+        assert_eq!(decide(&found, &RULES), Err(Refusal::OtherShape { process: 2, rank: 2 }));
+        let never = Rules { resume: Resume::Never, ..RULES };
+        assert_eq!(decide(&found, &never).expect("afresh").epoch, 0);
+        found[1].fingerprint = 8;
+        assert_eq!(decide(&found, &never), Err(Refusal::Disagree { process: 1 }));
+    }
+
+    #[test]
+    fn a_group_with_nothing_left_is_named_by_its_ranks() {
+        let mut found = one_each([(4, 4); 4]);
+        for (rank, offer) in found.iter_mut().enumerate() {
+            let identity = &mut edit(offer).0;
+            identity.members = if rank < 2 { vec![0, 1] } else { vec![2, 3] };
+            identity.group = rank / 2;
+        }
+        found[2].claims.clear();
+        found[3].claims.clear();
+        let lost = vec![LostGroup { group: None, ranks: vec![2, 3] }];
+        let refusal = Refusal::Unrecoverable { epoch: 4, lost, parities: 1 };
+        assert_eq!(decide(&found, &RULES), Err(refusal));
+    }
+
+    #[test]
+    fn a_half_written_single_copy_is_never_used() {
+        let rules = Rules { method: Method::Single, ..RULES };
+        let mut found = one_each([(4, 4); 4]);
+        edit(&mut found[1]).1.updating = 5;
+        let plan = decide(&found, &rules).expect("one torn copy is one loss");
+        assert_eq!(plan.lost, [1]);
+        edit(&mut found[3]).1.updating = 5;
+        assert!(matches!(decide(&found, &rules), Err(Refusal::Unrecoverable { .. })));
+        // Somebody saw the end of the update: all were complete by then.
+        edit(&mut found[0]).1.commit = 5;
+        edit(&mut found[0]).1.stamp = 5;
+        edit(&mut found[2]).1.updating = 5;
+        let plan = decide(&found, &rules).expect("all complete");
+        assert_eq!((plan.epoch, plan.lost.len()), (5, 0));
+    }
+}

@@ -14,6 +14,7 @@ pub mod job;
 pub mod matgen;
 pub mod pfact;
 pub mod pgesv;
+pub mod protect;
 pub mod ptest;
 pub mod report;
 pub mod swap;

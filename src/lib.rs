@@ -5,4 +5,5 @@
 
 pub mod comm;
 pub mod config;
+pub mod model;
 pub mod report;

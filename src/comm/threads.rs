@@ -139,7 +139,8 @@ impl ThreadComm {
                     self.rank
                 )));
             }
-            messages = self.inbox().arrived.wait_timeout(messages, deadline - now).expect("inbox").0;
+            messages =
+                self.inbox().arrived.wait_timeout(messages, deadline - now).expect("inbox").0;
         }
     }
 

@@ -22,11 +22,11 @@ pub mod bosilca;
 pub mod chen;
 pub mod error;
 pub mod exact;
-
+pub mod figures;
 pub mod group;
 pub mod inmemory;
 pub mod optimum;
-
+pub mod plot;
 pub mod sim;
 pub mod tang;
 

@@ -62,7 +62,7 @@ impl Ruler {
     fn linear_step(&self) -> f64 {
         let rough = (self.high - self.low) / 5.0;
         let power = 10f64.powf(rough.log10().floor());
-        let steps = [1.0, 2.0, 5.0, 10.0];
+        let steps = [1.0, 2.0, 2.5, 5.0, 10.0];
         power * steps.into_iter().find(|s| s * power >= rough * 0.999).unwrap_or(10.0)
     }
 
@@ -81,7 +81,7 @@ impl Ruler {
                 let (first, last) =
                     (self.low.log10().floor() as i32, self.high.log10().ceil() as i32);
                 let decades = (self.high / self.low).log10();
-                let marks: &[f64] = if decades <= 2.5 { &[1.0, 2.0, 5.0] } else { &[1.0] };
+                let marks: &[f64] = if decades <= 3.05 { &[1.0, 2.0, 5.0] } else { &[1.0] };
                 let every = ((decades / 8.0).ceil() as i32).max(1);
                 (first..=last)
                     .filter(|e| e.rem_euclid(every) == 0)

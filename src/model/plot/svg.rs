@@ -53,9 +53,10 @@ pub(super) fn document(figure: &Figure) -> String {
 }
 
 fn one_chart(page: &mut String, lines: &Lines) -> (f64, f64) {
+    let heading = if lines.title.is_empty() { 6.0 } else { 24.0 };
     let area = Area {
         left: 76.0,
-        top: TITLE_HEIGHT + 24.0,
+        top: TITLE_HEIGHT + heading,
         width: CHART_WIDTH - 96.0,
         height: CHART_HEIGHT - 100.0,
     };
@@ -107,13 +108,15 @@ fn draw_lines(page: &mut String, lines: &Lines, area: Area, names: &[&str], id: 
             [p.y - error, p.y + error]
         }),
     );
-    let _ = writeln!(
-        page,
-        "<text x=\"{:.1}\" y=\"{:.1}\" font-weight=\"bold\">{}</text>",
-        area.left,
-        area.top - 9.0,
-        escape(&lines.title)
-    );
+    if !lines.title.is_empty() {
+        let _ = writeln!(
+            page,
+            "<text x=\"{:.1}\" y=\"{:.1}\" font-weight=\"bold\">{}</text>",
+            area.left,
+            area.top - 9.0,
+            escape(&lines.title)
+        );
+    }
     draw_x_axis(page, &x, lines.x.label, area);
     draw_y_axis(page, &y, lines.y.label, area);
     let _ = writeln!(

@@ -3,7 +3,19 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(missing_docs)]
 
+pub mod blas;
+pub mod cli;
 pub mod comm;
 pub mod config;
+pub mod environment;
+pub mod grid;
+pub mod job;
+pub mod matgen;
 pub mod model;
+pub mod pfact;
+pub mod pgesv;
+pub mod ptest;
 pub mod report;
+pub mod swap;
+pub mod team;
+pub mod update;

@@ -1,2 +1,7 @@
 //! Parse, dispatch; nothing else.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    skt_hpl::cli::main()
+}

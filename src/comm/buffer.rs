@@ -1,6 +1,6 @@
 //! A buffer of doubles on its own pages, for panels and other large messages.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, munmap};
@@ -45,11 +45,6 @@ impl PanelBuf {
         }
         Ok(Self { ptr: ptr.cast(), len, mapped_bytes })
     }
-
-    /// Start of the buffer, for the transport to write into.
-    pub(crate) fn as_ptr(&self) -> *mut f64 {
-        self.ptr.as_ptr()
-    }
 }
 
 impl Drop for PanelBuf {
@@ -71,5 +66,23 @@ impl DerefMut for PanelBuf {
     fn deref_mut(&mut self) -> &mut [f64] {
         // SAFETY: as above, and borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.len) }
+    }
+}
+
+/// Two parts of a buffer that do not overlap, one to read and one to write.
+///
+/// # Panics
+/// When they overlap.
+pub fn disjoint_ranges(
+    buf: &mut [f64],
+    read: Range<usize>,
+    write: Range<usize>,
+) -> (&[f64], &mut [f64]) {
+    if read.end <= write.start {
+        let (low, high) = buf.split_at_mut(write.start);
+        (&low[read], &mut high[..write.len()])
+    } else {
+        let (low, high) = buf.split_at_mut(read.start);
+        (&high[..read.len()], &mut low[write])
     }
 }

@@ -11,14 +11,16 @@
 pub mod buffer;
 pub mod collect;
 pub mod mpi;
+pub mod panel_bcast;
 pub mod threads;
+pub mod tree;
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytemuck::Pod;
 
-pub use buffer::PanelBuf;
+pub use buffer::{PanelBuf, disjoint_ranges};
 
 /// A message tag. Below 32768, which every MPI supports.
 pub type Tag = u16;

@@ -1,5 +1,105 @@
 //! From HPL.dat or TOML to one validated [`RunSpec`].
+//!
+//! HPL.dat ([`hpldat`]), TOML ([`toml`]) and the command line each give a
+//! [`Draft`]: values as written, with their places. [`validate()`] turns drafts
+//! laid over each other into a [`RunSpec`], or says what is wrong and where.
+//!
+//! ```
+//! use skt_hpl::config::{Format, parse};
+//!
+//! let text = "n = [1000, 2000]\nnb = 64\np = 2\nq = 2\nbcast = \"1ring\"\n";
+//! let checked = parse(text.as_bytes(), "hpl.toml", Format::Toml, false).unwrap();
+//! assert_eq!(checked.spec.tests().len(), 2);
+//! ```
 
+pub mod draft;
+pub mod error;
+pub mod hpldat;
+pub mod param;
 pub mod spec;
+pub mod toml;
+pub mod validate;
 
+#[cfg(test)]
+mod tests;
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+pub use draft::Draft;
+pub use error::{At, ConfigError, Place, Warning};
 pub use spec::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, TestSpec};
+pub use validate::{Checked, Rules, validate};
+
+/// No configuration is larger; what is, is another kind of file.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// The two forms of a configuration file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// The reference's 31 lines.
+    Dat,
+    /// TOML.
+    Toml,
+}
+
+impl Format {
+    /// By the extension: `.toml` is TOML, all else is HPL.dat.
+    pub fn of(path: &Path) -> Format {
+        match path.extension() {
+            Some(ext) if ext.eq_ignore_ascii_case("toml") => Format::Toml,
+            _ => Format::Dat,
+        }
+    }
+}
+
+/// Reads a file's bytes, at most 1 MiB.
+///
+/// # Errors
+/// The file cannot be read, or is larger.
+pub fn read_bytes(path: &Path) -> Result<Vec<u8>, ConfigError> {
+    let name = path.display().to_string();
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(|source| ConfigError::Read { file: name.clone(), source })?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        let what = "larger than 1 MiB; this is no HPL.dat and no configuration".to_owned();
+        return Err(ConfigError::NotAConfig { file: name, what });
+    }
+    Ok(bytes)
+}
+
+/// Reads a configuration's text into a draft, with warnings.
+///
+/// # Errors
+/// The text is not of this form.
+pub fn read_draft(
+    bytes: &[u8],
+    file: &str,
+    format: Format,
+    lenient: bool,
+) -> Result<(Draft, Vec<Warning>), ConfigError> {
+    match format {
+        Format::Dat => hpldat::read(bytes, file, lenient),
+        Format::Toml => Ok((toml::read(bytes, file)?, Vec::new())),
+    }
+}
+
+/// Reads and checks a configuration's text; `file` is its name for messages.
+///
+/// # Errors
+/// See [`ConfigError`].
+pub fn parse(
+    bytes: &[u8],
+    file: &str,
+    format: Format,
+    lenient: bool,
+) -> Result<Checked, ConfigError> {
+    let (draft, mut warnings) = read_draft(bytes, file, format, lenient)?;
+    let mut checked = validate(&draft, &Rules { lenient, ranks: None, source: file })?;
+    warnings.append(&mut checked.warnings);
+    checked.warnings = warnings;
+    Ok(checked)
+}

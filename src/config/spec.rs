@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::param::{Kind, Param};
+
 /// How the ranks are laid over the process grid (HPL's PMAP).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -72,7 +74,8 @@ pub enum Generator {
 }
 
 /// Where the report goes (HPL.dat lines 3 and 4).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Output {
     /// Device 6.
     Stdout,
@@ -82,9 +85,78 @@ pub enum Output {
     File(PathBuf),
 }
 
+/// An enumeration whose values have HPL.dat codes and names.
+macro_rules! coded {
+    ($type:ident, $param:ident, [$($value:ident),*]) => {
+        impl $type {
+            /// All values, in the order of their codes.
+            pub const ALL: &[$type] = &[$($type::$value),*];
+
+            /// Its code in HPL.dat.
+            pub fn code(self) -> usize {
+                self as usize
+            }
+
+            /// Its name in TOML and on the command line.
+            pub fn name(self) -> &'static str {
+                match Param::$param.info().kind {
+                    Kind::Choice(choices) => choices[self.code()][0],
+                    _ => unreachable!("an enumeration is a choice"),
+                }
+            }
+        }
+    };
+}
+
+coded!(Pmap, Pmap, [RowMajor, ColumnMajor]);
+coded!(Fact, Pfact, [Left, Crout, Right]);
+coded!(Bcast, Bcast, [OneRing, OneRingM, TwoRing, TwoRingM, Long, LongM]);
+coded!(Swap, Swap, [BinaryExchange, SpreadRoll, Mix]);
+coded!(Generator, Generator, [Hpl, Xoshiro]);
+
+impl Output {
+    /// What a file of this name is called for good: `stdout` and `stderr` as
+    /// file names become `./stdout` and `./stderr`, so that each form of
+    /// configuration can say them.
+    ///
+    /// # Errors
+    /// Says what is wrong with the name.
+    pub fn file(name: &str) -> Result<Output, &'static str> {
+        if name.is_empty() {
+            return Err("the report goes to a file, but no file name is given");
+        }
+        if name.chars().any(char::is_control) {
+            return Err("the file name has control characters");
+        }
+        Ok(match name {
+            "stdout" | "stderr" => Output::File(PathBuf::from(format!("./{name}"))),
+            _ => Output::File(PathBuf::from(name)),
+        })
+    }
+
+    /// `stdout`, `stderr`, or else a file's name.
+    ///
+    /// # Errors
+    /// Says what is wrong with the name.
+    pub fn from_name(name: &str) -> Result<Output, &'static str> {
+        match name {
+            "stdout" => Ok(Output::Stdout),
+            "stderr" => Ok(Output::Stderr),
+            _ => Output::file(name),
+        }
+    }
+}
+
+/// A title line as we keep it: one line, no control characters, no blanks at
+/// its end.
+pub fn clean_title(text: &str) -> String {
+    let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    text.trim_start_matches('\u{feff}').trim_end().to_owned()
+}
+
 /// Everything a run needs, validated: each list has 1 to 20 values, each in its
 /// legal range.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunSpec {
     /// The two free lines at the top of HPL.dat.
     pub title: [String; 2],
@@ -168,6 +240,23 @@ pub struct TestSpec {
 }
 
 impl RunSpec {
+    /// The run as bytes (JSON), for rank 0 to send to the others.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        match serde_json::to_vec(self) {
+            Ok(bytes) => bytes,
+            // File names come from UTF-8 text and there are no maps.
+            Err(error) => unreachable!("a run always becomes JSON: {error}"),
+        }
+    }
+
+    /// The run that [`RunSpec::to_bytes`] made these bytes of.
+    ///
+    /// # Errors
+    /// The bytes are not those of a run.
+    pub fn from_bytes(bytes: &[u8]) -> Result<RunSpec, serde_json::Error> {
+        serde_json::from_slice(bytes)
+    }
+
     /// All tests of the run in the reference's order: grid, N, NB, DEPTH,
     /// BCAST, RFACT, PFACT, NBMIN, NDIV, the last running fastest.
     pub fn tests(&self) -> Vec<TestSpec> {

@@ -1,3 +1,15 @@
 //! What people and programs get to read: the reference's text, JSON, progress.
 
+pub mod cformat;
+pub mod clock;
+pub mod json;
+pub mod phases;
+pub mod progress;
 pub mod record;
+pub mod text;
+pub mod units;
+
+pub use json::{JsonError, JsonReport, RunFacts};
+pub use progress::{Progress, ProgressMode};
+pub use record::{Norms, Outcome, PhaseTable, Phases, TestRecord};
+pub use text::{Counts, OutputError, Report};

@@ -81,6 +81,13 @@ pub enum Outcome {
     },
 }
 
+impl Outcome {
+    /// Whether the system was solved, so that there is a rate to speak of.
+    pub fn ran_to_end(&self) -> bool {
+        !matches!(self, Outcome::Broke { .. } | Outcome::Skipped { .. })
+    }
+}
+
 /// One test, as known on rank 0 after it has run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TestRecord {

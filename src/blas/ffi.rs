@@ -1,0 +1,81 @@
+//! The Fortran interface of the BLAS.
+//!
+//! The trailing lengths of character arguments are part of that interface;
+//! libraries written in C ignore them.
+
+use std::ffi::c_int;
+
+/// Integers of the BLAS (LP64).
+pub type BlasInt = c_int;
+
+/// A dimension as the BLAS wants it.
+///
+/// # Panics
+/// Beyond 2^31 - 1, which no local matrix of a real machine reaches.
+pub fn int(n: usize) -> BlasInt {
+    BlasInt::try_from(n).expect("a matrix dimension beyond what the BLAS can count")
+}
+
+unsafe extern "C" {
+    pub fn dgemm_(
+        transa: *const u8,
+        transb: *const u8,
+        m: *const BlasInt,
+        n: *const BlasInt,
+        k: *const BlasInt,
+        alpha: *const f64,
+        a: *const f64,
+        lda: *const BlasInt,
+        b: *const f64,
+        ldb: *const BlasInt,
+        beta: *const f64,
+        c: *mut f64,
+        ldc: *const BlasInt,
+        transa_len: usize,
+        transb_len: usize,
+    );
+    pub fn dtrsm_(
+        side: *const u8,
+        uplo: *const u8,
+        transa: *const u8,
+        diag: *const u8,
+        m: *const BlasInt,
+        n: *const BlasInt,
+        alpha: *const f64,
+        a: *const f64,
+        lda: *const BlasInt,
+        b: *mut f64,
+        ldb: *const BlasInt,
+        side_len: usize,
+        uplo_len: usize,
+        transa_len: usize,
+        diag_len: usize,
+    );
+    pub fn dtrsv_(
+        uplo: *const u8,
+        trans: *const u8,
+        diag: *const u8,
+        n: *const BlasInt,
+        a: *const f64,
+        lda: *const BlasInt,
+        x: *mut f64,
+        incx: *const BlasInt,
+        uplo_len: usize,
+        trans_len: usize,
+        diag_len: usize,
+    );
+    pub fn dgemv_(
+        trans: *const u8,
+        m: *const BlasInt,
+        n: *const BlasInt,
+        alpha: *const f64,
+        a: *const f64,
+        lda: *const BlasInt,
+        x: *const f64,
+        incx: *const BlasInt,
+        beta: *const f64,
+        y: *mut f64,
+        incy: *const BlasInt,
+        trans_len: usize,
+    );
+}

@@ -1,0 +1,85 @@
+//! `skt-hpl convert`: between HPL.dat and TOML.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::output;
+use crate::config::{
+    ConfigError, Format, Rules, RunSpec, hpldat, read_bytes, read_draft, toml, validate,
+};
+
+/// The forms by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FormatName {
+    /// The reference's 31 lines
+    Dat,
+    /// TOML
+    Toml,
+}
+
+impl From<FormatName> for Format {
+    fn from(name: FormatName) -> Format {
+        match name {
+            FormatName::Dat => Format::Dat,
+            FormatName::Toml => Format::Toml,
+        }
+    }
+}
+
+/// Flags of `convert`.
+#[derive(Debug, Args)]
+pub struct ConvertArgs {
+    /// What to convert: TOML if it ends in .toml, else HPL.dat
+    pub input: PathBuf,
+    /// Where to write it [default: standard output]
+    pub output: Option<PathBuf>,
+    /// The form to write [default: by OUTPUT's extension, else the other form]
+    #[arg(long, value_name = "FORM")]
+    pub to: Option<FormatName>,
+    /// Do with illegal values of HPL.dat what the reference does, with a warning
+    #[arg(long)]
+    pub lenient: bool,
+    /// Overwrite OUTPUT if it exists
+    #[arg(long, short)]
+    pub force: bool,
+}
+
+/// Converts a configuration.
+///
+/// # Errors
+/// The input is not legal, or the output cannot be written.
+pub fn execute(args: &ConvertArgs) -> Result<(), ConfigError> {
+    let file = args.input.display().to_string();
+    let from = Format::of(&args.input);
+    let (draft, warnings) = read_draft(&read_bytes(&args.input)?, &file, from, args.lenient)?;
+    let checked = validate(&draft, &Rules { lenient: args.lenient, ranks: None, source: &file })?;
+    for warning in warnings.iter().chain(&checked.warnings) {
+        output::say(format_args!("warning: {warning}"));
+    }
+    let to = match (args.to, &args.output) {
+        (Some(name), _) => name.into(),
+        (None, Some(path)) => Format::of(path),
+        (None, None) if from == Format::Toml => Format::Dat,
+        (None, None) => Format::Toml,
+    };
+    let text = text(&checked.spec, to)?;
+    match &args.output {
+        Some(path) => output::write_file(path, text.as_bytes(), args.force),
+        None => output::print(text.as_bytes()),
+    }
+}
+
+/// A run in this form; says on standard error what the form cannot hold.
+pub(super) fn text(spec: &RunSpec, format: Format) -> Result<String, ConfigError> {
+    match format {
+        Format::Toml => Ok(toml::write(spec)),
+        Format::Dat => {
+            let (text, lost) = hpldat::write(spec)?;
+            for what in lost {
+                output::say(format_args!("warning: {what}"));
+            }
+            Ok(text)
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! `skt-hpl init`: a configuration that fits this machine.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::convert::{FormatName, text};
+use super::{machine, output};
+use crate::config::draft::{Form, Value};
+use crate::config::validate::near_square;
+use crate::config::{
+    At, ConfigError, Draft, Format, Place, Rules, RunSpec, param::Param, validate,
+};
+
+/// Flags of `init`.
+#[derive(Debug, Args)]
+pub struct InitArgs {
+    /// Part of the available memory that the matrix and its work space may take
+    #[arg(long, value_name = "0..1", default_value_t = 0.8)]
+    pub memory_fraction: f64,
+    /// Memory to plan for, in GiB, e.g. to write for another machine [default: what this one has
+    /// available]
+    #[arg(long, value_name = "GIB")]
+    pub memory_gib: Option<f64>,
+    /// Ranks on this machine [default: its cores over --threads]
+    #[arg(long, value_name = "R")]
+    pub ranks: Option<usize>,
+    /// Threads a rank
+    #[arg(long, value_name = "T", default_value_t = 1)]
+    pub threads: usize,
+    /// The file to write; - is standard output [default: HPL.dat, or HPL.toml]
+    #[arg(long, short, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// The form to write [default: by --out's extension, else dat]
+    #[arg(long, value_name = "FORM")]
+    pub format: Option<FormatName>,
+    /// Overwrite the file if it exists
+    #[arg(long, short)]
+    pub force: bool,
+}
+
+/// Writes the configuration and says how to run it.
+///
+/// # Errors
+/// A flag is not legal, the machine has too little memory, or the file cannot
+/// be written.
+pub fn execute(args: &InitArgs) -> Result<(), ConfigError> {
+    let format = match (args.format, &args.out) {
+        (Some(name), _) => name.into(),
+        (None, Some(path)) => Format::of(path),
+        (None, None) => Format::Dat,
+    };
+    let default_name = match format {
+        Format::Dat => "HPL.dat",
+        Format::Toml => "HPL.toml",
+    };
+    let path = args.out.as_deref().unwrap_or(Path::new(default_name));
+    if path != Path::new("-") && Format::of(path) != format {
+        return Err(ConfigError::BadText {
+            at: At::named("--out", &Place::Flag),
+            what: format!(
+                "{} would be read as another form: TOML ends in .toml, HPL.dat does not",
+                path.display()
+            ),
+        });
+    }
+    let ranks = ranks(args)?;
+    let available_bytes = match args.memory_gib {
+        Some(gib) => (gib * f64::from(1 << 30)) as u64,
+        None => machine::available_bytes()?,
+    };
+    let spec = fit(args, ranks, available_bytes)?;
+    let command = command_line(&spec, ranks, format, path);
+    let config = match format {
+        Format::Dat => text(&spec, format)?,
+        Format::Toml => format!(
+            "# Made by `skt-hpl init` for this machine; run it with\n#   {command}\n\
+             # A smaller n ends sooner (the time grows as n^3), but at a lower rate.\n\n{}",
+            text(&spec, format)?
+        ),
+    };
+    if path == Path::new("-") {
+        return output::print(config.as_bytes());
+    }
+    output::write_file(path, config.as_bytes(), args.force)?;
+    let n = spec.n[0];
+    let gib = (n as f64) * (n as f64) * 8.0 / f64::from(1 << 30);
+    output::say(format_args!(
+        "{}: N = {n} ({gib:.1} GiB) on {}; run it with\n  {command}\n\
+         or, for a first look,\n  {command} --n {}",
+        path.display(),
+        count(ranks),
+        n.min(spec.nb[0] * 50),
+    ));
+    Ok(())
+}
+
+fn count(ranks: usize) -> String {
+    if ranks == 1 { "1 rank".to_owned() } else { format!("{ranks} ranks") }
+}
+
+/// How to run the configuration.
+fn command_line(spec: &RunSpec, ranks: usize, format: Format, path: &Path) -> String {
+    let mut command = format!("mpirun -np {ranks} skt-hpl");
+    if path != Path::new("HPL.dat") {
+        command.push_str(&format!(" --config {}", path.display()));
+    }
+    if format == Format::Dat && spec.threads > 1 {
+        command.push_str(&format!(" --threads {}", spec.threads));
+    }
+    command
+}
+
+fn ranks(args: &InitArgs) -> Result<usize, ConfigError> {
+    let out_of_range = |flag: &str, value: String, legal: &str| ConfigError::OutOfRange {
+        at: At::named(flag, &Place::Flag),
+        value,
+        legal: legal.to_owned(),
+    };
+    if !(args.memory_fraction > 0.0 && args.memory_fraction <= 1.0) {
+        let value = args.memory_fraction.to_string();
+        return Err(out_of_range("--memory-fraction", value, "more than 0, at most 1"));
+    }
+    if let Some(gib) = args.memory_gib.filter(|gib| !(*gib > 0.0 && *gib <= 1e9)) {
+        return Err(out_of_range("--memory-gib", gib.to_string(), "more than 0, at most 1e9"));
+    }
+    if !(1..=4096).contains(&args.threads) {
+        return Err(out_of_range("--threads", args.threads.to_string(), "1 to 4096"));
+    }
+    match args.ranks {
+        Some(ranks) if (1..=1 << 20).contains(&ranks) => Ok(ranks),
+        Some(ranks) => Err(out_of_range("--ranks", ranks.to_string(), "1 to 1048576")),
+        None => Ok((machine::cores()? / args.threads).max(1)),
+    }
+}
+
+/// The largest problem that fits, on the grid nearest to a square.
+fn fit(args: &InitArgs, ranks: usize, available_bytes: u64) -> Result<RunSpec, ConfigError> {
+    let mut draft = Draft::default();
+    let (p, q) = near_square(ranks);
+    let numbers = [(Param::N, 0), (Param::P, p), (Param::Q, q), (Param::Threads, args.threads)];
+    for (param, number) in numbers {
+        let value = Value { text: number.to_string(), form: Form::Integer, place: Place::Default };
+        draft.values.insert(param, vec![value]);
+    }
+    let rules = Rules { lenient: false, ranks: None, source: "skt-hpl init" };
+    let mut spec = validate(&draft, &rules)?.spec;
+    let budget = (available_bytes as f64 * args.memory_fraction) as u64;
+    let nb = spec.nb[0];
+    let largest =
+        largest_blocks(budget, |blocks| job_bytes(blocks * nb, nb, (p, q), spec.depth[0]));
+    if largest == 0 {
+        return Err(ConfigError::Machine {
+            what: format!(
+                "{budget} bytes ({} of {available_bytes} available) hold not even one block of \
+                 {nb} for each of {ranks} ranks; give a larger --memory-fraction or fewer --ranks",
+                args.memory_fraction
+            ),
+        });
+    }
+    spec.n = vec![largest * nb];
+    let mib = available_bytes >> 20;
+    spec.title = [
+        "HPLinpack benchmark input file".to_owned(),
+        format!("skt-hpl init: {}, {} of {mib} MiB available", count(ranks), args.memory_fraction),
+    ];
+    Ok(spec)
+}
+
+/// Bytes of the whole job on one machine: for each rank its share of [A|b] in
+/// whole blocks, `depth + 2` panels and the rows of U twice.
+fn job_bytes(n: usize, nb: usize, (p, q): (usize, usize), depth: usize) -> u64 {
+    let rows = n.div_ceil(nb).div_ceil(p) * nb;
+    let cols = (n + 1).div_ceil(nb).div_ceil(q) * nb;
+    let panels = (depth + 2) * (rows + nb) * nb;
+    let doubles = rows * cols + panels + 2 * nb * cols;
+    8 * (doubles as u64) * (p * q) as u64
+}
+
+/// The largest number of blocks whose `bytes` are within the budget.
+fn largest_blocks(budget: u64, bytes: impl Fn(usize) -> u64) -> usize {
+    let (mut fits, mut too_large) = (0, 1);
+    while bytes(too_large) <= budget {
+        (fits, too_large) = (too_large, too_large * 2);
+    }
+    while too_large - fits > 1 {
+        let middle = fits + (too_large - fits) / 2;
+        if bytes(middle) <= budget {
+            fits = middle;
+        } else {
+            too_large = middle;
+        }
+    }
+    fits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args() -> InitArgs {
+        InitArgs {
+            memory_fraction: 0.8,
+            memory_gib: None,
+            ranks: None,
+            threads: 1,
+            out: None,
+            format: None,
+            force: false,
+        }
+    }
+
+    #[test]
+    fn n_is_the_largest_multiple_of_nb_within_the_memory() {
+        for (ranks, gib) in [(1, 1), (2, 24), (7, 3), (48, 512), (1000, 4096)] {
+            let available = gib << 30;
+            let spec = fit(&args(), ranks, available).unwrap();
+            let (n, nb, grid) = (spec.n[0], spec.nb[0], spec.grids[0]);
+            assert_eq!(n % nb, 0);
+            assert!(grid.0 <= grid.1 && grid.0 * grid.1 == ranks);
+            let budget = (available as f64 * 0.8) as u64;
+            assert!(job_bytes(n, nb, grid, spec.depth[0]) <= budget);
+            assert!(job_bytes(n + nb, nb, grid, spec.depth[0]) > budget);
+            // Work space is the lesser part.
+            assert!(n as f64 * n as f64 * 8.0 > 0.6 * available as f64, "{ranks} ranks: {n}");
+        }
+    }
+
+    #[test]
+    fn too_little_memory_is_an_error() {
+        assert!(fit(&args(), 64, 1 << 20).is_err());
+    }
+
+    #[test]
+    fn a_configuration_of_init_reads_back() {
+        let spec = fit(&InitArgs { threads: 4, ..args() }, 6, 1 << 34).unwrap();
+        let toml = text(&spec, Format::Toml).unwrap();
+        let read = crate::config::parse(toml.as_bytes(), "f", Format::Toml, false).unwrap();
+        assert_eq!(read.spec, spec);
+    }
+}

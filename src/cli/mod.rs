@@ -1,0 +1,161 @@
+//! The command line: each flag defined once, one file a subcommand.
+//!
+//! The help, the man page and the shell completions all follow from [`Cli`].
+//! To add a subcommand: a file with its `Args` struct and an `execute`
+//! function, a variant of [`Command`], a line in `dispatch`.
+
+pub mod completions;
+pub mod convert;
+pub mod exit;
+pub mod init;
+pub mod launcher_rank;
+pub mod machine;
+pub mod man;
+pub mod output;
+pub mod overrides;
+pub mod run;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+
+use exit::Exit;
+
+const LONG_ABOUT: &str = "\
+High-Performance Linpack: solves a dense random linear system on a P x Q grid of MPI ranks and \
+reports the rate. A drop-in for xhpl: the same HPL.dat, the same matrix, the same report.
+
+Without a subcommand it runs the benchmark: it reads HPL.dat in the current folder, or what \
+--config names. Flags below override what the file says, their defaults hold where \
+nobody says anything. Lists are written with commas, and all combinations are run. HPL.dat's \
+codes are understood for names (--bcast 0,3).";
+
+const AFTER_HELP: &str = "\
+Examples:
+  skt-hpl init                      write an HPL.dat that fits this machine
+  mpirun -np 4 skt-hpl              run it
+  mpirun -np 4 skt-hpl --n 20000,30000 --nb 192 --p 2 --q 2
+  mpirun -np 4 skt-hpl --config cluster.toml --json result.json
+  skt-hpl convert HPL.dat hpl.toml  the same in TOML
+
+Exit codes:
+  0   all tests passed
+  1   a residual failed
+  2   bad input or environment
+  75  interrupted, can be restarted";
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "skt-hpl",
+    version,
+    about = "High-Performance Linpack on a P x Q grid of MPI ranks, a drop-in for xhpl",
+    long_about = LONG_ABOUT,
+    after_help = AFTER_HELP,
+    args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true,
+    max_term_width = 100
+)]
+pub struct Cli {
+    /// What to do; without it, run the benchmark.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// Flags of the benchmark.
+    #[command(flatten)]
+    pub run: run::RunArgs,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the benchmark (the same as without a subcommand)
+    #[command(after_help = AFTER_HELP)]
+    Run(Box<run::RunArgs>),
+    /// Write a commented configuration that fits this machine
+    Init(init::InitArgs),
+    /// Convert a configuration between HPL.dat and TOML
+    Convert(convert::ConvertArgs),
+    /// Write the man page
+    Man(man::ManArgs),
+    /// Write completions for a shell
+    Completions(completions::CompletionsArgs),
+}
+
+/// Parses the command line of this process and does what it says.
+pub fn main() -> ExitCode {
+    match parse(std::env::args_os()) {
+        Ok(cli) => dispatch(cli),
+        Err(exit) => exit.into(),
+    }
+}
+
+/// Parses a command line. Help and errors are printed here, by one rank of a
+/// job alone; all ranks get the same exit code.
+fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Exit> {
+    Cli::try_parse_from(args).map_err(|error| {
+        if launcher_rank::is_first() {
+            output::die_quietly_on_closed_pipe();
+            // Nobody is left to tell if even this cannot be written.
+            let _ = error.print();
+        }
+        match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::Passed,
+            _ => {
+                launcher_rank::let_the_first_speak();
+                Exit::BadInput
+            }
+        }
+    })
+}
+
+fn dispatch(cli: Cli) -> ExitCode {
+    let command = match cli.command {
+        None => return run::execute(&cli.run),
+        Some(Command::Run(args)) => return run::execute(&args),
+        Some(command) => command,
+    };
+    // The rest writes text or files: one process of a job is enough.
+    if !launcher_rank::is_first() {
+        return Exit::Passed.into();
+    }
+    output::die_quietly_on_closed_pipe();
+    let done = match command {
+        Command::Run(_) => unreachable!("handled above"),
+        Command::Init(args) => init::execute(&args),
+        Command::Convert(args) => convert::execute(&args),
+        Command::Man(args) => man::execute(&args),
+        Command::Completions(args) => completions::execute(&args),
+    };
+    match done {
+        Ok(()) => Exit::Passed.into(),
+        Err(error) => {
+            output::say(format_args!("error: {error}"));
+            Exit::BadInput.into()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn clap_finds_no_fault_with_the_flags() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn flags_are_the_same_with_and_without_run() {
+        let flags = |args: &[&str]| match Cli::try_parse_from(args).unwrap() {
+            Cli { command: Some(Command::Run(run)), .. } => format!("{run:?}"),
+            Cli { command: None, run } => format!("{run:?}"),
+            other => panic!("{other:?}"),
+        };
+        let with = flags(&["skt-hpl", "run", "--n", "1,2", "--p", "1", "--json", "x"]);
+        assert_eq!(with, flags(&["skt-hpl", "--n", "1,2", "--p", "1", "--json", "x"]));
+    }
+}

@@ -1,0 +1,234 @@
+//! The flags that override a configuration, one for each parameter.
+
+use std::ffi::OsStr;
+
+use clap::Args;
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+
+use crate::config::draft::{Form, Value};
+use crate::config::param::{Kind, Param};
+use crate::config::{At, ConfigError, Draft, Output, Place};
+
+const PROBLEM: &str = "Problem (a list replaces the file's list)";
+const PANEL: &str = "Panel factorization";
+const TALK: &str = "Communication";
+const MOOT: &str = "Accepted for HPL.dat's sake, moot in our storage";
+
+/// Flags that override a configuration. Values are kept as text: the
+/// configuration's own validator checks them, names and HPL.dat codes alike.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Overrides {
+    /// Orders of the matrices, e.g. 20000,30000
+    #[arg(long, value_name = "N,..", value_delimiter = ',', allow_negative_numbers = true)]
+    #[arg(help_heading = PROBLEM, help = about(Param::N, "Orders of the matrices"))]
+    pub n: Vec<String>,
+    /// Blocking factors
+    #[arg(long, value_name = "NB,..", value_delimiter = ',', allow_negative_numbers = true)]
+    #[arg(help_heading = PROBLEM, help = about(Param::Nb, "Blocking factors"))]
+    pub nb: Vec<String>,
+    /// Rows of the process grids
+    #[arg(long, value_name = "P,..", value_delimiter = ',', allow_negative_numbers = true)]
+    #[arg(help_heading = PROBLEM, help = about(Param::P, "Rows of the process grids; pairs up with --q. Without any grid, the one nearest to a square that holds all ranks"))]
+    pub p: Vec<String>,
+    /// Columns of the process grids
+    #[arg(long, value_name = "Q,..", value_delimiter = ',', allow_negative_numbers = true)]
+    #[arg(help_heading = PROBLEM, help = about(Param::Q, "Columns of the process grids"))]
+    pub q: Vec<String>,
+    /// Mapping of ranks to the grid
+    #[arg(long, value_name = "MAP", value_parser = Names(Param::Pmap))]
+    #[arg(help_heading = PROBLEM, help = about(Param::Pmap, "Lay ranks over the grid row by row, or column by column"))]
+    pub pmap: Option<String>,
+    /// Residual threshold
+    #[arg(long, value_name = "REAL", allow_negative_numbers = true)]
+    #[arg(help_heading = PROBLEM, help = about(Param::Threshold, "Scaled residual below which a test passes; 0 or less skips the check"))]
+    pub threshold: Option<String>,
+    /// Random matrix
+    #[arg(long, value_name = "NAME", value_parser = Names(Param::Generator))]
+    #[arg(help_heading = PROBLEM, help = about(Param::Generator, "Random matrix: the reference's, bit for bit, or xoshiro256++"))]
+    pub generator: Option<String>,
+    /// Threads a rank
+    #[arg(long, value_name = "T", allow_negative_numbers = true)]
+    #[arg(help_heading = PROBLEM, help = about(Param::Threads, "Threads a rank"))]
+    pub threads: Option<String>,
+
+    /// Panel factorizations
+    #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = Names(Param::Pfact))]
+    #[arg(help_heading = PANEL, help = about(Param::Pfact, "Factorization inside the recursion"))]
+    pub pfact: Vec<String>,
+    /// Recursive panel factorizations
+    #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = Names(Param::Rfact))]
+    #[arg(help_heading = PANEL, help = about(Param::Rfact, "The recursion's own factorization"))]
+    pub rfact: Vec<String>,
+    /// End of the recursion
+    #[arg(long, value_name = "COLS,..", value_delimiter = ',', allow_negative_numbers = true)]
+    #[arg(help_heading = PANEL, help = about(Param::Nbmin, "The recursion stops at this many columns"))]
+    pub nbmin: Vec<String>,
+    /// Parts of the recursion
+    #[arg(long, value_name = "PARTS,..", value_delimiter = ',', allow_negative_numbers = true)]
+    #[arg(help_heading = PANEL, help = about(Param::Ndiv, "Parts into which the recursion cuts a panel"))]
+    pub ndiv: Vec<String>,
+
+    /// Panel broadcasts
+    #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = Names(Param::Bcast))]
+    #[arg(help_heading = TALK, help = about(Param::Bcast, "How a panel travels along its process row; M spares the owner of the next panel"))]
+    pub bcast: Vec<String>,
+    /// Look-ahead depths
+    #[arg(long, value_name = "D,..", value_delimiter = ',', allow_negative_numbers = true)]
+    #[arg(help_heading = TALK, help = about(Param::Depth, "Look-ahead: panels factored ahead of the update"))]
+    pub depth: Vec<String>,
+    /// Row exchange
+    #[arg(long, value_name = "NAME", value_parser = Names(Param::Swap))]
+    #[arg(help_heading = TALK, help = about(Param::Swap, "How rows are exchanged along a process column"))]
+    pub swap: Option<String>,
+    /// Threshold of the mixed row exchange
+    #[arg(long, value_name = "COLS", allow_negative_numbers = true)]
+    #[arg(help_heading = TALK, help = about(Param::SwapThreshold, "Local columns above which mix takes spread-roll"))]
+    pub swap_threshold: Option<String>,
+
+    /// Form of L1
+    #[arg(long, value_name = "FORM", value_parser = Names(Param::L1))]
+    #[arg(help_heading = MOOT, help = about(Param::L1, "Form of L1. Reported, without effect"))]
+    pub l1: Option<String>,
+    /// Form of U
+    #[arg(long, value_name = "FORM", value_parser = Names(Param::U))]
+    #[arg(help_heading = MOOT, help = about(Param::U, "Form of U. Reported, without effect"))]
+    pub u: Option<String>,
+    /// Equilibration
+    #[arg(long, visible_alias = "equil", value_name = "YES|NO", value_parser = Names(Param::Equilibration))]
+    #[arg(help_heading = MOOT, help = about(Param::Equilibration, "Equilibration. Reported, without effect"))]
+    pub equilibration: Option<String>,
+    /// Alignment in doubles
+    #[arg(long, visible_alias = "align", value_name = "DOUBLES", allow_negative_numbers = true)]
+    #[arg(help_heading = MOOT, help = about(Param::Alignment, "Alignment in doubles. Reported; ours is at least that of a cache line"))]
+    pub alignment: Option<String>,
+}
+
+impl Overrides {
+    /// What the flags say, as a draft to lay over a file's. `out` is the
+    /// report's place.
+    ///
+    /// # Errors
+    /// `out` is no name for a file.
+    pub fn draft(&self, out: Option<&str>) -> Result<Draft, ConfigError> {
+        let mut draft = Draft::default();
+        if let Some(name) = out {
+            let at = At::named("--out", &Place::Flag);
+            let named = Output::from_name(name);
+            let output =
+                named.map_err(|what| ConfigError::BadText { at, what: what.to_owned() })?;
+            draft.output = Some(output);
+        }
+        for (param, texts) in self.given() {
+            let value =
+                |text: &String| Value { text: text.clone(), form: Form::Token, place: Place::Flag };
+            draft.values.insert(param, texts.iter().map(value).collect());
+        }
+        Ok(draft)
+    }
+
+    /// The parameters that were given, with their values.
+    fn given(&self) -> impl Iterator<Item = (Param, &[String])> {
+        let all: [(Param, &[String]); 20] = [
+            (Param::N, &self.n),
+            (Param::Nb, &self.nb),
+            (Param::Pmap, self.pmap.as_slice()),
+            (Param::P, &self.p),
+            (Param::Q, &self.q),
+            (Param::Threshold, self.threshold.as_slice()),
+            (Param::Pfact, &self.pfact),
+            (Param::Nbmin, &self.nbmin),
+            (Param::Ndiv, &self.ndiv),
+            (Param::Rfact, &self.rfact),
+            (Param::Bcast, &self.bcast),
+            (Param::Depth, &self.depth),
+            (Param::Swap, self.swap.as_slice()),
+            (Param::SwapThreshold, self.swap_threshold.as_slice()),
+            (Param::L1, self.l1.as_slice()),
+            (Param::U, self.u.as_slice()),
+            (Param::Equilibration, self.equilibration.as_slice()),
+            (Param::Alignment, self.alignment.as_slice()),
+            (Param::Generator, self.generator.as_slice()),
+            (Param::Threads, self.threads.as_slice()),
+        ];
+        all.into_iter().filter(|(_, texts)| !texts.is_empty())
+    }
+}
+
+/// A flag's help: what it is, what is legal, what it is by default.
+fn about(param: Param, what: &str) -> String {
+    let info = param.info();
+    let mut notes = Vec::new();
+    if !matches!(info.kind, Kind::Choice(_)) {
+        notes.push(info.legal(true));
+    }
+    if !info.default.is_empty() {
+        notes.push(format!("default {}", info.default));
+    }
+    format!("{what} [{}]", notes.join("; "))
+}
+
+/// Takes any text, and tells help and completions the names of a choice.
+#[derive(Clone)]
+struct Names(Param);
+
+impl TypedValueParser for Names {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        match self.0.info().kind {
+            Kind::Choice(choices) => {
+                Some(Box::new(choices.iter().map(|names| PossibleValue::new(names[0]))))
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory as _, Parser};
+
+    use super::*;
+    use crate::config::param::PARAMS;
+
+    #[derive(Parser)]
+    struct Only {
+        #[command(flatten)]
+        overrides: Overrides,
+    }
+
+    #[test]
+    fn each_parameter_has_its_flag_and_the_flag_sets_it() {
+        for info in &PARAMS {
+            let only = Only::parse_from(["x", &info.flag(), "7"]);
+            let draft = only.overrides.draft(None).unwrap();
+            let params: Vec<_> = draft.values.keys().copied().collect();
+            assert_eq!(params, [info.param], "{}", info.key);
+        }
+    }
+
+    #[test]
+    fn lists_are_cut_at_commas_where_hpldat_has_lists() {
+        for info in &PARAMS {
+            let only = Only::parse_from(["x", &info.flag(), "1,2"]);
+            let draft = only.overrides.draft(None).unwrap();
+            let want = if info.is_list { 2 } else { 1 };
+            assert_eq!(draft.values[&info.param].len(), want, "{}", info.key);
+        }
+    }
+
+    #[test]
+    fn moot_flags_say_so() {
+        let help = Only::command().render_long_help().to_string();
+        assert!(help.contains(MOOT), "{help}");
+    }
+}

@@ -1,0 +1,265 @@
+//! `skt-hpl [run]`: the benchmark.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::exit::Exit;
+use super::overrides::Overrides;
+use super::{launcher_rank, output};
+use crate::comm::mpi::{MpiComm, MpiWorld};
+use crate::comm::{Comm as _, collect};
+use crate::config::param::Param;
+use crate::config::{
+    Checked, ConfigError, Draft, Format, Rules, RunSpec, Warning, read_bytes, read_draft, validate,
+};
+use crate::job::{self, JobError, Options};
+use crate::report::progress::ProgressMode;
+
+const FILES: &str = "Input and output";
+
+/// Flags of the benchmark.
+#[derive(Debug, Clone, Default, Args)]
+pub struct RunArgs {
+    /// Configuration: TOML if it ends in .toml, else HPL.dat [default: HPL.dat in the current
+    /// folder]
+    #[arg(long, short, value_name = "FILE", help_heading = FILES)]
+    pub config: Option<PathBuf>,
+    /// Do with illegal values of HPL.dat what the reference does, with a warning, instead of
+    /// stopping
+    #[arg(long, help_heading = FILES)]
+    pub lenient: bool,
+    /// Where the report goes: stdout, stderr, or a file [default: what the configuration says]
+    #[arg(long, short, value_name = "FILE", help_heading = FILES)]
+    pub out: Option<String>,
+    /// Also write everything that is known of the run as one JSON document
+    #[arg(long, value_name = "FILE", help_heading = FILES)]
+    pub json: Option<PathBuf>,
+    /// Progress on standard error
+    #[arg(long, value_name = "HOW", value_enum, default_value_t, help_heading = FILES)]
+    pub progress: ProgressMode,
+    /// Flags that override the configuration.
+    #[command(flatten)]
+    pub overrides: Overrides,
+    /// Ranks of the job, once they are known for sure; until then what the
+    /// launcher says.
+    #[arg(skip)]
+    pub ranks: Option<usize>,
+}
+
+/// The run that these flags and the file they name describe, and where its
+/// values came from, see [`Checked::require_ranks`].
+///
+/// # Errors
+/// See [`ConfigError`].
+pub fn load_checked(args: &RunArgs) -> Result<Checked, ConfigError> {
+    load_or(args, Path::new("HPL.dat"))
+}
+
+/// As [`load_checked`], with the file to read where `--config` names none.
+fn load_or(args: &RunArgs, default: &Path) -> Result<Checked, ConfigError> {
+    let flags = args.overrides.draft(args.out.as_deref())?;
+    let (file, mut draft, mut warnings) = match &args.config {
+        Some(path) => read_file(path, args.lenient)?,
+        None => read_default(args, &flags, default)?,
+    };
+    draft.overlay(flags);
+    let ranks = args.ranks.or_else(launcher_rank::size).unwrap_or(1);
+    let rules = Rules { lenient: args.lenient, ranks: Some(ranks), source: &file };
+    let mut checked = validate(&draft, &rules)?;
+    warnings.append(&mut checked.warnings);
+    checked.warnings = warnings;
+    Ok(checked)
+}
+
+type Source = (String, Draft, Vec<Warning>);
+
+/// The default file; without one the flags alone must do.
+fn read_default(args: &RunArgs, flags: &Draft, default: &Path) -> Result<Source, ConfigError> {
+    match read_file(default, args.lenient) {
+        Err(ConfigError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => {
+            if flags.values.contains_key(&Param::N) {
+                return Ok(("command line".to_owned(), Draft::default(), Vec::new()));
+            }
+            let folder = std::env::current_dir()
+                .map_or("the current folder".to_owned(), |dir| dir.display().to_string());
+            Err(ConfigError::NoConfig { folder })
+        }
+        other => other,
+    }
+}
+
+fn read_file(path: &Path, lenient: bool) -> Result<Source, ConfigError> {
+    let file = path.display().to_string();
+    let (draft, warnings) = read_draft(&read_bytes(path)?, &file, Format::of(path), lenient)?;
+    Ok((file, draft, warnings))
+}
+
+/// Runs the benchmark.
+pub fn execute(args: &RunArgs) -> ExitCode {
+    let exit = MpiWorld::init().map_err(JobError::from).and_then(|world| {
+        let comm = world.comm()?;
+        run_on(&world, &comm, args)
+    });
+    match exit {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            output::say(format_args!("error: {error}"));
+            Exit::BadInput.into()
+        }
+    }
+}
+
+/// Runs the benchmark on all ranks of `comm`: rank 0 reads the configuration,
+/// says what is wrong with it, and tells the others.
+fn run_on(world: &MpiWorld, comm: &MpiComm, args: &RunArgs) -> Result<Exit, JobError> {
+    let mut bytes = Vec::new();
+    if comm.rank() == 0 {
+        match load_for(args, comm.size()) {
+            Ok(checked) => {
+                for warning in &checked.warnings {
+                    output::say(format_args!("warning: {warning}"));
+                }
+                bytes = checked.spec.to_bytes();
+            }
+            Err(error) => output::say(format_args!("error: {error}")),
+        }
+    }
+    collect::broadcast_bytes(comm, &mut bytes, 0)?;
+    if bytes.is_empty() {
+        return Ok(Exit::BadInput);
+    }
+    let spec = RunSpec::from_bytes(&bytes).map_err(|error| JobError::Spec(error.to_string()))?;
+    let options = Options {
+        json: args.json.clone(),
+        progress: args.progress,
+        mpi_library: Some(world.library_version()),
+    };
+    job::run(comm, &spec, &options)
+}
+
+fn load_for(args: &RunArgs, ranks: usize) -> Result<Checked, ConfigError> {
+    let checked = load_checked(&RunArgs { ranks: Some(ranks), ..args.clone() })?;
+    checked.require_ranks(ranks)?;
+    Ok(checked)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::config::{Bcast, Fact, Output, Pmap, Swap, hpldat};
+
+    #[derive(Parser)]
+    struct Only {
+        #[command(flatten)]
+        run: RunArgs,
+    }
+
+    fn args(flags: &[&str], ranks: usize) -> RunArgs {
+        let mut run = Only::parse_from([&["x"], flags].concat()).run;
+        run.ranks = Some(ranks);
+        run
+    }
+
+    /// A folder with an HPL.dat of two grids, 1 x 2 and 2 x 1.
+    fn folder() -> (tempfile::TempDir, PathBuf) {
+        let toml = b"n = [10, 20]\nnb = 4\np = [1, 2]\nq = [2, 1]\nbcast = \"2ring\"\n";
+        let spec = crate::config::parse(toml, "t", Format::Toml, false).unwrap().spec;
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("HPL.dat");
+        std::fs::write(&file, hpldat::write(&spec).unwrap().0).unwrap();
+        (folder, file)
+    }
+
+    fn missing() -> &'static Path {
+        Path::new("/nonexistent/HPL.dat")
+    }
+
+    #[test]
+    fn flags_replace_what_the_file_says_and_leave_the_rest() {
+        let (_folder, file) = folder();
+        let flags = "--n 30,40,50 --bcast 1ringM,5 --pfact left --swap long --pmap column \
+                     --threshold -1 --equil no --align 64 --threads 2 --out report.txt";
+        let flags: Vec<&str> = flags.split(' ').collect();
+        let checked = load_or(&args(&flags, 2), &file).unwrap();
+        assert_eq!(checked.warnings, []);
+        let spec = checked.spec;
+        assert_eq!((spec.n, spec.nb), (vec![30, 40, 50], vec![4]));
+        assert_eq!(spec.grids, [(1, 2), (2, 1)]);
+        assert_eq!(spec.bcast, [Bcast::OneRingM, Bcast::LongM]);
+        assert_eq!((spec.pfact, spec.rfact), (vec![Fact::Left], vec![Fact::Crout]));
+        assert_eq!((spec.swap, spec.pmap), (Swap::SpreadRoll, Pmap::ColumnMajor));
+        assert_eq!((spec.threshold, spec.equilibration), (-1.0, false));
+        assert_eq!((spec.align_doubles, spec.threads), (64, 2));
+        assert_eq!(spec.output, Output::File("report.txt".into()));
+    }
+
+    #[test]
+    fn a_flag_heals_a_bad_line() {
+        let (_folder, file) = folder();
+        let text =
+            std::fs::read_to_string(&file).unwrap().replace("\n4            NBs", "\n0  NBs");
+        std::fs::write(&file, text).unwrap();
+        assert!(load_or(&args(&[], 2), &file).is_err());
+        assert_eq!(load_or(&args(&["--nb", "8"], 2), &file).unwrap().spec.nb, [8]);
+    }
+
+    #[test]
+    fn sides_of_grids_from_file_and_flag_must_pair_up() {
+        let (_folder, file) = folder();
+        let error = load_or(&args(&["--p", "1"], 2), &file).unwrap_err().to_string();
+        assert!(error.starts_with("--p has 1 values and /"), "{error}");
+        assert!(error.contains("HPL.dat:12: Qs has 2"), "{error}");
+    }
+
+    #[test]
+    fn flags_alone_are_a_run_on_all_ranks() {
+        for (ranks, flags, grid) in [
+            (6, &["--n", "100"][..], (2, 3)),
+            (6, &["--n", "100", "--p", "6"], (6, 1)),
+            (6, &["--n", "100", "--q", "2"], (3, 2)),
+            (1, &["--n", "100"], (1, 1)),
+        ] {
+            let checked = load_or(&args(flags, ranks), missing()).unwrap();
+            assert_eq!(checked.spec.grids, [grid]);
+            let said = format!("grid: P x Q is not given; {} x {} is used", grid.0, grid.1);
+            assert_eq!(checked.warnings[0].to_string(), said);
+            assert!(checked.require_ranks(ranks).is_ok());
+        }
+        let spec = load_or(&args(&["--n", "9", "--p", "2", "--q", "2"], 4), missing()).unwrap();
+        assert_eq!(spec.warnings, []);
+        assert_eq!(
+            spec.require_ranks(3).unwrap_err().to_string(),
+            "--p: the 2 x 2 grid needs 4 ranks, this job has 3; \
+             start it with `mpirun -np 4` or make P x Q at most 3"
+        );
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig {
+            failure_persistence: None,
+            ..Default::default()
+        })]
+
+        #[test]
+        fn any_text_in_a_flag_is_a_run_or_an_error(
+            row in 0usize..20,
+            text in "\\PC{0,20}|[-+0-9.eE,]{0,30}",
+            ranks in 1usize..100,
+        ) {
+            let flag = format!("{}={text}", crate::config::param::PARAMS[row].flag());
+            let args = args(&["--n=5", &flag], ranks);
+            let _ = load_or(&args, missing()).map_err(|error| error.to_string());
+        }
+    }
+
+    #[test]
+    fn without_a_file_n_is_needed() {
+        let error = load_or(&args(&["--nb", "8"], 1), missing()).unwrap_err();
+        assert!(matches!(error, ConfigError::NoConfig { .. }), "{error}");
+    }
+}

@@ -1,0 +1,68 @@
+//! A configuration as written: values with their places, not yet checked.
+//!
+//! HPL.dat, TOML and the command line each give a [`Draft`]; one laid over the
+//! other they go to [`super::validate()`], which alone decides what is legal.
+
+use std::collections::BTreeMap;
+
+use super::error::Place;
+use super::param::Param;
+use super::spec::Output;
+
+/// How a value was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Plain text: a token of HPL.dat or of the command line.
+    Token,
+    /// A TOML integer, in decimal digits.
+    Integer,
+    /// A TOML float.
+    Float,
+    /// A TOML string.
+    Quoted,
+    /// A TOML boolean.
+    Boolean,
+}
+
+/// One value as written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Value {
+    /// Its text.
+    pub text: String,
+    /// How it was written.
+    pub form: Form,
+    /// Where.
+    pub place: Place,
+}
+
+/// A configuration as written.
+#[derive(Debug, Clone, Default)]
+pub struct Draft {
+    /// The two title lines.
+    pub title: Option<[String; 2]>,
+    /// Where the report goes.
+    pub output: Option<Output>,
+    /// Values of the parameters that were given.
+    pub values: BTreeMap<Param, Vec<Value>>,
+}
+
+impl Draft {
+    /// Takes over what `other` says; the rest stays.
+    pub fn overlay(&mut self, other: Draft) {
+        if other.title.is_some() {
+            self.title = other.title;
+        }
+        if other.output.is_some() {
+            self.output = other.output;
+        }
+        self.values.extend(other.values);
+    }
+
+    /// Where this parameter was given.
+    pub fn place(&self, param: Param) -> Place {
+        match self.values.get(&param).and_then(|v| v.first()) {
+            Some(value) => value.place.clone(),
+            None => Place::Default,
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! What can be wrong with a configuration, and where.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::param::{Param, ParamInfo};
+
+/// Where a value was given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A line of an HPL.dat, counted from 1.
+    Dat {
+        /// The file, as the user named it.
+        file: Arc<str>,
+        /// The line.
+        line: usize,
+    },
+    /// A line of a TOML file, counted from 1.
+    Toml {
+        /// The file, as the user named it.
+        file: Arc<str>,
+        /// The line.
+        line: usize,
+    },
+    /// The command line.
+    Flag,
+    /// Nowhere: the default.
+    Default,
+}
+
+/// A parameter and where it was given; shown as `HPL.dat:12: Qs`, as
+/// `hpl.toml:4: q` or as `--q`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct At {
+    /// Where.
+    pub place: Place,
+    /// The parameter's name, as it is called there.
+    pub name: String,
+}
+
+impl At {
+    /// A parameter of the table, named as it is called at this place.
+    pub fn param(param: Param, place: &Place) -> At {
+        let info: &ParamInfo = param.info();
+        let name = match place {
+            Place::Dat { .. } => info.dat_name.to_owned(),
+            Place::Toml { .. } | Place::Default => info.key.to_owned(),
+            Place::Flag => info.flag(),
+        };
+        At { place: place.clone(), name }
+    }
+
+    /// Something that is not in the table.
+    pub fn named(name: &str, place: &Place) -> At {
+        At { place: place.clone(), name: name.to_owned() }
+    }
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Place::Dat { file, line } | Place::Toml { file, line } => {
+                write!(f, "{file}:{line}: {}", self.name)
+            }
+            Place::Flag | Place::Default => f.write_str(&self.name),
+        }
+    }
+}
+
+/// Why a configuration was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("{file}: cannot be read: {source}")]
+    Read {
+        /// The file.
+        file: String,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The file cannot be written.
+    #[error("{file}: cannot be written: {source}")]
+    Write {
+        /// The file.
+        file: String,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The file is there already and would be lost.
+    #[error("{file}: exists already; --force overwrites it")]
+    Exists {
+        /// The file.
+        file: String,
+    },
+    /// No configuration at all.
+    #[error(
+        "HPL.dat: not found in {folder}; `skt-hpl init` writes one that fits this machine, \
+         --config FILE names another, or give --n (and --p, --q, ...) on the command line"
+    )]
+    NoConfig {
+        /// The current folder.
+        folder: String,
+    },
+    /// The file is not a text of the kind we read.
+    #[error("{file}: {what}")]
+    NotAConfig {
+        /// The file.
+        file: String,
+        /// What is wrong with it and what to do.
+        what: String,
+    },
+    /// HPL.dat ends too early.
+    #[error(
+        "{file}: the file ends after line {lines}; line {missing} ({name}) is missing \
+         (an HPL.dat has 31 lines)"
+    )]
+    Short {
+        /// The file.
+        file: String,
+        /// Lines it has.
+        lines: usize,
+        /// First line that is missing.
+        missing: usize,
+        /// What belongs there.
+        name: String,
+    },
+    /// Nothing where a value belongs.
+    #[error("{at}: no value is given; legal: {legal}")]
+    Empty {
+        /// Where.
+        at: At,
+        /// Legal values.
+        legal: String,
+    },
+    /// Not a number, or not one of the names.
+    #[error("{at}: `{value}` is not {wanted}; legal: {legal}")]
+    NotUnderstood {
+        /// Where.
+        at: At,
+        /// What stands there.
+        value: String,
+        /// What should: `a whole number`, `a number`, `one of the choices`.
+        wanted: &'static str,
+        /// Legal values.
+        legal: String,
+    },
+    /// Outside of the legal range.
+    #[error("{at}: value {value} is out of range; legal: {legal}")]
+    OutOfRange {
+        /// Where.
+        at: At,
+        /// The value.
+        value: String,
+        /// Legal values.
+        legal: String,
+    },
+    /// A list shorter than its count.
+    #[error(
+        "{at}: {got} of {want} values found (line {count_line} says {want}); \
+         `{found}` is not a number"
+    )]
+    FewerValues {
+        /// Where.
+        at: At,
+        /// Values asked for.
+        want: usize,
+        /// Values found.
+        got: usize,
+        /// Line of the count.
+        count_line: usize,
+        /// What stands in place of the next value.
+        found: String,
+    },
+    /// A list longer than 20 values.
+    #[error("{at}: {got} values; legal: 1 to 20")]
+    TooManyValues {
+        /// Where.
+        at: At,
+        /// Values found.
+        got: usize,
+    },
+    /// Several values where one belongs.
+    #[error("{at}: {got} values where one belongs")]
+    NotAList {
+        /// Where.
+        at: At,
+        /// Values found.
+        got: usize,
+    },
+    /// Ps and Qs do not pair up.
+    #[error("{p_at} has {p_count} values and {q_at} has {q_count}; they pair up, one Q for each P")]
+    GridPairs {
+        /// Where the Ps are.
+        p_at: Box<At>,
+        /// How many.
+        p_count: usize,
+        /// Where the Qs are.
+        q_at: Box<At>,
+        /// How many.
+        q_count: usize,
+    },
+    /// The grid cannot be derived.
+    #[error("{at}: value {value} does not divide the {ranks} ranks; give both --p and --q")]
+    NoGrid {
+        /// The side of the grid that was given.
+        at: At,
+        /// Its value.
+        value: usize,
+        /// Ranks of the job.
+        ranks: usize,
+    },
+    /// More processes than anyone can count.
+    #[error("{at}: the {p} x {q} grid has more than 2147483647 processes; legal: P x Q below that")]
+    GridTooLarge {
+        /// Where.
+        at: At,
+        /// Process rows.
+        p: usize,
+        /// Process columns.
+        q: usize,
+    },
+    /// More processes than the job has.
+    #[error(
+        "{at}: the {p} x {q} grid needs {need} ranks, this job has {ranks}; \
+         start it with `mpirun -np {need}` or make P x Q at most {ranks}"
+    )]
+    TooFewRanks {
+        /// Where.
+        at: At,
+        /// Process rows.
+        p: usize,
+        /// Process columns.
+        q: usize,
+        /// `p * q`
+        need: usize,
+        /// Ranks of the job.
+        ranks: usize,
+    },
+    /// A parameter without default was not given.
+    #[error("{file}: `{key}` is missing; legal: {legal}")]
+    Missing {
+        /// The file (or `command line`).
+        file: String,
+        /// The parameter.
+        key: &'static str,
+        /// Legal values.
+        legal: String,
+    },
+    /// TOML that cannot be parsed.
+    #[error("{file}:{line}: {message}")]
+    TomlSyntax {
+        /// The file.
+        file: String,
+        /// The line, from 1.
+        line: usize,
+        /// The parser's message.
+        message: String,
+    },
+    /// A key nobody knows.
+    #[error("{file}:{line}: {key}: no such key; {hint}")]
+    UnknownKey {
+        /// The file.
+        file: String,
+        /// The line, from 1.
+        line: usize,
+        /// The key.
+        key: String,
+        /// The known key most like it, or all of them if none is.
+        hint: String,
+    },
+    /// A text (title, file name) that cannot stand where it is.
+    #[error("{at}: {what}")]
+    BadText {
+        /// Where.
+        at: At,
+        /// What is wrong and what to do.
+        what: String,
+    },
+    /// The machine does not tell what it has, or has too little.
+    #[error("{what}")]
+    Machine {
+        /// What is wrong and what to do.
+        what: String,
+    },
+}
+
+/// Something that was accepted, but that the user should know of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning {
+    /// Where.
+    pub at: At,
+    /// What was done.
+    pub what: String,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.at, self.what)
+    }
+}
+
+/// A value as it may be shown: control characters escaped, cut at 40.
+pub fn shown(value: &str) -> String {
+    let mut text: String = value.chars().take(40).flat_map(char::escape_debug).collect();
+    if value.chars().nth(40).is_some() {
+        text.push_str("...");
+    }
+    text
+}

@@ -1,0 +1,355 @@
+//! The table of parameters: names in each form, legal values, defaults.
+//!
+//! Everything that reads, checks, writes or documents a configuration works
+//! from [`PARAMS`], so a parameter is described once.
+
+use std::fmt::Write as _;
+
+/// Largest value that the reference can hold (a C `int`); also what MPI can
+/// count.
+const INT_MAX: i128 = i32::MAX as i128;
+
+/// Largest order of a matrix: the generator's index `1 + i + j N`, with b as
+/// column N, then still fits 64 bits.
+const N_MAX: i128 = u32::MAX as i128;
+
+/// Values that a list may hold at most (`HPL_MAX_PARAM`).
+pub const MAX_LIST: usize = 20;
+
+/// A parameter of a run that takes numbers or names. (The two title lines and
+/// the place of the report are the other parameters.)
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)] // each is described where it ends up, in `RunSpec`
+pub enum Param {
+    N,
+    Nb,
+    Pmap,
+    P,
+    Q,
+    Threshold,
+    Pfact,
+    Nbmin,
+    Ndiv,
+    Rfact,
+    Bcast,
+    Depth,
+    Swap,
+    SwapThreshold,
+    L1,
+    U,
+    Equilibration,
+    Alignment,
+    Generator,
+    Threads,
+}
+
+/// What values a parameter takes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Kind {
+    /// A whole number in this range, ends included.
+    Whole {
+        /// Smallest legal value.
+        min: i128,
+        /// Largest legal value.
+        max: i128,
+    },
+    /// A finite real number.
+    Real,
+    /// One of these; the position is HPL.dat's code, the first of the names is
+    /// the one we write, the others are understood too.
+    Choice(&'static [&'static [&'static str]]),
+}
+
+/// One parameter, described.
+#[derive(Debug, Clone, Copy)]
+pub struct ParamInfo {
+    /// Which one.
+    pub param: Param,
+    /// What HPL.dat's comments call it; empty if HPL.dat cannot say it.
+    pub dat_name: &'static str,
+    /// What HPL.dat's comments call the count of its values.
+    pub dat_count_name: &'static str,
+    /// Its key in TOML; with `-` for `_` and `--` before it, its flag.
+    pub key: &'static str,
+    /// Whether it takes a list of values.
+    pub is_list: bool,
+    /// Legal values.
+    pub kind: Kind,
+    /// What the reference puts in place of an illegal value, without a word.
+    pub reference_substitute: Option<usize>,
+    /// The value where nobody gave one, as it would be written in TOML; empty
+    /// for what has no default.
+    pub default: &'static str,
+}
+
+const FACTS: Kind = Kind::Choice(&[&["left"], &["crout"], &["right"]]);
+const FORMS: Kind = Kind::Choice(&[&["transposed"], &["no-transposed"]]);
+const ANY_COUNT: Kind = Kind::Whole { min: 0, max: INT_MAX };
+const FROM_ONE: Kind = Kind::Whole { min: 1, max: INT_MAX };
+
+const NONE: ParamInfo = ParamInfo {
+    param: Param::N,
+    dat_name: "",
+    dat_count_name: "",
+    key: "",
+    is_list: false,
+    kind: Kind::Real,
+    reference_substitute: None,
+    default: "",
+};
+
+/// All parameters, in HPL.dat's order, ours at the end.
+pub const PARAMS: [ParamInfo; 20] = [
+    ParamInfo {
+        param: Param::N,
+        dat_name: "Ns",
+        dat_count_name: "# of problem sizes (N)",
+        key: "n",
+        is_list: true,
+        kind: Kind::Whole { min: 0, max: N_MAX },
+        ..NONE
+    },
+    ParamInfo {
+        param: Param::Nb,
+        dat_name: "NBs",
+        dat_count_name: "# of NBs",
+        key: "nb",
+        is_list: true,
+        kind: FROM_ONE,
+        default: "192",
+        ..NONE
+    },
+    ParamInfo {
+        param: Param::Pmap,
+        dat_name: "PMAP",
+        key: "pmap",
+        kind: Kind::Choice(&[&["row", "row-major"], &["column", "column-major"]]),
+        reference_substitute: Some(0),
+        default: "row",
+        ..NONE
+    },
+    ParamInfo {
+        param: Param::P,
+        dat_name: "Ps",
+        dat_count_name: "# of process grids (P x Q)",
+        key: "p",
+        is_list: true,
+        kind: FROM_ONE,
+        ..NONE
+    },
+    ParamInfo {
+        param: Param::Q,
+        dat_name: "Qs",
+        dat_count_name: "# of process grids (P x Q)",
+        key: "q",
+        is_list: true,
+        kind: FROM_ONE,
+        ..NONE
+    },
+    ParamInfo {
+        param: Param::Threshold,
+        dat_name: "threshold",
+        key: "threshold",
+        kind: Kind::Real,
+        default: "16.0",
+        ..NONE
+    },
+    ParamInfo {
+        param: Param::Pfact,
+        dat_name: "PFACTs",
+        dat_count_name: "# of panel fact",
+        key: "pfact",
+        is_list: true,
+        kind: FACTS,
+        reference_substitute: Some(2),
+        default: "right",
+    },
+    ParamInfo {
+        param: Param::Nbmin,
+        dat_name: "NBMINs",
+        dat_count_name: "# of recursive stopping criterium",
+        key: "nbmin",
+        is_list: true,
+        kind: FROM_ONE,
+        default: "4",
+        ..NONE
+    },
+    ParamInfo {
+        param: Param::Ndiv,
+        dat_name: "NDIVs",
+        dat_count_name: "# of panels in recursion",
+        key: "ndiv",
+        is_list: true,
+        kind: Kind::Whole { min: 2, max: INT_MAX },
+        default: "2",
+        ..NONE
+    },
+    ParamInfo {
+        param: Param::Rfact,
+        dat_name: "RFACTs",
+        dat_count_name: "# of recursive panel fact.",
+        key: "rfact",
+        is_list: true,
+        kind: FACTS,
+        reference_substitute: Some(2),
+        default: "crout",
+    },
+    ParamInfo {
+        param: Param::Bcast,
+        dat_name: "BCASTs",
+        dat_count_name: "# of broadcast",
+        key: "bcast",
+        is_list: true,
+        kind: Kind::Choice(&[
+            &["1ring", "1rg"],
+            &["1ringM", "1rM"],
+            &["2ring", "2rg"],
+            &["2ringM", "2rM"],
+            &["long", "Blong", "Lng"],
+            &["longM", "BlongM", "LnM"],
+        ]),
+        reference_substitute: Some(1),
+        default: "1ringM",
+    },
+    ParamInfo {
+        param: Param::Depth,
+        dat_name: "DEPTHs",
+        dat_count_name: "# of lookahead depth",
+        key: "depth",
+        is_list: true,
+        kind: ANY_COUNT,
+        default: "1",
+        ..NONE
+    },
+    ParamInfo {
+        param: Param::Swap,
+        dat_name: "SWAP",
+        key: "swap",
+        kind: Kind::Choice(&[&["binary-exchange", "bin-exch"], &["spread-roll", "long"], &["mix"]]),
+        reference_substitute: Some(1),
+        default: "mix",
+        ..NONE
+    },
+    ParamInfo {
+        param: Param::SwapThreshold,
+        dat_name: "swapping threshold",
+        key: "swap_threshold",
+        kind: ANY_COUNT,
+        reference_substitute: Some(0),
+        default: "64",
+        ..NONE
+    },
+    ParamInfo {
+        param: Param::L1,
+        dat_name: "L1",
+        key: "l1",
+        kind: FORMS,
+        reference_substitute: Some(0),
+        default: "transposed",
+        ..NONE
+    },
+    ParamInfo {
+        param: Param::U,
+        dat_name: "U",
+        key: "u",
+        kind: FORMS,
+        reference_substitute: Some(0),
+        default: "transposed",
+        ..NONE
+    },
+    ParamInfo {
+        param: Param::Equilibration,
+        dat_name: "Equilibration",
+        key: "equilibration",
+        kind: Kind::Choice(&[&["no", "false"], &["yes", "true"]]),
+        reference_substitute: Some(1),
+        default: "yes",
+        ..NONE
+    },
+    ParamInfo {
+        param: Param::Alignment,
+        dat_name: "memory alignment",
+        key: "alignment",
+        kind: FROM_ONE,
+        reference_substitute: Some(4),
+        default: "8",
+        ..NONE
+    },
+    ParamInfo {
+        param: Param::Generator,
+        key: "generator",
+        kind: Kind::Choice(&[&["hpl"], &["xoshiro"]]),
+        default: "hpl",
+        ..NONE
+    },
+    ParamInfo {
+        param: Param::Threads,
+        key: "threads",
+        kind: Kind::Whole { min: 1, max: 4096 },
+        default: "1",
+        ..NONE
+    },
+];
+
+impl Param {
+    /// This parameter's row of [`PARAMS`].
+    pub fn info(self) -> &'static ParamInfo {
+        &PARAMS[self as usize]
+    }
+}
+
+impl ParamInfo {
+    /// Its flag, e.g. `--swap-threshold`.
+    pub fn flag(&self) -> String {
+        format!("--{}", self.key.replace('_', "-"))
+    }
+
+    /// The legal values in words. `names` says whether names are understood
+    /// where the value stands (HPL.dat has codes alone).
+    pub fn legal(&self, names: bool) -> String {
+        match self.kind {
+            Kind::Real => "a finite number, e.g. 16.0".to_owned(),
+            Kind::Whole { min, max: INT_MAX } => format!("{min} or more"),
+            Kind::Whole { min, max } => format!("{min} to {max}"),
+            Kind::Choice(choices) => {
+                let mut text = String::new();
+                for (code, choice) in choices.iter().enumerate() {
+                    let comma = if code == 0 { "" } else { ", " };
+                    let name = choice[0];
+                    // Writing to a String cannot fail.
+                    let _ = if names {
+                        write!(text, "{comma}{name} ({code})")
+                    } else {
+                        write!(text, "{comma}{code} ({name})")
+                    };
+                }
+                text
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_parameter_is_in_its_own_row() {
+        for (row, info) in PARAMS.iter().enumerate() {
+            assert_eq!(info.param as usize, row, "{}", info.key);
+        }
+    }
+
+    #[test]
+    fn no_name_is_taken_twice() {
+        for info in &PARAMS {
+            let Kind::Choice(choices) = info.kind else { continue };
+            let mut names: Vec<_> =
+                choices.iter().flat_map(|c| c.iter()).map(|n| n.to_lowercase()).collect();
+            names.sort();
+            let all = names.len();
+            names.dedup();
+            assert_eq!(names.len(), all, "{}", info.key);
+        }
+    }
+}

@@ -1,0 +1,625 @@
+//! Both forms and the validator together: what is accepted, what each kind of
+//! bad input says, and that nothing panics.
+
+use proptest::prelude::*;
+
+use super::spec::clean_title;
+use super::*;
+
+/// The reference's own input file.
+const REFERENCE: &str = "\
+HPLinpack benchmark input file
+Innovative Computing Laboratory, University of Tennessee
+HPL.out      output file name (if any)
+6            device out (6=stdout,7=stderr,file)
+4            # of problems sizes (N)
+29 30 34 35  Ns
+4            # of NBs
+1 2 3 4      NBs
+0            PMAP process mapping (0=Row-,1=Column-major)
+3            # of process grids (P x Q)
+2 1 4        Ps
+2 4 1        Qs
+16.0         threshold
+3            # of panel fact
+0 1 2        PFACTs (0=left, 1=Crout, 2=Right)
+2            # of recursive stopping criterium
+2 4          NBMINs (>= 1)
+1            # of panels in recursion
+2            NDIVs
+3            # of recursive panel fact.
+0 1 2        RFACTs (0=left, 1=Crout, 2=Right)
+1            # of broadcast
+0            BCASTs (0=1rg,1=1rM,2=2rg,3=2rM,4=Lng,5=LnM)
+1            # of lookahead depth
+0            DEPTHs (>=0)
+2            SWAP (0=bin-exch,1=long,2=mix)
+64           swapping threshold
+0            L1 in (0=transposed,1=no-transposed) form
+0            U  in (0=transposed,1=no-transposed) form
+1            Equilibration (0=no,1=yes)
+8            memory alignment in double (> 0)
+";
+
+const TOML: &str = "n = [29, 30]\nnb = 4\np = 2\nq = 2\n";
+
+fn dat(text: &str) -> Result<Checked, ConfigError> {
+    parse(text.as_bytes(), "HPL.dat", Format::Dat, false)
+}
+
+fn lenient(text: &str) -> Result<Checked, ConfigError> {
+    parse(text.as_bytes(), "HPL.dat", Format::Dat, true)
+}
+
+fn toml_text(text: &str) -> Result<Checked, ConfigError> {
+    parse(text.as_bytes(), "hpl.toml", Format::Toml, false)
+}
+
+/// The reference's file with one line (from 1) replaced.
+fn with_line(number: usize, line: &str) -> String {
+    let mut lines: Vec<&str> = REFERENCE.lines().collect();
+    lines[number - 1] = line;
+    lines.join("\n") + "\n"
+}
+
+fn message(result: Result<Checked, ConfigError>) -> String {
+    match result {
+        Ok(checked) => panic!("accepted: {:?}", checked.spec),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn the_references_file_is_864_tests_on_its_three_grids() {
+    let checked = dat(REFERENCE).unwrap();
+    assert_eq!(checked.warnings, []);
+    let spec = checked.spec;
+    assert_eq!(spec.tests().len(), 864);
+    assert_eq!(spec.grids, [(2, 2), (1, 4), (4, 1)]);
+    assert_eq!(spec.n, [29, 30, 34, 35]);
+    assert_eq!(spec.nb, [1, 2, 3, 4]);
+    assert_eq!(spec.output, Output::Stdout);
+    assert_eq!(spec.pmap, Pmap::RowMajor);
+    assert_eq!(spec.threshold, 16.0);
+    assert_eq!(spec.pfact, [Fact::Left, Fact::Crout, Fact::Right]);
+    assert_eq!(spec.rfact, [Fact::Left, Fact::Crout, Fact::Right]);
+    assert_eq!((spec.nbmin, spec.ndiv), (vec![2, 4], vec![2]));
+    assert_eq!(spec.bcast, [Bcast::OneRing]);
+    assert_eq!(spec.depth, [0]);
+    assert_eq!((spec.swap, spec.swap_threshold), (Swap::Mix, 64));
+    assert!(spec.l1_transposed && spec.u_transposed && spec.equilibration);
+    assert_eq!(spec.align_doubles, 8);
+    assert_eq!((spec.generator, spec.threads), (Generator::Hpl, 1));
+    assert_eq!(spec.title[1], "Innovative Computing Laboratory, University of Tennessee");
+}
+
+#[test]
+fn our_text_of_the_references_file_is_the_references() {
+    let (text, lost) = hpldat::write(&dat(REFERENCE).unwrap().spec).unwrap();
+    assert_eq!(text, REFERENCE);
+    assert_eq!(lost, Vec::<String>::new());
+}
+
+#[test]
+fn line_ends_blanks_and_strange_bytes_in_comments_do_not_matter() {
+    let spec = dat(REFERENCE).unwrap().spec;
+    let variants = [
+        REFERENCE.replace('\n', "\r\n").into_bytes(),
+        REFERENCE.trim_end().as_bytes().to_vec(),
+        REFERENCE.replace("  ", "\t").into_bytes(),
+        REFERENCE.replace("29 30", "  29   30").into_bytes(),
+        [&[0xef, 0xbb, 0xbf], REFERENCE.as_bytes()].concat(),
+        [REFERENCE.as_bytes(), b"##### line 32 is not read \xff\n0 PTRANS"].concat(),
+    ];
+    for bytes in variants {
+        let checked = parse(&bytes, "HPL.dat", Format::Dat, false).unwrap();
+        assert_eq!(checked.spec, spec);
+    }
+    let latin1: Vec<u8> = REFERENCE.bytes().map(|b| if b == b'>' { 0xe9 } else { b }).collect();
+    assert_eq!(parse(&latin1, "HPL.dat", Format::Dat, false).unwrap().spec, spec);
+}
+
+#[test]
+fn each_kind_of_bad_line_names_file_line_parameter_value_and_legal_range() {
+    let cases: &[(usize, &str, &str)] = &[
+        (
+            4,
+            "file",
+            "HPL.dat:4: device out: `file` is not a whole number; \
+             legal: 6 (stdout), 7 (stderr), any other number for the file",
+        ),
+        (
+            5,
+            "0 # of Ns",
+            "HPL.dat:5: # of problem sizes (N): value 0 is out of range; legal: 1 to 20",
+        ),
+        (
+            5,
+            "21 # of Ns",
+            "HPL.dat:5: # of problem sizes (N): value 21 is out of range; legal: 1 to 20",
+        ),
+        (
+            5,
+            "many",
+            "HPL.dat:5: # of problem sizes (N): `many` is not a whole number; legal: 1 to 20",
+        ),
+        (5, "", "HPL.dat:5: # of problem sizes (N): no value is given; legal: 1 to 20"),
+        (6, "29 30 Ns", "HPL.dat:6: Ns: 2 of 4 values found (line 5 says 4); `Ns` is not a number"),
+        (
+            6,
+            "29 30",
+            "HPL.dat:6: Ns: 2 of 4 values found (line 5 says 4); `end of line` is not a number",
+        ),
+        (6, "", "HPL.dat:6: Ns: no value is given; legal: 0 to 4294967295"),
+        (6, "29 30 34 -1", "HPL.dat:6: Ns: value -1 is out of range; legal: 0 to 4294967295"),
+        (
+            6,
+            "1 2 3 4294967296",
+            "HPL.dat:6: Ns: value 4294967296 is out of range; legal: 0 to 4294967295",
+        ),
+        (
+            6,
+            "1 2 3 99999999999999999999",
+            "HPL.dat:6: Ns: value 99999999999999999999 is out of range; \
+             legal: 0 to 4294967295",
+        ),
+        (6, "1e3 30 34 35", "HPL.dat:6: Ns: `1e3` is not a whole number; legal: 0 to 4294967295"),
+        (
+            6,
+            "1000.0 30 34 35",
+            "HPL.dat:6: Ns: `1000.0` is not a whole number; legal: 0 to 4294967295",
+        ),
+        (8, "1 0 3 4", "HPL.dat:8: NBs: value 0 is out of range; legal: 1 or more"),
+        (
+            8,
+            "1 2147483648 3 4",
+            "HPL.dat:8: NBs: value 2147483648 is out of range; legal: 1 to 2147483647",
+        ),
+        (9, "2", "HPL.dat:9: PMAP: value 2 is out of range; legal: 0 (row), 1 (column)"),
+        (10, "4", "HPL.dat:11: Ps: 3 of 4 values found (line 10 says 4); `Ps` is not a number"),
+        (11, "2 0 4 Ps", "HPL.dat:11: Ps: value 0 is out of range; legal: 1 or more"),
+        (12, "2 4 0 Qs", "HPL.dat:12: Qs: value 0 is out of range; legal: 1 or more"),
+        (
+            12,
+            "2 4 2147483647",
+            "HPL.dat:12: Qs: the 4 x 2147483647 grid has more than 2147483647 processes; \
+             legal: P x Q below that",
+        ),
+        (
+            13,
+            "sixteen",
+            "HPL.dat:13: threshold: `sixteen` is not a number; legal: a finite number, e.g. 16.0",
+        ),
+        (
+            13,
+            "inf",
+            "HPL.dat:13: threshold: value inf is out of range; legal: a finite number, e.g. 16.0",
+        ),
+        (
+            13,
+            "NaN",
+            "HPL.dat:13: threshold: value NaN is out of range; legal: a finite number, e.g. 16.0",
+        ),
+        (
+            15,
+            "0 1 3",
+            "HPL.dat:15: PFACTs: value 3 is out of range; legal: 0 (left), 1 (crout), 2 (right)",
+        ),
+        (17, "2 0", "HPL.dat:17: NBMINs: value 0 is out of range; legal: 1 or more"),
+        (19, "1 NDIVs", "HPL.dat:19: NDIVs: value 1 is out of range; legal: 2 or more"),
+        (
+            21,
+            "0 -1 2",
+            "HPL.dat:21: RFACTs: value -1 is out of range; legal: 0 (left), 1 (crout), 2 (right)",
+        ),
+        (
+            23,
+            "6",
+            "HPL.dat:23: BCASTs: value 6 is out of range; legal: \
+             0 (1ring), 1 (1ringM), 2 (2ring), 3 (2ringM), 4 (long), 5 (longM)",
+        ),
+        (
+            23,
+            "1ring",
+            "HPL.dat:23: BCASTs: `1ring` is not a whole number; legal: \
+             0 (1ring), 1 (1ringM), 2 (2ring), 3 (2ringM), 4 (long), 5 (longM)",
+        ),
+        (25, "-1", "HPL.dat:25: DEPTHs: value -1 is out of range; legal: 0 or more"),
+        (
+            26,
+            "3",
+            "HPL.dat:26: SWAP: value 3 is out of range; legal: \
+             0 (binary-exchange), 1 (spread-roll), 2 (mix)",
+        ),
+        (27, "-1", "HPL.dat:27: swapping threshold: value -1 is out of range; legal: 0 or more"),
+        (
+            28,
+            "2",
+            "HPL.dat:28: L1: value 2 is out of range; legal: 0 (transposed), 1 (no-transposed)",
+        ),
+        (
+            29,
+            "2",
+            "HPL.dat:29: U: value 2 is out of range; legal: 0 (transposed), 1 (no-transposed)",
+        ),
+        (30, "2", "HPL.dat:30: Equilibration: value 2 is out of range; legal: 0 (no), 1 (yes)"),
+        (31, "0", "HPL.dat:31: memory alignment: value 0 is out of range; legal: 1 or more"),
+        (
+            31,
+            "\u{1b}[2J",
+            "HPL.dat:31: memory alignment: `\\u{1b}[2J` is not a whole number; legal: 1 or more",
+        ),
+    ];
+    for (line, text, want) in cases {
+        assert_eq!(message(dat(&with_line(*line, text))), *want, "line {line}: {text}");
+    }
+}
+
+#[test]
+fn a_short_file_says_which_line_is_missing() {
+    for kept in 0..hpldat::LINES {
+        let text: String = REFERENCE.lines().take(kept).map(|l| format!("{l}\n")).collect();
+        let message = message(dat(&text));
+        let want = format!("HPL.dat: the file ends after line {kept}; line {} (", kept + 1);
+        assert!(message.starts_with(&want), "{message}");
+    }
+}
+
+#[test]
+fn an_output_file_needs_a_name() {
+    let mut text = with_line(4, "8");
+    assert_eq!(dat(&text).unwrap().spec.output, Output::File("HPL.out".into()));
+    text = text.replace("HPL.out      output file name (if any)", "");
+    assert_eq!(
+        message(dat(&text)),
+        "HPL.dat:3: output file name: the report goes to a file, but no file name is given"
+    );
+    assert!(dat(&text.replace("\n8\n", "\n6\n")).is_ok(), "moot for stdout");
+}
+
+#[test]
+fn utf16_is_named() {
+    let bytes: Vec<u8> = [0xfeffu16]
+        .into_iter()
+        .chain(REFERENCE.encode_utf16())
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    let error = parse(&bytes, "HPL.dat", Format::Dat, false).unwrap_err();
+    assert!(error.to_string().contains("UTF-16"), "{error}");
+}
+
+#[test]
+fn surplus_numbers_are_ignored_with_a_warning() {
+    let checked = dat(&with_line(5, "1")).unwrap();
+    assert_eq!(checked.spec.n, [29]);
+    let warnings: Vec<_> = checked.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(warnings, ["HPL.dat:6: Ns: 1 of 4 values used, as line 5 says"]);
+}
+
+#[test]
+fn lenient_substitutes_as_the_reference_does_and_says_so() {
+    let value = |line, text| lenient(&with_line(line, text)).unwrap();
+    assert_eq!(value(9, "7").spec.pmap, Pmap::RowMajor);
+    assert_eq!(value(15, "0 1 9").spec.pfact, [Fact::Left, Fact::Crout, Fact::Right]);
+    assert_eq!(value(21, "9 1 -2").spec.rfact, [Fact::Right, Fact::Crout, Fact::Right]);
+    assert_eq!(value(23, "6").spec.bcast, [Bcast::OneRingM]);
+    assert_eq!(value(23, "abc").spec.bcast, [Bcast::OneRing], "atoi makes 0 of it");
+    assert_eq!(value(26, "3").spec.swap, Swap::SpreadRoll);
+    assert_eq!(value(27, "-5").spec.swap_threshold, 0);
+    assert!(value(28, "2").spec.l1_transposed);
+    assert!(value(29, "-1").spec.u_transposed);
+    assert!(value(30, "2").spec.equilibration);
+    assert_eq!(value(31, "0").spec.align_doubles, 4);
+    assert_eq!(value(31, "16k").spec.align_doubles, 16);
+    assert_eq!(value(13, "12.5x").spec.threshold, 12.5);
+    assert_eq!(value(13, "none").spec.threshold, 0.0);
+    assert_eq!(value(6, "1e3 30 34 35").spec.n, [1, 30, 34, 35]);
+    assert_eq!(value(5, "4x").spec.n, [29, 30, 34, 35]);
+    assert_eq!(value(4, "file").spec.output, Output::File("HPL.out".into()));
+    assert_eq!(
+        value(23, "6").warnings[0].to_string(),
+        "HPL.dat:23: BCASTs: `6` is not legal (0 (1ring), 1 (1ringM), 2 (2ring), 3 (2ringM), \
+         4 (long), 5 (longM)); 1 (1ringM) is used, as the reference does"
+    );
+}
+
+#[test]
+fn lenient_still_refuses_what_the_reference_refuses() {
+    let cases = [
+        (5, "0"),
+        (6, "-1 2 3 4"),
+        (6, "29 30"),
+        (8, "0 1 2 3"),
+        (8, "x 1 2 3"),
+        (11, "0 1 4"),
+        (17, "0 1"),
+        (19, "1"),
+        (25, "-1"),
+        (6, "1 2 3 99999999999"),
+        (23, "99999999999"),
+        (31, "99999999999"),
+        (13, "inf"),
+        (7, ""),
+    ];
+    for (line, text) in cases {
+        assert!(lenient(&with_line(line, text)).is_err(), "line {line}: {text}");
+    }
+}
+
+#[test]
+fn toml_takes_scalars_lists_names_and_codes() {
+    let text = "title = \"one\"\noutput = \"a b.txt\"\nn = 100\nnb = [1, 2]\np = [1, 2]\nq = [4, 2]\n\
+                pmap = \"Column-Major\"\nthreshold = 8\npfact = [\"left\", 2]\nbcast = [\"1ringM\", \"Blong\"]\n\
+                swap = 0\nequilibration = false\nl1 = \"no-transposed\"\ngenerator = \"xoshiro\"\nthreads = 3\n";
+    let spec = toml_text(text).unwrap().spec;
+    assert_eq!(spec.title, ["one", ""]);
+    assert_eq!(spec.output, Output::File("a b.txt".into()));
+    assert_eq!((spec.n, spec.nb), (vec![100], vec![1, 2]));
+    assert_eq!(spec.grids, [(1, 4), (2, 2)]);
+    assert_eq!((spec.pmap, spec.threshold), (Pmap::ColumnMajor, 8.0));
+    assert_eq!(spec.pfact, [Fact::Left, Fact::Right]);
+    assert_eq!(spec.bcast, [Bcast::OneRingM, Bcast::Long]);
+    assert_eq!(spec.swap, Swap::BinaryExchange);
+    assert!(!spec.equilibration && !spec.l1_transposed && spec.u_transposed);
+    assert_eq!((spec.generator, spec.threads), (Generator::Xoshiro, 3));
+    assert_eq!((spec.nbmin, spec.depth), (vec![4], vec![1]), "defaults");
+}
+
+#[test]
+fn bad_toml_says_what_and_where() {
+    let cases = [
+        (
+            "n = 1\np = 1\nq = 1\nbcats = 1\n",
+            "hpl.toml:4: bcats: no such key; did you mean `bcast`?",
+        ),
+        (
+            "n = 1\nswap-treshold = 1",
+            "hpl.toml:2: swap-treshold: no such key; did you mean `swap_threshold`?",
+        ),
+        (
+            "wallpaper = 1",
+            "hpl.toml:1: wallpaper: no such key; the keys are title, output, n, nb, pmap, p, q, \
+             threshold, pfact, nbmin, ndiv, rfact, bcast, depth, swap, swap_threshold, l1, u, \
+             equilibration, alignment, generator, threads",
+        ),
+        (
+            "[checkpoint]\na = 1",
+            "hpl.toml:1: checkpoint: no such key; the keys are title, output, n, nb, pmap, p, q, \
+             threshold, pfact, nbmin, ndiv, rfact, bcast, depth, swap, swap_threshold, l1, u, \
+             equilibration, alignment, generator, threads",
+        ),
+        ("p = 1\nq = 1\n", "hpl.toml: `n` is missing; legal: 0 to 4294967295"),
+        ("n = 1\nq = 1\n", "hpl.toml: `p` is missing; legal: 1 or more"),
+        ("n = []\np = 1\nq = 1", "hpl.toml:1: n: no value is given; legal: 0 to 4294967295"),
+        (
+            "n = 1\np = 1\nq = 1\nnb = [8, 0]",
+            "hpl.toml:4: nb: value 0 is out of range; legal: 1 or more",
+        ),
+        (
+            "n = 1\np = 1\nq = 1\nnb = [8,\n 0]",
+            "hpl.toml:5: nb: value 0 is out of range; legal: 1 or more",
+        ),
+        (
+            "n = 99999999999999999999999999999999999999999\np = 1\nq = 1",
+            "hpl.toml:1: n: value 9999999999999999999999999999999999999999... is out of range; legal: 0 to 4294967295",
+        ),
+        (
+            "n = 1.5\np = 1\nq = 1",
+            "hpl.toml:1: n: `1.5` is not a whole number; legal: 0 to 4294967295",
+        ),
+        (
+            "n = \"1\"\np = 1\nq = 1",
+            "hpl.toml:1: n: `1` is not a whole number; legal: 0 to 4294967295",
+        ),
+        (
+            "n = 1\np = [1, 2]\nq = 1",
+            "hpl.toml:2: p has 2 values and hpl.toml:3: q has 1; they pair up, one Q for each P",
+        ),
+        ("n = 1\np = 1\nq = 1\nswap = [0, 1]", "hpl.toml:4: swap: 2 values where one belongs"),
+        (
+            "n = 1\np = 1\nq = 1\npfact = \"up\"",
+            "hpl.toml:4: pfact: `up` is not one of the choices; \
+          legal: left (0), crout (1), right (2)",
+        ),
+        (
+            "n = 1\np = 1\nq = 1\nthreshold = nan",
+            "hpl.toml:4: threshold: value nan is out of range; \
+          legal: a finite number, e.g. 16.0",
+        ),
+        (
+            "n = 1\np = 1\nq = 1\nthreads = 0",
+            "hpl.toml:4: threads: value 0 is out of range; legal: 1 to 4096",
+        ),
+        (
+            "n = { a = 1 }",
+            "hpl.toml:1: n: `this table` is not a value or a list of values; legal: 0 to 4294967295",
+        ),
+        ("title = \"a\\nb\"", "hpl.toml:1: title: must be one or two strings, each of one line"),
+        ("title = []", "hpl.toml:1: title: must be one or two strings, each of one line"),
+        ("output = 6", "hpl.toml:1: output: must be \"stdout\", \"stderr\" or the name of a file"),
+        (
+            "output = \"\"",
+            "hpl.toml:1: output: the report goes to a file, but no file name is given",
+        ),
+    ];
+    for (text, want) in cases {
+        assert_eq!(message(toml_text(text)), want, "{text}");
+    }
+    for (text, line) in [("n = 1\nn = 2", 2), ("n = 1\n\n= 3", 3), ("n = [1", 1)] {
+        let message = message(toml_text(text));
+        assert!(message.starts_with(&format!("hpl.toml:{line}: ")), "{message}");
+    }
+    let error = parse(b"n = 1\n# \xff", "hpl.toml", Format::Toml, false).unwrap_err();
+    assert_eq!(error.to_string(), "hpl.toml: line 2 is not UTF-8, which TOML must be");
+    let many = format!("n = [{}]\np = 1\nq = 1", vec!["1"; 21].join(","));
+    assert_eq!(message(toml_text(&many)), "hpl.toml:1: n: 21 values; legal: 1 to 20");
+}
+
+#[test]
+fn a_grid_larger_than_the_job_is_named_with_its_line() {
+    let checked = dat(REFERENCE).unwrap();
+    assert!(checked.require_ranks(4).is_ok());
+    assert_eq!(
+        checked.require_ranks(3).unwrap_err().to_string(),
+        "HPL.dat:11: Ps: the 2 x 2 grid needs 4 ranks, this job has 3; \
+         start it with `mpirun -np 4` or make P x Q at most 3"
+    );
+}
+
+#[test]
+fn near_square_grids_hold_all_ranks() {
+    let cases = [
+        (0, (1, 1)),
+        (1, (1, 1)),
+        (2, (1, 2)),
+        (4, (2, 2)),
+        (6, (2, 3)),
+        (7, (1, 7)),
+        (48, (6, 8)),
+    ];
+    for (ranks, grid) in cases {
+        assert_eq!(validate::near_square(ranks), grid);
+    }
+}
+
+/// Any legal run.
+fn any_spec() -> impl Strategy<Value = RunSpec> {
+    fn some<T: std::fmt::Debug + Clone>(
+        one: impl Strategy<Value = T>,
+    ) -> impl Strategy<Value = Vec<T>> {
+        prop::collection::vec(one, 1..=20)
+    }
+    fn of<T: std::fmt::Debug + Copy + 'static>(all: &'static [T]) -> impl Strategy<Value = T> {
+        prop::sample::select(all)
+    }
+    let whole = || 1usize..=i32::MAX as usize;
+    let output = prop_oneof![
+        Just(Output::Stdout),
+        Just(Output::Stderr),
+        "[!-~]{1,20}|stdout|stderr|é".prop_map(|name| Output::file(&name).unwrap()),
+    ];
+    let title = || any::<String>().prop_map(|text| clean_title(&text));
+    let head = ((title(), title()), output, some(0usize..=u32::MAX as usize), some(whole()));
+    let shape = (of(Pmap::ALL), some((1usize..40000, 1usize..40000)), any::<f64>());
+    let panel = (some(of(Fact::ALL)), some(whole()), some(2usize..1 << 31), some(of(Fact::ALL)));
+    let talk = (some(of(Bcast::ALL)), some(0usize..1 << 31), of(Swap::ALL), 0usize..1 << 31);
+    let rest = (any::<[bool; 3]>(), whole(), of(Generator::ALL), 1usize..=4096);
+    (head, shape, panel, talk, rest).prop_map(|(head, shape, panel, talk, rest)| RunSpec {
+        title: [head.0.0, head.0.1],
+        output: head.1,
+        n: head.2,
+        nb: head.3,
+        pmap: shape.0,
+        grids: shape.1,
+        threshold: if shape.2.is_finite() { shape.2 } else { -1.0 },
+        pfact: panel.0,
+        nbmin: panel.1,
+        ndiv: panel.2,
+        rfact: panel.3,
+        bcast: talk.0,
+        depth: talk.1,
+        swap: talk.2,
+        swap_threshold: talk.3,
+        l1_transposed: rest.0[0],
+        u_transposed: rest.0[1],
+        equilibration: rest.0[2],
+        align_doubles: rest.1,
+        generator: rest.2,
+        threads: rest.3,
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_run_survives_toml_hpldat_and_the_wire(spec in any_spec()) {
+        prop_assert_eq!(&RunSpec::from_bytes(&spec.to_bytes()).unwrap(), &spec);
+        let toml = toml::write(&spec);
+        let checked = toml_text(&toml).unwrap();
+        prop_assert_eq!(&checked.spec, &spec, "{}", toml);
+        prop_assert_eq!(checked.warnings, vec![]);
+        let (text, lost) = hpldat::write(&spec).unwrap();
+        prop_assert_eq!(lost.is_empty(), spec.generator == Generator::Hpl && spec.threads == 1);
+        let sayable = RunSpec { generator: Generator::Hpl, threads: 1, ..spec };
+        let checked = dat(&text).unwrap();
+        prop_assert_eq!(&checked.spec, &sayable, "{}", text);
+        prop_assert_eq!(checked.warnings, vec![]);
+        let again = toml_text(&toml::write(&checked.spec)).unwrap();
+        prop_assert_eq!(hpldat::write(&again.spec).unwrap().0, text);
+    }
+
+    #[test]
+    fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+        for lenient in [false, true] {
+            for format in [Format::Dat, Format::Toml] {
+                let _ = parse(&bytes, "f", format, lenient).map_err(|e| e.to_string());
+            }
+        }
+    }
+
+    #[test]
+    fn mutated_files_never_panic(
+        base in prop::sample::select(vec![REFERENCE, TOML]),
+        edits in prop::collection::vec((any::<prop::sample::Index>(), 0usize..4, "\\PC{0,12}|[-+0-9.eE]{1,25}"), 1..6),
+    ) {
+        let mut bytes = base.as_bytes().to_vec();
+        for (index, cut, text) in edits {
+            let at = index.index(bytes.len() + 1);
+            let end = (at + cut).min(bytes.len());
+            bytes.splice(at..end, text.bytes());
+        }
+        for lenient in [false, true] {
+            for format in [Format::Dat, Format::Toml] {
+                if let Ok(checked) = parse(&bytes, "f", format, lenient) {
+                    // What is accepted must be a legal run: its own text is too.
+                    let again = toml_text(&toml::write(&checked.spec)).unwrap();
+                    prop_assert_eq!(again.spec, checked.spec);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn toml_of_any_shape_never_panics(
+        key in prop::sample::select(vec!["n", "p", "title", "output", "threshold", "bcast", "x.y", "[n]"]),
+        value in "[-+0-9a-fxob._eTZ:\"'\\[\\]{}=, \n#]{0,40}|\\[{1,300}|\\PC{0,30}",
+    ) {
+        let text = format!("{TOML}{key} = {value}\n").replace("n = [29, 30]\n", "");
+        let _ = toml_text(&text).map_err(|e| e.to_string());
+    }
+}
+
+#[test]
+fn large_input_ends_at_once() {
+    let start = std::time::Instant::now();
+    for unit in ["9", " ", "\n", "[", "9 ", "a=1\n", "\""] {
+        let bytes = unit.repeat((1 << 20) / unit.len()).into_bytes();
+        for format in [Format::Dat, Format::Toml] {
+            assert!(parse(&bytes, "f", format, true).is_err(), "{unit:?}");
+        }
+        let line = with_line(6, &unit.replace('\n', "").repeat(200_000));
+        let _ = lenient(&line).map_err(|e| assert!(e.to_string().len() < 400, "{e}"));
+    }
+    assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
+}
+
+#[test]
+fn the_manual_says_what_the_table_says() {
+    let manual = include_str!("../../docs/configuration.md");
+    for info in &param::PARAMS {
+        let row = manual
+            .lines()
+            .find(|line| line.starts_with('|') && line.contains(&format!("| `{}`", info.key)))
+            .unwrap_or_else(|| panic!("no row for {}", info.key));
+        let cells: Vec<_> = row.split('|').map(str::trim).collect();
+        assert_eq!(cells[3] == "yes", info.is_list, "{row}");
+        assert_eq!(cells[4], info.legal(true), "{row}");
+        if !info.default.is_empty() {
+            assert_eq!(cells[5], info.default, "{row}");
+        }
+    }
+    let start = manual.find("```toml\n").unwrap() + 8;
+    let example = &manual[start..][..manual[start..].find("```").unwrap()];
+    assert_eq!(toml_text(example).unwrap().spec, dat(REFERENCE).unwrap().spec);
+}

@@ -1,0 +1,269 @@
+//! TOML: the fields of HPL.dat by readable names, and ours.
+//!
+//! All keys stand at the top level, each a scalar or, where HPL.dat has a
+//! list, a list. A table would be a group of settings that HPL.dat does not
+//! know; [`read`] is the one place to add one.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use ::toml::Spanned;
+use ::toml::de::{DeTable, DeValue};
+
+use super::draft::{Draft, Form, Value};
+use super::error::{At, ConfigError, Place, shown};
+use super::param::{PARAMS, Param};
+use super::spec::{Output, RunSpec, clean_title};
+
+/// Keys that are not in the table of parameters.
+const OTHER_KEYS: [&str; 2] = ["title", "output"];
+
+/// Reads the text of a TOML configuration. `file` is its name for messages.
+///
+/// # Errors
+/// Not UTF-8, not TOML, an unknown key, or a value of a kind that no
+/// parameter takes; with its line.
+pub fn read(bytes: &[u8], file: &str) -> Result<Draft, ConfigError> {
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let line = 1 + bytes[..error.valid_up_to()].iter().filter(|&&b| b == b'\n').count();
+        let what = format!("line {line} is not UTF-8, which TOML must be");
+        ConfigError::NotAConfig { file: file.to_owned(), what }
+    })?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let reader = Reader { text, file: file.into() };
+    let table = DeTable::parse(text).map_err(|error| ConfigError::TomlSyntax {
+        file: file.to_owned(),
+        line: reader.line(error.span().map_or(0, |span| span.start)),
+        message: error.message().replace('\n', "; "),
+    })?;
+    let mut draft = Draft::default();
+    for (key, value) in table.get_ref() {
+        let place = reader.place(key.span().start);
+        match key.get_ref().as_ref() {
+            "title" => draft.title = Some(reader.title(value, &place)?),
+            "output" => draft.output = Some(reader.output(value, &place)?),
+            name => {
+                let info = PARAMS
+                    .iter()
+                    .find(|info| info.key == name)
+                    .ok_or_else(|| reader.unknown(name, key.span().start))?;
+                let values = reader.values(info.param, value)?;
+                draft.values.insert(info.param, values);
+            }
+        }
+    }
+    Ok(draft)
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    file: Arc<str>,
+}
+
+impl Reader<'_> {
+    fn line(&self, offset: usize) -> usize {
+        let before = &self.text.as_bytes()[..offset.min(self.text.len())];
+        1 + before.iter().filter(|&&b| b == b'\n').count()
+    }
+
+    fn place(&self, offset: usize) -> Place {
+        Place::Toml { file: self.file.clone(), line: self.line(offset) }
+    }
+
+    fn unknown(&self, key: &str, offset: usize) -> ConfigError {
+        let keys: Vec<&str> =
+            OTHER_KEYS.into_iter().chain(PARAMS.iter().map(|info| info.key)).collect();
+        let nearest = keys
+            .iter()
+            .map(|known| (distance(key, known), key.len().abs_diff(known.len()), known))
+            .min();
+        let hint = match nearest {
+            // Half of the letters right is a likeness.
+            Some((edits, _, known)) if 2 * edits <= key.len() => format!("did you mean `{known}`?"),
+            _ => format!("the keys are {}", keys.join(", ")),
+        };
+        let (file, line) = (self.file.to_string(), self.line(offset));
+        ConfigError::UnknownKey { file, line, key: shown(key), hint }
+    }
+
+    /// A scalar or a list of scalars.
+    fn values(
+        &self,
+        param: Param,
+        value: &Spanned<DeValue<'_>>,
+    ) -> Result<Vec<Value>, ConfigError> {
+        match value.get_ref() {
+            DeValue::Array(list) if list.is_empty() => Err(ConfigError::Empty {
+                at: At::param(param, &self.place(value.span().start)),
+                legal: param.info().legal(true),
+            }),
+            DeValue::Array(list) => list.iter().map(|item| self.scalar(param, item)).collect(),
+            _ => Ok(vec![self.scalar(param, value)?]),
+        }
+    }
+
+    fn scalar(&self, param: Param, value: &Spanned<DeValue<'_>>) -> Result<Value, ConfigError> {
+        let place = self.place(value.span().start);
+        let (text, form) = match value.get_ref() {
+            // The parser hands on the digits, however many.
+            DeValue::Integer(int) if int.radix() == 10 => (int.as_str().to_owned(), Form::Integer),
+            DeValue::Integer(int) => {
+                let number = i128::from_str_radix(int.as_str(), int.radix()).unwrap_or(i128::MAX);
+                (number.to_string(), Form::Integer)
+            }
+            DeValue::Float(float) => (float.as_str().to_owned(), Form::Float),
+            DeValue::String(text) => (text.to_string(), Form::Quoted),
+            DeValue::Boolean(flag) => (flag.to_string(), Form::Boolean),
+            other => {
+                return Err(ConfigError::NotUnderstood {
+                    at: At::param(param, &place),
+                    value: format!("this {}", other.type_str()),
+                    wanted: "a value or a list of values",
+                    legal: param.info().legal(true),
+                });
+            }
+        };
+        Ok(Value { text, form, place })
+    }
+
+    /// One or two lines of text.
+    fn title(
+        &self,
+        value: &Spanned<DeValue<'_>>,
+        place: &Place,
+    ) -> Result<[String; 2], ConfigError> {
+        let wrong = || ConfigError::BadText {
+            at: At::named("title", place),
+            what: "must be one or two strings, each of one line".to_owned(),
+        };
+        let one_line = |value: &DeValue<'_>| match value.as_str() {
+            Some(text) if !text.chars().any(|c| c.is_control() && c != '\t') => {
+                Ok(clean_title(text))
+            }
+            _ => Err(wrong()),
+        };
+        match value.get_ref() {
+            DeValue::Array(lines) if (1..=2).contains(&lines.len()) => {
+                let second = lines.get(1).map_or(Ok(String::new()), |l| one_line(l.get_ref()))?;
+                match lines.first() {
+                    Some(first) => Ok([one_line(first.get_ref())?, second]),
+                    None => Err(wrong()),
+                }
+            }
+            line => Ok([one_line(line)?, String::new()]),
+        }
+    }
+
+    fn output(&self, value: &Spanned<DeValue<'_>>, place: &Place) -> Result<Output, ConfigError> {
+        let named = match value.get_ref().as_str() {
+            Some(name) => Output::from_name(name),
+            None => Err("must be \"stdout\", \"stderr\" or the name of a file"),
+        };
+        named.map_err(|what| ConfigError::BadText {
+            at: At::named("output", place),
+            what: what.to_owned(),
+        })
+    }
+}
+
+/// Edits from one word to another (insertions, deletions, changes, swaps of
+/// neighbours), counted on the first 40 characters without case.
+fn distance(from: &str, to: &str) -> usize {
+    let letters = |word: &str| -> Vec<char> {
+        word.chars().take(40).map(|c| c.to_ascii_lowercase()).map(dash).collect()
+    };
+    let (from, to) = (letters(from), letters(to));
+    // edits[i][j]: from the first i letters of one to the first j of the other.
+    let mut edits = vec![vec![0; to.len() + 1]; from.len() + 1];
+    for i in 0..=from.len() {
+        for j in 0..=to.len() {
+            if i == 0 || j == 0 {
+                edits[i][j] = i + j;
+                continue;
+            }
+            let changed = edits[i - 1][j - 1] + usize::from(from[i - 1] != to[j - 1]);
+            let mut least = changed.min(edits[i - 1][j] + 1).min(edits[i][j - 1] + 1);
+            if i > 1 && j > 1 && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1] {
+                least = least.min(edits[i - 2][j - 2] + 1);
+            }
+            edits[i][j] = least;
+        }
+    }
+    edits[from.len()][to.len()]
+}
+
+fn dash(c: char) -> char {
+    if c == '-' { '_' } else { c }
+}
+
+/// Writes a run as commented TOML. Every field is there, so that nothing
+/// depends on defaults.
+pub fn write(spec: &RunSpec) -> String {
+    let mut out = String::new();
+    let title = [quoted(&spec.title[0]), quoted(&spec.title[1])];
+    field(&mut out, "Free text, for whoever reads the report.", "title", list(&title));
+    let output = match &spec.output {
+        Output::Stdout => quoted("stdout"),
+        Output::Stderr => quoted("stderr"),
+        Output::File(path) => quoted(&path.to_string_lossy()),
+    };
+    field(&mut out, "Where the report goes: stdout, stderr, or a file.", "output", output);
+    out.push_str("\n# The problem. Lists are run in all combinations.\n");
+    field(&mut out, "Order of the matrix.", "n", list(&spec.n));
+    field(&mut out, "Blocking factor, 1 or more.", "nb", list(&spec.nb));
+    let (ps, qs): (Vec<_>, Vec<_>) = spec.grids.iter().copied().unzip();
+    field(&mut out, "Process grids: one Q for each P. P <= Q is usually best.", "p", list(&ps));
+    let _ = writeln!(out, "q = {}", list(&qs)); // writing to a String cannot fail
+    let pmap = quoted(spec.pmap.name());
+    field(&mut out, "Ranks are laid over the grid row by row, or by column.", "pmap", pmap);
+    let threshold = format!("{:?}", spec.threshold);
+    let comment = "A test passes below this scaled residual; 0 or less skips the check.";
+    field(&mut out, comment, "threshold", threshold);
+    out.push_str("\n# The panel.\n");
+    let names = |facts: &[super::Fact]| facts.iter().map(|f| quoted(f.name())).collect::<Vec<_>>();
+    let comment = "Inside the recursion: left, crout, right.";
+    field(&mut out, comment, "pfact", list(&names(&spec.pfact)));
+    let comment = "The recursion stops at this many columns, 1 or more.";
+    field(&mut out, comment, "nbmin", list(&spec.nbmin));
+    let comment = "Parts into which the recursion cuts a panel, 2 or more.";
+    field(&mut out, comment, "ndiv", list(&spec.ndiv));
+    let comment = "The recursion itself: left, crout, right.";
+    field(&mut out, comment, "rfact", list(&names(&spec.rfact)));
+    out.push_str("\n# Communication.\n");
+    let bcast: Vec<_> = spec.bcast.iter().map(|b| quoted(b.name())).collect();
+    let comment = "Panel broadcast: 1ring, 1ringM, 2ring, 2ringM, long, longM.";
+    field(&mut out, comment, "bcast", list(&bcast));
+    let comment = "Look-ahead: panels factored ahead of the update, 0 or more.";
+    field(&mut out, comment, "depth", list(&spec.depth));
+    let comment = "Row exchange: binary-exchange, spread-roll, or mix, which takes\n\
+                   # spread-roll above swap_threshold local columns.";
+    field(&mut out, comment, "swap", quoted(spec.swap.name()));
+    let _ = writeln!(out, "swap_threshold = {}", spec.swap_threshold);
+    write_moot(&mut out, spec);
+    out.push_str("\n# What HPL.dat cannot say.\n");
+    let comment = "The random matrix: hpl (the reference's, bit for bit), xoshiro.";
+    field(&mut out, comment, "generator", quoted(spec.generator.name()));
+    field(&mut out, "Threads a rank.", "threads", spec.threads.to_string());
+    out
+}
+
+fn write_moot(out: &mut String, spec: &RunSpec) {
+    out.push_str("\n# Accepted and reported, but without effect on this program's storage.\n");
+    let form = |transposed| quoted(if transposed { "transposed" } else { "no-transposed" });
+    let _ = writeln!(out, "l1 = {}", form(spec.l1_transposed));
+    let _ = writeln!(out, "u = {}", form(spec.u_transposed));
+    let _ = writeln!(out, "equilibration = {}", spec.equilibration);
+    let _ = writeln!(out, "alignment = {}", spec.align_doubles);
+}
+
+fn field(out: &mut String, comment: &str, key: &str, value: String) {
+    let _ = writeln!(out, "# {comment}\n{key} = {value}");
+}
+
+fn quoted(text: &str) -> String {
+    ::toml::Value::String(text.to_owned()).to_string()
+}
+
+fn list<T: ToString>(values: &[T]) -> String {
+    format!("[{}]", values.iter().map(T::to_string).collect::<Vec<_>>().join(", "))
+}

@@ -1,0 +1,355 @@
+//! The one place that decides what a legal run is.
+
+use super::draft::{Draft, Form, Value};
+use super::error::{At, ConfigError, Place, Warning, shown};
+use super::param::{Kind, MAX_LIST, Param, ParamInfo};
+use super::spec::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap};
+
+/// How to check.
+#[derive(Debug, Clone, Copy)]
+pub struct Rules<'a> {
+    /// Whether to put in place of illegal values of HPL.dat what the reference
+    /// does, with a warning. (TOML and flags are always strict: the reference
+    /// knows neither.)
+    pub lenient: bool,
+    /// Ranks of the job, to derive a grid from where none is given. `None`: a
+    /// grid must be given.
+    pub ranks: Option<usize>,
+    /// What to call the configuration where something is missing.
+    pub source: &'a str,
+}
+
+/// A run that is legal, and what to know of it.
+#[derive(Debug, Clone)]
+pub struct Checked {
+    /// The run.
+    pub spec: RunSpec,
+    /// What was substituted, ignored or derived.
+    pub warnings: Vec<Warning>,
+    /// Where the grids come from, see [`Checked::require_ranks`].
+    grid_place: Place,
+}
+
+impl Checked {
+    /// Says which grid needs more ranks than the job has.
+    ///
+    /// # Errors
+    /// [`ConfigError::TooFewRanks`] for the largest grid.
+    pub fn require_ranks(&self, ranks: usize) -> Result<(), ConfigError> {
+        // The first of the largest.
+        match self.spec.grids.iter().rev().max_by_key(|(p, q)| p * q) {
+            Some(&(p, q)) if p * q > ranks => {
+                let at = At::param(Param::P, &self.grid_place);
+                Err(ConfigError::TooFewRanks { at, p, q, need: p * q, ranks })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Checks a draft and fills in defaults.
+///
+/// # Errors
+/// The first parameter, in HPL.dat's order, that is not legal.
+pub fn validate(draft: &Draft, rules: &Rules) -> Result<Checked, ConfigError> {
+    let mut c = Checker { draft, rules, warnings: Vec::new() };
+    let title = draft
+        .title
+        .clone()
+        .unwrap_or_else(|| ["HPLinpack benchmark input file".to_owned(), "skt-hpl".to_owned()]);
+    let spec = RunSpec {
+        title,
+        output: draft.output.clone().unwrap_or(Output::Stdout),
+        n: c.wholes(Param::N)?,
+        nb: c.wholes(Param::Nb)?,
+        pmap: c.choice(Param::Pmap, Pmap::ALL)?,
+        grids: c.grids()?,
+        threshold: c.real(Param::Threshold)?,
+        pfact: c.choices(Param::Pfact, Fact::ALL)?,
+        nbmin: c.wholes(Param::Nbmin)?,
+        ndiv: c.wholes(Param::Ndiv)?,
+        rfact: c.choices(Param::Rfact, Fact::ALL)?,
+        bcast: c.choices(Param::Bcast, Bcast::ALL)?,
+        depth: c.wholes(Param::Depth)?,
+        swap: c.choice(Param::Swap, Swap::ALL)?,
+        swap_threshold: c.whole(Param::SwapThreshold)?,
+        l1_transposed: c.choice(Param::L1, &[true, false])?,
+        u_transposed: c.choice(Param::U, &[true, false])?,
+        equilibration: c.choice(Param::Equilibration, &[false, true])?,
+        align_doubles: c.whole(Param::Alignment)?,
+        generator: c.choice(Param::Generator, Generator::ALL)?,
+        threads: c.whole(Param::Threads)?,
+    };
+    Ok(Checked { spec, warnings: c.warnings, grid_place: draft.place(Param::P) })
+}
+
+struct Checker<'a> {
+    draft: &'a Draft,
+    rules: &'a Rules<'a>,
+    warnings: Vec<Warning>,
+}
+
+impl Checker<'_> {
+    /// The values of a parameter as given, or its default.
+    fn given(&self, param: Param) -> Result<Vec<Value>, ConfigError> {
+        let info = param.info();
+        let values = match self.draft.values.get(&param) {
+            Some(values) => values.clone(),
+            None if info.default.is_empty() => {
+                return Err(ConfigError::Missing {
+                    file: self.rules.source.to_owned(),
+                    key: info.key,
+                    legal: info.legal(true),
+                });
+            }
+            None => {
+                let text = info.default.to_owned();
+                vec![Value { text, form: Form::Token, place: Place::Default }]
+            }
+        };
+        let at = || At::param(param, &self.draft.place(param));
+        match values.len() {
+            0 => Err(ConfigError::Empty { at: at(), legal: info.legal(true) }),
+            1 => Ok(values),
+            got if !info.is_list => Err(ConfigError::NotAList { at: at(), got }),
+            got if got > MAX_LIST => Err(ConfigError::TooManyValues { at: at(), got }),
+            _ => Ok(values),
+        }
+    }
+
+    fn wholes(&mut self, param: Param) -> Result<Vec<usize>, ConfigError> {
+        let info = param.info();
+        self.given(param)?.iter().map(|v| self.checked(info, v, as_index)).collect()
+    }
+
+    fn whole(&mut self, param: Param) -> Result<usize, ConfigError> {
+        Ok(self.wholes(param)?[0])
+    }
+
+    fn choices<T: Copy>(&mut self, param: Param, all: &[T]) -> Result<Vec<T>, ConfigError> {
+        Ok(self.wholes(param)?.into_iter().map(|code| all[code]).collect())
+    }
+
+    fn choice<T: Copy>(&mut self, param: Param, all: &[T]) -> Result<T, ConfigError> {
+        Ok(all[self.whole(param)?])
+    }
+
+    fn real(&mut self, param: Param) -> Result<f64, ConfigError> {
+        let info = param.info();
+        let value = &self.given(param)?[0];
+        match as_real(info, value) {
+            Ok(real) => Ok(real),
+            Err(error) if !self.may_substitute(value) => Err(error),
+            Err(error) => match leading_real(&value.text) {
+                real if real.is_finite() => {
+                    self.substituted(info, value, &format!("{real:?}"));
+                    Ok(real)
+                }
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// A whole number or the code of a choice.
+    fn checked(
+        &mut self,
+        info: &ParamInfo,
+        value: &Value,
+        check: fn(&ParamInfo, &Value) -> Result<usize, ConfigError>,
+    ) -> Result<usize, ConfigError> {
+        let error = match check(info, value) {
+            Ok(index) => return Ok(index),
+            Err(error) => error,
+        };
+        if !self.may_substitute(value) || is_huge(&value.text) {
+            return Err(error);
+        }
+        // What C's atoi makes of the text, then the reference's own check.
+        let text = leading_whole(&value.text).to_string();
+        let read = Value { text, ..value.clone() };
+        let index = match (check(info, &read), info.reference_substitute) {
+            (Ok(index), _) => index,
+            (Err(_), Some(substitute)) if !is_above(info, &read.text) => substitute,
+            (Err(error), _) => return Err(error),
+        };
+        let used = match info.kind {
+            Kind::Choice(choices) => format!("{index} ({})", choices[index][0]),
+            _ => index.to_string(),
+        };
+        self.substituted(info, value, &used);
+        Ok(index)
+    }
+
+    fn may_substitute(&self, value: &Value) -> bool {
+        self.rules.lenient && matches!(value.place, Place::Dat { .. })
+    }
+
+    fn substituted(&mut self, info: &ParamInfo, value: &Value, used: &str) {
+        let text = shown(&value.text);
+        let legal = info.legal(false);
+        let what =
+            format!("`{text}` is not legal ({legal}); {used} is used, as the reference does");
+        self.warnings.push(Warning { at: At::param(info.param, &value.place), what });
+    }
+
+    /// Ps and Qs, paired; where they are not given, the nearest to a square
+    /// that holds all ranks.
+    fn grids(&mut self) -> Result<Vec<(usize, usize)>, ConfigError> {
+        let has = |param| self.draft.values.contains_key(&param);
+        let (ps, qs) = match (has(Param::P), has(Param::Q), self.rules.ranks) {
+            (false, false, Some(ranks)) => {
+                let (p, q) = near_square(ranks);
+                (vec![p], vec![q])
+            }
+            (true, false, Some(ranks)) => {
+                let ps = self.wholes(Param::P)?;
+                let qs = self.other_side(Param::P, &ps, ranks)?;
+                (ps, qs)
+            }
+            (false, true, Some(ranks)) => {
+                let qs = self.wholes(Param::Q)?;
+                (self.other_side(Param::Q, &qs, ranks)?, qs)
+            }
+            _ => (self.wholes(Param::P)?, self.wholes(Param::Q)?),
+        };
+        let p_at = At::param(Param::P, &self.draft.place(Param::P));
+        let q_at = At::param(Param::Q, &self.draft.place(Param::Q));
+        if ps.len() != qs.len() {
+            let (p_count, q_count) = (ps.len(), qs.len());
+            let (p_at, q_at) = (Box::new(p_at), Box::new(q_at));
+            return Err(ConfigError::GridPairs { p_at, p_count, q_at, q_count });
+        }
+        if let Some((&p, &q)) = ps.iter().zip(&qs).find(|(p, q)| **p * **q > i32::MAX as usize) {
+            return Err(ConfigError::GridTooLarge { at: q_at, p, q });
+        }
+        if !(self.draft.values.contains_key(&Param::P) && self.draft.values.contains_key(&Param::Q))
+        {
+            let what = format!("P x Q is not given; {} x {} is used", ps[0], qs[0]);
+            let at = At::named("grid", &Place::Default);
+            self.warnings.push(Warning { at, what });
+        }
+        Ok(ps.into_iter().zip(qs).collect())
+    }
+
+    /// The side of each grid that was not given, from all ranks.
+    fn other_side(
+        &self,
+        given: Param,
+        sides: &[usize],
+        ranks: usize,
+    ) -> Result<Vec<usize>, ConfigError> {
+        let side = |&value: &usize| match ranks % value {
+            0 => Ok(ranks / value),
+            _ => {
+                let at = At::param(given, &self.draft.place(given));
+                Err(ConfigError::NoGrid { at, value, ranks })
+            }
+        };
+        sides.iter().map(side).collect()
+    }
+}
+
+/// The grid nearest to a square with `P <= Q` and `P Q = ranks`.
+pub fn near_square(ranks: usize) -> (usize, usize) {
+    let ranks = ranks.max(1);
+    let p = (1..=ranks.isqrt()).rev().find(|&p| ranks.is_multiple_of(p)).unwrap_or(1);
+    (p, ranks / p)
+}
+
+/// A whole number with an optional sign, and nothing else. Numbers past what
+/// 128 bits hold are kept at their ends: far out of any range all the same.
+pub fn parse_whole(text: &str) -> Option<i128> {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let end = if text.starts_with('-') { i128::MIN } else { i128::MAX };
+    Some(text.parse().unwrap_or(end))
+}
+
+/// What C's `atoi` makes of a text: its leading whole number, else 0.
+pub fn leading_whole(text: &str) -> i128 {
+    let sign = usize::from(text.starts_with(['+', '-']));
+    let digits = text[sign..].bytes().take_while(u8::is_ascii_digit).count();
+    parse_whole(&text[..sign + digits]).unwrap_or(0)
+}
+
+/// What C's `atof` makes of a text: its leading number, else 0.
+fn leading_real(text: &str) -> f64 {
+    // A double's text has no use for more; keeps the search short.
+    let ascii = text.bytes().take(64).take_while(u8::is_ascii).count();
+    (1..=ascii).rev().find_map(|end| text[..end].parse().ok()).unwrap_or(0.0)
+}
+
+/// Whether a number is beyond a C `int`: what the reference makes of it is
+/// undefined, so leniency does not help.
+fn is_huge(text: &str) -> bool {
+    let value = leading_whole(text);
+    value > i32::MAX.into() || value < i32::MIN.into()
+}
+
+fn is_above(info: &ParamInfo, text: &str) -> bool {
+    matches!(info.kind, Kind::Whole { max, .. } if leading_whole(text) > max)
+}
+
+fn out_of_range(info: &ParamInfo, value: &Value) -> ConfigError {
+    let names = !matches!(value.place, Place::Dat { .. });
+    let mut legal = info.legal(names);
+    if let (Kind::Whole { min, max }, true) = (info.kind, is_above(info, &value.text)) {
+        legal = format!("{min} to {max}");
+    }
+    let at = At::param(info.param, &value.place);
+    ConfigError::OutOfRange { at, value: shown(&value.text), legal }
+}
+
+fn not_understood(info: &ParamInfo, value: &Value, wanted: &'static str) -> ConfigError {
+    let names = !matches!(value.place, Place::Dat { .. });
+    ConfigError::NotUnderstood {
+        at: At::param(info.param, &value.place),
+        value: shown(&value.text),
+        wanted,
+        legal: info.legal(names),
+    }
+}
+
+/// A whole number in its range, or the code of a choice.
+fn as_index(info: &ParamInfo, value: &Value) -> Result<usize, ConfigError> {
+    let number = match value.form {
+        Form::Token | Form::Integer => parse_whole(&value.text),
+        Form::Float | Form::Quoted | Form::Boolean => None,
+    };
+    let (min, max) = match info.kind {
+        Kind::Whole { min, max } => (min, max),
+        Kind::Choice(choices) => (0, choices.len() as i128 - 1),
+        Kind::Real => unreachable!("{} is real", info.key),
+    };
+    match number {
+        Some(number) if (min..=max).contains(&number) => Ok(number as usize),
+        Some(_) => Err(out_of_range(info, value)),
+        None => match info.kind {
+            Kind::Choice(choices) if !matches!(value.place, Place::Dat { .. }) => {
+                let is_named = |c: &[&str]| c.iter().any(|n| n.eq_ignore_ascii_case(&value.text));
+                let wanted = "one of the choices";
+                choices
+                    .iter()
+                    .position(|c| is_named(c))
+                    .filter(|_| value.form != Form::Float)
+                    .ok_or_else(|| not_understood(info, value, wanted))
+            }
+            _ => Err(not_understood(info, value, "a whole number")),
+        },
+    }
+}
+
+/// A finite real number.
+fn as_real(info: &ParamInfo, value: &Value) -> Result<f64, ConfigError> {
+    let number = match value.form {
+        Form::Token | Form::Integer | Form::Float => value.text.parse::<f64>().ok(),
+        Form::Quoted | Form::Boolean => None,
+    };
+    match number {
+        Some(number) if number.is_finite() => Ok(number),
+        Some(_) => Err(out_of_range(info, value)),
+        None => Err(not_understood(info, value, "a number")),
+    }
+}

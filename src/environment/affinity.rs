@@ -1,0 +1,321 @@
+//! Which processors a rank's threads run on.
+//!
+//! A thread that wanders between cores loses its caches, and its memory ends up
+//! on another NUMA node. So threads are pinned, one to a physical core, unless
+//! the launcher has already decided.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+
+/// A logical CPU and the physical core it belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cpu {
+    /// The kernel's number of it.
+    pub id: usize,
+    /// The lowest CPU number of the same physical core.
+    pub core: usize,
+    /// Socket.
+    pub package: usize,
+}
+
+/// Where the threads of a rank go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Plan {
+    /// Thread `t` is pinned to the `t`-th of these CPUs.
+    Pin(Vec<usize>),
+    /// Nothing is pinned.
+    Leave(WhyNot),
+}
+
+/// Why nothing is pinned.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WhyNot {
+    /// The launcher gave this rank as many cores as it has threads.
+    #[error("not pinned: the launcher has bound each rank to the {0} core(s) it needs")]
+    LauncherDid(usize),
+    /// The launcher gave this rank fewer cores than it has threads.
+    #[error(
+        "not pinned: the launcher has bound this rank to {cores} core(s), but it runs {threads} \
+         threads; give it more (Open MPI: --map-by slot:PE={threads} or --bind-to none)"
+    )]
+    LauncherTooTight {
+        /// Cores this rank may use.
+        cores: usize,
+        /// Threads it has.
+        threads: usize,
+    },
+    /// More threads than cores among the ranks that share a set of CPUs.
+    #[error(
+        "not pinned: {ranks} rank(s) of {threads} thread(s) on this host share {cores} core(s)"
+    )]
+    Oversubscribed {
+        /// Ranks that may use the same CPUs.
+        ranks: usize,
+        /// Threads of each.
+        threads: usize,
+        /// Cores they share.
+        cores: usize,
+    },
+    /// Ranks whose sets of CPUs differ and overlap.
+    #[error(
+        "not pinned: ranks on this host may use different, but overlapping sets of CPUs; let the \
+         launcher bind them, or not at all"
+    )]
+    Overlap,
+}
+
+/// Plans for rank `index` of the ranks on this host. `masks` are the CPUs that
+/// each of these ranks may use, `cpus` are all that are online.
+///
+/// Ranks with the same mask divide its cores evenly, in the order of sockets;
+/// each takes its first `threads` ones, so that few ranks spread over sockets.
+///
+/// # Panics
+/// `index` is no rank of this host.
+pub fn plan(cpus: &[Cpu], masks: &[Vec<usize>], index: usize, threads: usize) -> Plan {
+    let mask = &masks[index];
+    let cores = cores_in(cpus, mask);
+    let restricted = cpus.iter().any(|cpu| !mask.contains(&cpu.id));
+    let sharers: Vec<usize> = (0..masks.len()).filter(|&rank| masks[rank] == *mask).collect();
+    let alone = sharers.len() == 1;
+    if restricted && alone && cores.len() == threads {
+        return Plan::Leave(WhyNot::LauncherDid(cores.len()));
+    }
+    if restricted && cores.len() < threads {
+        return Plan::Leave(WhyNot::LauncherTooTight { cores: cores.len(), threads });
+    }
+    let overlaps = |other: &Vec<usize>| other != mask && other.iter().any(|id| mask.contains(id));
+    if masks.iter().any(overlaps) {
+        return Plan::Leave(WhyNot::Overlap);
+    }
+    let ranks = sharers.len();
+    if ranks * threads > cores.len() {
+        return Plan::Leave(WhyNot::Oversubscribed { ranks, threads, cores: cores.len() });
+    }
+    let place = sharers.iter().position(|&rank| rank == index).expect("a rank shares its mask");
+    let first = place * cores.len() / ranks;
+    Plan::Pin(cores[first..first + threads].to_vec())
+}
+
+/// One CPU of each physical core that the mask touches, socket by socket.
+fn cores_in(cpus: &[Cpu], mask: &[usize]) -> Vec<usize> {
+    let mut cores = BTreeMap::new();
+    for cpu in cpus.iter().filter(|cpu| mask.contains(&cpu.id)) {
+        let lowest = cores.entry((cpu.package, cpu.core)).or_insert(cpu.id);
+        *lowest = cpu.id.min(*lowest);
+    }
+    cores.into_values().collect()
+}
+
+/// All CPUs that are online, and how they form cores and sockets.
+///
+/// # Errors
+/// The kernel does not tell (no `/sys`).
+pub fn online() -> io::Result<Vec<Cpu>> {
+    const FOLDER: &str = "/sys/devices/system/cpu";
+    let list = fs::read_to_string(format!("{FOLDER}/online"))?;
+    let ids = parse_cpu_list(&list)
+        .ok_or_else(|| io::Error::other(format!("{FOLDER}/online says '{}'", list.trim())))?;
+    Ok(ids
+        .into_iter()
+        .map(|id| {
+            let read =
+                |name: &str| fs::read_to_string(format!("{FOLDER}/cpu{id}/topology/{name}")).ok();
+            // Without a topology each CPU counts as a core of its own.
+            let siblings = read("thread_siblings_list").and_then(|list| parse_cpu_list(&list));
+            let package = read("physical_package_id").and_then(|id| id.trim().parse().ok());
+            Cpu {
+                id,
+                core: siblings.and_then(|ids| ids.into_iter().min()).unwrap_or(id),
+                package: package.unwrap_or(0),
+            }
+        })
+        .collect())
+}
+
+/// `0-3,8,10-11`; `None` for anything else.
+fn parse_cpu_list(text: &str) -> Option<Vec<usize>> {
+    let mut ids = Vec::new();
+    for part in text.trim().split(',').filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        if first > last {
+            return None;
+        }
+        ids.extend(first..=last);
+    }
+    Some(ids)
+}
+
+const WORD_BITS: usize = u64::BITS as usize;
+
+/// The CPUs that the calling thread may run on.
+///
+/// # Errors
+/// What the system says.
+pub fn current_mask() -> io::Result<Vec<usize>> {
+    // The kernel refuses a buffer that is shorter than its own mask, and tells
+    // nowhere how long that is.
+    let mut words = vec![0u64; 16];
+    loop {
+        // SAFETY: the buffer has the length that is passed along.
+        let result = unsafe {
+            libc::sched_getaffinity(0, size_of_val(&words[..]), words.as_mut_ptr().cast())
+        };
+        if result == 0 {
+            return Ok(bits_set(&words));
+        }
+        let error = io::Error::last_os_error();
+        if error.raw_os_error() != Some(libc::EINVAL) || words.len() > 4096 {
+            return Err(error);
+        }
+        words = vec![0; 2 * words.len()];
+    }
+}
+
+fn bits_set(words: &[u64]) -> Vec<usize> {
+    (0..words.len() * WORD_BITS)
+        .filter(|bit| words[bit / WORD_BITS] >> (bit % WORD_BITS) & 1 == 1)
+        .collect()
+}
+
+/// Pins the calling thread to one CPU.
+///
+/// # Errors
+/// What the system says; `EINVAL` if the CPU is not there or not allowed.
+pub fn pin_thread(cpu: usize) -> io::Result<()> {
+    set_mask(&[cpu])
+}
+
+fn set_mask(cpus: &[usize]) -> io::Result<()> {
+    let highest = cpus.iter().max().copied().unwrap_or(0);
+    let mut words = vec![0u64; (highest / WORD_BITS + 1).max(16)];
+    for cpu in cpus {
+        words[cpu / WORD_BITS] |= 1 << (cpu % WORD_BITS);
+    }
+    // SAFETY: the buffer has the length that is passed along.
+    let result =
+        unsafe { libc::sched_setaffinity(0, size_of_val(&words[..]), words.as_ptr().cast()) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sockets of `cores` cores with two CPUs each, numbered as Linux does on
+    /// x86: all cores first, then their siblings.
+    fn machine(sockets: usize, cores: usize) -> Vec<Cpu> {
+        let all = sockets * cores;
+        (0..2 * all).map(|id| Cpu { id, core: id % all, package: id % all / cores }).collect()
+    }
+
+    fn all(cpus: &[Cpu]) -> Vec<usize> {
+        cpus.iter().map(|cpu| cpu.id).collect()
+    }
+
+    #[test]
+    fn ranks_spread_over_sockets_and_threads_take_whole_cores() {
+        let cpus = machine(2, 4);
+        let masks = vec![all(&cpus); 2];
+        assert_eq!(plan(&cpus, &masks, 0, 3), Plan::Pin(vec![0, 1, 2]));
+        assert_eq!(plan(&cpus, &masks, 1, 3), Plan::Pin(vec![4, 5, 6]));
+    }
+
+    #[test]
+    fn no_cpu_is_given_twice() {
+        for (sockets, cores) in [(1, 1), (1, 7), (2, 4), (4, 3)] {
+            let cpus = machine(sockets, cores);
+            for ranks in 1..=12 {
+                for threads in 1..=12 {
+                    let masks = vec![all(&cpus); ranks];
+                    let mut used = Vec::new();
+                    for rank in 0..ranks {
+                        match plan(&cpus, &masks, rank, threads) {
+                            Plan::Pin(pinned) => {
+                                assert_eq!(pinned.len(), threads);
+                                used.extend(pinned.iter().map(|id| cpus[*id].core));
+                            }
+                            Plan::Leave(why) => {
+                                assert!(ranks * threads > sockets * cores);
+                                assert!(matches!(why, WhyNot::Oversubscribed { .. }));
+                            }
+                        }
+                    }
+                    let count = used.len();
+                    used.sort_unstable();
+                    used.dedup();
+                    assert_eq!(used.len(), count, "{ranks} ranks of {threads} threads");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn numbering_that_alternates_between_sockets_is_understood() {
+        let cpus: Vec<Cpu> = (0..8).map(|id| Cpu { id, core: id, package: id % 2 }).collect();
+        let masks = vec![all(&cpus); 2];
+        assert_eq!(plan(&cpus, &masks, 1, 4), Plan::Pin(vec![1, 3, 5, 7]));
+    }
+
+    #[test]
+    fn the_launchers_binding_is_left_alone() {
+        let cpus = machine(1, 8);
+        let masks = vec![vec![0, 1, 8, 9], vec![2, 3, 10, 11]];
+        assert_eq!(plan(&cpus, &masks, 1, 2), Plan::Leave(WhyNot::LauncherDid(2)));
+    }
+
+    #[test]
+    fn a_binding_that_is_too_tight_is_named() {
+        let cpus = machine(1, 8);
+        // A core and its sibling are one core.
+        let why = WhyNot::LauncherTooTight { cores: 1, threads: 2 };
+        assert_eq!(plan(&cpus, &[vec![3, 11], vec![4, 12]], 0, 2), Plan::Leave(why.clone()));
+        assert!(why.to_string().contains("PE=2"));
+    }
+
+    #[test]
+    fn ranks_bound_to_a_socket_divide_it() {
+        let cpus = machine(2, 4);
+        let socket = |s: usize| -> Vec<usize> {
+            cpus.iter().filter(|cpu| cpu.package == s).map(|cpu| cpu.id).collect()
+        };
+        let masks = [socket(0), socket(1), socket(0), socket(1)];
+        assert_eq!(plan(&cpus, &masks, 0, 2), Plan::Pin(vec![0, 1]));
+        assert_eq!(plan(&cpus, &masks, 3, 2), Plan::Pin(vec![6, 7]));
+        let why = WhyNot::Oversubscribed { ranks: 2, threads: 3, cores: 4 };
+        assert_eq!(plan(&cpus, &masks, 3, 3), Plan::Leave(why));
+    }
+
+    #[test]
+    fn overlapping_bindings_are_left_alone() {
+        let cpus = machine(1, 8);
+        let masks = [vec![0, 1, 2, 3], vec![2, 3, 4, 5]];
+        assert_eq!(plan(&cpus, &masks, 0, 1), Plan::Leave(WhyNot::Overlap));
+    }
+
+    #[test]
+    fn lists_of_cpus() {
+        assert_eq!(parse_cpu_list("0-2,8,10-11\n"), Some(vec![0, 1, 2, 8, 10, 11]));
+        assert_eq!(parse_cpu_list("\n"), Some(vec![]));
+        assert_eq!(parse_cpu_list("3-1"), None);
+        assert_eq!(parse_cpu_list("a"), None);
+    }
+
+    #[test]
+    fn a_thread_is_pinned_where_it_was_told() {
+        let mask = current_mask().unwrap();
+        let known = online().unwrap();
+        assert!(mask.iter().all(|id| known.iter().any(|cpu| cpu.id == *id)));
+        let last = *mask.last().unwrap();
+        std::thread::spawn(move || {
+            pin_thread(last).unwrap();
+            assert_eq!(current_mask().unwrap(), [last]);
+            assert!(pin_thread(100_000).is_err());
+        })
+        .join()
+        .unwrap();
+        assert_eq!(current_mask().unwrap(), mask, "other threads stay as they were");
+    }
+}

@@ -1,0 +1,185 @@
+//! The host: name, kernel, processors, memory.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use serde::Serialize;
+
+use super::memory;
+
+/// What a host is. A field is `None` where the system does not tell.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HostInfo {
+    /// Host name.
+    pub name: String,
+    /// Kernel name and release, e.g. `Linux 6.1.0-18-amd64`.
+    pub kernel: String,
+    /// Processor architecture, e.g. `x86_64`.
+    pub architecture: String,
+    /// Processor model, e.g. `AMD EPYC 9654 96-Core Processor`.
+    pub cpu_model: Option<String>,
+    /// Sockets.
+    pub sockets: Option<usize>,
+    /// Physical cores that are online.
+    pub cores: Option<usize>,
+    /// Logical CPUs that are online (with SMT more than cores).
+    pub cpus: Option<usize>,
+    /// Whether the processor has AVX2; `None` where the flags are not x86's.
+    pub has_avx2: Option<bool>,
+    /// Nominal (not boosted) frequency.
+    pub nominal_gigahertz: Option<f64>,
+    /// Installed memory.
+    pub memory_bytes: Option<u64>,
+}
+
+/// Asks the system about this host.
+pub fn this_host() -> HostInfo {
+    let name = nix::unistd::gethostname()
+        .map_or_else(|_| "unknown".to_string(), |name| name.to_string_lossy().into_owned());
+    let (kernel, architecture) = match nix::sys::utsname::uname() {
+        Ok(uname) => (
+            format!("{} {}", uname.sysname().display(), uname.release().display()),
+            uname.machine().to_string_lossy().into_owned(),
+        ),
+        Err(_) => ("unknown".to_string(), std::env::consts::ARCH.to_string()),
+    };
+    let cpu = parse_cpuinfo(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default());
+    let base_khz = fs::read_to_string("/sys/devices/system/cpu/cpu0/cpufreq/base_frequency");
+    let base_gigahertz =
+        base_khz.ok().and_then(|text| text.trim().parse::<f64>().ok()).map(|khz| khz / 1e6);
+    HostInfo {
+        name,
+        kernel,
+        architecture,
+        cpu_model: cpu.model,
+        sockets: cpu.sockets,
+        cores: cpu.cores,
+        cpus: cpu.cpus,
+        has_avx2: cpu.has_avx2,
+        nominal_gigahertz: base_gigahertz.or(cpu.gigahertz),
+        memory_bytes: fs::read_to_string("/proc/meminfo")
+            .ok()
+            .and_then(|text| memory::meminfo_bytes(&text, "MemTotal")),
+    }
+}
+
+/// What `/proc/cpuinfo` says.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Cpu {
+    model: Option<String>,
+    sockets: Option<usize>,
+    cores: Option<usize>,
+    cpus: Option<usize>,
+    has_avx2: Option<bool>,
+    /// From the model's name (`@ 2.60GHz`), which is nominal; else what the
+    /// first CPU runs at now.
+    gigahertz: Option<f64>,
+}
+
+fn parse_cpuinfo(text: &str) -> Cpu {
+    let mut sockets = BTreeSet::new();
+    let mut cores = BTreeSet::new();
+    let mut cpus = 0;
+    for block in text.split("\n\n") {
+        if field(block, "processor").is_none() {
+            continue;
+        }
+        cpus += 1;
+        // Virtual machines and other architectures may name neither.
+        if let Some(socket) = field(block, "physical id") {
+            sockets.insert(socket);
+            if let Some(core) = field(block, "core id") {
+                cores.insert((socket, core));
+            }
+        }
+    }
+    let model = field(text, "model name").map(str::to_string);
+    let megahertz = field(text, "cpu MHz").and_then(|value| value.parse::<f64>().ok());
+    let count = |found: usize| (found > 0).then_some(found);
+    Cpu {
+        gigahertz: model
+            .as_deref()
+            .and_then(gigahertz_in_name)
+            .or(megahertz.map(|value| value / 1e3)),
+        model,
+        sockets: count(sockets.len()),
+        cores: count(cores.len()),
+        cpus: count(cpus),
+        has_avx2: field(text, "flags").map(|flags| flags.split(' ').any(|flag| flag == "avx2")),
+    }
+}
+
+/// The value of the first `name : value` line.
+fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name && !value.trim().is_empty()).then(|| value.trim())
+    })
+}
+
+/// `Intel(R) Xeon(R) Gold 6240 CPU @ 2.60GHz` tells 2.6.
+fn gigahertz_in_name(model: &str) -> Option<f64> {
+    model.rsplit_once("@ ")?.1.strip_suffix("GHz")?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWO_SOCKETS_WITH_SMT: &str = "\
+processor\t: 0
+model name\t: Intel(R) Xeon(R) Gold 6240 CPU @ 2.60GHz
+cpu MHz\t\t: 1000.000
+physical id\t: 0
+core id\t\t: 0
+flags\t\t: fpu sse2 avx avx2 avx512f
+
+processor\t: 1
+model name\t: Intel(R) Xeon(R) Gold 6240 CPU @ 2.60GHz
+physical id\t: 1
+core id\t\t: 0
+flags\t\t: fpu sse2 avx avx2 avx512f
+
+processor\t: 2
+physical id\t: 0
+core id\t\t: 0
+
+processor\t: 3
+physical id\t: 1
+core id\t\t: 0
+";
+
+    #[test]
+    fn sockets_cores_and_cpus_are_told_apart() {
+        assert_eq!(
+            parse_cpuinfo(TWO_SOCKETS_WITH_SMT),
+            Cpu {
+                model: Some("Intel(R) Xeon(R) Gold 6240 CPU @ 2.60GHz".to_string()),
+                sockets: Some(2),
+                cores: Some(2),
+                cpus: Some(4),
+                has_avx2: Some(true),
+                gigahertz: Some(2.6),
+            }
+        );
+    }
+
+    #[test]
+    fn what_is_not_told_is_not_made_up() {
+        let arm = "processor\t: 0\nBogoMIPS\t: 50.00\nFeatures\t: fp asimd\n\nprocessor\t: 1\n";
+        assert_eq!(parse_cpuinfo(arm), Cpu { cpus: Some(2), ..Cpu::default() });
+        assert_eq!(parse_cpuinfo(""), Cpu::default());
+        let old = "processor : 0\nflags : fpu avx sse2\ncpu MHz : 2596.134\n";
+        assert_eq!(parse_cpuinfo(old).has_avx2, Some(false));
+        assert_eq!(parse_cpuinfo(old).gigahertz, Some(2.596134));
+    }
+
+    #[test]
+    fn this_host_has_a_name_and_memory() {
+        let host = this_host();
+        assert!(!host.name.is_empty());
+        assert!(host.kernel.starts_with("Linux "), "{}", host.kernel);
+        assert!(host.memory_bytes.unwrap() > 1 << 20);
+        assert!(host.cpus.unwrap() >= 1);
+    }
+}

@@ -1,0 +1,328 @@
+//! How much memory this process may still take.
+//!
+//! Two bounds: what the kernel can hand out without swapping (`MemAvailable`),
+//! and what is left under the limit of every control group above the process,
+//! version 1 or 2. A limit of an outer group binds like one of the own group.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+/// Version 1 writes "no limit" as the largest multiple of the page size in an
+/// i64; any limit beyond this is none.
+const NO_LIMIT_BYTES: u64 = 1 << 62;
+
+/// Memory of this host, as this process may use it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MemoryInfo {
+    /// Installed memory.
+    pub total_bytes: Option<u64>,
+    /// `MemAvailable`: free, or cache that can be dropped.
+    pub available_bytes: Option<u64>,
+    /// The control group that leaves least, if any limits.
+    pub cgroup: Option<CgroupLimit>,
+}
+
+/// A control group's memory limit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CgroupLimit {
+    /// Folder of the group.
+    pub path: PathBuf,
+    /// Its limit.
+    pub limit_bytes: u64,
+    /// Used by it now, without file cache that can be dropped.
+    pub used_bytes: u64,
+}
+
+impl CgroupLimit {
+    /// What is left under the limit.
+    pub fn left_bytes(&self) -> u64 {
+        self.limit_bytes.saturating_sub(self.used_bytes)
+    }
+}
+
+impl MemoryInfo {
+    /// What this process and its neighbours in its control group may take
+    /// together; `None` if the system tells neither bound.
+    pub fn usable_bytes(&self) -> Option<u64> {
+        let left = self.cgroup.as_ref().map(CgroupLimit::left_bytes);
+        match (self.available_bytes, left) {
+            (Some(available), Some(left)) => Some(available.min(left)),
+            (available, left) => available.or(left),
+        }
+    }
+}
+
+/// Asks the system.
+pub fn this_process() -> MemoryInfo {
+    read_under(Path::new("/"))
+}
+
+/// As [`this_process`], with another folder for `/` (tests).
+fn read_under(root: &Path) -> MemoryInfo {
+    let meminfo = fs::read_to_string(root.join("proc/meminfo")).unwrap_or_default();
+    let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
+    let mounts = fs::read_to_string(root.join("proc/self/mountinfo")).unwrap_or_default();
+    let cgroup = hierarchies(&groups, &mounts)
+        .iter()
+        .flat_map(|hierarchy| limits(root, hierarchy))
+        .min_by_key(CgroupLimit::left_bytes);
+    MemoryInfo {
+        total_bytes: meminfo_bytes(&meminfo, "MemTotal"),
+        available_bytes: meminfo_bytes(&meminfo, "MemAvailable"),
+        cgroup,
+    }
+}
+
+/// A field of `/proc/meminfo`, which is in KiB.
+pub fn meminfo_bytes(meminfo: &str, name: &str) -> Option<u64> {
+    meminfo.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        if key != name {
+            return None;
+        }
+        value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+    })
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Version {
+    V1,
+    V2,
+}
+
+/// A hierarchy of control groups that may limit memory: where it is mounted,
+/// and the folders from that of the process up to the mount.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Hierarchy {
+    version: Version,
+    mount: PathBuf,
+    /// Of the process, relative to `mount`.
+    group: PathBuf,
+}
+
+/// The hierarchies of a process, from `/proc/self/cgroup` (lines
+/// `id:controllers:path`) and `/proc/self/mountinfo`.
+fn hierarchies(cgroups: &str, mountinfo: &str) -> Vec<Hierarchy> {
+    let mut found = Vec::new();
+    for line in cgroups.lines() {
+        let mut parts = line.splitn(3, ':');
+        let (Some(id), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next())
+        else {
+            continue;
+        };
+        let version = if id == "0" && controllers.is_empty() {
+            Version::V2
+        } else if controllers.split(',').any(|name| name == "memory") {
+            Version::V1
+        } else {
+            continue;
+        };
+        if let Some((mount_root, mount)) = mount_of(version, mountinfo) {
+            // In a container the mount may show a part of the tree only, and
+            // the path may be told from the host's root or from the mount's.
+            let path = Path::new(path);
+            let group = path.strip_prefix(&mount_root).unwrap_or(path);
+            let group = group.strip_prefix("/").unwrap_or(group).to_path_buf();
+            found.push(Hierarchy { version, mount, group });
+        }
+    }
+    found
+}
+
+/// Root within the hierarchy, and mount point. A line of mountinfo is
+/// `id parent major:minor root mountpoint options [optional...] - type source super`.
+fn mount_of(version: Version, mountinfo: &str) -> Option<(String, PathBuf)> {
+    mountinfo.lines().find_map(|line| {
+        let (front, back) = line.split_once(" - ")?;
+        let mut back = back.split(' ');
+        let kind = back.next()?;
+        let options = back.nth(1).unwrap_or_default();
+        let fits = match version {
+            Version::V2 => kind == "cgroup2",
+            Version::V1 => kind == "cgroup" && options.split(',').any(|name| name == "memory"),
+        };
+        let mut front = front.split(' ').skip(3);
+        let (root, mount) = (front.next()?, front.next()?);
+        fits.then(|| (unescape(root), PathBuf::from(unescape(mount))))
+    })
+}
+
+/// mountinfo writes blanks as `\040`.
+fn unescape(text: &str) -> String {
+    text.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
+}
+
+/// The limits from the group of the process up to the root of the hierarchy.
+fn limits(root: &Path, hierarchy: &Hierarchy) -> Vec<CgroupLimit> {
+    let top = root.join(hierarchy.mount.strip_prefix("/").unwrap_or(&hierarchy.mount));
+    hierarchy
+        .group
+        .ancestors()
+        .filter_map(|group| limit_in(&top.join(group), hierarchy.version))
+        .collect()
+}
+
+fn limit_in(folder: &Path, version: Version) -> Option<CgroupLimit> {
+    let (limit, used, cache) = match version {
+        Version::V1 => ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+        Version::V2 => ("memory.max", "memory.current", "inactive_file"),
+    };
+    let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
+    let limit_bytes = parse_limit(&read(limit)?)?;
+    let used_bytes = read(used)?.trim().parse::<u64>().ok()?;
+    let cache_bytes =
+        read("memory.stat").and_then(|text| stat_bytes(&text, cache)).unwrap_or_default();
+    Some(CgroupLimit {
+        path: folder.to_path_buf(),
+        limit_bytes,
+        used_bytes: used_bytes.saturating_sub(cache_bytes),
+    })
+}
+
+/// `None` for "no limit": `max`, or a number beyond any machine.
+fn parse_limit(text: &str) -> Option<u64> {
+    text.trim().parse::<u64>().ok().filter(|&bytes| bytes < NO_LIMIT_BYTES)
+}
+
+/// A line `name bytes` of memory.stat.
+fn stat_bytes(stat: &str, name: &str) -> Option<u64> {
+    stat.lines().find_map(|line| {
+        let (key, value) = line.split_once(' ')?;
+        if key == name { value.trim().parse().ok() } else { None }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+    const MEMINFO: &str = "MemTotal:       24684084 kB\nMemFree:        24033672 kB\n\
+                           MemAvailable:   24281720 kB\nHugePages_Total:       3\n";
+    const V2_MOUNT: &str = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n";
+    const V1_MOUNT: &str = "\
+31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
+32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu
+35 31 0:32 /docker/abc /sys/fs/cgroup/memory rw,relatime shared:9 master:2 - cgroup cgroup rw,memory
+";
+
+    /// A folder that stands for `/`.
+    struct Root(tempfile::TempDir);
+
+    impl Root {
+        fn new(cgroup: &str, mountinfo: &str) -> Self {
+            let root = Root(tempfile::tempdir().unwrap());
+            root.file("proc/meminfo", MEMINFO);
+            root.file("proc/self/cgroup", cgroup);
+            root.file("proc/self/mountinfo", mountinfo);
+            root
+        }
+
+        fn file(&self, path: &str, text: &str) {
+            let path = self.0.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+
+        fn group(&self, folder: &str, names: [&str; 2], limit: &str, used: u64, stat: &str) {
+            self.file(&format!("{folder}/{}", names[0]), limit);
+            self.file(&format!("{folder}/{}", names[1]), &format!("{used}\n"));
+            self.file(&format!("{folder}/memory.stat"), stat);
+        }
+
+        fn read(&self) -> MemoryInfo {
+            read_under(self.0.path())
+        }
+    }
+
+    const V2_FILES: [&str; 2] = ["memory.max", "memory.current"];
+    const V1_FILES: [&str; 2] = ["memory.limit_in_bytes", "memory.usage_in_bytes"];
+
+    #[test]
+    fn meminfo_is_in_kibibytes() {
+        assert_eq!(meminfo_bytes(MEMINFO, "MemTotal"), Some(24_684_084 * 1024));
+        assert_eq!(meminfo_bytes(MEMINFO, "MemAvailable"), Some(24_281_720 * 1024));
+        assert_eq!(meminfo_bytes(MEMINFO, "HugePages_Total"), None);
+        assert_eq!(meminfo_bytes(MEMINFO, "Mem"), None);
+    }
+
+    #[test]
+    fn without_control_groups_the_free_memory_binds() {
+        let memory = Root::new("", "").read();
+        assert_eq!(memory.cgroup, None);
+        assert_eq!(memory.usable_bytes(), Some(24_281_720 * 1024));
+    }
+
+    #[test]
+    fn version_2_the_tightest_of_all_outer_groups_binds() {
+        let root = Root::new("0::/system.slice/slurm/job_7/step_0\n", V2_MOUNT);
+        let top = "sys/fs/cgroup/system.slice";
+        root.group(&format!("{top}/slurm/job_7/step_0"), V2_FILES, "max\n", GIB, "");
+        root.group(
+            &format!("{top}/slurm/job_7"),
+            V2_FILES,
+            &(8 * GIB).to_string(),
+            3 * GIB,
+            &format!("anon 5\ninactive_file {GIB}\nactive_file 7\n"),
+        );
+        root.group(top, V2_FILES, &(16 * GIB).to_string(), 4 * GIB, "");
+        let memory = root.read();
+        let tightest = memory.cgroup.clone().unwrap();
+        assert!(tightest.path.ends_with("slurm/job_7"), "{tightest:?}");
+        assert_eq!((tightest.limit_bytes, tightest.used_bytes), (8 * GIB, 2 * GIB));
+        assert_eq!(memory.usable_bytes(), Some(6 * GIB));
+    }
+
+    #[test]
+    fn version_1_in_a_container_counts_from_the_mounts_root() {
+        let root = Root::new(
+            "7:memory:/docker/abc/job\n3:cpu,cpuacct:/docker/abc\n1:name=systemd:/\n",
+            V1_MOUNT,
+        );
+        let limit = (2 * GIB).to_string();
+        let stat = "inactive_file 1\ntotal_inactive_file 1024\n";
+        root.group("sys/fs/cgroup/memory/job", V1_FILES, &limit, 4096, stat);
+        root.group("sys/fs/cgroup/memory", V1_FILES, "9223372036854771712\n", 5, stat);
+        let memory = root.read();
+        assert_eq!(memory.cgroup.as_ref().unwrap().used_bytes, 3072);
+        assert_eq!(memory.usable_bytes(), Some(2 * GIB - 3072));
+    }
+
+    #[test]
+    fn a_mount_root_is_stripped_by_whole_names() {
+        let found = hierarchies("7:memory:/docker/abcdef\n", V1_MOUNT);
+        assert_eq!(found[0].group, Path::new("docker/abcdef"));
+        let found = hierarchies("7:memory:/docker/abc\n", V1_MOUNT);
+        assert_eq!(found[0].group, Path::new(""));
+    }
+
+    #[test]
+    fn a_group_over_its_limit_leaves_nothing() {
+        let root = Root::new("0::/\n", V2_MOUNT);
+        root.group("sys/fs/cgroup", V2_FILES, "1000", 2000, "");
+        assert_eq!(root.read().usable_bytes(), Some(0));
+    }
+
+    #[test]
+    fn of_both_versions_the_tighter_binds() {
+        let root = Root::new("0::/a\n5:memory:/docker/abc\n", &format!("{V2_MOUNT}{V1_MOUNT}"));
+        root.group("sys/fs/cgroup/a", V2_FILES, &(4 * GIB).to_string(), 0, "");
+        root.group("sys/fs/cgroup/memory", V1_FILES, &(3 * GIB).to_string(), 0, "");
+        assert_eq!(root.read().usable_bytes(), Some(3 * GIB));
+    }
+
+    #[test]
+    fn blanks_in_mount_points_are_unescaped() {
+        let line = "30 23 0:26 / /odd\\040place rw - cgroup2 cgroup2 rw\n";
+        let (_, mount) = mount_of(Version::V2, line).unwrap();
+        assert_eq!(mount, PathBuf::from("/odd place"));
+    }
+
+    #[test]
+    fn this_machine_tells() {
+        let memory = this_process();
+        assert!(memory.usable_bytes().unwrap() <= memory.total_bytes.unwrap());
+    }
+}

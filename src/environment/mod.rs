@@ -1,0 +1,194 @@
+//! What the machine is, what it can hold, and how fast its BLAS is.
+
+pub mod affinity;
+pub mod blas;
+pub mod host;
+pub mod memory;
+pub mod preflight;
+pub mod selftest;
+
+use serde::Serialize;
+
+use crate::report::units;
+
+pub use blas::BlasInfo;
+pub use host::HostInfo;
+pub use memory::MemoryInfo;
+pub use selftest::DgemmSelfTest;
+
+/// A host of the job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct HostRanks {
+    /// Host name.
+    pub host: String,
+    /// Ranks of the job on it.
+    pub ranks: usize,
+}
+
+/// Where the job runs, as rank 0 sees it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Environment {
+    /// The host of rank 0.
+    pub host: HostInfo,
+    /// Its memory.
+    pub memory: MemoryInfo,
+    /// The BLAS that rank 0 calls.
+    pub blas: BlasInfo,
+    /// What the MPI library says of its version, if the job runs on MPI.
+    pub mpi_library: Option<String>,
+    /// All hosts of the job.
+    pub hosts: Vec<HostRanks>,
+    /// Where the threads run, in words.
+    pub pinning: String,
+}
+
+impl Environment {
+    /// Lines for the header of the report.
+    pub fn notes(&self) -> Vec<String> {
+        let ranks: usize = self.hosts.iter().map(|host| host.ranks).sum();
+        let mut notes = vec![
+            format!(
+                "ranks    : {ranks} on {} host(s), rank 0 on {}",
+                self.hosts.len(),
+                self.host.name
+            ),
+            format!("processor: {}", self.processor()),
+            format!("memory   : {}", self.memory_words()),
+            format!("kernel   : {}", self.host.kernel),
+            format!("blas     : {}", self.blas_words()),
+        ];
+        if let Some(mpi) = &self.mpi_library {
+            notes.push(format!("mpi      : {}", mpi.lines().next().unwrap_or_default()));
+        }
+        notes.push(format!("pinning  : {}", self.pinning));
+        notes
+    }
+
+    fn processor(&self) -> String {
+        let model = self.host.cpu_model.as_deref().unwrap_or(&self.host.architecture);
+        let count = |count: Option<usize>, what: &str| {
+            count.map_or_else(String::new, |count| format!(", {count} {what}"))
+        };
+        format!(
+            "{model}{}{}{}",
+            count(self.host.sockets, "socket(s)"),
+            count(self.host.cores, "core(s)"),
+            count(self.host.cpus, "cpu(s)")
+        )
+    }
+
+    fn memory_words(&self) -> String {
+        let words = |bytes: Option<u64>| bytes.map_or("unknown".to_string(), units::bytes);
+        let limit = self.memory.cgroup.as_ref().map_or_else(String::new, |group| {
+            format!(", control group leaves {}", units::bytes(group.left_bytes()))
+        });
+        format!(
+            "{} installed, {} available{limit}",
+            words(self.memory.total_bytes),
+            words(self.memory.available_bytes)
+        )
+    }
+
+    fn blas_words(&self) -> String {
+        let library = &self.blas.library;
+        // OpenBLAS begins with its name, BLIS gives its number alone.
+        let version = match &self.blas.version {
+            Some(version) if version.contains(library.as_str()) => version.clone(),
+            Some(version) => format!("{library} {version}"),
+            None => library.clone(),
+        };
+        let kernel = self.blas.kernel.as_ref();
+        let path = self.blas.path.as_ref();
+        format!(
+            "{version}{}{}",
+            kernel.map_or_else(String::new, |kernel| format!(", kernel {kernel}")),
+            path.map_or_else(String::new, |path| format!(", {}", path.display()))
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    fn environment() -> Environment {
+        Environment {
+            host: HostInfo {
+                name: "n1".to_string(),
+                kernel: "Linux 6.1.0".to_string(),
+                architecture: "x86_64".to_string(),
+                cpu_model: Some("AMD EPYC".to_string()),
+                sockets: Some(1),
+                cores: Some(2),
+                cpus: Some(4),
+                has_avx2: Some(true),
+                nominal_gigahertz: Some(2.6),
+                memory_bytes: Some(24 << 30),
+            },
+            memory: MemoryInfo {
+                total_bytes: Some(24 << 30),
+                available_bytes: Some(20 << 30),
+                cgroup: Some(memory::CgroupLimit {
+                    path: PathBuf::from("/sys/fs/cgroup/job"),
+                    limit_bytes: 16 << 30,
+                    used_bytes: 1 << 30,
+                }),
+            },
+            blas: BlasInfo {
+                library: "OpenBLAS".to_string(),
+                path: Some(PathBuf::from("/lib/libopenblas.so.0")),
+                version: Some("OpenBLAS 0.3.21".to_string()),
+                kernel: Some("SkylakeX".to_string()),
+            },
+            mpi_library: Some("Open MPI v4.1.4\nmore".to_string()),
+            hosts: vec![
+                HostRanks { host: "n1".to_string(), ranks: 2 },
+                HostRanks { host: "n2".to_string(), ranks: 2 },
+            ],
+            pinning: "pinned, one to a core".to_string(),
+        }
+    }
+
+    #[test]
+    fn notes_of_a_known_machine() {
+        assert_eq!(
+            environment().notes(),
+            [
+                "ranks    : 4 on 2 host(s), rank 0 on n1",
+                "processor: AMD EPYC, 1 socket(s), 2 core(s), 4 cpu(s)",
+                "memory   : 24.0 GiB installed, 20.0 GiB available, control group leaves 15.0 GiB",
+                "kernel   : Linux 6.1.0",
+                "blas     : OpenBLAS 0.3.21, kernel SkylakeX, /lib/libopenblas.so.0",
+                "mpi      : Open MPI v4.1.4",
+                "pinning  : pinned, one to a core",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_version_without_a_name_gets_it() {
+        let mut blis = environment();
+        blis.blas.library = "BLIS".to_string();
+        blis.blas.version = Some("0.9.0".to_string());
+        assert_eq!(blis.blas_words(), "BLIS 0.9.0, kernel SkylakeX, /lib/libopenblas.so.0");
+    }
+
+    #[test]
+    fn notes_of_a_machine_that_tells_nothing() {
+        let mut unknown = environment();
+        unknown.host.cpu_model = None;
+        unknown.host.sockets = None;
+        unknown.host.cores = None;
+        unknown.host.cpus = None;
+        unknown.memory = MemoryInfo { total_bytes: None, available_bytes: None, cgroup: None };
+        unknown.blas =
+            BlasInfo { library: "unknown".to_string(), path: None, version: None, kernel: None };
+        unknown.mpi_library = None;
+        let notes = unknown.notes();
+        assert_eq!(notes[1], "processor: x86_64");
+        assert_eq!(notes[2], "memory   : unknown installed, unknown available");
+        assert_eq!(notes[4], "blas     : unknown");
+        assert_eq!(notes.len(), 6);
+    }
+}

@@ -1,0 +1,200 @@
+//! A short DGEMM at start: what the cores can do, and whether the BLAS has
+//! picked a kernel that uses them.
+
+use std::time::Instant;
+
+use serde::Serialize;
+
+use super::BlasInfo;
+
+/// What the self-test found.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DgemmSelfTest {
+    /// Best rate on one core.
+    pub gflops_per_core: f64,
+    /// What looks wrong; see [`warnings`].
+    pub warnings: Vec<String>,
+}
+
+/// Calls at least this often, however long one takes: the first touches memory
+/// and wakes the core up.
+const LEAST_CALLS: usize = 3;
+
+/// Names that OpenBLAS and BLIS give their kernels for processors before AVX2
+/// and FMA, and their generic code.
+const OLD_KERNELS: [&str; 21] = [
+    "generic",
+    "katmai",
+    "coppermine",
+    "northwood",
+    "prescott",
+    "banias",
+    "core2",
+    "penryn",
+    "dunnington",
+    "nehalem",
+    "sandybridge",
+    "atom",
+    "nano",
+    "athlon",
+    "opteron",
+    "opteron_sse3",
+    "barcelona",
+    "bobcat",
+    "bulldozer",
+    "piledriver",
+    "steamroller",
+];
+
+/// SSE2 does 4 flop a cycle at most. A processor with AVX2 does at least 8, and
+/// runs up to half as fast again as its nominal frequency.
+const LEAST_FLOPS_A_CYCLE_AVX2: f64 = 6.0;
+/// Any processor of this century.
+const LEAST_FLOPS_A_CYCLE: f64 = 1.5;
+
+/// Runs `run`, which gives the floating-point operations it did, until
+/// `budget_seconds` are spent; the best rate in Gflop/s.
+pub fn measure(run: impl FnMut() -> f64, budget_seconds: f64) -> f64 {
+    let start = Instant::now();
+    measure_by(|| start.elapsed().as_secs_f64(), run, budget_seconds)
+}
+
+fn measure_by(
+    mut clock_seconds: impl FnMut() -> f64,
+    mut run: impl FnMut() -> f64,
+    budget_seconds: f64,
+) -> f64 {
+    let start = clock_seconds();
+    let mut best = 0.0f64;
+    let mut before = start;
+    let mut calls = 0;
+    while calls < LEAST_CALLS || before - start < budget_seconds {
+        let flops = run();
+        let after = clock_seconds();
+        // A clock too coarse to see the call tells nothing of its rate.
+        if after > before {
+            best = best.max(flops / (after - before) / 1e9);
+        }
+        before = after;
+        calls += 1;
+    }
+    best
+}
+
+/// What is wrong with the BLAS, if anything, given its rate on one core.
+pub fn warnings(
+    gflops_per_core: f64,
+    blas: &BlasInfo,
+    has_avx2: Option<bool>,
+    nominal_gigahertz: Option<f64>,
+) -> Vec<String> {
+    let mut found = Vec::new();
+    if let Some(kernel) = &blas.kernel
+        && has_avx2 == Some(true)
+        && OLD_KERNELS.contains(&kernel.to_lowercase().as_str())
+    {
+        found.push(format!(
+            "{} uses its kernel '{kernel}', which is made for processors without AVX2, and \
+             this one has it: a newer {0} may know it, or name the kernel{}",
+            blas.library,
+            match blas.library.as_str() {
+                "OpenBLAS" => " (OPENBLAS_CORETYPE=Haswell, Zen or SkylakeX)",
+                "BLIS" => " (BLIS_ARCH_TYPE)",
+                _ => "",
+            }
+        ));
+    }
+    if let Some(gigahertz) = nominal_gigahertz.filter(|gigahertz| *gigahertz > 0.0) {
+        let a_cycle = gflops_per_core / gigahertz;
+        let least = match has_avx2 {
+            Some(true) => LEAST_FLOPS_A_CYCLE_AVX2,
+            _ => LEAST_FLOPS_A_CYCLE,
+        };
+        if a_cycle < least {
+            found.push(format!(
+                "DGEMM does {a_cycle:.1} flop a cycle ({gflops_per_core:.1} Gflop/s at \
+                 {gigahertz:.2} GHz), at least {least} is expected here: either {} is not made \
+                 for this processor, or other programs share its cores",
+                blas.library
+            ));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn the_best_of_all_calls_counts() {
+        let now = Cell::new(0.0);
+        let mut durations = [2.0, 0.5, 1.0, 1.0, 1.0].into_iter();
+        let run = || {
+            now.set(now.get() + durations.next().unwrap());
+            1e9
+        };
+        assert_eq!(measure_by(|| now.get(), run, 4.0), 2.0);
+        assert_eq!(durations.next(), Some(1.0), "stops when the budget is spent");
+    }
+
+    #[test]
+    fn slow_calls_are_still_made_three_times() {
+        let now = Cell::new(0.0);
+        let calls = Cell::new(0);
+        let run = || {
+            calls.set(calls.get() + 1);
+            now.set(now.get() + 100.0);
+            1e12
+        };
+        assert_eq!(measure_by(|| now.get(), run, 1.0), 10.0);
+        assert_eq!(calls.get(), LEAST_CALLS);
+    }
+
+    #[test]
+    fn the_real_clock_gives_a_rate() {
+        let run = || {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            2e6
+        };
+        let rate = measure(run, 0.01);
+        assert!(rate > 0.0 && rate <= 1.0, "{rate}");
+    }
+
+    fn blas(library: &str, kernel: Option<&str>) -> BlasInfo {
+        BlasInfo {
+            library: library.to_string(),
+            path: None,
+            version: None,
+            kernel: kernel.map(str::to_string),
+        }
+    }
+
+    #[test]
+    fn a_good_blas_is_not_blamed() {
+        let good = blas("OpenBLAS", Some("SkylakeX"));
+        assert_eq!(warnings(55.0, &good, Some(true), Some(2.6)), [""; 0]);
+        // An old processor with a kernel of its time.
+        let old = blas("OpenBLAS", Some("Nehalem"));
+        assert_eq!(warnings(10.0, &old, Some(false), Some(2.6)), [""; 0]);
+        // Zen 1: 8 flop a cycle.
+        assert_eq!(warnings(20.0, &blas("BLIS", Some("zen")), Some(true), Some(2.5)), [""; 0]);
+        assert_eq!(warnings(0.1, &blas("oneMKL", None), None, None), [""; 0]);
+    }
+
+    #[test]
+    fn an_old_kernel_is_named() {
+        let found = warnings(9.0, &blas("OpenBLAS", Some("Prescott")), Some(true), Some(2.6));
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].contains("'Prescott'") && found[0].contains("OPENBLAS_CORETYPE"));
+        assert!(found[1].contains("3.5 flop a cycle"), "{}", found[1]);
+    }
+
+    #[test]
+    fn a_slow_blas_without_a_name_is_noticed() {
+        let found = warnings(2.0, &blas("libblas.so.3", None), None, Some(2.0));
+        assert_eq!(found.len(), 1);
+        assert!(found[0].contains("libblas.so.3"));
+    }
+}

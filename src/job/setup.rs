@@ -1,0 +1,157 @@
+//! What is done before the first test: threads, pinning, the DGEMM self-test,
+//! the check of the memory.
+
+use crate::blas::{MatMut, MatRef, gemm};
+use crate::comm::{Comm, CommError, PanelBuf, collect};
+use crate::config::{RunSpec, TestSpec};
+use crate::environment::affinity::{self, Plan};
+use crate::environment::preflight::{self, DoesNotFit};
+use crate::environment::{DgemmSelfTest, Environment, blas, host, memory, selftest};
+use crate::ptest;
+use crate::team::Team;
+
+use super::places::{self, Place};
+use super::{JobError, Options};
+
+/// Seconds that the DGEMM self-test takes.
+const SELF_TEST_SECONDS: f64 = 0.1;
+
+/// What all tests of a job share on a rank.
+pub struct Setup {
+    /// The rank's threads.
+    pub team: Team,
+    /// Where the job runs.
+    pub environment: Environment,
+    /// How fast DGEMM is, all cores at work: the mean over ranks.
+    pub self_test: DgemmSelfTest,
+    /// Why the job does not fit into memory, if it does not.
+    pub does_not_fit: Option<DoesNotFit>,
+}
+
+/// What is said first.
+pub fn starting_line(ranks: usize, spec: &RunSpec) -> String {
+    let (tests, threads) = (spec.tests().len(), spec.threads);
+    format!("{tests} test(s) on {ranks} rank(s) of {threads} thread(s): measuring DGEMM")
+}
+
+impl Setup {
+    /// Sets the job up. Collective.
+    ///
+    /// # Errors
+    /// A rank is lost, or threads cannot be started.
+    pub fn new<C: Comm>(world: &C, spec: &RunSpec, options: &Options) -> Result<Self, JobError> {
+        // Our own threads call the BLAS, each for itself.
+        blas::set_blas_threads(1);
+        let mask = affinity::current_mask().unwrap_or_default();
+        let places = places::gather(world, mask)?;
+        let plan = plan(&places, world.rank(), spec.threads);
+        let team = start_team(spec.threads, &plan)
+            .map_err(|why| JobError::Threads { threads: spec.threads, why })?;
+        let environment = Environment {
+            host: host::this_host(),
+            memory: memory::this_process(),
+            blas: blas::loaded(),
+            mpi_library: options.mpi_library.clone(),
+            hosts: places::hosts(&places),
+            pinning: words(&plan),
+        };
+        let self_test = self_test(world, &team, &environment)?;
+        let does_not_fit = check_memory(spec, &places);
+        Ok(Self { team, environment, self_test, does_not_fit })
+    }
+}
+
+/// Where the threads of `rank` go. Where the system does not tell, nowhere.
+fn plan(places: &[Place], rank: usize, threads: usize) -> Option<Plan> {
+    let cpus = affinity::online().ok()?;
+    let (here, index) = places::neighbours(places, rank);
+    let masks: Vec<Vec<usize>> = here.iter().map(|&other| places[other].mask.clone()).collect();
+    (!masks.iter().any(Vec::is_empty)).then(|| affinity::plan(&cpus, &masks, index, threads))
+}
+
+fn start_team(threads: usize, plan: &Option<Plan>) -> std::io::Result<Team> {
+    let cpus = match plan {
+        Some(Plan::Pin(cpus)) => cpus.clone(),
+        _ => Vec::new(),
+    };
+    let pin = move |thread: usize| {
+        if let Some(&cpu) = cpus.get(thread) {
+            // A refusal costs speed, not correctness; the report tells the plan.
+            let _ = affinity::pin_thread(cpu);
+        }
+    };
+    pin(0);
+    Team::new(threads, pin)
+}
+
+fn words(plan: &Option<Plan>) -> String {
+    match plan {
+        None => "not pinned: the system does not tell which processors there are".into(),
+        Some(Plan::Pin(cpus)) => {
+            let list: Vec<String> = cpus.iter().map(ToString::to_string).collect();
+            format!("each thread to a core of its own; rank 0 to cpu {}", list.join(","))
+        }
+        Some(Plan::Leave(why)) => why.to_string(),
+    }
+}
+
+/// Times DGEMM in the shape of the trailing update on all threads of all ranks
+/// at once: that is the rate that the benchmark could have.
+fn self_test<C: Comm>(
+    world: &C,
+    team: &Team,
+    environment: &Environment,
+) -> Result<DgemmSelfTest, CommError> {
+    const ROWS: usize = 768;
+    const COLS: usize = 768;
+    const DEPTH: usize = 256;
+    world.barrier()?;
+    let threads = team.threads();
+    let one = ROWS * COLS + DEPTH * (ROWS + COLS);
+    // Without room for it there is none for the benchmark, which will say so.
+    let Ok(mut memory) = PanelBuf::new(one * threads) else {
+        return Ok(DgemmSelfTest { gflops_per_core: 0.0, warnings: Vec::new() });
+    };
+    memory.fill(1e-3);
+    let parts: Vec<std::sync::Mutex<&mut [f64]>> =
+        memory.chunks_exact_mut(one).map(std::sync::Mutex::new).collect();
+    let multiply = |thread: usize| {
+        let mut part = parts[thread].lock().expect("one thread each");
+        let (c, operands) = part.split_at_mut(ROWS * COLS);
+        let (a, b) = operands.split_at(ROWS * DEPTH);
+        let a = MatRef::col_major(a, ROWS, DEPTH, ROWS);
+        let b = MatRef::row_major(b, DEPTH, COLS, COLS);
+        gemm(-1.0, a, b, 1.0, MatMut::row_major(c, ROWS, COLS, COLS));
+    };
+    let flops = (2 * ROWS * COLS * DEPTH) as f64;
+    let rate = selftest::measure(
+        || {
+            team.fork(&multiply, || ());
+            flops
+        },
+        SELF_TEST_SECONDS,
+    );
+    let mut sum = [rate];
+    collect::all_sum(world, &mut sum)?;
+    let gflops_per_core = sum[0] / world.size() as f64;
+    let (blas, host) = (&environment.blas, &environment.host);
+    let warnings = selftest::warnings(gflops_per_core, blas, host.has_avx2, host.nominal_gigahertz);
+    Ok(DgemmSelfTest { gflops_per_core, warnings })
+}
+
+/// Checks all tests against the memory of all hosts; why the one that lacks
+/// most does not fit.
+fn check_memory(spec: &RunSpec, places: &[Place]) -> Option<DoesNotFit> {
+    let bytes = |test: &TestSpec, n: usize| {
+        let test = TestSpec { n, ..test.clone() };
+        // Process row 0 has most rows; b may lie in any process column.
+        let cols = [0, (n / test.nb) % test.q];
+        cols.into_iter().map(|mycol| ptest::rank_bytes(&test, 0, mycol)).max().unwrap_or(0)
+    };
+    let lacking = spec.tests().into_iter().filter_map(|test| {
+        // Ranks beyond the grid stay idle and hold nothing.
+        let shares = places::shares(&places[..test.p * test.q]);
+        preflight::check(test.n, &shares, |n| bytes(&test, n)).err()
+    });
+    lacking.max_by_key(|why| why.need_bytes)
+}

@@ -1,0 +1,166 @@
+//! The pivot of one column: search among the ranks of the process column and
+//! exchange of the two rows, in one message exchange (HPL_pdmxswp).
+//!
+//! Each rank offers its largest element with the whole panel row that holds it;
+//! the diagonal rank adds the current row. Offers are combined by recursive
+//! doubling. After it all ranks know the pivot row (row j of L1 and U1) and the
+//! rank that gave it knows the row to put in its place.
+
+use super::kernels::Best;
+use super::{Panel, PfactError};
+use crate::comm::{Comm, Result};
+
+const TAG_PIVOT: crate::comm::Tag = 0x110;
+
+/// Doubles ahead of the rows in an offer.
+const HEAD: usize = 4;
+const MAGNITUDE: usize = 0;
+/// Global row of the offered pivot.
+const GLOBAL_ROW: usize = 1;
+/// Process row that offers it.
+const PROC_ROW: usize = 2;
+/// Whether the current row is in the message.
+const HAS_CURRENT: usize = 3;
+
+/// Two offers of `HEAD + 2 jb` doubles: head, pivot row, current row.
+pub struct Room {
+    mine: Vec<f64>,
+    theirs: Vec<f64>,
+}
+
+impl Room {
+    /// Room for panels of up to `nb` columns.
+    pub fn new(nb: usize) -> Self {
+        let len = HEAD + 2 * nb;
+        Self { mine: vec![0.0; len], theirs: vec![0.0; len] }
+    }
+}
+
+/// Finds the pivot of column `j` and exchanges the rows. `best` is this rank's
+/// largest element among its active rows, as a row of W. Returns the pivot.
+///
+/// # Errors
+/// The same on all ranks: no usable pivot.
+pub(super) fn exchange<C: Comm>(
+    panel: &mut Panel<C>,
+    j: usize,
+    best: Best,
+) -> std::result::Result<f64, PfactError> {
+    let pivot = if panel.col.size() == 1 {
+        exchange_alone(panel, j, best)
+    } else {
+        exchange_among(panel, j, best)?
+    };
+    // A largest element of 0 or one that is not finite leaves nothing to divide by.
+    if pivot != 0.0 && pivot.is_finite() {
+        Ok(pivot)
+    } else {
+        Err(PfactError::Pivot { column: j, value: pivot })
+    }
+}
+
+/// P = 1: an exchange of two rows of W.
+fn exchange_alone<C: Comm>(panel: &mut Panel<C>, j: usize, best: Best) -> f64 {
+    let pivot_row = if best.index == usize::MAX { j } else { best.index };
+    panel.ipiv[j] = panel.global_row(pivot_row) as f64;
+    for c in 0..panel.jb() {
+        panel.w.col_mut(c).swap(j, pivot_row);
+    }
+    panel.w.as_ref().at(j, j)
+}
+
+fn exchange_among<C: Comm>(panel: &mut Panel<C>, j: usize, best: Best) -> Result<f64> {
+    offer(panel, j, best);
+    combine(panel)?;
+    Ok(accept(panel, j, best))
+}
+
+/// Writes this rank's offer into the room.
+fn offer<C: Comm>(panel: &mut Panel<C>, j: usize, best: Best) {
+    let jb = panel.jb();
+    let (diagonal, has_rows) = (panel.is_diagonal(), best.index != usize::MAX);
+    let global = if has_rows { panel.global_row(best.index) } else { usize::MAX };
+    let w = panel.w.as_ref();
+    let (head, rows) = panel.room.mine.split_at_mut(HEAD);
+    let (pivot, current) = rows.split_at_mut(jb);
+    // A rank without rows must lose even against a zero.
+    head[MAGNITUDE] = if has_rows { best.magnitude } else { -1.0 };
+    head[GLOBAL_ROW] = global as f64;
+    head[PROC_ROW] = panel.place.myrow as f64;
+    head[HAS_CURRENT] = f64::from(u8::from(diagonal));
+    for c in 0..jb {
+        if has_rows {
+            pivot[c] = w.at(best.index, c);
+        }
+        if diagonal {
+            current[c] = w.at(j, c);
+        }
+    }
+}
+
+/// Combines the offers of all ranks, on all ranks: recursive doubling among the
+/// largest power of two of them, the others lean on a partner.
+fn combine<C: Comm>(panel: &mut Panel<C>) -> Result<()> {
+    let (col, jb) = (panel.col, panel.jb());
+    let len = HEAD + 2 * jb;
+    let room = &mut *panel.room;
+    let (me, size) = (col.rank(), col.size());
+    let power = 1 << size.ilog2();
+    if me >= power {
+        col.send(&room.mine[..len], me - power, TAG_PIVOT)?;
+        return col.recv(&mut room.mine[..len], me - power, TAG_PIVOT);
+    }
+    if me + power < size {
+        col.recv(&mut room.theirs[..len], me + power, TAG_PIVOT)?;
+        merge(room, jb);
+    }
+    let mut step = 1;
+    while step < power {
+        let partner = me ^ step;
+        col.sendrecv(&room.mine[..len], partner, &mut room.theirs[..len], partner, TAG_PIVOT)?;
+        merge(room, jb);
+        step <<= 1;
+    }
+    if me + power < size {
+        col.send(&room.mine[..len], me + power, TAG_PIVOT)?;
+    }
+    Ok(())
+}
+
+/// Merges the other rank's offer into this one's. The larger magnitude wins; at
+/// a tie the lower process row; what is not a number wins over all numbers.
+fn merge(room: &mut Room, jb: usize) {
+    let (mine, theirs) = (&mut room.mine, &room.theirs);
+    let key = |offer: &[f64]| {
+        let magnitude = offer[MAGNITUDE];
+        (if magnitude.is_nan() { f64::INFINITY } else { magnitude }, -offer[PROC_ROW])
+    };
+    if key(theirs) > key(mine) {
+        mine[..HAS_CURRENT].copy_from_slice(&theirs[..HAS_CURRENT]);
+        mine[HEAD..HEAD + jb].copy_from_slice(&theirs[HEAD..HEAD + jb]);
+    }
+    if theirs[HAS_CURRENT] != 0.0 {
+        mine[HAS_CURRENT] = 1.0;
+        mine[HEAD + jb..HEAD + 2 * jb].copy_from_slice(&theirs[HEAD + jb..HEAD + 2 * jb]);
+    }
+}
+
+/// Puts the rows where the combined offer says. Returns the pivot.
+fn accept<C: Comm>(panel: &mut Panel<C>, j: usize, best: Best) -> f64 {
+    let jb = panel.jb();
+    let room = &*panel.room;
+    let (head, rows) = room.mine.split_at(HEAD);
+    let (pivot, current) = (&rows[..jb], &rows[jb..2 * jb]);
+    let mine = head[PROC_ROW] == panel.place.myrow as f64;
+    panel.ipiv[j] = head[GLOBAL_ROW];
+    // The current row goes to the place that the pivot row leaves.
+    if mine && best.index != usize::MAX {
+        for c in 0..jb {
+            panel.w.set(best.index, c, current[c]);
+        }
+    }
+    for c in 0..jb {
+        panel.w.set(j, c, pivot[c]);
+    }
+    if head[MAGNITUDE].is_nan() { f64::NAN } else { pivot[j] }
+}

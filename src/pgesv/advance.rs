@@ -1,0 +1,117 @@
+//! Bringing a panel's columns up to date, factoring it, and sending it off.
+
+use std::time::Instant;
+
+use super::panel::{self, Flight, Layout};
+use super::{SolveError, Solver};
+use crate::blas::{MatMut, MatRef};
+use crate::comm::Comm;
+use crate::pfact::{self, PfactError};
+
+impl<C: Comm> Solver<'_, C> {
+    /// Advances panel `next` with all panels in flight applied to it.
+    pub(super) fn advance(&mut self, next: usize) -> Result<(), SolveError> {
+        self.advance_with(next, None)
+    }
+
+    /// The same where the oldest panel, `oldest`, has been taken out of flight.
+    pub(super) fn advance_with(
+        &mut self,
+        next: usize,
+        oldest: Option<&Flight<C>>,
+    ) -> Result<(), SolveError> {
+        let layout = Layout::new(next, self.params.n, self.rows, self.grid.myrow);
+        let mut buf = self.buffers.pop().expect("a buffer for each panel in flight");
+        if next % self.grid.q == self.grid.mycol {
+            let cols = self.local_cols(self.panel_cols(next));
+            if let Some(oldest) = oldest {
+                self.apply_to_panel_columns(oldest, cols.clone())?;
+            }
+            let flights = std::mem::take(&mut self.flights);
+            for flight in &flights {
+                self.apply_to_panel_columns(flight, cols.clone())?;
+            }
+            self.flights = flights;
+            let start = Instant::now();
+            // SAFETY: the team works on columns right of all panels in flight, if at all.
+            let columns = unsafe { self.columns(cols) };
+            self.factor_panel(&layout, columns, &mut buf)?;
+            self.phases.panel += start.elapsed().as_secs_f64();
+        }
+        let start = Instant::now();
+        let flight = Flight::start(self.grid, self.params.bcast, next, layout, buf)?;
+        self.flights.push_back(flight);
+        self.phases.bcast += start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Factors a panel into its message, and leaves U1 in its columns. A panel
+    /// that breaks is marked so, for all ranks to learn of it from the message.
+    fn factor_panel(
+        &mut self,
+        layout: &Layout,
+        mut columns: MatMut,
+        buf: &mut [f64],
+    ) -> Result<(), SolveError> {
+        let (head, ipiv, mut w) = layout.parts(buf);
+        let to = if layout.is_diagonal() { 0 } else { layout.jb };
+        let first = if layout.is_diagonal() { layout.top } else { layout.below };
+        let rows = columns.rows();
+        {
+            let source = columns.as_ref().block(first..rows, 0..layout.jb);
+            let target = w.rb().block(to..layout.w_rows(), 0..layout.jb);
+            copy_to_columns(source, target);
+        }
+        let place = pfact::Place {
+            j: layout.j,
+            rows: self.rows,
+            myrow: self.grid.myrow,
+            first_below: layout.below,
+        };
+        let mut panel = pfact::Panel {
+            w: w.rb(),
+            ipiv,
+            place,
+            col: &self.grid.col,
+            team: self.team,
+            room: &mut self.pivot_room,
+        };
+        match pfact::factor(&mut panel, &self.params.variant) {
+            Ok(()) => panel::mark_sound(head),
+            Err(PfactError::Pivot { column, value }) => {
+                panel::mark_broken(head, layout.j + column, value);
+            }
+            Err(PfactError::Comm(error)) => return Err(error.into()),
+        }
+        if layout.is_diagonal() {
+            for i in 0..layout.jb {
+                let row = columns.row_mut(layout.top + i);
+                for (c, value) in row.iter_mut().enumerate() {
+                    *value = w.as_ref().at(i, c);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Copies a row-major block into a column-major one, in squares that fit the
+/// first cache both ways.
+fn copy_to_columns(source: MatRef, mut target: MatMut) {
+    const SQUARE: usize = 16;
+    let (rows, cols) = (source.rows(), source.cols());
+    for i0 in (0..rows).step_by(SQUARE) {
+        let i1 = (i0 + SQUARE).min(rows);
+        for c0 in (0..cols).step_by(SQUARE) {
+            let c1 = (c0 + SQUARE).min(cols);
+            let from: [&[f64]; SQUARE] =
+                std::array::from_fn(|i| &source.row((i0 + i).min(rows - 1))[c0..c1]);
+            for c in c0..c1 {
+                let to = &mut target.col_mut(c)[i0..i1];
+                for (value, row) in to.iter_mut().zip(from) {
+                    *value = row[c - c0];
+                }
+            }
+        }
+    }
+}

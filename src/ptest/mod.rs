@@ -1,0 +1,244 @@
+//! One test: generate, solve, time, check (HPL_pdtest).
+
+pub mod check;
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use crate::blas::MatMut;
+use crate::comm::{Comm, CommError, PanelBuf, collect};
+use crate::config::TestSpec;
+use crate::grid::Grid;
+use crate::matgen;
+use crate::pfact::Variant;
+use crate::pgesv::{LocalShape, Params, SolveError, Solver};
+use crate::report::record::{Outcome, PhaseTable, Phases, TestRecord};
+use crate::team::Team;
+
+/// What a test tells while it runs; called on every rank.
+pub trait Observer {
+    /// A part of the test begins.
+    fn phase(&mut self, phase: Phase);
+    /// So many columns are eliminated, so many seconds after the start.
+    fn columns(&mut self, done: usize, elapsed_seconds: f64);
+}
+
+/// The parts of a test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Making the matrix, so many bytes over all ranks.
+    Generate {
+        /// Bytes of all local matrices.
+        total_bytes: u64,
+    },
+    /// LU factorization.
+    Factor,
+    /// Back substitution.
+    BackSubstitute,
+    /// Norms and residual.
+    Check,
+    /// All done.
+    Done,
+}
+
+/// For who does not want to know.
+pub struct Silent;
+
+impl Observer for Silent {
+    fn phase(&mut self, _: Phase) {}
+    fn columns(&mut self, _: usize, _: f64) {}
+}
+
+impl From<&TestSpec> for Params {
+    fn from(spec: &TestSpec) -> Self {
+        Self {
+            n: spec.n,
+            nb: spec.nb,
+            // Never more panels in flight than there are.
+            depth: spec.depth.min(spec.n.div_ceil(spec.nb)),
+            bcast: spec.bcast,
+            variant: Variant {
+                pfact: spec.pfact,
+                rfact: spec.rfact,
+                nbmin: spec.nbmin,
+                ndiv: spec.ndiv,
+            },
+            swap: spec.swap,
+            swap_threshold: spec.swap_threshold,
+        }
+    }
+}
+
+/// Bytes that rank `(myrow, mycol)` of the grid needs for a test: matrix and work space.
+pub fn rank_bytes(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
+    let rows = crate::grid::Cyclic { nb: spec.nb, procs: spec.p };
+    let cols = crate::grid::Cyclic { nb: spec.nb, procs: spec.q };
+    let shape = LocalShape::new(spec.n, rows, cols, myrow, mycol);
+    let doubles = shape.doubles() + shape.work_doubles(&Params::from(spec), rows, myrow);
+    (doubles * size_of::<f64>()) as u64
+}
+
+/// `N^2 (2N/3 + 3/2)` operations in `seconds`, in 10^9 a second.
+pub fn gflops(n: usize, seconds: f64) -> f64 {
+    let n = n as f64;
+    if seconds > 0.0 { n / 1e9 * (n / seconds) * (2.0 / 3.0 * n + 1.5) } else { 0.0 }
+}
+
+/// A solution on one rank.
+pub struct Solution {
+    /// Its part of x: for each of its columns of A.
+    pub x: Vec<f64>,
+    /// Seconds from the barrier before to the end, the maximum over ranks.
+    pub seconds: f64,
+    /// Where this rank's time went.
+    pub phases: Phases,
+}
+
+/// Factors and solves the system in `a`, timed (HPL_pdgesv with its timer).
+/// Collective over the grid.
+///
+/// # Errors
+/// On all ranks alike when a column has no usable pivot.
+pub fn solve<C: Comm>(
+    grid: &Grid<C>,
+    team: &Team,
+    spec: &TestSpec,
+    shape: LocalShape,
+    a: MatMut,
+    observer: &mut dyn Observer,
+) -> Result<Solution, SolveError> {
+    let shared = a.share();
+    let mut solver = Solver::new(grid, team, spec.into(), shape, &shared)?;
+    observer.phase(Phase::Factor);
+    grid.all.barrier()?;
+    let start = Instant::now();
+    let panels = solver.panels();
+    solver.factor(0..panels, &mut |columns| {
+        observer.columns(columns.min(spec.n), start.elapsed().as_secs_f64());
+    })?;
+    observer.phase(Phase::BackSubstitute);
+    let x = solver.back_substitute()?;
+    let mut seconds = [start.elapsed().as_secs_f64()];
+    let mut phases = solver.stats().phases;
+    let told = phases.panel + phases.swap + phases.bcast + phases.update + phases.back;
+    phases.other = (seconds[0] - told).max(0.0);
+    collect::all_max(&grid.all, &mut seconds)?;
+    Ok(Solution { x, seconds: seconds[0], phases })
+}
+
+/// Runs one test on all ranks of the grid; the record is known on rank 0 of it.
+///
+/// # Errors
+/// When a rank is lost. What is wrong with the test itself is in its record.
+pub fn run<C: Comm>(
+    grid: &Grid<C>,
+    team: &Team,
+    spec: &TestSpec,
+    observer: &mut dyn Observer,
+) -> Result<Option<TestRecord>, CommError> {
+    let (rows, cols) = (grid.rows(spec.nb), grid.cols(spec.nb));
+    let shape = LocalShape::new(spec.n, rows, cols, grid.myrow, grid.mycol);
+    let mut record = empty_record(grid, spec)?;
+    let memory = PanelBuf::new(shape.doubles());
+    let mut lacking = [f64::from(u8::from(memory.is_err()))];
+    collect::all_max(&grid.all, &mut lacking)?;
+    let Ok(mut memory) = memory else { return skipped(grid, record) };
+    if lacking[0] != 0.0 {
+        return skipped(grid, record);
+    }
+    let total_bytes = (spec.n * (spec.n + 1) * size_of::<f64>()) as u64;
+    observer.phase(Phase::Generate { total_bytes });
+    let started = Instant::now();
+    let mut a = MatMut::row_major(&mut memory, shape.rows, shape.cols, shape.lda);
+    matgen::generate(grid, team, spec.n, spec.nb, spec.generator, a.rb());
+    record.generate_seconds = started.elapsed().as_secs_f64();
+    record.start_unix_seconds = unix_seconds();
+    match solve(grid, team, spec, shape, a.rb(), observer) {
+        Ok(solution) => {
+            record.end_unix_seconds = unix_seconds();
+            record.time_seconds = solution.seconds;
+            record.gflops = gflops(spec.n, solution.seconds);
+            record.phases = phase_table(grid, &solution.phases)?;
+            observer.phase(Phase::Check);
+            let started = Instant::now();
+            record.outcome = judge(grid, team, spec, a, &solution.x)?;
+            record.check_seconds = started.elapsed().as_secs_f64();
+        }
+        Err(SolveError::Pivot { column, value }) => {
+            record.end_unix_seconds = unix_seconds();
+            record.outcome = Outcome::Broke { column, pivot: value.to_string() };
+        }
+        Err(SolveError::Memory { what, why }) => {
+            let reason = format!("no memory for {what}: {why}");
+            return Err(grid.all.abort(&reason, 2));
+        }
+        Err(SolveError::Comm(error)) => return Err(error),
+    }
+    observer.phase(Phase::Done);
+    Ok((grid.all.rank() == 0).then_some(record))
+}
+
+fn empty_record<C: Comm>(grid: &Grid<C>, spec: &TestSpec) -> Result<TestRecord, CommError> {
+    let mut bytes = [rank_bytes(spec, grid.myrow, grid.mycol) as f64];
+    collect::all_max(&grid.all, &mut bytes)?;
+    Ok(TestRecord {
+        spec: spec.clone(),
+        time_seconds: 0.0,
+        gflops: 0.0,
+        start_unix_seconds: 0,
+        end_unix_seconds: 0,
+        generate_seconds: 0.0,
+        check_seconds: 0.0,
+        phases: PhaseTable::default(),
+        rank_bytes: bytes[0] as u64,
+        outcome: Outcome::NotChecked,
+    })
+}
+
+fn skipped<C: Comm>(
+    grid: &Grid<C>,
+    mut record: TestRecord,
+) -> Result<Option<TestRecord>, CommError> {
+    let reason = format!("no memory for the matrix ({} bytes on a rank)", record.rank_bytes);
+    record.outcome = Outcome::Skipped { reason };
+    Ok((grid.all.rank() == 0).then_some(record))
+}
+
+/// Makes the matrix anew, where it was, and checks the solution against it.
+fn judge<C: Comm>(
+    grid: &Grid<C>,
+    team: &Team,
+    spec: &TestSpec,
+    mut a: MatMut,
+    x: &[f64],
+) -> Result<Outcome, CommError> {
+    if spec.threshold <= 0.0 {
+        return Ok(Outcome::NotChecked);
+    }
+    matgen::generate(grid, team, spec.n, spec.nb, spec.generator, a.rb());
+    let norms = check::norms(grid, spec.n, spec.nb, a.as_ref(), x)?;
+    let scaled_residual = check::scaled_residual(spec.n, &norms);
+    // Not `>=`: a residual that is no number must fail.
+    Ok(if scaled_residual < spec.threshold {
+        Outcome::Passed { scaled_residual, norms }
+    } else {
+        Outcome::Failed { scaled_residual, norms }
+    })
+}
+
+fn phase_table<C: Comm>(grid: &Grid<C>, mine: &Phases) -> Result<PhaseTable, CommError> {
+    let Phases { panel, swap, bcast, update, back, other } = *mine;
+    let list = [panel, swap, bcast, update, back, other];
+    let (mut max, mut sum) = (list, list);
+    collect::all_max(&grid.all, &mut max)?;
+    collect::all_sum(&grid.all, &mut sum)?;
+    let phases = |list: [f64; 6]| {
+        let [panel, swap, bcast, update, back, other] = list;
+        Phases { panel, swap, bcast, update, back, other }
+    };
+    let ranks = grid.all.size() as f64;
+    Ok(PhaseTable { max: phases(max), mean: phases(sum.map(|s| s / ranks)) })
+}
+
+fn unix_seconds() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() as i64)
+}

@@ -1,0 +1,283 @@
+//! The report as one JSON document, described by `docs/report.schema.json`.
+//!
+//! The whole document is written anew after each test, to a temporary file that
+//! then takes the old one's place: a reader never sees half of it, and a run
+//! that is killed leaves what it had.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::config::{Output, RunSpec, TestSpec};
+use crate::environment::{DgemmSelfTest, Environment};
+
+use super::clock;
+use super::phases;
+use super::record::{Outcome, PhaseTable, TestRecord};
+use super::text::{Counts, variant};
+
+/// Version of the format: raised when a field changes its meaning or goes.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// Forcing each of hundreds of tiny tests to disk would take longer than they.
+const SYNC_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The JSON report could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write the JSON report '{}': {source}", path.display())]
+pub struct JsonError {
+    /// The file.
+    pub path: PathBuf,
+    /// What the system said.
+    pub source: io::Error,
+}
+
+/// Writes the document, test by test.
+#[derive(Debug)]
+pub struct JsonReport {
+    path: PathBuf,
+    document: Document,
+    synced: Option<Instant>,
+}
+
+/// What is known of a run before its first test.
+#[derive(Debug, Clone)]
+pub struct RunFacts {
+    /// The command line, program first.
+    pub command_line: Vec<String>,
+    /// Where the job runs.
+    pub environment: Environment,
+    /// The DGEMM self-test, if it was made.
+    pub dgemm_self_test: Option<DgemmSelfTest>,
+    /// Start of the run, seconds since the Unix epoch.
+    pub start_unix_seconds: i64,
+}
+
+impl JsonReport {
+    /// Writes a document without tests to `path`, so that a path that cannot
+    /// be written is known before the first test.
+    ///
+    /// # Errors
+    /// The file cannot be written, or is there and no regular file.
+    pub fn create(path: &Path, spec: &RunSpec, facts: RunFacts) -> Result<Self, JsonError> {
+        let fail = |source| JsonError { path: path.to_path_buf(), source };
+        let mut report = JsonReport {
+            path: target(path).map_err(fail)?,
+            document: Document::new(spec, facts),
+            synced: None,
+        };
+        report.write(true)?;
+        Ok(report)
+    }
+
+    /// Adds a test and writes the document.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn test(&mut self, record: &TestRecord) -> Result<(), JsonError> {
+        self.document.add(record);
+        self.write(false)
+    }
+
+    /// Marks the run as finished and writes the document a last time.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn finish(mut self) -> Result<(), JsonError> {
+        self.document.finished = true;
+        self.document.end = Some(clock::rfc3339(clock::now_unix_seconds()));
+        self.write(true)
+    }
+
+    fn write(&mut self, must_sync: bool) -> Result<(), JsonError> {
+        let sync = must_sync || self.synced.is_none_or(|last| last.elapsed() > SYNC_INTERVAL);
+        replace(&self.path, &self.document, sync)
+            .map_err(|source| JsonError { path: self.path.clone(), source })?;
+        if sync {
+            self.synced = Some(Instant::now());
+        }
+        Ok(())
+    }
+}
+
+/// The file to replace. A link is followed, lest it be replaced by a file.
+fn target(path: &Path) -> io::Result<PathBuf> {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() => path.canonicalize(),
+        Ok(_) => Err(io::Error::other("it is there and no regular file")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(path.to_path_buf()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes a neighbour of the file and renames it.
+fn replace(path: &Path, document: &Document, sync: bool) -> io::Result<()> {
+    let name = path.file_name().ok_or_else(|| io::Error::other("it names no file"))?;
+    let temporary =
+        path.with_file_name(format!(".{}.{}.tmp", name.to_string_lossy(), std::process::id()));
+    let written = write_to(&temporary, document, sync).and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        // The first error is the one to tell; there may be no file to remove.
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+fn write_to(path: &Path, document: &Document, sync: bool) -> io::Result<()> {
+    let mut out = BufWriter::new(File::create(path)?);
+    serde_json::to_writer_pretty(&mut out, document)?;
+    out.write_all(b"\n")?;
+    let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+    if sync { file.sync_all() } else { Ok(()) }
+}
+
+#[derive(Debug, Serialize)]
+struct Document {
+    format: &'static str,
+    format_version: u32,
+    program: Program,
+    command_line: Vec<String>,
+    start: String,
+    end: Option<String>,
+    finished: bool,
+    parameters: serde_json::Value,
+    environment: Environment,
+    dgemm_self_test: Option<DgemmSelfTest>,
+    counts: Counts,
+    tests: Vec<Test>,
+}
+
+#[derive(Debug, Serialize)]
+struct Program {
+    name: &'static str,
+    version: &'static str,
+}
+
+/// A [`TestRecord`] with what follows from it. What was not measured, and what
+/// is not a finite number, is null.
+#[derive(Debug, Serialize)]
+struct Test {
+    variant: String,
+    parameters: TestSpec,
+    #[serde(flatten)]
+    outcome: Outcome,
+    time_seconds: Option<f64>,
+    gflops: Option<f64>,
+    efficiency: Option<f64>,
+    start: Option<String>,
+    end: Option<String>,
+    generate_seconds: Option<f64>,
+    check_seconds: Option<f64>,
+    phases_seconds: Option<PhaseTable>,
+    rank_bytes: u64,
+}
+
+impl Document {
+    fn new(spec: &RunSpec, facts: RunFacts) -> Self {
+        Document {
+            format: "skt-hpl report",
+            format_version: FORMAT_VERSION,
+            program: Program { name: env!("CARGO_PKG_NAME"), version: env!("CARGO_PKG_VERSION") },
+            command_line: facts.command_line,
+            start: clock::rfc3339(facts.start_unix_seconds),
+            end: None,
+            finished: false,
+            parameters: parameters(spec),
+            environment: facts.environment,
+            dgemm_self_test: facts.dgemm_self_test,
+            counts: Counts::default(),
+            tests: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, record: &TestRecord) {
+        self.counts.add(&record.outcome);
+        let dgemm = self.dgemm_self_test.as_ref().map(|test| test.gflops_per_core);
+        self.tests.push(Test::new(record, dgemm));
+    }
+}
+
+impl Test {
+    fn new(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> Self {
+        let ran = !matches!(record.outcome, Outcome::Skipped { .. });
+        let solved = record.outcome.ran_to_end();
+        Test {
+            variant: variant(&record.spec),
+            parameters: record.spec.clone(),
+            outcome: record.outcome.clone(),
+            time_seconds: ran.then_some(record.time_seconds),
+            gflops: solved.then_some(record.gflops),
+            efficiency: dgemm_gflops_per_core
+                .filter(|_| solved)
+                .map(|per_core| phases::efficiency(record, per_core)),
+            start: ran.then(|| clock::rfc3339(record.start_unix_seconds)),
+            end: ran.then(|| clock::rfc3339(record.end_unix_seconds)),
+            generate_seconds: ran.then_some(record.generate_seconds),
+            check_seconds: ran.then_some(record.check_seconds),
+            phases_seconds: ran.then_some(record.phases),
+            rank_bytes: record.rank_bytes,
+        }
+    }
+}
+
+/// The parameters of the run. Taken apart without `..`, so that a parameter
+/// that is added to [`RunSpec`] cannot be forgotten here.
+fn parameters(spec: &RunSpec) -> serde_json::Value {
+    let RunSpec {
+        title,
+        output,
+        n,
+        nb,
+        pmap,
+        grids,
+        threshold,
+        pfact,
+        nbmin,
+        ndiv,
+        rfact,
+        bcast,
+        depth,
+        swap,
+        swap_threshold,
+        l1_transposed,
+        u_transposed,
+        equilibration,
+        align_doubles,
+        generator,
+        threads,
+    } = spec;
+    let grids: Vec<_> = grids.iter().map(|(p, q)| serde_json::json!({"p": p, "q": q})).collect();
+    let output = match output {
+        Output::Stdout => serde_json::json!({"device": "stdout"}),
+        Output::Stderr => serde_json::json!({"device": "stderr"}),
+        Output::File(path) => {
+            serde_json::json!({"device": "file", "path": path.to_string_lossy()})
+        }
+    };
+    serde_json::json!({
+        "title": title,
+        "output": output,
+        "n": n,
+        "nb": nb,
+        "pmap": pmap,
+        "grids": grids,
+        "threshold": threshold,
+        "pfact": pfact,
+        "nbmin": nbmin,
+        "ndiv": ndiv,
+        "rfact": rfact,
+        "bcast": bcast,
+        "depth": depth,
+        "swap": swap,
+        "swap_threshold": swap_threshold,
+        "l1_transposed": l1_transposed,
+        "u_transposed": u_transposed,
+        "equilibration": equilibration,
+        "align_doubles": align_doubles,
+        "generator": generator,
+        "threads": threads,
+    })
+}

@@ -1,0 +1,149 @@
+//! The block of lines behind each test: where its time went.
+//!
+//! Every line begins with `#`, which no line of the reference's text does.
+
+use super::record::{Phases, TestRecord};
+use super::units;
+
+/// Names and values of the phases, in the order of the table.
+pub fn named(phases: &Phases) -> [(&'static str, f64); 6] {
+    [
+        ("panel", phases.panel),
+        ("swap", phases.swap),
+        ("bcast", phases.bcast),
+        ("update", phases.update),
+        ("back", phases.back),
+        ("other", phases.other),
+    ]
+}
+
+/// Share of the DGEMM self-test that the test reached on all of its cores:
+/// `gflops / (gflops_per_core * P * Q * threads)`.
+pub fn efficiency(record: &TestRecord, dgemm_gflops_per_core: f64) -> f64 {
+    let cores = record.spec.p * record.spec.q * record.spec.threads;
+    record.gflops / (dgemm_gflops_per_core * cores as f64)
+}
+
+/// The block behind a test that ran, one string a line, without newlines.
+pub fn table(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> Vec<String> {
+    let mut lines = phase_lines(record);
+    // A factorization that broke off has no rate.
+    if record.outcome.ran_to_end()
+        && let Some(per_core) = dgemm_gflops_per_core
+    {
+        lines.push(efficiency_line(record, per_core));
+    }
+    lines.push(format!(
+        "# untimed: matrix generated in {:.2} s, result checked in {:.2} s",
+        record.generate_seconds, record.check_seconds
+    ));
+    lines.push(format!("# memory: {} on the largest rank", units::bytes(record.rank_bytes)));
+    lines
+}
+
+fn phase_lines(record: &TestRecord) -> Vec<String> {
+    let time = record.time_seconds;
+    let mut lines = vec!["# where the time went    mean s       %       max s       %".to_string()];
+    let mean = named(&record.phases.mean);
+    let max = named(&record.phases.max);
+    for ((name, mean), (_, max)) in mean.iter().zip(&max) {
+        lines.push(format!(
+            "#   {name:<14}{mean:>13.4}{}{max:>12.4}{}",
+            percent(*mean, time),
+            percent(*max, time)
+        ));
+    }
+    let total: f64 = mean.iter().map(|(_, seconds)| seconds).sum();
+    lines.push(format!("#   {:<14}{total:>13.4}{}", "sum", percent(total, time)));
+    lines
+}
+
+fn percent(part: f64, whole: f64) -> String {
+    if whole > 0.0 { format!("{:>8.1}", 100.0 * part / whole) } else { format!("{:>8}", "-") }
+}
+
+fn efficiency_line(record: &TestRecord, per_core: f64) -> String {
+    let cores = record.spec.p * record.spec.q * record.spec.threads;
+    format!(
+        "# efficiency: {:.1} % of the DGEMM self-test ({} a core on {cores} core{})",
+        100.0 * efficiency(record, per_core),
+        units::rate(per_core),
+        if cores == 1 { "" } else { "s" }
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec};
+    use crate::report::record::{Outcome, PhaseTable};
+
+    fn record() -> TestRecord {
+        let spec = TestSpec {
+            n: 1000,
+            nb: 64,
+            p: 2,
+            q: 3,
+            pmap: Pmap::RowMajor,
+            depth: 0,
+            bcast: Bcast::OneRing,
+            rfact: Fact::Left,
+            pfact: Fact::Left,
+            nbmin: 2,
+            ndiv: 2,
+            swap: Swap::Mix,
+            swap_threshold: 64,
+            threshold: 16.0,
+            generator: Generator::Hpl,
+            threads: 4,
+        };
+        TestRecord {
+            spec,
+            time_seconds: 1000.0,
+            gflops: 1200.0,
+            start_unix_seconds: 0,
+            end_unix_seconds: 0,
+            generate_seconds: 0.0,
+            check_seconds: 0.0,
+            phases: PhaseTable {
+                max: Phases { update: 90_000.5, ..Phases::default() },
+                mean: Phases { panel: 100.0, update: 900.0, ..Phases::default() },
+            },
+            rank_bytes: 0,
+            outcome: Outcome::NotChecked,
+        }
+    }
+
+    #[test]
+    fn cores_are_ranks_times_threads() {
+        assert_eq!(efficiency(&record(), 100.0), 0.5);
+        let lines = table(&record(), Some(100.0));
+        assert_eq!(
+            lines[8],
+            "# efficiency: 50.0 % of the DGEMM self-test (100.0 Gflop/s a core on 24 cores)"
+        );
+    }
+
+    #[test]
+    fn columns_stay_aligned_in_long_runs() {
+        let lines = table(&record(), None);
+        assert_eq!(lines[0], "# where the time went    mean s       %       max s       %");
+        assert_eq!(lines[1], "#   panel              100.0000    10.0      0.0000     0.0");
+        assert_eq!(lines[4], "#   update             900.0000    90.0  90000.5000  9000.0");
+        assert_eq!(lines[7], "#   sum               1000.0000   100.0");
+        assert!(lines[8].starts_with("# untimed"), "no self-test, no efficiency");
+    }
+
+    #[test]
+    fn no_time_has_no_shares() {
+        let lines = table(&TestRecord { time_seconds: 0.0, ..record() }, None);
+        assert_eq!(lines[1], "#   panel              100.0000       -      0.0000       -");
+    }
+
+    #[test]
+    fn a_factorization_that_broke_off_has_no_efficiency() {
+        let outcome = Outcome::Broke { column: 0, pivot: "0".to_string() };
+        let lines = table(&TestRecord { outcome, ..record() }, Some(100.0));
+        assert!(!lines.iter().any(|line| line.contains("efficiency")));
+    }
+}

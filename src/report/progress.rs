@@ -1,0 +1,362 @@
+//! Progress on standard error: what runs now, how far it is, how long it will
+//! take.
+//!
+//! Only rank 0 has one that is not off. The solver calls
+//! [`Progress::columns`] once a panel; between two lines that costs two
+//! comparisons. Nothing here reads a clock: elapsed times are arguments.
+
+use std::collections::VecDeque;
+use std::io::{self, IsTerminal, Write};
+use std::str::FromStr;
+
+use super::units;
+
+/// Seconds between two updates of a live line.
+const LIVE_INTERVAL_SECONDS: f64 = 0.25;
+/// Seconds between two plain lines.
+const PLAIN_INTERVAL_SECONDS: f64 = 5.0;
+/// Seconds over which the rate "now" is taken.
+const WINDOW_SECONDS: f64 = 10.0;
+/// Back to the first column and erase to the end of the line (ECMA-48).
+const ERASE_LINE: &str = "\r\x1b[K";
+
+/// How progress is shown.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum ProgressMode {
+    /// Live if standard error is a terminal, plain otherwise.
+    #[default]
+    Auto,
+    /// Not at all.
+    Off,
+    /// A line every few seconds.
+    Plain,
+    /// One line that is rewritten in place.
+    Live,
+}
+
+impl FromStr for ProgressMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(ProgressMode::Auto),
+            "off" => Ok(ProgressMode::Off),
+            "plain" => Ok(ProgressMode::Plain),
+            "live" => Ok(ProgressMode::Live),
+            _ => Err(format!("'{text}' is no way to show progress: off, plain, live or auto")),
+        }
+    }
+}
+
+/// Where a factorization stands.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Sample {
+    elapsed_seconds: f64,
+    gflop: f64,
+}
+
+/// Shows progress; see the module.
+pub struct Progress {
+    /// `None` when off.
+    out: Option<Box<dyn Write + Send>>,
+    live: bool,
+    width: usize,
+    window: VecDeque<Sample>,
+    next_due_seconds: f64,
+    line_shown: bool,
+}
+
+impl Progress {
+    /// Shows nothing.
+    pub fn off() -> Self {
+        Progress::new(None, false, usize::MAX)
+    }
+
+    fn new(out: Option<Box<dyn Write + Send>>, live: bool, width: usize) -> Self {
+        Progress {
+            out,
+            live,
+            width,
+            window: VecDeque::new(),
+            next_due_seconds: 0.0,
+            line_shown: false,
+        }
+    }
+
+    /// Shows progress on standard error.
+    pub fn stderr(mode: ProgressMode) -> Self {
+        let live = match mode {
+            ProgressMode::Off => return Progress::off(),
+            ProgressMode::Plain => false,
+            ProgressMode::Live => true,
+            ProgressMode::Auto => io::stderr().is_terminal(),
+        };
+        let width = if live { terminal_width().unwrap_or(80) } else { usize::MAX };
+        Progress::to(Box::new(io::stderr()), live, width)
+    }
+
+    /// Shows progress on `out`; a live line is cut to `width` columns, because
+    /// a line that wraps cannot be rewritten in place.
+    pub fn to(out: Box<dyn Write + Send>, live: bool, width: usize) -> Self {
+        Progress::new(Some(out), live, width)
+    }
+
+    /// Announces what begins now, e.g. `N=20000: generating the matrix`.
+    pub fn phase(&mut self, what: &str) {
+        if self.out.is_none() {
+            return;
+        }
+        self.window.clear();
+        self.next_due_seconds = 0.0;
+        self.show(what);
+    }
+
+    /// `done` of `n` columns are factored after `elapsed_seconds`. Shows a
+    /// line if one is due.
+    pub fn columns(&mut self, done: usize, n: usize, elapsed_seconds: f64) {
+        if self.out.is_none() || elapsed_seconds < self.next_due_seconds {
+            return;
+        }
+        let now = Sample { elapsed_seconds, gflop: gflop_done(done, n) };
+        let first = self.window.is_empty();
+        self.window.push_back(now);
+        self.next_due_seconds = elapsed_seconds + self.interval_seconds();
+        // The first panel has no rate to speak of, and the phase is announced.
+        if first {
+            return;
+        }
+        let recent = recent_gflops(&mut self.window, WINDOW_SECONDS);
+        self.show(&columns_line(done, n, elapsed_seconds, recent));
+    }
+
+    /// Takes a live line away, before anything else is written to the screen.
+    pub fn clear(&mut self) {
+        if self.line_shown {
+            self.write(ERASE_LINE);
+            self.line_shown = false;
+        }
+    }
+
+    fn interval_seconds(&self) -> f64 {
+        if self.live { LIVE_INTERVAL_SECONDS } else { PLAIN_INTERVAL_SECONDS }
+    }
+
+    fn show(&mut self, line: &str) {
+        if self.live {
+            let cut: String = line.chars().take(self.width.saturating_sub(1)).collect();
+            self.write(&format!("{ERASE_LINE}{cut}"));
+            self.line_shown = true;
+        } else {
+            // The mark of a line that is no part of the report, should both
+            // end up in one log.
+            self.write(&format!("# {line}\n"));
+        }
+    }
+
+    /// A log that cannot be written any more must not end a run of hours.
+    fn write(&mut self, text: &str) {
+        if let Some(out) = &mut self.out
+            && out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err()
+        {
+            self.out = None;
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// 10^9 operations that `done` of `n` columns stand for: what is left is an LU
+/// of order n - done, and an LU of order n costs 2/3 n^3.
+fn gflop_done(done: usize, n: usize) -> f64 {
+    gflop_total(n) * fraction(done, n)
+}
+
+fn gflop_total(n: usize) -> f64 {
+    let n = n as f64;
+    2.0 / 3.0 * n * n * n / 1e9
+}
+
+/// `1 - ((n - done) / n)^3`
+fn fraction(done: usize, n: usize) -> f64 {
+    if n == 0 {
+        return 1.0;
+    }
+    let left = n.saturating_sub(done) as f64 / n as f64;
+    1.0 - left * left * left
+}
+
+/// Rate between the newest sample and the oldest one that is not older than
+/// the window (or the one before the newest, if all are).
+fn recent_gflops(samples: &mut VecDeque<Sample>, window_seconds: f64) -> f64 {
+    let newest = samples[samples.len() - 1];
+    while samples.len() > 2 && newest.elapsed_seconds - samples[0].elapsed_seconds > window_seconds
+    {
+        samples.pop_front();
+    }
+    let oldest = samples[0];
+    (newest.gflop - oldest.gflop) / (newest.elapsed_seconds - oldest.elapsed_seconds)
+}
+
+/// What is shown while a matrix is factored.
+pub fn columns_line(done: usize, n: usize, elapsed_seconds: f64, recent_gflops: f64) -> String {
+    let left_gflop = gflop_total(n) - gflop_done(done, n);
+    format!(
+        "N={n}: column {done}, {:.1} %, {} (now {}), ETA {}",
+        100.0 * fraction(done, n),
+        units::rate(gflop_done(done, n) / elapsed_seconds),
+        units::rate(recent_gflops),
+        units::span(left_gflop / recent_gflops)
+    )
+}
+
+/// What is announced before a matrix is generated.
+pub fn generating_line(n: usize, total_bytes: u64, ranks: usize) -> String {
+    format!(
+        "N={n}: generating the matrix ({} on {ranks} rank{})",
+        units::bytes(total_bytes),
+        if ranks == 1 { "" } else { "s" }
+    )
+}
+
+/// Columns of the terminal on standard error.
+fn terminal_width() -> Option<usize> {
+    // SAFETY: `size` is plain data for which zeros are a value, and TIOCGWINSZ
+    // writes one such structure to the address it is given.
+    let size = unsafe {
+        let mut size: libc::winsize = std::mem::zeroed();
+        if libc::ioctl(libc::STDERR_FILENO, libc::TIOCGWINSZ, &mut size) != 0 {
+            return None;
+        }
+        size
+    };
+    (size.ws_col > 0).then_some(usize::from(size.ws_col))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex};
+
+    /// A writer whose text can be read while a [`Progress`] owns it.
+    #[derive(Clone, Default)]
+    struct Screen(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Screen {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Screen {
+        fn text(&self) -> String {
+            String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        }
+    }
+
+    /// A machine of 100 Gflop/s factors N = 20000 in 53.3 s.
+    fn elapsed(done: usize) -> f64 {
+        gflop_done(done, 20_000) / 100.0
+    }
+
+    #[test]
+    fn plain_lines_come_every_five_seconds() {
+        let screen = Screen::default();
+        let mut progress = Progress::to(Box::new(screen.clone()), false, usize::MAX);
+        progress.phase(&generating_line(20_000, 3_200_160_000, 4));
+        progress.phase("N=20000: factoring");
+        for done in (0..=20_000).step_by(200) {
+            progress.columns(done, 20_000, elapsed(done));
+        }
+        progress.clear();
+        assert_eq!(
+            screen.text(),
+            "\
+# N=20000: generating the matrix (3.0 GiB on 4 ranks)
+# N=20000: factoring
+# N=20000: column 800, 11.5 %, 100.0 Gflop/s (now 100.0 Gflop/s), ETA 47 s
+# N=20000: column 1600, 22.1 %, 100.0 Gflop/s (now 100.0 Gflop/s), ETA 42 s
+# N=20000: column 2400, 31.9 %, 100.0 Gflop/s (now 100.0 Gflop/s), ETA 36 s
+# N=20000: column 3400, 42.8 %, 100.0 Gflop/s (now 100.0 Gflop/s), ETA 30 s
+# N=20000: column 4400, 52.5 %, 100.0 Gflop/s (now 100.0 Gflop/s), ETA 25 s
+# N=20000: column 5600, 62.7 %, 100.0 Gflop/s (now 100.0 Gflop/s), ETA 20 s
+# N=20000: column 7000, 72.5 %, 100.0 Gflop/s (now 100.0 Gflop/s), ETA 15 s
+# N=20000: column 8800, 82.4 %, 100.0 Gflop/s (now 100.0 Gflop/s), ETA 9 s
+# N=20000: column 11400, 92.0 %, 100.0 Gflop/s (now 100.0 Gflop/s), ETA 4 s
+"
+        );
+    }
+
+    #[test]
+    fn a_live_line_is_rewritten_cut_and_cleared() {
+        let screen = Screen::default();
+        let mut progress = Progress::to(Box::new(screen.clone()), true, 32);
+        progress.phase("N=20000: factoring");
+        progress.columns(0, 20_000, 0.0);
+        progress.columns(10, 20_000, elapsed(10));
+        progress.columns(200, 20_000, elapsed(200));
+        progress.clear();
+        progress.clear();
+        assert_eq!(
+            screen.text(),
+            "\r\x1b[KN=20000: factoring\r\x1b[KN=20000: column 200, 3.0 %, 100\r\x1b[K"
+        );
+    }
+
+    #[test]
+    fn off_shows_nothing_and_an_unwritable_log_ends_nothing() {
+        struct Full;
+        impl Write for Full {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::StorageFull.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let mut progress = Progress::to(Box::new(Full), false, 80);
+        progress.phase("first");
+        assert!(progress.out.is_none());
+        progress.columns(10, 20, 100.0);
+        assert!(progress.window.is_empty());
+    }
+
+    #[test]
+    fn the_recent_rate_forgets_what_is_older_than_the_window() {
+        let mut samples: VecDeque<Sample> = [(0.0, 0.0), (100.0, 1000.0), (105.0, 1500.0)]
+            .map(|(elapsed_seconds, gflop)| Sample { elapsed_seconds, gflop })
+            .into();
+        assert_eq!(recent_gflops(&mut samples, 10.0), 100.0);
+        assert_eq!(samples.len(), 2);
+        // A panel that takes longer than the window still gives a rate.
+        samples.push_back(Sample { elapsed_seconds: 205.0, gflop: 1600.0 });
+        assert_eq!(recent_gflops(&mut samples, 10.0), 1.0);
+    }
+
+    #[test]
+    fn lines_of_extreme_runs() {
+        assert_eq!(
+            columns_line(12_582_912, 25_165_824, 7200.0, 1.1e9),
+            "N=25165824: column 12582912, 87.5 %, 1.291 Eflop/s (now 1.100 Eflop/s), ETA 20 min 07 s"
+        );
+        // Nothing moved: no rate, no promise.
+        assert_eq!(
+            columns_line(10, 1000, 5.0, 0.0),
+            "N=1000: column 10, 3.0 %, 3.96 Mflop/s (now 0.00 Mflop/s), ETA -"
+        );
+        assert_eq!(fraction(0, 0), 1.0);
+    }
+
+    #[test]
+    fn modes_have_names() {
+        assert_eq!("live".parse(), Ok(ProgressMode::Live));
+        assert!("loud".parse::<ProgressMode>().unwrap_err().contains("'loud'"));
+    }
+}

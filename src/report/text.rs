@@ -1,0 +1,456 @@
+//! The report as the reference program writes it.
+//!
+//! Every line that does not begin with `#` has the reference's layout (HPL 2.3,
+//! `HPL_pdinfo`, `HPL_pdtest` and `main`), so that programs which read the
+//! output of `xhpl` read ours. Lines that begin with `#` are our own.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::config::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, TestSpec};
+
+use super::cformat::{c_exp, c_fixed};
+use super::clock::ctime;
+use super::phases;
+use super::record::{Norms, Outcome, TestRecord};
+
+/// Relative machine precision with rounding to nearest, 2^-53.
+pub const EPS: f64 = f64::EPSILON / 2.0;
+
+/// Values of a parameter in one line of the echo.
+const VALUES_A_LINE: usize = 8;
+
+const HEAD: &str =
+    "T/V                N    NB     P     Q               Time                 Gflops";
+
+const EXPLANATION: &str = "
+What the columns and parameters below mean:
+T/V    : Wall time, and the variant in letters and digits.
+N      : Order of the matrix A.
+NB     : Blocking factor of the distribution.
+P      : Rows of the process grid.
+Q      : Columns of the process grid.
+Time   : Seconds to solve the linear system.
+Gflops : Rate at which it was solved.
+Lines that begin with # are no part of the traditional report.
+
+The following parameter values will be used:
+";
+
+/// The file of a report could not be created.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "cannot create the report file '{}' (output file, lines 3 and 4 of an HPL.dat): {source}; \
+     name a file in a folder that exists and may be written to, or take device 6 for standard \
+     output", path.display()
+)]
+pub struct OutputError {
+    /// The file.
+    pub path: PathBuf,
+    /// What the system said.
+    pub source: io::Error,
+}
+
+/// Opens what HPL.dat names; a file that exists is replaced, as the reference
+/// does.
+///
+/// # Errors
+/// The file cannot be created.
+pub fn open(output: &Output) -> Result<Box<dyn Write + Send>, OutputError> {
+    Ok(match output {
+        Output::Stdout => Box::new(io::stdout()),
+        Output::Stderr => Box::new(io::stderr()),
+        Output::File(path) => Box::new(create(path)?),
+    })
+}
+
+fn create(path: &Path) -> Result<File, OutputError> {
+    File::create(path).map_err(|source| OutputError { path: path.to_path_buf(), source })
+}
+
+/// How many tests ended how.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Counts {
+    /// Residual below the threshold, or no check asked for.
+    pub passed: usize,
+    /// Residual not below the threshold, or no solution at all.
+    pub failed: usize,
+    /// Not run.
+    pub skipped: usize,
+}
+
+impl Counts {
+    /// Adds a test.
+    pub fn add(&mut self, outcome: &Outcome) {
+        match outcome {
+            Outcome::Passed { .. } | Outcome::NotChecked => self.passed += 1,
+            Outcome::Failed { .. } | Outcome::Broke { .. } => self.failed += 1,
+            Outcome::Skipped { .. } => self.skipped += 1,
+        }
+    }
+
+    /// All tests, however they ended.
+    pub fn total(&self) -> usize {
+        self.passed + self.failed + self.skipped
+    }
+}
+
+/// Writes the report, test by test. Each call ends with a flush, so that a run
+/// that is killed leaves what it had.
+#[derive(Debug)]
+pub struct Report<'a, W: Write> {
+    out: W,
+    spec: &'a RunSpec,
+    dgemm_gflops_per_core: Option<f64>,
+    notes: Vec<String>,
+    head_due: bool,
+    counts: Counts,
+    broken: usize,
+}
+
+impl<'a, W: Write> Report<'a, W> {
+    /// A report of the run `spec`, written to `out`.
+    pub fn new(out: W, spec: &'a RunSpec) -> Self {
+        Report {
+            out,
+            spec,
+            dgemm_gflops_per_core: None,
+            notes: Vec::new(),
+            head_due: true,
+            counts: Counts::default(),
+            broken: 0,
+        }
+    }
+
+    /// The rate of the DGEMM self-test, against which tests are measured.
+    #[must_use]
+    pub fn with_dgemm(mut self, gflops_per_core: Option<f64>) -> Self {
+        self.dgemm_gflops_per_core = gflops_per_core;
+        self
+    }
+
+    /// Lines of our own for the header: the environment, warnings.
+    #[must_use]
+    pub fn with_notes(mut self, notes: Vec<String>) -> Self {
+        self.notes = notes;
+        self
+    }
+
+    /// Banner, explanation, the parameters, how results are checked.
+    ///
+    /// # Errors
+    /// The report cannot be written.
+    pub fn header(&mut self) -> io::Result<()> {
+        let rule = "=".repeat(80);
+        writeln!(self.out, "{rule}\n{}\n{rule}", banner())?;
+        write!(self.out, "{EXPLANATION}\n{}", echo(self.spec))?;
+        for note in own_notes(self.spec).iter().chain(&self.notes) {
+            write_note(&mut self.out, note)?;
+        }
+        writeln!(self.out)?;
+        if self.spec.threshold > 0.0 {
+            write!(self.out, "{}", check_text(self.spec.threshold))?;
+        }
+        self.out.flush()
+    }
+
+    /// One test: its line, its residual, and where its time went.
+    ///
+    /// # Errors
+    /// The report cannot be written.
+    pub fn test(&mut self, record: &TestRecord) -> io::Result<()> {
+        self.counts.add(&record.outcome);
+        if let Outcome::Skipped { reason } = &record.outcome {
+            write!(self.out, "{}", skip_text(&record.spec, reason))?;
+            return self.out.flush();
+        }
+        self.head(record.spec.threshold)?;
+        write!(self.out, "{}", result_text(record))?;
+        self.residual(record)?;
+        for line in phases::table(record, self.dgemm_gflops_per_core) {
+            writeln!(self.out, "{line}")?;
+        }
+        self.out.flush()
+    }
+
+    /// A line of our own between tests.
+    ///
+    /// # Errors
+    /// The report cannot be written.
+    pub fn note(&mut self, note: &str) -> io::Result<()> {
+        write_note(&mut self.out, note)?;
+        self.out.flush()
+    }
+
+    /// How many tests ended how; the last lines of the report.
+    ///
+    /// # Errors
+    /// The report cannot be written.
+    pub fn summary(&mut self) -> io::Result<Counts> {
+        let (double, single) = ("=".repeat(80), "-".repeat(80));
+        let Counts { passed, failed, skipped } = self.counts;
+        let out = &mut self.out;
+        writeln!(out, "{double}\n")?;
+        writeln!(out, "Finished {:6} tests with the following results:", self.counts.total())?;
+        if self.spec.threshold > 0.0 {
+            writeln!(out, "         {passed:6} tests completed and passed residual checks,")?;
+            writeln!(out, "         {failed:6} tests completed and failed residual checks,")?;
+        } else {
+            writeln!(out, "         {passed:6} tests completed without checking,")?;
+        }
+        writeln!(out, "         {skipped:6} tests skipped because of illegal input values.")?;
+        if self.broken > 0 {
+            writeln!(out, "#        {:6} tests stopped at a bad pivot.", self.broken)?;
+        }
+        writeln!(out, "{single}\n\nEnd of Tests.\n{double}")?;
+        out.flush()?;
+        Ok(self.counts)
+    }
+
+    /// The table head: before every test, or once if nothing is checked.
+    fn head(&mut self, threshold: f64) -> io::Result<()> {
+        if self.head_due {
+            writeln!(self.out, "{}\n{HEAD}\n{}", "=".repeat(80), "-".repeat(80))?;
+        }
+        if threshold <= 0.0 {
+            self.head_due = false;
+        }
+        Ok(())
+    }
+
+    fn residual(&mut self, record: &TestRecord) -> io::Result<()> {
+        let checked = record.spec.threshold > 0.0;
+        match &record.outcome {
+            Outcome::Passed { scaled_residual, .. } => {
+                write!(self.out, "{}", residual_text(*scaled_residual, "PASSED"))
+            }
+            Outcome::Failed { scaled_residual, norms } => {
+                write!(self.out, "{}", residual_text(*scaled_residual, "FAILED"))?;
+                write!(self.out, "{}", norms_text(norms))
+            }
+            Outcome::Broke { column, pivot } => {
+                self.broken += 1;
+                if checked {
+                    write!(self.out, "{}", residual_text(f64::NAN, "FAILED"))?;
+                }
+                write_note(&mut self.out, &broke_text(*column, pivot))
+            }
+            Outcome::NotChecked | Outcome::Skipped { .. } => Ok(()),
+        }
+    }
+}
+
+/// `WR11C2R4`: mapping, DEPTH, BCAST, RFACT, NDIV, PFACT, NBMIN.
+pub fn variant(spec: &TestSpec) -> String {
+    format!(
+        "W{}{}{}{}{}{}{}",
+        match spec.pmap {
+            Pmap::RowMajor => 'R',
+            Pmap::ColumnMajor => 'C',
+        },
+        spec.depth,
+        bcast_digit(spec.bcast),
+        fact_letter(spec.rfact),
+        spec.ndiv,
+        fact_letter(spec.pfact),
+        spec.nbmin
+    )
+}
+
+fn banner() -> String {
+    format!(
+        "skt-hpl {}  --  High-Performance Linpack benchmark  --  reports as HPL 2.3 does",
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+fn own_notes(spec: &RunSpec) -> Vec<String> {
+    let generator = match spec.generator {
+        Generator::Hpl => "hpl (the reference's matrix, bit for bit)",
+        Generator::Xoshiro => "xoshiro256++ (not the reference's matrix)",
+    };
+    vec![format!("generator: {generator}"), format!("threads  : {} a rank", spec.threads)]
+}
+
+/// A line of our own. Line ends inside it would make lines that look like the
+/// reference's, so each of its lines gets the mark.
+fn write_note(out: &mut impl Write, note: &str) -> io::Result<()> {
+    for line in note.lines() {
+        writeln!(out, "{}", format!("# {line}").trim_end())?;
+    }
+    Ok(())
+}
+
+/// The parameters, as `HPL_pdinfo` echoes them.
+fn echo(spec: &RunSpec) -> String {
+    let number = |value: &usize| format!("{value:8} ");
+    let fact = |value: &Fact| fact_word(*value).to_string();
+    let lists = [
+        ("N", words(&spec.n, number)),
+        ("NB", words(&spec.nb, number)),
+        ("PMAP", format!(" {} process mapping", pmap_word(spec.pmap))),
+        ("P", words(&spec.grids, |&(p, _)| number(&p))),
+        ("Q", words(&spec.grids, |&(_, q)| number(&q))),
+        ("PFACT", words(&spec.pfact, fact)),
+        ("NBMIN", words(&spec.nbmin, number)),
+        ("NDIV", words(&spec.ndiv, number)),
+        ("RFACT", words(&spec.rfact, fact)),
+        ("BCAST", words(&spec.bcast, |&value| bcast_word(value).to_string())),
+        ("DEPTH", words(&spec.depth, number)),
+        ("SWAP", swap_words(spec)),
+        ("L1", form_words(spec.l1_transposed)),
+        ("U", form_words(spec.u_transposed)),
+        ("EQUIL", (if spec.equilibration { " yes" } else { " no" }).to_string()),
+        ("ALIGN", format!(" {} double precision words", spec.align_doubles)),
+    ];
+    lists.iter().map(|(name, values)| format!("{name:<7}:{values}\n")).collect()
+}
+
+/// Values of a list, eight to a line.
+fn words<T>(values: &[T], word: impl Fn(&T) -> String) -> String {
+    values
+        .chunks(VALUES_A_LINE)
+        .map(|line| line.iter().map(&word).collect::<String>())
+        .collect::<Vec<_>>()
+        .join("\n        ")
+}
+
+fn pmap_word(pmap: Pmap) -> &'static str {
+    match pmap {
+        Pmap::RowMajor => "Row-major",
+        Pmap::ColumnMajor => "Column-major",
+    }
+}
+
+fn fact_word(fact: Fact) -> &'static str {
+    match fact {
+        Fact::Left => "    Left ",
+        Fact::Crout => "   Crout ",
+        Fact::Right => "   Right ",
+    }
+}
+
+fn fact_letter(fact: Fact) -> char {
+    match fact {
+        Fact::Left => 'L',
+        Fact::Crout => 'C',
+        Fact::Right => 'R',
+    }
+}
+
+fn bcast_word(bcast: Bcast) -> &'static str {
+    match bcast {
+        Bcast::OneRing => "   1ring ",
+        Bcast::OneRingM => "  1ringM ",
+        Bcast::TwoRing => "   2ring ",
+        Bcast::TwoRingM => "  2ringM ",
+        Bcast::Long => "   Blong ",
+        Bcast::LongM => "  BlongM ",
+    }
+}
+
+fn bcast_digit(bcast: Bcast) -> char {
+    match bcast {
+        Bcast::OneRing => '0',
+        Bcast::OneRingM => '1',
+        Bcast::TwoRing => '2',
+        Bcast::TwoRingM => '3',
+        Bcast::Long => '4',
+        Bcast::LongM => '5',
+    }
+}
+
+fn swap_words(spec: &RunSpec) -> String {
+    match spec.swap {
+        Swap::BinaryExchange => " Binary-exchange".to_string(),
+        Swap::SpreadRoll => " Spread-roll (long)".to_string(),
+        Swap::Mix => format!(" Mix (threshold = {})", spec.swap_threshold),
+    }
+}
+
+fn form_words(transposed: bool) -> String {
+    (if transposed { " transposed form" } else { " no-transposed form" }).to_string()
+}
+
+fn check_text(threshold: f64) -> String {
+    format!(
+        "{}\n\n\
+         - The matrix A is generated anew, at random, for each test.\n\
+         - This scaled residual is computed:\n      \
+         ||Ax-b||_oo / ( eps * ( || x ||_oo * || A ||_oo + || b ||_oo ) * N )\n\
+         - The relative machine precision (eps) is taken to be      {}\n\
+         - Computational tests pass if scaled residuals are less than         {}\n\n",
+        "-".repeat(80),
+        c_exp(EPS, 21, 6),
+        c_fixed(threshold, 11, 1)
+    )
+}
+
+/// The test's line and when it ran.
+fn result_text(record: &TestRecord) -> String {
+    let spec = &record.spec;
+    // A factorization that broke off has no rate that anybody should read.
+    let gflops = if record.outcome.ran_to_end() { record.gflops } else { f64::NAN };
+    format!(
+        "{}{:12} {:5} {:5} {:5} {}    {}\n\
+         HPL_pdgesv() start time {}\n\n\
+         HPL_pdgesv() end time   {}\n\n",
+        variant(spec),
+        spec.n,
+        spec.nb,
+        spec.p,
+        spec.q,
+        c_fixed(record.time_seconds, 18, 2),
+        c_exp(gflops, 19, 4),
+        ctime(record.start_unix_seconds),
+        ctime(record.end_unix_seconds)
+    )
+}
+
+fn residual_text(scaled_residual: f64, verdict: &str) -> String {
+    format!(
+        "{}\n||Ax-b||_oo/(eps*(||A||_oo*||x||_oo+||b||_oo)*N)= {} ...... {verdict}\n",
+        "-".repeat(80),
+        c_exp(scaled_residual, 16, 8)
+    )
+}
+
+fn norms_text(norms: &Norms) -> String {
+    [
+        ("||Ax-b||_oo ", norms.residual_oo),
+        ("||A||_oo", norms.a_oo),
+        ("||A||_1 ", norms.a_1),
+        ("||x||_oo", norms.x_oo),
+        ("||x||_1 ", norms.x_1),
+        ("||b||_oo", norms.b_oo),
+    ]
+    .iter()
+    .map(|(name, value)| {
+        let dots = " .".repeat((46 - name.len()) / 2);
+        format!("{name}{dots} = {}\n", c_fixed(*value, 18, 6))
+    })
+    .collect()
+}
+
+fn broke_text(column: usize, pivot: &str) -> String {
+    let cause = if pivot == "0" {
+        "the matrix is singular to working precision"
+    } else {
+        "a broken BLAS, a hardware fault or an overflow"
+    };
+    format!("the factorization stopped: the pivot of column {column} (from 0) is {pivot}; {cause}")
+}
+
+/// As `HPL_pwarn` lays out its messages.
+fn skip_text(spec: &TestSpec, reason: &str) -> String {
+    format!(
+        "HPL ERROR from process # 0, in function HPL_pdtest:\n\
+         >>> N {}, NB {}, P {}, Q {}: {}. Skip. <<<\n\n",
+        spec.n,
+        spec.nb,
+        spec.p,
+        spec.q,
+        reason.lines().collect::<Vec<_>>().join(" ").trim_end_matches('.')
+    )
+}

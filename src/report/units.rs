@@ -1,0 +1,106 @@
+//! Quantities in units that people read.
+
+/// Bytes with a binary prefix and three or four digits: `512 B`, `12.3 GiB`.
+pub fn bytes(count: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if count < 1024 {
+        return format!("{count} B");
+    }
+    let mut value = count as f64 / 1024.0;
+    let mut unit = 0;
+    // 1023.95 would print as 1024.0.
+    while value >= 1023.95 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
+/// A rate given in Gflop/s, with a prefix that keeps it short.
+pub fn rate(gflops: f64) -> String {
+    if !gflops.is_finite() {
+        return "- Gflop/s".to_string();
+    }
+    if gflops < 0.1 {
+        format!("{:.2} Mflop/s", gflops * 1e3)
+    } else if gflops < 999.95 {
+        format!("{gflops:.1} Gflop/s")
+    } else if gflops < 999_950.0 {
+        format!("{:.2} Tflop/s", gflops / 1e3)
+    } else if gflops < 999_950_000.0 {
+        format!("{:.2} Pflop/s", gflops / 1e6)
+    } else {
+        format!("{:.3} Eflop/s", gflops / 1e9)
+    }
+}
+
+/// A span of time: `42 s`, `3 min 05 s`, `2 h 07 min`, `3 d 04 h`.
+pub fn span(seconds: f64) -> String {
+    if !seconds.is_finite() || seconds < 0.0 {
+        return "-".to_string();
+    }
+    let whole = seconds.round() as u64;
+    let (days, hours, minutes) = (whole / 86_400, whole / 3600 % 24, whole / 60 % 60);
+    if whole < 60 {
+        format!("{whole} s")
+    } else if whole < 3600 {
+        format!("{minutes} min {:02} s", whole % 60)
+    } else if days == 0 {
+        format!("{hours} h {minutes:02} min")
+    } else {
+        format!("{days} d {hours:02} h")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_change_units_where_digits_run_out() {
+        let cases = [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (1_048_575, "1.0 MiB"),
+            (13_207_024_435, "12.3 GiB"),
+            (1 << 50, "1.0 PiB"),
+            (u64::MAX, "16.0 EiB"),
+        ];
+        for (count, text) in cases {
+            assert_eq!(bytes(count), text);
+        }
+    }
+
+    #[test]
+    fn rates() {
+        let cases = [
+            (0.0, "0.00 Mflop/s"),
+            (0.0123, "12.30 Mflop/s"),
+            (92.34, "92.3 Gflop/s"),
+            (999.96, "1.00 Tflop/s"),
+            (1_102_000.0, "1.10 Pflop/s"),
+            (1_353_000_000.0, "1.353 Eflop/s"),
+            (f64::NAN, "- Gflop/s"),
+        ];
+        for (gflops, text) in cases {
+            assert_eq!(rate(gflops), text);
+        }
+    }
+
+    #[test]
+    fn spans() {
+        let cases = [
+            (0.4, "0 s"),
+            (59.6, "1 min 00 s"),
+            (185.0, "3 min 05 s"),
+            (7620.0, "2 h 07 min"),
+            (273_700.0, "3 d 04 h"),
+            (f64::INFINITY, "-"),
+            (-1.0, "-"),
+        ];
+        for (seconds, text) in cases {
+            assert_eq!(span(seconds), text);
+        }
+    }
+}

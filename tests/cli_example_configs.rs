@@ -1,0 +1,64 @@
+//! The configurations in `hpl-configs/` are legal and fit what they say.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use skt_hpl::config::{Format, RunSpec, parse, read_bytes};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("hpl-configs")
+}
+
+fn read(name: &str) -> RunSpec {
+    let path = folder().join(name);
+    let bytes = read_bytes(&path).unwrap();
+    let checked = parse(&bytes, name, Format::of(&path), false).unwrap();
+    assert_eq!(checked.warnings, [], "{name}");
+    checked.spec
+}
+
+#[test]
+fn all_are_legal_and_fill_whole_blocks() {
+    let mut names: Vec<String> = fs::read_dir(folder())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    let want = [
+        "laptop.dat",
+        "laptop.toml",
+        "large-cluster.toml",
+        "one-node.toml",
+        "small-cluster.toml",
+        "top500-style.toml",
+    ];
+    assert_eq!(names, want);
+    for name in names {
+        let spec = read(&name);
+        for &(p, q) in &spec.grids {
+            assert!(p <= q, "{name}");
+        }
+        assert_eq!(spec.n[0] % spec.nb[0], 0, "{name}");
+    }
+}
+
+#[test]
+fn the_large_ones_take_at_most_four_fifths_of_the_memory_they_name() {
+    let machines = [
+        ("one-node", 256),
+        ("small-cluster", 8 * 256),
+        ("large-cluster", 256 * 512),
+        ("top500-style", 4096 * 512),
+    ];
+    for (name, gib) in machines {
+        let spec = read(&format!("{name}.toml"));
+        let bytes = 8.0 * (spec.n[0] as f64).powi(2);
+        let part = bytes / (f64::from(gib) * f64::from(1 << 30));
+        assert!((0.79..=0.80).contains(&part), "{name}: {part}");
+    }
+}
+
+#[test]
+fn the_laptops_two_forms_are_one_run() {
+    assert_eq!(read("laptop.dat"), read("laptop.toml"));
+}

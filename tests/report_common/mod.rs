@@ -1,0 +1,131 @@
+//! Runs and records that the tests of the report share.
+#![allow(dead_code, reason = "each test binary uses some of these")]
+
+use std::path::PathBuf;
+
+use skt_hpl::config::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, TestSpec};
+use skt_hpl::report::{Norms, Outcome, PhaseTable, Phases, TestRecord};
+
+/// The HPL.dat that comes with HPL 2.3.
+pub fn default_run() -> RunSpec {
+    let facts = vec![Fact::Left, Fact::Crout, Fact::Right];
+    RunSpec {
+        title: ["HPLinpack benchmark input file".to_string(), "Knoxville".to_string()],
+        output: Output::Stdout,
+        n: vec![29, 30, 34, 35],
+        nb: vec![1, 2, 3, 4],
+        pmap: Pmap::RowMajor,
+        grids: vec![(2, 2), (1, 4), (4, 1)],
+        threshold: 16.0,
+        pfact: facts.clone(),
+        nbmin: vec![2, 4],
+        ndiv: vec![2],
+        rfact: facts,
+        bcast: vec![Bcast::OneRing],
+        depth: vec![0],
+        swap: Swap::Mix,
+        swap_threshold: 64,
+        l1_transposed: true,
+        u_transposed: true,
+        equilibration: true,
+        align_doubles: 8,
+        generator: Generator::Hpl,
+        threads: 1,
+    }
+}
+
+/// One of everything: two tests.
+pub fn small_run() -> RunSpec {
+    RunSpec {
+        n: vec![35, 0],
+        nb: vec![4],
+        grids: vec![(1, 1)],
+        pfact: vec![Fact::Crout],
+        nbmin: vec![4],
+        rfact: vec![Fact::Right],
+        bcast: vec![Bcast::TwoRingM],
+        depth: vec![1],
+        ..default_run()
+    }
+}
+
+/// A run that uses the other value of every choice.
+pub fn other_run() -> RunSpec {
+    RunSpec {
+        output: Output::File(PathBuf::from("HPL.out")),
+        n: (1..=20).map(|i| i * 1000).collect(),
+        nb: (1..=9).map(|i| i * 32).collect(),
+        pmap: Pmap::ColumnMajor,
+        grids: vec![(1, 16)],
+        threshold: 0.0,
+        bcast: vec![
+            Bcast::OneRing,
+            Bcast::OneRingM,
+            Bcast::TwoRing,
+            Bcast::TwoRingM,
+            Bcast::Long,
+            Bcast::LongM,
+        ],
+        depth: vec![0, 1, 2],
+        swap: Swap::SpreadRoll,
+        l1_transposed: false,
+        u_transposed: false,
+        equilibration: false,
+        align_doubles: 16,
+        generator: Generator::Xoshiro,
+        threads: 12,
+        ..default_run()
+    }
+}
+
+pub const PASSED_NORMS: Norms = Norms {
+    residual_oo: 1e-15,
+    a_oo: 10.628_718,
+    a_1: 10.538_950,
+    x_oo: 5.143_742,
+    x_1: 70.372_803,
+    b_oo: 0.495_025,
+};
+
+/// Start of every test: 2023-11-14 22:13:20 UTC.
+pub const START: i64 = 1_700_000_000;
+/// End of every test.
+pub const END: i64 = START + 5;
+
+/// The record of a test that passed.
+pub fn record(spec: TestSpec) -> TestRecord {
+    TestRecord {
+        spec,
+        time_seconds: 5.0,
+        gflops: 92.125,
+        start_unix_seconds: START,
+        end_unix_seconds: END,
+        generate_seconds: 0.25,
+        check_seconds: 0.125,
+        phases: PhaseTable {
+            max: Phases {
+                panel: 0.75,
+                swap: 0.5,
+                bcast: 0.25,
+                update: 4.0,
+                back: 0.0625,
+                other: 0.015_625,
+            },
+            mean: Phases {
+                panel: 0.5,
+                swap: 0.375,
+                bcast: 0.125,
+                update: 3.9375,
+                back: 0.046_875,
+                other: 0.015_625,
+            },
+        },
+        rank_bytes: 13_207_024_435,
+        outcome: Outcome::Passed { scaled_residual: 2.123_445_25e-2, norms: PASSED_NORMS },
+    }
+}
+
+/// The same, with another end.
+pub fn record_with(spec: TestSpec, outcome: Outcome) -> TestRecord {
+    TestRecord { outcome, ..record(spec) }
+}

@@ -1,0 +1,276 @@
+//! The solver on ranks that are threads: every algorithm variant on awkward
+//! shapes, against the residual and an independent dense solver.
+
+use std::collections::HashMap;
+
+use lapack::dgesv;
+use ndarray::Array2;
+use skt_hpl::blas::MatMut;
+use skt_hpl::comm::threads::run;
+use skt_hpl::comm::{CommError, collect};
+use skt_hpl::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec};
+use skt_hpl::grid::Grid;
+use skt_hpl::matgen;
+use skt_hpl::pgesv::{LocalShape, SolveError};
+use skt_hpl::ptest::{self, Silent, check};
+use skt_hpl::team::Team;
+
+const BCASTS: [Bcast; 6] =
+    [Bcast::OneRing, Bcast::OneRingM, Bcast::TwoRing, Bcast::TwoRingM, Bcast::Long, Bcast::LongM];
+const FACTS: [Fact; 3] = [Fact::Left, Fact::Crout, Fact::Right];
+const SWAPS: [Swap; 3] = [Swap::BinaryExchange, Swap::SpreadRoll, Swap::Mix];
+
+fn base(n: usize, nb: usize, p: usize, q: usize) -> TestSpec {
+    TestSpec {
+        n,
+        nb,
+        p,
+        q,
+        pmap: Pmap::RowMajor,
+        depth: 0,
+        bcast: Bcast::OneRing,
+        rfact: Fact::Right,
+        pfact: Fact::Right,
+        nbmin: 4,
+        ndiv: 2,
+        swap: Swap::Mix,
+        swap_threshold: 8,
+        threshold: 16.0,
+        generator: Generator::Hpl,
+        threads: 1,
+    }
+}
+
+/// The whole of [A|b], column by column, as an independent program would make it.
+fn dense(n: usize) -> (Array2<f64>, Vec<f64>) {
+    let mut x = 100u64;
+    let mut next = || {
+        x = x.wrapping_mul(6364136223846793005).wrapping_add(1);
+        0.5 - x as f64 * 2f64.powi(-64)
+    };
+    let mut a = Array2::zeros((n, n));
+    for j in 0..n {
+        for i in 0..n {
+            a[[i, j]] = next();
+        }
+    }
+    (a, (0..n).map(|_| next()).collect())
+}
+
+/// x by LAPACK.
+fn reference_solution(n: usize) -> Vec<f64> {
+    let (a, mut b) = dense(n);
+    if n == 0 {
+        return b;
+    }
+    let mut by_column: Vec<f64> = a.t().iter().copied().collect();
+    let (mut pivots, mut info) = (vec![0; n], 0);
+    // SAFETY: all arrays have the sizes given.
+    unsafe {
+        let order = n as i32;
+        dgesv(order, 1, &mut by_column, order, &mut pivots, &mut b, order, &mut info);
+    }
+    assert_eq!(info, 0);
+    b
+}
+
+/// Solves on threads and collects x.
+fn solve_on_threads(spec: &TestSpec, cuts: &[usize]) -> (Vec<f64>, f64) {
+    let results = run(spec.p * spec.q, |world| {
+        let grid = Grid::new(&world, spec.p, spec.q, spec.pmap)?.expect("all ranks take part");
+        let team = Team::new(spec.threads, |_| ()).expect("threads");
+        let (rows, cols) = (grid.rows(spec.nb), grid.cols(spec.nb));
+        let shape = LocalShape::new(spec.n, rows, cols, grid.myrow, grid.mycol);
+        let mut memory = vec![f64::NAN; shape.doubles()];
+        let mut a = MatMut::row_major(&mut memory, shape.rows, shape.cols, shape.lda);
+        matgen::generate(&grid, &team, spec.n, spec.nb, spec.generator, a.rb());
+        let x = if cuts.is_empty() {
+            ptest::solve(&grid, &team, spec, shape, a.rb(), &mut Silent)?.x
+        } else {
+            let shared = a.rb().share();
+            let mut solver =
+                skt_hpl::pgesv::Solver::new(&grid, &team, spec.into(), shape, &shared)?;
+            let mut from = 0;
+            for &cut in cuts.iter().chain([&usize::MAX]) {
+                let to = cut.min(solver.panels());
+                solver.factor(from..to, &mut |_| ())?;
+                from = to;
+            }
+            solver.back_substitute()?
+        };
+        matgen::generate(&grid, &team, spec.n, spec.nb, spec.generator, a.rb());
+        let norms = check::norms(&grid, spec.n, spec.nb, a.as_ref(), &x)?;
+        let residual = check::scaled_residual(spec.n, &norms);
+        // x is the same on every process row.
+        let bytes = bytemuck::cast_slice(&x);
+        let parts = collect::all_gather_bytes(&grid.row, bytes)?;
+        let down = collect::all_gather_bytes(&grid.col, bytes)?;
+        assert!(down.iter().all(|other| other == bytes), "x differs between process rows");
+        let parts: Vec<Vec<f64>> =
+            parts.iter().map(|p| bytemuck::allocation::pod_collect_to_vec(p)).collect();
+        let whole = (0..spec.n).map(|j| parts[cols.owner(j)][cols.local(j)]).collect::<Vec<_>>();
+        Ok::<_, SolveError>((whole, residual))
+    });
+    results.into_iter().next().expect("rank 0").unwrap_or_else(|e| panic!("{spec:?}: {e}"))
+}
+
+struct Checker {
+    references: HashMap<usize, Vec<f64>>,
+    tests: usize,
+}
+
+impl Checker {
+    fn new() -> Self {
+        Self { references: HashMap::new(), tests: 0 }
+    }
+
+    fn check(&mut self, spec: &TestSpec) -> Vec<f64> {
+        let (x, residual) = solve_on_threads(spec, &[]);
+        assert!(residual < 16.0, "residual {residual} of {spec:?}");
+        let want = self.references.entry(spec.n).or_insert_with(|| reference_solution(spec.n));
+        let scale = want.iter().fold(1.0f64, |a, b| a.max(b.abs()));
+        for (i, (mine, theirs)) in x.iter().zip(want.iter()).enumerate() {
+            let error = (mine - theirs).abs() / scale;
+            assert!(error < 1e-9, "x[{i}] = {mine}, not {theirs}: {spec:?}");
+        }
+        self.tests += 1;
+        x
+    }
+}
+
+const GRIDS: [(usize, usize); 6] = [(1, 1), (1, 4), (4, 1), (2, 2), (2, 3), (3, 2)];
+
+#[test]
+fn every_combination_of_algorithms() {
+    let mut checker = Checker::new();
+    for (p, q) in GRIDS {
+        for (index, bcast) in BCASTS.into_iter().enumerate() {
+            for depth in 0..4 {
+                for swap in SWAPS {
+                    for rfact in FACTS {
+                        for pfact in FACTS {
+                            // A few shapes and recursion parameters in turn.
+                            let turn = checker.tests + index;
+                            let (n, nb) = [(37, 5), (30, 4), (41, 8), (29, 3)][turn % 4];
+                            let (nbmin, ndiv) = [(1, 2), (2, 2), (2, 3), (4, 2), (3, 4)][turn % 5];
+                            let spec = TestSpec {
+                                depth,
+                                bcast,
+                                swap,
+                                rfact,
+                                pfact,
+                                nbmin,
+                                ndiv,
+                                ..base(n, nb, p, q)
+                            };
+                            checker.check(&spec);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    println!("{} combinations", checker.tests);
+    assert_eq!(checker.tests, 6 * 6 * 4 * 3 * 9);
+}
+
+#[test]
+fn awkward_shapes() {
+    let mut checker = Checker::new();
+    for (p, q) in GRIDS {
+        for depth in [0, 1, 3] {
+            for (n, nb) in [
+                (0, 3),
+                (1, 1),
+                (1, 7),
+                (2, 1),
+                (3, 100),
+                (7, 7),
+                (8, 7),
+                (13, 4),
+                (16, 4),
+                (17, 4),
+                (31, 8),
+                (64, 16),
+                (65, 16),
+                (97, 32),
+                (5, 5),
+                (6, 5),
+            ] {
+                for pmap in [Pmap::RowMajor, Pmap::ColumnMajor] {
+                    checker.check(&TestSpec { depth, pmap, ..base(n, nb, p, q) });
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn larger_systems_with_threads() {
+    let mut checker = Checker::new();
+    for (p, q) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
+        for threads in [1, 2, 3] {
+            for depth in [0, 1, 2] {
+                let spec = TestSpec { depth, threads, ..base(611, 48, p, q) };
+                checker.check(&spec);
+            }
+        }
+    }
+}
+
+#[test]
+fn xoshiro_matrix_passes_too() {
+    let spec = TestSpec { generator: Generator::Xoshiro, depth: 1, ..base(120, 16, 2, 2) };
+    assert!(solve_on_threads(&spec, &[]).1 < 16.0);
+}
+
+/// The solution has the same bits wherever the loop is cut, at any depth.
+#[test]
+fn cuts_do_not_change_a_bit() {
+    for (p, q) in [(1, 1), (1, 2), (2, 1), (2, 3)] {
+        for depth in [0, 1, 2, 3] {
+            let spec = TestSpec { depth, ..base(203, 16, p, q) };
+            let (whole, _) = solve_on_threads(&spec, &[]);
+            for cuts in [&[1][..], &[5], &[2, 3, 9], &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]] {
+                let (cut, _) = solve_on_threads(&spec, cuts);
+                assert_eq!(whole, cut, "depth {depth}, cuts {cuts:?} on {p} x {q}");
+            }
+            let (again, _) = solve_on_threads(&spec, &[]);
+            assert_eq!(whole, again, "two runs differ");
+        }
+    }
+}
+
+/// A singular matrix is reported with its column on all ranks, not as a NaN.
+#[test]
+fn pivots_that_are_no_pivots_are_named() {
+    for (p, q) in GRIDS {
+        for depth in 0..3 {
+            for (value, bad_column) in [(0.0, 0), (0.0, 17), (f64::NAN, 9), (f64::INFINITY, 22)] {
+                let spec = TestSpec { depth, ..base(29, 4, p, q) };
+                let results = run(p * q, |world| {
+                    let grid = Grid::new(&world, p, q, Pmap::RowMajor)?.expect("all take part");
+                    let team = Team::solo();
+                    let (rows, cols) = (grid.rows(spec.nb), grid.cols(spec.nb));
+                    let shape = LocalShape::new(spec.n, rows, cols, grid.myrow, grid.mycol);
+                    let mut memory = vec![0.0; shape.doubles()];
+                    let mut a = MatMut::row_major(&mut memory, shape.rows, shape.cols, shape.lda);
+                    matgen::generate(&grid, &team, spec.n, spec.nb, spec.generator, a.rb());
+                    for i in 0..shape.rows {
+                        if cols.owner(bad_column) == grid.mycol {
+                            a.set(i, cols.local(bad_column), value);
+                        }
+                    }
+                    let solved = ptest::solve(&grid, &team, &spec, shape, a, &mut Silent);
+                    Ok::<_, CommError>(solved.err())
+                });
+                for rank in results {
+                    match rank.expect("no rank is lost").expect("a singular matrix") {
+                        SolveError::Pivot { column, .. } => assert_eq!(column, bad_column),
+                        other => panic!("{other}"),
+                    }
+                }
+            }
+        }
+    }
+}

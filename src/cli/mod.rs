@@ -11,9 +11,12 @@ pub mod init;
 pub mod launcher_rank;
 pub mod machine;
 pub mod man;
+pub mod model;
 pub mod output;
 pub mod overrides;
+pub mod plan;
 pub mod run;
+pub mod study_error;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -22,6 +25,7 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 use exit::Exit;
+use study_error::StudyError;
 
 const LONG_ABOUT: &str = "\
 High-Performance Linpack: solves a dense random linear system on a P x Q grid of MPI ranks and \
@@ -77,6 +81,10 @@ pub enum Command {
     Init(init::InitArgs),
     /// Convert a configuration between HPL.dat and TOML
     Convert(convert::ConvertArgs),
+    /// Plan a run: from a machine to a configuration, with its alternatives
+    Plan(Box<plan::PlanArgs>),
+    /// Evaluate the theory of checkpointed runs: figures, tables, simulations
+    Model(model::ModelArgs),
     /// Write the man page
     Man(man::ManArgs),
     /// Write completions for a shell
@@ -121,12 +129,14 @@ fn dispatch(cli: Cli) -> ExitCode {
         return Exit::Passed.into();
     }
     output::die_quietly_on_closed_pipe();
-    let done = match command {
+    let done: Result<(), StudyError> = match command {
         Command::Run(_) => unreachable!("handled above"),
-        Command::Init(args) => init::execute(&args),
-        Command::Convert(args) => convert::execute(&args),
-        Command::Man(args) => man::execute(&args),
-        Command::Completions(args) => completions::execute(&args),
+        Command::Init(args) => init::execute(&args).map_err(Into::into),
+        Command::Convert(args) => convert::execute(&args).map_err(Into::into),
+        Command::Plan(args) => plan::execute(&args),
+        Command::Model(args) => model::execute(&args),
+        Command::Man(args) => man::execute(&args).map_err(Into::into),
+        Command::Completions(args) => completions::execute(&args).map_err(Into::into),
     };
     match done {
         Ok(()) => Exit::Passed.into(),

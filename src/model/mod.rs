@@ -26,6 +26,7 @@ pub mod figures;
 pub mod group;
 pub mod inmemory;
 pub mod optimum;
+pub mod plan;
 pub mod plot;
 pub mod sim;
 pub mod tang;

@@ -5,6 +5,7 @@ pub mod clock;
 pub mod json;
 pub mod phases;
 pub mod progress;
+pub mod reader;
 pub mod record;
 pub mod text;
 pub mod units;

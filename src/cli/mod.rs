@@ -15,6 +15,7 @@ pub mod model;
 pub mod output;
 pub mod overrides;
 pub mod plan;
+pub mod report;
 pub mod run;
 pub mod study_error;
 
@@ -85,6 +86,8 @@ pub enum Command {
     Plan(Box<plan::PlanArgs>),
     /// Evaluate the theory of checkpointed runs: figures, tables, simulations
     Model(model::ModelArgs),
+    /// Show runs as an HTML page, or as the fields of a TOP500 submission
+    Report(report::ReportArgs),
     /// Write the man page
     Man(man::ManArgs),
     /// Write completions for a shell
@@ -135,6 +138,7 @@ fn dispatch(cli: Cli) -> ExitCode {
         Command::Convert(args) => convert::execute(&args).map_err(Into::into),
         Command::Plan(args) => plan::execute(&args),
         Command::Model(args) => model::execute(&args),
+        Command::Report(args) => report::execute(&args),
         Command::Man(args) => man::execute(&args).map_err(Into::into),
         Command::Completions(args) => completions::execute(&args).map_err(Into::into),
     };

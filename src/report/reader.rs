@@ -3,6 +3,7 @@
 //! Unknown fields are passed over and missing ones are `None`, so that reports
 //! of older and newer versions can be compared.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -146,6 +147,38 @@ pub struct TestReport {
     pub phases_seconds: Option<PhasesPart>,
     /// Bytes of the largest rank.
     pub rank_bytes: Option<u64>,
+    /// How far the factorization was, and how fast, now and then.
+    pub progress: Vec<ProgressPart>,
+    /// Checkpoints, failures and recoveries.
+    pub events: Vec<EventPart>,
+    /// How the memory of a rank is split, by name.
+    pub memory_bytes: BTreeMap<String, u64>,
+}
+
+/// A point of the progress of a test.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct ProgressPart {
+    /// Seconds since the start of the timed part.
+    pub elapsed_seconds: f64,
+    /// Share of the floating-point operations done.
+    pub fraction: f64,
+    /// Rate from the start to here.
+    pub gflops: f64,
+}
+
+/// Something that happened in a test.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct EventPart {
+    /// checkpoint, failure or recovery.
+    pub kind: String,
+    /// Seconds from the start of the timed part to its own start.
+    pub start_seconds: f64,
+    /// How long it took.
+    pub seconds: f64,
+    /// More, in words.
+    pub detail: String,
 }
 
 /// The parameters of a test that a reader needs.

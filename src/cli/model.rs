@@ -9,13 +9,14 @@ use clap::{Args, Subcommand, ValueEnum};
 use super::output;
 use super::study_error::StudyError;
 use crate::model::bosilca::{Application, Platform, WasteModel};
+use crate::model::error::{at_least, positive};
 use crate::model::figures;
 use crate::model::plot::Figure;
 use crate::model::sim::coordinated::Protection;
 use crate::model::sim::stats::{Estimate, Proportion};
 use crate::model::sim::trace::Trace;
 use crate::model::sim::{Ages, Batch, CoordinatedJob, HierarchicalJob, Law, Summary};
-use crate::model::{Group, HOUR_SECONDS, YEAR_SECONDS, exact};
+use crate::model::{Group, HOUR_SECONDS, YEAR_SECONDS, exact, optimum};
 
 /// Flags of `model`.
 #[derive(Debug, Args)]
@@ -327,6 +328,7 @@ fn law(args: &SimulateArgs) -> Result<Law, StudyError> {
 
 /// Mean time between failures of all nodes.
 fn system_mtbf_seconds(args: &SimulateArgs) -> Result<f64, StudyError> {
+    at_least("nodes", args.nodes, 1, "1 or more")?;
     Ok(match law(args)? {
         Law::Trace(trace) => trace.system_mtbf_seconds(),
         _ => args.node_mtbf_hours * HOUR_SECONDS / args.nodes as f64,
@@ -345,8 +347,8 @@ fn coordinated(args: &SimulateArgs) -> Result<(CoordinatedJob, Vec<Formula>), St
     );
     model.validate()?;
     let mtbf_seconds = system_mtbf_seconds(args)?;
-    crate::model::error::positive("system_mtbf_seconds", mtbf_seconds)?;
-    crate::model::error::positive("work_hours", args.work_hours)?;
+    positive("system_mtbf_seconds", mtbf_seconds)?;
+    positive("work_hours", args.work_hours)?;
     let protected = args.protocol != ProtocolName::None;
     let interval_seconds = match args.interval_seconds {
         _ if !protected => f64::INFINITY,
@@ -397,11 +399,10 @@ fn coordinated(args: &SimulateArgs) -> Result<(CoordinatedJob, Vec<Formula>), St
 fn best_interval_seconds(model: &WasteModel, mtbf_seconds: f64) -> f64 {
     let checkpoint_seconds = model.checkpoint_seconds;
     let shortest_seconds = checkpoint_seconds.max(1e-4 * mtbf_seconds);
-    let best = crate::model::optimum::minimize_log(
-        shortest_seconds,
-        shortest_seconds + 10.0 * mtbf_seconds,
-        |period| exact::coordinated_waste(model, period + 1e-9, mtbf_seconds),
-    );
+    let best =
+        optimum::minimize_log(shortest_seconds, shortest_seconds + 10.0 * mtbf_seconds, |period| {
+            exact::coordinated_waste(model, period + 1e-9, mtbf_seconds)
+        });
     (best.at - checkpoint_seconds).max(1e-6 * mtbf_seconds)
 }
 
@@ -517,7 +518,7 @@ impl ProgressBar {
         const WIDTH: usize = 40;
         // Two hundred updates are as smooth as a thousand.
         let step = (self.total / 200).max(1);
-        if !self.visible || (done % step != 0 && done != self.total) {
+        if !self.visible || (!done.is_multiple_of(step) && done != self.total) {
             return;
         }
         let filled = WIDTH * done / self.total.max(1);

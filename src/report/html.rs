@@ -313,7 +313,7 @@ fn timeline(report: &RunReport) -> Option<String> {
         }
         let _ = writeln!(
             svg,
-            "<text x=\"{:.1}\" y=\"{:.1}\">{:.1} s</text>",
+            "<text x=\"{:.1}\" y=\"{:.1}\">{:.2} s</text>",
             left + 6.0,
             top + 15.0,
             total(test)

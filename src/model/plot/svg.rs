@@ -123,10 +123,10 @@ fn draw_lines(page: &mut String, lines: &Lines, area: Area, names: &[&str], id: 
         page,
         "<clipPath id=\"c{id}\"><rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>\
          </clipPath>\n<g clip-path=\"url(#c{id})\">",
-        area.left - 1.0,
-        area.top - 3.0,
-        area.width + 2.0,
-        area.height + 6.0
+        area.left - 6.0,
+        area.top - 4.0,
+        area.width + 12.0,
+        area.height + 8.0
     );
     for series in &lines.series {
         let look = names.iter().position(|n| *n == series.name).unwrap_or(0);

@@ -72,7 +72,7 @@ fn all_figures_are_written_with_units_and_an_index() {
         "borne",
         "half_width",
     ];
-    let unitless = ["series", "panel", "machine", "x_name", "x_value", "replay_speed"];
+    let unitless = ["series", "panel", "machine", "x_name", "x_value", "y_name", "y_value"];
     for name in names.lines() {
         let read = |extension: &str| {
             let file = format!("figures/{name}.{extension}");

@@ -92,6 +92,22 @@ fn coordinated_agrees_with_bosilca_equation_5_where_it_claims_to_hold() {
 }
 
 #[test]
+fn the_sum_in_equation_5_counts_a_product_twice() {
+    // C/T = 0.2: the product of the two overheads is 8e-4, three times the
+    // confidence interval; the second order is 6e-5.
+    let model = WasteModel::coordinated(100.0, 100.0, 60.0, 0.0);
+    let (period, mtbf_seconds) = (500.0, 100_000.0);
+    let job = coordinated_job(&model, period, 1_000.0);
+    let waste = simulate(&exponential(50, mtbf_seconds), &job).waste;
+    let describe = format!("{} +- {}", waste.mean, waste.half_width(CONFIDENCE));
+    assert!(!waste.agrees_with(model.waste(period, mtbf_seconds), CONFIDENCE), "{describe}");
+    assert!(
+        waste.agrees_with(model.composed_waste(period, mtbf_seconds), CONFIDENCE),
+        "{describe}"
+    );
+}
+
+#[test]
 fn hierarchical_agrees_with_bosilca_equation_15() {
     let mtbf_seconds = 200_000.0;
     for (groups, growth, logging, replay) in

@@ -95,30 +95,61 @@ pub(super) fn memory() -> Result<Figure, ModelError> {
 }
 
 pub(super) fn failures() -> Result<Figure, ModelError> {
+    let mtbf_axis = || Axis::log("MTBF of the system (hours)", "system_mtbf_hours");
     let with_outage = |outage_seconds: f64| {
         sample(log_steps(0.1, 10.0, 80), |hours| {
             interval::efficiency(hours * HOUR_SECONDS, 16.0, outage_seconds).map(|e| 100.0 * e)
         })
     };
+    let completes = |run_hours: f64| {
+        sample(log_steps(0.1, 10.0, 80), |hours| {
+            let run = Run {
+                processes: 256 * 1024,
+                group_size: 16,
+                system_mtbf_seconds: hours * HOUR_SECONDS,
+                checkpoint_seconds: 16.0,
+                recovery_seconds: 20.0,
+                interval_seconds: interval::daly_seconds(hours * HOUR_SECONDS, 16.0)?,
+                run_seconds: run_hours * HOUR_SECONDS,
+            };
+            Ok(1.0 - run.success_self()?)
+        })
+    };
     Ok(Figure {
         id: "tang-11-failures",
-        title: "Efficiency under failures".into(),
-        caption: "Tang et al., eq. 9 and 10 with a checkpoint of 16 s (their section 7.3). An \
-                  outage of 0 s leaves only a checkpoint time a failure, 92 s is detection, \
-                  restart and recovery on Tianhe-2. The paper's marks: 15 and 30 min, 1 and 3 h. \
-                  The equation leaves out the work lost at each failure."
-            .into(),
-        body: Body::Lines(Lines {
-            title: String::new(),
-            x: Axis::log("MTBF of the system (hours)", "system_mtbf_hours"),
-            y: Axis::linear("efficiency (% of a run without failures)", "efficiency_percent")
-                .between(0.0, 100.0),
-            series: vec![
-                Series::line("outage 0 s", with_outage(0.0)?),
-                Series::line("outage 92 s", with_outage(92.0)?),
-                Series::line("redundant execution (bound)", [(0.1, 50.0), (10.0, 50.0)]),
+        title: "Efficiency and loss under failures, 256K nodes".into(),
+        caption:
+            "Tang et al., eq. 9 and 10 with a checkpoint of 16 s (their section 7.3), and eq. \
+                  14 in groups of 16 with a recovery of 20 s. An outage of 0 s leaves only a \
+                  checkpoint time a failure, 92 s is detection, restart and recovery on Tianhe-2. \
+                  The paper's marks: 15 and 30 min, 1 and 3 h; it does not print the length of the \
+                  run. Eq. 10 leaves out the work lost at each failure."
+                .into(),
+        body: Body::Panels {
+            columns: 2,
+            panels: vec![
+                Lines {
+                    title: "efficiency".into(),
+                    x: mtbf_axis(),
+                    y: Axis::linear("of a run without failures (%)", "efficiency_percent")
+                        .between(0.0, 100.0),
+                    series: vec![
+                        Series::line("outage 0 s", with_outage(0.0)?),
+                        Series::line("outage 92 s", with_outage(92.0)?),
+                        Series::line("redundant execution", [(0.1, 50.0), (10.0, 50.0)]),
+                    ],
+                },
+                Lines {
+                    title: "probability of loss, self-checkpoint".into(),
+                    x: mtbf_axis(),
+                    y: Axis::log("probability (fraction)", "loss_fraction"),
+                    series: vec![
+                        Series::line("run of 10 h", completes(10.0)?),
+                        Series::line("run of 100 h", completes(100.0)?),
+                    ],
+                },
             ],
-        }),
+        },
     })
 }
 

@@ -197,25 +197,28 @@ fn lines_csv(panel: Option<&str>, lines: &Lines) -> String {
     rows
 }
 
-/// Panels may differ in their x axis; then every row names it.
+/// Panels may differ in their axes; then every row names both.
 fn panels_csv(panels: &[Lines]) -> String {
     let Some(first) = panels.first() else { return String::new() };
-    let same_axis = panels.iter().all(|p| p.x.column == first.x.column);
-    let x_column = if same_axis { first.x.column } else { "x_value" };
-    let mut all = if same_axis {
-        text::csv_row(&["panel", "series", x_column, first.y.column])
-    } else {
-        text::csv_row(&["panel", "x_name", "series", x_column, first.y.column])
-    };
+    let columns = (first.x.column, first.y.column);
+    if panels.iter().all(|panel| (panel.x.column, panel.y.column) == columns) {
+        let header = text::csv_row(&["panel", "series", columns.0, columns.1]);
+        return panels
+            .iter()
+            .fold(header, |all, panel| all + &lines_csv(Some(&panel.title), panel));
+    }
+    let mut all = text::csv_row(&["panel", "x_name", "y_name", "series", "x_value", "y_value"]);
     for panel in panels {
-        if same_axis {
-            all += &lines_csv(Some(&panel.title), panel);
-            continue;
-        }
         for series in &panel.series {
             for point in &series.points {
-                let (x, y) = (text::csv_number(point.x), text::csv_number(point.y));
-                all += &text::csv_row(&[&panel.title, panel.x.column, &series.name, &x, &y]);
+                all += &text::csv_row(&[
+                    &panel.title,
+                    panel.x.column,
+                    panel.y.column,
+                    &series.name,
+                    &text::csv_number(point.x),
+                    &text::csv_number(point.y),
+                ]);
             }
         }
     }

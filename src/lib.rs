@@ -4,6 +4,7 @@
 #![warn(missing_docs)]
 
 pub mod blas;
+pub mod checkpoint;
 pub mod cli;
 pub mod comm;
 pub mod config;

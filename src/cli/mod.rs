@@ -17,6 +17,7 @@ pub mod overrides;
 pub mod plan;
 pub mod report;
 pub mod run;
+pub mod shm;
 pub mod study_error;
 
 use std::ffi::OsString;

@@ -67,7 +67,9 @@ impl MpiWorld {
             return "unknown MPI".into();
         }
         let text = String::from_utf8_lossy(&text[..len as usize]).into_owned();
-        text.lines().next().unwrap_or_default().trim().to_owned()
+        // Some versions count the terminating zero.
+        let line = text.lines().next().unwrap_or_default();
+        line.trim_matches(|c: char| c.is_whitespace() || c == '\0').to_owned()
     }
 }
 

@@ -36,7 +36,7 @@ use crate::pfact::{self, Variant};
 use crate::report::record::Phases;
 use crate::swap::{self, Plan};
 use crate::team::Team;
-use crate::update::{self, Operands, Spent};
+use crate::update::{self, Operands};
 use panel::Flight;
 
 /// How to solve.
@@ -85,9 +85,15 @@ pub enum SolveError {
 /// What the driver tells of its progress, on every rank.
 pub type OnProgress<'a> = &'a mut dyn FnMut(usize);
 
-/// Width of the column tiles in which the trailing update is done, in doubles.
-/// Between tiles messages are moved on and threads take the next piece.
-const TILE_COLS: usize = 1024;
+/// Rows of a piece of the product for a rank of one thread: messages are moved
+/// on between pieces.
+const PIECE_ROWS: usize = 1024;
+/// Pieces of the product for each thread of a team.
+const PIECES_PER_THREAD: usize = 4;
+/// Rows below which a piece is not worth it.
+const SHORTEST_PIECE_ROWS: usize = 128;
+/// Columns below which exchange and solve are not worth cutting up for the team.
+const TEAM_GRAIN_COLS: usize = 64;
 
 /// Shape of one rank's part of [A|b].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -302,26 +308,24 @@ impl<'m, C: Comm> Solver<'m, C> {
         ahead: Option<usize>,
         range: &Range<usize>,
     ) -> Result<(), SolveError> {
-        let k = current.k;
-        let first_waiting = (k + 1 + self.params.depth).min(self.panels());
-        let parked = range.end.max(k + 1)..first_waiting.max(range.end);
-        let start = self.local_cols(first_waiting * self.params.nb..self.params.n).start;
-        let rest = start..self.shape.cols;
-        if self.team.threads() == 1 || rest.is_empty() {
-            if let Some(next) = ahead {
-                self.advance_with(next, Some(current))?;
-            }
-            for parked in parked {
-                let cols = self.local_cols(self.panel_cols(parked));
-                self.apply_to_panel_columns(current, cols)?;
-            }
-            return self.apply_alone(current, rest);
-        }
-        for parked in parked {
+        let first_waiting = (current.k + 1 + self.params.depth).min(self.panels());
+        for parked in range.end..first_waiting {
             let cols = self.local_cols(self.panel_cols(parked));
             self.apply_to_panel_columns(current, cols)?;
         }
-        self.apply_as_team(current, rest, ahead)
+        let start = self.local_cols(first_waiting * self.params.nb..self.params.n).start;
+        let rest = start..self.shape.cols;
+        // A rank of one thread lets the next panel go first. A team has it
+        // factored by one thread while the others multiply.
+        let (before, meanwhile) =
+            if self.team.threads() == 1 { (ahead, None) } else { (None, ahead) };
+        if let Some(next) = before {
+            self.advance_with(next, Some(current))?;
+        }
+        let mut exchange = self.exchange.take();
+        let result = self.apply_to_rest(current, rest, meanwhile, &mut exchange);
+        self.exchange = exchange;
+        result
     }
 
     /// What the update needs of a panel.
@@ -336,15 +340,6 @@ impl<'m, C: Comm> Solver<'m, C> {
         }
     }
 
-    /// A block of columns of the local matrix.
-    ///
-    /// # Safety
-    /// No column may be in use elsewhere.
-    unsafe fn columns(&self, cols: Range<usize>) -> MatMut<'m> {
-        // SAFETY: by this function's contract.
-        unsafe { self.a.block(0..self.shape.rows, cols) }
-    }
-
     /// Applies a panel to the columns of one other panel.
     fn apply_to_panel_columns(
         &mut self,
@@ -355,26 +350,71 @@ impl<'m, C: Comm> Solver<'m, C> {
             return Ok(());
         }
         let panel = self.operands(flight);
-        // SAFETY: the team works on columns right of all panels in flight, if at all.
-        let mut a = unsafe { self.columns(cols.clone()) };
-        if self.grid.p == 1 {
-            let spent = update::apply_local(&panel, a);
-            self.add(spent);
-            return Ok(());
-        }
-        let mut exchange = self.exchange_ahead.take().expect("not in use");
+        let mut exchange = self.exchange_ahead.take();
+        let u = self.exchange_and_solve(flight, cols.clone(), &mut exchange)?;
         let start = Instant::now();
-        let u = &mut exchange.u[..flight.layout.jb * cols.len()];
-        let mut u = MatMut::row_major(u, flight.layout.jb, cols.len(), cols.len());
-        self.exchange_rows(flight, a.rb(), u.rb(), &mut exchange.room)?;
-        let swapped = Instant::now();
-        update::apply_spread(&panel, u, a);
-        self.exchange_ahead = Some(exchange);
-        self.add(Spent {
-            swap: (swapped - start).as_secs_f64(),
-            update: swapped.elapsed().as_secs_f64(),
-        });
+        let rows = panel.below..self.shape.rows;
+        // SAFETY: A2 and U share no element; the team works on columns right of all
+        // panels in flight, if at all.
+        unsafe {
+            let u = u.block(0..flight.layout.jb, 0..cols.len()).into_ref();
+            let a2 = self.a.block(rows.clone(), cols);
+            update::multiply(&panel, u, 0..rows.len(), a2);
+        }
+        self.phases.update += start.elapsed().as_secs_f64();
+        drop(u);
+        self.exchange_ahead = exchange;
         Ok(())
+    }
+
+    /// Exchanges rows on the columns `cols` and solves for U there (`jb x cols`),
+    /// in A itself if P = 1, else in `room`; on the rank that holds the diagonal
+    /// block U ends in A either way.
+    fn exchange_and_solve<'u>(
+        &mut self,
+        flight: &Flight<C>,
+        cols: Range<usize>,
+        room: &'u mut Option<Exchange>,
+    ) -> Result<SharedMat<'u>, SolveError>
+    where
+        'm: 'u,
+    {
+        let (panel, layout) = (self.operands(flight), flight.layout);
+        let (team, a, rows) = (self.team, self.a, self.shape.rows);
+        let (jb, width) = (layout.jb, cols.len());
+        let start = Instant::now();
+        // SAFETY, of all blocks here: no other thread is on these columns, and the
+        // parts that the team takes do not overlap.
+        let u = match room {
+            None => {
+                team.split(width, TEAM_GRAIN_COLS, |part| {
+                    let part = cols.start + part.start..cols.start + part.end;
+                    let columns = unsafe { a.block(0..rows, part) };
+                    swap::exchange_local(columns, layout.top, panel.ipiv);
+                });
+                unsafe { a.block(layout.top..layout.below, cols.clone()) }.share()
+            }
+            Some(Exchange { room, u }) => {
+                let u = SharedMat::row_major(&mut u[..jb * width], jb, width);
+                let columns = unsafe { a.block(0..rows, cols.clone()) };
+                let all_u = unsafe { u.block(0..jb, 0..width) };
+                self.exchange_rows(flight, columns, all_u, room)?;
+                u
+            }
+        };
+        let swapped = Instant::now();
+        let keep = panel.top.filter(|_| self.grid.p > 1);
+        team.split(width, TEAM_GRAIN_COLS, |part| {
+            let mut u = unsafe { u.block(0..jb, part.clone()) };
+            update::solve(&panel, u.rb());
+            if let Some(top) = keep {
+                let part = cols.start + part.start..cols.start + part.end;
+                update::keep(u.as_ref(), top, unsafe { a.block(0..rows, part) });
+            }
+        });
+        self.phases.swap += (swapped - start).as_secs_f64();
+        self.phases.update += swapped.elapsed().as_secs_f64();
+        Ok(u)
     }
 
     fn exchange_rows(
@@ -390,115 +430,52 @@ impl<'m, C: Comm> Solver<'m, C> {
         Ok(swap::exchange(&self.grid.col, &plan, swap, swap_threshold, a, u, room)?)
     }
 
-    /// Applies a panel to the columns `rest`, on this thread, moving messages
-    /// on between tiles.
-    fn apply_alone(&mut self, flight: &Flight<C>, rest: Range<usize>) -> Result<(), SolveError> {
-        let panel = self.operands(flight);
-        if self.grid.p == 1 {
-            for tile in tiles(rest) {
-                // SAFETY: this thread works alone.
-                let spent = update::apply_local(&panel, unsafe { self.columns(tile) });
-                self.add(spent);
-                self.move_messages()?;
-            }
-            return Ok(());
-        }
-        let mut exchange = self.exchange.take().expect("not in use");
-        let (jb, width) = (flight.layout.jb, rest.len());
-        let u = SharedMat::row_major(&mut exchange.u[..jb * width], jb, width);
-        // SAFETY: this thread works alone.
-        let (a, all_u) = unsafe { (self.columns(rest.clone()), u.block(0..jb, 0..width)) };
-        let start = Instant::now();
-        self.exchange_rows(flight, a, all_u, &mut exchange.room)?;
-        self.phases.swap += start.elapsed().as_secs_f64();
-        for tile in tiles(rest.clone()) {
-            let start = Instant::now();
-            let in_u = tile.start - rest.start..tile.end - rest.start;
-            // SAFETY: this thread works alone.
-            unsafe { update::apply_spread(&panel, u.block(0..jb, in_u), self.columns(tile)) };
-            self.phases.update += start.elapsed().as_secs_f64();
-            self.move_messages()?;
-        }
-        drop(u);
-        self.exchange = Some(exchange);
-        Ok(())
-    }
-
-    /// Applies a panel to the columns `rest`, tile by tile on all threads, while
-    /// this one advances panel `ahead` first.
-    fn apply_as_team(
+    /// Applies a panel to the columns `rest`, on all threads. This one first
+    /// advances panel `ahead`, if any, and moves messages on between pieces.
+    fn apply_to_rest(
         &mut self,
         flight: &Flight<C>,
         rest: Range<usize>,
         ahead: Option<usize>,
+        exchange: &mut Option<Exchange>,
     ) -> Result<(), SolveError> {
         let panel = self.operands(flight);
-        let (a, rows, jb) = (self.a, self.shape.rows, flight.layout.jb);
-        let tiles: Vec<Range<usize>> = team_tiles(rest.clone(), self.team.threads());
-        let next_tile = AtomicUsize::new(0);
-        let team = self.team;
-        let mut exchange = self.exchange.take();
-        let u = match &mut exchange {
-            None => None,
-            Some(exchange) => {
-                let start = Instant::now();
-                let width = rest.len();
-                let u = SharedMat::row_major(&mut exchange.u[..jb * width], jb, width);
-                // SAFETY: the team is not out yet.
-                let (a, all_u) = unsafe { (self.columns(rest.clone()), u.block(0..jb, 0..width)) };
-                self.exchange_rows(flight, a, all_u, &mut exchange.room)?;
-                self.phases.swap += start.elapsed().as_secs_f64();
-                Some(u)
+        let u = self.exchange_and_solve(flight, rest.clone(), exchange)?;
+        let (team, a, jb) = (self.team, self.a, flight.layout.jb);
+        let pieces = row_pieces(self.shape.rows - panel.below, team.threads());
+        let next_piece = AtomicUsize::new(0);
+        let multiply_next = || {
+            let Some(piece) = pieces.get(next_piece.fetch_add(1, Ordering::Relaxed)) else {
+                return false;
+            };
+            let rows = panel.below + piece.start..panel.below + piece.end;
+            // SAFETY: each piece is taken by one thread; U is only read; what is
+            // done meanwhile is on columns left of these.
+            unsafe {
+                let u = u.block(0..jb, 0..rest.len()).into_ref();
+                update::multiply(&panel, u, piece.clone(), a.block(rows, rest.clone()));
             }
+            true
         };
-        let do_tile = |tile: &Range<usize>| {
-            // SAFETY: each tile is taken by one thread, and no other columns are.
-            let columns = unsafe { a.block(0..rows, tile.clone()) };
-            match &u {
-                None => update::apply_local(&panel, columns),
-                Some(u) => {
-                    let start = Instant::now();
-                    let in_u = tile.start - rest.start..tile.end - rest.start;
-                    // SAFETY: as above.
-                    update::apply_spread(&panel, unsafe { u.block(0..jb, in_u) }, columns);
-                    Spent { swap: 0.0, update: start.elapsed().as_secs_f64() }
-                }
-            }
-        };
-        let take = || tiles.get(next_tile.fetch_add(1, Ordering::Relaxed));
-        let job = |_: usize| {
-            while let Some(tile) = take() {
-                do_tile(tile);
-            }
-        };
-        let started = Instant::now();
-        let before = self.phases;
+        let job = |_: usize| while multiply_next() {};
+        let (start, before) = (Instant::now(), total(&self.phases));
         let result = team.fork(&job, || {
             if let Some(next) = ahead {
                 self.advance_with(next, Some(flight))?;
             }
-            while let Some(tile) = take() {
-                let spent = do_tile(tile);
-                self.add(spent);
+            while multiply_next() {
                 self.move_messages()?;
             }
-            Ok::<_, SolveError>(())
+            Ok(())
         });
-        // What this thread waited for the others at the end is update too.
-        let accounted = total(&self.phases) - total(&before);
-        self.phases.update += (started.elapsed().as_secs_f64() - accounted).max(0.0);
-        drop(u);
-        self.exchange = exchange;
+        // What was not the advance was the product, or waiting for its end.
+        let advance = total(&self.phases) - before;
+        self.phases.update += start.elapsed().as_secs_f64() - advance;
         result
     }
 
     fn move_messages(&mut self) -> Result<(), SolveError> {
         self.flights.iter_mut().try_for_each(|flight| flight.progress(self.grid))
-    }
-
-    fn add(&mut self, spent: Spent) {
-        self.phases.swap += spent.swap;
-        self.phases.update += spent.update;
     }
 }
 
@@ -506,22 +483,15 @@ fn total(phases: &Phases) -> f64 {
     phases.panel + phases.swap + phases.bcast + phases.update + phases.back + phases.other
 }
 
-/// Cuts columns into tiles of [`TILE_COLS`]; a narrow last one joins the one before.
-fn tiles(cols: Range<usize>) -> impl Iterator<Item = Range<usize>> {
-    let count = ((cols.len() + TILE_COLS / 2) / TILE_COLS).max(usize::from(!cols.is_empty()));
-    (0..count).map(move |i| {
-        let end = if i + 1 == count { cols.end } else { cols.start + (i + 1) * TILE_COLS };
-        cols.start + i * TILE_COLS..end
-    })
-}
-
-/// Cuts columns into tiles of equal width for `threads`: several for each while
-/// they stay wide, so that a thread that comes late finds work left.
-fn team_tiles(cols: Range<usize>, threads: usize) -> Vec<Range<usize>> {
-    const NARROWEST: usize = 128;
-    const TILES_PER_THREAD: usize = 4;
-    let most = (threads * TILES_PER_THREAD).max(cols.len() / TILE_COLS);
-    let count = most.min(cols.len().div_ceil(NARROWEST)).max(1);
-    let bound = |i: usize| cols.start + cols.len() * i / count;
-    (0..count).map(|i| bound(i)..bound(i + 1)).filter(|tile| !tile.is_empty()).collect()
+/// Cuts the rows of a product into pieces of equal height. Alone, they are as
+/// high as lets messages wait; a team gets several a thread, so that one which
+/// comes late finds work left.
+fn row_pieces(rows: usize, threads: usize) -> Vec<Range<usize>> {
+    let count = if threads == 1 {
+        rows.div_ceil(PIECE_ROWS)
+    } else {
+        (threads * PIECES_PER_THREAD).min(rows.div_ceil(SHORTEST_PIECE_ROWS))
+    };
+    let bound = |i: usize| rows * i / count;
+    (0..count).map(|i| bound(i)..bound(i + 1)).collect()
 }

@@ -1,0 +1,106 @@
+//! The plain kernel: runs everywhere, and the oracle of all others.
+
+use super::Kernel;
+use crate::checkpoint::codec::gf256;
+
+/// The plain kernel.
+pub const KERNEL: Kernel =
+    Kernel { name: "scalar", xor, gf_fma, gf_fma_many: None, gf_mul, real_fma };
+
+/// Products of `c` with every byte.
+fn products(c: u8) -> [u8; 256] {
+    std::array::from_fn(|x| gf256::mul(c, x as u8))
+}
+
+/// `out = acc + src` over bits.
+///
+/// # Safety
+/// As [`Kernel`]'s functions: `bytes` at each pointer, `out` may equal `acc`.
+pub(super) unsafe fn xor(acc: *const u8, src: *const u8, out: *mut u8, bytes: usize) {
+    let words = bytes / 8;
+    for i in 0..words {
+        // SAFETY: i * 8 + 8 <= bytes.
+        unsafe {
+            let sum = acc.cast::<u64>().add(i).read_unaligned()
+                ^ src.cast::<u64>().add(i).read_unaligned();
+            out.cast::<u64>().add(i).write_unaligned(sum);
+        }
+    }
+    for i in words * 8..bytes {
+        // SAFETY: i < bytes.
+        unsafe { out.add(i).write(acc.add(i).read() ^ src.add(i).read()) }
+    }
+}
+
+/// `out = acc + c src` over GF(2^8).
+///
+/// # Safety
+/// As [`xor`].
+unsafe fn gf_fma(c: u8, acc: *const u8, src: *const u8, out: *mut u8, bytes: usize) {
+    let products = products(c);
+    for i in 0..bytes {
+        // SAFETY: i < bytes.
+        unsafe {
+            let product = products[usize::from(src.add(i).read())];
+            out.add(i).write(acc.add(i).read() ^ product);
+        }
+    }
+}
+
+/// `out = c src` over GF(2^8).
+///
+/// # Safety
+/// As [`xor`].
+unsafe fn gf_mul(c: u8, src: *const u8, out: *mut u8, bytes: usize) {
+    let products = products(c);
+    for i in 0..bytes {
+        // SAFETY: i < bytes.
+        unsafe { out.add(i).write(products[usize::from(src.add(i).read())]) }
+    }
+}
+
+/// `out = acc + c src` over doubles, the product rounded, then the sum.
+///
+/// # Safety
+/// As [`xor`], `bytes` a multiple of 8.
+pub(super) unsafe fn real_fma(c: f64, acc: *const u8, src: *const u8, out: *mut u8, bytes: usize) {
+    for i in 0..bytes / 8 {
+        // SAFETY: i * 8 + 8 <= bytes.
+        unsafe {
+            let product = c * src.cast::<f64>().add(i).read_unaligned();
+            let sum = acc.cast::<f64>().add(i).read_unaligned() + product;
+            out.cast::<f64>().add(i).write_unaligned(sum);
+        }
+    }
+}
+
+/// The last few bytes of [`gf_fma`] after a vector kernel's whole vectors, too
+/// few to build a table for.
+///
+/// # Safety
+/// As [`xor`].
+#[cfg(target_arch = "x86_64")]
+pub(super) unsafe fn gf_fma_tail(
+    c: u8,
+    acc: *const u8,
+    src: *const u8,
+    out: *mut u8,
+    bytes: usize,
+) {
+    for i in 0..bytes {
+        // SAFETY: i < bytes.
+        unsafe { out.add(i).write(acc.add(i).read() ^ gf256::mul(c, src.add(i).read())) }
+    }
+}
+
+/// The last few bytes of [`gf_mul`].
+///
+/// # Safety
+/// As [`xor`].
+#[cfg(target_arch = "x86_64")]
+pub(super) unsafe fn gf_mul_tail(c: u8, src: *const u8, out: *mut u8, bytes: usize) {
+    for i in 0..bytes {
+        // SAFETY: i < bytes.
+        unsafe { out.add(i).write(gf256::mul(c, src.add(i).read())) }
+    }
+}

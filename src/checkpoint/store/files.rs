@@ -1,0 +1,275 @@
+//! Mapped files: POSIX shared memory (files in /dev/shm), tmpfs, hugetlbfs, or
+//! a node-local disk.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read};
+use std::num::NonZeroUsize;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytemuck::Zeroable;
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg, posix_fallocate};
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap};
+use nix::sys::statfs::{FsType, HUGETLBFS_MAGIC, TMPFS_MAGIC, fstatfs};
+
+use super::header::{Header, Identity, PAGE_BYTES};
+use super::host::{self, Host, Trap};
+use super::segment::{Hold, Mapped, NewSegment, RESERVE_BYTES, Segment, Touch};
+use super::{Result, SegmentInfo, SegmentName, Store, StoreError, check_bytes};
+
+/// How often, and how long apart, an attachment waits for a passing look of
+/// `list` from another process to be over.
+const ATTACH_TRIES: u32 = 20;
+const ATTACH_PAUSE: Duration = Duration::from_millis(5);
+
+/// The store of mapped files in one folder.
+#[derive(Debug, Clone)]
+pub struct Files {
+    folder: PathBuf,
+}
+
+impl Files {
+    /// POSIX shared memory. What is `NAME` here is `/NAME` for `shm_open`.
+    pub fn posix() -> Self {
+        Self::in_folder(Path::new("/dev/shm"))
+    }
+
+    /// Files in `folder`, which must exist.
+    pub fn in_folder(folder: &Path) -> Self {
+        Self { folder: folder.to_owned() }
+    }
+
+    fn path(&self, name: &SegmentName) -> PathBuf {
+        self.folder.join(name.to_string())
+    }
+
+    /// Makes the file, locked and of full size, all of its space set aside.
+    fn fresh(&self, name: &SegmentName, bytes: usize) -> Result<(Flock<File>, Space)> {
+        let path = self.path(name);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).mode(0o600);
+        let file = options.open(&path).map_err(|error| refused("creating", &path, error))?;
+        let reserve = || {
+            let file = lock(file, FlockArg::LockExclusiveNonblock)
+                .map_err(|error| refused("locking", &path, error))?;
+            let space = Space::of(&file, bytes).map_err(|e| refused("looking at", &path, e))?;
+            self.reserve(name, &file, &space)?;
+            Ok((file, space))
+        };
+        reserve().inspect_err(|_| {
+            // Best effort on the way out; the first error is the one to report.
+            let _ = fs::remove_file(&path);
+        })
+    }
+
+    /// Sets the file's space aside, or fails here and now rather than with a
+    /// SIGBUS at some later access.
+    fn reserve(&self, name: &SegmentName, file: &File, space: &Space) -> Result<()> {
+        let no_space = |available_bytes| StoreError::NoSpace {
+            name: name.clone(),
+            folder: self.folder.clone(),
+            wanted_bytes: space.file_bytes as u64,
+            available_bytes,
+        };
+        let free_bytes = |file: &File| {
+            let stat = fstatfs(file).map_err(|e| refused("looking at", &self.path(name), e))?;
+            Ok(stat.blocks_available() as u64 * stat.block_size() as u64)
+        };
+        let available_bytes = free_bytes(file)?;
+        if available_bytes < space.file_bytes as u64 {
+            return Err(no_space(available_bytes));
+        }
+        let takes_memory = space.fs == TMPFS_MAGIC;
+        let check = |next: usize, left: usize| match takes_memory {
+            true => Host::this().check_memory(name, next as u64, left as u64),
+            false => Ok(()),
+        };
+        check(space.file_bytes, space.file_bytes)?;
+        for start in (0..space.file_bytes).step_by(RESERVE_BYTES) {
+            let left = space.file_bytes - start;
+            let bytes = left.min(RESERVE_BYTES);
+            check(bytes, left)?;
+            match posix_fallocate(file.as_fd(), start as i64, bytes as i64) {
+                Ok(()) => {}
+                Err(Errno::ENOSPC) => return Err(no_space(free_bytes(file)?)),
+                Err(error) => return Err(refused("reserving", &self.path(name), error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The segment of that path, if the file belongs to this user and carries
+    /// our header.
+    fn inspect(path: &Path) -> Option<(File, Identity)> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).custom_flags(libc::O_NOFOLLOW);
+        let mut file = options.open(path).ok()?;
+        let meta = file.metadata().ok()?;
+        if !meta.is_file() || meta.uid() != host::user_id() {
+            return None;
+        }
+        let mut header = Header::zeroed();
+        file.read_exact(bytemuck::bytes_of_mut(&mut header)).ok()?;
+        let identity = header.identity(usize::try_from(meta.len()).ok()?)?;
+        Some((file, identity))
+    }
+
+    /// Maps a locked file.
+    fn map(
+        path: PathBuf,
+        file: Flock<File>,
+        name: &SegmentName,
+        data_bytes: usize,
+    ) -> Result<(Segment, Space)> {
+        let space = Space::of(&file, 0).map_err(|error| refused("looking at", &path, error))?;
+        let length = file.metadata().map_err(|error| refused("looking at", &path, error))?.len();
+        let mapped_bytes = length as usize;
+        let size = NonZeroUsize::new(mapped_bytes).expect("a header at least");
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: a fresh mapping at a place of the system's choice.
+        let base = unsafe { mmap(None, size, access, MapFlags::MAP_SHARED, file.as_fd(), 0) }
+            .map_err(|error| refused("mapping", &path, error))?;
+        // SAFETY: our mapping; a refused advice only costs speed.
+        let _ = unsafe { madvise(base, mapped_bytes, MmapAdvise::MADV_HUGEPAGE) };
+        let mapped = Mapped {
+            name: name.clone(),
+            base: base.cast(),
+            mapped_bytes,
+            data_bytes,
+            page_bytes: space.page_bytes,
+            note: None,
+            hold: Hold::File { path, _lock: file },
+        };
+        // SAFETY: mapped just now, all of the file; the lock keeps other
+        // processes of ours away.
+        Ok((unsafe { Segment::from_mapped(mapped) }, space))
+    }
+}
+
+impl Store for Files {
+    fn begin(&self, name: &SegmentName, bytes: usize) -> Result<NewSegment> {
+        check_bytes(name, bytes)?;
+        let path = self.path(name);
+        if fs::symlink_metadata(&path).is_ok() {
+            let Some((file, identity)) = Self::inspect(&path) else {
+                return Err(StoreError::Foreign(path));
+            };
+            let is_free = lock(file, FlockArg::LockExclusiveNonblock).is_ok();
+            if identity.is_ready || !is_free {
+                let location = path.display().to_string();
+                return Err(StoreError::Exists { name: name.clone(), location });
+            }
+            fs::remove_file(&path).map_err(|error| refused("removing", &path, error))?;
+        }
+        let (file, _) = self.fresh(name, PAGE_BYTES + bytes)?;
+        match Self::map(path.clone(), file, name, bytes) {
+            Ok((segment, space)) => Ok(NewSegment::new(segment, space.touch())),
+            Err(error) => {
+                // Best effort on the way out.
+                let _ = fs::remove_file(&path);
+                Err(error)
+            }
+        }
+    }
+
+    fn attach(&self, name: &SegmentName) -> Result<Option<Segment>> {
+        let path = self.path(name);
+        for _ in 0..ATTACH_TRIES {
+            let found = Self::inspect(&path);
+            let Some((file, identity)) = found.filter(|(_, i)| i.is_ready && i.name == *name)
+            else {
+                return Ok(None);
+            };
+            match lock(file, FlockArg::LockExclusiveNonblock) {
+                Ok(file) => {
+                    let (segment, _) = Self::map(path, file, name, identity.data_bytes)?;
+                    return Ok(Some(segment));
+                }
+                Err(Errno::EWOULDBLOCK) => std::thread::sleep(ATTACH_PAUSE),
+                Err(error) => return Err(refused("locking", &path, error)),
+            }
+        }
+        Err(StoreError::InUse { name: name.clone(), location: path.display().to_string() })
+    }
+
+    fn remove(&self, name: &SegmentName) -> Result<bool> {
+        let path = self.path(name);
+        let is_ours = Self::inspect(&path).is_some_and(|(_, identity)| identity.name == *name);
+        if is_ours {
+            fs::remove_file(&path).map_err(|error| refused("removing", &path, error))?;
+        }
+        Ok(is_ours)
+    }
+
+    fn list(&self) -> Result<Vec<SegmentInfo>> {
+        let entries =
+            fs::read_dir(&self.folder).map_err(|error| refused("listing", &self.folder, error))?;
+        let mut list = Vec::new();
+        for entry in entries {
+            let path = entry.map_err(|error| refused("listing", &self.folder, error))?.path();
+            let Some((file, identity)) = Self::inspect(&path) else { continue };
+            if self.path(&identity.name) != path {
+                continue;
+            }
+            list.push(SegmentInfo {
+                location: path.display().to_string(),
+                bytes: identity.data_bytes,
+                is_ready: identity.is_ready,
+                in_use: lock(file, FlockArg::LockSharedNonblock).is_err(),
+                attached: None,
+                creator_pid: identity.process.pid(),
+                creator: identity.process.liveness(),
+                created_unix_seconds: identity.created_unix_seconds,
+                name: identity.name,
+            });
+        }
+        list.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(list)
+    }
+
+    fn traps(&self, bytes_on_host: u64, _bytes_largest: u64) -> Vec<Trap> {
+        let host = Host::this();
+        let mut traps = host.common_traps(bytes_on_host);
+        traps.extend(host.folder_traps(&self.folder, bytes_on_host));
+        traps
+    }
+}
+
+/// What the file system makes of a file of some length.
+struct Space {
+    fs: FsType,
+    page_bytes: usize,
+    file_bytes: usize,
+}
+
+impl Space {
+    fn of(file: &File, bytes: usize) -> nix::Result<Self> {
+        let stat = fstatfs(file)?;
+        let fs = stat.filesystem_type();
+        let page_bytes =
+            if fs == HUGETLBFS_MAGIC { stat.block_size() as usize } else { PAGE_BYTES };
+        Ok(Self { fs, page_bytes, file_bytes: bytes.next_multiple_of(page_bytes) })
+    }
+
+    fn touch(&self) -> Touch {
+        let in_memory = self.fs == TMPFS_MAGIC || self.fs == HUGETLBFS_MAGIC;
+        if in_memory { Touch::Maps } else { Touch::Nothing }
+    }
+}
+
+fn lock(file: File, how: FlockArg) -> nix::Result<Flock<File>> {
+    Flock::lock(file, how).map_err(|(_, error)| error)
+}
+
+fn refused(doing: &str, path: &Path, error: impl Into<io::Error>) -> StoreError {
+    let error = error.into();
+    let hint = match error.kind() {
+        ErrorKind::NotFound => " (the folder must exist)",
+        ErrorKind::AlreadyExists => " (another process was faster)",
+        _ => "",
+    };
+    StoreError::system(format!("{doing} {}{hint}", path.display()), error)
+}

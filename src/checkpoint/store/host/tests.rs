@@ -1,0 +1,142 @@
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use super::*;
+
+/// A machine made of files.
+fn machine(files: &[(&str, &str)]) -> (TempDir, Host) {
+    let root = TempDir::new().unwrap();
+    for (path, text) in files {
+        let path = root.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let host = Host::under(root.path(), 1000);
+    (root, host)
+}
+
+#[test]
+fn this_process_lives_and_a_finished_one_does_not() {
+    let this = Process::this();
+    assert_eq!(this.liveness(), Liveness::Alive);
+    let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+    let other = Process { pid: child.id().into(), ..this };
+    assert_eq!(other.liveness(), Liveness::Dead, "same number, other start");
+    let started = Process { start_ticks: running_since(child.id()).unwrap(), ..other };
+    assert_eq!(started.liveness(), Liveness::Alive);
+    child.kill().unwrap();
+    while running_since(child.id()).is_some() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert_eq!(started.liveness(), Liveness::Dead, "a zombie");
+    child.wait().unwrap();
+    assert_eq!(started.liveness(), Liveness::Dead, "gone");
+}
+
+#[test]
+fn another_boot_is_death_and_another_namespace_unknown() {
+    let this = Process::this();
+    assert_eq!(Process { boot_id: [7; 64], ..this }.liveness(), Liveness::Dead);
+    assert_eq!(Process { pid_namespace: 7, ..this }.liveness(), Liveness::Unknown);
+}
+
+#[test]
+fn memory_is_the_least_of_machine_and_control_groups() {
+    let meminfo = ("proc/meminfo", "MemTotal: 9 kB\nMemAvailable:    1000 kB\n");
+    let (_root, host) = machine(&[meminfo]);
+    assert_eq!(host.available_memory().0, 1_024_000);
+
+    let v2 = [
+        meminfo,
+        ("proc/self/cgroup", "0::/job/step\n"),
+        ("sys/fs/cgroup/job/step/memory.max", "max\n"),
+        ("sys/fs/cgroup/job/memory.max", "600000\n"),
+        ("sys/fs/cgroup/job/memory.current", "150000\n"),
+        ("sys/fs/cgroup/job/memory.stat", "anon 3\ninactive_file 50000\n"),
+    ];
+    let (_root, host) = machine(&v2);
+    let limit = "/sys/fs/cgroup/job/memory.max".to_owned();
+    assert_eq!(host.available_memory(), (500_000, limit));
+
+    let v1 = [
+        meminfo,
+        ("proc/self/cgroup", "5:cpu,cpuacct:/x\n4:memory:/job\n"),
+        ("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "9000\n"),
+        ("sys/fs/cgroup/memory/job/memory.usage_in_bytes", "2000\n"),
+    ];
+    let (_root, host) = machine(&v1);
+    assert_eq!(host.available_memory().0, 7000);
+    let traps = host.common_traps(100);
+    assert!(matches!(traps[..], [Trap::LowMemory { available_bytes: 7000, .. }]), "{traps:?}");
+}
+
+#[test]
+fn low_sysv_limits_are_named() {
+    let table = "       key      shmid perms       size\n  0  1  600  8192  x\n  0  2  600  1 x\n";
+    let (_root, host) = machine(&[
+        ("proc/sys/kernel/shmmax", "1000000\n"),
+        ("proc/sys/kernel/shmall", "100\n"),
+        ("proc/sysvipc/shm", table),
+    ]);
+    assert_eq!(host.sysv_traps(97 * 4096, 900_000), []);
+    let shmall = Trap::LowLimit { limit: "kernel.shmall", value: 100, enough: 101 };
+    assert_eq!(host.sysv_traps(98 * 4096, 900_000), [shmall]);
+    let shmmax = Trap::LowLimit { limit: "kernel.shmmax", value: 1_000_000, enough: 1_004_096 };
+    assert!(shmmax.to_string().contains("sysctl -w kernel.shmmax=1004096"), "{shmmax}");
+    assert_eq!(host.sysv_traps(4096, 1_000_000), [shmmax]);
+}
+
+#[test]
+fn an_ipc_namespace_of_ones_own_is_seen() {
+    let (root, host) = machine(&[("proc/self/ns/x", "")]);
+    let link = root.path().join("proc/self/ns/ipc");
+    symlink("ipc:[4026531839]", &link).unwrap();
+    assert_eq!(host.sysv_traps(0, 0), []);
+    fs::remove_file(&link).unwrap();
+    symlink("ipc:[4026532999]", &link).unwrap();
+    assert_eq!(host.sysv_traps(0, 0), [Trap::OwnIpcNamespace]);
+}
+
+#[test]
+fn a_private_or_small_folder_is_seen() {
+    let shm = Path::new("/dev/shm");
+    let (root, host) = machine(&[("proc/self/ns/x", ""), ("proc/1/ns/x", "")]);
+    symlink("mnt:[1]", root.path().join("proc/self/ns/mnt")).unwrap();
+    symlink("mnt:[1]", root.path().join("proc/1/ns/mnt")).unwrap();
+    assert_eq!(host.folder_traps(shm, 0), []);
+    let traps = host.folder_traps(shm, u64::MAX);
+    assert!(matches!(traps[..], [Trap::SmallFolder { wanted_bytes: u64::MAX, .. }]), "{traps:?}");
+    fs::remove_file(root.path().join("proc/1/ns/mnt")).unwrap();
+    symlink("mnt:[2]", root.path().join("proc/1/ns/mnt")).unwrap();
+    assert_eq!(host.folder_traps(shm, 0), [Trap::PrivateFolder(shm.into())]);
+    let nowhere = host.folder_traps(Path::new("/nowhere/at/all"), 0);
+    assert!(matches!(nowhere[..], [Trap::NoFolder { .. }]), "{nowhere:?}");
+}
+
+#[test]
+fn systemd_that_removes_segments_is_seen() {
+    let systemd = ("run/systemd/system/x", "");
+    let users = ("etc/passwd", "root:x:0:0::\nann:x:1000:1000::\nbob:x:10001:1::\n");
+    let on_by = |host: &Host| match &host.common_traps(0)[..] {
+        [] => None,
+        [Trap::RemoveIpc { user: 1000, source_file }] => Some(source_file.clone()),
+        other => panic!("{other:?}"),
+    };
+    let main = ("etc/systemd/logind.conf", "[Login]\n#RemoveIPC=no\n");
+    assert_eq!(on_by(&machine(&[main]).1), None, "no systemd");
+    let (root, host) = machine(&[systemd, main]);
+    assert_eq!(on_by(&host), Some("systemd's default".into()));
+    assert_eq!(Host::under(root.path(), 999).common_traps(0), [], "a user of the system");
+    let off = ("etc/systemd/logind.conf", "[Login]\nRemoveIPC = no\n");
+    assert_eq!(on_by(&machine(&[systemd, off]).1), None);
+    let drop_in = ("usr/lib/systemd/logind.conf.d/50-x.conf", "RemoveIPC=yes\n");
+    let from = Some("/usr/lib/systemd/logind.conf.d/50-x.conf".to_owned());
+    assert_eq!(on_by(&machine(&[systemd, off, drop_in]).1), from);
+    let replaced = ("etc/systemd/logind.conf.d/50-x.conf", "\n");
+    assert_eq!(on_by(&machine(&[systemd, off, drop_in, replaced]).1), None);
+    let linger = |name| machine(&[systemd, main, users, (name, "")]);
+    assert_eq!(on_by(&linger("var/lib/systemd/linger/ann").1), None);
+    assert!(on_by(&linger("var/lib/systemd/linger/bob").1).is_some());
+}

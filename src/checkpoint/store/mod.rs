@@ -1,0 +1,256 @@
+//! Memory that outlives the process.
+//!
+//! A [`Segment`] is a page-aligned range of bytes with a name. Dropping it
+//! detaches it; only [`Store::remove`] frees it. Three backends:
+//!
+//! | store | memory | bound by |
+//! |---|---|---|
+//! | [`SysV`] (default) | System V segments, huge pages on request | `kernel.shmmax`, `kernel.shmall` |
+//! | [`Files::posix`] | POSIX shared memory | size of /dev/shm |
+//! | [`Files::in_folder`] | mapped files on tmpfs, hugetlbfs or an SSD | the file system |
+//!
+//! Each segment begins with a page that says whose it is ([`header`]); what
+//! does not carry that page, or belongs to another user, is never listed,
+//! attached or removed. A segment is attached by one process at a time.
+//! docs/store.md tells more.
+
+mod error;
+mod files;
+mod header;
+pub mod host;
+mod segment;
+mod sysv;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+pub use error::StoreError;
+pub use files::Files;
+pub use host::{Host, Liveness, Trap};
+pub use segment::{NewSegment, Segment};
+pub use sysv::SysV;
+
+/// Result of a store's operation.
+pub type Result<T> = std::result::Result<T, StoreError>;
+
+/// Longest run id, in bytes.
+pub const RUN_BYTES_MAX: usize = 64;
+/// Longest role, in bytes.
+pub const ROLE_BYTES_MAX: usize = 32;
+
+/// Name of a segment: which run, which part of its state, which logical rank.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SegmentName {
+    run: String,
+    role: String,
+    rank: u32,
+}
+
+impl SegmentName {
+    /// A name.
+    ///
+    /// # Errors
+    /// [`StoreError::BadName`] unless `run` and `role` are letters, digits,
+    /// `.`, `_` and `-` (no `-` in a role), not empty and no longer than
+    /// [`RUN_BYTES_MAX`] and [`ROLE_BYTES_MAX`].
+    pub fn new(run: &str, role: &str, rank: u32) -> Result<Self> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '_';
+        let run_fits = (1..=RUN_BYTES_MAX).contains(&run.len());
+        let role_fits = (1..=ROLE_BYTES_MAX).contains(&role.len());
+        if !run_fits || !role_fits {
+            let what = if run_fits { "role" } else { "run id" };
+            return Err(StoreError::BadName { run: run.into(), role: role.into(), what });
+        }
+        if !run.chars().all(|c| plain(c) || c == '-') {
+            return Err(StoreError::BadName { run: run.into(), role: role.into(), what: "run id" });
+        }
+        if !role.chars().all(plain) {
+            return Err(StoreError::BadName { run: run.into(), role: role.into(), what: "role" });
+        }
+        Ok(Self { run: run.to_owned(), role: role.to_owned(), rank })
+    }
+
+    /// The run's id.
+    pub fn run(&self) -> &str {
+        &self.run
+    }
+
+    /// Which part of a rank's state.
+    pub fn role(&self) -> &str {
+        &self.role
+    }
+
+    /// The logical rank.
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+}
+
+impl fmt::Display for SegmentName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "skt-hpl-{}-{}-{}", self.run, self.role, self.rank)
+    }
+}
+
+/// What is known of a segment without attaching it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SegmentInfo {
+    /// Its name.
+    pub name: SegmentName,
+    /// Where it is: `shmid 5, key 0x...` or a path.
+    pub location: String,
+    /// Bytes of data (without the header page).
+    pub bytes: usize,
+    /// Whether its creation was completed.
+    pub is_ready: bool,
+    /// Whether a process is attached.
+    pub in_use: bool,
+    /// How many processes are attached, where the store can tell.
+    pub attached: Option<u64>,
+    /// Process that created it.
+    pub creator_pid: u32,
+    /// Whether that process still runs.
+    pub creator: Liveness,
+    /// When it was created, seconds since 1970.
+    pub created_unix_seconds: u64,
+}
+
+impl SegmentInfo {
+    /// Whether it may belong to a run that goes on: a process is attached, or
+    /// its creator lives, or cannot be seen from here.
+    pub fn may_be_live(&self) -> bool {
+        self.in_use || self.creator != Liveness::Dead
+    }
+}
+
+/// A place for segments.
+pub trait Store {
+    /// Starts to create a segment of `bytes` zero bytes. The system's limits
+    /// and free memory have been checked; [`NewSegment::finish`] completes it.
+    ///
+    /// # Errors
+    /// [`StoreError::Exists`] when a complete segment of that name is there;
+    /// typed errors for lack of memory, space or permission. An incomplete
+    /// segment that nobody holds is replaced.
+    fn begin(&self, name: &SegmentName, bytes: usize) -> Result<NewSegment>;
+
+    /// A new segment of `bytes` zero bytes, all of its memory reserved.
+    ///
+    /// # Errors
+    /// As [`Store::begin`] and [`NewSegment::finish`].
+    fn create(&self, name: &SegmentName, bytes: usize) -> Result<Segment> {
+        self.begin(name, bytes)?.finish()
+    }
+
+    /// The segment of that name, or `None` when there is none that is complete.
+    ///
+    /// # Errors
+    /// [`StoreError::InUse`] when another process is attached to it.
+    fn attach(&self, name: &SegmentName) -> Result<Option<Segment>>;
+
+    /// Frees the segment of that name, attached or not; whether there was one.
+    /// Who is attached keeps the memory until it detaches.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    fn remove(&self, name: &SegmentName) -> Result<bool>;
+
+    /// All our segments of this user, sorted by name.
+    ///
+    /// # Errors
+    /// When the system's list cannot be read.
+    fn list(&self) -> Result<Vec<SegmentInfo>>;
+
+    /// What on this machine may take the segments away, or keep them from being
+    /// created, if this job wants `bytes_on_host` here in segments of at most
+    /// `bytes_largest`.
+    fn traps(&self, bytes_on_host: u64, bytes_largest: u64) -> Vec<Trap>;
+}
+
+/// Which store, as a user names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoreKind {
+    /// `sysv`, or `sysv-huge` with huge pages.
+    SysV {
+        /// Ask for huge pages.
+        huge_pages: bool,
+    },
+    /// `posix`.
+    Posix,
+    /// `file:FOLDER`.
+    Files(PathBuf),
+}
+
+impl StoreKind {
+    /// The store itself.
+    pub fn open(&self) -> Box<dyn Store + Send + Sync> {
+        match self {
+            Self::SysV { huge_pages } => Box::new(SysV::new(*huge_pages)),
+            Self::Posix => Box::new(Files::posix()),
+            Self::Files(folder) => Box::new(Files::in_folder(folder)),
+        }
+    }
+}
+
+impl FromStr for StoreKind {
+    type Err = StoreError;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match (text, text.strip_prefix("file:")) {
+            ("sysv", _) => Ok(Self::SysV { huge_pages: false }),
+            ("sysv-huge", _) => Ok(Self::SysV { huge_pages: true }),
+            ("posix", _) => Ok(Self::Posix),
+            (_, Some(folder)) if !folder.is_empty() => Ok(Self::Files(folder.into())),
+            _ => Err(StoreError::UnknownKind(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for StoreKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SysV { huge_pages: false } => f.write_str("sysv"),
+            Self::SysV { huge_pages: true } => f.write_str("sysv-huge"),
+            Self::Posix => f.write_str("posix"),
+            Self::Files(folder) => write!(f, "file:{}", folder.display()),
+        }
+    }
+}
+
+/// A number of doubles is wanted, not none.
+fn check_bytes(name: &SegmentName, bytes: usize) -> Result<()> {
+    let largest = isize::MAX as usize - header::PAGE_BYTES - (1 << 30);
+    if bytes == 0 || !bytes.is_multiple_of(8) || bytes > largest {
+        return Err(StoreError::BadSize { name: name.clone(), bytes });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_checked_and_told_apart() {
+        let name = SegmentName::new("a-1.b_C", "state", 7).unwrap();
+        assert_eq!(name.to_string(), "skt-hpl-a-1.b_C-state-7");
+        let long = "x".repeat(RUN_BYTES_MAX + 1);
+        for (run, role) in
+            [("", "a"), ("a", ""), ("a/b", "a"), ("a", "b-c"), ("a b", "a"), (&long, "a")]
+        {
+            let refused = SegmentName::new(run, role, 0);
+            assert!(matches!(refused, Err(StoreError::BadName { .. })), "{run} {role}");
+        }
+    }
+
+    #[test]
+    fn kinds_parse_and_print() {
+        for text in ["sysv", "sysv-huge", "posix", "file:/a/b"] {
+            assert_eq!(text.parse::<StoreKind>().unwrap().to_string(), text);
+        }
+        for text in ["", "file:", "tape"] {
+            assert!(matches!(text.parse::<StoreKind>(), Err(StoreError::UnknownKind(_))));
+        }
+    }
+}

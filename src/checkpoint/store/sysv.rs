@@ -1,0 +1,394 @@
+//! System V segments.
+//!
+//! A key is 32 bits, so names are hashed to keys; where a key is taken by a
+//! segment of another name, or of another program, the next of the name's
+//! [`PROBES`] keys is tried. Only the header decides what a segment is.
+
+use std::io;
+use std::ptr::{self, NonNull};
+use std::time::Duration;
+
+use super::header::{Header, Identity, PAGE_BYTES};
+use super::host::{self, Host, Trap};
+use super::segment::{Hold, Mapped, NewSegment, Segment, Touch};
+use super::{Result, SegmentInfo, SegmentName, Store, StoreError, check_bytes};
+
+/// Keys a name leads to.
+const PROBES: u64 = 16;
+/// Mode of a segment that has been removed and waits for the last to detach.
+const SHM_DEST: u32 = 0o1000;
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+/// How often, and how long apart, an attachment waits for a passing look of
+/// `list` from another process to be over.
+const ATTACH_TRIES: u32 = 20;
+const ATTACH_PAUSE: Duration = Duration::from_millis(5);
+
+/// The store of System V segments.
+#[derive(Debug, Clone, Copy)]
+pub struct SysV {
+    huge_pages: bool,
+}
+
+/// A segment that was found, by its id.
+struct Found {
+    shmid: i32,
+    identity: Identity,
+    attached: u64,
+    key: i32,
+}
+
+impl Found {
+    fn location(&self) -> String {
+        format!("shmid {}, key {:#010x}", self.shmid, self.key)
+    }
+}
+
+impl SysV {
+    /// The store; with `huge_pages`, new segments ask for pages of 2 MiB and
+    /// fall back to ordinary ones, which [`Segment::note`] then tells.
+    pub fn new(huge_pages: bool) -> Self {
+        Self { huge_pages }
+    }
+
+    fn find(&self, name: &SegmentName) -> Option<Found> {
+        // All keys, even past a free one: the foreign segment that was in the
+        // way when ours was created may be gone by now.
+        keys(name)
+            .filter_map(existing)
+            .filter_map(inspect)
+            .find(|found| found.identity.name == *name)
+    }
+
+    /// A fresh segment at one of the name's keys: its id and key.
+    fn fresh(name: &SegmentName, bytes: usize, flags: i32) -> Result<(i32, i32)> {
+        for key in keys(name) {
+            let flags = libc::IPC_CREAT | libc::IPC_EXCL | 0o600 | flags;
+            // SAFETY: a system call without memory of ours.
+            let shmid = unsafe { libc::shmget(key, bytes, flags) };
+            if shmid >= 0 {
+                return Ok((shmid, key));
+            }
+            let error = io::Error::last_os_error();
+            if error.raw_os_error() != Some(libc::EEXIST) {
+                return Err(explain(name, bytes, error));
+            }
+        }
+        Err(StoreError::NoKey { name: name.clone(), tried: PROBES as usize })
+    }
+
+    /// As [`SysV::fresh`], on huge pages where asked for and granted: id, key,
+    /// bytes, size of a page and what to tell the user.
+    fn fresh_on_pages(&self, name: &SegmentName, bytes: usize) -> Result<Fresh> {
+        let mut note = None;
+        if self.huge_pages {
+            let bytes = bytes.next_multiple_of(HUGE_PAGE_BYTES);
+            match Self::fresh(name, bytes, libc::SHM_HUGETLB) {
+                Ok((shmid, _)) => {
+                    return Ok(Fresh { shmid, bytes, page_bytes: HUGE_PAGE_BYTES, note });
+                }
+                Err(error @ StoreError::NoKey { .. }) => return Err(error),
+                Err(error) => {
+                    note = Some(format!(
+                        "no huge pages, ordinary ones instead ({error}); it needs sysctl -w \
+                         vm.nr_hugepages={} for each rank of the node, and the group in \
+                         vm.hugetlb_shm_group",
+                        bytes / HUGE_PAGE_BYTES
+                    ));
+                }
+            }
+        }
+        let bytes = bytes.next_multiple_of(PAGE_BYTES);
+        Host::this().check_memory(name, bytes as u64, bytes as u64)?;
+        let (shmid, _) = Self::fresh(name, bytes, 0)?;
+        Ok(Fresh { shmid, bytes, page_bytes: PAGE_BYTES, note })
+    }
+}
+
+struct Fresh {
+    shmid: i32,
+    bytes: usize,
+    page_bytes: usize,
+    note: Option<String>,
+}
+
+impl Store for SysV {
+    fn begin(&self, name: &SegmentName, bytes: usize) -> Result<NewSegment> {
+        check_bytes(name, bytes)?;
+        if let Some(found) = self.find(name) {
+            if found.identity.is_ready || found.attached > 0 {
+                return Err(StoreError::Exists { name: name.clone(), location: found.location() });
+            }
+            remove_id(found.shmid)?;
+        }
+        let Fresh { shmid, bytes: mapped_bytes, page_bytes, note } =
+            self.fresh_on_pages(name, PAGE_BYTES + bytes)?;
+        let base = match map(shmid, 0) {
+            Ok(base) => base,
+            Err(error) => {
+                remove_id(shmid)?;
+                return Err(error);
+            }
+        };
+        // SAFETY: our mapping; a refused advice only costs speed.
+        unsafe { libc::madvise(base.as_ptr().cast(), mapped_bytes, libc::MADV_HUGEPAGE) };
+        // Huge pages have been set aside by the creation itself.
+        let touch = if page_bytes == PAGE_BYTES { Touch::TakesMemory } else { Touch::Maps };
+        let hold = Hold::SysV { shmid };
+        let name = name.clone();
+        let mapped = Mapped { name, base, mapped_bytes, data_bytes: bytes, page_bytes, note, hold };
+        // SAFETY: mapped just now, with room for header and data.
+        let segment = unsafe { Segment::from_mapped(mapped) };
+        Ok(NewSegment::new(segment, touch))
+    }
+
+    fn attach(&self, name: &SegmentName) -> Result<Option<Segment>> {
+        for _ in 0..ATTACH_TRIES {
+            let Some(found) = self.find(name).filter(|found| found.identity.is_ready) else {
+                return Ok(None);
+            };
+            let base = map(found.shmid, 0)?;
+            let stat = stat(found.shmid)?;
+            let mapped = Mapped {
+                name: name.clone(),
+                base,
+                mapped_bytes: stat.shm_segsz,
+                data_bytes: found.identity.data_bytes,
+                page_bytes: PAGE_BYTES,
+                note: None,
+                hold: Hold::SysV { shmid: found.shmid },
+            };
+            // SAFETY: mapped just now; the header, checked by `find`, says that
+            // the data fits. Handed out only when nobody else is attached.
+            let segment = unsafe { Segment::from_mapped(mapped) };
+            if stat.shm_nattch == 1 {
+                return Ok(Some(segment));
+            }
+            drop(segment);
+            std::thread::sleep(ATTACH_PAUSE);
+        }
+        match self.find(name) {
+            Some(found) => {
+                Err(StoreError::InUse { name: name.clone(), location: found.location() })
+            }
+            None => Ok(None),
+        }
+    }
+
+    fn remove(&self, name: &SegmentName) -> Result<bool> {
+        match self.find(name) {
+            Some(found) => remove_id(found.shmid).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    fn list(&self) -> Result<Vec<SegmentInfo>> {
+        let path = "/proc/sysvipc/shm";
+        let table = std::fs::read_to_string(path)
+            .map_err(|error| StoreError::system(format!("reading {path}"), error))?;
+        // Columns: key shmid perms size cpid lpid nattch uid ...
+        let ids = table.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1));
+        let found = ids.filter_map(|id| id.parse().ok()).filter_map(inspect);
+        let mut list: Vec<SegmentInfo> = found
+            .map(|found| SegmentInfo {
+                location: found.location(),
+                bytes: found.identity.data_bytes,
+                is_ready: found.identity.is_ready,
+                in_use: found.attached > 0,
+                attached: Some(found.attached),
+                creator_pid: found.identity.process.pid(),
+                creator: found.identity.process.liveness(),
+                created_unix_seconds: found.identity.created_unix_seconds,
+                name: found.identity.name,
+            })
+            .collect();
+        list.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(list)
+    }
+
+    fn traps(&self, bytes_on_host: u64, bytes_largest: u64) -> Vec<Trap> {
+        let host = Host::this();
+        let mut traps = host.common_traps(bytes_on_host);
+        traps.extend(host.sysv_traps(bytes_on_host, bytes_largest));
+        traps
+    }
+}
+
+/// The keys of a name, in the order they are tried. Never IPC_PRIVATE.
+fn keys(name: &SegmentName) -> impl Iterator<Item = i32> {
+    let name = name.to_string();
+    (0..PROBES).map(move |probe| {
+        let hash = crate::checkpoint::codec::checksum(format!("{name}#{probe}").as_bytes());
+        match hash as i32 {
+            libc::IPC_PRIVATE => 1,
+            key => key,
+        }
+    })
+}
+
+/// Id of the segment at that key, if there is one that we may read.
+fn existing(key: i32) -> Option<i32> {
+    // SAFETY: a system call without memory of ours.
+    let shmid = unsafe { libc::shmget(key, 0, 0) };
+    (shmid >= 0).then_some(shmid)
+}
+
+fn stat(shmid: i32) -> Result<libc::shmid_ds> {
+    // SAFETY: plain numbers, for which zero is a value.
+    let mut stat: libc::shmid_ds = unsafe { std::mem::zeroed() };
+    // SAFETY: the system fills in `stat`.
+    match unsafe { libc::shmctl(shmid, libc::IPC_STAT, &raw mut stat) } {
+        0 => Ok(stat),
+        _ => Err(StoreError::last(format!("shmctl(shmid {shmid}, IPC_STAT)"))),
+    }
+}
+
+fn map(shmid: i32, flags: i32) -> Result<NonNull<u8>> {
+    // SAFETY: the system chooses a free place.
+    let base = unsafe { libc::shmat(shmid, ptr::null(), flags) };
+    if base as isize == -1 {
+        return Err(StoreError::last(format!("shmat(shmid {shmid})")));
+    }
+    Ok(NonNull::new(base.cast()).expect("never mapped at 0"))
+}
+
+/// What the segment is, if it belongs to this user and carries our header.
+/// Looks at it read-only, for an instant.
+fn inspect(shmid: i32) -> Option<Found> {
+    let stat = stat(shmid).ok()?;
+    let is_removed = u32::from(stat.shm_perm.mode) & SHM_DEST != 0;
+    let is_own = stat.shm_perm.uid == host::user_id();
+    if is_removed || !is_own || stat.shm_segsz < PAGE_BYTES {
+        return None;
+    }
+    let base = map(shmid, libc::SHM_RDONLY).ok()?;
+    // SAFETY: at least a page is mapped; its content may be anything.
+    let header = unsafe { base.cast::<Header>().read_volatile() };
+    // SAFETY: mapped just now, no reference is left.
+    unsafe { libc::shmdt(base.as_ptr().cast()) };
+    let identity = header.identity(stat.shm_segsz)?;
+    let key = stat.shm_perm.__key;
+    // The count was read before our own look.
+    Some(Found { shmid, identity, attached: stat.shm_nattch, key })
+}
+
+fn remove_id(shmid: i32) -> Result<()> {
+    // SAFETY: a system call without memory of ours.
+    match unsafe { libc::shmctl(shmid, libc::IPC_RMID, ptr::null_mut()) } {
+        0 => Ok(()),
+        _ => Err(StoreError::last(format!("shmctl(shmid {shmid}, IPC_RMID)"))),
+    }
+}
+
+/// Why `shmget` refused: the limit that is in the way, by name.
+fn explain(name: &SegmentName, bytes: usize, error: io::Error) -> StoreError {
+    let limits = Host::this().sysv_limits();
+    let bytes_wanted = bytes as u64;
+    let limit = |limit, value, enough, wanted| StoreError::Limit {
+        name: name.clone(),
+        limit,
+        value,
+        enough,
+        wanted,
+    };
+    match error.raw_os_error() {
+        Some(libc::EINVAL) if bytes_wanted > limits.shmmax_bytes => limit(
+            "kernel.shmmax",
+            limits.shmmax_bytes,
+            bytes_wanted,
+            format!("a segment of {bytes} bytes"),
+        ),
+        Some(libc::ENOSPC) if limits.segments >= limits.shmmni => limit(
+            "kernel.shmmni",
+            limits.shmmni,
+            2 * limits.shmmni,
+            format!("segment number {}", limits.segments + 1),
+        ),
+        Some(libc::ENOSPC) => limit(
+            "kernel.shmall",
+            limits.shmall_pages,
+            limits.used_pages.saturating_add(bytes_wanted / PAGE_BYTES as u64),
+            format!("{bytes} bytes beside {} pages in use", limits.used_pages),
+        ),
+        _ => StoreError::system(format!("{name}: shmget of {bytes} bytes"), error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Segments removed when dropped, also when a test panics.
+    struct Ids(Vec<i32>);
+
+    impl Drop for Ids {
+        fn drop(&mut self) {
+            for &shmid in &self.0 {
+                remove_id(shmid).unwrap();
+            }
+        }
+    }
+
+    /// A segment of another program.
+    fn foreign(key: i32) -> i32 {
+        let flags = libc::IPC_CREAT | libc::IPC_EXCL | 0o600;
+        // SAFETY: a system call without memory of ours.
+        let shmid = unsafe { libc::shmget(key, 2 * PAGE_BYTES, flags) };
+        assert!(shmid >= 0, "{}", io::Error::last_os_error());
+        shmid
+    }
+
+    /// A name of this test process alone.
+    fn own_name(rank: u32) -> SegmentName {
+        SegmentName::new(&format!("unit-{}", std::process::id()), "state", rank).unwrap()
+    }
+
+    #[test]
+    fn a_key_taken_by_another_program_is_passed_by_and_left_alone() {
+        let (store, name) = (SysV::new(false), own_name(1));
+        let first: Vec<i32> = keys(&name).take(2).collect();
+        let mut others = Ids(first.iter().map(|&key| foreign(key)).collect());
+        let mut segment = store.create(&name, 64).unwrap();
+        let found = store.find(&name).unwrap();
+        let _ours = Ids(vec![found.shmid]);
+        assert_eq!(Some(found.key), keys(&name).nth(2));
+        segment.as_mut_slice().fill(9);
+        drop(segment);
+        assert_eq!(store.attach(&name).unwrap().unwrap().as_slice(), [9; 64]);
+        // Ours is found, and not created anew, when the others have gone.
+        remove_id(others.0.remove(0)).unwrap();
+        assert_eq!(store.attach(&name).unwrap().unwrap().as_slice(), [9; 64]);
+        assert!(matches!(store.create(&name, 64), Err(StoreError::Exists { .. })));
+    }
+
+    #[test]
+    fn a_name_whose_keys_are_all_taken_is_refused() {
+        let (store, name) = (SysV::new(false), own_name(2));
+        let _others = Ids(keys(&name).map(foreign).collect());
+        assert!(store.attach(&name).unwrap().is_none());
+        assert!(!store.remove(&name).unwrap());
+        assert!(matches!(store.create(&name, 64), Err(StoreError::NoKey { tried: 16, .. })));
+    }
+
+    #[test]
+    fn a_refusal_names_the_limit() {
+        let bytes = 8192;
+        let einval = io::Error::from_raw_os_error(libc::EINVAL);
+        // Here the limit is not the reason, so none must be named.
+        let plain = explain(&own_name(3), bytes, einval);
+        assert!(matches!(plain, StoreError::System { .. }), "{plain}");
+        let enospc = io::Error::from_raw_os_error(libc::ENOSPC);
+        let all = explain(&own_name(3), bytes, enospc).to_string();
+        assert!(all.contains("kernel.shmall") && all.contains("sysctl -w"), "{all}");
+    }
+
+    #[test]
+    fn keys_are_many_stable_and_never_private() {
+        let name = |rank| SegmentName::new("run", "state", rank).unwrap();
+        assert!(keys(&name(3)).eq(keys(&name(3))));
+        for rank in 0..1000 {
+            let keys: std::collections::HashSet<i32> = keys(&name(rank)).collect();
+            assert_eq!(keys.len(), PROBES as usize);
+            assert!(!keys.contains(&libc::IPC_PRIVATE));
+        }
+    }
+}

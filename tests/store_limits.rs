@@ -1,0 +1,132 @@
+//! A limit of the machine is met at creation, by its name, and never as a
+//! SIGBUS later. Each test runs itself once more in a namespace of its own with
+//! a low limit; where the system grants no namespaces, it says so.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use skt_hpl::checkpoint::store::{Files, SegmentName, Store, StoreError, SysV, Trap};
+
+/// Runs `test` of this binary after `setup` (a line of shell, `$DIR` an empty
+/// folder) in new namespaces. Whether it is this very process that runs inside.
+fn inside(test: &str, setup: &str) -> Option<PathBuf> {
+    if let Some(folder) = std::env::var_os("STORE_LIMITS_DIR") {
+        return Some(folder.into());
+    }
+    let folder = tempfile::TempDir::new().unwrap();
+    let unshare = |script: &str| {
+        let mut command = Command::new("unshare");
+        // SAFETY: cannot fail, touches no memory.
+        if unsafe { libc::geteuid() } != 0 {
+            command.arg("--map-root-user");
+        }
+        command.args(["--ipc", "--mount", "sh", "-ec", script]);
+        command.arg(std::env::current_exe().unwrap()).args([test, "--exact", "--nocapture"]);
+        command.env("STORE_LIMITS_DIR", folder.path());
+        command
+    };
+    let setup = format!("export DIR=$STORE_LIMITS_DIR; {setup}");
+    let can = unshare(&setup).output();
+    if !can.is_ok_and(|output| output.status.success()) {
+        eprintln!("not run: no namespaces here (needs unshare and the right to use it)");
+        return None;
+    }
+    let output = unshare(&format!("{setup}; exec \"$0\" \"$@\"")).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("1 passed"), "{text}");
+    None
+}
+
+fn name(rank: u32) -> SegmentName {
+    SegmentName::new("limits", "state", rank).unwrap()
+}
+
+#[test]
+fn a_full_tmpfs_is_an_error_at_creation() {
+    let test = "a_full_tmpfs_is_an_error_at_creation";
+    let Some(folder) = inside(test, "mount -t tmpfs -o size=1m none $DIR") else { return };
+    let store = Files::in_folder(&folder);
+    let free = |store: &Files| store.traps(512 << 10, 512 << 10);
+    assert!(!free(&store).iter().any(|trap| matches!(trap, Trap::SmallFolder { .. })));
+    let first = store.create(&name(0), 700 << 10).unwrap();
+    let refused = store.create(&name(1), 700 << 10).unwrap_err();
+    assert!(matches!(refused, StoreError::NoSpace { .. }), "{refused}");
+    assert!(free(&store).iter().any(|trap| matches!(trap, Trap::SmallFolder { .. })));
+    assert!(!folder.join(name(1).to_string()).exists(), "nothing is left of it");
+    // Every byte of the first is there: this would be a SIGBUS otherwise.
+    let mut first = first;
+    first.as_mut_slice().fill(1);
+}
+
+#[test]
+fn the_largest_segment_is_named_as_the_limit() {
+    let test = "the_largest_segment_is_named_as_the_limit";
+    let setup = "echo 65536 > /proc/sys/kernel/shmmax";
+    let Some(_) = inside(test, setup) else { return };
+    let refused = SysV::new(false).create(&name(0), 65536).unwrap_err();
+    assert!(
+        matches!(refused, StoreError::Limit { limit: "kernel.shmmax", enough: 69632, .. }),
+        "{refused}"
+    );
+    let text = refused.to_string();
+    assert!(text.contains("sysctl -w kernel.shmmax=69632"), "{text}");
+    assert!(SysV::new(false).create(&name(0), 65536 - 4096).is_ok());
+    let traps = SysV::new(false).traps(65536, 65536);
+    assert!(traps.contains(&Trap::OwnIpcNamespace), "{traps:?}");
+    let low = Trap::LowLimit { limit: "kernel.shmmax", value: 65536, enough: 69632 };
+    assert!(traps.contains(&low), "{traps:?}");
+}
+
+#[test]
+fn all_segments_together_are_named_as_the_limit() {
+    let test = "all_segments_together_are_named_as_the_limit";
+    let setup = "echo 10 > /proc/sys/kernel/shmall";
+    let Some(_) = inside(test, setup) else { return };
+    let store = SysV::new(false);
+    let _first = store.create(&name(0), 4 << 12).unwrap();
+    let refused = store.create(&name(1), 5 << 12).unwrap_err();
+    assert!(
+        matches!(refused, StoreError::Limit { limit: "kernel.shmall", value: 10, enough: 11, .. }),
+        "{refused}"
+    );
+    assert_eq!(store.traps(5 << 12, 8).len(), store.traps(6 << 12, 8).len() - 1);
+}
+
+#[test]
+fn the_number_of_segments_is_named_as_the_limit() {
+    let test = "the_number_of_segments_is_named_as_the_limit";
+    let Some(_) = inside(test, "echo 2 > /proc/sys/kernel/shmmni") else { return };
+    let store = SysV::new(false);
+    let _segments = [0, 1].map(|rank| store.create(&name(rank), 8).unwrap());
+    let refused = store.create(&name(2), 8).unwrap_err();
+    assert!(matches!(refused, StoreError::Limit { limit: "kernel.shmmni", .. }), "{refused}");
+}
+
+#[test]
+fn a_low_memory_limit_is_an_error_and_not_a_kill() {
+    // A /proc/meminfo of little memory stands for a machine that has no more.
+    let test = "a_low_memory_limit_is_an_error_and_not_a_kill";
+    let setup = "echo 'MemAvailable: 200000 kB' > $DIR/meminfo; \
+                 mount --bind $DIR/meminfo /proc/meminfo; \
+                 mkdir -p $DIR/shm; mount -t tmpfs none $DIR/shm";
+    let Some(folder) = inside(test, setup) else { return };
+    let files = Files::in_folder(&folder.join("shm"));
+    // Files take their memory at once, System V segments when touched.
+    for (store, takes_late) in [(&SysV::new(false) as &dyn Store, true), (&files, false)] {
+        let refused = store.create(&name(0), 200 << 20).unwrap_err();
+        assert!(matches!(refused, StoreError::NoMemory { .. }), "{refused}");
+        assert!(refused.to_string().contains("MemAvailable"), "{refused}");
+        assert_eq!(store.list().unwrap(), []);
+        // Memory that runs out while it is being taken.
+        let new = store.begin(&name(0), 100 << 20).unwrap();
+        std::fs::write(folder.join("meminfo"), "MemAvailable: 100 kB\n").unwrap();
+        let finished = new.finish();
+        std::fs::write(folder.join("meminfo"), "MemAvailable: 200000 kB\n").unwrap();
+        let is_refused = matches!(finished, Err(StoreError::NoMemory { .. }));
+        assert_eq!(is_refused, takes_late, "{finished:?}");
+        assert_eq!(store.remove(&name(0)).unwrap(), !takes_late);
+        assert_eq!(store.list().unwrap(), []);
+    }
+}

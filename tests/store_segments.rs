@@ -1,0 +1,361 @@
+//! Every store keeps its promises: memory that outlives its process, whole or
+//! not there at all, and nobody else's ever touched.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use skt_hpl::checkpoint::store::{
+    Files, Liveness, SegmentName, Store, StoreError, StoreKind, SysV,
+};
+use skt_hpl::cli::shm::{self, CleanOptions, Cleaned};
+use tempfile::TempDir;
+
+/// A store with a run id that no other test has; removes the run's segments
+/// when dropped, also when a test panics.
+struct Fixture {
+    store: Box<dyn Store + Send + Sync>,
+    kind: StoreKind,
+    run: String,
+    _folder: Option<TempDir>,
+}
+
+impl Fixture {
+    fn new(kind: StoreKind, test: &str, folder: Option<TempDir>) -> Self {
+        let run = format!("test-{test}-{}-{}", std::process::id(), kind.to_string().len());
+        Self { store: kind.open(), kind, run, _folder: folder }
+    }
+
+    fn name(&self, rank: u32) -> SegmentName {
+        SegmentName::new(&self.run, "state", rank).unwrap()
+    }
+
+    fn shm(&self, force: bool) -> (Cleaned, String) {
+        let mut text = Vec::new();
+        let options = CleanOptions { run: Some(self.run.clone()), force };
+        let cleaned = shm::clean(&*self.store, &options, &mut text).unwrap();
+        (cleaned, String::from_utf8(text).unwrap())
+    }
+
+    fn listed(&self) -> Vec<skt_hpl::checkpoint::store::SegmentInfo> {
+        let list = self.store.list().unwrap();
+        list.into_iter().filter(|info| info.name.run() == self.run).collect()
+    }
+
+    /// Runs a child of this test binary that creates rank 0 filled with 0xab,
+    /// says so, and then does as `mode` says.
+    fn child(&self, mode: &str) -> std::process::Child {
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["child_process", "--exact", "--ignored", "--nocapture"])
+            .env("STORE_TEST_KIND", self.kind.to_string())
+            .env("STORE_TEST_RUN", &self.run)
+            .env("STORE_TEST_MODE", mode)
+            .stdout(Stdio::null())
+            .spawn();
+        child.unwrap()
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        for info in self.listed() {
+            let removed = self.store.remove(&info.name);
+            if !std::thread::panicking() {
+                removed.unwrap();
+            }
+        }
+        if !std::thread::panicking() {
+            assert_eq!(self.listed(), [], "segments left behind");
+        }
+    }
+}
+
+const BYTES: usize = 40_000;
+
+/// Runs the test on each store.
+fn on_every_store(test: &str, body: impl Fn(&Fixture)) {
+    body(&Fixture::new(StoreKind::SysV { huge_pages: false }, test, None));
+    body(&Fixture::new(StoreKind::Posix, test, None));
+    let folder = TempDir::new().unwrap();
+    let kind = StoreKind::Files(folder.path().to_owned());
+    body(&Fixture::new(kind, test, Some(folder)));
+}
+
+/// Not a test: the other process of the tests below.
+#[test]
+#[ignore = "runs as a child of other tests"]
+fn child_process() {
+    let Ok(kind) = std::env::var("STORE_TEST_KIND") else { return };
+    let store = kind.parse::<StoreKind>().unwrap().open();
+    let name = SegmentName::new(&std::env::var("STORE_TEST_RUN").unwrap(), "state", 0).unwrap();
+    let mode = std::env::var("STORE_TEST_MODE").unwrap();
+    let new = store.begin(&name, BYTES).unwrap();
+    if mode == "die before it is complete" {
+        std::process::abort();
+    }
+    let mut segment = new.finish().unwrap();
+    segment.as_mut_slice().fill(0xab);
+    match &mode[..] {
+        "die" => std::process::abort(),
+        "stay" => std::thread::sleep(Duration::from_secs(60)),
+        other => panic!("{other}"),
+    }
+}
+
+fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_there() {
+        assert!(start.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn a_new_segment_is_zero_aligned_and_writable() {
+    on_every_store("new", |f| {
+        let mut segment = f.store.create(&f.name(3), BYTES).unwrap();
+        assert_eq!(segment.as_slice().len(), BYTES);
+        assert_eq!(segment.as_slice().as_ptr() as usize % 4096, 0);
+        assert!(segment.as_slice().iter().all(|&b| b == 0));
+        segment.as_mut_f64_slice()[BYTES / 8 - 1] = 1.5;
+        assert_eq!(segment.as_f64_slice()[BYTES / 8 - 1], 1.5);
+        assert_eq!(segment.name(), &f.name(3));
+        assert_eq!(segment.note(), None);
+    });
+}
+
+#[test]
+fn dropping_detaches_and_the_data_stays() {
+    on_every_store("drop", |f| {
+        let mut segment = f.store.create(&f.name(0), BYTES).unwrap();
+        segment.as_mut_slice().fill(7);
+        drop(segment);
+        let segment = f.store.attach(&f.name(0)).unwrap().unwrap();
+        segment.map_pages();
+        assert!(segment.as_slice().iter().all(|&b| b == 7));
+        assert_eq!(segment.as_slice().len(), BYTES);
+        assert!(f.store.attach(&f.name(1)).unwrap().is_none());
+        drop(segment);
+        assert!(f.store.remove(&f.name(0)).unwrap());
+        assert!(!f.store.remove(&f.name(0)).unwrap());
+        assert!(f.store.attach(&f.name(0)).unwrap().is_none());
+    });
+}
+
+#[test]
+fn data_outlives_its_process() {
+    on_every_store("outlive", |f| {
+        let mut child = f.child("die");
+        assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGABRT));
+        let info = &f.listed()[0];
+        assert_eq!((info.creator, info.in_use), (Liveness::Dead, false));
+        assert_eq!(info.creator_pid, child.id());
+        let segment = f.store.attach(&f.name(0)).unwrap().unwrap();
+        assert!(segment.as_slice().iter().all(|&b| b == 0xab));
+    });
+}
+
+#[test]
+fn an_incomplete_segment_is_listed_never_attached_and_replaced() {
+    on_every_store("torn", |f| {
+        f.child("die before it is complete").wait().unwrap();
+        let listed = f.listed();
+        assert_eq!(listed.len(), 1);
+        assert!(!listed[0].is_ready);
+        assert!(f.store.attach(&f.name(0)).unwrap().is_none());
+        assert!(f.store.create(&f.name(0), 8).is_ok());
+        assert_eq!(f.listed()[0].bytes, 8);
+    });
+}
+
+#[test]
+fn a_creation_given_up_leaves_nothing() {
+    on_every_store("given-up", |f| {
+        let new = f.store.begin(&f.name(0), BYTES).unwrap();
+        assert_eq!(f.listed().len(), 1);
+        new.touch(0, 2).unwrap();
+        drop(new);
+        assert_eq!(f.listed(), []);
+    });
+}
+
+#[test]
+fn the_same_name_twice_is_refused() {
+    on_every_store("twice", |f| {
+        let segment = f.store.create(&f.name(0), BYTES).unwrap();
+        let again = f.store.create(&f.name(0), BYTES);
+        assert!(matches!(again, Err(StoreError::Exists { .. })), "{again:?}");
+        drop(segment);
+        let again = f.store.create(&f.name(0), BYTES);
+        assert!(matches!(again, Err(StoreError::Exists { .. })), "{again:?}");
+    });
+}
+
+#[test]
+fn one_process_at_a_time() {
+    on_every_store("one", |f| {
+        let segment = f.store.create(&f.name(0), BYTES).unwrap();
+        let second = f.store.attach(&f.name(0));
+        assert!(matches!(second, Err(StoreError::InUse { .. })), "{second:?}");
+        drop(segment);
+        assert!(f.store.attach(&f.name(0)).unwrap().is_some());
+    });
+}
+
+#[test]
+fn segments_of_a_live_process_are_cleaned_by_force_only() {
+    on_every_store("live", |f| {
+        let mut child = f.child("stay");
+        wait_for("the child's segment", || f.listed().iter().any(|info| info.is_ready));
+        let info = &f.listed()[0];
+        assert_eq!((info.in_use, info.creator), (true, Liveness::Alive));
+        let (cleaned, text) = f.shm(false);
+        assert_eq!(cleaned, Cleaned { kept: 1, ..Default::default() }, "{text}");
+        assert!(text.contains("a process is attached"), "{text}");
+        let (cleaned, text) = f.shm(true);
+        assert_eq!((cleaned.removed, cleaned.removed_bytes), (1, BYTES as u64), "{text}");
+        assert_eq!(f.listed(), []);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    });
+}
+
+#[test]
+fn a_detached_segment_of_a_live_creator_is_kept() {
+    on_every_store("detached", |f| {
+        drop(f.store.create(&f.name(0), BYTES).unwrap());
+        let (cleaned, text) = f.shm(false);
+        assert_eq!((cleaned.removed, cleaned.kept), (0, 1), "{text}");
+        assert!(text.contains("is running"), "{text}");
+    });
+}
+
+#[test]
+fn stale_segments_are_listed_and_cleaned() {
+    on_every_store("stale", |f| {
+        f.child("die").wait().unwrap();
+        let mut text = Vec::new();
+        shm::list(&*f.store, &mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let line = text.lines().find(|line| line.contains(&f.run)).unwrap();
+        for word in ["state", "40000", "stale"] {
+            assert!(line.contains(word), "{line}");
+        }
+        let (cleaned, text) = f.shm(false);
+        let expected = Cleaned { removed: 1, removed_bytes: BYTES as u64, kept: 0 };
+        assert_eq!(cleaned, expected, "{text}");
+        assert_eq!(f.listed(), []);
+    });
+}
+
+#[test]
+fn cleaning_one_run_leaves_the_others() {
+    on_every_store("others", |f| {
+        f.child("die").wait().unwrap();
+        let options = CleanOptions { run: Some("another".into()), force: true };
+        let cleaned = shm::clean(&*f.store, &options, &mut Vec::new()).unwrap();
+        assert_eq!(cleaned, Cleaned::default());
+        assert_eq!(f.listed().len(), 1);
+    });
+}
+
+#[test]
+fn parts_may_be_touched_from_many_threads() {
+    on_every_store("touch", |f| {
+        let new = f.store.begin(&f.name(0), 200 << 20).unwrap();
+        std::thread::scope(|scope| {
+            for part in 0..3 {
+                let new = &new;
+                scope.spawn(move || new.touch(part, 3).unwrap());
+            }
+        });
+        let segment = new.finish().unwrap();
+        assert!(segment.as_f64_slice().iter().step_by(512).all(|&x| x == 0.0));
+    });
+}
+
+#[test]
+fn a_size_that_cannot_be_is_refused() {
+    on_every_store("size", |f| {
+        for bytes in [0, 7, 12, usize::MAX - 7] {
+            let refused = f.store.create(&f.name(0), bytes);
+            assert!(matches!(refused, Err(StoreError::BadSize { .. })), "{bytes}: {refused:?}");
+        }
+    });
+}
+
+#[test]
+fn memory_that_is_not_there_is_refused_at_creation() {
+    on_every_store("too-much", |f| {
+        let refused = f.store.create(&f.name(0), 1 << 50).unwrap_err();
+        let is_typed = matches!(
+            refused,
+            StoreError::NoMemory { .. } | StoreError::NoSpace { .. } | StoreError::Limit { .. }
+        );
+        assert!(is_typed, "{refused}");
+        assert_eq!(f.listed(), [], "nothing is left of it");
+    });
+}
+
+#[test]
+fn a_huge_page_is_given_or_its_lack_told() {
+    let f = Fixture::new(StoreKind::SysV { huge_pages: true }, "huge", None);
+    let segment = f.store.create(&f.name(0), BYTES).unwrap();
+    match segment.note() {
+        None => assert_eq!(segment.page_bytes(), 2 << 20),
+        Some(note) => {
+            assert_eq!(segment.page_bytes(), 4096);
+            assert!(note.contains("vm.nr_hugepages"), "{note}");
+        }
+    }
+}
+
+#[test]
+fn files_are_private_and_foreign_ones_are_left_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = TempDir::new().unwrap();
+    let store = Files::in_folder(folder.path());
+    let name = SegmentName::new("run", "state", 0).unwrap();
+    let path = folder.path().join(name.to_string());
+    for content in [&b""[..], &[0; 100], &[0x53; 10_000]] {
+        std::fs::write(&path, content).unwrap();
+        assert!(store.attach(&name).unwrap().is_none());
+        assert_eq!(store.list().unwrap(), []);
+        assert!(!store.remove(&name).unwrap());
+        assert!(matches!(store.create(&name, 8), Err(StoreError::Foreign(_))));
+        assert_eq!(std::fs::read(&path).unwrap(), content);
+    }
+    std::fs::remove_file(&path).unwrap();
+    drop(store.create(&name, 8).unwrap());
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    // A copy under another name is not that segment.
+    let other = SegmentName::new("run", "state", 1).unwrap();
+    std::fs::copy(&path, folder.path().join(other.to_string())).unwrap();
+    assert!(store.attach(&other).unwrap().is_none());
+    assert_eq!(store.list().unwrap().len(), 1);
+    // Nor is one that was cut short.
+    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(4100).unwrap();
+    assert!(store.attach(&name).unwrap().is_none());
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_an_error() {
+    let store = Files::in_folder(std::path::Path::new("/nowhere/at/all"));
+    let refused = store.create(&SegmentName::new("run", "state", 0).unwrap(), 8);
+    let text = refused.unwrap_err().to_string();
+    assert!(text.contains("/nowhere/at/all") && text.contains("must exist"), "{text}");
+    assert!(store.list().is_err());
+}
+
+#[test]
+fn foreign_system_v_segments_are_never_listed() {
+    let bytes = 8192;
+    // SAFETY: a private segment of this test, removed at once below.
+    let shmid = unsafe { libc::shmget(libc::IPC_PRIVATE, bytes, libc::IPC_CREAT | 0o600) };
+    assert!(shmid >= 0);
+    let list = SysV::new(false).list();
+    // SAFETY: the id from above.
+    unsafe { libc::shmctl(shmid, libc::IPC_RMID, std::ptr::null_mut()) };
+    let location = format!("shmid {shmid},");
+    assert!(list.unwrap().iter().all(|info| !info.location.starts_with(&location)));
+}

@@ -130,6 +130,7 @@ fn simulation_is_reproducible_and_refuses_bad_input() {
         (&["--nodes", "0"], "nodes = 0"),
         (&["--confidence", "1"], "--confidence 1"),
         (&["--trace", "none.txt"], "none.txt"),
+        (&["--protocol", "hierarchical", "--spares", "3"], "--spares"),
     ] {
         let args = [&["model", "simulate"][..], extra].concat();
         let message = refusal(folder.path(), &args);

@@ -11,11 +11,13 @@ use super::study_error::StudyError;
 use crate::model::bosilca::{Application, Platform, WasteModel};
 use crate::model::error::{at_least, positive};
 use crate::model::figures;
+use crate::model::inmemory::InMemoryJob;
 use crate::model::plot::Figure;
 use crate::model::sim::coordinated::Protection;
 use crate::model::sim::stats::{Estimate, Proportion};
 use crate::model::sim::trace::Trace;
 use crate::model::sim::{Ages, Batch, CoordinatedJob, HierarchicalJob, Law, Summary};
+use crate::model::tang::memory::Protocol;
 use crate::model::{Group, HOUR_SECONDS, YEAR_SECONDS, exact, optimum};
 
 /// Flags of `model`.
@@ -168,6 +170,9 @@ pub struct SimulateArgs {
     /// Speed of re-execution from the logs (hierarchical)
     #[arg(long, value_name = "X", default_value_t = 1.5)]
     pub replay_speed: f64,
+    /// Growth of a checkpoint by logged messages a second of work, as a share of it (hierarchical)
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    pub growth_per_second: f64,
     /// Give up a run after this many times the work
     #[arg(long, value_name = "X", default_value_t = 1_000.0)]
     pub give_up: f64,
@@ -335,8 +340,8 @@ fn system_mtbf_seconds(args: &SimulateArgs) -> Result<f64, StudyError> {
     })
 }
 
-/// A formula's name and its waste.
-type Formula = (String, f64);
+/// What a formula says: of what, by which one, and its value.
+type Formula = (&'static str, String, f64);
 
 fn coordinated(args: &SimulateArgs) -> Result<(CoordinatedJob, Vec<Formula>), StudyError> {
     let model = WasteModel::coordinated(
@@ -385,15 +390,59 @@ fn coordinated(args: &SimulateArgs) -> Result<(CoordinatedJob, Vec<Formula>), St
         let period_seconds = interval_seconds + args.checkpoint_seconds;
         let validity = model.validity(period_seconds, mtbf_seconds);
         formulas.push((
+            "waste",
             format!("Bosilca et al., eq. 5, T = {period_seconds:.0} s ({validity:?})"),
             model.waste(period_seconds, mtbf_seconds),
         ));
         formulas.push((
+            "waste",
             "exact for exponential failures and long runs".into(),
             exact::coordinated_waste(&model, period_seconds, mtbf_seconds),
         ));
     }
+    if let Protection::Memory { group, .. } = protection {
+        formulas.extend(in_memory_formulas(args, group, &job)?);
+    }
     Ok((job, formulas))
+}
+
+/// Probabilities for in-memory checkpoints and exponential failures; none for
+/// other laws.
+fn in_memory_formulas(
+    args: &SimulateArgs,
+    group: Group,
+    job: &CoordinatedJob,
+) -> Result<Vec<Formula>, StudyError> {
+    if args.trace.is_some() || args.law != LawName::Exponential {
+        return Ok(Vec::new());
+    }
+    let protocol = match args.protocol {
+        ProtocolName::Single => Protocol::Single,
+        ProtocolName::Double => Protocol::Double,
+        _ => Protocol::SelfCheckpoint,
+    };
+    let expected = InMemoryJob {
+        protocol,
+        group,
+        nodes: args.nodes,
+        spares: args.spares.unwrap_or(usize::MAX),
+        node_mtbf_seconds: args.node_mtbf_hours * HOUR_SECONDS,
+        work_seconds: job.work_seconds,
+        checkpoint_seconds: job.checkpoint_seconds,
+        overlap_fraction: job.overlap_fraction,
+        downtime_seconds: job.downtime_seconds,
+        recovery_seconds: job.recovery_seconds,
+    }
+    .expect(job.interval_seconds)?;
+    let named = |what, value| (what, "exponential failures".to_string(), value);
+    let mut formulas = vec![
+        named("time (h)", expected.time_seconds / HOUR_SECONDS),
+        named("P(no data lost)", expected.keeps_data_probability),
+    ];
+    if args.spares.is_some() {
+        formulas.push(named("P(spares suffice)", expected.spares_suffice_probability));
+    }
+    Ok(formulas)
 }
 
 fn best_interval_seconds(model: &WasteModel, mtbf_seconds: f64) -> f64 {
@@ -407,6 +456,13 @@ fn best_interval_seconds(model: &WasteModel, mtbf_seconds: f64) -> f64 {
 }
 
 fn hierarchical(args: &SimulateArgs) -> Result<(HierarchicalJob, Vec<Formula>), StudyError> {
+    if args.spares.is_some() || args.restart {
+        return Err(StudyError::Usage(
+            "--spares and --restart have no meaning for --protocol hierarchical: it checkpoints to \
+             stable storage and every node is replaced"
+                .into(),
+        ));
+    }
     let model = WasteModel {
         groups: args.group,
         checkpoint_seconds: args.checkpoint_seconds,
@@ -415,7 +471,7 @@ fn hierarchical(args: &SimulateArgs) -> Result<(HierarchicalJob, Vec<Formula>), 
         overlap_fraction: args.overlap,
         logging_speed: args.logging_speed,
         replay_speed: args.replay_speed,
-        growth_per_second: 0.0,
+        growth_per_second: args.growth_per_second,
     };
     let mtbf_seconds = system_mtbf_seconds(args)?;
     let best = model.best_period(mtbf_seconds)?;
@@ -446,10 +502,11 @@ fn hierarchical(args: &SimulateArgs) -> Result<(HierarchicalJob, Vec<Formula>), 
     let validity = model.validity(period_seconds, mtbf_seconds);
     let formulas = vec![
         (
+            "waste",
             format!("Bosilca et al., eq. 15, T = {period_seconds:.0} s ({validity:?})"),
             model.waste(period_seconds, mtbf_seconds),
         ),
-        ("the same, composed".into(), model.composed_waste(period_seconds, mtbf_seconds)),
+        ("waste", "the same, composed".into(), model.composed_waste(period_seconds, mtbf_seconds)),
     ];
     Ok((job, formulas))
 }
@@ -496,8 +553,8 @@ fn report(args: &SimulateArgs, summary: &Summary, formulas: &[Formula]) -> Strin
     lines += &mean("waste", &summary.waste, "(fraction)", 1.0);
     lines += &mean("in outages", &summary.outage_fraction, "(fraction)", 1.0);
     lines += &mean("failures a run", &summary.failures, "", 1.0);
-    for (name, waste) in formulas {
-        lines += &format!("waste by formula             {waste:.5} {name}\n");
+    for (what, how, value) in formulas {
+        lines += &format!("{:<28} {value:.5} {how}\n", format!("{what} by formula"));
     }
     lines
 }

@@ -39,13 +39,14 @@ const BLANK: &str = "____________________";
 /// # Errors
 /// [`NothingToSubmit`] where no test passed its check.
 pub fn sheet(runs: &[NamedRun], given: &Given) -> Result<String, NothingToSubmit> {
+    let rate = |test: &TestReport| test.gflops.unwrap_or(0.0);
     let (run, best) = runs
         .iter()
         .flat_map(|run| run.report.completed().map(move |test| (run, test)))
         .filter(|(_, test)| test.status == "passed")
-        .max_by(|a, b| a.1.gflops.partial_cmp(&b.1.gflops).expect("rates are numbers"))
+        .max_by(|a, b| rate(a.1).total_cmp(&rate(b.1)))
         .ok_or(NothingToSubmit)?;
-    let rmax = best.gflops.unwrap_or(0.0);
+    let rmax = rate(best);
     let mut sheet = format!(
         "TOP500 / Green500 submission, from {} ({})\n\
          Blanks are for the site to fill in.\n\n",

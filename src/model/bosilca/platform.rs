@@ -20,6 +20,8 @@ pub struct Platform {
     pub write_seconds: f64,
     /// All memory read back.
     pub read_seconds: f64,
+    /// Network bandwidth of a processor (b_port).
+    pub port_bytes_per_second: f64,
     /// Smallest group that saturates the I/O network (q_min, eq. 20).
     pub smallest_group: u64,
 }
@@ -37,6 +39,7 @@ impl Platform {
         processor_flops: 2.6e15 / 18_688.0,
         write_seconds: 2048.0,
         read_seconds: 2048.0,
+        port_bytes_per_second: 20e9,
         smallest_group: 15,
     };
     /// 16 GB a processor over 96 GB/s, back over 150 GB/s; 8 cores of 16 Gflop/s.
@@ -48,6 +51,7 @@ impl Platform {
         processor_flops: 128e9,
         write_seconds: 88_128.0 * 16.0 / 96.0,
         read_seconds: 88_128.0 * 16.0 / 150.0,
+        port_bytes_per_second: 20e9,
         smallest_group: 5,
     };
     /// 64 GB a processor over 1 TB/s; 64 PiB in all for beta.
@@ -59,6 +63,7 @@ impl Platform {
         processor_flops: 1e12,
         write_seconds: 64_000.0,
         read_seconds: 64_000.0,
+        port_bytes_per_second: 200e9,
         smallest_group: 5,
     };
     /// 640 GB a processor over 1 TB/s; 64 PiB in all for beta.
@@ -70,6 +75,7 @@ impl Platform {
         processor_flops: 1e13,
         write_seconds: 64_000.0,
         read_seconds: 64_000.0,
+        port_bytes_per_second: 400e9,
         smallest_group: 3,
     };
     /// The four of them, in the paper's order.

@@ -41,6 +41,7 @@ const CATALOGUE: &[(&str, Maker)] = &[
     ("self-scale-efficiency", ours::scale_efficiency),
     ("self-scale-probability", ours::scale_probability),
     ("self-spares", ours::spares),
+    ("self-platforms", ours::platforms),
     ("simulated-coordinated", ours::simulated_coordinated),
     ("simulated-hierarchical", ours::simulated_hierarchical),
     ("simulated-laws", ours::simulated_laws),

@@ -1,13 +1,14 @@
 //! Figures of our own: m parities, scale, spares, and the simulator.
 
 use super::{log_steps, sample};
-use crate::model::bosilca::WasteModel;
+use crate::model::bosilca::{Platform, WasteModel};
+use crate::model::chen::{Code, Network};
 use crate::model::inmemory::InMemoryJob;
 use crate::model::plot::{Axis, Body, Figure, Lines, Series};
 use crate::model::sim::coordinated::Protection;
 use crate::model::sim::{Ages, Batch, CoordinatedJob, HierarchicalJob, Law};
 use crate::model::tang::memory::Protocol;
-use crate::model::{Group, HOUR_SECONDS, ModelError, YEAR_SECONDS, exact};
+use crate::model::{Group, HOUR_SECONDS, ModelError, YEAR_SECONDS, exact, optimum};
 
 const CONFIDENCE: f64 = 0.99;
 const SEED: u64 = 2018;
@@ -139,6 +140,74 @@ pub(super) fn spares() -> Result<Figure, ModelError> {
             series,
         }),
     })
+}
+
+pub(super) fn platforms() -> Result<Figure, ModelError> {
+    let panels = Platform::ALL
+        .iter()
+        .map(|platform| {
+            let mut series = vec![Series::line("COORD-IO", io_waste(platform)?)];
+            for parities in [1usize, 2, 4] {
+                let points = self_waste(platform, Group::new(16, parities)?)?;
+                series.push(Series::line(format!("self, groups of 16, m = {parities}"), points));
+            }
+            Ok(Lines {
+                title: platform.name.into(),
+                x: Axis::log("processor MTBF (years)", "processor_mtbf_years").between(1.0, 100.0),
+                y: Axis::linear("waste (fraction)", "waste_fraction").between(0.0, 1.05),
+                series,
+            })
+        })
+        .collect::<Result<Vec<_>, ModelError>>()?;
+    Ok(Figure {
+        id: "self-platforms",
+        title: "Checkpoints in memory on the platforms of Bosilca et al.".into(),
+        caption:
+            "Exact waste at the best period, exponential failures. COORD-IO writes all memory \
+                  to the I/O system (table 2). The self-checkpoint encodes its share of the memory \
+                  over each processor's port (Chen and Dongarra, eq. 8, sums as fast as the port) \
+                  and copies it at the same speed; 60 s of downtime. Waste is of time: the \
+                  self-checkpoint also halves the memory."
+                .into(),
+        body: Body::Panels { columns: 2, panels },
+    })
+}
+
+fn io_waste(platform: &Platform) -> Result<Vec<(f64, f64)>, ModelError> {
+    let (write, read) = (platform.write_seconds, platform.read_seconds);
+    best_exact_waste(platform, &WasteModel::coordinated(write, read, 60.0, 0.0))
+}
+
+fn self_waste(platform: &Platform, group: Group) -> Result<Vec<(f64, f64)>, ModelError> {
+    let seconds_per_byte = 1.0 / platform.port_bytes_per_second;
+    let network = Network {
+        latency_seconds: 2e-6,
+        transfer_seconds_per_byte: seconds_per_byte,
+        reduce_seconds_per_byte: seconds_per_byte,
+    };
+    let bytes =
+        platform.processor_memory_bytes * Protocol::SelfCheckpoint.available_fraction(group);
+    let code = if group.parities() == 1 { Code::Sum } else { Code::Weighted };
+    let encode = network.grouped_seconds(group.size(), group.parities(), bytes, code)?;
+    let checkpoint = encode + bytes * seconds_per_byte;
+    best_exact_waste(platform, &WasteModel::coordinated(checkpoint, checkpoint, 60.0, 0.0))
+}
+
+/// The least exact waste over all periods, by processor MTBF in years.
+fn best_exact_waste(
+    platform: &Platform,
+    model: &WasteModel,
+) -> Result<Vec<(f64, f64)>, ModelError> {
+    model.validate()?;
+    let least = |years: f64| {
+        let mtbf_seconds = platform.mtbf_seconds(years * YEAR_SECONDS);
+        let shortest = model.checkpoint_seconds * (1.0 + 1e-6);
+        optimum::minimize_log(shortest, 100.0 * (shortest + mtbf_seconds), |period| {
+            exact::coordinated_waste(model, period, mtbf_seconds)
+        })
+        .value
+    };
+    Ok(log_steps(1.0, 100.0, 90).map(|years| (years, least(years))).collect())
 }
 
 fn batch(nodes: usize, law: Law, runs: usize) -> Batch {

@@ -12,6 +12,7 @@ pub mod environment;
 pub mod grid;
 pub mod job;
 pub mod matgen;
+pub mod model;
 pub mod pfact;
 pub mod pgesv;
 pub mod protect;

@@ -146,7 +146,7 @@ impl Explorer {
             }
         }
         // Now and then: lose others, recover again.
-        if self.tally.runs % 4 == 0 {
+        if self.tally.runs.is_multiple_of(4) {
             let ranks = self.setup.ranks;
             let first = self.tally.runs as usize / 4;
             let nodes: BTreeSet<usize> =

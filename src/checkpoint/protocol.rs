@@ -269,10 +269,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let group = plan.groups.iter().position(|members| members.contains(&rank));
         let group = group.expect("every rank has a group");
         let members = plan.groups[group].clone();
-        let geometry = Geometry { members: members.len(), parities: config.parities };
-        let code = config.code.shaped(geometry.data(), geometry.parities).map_err(|reason| {
-            CheckpointError::Code { members: geometry.members, parities: geometry.parities, reason }
-        })?;
+        let (geometry, code) = shaped(&config, members.len())?;
         let parts = config.method.parts();
         let align = config.align_bytes;
         let layout =
@@ -702,6 +699,18 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let (id, bytes) = (self.id, self.layout.bytes);
         self.memory.remove(id).map_err(memory_error("removing", id, bytes))
     }
+}
+
+/// Geometry and code of a group. Without checkpoints neither is used, and any
+/// legal geometry does, also for a job of one rank.
+fn shaped<K: Code + Clone>(config: &Config<K>, members: usize) -> Result<(Geometry, K)> {
+    if config.method == Method::None {
+        return Ok((Geometry { members: 2, parities: 1 }, config.code.clone()));
+    }
+    let geometry = Geometry { members, parities: config.parities };
+    let code = config.code.shaped(geometry.data(), geometry.parities);
+    let refused = |reason| CheckpointError::Code { members, parities: geometry.parities, reason };
+    Ok((geometry, code.map_err(refused)?))
 }
 
 fn memory_error(

@@ -30,7 +30,7 @@ use crash::cluster::{Cluster, Disturbance, Foretold, Setup, check_undisturbed, s
 use skt_hpl::comm::sim::{Kill, Linger};
 
 /// Crash points in a restart of a restart that a test takes by default.
-const DEFAULT_POINTS: u64 = 40_000;
+const DEFAULT_POINTS: u64 = 25_000;
 
 fn soak() -> bool {
     std::env::var_os("SKT_CRASH_SOAK").is_some_and(|value| value == "1")

@@ -423,6 +423,26 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         self.vault.bytes_mut(a.range())
     }
 
+    /// The live workspaces of all regions, to be used at once.
+    ///
+    /// # Panics
+    /// Before [`Checkpointer::recover`].
+    pub fn regions(&mut self) -> Vec<&mut [u8]> {
+        assert!(self.ready, "recover first");
+        let bytes = self.layout.bytes;
+        let mut rest = self.vault.bytes_mut(0..bytes);
+        let mut at = 0;
+        let mut regions = Vec::with_capacity(self.layout.regions.len());
+        for parts in &self.layout.regions {
+            let a = parts.a.range();
+            let (_, tail) = rest.split_at_mut(a.start - at);
+            let (region, tail) = tail.split_at_mut(a.len());
+            regions.push(region);
+            (rest, at) = (tail, a.end);
+        }
+        regions
+    }
+
     /// Takes a checkpoint. Collective over the job, at a consistent cut: no
     /// message of the application is under way.
     ///

@@ -96,6 +96,9 @@ pub fn run<C: Comm>(world: &C, spec: &RunSpec, options: &Options) -> Result<Exit
     Ok(Exit::from_code(code[0]))
 }
 
+/// A grid of so many rows and columns, where this rank has a part in it.
+type GridOf<C> = ((usize, usize), Option<Grid<C>>);
+
 /// Runs the tests one by one. Returns, on all ranks, whether all were reported.
 fn run_tests<C: Comm>(
     world: &C,
@@ -105,7 +108,7 @@ fn run_tests<C: Comm>(
     reports: &mut Option<Reports>,
 ) -> Result<bool, JobError> {
     let tests = spec.tests();
-    let mut grid: Option<((usize, usize), Option<Grid<C>>)> = None;
+    let mut grid: Option<GridOf<C>> = None;
     let mut announced = Instant::now();
     for (index, test) in tests.iter().enumerate() {
         let shape = (test.p, test.q);

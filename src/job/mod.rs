@@ -11,12 +11,15 @@ use crate::cli::exit::Exit;
 use crate::comm::{Comm, CommError, collect};
 use crate::config::{RunSpec, TestSpec};
 use crate::grid::Grid;
+use crate::pgesv::SolveError;
+use crate::pgesv::guard::Unguarded;
 use crate::ptest::{self, Observer, Phase};
 use crate::report::clock::now_unix_seconds;
 use crate::report::json::{JsonError, JsonReport, RunFacts};
 use crate::report::progress::{Progress, ProgressMode, generating_line};
 use crate::report::record::TestRecord;
 use crate::report::text::{self, Counts, Report};
+use crate::team::Team;
 
 /// What a job is told beside the run itself.
 #[derive(Debug, Clone, Default)]
@@ -38,6 +41,9 @@ pub enum JobError {
     /// Rank 0 sent something that is no run.
     #[error("the run that rank 0 sent cannot be read: {0}; do all ranks run the same program?")]
     Spec(String),
+    /// The solver stopped for a reason that is not in the matrix.
+    #[error(transparent)]
+    Solve(#[from] SolveError),
     /// Threads could not be started.
     #[error("cannot start {threads} threads a rank: {why}; lower --threads or raise ulimit -u")]
     Threads {
@@ -119,7 +125,7 @@ fn run_tests<C: Comm>(
         if let Some((_, Some(grid))) = &grid {
             let announced = &mut announced;
             let mut watcher = Watcher { progress, test, tests: tests.len(), index, announced };
-            let record = ptest::run(grid, &setup.team, test, &mut watcher)?;
+            let record = run_test(grid, &setup.team, test, &mut watcher)?;
             if let (Some(record), Some(reports)) = (record, reports.as_mut()) {
                 progress.clear();
                 if let Err(why) = reports.test(&record) {
@@ -135,6 +141,23 @@ fn run_tests<C: Comm>(
         }
     }
     Ok(true)
+}
+
+fn run_test<C: Comm>(
+    grid: &Grid<C>,
+    team: &Team,
+    test: &TestSpec,
+    watcher: &mut Watcher,
+) -> Result<Option<TestRecord>, JobError> {
+    let guard = Unguarded::new(ptest::shape(grid, test).doubles());
+    let mut lacking = [u8::from(guard.is_err())];
+    collect::all_reduce(&grid.all, &mut lacking, u8::max)?;
+    match guard {
+        Ok(mut guard) if lacking[0] == 0 => {
+            Ok(ptest::run(grid, team, test, &mut guard, false, watcher)?)
+        }
+        _ => Ok(ptest::skipped(grid, test)?),
+    }
 }
 
 /// The reports of a run, on rank 0.

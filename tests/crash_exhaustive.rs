@@ -30,7 +30,7 @@ use crash::cluster::{Cluster, Disturbance, Foretold, Setup, check_undisturbed, s
 use skt_hpl::comm::sim::{Kill, Linger};
 
 /// Crash points in a restart of a restart that a test takes by default.
-const DEFAULT_POINTS: u64 = 40_000;
+const DEFAULT_POINTS: u64 = 25_000;
 
 fn soak() -> bool {
     std::env::var_os("SKT_CRASH_SOAK").is_some_and(|value| value == "1")
@@ -146,7 +146,7 @@ impl Explorer {
             }
         }
         // Now and then: lose others, recover again.
-        if self.tally.runs % 4 == 0 {
+        if self.tally.runs.is_multiple_of(4) {
             let ranks = self.setup.ranks;
             let first = self.tally.runs as usize / 4;
             let nodes: BTreeSet<usize> =

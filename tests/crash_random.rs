@@ -202,7 +202,7 @@ fn play_many(method: Method, cases: u64) {
 
 #[test]
 fn self_checkpoint_bears_random_misfortune() {
-    play_many(Method::SelfCheckpoint, 3000);
+    play_many(Method::SelfCheckpoint, 2000);
 }
 
 #[test]

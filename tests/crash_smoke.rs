@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use skt_hpl::checkpoint::encode::Encoder;
 use skt_hpl::checkpoint::layout::RegionShape;
+use skt_hpl::checkpoint::methods::Method;
 
 use crash::cluster::{Cluster, Disturbance, Foretold, Setup, check_undisturbed, start};
 
@@ -68,4 +69,20 @@ fn all_encoders_give_the_same_bytes() {
 fn frozen_means_frozen() {
     let setup = Setup { lie_rows: 2, ..Setup::small(4, 1) };
     start(&setup, &mut Cluster::new(&setup, 1), &Disturbance::none(0, 3));
+}
+
+#[test]
+fn without_checkpoints_nothing_is_left_and_any_placement_does() {
+    for ranks in [1, 3] {
+        let setup = Setup {
+            method: Method::None,
+            shapes: vec![RegionShape { rows: 9, pitch_bytes: 24 }],
+            members: 16,
+            ..Setup::small(ranks, 1)
+        };
+        let mut cluster = Cluster::new(&setup, 2);
+        let how = Disturbance::none(0, 0);
+        check_undisturbed(&start(&setup, &mut cluster, &how), &Foretold::Fresh);
+        assert_eq!(cluster.segments(), 0);
+    }
 }

@@ -290,7 +290,15 @@ fn fresh(
 ) -> Result<Plan, Refusal> {
     let domains: Vec<String> = offers.iter().map(|offer| offer.domain.clone()).collect();
     let Rules { members, parities, allow_shared_domains, .. } = *rules;
-    let groups = group::form(&domains, members, parities, allow_shared_domains)?;
+    let groups = match rules.method {
+        // Nobody protects anybody.
+        Method::None => group::Groups {
+            members: vec![(0..offers.len()).collect()],
+            shared_domains: false,
+            single_domain: false,
+        },
+        _ => group::form(&domains, members, parities, allow_shared_domains)?,
+    };
     let attach = vec![None; offers.len()];
     let discard = discards(offers, &attach);
     Ok(Plan {
@@ -423,11 +431,10 @@ fn place(
     tried: &mut BTreeSet<usize>,
 ) -> bool {
     // A free process first, so that nobody is moved without need.
-    for &(process, _) in &holders[&rank] {
-        if !owner.contains_key(&process) {
-            owner.insert(process, rank);
-            return true;
-        }
+    let free = holders[&rank].iter().find(|(process, _)| !owner.contains_key(process));
+    if let Some(&(process, _)) = free {
+        owner.insert(process, rank);
+        return true;
     }
     for &(process, _) in &holders[&rank] {
         if tried.insert(process) && place(owner[&process], holders, owner, tried) {
@@ -442,9 +449,9 @@ fn place(
 /// lost, else in rising order.
 fn give_lost_ranks(ranks: &mut [usize], lost: &[usize]) {
     let mut left: BTreeSet<usize> = lost.iter().copied().collect();
-    for process in 0..ranks.len() {
-        if ranks[process] == usize::MAX && left.remove(&process) {
-            ranks[process] = process;
+    for (process, rank) in ranks.iter_mut().enumerate() {
+        if *rank == usize::MAX && left.remove(&process) {
+            *rank = process;
         }
     }
     let mut left = left.into_iter();

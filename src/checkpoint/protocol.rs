@@ -269,10 +269,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let group = plan.groups.iter().position(|members| members.contains(&rank));
         let group = group.expect("every rank has a group");
         let members = plan.groups[group].clone();
-        let geometry = Geometry { members: members.len(), parities: config.parities };
-        let code = config.code.shaped(geometry.data(), geometry.parities).map_err(|reason| {
-            CheckpointError::Code { members: geometry.members, parities: geometry.parities, reason }
-        })?;
+        let (geometry, code) = shaped(&config, members.len())?;
         let parts = config.method.parts();
         let align = config.align_bytes;
         let layout =
@@ -424,6 +421,26 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         assert!(self.ready, "recover first");
         let a = self.layout.regions[region].a;
         self.vault.bytes_mut(a.range())
+    }
+
+    /// The live workspaces of all regions, to be used at once.
+    ///
+    /// # Panics
+    /// Before [`Checkpointer::recover`].
+    pub fn regions(&mut self) -> Vec<&mut [u8]> {
+        assert!(self.ready, "recover first");
+        let bytes = self.layout.bytes;
+        let mut rest = self.vault.bytes_mut(0..bytes);
+        let mut at = 0;
+        let mut regions = Vec::with_capacity(self.layout.regions.len());
+        for parts in &self.layout.regions {
+            let a = parts.a.range();
+            let (_, tail) = rest.split_at_mut(a.start - at);
+            let (region, tail) = tail.split_at_mut(a.len());
+            regions.push(region);
+            (rest, at) = (tail, a.end);
+        }
+        regions
     }
 
     /// Takes a checkpoint. Collective over the job, at a consistent cut: no
@@ -702,6 +719,18 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let (id, bytes) = (self.id, self.layout.bytes);
         self.memory.remove(id).map_err(memory_error("removing", id, bytes))
     }
+}
+
+/// Geometry and code of a group. Without checkpoints neither is used, and any
+/// legal geometry does, also for a job of one rank.
+fn shaped<K: Code + Clone>(config: &Config<K>, members: usize) -> Result<(Geometry, K)> {
+    if config.method == Method::None {
+        return Ok((Geometry { members: 2, parities: 1 }, config.code.clone()));
+    }
+    let geometry = Geometry { members, parities: config.parities };
+    let code = config.code.shaped(geometry.data(), geometry.parities);
+    let refused = |reason| CheckpointError::Code { members, parities: geometry.parities, reason };
+    Ok((geometry, code.map_err(refused)?))
 }
 
 fn memory_error(

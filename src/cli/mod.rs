@@ -15,6 +15,7 @@ pub mod model;
 pub mod output;
 pub mod overrides;
 pub mod plan;
+pub mod protect;
 pub mod report;
 pub mod run;
 pub mod shm;

@@ -101,11 +101,14 @@ struct Message {
     data: Vec<u8>,
 }
 
+/// Colour and key of a split.
+type Wish = (Option<u32>, u32);
+
 /// A barrier or a split that some members have entered.
 struct Meeting {
     group: u32,
     round: u64,
-    wishes: Vec<Option<(Option<u32>, u32)>>,
+    wishes: Vec<Option<Wish>>,
     left: usize,
     /// First of the group numbers that a split gives out.
     base: u32,
@@ -570,11 +573,7 @@ impl SimComm {
 
     /// Waits until all members have come, and returns what each wished and a
     /// number for new groups.
-    fn meet(
-        &self,
-        what: &'static str,
-        wish: (Option<u32>, u32),
-    ) -> Result<(Vec<(Option<u32>, u32)>, u32)> {
+    fn meet(&self, what: &'static str, wish: Wish) -> Result<(Vec<Wish>, u32)> {
         self.world.step(self.me(), &what)?;
         let round = self.rounds.get();
         self.rounds.set(round + 1);

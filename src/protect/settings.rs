@@ -111,6 +111,11 @@ impl Settings {
         if ranks < 2 * self.parities && !self.method_is_asked { Method::None } else { self.method }
     }
 
+    /// Whether there may be checkpoints at all.
+    pub fn is_on(&self) -> bool {
+        self.method != Method::None
+    }
+
     /// Failure domain of a host.
     pub fn domain_of(&self, host: &str) -> String {
         self.domains.get(host).cloned().unwrap_or_else(|| host.to_owned())

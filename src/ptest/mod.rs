@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use crate::blas::MatMut;
 use crate::comm::{Comm, CommError, collect};
 use crate::config::TestSpec;
-use crate::grid::Grid;
+use crate::grid::{Cyclic, Grid};
 use crate::matgen;
 use crate::pfact::Variant;
 use crate::pgesv::guard::Guard;
@@ -71,11 +71,21 @@ impl From<&TestSpec> for Params {
 
 /// Bytes that rank `(myrow, mycol)` of the grid needs for a test: matrix and work space.
 pub fn rank_bytes(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
-    let rows = crate::grid::Cyclic { nb: spec.nb, procs: spec.p };
-    let cols = crate::grid::Cyclic { nb: spec.nb, procs: spec.q };
-    let shape = LocalShape::new(spec.n, rows, cols, myrow, mycol);
-    let doubles = shape.doubles() + shape.work_doubles(&Params::from(spec), rows, myrow);
-    (doubles * size_of::<f64>()) as u64
+    let matrix = local_shape(spec, myrow, mycol).doubles() * size_of::<f64>();
+    matrix as u64 + work_bytes(spec, myrow, mycol)
+}
+
+/// Bytes of work space beside the matrix.
+pub fn work_bytes(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
+    let rows = Cyclic { nb: spec.nb, procs: spec.p };
+    let shape = local_shape(spec, myrow, mycol);
+    (shape.work_doubles(&Params::from(spec), rows, myrow) * size_of::<f64>()) as u64
+}
+
+fn local_shape(spec: &TestSpec, myrow: usize, mycol: usize) -> LocalShape {
+    let rows = Cyclic { nb: spec.nb, procs: spec.p };
+    let cols = Cyclic { nb: spec.nb, procs: spec.q };
+    LocalShape::new(spec.n, rows, cols, myrow, mycol)
 }
 
 /// `N^2 (2N/3 + 3/2)` operations in `seconds`, in 10^9 a second.
@@ -139,8 +149,7 @@ pub fn solve<C: Comm>(
 
 /// Shape of this rank's part of the system of a test.
 pub fn shape<C: Comm>(grid: &Grid<C>, spec: &TestSpec) -> LocalShape {
-    let (rows, cols) = (grid.rows(spec.nb), grid.cols(spec.nb));
-    LocalShape::new(spec.n, rows, cols, grid.myrow, grid.mycol)
+    local_shape(spec, grid.myrow, grid.mycol)
 }
 
 /// A rank's part of the system in its memory.

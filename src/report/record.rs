@@ -141,7 +141,7 @@ pub struct Restart {
 }
 
 /// One test, as known on rank 0 after it has run.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TestRecord {
     /// Its parameters.
     pub spec: TestSpec,

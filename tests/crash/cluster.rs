@@ -510,12 +510,15 @@ impl Disturbance {
     }
 }
 
+/// The rank that a process turned out to be, and the state of the epoch that it
+/// is about to make or restore.
+type Known = Arc<Mutex<Option<(usize, Vec<u8>)>>>;
+
 struct BookHook {
     point: Point,
     book: Arc<Mutex<Book>>,
-    /// Process, and what it is known to stand for once it is open.
     node: usize,
-    rank: Arc<Mutex<Option<(usize, Vec<u8>)>>>,
+    rank: Known,
 }
 
 impl Hook for BookHook {
@@ -609,7 +612,7 @@ struct Process<'a> {
     how: &'a Disturbance,
     book: Arc<Mutex<Book>>,
     node: usize,
-    known: Arc<Mutex<Option<(usize, Vec<u8>)>>>,
+    known: Known,
     point: Point,
 }
 
@@ -766,9 +769,9 @@ impl Process<'_> {
         rank: usize,
         history: &[u8],
     ) {
-        for region in 0..self.setup.shapes.len() {
+        for (region, bytes) in ckpt.regions().into_iter().enumerate() {
             let truth = self.setup.contents(rank, region, history);
-            assert!(ckpt.region(region) == &truth[..], "rank {rank} region {region} is wrong");
+            assert!(*bytes == truth[..], "rank {rank} region {region} is wrong");
         }
     }
 }

@@ -9,6 +9,7 @@ use std::io::ErrorKind;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -93,11 +94,17 @@ fn mpirun(folder: &Path, ranks: usize, flags: &[&str]) -> Ended {
         // Ranks that share a core must let each other run while they wait.
         command.env("OMPI_MCA_mpi_yield_when_idle", "1");
     }
+    // By default a run goes on from what another of the same configuration has
+    // left: these are to be runs of their own, also beside another test run.
+    static JOBS: AtomicUsize = AtomicUsize::new(0);
+    let job = JOBS.fetch_add(1, Ordering::Relaxed);
+    let run_id = format!("mpi_run-{}-{job}", std::process::id());
     let (out, err) = (folder.join(".out"), folder.join(".err"));
     let file = |path: &Path| Stdio::from(fs::File::create(path).unwrap());
     command
         .args(["-np", &ranks.to_string(), env!("CARGO_BIN_EXE_skt-hpl")])
         .args(flags)
+        .args(["--run-id", &run_id])
         .current_dir(folder)
         .stdin(Stdio::null())
         .stdout(file(&out))

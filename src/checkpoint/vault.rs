@@ -4,6 +4,7 @@ use std::ops::{DerefMut, Range};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
+use super::codec;
 use super::hook::{Hook, Step};
 use crate::comm::Result;
 
@@ -54,7 +55,7 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
         for (i, chunk) in bytes.chunks(self.chunk_bytes).enumerate() {
             self.step(step.chunk(i))?;
             let start = at + i * self.chunk_bytes;
-            self.bytes_mut(start..start + chunk.len()).copy_from_slice(chunk);
+            codec::copy(chunk, self.bytes_mut(start..start + chunk.len()));
         }
         Ok(())
     }
@@ -66,12 +67,13 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
             self.step(step.chunk(done / self.chunk_bytes))?;
             let len = self.chunk_bytes.min(from.len() - done);
             let source = from.start + done..from.start + done + len;
-            match &mut self.backing {
-                Backing::Lasting(segment) => segment.copy_within(source, to + done),
-                Backing::Private(words) => {
-                    bytemuck::cast_slice_mut::<u64, u8>(words).copy_within(source, to + done);
-                }
-            }
+            let to = to + done..to + done + len;
+            let all = match &mut self.backing {
+                Backing::Lasting(segment) => &mut segment[..],
+                Backing::Private(words) => bytemuck::cast_slice_mut::<u64, u8>(words),
+            };
+            let (from, to) = disjoint(all, source, to);
+            codec::copy(from, to);
             done += len;
         }
         Ok(())
@@ -82,5 +84,17 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
     /// so it is enough to keep them in order.
     pub fn order(&self) {
         fence(Ordering::SeqCst);
+    }
+}
+
+/// Two ranges of a segment that do not overlap.
+fn disjoint(all: &mut [u8], from: Range<usize>, to: Range<usize>) -> (&[u8], &mut [u8]) {
+    assert!(from.end <= to.start || to.end <= from.start, "parts of a segment do not overlap");
+    if from.end <= to.start {
+        let (low, high) = all.split_at_mut(to.start);
+        (&low[from], &mut high[..to.len()])
+    } else {
+        let (low, high) = all.split_at_mut(from.start);
+        (&high[..from.len()], &mut low[to])
     }
 }

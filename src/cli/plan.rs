@@ -10,9 +10,11 @@ use super::convert::text;
 use super::study_error::StudyError;
 use super::{machine, output};
 use crate::blas::{MatMut, MatRef, gemm};
-use crate::config::draft::{Form, Value};
+use crate::config::draft::Value;
 use crate::config::param::Param;
-use crate::config::{ConfigError, Draft, Format, Place, Rules, RunSpec, validate};
+use crate::config::{
+    CheckpointDraft, ConfigError, Draft, Format, Rules, RunSpec, Setting, validate,
+};
 use crate::environment::selftest;
 use crate::model::HOUR_SECONDS;
 use crate::model::chen::Network;
@@ -440,7 +442,7 @@ fn configuration(
         "HPLinpack benchmark input file".to_owned(),
         format!("skt-hpl plan: {} nodes, {protection}", machine.nodes),
     ];
-    let body = text(&spec, format)?;
+    let body = text(&spec, &protection_table(machine, plan), format)?;
     Ok(match format {
         Format::Dat => body,
         Format::Toml => format!(
@@ -457,6 +459,25 @@ fn configuration(
     })
 }
 
+/// The `[checkpoint]` table of the chosen candidate.
+fn protection_table(machine: &Machine, plan: &Plan) -> CheckpointDraft {
+    let choice = plan.choice();
+    let mut table = CheckpointDraft::from([(Setting::Method, Value::text(choice.protocol.name()))]);
+    if choice.protocol != Protocol::None {
+        let mtbf_seconds = machine.node_mtbf_seconds / machine.nodes as f64;
+        // An interval beyond the run is no interval: let the run decide.
+        let every = match choice.expected.interval_seconds {
+            seconds if seconds < choice.work_seconds => format!("{}s", large(seconds, 0)),
+            _ => "auto".to_owned(),
+        };
+        table.insert(Setting::GroupSize, Value::number(choice.group.size()));
+        table.insert(Setting::Parities, Value::number(choice.group.parities()));
+        table.insert(Setting::Every, Value::text(every));
+        table.insert(Setting::Mtbf, Value::text(format!("{}s", large(mtbf_seconds, 0))));
+    }
+    table
+}
+
 fn specification(args: &PlanArgs, plan: &Plan) -> Result<RunSpec, ConfigError> {
     let mut draft = Draft::default();
     let numbers = [
@@ -467,8 +488,7 @@ fn specification(args: &PlanArgs, plan: &Plan) -> Result<RunSpec, ConfigError> {
         (Param::Threads, args.threads),
     ];
     for (param, number) in numbers {
-        let value = Value { text: number.to_string(), form: Form::Integer, place: Place::Default };
-        draft.values.insert(param, vec![value]);
+        draft.values.insert(param, vec![Value::number(number)]);
     }
     let rules = Rules { lenient: false, ranks: None, source: "skt-hpl plan" };
     Ok(validate(&draft, &rules)?.spec)

@@ -110,7 +110,7 @@ pub fn run<C: Comm>(
             start_unix_seconds,
         };
         progress.clear();
-        match Reports::open(spec, facts, options) {
+        match Reports::open(spec, facts, options, setup.memory_note.as_deref()) {
             Ok(opened) => reports = Some(opened),
             Err(why) => eprintln!("error: {why}"),
         }
@@ -330,13 +330,19 @@ enum ReportError {
 }
 
 impl Reports {
-    fn open(spec: &RunSpec, facts: RunFacts, options: &Options) -> Result<Self, ReportError> {
+    fn open(
+        spec: &RunSpec,
+        facts: RunFacts,
+        options: &Options,
+        memory_note: Option<&str>,
+    ) -> Result<Self, ReportError> {
         let mut notes = facts.environment.notes();
         let self_test = facts.dgemm_self_test.clone();
         if let Some(test) = &self_test {
             notes.push(format!("dgemm    : {:.1} Gflop/s a core", test.gflops_per_core));
             notes.extend(test.warnings.iter().map(|warning| format!("warning  : {warning}")));
         }
+        notes.extend(memory_note.map(|words| format!("protected: {words}")));
         let json = match &options.json {
             Some(path) => Some(JsonReport::create(path, spec, facts)?),
             None => None,

@@ -4,9 +4,7 @@
 use std::sync::Arc;
 
 use crate::blas::{MatMut, MatRef, gemm};
-use crate::checkpoint::group;
 use crate::checkpoint::layout::Geometry;
-use crate::checkpoint::methods::Method;
 use crate::checkpoint::store::{Store, StoreKind};
 use crate::comm::{Comm, CommError, PanelBuf, collect};
 use crate::config::{RunSpec, TestSpec};
@@ -14,7 +12,6 @@ use crate::environment::affinity::{self, Plan};
 use crate::environment::preflight::{self, DoesNotFit};
 use crate::environment::{DgemmSelfTest, Environment, blas, host, memory, selftest};
 use crate::protect::{self, Settings, Target};
-use crate::ptest;
 use crate::team::Team;
 
 use super::places::{self, Place};
@@ -33,6 +30,8 @@ pub struct Setup {
     pub self_test: DgemmSelfTest,
     /// Why the job does not fit into memory, if it does not.
     pub does_not_fit: Option<String>,
+    /// What the protection costs of the memory, in words.
+    pub memory_note: Option<String>,
     /// Memory that outlives the process.
     pub store: Box<dyn Store + Send + Sync>,
     /// Faults to inject into this process.
@@ -80,8 +79,9 @@ impl Setup {
         };
         let self_test = self_test(world, &team, &environment)?;
         let does_not_fit = memory_lack(spec, settings, &places);
+        let memory_note = memory_note(spec, settings, &places);
         let target = Arc::new(target);
-        Ok(Self { team, environment, self_test, does_not_fit, store, target })
+        Ok(Self { team, environment, self_test, does_not_fit, memory_note, store, target })
     }
 }
 
@@ -182,35 +182,27 @@ fn check_memory(spec: &RunSpec, settings: &Settings, places: &[Place]) -> Option
     let lacking = spec.tests().into_iter().filter_map(|test| {
         // Ranks beyond the grid stay idle and hold nothing.
         let places = &places[..test.p * test.q];
-        let geometry = geometry(settings, places);
+        let geometry = smallest_group(settings, places);
         let bytes = |n: usize| {
             let test = TestSpec { n, ..test.clone() };
-            // Process row 0 has most rows; b may lie in any process column.
-            let cols = [0, (n / test.nb) % test.q];
-            let parts = cols.into_iter().map(|mycol| match geometry {
-                None => ptest::rank_bytes(&test, 0, mycol),
-                Some(geometry) => {
-                    let method = settings.method;
-                    ptest::work_bytes(&test, 0, mycol)
-                        + protect::segment_bytes(&test, settings, method, geometry)
-                }
-            });
-            parts.max().unwrap_or(0)
+            protect::memory_split(&test, settings, geometry).total()
         };
         preflight::check(test.n, &places::shares(places), bytes).err()
     });
     lacking.max_by_key(|why| why.need_bytes)
 }
 
-/// Shape of the smallest group, whose members need most memory; `None` without
-/// checkpoints. What is wrong with the groups is said when they are formed.
-fn geometry(settings: &Settings, places: &[Place]) -> Option<Geometry> {
-    let (members, parities) = (settings.group_size, settings.parities);
-    if settings.method_for(places.len()) == Method::None {
-        return None;
-    }
-    let domains: Vec<String> = places.iter().map(|place| settings.domain_of(&place.host)).collect();
-    let groups = group::form(&domains, members, parities, settings.allow_shared_domains).ok()?;
-    let smallest = groups.members.iter().map(Vec::len).min()?;
-    Some(Geometry { members: smallest, parities })
+fn smallest_group(settings: &Settings, places: &[Place]) -> Option<Geometry> {
+    protect::smallest_group(settings, places.iter().map(|place| place.host.as_str()))
+}
+
+/// What the protection of the test that needs most memory costs of it, in
+/// words; nothing without checkpoints.
+fn memory_note(spec: &RunSpec, settings: &Settings, places: &[Place]) -> Option<String> {
+    let splits = spec.tests().into_iter().filter_map(|test| {
+        let geometry = smallest_group(settings, places.get(..test.p * test.q)?)?;
+        Some((geometry, protect::memory_split(&test, settings, Some(geometry))))
+    });
+    let (geometry, split) = splits.max_by_key(|(_, split)| split.total())?;
+    Some(protect::memory_words(settings, geometry, &split))
 }

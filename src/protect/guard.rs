@@ -10,8 +10,7 @@ use super::interval::{Every, daly_interval_seconds, panel_after, panel_flops, pa
 use super::memory::NodeMemory;
 use super::settings::{Region, Settings};
 use crate::checkpoint::hook::Hook;
-use crate::checkpoint::layout::{Active, BANDS, Geometry, RegionShape, SegmentLayout};
-use crate::checkpoint::methods::Method;
+use crate::checkpoint::layout::{Active, RegionShape};
 use crate::checkpoint::protocol::{CheckpointError, Checkpointer, Config, Found};
 use crate::comm::{Comm, collect};
 use crate::config::TestSpec;
@@ -21,11 +20,11 @@ use crate::pgesv::{LocalShape, SolveError};
 use crate::report::record::{Protection, Restart};
 
 /// Room for [`State`] in the header of a segment.
-const STATE_BYTES: usize = 16 << 10;
+pub(super) const STATE_BYTES: usize = 16 << 10;
 /// Restarts that a report lists; of more, the latest.
 const RESTARTS_KEPT: usize = 60;
 /// Parts of a segment begin on pages.
-const ALIGN_BYTES: usize = 4096;
+pub(super) const ALIGN_BYTES: usize = 4096;
 /// Rate at which a checkpoint is thought to move its bytes, until one has.
 const GUESSED_BYTES_PER_SECOND: f64 = 2e9;
 
@@ -92,25 +91,8 @@ pub struct Surroundings<'a> {
     pub guessed_rate: f64,
 }
 
-fn region_shape(shape: LocalShape) -> RegionShape {
+pub(super) fn region_shape(shape: LocalShape) -> RegionShape {
     RegionShape { rows: shape.most_rows, pitch_bytes: shape.lda * size_of::<f64>() }
-}
-
-/// Bytes of the segment that a rank in a group of `geometry` needs.
-pub fn segment_bytes(
-    spec: &TestSpec,
-    settings: &Settings,
-    method: Method,
-    geometry: Geometry,
-) -> u64 {
-    let rows = Cyclic { nb: spec.nb, procs: spec.p };
-    let cols = Cyclic { nb: spec.nb, procs: spec.q };
-    let shape = region_shape(LocalShape::new(spec.n, rows, cols, 0, 0));
-    let run = settings.run_id.as_str();
-    let header =
-        crate::checkpoint::header::HeaderLayout::new(run, spec.p * spec.q, STATE_BYTES).bytes();
-    let parts = method.parts();
-    SegmentLayout::new(header, &[shape], geometry, BANDS, parts, ALIGN_BYTES).bytes as u64
 }
 
 /// Opens a test on the ranks of `comm`, one for each place of its grid: finds

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use skt_hpl::config::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, TestSpec};
-use skt_hpl::report::record::{Protection, Restart};
+use skt_hpl::report::record::{MemorySplit, Protection, Restart};
 use skt_hpl::report::{Norms, Outcome, PhaseTable, Phases, TestRecord};
 
 /// The HPL.dat that comes with HPL 2.3.
@@ -122,6 +122,9 @@ pub fn record(spec: TestSpec) -> TestRecord {
             },
         },
         rank_bytes: 13_207_024_435,
+        memory: MemorySplit::default(),
+        progress: Vec::new(),
+        events: Vec::new(),
         x_fingerprint: 0x0123_4567_89ab_cdef,
         protection: Some(protection()),
         outcome: Outcome::Passed { scaled_residual: 2.123_445_25e-2, norms: PASSED_NORMS },

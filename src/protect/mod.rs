@@ -5,6 +5,7 @@
 
 mod code;
 mod guard;
+mod history;
 mod inject;
 mod interval;
 mod memory;
@@ -13,6 +14,7 @@ mod settings;
 mod split;
 
 pub use guard::{Opened, Protected, Surroundings, open};
+pub use history::History;
 pub use inject::{Inject, Target, What};
 pub use interval::{Every, daly_interval_seconds, parse_seconds};
 pub use memory::{NodeMemory, found_test, run_bytes, sweep};

@@ -134,6 +134,8 @@ pub struct Restart {
     pub column: usize,
     /// Ranks whose data was rebuilt from that of others.
     pub rebuilt_ranks: Vec<usize>,
+    /// Seconds from the first start to this one.
+    pub start_seconds: f64,
     /// Seconds from that checkpoint to the restart: lost work and downtime.
     pub lost_seconds: f64,
     /// Seconds to find, rebuild and copy the data.

@@ -238,9 +238,15 @@ fn stale_segments_are_listed_and_cleaned() {
         shm::list(&*f.store, &mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
         let line = text.lines().find(|line| line.contains(&f.run)).unwrap();
-        for word in ["state", "40000", "stale"] {
+        for word in ["state", "40000", "waiting"] {
             assert!(line.contains(word), "{line}");
         }
+        // Who names no run does not take from one what it can go on from.
+        let mut text = Vec::new();
+        shm::clean(&*f.store, &CleanOptions::default(), &mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let line = text.lines().find(|line| line.contains(&f.run)).unwrap();
+        assert!(line.starts_with("kept ") && line.contains("can go on from it"), "{line}");
         let (cleaned, text) = f.shm(false);
         let expected = Cleaned { removed: 1, removed_bytes: BYTES as u64, kept: 0 };
         assert_eq!(cleaned, expected, "{text}");

@@ -1,7 +1,7 @@
 //! `skt-hpl plan`: from a machine to a configuration, with its alternatives.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
@@ -13,7 +13,7 @@ use crate::blas::{MatMut, MatRef, gemm};
 use crate::config::draft::Value;
 use crate::config::param::Param;
 use crate::config::{
-    CheckpointDraft, ConfigError, Draft, Format, Rules, RunSpec, Setting, validate,
+    CheckpointDraft, ConfigError, Draft, Format, Rules, RunSpec, Setting, checkpoint, validate,
 };
 use crate::environment::selftest;
 use crate::model::HOUR_SECONDS;
@@ -105,11 +105,32 @@ pub fn execute(args: &PlanArgs) -> Result<(), StudyError> {
             } else {
                 output::print(words.as_bytes())?;
                 output::write_file(path, config.as_bytes(), args.force)?;
-                output::say(format_args!("configuration written to {}", path.display()));
+                output::say(format_args!(
+                    "configuration written to {}; run it with\n  {}",
+                    path.display(),
+                    command_line(&basis.machine, &plan, args, format)
+                ));
             }
         }
     }
     Ok(())
+}
+
+/// How to run the configuration: HPL.dat cannot say all of it.
+fn command_line(machine: &Machine, plan: &Plan, args: &PlanArgs, format: Format) -> String {
+    let ranks = machine.nodes * machine.ranks_per_node;
+    let mut command = format!("mpirun -np {ranks} skt-hpl");
+    if let Some(path) = args.out.as_deref().filter(|path| *path != Path::new("HPL.dat")) {
+        command.push_str(&format!(" --config {}", path.display()));
+    }
+    if format == Format::Dat {
+        if args.threads > 1 {
+            command.push_str(&format!(" --threads {}", args.threads));
+        }
+        command.push(' ');
+        command.push_str(&checkpoint::flags(&protection_table(machine, plan)));
+    }
+    command
 }
 
 fn basis(args: &PlanArgs) -> Result<Basis, StudyError> {
@@ -375,8 +396,9 @@ fn reasons(args: &PlanArgs, plan: &Plan) -> String {
     let _ = if plan.meets_probability {
         writeln!(
             words,
-            "Of what can be run here, none and self, it has the highest expected rate of all that \
-             finish with at least {wanted} %."
+            "Of none and self it has the highest expected rate of all that finish with at least \
+             {wanted} %. (Single loses all to a failure during a checkpoint, double leaves less \
+             memory than self and survives no more; --ft runs both.)"
         )
     } else {
         writeln!(

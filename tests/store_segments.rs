@@ -254,6 +254,27 @@ fn stale_segments_are_listed_and_cleaned() {
     });
 }
 
+/// All ranks of a node sweep at the end of a run, at the same time.
+#[test]
+fn of_many_that_remove_a_segment_one_does_and_none_fails() {
+    on_every_store("race", |f| {
+        for _ in 0..50 {
+            drop(f.store.create(&f.name(0), BYTES).unwrap());
+            let barrier = std::sync::Barrier::new(4);
+            let removed: Vec<bool> = std::thread::scope(|scope| {
+                let remove = || {
+                    barrier.wait();
+                    f.store.remove(&f.name(0)).unwrap()
+                };
+                let all = [(); 4].map(|()| scope.spawn(remove));
+                all.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            assert!(removed.contains(&true), "{removed:?}");
+            assert_eq!(f.listed(), []);
+        }
+    });
+}
+
 #[test]
 fn cleaning_one_run_leaves_the_others() {
     on_every_store("others", |f| {

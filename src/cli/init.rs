@@ -17,7 +17,7 @@ use crate::config::{
 use crate::protect::{Settings, memory_split, smallest_group};
 
 /// Flags of `init`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct InitArgs {
     /// Part of the available memory that the matrix and its work space may take
     #[arg(long, value_name = "0..1", default_value_t = 0.8)]
@@ -302,6 +302,21 @@ mod tests {
         let asked = InitArgs { ft: Some("self".into()), ..args() };
         let error = fit(&asked, 1, 1 << 32).err().unwrap().to_string();
         assert_eq!(error, "--ft: value self is out of range; legal: none, with one rank");
+    }
+
+    #[test]
+    fn checkpoints_take_their_share_of_the_memory() {
+        let order = |ft: Option<&str>, ranks| {
+            let args = InitArgs { ft: ft.map(str::to_owned), ..args() };
+            let n = fit(&args, ranks, 1 << 36).unwrap().spec.n[0];
+            n as f64 * n as f64
+        };
+        // A group of n ranks with one parity keeps (n - 1) / 2n.
+        for (ranks, share) in [(2, 0.25), (16, 15.0 / 32.0)] {
+            let kept = order(None, ranks) / order(Some("none"), ranks);
+            assert!((kept / share - 1.0).abs() < 0.05, "{ranks} ranks: {kept}");
+        }
+        assert_eq!(order(None, 1), order(Some("none"), 1));
     }
 
     #[test]

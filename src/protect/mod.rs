@@ -17,7 +17,7 @@ pub use guard::{Opened, Protected, Surroundings, open};
 pub use history::History;
 pub use inject::{Inject, Target, What};
 pub use interval::{Every, daly_interval_seconds, parse_seconds};
-pub use memory::{NodeMemory, found_test, run_bytes, sweep};
+pub use memory::{NodeMemory, RunInUse, RunLock, found_test, run_bytes, sweep};
 pub use read::read_domains;
 pub use settings::{Region, Settings};
 pub use split::{memory_split, memory_words, smallest_group};

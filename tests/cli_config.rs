@@ -148,6 +148,10 @@ fn a_bad_flag_is_named() {
     for (flags, want) in cases {
         assert_eq!(program.refused(&[&base[..], flags].concat()), *want);
     }
+    // A flag overrides the table, and heals it.
+    program.write("bad.toml", &format!("{TOML}[checkpoint]\nparities = 0\n"));
+    let error = program.refused(&["--config", "bad.toml", "--group-size", "3", "--parities", "2"]);
+    assert_eq!(error, "error: --group-size: value 3 is out of range; legal: 4 to 255\n");
     let twenty_one = vec!["1"; 21].join(",");
     let error = program.refused(&["--config", "hpl.toml", "--n", &twenty_one]);
     assert_eq!(error, "error: --n: 21 values; legal: 1 to 20\n");
@@ -225,6 +229,17 @@ fn convert_goes_both_ways_and_says_what_is_lost() {
          warning: threads: HPL.dat cannot say 3 threads; add --threads 3\n"
     );
     assert_eq!(program.read("HPL.dat").lines().count(), 31);
+    program.write("c.toml", &format!("{TOML}[checkpoint]\nmethod = \"double\"\nevery = 60\n"));
+    let (toml, error) = program.done(&["convert", "c.toml", "--to", "toml"]);
+    assert_eq!(error, "");
+    assert!(toml.contains("\nmethod = \"double\"\n") && toml.contains("\nevery = \"60\"\n"));
+    let (_, error) = program.done(&["convert", "c.toml"]);
+    let flags = "--ft double --checkpoint-every 60";
+    assert_eq!(error, format!("warning: checkpoint: HPL.dat knows no checkpoints; add {flags}\n"));
+    program.write("c.toml", &format!("{TOML}[checkpoint]\nparities = 0\n"));
+    let error = program.refused(&["convert", "c.toml"]);
+    let want = "c.toml:6: checkpoint.parities: value 0 is out of range; legal: 1 to 127";
+    assert_eq!(error, format!("error: {want}\n"));
     let (toml, error) = program.done(&["convert", "HPL.dat"]);
     assert_eq!(error, "");
     assert!(toml.contains("\nn = [100]\n") && toml.contains("\nthreads = 1\n"), "{toml}");
@@ -276,6 +291,9 @@ fn init_writes_what_fits_and_keeps_what_is_there() {
         dat_guarded.lines().nth(5).unwrap().split(' ').next().unwrap().parse().unwrap();
     let kept = (guarded * guarded) as f64 / (n * n) as f64;
     assert!((0.38..0.44).contains(&kept), "{guarded} of {n}: {said}");
+    let (_, said) = program.done(&[&["init", "--force"], &plain[1..5]].concat());
+    assert!(said.contains("with self checkpoints") && !said.contains("--ft"), "{said}");
+    let dat = program.read("HPL.dat");
 
     let error = program.refused(&["init"]);
     assert!(error.starts_with("error: HPL.dat: exists already; --force"), "{error}");
@@ -284,6 +302,9 @@ fn init_writes_what_fits_and_keeps_what_is_there() {
     assert_ne!(program.read("HPL.dat"), dat);
 
     let (_, said) = program.done(&["init", "--format", "toml", "--threads", "2", "--ranks", "2"]);
+    let toml = program.read("HPL.toml");
+    assert!(toml.contains("\n[checkpoint]\n") && toml.contains("\nmethod = \"self\"\n"), "{toml}");
+    assert!(toml.contains("\ngroup_size = 2\n") && toml.contains("\n# region = \"corner\"\n"));
     assert!(said.contains("--config HPL.toml"), "{said}");
     assert!(program.read("HPL.toml").contains("\nthreads = 2\n"));
     let (toml, _) = program.done(&["init", "--format", "toml", "--out", "-"]);

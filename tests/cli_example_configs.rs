@@ -3,18 +3,26 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use skt_hpl::checkpoint::layout::Geometry;
+use skt_hpl::checkpoint::methods::Method;
 use skt_hpl::config::{Format, RunSpec, parse, read_bytes};
+use skt_hpl::protect::Settings;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("hpl-configs")
 }
 
 fn read(name: &str) -> RunSpec {
+    read_all(name).0
+}
+
+fn read_all(name: &str) -> (RunSpec, Settings) {
     let path = folder().join(name);
     let bytes = read_bytes(&path).unwrap();
     let checked = parse(&bytes, name, Format::of(&path), false).unwrap();
     assert_eq!(checked.warnings, [], "{name}");
-    checked.spec
+    let settings = Settings::read(&checked.checkpoint, &checked.spec).unwrap();
+    (checked.spec, settings)
 }
 
 #[test]
@@ -51,14 +59,24 @@ fn the_large_ones_take_at_most_four_fifths_of_the_memory_they_name() {
         ("top500-style", 4096 * 512),
     ];
     for (name, gib) in machines {
-        let spec = read(&format!("{name}.toml"));
-        let bytes = 8.0 * (spec.n[0] as f64).powi(2);
+        let (spec, settings) = read_all(&format!("{name}.toml"));
+        let geometry = Geometry { members: settings.group_size, parities: settings.parities };
+        // The matrix with its checkpoints, Tang et al., eq. 6.
+        let bytes = 8.0 * (spec.n[0] as f64).powi(2) / settings.method.available(geometry);
         let part = bytes / (f64::from(gib) * f64::from(1 << 30));
         assert!((0.79..=0.80).contains(&part), "{name}: {part}");
+        let nodes = gib / if gib <= 8 * 256 { 256 } else { 512 };
+        let method = if nodes == 1 { Method::None } else { Method::SelfCheckpoint };
+        assert_eq!(settings.method, method, "{name}");
+        let of_one_group = settings.group_size as i32;
+        assert!(nodes == 1 || nodes % of_one_group == 0, "{name}: no two of a group on a node");
     }
 }
 
 #[test]
 fn the_laptops_two_forms_are_one_run() {
     assert_eq!(read("laptop.dat"), read("laptop.toml"));
+    // What HPL.dat cannot say is the default of a run on four ranks.
+    let settings = read_all("laptop.toml").1;
+    assert_eq!((settings.method_for(4), settings.group_size), (Method::SelfCheckpoint, 4));
 }

@@ -238,13 +238,40 @@ fn stale_segments_are_listed_and_cleaned() {
         shm::list(&*f.store, &mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
         let line = text.lines().find(|line| line.contains(&f.run)).unwrap();
-        for word in ["state", "40000", "stale"] {
+        for word in ["state", "40000", "waiting"] {
             assert!(line.contains(word), "{line}");
         }
+        // Who names no run does not take from one what it can go on from.
+        let mut text = Vec::new();
+        shm::clean(&*f.store, &CleanOptions::default(), &mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let line = text.lines().find(|line| line.contains(&f.run)).unwrap();
+        assert!(line.starts_with("kept ") && line.contains("can go on from it"), "{line}");
         let (cleaned, text) = f.shm(false);
         let expected = Cleaned { removed: 1, removed_bytes: BYTES as u64, kept: 0 };
         assert_eq!(cleaned, expected, "{text}");
         assert_eq!(f.listed(), []);
+    });
+}
+
+/// All ranks of a node sweep at the end of a run, at the same time.
+#[test]
+fn of_many_that_remove_a_segment_one_does_and_none_fails() {
+    on_every_store("race", |f| {
+        for _ in 0..50 {
+            drop(f.store.create(&f.name(0), BYTES).unwrap());
+            let barrier = std::sync::Barrier::new(4);
+            let removed: Vec<bool> = std::thread::scope(|scope| {
+                let remove = || {
+                    barrier.wait();
+                    f.store.remove(&f.name(0)).unwrap()
+                };
+                let all = [(); 4].map(|()| scope.spawn(remove));
+                all.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            assert!(removed.contains(&true), "{removed:?}");
+            assert_eq!(f.listed(), []);
+        }
     });
 }
 

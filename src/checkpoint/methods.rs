@@ -113,6 +113,30 @@ mod tests {
         }
     }
 
+    /// Figure 10: groups of 2, 3, 4, 8 and 16, computed by hand from eq. 6 to 8.
+    #[test]
+    fn shares_are_those_of_figure_10() {
+        let of = |method: Method| {
+            [2, 3, 4, 8, 16].map(|members| {
+                let geometry = Geometry { members, parities: 1 };
+                (100.0 * method.available(geometry)).round() as u64
+            })
+        };
+        assert_eq!(of(Method::SelfCheckpoint), [25, 33, 38, 44, 47]);
+        assert_eq!(of(Method::Double), [20, 25, 27, 30, 32]);
+        assert_eq!(of(Method::Single), [33, 40, 43, 47, 48]);
+        assert_eq!(of(Method::None), [100; 5]);
+    }
+
+    #[test]
+    fn more_parities_follow_the_same_law() {
+        // n = 4, m = 2: parities as large as the data, so 2 + 2 of the same.
+        let geometry = Geometry { members: 4, parities: 2 };
+        assert_eq!(Method::SelfCheckpoint.available(geometry), 0.25);
+        assert_eq!(Method::Double.available(geometry), 0.2);
+        assert_eq!(Method::Single.available(geometry), 1.0 / 3.0);
+    }
+
     #[test]
     fn names_are_read_as_they_are_written() {
         for method in Method::ALL {

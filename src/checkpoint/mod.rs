@@ -12,7 +12,6 @@ pub mod group;
 pub mod header;
 pub mod hook;
 pub mod layout;
-pub mod memory;
 pub mod methods;
 pub mod protocol;
 pub mod recover;

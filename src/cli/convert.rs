@@ -6,8 +6,10 @@ use clap::{Args, ValueEnum};
 
 use super::output;
 use crate::config::{
-    ConfigError, Format, Rules, RunSpec, hpldat, read_bytes, read_draft, toml, validate,
+    CheckpointDraft, ConfigError, Format, Rules, RunSpec, checkpoint, hpldat, read_bytes,
+    read_draft, toml, validate,
 };
+use crate::protect::Settings;
 
 /// The forms by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -54,6 +56,7 @@ pub fn execute(args: &ConvertArgs) -> Result<(), ConfigError> {
     let from = Format::of(&args.input);
     let (draft, warnings) = read_draft(&read_bytes(&args.input)?, &file, from, args.lenient)?;
     let checked = validate(&draft, &Rules { lenient: args.lenient, ranks: None, source: &file })?;
+    Settings::read(&checked.checkpoint, &checked.spec)?;
     for warning in warnings.iter().chain(&checked.warnings) {
         output::say(format_args!("warning: {warning}"));
     }
@@ -63,7 +66,7 @@ pub fn execute(args: &ConvertArgs) -> Result<(), ConfigError> {
         (None, None) if from == Format::Toml => Format::Dat,
         (None, None) => Format::Toml,
     };
-    let text = text(&checked.spec, to)?;
+    let text = text(&checked.spec, &checked.checkpoint, to)?;
     match &args.output {
         Some(path) => output::write_file(path, text.as_bytes(), args.force),
         None => output::print(text.as_bytes()),
@@ -71,13 +74,24 @@ pub fn execute(args: &ConvertArgs) -> Result<(), ConfigError> {
 }
 
 /// A run in this form; says on standard error what the form cannot hold.
-pub(super) fn text(spec: &RunSpec, format: Format) -> Result<String, ConfigError> {
+pub(super) fn text(
+    spec: &RunSpec,
+    protection: &CheckpointDraft,
+    format: Format,
+) -> Result<String, ConfigError> {
     match format {
-        Format::Toml => Ok(toml::write(spec)),
+        Format::Toml if protection.is_empty() => Ok(toml::write(spec)),
+        Format::Toml => Ok(toml::write(spec) + &toml::write_checkpoint(protection)),
         Format::Dat => {
             let (text, lost) = hpldat::write(spec)?;
             for what in lost {
                 output::say(format_args!("warning: {what}"));
+            }
+            let flags = checkpoint::flags(protection);
+            if !flags.is_empty() {
+                output::say(format_args!(
+                    "warning: checkpoint: HPL.dat knows no checkpoints; add {flags}"
+                ));
             }
             Ok(text)
         }

@@ -5,15 +5,16 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::convert::{FormatName, text};
-use super::protect::ProtectArgs;
+use super::overrides::Names;
 use super::{machine, output};
 use crate::checkpoint::methods::Method;
-use crate::config::draft::{Form, Value};
+use crate::config::draft::Value;
 use crate::config::validate::near_square;
 use crate::config::{
-    At, ConfigError, Draft, Format, Place, Rules, RunSpec, TestSpec, param::Param, validate,
+    At, CheckpointDraft, ConfigError, Draft, Format, Place, Rules, RunSpec, Setting, TestSpec,
+    param::Param, validate,
 };
-use crate::protect::{self, Settings};
+use crate::protect::{Settings, memory_split, smallest_group};
 
 /// Flags of `init`.
 #[derive(Debug, Clone, Args)]
@@ -31,10 +32,10 @@ pub struct InitArgs {
     /// Threads a rank
     #[arg(long, value_name = "T", default_value_t = 1)]
     pub threads: usize,
-    /// Checkpoint method to leave memory for, as --ft of a run: self, double, single, or none; it
-    /// goes on the command line that runs the file [default: self; none for one rank]
-    #[arg(long, value_name = "METHOD")]
-    pub ft: Option<Method>,
+    /// Checkpoint method to leave memory for [default: that of a run without flags, self; none for
+    /// one rank]
+    #[arg(long, value_name = "METHOD", value_parser = Names::of_setting(Setting::Method))]
+    pub ft: Option<String>,
     /// The file to write; - is standard output [default: HPL.dat, or HPL.toml]
     #[arg(long, short, value_name = "FILE")]
     pub out: Option<PathBuf>,
@@ -76,38 +77,31 @@ pub fn execute(args: &InitArgs) -> Result<(), ConfigError> {
         Some(gib) => (gib * f64::from(1 << 30)) as u64,
         None => machine::available_bytes()?,
     };
-    let spec = fit(args, ranks, available_bytes)?;
-    let mut command = command_line(&spec, ranks, format, path);
-    if let Some(method) = args.ft {
-        command.push_str(&format!(" --ft {method}"));
-    }
+    let Fitted { spec, protection } = fit(args, ranks, available_bytes)?;
+    let command = command_line(args, &spec, ranks, format, path);
     let config = match format {
-        Format::Dat => text(&spec, format)?,
+        Format::Dat => text(&spec, &CheckpointDraft::new(), format)?,
         Format::Toml => format!(
             "# Made by `skt-hpl init` for this machine; run it with\n#   {command}\n\
              # A smaller n ends sooner (the time grows as n^3), but at a lower rate.\n\n{}",
-            text(&spec, format)?
+            text(&spec, &protection, format)?
         ),
     };
     if path == Path::new("-") {
         return output::print(config.as_bytes());
     }
     output::write_file(path, config.as_bytes(), args.force)?;
-    if args.ft.is_none() && ranks > 1 {
-        let plain =
-            fit(&InitArgs { ft: Some(Method::None), ..args.clone() }, ranks, available_bytes)?;
-        output::say(format_args!(
-            "this leaves memory for checkpoints; without them (--ft none) N = {} fits",
-            plain.n[0]
-        ));
-    }
     let n = spec.n[0];
     let gib = (n as f64) * (n as f64) * 8.0 / f64::from(1 << 30);
     output::say(format_args!(
-        "{}: N = {n} ({gib:.1} GiB) on {}; run it with\n  {command}\n\
+        "{}: N = {n} ({gib:.1} GiB) on {}, {}; run it with\n  {command}\n\
          or, for a first look,\n  {command} --n {}",
         path.display(),
         count(ranks),
+        match protection.get(&Setting::Method) {
+            Some(method) if method.text != "none" => format!("with {} checkpoints", method.text),
+            _ => "without checkpoints".to_owned(),
+        },
         n.min(spec.nb[0] * 50),
     ));
     Ok(())
@@ -118,13 +112,23 @@ fn count(ranks: usize) -> String {
 }
 
 /// How to run the configuration.
-fn command_line(spec: &RunSpec, ranks: usize, format: Format, path: &Path) -> String {
+fn command_line(
+    args: &InitArgs,
+    spec: &RunSpec,
+    ranks: usize,
+    format: Format,
+    path: &Path,
+) -> String {
     let mut command = format!("mpirun -np {ranks} skt-hpl");
     if path != Path::new("HPL.dat") {
         command.push_str(&format!(" --config {}", path.display()));
     }
     if format == Format::Dat && spec.threads > 1 {
         command.push_str(&format!(" --threads {}", spec.threads));
+    }
+    // HPL.dat cannot say it.
+    if let (Format::Dat, Some(method)) = (format, &args.ft) {
+        command.push_str(&format!(" --ft {method}"));
     }
     command
 }
@@ -152,23 +156,32 @@ fn ranks(args: &InitArgs) -> Result<usize, ConfigError> {
     }
 }
 
+/// A run that fits a machine.
+struct Fitted {
+    spec: RunSpec,
+    /// The settings that it was sized for.
+    protection: CheckpointDraft,
+}
+
 /// The largest problem that fits, on the grid nearest to a square.
-fn fit(args: &InitArgs, ranks: usize, available_bytes: u64) -> Result<RunSpec, ConfigError> {
+fn fit(args: &InitArgs, ranks: usize, available_bytes: u64) -> Result<Fitted, ConfigError> {
     let mut draft = Draft::default();
     let (p, q) = near_square(ranks);
     let numbers = [(Param::N, 0), (Param::P, p), (Param::Q, q), (Param::Threads, args.threads)];
     for (param, number) in numbers {
-        let value = Value { text: number.to_string(), form: Form::Integer, place: Place::Default };
-        draft.values.insert(param, vec![value]);
+        draft.values.insert(param, vec![Value::number(number)]);
     }
     let rules = Rules { lenient: false, ranks: None, source: "skt-hpl init" };
     let mut spec = validate(&draft, &rules)?.spec;
+    let (settings, protection) = protection(args, &spec, ranks)?;
+    let geometry = smallest_group(&settings, std::iter::repeat_n("here", ranks));
     let budget = (available_bytes as f64 * args.memory_fraction) as u64;
-    let nb = spec.nb[0];
-    let settings = ProtectArgs { ft: args.ft, ..ProtectArgs::default() }
-        .settings(&spec)
-        .map_err(|error| ConfigError::Machine { what: error.to_string() })?;
-    let largest = largest_blocks(budget, |blocks| job_bytes(&spec, blocks * nb, &settings));
+    let (nb, test) = (spec.nb[0], spec.tests().remove(0));
+    let bytes = |blocks: usize| {
+        let test = TestSpec { n: blocks * nb, ..test.clone() };
+        memory_split(&test, &settings, geometry).total() * ranks as u64
+    };
+    let largest = largest_blocks(budget, bytes);
     if largest == 0 {
         return Err(ConfigError::Machine {
             what: format!(
@@ -184,15 +197,36 @@ fn fit(args: &InitArgs, ranks: usize, available_bytes: u64) -> Result<RunSpec, C
         "HPLinpack benchmark input file".to_owned(),
         format!("skt-hpl init: {}, {} of {mib} MiB available", count(ranks), args.memory_fraction),
     ];
-    Ok(spec)
+    Ok(Fitted { spec, protection })
 }
 
-/// Bytes of the whole job of order `n` on one machine.
-fn job_bytes(spec: &RunSpec, n: usize, settings: &Settings) -> u64 {
-    let test = TestSpec { n, ..spec.tests().swap_remove(0) };
-    let ranks = test.p * test.q;
-    let geometry = protect::geometry(settings, &vec![String::new(); ranks]);
-    protect::rank_bytes(&test, settings, geometry).saturating_mul(ranks as u64)
+/// The protection to leave memory for: what a run without flags would have, or
+/// what `--ft` asks for.
+fn protection(
+    args: &InitArgs,
+    spec: &RunSpec,
+    ranks: usize,
+) -> Result<(Settings, CheckpointDraft), ConfigError> {
+    let mut draft = CheckpointDraft::new();
+    draft.extend(args.ft.iter().map(|method| (Setting::Method, Value::flag(method))));
+    let settings = Settings::read(&draft, spec)?;
+    let method = settings.method_for(ranks);
+    if method != Method::None && ranks < 2 {
+        return Err(ConfigError::OutOfRange {
+            at: Setting::Method.at(&Place::Flag),
+            value: method.to_string(),
+            legal: "none, with one rank".to_owned(),
+        });
+    }
+    let mut draft = CheckpointDraft::from([(Setting::Method, Value::text(method.to_string()))]);
+    if method != Method::None {
+        let members = settings.group_size.min(ranks);
+        draft.insert(Setting::GroupSize, Value::number(members));
+        draft.insert(Setting::Parities, Value::number(settings.parities));
+        draft.insert(Setting::Every, Value::text("auto"));
+        draft.insert(Setting::Mtbf, Value::text("24h"));
+    }
+    Ok((Settings { method, ..settings }, draft))
 }
 
 /// The largest number of blocks whose `bytes` are within the budget.
@@ -222,42 +256,67 @@ mod tests {
             memory_gib: None,
             ranks: None,
             threads: 1,
-            ft: Some(Method::None),
+            ft: None,
             out: None,
             format: None,
             force: false,
         }
     }
 
+    /// Bytes of the job of a fitted run at another order.
+    fn job_bytes(fitted: &Fitted, ranks: usize, n: usize) -> u64 {
+        let test = TestSpec { n, ..fitted.spec.tests().remove(0) };
+        let settings = Settings::read(&fitted.protection, &fitted.spec).unwrap();
+        let geometry = smallest_group(&settings, std::iter::repeat_n("here", ranks));
+        memory_split(&test, &settings, geometry).total() * ranks as u64
+    }
+
     #[test]
     fn n_is_the_largest_multiple_of_nb_within_the_memory() {
         for (ranks, gib) in [(1, 1), (2, 24), (7, 3), (48, 512), (1000, 4096)] {
-            let available = gib << 30;
-            let spec = fit(&args(), ranks, available).unwrap();
-            let (n, nb, grid) = (spec.n[0], spec.nb[0], spec.grids[0]);
-            assert_eq!(n % nb, 0);
-            assert!(grid.0 <= grid.1 && grid.0 * grid.1 == ranks);
-            let budget = (available as f64 * 0.8) as u64;
-            let none = Settings::none();
-            assert!(job_bytes(&spec, n, &none) <= budget);
-            assert!(job_bytes(&spec, n + nb, &none) > budget);
-            // Work space is the lesser part.
-            assert!(n as f64 * n as f64 * 8.0 > 0.6 * available as f64, "{ranks} ranks: {n}");
+            for (ft, least) in [("none", 0.6), ("self", 0.6 * 0.25), ("", 0.6 * 0.25)] {
+                let ft = Some(ft.to_owned()).filter(|ft| !ft.is_empty());
+                if ranks == 1 && ft.as_deref() == Some("self") {
+                    continue;
+                }
+                let available = gib << 30;
+                let fitted = fit(&InitArgs { ft, ..args() }, ranks, available).unwrap();
+                let spec = &fitted.spec;
+                let (n, nb, grid) = (spec.n[0], spec.nb[0], spec.grids[0]);
+                assert_eq!(n % nb, 0);
+                assert!(grid.0 <= grid.1 && grid.0 * grid.1 == ranks);
+                let budget = (available as f64 * 0.8) as u64;
+                assert!(job_bytes(&fitted, ranks, n) <= budget);
+                assert!(job_bytes(&fitted, ranks, n + nb) > budget);
+                // Work space is the lesser part.
+                let matrix = n as f64 * n as f64 * 8.0;
+                assert!(matrix > least * available as f64, "{ranks} ranks: {n}");
+            }
         }
     }
 
     #[test]
+    fn one_rank_has_no_checkpoints_and_none_to_ask_for() {
+        let fitted = fit(&args(), 1, 1 << 32).unwrap();
+        assert_eq!(fitted.protection[&Setting::Method].text, "none");
+        let asked = InitArgs { ft: Some("self".into()), ..args() };
+        let error = fit(&asked, 1, 1 << 32).err().unwrap().to_string();
+        assert_eq!(error, "--ft: value self is out of range; legal: none, with one rank");
+    }
+
+    #[test]
     fn checkpoints_take_their_share_of_the_memory() {
-        let order = |ft, ranks| {
-            let n = fit(&InitArgs { ft, ..args() }, ranks, 1 << 36).unwrap().n[0];
+        let order = |ft: Option<&str>, ranks| {
+            let args = InitArgs { ft: ft.map(str::to_owned), ..args() };
+            let n = fit(&args, ranks, 1 << 36).unwrap().spec.n[0];
             n as f64 * n as f64
         };
         // A group of n ranks with one parity keeps (n - 1) / 2n.
         for (ranks, share) in [(2, 0.25), (16, 15.0 / 32.0)] {
-            let kept = order(None, ranks) / order(Some(Method::None), ranks);
+            let kept = order(None, ranks) / order(Some("none"), ranks);
             assert!((kept / share - 1.0).abs() < 0.05, "{ranks} ranks: {kept}");
         }
-        assert_eq!(order(None, 1), order(Some(Method::None), 1));
+        assert_eq!(order(None, 1), order(Some("none"), 1));
     }
 
     #[test]
@@ -267,9 +326,13 @@ mod tests {
 
     #[test]
     fn a_configuration_of_init_reads_back() {
-        let spec = fit(&InitArgs { threads: 4, ..args() }, 6, 1 << 34).unwrap();
-        let toml = text(&spec, Format::Toml).unwrap();
+        let Fitted { spec, protection } =
+            fit(&InitArgs { threads: 4, ..args() }, 6, 1 << 34).unwrap();
+        let toml = text(&spec, &protection, Format::Toml).unwrap();
         let read = crate::config::parse(toml.as_bytes(), "f", Format::Toml, false).unwrap();
         assert_eq!(read.spec, spec);
+        let settings = |draft| Settings::read(draft, &spec).unwrap();
+        assert_eq!(settings(&read.checkpoint), settings(&protection));
+        assert_eq!(settings(&protection).group_size, 6);
     }
 }

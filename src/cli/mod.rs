@@ -90,6 +90,8 @@ pub enum Command {
     Model(model::ModelArgs),
     /// Show runs as an HTML page, or as the fields of a TOP500 submission
     Report(report::ReportArgs),
+    /// List or remove the shared memory that runs have left on this host
+    Shm(shm::ShmArgs),
     /// Write the man page
     Man(man::ManArgs),
     /// Write completions for a shell
@@ -129,8 +131,9 @@ fn dispatch(cli: Cli) -> ExitCode {
         Some(Command::Run(args)) => return run::execute(&args),
         Some(command) => command,
     };
-    // The rest writes text or files: one process of a job is enough.
-    if !launcher_rank::is_first() {
+    // Segments are a matter of each host; the rest writes text or files: one
+    // process of a job is enough.
+    if !matches!(command, Command::Shm(_)) && !launcher_rank::is_first() {
         return Exit::Passed.into();
     }
     output::die_quietly_on_closed_pipe();
@@ -141,6 +144,7 @@ fn dispatch(cli: Cli) -> ExitCode {
         Command::Plan(args) => plan::execute(&args),
         Command::Model(args) => model::execute(&args),
         Command::Report(args) => report::execute(&args),
+        Command::Shm(args) => shm::execute(&args),
         Command::Man(args) => man::execute(&args).map_err(Into::into),
         Command::Completions(args) => completions::execute(&args).map_err(Into::into),
     };

@@ -5,9 +5,9 @@ use std::ffi::OsStr;
 use clap::Args;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 
-use crate::config::draft::{Form, Value};
+use crate::config::draft::Value;
 use crate::config::param::{Kind, Param};
-use crate::config::{At, ConfigError, Draft, Output, Place};
+use crate::config::{At, ConfigError, Draft, Output, Place, Setting};
 
 const PROBLEM: &str = "Problem (a list replaces the file's list)";
 const PANEL: &str = "Panel factorization";
@@ -35,7 +35,7 @@ pub struct Overrides {
     #[arg(help_heading = PROBLEM, help = about(Param::Q, "Columns of the process grids"))]
     pub q: Vec<String>,
     /// Mapping of ranks to the grid
-    #[arg(long, value_name = "MAP", value_parser = Names(Param::Pmap))]
+    #[arg(long, value_name = "MAP", value_parser = Names::of(Param::Pmap))]
     #[arg(help_heading = PROBLEM, help = about(Param::Pmap, "Lay ranks over the grid row by row, or column by column"))]
     pub pmap: Option<String>,
     /// Residual threshold
@@ -43,7 +43,7 @@ pub struct Overrides {
     #[arg(help_heading = PROBLEM, help = about(Param::Threshold, "Scaled residual below which a test passes; 0 or less skips the check"))]
     pub threshold: Option<String>,
     /// Random matrix
-    #[arg(long, value_name = "NAME", value_parser = Names(Param::Generator))]
+    #[arg(long, value_name = "NAME", value_parser = Names::of(Param::Generator))]
     #[arg(help_heading = PROBLEM, help = about(Param::Generator, "Random matrix: the reference's, bit for bit, or xoshiro256++"))]
     pub generator: Option<String>,
     /// Threads a rank
@@ -52,11 +52,11 @@ pub struct Overrides {
     pub threads: Option<String>,
 
     /// Panel factorizations
-    #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = Names(Param::Pfact))]
+    #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = Names::of(Param::Pfact))]
     #[arg(help_heading = PANEL, help = about(Param::Pfact, "Factorization inside the recursion"))]
     pub pfact: Vec<String>,
     /// Recursive panel factorizations
-    #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = Names(Param::Rfact))]
+    #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = Names::of(Param::Rfact))]
     #[arg(help_heading = PANEL, help = about(Param::Rfact, "The recursion's own factorization"))]
     pub rfact: Vec<String>,
     /// End of the recursion
@@ -69,7 +69,7 @@ pub struct Overrides {
     pub ndiv: Vec<String>,
 
     /// Panel broadcasts
-    #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = Names(Param::Bcast))]
+    #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = Names::of(Param::Bcast))]
     #[arg(help_heading = TALK, help = about(Param::Bcast, "How a panel travels along its process row; M spares the owner of the next panel"))]
     pub bcast: Vec<String>,
     /// Look-ahead depths
@@ -77,7 +77,7 @@ pub struct Overrides {
     #[arg(help_heading = TALK, help = about(Param::Depth, "Look-ahead: panels factored ahead of the update"))]
     pub depth: Vec<String>,
     /// Row exchange
-    #[arg(long, value_name = "NAME", value_parser = Names(Param::Swap))]
+    #[arg(long, value_name = "NAME", value_parser = Names::of(Param::Swap))]
     #[arg(help_heading = TALK, help = about(Param::Swap, "How rows are exchanged along a process column"))]
     pub swap: Option<String>,
     /// Threshold of the mixed row exchange
@@ -86,15 +86,15 @@ pub struct Overrides {
     pub swap_threshold: Option<String>,
 
     /// Form of L1
-    #[arg(long, value_name = "FORM", value_parser = Names(Param::L1))]
+    #[arg(long, value_name = "FORM", value_parser = Names::of(Param::L1))]
     #[arg(help_heading = MOOT, help = about(Param::L1, "Form of L1. Reported, without effect"))]
     pub l1: Option<String>,
     /// Form of U
-    #[arg(long, value_name = "FORM", value_parser = Names(Param::U))]
+    #[arg(long, value_name = "FORM", value_parser = Names::of(Param::U))]
     #[arg(help_heading = MOOT, help = about(Param::U, "Form of U. Reported, without effect"))]
     pub u: Option<String>,
     /// Equilibration
-    #[arg(long, visible_alias = "equil", value_name = "YES|NO", value_parser = Names(Param::Equilibration))]
+    #[arg(long, visible_alias = "equil", value_name = "YES|NO", value_parser = Names::of(Param::Equilibration))]
     #[arg(help_heading = MOOT, help = about(Param::Equilibration, "Equilibration. Reported, without effect"))]
     pub equilibration: Option<String>,
     /// Alignment in doubles
@@ -119,9 +119,7 @@ impl Overrides {
             draft.output = Some(output);
         }
         for (param, texts) in self.given() {
-            let value =
-                |text: &String| Value { text: text.clone(), form: Form::Token, place: Place::Flag };
-            draft.values.insert(param, texts.iter().map(value).collect());
+            draft.values.insert(param, texts.iter().map(Value::flag).collect());
         }
         Ok(draft)
     }
@@ -169,7 +167,21 @@ fn about(param: Param, what: &str) -> String {
 
 /// Takes any text, and tells help and completions the names of a choice.
 #[derive(Clone)]
-struct Names(Param);
+pub(super) struct Names(Vec<&'static str>);
+
+impl Names {
+    fn of(param: Param) -> Self {
+        match param.info().kind {
+            Kind::Choice(choices) => Self(choices.iter().map(|names| names[0]).collect()),
+            _ => unreachable!("{param:?} is no choice"),
+        }
+    }
+
+    /// Those of a setting of the protection.
+    pub fn of_setting(setting: Setting) -> Self {
+        Self(setting.info().choices.to_vec())
+    }
+}
 
 impl TypedValueParser for Names {
     type Value = String;
@@ -184,12 +196,7 @@ impl TypedValueParser for Names {
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        match self.0.info().kind {
-            Kind::Choice(choices) => {
-                Some(Box::new(choices.iter().map(|names| PossibleValue::new(names[0]))))
-            }
-            _ => None,
-        }
+        Some(Box::new(self.0.iter().map(|name| PossibleValue::new(*name))))
     }
 }
 

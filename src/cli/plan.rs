@@ -1,7 +1,7 @@
 //! `skt-hpl plan`: from a machine to a configuration, with its alternatives.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
@@ -10,9 +10,11 @@ use super::convert::text;
 use super::study_error::StudyError;
 use super::{machine, output};
 use crate::blas::{MatMut, MatRef, gemm};
-use crate::config::draft::{Form, Value};
+use crate::config::draft::Value;
 use crate::config::param::Param;
-use crate::config::{ConfigError, Draft, Format, Place, Rules, RunSpec, validate};
+use crate::config::{
+    CheckpointDraft, ConfigError, Draft, Format, Rules, RunSpec, Setting, checkpoint, validate,
+};
 use crate::environment::selftest;
 use crate::model::HOUR_SECONDS;
 use crate::model::chen::Network;
@@ -103,11 +105,32 @@ pub fn execute(args: &PlanArgs) -> Result<(), StudyError> {
             } else {
                 output::print(words.as_bytes())?;
                 output::write_file(path, config.as_bytes(), args.force)?;
-                output::say(format_args!("configuration written to {}", path.display()));
+                output::say(format_args!(
+                    "configuration written to {}; run it with\n  {}",
+                    path.display(),
+                    command_line(&basis.machine, &plan, args, format)
+                ));
             }
         }
     }
     Ok(())
+}
+
+/// How to run the configuration: HPL.dat cannot say all of it.
+fn command_line(machine: &Machine, plan: &Plan, args: &PlanArgs, format: Format) -> String {
+    let ranks = machine.nodes * machine.ranks_per_node;
+    let mut command = format!("mpirun -np {ranks} skt-hpl");
+    if let Some(path) = args.out.as_deref().filter(|path| *path != Path::new("HPL.dat")) {
+        command.push_str(&format!(" --config {}", path.display()));
+    }
+    if format == Format::Dat {
+        if args.threads > 1 {
+            command.push_str(&format!(" --threads {}", args.threads));
+        }
+        command.push(' ');
+        command.push_str(&checkpoint::flags(&protection_table(machine, plan)));
+    }
+    command
 }
 
 fn basis(args: &PlanArgs) -> Result<Basis, StudyError> {
@@ -373,8 +396,9 @@ fn reasons(args: &PlanArgs, plan: &Plan) -> String {
     let _ = if plan.meets_probability {
         writeln!(
             words,
-            "Of what can be run here, none and self, it has the highest expected rate of all that \
-             finish with at least {wanted} %."
+            "Of none and self it has the highest expected rate of all that finish with at least \
+             {wanted} %. (Single loses all to a failure during a checkpoint, double leaves less \
+             memory than self and survives no more; --ft runs both.)"
         )
     } else {
         writeln!(
@@ -440,7 +464,7 @@ fn configuration(
         "HPLinpack benchmark input file".to_owned(),
         format!("skt-hpl plan: {} nodes, {protection}", machine.nodes),
     ];
-    let body = text(&spec, format)?;
+    let body = text(&spec, &protection_table(machine, plan), format)?;
     Ok(match format {
         Format::Dat => body,
         Format::Toml => format!(
@@ -457,6 +481,25 @@ fn configuration(
     })
 }
 
+/// The `[checkpoint]` table of the chosen candidate.
+fn protection_table(machine: &Machine, plan: &Plan) -> CheckpointDraft {
+    let choice = plan.choice();
+    let mut table = CheckpointDraft::from([(Setting::Method, Value::text(choice.protocol.name()))]);
+    if choice.protocol != Protocol::None {
+        let mtbf_seconds = machine.node_mtbf_seconds / machine.nodes as f64;
+        // An interval beyond the run is no interval: let the run decide.
+        let every = match choice.expected.interval_seconds {
+            seconds if seconds < choice.work_seconds => format!("{}s", large(seconds, 0)),
+            _ => "auto".to_owned(),
+        };
+        table.insert(Setting::GroupSize, Value::number(choice.group.size()));
+        table.insert(Setting::Parities, Value::number(choice.group.parities()));
+        table.insert(Setting::Every, Value::text(every));
+        table.insert(Setting::Mtbf, Value::text(format!("{}s", large(mtbf_seconds, 0))));
+    }
+    table
+}
+
 fn specification(args: &PlanArgs, plan: &Plan) -> Result<RunSpec, ConfigError> {
     let mut draft = Draft::default();
     let numbers = [
@@ -467,8 +510,7 @@ fn specification(args: &PlanArgs, plan: &Plan) -> Result<RunSpec, ConfigError> {
         (Param::Threads, args.threads),
     ];
     for (param, number) in numbers {
-        let value = Value { text: number.to_string(), form: Form::Integer, place: Place::Default };
-        draft.values.insert(param, vec![value]);
+        draft.values.insert(param, vec![Value::number(number)]);
     }
     let rules = Rules { lenient: false, ranks: None, source: "skt-hpl plan" };
     Ok(validate(&draft, &rules)?.spec)

@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::exit::Exit;
 use super::overrides::Overrides;
-use super::protect::{ProtectArgs, ProtectError};
+use super::protect::ProtectArgs;
 use super::{launcher_rank, output};
 use crate::comm::mpi::{MpiComm, MpiWorld};
 use crate::comm::{Comm as _, collect};
@@ -17,7 +17,7 @@ use crate::config::{
     Checked, ConfigError, Draft, Format, Rules, RunSpec, Warning, read_bytes, read_draft, validate,
 };
 use crate::job::{self, JobError, Options};
-use crate::protect::Settings;
+use crate::protect::{Settings, read_domains};
 use crate::report::progress::ProgressMode;
 
 const FILES: &str = "Input and output";
@@ -65,7 +65,8 @@ pub fn load_checked(args: &RunArgs) -> Result<Checked, ConfigError> {
 
 /// As [`load_checked`], with the file to read where `--config` names none.
 fn load_or(args: &RunArgs, default: &Path) -> Result<Checked, ConfigError> {
-    let flags = args.overrides.draft(args.out.as_deref())?;
+    let mut flags = args.overrides.draft(args.out.as_deref())?;
+    flags.checkpoint = args.protect.draft();
     let (file, mut draft, mut warnings) = match &args.config {
         Some(path) => read_file(path, args.lenient)?,
         None => read_default(args, &flags, default)?,
@@ -151,19 +152,14 @@ fn run_on(world: &MpiWorld, comm: &MpiComm, args: &RunArgs) -> Result<Exit, JobE
     }
 }
 
-/// Why the run cannot start.
-#[derive(Debug, thiserror::Error)]
-enum LoadError {
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    #[error(transparent)]
-    Protect(#[from] ProtectError),
-}
-
-fn load_for(args: &RunArgs, ranks: usize) -> Result<(RunSpec, Settings), LoadError> {
+fn load_for(args: &RunArgs, ranks: usize) -> Result<(RunSpec, Settings), ConfigError> {
     let checked = load_checked(&RunArgs { ranks: Some(ranks), ..args.clone() })?;
     checked.require_ranks(ranks)?;
-    let settings = args.protect.settings(&checked.spec)?;
+    let settings = Settings {
+        domains: read_domains(&checked.checkpoint)?,
+        inject: args.protect.inject.clone(),
+        ..Settings::read(&checked.checkpoint, &checked.spec)?
+    };
     for warning in &checked.warnings {
         output::say(format_args!("warning: {warning}"));
     }

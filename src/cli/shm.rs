@@ -2,11 +2,111 @@
 
 use std::io::Write;
 
-use crate::checkpoint::store::{Liveness, Store, StoreError, host};
+use clap::{Args, Subcommand};
+
+use super::study_error::StudyError;
+use super::{launcher_rank, output};
+use crate::checkpoint::store::{Liveness, SegmentInfo, Store, StoreError, StoreKind, host};
+use crate::config::{ConfigError, Place, Setting};
+use crate::environment::host::this_host;
+
+const HOSTS: &str = "\
+Segments live on the host where their rank ran: this command sees those of the host that it runs \
+on. For all hosts of a job, start it on each:
+  mpirun --map-by ppr:1:node skt-hpl shm list
+
+A segment is one of these:
+  in use      a process is attached
+  live        the process that made it is alive
+  unknown     its maker is in another container: nobody here can tell
+  waiting     complete, its run is not running: the same command goes on from it
+  incomplete  its maker died while it was made: of no use to anybody
+
+`clean` removes what is incomplete; with --run also what is waiting of that run, which then cannot \
+go on; with --force everything, also what a process is using.";
+
+/// Flags of `shm`.
+#[derive(Debug, Args)]
+#[command(after_long_help = HOSTS)]
+pub struct ShmArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: ShmAction,
+}
+
+/// What to do with segments.
+#[derive(Debug, Subcommand)]
+pub enum ShmAction {
+    /// List the segments of all runs on this host
+    #[command(after_long_help = HOSTS)]
+    List(StoreArg),
+    /// Remove segments that nobody needs
+    #[command(after_long_help = HOSTS)]
+    Clean {
+        /// Remove those of this run alone, also where the run could still go on from them
+        #[arg(long, value_name = "ID")]
+        run: Option<String>,
+        /// Remove also what a run may need or is using
+        #[arg(long)]
+        force: bool,
+        /// Where they live.
+        #[command(flatten)]
+        store: StoreArg,
+    },
+}
+
+/// Where segments live.
+#[derive(Debug, Args)]
+pub struct StoreArg {
+    /// Memory that outlives a process: sysv, sysv-huge, posix, file:FOLDER
+    #[arg(long, value_name = "STORE", default_value = "sysv")]
+    pub store: String,
+}
+
+/// Does what `shm` was told; on each process of a job, for its host.
+///
+/// # Errors
+/// See [`ShmError`].
+pub fn execute(args: &ShmArgs) -> Result<(), StudyError> {
+    let mut out = Vec::new();
+    if launcher_rank::size().is_some_and(|size| size > 1) {
+        out.extend(format!("host {}:\n", this_host().name).into_bytes());
+    }
+    let done = match &args.action {
+        ShmAction::List(store) => list(&*open(store)?, &mut out),
+        ShmAction::Clean { run, force, store } => {
+            let options = CleanOptions { run: run.clone(), force: *force };
+            open(store).map(|store| clean(&*store, &options, &mut out)).and_then(|cleaned| {
+                let Cleaned { removed, removed_bytes, kept } = cleaned?;
+                let mib = removed_bytes as f64 / f64::from(1 << 20);
+                writeln!(out, "{removed} segment(s) removed, {mib:.1} MiB; {kept} kept")?;
+                Ok(())
+            })
+        }
+    };
+    // What was removed before an error is worth knowing.
+    output::print(&out)?;
+    Ok(done?)
+}
+
+fn open(arg: &StoreArg) -> Result<Box<dyn Store + Send + Sync>, ShmError> {
+    match arg.store.parse::<StoreKind>() {
+        Ok(kind) => Ok(kind.open()),
+        Err(_) => Err(ShmError::Kind(ConfigError::NotUnderstood {
+            at: Setting::Store.at(&Place::Flag),
+            value: arg.store.clone(),
+            wanted: "understood",
+            legal: Setting::Store.info().legal.to_owned(),
+        })),
+    }
+}
 
 /// Why `shm list` or `shm clean` failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ShmError {
+    /// No such store.
+    #[error(transparent)]
+    Kind(#[from] ConfigError),
     /// The store refused.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -18,9 +118,10 @@ pub enum ShmError {
 /// Which segments to remove.
 #[derive(Debug, Clone, Default)]
 pub struct CleanOptions {
-    /// Those of this run alone; of all runs otherwise.
+    /// Those of this run alone, also where it could go on from them; otherwise
+    /// of all runs.
     pub run: Option<String>,
-    /// Also those that a run may still need.
+    /// Also those that a run may need or is using.
     pub force: bool,
 }
 
@@ -35,8 +136,8 @@ pub struct Cleaned {
     pub kept: usize,
 }
 
-/// Writes one line a segment of ours: name, run, rank, part, bytes, who is
-/// attached, whether it is in use, stale or incomplete, and its age.
+/// Writes one line a segment of ours: run, rank, part, bytes, who is attached,
+/// its state in a word, its age and where it is.
 ///
 /// # Errors
 /// When the store cannot be listed or `out` not written.
@@ -57,13 +158,7 @@ pub fn list(store: &dyn Store, out: &mut dyn Write) -> Result<(), ShmError> {
             None if segment.in_use => "yes".to_owned(),
             None => "no".to_owned(),
         };
-        let state = match (segment.in_use, segment.creator, segment.is_ready) {
-            (true, ..) => "in use",
-            (false, Liveness::Alive, _) => "live",
-            (false, Liveness::Unknown, _) => "unknown",
-            (false, Liveness::Dead, false) => "incomplete",
-            (false, Liveness::Dead, true) => "stale",
-        };
+        let state = state(&segment);
         let age_seconds = host::now_unix_seconds().saturating_sub(segment.created_unix_seconds);
         writeln!(
             out,
@@ -79,9 +174,40 @@ pub fn list(store: &dyn Store, out: &mut dyn Write) -> Result<(), ShmError> {
     Ok(())
 }
 
-/// Removes segments of ours and writes one line about each; those that a run
-/// may still need (a process is attached, or its creator lives or cannot be
-/// seen from here) only with `force`.
+/// What a segment is, in a word.
+fn state(segment: &SegmentInfo) -> &'static str {
+    match (segment.in_use, segment.creator, segment.is_ready) {
+        (true, ..) => "in use",
+        (false, Liveness::Alive, _) => "live",
+        (false, Liveness::Unknown, _) => "unknown",
+        (false, Liveness::Dead, false) => "incomplete",
+        (false, Liveness::Dead, true) => "waiting",
+    }
+}
+
+/// Why a segment has to stay, if it has to: a process is attached, or its
+/// creator lives or cannot be seen from here; or its run, which was not named,
+/// could go on from it.
+fn reason_to_keep(segment: &SegmentInfo, options: &CleanOptions) -> Option<String> {
+    let pid = segment.creator_pid;
+    let why = match state(segment) {
+        _ if options.force => return None,
+        "in use" => "a process is attached".to_owned(),
+        "live" => format!("its creator, process {pid}, is running"),
+        "unknown" => format!("its creator, process {pid}, is in another container"),
+        "waiting" if options.run.is_none() => {
+            let run = segment.name.run();
+            return Some(format!(
+                "run {run} can go on from it (--run {run} or --force removes it all the same)"
+            ));
+        }
+        _ => return None,
+    };
+    Some(format!("{why} (--force removes it all the same)"))
+}
+
+/// Removes segments of ours that have no [`reason_to_keep`], and writes one line
+/// about each.
 ///
 /// # Errors
 /// When the store cannot be listed, a segment not be removed, or `out` not
@@ -97,15 +223,8 @@ pub fn clean(
         if options.run.as_ref().is_some_and(|run| run != name.run()) {
             continue;
         }
-        if segment.may_be_live() && !options.force {
-            let why = match segment.creator {
-                _ if segment.in_use => "a process is attached".to_owned(),
-                Liveness::Unknown => {
-                    format!("its creator, process {}, is in another container", segment.creator_pid)
-                }
-                _ => format!("its creator, process {}, is running", segment.creator_pid),
-            };
-            writeln!(out, "kept {name}: {why} (--force removes it all the same)")?;
+        if let Some(why) = reason_to_keep(&segment, options) {
+            writeln!(out, "kept {name}: {why}")?;
             done.kept += 1;
         } else if store.remove(name)? {
             writeln!(out, "removed {name}: {} bytes", segment.bytes)?;

@@ -1,12 +1,13 @@
-//! What can go wrong in `plan`, `model` and `report`.
+//! What can go wrong in the subcommands that run no benchmark.
 
 use std::io;
 
+use super::shm::ShmError;
 use crate::config::ConfigError;
 use crate::model::ModelError;
 use crate::report::reader::ReadError;
 
-/// An error of one of the three.
+/// An error of one of them.
 #[derive(Debug, thiserror::Error)]
 pub enum StudyError {
     /// A parameter of a model.
@@ -18,6 +19,9 @@ pub enum StudyError {
     /// A report of an earlier run.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// The segments of this host.
+    #[error(transparent)]
+    Shm(#[from] ShmError),
     /// A file.
     #[error("cannot {what} '{file}': {source}")]
     File {

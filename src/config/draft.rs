@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use super::checkpoint::CheckpointDraft;
 use super::error::Place;
 use super::param::Param;
 use super::spec::Output;
@@ -44,6 +45,25 @@ pub struct Draft {
     pub output: Option<Output>,
     /// Values of the parameters that were given.
     pub values: BTreeMap<Param, Vec<Value>>,
+    /// Settings of the protection that were given.
+    pub checkpoint: CheckpointDraft,
+}
+
+impl Value {
+    /// A whole number that nobody wrote.
+    pub fn number(number: usize) -> Self {
+        Self { text: number.to_string(), form: Form::Integer, place: Place::Default }
+    }
+
+    /// A text that nobody wrote.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { text: text.into(), form: Form::Quoted, place: Place::Default }
+    }
+
+    /// What a flag says.
+    pub fn flag(text: impl Into<String>) -> Self {
+        Self { text: text.into(), form: Form::Token, place: Place::Flag }
+    }
 }
 
 impl Draft {
@@ -56,6 +76,7 @@ impl Draft {
             self.output = other.output;
         }
         self.values.extend(other.values);
+        self.checkpoint.extend(other.checkpoint);
     }
 
     /// Where this parameter was given.

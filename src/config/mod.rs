@@ -12,6 +12,7 @@
 //! assert_eq!(checked.spec.tests().len(), 2);
 //! ```
 
+pub mod checkpoint;
 pub mod draft;
 pub mod error;
 pub mod hpldat;
@@ -27,6 +28,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
+pub use checkpoint::{CheckpointDraft, Setting};
 pub use draft::Draft;
 pub use error::{At, ConfigError, Place, Warning};
 pub use spec::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, TestSpec};

@@ -378,16 +378,16 @@ fn bad_toml_says_what_and_where() {
         ),
         (
             "wallpaper = 1",
-            "hpl.toml:1: wallpaper: no such key; the keys are title, output, n, nb, pmap, p, q, \
+            "hpl.toml:1: wallpaper: no such key; the keys are title, output, checkpoint, n, nb, pmap, p, q, \
              threshold, pfact, nbmin, ndiv, rfact, bcast, depth, swap, swap_threshold, l1, u, \
              equilibration, alignment, generator, threads",
         ),
         (
             "[checkpoint]\na = 1",
-            "hpl.toml:1: checkpoint: no such key; the keys are title, output, n, nb, pmap, p, q, \
-             threshold, pfact, nbmin, ndiv, rfact, bcast, depth, swap, swap_threshold, l1, u, \
-             equilibration, alignment, generator, threads",
+            "hpl.toml:2: checkpoint.a: no such key; the keys are method, every, mtbf, resume, run_id, \
+             group_size, parities, region, codec, encoder, domains, allow_shared_domains, store",
         ),
+        ("[checkpont]\na = 1", "hpl.toml:1: checkpont: no such key; did you mean `checkpoint`?"),
         ("p = 1\nq = 1\n", "hpl.toml: `n` is missing; legal: 0 to 4294967295"),
         ("n = 1\nq = 1\n", "hpl.toml: `p` is missing; legal: 1 or more"),
         ("n = []\np = 1\nq = 1", "hpl.toml:1: n: no value is given; legal: 0 to 4294967295"),
@@ -618,6 +618,17 @@ fn the_manual_says_what_the_table_says() {
         if !info.default.is_empty() {
             assert_eq!(cells[5], info.default, "{row}");
         }
+    }
+    for info in &checkpoint::SETTINGS {
+        let row = format!(
+            "| `{}` | `{}` | {} | {} | {} |",
+            info.key,
+            info.flag,
+            info.legal,
+            info.default.trim_matches(['(', ')']),
+            info.what
+        );
+        assert!(manual.contains(&row), "no row {row}");
     }
     let start = manual.find("```toml\n").unwrap() + 8;
     let example = &manual[start..][..manual[start..].find("```").unwrap()];

@@ -1,8 +1,8 @@
 //! TOML: the fields of HPL.dat by readable names, and ours.
 //!
-//! All keys stand at the top level, each a scalar or, where HPL.dat has a
-//! list, a list. A table would be a group of settings that HPL.dat does not
-//! know; [`read`] is the one place to add one.
+//! The keys of HPL.dat stand at the top level, each a scalar or, where HPL.dat
+//! has a list, a list. The table `[checkpoint]` holds the settings of the
+//! protection, of which HPL.dat knows nothing.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -10,13 +10,14 @@ use std::sync::Arc;
 use ::toml::Spanned;
 use ::toml::de::{DeTable, DeValue};
 
+use super::checkpoint::{CheckpointDraft, SETTINGS, Setting, Written};
 use super::draft::{Draft, Form, Value};
 use super::error::{At, ConfigError, Place, shown};
 use super::param::{PARAMS, Param};
 use super::spec::{Output, RunSpec, clean_title};
 
 /// Keys that are not in the table of parameters.
-const OTHER_KEYS: [&str; 2] = ["title", "output"];
+const OTHER_KEYS: [&str; 3] = ["title", "output", "checkpoint"];
 
 /// Reads the text of a TOML configuration. `file` is its name for messages.
 ///
@@ -42,11 +43,12 @@ pub fn read(bytes: &[u8], file: &str) -> Result<Draft, ConfigError> {
         match key.get_ref().as_ref() {
             "title" => draft.title = Some(reader.title(value, &place)?),
             "output" => draft.output = Some(reader.output(value, &place)?),
+            "checkpoint" => draft.checkpoint = reader.checkpoint(value, &place)?,
             name => {
                 let info = PARAMS
                     .iter()
                     .find(|info| info.key == name)
-                    .ok_or_else(|| reader.unknown(name, key.span().start))?;
+                    .ok_or_else(|| reader.unknown_key(name, key.span().start))?;
                 let values = reader.values(info.param, value)?;
                 draft.values.insert(info.param, values);
             }
@@ -70,20 +72,60 @@ impl Reader<'_> {
         Place::Toml { file: self.file.clone(), line: self.line(offset) }
     }
 
-    fn unknown(&self, key: &str, offset: usize) -> ConfigError {
-        let keys: Vec<&str> =
-            OTHER_KEYS.into_iter().chain(PARAMS.iter().map(|info| info.key)).collect();
-        let nearest = keys
-            .iter()
-            .map(|known| (distance(key, known), key.len().abs_diff(known.len()), known))
-            .min();
-        let hint = match nearest {
-            // Half of the letters right is a likeness.
-            Some((edits, _, known)) if 2 * edits <= key.len() => format!("did you mean `{known}`?"),
-            _ => format!("the keys are {}", keys.join(", ")),
-        };
+    /// A key that is none at the top level.
+    fn unknown_key(&self, key: &str, offset: usize) -> ConfigError {
+        if SETTINGS.iter().any(|info| info.key == key) {
+            return self.unknown(key, offset, "it belongs into the table [checkpoint]".to_owned());
+        }
+        let keys = OTHER_KEYS.into_iter().chain(PARAMS.iter().map(|info| info.key));
+        self.unknown(key, offset, nearest(key, &keys.collect::<Vec<_>>()))
+    }
+
+    fn unknown(&self, key: &str, offset: usize, hint: String) -> ConfigError {
         let (file, line) = (self.file.to_string(), self.line(offset));
         ConfigError::UnknownKey { file, line, key: shown(key), hint }
+    }
+
+    /// The table `[checkpoint]`.
+    fn checkpoint(
+        &self,
+        value: &Spanned<DeValue<'_>>,
+        place: &Place,
+    ) -> Result<CheckpointDraft, ConfigError> {
+        let keys: Vec<&str> = SETTINGS.iter().map(|info| info.key).collect();
+        let DeValue::Table(table) = value.get_ref() else {
+            return Err(ConfigError::NotUnderstood {
+                at: At::named("checkpoint", place),
+                value: format!("this {}", value.get_ref().type_str()),
+                wanted: "a table",
+                legal: format!("[checkpoint] with the keys {}", keys.join(", ")),
+            });
+        };
+        let mut draft = CheckpointDraft::new();
+        for (key, value) in table {
+            let (name, offset) = (key.get_ref().as_ref(), key.span().start);
+            let info = SETTINGS.iter().find(|info| info.key == name).ok_or_else(|| {
+                let key = format!("checkpoint.{name}");
+                self.unknown(&key, offset, nearest(name, &keys))
+            })?;
+            draft.insert(info.setting, self.setting(info.setting, value)?);
+        }
+        Ok(draft)
+    }
+
+    fn setting(
+        &self,
+        setting: Setting,
+        value: &Spanned<DeValue<'_>>,
+    ) -> Result<Value, ConfigError> {
+        let place = self.place(value.span().start);
+        let (text, form) = scalar(value.get_ref()).ok_or_else(|| ConfigError::NotUnderstood {
+            at: setting.at(&place),
+            value: format!("this {}", value.get_ref().type_str()),
+            wanted: "a value",
+            legal: setting.info().legal.to_owned(),
+        })?;
+        Ok(Value { text, form, place })
     }
 
     /// A scalar or a list of scalars.
@@ -104,25 +146,12 @@ impl Reader<'_> {
 
     fn scalar(&self, param: Param, value: &Spanned<DeValue<'_>>) -> Result<Value, ConfigError> {
         let place = self.place(value.span().start);
-        let (text, form) = match value.get_ref() {
-            // The parser hands on the digits, however many.
-            DeValue::Integer(int) if int.radix() == 10 => (int.as_str().to_owned(), Form::Integer),
-            DeValue::Integer(int) => {
-                let number = i128::from_str_radix(int.as_str(), int.radix()).unwrap_or(i128::MAX);
-                (number.to_string(), Form::Integer)
-            }
-            DeValue::Float(float) => (float.as_str().to_owned(), Form::Float),
-            DeValue::String(text) => (text.to_string(), Form::Quoted),
-            DeValue::Boolean(flag) => (flag.to_string(), Form::Boolean),
-            other => {
-                return Err(ConfigError::NotUnderstood {
-                    at: At::param(param, &place),
-                    value: format!("this {}", other.type_str()),
-                    wanted: "a value or a list of values",
-                    legal: param.info().legal(true),
-                });
-            }
-        };
+        let (text, form) = scalar(value.get_ref()).ok_or_else(|| ConfigError::NotUnderstood {
+            at: At::param(param, &place),
+            value: format!("this {}", value.get_ref().type_str()),
+            wanted: "a value or a list of values",
+            legal: param.info().legal(true),
+        })?;
         Ok(Value { text, form, place })
     }
 
@@ -163,6 +192,35 @@ impl Reader<'_> {
             at: At::named("output", place),
             what: what.to_owned(),
         })
+    }
+}
+
+/// The text of a scalar; `None` for tables, lists and dates.
+fn scalar(value: &DeValue<'_>) -> Option<(String, Form)> {
+    Some(match value {
+        // The parser hands on the digits, however many.
+        DeValue::Integer(int) if int.radix() == 10 => (int.as_str().to_owned(), Form::Integer),
+        DeValue::Integer(int) => {
+            let number = i128::from_str_radix(int.as_str(), int.radix()).unwrap_or(i128::MAX);
+            (number.to_string(), Form::Integer)
+        }
+        DeValue::Float(float) => (float.as_str().to_owned(), Form::Float),
+        DeValue::String(text) => (text.to_string(), Form::Quoted),
+        DeValue::Boolean(flag) => (flag.to_string(), Form::Boolean),
+        _ => return None,
+    })
+}
+
+/// The known key most like `key`, or all of them if none is.
+fn nearest(key: &str, keys: &[&str]) -> String {
+    let nearest = keys
+        .iter()
+        .map(|known| (distance(key, known), key.len().abs_diff(known.len()), known))
+        .min();
+    match nearest {
+        // Half of the letters right is a likeness.
+        Some((edits, _, known)) if 2 * edits <= key.len() => format!("did you mean `{known}`?"),
+        _ => format!("the keys are {}", keys.join(", ")),
     }
 }
 
@@ -244,6 +302,31 @@ pub fn write(spec: &RunSpec) -> String {
     let comment = "The random matrix: hpl (the reference's, bit for bit), xoshiro.";
     field(&mut out, comment, "generator", quoted(spec.generator.name()));
     field(&mut out, "Threads a rank.", "threads", spec.threads.to_string());
+    out
+}
+
+/// Writes the table `[checkpoint]`: what the draft says, and as comments what
+/// else could be said, with its default.
+pub fn write_checkpoint(draft: &CheckpointDraft) -> String {
+    let mut out = String::from(
+        "\n# Protection against the loss of nodes. What is commented out is the default.\n\
+         [checkpoint]\n",
+    );
+    for info in &SETTINGS {
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "# {}:\n#   {}.", info.what, info.legal);
+        let written = |text: &str| match info.written {
+            Written::Whole | Written::Flag => text.to_owned(),
+            Written::Text | Written::Time => quoted(text),
+        };
+        let _ = match draft.get(&info.setting) {
+            Some(value) => writeln!(out, "{} = {}", info.key, written(&value.text)),
+            None if info.has_default_value() => {
+                writeln!(out, "# {} = {}", info.key, written(info.default))
+            }
+            None => writeln!(out, "# {} = {}", info.key, info.default),
+        };
+    }
     out
 }
 

@@ -1,5 +1,6 @@
 //! The one place that decides what a legal run is.
 
+use super::checkpoint::CheckpointDraft;
 use super::draft::{Draft, Form, Value};
 use super::error::{At, ConfigError, Place, Warning, shown};
 use super::param::{Kind, MAX_LIST, Param, ParamInfo};
@@ -26,6 +27,8 @@ pub struct Checked {
     pub spec: RunSpec,
     /// What was substituted, ignored or derived.
     pub warnings: Vec<Warning>,
+    /// What was said of checkpoints; checked by [`crate::protect::Settings`].
+    pub checkpoint: CheckpointDraft,
     /// Where the grids come from, see [`Checked::require_ranks`].
     grid_place: Place,
 }
@@ -80,7 +83,8 @@ pub fn validate(draft: &Draft, rules: &Rules) -> Result<Checked, ConfigError> {
         generator: c.choice(Param::Generator, Generator::ALL)?,
         threads: c.whole(Param::Threads)?,
     };
-    Ok(Checked { spec, warnings: c.warnings, grid_place: draft.place(Param::P) })
+    let checkpoint = draft.checkpoint.clone();
+    Ok(Checked { spec, warnings: c.warnings, checkpoint, grid_place: draft.place(Param::P) })
 }
 
 struct Checker<'a> {

@@ -25,6 +25,7 @@ use crate::report::clock::now_unix_seconds;
 use crate::report::json::{JsonError, JsonReport, RunFacts};
 use crate::report::progress::{Progress, ProgressMode, generating_line};
 use crate::report::record::TestRecord;
+use crate::report::samples::Samples;
 use crate::report::text::{self, Counts, Report};
 use crate::team::Team;
 
@@ -110,7 +111,7 @@ pub fn run<C: Comm>(
             start_unix_seconds,
         };
         progress.clear();
-        match Reports::open(spec, facts, options) {
+        match Reports::open(spec, facts, options, setup.memory_note.as_deref()) {
             Ok(opened) => reports = Some(opened),
             Err(why) => eprintln!("error: {why}"),
         }
@@ -215,11 +216,16 @@ impl Tests<'_> {
             index,
             announced,
             target: &target,
+            samples: Samples::default(),
         };
         let method = self.settings.method_for(test.p * test.q);
         if method == Method::None || test.n == 0 {
             let grid = Grid::new(ranks, test.p, test.q, test.pmap)?.expect("a place for each");
-            let record = run_plain(&grid, team, test, &mut watcher)?;
+            let mut record = run_plain(&grid, team, test, &mut watcher)?;
+            if let Some(record) = &mut record {
+                record.memory = protect::memory_split(test, self.settings, None);
+                record.progress = watcher.samples.list();
+            }
             return Ok(self.report(record));
         }
         let settings = Settings { method, ..self.settings.clone() };
@@ -241,6 +247,11 @@ impl Tests<'_> {
         }
         let mut record = ptest::run(&grid, team, test, &mut guard, resumed, &mut watcher)?;
         if let Some(record) = &mut record {
+            let history = guard.history();
+            record.events = history.events(record.time_seconds);
+            record.progress = history.progress(&watcher.samples.list());
+            record.memory = protect::memory_split(test, &settings, Some(guard.geometry()));
+            record.rank_bytes = record.memory.total();
             record.protection = Some(guard.protection());
         }
         // The place of rank 0 in the grid may belong to any process by now.
@@ -330,13 +341,19 @@ enum ReportError {
 }
 
 impl Reports {
-    fn open(spec: &RunSpec, facts: RunFacts, options: &Options) -> Result<Self, ReportError> {
+    fn open(
+        spec: &RunSpec,
+        facts: RunFacts,
+        options: &Options,
+        memory_note: Option<&str>,
+    ) -> Result<Self, ReportError> {
         let mut notes = facts.environment.notes();
         let self_test = facts.dgemm_self_test.clone();
         if let Some(test) = &self_test {
             notes.push(format!("dgemm    : {:.1} Gflop/s a core", test.gflops_per_core));
             notes.extend(test.warnings.iter().map(|warning| format!("warning  : {warning}")));
         }
+        notes.extend(memory_note.map(|words| format!("protected: {words}")));
         let json = match &options.json {
             Some(path) => Some(JsonReport::create(path, spec, facts)?),
             None => None,
@@ -399,6 +416,8 @@ struct Watcher<'a> {
     announced: &'a mut Instant,
     /// Faults to inject into this rank.
     target: &'a Target,
+    /// For the report.
+    samples: Samples,
 }
 
 impl Watcher<'_> {
@@ -435,6 +454,7 @@ impl Observer for Watcher<'_> {
 
     fn columns(&mut self, done: usize, elapsed_seconds: f64) {
         self.target.columns(done);
+        self.samples.push(elapsed_seconds, done);
         self.progress.columns(done, self.test.n, elapsed_seconds);
     }
 }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::blas::{MatMut, MatRef, gemm};
+use crate::checkpoint::layout::Geometry;
 use crate::checkpoint::store::{Store, StoreKind};
 use crate::comm::{Comm, CommError, PanelBuf, collect};
 use crate::config::{RunSpec, TestSpec};
@@ -29,6 +30,8 @@ pub struct Setup {
     pub self_test: DgemmSelfTest,
     /// Why the job cannot run, if it cannot.
     pub refusal: Option<String>,
+    /// What the protection costs of the memory, in words.
+    pub memory_note: Option<String>,
     /// Memory that outlives the process.
     pub store: Box<dyn Store + Send + Sync>,
     /// Faults to inject into this process.
@@ -105,8 +108,9 @@ impl Setup {
         let (lock, in_use) = take_lock(settings, &kind, &places[world.rank()].host, index)?;
         let in_use = first_text(world, &in_use.unwrap_or_default())?;
         let refusal = in_use.or_else(|| memory_lack(spec, settings, &places));
+        let memory_note = memory_note(spec, settings, &places);
         let target = Arc::new(target);
-        Ok(Self { team, environment, self_test, refusal, store, target, _lock: lock })
+        Ok(Self { team, environment, self_test, refusal, memory_note, store, target, _lock: lock })
     }
 }
 
@@ -207,11 +211,27 @@ fn check_memory(spec: &RunSpec, settings: &Settings, places: &[Place]) -> Option
     let lacking = spec.tests().into_iter().filter_map(|test| {
         // Ranks beyond the grid stay idle and hold nothing.
         let places = &places[..test.p * test.q];
-        let domains: Vec<String> =
-            places.iter().map(|place| settings.domain_of(&place.host)).collect();
-        let geometry = protect::geometry(settings, &domains);
-        let bytes = |n| protect::rank_bytes(&TestSpec { n, ..test.clone() }, settings, geometry);
+        let geometry = smallest_group(settings, places);
+        let bytes = |n: usize| {
+            let test = TestSpec { n, ..test.clone() };
+            protect::memory_split(&test, settings, geometry).total()
+        };
         preflight::check(test.n, &places::shares(places), bytes).err()
     });
     lacking.max_by_key(|why| why.need_bytes)
+}
+
+fn smallest_group(settings: &Settings, places: &[Place]) -> Option<Geometry> {
+    protect::smallest_group(settings, places.iter().map(|place| place.host.as_str()))
+}
+
+/// What the protection of the test that needs most memory costs of it, in
+/// words; nothing without checkpoints.
+fn memory_note(spec: &RunSpec, settings: &Settings, places: &[Place]) -> Option<String> {
+    let splits = spec.tests().into_iter().filter_map(|test| {
+        let geometry = smallest_group(settings, places.get(..test.p * test.q)?)?;
+        Some((geometry, protect::memory_split(&test, settings, Some(geometry))))
+    });
+    let (geometry, split) = splits.max_by_key(|(_, split)| split.total())?;
+    Some(protect::memory_words(settings, geometry, &split))
 }

@@ -6,7 +6,7 @@
 //! (eq. 2), both the work; its group fixes the time of a checkpoint (Chen and
 //! Dongarra, eq. 8), that and the MTBF the best interval, the expected time and
 //! the probability to finish ([`InMemoryJob`]). Of the candidates that this
-//! program can run (none and self) and that finish as surely as is asked for,
+//! program recommends (none and self) and that finish as surely as is asked for,
 //! the one with the highest expected rate is taken.
 
 use super::chen::{Code, Network};
@@ -159,7 +159,7 @@ impl Machine {
             }
         }
         let all: Vec<usize> =
-            (0..candidates.len()).filter(|&i| is_runnable(candidates[i].protocol)).collect();
+            (0..candidates.len()).filter(|&i| is_recommended(candidates[i].protocol)).collect();
         let (chosen, meets_probability) =
             choose(&candidates, &all, self.finish_probability).expect("there is always none");
         let grid = near_square(self.nodes * self.ranks_per_node);
@@ -237,8 +237,8 @@ impl Machine {
     }
 }
 
-/// Whether this program can run a protocol; the others are there to compare.
-fn is_runnable(protocol: Protocol) -> bool {
+/// Whether to recommend a protocol; the others can be run, to compare.
+fn is_recommended(protocol: Protocol) -> bool {
     matches!(protocol, Protocol::None | Protocol::SelfCheckpoint)
 }
 

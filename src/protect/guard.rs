@@ -6,12 +6,12 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::code::AnyCode;
+use super::history::{History, Taken, remember};
 use super::interval::{Every, daly_interval_seconds, panel_after, panel_flops, pays, seconds_left};
 use super::memory::NodeMemory;
 use super::settings::{Region, Settings};
 use crate::checkpoint::hook::Hook;
-use crate::checkpoint::layout::{Active, BANDS, Geometry, RegionShape, SegmentLayout};
-use crate::checkpoint::methods::Method;
+use crate::checkpoint::layout::{Active, Geometry, RegionShape};
 use crate::checkpoint::protocol::{CheckpointError, Checkpointer, Config, Found};
 use crate::comm::{Comm, collect};
 use crate::config::TestSpec;
@@ -21,11 +21,11 @@ use crate::pgesv::{LocalShape, SolveError};
 use crate::report::record::{Protection, Restart};
 
 /// Room for [`State`] in the header of a segment.
-const STATE_BYTES: usize = 16 << 10;
+pub(super) const STATE_BYTES: usize = 16 << 10;
 /// Restarts that a report lists; of more, the latest.
 const RESTARTS_KEPT: usize = 60;
 /// Parts of a segment begin on pages.
-const ALIGN_BYTES: usize = 4096;
+pub(super) const ALIGN_BYTES: usize = 4096;
 /// Rate at which a checkpoint is thought to move its bytes, until one has.
 const GUESSED_BYTES_PER_SECOND: f64 = 2e9;
 
@@ -43,6 +43,7 @@ struct State {
     encode_seconds: f64,
     copy_seconds: f64,
     saved_bytes: u64,
+    taken: Vec<Taken>,
     restarts: Vec<Restart>,
 }
 
@@ -92,25 +93,8 @@ pub struct Surroundings<'a> {
     pub guessed_rate: f64,
 }
 
-fn region_shape(shape: LocalShape) -> RegionShape {
+pub(super) fn region_shape(shape: LocalShape) -> RegionShape {
     RegionShape { rows: shape.most_rows, pitch_bytes: shape.lda * size_of::<f64>() }
-}
-
-/// Bytes of the segment that a rank in a group of `geometry` needs.
-pub fn segment_bytes(
-    spec: &TestSpec,
-    settings: &Settings,
-    method: Method,
-    geometry: Geometry,
-) -> u64 {
-    let rows = Cyclic { nb: spec.nb, procs: spec.p };
-    let cols = Cyclic { nb: spec.nb, procs: spec.q };
-    let shape = region_shape(LocalShape::new(spec.n, rows, cols, 0, 0));
-    let run = settings.run_id.as_str();
-    let header =
-        crate::checkpoint::header::HeaderLayout::new(run, spec.p * spec.q, STATE_BYTES).bytes();
-    let parts = method.parts();
-    SegmentLayout::new(header, &[shape], geometry, BANDS, parts, ALIGN_BYTES).bytes as u64
 }
 
 /// Opens a test on the ranks of `comm`, one for each place of its grid: finds
@@ -171,10 +155,22 @@ pub fn open<'a, C: Comm>(
         guard.state =
             serde_json::from_slice(&recovered.state).expect("a state that this program wrote");
         let lost_seconds = unix - guard.state.taken_unix_seconds;
+        let start_seconds = (unix - guard.state.first_start_unix_seconds).max(0.0);
+        let column = (guard.state.panel * spec.nb).min(spec.n);
+        // What it took was known after it was complete: too late to be in it.
+        let last = Taken {
+            start_seconds: (start_seconds - lost_seconds).max(0.0),
+            seconds: 0.0,
+            epoch: recovered.epoch,
+            column,
+            bytes: 0,
+        };
+        remember(&mut guard.state.taken, last);
         let restart = Restart {
             epoch: recovered.epoch,
-            column: (guard.state.panel * spec.nb).min(spec.n),
+            column,
             rebuilt_ranks: recovered.rebuilt.clone(),
+            start_seconds,
             lost_seconds: lost_seconds.max(0.0),
             recover_seconds: started.elapsed().as_secs_f64(),
         };
@@ -195,6 +191,21 @@ impl<C: Comm> Protected<'_, C> {
     /// The restart that this start is, if it is one.
     pub fn restart(&self) -> Option<&Restart> {
         self.state.restarts.last()
+    }
+
+    /// What has happened since the first start.
+    pub fn history(&self) -> History {
+        History {
+            taken: self.state.taken.clone(),
+            restarts: self.state.restarts.clone(),
+            before_seconds: self.before_seconds,
+        }
+    }
+
+    /// Shape of the smallest group.
+    pub fn geometry(&self) -> Geometry {
+        let members = self.groups.iter().map(Vec::len).min().unwrap_or(0);
+        Geometry { members, parities: self.settings.parities }
     }
 
     /// What the protection was and did.
@@ -317,6 +328,14 @@ impl<C: Comm> Protected<'_, C> {
         state.encode_seconds += cost[1];
         state.copy_seconds += cost[2];
         state.saved_bytes += stats.encoded_bytes as u64;
+        let taken = Taken {
+            start_seconds: (taken[0] - state.first_start_unix_seconds).max(0.0),
+            seconds: cost[0],
+            epoch: self.checkpointer.epoch(),
+            column: (next * self.spec.nb).min(self.spec.n),
+            bytes: stats.encoded_bytes as u64,
+        };
+        remember(&mut state.taken, taken);
         self.cost_seconds = cost[0];
         self.state = state;
         Ok(())

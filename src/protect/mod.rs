@@ -5,15 +5,19 @@
 
 mod code;
 mod guard;
+mod history;
 mod inject;
 mod interval;
 mod memory;
-mod need;
+mod read;
 mod settings;
+mod split;
 
-pub use guard::{Opened, Protected, Surroundings, open, segment_bytes};
+pub use guard::{Opened, Protected, Surroundings, open};
+pub use history::History;
 pub use inject::{Inject, Target, What};
 pub use interval::{Every, daly_interval_seconds, parse_seconds};
 pub use memory::{NodeMemory, RunInUse, RunLock, found_test, run_bytes, sweep};
-pub use need::{geometry, rank_bytes};
+pub use read::read_domains;
 pub use settings::{Region, Settings};
+pub use split::{memory_split, memory_words, smallest_group};

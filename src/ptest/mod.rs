@@ -12,7 +12,7 @@ use crate::matgen;
 use crate::pfact::Variant;
 use crate::pgesv::guard::Guard;
 use crate::pgesv::{LocalShape, Params, SolveError, Solver, Workspace};
-use crate::report::record::{Outcome, PhaseTable, Phases, TestRecord};
+use crate::report::record::{MemorySplit, Outcome, PhaseTable, Phases, TestRecord};
 use crate::team::Team;
 
 /// What a test tells while it runs; called on every rank.
@@ -240,6 +240,9 @@ fn empty_record<C: Comm>(grid: &Grid<C>, spec: &TestSpec) -> Result<TestRecord, 
         check_seconds: 0.0,
         phases: PhaseTable::default(),
         rank_bytes: bytes[0] as u64,
+        memory: MemorySplit::default(),
+        progress: Vec::new(),
+        events: Vec::new(),
         x_fingerprint: 0,
         protection: None,
         outcome: Outcome::NotChecked,

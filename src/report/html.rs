@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use super::reader::{RunReport, TestReport};
+use super::reader::{EventPart, RunReport, TestReport};
 use crate::model::plot::{Axis, Bars, Body, Figure, Lines, Series};
 
 const STYLE: &str = "body{font-family:system-ui,sans-serif;max-width:72rem;margin:2rem auto;\
 padding:0 1rem;color:#222;line-height:1.4}table{border-collapse:collapse;margin:1rem 0;\
 display:block;overflow-x:auto}th,td{padding:.25rem .7rem;border-bottom:1px solid #ddd;\
-text-align:right}th:first-child,td:first-child{text-align:left}img{max-width:100%;height:auto}\
+text-align:right}th:first-child,td:first-child{text-align:left}.words th:last-child,.words td:last-child{text-align:left}img{max-width:100%;height:auto}\
 section{border-top:2px solid #ddd;margin-top:2.5rem}.bad{color:#a40000;font-weight:bold}\
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.15rem 1rem}dt{color:#555}dd{margin:0}";
 
@@ -296,7 +296,7 @@ fn timeline(report: &RunReport) -> Option<String> {
             left += width;
         }
         let timed_left = LEFT + test.generate_seconds.unwrap_or(0.0) * scale;
-        for event in &test.events {
+        for event in drawn(test) {
             let _ = writeln!(
                 svg,
                 "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"20\" fill=\"{}\">\
@@ -333,10 +333,16 @@ fn parts(test: &TestReport) -> [(&'static str, f64, &'static str); 3] {
     ]
 }
 
+/// The events that have a place of their own in a strip: it begins and ends with
+/// its test anyway.
+fn drawn(test: &TestReport) -> impl Iterator<Item = &EventPart> {
+    test.events.iter().filter(|event| !matches!(event.kind.as_str(), "start" | "end"))
+}
+
 fn event_colour(kind: &str) -> &'static str {
     match kind {
         "checkpoint" => "#E69F00",
-        "failure" => "#000000",
+        "failure" => "#555555",
         "recovery" => "#D55E00",
         _ => "#CC79A7",
     }
@@ -348,7 +354,7 @@ fn timeline_legend(svg: &mut String, tests: &[&TestReport], left: f64, y: f64) {
         ("factor and solve (timed)".into(), "#0072B2"),
         ("check".into(), "#009E73"),
     ];
-    for event in tests.iter().flat_map(|t| &t.events) {
+    for event in tests.iter().flat_map(|t| drawn(t)) {
         if !entries.iter().any(|(name, _)| *name == event.kind) {
             entries.push((event.kind.clone(), event_colour(&event.kind)));
         }
@@ -401,19 +407,68 @@ fn details(page: &mut String, test: &TestReport) {
         };
         embed(page, &figure);
     }
-    if !test.memory_bytes.is_empty() {
+    events_table(page, test);
+    memory_table(page, test);
+}
+
+/// What happened, in words.
+fn events_table(page: &mut String, test: &TestReport) {
+    if test.events.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        page,
+        "<h3>Events, {}, N = {}</h3>\n<table class=\"words\"><tr><th>event</th><th>at (s)</th>\
+         <th>for (s)</th><th>what</th></tr>",
+        escape(&test.variant),
+        test.parameters.n
+    );
+    for event in &test.events {
+        let seconds = Some(event.seconds).filter(|seconds| *seconds > 0.0);
         let _ = writeln!(
             page,
-            "<h3>Memory of a rank, {}, N = {}</h3>\n<table><tr><th>part</th><th>MiB</th></tr>",
-            escape(&test.variant),
-            test.parameters.n
+            "<tr><td>{}</td><td>{:.2}</td><td>{}</td><td>{}</td></tr>",
+            escape(&event.kind),
+            event.start_seconds,
+            number(seconds, 2),
+            escape(&event.detail)
         );
-        for (part, bytes) in &test.memory_bytes {
-            let mib = *bytes as f64 / f64::from(1u32 << 20);
-            let _ = writeln!(page, "<tr><td>{}</td><td>{mib:.1}</td></tr>", escape(part));
-        }
-        page.push_str("</table>\n");
     }
+    page.push_str("</table>\n");
+    if test.events.iter().any(|event| event.kind == "failure") {
+        page.push_str(
+            "<p>A failure is as long as what it cost: the work since the last checkpoint, and the \
+             time until the restart. The phases above are those of the last start.</p>\n",
+        );
+    }
+}
+
+/// The split of a rank's memory; the parts that we know in their order.
+fn memory_table(page: &mut String, test: &TestReport) {
+    const ORDER: [&str; 5] = ["matrix", "copies", "parities", "header", "work_space"];
+    let total: u64 = test.memory_bytes.values().sum();
+    if total == 0 {
+        return;
+    }
+    let _ = writeln!(
+        page,
+        "<h3>Memory of a rank, {}, N = {}</h3>\n<table><tr><th>part</th><th>MiB</th>\
+         <th>%</th></tr>",
+        escape(&test.variant),
+        test.parameters.n
+    );
+    let rank = |name: &str| ORDER.iter().position(|known| *known == name).unwrap_or(ORDER.len());
+    let mut parts: Vec<(&str, u64)> =
+        test.memory_bytes.iter().map(|(name, bytes)| (name.as_str(), *bytes)).collect();
+    parts.sort_by_key(|(name, _)| rank(name));
+    parts.push(("sum", total));
+    for (part, bytes) in parts {
+        let mib = bytes as f64 / f64::from(1u32 << 20);
+        let percent = 100.0 * bytes as f64 / total as f64;
+        let part = escape(&part.replace('_', " "));
+        let _ = writeln!(page, "<tr><td>{part}</td><td>{mib:.1}</td><td>{percent:.1}</td></tr>");
+    }
+    page.push_str("</table>\n");
 }
 
 /// The completed test with the highest rate.

@@ -16,7 +16,8 @@ use crate::environment::{DgemmSelfTest, Environment};
 
 use super::clock;
 use super::phases;
-use super::record::{Outcome, PhaseTable, Protection, TestRecord};
+use super::progress::{fraction, gflop_done};
+use super::record::{Event, MemorySplit, Outcome, PhaseTable, Protection, Sample, TestRecord};
 use super::text::{Counts, variant};
 
 /// Version of the format: raised when a field changes its meaning or goes.
@@ -173,8 +174,29 @@ struct Test {
     check_seconds: Option<f64>,
     phases_seconds: Option<PhaseTable>,
     rank_bytes: u64,
+    memory_bytes: MemorySplit,
+    progress: Vec<Point>,
+    events: Vec<Event>,
     x_fingerprint: Option<String>,
     protection: Option<Protection>,
+}
+
+/// A [`Sample`] with what follows from it.
+#[derive(Debug, Serialize)]
+struct Point {
+    elapsed_seconds: f64,
+    column: usize,
+    fraction: f64,
+    gflops: f64,
+}
+
+impl Point {
+    fn new(sample: &Sample, n: usize) -> Self {
+        let Sample { elapsed_seconds, column } = *sample;
+        let gflop = gflop_done(column, n);
+        let gflops = if elapsed_seconds > 0.0 { gflop / elapsed_seconds } else { 0.0 };
+        Point { elapsed_seconds, column, fraction: fraction(column, n), gflops }
+    }
 }
 
 impl Document {
@@ -221,6 +243,9 @@ impl Test {
             check_seconds: ran.then_some(record.check_seconds),
             phases_seconds: ran.then_some(record.phases),
             rank_bytes: record.rank_bytes,
+            memory_bytes: record.memory,
+            progress: record.progress.iter().map(|s| Point::new(s, record.spec.n)).collect(),
+            events: record.events.clone(),
             x_fingerprint: solved.then(|| format!("{:016x}", record.x_fingerprint)),
             protection: record.protection.clone(),
         }

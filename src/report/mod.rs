@@ -8,6 +8,7 @@ pub mod phases;
 pub mod progress;
 pub mod reader;
 pub mod record;
+pub mod samples;
 pub mod text;
 pub mod top500;
 pub mod units;

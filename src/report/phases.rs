@@ -118,7 +118,7 @@ fn efficiency_line(record: &TestRecord, per_core: f64) -> String {
 mod tests {
     use super::*;
     use crate::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec};
-    use crate::report::record::{Outcome, PhaseTable};
+    use crate::report::record::{MemorySplit, Outcome, PhaseTable};
 
     fn record() -> TestRecord {
         let spec = TestSpec {
@@ -152,6 +152,9 @@ mod tests {
                 mean: Phases { panel: 100.0, update: 900.0, ..Phases::default() },
             },
             rank_bytes: 0,
+            memory: MemorySplit::default(),
+            progress: Vec::new(),
+            events: Vec::new(),
             x_fingerprint: 0,
             protection: None,
             outcome: Outcome::NotChecked,

@@ -171,7 +171,7 @@ impl Drop for Progress {
 
 /// 10^9 operations that `done` of `n` columns stand for: what is left is an LU
 /// of order n - done, and an LU of order n costs 2/3 n^3.
-fn gflop_done(done: usize, n: usize) -> f64 {
+pub(super) fn gflop_done(done: usize, n: usize) -> f64 {
     gflop_total(n) * fraction(done, n)
 }
 
@@ -181,7 +181,7 @@ fn gflop_total(n: usize) -> f64 {
 }
 
 /// `1 - ((n - done) / n)^3`
-fn fraction(done: usize, n: usize) -> f64 {
+pub(super) fn fraction(done: usize, n: usize) -> f64 {
     if n == 0 {
         return 1.0;
     }

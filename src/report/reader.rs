@@ -161,6 +161,8 @@ pub struct TestReport {
 pub struct ProgressPart {
     /// Seconds since the start of the timed part.
     pub elapsed_seconds: f64,
+    /// Columns that are factored.
+    pub column: usize,
     /// Share of the floating-point operations done.
     pub fraction: f64,
     /// Rate from the start to here.
@@ -171,12 +173,18 @@ pub struct ProgressPart {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct EventPart {
-    /// checkpoint, failure or recovery.
+    /// start, checkpoint, failure, recovery or end.
     pub kind: String,
     /// Seconds from the start of the timed part to its own start.
     pub start_seconds: f64,
-    /// How long it took.
+    /// How long it took; of a failure: what it cost.
     pub seconds: f64,
+    /// Number of the checkpoint.
+    pub epoch: Option<u64>,
+    /// Columns that were factored.
+    pub column: Option<usize>,
+    /// Bytes of the matrix that a rank saved.
+    pub bytes: Option<u64>,
     /// More, in words.
     pub detail: String,
 }

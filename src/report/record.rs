@@ -134,10 +134,63 @@ pub struct Restart {
     pub column: usize,
     /// Ranks whose data was rebuilt from that of others.
     pub rebuilt_ranks: Vec<usize>,
+    /// Seconds from the first start to this one.
+    pub start_seconds: f64,
     /// Seconds from that checkpoint to the restart: lost work and downtime.
     pub lost_seconds: f64,
     /// Seconds to find, rebuild and copy the data.
     pub recover_seconds: f64,
+}
+
+/// Where the memory of the largest rank goes, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemorySplit {
+    /// Its part of the matrix.
+    pub matrix: u64,
+    /// Copies of it in checkpoints.
+    pub copies: u64,
+    /// Parities of its group that it keeps.
+    pub parities: u64,
+    /// Header of its segment, and what alignment takes.
+    pub header: u64,
+    /// Panels, rows of U, buffers.
+    pub work_space: u64,
+}
+
+impl MemorySplit {
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        let Self { matrix, copies, parities, header, work_space } = self;
+        matrix + copies + parities + header + work_space
+    }
+}
+
+/// Where a test was at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Seconds since the first start of the timed part.
+    pub elapsed_seconds: f64,
+    /// Columns that are factored.
+    pub column: usize,
+}
+
+/// Something that happened in a test.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// `start`, `checkpoint`, `failure`, `recovery` or `end`.
+    pub kind: String,
+    /// Seconds from the first start of the timed part to its own start.
+    pub start_seconds: f64,
+    /// How long it took.
+    pub seconds: f64,
+    /// Number of the checkpoint that was taken or gone on from.
+    pub epoch: Option<u64>,
+    /// Columns that were factored.
+    pub column: Option<usize>,
+    /// Bytes of the matrix that a rank saved.
+    pub bytes: Option<u64>,
+    /// All of it in words.
+    pub detail: String,
 }
 
 /// One test, as known on rank 0 after it has run.
@@ -162,6 +215,12 @@ pub struct TestRecord {
     pub phases: PhaseTable,
     /// Bytes of the largest rank: matrix, panels, work space.
     pub rank_bytes: u64,
+    /// Where the memory of the largest rank goes.
+    pub memory: MemorySplit,
+    /// How far it was, now and then; few enough to be drawn.
+    pub progress: Vec<Sample>,
+    /// What happened, in the order of time.
+    pub events: Vec<Event>,
     /// Differs when any bit of x does; 0 when there is no x.
     pub x_fingerprint: u64,
     /// How the test was protected, and what that cost; none without checkpoints.

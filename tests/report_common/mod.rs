@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use skt_hpl::config::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, TestSpec};
-use skt_hpl::report::record::{Protection, Restart};
+use skt_hpl::report::record::{Event, MemorySplit, Protection, Restart, Sample};
 use skt_hpl::report::{Norms, Outcome, PhaseTable, Phases, TestRecord};
 
 /// The HPL.dat that comes with HPL 2.3.
@@ -122,6 +122,29 @@ pub fn record(spec: TestSpec) -> TestRecord {
             },
         },
         rank_bytes: 13_207_024_435,
+        memory: MemorySplit {
+            matrix: 3000,
+            copies: 3000,
+            parities: 2000,
+            header: 64,
+            work_space: 500,
+        },
+        progress: vec![
+            Sample { elapsed_seconds: 0.0, column: 4 },
+            Sample { elapsed_seconds: 2.5, column: 17 },
+        ],
+        events: vec![
+            Event { kind: "start".to_string(), ..Event::default() },
+            Event {
+                kind: "checkpoint".to_string(),
+                start_seconds: 1.0,
+                seconds: 0.25,
+                epoch: Some(1),
+                column: Some(8),
+                bytes: Some(3000),
+                detail: "checkpoint 1".to_string(),
+            },
+        ],
         x_fingerprint: 0x0123_4567_89ab_cdef,
         protection: Some(protection()),
         outcome: Outcome::Passed { scaled_residual: 2.123_445_25e-2, norms: PASSED_NORMS },
@@ -155,6 +178,7 @@ fn protection() -> Protection {
             epoch: 2,
             column: 4096,
             rebuilt_ranks: vec![3],
+            start_seconds: 30.0,
             lost_seconds: 1.5,
             recover_seconds: 0.25,
         }],

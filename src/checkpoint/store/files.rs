@@ -211,10 +211,12 @@ impl Store for Files {
     fn remove(&self, name: &SegmentName) -> Result<bool> {
         let path = self.path(name);
         let is_ours = Self::inspect(&path).is_some_and(|(_, identity)| identity.name == *name);
-        if is_ours {
-            fs::remove_file(&path).map_err(|error| refused("removing", &path, error))?;
+        match is_ours.then(|| fs::remove_file(&path)) {
+            None => Ok(false),
+            // Another process of the node was faster.
+            Some(Err(error)) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Some(done) => done.map(|()| true).map_err(|error| refused("removing", &path, error)),
         }
-        Ok(is_ours)
     }
 
     fn list(&self) -> Result<Vec<SegmentInfo>> {

@@ -192,7 +192,11 @@ impl Store for SysV {
 
     fn remove(&self, name: &SegmentName) -> Result<bool> {
         match self.find(name) {
-            Some(found) => remove_id(found.shmid).map(|()| true),
+            Some(found) => match remove_id(found.shmid) {
+                // Another process of the node was faster.
+                Err(_) if self.find(name).is_none() => Ok(false),
+                done => done.map(|()| true),
+            },
             None => Ok(false),
         }
     }

@@ -22,9 +22,11 @@ fn this_process_lives_and_a_finished_one_does_not() {
     let this = Process::this();
     assert_eq!(this.liveness(), Liveness::Alive);
     let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-    let other = Process { pid: child.id().into(), ..this };
+    // It may have started in the same tick as this process.
+    let start_ticks = running_since(child.id()).unwrap();
+    let started = Process { pid: child.id().into(), start_ticks, ..this };
+    let other = Process { start_ticks: start_ticks + 1, ..started };
     assert_eq!(other.liveness(), Liveness::Dead, "same number, other start");
-    let started = Process { start_ticks: running_since(child.id()).unwrap(), ..other };
     assert_eq!(started.liveness(), Liveness::Alive);
     child.kill().unwrap();
     while running_since(child.id()).is_some() {

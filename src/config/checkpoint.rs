@@ -1,0 +1,259 @@
+//! The `[checkpoint]` table of TOML: names, legal values and defaults.
+//!
+//! Everything that reads, writes or documents the settings of the protection
+//! works from [`SETTINGS`]. What is legal beyond a single value is decided where
+//! the settings are used, in [`crate::protect::Settings`].
+
+use std::collections::BTreeMap;
+
+use super::draft::Value;
+use super::error::{At, Place};
+
+/// A setting of the protection against the loss of ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)] // each is described in its row of `SETTINGS`
+pub enum Setting {
+    Method,
+    Every,
+    Mtbf,
+    Resume,
+    RunId,
+    GroupSize,
+    Parities,
+    Region,
+    Codec,
+    Encoder,
+    Domains,
+    AllowSharedDomains,
+    Store,
+}
+
+/// Settings as written.
+pub type CheckpointDraft = BTreeMap<Setting, Value>;
+
+/// How a setting is written in TOML.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Written {
+    /// A whole number.
+    Whole,
+    /// `true` or `false`.
+    Flag,
+    /// A string.
+    Text,
+    /// A string with a unit, or a number of seconds.
+    Time,
+}
+
+/// One setting, described.
+#[derive(Debug, Clone, Copy)]
+pub struct SettingInfo {
+    /// Which one.
+    pub setting: Setting,
+    /// Its key in the table.
+    pub key: &'static str,
+    /// Its flag.
+    pub flag: &'static str,
+    /// How it is written.
+    pub written: Written,
+    /// The names to choose from, if it is a choice.
+    pub choices: &'static [&'static str],
+    /// Legal values in words.
+    pub legal: &'static str,
+    /// The default as it would be written; in words, in brackets, where it
+    /// follows from something else.
+    pub default: &'static str,
+    /// What it is.
+    pub what: &'static str,
+}
+
+const NONE: SettingInfo = SettingInfo {
+    setting: Setting::Method,
+    key: "",
+    flag: "",
+    written: Written::Text,
+    choices: &[],
+    legal: "",
+    default: "",
+    what: "",
+};
+
+/// All settings.
+pub const SETTINGS: [SettingInfo; 13] = [
+    SettingInfo {
+        setting: Setting::Method,
+        key: "method",
+        flag: "--ft",
+        choices: &["self", "double", "single", "none"],
+        legal: "self, double, single, none",
+        default: "self",
+        what: "how checkpoints are kept; a job too small for a group has none unless it is asked",
+        ..NONE
+    },
+    SettingInfo {
+        setting: Setting::Every,
+        key: "every",
+        flag: "--checkpoint-every",
+        written: Written::Time,
+        legal: "auto, never, a time (90s, 10min, 24h, 3d), or panels (20p)",
+        default: "auto",
+        what: "time between checkpoints; auto: from their cost and mtbf",
+        ..NONE
+    },
+    SettingInfo {
+        setting: Setting::Mtbf,
+        key: "mtbf",
+        flag: "--mtbf",
+        written: Written::Time,
+        legal: "a time: 90s, 10min, 24h, 3d",
+        default: "24h",
+        what: "mean time between failures of all nodes of the job together",
+        ..NONE
+    },
+    SettingInfo {
+        setting: Setting::Resume,
+        key: "resume",
+        flag: "--resume",
+        choices: &["auto", "never", "require"],
+        legal: "auto, never, require",
+        default: "auto",
+        what: "go on from what an earlier start has left, start afresh, or fail without it",
+        ..NONE
+    },
+    SettingInfo {
+        setting: Setting::RunId,
+        key: "run_id",
+        flag: "--run-id",
+        legal: "1 to 64 letters, digits, `.`, `_` and `-`",
+        default: "(made from the tests)",
+        what: "name of the run; a restart finds its data by it",
+        ..NONE
+    },
+    SettingInfo {
+        setting: Setting::GroupSize,
+        key: "group_size",
+        flag: "--group-size",
+        written: Written::Whole,
+        legal: "twice the parities to 255",
+        default: "16",
+        what: "ranks of a group: more leave more memory to the matrix, fewer survive more",
+        ..NONE
+    },
+    SettingInfo {
+        setting: Setting::Parities,
+        key: "parities",
+        flag: "--parities",
+        written: Written::Whole,
+        legal: "1 to 127",
+        default: "1",
+        what: "losses that each group survives",
+        ..NONE
+    },
+    SettingInfo {
+        setting: Setting::Region,
+        key: "region",
+        flag: "--region",
+        choices: &["corner", "side", "whole"],
+        legal: "corner, side, whole",
+        default: "corner",
+        what: "what is saved: what has changed, all rows of those columns, or all",
+        ..NONE
+    },
+    SettingInfo {
+        setting: Setting::Codec,
+        key: "codec",
+        flag: "--codec",
+        choices: &["xor", "sum", "reed-solomon"],
+        legal: "xor, sum, reed-solomon; with more than one parity reed-solomon",
+        default: "(xor, or reed-solomon)",
+        what: "erasure code; sum is in floating point and not bit-exact",
+        ..NONE
+    },
+    SettingInfo {
+        setting: Setting::Encoder,
+        key: "encoder",
+        flag: "--encoder",
+        choices: &["ring", "reduce", "tree"],
+        legal: "ring, reduce, tree",
+        default: "ring",
+        what: "how parities are computed",
+        ..NONE
+    },
+    SettingInfo {
+        setting: Setting::Domains,
+        key: "domains",
+        flag: "--domains",
+        legal: "a file with a host and its domain (rack, switch) a line",
+        default: "(each host is its own)",
+        what: "failure domains; no two ranks of a group stand in one",
+        ..NONE
+    },
+    SettingInfo {
+        setting: Setting::AllowSharedDomains,
+        key: "allow_shared_domains",
+        flag: "--allow-shared-domains",
+        written: Written::Flag,
+        legal: "true, false",
+        default: "false",
+        what: "whether two ranks of a group may stand in one failure domain",
+        ..NONE
+    },
+    SettingInfo {
+        setting: Setting::Store,
+        key: "store",
+        flag: "--store",
+        legal: "sysv, sysv-huge, posix, file:FOLDER",
+        default: "sysv",
+        what: "memory that outlives a process",
+        ..NONE
+    },
+];
+
+impl Setting {
+    /// This setting's row of [`SETTINGS`].
+    pub fn info(self) -> &'static SettingInfo {
+        &SETTINGS[self as usize]
+    }
+
+    /// The setting as it is called where it was given.
+    pub fn at(self, place: &Place) -> At {
+        match place {
+            Place::Flag => At::named(self.info().flag, place),
+            _ => At::named(&format!("checkpoint.{}", self.info().key), place),
+        }
+    }
+}
+
+impl SettingInfo {
+    /// Whether the default is a value, not words.
+    pub fn has_default_value(&self) -> bool {
+        !self.default.starts_with('(')
+    }
+}
+
+/// The flags that say what a draft says.
+pub fn flags(draft: &CheckpointDraft) -> String {
+    let mut words = Vec::new();
+    for (setting, value) in draft {
+        let info = setting.info();
+        match (info.written, value.text.as_str()) {
+            (Written::Flag, "true") => words.push(info.flag.to_owned()),
+            (Written::Flag, _) => {}
+            (_, text) => words.push(format!("{} {text}", info.flag)),
+        }
+    }
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_setting_is_in_its_own_row_and_completely_described() {
+        for (row, info) in SETTINGS.iter().enumerate() {
+            assert_eq!(info.setting as usize, row, "{}", info.key);
+            assert!(info.flag.starts_with("--") && !info.legal.is_empty(), "{}", info.key);
+            assert!(!info.default.is_empty() && !info.what.is_empty(), "{}", info.key);
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! What has happened to a test since its first start, for the reports.
+
+use serde::{Deserialize, Serialize};
+
+use crate::report::record::{Event, Restart, Sample};
+
+/// Checkpoints that a history lists; of more, the latest. They travel in the
+/// header of each segment.
+const TAKEN_KEPT: usize = 60;
+
+/// A checkpoint that was taken. In JSON a list without names, to be short.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(from = "(f64, f64, u64, usize, u64)", into = "(f64, f64, u64, usize, u64)")]
+pub(super) struct Taken {
+    /// Seconds since the first start.
+    pub start_seconds: f64,
+    /// What it took; 0 if it was the last before a restart: what it took is
+    /// known after it alone.
+    pub seconds: f64,
+    /// Its number.
+    pub epoch: u64,
+    /// Columns that were factored.
+    pub column: usize,
+    /// Bytes of the matrix that a rank saved; 0 where `seconds` is.
+    pub bytes: u64,
+}
+
+impl From<(f64, f64, u64, usize, u64)> for Taken {
+    fn from((start_seconds, seconds, epoch, column, bytes): (f64, f64, u64, usize, u64)) -> Self {
+        Self { start_seconds, seconds, epoch, column, bytes }
+    }
+}
+
+impl From<Taken> for (f64, f64, u64, usize, u64) {
+    fn from(taken: Taken) -> Self {
+        let Taken { start_seconds, seconds, epoch, column, bytes } = taken;
+        (milli(start_seconds), milli(seconds), epoch, column, bytes)
+    }
+}
+
+/// To a millisecond: more digits would only take room.
+fn milli(seconds: f64) -> f64 {
+    (seconds * 1e3).round() / 1e3
+}
+
+/// Adds a checkpoint, and forgets the oldest of too many.
+pub(super) fn remember(list: &mut Vec<Taken>, taken: Taken) {
+    list.push(taken);
+    let surplus = list.len().saturating_sub(TAKEN_KEPT);
+    list.drain(..surplus);
+}
+
+/// What has happened to a test.
+#[derive(Debug, Clone, PartialEq)]
+pub struct History {
+    pub(super) taken: Vec<Taken>,
+    pub(super) restarts: Vec<Restart>,
+    /// Seconds from the first start to this one.
+    pub(super) before_seconds: f64,
+}
+
+impl History {
+    /// All events of a test that took `time_seconds`, in the order of time.
+    pub fn events(&self, time_seconds: f64) -> Vec<Event> {
+        let mut events = vec![Event {
+            kind: "start".into(),
+            column: Some(0),
+            detail: "first start".into(),
+            ..Event::default()
+        }];
+        events.extend(self.taken.iter().map(checkpoint));
+        events.extend(self.restarts.iter().flat_map(restart));
+        events.push(Event {
+            kind: "end".into(),
+            start_seconds: time_seconds,
+            detail: "end of the back substitution".into(),
+            ..Event::default()
+        });
+        for event in &mut events {
+            event.start_seconds = milli(event.start_seconds);
+        }
+        events.sort_by(|a, b| a.start_seconds.total_cmp(&b.start_seconds));
+        events
+    }
+
+    /// The progress of all starts: of those before this one what checkpoints
+    /// and restarts tell, of this one its own samples, whose clock began with it.
+    pub fn progress(&self, of_this_start: &[Sample]) -> Vec<Sample> {
+        let taken = self.taken.iter().map(|t| (t.start_seconds, t.column));
+        let restarts = self.restarts.iter();
+        let restarts = restarts.map(|r| (r.start_seconds + r.recover_seconds, r.column));
+        let earlier = taken.chain(restarts).filter(|(at, _)| *at < self.before_seconds);
+        let sample = |(elapsed_seconds, column)| Sample { elapsed_seconds, column };
+        let mut samples: Vec<Sample> = earlier.map(sample).collect();
+        samples.sort_by(|a, b| a.elapsed_seconds.total_cmp(&b.elapsed_seconds));
+        samples.extend(
+            of_this_start
+                .iter()
+                .map(|s| Sample { elapsed_seconds: self.before_seconds + s.elapsed_seconds, ..*s }),
+        );
+        samples
+    }
+}
+
+fn checkpoint(taken: &Taken) -> Event {
+    let Taken { start_seconds, seconds, epoch, column, bytes } = *taken;
+    let is_known = seconds > 0.0;
+    let mib = bytes as f64 / f64::from(1 << 20);
+    let cost = match is_known {
+        true => format!("{mib:.1} MiB a rank"),
+        false => "the last before a restart: its own time is not known".into(),
+    };
+    Event {
+        kind: "checkpoint".into(),
+        start_seconds,
+        seconds,
+        epoch: Some(epoch),
+        column: Some(column),
+        bytes: is_known.then_some(bytes),
+        detail: format!("checkpoint {epoch} at column {column}, {cost}"),
+    }
+}
+
+/// The failure, which is as long as what it cost, and the recovery after it.
+fn restart(restart: &Restart) -> [Event; 2] {
+    let Restart { epoch, column, rebuilt_ranks, start_seconds, lost_seconds, recover_seconds } =
+        restart;
+    let event = |kind: &str, start_seconds: f64, seconds: f64, detail: String| Event {
+        kind: kind.into(),
+        start_seconds,
+        seconds,
+        epoch: Some(*epoch),
+        column: Some(*column),
+        bytes: None,
+        detail,
+    };
+    let rebuilt = match rebuilt_ranks.len() {
+        0 => "no rank had to be rebuilt".to_owned(),
+        1..=8 => format!("ranks rebuilt: {rebuilt_ranks:?}"),
+        many => format!("{many} ranks rebuilt"),
+    };
+    [
+        event(
+            "failure",
+            (start_seconds - lost_seconds).max(0.0),
+            *lost_seconds,
+            format!("work since checkpoint {epoch} lost, and the time until the restart"),
+        ),
+        event(
+            "recovery",
+            *start_seconds,
+            *recover_seconds,
+            format!("from checkpoint {epoch} at column {column}; {rebuilt}"),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(epoch: u64) -> Taken {
+        let at = epoch as f64;
+        Taken { start_seconds: 10.0 * at, seconds: 0.5, epoch, column: 100, bytes: 1 << 20 }
+    }
+
+    fn restarted() -> History {
+        let restart = Restart {
+            epoch: 1,
+            column: 100,
+            rebuilt_ranks: vec![3],
+            start_seconds: 18.0,
+            lost_seconds: 8.0,
+            recover_seconds: 2.0,
+        };
+        History { taken: vec![taken(1), taken(3)], restarts: vec![restart], before_seconds: 21.0 }
+    }
+
+    #[test]
+    fn events_come_in_the_order_of_time() {
+        let events = restarted().events(40.0);
+        let kinds: Vec<&str> = events.iter().map(|event| event.kind.as_str()).collect();
+        assert_eq!(kinds, ["start", "checkpoint", "failure", "recovery", "checkpoint", "end"]);
+        let failure = &events[2];
+        assert_eq!((failure.start_seconds, failure.seconds), (10.0, 8.0));
+        assert!(events[3].detail.ends_with("ranks rebuilt: [3]"));
+        assert_eq!(events[5].start_seconds, 40.0);
+    }
+
+    #[test]
+    fn progress_spans_all_starts() {
+        let sample = |elapsed_seconds, column| Sample { elapsed_seconds, column };
+        let progress = restarted().progress(&[sample(1.0, 200), sample(19.0, 500)]);
+        let want = [sample(10.0, 100), sample(20.0, 100), sample(22.0, 200), sample(40.0, 500)];
+        assert_eq!(progress, want);
+    }
+
+    #[test]
+    fn the_list_is_bounded_and_short() {
+        let mut list = Vec::new();
+        for epoch in 1..500 {
+            let taken = Taken { start_seconds: 123_456.789_123, ..taken(epoch) };
+            remember(&mut list, Taken { bytes: 1 << 38, column: 10_000_000, ..taken });
+        }
+        assert_eq!((list.len(), list[0].epoch, list[59].epoch), (60, 440, 499));
+        let json = serde_json::to_string(&list).unwrap();
+        assert!(json.len() < 60 * 60, "{}", json.len());
+        let read: Vec<Taken> = serde_json::from_str(&json).unwrap();
+        assert_eq!((read[0].epoch, read[0].start_seconds), (440, 123_456.789));
+    }
+}

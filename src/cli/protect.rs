@@ -22,7 +22,7 @@ pub struct ProtectArgs {
     #[arg(long, value_name = "METHOD", help_heading = PROTECTION)]
     pub ft: Option<Method>,
     /// Time between checkpoints: auto (from their cost and --mtbf), a time (10min), a number of
-    /// panels (20p), or never [default: auto]
+    /// panels (20p), or never; one that cannot pay is left out, but with 20p! [default: auto]
     #[arg(long, value_name = "HOW", help_heading = PROTECTION)]
     pub checkpoint_every: Option<Every>,
     /// Mean time between failures of all nodes of the job together [default: 24h]

@@ -273,6 +273,7 @@ impl<C: Comm> Protected<'_, C> {
             (saved_panel..next).map(|k| panel_flops(k, n, nb)).sum::<f64>() / self.rate;
         match self.settings.every {
             Every::Never => false,
+            Every::Drill(_) => true,
             Every::Auto => pays(self.cost_seconds, at_risk, remaining, self.settings.mtbf_seconds),
             // Who names an interval wants them; but not where redoing all that
             // is left would take less time than the checkpoint. At the end of
@@ -288,7 +289,7 @@ impl<C: Comm> Protected<'_, C> {
         let after = |seconds: f64| panel_after(next, seconds, self.rate, n, nb);
         match self.settings.every {
             Every::Never => panels,
-            Every::Panels(count) => (next + count).min(panels),
+            Every::Panels(count) | Every::Drill(count) => (next + count).min(panels),
             Every::Seconds(seconds) => after(seconds),
             Every::Auto => {
                 after(daly_interval_seconds(self.cost_seconds, self.settings.mtbf_seconds))

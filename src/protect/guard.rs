@@ -5,7 +5,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use super::code::AnyCode;
+use super::app::NodeCheckpointer;
 use super::interval::{Every, daly_interval_seconds, panel_after, panel_flops, pays, seconds_left};
 use super::memory::NodeMemory;
 use super::settings::{Region, Settings};
@@ -48,7 +48,7 @@ struct State {
 
 /// Keeps one rank's matrix in shared memory, and saves it now and then.
 pub struct Protected<'a, C: Comm> {
-    checkpointer: Checkpointer<C, NodeMemory<'a>, AnyCode>,
+    checkpointer: NodeCheckpointer<'a, C>,
     settings: Settings,
     spec: TestSpec,
     groups: Vec<Vec<usize>>,
@@ -132,22 +132,10 @@ pub fn open<'a, C: Comm>(
     let cols = Cyclic { nb: spec.nb, procs: spec.q };
     let shape = region_shape(LocalShape::new(spec.n, rows, cols, 0, 0));
     let unix = unix_seconds();
-    let run = format!("{}-t{test}", settings.run_id);
+    let application = serde_json::to_string(spec).expect("plain data");
     let config = Config {
-        application: serde_json::to_string(spec).expect("plain data"),
-        method: settings.method,
-        members: settings.group_size,
-        parities: settings.parities,
-        encoder: settings.encoder,
-        allow_shared_domains: settings.allow_shared_domains,
-        resume: settings.resume,
-        domain: settings.domain_of(&host),
-        node: host,
-        clock: (unix * 1e3) as u64,
-        nonce: (unix * 1e9) as u64 ^ u64::from(std::process::id()).rotate_left(40),
-        state_capacity_bytes: STATE_BYTES,
         align_bytes: ALIGN_BYTES,
-        ..Config::new(&run, AnyCode::new(settings.codec))
+        ..settings.config(test, application, &host, STATE_BYTES)
     };
     let (mut checkpointer, found) = Checkpointer::open(comm, memory, config, &[shape], hook)?;
     let recovered = checkpointer.recover()?;

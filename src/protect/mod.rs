@@ -3,6 +3,7 @@
 //! [`crate::checkpoint`] knows nothing of LU and [`crate::pgesv`] nothing of
 //! checkpoints; this is where they meet.
 
+mod app;
 mod code;
 mod guard;
 mod inject;
@@ -10,6 +11,8 @@ mod interval;
 mod memory;
 mod settings;
 
+pub use app::NodeCheckpointer;
+pub use code::AnyCode;
 pub use guard::{Opened, Protected, Surroundings, open, segment_bytes};
 pub use inject::{Inject, Target, What};
 pub use interval::{Every, daly_interval_seconds, parse_seconds};

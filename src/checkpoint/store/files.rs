@@ -210,11 +210,15 @@ impl Store for Files {
 
     fn remove(&self, name: &SegmentName) -> Result<bool> {
         let path = self.path(name);
-        let is_ours = Self::inspect(&path).is_some_and(|(_, identity)| identity.name == *name);
-        if is_ours {
-            fs::remove_file(&path).map_err(|error| refused("removing", &path, error))?;
+        if Self::inspect(&path).is_none_or(|(_, identity)| identity.name != *name) {
+            return Ok(false);
         }
-        Ok(is_ours)
+        match fs::remove_file(&path) {
+            Ok(()) => Ok(true),
+            // Another process was faster.
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(refused("removing", &path, error)),
+        }
     }
 
     fn list(&self) -> Result<Vec<SegmentInfo>> {

@@ -1,8 +1,12 @@
 //! HPL under checkpoints on ranks that are threads, with a real store for each
 //! node: a folder. A node that is lost is an empty folder.
 
+// Each test binary uses a part of it.
+#![allow(dead_code)]
+
 use std::any::Any;
 use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +17,7 @@ use skt_hpl::checkpoint::agree::{Refusal, Resume};
 use skt_hpl::checkpoint::codec::CodecKind;
 use skt_hpl::checkpoint::encode::Encoder;
 use skt_hpl::checkpoint::group;
-use skt_hpl::checkpoint::hook::{Hook, Step, StepPattern};
+use skt_hpl::checkpoint::hook::{Hook, NoHook, Step, StepPattern};
 use skt_hpl::checkpoint::methods::Method;
 use skt_hpl::checkpoint::protocol::{CheckpointError, Found};
 use skt_hpl::checkpoint::store::{Files, Store};
@@ -192,6 +196,39 @@ impl Cluster {
         nodes.into_iter().map(|node| self.store(node).list().expect("a list").len()).sum()
     }
 
+    /// Bytes of each segment once the job has made room: as listed, and as the
+    /// file system counts what is in use, the page of the store included.
+    pub fn measure(&self, spec: &TestSpec, settings: &Settings) -> Vec<(u64, u64)> {
+        let results = run(spec.p * spec.q, |comm| {
+            let (store, team) = (self.store(self.places[comm.rank()]), Team::solo());
+            let surroundings = self.surroundings(&comm, settings, &store, &team, Arc::new(NoHook));
+            let guard = protect::open(&comm, spec, settings, surroundings)?.guard;
+            let [info] = &store.list().expect("a list")[..] else { panic!("one segment a node") };
+            let resident = std::fs::metadata(&info.location).expect("a file").blocks() * 512;
+            let bytes = info.bytes as u64;
+            guard.finish()?;
+            Ok::<_, Failure>((bytes, resident))
+        });
+        results.into_iter().map(|bytes| bytes.expect("nobody dies")).collect()
+    }
+
+    fn surroundings<'a>(
+        &self,
+        comm: &ThreadComm,
+        settings: &Settings,
+        store: &'a Files,
+        team: &'a Team,
+        hook: Arc<dyn Hook>,
+    ) -> Surroundings<'a> {
+        Surroundings {
+            memory: NodeMemory::new(store, &settings.run_id, 0, team),
+            test: 0,
+            host: self.host(comm.rank()),
+            hook,
+            guessed_rate: 1e9,
+        }
+    }
+
     /// Starts the job once.
     pub fn start(&self, spec: &TestSpec, settings: &Settings, faults: &[Fault]) -> Ended {
         let results = run(spec.p * spec.q, |comm| {
@@ -244,13 +281,7 @@ impl Cluster {
         killer: Arc<Killer>,
     ) -> Result<Ran, Failure> {
         let (store, team) = (self.store(self.places[comm.rank()]), Team::solo());
-        let surroundings = Surroundings {
-            memory: NodeMemory::new(&store, &settings.run_id, 0, &team),
-            test: 0,
-            host: self.host(comm.rank()),
-            hook: killer.clone(),
-            guessed_rate: 1e9,
-        };
+        let surroundings = self.surroundings(comm, settings, &store, &team, killer.clone());
         let Opened { mut guard, found, resumed } =
             protect::open(comm, spec, settings, surroundings)?;
         let grid = Grid::new(guard.comm(), spec.p, spec.q, spec.pmap)?.expect("a place for each");

@@ -115,8 +115,8 @@ impl Problem<'_> {
 
 fn solve(world: &MpiComm, args: &Args) -> Result<(), Box<dyn std::error::Error>> {
     let (store, team, settings) = (SysV::new(false), Team::solo(), Settings::new(&args.run_id));
-    let faults = Target::new(&args.inject, world.rank(), Box::new(store.clone()), &args.run_id);
-    let faults = Arc::new(faults);
+    let marks = Box::new(store.clone());
+    let faults = Arc::new(Target::new(&args.inject, world.rank(), marks, &args.run_id));
 
     // Regions have one shape on all ranks; the last rank may not fill its own.
     let block = args.size.div_ceil(world.size());
@@ -132,8 +132,8 @@ fn solve(world: &MpiComm, args: &Args) -> Result<(), Box<dyn std::error::Error>>
     let comm = saved.comm().split(Some(0), 0)?.expect("all take part");
     let first = (comm.rank() * block).min(args.size);
     let rows = block.min(args.size - first);
-    let (problem, points) =
-        (Problem { comm: &comm, size: args.size, first, rows }, rows * args.size);
+    let problem = Problem { comm: &comm, size: args.size, first, rows };
+    let points = rows * args.size;
     let mut q = vec![0.0; points];
     let mut s: Scalars = if let Some(recovered) = &recovered {
         if comm.rank() == 0 {
@@ -157,8 +157,7 @@ fn solve(world: &MpiComm, args: &Args) -> Result<(), Box<dyn std::error::Error>>
             saved.checkpoint(&[Active::ALL; 3], bytemuck::bytes_of(&s))?;
         }
         faults.columns(s.iteration as usize);
-        let regions = saved.regions();
-        let regions = regions.into_iter().map(bytemuck::cast_slice_mut::<u8, f64>);
+        let regions = saved.regions().into_iter().map(bytemuck::cast_slice_mut::<u8, f64>);
         let [x, r, p] = regions.collect::<Vec<_>>().try_into().expect("three regions");
         problem.multiply(p, &mut q)?;
         let alpha = s.rho / problem.sum_over_points(|i| p[i] * q[i])?;

@@ -10,7 +10,7 @@ use skt_hpl::checkpoint::agree::{Refusal, Resume};
 use skt_hpl::checkpoint::codec::CodecKind;
 use skt_hpl::checkpoint::encode::Encoder;
 use skt_hpl::checkpoint::methods::Method;
-use skt_hpl::config::TestSpec;
+use skt_hpl::config::{Pmap, TestSpec};
 use skt_hpl::protect::{Every, Region, Settings};
 
 const REGIONS: [Region; 3] = [Region::Corner, Region::Side, Region::Whole];
@@ -422,4 +422,35 @@ fn nodes_of_two_ranks() {
             assert_eq!(bits(&ran.x), bits(&want));
         }
     }
+}
+
+/// Ranks without rows or columns, a single panel, more depth than panels, and
+/// the other process mapping.
+#[test]
+fn shapes_where_some_ranks_have_nothing() {
+    let mut cases = 0;
+    for [n, nb, p, q] in [[9, 8, 3, 2], [1, 4, 2, 2], [8, 8, 2, 2], [17, 4, 1, 5], [16, 16, 4, 1]] {
+        for depth in 0..4 {
+            for (region, name) in [
+                (Region::Corner, "stamp:epoch=1"),
+                (Region::Side, "flush:epoch=1"),
+                (Region::Whole, "finish"),
+            ] {
+                let spec = TestSpec { pmap: Pmap::ColumnMajor, ..spec(n, nb, p, q, depth) };
+                let settings = Settings { region, ..settings(1, p * q, 1) };
+                let want = undisturbed(&spec);
+                for process in 0..p * q {
+                    let mut cluster = Cluster::new(p * q, 1);
+                    let when = When::step(name);
+                    died(cluster.start(&spec, &settings, &[Fault { process, when }]));
+                    cluster.lose(&[process]);
+                    let ran = done(cluster.start(&spec, &settings, &[]));
+                    assert_eq!(bits(&ran.x), bits(&want), "N={n} NB={nb} {p}x{q} depth {depth}");
+                    assert_eq!(cluster.segments(), 0);
+                    cases += 1;
+                }
+            }
+        }
+    }
+    println!("{cases} cases");
 }

@@ -115,7 +115,7 @@ impl Problem<'_> {
 
 fn solve(world: &MpiComm, args: &Args) -> Result<(), Box<dyn std::error::Error>> {
     let (store, team, settings) = (SysV::new(false), Team::solo(), Settings::new(&args.run_id));
-    let marks = Box::new(store.clone());
+    let marks = Box::new(store);
     let faults = Arc::new(Target::new(&args.inject, world.rank(), marks, &args.run_id));
 
     // Regions have one shape on all ranks; the last rank may not fill its own.

@@ -248,7 +248,7 @@ fn died(ended: Ended) {
     assert!(matches!(ended, Ended::Died), "a rank was to die");
 }
 
-fn done(ended: Ended) -> drill::Ran {
+fn done(ended: Ended) -> Box<drill::Ran> {
     match ended {
         Ended::Done(ran) => ran,
         Ended::Refused(refusal) => panic!("{refusal}"),

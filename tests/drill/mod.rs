@@ -122,7 +122,7 @@ pub struct Ran {
 /// What a whole start came to.
 pub enum Ended {
     /// All ranks came through.
-    Done(Ran),
+    Done(Box<Ran>),
     /// All ranks were refused alike.
     Refused(Refusal),
     /// Some rank died, by a fault.
@@ -262,7 +262,7 @@ impl Cluster {
                     _ => panic!("some ranks are refused, some are not"),
                 }
             }
-            return first.map_or_else(Ended::Refused, Ended::Done);
+            return first.map_or_else(Ended::Refused, |ran| Ended::Done(Box::new(ran)));
         }
         let killed = |e: &&Failure| {
             let text = e.to_string();

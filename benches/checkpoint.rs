@@ -105,6 +105,10 @@ fn measure<C: Comm>(
     for (i, byte) in saved.region(0).iter_mut().enumerate() {
         *byte = (i.wrapping_mul(0x9e37_79b9) >> 13) as u8;
     }
+    // Machines drift: memcpy once more beside each line.
+    let mut copy = vec![1u8; bytes];
+    let memcpy = rate(world, bytes, || copy.copy_from_slice(black_box(saved.region(0))))?;
+    drop(copy);
     let (mut encode, mut flush, mut whole) = (Vec::new(), Vec::new(), Vec::new());
     for repeat in 0..=REPEATS {
         saved.comm().barrier()?;
@@ -146,7 +150,7 @@ fn measure<C: Comm>(
         rates.push(gigabytes / slowest_median(world, seconds)?);
     }
     Ok(format!(
-        "{:>5} {codec:>12} {parities:>2} {encoder:>7} {:>8.2} {:>8.2} {:>11.2} {:>8.2}",
+        "{:>5} {codec:>12} {parities:>2} {encoder:>7} {:>8.2} {:>8.2} {:>11.2} {:>8.2} {memcpy:>8.2}",
         world.size(),
         rates[0],
         rates[1],
@@ -174,7 +178,9 @@ fn table<C: Comm>(world: &C, run: &str) -> Result<(), CheckpointError> {
         world.size(),
         bytes >> 20
     ));
-    say("ranks        codec  m encoder   encode    flush  checkpoint  rebuild    GB/s a rank");
+    say(
+        "ranks        codec  m encoder   encode    flush  checkpoint  rebuild   memcpy    GB/s a rank",
+    );
     for (codec, parities) in
         [(CodecKind::Xor, 1), (CodecKind::ReedSolomon, 1), (CodecKind::ReedSolomon, 2)]
     {

@@ -124,6 +124,28 @@ fn a_new_segment_is_zero_aligned_and_writable() {
     });
 }
 
+/// At the end of a run all processes of a node sweep it at once.
+#[test]
+fn many_may_remove_at_once() {
+    on_every_store("race", |fixture| {
+        for rank in 0..100 {
+            let name = fixture.name(rank);
+            drop(fixture.store.create(&name, 4096).unwrap());
+            let together = std::sync::Barrier::new(4);
+            let remove = || {
+                together.wait();
+                fixture.store.remove(&name).unwrap()
+            };
+            let removed = std::thread::scope(|scope| {
+                let all = [(); 4].map(|()| scope.spawn(remove));
+                all.map(|t| t.join().unwrap())
+            });
+            assert!(removed.contains(&true));
+            assert!(fixture.store.peek(&name, &mut []).unwrap().is_none());
+        }
+    });
+}
+
 #[test]
 fn dropping_detaches_and_the_data_stays() {
     on_every_store("drop", |f| {

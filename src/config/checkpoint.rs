@@ -94,9 +94,10 @@ pub const SETTINGS: [SettingInfo; 13] = [
         key: "every",
         flag: "--checkpoint-every",
         written: Written::Time,
-        legal: "auto, never, a time (90s, 10min, 24h, 3d), or panels (20p)",
+        legal: "auto, never, a time (90s, 10min, 24h, 3d), panels (20p), or drill (20p!)",
         default: "auto",
-        what: "time between checkpoints; auto: from their cost and mtbf",
+        what: "time between checkpoints; auto: from their cost and mtbf; one that cannot pay is left \
+               out, but in a drill",
         ..NONE
     },
     SettingInfo {

@@ -5,7 +5,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use super::code::AnyCode;
+use super::app::NodeCheckpointer;
 use super::history::{History, Taken, remember};
 use super::interval::{Every, daly_interval_seconds, panel_after, panel_flops, pays, seconds_left};
 use super::memory::NodeMemory;
@@ -49,7 +49,7 @@ struct State {
 
 /// Keeps one rank's matrix in shared memory, and saves it now and then.
 pub struct Protected<'a, C: Comm> {
-    checkpointer: Checkpointer<C, NodeMemory<'a>, AnyCode>,
+    checkpointer: NodeCheckpointer<'a, C>,
     settings: Settings,
     spec: TestSpec,
     groups: Vec<Vec<usize>>,
@@ -116,22 +116,10 @@ pub fn open<'a, C: Comm>(
     let cols = Cyclic { nb: spec.nb, procs: spec.q };
     let shape = region_shape(LocalShape::new(spec.n, rows, cols, 0, 0));
     let unix = unix_seconds();
-    let run = format!("{}-t{test}", settings.run_id);
+    let application = serde_json::to_string(spec).expect("plain data");
     let config = Config {
-        application: serde_json::to_string(spec).expect("plain data"),
-        method: settings.method,
-        members: settings.group_size,
-        parities: settings.parities,
-        encoder: settings.encoder,
-        allow_shared_domains: settings.allow_shared_domains,
-        resume: settings.resume,
-        domain: settings.domain_of(&host),
-        node: host,
-        clock: (unix * 1e3) as u64,
-        nonce: (unix * 1e9) as u64 ^ u64::from(std::process::id()).rotate_left(40),
-        state_capacity_bytes: STATE_BYTES,
         align_bytes: ALIGN_BYTES,
-        ..Config::new(&run, AnyCode::new(settings.codec))
+        ..settings.config(test, application, &host, STATE_BYTES)
     };
     let (mut checkpointer, found) = Checkpointer::open(comm, memory, config, &[shape], hook)?;
     let recovered = checkpointer.recover()?;
@@ -284,12 +272,14 @@ impl<C: Comm> Protected<'_, C> {
             (saved_panel..next).map(|k| panel_flops(k, n, nb)).sum::<f64>() / self.rate;
         match self.settings.every {
             Every::Never => false,
-            Every::Auto => pays(self.cost_seconds, at_risk, remaining, self.settings.mtbf_seconds),
-            // Who names an interval wants them; but not where redoing all that
-            // is left would take less time than the checkpoint. At the end of
-            // the factorization little is left, unless much would be lost.
+            Every::Drill(_) => true,
+            // Who names an interval wants them; but not where what is left takes
+            // less time than the checkpoint.
             Every::Panels(_) | Every::Seconds(_) if next < panels => remaining > self.cost_seconds,
-            Every::Panels(_) | Every::Seconds(_) => remaining > self.cost_seconds,
+            // At the end of the factorization little is left, but all is at risk.
+            Every::Auto | Every::Panels(_) | Every::Seconds(_) => {
+                pays(self.cost_seconds, at_risk, remaining, self.settings.mtbf_seconds)
+            }
         }
     }
 
@@ -299,7 +289,7 @@ impl<C: Comm> Protected<'_, C> {
         let after = |seconds: f64| panel_after(next, seconds, self.rate, n, nb);
         match self.settings.every {
             Every::Never => panels,
-            Every::Panels(count) => (next + count).min(panels),
+            Every::Panels(count) | Every::Drill(count) => (next + count).min(panels),
             Every::Seconds(seconds) => after(seconds),
             Every::Auto => {
                 after(daly_interval_seconds(self.cost_seconds, self.settings.mtbf_seconds))

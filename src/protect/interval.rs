@@ -13,6 +13,9 @@ pub enum Every {
     Seconds(f64),
     /// So many panels.
     Panels(usize),
+    /// So many panels, and at the end of the factorization: each of them,
+    /// whether or not it pays. For drills.
+    Drill(usize),
     /// Never.
     Never,
 }
@@ -43,16 +46,19 @@ impl FromStr for Every {
 
     fn from_str(text: &str) -> Result<Self, BadInterval> {
         let bad = || {
-            let legal = "interval: say auto, never, a time (10min), or panels (20p)";
+            let legal =
+                "interval: say auto, never, a time (10min), or panels (20p; 20p! takes each)";
             BadInterval(text.to_owned(), legal)
         };
-        match (text, text.strip_suffix('p')) {
-            ("auto", _) => Ok(Self::Auto),
-            ("never", _) => Ok(Self::Never),
-            (_, Some(panels)) => match panels.parse() {
-                Ok(panels @ 1..) => Ok(Self::Panels(panels)),
-                _ => Err(bad()),
-            },
+        let panels = |text: &str| match text.parse() {
+            Ok(panels @ 1..) => Ok(panels),
+            _ => Err(bad()),
+        };
+        match (text, text.strip_suffix('p'), text.strip_suffix("p!")) {
+            ("auto", ..) => Ok(Self::Auto),
+            ("never", ..) => Ok(Self::Never),
+            (_, Some(text), _) => panels(text).map(Self::Panels),
+            (_, _, Some(text)) => panels(text).map(Self::Drill),
             _ => parse_seconds(text).map(Self::Seconds).map_err(|_| bad()),
         }
     }
@@ -117,6 +123,7 @@ mod tests {
             ("auto", Every::Auto),
             ("never", Every::Never),
             ("20p", Every::Panels(20)),
+            ("20p!", Every::Drill(20)),
             ("10min", Every::Seconds(600.0)),
             ("1.5h", Every::Seconds(5400.0)),
             ("90", Every::Seconds(90.0)),
@@ -124,7 +131,9 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Every>(), Ok(want), "{text}");
         }
-        for text in ["", "0", "0p", "-1s", "p", "1 week", "nan", "inf", "1e999", "20pp"] {
+        for text in
+            ["", "0", "0p", "-1s", "p", "1 week", "nan", "inf", "1e999", "20pp", "p!", "0p!"]
+        {
             assert!(text.parse::<Every>().is_err(), "{text}");
         }
     }

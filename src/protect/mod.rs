@@ -3,6 +3,7 @@
 //! [`crate::checkpoint`] knows nothing of LU and [`crate::pgesv`] nothing of
 //! checkpoints; this is where they meet.
 
+mod app;
 mod code;
 mod guard;
 mod history;
@@ -13,6 +14,8 @@ mod read;
 mod settings;
 mod split;
 
+pub use app::NodeCheckpointer;
+pub use code::AnyCode;
 pub use guard::{Opened, Protected, Surroundings, open};
 pub use history::History;
 pub use inject::{Inject, Target, What};

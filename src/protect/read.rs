@@ -272,7 +272,7 @@ mod tests {
             (
                 "every = \"often\"",
                 "f:6: checkpoint.every: `often` is not understood; \
-                 legal: auto, never, a time (90s, 10min, 24h, 3d), or panels (20p)",
+                 legal: auto, never, a time (90s, 10min, 24h, 3d), panels (20p), or drill (20p!)",
             ),
             (
                 "mtbf = 0",

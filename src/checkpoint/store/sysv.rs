@@ -192,11 +192,7 @@ impl Store for SysV {
 
     fn remove(&self, name: &SegmentName) -> Result<bool> {
         match self.find(name) {
-            Some(found) => match remove_id(found.shmid) {
-                // Another process of the node was faster.
-                Err(_) if self.find(name).is_none() => Ok(false),
-                done => done.map(|()| true),
-            },
+            Some(found) => remove_id(found.shmid),
             None => Ok(false),
         }
     }
@@ -291,10 +287,14 @@ fn inspect(shmid: i32) -> Option<Found> {
     Some(Found { shmid, identity, attached: stat.shm_nattch, key })
 }
 
-fn remove_id(shmid: i32) -> Result<()> {
+/// Frees a segment; false when another process was faster.
+fn remove_id(shmid: i32) -> Result<bool> {
     // SAFETY: a system call without memory of ours.
-    match unsafe { libc::shmctl(shmid, libc::IPC_RMID, ptr::null_mut()) } {
-        0 => Ok(()),
+    if unsafe { libc::shmctl(shmid, libc::IPC_RMID, ptr::null_mut()) } == 0 {
+        return Ok(true);
+    }
+    match io::Error::last_os_error().raw_os_error() {
+        Some(libc::EINVAL | libc::EIDRM) => Ok(false),
         _ => Err(StoreError::last(format!("shmctl(shmid {shmid}, IPC_RMID)"))),
     }
 }

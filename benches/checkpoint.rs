@@ -1,0 +1,214 @@
+//! A checkpoint in GB/s a rank: encode, flush, rebuild, for each encoder, beside
+//! memcpy and XOR on all ranks at once in the same run.
+//!
+//! ```text
+//! cargo bench --bench checkpoint                       ranks on threads: 2, 4, 8
+//! mpirun -np 2 $(ls -t target/release/deps/checkpoint-* | head -1)     over MPI
+//! ```
+//!
+//! Rates are bytes of the region by the seconds of the slowest rank, the median
+//! of five; a rank's share of the machine counts, so that more ranks than cores
+//! have less each. `CHECKPOINT_BENCH_MIB` sets the region (64).
+
+use std::hint::black_box;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use skt_hpl::checkpoint::codec::{self, CodecKind, Coef};
+use skt_hpl::checkpoint::encode::Encoder;
+use skt_hpl::checkpoint::hook::{Hook, NoHook, Step};
+use skt_hpl::checkpoint::layout::{Active, RegionShape};
+use skt_hpl::checkpoint::protocol::{CheckpointError, Checkpointer};
+use skt_hpl::checkpoint::store::{SegmentName, Store, SysV};
+use skt_hpl::comm::mpi::MpiWorld;
+use skt_hpl::comm::{Comm, CommError, collect, threads};
+use skt_hpl::protect::{NodeCheckpointer, NodeMemory, Settings, sweep};
+use skt_hpl::team::Team;
+
+const PITCH_BYTES: usize = 32 << 10;
+const REPEATS: usize = 5;
+
+/// When the rebuilding begins and ends.
+#[derive(Default)]
+struct Stopwatch(Mutex<[Option<Instant>; 2]>);
+
+impl Hook for Stopwatch {
+    fn at(&self, step: &Step) -> Result<(), CommError> {
+        let mut times = self.0.lock().expect("one thread");
+        match step.name {
+            "recover-rebuild" => _ = times[0].get_or_insert_with(Instant::now),
+            "recover-copy" => _ = times[1].get_or_insert_with(Instant::now),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl Stopwatch {
+    fn seconds(&self) -> f64 {
+        match *self.0.lock().expect("one thread") {
+            [Some(start), Some(end)] => (end - start).as_secs_f64(),
+            _ => 0.0,
+        }
+    }
+}
+
+/// Seconds of the slowest rank, the median of all repeats.
+fn slowest_median<C: Comm>(comm: &C, mut seconds: Vec<f64>) -> Result<f64, CommError> {
+    collect::all_max(comm, &mut seconds)?;
+    seconds.sort_by(f64::total_cmp);
+    Ok(seconds[seconds.len() / 2])
+}
+
+/// GB/s of `bytes` by an operation that all ranks do at once.
+fn rate<C: Comm>(comm: &C, bytes: usize, mut body: impl FnMut()) -> Result<f64, CommError> {
+    let mut seconds = Vec::new();
+    for _ in 0..=REPEATS {
+        comm.barrier()?;
+        let start = Instant::now();
+        body();
+        seconds.push(start.elapsed().as_secs_f64());
+    }
+    // The first one touches the memory.
+    Ok(bytes as f64 / 1e9 / slowest_median(comm, seconds.split_off(1))?)
+}
+
+fn region_bytes() -> usize {
+    let mib = std::env::var("CHECKPOINT_BENCH_MIB").ok().and_then(|mib| mib.parse().ok());
+    mib.unwrap_or(64usize) << 20
+}
+
+/// One line of the table.
+fn measure<C: Comm>(
+    world: &C,
+    run: &str,
+    (codec, parities, encoder): (CodecKind, usize, Encoder),
+) -> Result<String, CheckpointError> {
+    let (store, team, bytes) = (SysV::new(false), Team::solo(), region_bytes());
+    let settings = Settings {
+        codec,
+        parities,
+        encoder,
+        group_size: world.size().max(2),
+        ..Settings::new(run)
+    };
+    let open = |hook: Arc<dyn Hook>| {
+        let memory = NodeMemory::new(&store, run, 0, &team);
+        let config = settings.config(0, String::new(), &world.host(), 64);
+        // The check of what is frozen is for tests.
+        let config = skt_hpl::checkpoint::protocol::Config { check_frozen: false, ..config };
+        let shape = RegionShape { rows: bytes / PITCH_BYTES, pitch_bytes: PITCH_BYTES };
+        Checkpointer::open(world, memory, config, &[shape], hook)
+    };
+    let (mut saved, _): (NodeCheckpointer<C>, _) = open(Arc::new(NoHook))?;
+    saved.recover()?;
+    for (i, byte) in saved.region(0).iter_mut().enumerate() {
+        *byte = (i.wrapping_mul(0x9e37_79b9) >> 13) as u8;
+    }
+    // Machines drift: memcpy once more beside each line.
+    let mut copy = vec![1u8; bytes];
+    let memcpy = rate(world, bytes, || copy.copy_from_slice(black_box(saved.region(0))))?;
+    drop(copy);
+    let (mut encode, mut flush, mut whole) = (Vec::new(), Vec::new(), Vec::new());
+    for repeat in 0..=REPEATS {
+        saved.comm().barrier()?;
+        let start = Instant::now();
+        let stats = saved.checkpoint(&[Active::ALL], &[])?;
+        if repeat > 0 {
+            encode.push(stats.encode_seconds);
+            flush.push(stats.copy_seconds);
+            whole.push(start.elapsed().as_secs_f64());
+        }
+    }
+    drop(saved);
+    let mut rebuild = Vec::new();
+    for repeat in 0..REPEATS {
+        world.barrier()?;
+        // Ranks stay where they are: each finds its own segment, or none.
+        let lost = repeat % world.size();
+        if world.rank() == lost {
+            for info in store.list().expect("a list") {
+                if info.name.run() == run && info.name.rank() as usize == lost {
+                    store.remove(&info.name).expect("removed");
+                }
+            }
+        }
+        world.barrier()?;
+        let watch = Arc::new(Stopwatch::default());
+        let (mut saved, found): (NodeCheckpointer<C>, _) = open(watch.clone())?;
+        assert_eq!(found.lost, [lost]);
+        saved.recover()?;
+        rebuild.push(watch.seconds());
+        if repeat + 1 == REPEATS {
+            saved.finish()?;
+        }
+    }
+    sweep(&store, run, 0).expect("swept");
+    let gigabytes = bytes as f64 / 1e9;
+    let mut rates = Vec::new();
+    for seconds in [encode, flush, whole, rebuild] {
+        rates.push(gigabytes / slowest_median(world, seconds)?);
+    }
+    Ok(format!(
+        "{:>5} {codec:>12} {parities:>2} {encoder:>7} {:>8.2} {:>8.2} {:>11.2} {:>8.2} {memcpy:>8.2}",
+        world.size(),
+        rates[0],
+        rates[1],
+        rates[2],
+        rates[3],
+        codec = codec.to_string(),
+        encoder = encoder.to_string(),
+    ))
+}
+
+fn table<C: Comm>(world: &C, run: &str) -> Result<(), CheckpointError> {
+    let say = |line: &str| {
+        if world.rank() == 0 {
+            println!("{line}");
+        }
+    };
+    let bytes = region_bytes();
+    let (src, mut dst) = (vec![1u8; bytes], vec![2u8; bytes]);
+    let copy = rate(world, bytes, || black_box(&mut dst).copy_from_slice(black_box(&src)))?;
+    let stream = rate(world, bytes, || codec::copy(black_box(&src), black_box(&mut dst)))?;
+    let xor = rate(world, bytes, || codec::fma(Coef::Gf(1), black_box(&src), &mut dst))?;
+    drop((src, dst));
+    say(&format!(
+        "{} ranks, {} MiB each: memcpy {copy:.2} GB/s, streaming copy {stream:.2}, XOR into {xor:.2}",
+        world.size(),
+        bytes >> 20
+    ));
+    say(
+        "ranks        codec  m encoder   encode    flush  checkpoint  rebuild   memcpy    GB/s a rank",
+    );
+    for (codec, parities) in
+        [(CodecKind::Xor, 1), (CodecKind::ReedSolomon, 1), (CodecKind::ReedSolomon, 2)]
+    {
+        if world.size() < 2 * parities {
+            continue;
+        }
+        for encoder in Encoder::ALL {
+            say(&measure(world, run, (codec, parities, encoder))?);
+        }
+    }
+    Ok(())
+}
+
+fn main() {
+    let run = format!("bench-{}", std::process::id());
+    let name = SegmentName::new(&run, "t0.a0", 0);
+    assert!(name.is_ok(), "a run id");
+    if std::env::var_os("OMPI_COMM_WORLD_SIZE").is_some() {
+        let world = MpiWorld::init().expect("MPI");
+        let comm = world.comm().expect("MPI");
+        let mut id = [u64::from(std::process::id())];
+        collect::broadcast(&comm, &mut id, 0).expect("MPI");
+        table(&comm, &format!("bench-{}", id[0])).expect("no rank is lost");
+        return;
+    }
+    for ranks in [2, 4, 8] {
+        for result in threads::run(ranks, |comm| table(&comm, &run)) {
+            result.expect("no rank is lost");
+        }
+    }
+}

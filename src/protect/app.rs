@@ -1,0 +1,48 @@
+//! For any application: settings, and a checkpointer made from them.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::code::AnyCode;
+use super::memory::NodeMemory;
+use super::settings::Settings;
+use crate::checkpoint::methods::Method;
+use crate::checkpoint::protocol::{Checkpointer, Config};
+
+/// A checkpointer whose segments live in a store of this node.
+pub type NodeCheckpointer<'a, C> = Checkpointer<C, NodeMemory<'a>, AnyCode>;
+
+impl Settings {
+    /// Method `self`, XOR by the ring, groups of 16 that each survive one loss.
+    pub fn new(run_id: &str) -> Self {
+        Self { method: Method::SelfCheckpoint, run_id: run_id.to_owned(), ..Self::none() }
+    }
+
+    /// What [`Checkpointer::open`] needs for part `part` of the run (the number
+    /// that [`NodeMemory::new`] has). `application`: all parameters without
+    /// which a checkpoint would be of no use; `host`: where this process runs;
+    /// `state_bytes`: the longest state that a checkpoint takes.
+    pub fn config(
+        &self,
+        part: usize,
+        application: String,
+        host: &str,
+        state_bytes: usize,
+    ) -> Config<AnyCode> {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
+        Config {
+            application,
+            method: self.method,
+            members: self.group_size,
+            parities: self.parities,
+            encoder: self.encoder,
+            allow_shared_domains: self.allow_shared_domains,
+            resume: self.resume,
+            domain: self.domain_of(host),
+            node: host.to_owned(),
+            clock: (unix * 1e3) as u64,
+            nonce: (unix * 1e9) as u64 ^ u64::from(std::process::id()).rotate_left(40),
+            state_capacity_bytes: state_bytes,
+            ..Config::new(&format!("{}-t{part}", self.run_id), AnyCode::new(self.codec))
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! HPL under checkpoints on ranks that are threads, with a real store for each
+//! node: a folder. A node that is lost is an empty folder.
+
+// Each test binary uses a part of it.
+#![allow(dead_code)]
+
+use std::any::Any;
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use skt_hpl::blas::MatRef;
+use skt_hpl::checkpoint::agree::{Refusal, Resume};
+use skt_hpl::checkpoint::codec::CodecKind;
+use skt_hpl::checkpoint::encode::Encoder;
+use skt_hpl::checkpoint::group;
+use skt_hpl::checkpoint::hook::{Hook, NoHook, Step, StepPattern};
+use skt_hpl::checkpoint::methods::Method;
+use skt_hpl::checkpoint::protocol::{CheckpointError, Found};
+use skt_hpl::checkpoint::store::{Files, Store};
+use skt_hpl::comm::threads::{ThreadComm, run};
+use skt_hpl::comm::{Comm, CommError, collect};
+use skt_hpl::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec};
+use skt_hpl::grid::Grid;
+use skt_hpl::pgesv::SolveError;
+use skt_hpl::pgesv::guard::{Guard, Unguarded};
+use skt_hpl::protect::{self, Every, NodeMemory, Opened, Region, Settings, Surroundings};
+use skt_hpl::ptest::{self, Observer, Phase, check};
+use skt_hpl::report::record::Protection;
+use skt_hpl::team::Team;
+use tempfile::TempDir;
+
+/// A small system on a `p x q` grid.
+pub fn spec(n: usize, nb: usize, p: usize, q: usize, depth: usize) -> TestSpec {
+    TestSpec {
+        n,
+        nb,
+        p,
+        q,
+        pmap: Pmap::RowMajor,
+        depth,
+        bcast: Bcast::OneRingM,
+        rfact: Fact::Right,
+        pfact: Fact::Crout,
+        nbmin: 4,
+        ndiv: 2,
+        swap: Swap::Mix,
+        swap_threshold: 16,
+        threshold: 16.0,
+        generator: Generator::Hpl,
+        threads: 1,
+    }
+}
+
+/// Every checkpoint that is due, every `panels` panels.
+pub fn settings(panels: usize, group_size: usize, parities: usize) -> Settings {
+    Settings {
+        method: Method::SelfCheckpoint,
+        method_is_asked: true,
+        region: Region::Corner,
+        codec: if parities == 1 { CodecKind::Xor } else { CodecKind::ReedSolomon },
+        encoder: Encoder::Ring,
+        group_size,
+        parities,
+        every: Every::Drill(panels),
+        resume: Resume::Auto,
+        run_id: "drill".into(),
+        store: "sysv".into(),
+        ..Settings::none()
+    }
+}
+
+/// When a process dies.
+#[derive(Debug, Clone, PartialEq)]
+pub enum When {
+    /// At the so-many-th step that fits, counted from 0.
+    Step(StepPattern, usize),
+    /// When so many columns are eliminated.
+    Columns(usize),
+    /// When the back substitution begins.
+    Back,
+}
+
+impl When {
+    /// At the first step that fits.
+    pub fn step(pattern: &str) -> Self {
+        Self::Step(pattern.parse().expect("a step"), 0)
+    }
+}
+
+/// A death.
+#[derive(Debug, Clone)]
+pub struct Fault {
+    pub process: usize,
+    pub when: When,
+}
+
+/// Why a rank came to no end.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    #[error(transparent)]
+    Solve(#[from] SolveError),
+    #[error(transparent)]
+    Comm(#[from] CommError),
+}
+
+/// What a rank came to.
+pub struct Ran {
+    /// All of x.
+    pub x: Vec<f64>,
+    pub residual: f64,
+    pub found: Found,
+    pub resumed: bool,
+    pub protection: Protection,
+}
+
+/// What a whole start came to.
+pub enum Ended {
+    /// All ranks came through.
+    Done(Box<Ran>),
+    /// All ranks were refused alike.
+    Refused(Refusal),
+    /// Some rank died, by a fault.
+    Died,
+}
+
+/// Nodes with memory, and who runs where.
+pub struct Cluster {
+    folder: TempDir,
+    /// Node of each process.
+    pub places: Vec<usize>,
+    /// Nodes there ever were.
+    nodes: usize,
+}
+
+impl Cluster {
+    /// A cluster for `processes`, `per_node` of them on each node.
+    pub fn new(processes: usize, per_node: usize) -> Self {
+        let shm = std::path::Path::new("/dev/shm");
+        let base = if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() };
+        let folder = TempDir::new_in(base).expect("a folder");
+        let mut cluster = Self { folder, places: Vec::new(), nodes: 0 };
+        for _ in 0..processes.div_ceil(per_node) {
+            cluster.add_node();
+        }
+        cluster.places = (0..processes).map(|process| process / per_node).collect();
+        cluster
+    }
+
+    fn add_node(&mut self) -> usize {
+        std::fs::create_dir(self.node_folder(self.nodes)).expect("a folder");
+        self.nodes += 1;
+        self.nodes - 1
+    }
+
+    fn node_folder(&self, node: usize) -> PathBuf {
+        self.folder.path().join(format!("node{node}"))
+    }
+
+    pub fn store(&self, node: usize) -> Files {
+        Files::in_folder(&self.node_folder(node))
+    }
+
+    fn host(&self, process: usize) -> String {
+        format!("node{}", self.places[process])
+    }
+
+    /// Groups that these processes form.
+    pub fn groups(&self, settings: &Settings) -> Vec<Vec<usize>> {
+        let hosts: Vec<String> = (0..self.places.len()).map(|p| self.host(p)).collect();
+        group::form(&hosts, settings.group_size, settings.parities, false).expect("groups").members
+    }
+
+    /// The nodes of these processes are gone; new ones take their places.
+    pub fn lose(&mut self, processes: &[usize]) {
+        let lost: BTreeSet<usize> = processes.iter().map(|&p| self.places[p]).collect();
+        for node in lost {
+            std::fs::remove_dir_all(self.node_folder(node)).expect("a folder");
+            let fresh = self.add_node();
+            for place in &mut self.places {
+                if *place == node {
+                    *place = fresh;
+                }
+            }
+        }
+    }
+
+    /// Segments on all nodes.
+    pub fn segments(&self) -> usize {
+        let nodes: BTreeSet<usize> = self.places.iter().copied().collect();
+        nodes.into_iter().map(|node| self.store(node).list().expect("a list").len()).sum()
+    }
+
+    /// Bytes of each segment once the job has made room: as listed, and as the
+    /// file system counts what is in use, the page of the store included.
+    pub fn measure(&self, spec: &TestSpec, settings: &Settings) -> Vec<(u64, u64)> {
+        let results = run(spec.p * spec.q, |comm| {
+            let (store, team) = (self.store(self.places[comm.rank()]), Team::solo());
+            let surroundings = self.surroundings(&comm, settings, &store, &team, Arc::new(NoHook));
+            let guard = protect::open(&comm, spec, settings, surroundings)?.guard;
+            let [info] = &store.list().expect("a list")[..] else { panic!("one segment a node") };
+            let resident = std::fs::metadata(&info.location).expect("a file").blocks() * 512;
+            let bytes = info.bytes as u64;
+            guard.finish()?;
+            Ok::<_, Failure>((bytes, resident))
+        });
+        results.into_iter().map(|bytes| bytes.expect("nobody dies")).collect()
+    }
+
+    fn surroundings<'a>(
+        &self,
+        comm: &ThreadComm,
+        settings: &Settings,
+        store: &'a Files,
+        team: &'a Team,
+        hook: Arc<dyn Hook>,
+    ) -> Surroundings<'a> {
+        Surroundings {
+            memory: NodeMemory::new(store, &settings.run_id, 0, team),
+            test: 0,
+            host: self.host(comm.rank()),
+            hook,
+            guessed_rate: 1e9,
+        }
+    }
+
+    /// Starts the job once.
+    pub fn start(&self, spec: &TestSpec, settings: &Settings, faults: &[Fault]) -> Ended {
+        let results = run(spec.p * spec.q, |comm| {
+            let process = comm.rank();
+            let deaths =
+                faults.iter().filter(|f| f.process == process).map(|f| f.when.clone()).collect();
+            let killer = Killer { deaths, seen: AtomicUsize::new(0) };
+            let body = || self.rank(&comm, spec, settings, Arc::new(killer));
+            let ran = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
+                if !panic.is::<Died>() {
+                    resume_unwind(panic);
+                }
+                Err(CommError::Killed(0).into())
+            });
+            // A refusal is an answer, and must reach all without help.
+            match ran {
+                Err(Failure::Checkpoint(CheckpointError::Refused(refusal))) => Ok(Err(refusal)),
+                Err(error) => Err(error),
+                Ok(ran) => Ok(Ok(ran)),
+            }
+        });
+        let errors: Vec<&Failure> = results.iter().filter_map(|r| r.as_ref().err()).collect();
+        if errors.is_empty() {
+            let mut ends: Vec<Result<Ran, Refusal>> =
+                results.into_iter().map(|r| r.unwrap_or_else(|e| panic!("{e}"))).collect();
+            let first = ends.swap_remove(0);
+            for other in &ends {
+                match (&first, other) {
+                    (Ok(a), Ok(b)) => assert_eq!(bits(&a.x), bits(&b.x), "x differs on a rank"),
+                    (Err(a), Err(b)) => assert_eq!(a, b, "refused for another reason"),
+                    _ => panic!("some ranks are refused, some are not"),
+                }
+            }
+            return first.map_or_else(Ended::Refused, |ran| Ended::Done(Box::new(ran)));
+        }
+        let killed = |e: &&Failure| {
+            let text = e.to_string();
+            text.contains("fault injection") || text.contains("aborted")
+        };
+        assert!(errors.iter().all(killed), "{errors:?}");
+        assert!(errors.iter().any(|e| e.to_string().contains("fault injection")), "{errors:?}");
+        Ended::Died
+    }
+
+    fn rank(
+        &self,
+        comm: &ThreadComm,
+        spec: &TestSpec,
+        settings: &Settings,
+        killer: Arc<Killer>,
+    ) -> Result<Ran, Failure> {
+        let (store, team) = (self.store(self.places[comm.rank()]), Team::solo());
+        let surroundings = self.surroundings(comm, settings, &store, &team, killer.clone());
+        let Opened { mut guard, found, resumed } =
+            protect::open(comm, spec, settings, surroundings)?;
+        let grid = Grid::new(guard.comm(), spec.p, spec.q, spec.pmap)?.expect("a place for each");
+        if !resumed {
+            ptest::generate(&grid, &team, spec, &mut guard);
+        }
+        let (x, residual) = solve(&grid, &team, spec, &mut guard, &mut Watcher(killer))?;
+        let protection = guard.protection();
+        guard.finish()?;
+        Ok(Ran { x, residual, found, resumed, protection })
+    }
+}
+
+/// x and the residual, without any checkpoints.
+pub fn undisturbed(spec: &TestSpec) -> Vec<f64> {
+    let results = run(spec.p * spec.q, |comm| {
+        let (team, grid) = (Team::solo(), Grid::new(&comm, spec.p, spec.q, spec.pmap)?);
+        let grid = grid.expect("a place for each");
+        let mut guard = Unguarded::new(ptest::shape(&grid, spec).doubles()).expect("memory");
+        ptest::generate(&grid, &team, spec, &mut guard);
+        let (x, residual) = solve(&grid, &team, spec, &mut guard, &mut ptest::Silent)?;
+        assert!(residual < spec.threshold);
+        Ok::<_, Failure>(x)
+    });
+    results.into_iter().next().expect("rank 0").expect("nobody dies")
+}
+
+fn solve<C: Comm>(
+    grid: &Grid<C>,
+    team: &Team,
+    spec: &TestSpec,
+    guard: &mut dyn Guard,
+    observer: &mut dyn Observer,
+) -> Result<(Vec<f64>, f64), Failure> {
+    let mine = ptest::solve(grid, team, spec, guard, observer)?.x;
+    ptest::generate(grid, team, spec, guard);
+    let shape = ptest::shape(grid, spec);
+    let a = MatRef::row_major(guard.matrix(), shape.rows, shape.cols, shape.lda);
+    let norms = check::norms(grid, spec.n, spec.nb, a, &mine)?;
+    let parts = collect::all_gather_bytes(&grid.row, bytemuck::cast_slice(&mine))?;
+    let parts: Vec<Vec<f64>> =
+        parts.iter().map(|part| bytemuck::allocation::pod_collect_to_vec(part)).collect();
+    let cols = grid.cols(spec.nb);
+    let x = (0..spec.n).map(|j| parts[cols.owner(j)][cols.local(j)]).collect();
+    Ok((x, check::scaled_residual(spec.n, &norms)))
+}
+
+pub fn bits(x: &[f64]) -> Vec<u64> {
+    x.iter().map(|value| value.to_bits()).collect()
+}
+
+/// Carried by the panic that ends a rank where no error could.
+struct Died;
+
+/// Kills its process where it is told to.
+struct Killer {
+    deaths: Vec<When>,
+    seen: AtomicUsize,
+}
+
+impl Hook for Killer {
+    fn at(&self, step: &Step) -> Result<(), CommError> {
+        for when in &self.deaths {
+            if let When::Step(pattern, skip) = when
+                && pattern.matches(step)
+                && self.seen.fetch_add(1, Ordering::SeqCst) == *skip
+            {
+                return Err(CommError::Killed(0));
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Watcher(Arc<Killer>);
+
+impl Watcher {
+    fn die(&self, is_now: impl Fn(&When) -> bool) {
+        if self.0.deaths.iter().any(is_now) {
+            let payload: Box<dyn Any + Send> = Box::new(Died);
+            resume_unwind(payload);
+        }
+    }
+}
+
+impl Observer for Watcher {
+    fn phase(&mut self, phase: Phase) {
+        self.die(|when| *when == When::Back && phase == Phase::BackSubstitute);
+    }
+
+    fn columns(&mut self, done: usize, _: f64) {
+        self.die(|when| matches!(when, When::Columns(columns) if *columns <= done));
+    }
+}

@@ -1,0 +1,450 @@
+//! Real ranks under mpirun are killed with signal 9, at named steps and at any
+//! time, with and without the memory of their node. Started again until it
+//! ends, the job passes, its x has the same bits as that of a run without
+//! checkpoints, and nothing is left.
+//!
+//! A sample by default; `SKT_FT_SOAK=1` (scripts/soak-checkpoint) takes every
+//! rank at every step, and hundreds of random kills.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use skt_hpl::checkpoint::hook::STEP_NAMES;
+use skt_hpl::checkpoint::store::{Store, SysV};
+
+const RANKS: usize = 4;
+/// A start that takes longer hangs.
+const LIMIT: Duration = Duration::from_secs(60);
+/// A launcher without ranks after this time hangs.
+const LAUNCHER_LIMIT: Duration = Duration::from_secs(8);
+/// With N = 250: 8 checkpoints, one every 2 panels.
+const SYSTEM: &str = "--nb 16 --p 2 --q 2 --checkpoint-every 2p!";
+
+fn is_soak() -> bool {
+    std::env::var_os("SKT_FT_SOAK").is_some_and(|value| value != "0")
+}
+
+/// A job with a run id of its own; its segments go with it.
+struct Job {
+    program: PathBuf,
+    run: String,
+    flags: Vec<String>,
+}
+
+struct Ended {
+    ok: bool,
+    text: String,
+}
+
+impl Ended {
+    /// What stands after `# x:` or `x:`.
+    fn x(&self) -> Option<String> {
+        let line =
+            self.text.lines().find_map(|line| line.trim_start_matches("# ").strip_prefix("x: "));
+        line.and_then(|rest| rest.split_whitespace().next()).map(str::to_owned)
+    }
+
+    fn all_x(&self) -> Vec<String> {
+        let lines = self.text.lines().filter_map(|line| line.strip_prefix("# x: "));
+        lines.filter_map(|rest| rest.split_whitespace().next()).map(str::to_owned).collect()
+    }
+}
+
+impl Job {
+    fn new(program: &Path, name: &str, flags: &str) -> Self {
+        let run = format!("ft-mpi-{}-{name}", std::process::id());
+        let flags = flags.split_whitespace().map(str::to_owned).collect();
+        Self { program: program.to_owned(), run, flags }
+    }
+
+    fn hpl(name: &str, flags: &str) -> Self {
+        let order = if flags.contains("--n ") { "" } else { "--n 250" };
+        let flags = format!("{SYSTEM} {order} --progress off {flags}");
+        Self::new(Path::new(env!("CARGO_BIN_EXE_skt-hpl")), name, &flags)
+    }
+
+    fn spawn(&self, more: &[&str]) -> Child {
+        Command::new("mpirun")
+            .args(["-np", &RANKS.to_string(), "--oversubscribe", "--bind-to", "none"])
+            // Whoever is left is killed at once.
+            .args(["--mca", "odls_base_sigkill_timeout", "0"])
+            .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+            .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+            .arg(&self.program)
+            .args(["--run-id", &self.run])
+            .args(&self.flags)
+            .args(more)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("mpirun, of Open MPI")
+    }
+
+    /// Waits for the end, meanwhile calling `poll`.
+    fn wait(&self, mut child: Child, mut poll: impl FnMut()) -> Ended {
+        fn read(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<String> {
+            std::thread::spawn(move || {
+                let mut bytes = Vec::new();
+                from.read_to_end(&mut bytes).expect("a pipe");
+                String::from_utf8_lossy(&bytes).into_owned()
+            })
+        }
+        let out = read(child.stdout.take().expect("piped"));
+        let err = read(child.stderr.take().expect("piped"));
+        let (start, mut launcher_hung) = (Instant::now(), false);
+        let status = loop {
+            if let Some(status) = child.try_wait().expect("a child") {
+                break status;
+            }
+            // mpirun of Open MPI 4 may fail to see that a rank died in MPI_Init.
+            if start.elapsed() > LAUNCHER_LIMIT && self.processes().is_empty() {
+                child.kill().expect("a child");
+                launcher_hung = true;
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            if start.elapsed() > LIMIT {
+                for pid in self.processes() {
+                    kill(pid);
+                }
+                child.kill().expect("a child");
+                panic!("{}: hangs\n{}\n{}", self.run, out.join().unwrap(), err.join().unwrap());
+            }
+            poll();
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        let mut text = out.join().expect("no panic") + &err.join().expect("no panic");
+        if launcher_hung {
+            text += "mpirun hung after all ranks were gone";
+        }
+        Ended { ok: status.success(), text }
+    }
+
+    fn start(&self, more: &[&str]) -> Ended {
+        self.wait(self.spawn(more), || ())
+    }
+
+    /// Its ranks, as they run now.
+    fn processes(&self) -> Vec<u32> {
+        let entries = std::fs::read_dir("/proc").expect("Linux");
+        let pids = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<u32>().ok());
+        let is_ours = |pid: &u32| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let words: Vec<&[u8]> = line.split(|&byte| byte == 0).collect();
+            words[0] == self.program.as_os_str().as_encoded_bytes()
+                && words.contains(&self.run.as_bytes())
+        };
+        pids.filter(is_ours).collect()
+    }
+
+    /// Segments of this run, of one rank or all.
+    fn segments(&self, rank: Option<usize>) -> Vec<skt_hpl::checkpoint::store::SegmentName> {
+        let all = SysV::new(false).list().expect("a list").into_iter();
+        all.map(|info| info.name)
+            .filter(|name| name.run() == self.run && name.role().starts_with('t'))
+            .filter(|name| rank.is_none_or(|rank| name.rank() as usize == rank))
+            .collect()
+    }
+
+    /// The memory of a rank is gone.
+    fn lose(&self, rank: usize) -> usize {
+        let names = self.segments(Some(rank));
+        for name in &names {
+            SysV::new(false).remove(name).expect("removed");
+        }
+        names.len()
+    }
+
+    fn assert_nothing_is_left(&self) {
+        let list = SysV::new(false).list().expect("a list");
+        let left: Vec<_> = list.iter().filter(|info| info.name.run() == self.run).collect();
+        assert!(left.is_empty(), "{}: {left:?}", self.run);
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        for info in SysV::new(false).list().unwrap_or_default() {
+            if info.name.run() == self.run {
+                // A test that fails cleans up as well as it can.
+                let _ = SysV::new(false).remove(&info.name);
+            }
+        }
+    }
+}
+
+fn kill(pid: u32) {
+    // SAFETY: a signal to a process that this test has started.
+    unsafe { libc::kill(pid as i32, libc::SIGKILL) };
+}
+
+/// x without checkpoints.
+fn undisturbed() -> &'static str {
+    static X: OnceLock<String> = OnceLock::new();
+    X.get_or_init(|| {
+        let ended = Job::hpl("none", "--ft none").start(&[]);
+        assert!(ended.ok, "{}", ended.text);
+        ended.x().expect("a fingerprint")
+    })
+}
+
+/// Kills `faults` in turn, one a start, with the memory of `lost` gone after
+/// the first; then all must be well.
+fn drill(name: &str, faults: &[String], lost: Option<usize>, flags: &str, restart: &[&str]) {
+    let injects: String = faults.iter().map(|fault| format!(" --inject {fault}")).collect();
+    let job = Job::hpl(name, &format!("{flags}{injects}"));
+    for (index, fault) in faults.iter().enumerate() {
+        let ended = job.start(if index > 0 { restart } else { &[] });
+        assert!(
+            !ended.ok && ended.text.contains("signal 9"),
+            "{fault} of {faults:?}: {}",
+            ended.text
+        );
+        if let (0, Some(rank)) = (index, lost) {
+            job.lose(rank);
+        }
+    }
+    let ended = job.start(restart);
+    assert!(ended.ok && ended.text.contains("PASSED"), "{faults:?}: {}", ended.text);
+    assert_eq!(ended.x().as_deref(), Some(undisturbed()), "{faults:?}: {}", ended.text);
+    job.assert_nothing_is_left();
+}
+
+/// What is to be killed where, for victim `a`; whether its memory may go.
+struct Place {
+    step: &'static str,
+    faults: Vec<String>,
+    flags: &'static str,
+    restart: &'static [&'static str],
+    may_lose: bool,
+}
+
+/// All named steps, with rank `a` (and in a recovery `b`) to die there.
+fn places(a: usize, b: usize) -> Vec<Place> {
+    let encode = format!("{a}@encode:epoch=3");
+    let place = |step, faults: &[String]| Place {
+        step,
+        faults: faults.to_vec(),
+        flags: "",
+        restart: &[],
+        may_lose: true,
+    };
+    let first = |step: &'static str, text: &str| place(step, &[format!("{a}@{text}")]);
+    let again = |step: &'static str, rank: usize| Place {
+        may_lose: true,
+        ..place(step, &[encode.clone(), format!("{rank}@{step}:epoch=2")])
+    };
+    let method = |step, flags| Place { flags, ..first(step, &format!("{step}:epoch=3")) };
+    let never: &[&str] = &["--resume", "never"];
+    let flush = [format!("{a}@flush:epoch=3"), format!("{a}@recover-flush:epoch=3")];
+    vec![
+        first("agree", "agree"),
+        Place {
+            restart: never,
+            may_lose: false,
+            ..place("discard", &[encode.clone(), format!("{a}@discard")])
+        },
+        first("create", "create:epoch=0"),
+        again("create", a),
+        first("join", "join:epoch=0,chunk=0"),
+        again("join", b),
+        first("joined", "joined:epoch=0"),
+        again("joined", b),
+        first("confirm", "confirm:epoch=0"),
+        again("confirm", b),
+        Place { may_lose: false, ..place("recover-flush", &flush) },
+        again("recover-stamp", a),
+        again("recover-rebuild", b),
+        again("recover-copy", b),
+        first("checkpoint", "checkpoint:epoch=1"),
+        first("checkpoint", "checkpoint:epoch=8"),
+        method("copy", "--ft double"),
+        // The others have begun: that is what `single` cannot survive.
+        Place { may_lose: false, restart: never, ..method("begin", "--ft single") },
+        first("encode", "encode:epoch=3,band=20"),
+        first("barrier", "barrier:epoch=3"),
+        first("commit", "commit:epoch=3,chunk=0"),
+        first("flush", "flush:epoch=3,band=20,chunk=0"),
+        first("stamp", "stamp:epoch=3,chunk=0"),
+        first("finish", "finish"),
+        place("column", &[format!("{a}@column:100")]),
+        place("back", &[format!("{a}@back")]),
+        place("time", &[format!("{a}@time:0.01")]),
+    ]
+}
+
+#[test]
+fn a_kill_at_every_step() {
+    let victims = if is_soak() { 0..RANKS } else { 0..1 };
+    let mut cases = 0;
+    for round in victims {
+        for (index, _) in places(0, 0).iter().enumerate() {
+            // Without a soak each place has another victim.
+            let a = (round + index) % RANKS;
+            let place = places(a, (a + 1 + index % 3) % RANKS).swap_remove(index);
+            // A rank that rebuilds itself must have lost something.
+            let needs_loss = place.faults.len() > 1 && place.may_lose;
+            let losses = match (needs_loss, place.may_lose, is_soak()) {
+                (true, ..) => vec![true],
+                (_, false, _) => vec![false],
+                (_, _, true) => vec![true, false],
+                _ => vec![index % 3 != 0],
+            };
+            for lose in losses {
+                let name = format!("{}{round}-{index}-{lose}", place.step);
+                drill(&name, &place.faults, lose.then_some(a), place.flags, place.restart);
+                cases += 1;
+            }
+        }
+    }
+    let named: Vec<&str> = places(0, 0).iter().map(|place| place.step).collect();
+    assert!(STEP_NAMES.iter().all(|name| named.contains(name)), "{named:?}");
+    println!("{cases} cases");
+}
+
+/// Ranks die at any time from the launch to the end: of a signal from outside.
+#[test]
+fn kills_at_random_times() {
+    let jobs = if is_soak() { 100 } else { 6 };
+    let seed = std::env::var("SKT_FT_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed: u64 = seed.unwrap_or_else(|| u64::from(std::process::id()));
+    println!("SKT_FT_SEED={seed}");
+    let mut state = seed;
+    let mut roll = |sides: u64| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) % sides
+    };
+    let (mut kills, mut losses, mut starts, mut hung) = (0, 0, 0, 0);
+    for number in 0..jobs {
+        let job = Job::hpl(&format!("random{number}"), "--n 1000 --depth 1");
+        let want = (Job::hpl("plain", "--n 1000 --depth 1 --ft none")).start(&[]).x();
+        let want = want.expect("a fingerprint");
+        // One and the same rank loses its memory, as often as it likes.
+        let loser = roll(RANKS as u64) as usize;
+        let mut left = 3;
+        loop {
+            // From the launch on, or from where there are segments.
+            let (from_launch, at) = match roll(4) {
+                0 => (true, Duration::from_millis(roll(700))),
+                _ => (false, Duration::from_millis(roll(400))),
+            };
+            let victims = if roll(6) == 0 { RANKS } else { 1 };
+            let mut killed = left == 0;
+            let mut start = from_launch.then(Instant::now);
+            let pick = roll(RANKS as u64) as usize;
+            let ended = job.wait(job.spawn(&[]), || {
+                if !killed && start.is_none() && job.segments(None).len() == RANKS {
+                    start = Some(Instant::now());
+                }
+                if !killed && start.is_some_and(|start| start.elapsed() >= at) {
+                    let pids = job.processes();
+                    if let Some(pid) = pids.get(pick) {
+                        pids.iter().filter(|p| *p == pid || victims > 1).for_each(|&p| kill(p));
+                        killed = true;
+                        kills += 1;
+                    }
+                }
+            });
+            starts += 1;
+            hung += usize::from(ended.text.contains("mpirun hung"));
+            if let Some(x) = ended.x() {
+                assert_eq!(x, want, "seed {seed}: {}", ended.text);
+                assert!(ended.text.contains("PASSED"), "seed {seed}: {}", ended.text);
+            }
+            if ended.ok {
+                assert!(ended.x().is_some(), "seed {seed}: {}", ended.text);
+                break;
+            }
+            assert!(left > 0, "seed {seed}: {}", ended.text);
+            left -= 1;
+            if roll(2) == 0 {
+                losses += job.lose(loser);
+            }
+        }
+        job.assert_nothing_is_left();
+    }
+    println!(
+        "{jobs} jobs, {starts} starts, {kills} kills, {losses} segments lost, {hung} mpirun hung"
+    );
+}
+
+/// Lost memory is named in the report; too much of it is refused by all ranks.
+#[test]
+fn lost_ranks_are_named_and_too_many_refused() {
+    let job = Job::hpl("lost", "--inject 2@column:150");
+    assert!(!job.start(&[]).ok);
+    assert_eq!(job.lose(2), 1);
+    assert_eq!(job.lose(3), 1);
+    for _ in 0..2 {
+        let ended = job.start(&[]);
+        assert!(!ended.ok && ended.x().is_none(), "{}", ended.text);
+        let says = "group 0 has lost ranks [2, 3] with 1 parities a group";
+        assert!(ended.text.contains(says), "{}", ended.text);
+        assert_eq!(job.segments(None).len(), 2);
+    }
+    let ended = job.start(&["--resume", "never"]);
+    assert!(ended.ok, "{}", ended.text);
+    assert_eq!(ended.x().as_deref(), Some(undisturbed()));
+    job.assert_nothing_is_left();
+
+    let job = Job::hpl("named", "--inject 2@column:150");
+    assert!(!job.start(&[]).ok);
+    assert_eq!(job.lose(1), 1);
+    let ended = job.start(&["--resume", "require"]);
+    assert!(ended.ok && ended.text.contains("ranks rebuilt: [1]"), "{}", ended.text);
+    assert_eq!(ended.x().as_deref(), Some(undisturbed()));
+}
+
+/// A run of two tests dies in the second: the first is not done again.
+#[test]
+fn the_second_test_of_a_run_goes_on() {
+    let plain = Job::hpl("two-plain", "--ft none --n 150,250").start(&[]);
+    let want = plain.all_x();
+    assert_eq!(want.len(), 2, "{}", plain.text);
+    let job = Job::hpl("two", "--n 150,250 --inject 1@column:200");
+    let ended = job.start(&[]);
+    assert!(!ended.ok, "{}", ended.text);
+    assert_eq!(ended.all_x(), want[..1]);
+    assert_eq!(job.lose(1), 1);
+    let ended = job.start(&[]);
+    assert!(ended.ok && ended.text.contains("tests 1 to 1 were done"), "{}", ended.text);
+    assert_eq!(ended.all_x(), want[1..]);
+    job.assert_nothing_is_left();
+}
+
+/// The example of an application of its own.
+#[test]
+fn conjugate_gradients_go_on() {
+    let folder = Path::new(env!("CARGO_BIN_EXE_skt-hpl")).parent().expect("a folder");
+    let program = folder.join("examples/pcg");
+    assert!(program.exists(), "cargo build --example pcg");
+    let size = "--size 120 --every 10";
+    let want = Job::new(&program, "pcg", size).start(&[]);
+    assert!(want.ok && want.x().is_some(), "{}", want.text);
+    for (number, faults) in [
+        "--inject 1@column:37 --inject 2@recover-rebuild",
+        "--inject 3@flush:epoch=2,region=1 --inject 3@recover-stamp",
+        "--inject 0@encode:epoch=4,region=2",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let job = Job::new(&program, &format!("pcg{number}"), &format!("{size} {faults}"));
+        for fault in faults.split("--inject ").skip(1) {
+            let ended = job.start(&[]);
+            assert!(!ended.ok && ended.x().is_none(), "{fault}: {}", ended.text);
+            let rank: usize = fault[..1].parse().expect("a rank");
+            if fault.contains("recover") {
+                continue;
+            }
+            assert_eq!(job.lose(rank), 1);
+        }
+        let ended = job.start(&[]);
+        assert!(ended.ok && ended.text.contains("rebuilt: ["), "{}", ended.text);
+        assert_eq!(ended.x(), want.x(), "{}", ended.text);
+        job.assert_nothing_is_left();
+    }
+}

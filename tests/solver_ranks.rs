@@ -5,13 +5,13 @@ use std::collections::HashMap;
 
 use lapack::dgesv;
 use ndarray::Array2;
-use skt_hpl::blas::MatMut;
+use skt_hpl::blas::MatRef;
 use skt_hpl::comm::threads::run;
-use skt_hpl::comm::{CommError, collect};
+use skt_hpl::comm::{Comm, CommError, collect};
 use skt_hpl::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec};
 use skt_hpl::grid::Grid;
-use skt_hpl::matgen;
-use skt_hpl::pgesv::{LocalShape, SolveError};
+use skt_hpl::pgesv::SolveError;
+use skt_hpl::pgesv::guard::Guard;
 use skt_hpl::ptest::{self, Silent, check};
 use skt_hpl::team::Team;
 
@@ -74,32 +74,49 @@ fn reference_solution(n: usize) -> Vec<f64> {
     b
 }
 
+/// Cuts the factorization before given panels, and takes no checkpoint there.
+struct Cutter {
+    memory: Vec<f64>,
+    cuts: Vec<usize>,
+}
+
+impl Guard for Cutter {
+    fn matrix(&mut self) -> &mut [f64] {
+        &mut self.memory
+    }
+
+    fn start(&mut self) -> usize {
+        0
+    }
+
+    fn cut(&mut self, next: usize, panels: usize) -> Result<usize, SolveError> {
+        Ok(self.cuts.iter().copied().find(|&cut| cut > next).unwrap_or(panels).min(panels))
+    }
+
+    fn seconds(&self) -> f64 {
+        1.0
+    }
+}
+
+fn guard<C: Comm>(grid: &Grid<C>, spec: &TestSpec, cuts: &[usize]) -> Cutter {
+    // What generation does not fill must not matter.
+    let memory = vec![f64::NAN; ptest::shape(grid, spec).doubles()];
+    Cutter { memory, cuts: cuts.to_vec() }
+}
+
 /// Solves on threads and collects x.
 fn solve_on_threads(spec: &TestSpec, cuts: &[usize]) -> (Vec<f64>, f64) {
     let results = run(spec.p * spec.q, |world| {
         let grid = Grid::new(&world, spec.p, spec.q, spec.pmap)?.expect("all ranks take part");
         let team = Team::new(spec.threads, |_| ()).expect("threads");
-        let (rows, cols) = (grid.rows(spec.nb), grid.cols(spec.nb));
-        let shape = LocalShape::new(spec.n, rows, cols, grid.myrow, grid.mycol);
-        let mut memory = vec![f64::NAN; shape.doubles()];
-        let mut a = MatMut::row_major(&mut memory, shape.rows, shape.cols, shape.lda);
-        matgen::generate(&grid, &team, spec.n, spec.nb, spec.generator, a.rb());
-        let x = if cuts.is_empty() {
-            ptest::solve(&grid, &team, spec, shape, a.rb(), &mut Silent)?.x
-        } else {
-            let shared = a.rb().share();
-            let mut solver =
-                skt_hpl::pgesv::Solver::new(&grid, &team, spec.into(), shape, &shared)?;
-            let mut from = 0;
-            for &cut in cuts.iter().chain([&usize::MAX]) {
-                let to = cut.min(solver.panels());
-                solver.factor(from..to, &mut |_| ())?;
-                from = to;
-            }
-            solver.back_substitute()?
-        };
-        matgen::generate(&grid, &team, spec.n, spec.nb, spec.generator, a.rb());
-        let norms = check::norms(&grid, spec.n, spec.nb, a.as_ref(), &x)?;
+        let cols = grid.cols(spec.nb);
+        let mut guard = guard(&grid, spec, cuts);
+        ptest::generate(&grid, &team, spec, &mut guard);
+        let x = ptest::solve(&grid, &team, spec, &mut guard, &mut Silent)?.x;
+        ptest::generate(&grid, &team, spec, &mut guard);
+        let shape = ptest::shape(&grid, spec);
+        let a = MatRef::row_major(&guard.memory, shape.rows, shape.cols, shape.lda);
+        let norms = check::norms(&grid, spec.n, spec.nb, a, &x)?;
         let residual = check::scaled_residual(spec.n, &norms);
         // x is the same on every process row.
         let bytes = bytemuck::cast_slice(&x);
@@ -251,17 +268,15 @@ fn pivots_that_are_no_pivots_are_named() {
                 let results = run(p * q, |world| {
                     let grid = Grid::new(&world, p, q, Pmap::RowMajor)?.expect("all take part");
                     let team = Team::solo();
-                    let (rows, cols) = (grid.rows(spec.nb), grid.cols(spec.nb));
-                    let shape = LocalShape::new(spec.n, rows, cols, grid.myrow, grid.mycol);
-                    let mut memory = vec![0.0; shape.doubles()];
-                    let mut a = MatMut::row_major(&mut memory, shape.rows, shape.cols, shape.lda);
-                    matgen::generate(&grid, &team, spec.n, spec.nb, spec.generator, a.rb());
-                    for i in 0..shape.rows {
-                        if cols.owner(bad_column) == grid.mycol {
-                            a.set(i, cols.local(bad_column), value);
+                    let mut guard = guard(&grid, &spec, &[]);
+                    ptest::generate(&grid, &team, &spec, &mut guard);
+                    let (cols, shape) = (grid.cols(spec.nb), ptest::shape(&grid, &spec));
+                    if cols.owner(bad_column) == grid.mycol {
+                        for i in 0..shape.rows {
+                            guard.memory[i * shape.lda + cols.local(bad_column)] = value;
                         }
                     }
-                    let solved = ptest::solve(&grid, &team, &spec, shape, a, &mut Silent);
+                    let solved = ptest::solve(&grid, &team, &spec, &mut guard, &mut Silent);
                     Ok::<_, CommError>(solved.err())
                 });
                 for rank in results {

@@ -1,8 +1,20 @@
 //! In-memory checkpoints that survive the loss of ranks.
 //!
 //! Nothing in here knows of LU: only of regions of memory, groups of ranks and
-//! epochs, so that any application can use it.
+//! epochs, so that any application can use it. docs/protocol.md has the states
+//! and says why each loss is survived.
 
+pub mod agree;
+pub mod code;
 pub mod codec;
+pub mod encode;
+pub mod group;
+pub mod header;
+pub mod hook;
+pub mod layout;
 pub mod memory;
+pub mod methods;
+pub mod protocol;
+pub mod recover;
 pub mod store;
+mod vault;

@@ -11,10 +11,15 @@ pub mod init;
 pub mod launcher_rank;
 pub mod machine;
 pub mod man;
+pub mod model;
 pub mod output;
 pub mod overrides;
+pub mod plan;
+pub mod protect;
+pub mod report;
 pub mod run;
 pub mod shm;
+pub mod study_error;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -23,6 +28,7 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 use exit::Exit;
+use study_error::StudyError;
 
 const LONG_ABOUT: &str = "\
 High-Performance Linpack: solves a dense random linear system on a P x Q grid of MPI ranks and \
@@ -78,6 +84,12 @@ pub enum Command {
     Init(init::InitArgs),
     /// Convert a configuration between HPL.dat and TOML
     Convert(convert::ConvertArgs),
+    /// Plan a run: from a machine to a configuration, with its alternatives
+    Plan(Box<plan::PlanArgs>),
+    /// Evaluate the theory of checkpointed runs: figures, tables, simulations
+    Model(model::ModelArgs),
+    /// Show runs as an HTML page, or as the fields of a TOP500 submission
+    Report(report::ReportArgs),
     /// Write the man page
     Man(man::ManArgs),
     /// Write completions for a shell
@@ -122,12 +134,15 @@ fn dispatch(cli: Cli) -> ExitCode {
         return Exit::Passed.into();
     }
     output::die_quietly_on_closed_pipe();
-    let done = match command {
+    let done: Result<(), StudyError> = match command {
         Command::Run(_) => unreachable!("handled above"),
-        Command::Init(args) => init::execute(&args),
-        Command::Convert(args) => convert::execute(&args),
-        Command::Man(args) => man::execute(&args),
-        Command::Completions(args) => completions::execute(&args),
+        Command::Init(args) => init::execute(&args).map_err(Into::into),
+        Command::Convert(args) => convert::execute(&args).map_err(Into::into),
+        Command::Plan(args) => plan::execute(&args),
+        Command::Model(args) => model::execute(&args),
+        Command::Report(args) => report::execute(&args),
+        Command::Man(args) => man::execute(&args).map_err(Into::into),
+        Command::Completions(args) => completions::execute(&args).map_err(Into::into),
     };
     match done {
         Ok(()) => Exit::Passed.into(),

@@ -8,6 +8,7 @@ use clap::Args;
 
 use super::exit::Exit;
 use super::overrides::Overrides;
+use super::protect::{ProtectArgs, ProtectError};
 use super::{launcher_rank, output};
 use crate::comm::mpi::{MpiComm, MpiWorld};
 use crate::comm::{Comm as _, collect};
@@ -16,6 +17,7 @@ use crate::config::{
     Checked, ConfigError, Draft, Format, Rules, RunSpec, Warning, read_bytes, read_draft, validate,
 };
 use crate::job::{self, JobError, Options};
+use crate::protect::Settings;
 use crate::report::progress::ProgressMode;
 
 const FILES: &str = "Input and output";
@@ -43,6 +45,9 @@ pub struct RunArgs {
     /// Flags that override the configuration.
     #[command(flatten)]
     pub overrides: Overrides,
+    /// Protection against the loss of nodes.
+    #[command(flatten)]
+    pub protect: ProtectArgs,
     /// Ranks of the job, once they are known for sure; until then what the
     /// launcher says.
     #[arg(skip)]
@@ -118,12 +123,7 @@ fn run_on(world: &MpiWorld, comm: &MpiComm, args: &RunArgs) -> Result<Exit, JobE
     let mut bytes = Vec::new();
     if comm.rank() == 0 {
         match load_for(args, comm.size()) {
-            Ok(checked) => {
-                for warning in &checked.warnings {
-                    output::say(format_args!("warning: {warning}"));
-                }
-                bytes = checked.spec.to_bytes();
-            }
+            Ok(order) => bytes = serde_json::to_vec(&order).expect("plain data"),
             Err(error) => output::say(format_args!("error: {error}")),
         }
     }
@@ -131,19 +131,43 @@ fn run_on(world: &MpiWorld, comm: &MpiComm, args: &RunArgs) -> Result<Exit, JobE
     if bytes.is_empty() {
         return Ok(Exit::BadInput);
     }
-    let spec = RunSpec::from_bytes(&bytes).map_err(|error| JobError::Spec(error.to_string()))?;
+    let (spec, settings): (RunSpec, Settings) =
+        serde_json::from_slice(&bytes).map_err(|error| JobError::Spec(error.to_string()))?;
     let options = Options {
         json: args.json.clone(),
         progress: args.progress,
         mpi_library: Some(world.library_version()),
     };
-    job::run(comm, &spec, &options)
+    let done = job::run(comm, &spec, &settings, &options);
+    match done {
+        // The others wait for this rank, or for one that is gone: all must end,
+        // and what is in shared memory lets the same command go on.
+        Err(error) if error.is_fatal() => {
+            output::say(format_args!("error: rank {}: {error}", comm.rank()));
+            let code = if settings.is_on() { Exit::Interrupted } else { Exit::BadInput };
+            Err(comm.abort(&error.to_string(), i32::from(code.code())).into())
+        }
+        done => done,
+    }
 }
 
-fn load_for(args: &RunArgs, ranks: usize) -> Result<Checked, ConfigError> {
+/// Why the run cannot start.
+#[derive(Debug, thiserror::Error)]
+enum LoadError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Protect(#[from] ProtectError),
+}
+
+fn load_for(args: &RunArgs, ranks: usize) -> Result<(RunSpec, Settings), LoadError> {
     let checked = load_checked(&RunArgs { ranks: Some(ranks), ..args.clone() })?;
     checked.require_ranks(ranks)?;
-    Ok(checked)
+    let settings = args.protect.settings(&checked.spec)?;
+    for warning in &checked.warnings {
+        output::say(format_args!("warning: {warning}"));
+    }
+    Ok((checked.spec, settings))
 }
 
 #[cfg(test)]

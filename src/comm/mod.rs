@@ -12,6 +12,7 @@ pub mod buffer;
 pub mod collect;
 pub mod mpi;
 pub mod panel_bcast;
+pub mod sim;
 pub mod threads;
 pub mod tree;
 

@@ -158,7 +158,12 @@ impl ThreadComm {
     }
 }
 
-fn copy_message(message: &[u8], into: &mut [u8], source_rank: usize, tag: Tag) -> Result<()> {
+pub(super) fn copy_message(
+    message: &[u8],
+    into: &mut [u8],
+    source_rank: usize,
+    tag: Tag,
+) -> Result<()> {
     if message.len() != into.len() {
         let (want, got) = (into.len(), message.len());
         return Err(CommError::Length { source_rank, tag, want, got });

@@ -203,7 +203,7 @@ pub struct RunSpec {
 }
 
 /// The parameters of one test: one line in the report.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TestSpec {
     /// Order of the matrix.
     pub n: usize,

@@ -3,20 +3,30 @@
 mod places;
 mod setup;
 
+use setup::Setup;
+
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use crate::checkpoint::agree::Resume;
+use crate::checkpoint::methods::Method;
+use crate::checkpoint::protocol::{CheckpointError, Found};
+use crate::checkpoint::store::StoreError;
 use crate::cli::exit::Exit;
 use crate::comm::{Comm, CommError, collect};
 use crate::config::{RunSpec, TestSpec};
 use crate::grid::Grid;
+use crate::pgesv::SolveError;
+use crate::pgesv::guard::Unguarded;
+use crate::protect::{self, NodeMemory, Opened, Protected, Settings, Surroundings, Target};
 use crate::ptest::{self, Observer, Phase};
 use crate::report::clock::now_unix_seconds;
 use crate::report::json::{JsonError, JsonReport, RunFacts};
 use crate::report::progress::{Progress, ProgressMode, generating_line};
 use crate::report::record::TestRecord;
 use crate::report::text::{self, Counts, Report};
+use crate::team::Team;
 
 /// What a job is told beside the run itself.
 #[derive(Debug, Clone, Default)]
@@ -38,6 +48,18 @@ pub enum JobError {
     /// Rank 0 sent something that is no run.
     #[error("the run that rank 0 sent cannot be read: {0}; do all ranks run the same program?")]
     Spec(String),
+    /// The checkpoints.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// The store of the checkpoints.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The solver stopped for a reason that is not in the matrix.
+    #[error(transparent)]
+    Solve(#[from] SolveError),
+    /// The report could not be written.
+    #[error("cannot write the report: {0}")]
+    Report(#[from] std::io::Error),
     /// Threads could not be started.
     #[error("cannot start {threads} threads a rank: {why}; lower --threads or raise ulimit -u")]
     Threads {
@@ -48,17 +70,30 @@ pub enum JobError {
     },
 }
 
+impl JobError {
+    /// Whether this rank alone knows of it, so that it must end the others.
+    /// Refusals are agreed upon: all ranks have them.
+    pub fn is_fatal(&self) -> bool {
+        !matches!(self, Self::Checkpoint(CheckpointError::Refused(_)))
+    }
+}
+
 /// Runs all tests. Collective; every rank gets the same answer.
 ///
 /// # Errors
 /// A rank is lost. What is wrong with the job itself is said by rank 0, and is
 /// in the answer.
-pub fn run<C: Comm>(world: &C, spec: &RunSpec, options: &Options) -> Result<Exit, JobError> {
+pub fn run<C: Comm>(
+    world: &C,
+    spec: &RunSpec,
+    settings: &Settings,
+    options: &Options,
+) -> Result<Exit, JobError> {
     let first = world.rank() == 0;
     let mut progress = if first { Progress::stderr(options.progress) } else { Progress::off() };
     let start_unix_seconds = now_unix_seconds();
     progress.phase(&setup::starting_line(world.size(), spec));
-    let setup = setup::Setup::new(world, spec, options)?;
+    let setup = Setup::new(world, spec, settings, options)?;
     if let Some(why) = &setup.does_not_fit {
         progress.clear();
         if first {
@@ -85,7 +120,18 @@ pub fn run<C: Comm>(world: &C, spec: &RunSpec, options: &Options) -> Result<Exit
     if opened[0] == 0 {
         return Ok(Exit::BadInput);
     }
-    let wrote = run_tests(world, spec, &setup, &mut progress, &mut reports)?;
+    let mut tests = Tests { spec, settings, setup: &setup, progress, reports };
+    let wrote = match tests.run(world) {
+        Err(JobError::Checkpoint(CheckpointError::Refused(why))) => {
+            tests.progress.clear();
+            if first {
+                eprintln!("error: {why}");
+            }
+            return Ok(Exit::BadInput);
+        }
+        done => done?,
+    };
+    let Tests { mut progress, reports, .. } = tests;
     progress.clear();
     let exit = match (reports, wrote) {
         (Some(reports), true) => reports.close(),
@@ -96,42 +142,174 @@ pub fn run<C: Comm>(world: &C, spec: &RunSpec, options: &Options) -> Result<Exit
     Ok(Exit::from_code(code[0]))
 }
 
-/// Runs the tests one by one. Returns, on all ranks, whether all were reported.
-fn run_tests<C: Comm>(
-    world: &C,
-    spec: &RunSpec,
-    setup: &setup::Setup,
-    progress: &mut Progress,
-    reports: &mut Option<Reports>,
-) -> Result<bool, JobError> {
-    let tests = spec.tests();
-    let mut grid: Option<((usize, usize), Option<Grid<C>>)> = None;
-    let mut announced = Instant::now();
-    for (index, test) in tests.iter().enumerate() {
-        let shape = (test.p, test.q);
-        if grid.as_ref().is_none_or(|(of, _)| *of != shape) {
-            grid = Some((shape, Grid::new(world, test.p, test.q, test.pmap)?));
+/// The tests of a job.
+struct Tests<'a> {
+    spec: &'a RunSpec,
+    settings: &'a Settings,
+    setup: &'a Setup,
+    progress: Progress,
+    reports: Option<Reports>,
+}
+
+impl Tests<'_> {
+    /// Runs the tests one by one, from the one that an earlier start has left
+    /// unfinished. Returns, on all ranks, whether all were reported.
+    fn run<C: Comm>(&mut self, world: &C) -> Result<bool, JobError> {
+        let tests = self.spec.tests();
+        let first = self.first_test(world)?;
+        if let (1.., Some(reports)) = (first, &mut self.reports) {
+            reports.text.note(&format!("tests 1 to {first} were done by an earlier start"))?;
         }
-        let mut wrote = [1u8];
-        if let Some((_, Some(grid))) = &grid {
-            let announced = &mut announced;
-            let mut watcher = Watcher { progress, test, tests: tests.len(), index, announced };
-            let record = ptest::run(grid, &setup.team, test, &mut watcher)?;
-            if let (Some(record), Some(reports)) = (record, reports.as_mut()) {
-                progress.clear();
-                if let Err(why) = reports.test(&record) {
-                    eprintln!("error: {why}");
-                    wrote[0] = 0;
-                }
+        let mut ranks: Option<(usize, Option<C>)> = None;
+        let mut announced = Instant::now();
+        for (index, test) in tests.iter().enumerate().skip(first) {
+            let size = test.p * test.q;
+            if ranks.as_ref().is_none_or(|(of, _)| *of != size) {
+                let color = (world.rank() < size).then_some(0);
+                ranks = Some((size, world.split(color, world.rank() as u32)?));
+            }
+            let mut wrote = [1u8];
+            // Ranks beyond the grid stay idle.
+            if let Some((_, Some(ranks))) = &ranks {
+                wrote[0] =
+                    u8::from(self.run_one(ranks, test, index, tests.len(), &mut announced)?);
+            }
+            // A result that cannot be kept is no result: all stop.
+            collect::broadcast(world, &mut wrote, 0)?;
+            if wrote[0] == 0 {
+                return Ok(false);
             }
         }
-        // A result that cannot be kept is no result: all stop.
-        collect::broadcast(world, &mut wrote, 0)?;
-        if wrote[0] == 0 {
-            return Ok(false);
+        if self.settings.is_on() {
+            world.barrier()?;
+            protect::sweep(&*self.setup.store, &self.settings.run_id, tests.len())?;
         }
+        Ok(true)
     }
-    Ok(true)
+
+    /// The test of which an earlier start has left data, else the first.
+    fn first_test<C: Comm>(&self, world: &C) -> Result<usize, JobError> {
+        if !self.settings.is_on() || self.settings.resume == Resume::Never {
+            return Ok(0);
+        }
+        let found = protect::found_test(&*self.setup.store, &self.settings.run_id)?;
+        let mut first = [found.unwrap_or(0) as u64];
+        collect::all_reduce(world, &mut first, u64::max)?;
+        Ok(first[0] as usize)
+    }
+
+    /// Runs one test on its ranks. Returns whether this rank could report it.
+    fn run_one<C: Comm>(
+        &mut self,
+        ranks: &C,
+        test: &TestSpec,
+        index: usize,
+        tests: usize,
+        announced: &mut Instant,
+    ) -> Result<bool, JobError> {
+        let (team, target) = (&self.setup.team, self.setup.target.clone());
+        let mut watcher = Watcher {
+            progress: &mut self.progress,
+            test,
+            tests,
+            index,
+            announced,
+            target: &target,
+        };
+        let method = self.settings.method_for(test.p * test.q);
+        if method == Method::None || test.n == 0 {
+            let grid = Grid::new(ranks, test.p, test.q, test.pmap)?.expect("a place for each");
+            let record = run_plain(&grid, team, test, &mut watcher)?;
+            return Ok(self.report(record));
+        }
+        let settings = Settings { method, ..self.settings.clone() };
+        let surroundings = Surroundings {
+            memory: NodeMemory::new(&*self.setup.store, &settings.run_id, index, team),
+            test: index,
+            host: ranks.host(),
+            hook: target.clone(),
+            guessed_rate: 0.8e9
+                * self.setup.self_test.gflops_per_core
+                * (test.p * test.q * test.threads) as f64,
+        };
+        watcher.say("looking for what an earlier start has left, and making room");
+        let Opened { mut guard, found, resumed } =
+            protect::open(ranks, test, &settings, surroundings)?;
+        let grid = Grid::new(guard.comm(), test.p, test.q, test.pmap)?.expect("a place for each");
+        for line in opening_lines(&guard, &found, resumed) {
+            watcher.say(&line);
+        }
+        let mut record = ptest::run(&grid, team, test, &mut guard, resumed, &mut watcher)?;
+        if let Some(record) = &mut record {
+            record.protection = Some(guard.protection());
+        }
+        // The place of rank 0 in the grid may belong to any process by now.
+        let record = bring_to_first(ranks, record)?;
+        let wrote = self.report(record);
+        guard.finish()?;
+        Ok(wrote)
+    }
+
+    /// Reports a record; whether that was possible.
+    fn report(&mut self, record: Option<TestRecord>) -> bool {
+        if let (Some(record), Some(reports)) = (record, self.reports.as_mut()) {
+            self.progress.clear();
+            if let Err(why) = reports.test(&record) {
+                eprintln!("error: {why}");
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// Brings the record from whichever rank has it to rank 0.
+fn bring_to_first<C: Comm>(
+    ranks: &C,
+    record: Option<TestRecord>,
+) -> Result<Option<TestRecord>, CommError> {
+    let bytes = record.map(|record| serde_json::to_vec(&record).expect("plain data"));
+    let all = collect::gather_bytes(ranks, &bytes.unwrap_or_default(), 0)?;
+    Ok(all
+        .and_then(|all| all.into_iter().find(|bytes| !bytes.is_empty()))
+        .map(|bytes| serde_json::from_slice(&bytes).expect("written just now")))
+}
+
+/// What a start has found, in words.
+fn opening_lines<C: Comm>(guard: &Protected<C>, found: &Found, resumed: bool) -> Vec<String> {
+    let mut lines = Vec::new();
+    if found.unusable > 0 {
+        lines.push(format!("{} segment(s) of earlier starts were of no use", found.unusable));
+    }
+    if let (true, Some(restart)) = (resumed, guard.restart()) {
+        lines.push(format!(
+            "resuming from checkpoint {} at column {}; ranks rebuilt: {:?}; recovery took {:.2} s",
+            restart.epoch, restart.column, restart.rebuilt_ranks, restart.recover_seconds
+        ));
+    }
+    if found.single_domain {
+        lines.push(
+            "all ranks are on one host: protected against the death of processes only".into(),
+        );
+    }
+    lines
+}
+
+fn run_plain<C: Comm>(
+    grid: &Grid<C>,
+    team: &Team,
+    test: &TestSpec,
+    watcher: &mut Watcher,
+) -> Result<Option<TestRecord>, JobError> {
+    let guard = Unguarded::new(ptest::shape(grid, test).doubles());
+    let mut lacking = [u8::from(guard.is_err())];
+    collect::all_reduce(&grid.all, &mut lacking, u8::max)?;
+    match guard {
+        Ok(mut guard) if lacking[0] == 0 => {
+            Ok(ptest::run(grid, team, test, &mut guard, false, watcher)?)
+        }
+        _ => Ok(ptest::skipped(grid, test)?),
+    }
 }
 
 /// The reports of a run, on rank 0.
@@ -219,11 +397,24 @@ struct Watcher<'a> {
     tests: usize,
     index: usize,
     announced: &'a mut Instant,
+    /// Faults to inject into this rank.
+    target: &'a Target,
+}
+
+impl Watcher<'_> {
+    fn say(&mut self, line: &str) {
+        if self.test.n >= SMALL_N {
+            self.progress.phase(&format!("N={}: {line}", self.test.n));
+        }
+    }
 }
 
 impl Observer for Watcher<'_> {
     fn phase(&mut self, phase: Phase) {
         let n = self.test.n;
+        if phase == Phase::BackSubstitute {
+            self.target.back();
+        }
         if n < SMALL_N && self.announced.elapsed() < SMALL_INTERVAL {
             return;
         }
@@ -243,6 +434,7 @@ impl Observer for Watcher<'_> {
     }
 
     fn columns(&mut self, done: usize, elapsed_seconds: f64) {
+        self.target.columns(done);
         self.progress.columns(done, self.test.n, elapsed_seconds);
     }
 }

@@ -20,14 +20,19 @@ pub struct Place {
     limit_bytes: Option<u64>,
 }
 
-/// The places of all ranks, in their order. Collective.
-pub fn gather<C: Comm>(world: &C, mask: Vec<usize>) -> Result<Vec<Place>, CommError> {
+/// The places of all ranks, in their order. `held_bytes` is what the run holds
+/// on this host already, from an earlier start: as good as free. Collective.
+pub fn gather<C: Comm>(
+    world: &C,
+    mask: Vec<usize>,
+    held_bytes: u64,
+) -> Result<Vec<Place>, CommError> {
     let memory = memory::this_process();
     let place = Place {
         host: world.host(),
         mask,
-        available_bytes: memory.available_bytes,
-        limit_bytes: memory.cgroup.map(|group| group.left_bytes()),
+        available_bytes: memory.available_bytes.map(|bytes| bytes + held_bytes),
+        limit_bytes: memory.cgroup.map(|group| group.left_bytes() + held_bytes),
     };
     let bytes = serde_json::to_vec(&place).expect("names and numbers become JSON");
     let all = collect::all_gather_bytes(world, &bytes)?;

@@ -1,12 +1,19 @@
 //! What is done before the first test: threads, pinning, the DGEMM self-test,
 //! the check of the memory.
 
+use std::sync::Arc;
+
 use crate::blas::{MatMut, MatRef, gemm};
+use crate::checkpoint::group;
+use crate::checkpoint::layout::Geometry;
+use crate::checkpoint::methods::Method;
+use crate::checkpoint::store::{Store, StoreKind};
 use crate::comm::{Comm, CommError, PanelBuf, collect};
 use crate::config::{RunSpec, TestSpec};
 use crate::environment::affinity::{self, Plan};
 use crate::environment::preflight::{self, DoesNotFit};
 use crate::environment::{DgemmSelfTest, Environment, blas, host, memory, selftest};
+use crate::protect::{self, Settings, Target};
 use crate::ptest;
 use crate::team::Team;
 
@@ -25,7 +32,11 @@ pub struct Setup {
     /// How fast DGEMM is, all cores at work: the mean over ranks.
     pub self_test: DgemmSelfTest,
     /// Why the job does not fit into memory, if it does not.
-    pub does_not_fit: Option<DoesNotFit>,
+    pub does_not_fit: Option<String>,
+    /// Memory that outlives the process.
+    pub store: Box<dyn Store + Send + Sync>,
+    /// Faults to inject into this process.
+    pub target: Arc<Target>,
 }
 
 /// What is said first.
@@ -39,11 +50,23 @@ impl Setup {
     ///
     /// # Errors
     /// A rank is lost, or threads cannot be started.
-    pub fn new<C: Comm>(world: &C, spec: &RunSpec, options: &Options) -> Result<Self, JobError> {
+    pub fn new<C: Comm>(
+        world: &C,
+        spec: &RunSpec,
+        settings: &Settings,
+        options: &Options,
+    ) -> Result<Self, JobError> {
+        let kind: StoreKind = settings.store.parse()?;
+        let store = kind.open();
+        let target = Target::new(&settings.inject, world.rank(), kind.open(), &settings.run_id);
         // Our own threads call the BLAS, each for itself.
         blas::set_blas_threads(1);
         let mask = affinity::current_mask().unwrap_or_default();
-        let places = places::gather(world, mask)?;
+        let held_bytes = match settings.is_on() {
+            true => protect::run_bytes(&*store, &settings.run_id)?,
+            false => 0,
+        };
+        let places = places::gather(world, mask, held_bytes)?;
         let plan = plan(&places, world.rank(), spec.threads);
         let team = start_team(spec.threads, &plan)
             .map_err(|why| JobError::Threads { threads: spec.threads, why })?;
@@ -56,8 +79,9 @@ impl Setup {
             pinning: words(&plan),
         };
         let self_test = self_test(world, &team, &environment)?;
-        let does_not_fit = check_memory(spec, &places);
-        Ok(Self { team, environment, self_test, does_not_fit })
+        let does_not_fit = memory_lack(spec, settings, &places);
+        let target = Arc::new(target);
+        Ok(Self { team, environment, self_test, does_not_fit, store, target })
     }
 }
 
@@ -139,19 +163,54 @@ fn self_test<C: Comm>(
     Ok(DgemmSelfTest { gflops_per_core, warnings })
 }
 
+/// Why the job does not fit into memory, if it does not, and what would.
+fn memory_lack(spec: &RunSpec, settings: &Settings, places: &[Place]) -> Option<String> {
+    let why = check_memory(spec, settings, places)?;
+    if !settings.is_on() {
+        return Some(why.to_string());
+    }
+    let plain = check_memory(spec, &Settings::none(), places);
+    let largest = plain.map_or(Some(why.n), |plain| plain.largest_n);
+    let without = largest
+        .map_or(String::new(), |n| format!(" Without checkpoints (--ft none), N = {n} would."));
+    Some(format!("{why} That is with checkpoints (--ft {}).{without}", settings.method))
+}
+
 /// Checks all tests against the memory of all hosts; why the one that lacks
 /// most does not fit.
-fn check_memory(spec: &RunSpec, places: &[Place]) -> Option<DoesNotFit> {
-    let bytes = |test: &TestSpec, n: usize| {
-        let test = TestSpec { n, ..test.clone() };
-        // Process row 0 has most rows; b may lie in any process column.
-        let cols = [0, (n / test.nb) % test.q];
-        cols.into_iter().map(|mycol| ptest::rank_bytes(&test, 0, mycol)).max().unwrap_or(0)
-    };
+fn check_memory(spec: &RunSpec, settings: &Settings, places: &[Place]) -> Option<DoesNotFit> {
     let lacking = spec.tests().into_iter().filter_map(|test| {
         // Ranks beyond the grid stay idle and hold nothing.
-        let shares = places::shares(&places[..test.p * test.q]);
-        preflight::check(test.n, &shares, |n| bytes(&test, n)).err()
+        let places = &places[..test.p * test.q];
+        let geometry = geometry(settings, places);
+        let bytes = |n: usize| {
+            let test = TestSpec { n, ..test.clone() };
+            // Process row 0 has most rows; b may lie in any process column.
+            let cols = [0, (n / test.nb) % test.q];
+            let parts = cols.into_iter().map(|mycol| match geometry {
+                None => ptest::rank_bytes(&test, 0, mycol),
+                Some(geometry) => {
+                    let method = settings.method;
+                    ptest::work_bytes(&test, 0, mycol)
+                        + protect::segment_bytes(&test, settings, method, geometry)
+                }
+            });
+            parts.max().unwrap_or(0)
+        };
+        preflight::check(test.n, &places::shares(places), bytes).err()
     });
     lacking.max_by_key(|why| why.need_bytes)
+}
+
+/// Shape of the smallest group, whose members need most memory; `None` without
+/// checkpoints. What is wrong with the groups is said when they are formed.
+fn geometry(settings: &Settings, places: &[Place]) -> Option<Geometry> {
+    let (members, parities) = (settings.group_size, settings.parities);
+    if settings.method_for(places.len()) == Method::None {
+        return None;
+    }
+    let domains: Vec<String> = places.iter().map(|place| settings.domain_of(&place.host)).collect();
+    let groups = group::form(&domains, members, parities, settings.allow_shared_domains).ok()?;
+    let smallest = groups.members.iter().map(Vec::len).min()?;
+    Some(Geometry { members: smallest, parities })
 }

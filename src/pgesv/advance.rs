@@ -21,27 +21,27 @@ impl<C: Comm> Solver<'_, C> {
         oldest: Option<&Flight<C>>,
     ) -> Result<(), SolveError> {
         let layout = Layout::new(next, self.params.n, self.rows, self.grid.myrow);
-        let mut buf = self.buffers.pop().expect("a buffer for each panel in flight");
+        let mut buf = self.work.buffers.pop().expect("a buffer for each panel in flight");
         if next % self.grid.q == self.grid.mycol {
             let cols = self.local_cols(self.panel_cols(next));
             if let Some(oldest) = oldest {
                 self.apply_to_panel_columns(oldest, cols.clone())?;
             }
-            let flights = std::mem::take(&mut self.flights);
+            let flights = std::mem::take(&mut self.work.flights);
             for flight in &flights {
                 self.apply_to_panel_columns(flight, cols.clone())?;
             }
-            self.flights = flights;
+            self.work.flights = flights;
             let start = Instant::now();
             // SAFETY: the team works on columns right of all panels in flight, if at all.
             let columns = unsafe { self.a.block(0..self.shape.rows, cols) };
             self.factor_panel(&layout, columns, &mut buf)?;
-            self.phases.panel += start.elapsed().as_secs_f64();
+            self.work.phases.panel += start.elapsed().as_secs_f64();
         }
         let start = Instant::now();
         let flight = Flight::start(self.grid, self.params.bcast, next, layout, buf)?;
-        self.flights.push_back(flight);
-        self.phases.bcast += start.elapsed().as_secs_f64();
+        self.work.flights.push_back(flight);
+        self.work.phases.bcast += start.elapsed().as_secs_f64();
         Ok(())
     }
 
@@ -74,7 +74,7 @@ impl<C: Comm> Solver<'_, C> {
             place,
             col: &self.grid.col,
             team: self.team,
-            room: &mut self.pivot_room,
+            room: &mut self.work.pivot_room,
         };
         match pfact::factor(&mut panel, &self.params.variant) {
             Ok(()) => panel::mark_sound(head),

@@ -20,6 +20,7 @@
 
 mod advance;
 mod back;
+pub mod guard;
 pub mod panel;
 
 use std::collections::VecDeque;
@@ -58,6 +59,13 @@ pub struct Params {
     pub swap_threshold: usize,
 }
 
+impl Params {
+    /// Number of panels.
+    pub fn panels(&self) -> usize {
+        self.n.div_ceil(self.nb)
+    }
+}
+
 /// Why there is no solution.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum SolveError {
@@ -72,6 +80,14 @@ pub enum SolveError {
     /// A rank could not be reached.
     #[error(transparent)]
     Comm(#[from] CommError),
+    /// The checkpoint could not be taken.
+    #[error("checkpoint before panel {panel}: {why}")]
+    Checkpoint {
+        /// The panel before which it was to be taken.
+        panel: usize,
+        /// What went wrong.
+        why: String,
+    },
     /// No memory for the work space.
     #[error("no memory for {what}: {why}")]
     Memory {
@@ -102,20 +118,32 @@ pub struct LocalShape {
     pub rows: usize,
     /// Columns, that of b included where this rank holds it.
     pub cols: usize,
-    /// Doubles from one row to the next.
+    /// Doubles from one row to the next: the same on all ranks.
     pub lda: usize,
+    /// Rows of the rank that has most.
+    pub most_rows: usize,
 }
 
 impl LocalShape {
     /// The part of process `(myrow, mycol)`.
     pub fn new(n: usize, rows: Cyclic, cols: Cyclic, myrow: usize, mycol: usize) -> Self {
-        let cols = cols.count_before(n + 1, mycol);
-        Self { rows: rows.count_before(n, myrow), cols, lda: panel::leading_dimension(cols) }
+        // Process 0 holds most, in each direction.
+        Self {
+            rows: rows.count_before(n, myrow),
+            cols: cols.count_before(n + 1, mycol),
+            lda: panel::leading_dimension(cols.count_before(n + 1, 0)),
+            most_rows: rows.count_before(n, 0),
+        }
     }
 
-    /// Doubles of memory.
+    /// Doubles of this rank's part.
     pub fn doubles(&self) -> usize {
         self.rows * self.lda
+    }
+
+    /// Doubles of the largest part of any rank.
+    pub fn padded_doubles(&self) -> usize {
+        self.most_rows * self.lda
     }
 
     /// Doubles of work space beside the matrix, for `params` on a grid of `p` rows.
@@ -131,15 +159,9 @@ impl LocalShape {
     }
 }
 
-/// The solver of one system on one rank.
-pub struct Solver<'m, C: Comm> {
-    grid: &'m Grid<C>,
-    team: &'m Team,
-    params: Params,
-    a: &'m SharedMat<'m>,
-    rows: Cyclic,
-    cols: Cyclic,
-    shape: LocalShape,
+/// What a solver needs beside the matrix, allocated once: it outlives the cuts
+/// between which the matrix is lent to a [`Solver`].
+pub struct Workspace<C: Comm> {
     /// Panels that are factored and not yet applied everywhere, in order.
     flights: VecDeque<Flight<C>>,
     /// Buffers of panels, all in use or here.
@@ -149,7 +171,55 @@ pub struct Solver<'m, C: Comm> {
     exchange: Option<Exchange>,
     /// P > 1: for that of the columns of one panel, meanwhile.
     exchange_ahead: Option<Exchange>,
+    /// Where this rank's time went so far.
     phases: Phases,
+}
+
+impl<C: Comm> Workspace<C> {
+    /// Work space for `params` on a rank whose part has `shape`.
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub fn new(grid: &Grid<C>, params: &Params, shape: LocalShape) -> Result<Self, SolveError> {
+        let rows = grid.rows(params.nb);
+        let memory =
+            |what| move |e: std::io::Error| SolveError::Memory { what, why: e.to_string() };
+        let message = panel::longest_message(params.n, rows, grid.myrow);
+        // Those in flight, and the one that is being applied.
+        let buffers = (0..params.depth + 1)
+            .map(|_| PanelBuf::new(message).map_err(memory("panels")))
+            .collect::<Result<_, _>>()?;
+        let nb = params.nb.min(params.n.max(1));
+        let exchange = |cols| {
+            let room = (grid.p > 1).then(|| Exchange::new(nb, cols));
+            room.transpose().map_err(memory("the row exchange"))
+        };
+        Ok(Self {
+            flights: VecDeque::with_capacity(params.depth + 1),
+            buffers,
+            pivot_room: pfact::pivot::Room::new(nb),
+            exchange: exchange(shape.cols)?,
+            exchange_ahead: exchange(nb)?,
+            phases: Phases::default(),
+        })
+    }
+
+    /// Where this rank's time went so far; `other` is for the caller to fill in.
+    pub fn phases(&self) -> Phases {
+        self.phases
+    }
+}
+
+/// The solver of one system on one rank.
+pub struct Solver<'m, C: Comm> {
+    grid: &'m Grid<C>,
+    team: &'m Team,
+    params: Params,
+    a: &'m SharedMat<'m>,
+    rows: Cyclic,
+    cols: Cyclic,
+    shape: LocalShape,
+    work: &'m mut Workspace<C>,
 }
 
 /// Work space of a row exchange, and the rows of U it brings.
@@ -168,61 +238,18 @@ impl Exchange {
     }
 }
 
-/// Times of one solution on this rank.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Stats {
-    /// Where the time went; `other` is for the caller to fill in.
-    pub phases: Phases,
-}
-
 impl<'m, C: Comm> Solver<'m, C> {
-    /// A solver for the local part `a` of [A|b], with all the memory it needs.
-    ///
-    /// # Errors
-    /// When there is no memory for the work space.
-    ///
-    /// # Panics
-    /// When `a` has not the shape that `shape` says.
+    /// A solver for the local part `a` of [A|b], of shape `shape`.
     pub fn new(
         grid: &'m Grid<C>,
         team: &'m Team,
         params: Params,
         shape: LocalShape,
         a: &'m SharedMat<'m>,
-    ) -> Result<Self, SolveError> {
+        work: &'m mut Workspace<C>,
+    ) -> Self {
         let (rows, cols) = (grid.rows(params.nb), grid.cols(params.nb));
-        let memory =
-            |what| move |e: std::io::Error| SolveError::Memory { what, why: e.to_string() };
-        let message = panel::longest_message(params.n, rows, grid.myrow);
-        // Those in flight, and the one that is being applied.
-        let buffers = (0..params.depth + 1)
-            .map(|_| PanelBuf::new(message).map_err(memory("panels")))
-            .collect::<Result<_, _>>()?;
-        let nb = params.nb.min(params.n.max(1));
-        let exchange = |cols| {
-            let room = (grid.p > 1).then(|| Exchange::new(nb, cols));
-            room.transpose().map_err(memory("the row exchange"))
-        };
-        Ok(Self {
-            grid,
-            team,
-            params,
-            a,
-            rows,
-            cols,
-            shape,
-            flights: VecDeque::with_capacity(params.depth + 1),
-            buffers,
-            pivot_room: pfact::pivot::Room::new(nb),
-            exchange: exchange(shape.cols)?,
-            exchange_ahead: exchange(nb)?,
-            phases: Phases::default(),
-        })
-    }
-
-    /// Number of panels.
-    pub fn panels(&self) -> usize {
-        self.params.n.div_ceil(self.params.nb)
+        Self { grid, team, params, a, rows, cols, shape, work }
     }
 
     /// Factors panels `range`. Before it, panels up to `range.start` have been
@@ -248,10 +275,10 @@ impl<'m, C: Comm> Solver<'m, C> {
                 self.advance(k)?;
                 self.finish_newest()?;
             }
-            let mut current = self.flights.pop_front().expect("panel k is in flight");
+            let mut current = self.work.flights.pop_front().expect("panel k is in flight");
             debug_assert_eq!(current.k, k);
             self.update(&mut current, ahead.filter(|_| depth > 0), &range)?;
-            self.buffers.push(current.land()?);
+            self.work.buffers.push(current.land()?);
             if depth > 0 && ahead.is_some() {
                 self.finish_newest()?;
             }
@@ -268,13 +295,8 @@ impl<'m, C: Comm> Solver<'m, C> {
         // SAFETY: no other view of the matrix is in use.
         let a = unsafe { self.a.block(0..self.shape.rows, 0..self.shape.cols) };
         let x = back::substitute(self.grid, self.params.n, self.params.nb, a.into_ref())?;
-        self.phases.back += start.elapsed().as_secs_f64();
+        self.work.phases.back += start.elapsed().as_secs_f64();
         Ok(x)
-    }
-
-    /// Where this rank's time went so far.
-    pub fn stats(&self) -> Stats {
-        Stats { phases: self.phases }
     }
 
     /// Local columns of the global columns `global`, clipped to those of A.
@@ -291,10 +313,10 @@ impl<'m, C: Comm> Solver<'m, C> {
 
     fn finish_newest(&mut self) -> Result<(), SolveError> {
         let start = Instant::now();
-        if let Some(newest) = self.flights.back_mut() {
+        if let Some(newest) = self.work.flights.back_mut() {
             newest.finish(self.grid)?;
         }
-        self.phases.bcast += start.elapsed().as_secs_f64();
+        self.work.phases.bcast += start.elapsed().as_secs_f64();
         Ok(())
     }
 
@@ -308,7 +330,7 @@ impl<'m, C: Comm> Solver<'m, C> {
         ahead: Option<usize>,
         range: &Range<usize>,
     ) -> Result<(), SolveError> {
-        let first_waiting = (current.k + 1 + self.params.depth).min(self.panels());
+        let first_waiting = (current.k + 1 + self.params.depth).min(self.params.panels());
         for parked in range.end..first_waiting {
             let cols = self.local_cols(self.panel_cols(parked));
             self.apply_to_panel_columns(current, cols)?;
@@ -322,9 +344,9 @@ impl<'m, C: Comm> Solver<'m, C> {
         if let Some(next) = before {
             self.advance_with(next, Some(current))?;
         }
-        let mut exchange = self.exchange.take();
+        let mut exchange = self.work.exchange.take();
         let result = self.apply_to_rest(current, rest, meanwhile, &mut exchange);
-        self.exchange = exchange;
+        self.work.exchange = exchange;
         result
     }
 
@@ -350,7 +372,7 @@ impl<'m, C: Comm> Solver<'m, C> {
             return Ok(());
         }
         let panel = self.operands(flight);
-        let mut exchange = self.exchange_ahead.take();
+        let mut exchange = self.work.exchange_ahead.take();
         let u = self.exchange_and_solve(flight, cols.clone(), &mut exchange)?;
         let start = Instant::now();
         let rows = panel.below..self.shape.rows;
@@ -361,9 +383,9 @@ impl<'m, C: Comm> Solver<'m, C> {
             let a2 = self.a.block(rows.clone(), cols);
             update::multiply(&panel, u, 0..rows.len(), a2);
         }
-        self.phases.update += start.elapsed().as_secs_f64();
+        self.work.phases.update += start.elapsed().as_secs_f64();
         drop(u);
-        self.exchange_ahead = exchange;
+        self.work.exchange_ahead = exchange;
         Ok(())
     }
 
@@ -412,8 +434,8 @@ impl<'m, C: Comm> Solver<'m, C> {
                 update::keep(u.as_ref(), top, unsafe { a.block(0..rows, part) });
             }
         });
-        self.phases.swap += (swapped - start).as_secs_f64();
-        self.phases.update += swapped.elapsed().as_secs_f64();
+        self.work.phases.swap += (swapped - start).as_secs_f64();
+        self.work.phases.update += swapped.elapsed().as_secs_f64();
         Ok(u)
     }
 
@@ -458,7 +480,7 @@ impl<'m, C: Comm> Solver<'m, C> {
             true
         };
         let job = |_: usize| while multiply_next() {};
-        let (start, before) = (Instant::now(), total(&self.phases));
+        let (start, before) = (Instant::now(), total(&self.work.phases));
         let result = team.fork(&job, || {
             if let Some(next) = ahead {
                 self.advance_with(next, Some(flight))?;
@@ -469,13 +491,13 @@ impl<'m, C: Comm> Solver<'m, C> {
             Ok(())
         });
         // What was not the advance was the product, or waiting for its end.
-        let advance = total(&self.phases) - before;
-        self.phases.update += start.elapsed().as_secs_f64() - advance;
+        let advance = total(&self.work.phases) - before;
+        self.work.phases.update += start.elapsed().as_secs_f64() - advance;
         result
     }
 
     fn move_messages(&mut self) -> Result<(), SolveError> {
-        self.flights.iter_mut().try_for_each(|flight| flight.progress(self.grid))
+        self.work.flights.iter_mut().try_for_each(|flight| flight.progress(self.grid))
     }
 }
 

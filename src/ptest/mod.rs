@@ -5,12 +5,13 @@ pub mod check;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::blas::MatMut;
-use crate::comm::{Comm, CommError, PanelBuf, collect};
+use crate::comm::{Comm, CommError, collect};
 use crate::config::TestSpec;
-use crate::grid::Grid;
+use crate::grid::{Cyclic, Grid};
 use crate::matgen;
 use crate::pfact::Variant;
-use crate::pgesv::{LocalShape, Params, SolveError, Solver};
+use crate::pgesv::guard::Guard;
+use crate::pgesv::{LocalShape, Params, SolveError, Solver, Workspace};
 use crate::report::record::{Outcome, PhaseTable, Phases, TestRecord};
 use crate::team::Team;
 
@@ -70,11 +71,21 @@ impl From<&TestSpec> for Params {
 
 /// Bytes that rank `(myrow, mycol)` of the grid needs for a test: matrix and work space.
 pub fn rank_bytes(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
-    let rows = crate::grid::Cyclic { nb: spec.nb, procs: spec.p };
-    let cols = crate::grid::Cyclic { nb: spec.nb, procs: spec.q };
-    let shape = LocalShape::new(spec.n, rows, cols, myrow, mycol);
-    let doubles = shape.doubles() + shape.work_doubles(&Params::from(spec), rows, myrow);
-    (doubles * size_of::<f64>()) as u64
+    let matrix = local_shape(spec, myrow, mycol).doubles() * size_of::<f64>();
+    matrix as u64 + work_bytes(spec, myrow, mycol)
+}
+
+/// Bytes of work space beside the matrix.
+pub fn work_bytes(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
+    let rows = Cyclic { nb: spec.nb, procs: spec.p };
+    let shape = local_shape(spec, myrow, mycol);
+    (shape.work_doubles(&Params::from(spec), rows, myrow) * size_of::<f64>()) as u64
+}
+
+fn local_shape(spec: &TestSpec, myrow: usize, mycol: usize) -> LocalShape {
+    let rows = Cyclic { nb: spec.nb, procs: spec.p };
+    let cols = Cyclic { nb: spec.nb, procs: spec.q };
+    LocalShape::new(spec.n, rows, cols, myrow, mycol)
 }
 
 /// `N^2 (2N/3 + 3/2)` operations in `seconds`, in 10^9 a second.
@@ -93,8 +104,8 @@ pub struct Solution {
     pub phases: Phases,
 }
 
-/// Factors and solves the system in `a`, timed (HPL_pdgesv with its timer).
-/// Collective over the grid.
+/// Factors and solves the system that `guard` holds, timed (HPL_pdgesv with its
+/// timer). Collective over the grid.
 ///
 /// # Errors
 /// On all ranks alike when a column has no usable pivot.
@@ -102,30 +113,66 @@ pub fn solve<C: Comm>(
     grid: &Grid<C>,
     team: &Team,
     spec: &TestSpec,
-    shape: LocalShape,
-    a: MatMut,
+    guard: &mut dyn Guard,
     observer: &mut dyn Observer,
 ) -> Result<Solution, SolveError> {
-    let shared = a.share();
-    let mut solver = Solver::new(grid, team, spec.into(), shape, &shared)?;
+    let (params, shape) = (Params::from(spec), shape(grid, spec));
+    let mut work = Workspace::new(grid, &params, shape)?;
+    let panels = params.panels();
     observer.phase(Phase::Factor);
     grid.all.barrier()?;
+    let mut next = guard.start();
     let start = Instant::now();
-    let panels = solver.panels();
-    solver.factor(0..panels, &mut |columns| {
-        observer.columns(columns.min(spec.n), start.elapsed().as_secs_f64());
-    })?;
+    loop {
+        let to = guard.cut(next, panels)?;
+        if next == panels {
+            break;
+        }
+        let a = view(guard.matrix(), shape).share();
+        let mut solver = Solver::new(grid, team, params, shape, &a, &mut work);
+        solver.factor(next..to, &mut |columns| {
+            observer.columns(columns.min(spec.n), start.elapsed().as_secs_f64());
+        })?;
+        next = to;
+    }
     observer.phase(Phase::BackSubstitute);
-    let x = solver.back_substitute()?;
-    let mut seconds = [start.elapsed().as_secs_f64()];
-    let mut phases = solver.stats().phases;
+    let a = view(guard.matrix(), shape).share();
+    let x = Solver::new(grid, team, params, shape, &a, &mut work).back_substitute()?;
+    let here = start.elapsed().as_secs_f64();
+    let mut seconds = [guard.seconds()];
+    let mut phases = work.phases();
     let told = phases.panel + phases.swap + phases.bcast + phases.update + phases.back;
-    phases.other = (seconds[0] - told).max(0.0);
+    phases.other = (here - told).max(0.0);
     collect::all_max(&grid.all, &mut seconds)?;
     Ok(Solution { x, seconds: seconds[0], phases })
 }
 
+/// Shape of this rank's part of the system of a test.
+pub fn shape<C: Comm>(grid: &Grid<C>, spec: &TestSpec) -> LocalShape {
+    local_shape(spec, grid.myrow, grid.mycol)
+}
+
+/// A rank's part of the system in its memory.
+fn view(memory: &mut [f64], shape: LocalShape) -> MatMut<'_> {
+    MatMut::row_major(memory, shape.rows, shape.cols, shape.lda)
+}
+
+/// Makes the system of a test in the memory that `guard` holds. Returns the
+/// seconds it took.
+pub fn generate<C: Comm>(
+    grid: &Grid<C>,
+    team: &Team,
+    spec: &TestSpec,
+    guard: &mut dyn Guard,
+) -> f64 {
+    let started = Instant::now();
+    let a = view(guard.matrix(), shape(grid, spec));
+    matgen::generate(grid, team, spec.n, spec.nb, spec.generator, a);
+    started.elapsed().as_secs_f64()
+}
+
 /// Runs one test on all ranks of the grid; the record is known on rank 0 of it.
+/// `resumed`: the system that `guard` holds is one from a checkpoint.
 ///
 /// # Errors
 /// When a rank is lost. What is wrong with the test itself is in its record.
@@ -133,48 +180,51 @@ pub fn run<C: Comm>(
     grid: &Grid<C>,
     team: &Team,
     spec: &TestSpec,
+    guard: &mut dyn Guard,
+    resumed: bool,
     observer: &mut dyn Observer,
-) -> Result<Option<TestRecord>, CommError> {
-    let (rows, cols) = (grid.rows(spec.nb), grid.cols(spec.nb));
-    let shape = LocalShape::new(spec.n, rows, cols, grid.myrow, grid.mycol);
+) -> Result<Option<TestRecord>, SolveError> {
     let mut record = empty_record(grid, spec)?;
-    let memory = PanelBuf::new(shape.doubles());
-    let mut lacking = [f64::from(u8::from(memory.is_err()))];
-    collect::all_max(&grid.all, &mut lacking)?;
-    let Ok(mut memory) = memory else { return skipped(grid, record) };
-    if lacking[0] != 0.0 {
-        return skipped(grid, record);
+    if !resumed {
+        let total_bytes = (spec.n * (spec.n + 1) * size_of::<f64>()) as u64;
+        observer.phase(Phase::Generate { total_bytes });
+        record.generate_seconds = generate(grid, team, spec, guard);
     }
-    let total_bytes = (spec.n * (spec.n + 1) * size_of::<f64>()) as u64;
-    observer.phase(Phase::Generate { total_bytes });
-    let started = Instant::now();
-    let mut a = MatMut::row_major(&mut memory, shape.rows, shape.cols, shape.lda);
-    matgen::generate(grid, team, spec.n, spec.nb, spec.generator, a.rb());
-    record.generate_seconds = started.elapsed().as_secs_f64();
     record.start_unix_seconds = unix_seconds();
-    match solve(grid, team, spec, shape, a.rb(), observer) {
+    match solve(grid, team, spec, guard, observer) {
         Ok(solution) => {
             record.end_unix_seconds = unix_seconds();
             record.time_seconds = solution.seconds;
             record.gflops = gflops(spec.n, solution.seconds);
             record.phases = phase_table(grid, &solution.phases)?;
+            record.x_fingerprint = fingerprint(grid, spec, &solution.x)?;
             observer.phase(Phase::Check);
             let started = Instant::now();
-            record.outcome = judge(grid, team, spec, a, &solution.x)?;
+            record.outcome = judge(grid, team, spec, guard, &solution.x)?;
             record.check_seconds = started.elapsed().as_secs_f64();
         }
         Err(SolveError::Pivot { column, value }) => {
             record.end_unix_seconds = unix_seconds();
             record.outcome = Outcome::Broke { column, pivot: value.to_string() };
         }
-        Err(SolveError::Memory { what, why }) => {
-            let reason = format!("no memory for {what}: {why}");
-            return Err(grid.all.abort(&reason, 2));
-        }
-        Err(SolveError::Comm(error)) => return Err(error),
+        Err(error) => return Err(error),
     }
     observer.phase(Phase::Done);
     Ok((grid.all.rank() == 0).then_some(record))
+}
+
+/// A number that differs when any bit of x does, and not with the grid: the sum
+/// over all j of a hash of j and the bits of x_j.
+fn fingerprint<C: Comm>(grid: &Grid<C>, spec: &TestSpec, x: &[f64]) -> Result<u64, CommError> {
+    let cols = grid.cols(spec.nb);
+    let hash = |(local, value): (usize, &f64)| {
+        let place = cols.global(local, grid.mycol) as u64;
+        let mixed = (place ^ value.to_bits().rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed ^ mixed >> 29 ^ place).wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ value.to_bits()
+    };
+    let mut sum = [x.iter().enumerate().map(hash).fold(0u64, u64::wrapping_add)];
+    collect::all_reduce(&grid.row, &mut sum, u64::wrapping_add)?;
+    Ok(sum[0])
 }
 
 fn empty_record<C: Comm>(grid: &Grid<C>, spec: &TestSpec) -> Result<TestRecord, CommError> {
@@ -190,14 +240,18 @@ fn empty_record<C: Comm>(grid: &Grid<C>, spec: &TestSpec) -> Result<TestRecord, 
         check_seconds: 0.0,
         phases: PhaseTable::default(),
         rank_bytes: bytes[0] as u64,
+        x_fingerprint: 0,
+        protection: None,
         outcome: Outcome::NotChecked,
     })
 }
 
-fn skipped<C: Comm>(
-    grid: &Grid<C>,
-    mut record: TestRecord,
-) -> Result<Option<TestRecord>, CommError> {
+/// The record of a test for whose matrix some rank has no memory.
+///
+/// # Errors
+/// When a rank is lost.
+pub fn skipped<C: Comm>(grid: &Grid<C>, spec: &TestSpec) -> Result<Option<TestRecord>, CommError> {
+    let mut record = empty_record(grid, spec)?;
     let reason = format!("no memory for the matrix ({} bytes on a rank)", record.rank_bytes);
     record.outcome = Outcome::Skipped { reason };
     Ok((grid.all.rank() == 0).then_some(record))
@@ -208,13 +262,14 @@ fn judge<C: Comm>(
     grid: &Grid<C>,
     team: &Team,
     spec: &TestSpec,
-    mut a: MatMut,
+    guard: &mut dyn Guard,
     x: &[f64],
 ) -> Result<Outcome, CommError> {
     if spec.threshold <= 0.0 {
         return Ok(Outcome::NotChecked);
     }
-    matgen::generate(grid, team, spec.n, spec.nb, spec.generator, a.rb());
+    generate(grid, team, spec, guard);
+    let a = view(guard.matrix(), shape(grid, spec));
     let norms = check::norms(grid, spec.n, spec.nb, a.as_ref(), x)?;
     let scaled_residual = check::scaled_residual(spec.n, &norms);
     // Not `>=`: a residual that is no number must fail.

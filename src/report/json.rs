@@ -16,7 +16,7 @@ use crate::environment::{DgemmSelfTest, Environment};
 
 use super::clock;
 use super::phases;
-use super::record::{Outcome, PhaseTable, TestRecord};
+use super::record::{Outcome, PhaseTable, Protection, TestRecord};
 use super::text::{Counts, variant};
 
 /// Version of the format: raised when a field changes its meaning or goes.
@@ -173,6 +173,8 @@ struct Test {
     check_seconds: Option<f64>,
     phases_seconds: Option<PhaseTable>,
     rank_bytes: u64,
+    x_fingerprint: Option<String>,
+    protection: Option<Protection>,
 }
 
 impl Document {
@@ -219,6 +221,8 @@ impl Test {
             check_seconds: ran.then_some(record.check_seconds),
             phases_seconds: ran.then_some(record.phases),
             rank_bytes: record.rank_bytes,
+            x_fingerprint: solved.then(|| format!("{:016x}", record.x_fingerprint)),
+            protection: record.protection.clone(),
         }
     }
 }

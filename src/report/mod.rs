@@ -2,11 +2,14 @@
 
 pub mod cformat;
 pub mod clock;
+pub mod html;
 pub mod json;
 pub mod phases;
 pub mod progress;
+pub mod reader;
 pub mod record;
 pub mod text;
+pub mod top500;
 pub mod units;
 
 pub use json::{JsonError, JsonReport, RunFacts};

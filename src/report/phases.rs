@@ -2,7 +2,7 @@
 //!
 //! Every line begins with `#`, which no line of the reference's text does.
 
-use super::record::{Phases, TestRecord};
+use super::record::{Phases, Protection, TestRecord};
 use super::units;
 
 /// Names and values of the phases, in the order of the table.
@@ -38,6 +38,48 @@ pub fn table(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> Vec<Str
         record.generate_seconds, record.check_seconds
     ));
     lines.push(format!("# memory: {} on the largest rank", units::bytes(record.rank_bytes)));
+    if record.outcome.ran_to_end() {
+        lines.push(format!(
+            "# x: {:016x} (differs when any bit of the solution does)",
+            record.x_fingerprint
+        ));
+    }
+    lines.extend(record.protection.iter().flat_map(protection_lines));
+    lines
+}
+
+/// What checkpoints and restarts cost; all of it is in the time of the test.
+fn protection_lines(protection: &Protection) -> Vec<String> {
+    let Protection { method, codec, encoder, region, groups, group_size, parities, .. } =
+        protection;
+    let what = if protection.survives_nodes { "node(s)" } else { "process(es)" };
+    let mut lines = vec![
+        format!(
+            "# protection: {method}, {codec} by {encoder}, region {region}; {groups} group(s) of up \
+             to {group_size} ranks, each survives the loss of {parities} {what}"
+        ),
+        format!(
+            "# checkpoints: {} in {:.2} s (encode {:.2} s, copy {:.2} s), {} saved a rank, {} \
+             shared memory a rank",
+            protection.checkpoints,
+            protection.checkpoint_seconds,
+            protection.encode_seconds,
+            protection.copy_seconds,
+            units::bytes(protection.saved_bytes),
+            units::bytes(protection.segment_bytes),
+        ),
+    ];
+    lines.extend(protection.restarts.iter().map(|restart| {
+        format!(
+            "# restart: from checkpoint {} at column {}; ranks rebuilt: {:?}; lost work and \
+             downtime {:.2} s, recovery {:.2} s",
+            restart.epoch,
+            restart.column,
+            restart.rebuilt_ranks,
+            restart.lost_seconds,
+            restart.recover_seconds
+        )
+    }));
     lines
 }
 
@@ -110,6 +152,8 @@ mod tests {
                 mean: Phases { panel: 100.0, update: 900.0, ..Phases::default() },
             },
             rank_bytes: 0,
+            x_fingerprint: 0,
+            protection: None,
             outcome: Outcome::NotChecked,
         }
     }

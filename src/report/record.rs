@@ -88,8 +88,60 @@ impl Outcome {
     }
 }
 
+/// How a test was protected against the loss of ranks, and what that cost.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Protection {
+    /// Checkpoint method: `self`, `double` or `single`.
+    pub method: String,
+    /// Erasure code: `xor`, `sum` or `rs`.
+    pub codec: String,
+    /// How parities are computed: `ring`, `reduce` or `tree`.
+    pub encoder: String,
+    /// What is saved: `corner`, `side` or `whole`.
+    pub region: String,
+    /// Name of the run in shared memory.
+    pub run_id: String,
+    /// Groups of ranks.
+    pub groups: usize,
+    /// Ranks of the largest group.
+    pub group_size: usize,
+    /// Losses that each group survives.
+    pub parities: usize,
+    /// Whether the loss of a node is survived, or that of processes only.
+    pub survives_nodes: bool,
+    /// Bytes of shared memory on a rank.
+    pub segment_bytes: u64,
+    /// Checkpoints taken since the first start.
+    pub checkpoints: u64,
+    /// Seconds they took, of the time of the test.
+    pub checkpoint_seconds: f64,
+    /// Of these, to compute parities.
+    pub encode_seconds: f64,
+    /// Of these, to copy.
+    pub copy_seconds: f64,
+    /// Bytes of the matrix that a rank saved, all checkpoints together.
+    pub saved_bytes: u64,
+    /// Restarts since the first start.
+    pub restarts: Vec<Restart>,
+}
+
+/// One restart of a test.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Restart {
+    /// Checkpoint that it went on from.
+    pub epoch: u64,
+    /// Column that it went on from.
+    pub column: usize,
+    /// Ranks whose data was rebuilt from that of others.
+    pub rebuilt_ranks: Vec<usize>,
+    /// Seconds from that checkpoint to the restart: lost work and downtime.
+    pub lost_seconds: f64,
+    /// Seconds to find, rebuild and copy the data.
+    pub recover_seconds: f64,
+}
+
 /// One test, as known on rank 0 after it has run.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TestRecord {
     /// Its parameters.
     pub spec: TestSpec,
@@ -110,6 +162,10 @@ pub struct TestRecord {
     pub phases: PhaseTable,
     /// Bytes of the largest rank: matrix, panels, work space.
     pub rank_bytes: u64,
+    /// Differs when any bit of x does; 0 when there is no x.
+    pub x_fingerprint: u64,
+    /// How the test was protected, and what that cost; none without checkpoints.
+    pub protection: Option<Protection>,
     /// How it ended.
     pub outcome: Outcome,
 }

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use skt_hpl::config::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, TestSpec};
+use skt_hpl::report::record::{Protection, Restart};
 use skt_hpl::report::{Norms, Outcome, PhaseTable, Phases, TestRecord};
 
 /// The HPL.dat that comes with HPL 2.3.
@@ -121,6 +122,8 @@ pub fn record(spec: TestSpec) -> TestRecord {
             },
         },
         rank_bytes: 13_207_024_435,
+        x_fingerprint: 0x0123_4567_89ab_cdef,
+        protection: Some(protection()),
         outcome: Outcome::Passed { scaled_residual: 2.123_445_25e-2, norms: PASSED_NORMS },
     }
 }
@@ -128,4 +131,32 @@ pub fn record(spec: TestSpec) -> TestRecord {
 /// The same, with another end.
 pub fn record_with(spec: TestSpec, outcome: Outcome) -> TestRecord {
     TestRecord { outcome, ..record(spec) }
+}
+
+/// The protection of a run that was restarted once.
+fn protection() -> Protection {
+    Protection {
+        method: "self".to_string(),
+        codec: "xor".to_string(),
+        encoder: "ring".to_string(),
+        region: "corner".to_string(),
+        run_id: "hpl-1".to_string(),
+        groups: 2,
+        group_size: 3,
+        parities: 1,
+        survives_nodes: true,
+        segment_bytes: 3 << 30,
+        checkpoints: 4,
+        checkpoint_seconds: 0.5,
+        encode_seconds: 0.25,
+        copy_seconds: 0.125,
+        saved_bytes: 5 << 30,
+        restarts: vec![Restart {
+            epoch: 2,
+            column: 4096,
+            rebuilt_ranks: vec![3],
+            lost_seconds: 1.5,
+            recover_seconds: 0.25,
+        }],
+    }
 }

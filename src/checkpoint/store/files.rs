@@ -5,7 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -193,6 +193,19 @@ impl Store for Files {
             }
         }
         Err(StoreError::InUse { name: name.clone(), location: path.display().to_string() })
+    }
+
+    fn peek(&self, name: &SegmentName, into: &mut [u8]) -> Result<Option<usize>> {
+        let path = self.path(name);
+        let found = Self::inspect(&path);
+        let Some((file, identity)) = found.filter(|(_, i)| i.is_ready && i.name == *name) else {
+            return Ok(None);
+        };
+        let bytes = identity.data_bytes;
+        let fits = bytes.min(into.len());
+        file.read_exact_at(&mut into[..fits], PAGE_BYTES as u64)
+            .map_err(|error| refused("reading", &path, error))?;
+        Ok(Some(bytes))
     }
 
     fn remove(&self, name: &SegmentName) -> Result<bool> {

@@ -149,6 +149,14 @@ pub trait Store {
     /// [`StoreError::InUse`] when another process is attached to it.
     fn attach(&self, name: &SegmentName) -> Result<Option<Segment>>;
 
+    /// Copies as many bytes from the start of a complete segment's data as there
+    /// are and as fit into `into`, without attaching it; returns the size of the
+    /// data, or `None` when there is no such segment.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    fn peek(&self, name: &SegmentName, into: &mut [u8]) -> Result<Option<usize>>;
+
     /// Frees the segment of that name, attached or not; whether there was one.
     /// Who is attached keeps the memory until it detaches.
     ///

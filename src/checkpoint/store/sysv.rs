@@ -174,6 +174,22 @@ impl Store for SysV {
         }
     }
 
+    fn peek(&self, name: &SegmentName, into: &mut [u8]) -> Result<Option<usize>> {
+        let Some(found) = self.find(name).filter(|found| found.identity.is_ready) else {
+            return Ok(None);
+        };
+        let base = map(found.shmid, libc::SHM_RDONLY)?;
+        let bytes = found.identity.data_bytes;
+        // SAFETY: the header, checked by `find`, says that so many bytes of data
+        // follow it. Raw copies: nothing is assumed of who else may write.
+        unsafe {
+            let data = base.as_ptr().add(PAGE_BYTES);
+            ptr::copy_nonoverlapping(data, into.as_mut_ptr(), bytes.min(into.len()));
+            libc::shmdt(base.as_ptr().cast());
+        }
+        Ok(Some(bytes))
+    }
+
     fn remove(&self, name: &SegmentName) -> Result<bool> {
         match self.find(name) {
             Some(found) => remove_id(found.shmid).map(|()| true),

@@ -1,0 +1,669 @@
+//! Who is who after a restart, and which epoch counts: one decision for the
+//! whole job, a pure function of what all processes have found.
+//!
+//! **Which segments count.** Every start of a job is an [`Attempt`]. A segment
+//! says which attempt has read it last (`joined`) and which it has followed
+//! (`lineage`). An attempt first has all segments join, then a barrier, and
+//! only then do segments change and name it as their lineage. So once any
+//! segment names an attempt as its lineage, all that this attempt took part
+//! in have joined it, and a segment that names it neither way was out of reach
+//! then (a node that has come back) and has missed what was decided: it is
+//! stale, whatever its epochs say.
+//!
+//! **Which epoch.** E is the newest commit of those that count. A rank commits
+//! only after the job-wide barrier, when every D of every group is complete, so
+//! members without that commit can be used at E too.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::group::{self, PlacementError};
+use super::header::{Attempt, Identity, Record, SegmentId};
+use super::methods::Method;
+
+/// What to do with what is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Resume {
+    /// Go on from what is found; start afresh where nothing is.
+    Auto,
+    /// Throw away what is found and start afresh.
+    Never,
+    /// Go on from what is found, or fail.
+    Require,
+}
+
+/// A segment that a process has found on its node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    /// Its name.
+    pub id: SegmentId,
+    /// Who it says it is, and how far; `None` when the header is not whole.
+    pub content: Option<(Identity, Record)>,
+}
+
+/// What a process brings to the agreement.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offer {
+    /// Its failure domain.
+    pub domain: String,
+    /// Its node: processes of one node find the same segments.
+    pub node: String,
+    /// Checksum of what all processes and segments must agree on.
+    pub fingerprint: u64,
+    /// All segments of the run on its node.
+    pub claims: Vec<Claim>,
+}
+
+/// What the decision depends on besides the offers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rules {
+    /// The method.
+    pub method: Method,
+    /// Members of a group, about.
+    pub members: usize,
+    /// Parities of a stripe.
+    pub parities: usize,
+    /// Whether members of a group may stand in one domain.
+    pub allow_shared_domains: bool,
+    /// What to do with what is found.
+    pub resume: Resume,
+    /// Wall clock at this start, in any unit.
+    pub clock: u64,
+    /// A random number for this attempt.
+    pub nonce: u64,
+}
+
+/// A rank whose group has lost too much.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostGroup {
+    /// Index of the group, where one of its segments says so.
+    pub group: Option<usize>,
+    /// Its lost ranks.
+    pub ranks: Vec<usize>,
+}
+
+/// Why the job cannot go on from what was found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum Refusal {
+    /// More losses in a group than it has parities.
+    #[error(
+        "epoch {epoch} cannot be restored: {} with {parities} parities a group. \
+         Start afresh with resume = never, or bring the lost nodes back",
+        describe(lost)
+    )]
+    Unrecoverable {
+        /// The epoch that was looked for.
+        epoch: u64,
+        /// Groups with too many losses.
+        lost: Vec<LostGroup>,
+        /// Losses that a group can bear.
+        parities: usize,
+    },
+    /// Nothing to resume, although it was required.
+    #[error("resume = require, but no checkpoint of this run was found")]
+    NothingFound,
+    /// Processes were started with different settings.
+    #[error("process {process} was started with other settings than process 0")]
+    Disagree {
+        /// The first process that differs.
+        process: usize,
+    },
+    /// Segments of this run have another shape.
+    #[error(
+        "process {process} found a segment of this run (rank {rank}) made with other settings: \
+         another shape, method, code or grouping. Restart with the settings of the run, or start \
+         afresh with resume = never"
+    )]
+    OtherShape {
+        /// A process that found one.
+        process: usize,
+        /// The rank it is for.
+        rank: usize,
+    },
+    /// No groups can be formed.
+    #[error("{0}")]
+    Placement(String),
+}
+
+impl From<PlacementError> for Refusal {
+    fn from(error: PlacementError) -> Self {
+        Self::Placement(error.to_string())
+    }
+}
+
+fn describe(lost: &[LostGroup]) -> String {
+    let one = |lost: &LostGroup| match lost.group {
+        Some(group) => format!("group {group} has lost ranks {:?}", lost.ranks),
+        None => format!("all of the group(s) of ranks {:?} is lost", lost.ranks),
+    };
+    lost.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// The decision.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// This start of the job.
+    pub attempt: Attempt,
+    /// The lineage it goes on from.
+    pub base: Attempt,
+    /// Epoch that all go on from; 0: from the beginning.
+    pub epoch: u64,
+    /// The application's state at that epoch.
+    pub state: Vec<u8>,
+    /// Ranks of each group.
+    pub groups: Vec<Vec<usize>>,
+    /// Some group has two members in one domain.
+    pub shared_domains: bool,
+    /// All ranks stand in one domain.
+    pub single_domain: bool,
+    /// Logical rank of each process.
+    pub ranks: Vec<usize>,
+    /// Segment that each process takes over; the others make one.
+    pub attach: Vec<Option<SegmentId>>,
+    /// Segments that each process removes.
+    pub discard: Vec<Vec<SegmentId>>,
+    /// Ranks whose data must be rebuilt.
+    pub lost: Vec<usize>,
+    /// Segments that were found and cannot be used.
+    pub unusable: usize,
+}
+
+/// Whether the data of a segment can be used at an epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    Usable,
+    Lost,
+}
+
+fn standing(method: Method, record: &Record, epoch: u64) -> Standing {
+    let usable = !record.hollow
+        && match method {
+            // From (B, C) when stamped, else from (A, D): complete since the
+            // barrier before anybody's commit, and untouched until the stamp.
+            Method::SelfCheckpoint => {
+                assert!(record.commit == record.stamp || record.commit == record.stamp + 1);
+                record.stamp == epoch || record.stamp + 1 == epoch
+            }
+            // The other copy is complete since that barrier.
+            Method::Double => record.commit == epoch || record.commit + 1 == epoch,
+            // Complete at `epoch` when somebody has seen the end of the update;
+            // half-written when nobody has.
+            Method::Single => {
+                (record.stamp == epoch && record.updating == 0)
+                    || (record.stamp + 1 == epoch && record.updating == epoch)
+            }
+            Method::None => false,
+        };
+    if usable { Standing::Usable } else { Standing::Lost }
+}
+
+/// Decides. `offers` has one entry a process, in the order of their ranks.
+///
+/// # Errors
+/// When the job cannot go on, with the reason.
+pub fn decide(offers: &[Offer], rules: &Rules) -> Result<Plan, Refusal> {
+    if let Some(process) = offers.iter().position(|o| o.fingerprint != offers[0].fingerprint) {
+        return Err(Refusal::Disagree { process });
+    }
+    if rules.resume != Resume::Never {
+        refuse_other_shapes(offers)?;
+    }
+    let base = lineage(offers);
+    // The clock, so that a start that knows of no other, all that did being
+    // gone, still counts as later than they were.
+    let number = rules.clock.max(newest_attempt(offers) + 1);
+    let attempt = Attempt { number, nonce: rules.nonce };
+    let current = match rules.resume {
+        Resume::Never => BTreeMap::new(),
+        _ => current_claims(offers, base),
+    };
+    let epoch = current.values().map(|(_, record)| record.commit).max().unwrap_or(0);
+    if epoch == 0 {
+        if rules.resume == Resume::Require {
+            return Err(Refusal::NothingFound);
+        }
+        return fresh(offers, rules, base, attempt);
+    }
+    let usable: BTreeMap<usize, &Content> = current
+        .iter()
+        .filter(|(_, (_, record))| standing(rules.method, record, epoch) == Standing::Usable)
+        .map(|(&rank, &content)| (rank, content))
+        .collect();
+    let newest = current.values().find(|(_, record)| record.commit == epoch);
+    let state = newest.expect("the epoch comes from such a commit").1.state.clone();
+    resume(offers, rules, base, attempt, (epoch, state), &usable)
+}
+
+type Content = (Identity, Record);
+
+fn contents(offers: &[Offer]) -> impl Iterator<Item = &Content> {
+    offers.iter().flat_map(|offer| &offer.claims).filter_map(|claim| claim.content.as_ref())
+}
+
+fn refuse_other_shapes(offers: &[Offer]) -> Result<(), Refusal> {
+    for (process, offer) in offers.iter().enumerate() {
+        for (identity, _) in offer.claims.iter().filter_map(|claim| claim.content.as_ref()) {
+            if identity.fingerprint != offers[0].fingerprint {
+                return Err(Refusal::OtherShape { process, rank: identity.rank });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The lineage to go on from: the latest attempt that any segment has followed.
+/// Where two never knew of each other, the one that came further.
+fn lineage(offers: &[Offer]) -> Attempt {
+    let newest = |(_, r): &&Content| (r.lineage.number, r.commit, r.lineage.nonce);
+    contents(offers).max_by_key(newest).map_or(Attempt::default(), |(_, record)| record.lineage)
+}
+
+fn newest_attempt(offers: &[Offer]) -> u64 {
+    contents(offers).map(|(_, record)| record.joined.number).max().unwrap_or(0)
+}
+
+/// The best segment of each rank, of those that are not stale.
+fn current_claims(offers: &[Offer], base: Attempt) -> BTreeMap<usize, &Content> {
+    let mut best: BTreeMap<usize, &Content> = BTreeMap::new();
+    for content in contents(offers) {
+        let (identity, record) = content;
+        if record.lineage != base && record.joined != base {
+            continue;
+        }
+        let order = |(_, r): &Content| (!r.hollow, r.commit, r.stamp, r.clone());
+        let entry = best.entry(identity.rank).or_insert(content);
+        if order(content) > order(entry) {
+            *entry = content;
+        }
+    }
+    best
+}
+
+/// All start from the beginning, with new segments.
+fn fresh(
+    offers: &[Offer],
+    rules: &Rules,
+    base: Attempt,
+    attempt: Attempt,
+) -> Result<Plan, Refusal> {
+    let domains: Vec<String> = offers.iter().map(|offer| offer.domain.clone()).collect();
+    let Rules { members, parities, allow_shared_domains, .. } = *rules;
+    let groups = match rules.method {
+        // Nobody protects anybody.
+        Method::None => group::Groups {
+            members: vec![(0..offers.len()).collect()],
+            shared_domains: false,
+            single_domain: false,
+        },
+        _ => group::form(&domains, members, parities, allow_shared_domains)?,
+    };
+    let attach = vec![None; offers.len()];
+    let discard = discards(offers, &attach);
+    Ok(Plan {
+        attempt,
+        base,
+        epoch: 0,
+        state: Vec::new(),
+        groups: groups.members,
+        shared_domains: groups.shared_domains,
+        single_domain: groups.single_domain,
+        ranks: (0..offers.len()).collect(),
+        attach,
+        unusable: contents(offers).count(),
+        discard,
+        lost: Vec::new(),
+    })
+}
+
+fn resume(
+    offers: &[Offer],
+    rules: &Rules,
+    base: Attempt,
+    attempt: Attempt,
+    (epoch, state): (u64, Vec<u8>),
+    usable: &BTreeMap<usize, &Content>,
+) -> Result<Plan, Refusal> {
+    let size = offers.len();
+    let taken = assign(offers, usable);
+    let mut ranks = vec![usize::MAX; size];
+    let mut attach = vec![None; size];
+    for (&rank, &(process, id)) in &taken {
+        ranks[process] = rank;
+        attach[process] = Some(id);
+    }
+    let lost: Vec<usize> = (0..size).filter(|rank| !taken.contains_key(rank)).collect();
+    let groups = stored_groups(size, usable, taken.keys().copied(), &lost, rules, epoch)?;
+    give_lost_ranks(&mut ranks, &lost);
+    let domains: BTreeMap<usize, &String> =
+        ranks.iter().zip(offers).map(|(&rank, offer)| (rank, &offer.domain)).collect();
+    let all: BTreeSet<_> = domains.values().collect();
+    let shared = |group: &Vec<usize>| {
+        group.iter().map(|rank| domains[rank]).collect::<BTreeSet<_>>().len() < group.len()
+    };
+    let discard = discards(offers, &attach);
+    Ok(Plan {
+        attempt,
+        base,
+        epoch,
+        state,
+        shared_domains: groups.iter().any(shared),
+        single_domain: all.len() == 1,
+        groups,
+        unusable: discard.iter().map(Vec::len).sum(),
+        ranks,
+        attach,
+        discard,
+        lost,
+    })
+}
+
+/// Groups as the segments have them; refused when one has lost too much.
+fn stored_groups(
+    size: usize,
+    usable: &BTreeMap<usize, &Content>,
+    found: impl Iterator<Item = usize>,
+    lost: &[usize],
+    rules: &Rules,
+    epoch: u64,
+) -> Result<Vec<Vec<usize>>, Refusal> {
+    let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for rank in found {
+        let (identity, _) = usable[&rank];
+        let members = groups.entry(identity.group).or_insert_with(|| identity.members.clone());
+        assert_eq!(*members, identity.members, "one lineage has one grouping");
+        assert!(members.contains(&rank));
+    }
+    let known: BTreeSet<usize> = groups.values().flatten().copied().collect();
+    assert_eq!(known.len(), groups.values().map(Vec::len).sum::<usize>(), "groups are disjoint");
+    let of = |members: &[usize]| -> Vec<usize> {
+        lost.iter().copied().filter(|rank| members.contains(rank)).collect()
+    };
+    let mut broken: Vec<LostGroup> = groups
+        .iter()
+        .map(|(&group, members)| LostGroup { group: Some(group), ranks: of(members) })
+        .filter(|group| group.ranks.len() > rules.parities)
+        .collect();
+    let unknown: Vec<usize> = (0..size).filter(|rank| !known.contains(rank)).collect();
+    if !unknown.is_empty() {
+        broken.push(LostGroup { group: None, ranks: unknown });
+    }
+    if !broken.is_empty() {
+        return Err(Refusal::Unrecoverable { epoch, lost: broken, parities: rules.parities });
+    }
+    assert!(groups.keys().copied().eq(0..groups.len()), "groups are numbered from 0");
+    Ok(groups.into_values().collect())
+}
+
+/// A process for each usable rank that has one: a largest matching, by
+/// augmenting paths; a process keeps the rank of its own number where it can.
+fn assign(
+    offers: &[Offer],
+    usable: &BTreeMap<usize, &Content>,
+) -> BTreeMap<usize, (usize, SegmentId)> {
+    let mut holders: BTreeMap<usize, Vec<(usize, SegmentId)>> = BTreeMap::new();
+    for (process, offer) in offers.iter().enumerate() {
+        for claim in &offer.claims {
+            let Some(content) = &claim.content else { continue };
+            if usable.get(&content.0.rank) == Some(&content) {
+                holders.entry(content.0.rank).or_default().push((process, claim.id));
+            }
+        }
+    }
+    for (&rank, list) in &mut holders {
+        list.sort_by_key(|&(process, id)| (process != rank, process, id));
+    }
+    let mut owner: BTreeMap<usize, usize> = BTreeMap::new();
+    for &rank in holders.keys() {
+        place(rank, &holders, &mut owner, &mut BTreeSet::new());
+    }
+    let id = |rank: usize, process: usize| {
+        holders[&rank].iter().find(|(p, _)| *p == process).expect("an edge of the matching").1
+    };
+    owner.into_iter().map(|(process, rank)| (rank, (process, id(rank, process)))).collect()
+}
+
+fn place(
+    rank: usize,
+    holders: &BTreeMap<usize, Vec<(usize, SegmentId)>>,
+    owner: &mut BTreeMap<usize, usize>,
+    tried: &mut BTreeSet<usize>,
+) -> bool {
+    // A free process first, so that nobody is moved without need.
+    let free = holders[&rank].iter().find(|(process, _)| !owner.contains_key(process));
+    if let Some(&(process, _)) = free {
+        owner.insert(process, rank);
+        return true;
+    }
+    for &(process, _) in &holders[&rank] {
+        if tried.insert(process) && place(owner[&process], holders, owner, tried) {
+            owner.insert(process, rank);
+            return true;
+        }
+    }
+    false
+}
+
+/// Processes without data take the lost ranks: their own number where it is
+/// lost, else in rising order.
+fn give_lost_ranks(ranks: &mut [usize], lost: &[usize]) {
+    let mut left: BTreeSet<usize> = lost.iter().copied().collect();
+    for (process, rank) in ranks.iter_mut().enumerate() {
+        if *rank == usize::MAX && left.remove(&process) {
+            *rank = process;
+        }
+    }
+    let mut left = left.into_iter();
+    for rank in ranks.iter_mut().filter(|rank| **rank == usize::MAX) {
+        *rank = left.next().expect("as many processes without data as lost ranks");
+    }
+    assert_eq!(left.next(), None);
+}
+
+/// All segments that nobody takes. Each is removed by every process that has
+/// found it: they may stand on one node or not, and the first one wins.
+fn discards(offers: &[Offer], attach: &[Option<SegmentId>]) -> Vec<Vec<SegmentId>> {
+    let kept: BTreeSet<(&str, SegmentId)> = offers
+        .iter()
+        .zip(attach)
+        .filter_map(|(offer, id)| id.map(|id| (offer.node.as_str(), id)))
+        .collect();
+    offers
+        .iter()
+        .map(|offer| {
+            let ids = offer.claims.iter().map(|claim| claim.id);
+            ids.filter(|&id| !kept.contains(&(offer.node.as_str(), id))).collect()
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULES: Rules = Rules {
+        method: Method::SelfCheckpoint,
+        members: 4,
+        parities: 1,
+        allow_shared_domains: false,
+        resume: Resume::Auto,
+        clock: 9,
+        nonce: 5,
+    };
+    const BASE: Attempt = Attempt { number: 3, nonce: 1 };
+
+    /// A segment of rank `rank` of four, with this commit and stamp.
+    fn claim(rank: usize, commit: u64, stamp: u64) -> Claim {
+        let members = vec![0, 1, 2, 3];
+        let identity =
+            Identity { run_id: "run".into(), fingerprint: 7, rank, group: 0, members, bytes: 1000 };
+        let state = vec![commit as u8];
+        let record = Record {
+            sequence: 4,
+            lineage: BASE,
+            joined: BASE,
+            commit,
+            stamp,
+            state,
+            ..Record::default()
+        };
+        Claim { id: SegmentId { rank, attempt: 3 }, content: Some((identity, record)) }
+    }
+
+    fn offers(claims: [Vec<Claim>; 4]) -> Vec<Offer> {
+        let offer = |(node, claims): (usize, Vec<Claim>)| Offer {
+            domain: format!("node{node}"),
+            node: format!("node{node}"),
+            fingerprint: 7,
+            claims,
+        };
+        claims.into_iter().enumerate().map(offer).collect()
+    }
+
+    fn one_each(states: [(u64, u64); 4]) -> Vec<Offer> {
+        let mut rank = 0;
+        offers(states.map(|(commit, stamp)| {
+            rank += 1;
+            vec![claim(rank - 1, commit, stamp)]
+        }))
+    }
+
+    fn edit(offer: &mut Offer) -> &mut Content {
+        offer.claims[0].content.as_mut().expect("a whole segment")
+    }
+
+    #[test]
+    fn one_commit_of_the_next_epoch_takes_all_there() {
+        let plan = decide(&one_each([(5, 5), (5, 5), (6, 5), (5, 5)]), &RULES).expect("legal");
+        assert_eq!((plan.epoch, plan.state.as_slice(), plan.lost.len()), (6, &[6][..], 0));
+        let plan = decide(&one_each([(5, 5); 4]), &RULES).expect("legal");
+        assert_eq!(plan.epoch, 5);
+        assert_eq!(plan.attempt, Attempt { number: 9, nonce: 5 });
+        assert_eq!((plan.base, plan.ranks), (BASE, vec![0, 1, 2, 3]));
+    }
+
+    #[test]
+    fn processes_find_their_data_and_the_rest_take_what_is_lost() {
+        let found =
+            offers([vec![claim(2, 4, 4)], vec![], vec![claim(0, 4, 4)], vec![claim(3, 4, 4)]]);
+        let plan = decide(&found, &RULES).expect("one loss");
+        assert_eq!(plan.ranks, [2, 1, 0, 3]);
+        assert_eq!(plan.lost, [1]);
+        assert_eq!(plan.attach[1], None);
+        assert!(plan.discard.iter().all(Vec::is_empty));
+    }
+
+    #[test]
+    fn two_processes_of_one_node_share_what_they_both_find() {
+        let both = || vec![claim(0, 4, 4), claim(1, 4, 4)];
+        let mut found = offers([both(), both(), vec![claim(2, 4, 4)], vec![claim(3, 4, 4)]]);
+        found[1].node = "node0".into();
+        found[1].domain = "node0".into();
+        let plan = decide(&found, &RULES).expect("nothing lost");
+        assert_eq!(plan.ranks, [0, 1, 2, 3]);
+        assert!(plan.lost.is_empty() && plan.shared_domains);
+        assert!(plan.discard.iter().all(Vec::is_empty), "what the other takes is not removed");
+        // Two segments where only one process runs: one of them is lost.
+        let found = offers([both(), vec![], vec![claim(2, 4, 4)], vec![claim(3, 4, 4)]]);
+        let plan = decide(&found, &RULES).expect("one loss");
+        assert_eq!(plan.lost, [1]);
+        assert_eq!(plan.discard[0], [SegmentId { rank: 1, attempt: 3 }]);
+    }
+
+    #[test]
+    fn what_missed_a_decision_is_stale_however_new_its_epoch() {
+        let mut found = one_each([(5, 5); 4]);
+        edit(&mut found[1]).1.lineage = Attempt { number: 2, nonce: 8 };
+        edit(&mut found[1]).1.joined = Attempt { number: 2, nonce: 8 };
+        edit(&mut found[1]).1.commit = 6;
+        let plan = decide(&found, &RULES).expect("one loss");
+        assert_eq!((plan.epoch, plan.lost, plan.unusable), (5, vec![1], 1));
+        // It has joined what the others follow: it counts, and so does its commit.
+        edit(&mut found[1]).1.joined = BASE;
+        let plan = decide(&found, &RULES).expect("nothing lost");
+        assert_eq!((plan.epoch, plan.lost.len()), (6, 0));
+    }
+
+    #[test]
+    fn a_second_claim_on_a_rank_is_discarded() {
+        let mut stale = claim(0, 3, 3);
+        stale.id.attempt = 2;
+        let mut found = one_each([(4, 4); 4]);
+        found[3].claims.push(stale.clone());
+        let plan = decide(&found, &RULES).expect("nothing lost");
+        assert_eq!(plan.attach[0], Some(SegmentId { rank: 0, attempt: 3 }));
+        assert_eq!(plan.discard[3], [stale.id]);
+    }
+
+    #[test]
+    fn torn_and_hollow_segments_count_as_lost() {
+        let mut found = one_each([(4, 4); 4]);
+        found[0].claims[0].content = None;
+        let plan = decide(&found, &RULES).expect("one loss");
+        assert_eq!((plan.lost.clone(), plan.discard[0].len()), (vec![0], 1));
+        edit(&mut found[2]).1.hollow = true;
+        let error = decide(&found, &RULES).expect_err("two losses");
+        let lost = vec![LostGroup { group: Some(0), ranks: vec![0, 2] }];
+        assert_eq!(error, Refusal::Unrecoverable { epoch: 4, lost, parities: 1 });
+        assert!(error.to_string().contains("group 0 has lost ranks [0, 2]"), "{error}");
+    }
+
+    #[test]
+    fn the_user_decides_what_becomes_of_what_is_found() {
+        let never = Rules { resume: Resume::Never, ..RULES };
+        let require = Rules { resume: Resume::Require, ..RULES };
+        let found = one_each([(4, 4); 4]);
+        let plan = decide(&found, &never).expect("afresh");
+        assert_eq!((plan.epoch, plan.unusable), (0, 4));
+        assert!(plan.discard.iter().all(|list| list.len() == 1));
+        assert_eq!(decide(&found, &require).expect("there is one").epoch, 4);
+        let nothing = offers([vec![], vec![], vec![], vec![]]);
+        assert_eq!(decide(&nothing, &require), Err(Refusal::NothingFound));
+        assert_eq!(decide(&nothing, &RULES).expect("afresh").epoch, 0);
+        assert_eq!(decide(&one_each([(0, 0); 4]), &require), Err(Refusal::NothingFound));
+    }
+
+    #[test]
+    fn other_settings_are_refused_not_thrown_away() {
+        let mut found = one_each([(4, 4); 4]);
+        edit(&mut found[2]).0.fingerprint = 8;
+        assert_eq!(decide(&found, &RULES), Err(Refusal::OtherShape { process: 2, rank: 2 }));
+        let never = Rules { resume: Resume::Never, ..RULES };
+        assert_eq!(decide(&found, &never).expect("afresh").epoch, 0);
+        found[1].fingerprint = 8;
+        assert_eq!(decide(&found, &never), Err(Refusal::Disagree { process: 1 }));
+    }
+
+    #[test]
+    fn a_group_with_nothing_left_is_named_by_its_ranks() {
+        let mut found = one_each([(4, 4); 4]);
+        for (rank, offer) in found.iter_mut().enumerate() {
+            let identity = &mut edit(offer).0;
+            identity.members = if rank < 2 { vec![0, 1] } else { vec![2, 3] };
+            identity.group = rank / 2;
+        }
+        found[2].claims.clear();
+        found[3].claims.clear();
+        let lost = vec![LostGroup { group: None, ranks: vec![2, 3] }];
+        let refusal = Refusal::Unrecoverable { epoch: 4, lost, parities: 1 };
+        assert_eq!(decide(&found, &RULES), Err(refusal));
+    }
+
+    #[test]
+    fn a_half_written_single_copy_is_never_used() {
+        let rules = Rules { method: Method::Single, ..RULES };
+        let mut found = one_each([(4, 4); 4]);
+        edit(&mut found[1]).1.updating = 5;
+        let plan = decide(&found, &rules).expect("one torn copy is one loss");
+        assert_eq!(plan.lost, [1]);
+        edit(&mut found[3]).1.updating = 5;
+        assert!(matches!(decide(&found, &rules), Err(Refusal::Unrecoverable { .. })));
+        // Somebody saw the end of the update: all were complete by then.
+        edit(&mut found[0]).1.commit = 5;
+        edit(&mut found[0]).1.stamp = 5;
+        edit(&mut found[2]).1.updating = 5;
+        let plan = decide(&found, &rules).expect("all complete");
+        assert_eq!((plan.epoch, plan.lost.len()), (5, 0));
+    }
+}

@@ -1,0 +1,284 @@
+//! Which ranks protect each other.
+//!
+//! Ranks are dealt into groups so that no two members of a group stand in the
+//! same failure domain (a host, a rack). Groups are formed once, at the first
+//! start of a run; a restart takes them from the headers.
+
+use std::collections::BTreeMap;
+
+/// Why no groups could be formed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlacementError {
+    /// n and m do not fit.
+    #[error(
+        "groups of {members} ranks with {parities} parities: 1 <= parities <= members / 2 must hold"
+    )]
+    Shape {
+        /// Members asked for.
+        members: usize,
+        /// Parities asked for.
+        parities: usize,
+    },
+    /// Fewer ranks than the smallest group.
+    #[error("{ranks} ranks cannot form a group: {parities} parities need at least {least} ranks")]
+    TooFewRanks {
+        /// Ranks there are.
+        ranks: usize,
+        /// Parities asked for.
+        parities: usize,
+        /// Ranks needed.
+        least: usize,
+    },
+    /// One failure domain holds too many of the ranks.
+    #[error(
+        "failure domain `{domain}` holds {held} of {ranks} ranks, and no two members of a group may \
+         stand in one domain: {ranks} ranks make {groups} groups of at least {least} at most. \
+         Spread the ranks over more domains, ask for fewer parities, or allow shared domains"
+    )]
+    Crowded {
+        /// The domain.
+        domain: String,
+        /// Ranks in it.
+        held: usize,
+        /// Ranks of the job.
+        ranks: usize,
+        /// Groups that can be formed at most.
+        groups: usize,
+        /// Members of the smallest legal group.
+        least: usize,
+    },
+}
+
+/// The groups of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Groups {
+    /// Ranks of each group, rising.
+    pub members: Vec<Vec<usize>>,
+    /// Whether some group has two members in one domain: the loss of that
+    /// domain may be more than the group can bear.
+    pub shared_domains: bool,
+    /// Whether all ranks stand in one domain: protects against the death of
+    /// processes only.
+    pub single_domain: bool,
+}
+
+/// Forms groups of about `members` ranks with `parities` parities each.
+///
+/// `domains` names the failure domain of each rank. Sizes differ by at most
+/// one within a stretch of domains (over the whole job where the domains hold
+/// unequal numbers of ranks); no group is smaller than `2 * parities`. Groups
+/// are smaller than asked for where the domains force it.
+///
+/// # Errors
+/// When the shape is not legal, or the placement makes it impossible and
+/// `allow_shared_domains` is not set. A job within one single domain is always
+/// allowed and marked as such.
+pub fn form(
+    domains: &[String],
+    members: usize,
+    parities: usize,
+    allow_shared_domains: bool,
+) -> Result<Groups, PlacementError> {
+    let (ranks, least) = (domains.len(), 2 * parities);
+    if parities == 0 || members < least {
+        return Err(PlacementError::Shape { members, parities });
+    }
+    if ranks < least {
+        return Err(PlacementError::TooFewRanks { ranks, parities, least });
+    }
+    let by_domain = ranks_by_domain(domains);
+    if by_domain.len() == 1 {
+        let groups = deal(&(0..ranks).collect::<Vec<_>>(), count(ranks, members, least));
+        return Ok(Groups { members: groups, shared_domains: true, single_domain: true });
+    }
+    let formed = match neighbours(&by_domain, members, least) {
+        Some(groups) => groups,
+        None => anywhere(domains, &by_domain, members, least, allow_shared_domains)?,
+    };
+    let shared_domains = formed.iter().any(|group| {
+        let names: std::collections::BTreeSet<_> = group.iter().map(|&r| &domains[r]).collect();
+        names.len() < group.len()
+    });
+    debug_assert!(allow_shared_domains || !shared_domains);
+    Ok(Groups { members: formed, shared_domains, single_domain: false })
+}
+
+/// Ranks of each domain; domains in the order of their first rank.
+fn ranks_by_domain(domains: &[String]) -> Vec<Vec<usize>> {
+    let mut index = BTreeMap::new();
+    let mut lists: Vec<Vec<usize>> = Vec::new();
+    for (rank, domain) in domains.iter().enumerate() {
+        let at = *index.entry(domain).or_insert_with(|| {
+            lists.push(Vec::new());
+            lists.len() - 1
+        });
+        lists[at].push(rank);
+    }
+    lists
+}
+
+/// Number of groups of about `members`, none smaller than `least`.
+fn count(ranks: usize, members: usize, least: usize) -> usize {
+    ranks.div_ceil(members).min(ranks / least).max(1)
+}
+
+/// Deals ranks into groups, one after the other: `groups` consecutive ones land
+/// in different groups.
+fn deal(ranks: &[usize], groups: usize) -> Vec<Vec<usize>> {
+    let mut members = vec![Vec::new(); groups];
+    for (i, &rank) in ranks.iter().enumerate() {
+        members[i % groups].push(rank);
+    }
+    for group in &mut members {
+        group.sort_unstable();
+    }
+    members
+}
+
+/// The usual case, the same number of ranks in each domain: stretches of
+/// neighbouring domains, the i-th ranks of a stretch in one group.
+fn neighbours(by_domain: &[Vec<usize>], members: usize, least: usize) -> Option<Vec<Vec<usize>>> {
+    let each = by_domain[0].len();
+    if by_domain.len() < least || by_domain.iter().any(|ranks| ranks.len() != each) {
+        return None;
+    }
+    let stretches = count(by_domain.len(), members, least);
+    let edge = |i: usize| i * by_domain.len() / stretches;
+    let mut groups = Vec::new();
+    for i in 0..stretches {
+        let stretch = &by_domain[edge(i)..edge(i + 1)];
+        groups.extend((0..each).map(|slot| {
+            let mut group: Vec<usize> = stretch.iter().map(|ranks| ranks[slot]).collect();
+            group.sort_unstable();
+            group
+        }));
+    }
+    Some(groups)
+}
+
+/// Any placement: deals domain after domain, so that a domain with no more
+/// ranks than there are groups never meets itself.
+fn anywhere(
+    domains: &[String],
+    by_domain: &[Vec<usize>],
+    members: usize,
+    least: usize,
+    allow_shared_domains: bool,
+) -> Result<Vec<Vec<usize>>, PlacementError> {
+    let ranks = domains.len();
+    let crowd = by_domain.iter().max_by_key(|list| list.len()).expect("two domains or more");
+    let most_groups = ranks / least;
+    if crowd.len() > most_groups && !allow_shared_domains {
+        return Err(PlacementError::Crowded {
+            domain: domains[crowd[0]].clone(),
+            held: crowd.len(),
+            ranks,
+            groups: most_groups,
+            least,
+        });
+    }
+    let groups = count(ranks, members, least).max(crowd.len()).min(most_groups);
+    Ok(deal(&by_domain.concat(), groups))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn names(counts: &[usize]) -> Vec<String> {
+        counts
+            .iter()
+            .enumerate()
+            .flat_map(|(i, &count)| std::iter::repeat_n(format!("node{i}"), count))
+            .collect()
+    }
+
+    #[test]
+    fn regular_nodes_make_neighbouring_groups() {
+        let groups = form(&names(&[2; 8]), 4, 1, false).expect("legal");
+        assert_eq!(
+            groups.members,
+            [[0, 2, 4, 6], [1, 3, 5, 7], [8, 10, 12, 14], [9, 11, 13, 15]].map(Vec::from)
+        );
+        assert!(!groups.shared_domains && !groups.single_domain);
+    }
+
+    #[test]
+    fn uneven_numbers_make_groups_that_differ_by_one() {
+        let sizes = |ranks, n, m| -> Vec<usize> {
+            let groups = form(&names(&vec![1; ranks]), n, m, false).expect("legal");
+            groups.members.iter().map(Vec::len).collect()
+        };
+        assert_eq!(sizes(7, 4, 1), [3, 4]);
+        assert_eq!(sizes(7, 4, 2), [7]);
+        assert_eq!(sizes(9, 4, 2), [4, 5]);
+        assert_eq!(sizes(2, 16, 1), [2]);
+    }
+
+    #[test]
+    fn a_crowded_domain_is_refused_by_name() {
+        let error = form(&names(&[1, 5, 1]), 2, 1, false).expect_err("5 of 7 on one node");
+        let PlacementError::Crowded { domain, held, ranks, groups, .. } = error else {
+            panic!("{error}");
+        };
+        assert_eq!((domain.as_str(), held, ranks, groups), ("node1", 5, 7, 3));
+        assert!(form(&names(&[1, 5, 1]), 2, 1, true).expect("allowed").shared_domains);
+    }
+
+    #[test]
+    fn one_host_protects_against_the_death_of_processes_only() {
+        let groups = form(&names(&[4]), 4, 1, false).expect("allowed without asking");
+        assert!(groups.single_domain);
+        assert_eq!(groups.members, [[0, 1, 2, 3]]);
+    }
+
+    #[test]
+    fn too_few_ranks_and_silly_shapes_are_refused() {
+        assert!(matches!(form(&names(&[1]), 2, 1, true), Err(PlacementError::TooFewRanks { .. })));
+        assert!(matches!(form(&names(&[9]), 3, 2, true), Err(PlacementError::Shape { .. })));
+        assert!(matches!(form(&names(&[9]), 3, 0, true), Err(PlacementError::Shape { .. })));
+    }
+
+    proptest! {
+        #[test]
+        fn groups_partition_the_ranks_over_different_domains(
+            counts in prop::collection::vec(1usize..6, 1..12),
+            m in 1usize..4, extra in 0usize..8, shared: bool, shuffle: u64,
+        ) {
+            let mut domains = names(&counts);
+            let len = domains.len();
+            let mut x = shuffle | 1;
+            for i in 0..len {
+                x = x.wrapping_mul(6364136223846793005).wrapping_add(1);
+                domains.swap(i, (x >> 33) as usize % len);
+            }
+            let n = 2 * m + extra;
+            match form(&domains, n, m, shared) {
+                Ok(groups) => {
+                    let mut all = groups.members.concat();
+                    all.sort_unstable();
+                    prop_assert_eq!(all, (0..len).collect::<Vec<_>>());
+                    let sizes: Vec<usize> = groups.members.iter().map(Vec::len).collect();
+                    let (low, high) = (sizes.iter().min().unwrap(), sizes.iter().max().unwrap());
+                    prop_assert!(high - low <= 1 && *low >= 2 * m, "{:?}", sizes);
+                    let apart = groups.members.iter().all(|group| {
+                        let mut names: Vec<_> = group.iter().map(|&r| &domains[r]).collect();
+                        names.sort();
+                        names.windows(2).all(|pair| pair[0] != pair[1])
+                    });
+                    prop_assert_eq!(apart, !groups.shared_domains);
+                    prop_assert!(apart || shared || groups.single_domain);
+                }
+                Err(PlacementError::TooFewRanks { .. }) => prop_assert!(len < 2 * m),
+                Err(PlacementError::Crowded { .. }) => {
+                    // Pigeonhole: that domain has more ranks than groups can be.
+                    let most = counts.iter().max().unwrap();
+                    prop_assert!(!shared && *most > len / (2 * m));
+                }
+                Err(error) => prop_assert!(false, "{}", error),
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Named steps of the protocol: places to die.
+//!
+//! Fault injection for users (`--inject`) and the simulated ranks of the tests
+//! hang on the same [`Hook`]. docs/protocol.md lists the names.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::comm::Result;
+
+/// A step of the protocol on one rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step {
+    /// Which step, e.g. `encode`.
+    pub name: &'static str,
+    /// Epoch that is being made or restored.
+    pub epoch: u64,
+    /// Region, where the step has one.
+    pub region: Option<usize>,
+    /// Band of the region, where the step has one.
+    pub band: Option<usize>,
+    /// Chunk within the step, for writes to B, C, D and the header.
+    pub chunk: Option<usize>,
+}
+
+impl Step {
+    /// A step of a whole rank.
+    pub fn new(name: &'static str, epoch: u64) -> Self {
+        Self { name, epoch, region: None, band: None, chunk: None }
+    }
+
+    /// The step for one band of a region.
+    pub fn band(self, region: usize, band: usize) -> Self {
+        Self { region: Some(region), band: Some(band), ..self }
+    }
+
+    /// The step before one chunk is written.
+    pub fn chunk(self, chunk: usize) -> Self {
+        Self { chunk: Some(chunk), ..self }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:epoch={}", self.name, self.epoch)?;
+        let parts = [("region", self.region), ("band", self.band), ("chunk", self.chunk)];
+        for (key, value) in parts {
+            if let Some(value) = value {
+                write!(f, ",{key}={value}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// All step names, in the order in which a run comes to them.
+pub const STEP_NAMES: [&str; 19] = [
+    "agree",
+    "discard",
+    "create",
+    "join",
+    "joined",
+    "confirm",
+    "recover-flush",
+    "recover-stamp",
+    "recover-rebuild",
+    "recover-copy",
+    "checkpoint",
+    "copy",
+    "begin",
+    "encode",
+    "barrier",
+    "commit",
+    "flush",
+    "stamp",
+    "finish",
+];
+
+/// Called before every step.
+pub trait Hook: Send + Sync {
+    /// An error (or death) stops the rank right here, before the step.
+    fn at(&self, step: &Step) -> Result<()>;
+}
+
+/// No fault injection.
+pub struct NoHook;
+
+impl Hook for NoHook {
+    fn at(&self, _: &Step) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A step as users name it: `encode`, `encode:3` (band 3), or
+/// `flush:epoch=2,region=0,band=7,chunk=1` with any of the keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StepPattern {
+    name: &'static str,
+    epoch: Option<u64>,
+    region: Option<usize>,
+    band: Option<usize>,
+    chunk: Option<usize>,
+}
+
+/// A step name or key that does not exist.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` names no step; say NAME, NAME:BAND or NAME:KEY=NUMBER,.. with NAME one of {names}, \
+         KEY one of epoch, region, band (or tile), chunk", names = STEP_NAMES.join(", "))]
+pub struct UnknownStep(String);
+
+impl StepPattern {
+    /// Whether this step is meant. What the pattern does not say may be
+    /// anything, so the first such step is meant.
+    pub fn matches(&self, step: &Step) -> bool {
+        let fits = |want: Option<usize>, is: Option<usize>| want.is_none() || want == is;
+        self.name == step.name
+            && self.epoch.is_none_or(|epoch| epoch == step.epoch)
+            && fits(self.region, step.region)
+            && fits(self.band, step.band)
+            && fits(self.chunk, step.chunk)
+    }
+}
+
+impl FromStr for StepPattern {
+    type Err = UnknownStep;
+
+    fn from_str(text: &str) -> std::result::Result<Self, UnknownStep> {
+        let unknown = || UnknownStep(text.to_owned());
+        let (name, keys) = text.split_once(':').unwrap_or((text, ""));
+        let name = STEP_NAMES.into_iter().find(|n| *n == name).ok_or_else(unknown)?;
+        let mut pattern = Self { name, epoch: None, region: None, band: None, chunk: None };
+        for key in keys.split(',').filter(|key| !key.is_empty()) {
+            let (key, value) = key.split_once('=').unwrap_or(("band", key));
+            let value: usize = value.parse().map_err(|_| unknown())?;
+            match key {
+                "epoch" => pattern.epoch = Some(value as u64),
+                "region" => pattern.region = Some(value),
+                "band" | "tile" => pattern.band = Some(value),
+                "chunk" => pattern.chunk = Some(value),
+                _ => return Err(unknown()),
+            }
+        }
+        Ok(pattern)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_the_steps_they_name() {
+        let step = Step::new("flush", 2).band(0, 7).chunk(1);
+        assert_eq!(step.to_string(), "flush:epoch=2,region=0,band=7,chunk=1");
+        let matches = |text: &str| text.parse::<StepPattern>().expect("legal").matches(&step);
+        for text in ["flush", "flush:7", "flush:tile=7", "flush:epoch=2,chunk=1", &step.to_string()]
+        {
+            assert!(matches(text), "{text}");
+        }
+        for text in ["encode", "flush:6", "flush:epoch=1", "flush:region=1", "flush:chunk=0"] {
+            assert!(!matches(text), "{text}");
+        }
+        for text in ["flash", "flush:x", "flush:depth=1", ""] {
+            assert!(text.parse::<StepPattern>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! Where blocks, parities and copies lie: pure functions of shapes.
+//!
+//! A region is `rows x pitch_bytes`, row-major, of one shape on all members of
+//! a group. Its rows are cut into blocks of equal height (the last may be
+//! lower). With n members and m parities, each k = n - m consecutive blocks of
+//! every member form a *band*; a band has n *stripes*. Stripe t keeps its m
+//! parities on members t, t+1, .. t+m-1 (mod n) and takes one block from each
+//! of the k others: block i of a band, on member q, belongs to stripe
+//! t = q + 1 + i (mod n), so that data i of stripe t is on member t - 1 - i.
+//!
+//! ```text
+//! n = 4, m = 1:   member 0   1   2   3        stripe of block i in a band
+//!        i = 0           1   2   3   0
+//!        i = 1           2   3   0   1
+//!        i = 2           3   0   1   2
+//!        parity          0   1   2   3
+//! ```
+//!
+//! So every member keeps m parity blocks a band, C = D = m/(n-m) of the region
+//! (Tang et al., TPDS 2018, Table 1, for m = 1), the load is even within each
+//! band, and bands freeze whole, from the top.
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+/// Bands a region is cut into where it has the rows for it: a checkpoint
+/// encodes whole bands, so more of them waste less at the frozen edge.
+pub const BANDS: usize = 64;
+
+/// Shape of a region of memory to protect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RegionShape {
+    /// Number of rows.
+    pub rows: usize,
+    /// Bytes from one row to the next, padding included.
+    pub pitch_bytes: usize,
+}
+
+impl RegionShape {
+    /// Size of the region.
+    pub fn bytes(&self) -> usize {
+        self.rows * self.pitch_bytes
+    }
+}
+
+/// Part of a region that may have changed since the last checkpoint: rows from
+/// `row` on, in the bytes of each row from `byte` on. What lies outside must be
+/// as it was at the last checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Active {
+    /// First row that may have changed.
+    pub row: usize,
+    /// First byte within a row that may have changed.
+    pub byte: usize,
+}
+
+impl Active {
+    /// All of a region.
+    pub const ALL: Self = Self { row: 0, byte: 0 };
+}
+
+/// Members, parities and data blocks of a stripe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Geometry {
+    /// Members of the group, n.
+    pub members: usize,
+    /// Parities of a stripe, m.
+    pub parities: usize,
+}
+
+impl Geometry {
+    /// Data blocks of a stripe, k = n - m.
+    pub fn data(&self) -> usize {
+        self.members - self.parities
+    }
+
+    /// The stripe that block `block` of a band on `member` belongs to.
+    pub fn stripe_of(&self, member: usize, block: usize) -> usize {
+        (member + 1 + block) % self.members
+    }
+
+    /// The member that keeps data block `block` of a stripe.
+    pub fn data_member(&self, stripe: usize, block: usize) -> usize {
+        (stripe + 2 * self.members - 1 - block) % self.members
+    }
+
+    /// The member that keeps parity `parity` of a stripe.
+    pub fn parity_member(&self, stripe: usize, parity: usize) -> usize {
+        (stripe + parity) % self.members
+    }
+
+    /// The stripe whose parity `parity` is kept on `member`.
+    pub fn parity_stripe(&self, member: usize, parity: usize) -> usize {
+        (member + self.members - parity) % self.members
+    }
+}
+
+/// Blocks and bands of one region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stripes {
+    /// The group's geometry.
+    pub geometry: Geometry,
+    /// The region's shape.
+    pub shape: RegionShape,
+    /// Rows of a full block.
+    pub block_rows: usize,
+}
+
+impl Stripes {
+    /// Cuts a region so that it has [`BANDS`] bands, or as many as it has rows
+    /// for.
+    pub fn new(geometry: Geometry, shape: RegionShape) -> Self {
+        Self::with_bands(geometry, shape, BANDS)
+    }
+
+    /// Cuts a region into at most `bands` bands.
+    pub fn with_bands(geometry: Geometry, shape: RegionShape, bands: usize) -> Self {
+        assert!(geometry.parities >= 1 && 2 * geometry.parities <= geometry.members);
+        let block_rows = shape.rows.div_ceil(geometry.data() * bands.max(1)).max(1);
+        Self { geometry, shape, block_rows }
+    }
+
+    /// Rows of a full band.
+    pub fn band_rows(&self) -> usize {
+        self.block_rows * self.geometry.data()
+    }
+
+    /// Number of bands.
+    pub fn bands(&self) -> usize {
+        self.shape.rows.div_ceil(self.band_rows())
+    }
+
+    /// Bands that hold rows from `row` on.
+    pub fn bands_from(&self, row: usize) -> Range<usize> {
+        (row / self.band_rows()).min(self.bands())..self.bands()
+    }
+
+    /// Rows of block `block` of a band, as rows of the region; empty where the
+    /// last band is not full.
+    pub fn block(&self, band: usize, block: usize) -> Range<usize> {
+        assert!(block < self.geometry.data());
+        let first = band * self.band_rows() + block * self.block_rows;
+        first.min(self.shape.rows)..(first + self.block_rows).min(self.shape.rows)
+    }
+
+    /// Rows of a band, as rows of the region.
+    pub fn band(&self, band: usize) -> Range<usize> {
+        let first = band * self.band_rows();
+        first.min(self.shape.rows)..(first + self.band_rows()).min(self.shape.rows)
+    }
+
+    /// Rows of each parity of a band: those of its highest block, its first.
+    pub fn parity_height(&self, band: usize) -> usize {
+        self.block(band, 0).len()
+    }
+
+    /// Rows of parity `parity` of a band, as rows of C and D.
+    pub fn parity(&self, band: usize, parity: usize) -> Range<usize> {
+        assert!(parity < self.geometry.parities);
+        let first = band * self.block_rows * self.geometry.parities;
+        let height = self.parity_height(band);
+        first + parity * height..first + (parity + 1) * height
+    }
+
+    /// Rows of C, and of D.
+    pub fn parity_rows(&self) -> usize {
+        match self.bands() {
+            0 => 0,
+            bands => self.parity(bands - 1, self.geometry.parities - 1).end,
+        }
+    }
+
+    /// Bytes of C, and of D.
+    pub fn parity_bytes(&self) -> usize {
+        self.parity_rows() * self.shape.pitch_bytes
+    }
+}
+
+/// One part of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// First byte within the segment.
+    pub offset: usize,
+    /// Bytes from one row to the next.
+    pub pitch_bytes: usize,
+    /// Number of rows.
+    pub rows: usize,
+}
+
+impl Part {
+    /// Bytes `bytes` of row `row`, as bytes of the segment.
+    pub fn at(&self, row: usize, bytes: Range<usize>) -> Range<usize> {
+        assert!(row < self.rows && bytes.start <= bytes.end && bytes.end <= self.pitch_bytes);
+        let start = self.offset + row * self.pitch_bytes;
+        start + bytes.start..start + bytes.end
+    }
+
+    /// All of it, as bytes of the segment.
+    pub fn range(&self) -> Range<usize> {
+        self.offset..self.offset + self.rows * self.pitch_bytes
+    }
+}
+
+/// Where the parts of one region lie in a segment. A method that has no such
+/// part has none of that number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RegionParts {
+    /// Blocks and bands.
+    pub stripes: Stripes,
+    /// A, the live workspace.
+    pub a: Part,
+    /// B, copies of A.
+    pub b: Vec<Part>,
+    /// C (and D), parities.
+    pub parity: Vec<Part>,
+}
+
+/// Where everything lies in the segment of a rank: header, then A, B, C, D of
+/// each region.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SegmentLayout {
+    /// Bytes of the header.
+    pub header_bytes: usize,
+    /// The regions.
+    pub regions: Vec<RegionParts>,
+    /// Size of the segment.
+    pub bytes: usize,
+}
+
+impl SegmentLayout {
+    /// Lays out `copies` copies and `parity_sets` sets of parities of each
+    /// region behind a header, each part on a multiple of `align_bytes`.
+    pub fn new(
+        header_bytes: usize,
+        shapes: &[RegionShape],
+        geometry: Geometry,
+        bands: usize,
+        (copies, parity_sets): (usize, usize),
+        align_bytes: usize,
+    ) -> Self {
+        let mut end = header_bytes;
+        let mut part = |rows: usize, pitch_bytes: usize| {
+            let offset = end.next_multiple_of(align_bytes);
+            end = offset + rows * pitch_bytes;
+            Part { offset, pitch_bytes, rows }
+        };
+        let regions = shapes
+            .iter()
+            .map(|&shape| {
+                let stripes = Stripes::with_bands(geometry, shape, bands);
+                RegionParts {
+                    stripes,
+                    a: part(shape.rows, shape.pitch_bytes),
+                    b: (0..copies).map(|_| part(shape.rows, shape.pitch_bytes)).collect(),
+                    parity: (0..parity_sets)
+                        .map(|_| part(stripes.parity_rows(), shape.pitch_bytes))
+                        .collect(),
+                }
+            })
+            .collect();
+        Self { header_bytes, regions, bytes: end }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn geometries() -> impl Strategy<Value = Geometry> {
+        (1usize..5, 0usize..10)
+            .prop_map(|(m, extra)| Geometry { members: 2 * m + extra, parities: m })
+    }
+
+    proptest! {
+        #[test]
+        fn every_stripe_takes_one_block_of_each_member(g in geometries()) {
+            for stripe in 0..g.members {
+                let mut seen = vec![0; g.members];
+                for i in 0..g.data() {
+                    let member = g.data_member(stripe, i);
+                    prop_assert_eq!(g.stripe_of(member, i), stripe);
+                    seen[member] += 1;
+                }
+                for p in 0..g.parities {
+                    let member = g.parity_member(stripe, p);
+                    prop_assert_eq!(g.parity_stripe(member, p), stripe);
+                    seen[member] += 1;
+                }
+                prop_assert!(seen.iter().all(|&count| count == 1));
+            }
+        }
+
+        #[test]
+        fn blocks_cover_every_row_once_and_parities_their_part(
+            g in geometries(), rows in 0usize..300, bands in 1usize..70,
+        ) {
+            let s = Stripes::with_bands(g, RegionShape { rows, pitch_bytes: 8 }, bands);
+            prop_assert!(s.bands() <= bands);
+            let (mut next, mut next_parity) = (0, 0);
+            for band in 0..s.bands() {
+                prop_assert_eq!(s.band(band).start, next);
+                for i in 0..g.data() {
+                    let block = s.block(band, i);
+                    prop_assert_eq!(block.start, next);
+                    prop_assert!(block.len() <= s.parity_height(band));
+                    next = block.end;
+                }
+                prop_assert_eq!(s.band(band).end, next);
+                for p in 0..g.parities {
+                    prop_assert_eq!(s.parity(band, p).start, next_parity);
+                    next_parity = s.parity(band, p).end;
+                }
+            }
+            prop_assert_eq!(next, rows);
+            prop_assert_eq!(next_parity, s.parity_rows());
+            // m/(n-m) of the region, and no more than one band's worth above.
+            prop_assert!(s.parity_rows() * g.data() >= rows * g.parities);
+            prop_assert!(
+                s.parity_rows() * g.data() < rows * g.parities + s.band_rows() * g.parities
+            );
+        }
+
+        #[test]
+        fn bands_from_a_row_hold_all_rows_below(
+            g in geometries(), rows in 1usize..300, row in 0usize..320,
+        ) {
+            let s = Stripes::with_bands(g, RegionShape { rows, pitch_bytes: 8 }, 32);
+            let bands = s.bands_from(row);
+            prop_assert_eq!(bands.end, s.bands());
+            if row < rows {
+                prop_assert!(s.band(bands.start).contains(&row));
+            } else {
+                prop_assert!(bands.len() <= 1);
+            }
+        }
+
+        #[test]
+        fn parts_do_not_overlap(
+            g in geometries(), copies in 0usize..3, sets in 0usize..3,
+            shapes in prop::collection::vec((0usize..50, 1usize..9), 0..4),
+        ) {
+            let shapes: Vec<RegionShape> = shapes
+                .into_iter()
+                .map(|(rows, words)| RegionShape { rows, pitch_bytes: 8 * words })
+                .collect();
+            let layout = SegmentLayout::new(100, &shapes, g, 8, (copies, sets), 64);
+            let mut end = layout.header_bytes;
+            for region in &layout.regions {
+                for part in [&region.a].into_iter().chain(&region.b).chain(&region.parity) {
+                    prop_assert!(part.offset >= end && part.offset % 64 == 0);
+                    end = part.range().end;
+                }
+                prop_assert_eq!((region.b.len(), region.parity.len()), (copies, sets));
+            }
+            prop_assert_eq!(end, layout.bytes);
+        }
+    }
+}

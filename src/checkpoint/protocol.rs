@@ -1,0 +1,815 @@
+//! The checkpoint protocol: open, checkpoint, finish. docs/protocol.md says
+//! what may be lost between any two lines of it.
+
+use std::io;
+use std::ops::{DerefMut, Range};
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::agree::{Claim, Offer, Plan, Refusal, Resume, Rules, decide};
+use super::code::Code;
+use super::encode::{Band, Encoder, Scratch};
+use super::header::{HeaderLayout, Identity, Record, SegmentId, crc64};
+use super::hook::{Hook, Step};
+use super::layout::{Active, Geometry, Part, RegionShape, SegmentLayout};
+use super::methods::Method;
+use super::vault::{Backing, Vault};
+use crate::comm::collect::{all_reduce, broadcast_bytes, gather_bytes};
+use crate::comm::{Comm, CommError};
+
+/// Layout of segments and headers. Another number is another shape.
+const FORMAT: u32 = 1;
+
+/// Memory of a node that outlives the process: the segments of one run.
+pub trait Memory {
+    /// A segment in use.
+    type Segment: DerefMut<Target = [u8]>;
+
+    /// All segments of this run on this node.
+    ///
+    /// # Errors
+    /// As the system has it.
+    fn list(&mut self) -> io::Result<Vec<SegmentId>>;
+
+    /// Reads as many bytes from the start of a segment as it has and as fit,
+    /// and returns the size of the segment. Must not disturb its users.
+    ///
+    /// # Errors
+    /// As the system has it.
+    fn read_header(&mut self, id: SegmentId, into: &mut [u8]) -> io::Result<usize>;
+
+    /// Makes a segment of zeros, its memory reserved.
+    ///
+    /// # Errors
+    /// When there is no such room, or a segment of that name exists.
+    fn create(&mut self, id: SegmentId, bytes: usize) -> io::Result<Self::Segment>;
+
+    /// Opens an existing segment.
+    ///
+    /// # Errors
+    /// As the system has it.
+    fn attach(&mut self, id: SegmentId) -> io::Result<Self::Segment>;
+
+    /// Removes a segment; one that is gone already is no error.
+    ///
+    /// # Errors
+    /// As the system has it.
+    fn remove(&mut self, id: SegmentId) -> io::Result<()>;
+}
+
+/// What a checkpoint is to be like. All but `domain`, `node`, `clock` and `nonce`
+/// must be the same on all ranks.
+#[derive(Debug, Clone)]
+pub struct Config<K> {
+    /// Name of the run.
+    pub run_id: String,
+    /// Whatever else must be the same for a segment to be of use: the
+    /// application's parameters.
+    pub application: String,
+    /// The method.
+    pub method: Method,
+    /// The code; shaped for each group.
+    pub code: K,
+    /// Members of a group, n.
+    pub members: usize,
+    /// Parities of a stripe, m.
+    pub parities: usize,
+    /// How parities are computed.
+    pub encoder: Encoder,
+    /// Bytes of a message when encoding; see
+    /// [`super::encode::optimal_segment_bytes`].
+    pub segment_bytes: usize,
+    /// Whether members of a group may stand in one failure domain.
+    pub allow_shared_domains: bool,
+    /// What to do with what is found.
+    pub resume: Resume,
+    /// Failure domain of this process.
+    pub domain: String,
+    /// Node of this process: those of one node see the same segments.
+    pub node: String,
+    /// Wall clock at the start of this process, in any unit (always the same
+    /// one); that of process 0 counts.
+    pub clock: u64,
+    /// A random number; that of process 0 counts.
+    pub nonce: u64,
+    /// Most bytes of state that a checkpoint takes.
+    pub state_capacity_bytes: usize,
+    /// Bands that a region is cut into, at most.
+    pub bands: usize,
+    /// Parts of a segment start on a multiple of this.
+    pub align_bytes: usize,
+    /// B, C, D and the header are written in pieces of this size.
+    pub chunk_bytes: usize,
+    /// Whether to check, before each checkpoint, that what is said to be
+    /// unchanged is unchanged. Reads all of A, B, C and D.
+    pub check_frozen: bool,
+}
+
+impl<K> Config<K> {
+    /// The defaults: groups of 16 with one parity, method `self`, ring.
+    pub fn new(run_id: &str, code: K) -> Self {
+        Self {
+            run_id: run_id.to_owned(),
+            application: String::new(),
+            method: Method::SelfCheckpoint,
+            code,
+            members: 16,
+            parities: 1,
+            encoder: Encoder::Ring,
+            segment_bytes: 256 << 10,
+            allow_shared_domains: false,
+            resume: Resume::Auto,
+            domain: String::new(),
+            node: String::new(),
+            clock: 0,
+            nonce: 0,
+            state_capacity_bytes: 4096,
+            bands: super::layout::BANDS,
+            align_bytes: 4096,
+            chunk_bytes: 1 << 20,
+            check_frozen: cfg!(debug_assertions),
+        }
+    }
+}
+
+/// Why a checkpoint or a recovery failed.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckpointError {
+    /// The job is ending: a rank died.
+    #[error(transparent)]
+    Comm(#[from] CommError),
+    /// The job cannot go on from what was found.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The node's memory.
+    #[error("{what} of rank {rank}'s segment ({bytes} bytes): {source}")]
+    Memory {
+        /// What was tried.
+        what: &'static str,
+        /// The rank whose segment it is.
+        rank: usize,
+        /// Its size, 0 where not known.
+        bytes: usize,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The code does not reach to the group's size.
+    #[error("a group of {members} with {parities} parities: {reason}")]
+    Code {
+        /// Members of the group.
+        members: usize,
+        /// Parities of a stripe.
+        parities: usize,
+        /// What the code said.
+        reason: String,
+    },
+    /// The application's state does not fit into the header.
+    #[error("a state of {bytes} bytes; the header was made for {capacity} at most")]
+    StateTooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The room there is.
+        capacity: usize,
+    },
+}
+
+/// Result of a checkpoint operation.
+pub type Result<T> = std::result::Result<T, CheckpointError>;
+
+/// What a start has found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Epoch to go on from; 0: from the beginning.
+    pub epoch: u64,
+    /// Number of this start within the run.
+    pub attempt: u64,
+    /// Ranks whose data must be rebuilt.
+    pub lost: Vec<usize>,
+    /// Segments that were found and are of no use: stale, torn, or surplus.
+    pub unusable: usize,
+    /// Logical rank of each process.
+    pub ranks: Vec<usize>,
+    /// Ranks of each group.
+    pub groups: Vec<Vec<usize>>,
+    /// Some group has two members in one domain.
+    pub shared_domains: bool,
+    /// All ranks stand in one domain: protects against the death of processes
+    /// only.
+    pub single_domain: bool,
+}
+
+/// What a checkpoint did on this rank.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Stats {
+    /// The epoch it made.
+    pub epoch: u64,
+    /// Bytes of A that went into parities.
+    pub encoded_bytes: usize,
+    /// Bytes copied into B and C.
+    pub copied_bytes: usize,
+    /// Seconds to encode.
+    pub encode_seconds: f64,
+    /// Seconds in the barrier: waiting for the slowest group.
+    pub barrier_seconds: f64,
+    /// Seconds to copy.
+    pub copy_seconds: f64,
+}
+
+/// Checkpoints of one rank's regions.
+pub struct Checkpointer<C, M: Memory, K> {
+    pub(super) job: C,
+    pub(super) group: C,
+    pub(super) config: Config<K>,
+    pub(super) code: K,
+    pub(super) memory: M,
+    pub(super) id: SegmentId,
+    pub(super) header: HeaderLayout,
+    pub(super) layout: SegmentLayout,
+    pub(super) vault: Vault<M::Segment>,
+    pub(super) record: Record,
+    pub(super) plan: Plan,
+    /// Whether A may be used: recovery is done, or there is nothing to recover.
+    pub(super) ready: bool,
+    /// What changed between the last two epochs (method `double`).
+    pub(super) last_active: Vec<Active>,
+    pub(super) scratch: Scratch,
+}
+
+impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+    /// Finds what there is of the run, agrees with all processes on who takes
+    /// which rank and on the epoch to go on from, and makes what is missing.
+    /// Collective over `comm`, which has one process for each rank.
+    ///
+    /// The rank of this process in the run is [`Checkpointer::rank`], which
+    /// need not be its rank in `comm`. Call [`Checkpointer::recover`] next.
+    ///
+    /// # Errors
+    /// [`CheckpointError::Refused`] on all processes, with nothing changed,
+    /// when the job cannot go on; the others as they happen, on one process.
+    pub fn open(
+        comm: &C,
+        mut memory: M,
+        config: Config<K>,
+        shapes: &[RegionShape],
+        hook: Arc<dyn Hook>,
+    ) -> Result<(Self, Found)> {
+        let header = HeaderLayout::new(&config.run_id, comm.size(), config.state_capacity_bytes);
+        hook.at(&Step::new("agree", 0))?;
+        let fingerprint = fingerprint(&config, shapes, comm.size());
+        let plan = agree(comm, &mut memory, &config, &header, fingerprint)?;
+        let process = comm.rank();
+        let rank = plan.ranks[process];
+        for &id in &plan.discard[process] {
+            hook.at(&Step::new("discard", plan.epoch))?;
+            memory.remove(id).map_err(memory_error("removing", id, 0))?;
+        }
+        // Room is made on all nodes before anything new is put there.
+        comm.barrier()?;
+
+        let group = plan.groups.iter().position(|members| members.contains(&rank));
+        let group = group.expect("every rank has a group");
+        let members = plan.groups[group].clone();
+        let (geometry, code) = shaped(&config, members.len())?;
+        let parts = config.method.parts();
+        let align = config.align_bytes;
+        let layout =
+            SegmentLayout::new(header.bytes(), shapes, geometry, config.bands, parts, align);
+        let attached = plan.attach[process];
+        let id = attached.unwrap_or(SegmentId { rank, attempt: plan.attempt.number });
+        let backing = match (config.method, attached) {
+            (Method::None, _) => Backing::Private(vec![0; layout.bytes.div_ceil(8)]),
+            (_, Some(id)) => {
+                Backing::Lasting(memory.attach(id).map_err(memory_error("opening", id, 0))?)
+            }
+            (_, None) => {
+                hook.at(&Step::new("create", plan.epoch))?;
+                let create = memory.create(id, layout.bytes);
+                Backing::Lasting(create.map_err(memory_error("creating", id, layout.bytes))?)
+            }
+        };
+        let vault = Vault::new(backing, hook, config.chunk_bytes);
+        let identity = Identity {
+            run_id: config.run_id.clone(),
+            fingerprint,
+            rank,
+            group,
+            members,
+            bytes: layout.bytes,
+        };
+        let group_comm = comm.split(Some(group as u32), rank as u32)?.expect("a colour");
+        let job = comm.split(Some(0), rank as u32)?.expect("a colour");
+        let mut this = Self {
+            job,
+            group: group_comm,
+            code,
+            memory,
+            id,
+            header,
+            vault,
+            record: Record::default(),
+            ready: plan.epoch == 0,
+            last_active: vec![Active::ALL; shapes.len()],
+            scratch: Scratch::default(),
+            layout,
+            plan,
+            config,
+        };
+        if this.config.method != Method::None {
+            this.join(&identity, attached.is_some())?;
+            this.vault.step(Step::new("joined", this.plan.epoch))?;
+            this.job.barrier()?;
+            this.confirm()?;
+        }
+        let found = this.found();
+        Ok((this, found))
+    }
+
+    /// Takes part in this attempt; nothing that a later start could miss has
+    /// changed yet.
+    fn join(&mut self, identity: &Identity, attached: bool) -> Result<()> {
+        let step = Step::new("join", self.plan.epoch);
+        if attached {
+            let header = self.vault.bytes(0..self.header.bytes());
+            self.record = self.header.decode_record(header).expect("it was offered");
+        } else {
+            self.record.hollow = true;
+        }
+        self.record.lineage = self.plan.base;
+        self.record.joined = self.plan.attempt;
+        self.write_record(step)?;
+        if !attached {
+            // Last: a segment without its identity is nobody's.
+            let bytes = self.header.encode_identity(identity);
+            self.vault.store(0, &bytes, step)?;
+            self.vault.order();
+        }
+        Ok(())
+    }
+
+    /// All have joined: from here on segments follow this attempt's decision.
+    /// A segment that has not joined is stale from now on.
+    fn confirm(&mut self) -> Result<()> {
+        let (epoch, method) = (self.plan.epoch, self.config.method);
+        let usable = !self.record.hollow;
+        assert!(epoch > 0 || !usable, "a new beginning has new segments");
+        self.record.lineage = self.plan.attempt;
+        if usable {
+            // COMMIT(e) before the flush, or a second death would find B torn
+            // and nobody to say that (A, D) is what counts.
+            assert!(self.record.commit == epoch || self.record.commit + 1 == epoch);
+            self.record.commit = epoch;
+            self.record.state.clone_from(&self.plan.state);
+            if method != Method::SelfCheckpoint {
+                self.record.stamp = epoch;
+                self.record.updating = 0;
+            }
+        } else if epoch == 0 {
+            self.record.hollow = false;
+        }
+        self.write_record(Step::new("confirm", epoch))
+    }
+
+    fn found(&self) -> Found {
+        let plan = &self.plan;
+        Found {
+            epoch: plan.epoch,
+            attempt: plan.attempt.number,
+            lost: plan.lost.clone(),
+            unusable: plan.unusable,
+            ranks: plan.ranks.clone(),
+            groups: plan.groups.clone(),
+            shared_domains: plan.shared_domains,
+            single_domain: plan.single_domain,
+        }
+    }
+
+    /// Makes the record in memory the one in force.
+    pub(super) fn write_record(&mut self, step: Step) -> Result<()> {
+        self.record.sequence += 1;
+        let bytes = self.header.encode_record(&self.record);
+        self.vault.order();
+        self.vault.store(self.header.slot(self.record.sequence), &bytes, step)?;
+        self.vault.order();
+        Ok(())
+    }
+
+    /// This process's rank in the run.
+    pub fn rank(&self) -> usize {
+        self.job.rank()
+    }
+
+    /// All processes, in the order of their ranks in the run.
+    pub fn comm(&self) -> &C {
+        &self.job
+    }
+
+    /// Newest epoch; 0 before the first checkpoint.
+    pub fn epoch(&self) -> u64 {
+        self.record.stamp
+    }
+
+    /// Bytes of this rank's segment.
+    pub fn segment_bytes(&self) -> usize {
+        self.layout.bytes
+    }
+
+    /// The live workspace of a region, A.
+    ///
+    /// # Panics
+    /// Before [`Checkpointer::recover`].
+    pub fn region(&mut self, region: usize) -> &mut [u8] {
+        assert!(self.ready, "recover first");
+        let a = self.layout.regions[region].a;
+        self.vault.bytes_mut(a.range())
+    }
+
+    /// The live workspaces of all regions, to be used at once.
+    ///
+    /// # Panics
+    /// Before [`Checkpointer::recover`].
+    pub fn regions(&mut self) -> Vec<&mut [u8]> {
+        assert!(self.ready, "recover first");
+        let bytes = self.layout.bytes;
+        let mut rest = self.vault.bytes_mut(0..bytes);
+        let mut at = 0;
+        let mut regions = Vec::with_capacity(self.layout.regions.len());
+        for parts in &self.layout.regions {
+            let a = parts.a.range();
+            let (_, tail) = rest.split_at_mut(a.start - at);
+            let (region, tail) = tail.split_at_mut(a.len());
+            regions.push(region);
+            (rest, at) = (tail, a.end);
+        }
+        regions
+    }
+
+    /// Takes a checkpoint. Collective over the job, at a consistent cut: no
+    /// message of the application is under way.
+    ///
+    /// `active` says for each region what may have changed since the last
+    /// checkpoint; a group uses the least of its members. `state` is kept with
+    /// it; it is that of rank 0 which counts, so it must mean the same to all.
+    ///
+    /// # Errors
+    /// [`CheckpointError::Comm`] when a rank died; then only `open` in a new
+    /// start of the job helps. [`CheckpointError::StateTooLarge`].
+    ///
+    /// # Panics
+    /// With `check_frozen`, when something outside of `active` has changed.
+    pub fn checkpoint(&mut self, active: &[Active], state: &[u8]) -> Result<Stats> {
+        assert!(self.ready, "recover first");
+        assert_eq!(active.len(), self.layout.regions.len(), "one entry a region");
+        let capacity = self.config.state_capacity_bytes;
+        if state.len() > capacity {
+            return Err(CheckpointError::StateTooLarge { bytes: state.len(), capacity });
+        }
+        if self.config.method == Method::None {
+            return Ok(Stats::default());
+        }
+        assert_eq!(self.record.commit, self.record.stamp, "the last flush is done");
+        assert!(!self.record.hollow && self.record.updating == 0);
+        let epoch = self.record.stamp + 1;
+        self.vault.step(Step::new("checkpoint", epoch))?;
+        let active = self.agree_on_active(active)?;
+        let mut state = state.to_vec();
+        broadcast_bytes(&self.job, &mut state, 0)?;
+        if self.config.check_frozen && self.record.stamp > 0 {
+            self.assert_frozen(&active);
+        }
+        let mut stats = Stats { epoch, ..Stats::default() };
+        match self.config.method {
+            Method::SelfCheckpoint => self.take_self(epoch, &active, state, &mut stats)?,
+            Method::Double => self.take_double(epoch, &active, state, &mut stats)?,
+            Method::Single => self.take_single(epoch, &active, state, &mut stats)?,
+            Method::None => unreachable!("returned above"),
+        }
+        self.last_active = active;
+        Ok(stats)
+    }
+
+    /// The least of all members, and everything where there is no copy yet.
+    fn agree_on_active(&self, active: &[Active]) -> Result<Vec<Active>> {
+        if self.record.stamp == 0 {
+            return Ok(vec![Active::ALL; active.len()]);
+        }
+        let mut least: Vec<[u64; 2]> =
+            active.iter().map(|a| [a.row as u64, a.byte as u64]).collect();
+        all_reduce(&self.group, &mut least, |a, b| [a[0].min(b[0]), a[1].min(b[1])])?;
+        let least = least.into_iter();
+        Ok(least.map(|[row, byte]| Active { row: row as usize, byte: byte as usize }).collect())
+    }
+
+    /// Encode A into D; barrier; COMMIT; copy A to B and D to C; stamp.
+    fn take_self(
+        &mut self,
+        epoch: u64,
+        active: &[Active],
+        state: Vec<u8>,
+        stats: &mut Stats,
+    ) -> Result<()> {
+        self.encode_all(epoch, active, stats)?;
+        self.barrier(epoch, stats)?;
+        // Every D of every group is complete: whoever sees this knows it.
+        self.record.commit = epoch;
+        self.record.state = state;
+        self.write_record(Step::new("commit", epoch))?;
+        let start = Instant::now();
+        for (region, active) in active.iter().enumerate() {
+            for band in self.layout.regions[region].stripes.bands_from(active.row) {
+                let step = Step::new("flush", epoch).band(region, band);
+                stats.copied_bytes += self.flush_band(region, band, active.byte, step)?;
+            }
+        }
+        self.record.stamp = epoch;
+        self.write_record(Step::new("stamp", epoch))?;
+        stats.copy_seconds = start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Copy A to the older B and encode A into its parities; barrier; COMMIT.
+    fn take_double(
+        &mut self,
+        epoch: u64,
+        active: &[Active],
+        state: Vec<u8>,
+        stats: &mut Stats,
+    ) -> Result<()> {
+        // That copy is two epochs old: what changed since then counts.
+        let active: Vec<Active> = (active.iter().zip(&self.last_active))
+            .map(|(a, b)| Active { row: a.row.min(b.row), byte: a.byte.min(b.byte) })
+            .collect();
+        self.copy_all(epoch, &active, stats)?;
+        self.encode_all(epoch, &active, stats)?;
+        self.barrier(epoch, stats)?;
+        self.record.commit = epoch;
+        self.record.stamp = epoch;
+        self.record.state = state;
+        self.write_record(Step::new("commit", epoch))
+    }
+
+    /// Mark the copy as torn; copy and encode over it; barrier; COMMIT.
+    fn take_single(
+        &mut self,
+        epoch: u64,
+        active: &[Active],
+        state: Vec<u8>,
+        stats: &mut Stats,
+    ) -> Result<()> {
+        self.record.updating = epoch;
+        self.write_record(Step::new("begin", epoch))?;
+        self.copy_all(epoch, active, stats)?;
+        self.encode_all(epoch, active, stats)?;
+        self.barrier(epoch, stats)?;
+        self.record.commit = epoch;
+        self.record.stamp = epoch;
+        self.record.updating = 0;
+        self.record.state = state;
+        self.write_record(Step::new("commit", epoch))
+    }
+
+    fn barrier(&mut self, epoch: u64, stats: &mut Stats) -> Result<()> {
+        self.vault.step(Step::new("barrier", epoch))?;
+        self.vault.order();
+        let start = Instant::now();
+        self.job.barrier()?;
+        stats.barrier_seconds = start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    fn encode_all(&mut self, epoch: u64, active: &[Active], stats: &mut Stats) -> Result<()> {
+        let start = Instant::now();
+        for (region, active) in active.iter().enumerate() {
+            for band in self.layout.regions[region].stripes.bands_from(active.row) {
+                stats.encoded_bytes += self.encode_band(region, band, active.byte, epoch)?;
+            }
+        }
+        stats.encode_seconds = start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Encodes one band of A, bytes `from_byte..` of each row. Collective over
+    /// the group.
+    fn encode_band(
+        &mut self,
+        region: usize,
+        band: usize,
+        from_byte: usize,
+        epoch: u64,
+    ) -> Result<usize> {
+        let (encoder, set) = (self.config.encoder, self.config.method.encoded(epoch));
+        let step = Step::new("encode", epoch).band(region, band);
+        Ok(self.band(region).encode(encoder, set, band, from_byte, step)?)
+    }
+
+    pub(super) fn band(&mut self, region: usize) -> Band<'_, C, K, M::Segment> {
+        Band {
+            comm: &self.group,
+            code: &self.code,
+            vault: &mut self.vault,
+            parts: &self.layout.regions[region],
+            segment_bytes: self.config.segment_bytes,
+            scratch: &mut self.scratch,
+        }
+    }
+
+    /// Copies one band of A to B and of D to C, bytes `from_byte..` of each row.
+    pub(super) fn flush_band(
+        &mut self,
+        region: usize,
+        band: usize,
+        from_byte: usize,
+        step: Step,
+    ) -> Result<usize> {
+        self.vault.step(step)?;
+        let parts = &self.layout.regions[region];
+        let (a, b, stripes) = (parts.a, parts.b[0], parts.stripes);
+        let (c, d) = (parts.parity[0], parts.parity[1]);
+        let parity_rows =
+            stripes.parity(band, 0).start..stripes.parity(band, stripes.geometry.parities - 1).end;
+        let data = self.copy_rows(a, b, stripes.band(band), from_byte, step)?;
+        Ok(data + self.copy_rows(d, c, parity_rows, from_byte, step)?)
+    }
+
+    fn copy_all(&mut self, epoch: u64, active: &[Active], stats: &mut Stats) -> Result<()> {
+        let start = Instant::now();
+        let (copy, _) = self.config.method.settled(epoch);
+        for (region, active) in active.iter().enumerate() {
+            let parts = &self.layout.regions[region];
+            let (a, b, stripes) = (parts.a, parts.b[copy], parts.stripes);
+            for band in stripes.bands_from(active.row) {
+                let step = Step::new("copy", epoch).band(region, band);
+                self.vault.step(step)?;
+                stats.copied_bytes +=
+                    self.copy_rows(a, b, stripes.band(band), active.byte, step)?;
+            }
+        }
+        stats.copy_seconds = start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Copies rows of one part to the same rows of another.
+    pub(super) fn copy_rows(
+        &mut self,
+        from: Part,
+        to: Part,
+        rows: Range<usize>,
+        from_byte: usize,
+        step: Step,
+    ) -> Result<usize> {
+        let pitch = from.pitch_bytes;
+        if rows.is_empty() || from_byte >= pitch {
+            return Ok(0);
+        }
+        if from_byte == 0 {
+            let start = from.at(rows.start, 0..pitch).start;
+            let end = from.at(rows.end - 1, 0..pitch).end;
+            self.vault.copy(start..end, to.at(rows.start, 0..pitch).start, step)?;
+        } else {
+            for row in rows.clone() {
+                let into = to.at(row, from_byte..pitch).start;
+                self.vault.copy(from.at(row, from_byte..pitch), into, step)?;
+            }
+        }
+        Ok(rows.len() * (pitch - from_byte))
+    }
+
+    /// Frozen means frozen: outside of `active` A equals its copy, and D
+    /// equals C.
+    fn assert_frozen(&self, active: &[Active]) {
+        let (copy, _) = self.config.method.settled(self.record.stamp);
+        let same = |one: Part, two: Part, row: usize, bytes: Range<usize>| {
+            self.vault.bytes(one.at(row, bytes.clone())) == self.vault.bytes(two.at(row, bytes))
+        };
+        for (index, (parts, active)) in self.layout.regions.iter().zip(active).enumerate() {
+            let pitch = parts.stripes.shape.pitch_bytes;
+            let kept = |row, first: usize| if row < first { pitch } else { active.byte.min(pitch) };
+            for row in 0..parts.a.rows {
+                assert!(
+                    same(parts.a, parts.b[copy], row, 0..kept(row, active.row)),
+                    "row {row} of region {index} has changed outside of {active:?}"
+                );
+            }
+            if let [c, d] = parts.parity[..]
+                && self.config.method == Method::SelfCheckpoint
+            {
+                let bands = parts.stripes.bands_from(active.row);
+                let first = if bands.is_empty() {
+                    c.rows
+                } else {
+                    parts.stripes.parity(bands.start, 0).start
+                };
+                for row in 0..c.rows {
+                    assert!(same(c, d, row, 0..kept(row, first)), "parity row {row} has thawed");
+                }
+            }
+        }
+    }
+
+    /// Removes the segments of the run: it needs no checkpoint any more.
+    /// Collective; all ranks come here before any segment goes.
+    ///
+    /// # Errors
+    /// When a rank died, or the system refuses.
+    pub fn finish(mut self) -> Result<()> {
+        self.vault.step(Step::new("finish", self.record.stamp))?;
+        self.job.barrier()?;
+        if self.config.method == Method::None {
+            return Ok(());
+        }
+        let (id, bytes) = (self.id, self.layout.bytes);
+        self.memory.remove(id).map_err(memory_error("removing", id, bytes))
+    }
+}
+
+/// Geometry and code of a group. Without checkpoints neither is used, and any
+/// legal geometry does, also for a job of one rank.
+fn shaped<K: Code + Clone>(config: &Config<K>, members: usize) -> Result<(Geometry, K)> {
+    if config.method == Method::None {
+        return Ok((Geometry { members: 2, parities: 1 }, config.code.clone()));
+    }
+    let geometry = Geometry { members, parities: config.parities };
+    let code = config.code.shaped(geometry.data(), geometry.parities);
+    let refused = |reason| CheckpointError::Code { members, parities: geometry.parities, reason };
+    Ok((geometry, code.map_err(refused)?))
+}
+
+fn memory_error(
+    what: &'static str,
+    id: SegmentId,
+    bytes: usize,
+) -> impl FnOnce(io::Error) -> CheckpointError {
+    move |source| CheckpointError::Memory { what, rank: id.rank, bytes, source }
+}
+
+/// Checksum of all that a segment and its reader must agree on.
+fn fingerprint<K: Code>(config: &Config<K>, shapes: &[RegionShape], ranks: usize) -> u64 {
+    let Config { run_id, application, method, members, parities, .. } = config;
+    let code = config.code.name();
+    let numbers = (config.state_capacity_bytes, config.bands, config.align_bytes, ranks);
+    let text = format!(
+        "{FORMAT} {run_id:?} {application:?} {method} {code} {members} {parities} {shapes:?} \
+         {numbers:?}"
+    );
+    crc64(text.as_bytes())
+}
+
+/// One gather, one decision, one broadcast.
+fn agree<C: Comm, M: Memory, K>(
+    comm: &C,
+    memory: &mut M,
+    config: &Config<K>,
+    header: &HeaderLayout,
+    fingerprint: u64,
+) -> Result<Plan> {
+    let claims = match config.method {
+        Method::None => Vec::new(),
+        _ => look_around(memory, header)?,
+    };
+    let offer =
+        Offer { domain: config.domain.clone(), node: config.node.clone(), fingerprint, claims };
+    let offer = serde_json::to_vec(&offer).expect("plain data");
+    let gathered = gather_bytes(comm, &offer, 0)?;
+    let mut answer = gathered.map_or_else(Vec::new, |offers| {
+        let offers: Vec<Offer> = offers
+            .iter()
+            .map(|bytes| serde_json::from_slice(bytes).expect("written just now"))
+            .collect();
+        let rules = Rules {
+            method: config.method,
+            members: config.members,
+            parities: config.parities,
+            allow_shared_domains: config.allow_shared_domains,
+            resume: config.resume,
+            clock: config.clock,
+            nonce: config.nonce,
+        };
+        serde_json::to_vec(&decide(&offers, &rules)).expect("plain data")
+    });
+    broadcast_bytes(comm, &mut answer, 0)?;
+    let answer: std::result::Result<Plan, Refusal> =
+        serde_json::from_slice(&answer).expect("written just now");
+    Ok(answer?)
+}
+
+/// What this process finds on its node.
+fn look_around<M: Memory>(memory: &mut M, header: &HeaderLayout) -> Result<Vec<Claim>> {
+    let nobody = SegmentId { rank: 0, attempt: 0 };
+    let mut ids = memory.list().map_err(memory_error("listing", nobody, 0))?;
+    ids.sort_unstable();
+    let mut claims = Vec::with_capacity(ids.len());
+    for id in ids {
+        let mut bytes = vec![0; header.bytes()];
+        let size = match memory.read_header(id, &mut bytes) {
+            Ok(size) => size,
+            // Another process of the node has removed it meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(memory_error("reading", id, 0)(error)),
+        };
+        let content = header.decode_identity(&bytes).and_then(|identity| {
+            let record = header.decode_record(&bytes)?;
+            (identity.bytes == size && identity.rank == id.rank).then_some((identity, record))
+        });
+        claims.push(Claim { id, content });
+    }
+    Ok(claims)
+}

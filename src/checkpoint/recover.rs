@@ -1,0 +1,128 @@
+//! Recovery: survivors finish their own flush, lost ranks are rebuilt from
+//! them, and everybody's workspace is set from its copy.
+//!
+//! Nothing here changes a survivor in a way that a second death could not
+//! start over from: a flush reads A and D, which nobody writes before the
+//! stamp; the rebuilding reads B and C of survivors; a rebuilt rank counts as
+//! lost until its record says otherwise.
+
+use std::time::Instant;
+
+use super::code::Code;
+use super::hook::Step;
+use super::methods::Method;
+use super::protocol::{Checkpointer, Memory, Result};
+use crate::comm::Comm;
+
+/// What was recovered.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recovered {
+    /// The epoch that all ranks are at now.
+    pub epoch: u64,
+    /// The application's state then.
+    pub state: Vec<u8>,
+    /// Ranks that were rebuilt, of the whole job.
+    pub rebuilt: Vec<usize>,
+    /// Bytes of B and C that were rebuilt on this rank.
+    pub rebuilt_bytes: usize,
+    /// Bytes copied on this rank.
+    pub copied_bytes: usize,
+    /// Seconds on this rank.
+    pub seconds: f64,
+}
+
+impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+    /// Brings all ranks to the epoch that was agreed on; `None` when there is
+    /// none, and the application starts from the beginning. Collective.
+    ///
+    /// # Errors
+    /// When a rank dies meanwhile; a new start of the job begins anew.
+    pub fn recover(&mut self) -> Result<Option<Recovered>> {
+        let epoch = self.plan.epoch;
+        if epoch == 0 {
+            return Ok(None);
+        }
+        let start = Instant::now();
+        let mut copied_bytes = 0;
+        if !self.record.hollow && self.record.stamp < epoch {
+            copied_bytes += self.finish_flush(epoch)?;
+        }
+        let rebuilt_bytes = self.rebuild(epoch)?;
+        copied_bytes += self.reset_workspace(epoch)?;
+        self.ready = true;
+        Ok(Some(Recovered {
+            epoch,
+            state: self.record.state.clone(),
+            rebuilt: self.plan.lost.clone(),
+            rebuilt_bytes,
+            copied_bytes,
+            seconds: start.elapsed().as_secs_f64(),
+        }))
+    }
+
+    /// This rank is at epoch - 1 with A and D complete at `epoch`. All of A is
+    /// copied: what was active is not known where COMMIT was not seen.
+    fn finish_flush(&mut self, epoch: u64) -> Result<usize> {
+        assert_eq!(self.config.method, Method::SelfCheckpoint);
+        assert_eq!((self.record.commit, self.record.stamp + 1), (epoch, epoch));
+        let mut copied = 0;
+        for region in 0..self.layout.regions.len() {
+            for band in 0..self.layout.regions[region].stripes.bands() {
+                let step = Step::new("recover-flush", epoch).band(region, band);
+                copied += self.flush_band(region, band, 0, step)?;
+            }
+        }
+        self.record.stamp = epoch;
+        self.write_record(Step::new("recover-stamp", epoch))?;
+        Ok(copied)
+    }
+
+    /// Rebuilds the settled copy and parities of the group's lost members.
+    fn rebuild(&mut self, epoch: u64) -> Result<usize> {
+        let members = &self.plan.groups;
+        let mine = members.iter().find(|group| group.contains(&self.job.rank()));
+        let mine = mine.expect("every rank has a group");
+        let is_lost = |rank: &usize| self.plan.lost.contains(rank);
+        let lost: Vec<usize> = (0..mine.len()).filter(|&member| is_lost(&mine[member])).collect();
+        assert!(lost.len() <= self.config.parities, "refused when it was decided");
+        assert_eq!(self.record.hollow, lost.contains(&self.group.rank()));
+        if lost.is_empty() {
+            return Ok(0);
+        }
+        let settled = self.config.method.settled(epoch);
+        let mut written = 0;
+        for region in 0..self.layout.regions.len() {
+            for band in 0..self.layout.regions[region].stripes.bands() {
+                let step = Step::new("recover-rebuild", epoch).band(region, band);
+                written += self.band(region).rebuild(&lost, settled, band, step)?;
+            }
+        }
+        if self.record.hollow {
+            self.record.hollow = false;
+            self.record.commit = epoch;
+            self.record.stamp = epoch;
+            self.record.state.clone_from(&self.plan.state);
+            self.write_record(Step::new("recover-stamp", epoch))?;
+        }
+        Ok(written)
+    }
+
+    /// A := B, and D := C: what a checkpoint that was cut short left in D is
+    /// not what its frozen part must hold.
+    fn reset_workspace(&mut self, epoch: u64) -> Result<usize> {
+        assert!(self.record.stamp == epoch && self.record.commit == epoch && !self.record.hollow);
+        let (copy, _) = self.config.method.settled(epoch);
+        let mut copied = 0;
+        for region in 0..self.layout.regions.len() {
+            let parts = &self.layout.regions[region];
+            let (a, b, parity) = (parts.a, parts.b[copy], parts.parity.clone());
+            let step = Step::new("recover-copy", epoch).band(region, 0);
+            self.vault.step(step)?;
+            copied += self.copy_rows(b, a, 0..a.rows, 0, step)?;
+            if self.config.method == Method::SelfCheckpoint {
+                copied += self.copy_rows(parity[0], parity[1], 0..parity[0].rows, 0, step)?;
+            }
+        }
+        Ok(copied)
+    }
+}

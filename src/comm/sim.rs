@@ -1,0 +1,856 @@
+//! Simulated ranks: every rank a fiber of one thread, one running at a time.
+//!
+//! A seeded scheduler chooses who goes on at every call, so that a run is a
+//! function of its [`Options`] alone. Every call and every [`Point`] is a
+//! numbered step, and ranks can be killed at any of them. A run of a few
+//! hundred steps takes well under a millisecond: enough for a test to stop a
+//! protocol at each of its steps in turn.
+//!
+//! As with MPI, survivors learn of a death late: after [`Linger`], in whatever
+//! call they are or come to. A job in which nobody can go on, and nobody was
+//! killed, is a deadlock and is reported as such.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell, UnsafeCell};
+use std::collections::VecDeque;
+use std::fmt::Display;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::ThreadId;
+
+use super::{Comm, CommError, PanelBuf, RecvRequest, Result, SendRequest, Tag};
+
+/// Stack of a rank. Only the pages it touches are ever mapped.
+const STACK_BYTES: usize = 512 << 10;
+const GUARD_BYTES: usize = 4096;
+
+/// A rank dies when the run comes to this step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kill {
+    /// Number of the step, over all ranks, from 1.
+    pub step: u64,
+    /// The rank (of the whole job).
+    pub rank: usize,
+}
+
+/// How long survivors go on after a death before their calls fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Linger {
+    /// This many steps, over all ranks.
+    Steps(u64),
+    /// Until none of them can go on.
+    UntilBlocked,
+}
+
+/// What a run depends on.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Host of each rank, as [`Comm::host`] tells it; its length is the number
+    /// of ranks, 63 at most.
+    pub hosts: Vec<String>,
+    /// Seed of the scheduler.
+    pub seed: u64,
+    /// How often, of 256 steps, another rank may take over.
+    pub switches_of_256: u8,
+    /// Whether a plain send waits until it has been received, as MPI may do.
+    pub rendezvous: bool,
+    /// Who dies when; in any order.
+    pub kills: Vec<Kill>,
+    /// How long the others go on.
+    pub linger: Linger,
+    /// Whether to keep the name of every step, for a failing test to print.
+    pub trace: bool,
+}
+
+impl Options {
+    /// `ranks` ranks, each on its own host, nobody killed.
+    pub fn new(ranks: usize, seed: u64) -> Self {
+        Self {
+            hosts: (0..ranks).map(|rank| format!("host{rank}")).collect(),
+            seed,
+            switches_of_256: 64,
+            rendezvous: false,
+            kills: Vec::new(),
+            linger: Linger::Steps(0),
+            trace: false,
+        }
+    }
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Outcome<T, E> {
+    /// What each rank returned.
+    pub results: Vec<std::result::Result<T, E>>,
+    /// Steps done.
+    pub steps: u64,
+    /// Ranks that were killed, one bit each.
+    pub killed: u64,
+    /// What each rank waited for when nobody could go on.
+    pub deadlock: Option<String>,
+    /// Step by step: `rank: what`; empty unless asked for.
+    pub trace: Vec<String>,
+}
+
+struct Message {
+    id: u64,
+    group: u32,
+    source: usize,
+    tag: Tag,
+    data: Vec<u8>,
+}
+
+/// Colour and key of a split.
+type Wish = (Option<u32>, u32);
+
+/// A barrier or a split that some members have entered.
+struct Meeting {
+    group: u32,
+    round: u64,
+    wishes: Vec<Option<Wish>>,
+    left: usize,
+    /// First of the group numbers that a split gives out.
+    base: u32,
+}
+
+struct State {
+    steps: u64,
+    rng: u64,
+    switches_of_256: u8,
+    rendezvous: bool,
+    done: u64,
+    blocked: u64,
+    dead: u64,
+    kills: Vec<Kill>,
+    linger: Linger,
+    abort: Option<String>,
+    abort_at: u64,
+    inboxes: Vec<VecDeque<Message>>,
+    next_message: u64,
+    meetings: Vec<Meeting>,
+    next_group: u32,
+    waits: Vec<String>,
+    deadlock: Option<String>,
+    panic: Option<Box<dyn Any + Send>>,
+    trace: Option<Vec<String>>,
+}
+
+struct World {
+    hosts: Vec<String>,
+    state: Mutex<State>,
+    thread: ThreadId,
+    /// One a rank, and the last for the caller of [`run`].
+    contexts: Box<[UnsafeCell<libc::ucontext_t>]>,
+}
+
+// SAFETY: `contexts` is touched in `start` and `switch` only, which check that
+// they are on the one thread that made the world; the rest is a mutex.
+unsafe impl Send for World {}
+// SAFETY: as above.
+unsafe impl Sync for World {}
+
+impl State {
+    fn random(&mut self) -> u64 {
+        // SplitMix64 (Steele, Lea, Flood 2014).
+        self.rng = self.rng.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.rng;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Any rank that can go on.
+    fn pick(&mut self) -> Option<usize> {
+        let all = (1u64 << self.inboxes.len()) - 1;
+        let mut able = all & !self.done & !self.blocked;
+        if able == 0 {
+            return None;
+        }
+        for _ in 0..self.random() % u64::from(able.count_ones()) {
+            able &= able - 1;
+        }
+        Some(able.trailing_zeros() as usize)
+    }
+
+    fn fail(&mut self, reason: &str) {
+        if self.abort.is_none() {
+            self.abort = Some(reason.to_owned());
+            self.abort_at = match self.linger {
+                Linger::Steps(steps) => self.steps.saturating_add(steps),
+                Linger::UntilBlocked => u64::MAX,
+            };
+        }
+    }
+
+    /// Counts a step and lets those die whose time has come.
+    fn advance(&mut self) {
+        self.steps += 1;
+        let now = self.steps;
+        for i in 0..self.kills.len() {
+            let Kill { step, rank } = self.kills[i];
+            if step <= now && self.dead & (1 << rank) == 0 && self.done & (1 << rank) == 0 {
+                self.dead |= 1 << rank;
+                self.blocked &= !(1 << rank);
+                self.fail(&format!("rank {rank} died"));
+            }
+        }
+        if self.aborted() {
+            self.blocked = 0;
+        }
+    }
+
+    fn aborted(&self) -> bool {
+        self.abort.is_some() && self.steps >= self.abort_at
+    }
+
+    fn check(&self, rank: usize) -> Result<()> {
+        if self.dead & (1 << rank) != 0 {
+            return Err(CommError::Killed(self.steps));
+        }
+        match &self.abort {
+            Some(reason) if self.aborted() => Err(CommError::Aborted(reason.clone())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Nobody can go on: after a death the launcher ends the job, else it hangs.
+    fn stuck(&mut self) {
+        if self.abort.is_none() {
+            let waits: Vec<String> = (0..self.waits.len())
+                .filter(|&rank| self.done & (1 << rank) == 0)
+                .map(|rank| format!("rank {rank}: {}", self.waits[rank]))
+                .collect();
+            self.deadlock = Some(waits.join("; "));
+            self.abort = Some("deadlock".into());
+        }
+        self.abort_at = self.steps;
+        self.blocked = 0;
+    }
+
+    fn post(&mut self, dest: usize, group: u32, source: usize, tag: Tag, data: &[u8]) -> u64 {
+        let id = self.next_message;
+        self.next_message += 1;
+        self.inboxes[dest].push_back(Message { id, group, source, tag, data: data.to_vec() });
+        self.blocked &= !(1 << dest);
+        id
+    }
+
+    fn take(&mut self, me: usize, group: u32, source: usize, tag: Tag) -> Option<Vec<u8>> {
+        let at = self.inboxes[me]
+            .iter()
+            .position(|m| (m.group, m.source, m.tag) == (group, source, tag))?;
+        // A sender may wait for just this; waking all is harmless.
+        self.blocked = 0;
+        self.inboxes[me].remove(at).map(|message| message.data)
+    }
+}
+
+impl World {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no rank panics with the lock held")
+    }
+
+    fn ranks(&self) -> usize {
+        self.hosts.len()
+    }
+
+    /// Goes on as `to`; returns when somebody goes on as `from`.
+    fn switch(&self, from: usize, to: usize) {
+        assert_eq!(self.thread, std::thread::current().id(), "a rank has left its thread");
+        if from == to {
+            return;
+        }
+        // SAFETY: both contexts are live: `to` is a rank that was started and
+        // is not done, or the caller of `run`, which waits in `switch` itself.
+        // All of them run on this one thread, so nothing else touches them.
+        let rc = unsafe { libc::swapcontext(self.contexts[from].get(), self.contexts[to].get()) };
+        assert_eq!(rc, 0, "swapcontext");
+    }
+
+    /// Number the step, maybe let another rank go first.
+    fn step(&self, rank: usize, what: &dyn Display) -> Result<()> {
+        if std::thread::panicking() {
+            return Err(CommError::Aborted("this rank panicked".into()));
+        }
+        let mut state = self.lock();
+        state.advance();
+        let line = state.trace.is_some().then(|| format!("{} rank {rank}: {what}", state.steps));
+        if let (Some(trace), Some(line)) = (&mut state.trace, line) {
+            trace.push(line);
+        }
+        state.check(rank)?;
+        let switches = u64::from(state.switches_of_256);
+        if state.random() % 256 >= switches {
+            return Ok(());
+        }
+        let next = state.pick().unwrap_or(rank);
+        drop(state);
+        self.switch(rank, next);
+        self.lock().check(rank)
+    }
+
+    /// Sleeps until `ready` has something.
+    fn wait<T>(
+        &self,
+        rank: usize,
+        what: impl Fn() -> String,
+        mut ready: impl FnMut(&mut State) -> Option<T>,
+    ) -> Result<T> {
+        loop {
+            let mut state = self.lock();
+            state.check(rank)?;
+            if let Some(value) = ready(&mut state) {
+                return Ok(value);
+            }
+            state.blocked |= 1 << rank;
+            state.waits[rank] = what();
+            let Some(next) = state.pick() else {
+                state.stuck();
+                continue;
+            };
+            drop(state);
+            self.switch(rank, next);
+        }
+    }
+
+    /// Marks a rank as ended and says who goes on; the last hands back to `run`.
+    fn leave(&self, rank: usize, failure: Option<&str>) -> usize {
+        let mut state = self.lock();
+        state.done |= 1 << rank;
+        if let Some(reason) = failure {
+            state.fail(reason);
+            if state.aborted() {
+                state.blocked = 0;
+            }
+        }
+        let all = (1u64 << self.ranks()) - 1;
+        if state.done == all {
+            return self.ranks();
+        }
+        state.pick().unwrap_or_else(|| {
+            state.stuck();
+            state.pick().expect("a rank that is not done")
+        })
+    }
+}
+
+/// A stack with a guard page below it.
+struct Stack(std::ptr::NonNull<libc::c_void>);
+
+impl Stack {
+    fn new() -> Self {
+        use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect};
+        let size = std::num::NonZeroUsize::new(STACK_BYTES).expect("not zero");
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
+        // SAFETY: a fresh private mapping, nothing else refers to it.
+        let base = unsafe { mmap_anonymous(None, size, access, flags) }.expect("a stack");
+        // SAFETY: the lowest page of that mapping, not in use yet.
+        unsafe { mprotect(base, GUARD_BYTES, ProtFlags::PROT_NONE) }.expect("a guard page");
+        Self(base)
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `new`, unmapped once; no rank runs on it any more.
+        let _ = unsafe { nix::sys::mman::munmap(self.0, STACK_BYTES) };
+    }
+}
+
+thread_local! {
+    /// Stacks to use again: a test makes many thousands of runs.
+    static STACKS: RefCell<Vec<Stack>> = const { RefCell::new(Vec::new()) };
+    /// The body of the rank that is started now.
+    static STARTING: Cell<Option<*mut Body<'static>>> = const { Cell::new(None) };
+}
+
+type Body<'a> = Box<dyn FnMut() + 'a>;
+
+/// First frame of every rank. Its body ends by switching away for good.
+extern "C" fn enter() {
+    let body = STARTING.take().expect("a body to start");
+    // SAFETY: `run` keeps the closure alive until all ranks have ended.
+    unsafe { (*body)() };
+    unreachable!("a rank that has ended was resumed");
+}
+
+/// Runs `body` as so many simulated ranks and returns what came of it.
+///
+/// # Panics
+/// When a rank panicked, after all have ended; with more than 63 ranks.
+pub fn run<T, E, F>(options: &Options, body: F) -> Outcome<T, E>
+where
+    E: Display,
+    F: Fn(SimComm) -> std::result::Result<T, E>,
+{
+    let size = options.hosts.len();
+    assert!((1..64).contains(&size), "1 to 63 ranks");
+    let world = Arc::new(World::new(options));
+    let members = Arc::new((0..size).collect::<Vec<_>>());
+    let results: RefCell<Vec<Option<std::result::Result<T, E>>>> =
+        RefCell::new((0..size).map(|_| None).collect());
+    let mut bodies: Vec<Body<'_>> = (0..size)
+        .map(|rank| {
+            let (world, members, results, body) = (&world, &members, &results, &body);
+            let body = move || {
+                // Started, not yet scheduled.
+                world.switch(rank, size);
+                let comm = SimComm {
+                    world: world.clone(),
+                    group: 0,
+                    members: members.clone(),
+                    rank,
+                    rounds: Cell::new(0),
+                };
+                let next = match catch_unwind(AssertUnwindSafe(|| body(comm))) {
+                    Ok(result) => {
+                        let failure = result.as_ref().err().map(|e| format!("rank {rank}: {e}"));
+                        results.borrow_mut()[rank] = Some(result);
+                        world.leave(rank, failure.as_deref())
+                    }
+                    Err(panic) => {
+                        world.lock().panic.get_or_insert(panic);
+                        world.leave(rank, Some("a rank panicked"))
+                    }
+                };
+                world.switch(rank, next);
+            };
+            Box::new(body) as Body<'_>
+        })
+        .collect();
+    let stacks: Vec<Stack> = STACKS
+        .with_borrow_mut(|pool| (0..size).map(|_| pool.pop().unwrap_or_else(Stack::new)).collect());
+    for rank in 0..size {
+        world.start(rank, &stacks[rank], &mut bodies[rank]);
+    }
+    let first = world.lock().pick().expect("nobody has ended yet");
+    world.switch(size, first);
+    STACKS.with_borrow_mut(|pool| pool.extend(stacks));
+    drop(bodies);
+    let mut state = world.lock();
+    if let Some(panic) = state.panic.take() {
+        drop(state);
+        resume_unwind(panic);
+    }
+    let results = results.into_inner().into_iter().map(|r| r.expect("ended without a panic"));
+    Outcome {
+        results: results.collect(),
+        steps: state.steps,
+        killed: state.dead,
+        deadlock: state.deadlock.take(),
+        trace: state.trace.take().unwrap_or_default(),
+    }
+}
+
+impl World {
+    fn new(options: &Options) -> Self {
+        let size = options.hosts.len();
+        let state = State {
+            steps: 0,
+            rng: options.seed,
+            switches_of_256: options.switches_of_256,
+            rendezvous: options.rendezvous,
+            done: 0,
+            blocked: 0,
+            dead: 0,
+            kills: options.kills.clone(),
+            linger: options.linger,
+            abort: None,
+            abort_at: u64::MAX,
+            inboxes: (0..size).map(|_| VecDeque::new()).collect(),
+            next_message: 0,
+            meetings: Vec::new(),
+            next_group: 1,
+            waits: vec![String::new(); size],
+            deadlock: None,
+            panic: None,
+            trace: options.trace.then(Vec::new),
+        };
+        // SAFETY: an all-zero ucontext_t is a valid value of that C struct.
+        let context = || UnsafeCell::new(unsafe { std::mem::zeroed::<libc::ucontext_t>() });
+        Self {
+            hosts: options.hosts.clone(),
+            state: Mutex::new(state),
+            thread: std::thread::current().id(),
+            contexts: (0..=size).map(|_| context()).collect(),
+        }
+    }
+
+    /// Makes the context of a rank and lets it run to its first switch.
+    fn start(&self, rank: usize, stack: &Stack, body: &mut Body<'_>) {
+        let caller = self.ranks();
+        STARTING.set(Some(std::ptr::from_mut(body).cast()));
+        let context = self.contexts[rank].get();
+        // SAFETY: the context is ours, not running, and never moves; the stack
+        // is as large as said, readable and writable above its guard page, and
+        // lives until the rank has ended.
+        unsafe {
+            assert_eq!(libc::getcontext(context), 0, "getcontext");
+            (*context).uc_stack.ss_sp = stack.0.as_ptr();
+            (*context).uc_stack.ss_size = STACK_BYTES;
+            (*context).uc_link = std::ptr::null_mut();
+            libc::makecontext(context, enter, 0);
+        }
+        self.switch(caller, rank);
+    }
+}
+
+/// One simulated rank's end of a group.
+pub struct SimComm {
+    world: Arc<World>,
+    group: u32,
+    /// World ranks of the members.
+    members: Arc<Vec<usize>>,
+    rank: usize,
+    /// Meetings (barriers, splits) of this group so far.
+    rounds: Cell<u64>,
+}
+
+/// A place to die outside of communication; see [`SimComm::point`].
+#[derive(Clone)]
+pub struct Point {
+    world: Arc<World>,
+    me: usize,
+}
+
+impl Point {
+    /// A numbered step: another rank may run here, and this one may be killed.
+    pub fn step(&self, what: &dyn Display) -> Result<()> {
+        self.world.step(self.me, what)
+    }
+}
+
+impl SimComm {
+    /// This rank's handle for steps that are no communication.
+    pub fn point(&self) -> Point {
+        Point { world: self.world.clone(), me: self.me() }
+    }
+
+    fn me(&self) -> usize {
+        self.members[self.rank]
+    }
+
+    fn again(&self) -> Self {
+        Self {
+            world: self.world.clone(),
+            group: self.group,
+            members: self.members.clone(),
+            rank: self.rank,
+            rounds: self.rounds.clone(),
+        }
+    }
+
+    fn post(&self, data: &[u8], dest: usize, tag: Tag) -> Result<u64> {
+        self.world.step(self.me(), &format_args!("send {} bytes to {dest}", data.len()))?;
+        let mut state = self.world.lock();
+        Ok(state.post(self.members[dest], self.group, self.me(), tag, data))
+    }
+
+    fn await_taken(&self, id: u64, dest: usize, tag: Tag) -> Result<()> {
+        let inbox = self.members[dest];
+        self.world.wait(
+            self.me(),
+            || format!("rank {dest} to receive tag {tag}"),
+            |state| state.inboxes[inbox].iter().all(|m| m.id != id).then_some(()),
+        )
+    }
+
+    fn take(&self, source: usize, tag: Tag) -> Result<Vec<u8>> {
+        let (me, group, from) = (self.me(), self.group, self.members[source]);
+        self.world.step(me, &format_args!("receive from {source}"))?;
+        self.world.wait(
+            me,
+            || format!("tag {tag} from rank {source}"),
+            |state| state.take(me, group, from, tag),
+        )
+    }
+
+    fn receive_into(&self, data: &mut [u8], source: usize, tag: Tag) -> Result<()> {
+        super::threads::copy_message(&self.take(source, tag)?, data, source, tag)
+    }
+
+    /// Waits until all members have come, and returns what each wished and a
+    /// number for new groups.
+    fn meet(&self, what: &'static str, wish: Wish) -> Result<(Vec<Wish>, u32)> {
+        self.world.step(self.me(), &what)?;
+        let round = self.rounds.get();
+        self.rounds.set(round + 1);
+        let (group, size) = (self.group, self.size());
+        let is_this = |m: &Meeting| (m.group, m.round) == (group, round);
+        {
+            let mut state = self.world.lock();
+            if !state.meetings.iter().any(is_this) {
+                let base = state.next_group;
+                state.next_group += size as u32;
+                let wishes = vec![None; size];
+                state.meetings.push(Meeting { group, round, wishes, left: 0, base });
+            }
+            let meeting = state.meetings.iter_mut().find(|m| is_this(m)).expect("just made");
+            meeting.wishes[self.rank] = Some(wish);
+            if meeting.wishes.iter().all(Option::is_some) {
+                state.blocked = 0;
+            }
+        }
+        self.world.wait(
+            self.me(),
+            || what.to_owned(),
+            |state| {
+                let at = state.meetings.iter().position(is_this).expect("not all have left");
+                let meeting = &mut state.meetings[at];
+                let wishes: Option<Vec<_>> = meeting.wishes.iter().copied().collect();
+                let wishes = wishes?;
+                let base = meeting.base;
+                meeting.left += 1;
+                if meeting.left == size {
+                    state.meetings.swap_remove(at);
+                }
+                Some((wishes, base))
+            },
+        )
+    }
+}
+
+impl Comm for SimComm {
+    type Send = SimSend;
+    type Recv = SimRecv;
+
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.members.len()
+    }
+
+    fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Self>> {
+        let (wishes, base) = self.meet("split", (color, key))?;
+        if color.is_none() {
+            return Ok(None);
+        }
+        let mut ranks: Vec<usize> = (0..self.size()).filter(|&r| wishes[r].0 == color).collect();
+        let group = base + ranks[0] as u32;
+        ranks.sort_by_key(|&r| (wishes[r].1, r));
+        let rank = ranks.iter().position(|&r| r == self.rank).expect("own colour");
+        let members = Arc::new(ranks.iter().map(|&r| self.members[r]).collect());
+        Ok(Some(Self { world: self.world.clone(), group, members, rank, rounds: Cell::new(0) }))
+    }
+
+    fn send_bytes(&self, data: &[u8], dest: usize, tag: Tag) -> Result<()> {
+        let id = self.post(data, dest, tag)?;
+        if self.world.lock().rendezvous {
+            self.await_taken(id, dest, tag)?;
+        }
+        Ok(())
+    }
+
+    fn recv_bytes(&self, data: &mut [u8], source: usize, tag: Tag) -> Result<()> {
+        self.receive_into(data, source, tag)
+    }
+
+    fn exchange_bytes(
+        &self,
+        sends: &[(&[u8], usize, Tag)],
+        recvs: &mut [(&mut [u8], usize, Tag)],
+    ) -> Result<()> {
+        let mut posted = Vec::with_capacity(sends.len());
+        for &(data, dest, tag) in sends {
+            posted.push((self.post(data, dest, tag)?, dest, tag));
+        }
+        for (data, source, tag) in recvs {
+            self.receive_into(data, *source, *tag)?;
+        }
+        if self.world.lock().rendezvous {
+            for (id, dest, tag) in posted {
+                self.await_taken(id, dest, tag)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn isend(
+        &self,
+        buf: Arc<PanelBuf>,
+        range: Range<usize>,
+        dest: usize,
+        tag: Tag,
+    ) -> Result<SimSend> {
+        self.post(bytemuck::cast_slice(&buf[range]), dest, tag)?;
+        Ok(SimSend)
+    }
+
+    fn irecv(
+        &self,
+        buf: PanelBuf,
+        range: Range<usize>,
+        source: usize,
+        tag: Tag,
+    ) -> Result<SimRecv> {
+        assert!(range.end <= buf.len(), "receive beyond the buffer");
+        Ok(SimRecv { comm: self.again(), buf, range, source, tag, arrived: false })
+    }
+
+    fn probe(&self, source: usize, tag: Tag) -> Result<bool> {
+        let (me, group, from) = (self.me(), self.group, self.members[source]);
+        self.world.step(me, &"probe")?;
+        let state = self.world.lock();
+        Ok(state.inboxes[me].iter().any(|m| (m.group, m.source, m.tag) == (group, from, tag)))
+    }
+
+    fn barrier(&self) -> Result<()> {
+        self.meet("barrier", (None, 0)).map(drop)
+    }
+
+    fn host(&self) -> String {
+        self.world.hosts[self.me()].clone()
+    }
+
+    fn abort(&self, reason: &str, _exit_code: i32) -> CommError {
+        self.world.lock().fail(reason);
+        CommError::Aborted(reason.to_owned())
+    }
+}
+
+/// A send that was complete when it was made: messages are copied.
+pub struct SimSend;
+
+impl SendRequest for SimSend {
+    fn test(&mut self) -> Result<bool> {
+        Ok(true)
+    }
+    fn wait(self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A receive under way between simulated ranks.
+pub struct SimRecv {
+    comm: SimComm,
+    buf: PanelBuf,
+    range: Range<usize>,
+    source: usize,
+    tag: Tag,
+    arrived: bool,
+}
+
+impl SimRecv {
+    fn receive(&mut self) -> Result<()> {
+        let into = bytemuck::cast_slice_mut(&mut self.buf[self.range.clone()]);
+        self.comm.receive_into(into, self.source, self.tag)?;
+        self.arrived = true;
+        Ok(())
+    }
+}
+
+impl RecvRequest for SimRecv {
+    fn test(&mut self) -> Result<bool> {
+        if !self.arrived && self.comm.probe(self.source, self.tag)? {
+            self.receive()?;
+        }
+        Ok(self.arrived)
+    }
+
+    fn wait(mut self) -> Result<PanelBuf> {
+        if !self.arrived {
+            self.receive()?;
+        }
+        Ok(self.buf)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comm::collect::{all_gather_bytes, all_sum};
+
+    #[test]
+    fn collectives_work_under_every_schedule() {
+        for seed in 0..200 {
+            let mut options = Options::new(1 + seed as usize % 9, seed);
+            options.rendezvous = seed % 2 == 0;
+            let size = options.hosts.len();
+            let outcome = run(&options, |comm| -> Result<()> {
+                let mut sum = [comm.rank() as f64];
+                all_sum(&comm, &mut sum)?;
+                assert_eq!(sum[0], (size * (size - 1) / 2) as f64);
+                let half = comm.split(Some(comm.rank() as u32 % 2), 9 - comm.rank() as u32)?;
+                let half = half.expect("a colour");
+                half.barrier()?;
+                let all = all_gather_bytes(&half, &[comm.rank() as u8])?;
+                let mut expected: Vec<Vec<u8>> =
+                    (0..size).filter(|r| r % 2 == comm.rank() % 2).map(|r| vec![r as u8]).collect();
+                expected.reverse();
+                assert_eq!(all, expected);
+                comm.barrier()
+            });
+            assert!(outcome.results.iter().all(Result::is_ok), "seed {seed}: {outcome:?}");
+        }
+    }
+
+    fn ring(options: &Options) -> Outcome<u64, CommError> {
+        run(options, |comm| {
+            let (next, last) = ((comm.rank() + 1) % comm.size(), comm.rank() + comm.size() - 1);
+            let mut sum = comm.rank() as u64;
+            let mut out = [sum];
+            for _ in 1..comm.size() {
+                let mut got = [0u64];
+                comm.sendrecv(&out, next, &mut got, last % comm.size(), 1)?;
+                sum += got[0];
+                out = got;
+                comm.point().step(&"added")?;
+            }
+            Ok(sum)
+        })
+    }
+
+    #[test]
+    fn a_run_is_a_function_of_its_options() {
+        let mut options = Options::new(5, 7);
+        options.trace = true;
+        let (a, b) = (ring(&options), ring(&options));
+        assert_eq!(a.trace, b.trace);
+        assert_eq!(a.trace.len() as u64, a.steps);
+        options.seed = 8;
+        assert_ne!(ring(&options).trace, a.trace);
+    }
+
+    #[test]
+    fn a_death_at_any_step_ends_all_ranks() {
+        let steps = ring(&Options::new(4, 1)).steps;
+        for linger in [Linger::Steps(0), Linger::Steps(3), Linger::UntilBlocked] {
+            for step in 1..=steps {
+                let kills = vec![Kill { step, rank: 2 }];
+                let outcome = ring(&Options { kills, linger, ..Options::new(4, 1) });
+                assert_eq!(outcome.deadlock, None);
+                let done = outcome.results[2].is_ok();
+                assert_eq!(done, outcome.killed == 0, "step {step}: {outcome:?}");
+                assert!(done || matches!(outcome.results[2], Err(CommError::Killed(_))));
+            }
+        }
+    }
+
+    #[test]
+    fn a_deadlock_is_reported_not_waited_for() {
+        let outcome = run(&Options::new(3, 0), |comm| comm.recv(&mut [0u8], 0, 5));
+        assert!(outcome.deadlock.expect("a deadlock").contains("tag 5 from rank 0"));
+        let mut options = Options::new(2, 0);
+        let head_on = |comm: SimComm| {
+            comm.send(&[1u8], 1 - comm.rank(), 0)?;
+            comm.recv(&mut [0u8], 1 - comm.rank(), 0)
+        };
+        assert_eq!(run(&options, head_on).deadlock, None);
+        options.rendezvous = true;
+        assert!(run(&options, head_on).deadlock.is_some());
+    }
+
+    #[test]
+    #[should_panic(expected = "rank 1 fell over")]
+    fn a_panic_reaches_the_caller() {
+        run(&Options::new(3, 0), |comm| -> Result<()> {
+            comm.barrier()?;
+            assert!(comm.rank() != 1, "rank 1 fell over");
+            comm.barrier()
+        });
+    }
+}

@@ -1,0 +1,97 @@
+//! Section 4.3: the four machines of tables 1 and 2.
+//!
+//! Table 1's round figures do not yield table 2; the constants here do, and
+//! `docs/model.md` shows how each was found and how far the two are apart.
+
+/// A machine of table 1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Platform {
+    /// Name, as printed.
+    pub name: &'static str,
+    /// Cores.
+    pub cores: u64,
+    /// Processors (p_total): the units that fail.
+    pub processors: u64,
+    /// Memory of a processor that gives table 2's and 3's beta.
+    pub processor_memory_bytes: f64,
+    /// Speed of a processor (s_p) that gives them.
+    pub processor_flops: f64,
+    /// All memory written to stable storage (C_Mem).
+    pub write_seconds: f64,
+    /// All memory read back.
+    pub read_seconds: f64,
+    /// Network bandwidth of a processor (b_port).
+    pub port_bytes_per_second: f64,
+    /// Smallest group that saturates the I/O network (q_min, eq. 20).
+    pub smallest_group: u64,
+}
+
+const GIB: f64 = 1024.0 * 1024.0 * 1024.0;
+const PIB: f64 = 1024.0 * 1024.0 * GIB;
+
+impl Platform {
+    /// 2 GiB a core at 1 MiB/s a core; s_p of 2.6 Pflop/s over all processors.
+    pub const TITAN: Self = Self {
+        name: "Titan",
+        cores: 299_008,
+        processors: 18_688,
+        processor_memory_bytes: 32.0 * GIB,
+        processor_flops: 2.6e15 / 18_688.0,
+        write_seconds: 2048.0,
+        read_seconds: 2048.0,
+        port_bytes_per_second: 20e9,
+        smallest_group: 15,
+    };
+    /// 16 GB a processor over 96 GB/s, back over 150 GB/s; 8 cores of 16 Gflop/s.
+    pub const K_COMPUTER: Self = Self {
+        name: "K-Computer",
+        cores: 705_024,
+        processors: 88_128,
+        processor_memory_bytes: 16.0 * GIB,
+        processor_flops: 128e9,
+        write_seconds: 88_128.0 * 16.0 / 96.0,
+        read_seconds: 88_128.0 * 16.0 / 150.0,
+        port_bytes_per_second: 20e9,
+        smallest_group: 5,
+    };
+    /// 64 GB a processor over 1 TB/s; 64 PiB in all for beta.
+    pub const EXASCALE_SLIM: Self = Self {
+        name: "Exascale-Slim",
+        cores: 1_000_000_000,
+        processors: 1_000_000,
+        processor_memory_bytes: 64.0 * PIB / 1e6,
+        processor_flops: 1e12,
+        write_seconds: 64_000.0,
+        read_seconds: 64_000.0,
+        port_bytes_per_second: 200e9,
+        smallest_group: 5,
+    };
+    /// 640 GB a processor over 1 TB/s; 64 PiB in all for beta.
+    pub const EXASCALE_FAT: Self = Self {
+        name: "Exascale-Fat",
+        cores: 1_000_000_000,
+        processors: 100_000,
+        processor_memory_bytes: 64.0 * PIB / 1e5,
+        processor_flops: 1e13,
+        write_seconds: 64_000.0,
+        read_seconds: 64_000.0,
+        port_bytes_per_second: 400e9,
+        smallest_group: 3,
+    };
+    /// The four of them, in the paper's order.
+    pub const ALL: [Self; 4] =
+        [Self::TITAN, Self::K_COMPUTER, Self::EXASCALE_SLIM, Self::EXASCALE_FAT];
+
+    /// The same machine with a faster store: all memory written or read in
+    /// `seconds` (figures 8(b), 8(c), 14 and 15).
+    pub fn with_checkpoint_seconds(mut self, seconds: f64) -> Self {
+        self.write_seconds = seconds;
+        self.read_seconds = seconds;
+        self
+    }
+
+    /// `mu_p = mu / p_total` (section 3.1).
+    pub fn mtbf_seconds(&self, processor_mtbf_seconds: f64) -> f64 {
+        processor_mtbf_seconds / self.processors as f64
+    }
+}

@@ -1,0 +1,147 @@
+//! Sections 4.1, 4.2 and 4.4: protocols and applications.
+
+use super::{Platform, WasteModel};
+
+/// An application of section 4.2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Application {
+    /// n x n reals, each averaged with its 8 neighbours.
+    Stencil2d,
+    /// Products of n x n matrices by Cannon's algorithm; three matrices.
+    MatrixProduct,
+    /// n^3 reals, each averaged with its 26 neighbours.
+    Stencil3d,
+}
+
+impl Application {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Stencil2d, Self::MatrixProduct, Self::Stencil3d];
+
+    /// Its name, as printed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stencil2d => "2D-STENCIL",
+            Self::MatrixProduct => "MATRIX-PRODUCT",
+            Self::Stencil3d => "3D-STENCIL",
+        }
+    }
+
+    /// The protocols that the paper tries on it.
+    pub fn scenarios(self) -> &'static [Scenario] {
+        match self {
+            Self::Stencil2d | Self::MatrixProduct => {
+                &[Scenario::CoordIo, Scenario::HierarchIo, Scenario::HierarchPort]
+            }
+            Self::Stencil3d => &[
+                Scenario::CoordIo,
+                Scenario::HierarchIoPlane,
+                Scenario::HierarchIoLine,
+                Scenario::HierarchPort,
+            ],
+        }
+    }
+}
+
+/// A protocol of section 4.1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scenario {
+    /// One checkpoint of everything, to stable storage.
+    CoordIo,
+    /// A group a row of the 2D grid of processors.
+    HierarchIo,
+    /// A group a plane of the 3D grid.
+    HierarchIoPlane,
+    /// A group a line of the 3D grid.
+    HierarchIoLine,
+    /// The smallest groups that saturate the I/O network.
+    HierarchPort,
+}
+
+impl Scenario {
+    /// Its name, as printed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::CoordIo => "COORD-IO",
+            Self::HierarchIo => "HIERARCH-IO",
+            Self::HierarchIoPlane => "HIERARCH-IO-PLANE",
+            Self::HierarchIoLine => "HIERARCH-IO-LINE",
+            Self::HierarchPort => "HIERARCH-PORT",
+        }
+    }
+
+    /// Groups (G), rounded as tables 2 and 3 are: rows and lines down, planes
+    /// up, port groups to the nearest.
+    pub fn groups(self, platform: &Platform) -> usize {
+        let p = platform.processors as f64;
+        // A cube root in floating point may miss an integer by a rounding error.
+        let (edge, slack) = (p.cbrt(), 1e-9);
+        let groups = match self {
+            Self::CoordIo => 1.0,
+            Self::HierarchIo => p.sqrt().floor(),
+            Self::HierarchIoPlane => (edge - slack).ceil(),
+            Self::HierarchIoLine => (edge * edge + slack).floor(),
+            Self::HierarchPort => (p / platform.smallest_group as f64).round(),
+        };
+        groups as usize
+    }
+
+    /// Neighbour directions of the grid whose messages are logged, each
+    /// counting once beta's unit: 1 for rows of a 2D grid, 2 for both
+    /// directions; 1, 2, 3 in 3D.
+    fn logged_directions(self, application: Application) -> f64 {
+        match (self, application) {
+            (Self::CoordIo, _) => 0.0,
+            (Self::HierarchIo | Self::HierarchIoPlane, _) => 1.0,
+            (Self::HierarchIoLine, _) => 2.0,
+            (Self::HierarchPort, Application::Stencil3d) => 3.0,
+            (Self::HierarchPort, _) => 2.0,
+        }
+    }
+
+    /// beta: growth of the checkpoint a second of work, as a share of it
+    /// (section 4.2), b being the edge of a processor's block:
+    /// - 2D-STENCIL: `2 s_p / (9 b^3)`, `8 b^2` bytes a processor,
+    /// - MATRIX-PRODUCT: `s_p / (6 b^3)`, `24 b^2` bytes,
+    /// - 3D-STENCIL: `2 s_p / (27 b^4)`, `8 b^3` bytes; the paper prints b^3,
+    ///   but two faces of b^2 over `b^3 27 b^3 / s_p` make b^4, and table 3
+    ///   was computed so.
+    ///
+    /// Times the number of directions that are logged.
+    pub fn growth_per_second(self, platform: &Platform, application: Application) -> f64 {
+        let (bytes, speed) = (platform.processor_memory_bytes, platform.processor_flops);
+        let one_direction = match application {
+            Application::Stencil2d => {
+                let edge = (bytes / 8.0).sqrt();
+                2.0 * speed / (9.0 * edge.powi(3))
+            }
+            Application::MatrixProduct => {
+                let edge = (bytes / 24.0).sqrt();
+                speed / (6.0 * edge.powi(3))
+            }
+            Application::Stencil3d => {
+                let edge = (bytes / 8.0).cbrt();
+                2.0 * speed / (27.0 * edge.powi(4))
+            }
+        };
+        self.logged_directions(application) * one_direction
+    }
+
+    /// The model of this protocol for an application on a platform, with the
+    /// paper's rho = 1.5, lambda = 0.98, alpha = 0.3 (section 4.4) and no
+    /// downtime: section 5's 4.32 h comes out with D = 0 and with no other.
+    pub fn model(self, platform: &Platform, application: Application) -> WasteModel {
+        let groups = self.groups(platform);
+        let share = 1.0 / groups as f64;
+        let logged = self != Self::CoordIo;
+        WasteModel {
+            groups,
+            checkpoint_seconds: platform.write_seconds * share,
+            recovery_seconds: platform.read_seconds * share,
+            downtime_seconds: 0.0,
+            overlap_fraction: 0.3,
+            logging_speed: if logged { 0.98 } else { 1.0 },
+            replay_speed: if logged { 1.5 } else { 1.0 },
+            growth_per_second: self.growth_per_second(platform, application),
+        }
+    }
+}

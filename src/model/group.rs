@@ -1,0 +1,38 @@
+//! A checkpoint group: n members on n failure domains, m of them expendable.
+
+use super::ModelError;
+
+/// `size` members of which any `parities` may be lost at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Group {
+    size: usize,
+    parities: usize,
+}
+
+impl Group {
+    /// A group of `size` >= 2 members with 1 <= `parities` <= `size`/2.
+    ///
+    /// # Errors
+    /// [`ModelError::Group`] for any other pair.
+    pub fn new(size: usize, parities: usize) -> Result<Self, ModelError> {
+        if size < 2 || parities < 1 || 2 * parities > size {
+            return Err(ModelError::Group { size, parities });
+        }
+        Ok(Self { size, parities })
+    }
+
+    /// Members (n).
+    pub fn size(self) -> usize {
+        self.size
+    }
+
+    /// Simultaneous losses that the group bears (m).
+    pub fn parities(self) -> usize {
+        self.parities
+    }
+
+    /// Parity bytes per byte of data: `m / (n - m)`.
+    pub fn parity_ratio(self) -> f64 {
+        self.parities as f64 / (self.size - self.parities) as f64
+    }
+}

@@ -1,0 +1,284 @@
+//! In-memory checkpoints with m parities, abort-and-restart and spares: the
+//! questions of Tang et al. section 5 and of Bosilca et al., for the protocols
+//! that [`Protocol`] names.
+//!
+//! A failure stops the whole job. It is detected, a spare takes the place of
+//! the lost node, all processes start again and the lost members are rebuilt:
+//! an *outage* of V seconds, which starts over whenever another node fails in
+//! it. The data are lost when more than m members of a group are missing at
+//! once, and, with the single protocol, when a failure strikes while the only
+//! copy is updated. Failures are exponential.
+
+use super::bosilca::WasteModel;
+use super::error::{at_least, fraction, non_negative, positive};
+use super::optimum::minimize_log;
+use super::tang::memory::Protocol;
+use super::{Group, ModelError, exact};
+
+/// A job under one of the in-memory protocols.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct InMemoryJob {
+    /// What is kept.
+    pub protocol: Protocol,
+    /// Members and parities of a group.
+    pub group: Group,
+    /// Nodes that compute.
+    pub nodes: usize,
+    /// Nodes that wait.
+    pub spares: usize,
+    /// Mean time between failures of one node.
+    pub node_mtbf_seconds: f64,
+    /// Time of the computation without checkpoints or failures.
+    pub work_seconds: f64,
+    /// Time of one checkpoint.
+    pub checkpoint_seconds: f64,
+    /// Share of the full speed at which work goes on during a checkpoint.
+    pub overlap_fraction: f64,
+    /// Detection and relaunch after a failure.
+    pub downtime_seconds: f64,
+    /// Rebuilding of the lost members.
+    pub recovery_seconds: f64,
+}
+
+/// What is to be expected of a job.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Expectation {
+    /// Work seconds between two checkpoints; infinite without checkpoints.
+    pub interval_seconds: f64,
+    /// Expected time from start to end, where no data are lost.
+    pub time_seconds: f64,
+    /// Work over expected time.
+    pub efficiency: f64,
+    /// Expected number of failures in that time.
+    pub failures: f64,
+    /// Probability that no data are lost (for [`Protocol::None`]: that nothing
+    /// fails at all).
+    pub keeps_data_probability: f64,
+    /// Probability that the spares suffice.
+    pub spares_suffice_probability: f64,
+}
+
+impl Expectation {
+    /// Probability to finish in one go: data kept and spares enough.
+    pub fn finish_probability(&self) -> f64 {
+        self.keeps_data_probability * self.spares_suffice_probability
+    }
+}
+
+impl InMemoryJob {
+    /// # Errors
+    /// The first parameter outside of its range.
+    pub fn validate(&self) -> Result<(), ModelError> {
+        at_least("nodes", self.nodes, self.group.size(), "at least one whole group")?;
+        positive("node_mtbf_seconds", self.node_mtbf_seconds)?;
+        positive("work_seconds", self.work_seconds)?;
+        non_negative("checkpoint_seconds", self.checkpoint_seconds)?;
+        fraction("overlap_fraction", self.overlap_fraction)?;
+        non_negative("downtime_seconds", self.downtime_seconds)?;
+        non_negative("recovery_seconds", self.recovery_seconds)?;
+        Ok(())
+    }
+
+    /// MTBF of the nodes that compute.
+    pub fn system_mtbf_seconds(&self) -> f64 {
+        self.node_mtbf_seconds / self.nodes as f64
+    }
+
+    /// Detection, relaunch and rebuild.
+    pub fn outage_seconds(&self) -> f64 {
+        self.downtime_seconds + self.recovery_seconds
+    }
+
+    /// The job as a coordinated protocol.
+    fn coordinated(&self) -> WasteModel {
+        WasteModel::coordinated(
+            self.checkpoint_seconds,
+            self.recovery_seconds,
+            self.downtime_seconds,
+            self.overlap_fraction,
+        )
+    }
+
+    /// Probability that a failure, once it has struck, ends in the loss of data
+    /// because m more members of its group go before the outage is over.
+    ///
+    /// With j members gone, one of the n-j others fails at the rate
+    /// `g = (n-j)/mu`, any node at `L = nodes/mu`. An outage of V seconds is
+    /// struck with probability `q = 1 - e^(-L V)`, and then starts over; the
+    /// next of the group is lost in it with probability
+    /// `p_j = q g/L / (1 - q (1 - g/L))`, and the product over j = 1..m is the
+    /// answer. For m = 1 and small V it is `(n-1) V / mu`, Tang et al. eq. 14
+    /// with N_g - 1 in place of N_g.
+    pub fn loss_probability_per_failure(&self) -> f64 {
+        let all_rate = 1.0 / self.system_mtbf_seconds();
+        let struck = -(-all_rate * self.outage_seconds()).exp_m1();
+        (1..=self.group.parities())
+            .map(|lost| {
+                let share = (self.group.size() - lost) as f64 / self.nodes as f64;
+                struck * share / (1.0 - struck * (1.0 - share))
+            })
+            .product()
+    }
+
+    /// The interval of least expected time, found numerically; infinite for
+    /// [`Protocol::None`].
+    ///
+    /// # Errors
+    /// As [`InMemoryJob::validate`].
+    pub fn best_interval_seconds(&self) -> Result<f64, ModelError> {
+        self.validate()?;
+        if self.protocol == Protocol::None {
+            return Ok(f64::INFINITY);
+        }
+        let mtbf_seconds = self.system_mtbf_seconds();
+        let longest_seconds = self.work_seconds.min(30.0 * mtbf_seconds);
+        // More than a million checkpoints a run is no sensible answer even where they are free.
+        let shortest_seconds = (1e-6 * self.work_seconds).min(longest_seconds);
+        let best = minimize_log(shortest_seconds, longest_seconds, |interval_seconds| {
+            self.time_seconds(interval_seconds)
+        });
+        Ok(best.at)
+    }
+
+    /// Expected time with a checkpoint after every `interval_seconds` of pure
+    /// computation and none at the end; without loss of data.
+    fn time_seconds(&self, interval_seconds: f64) -> f64 {
+        let mtbf_seconds = self.system_mtbf_seconds();
+        if self.protocol == Protocol::None || interval_seconds >= self.work_seconds {
+            return exact::segment_seconds(self.work_seconds, self.outage_seconds(), mtbf_seconds);
+        }
+        let period_seconds = interval_seconds + self.checkpoint_seconds;
+        let model = self.coordinated();
+        let per_work_second =
+            exact::coordinated_period_seconds(&model, period_seconds, mtbf_seconds)
+                / model.work_seconds(period_seconds);
+        per_work_second * (self.work_seconds - interval_seconds)
+            + exact::segment_seconds(interval_seconds, self.outage_seconds(), mtbf_seconds)
+    }
+
+    /// All that is to be expected with one interval.
+    ///
+    /// # Errors
+    /// As [`InMemoryJob::validate`]; an interval not above zero.
+    pub fn expect(&self, interval_seconds: f64) -> Result<Expectation, ModelError> {
+        self.validate()?;
+        if interval_seconds != f64::INFINITY {
+            positive("interval_seconds", interval_seconds)?;
+        }
+        let mtbf_seconds = self.system_mtbf_seconds();
+        let time_seconds = self.time_seconds(interval_seconds);
+        let failures = time_seconds / mtbf_seconds;
+        Ok(Expectation {
+            interval_seconds,
+            time_seconds,
+            efficiency: self.work_seconds / time_seconds,
+            failures,
+            keeps_data_probability: self.keeps_data(interval_seconds, time_seconds),
+            spares_suffice_probability: self.spares_suffice(interval_seconds),
+        })
+    }
+
+    fn keeps_data(&self, interval_seconds: f64, time_seconds: f64) -> f64 {
+        let mtbf_seconds = self.system_mtbf_seconds();
+        if self.protocol == Protocol::None {
+            return (-self.work_seconds / mtbf_seconds).exp();
+        }
+        let losses = time_seconds / mtbf_seconds * self.loss_probability_per_failure();
+        // Tang et al., eq. 13: the single copy is vulnerable while it is updated.
+        let updates = (self.work_seconds / interval_seconds - 1.0).max(0.0);
+        let exposed_seconds = match self.protocol {
+            Protocol::Single => updates * self.checkpoint_seconds,
+            _ => 0.0,
+        };
+        (-losses - exposed_seconds / mtbf_seconds).exp()
+    }
+
+    /// Probability that at most as many nodes fail as there are spares.
+    ///
+    /// Failures are not Poisson over a run: a run that fails more lasts longer
+    /// and fails more. In one segment of L seconds (L + alpha C after a failure)
+    /// the number of interruptions is 0 with probability `p1 = e^(-L/mu)`, else
+    /// geometric with `p2 = e^(-(L + alpha C)/mu)`; each interruption brings a
+    /// geometric number of failures with `pv = e^(-V/mu)`, as outages are struck
+    /// too. Mean and variance add up over the segments, and a negative binomial
+    /// law of that mean and variance is summed.
+    fn spares_suffice(&self, interval_seconds: f64) -> f64 {
+        let mtbf_seconds = self.system_mtbf_seconds();
+        let peace = |seconds: f64| (-seconds / mtbf_seconds).exp();
+        let outage = peace(self.outage_seconds());
+        // Mean and variance of the failures in one segment.
+        let segment = |first: f64, again: f64| {
+            let interruptions = (1.0 - first) / again;
+            let squares = (1.0 - first) * (2.0 - again) / (again * again);
+            let variance = squares - interruptions * interruptions;
+            (
+                interruptions / outage,
+                interruptions * (1.0 - outage) / (outage * outage) + variance / (outage * outage),
+            )
+        };
+        if self.protocol == Protocol::None || interval_seconds >= self.work_seconds {
+            let whole = peace(self.work_seconds);
+            let (mean, variance) = segment(whole, whole);
+            return failures_at_most(self.spares, mean, variance);
+        }
+        let period_seconds = interval_seconds + self.checkpoint_seconds;
+        let redo_seconds = self.overlap_fraction * self.checkpoint_seconds;
+        let periods = (self.work_seconds - interval_seconds)
+            / self.coordinated().work_seconds(period_seconds);
+        let (mean, variance) = segment(peace(period_seconds), peace(period_seconds + redo_seconds));
+        let (last_mean, last_variance) = segment(peace(interval_seconds), peace(interval_seconds));
+        failures_at_most(
+            self.spares,
+            periods * mean + last_mean,
+            periods * variance + last_variance,
+        )
+    }
+}
+
+/// Probability that a negative binomial variable of this mean and variance is at
+/// most `limit`; Poisson where the variance is no larger than the mean.
+///
+/// With p = mean/variance and r = mean p/(1-p) the probability of k is
+/// `p^r (1-p)^k r (r+1) ... (r+k-1) / k!`.
+fn failures_at_most(limit: usize, mean: f64, variance: f64) -> f64 {
+    if mean == 0.0 {
+        return 1.0;
+    }
+    if !(mean.is_finite() && variance.is_finite()) {
+        return 0.0;
+    }
+    let excess = (variance - mean) / mean;
+    let poisson = excess < 1e-9;
+    let p = 1.0 / (1.0 + excess.max(0.0));
+    let r = mean / excess;
+    // Logarithms: the first term may be far below the smallest float.
+    let mut log_term = if poisson { -mean } else { r * p.ln() };
+    let mut sum = log_term.exp();
+    for k in 1..=limit {
+        let k = k as f64;
+        log_term += if poisson { (mean / k).ln() } else { ((1.0 - p) * (r + k - 1.0) / k).ln() };
+        let term = log_term.exp();
+        sum += term;
+        if k > mean && term < 1e-18 * sum {
+            break;
+        }
+    }
+    sum.min(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn poisson_and_negative_binomial_at_known_points() {
+        // Poisson with mean 2: P(<= 3) = 0.857123.
+        assert!((failures_at_most(3, 2.0, 2.0) - 0.857_123_46).abs() < 1e-7);
+        // Geometric with p = 1/3 (r = 1): mean 2, variance 6, P(<= 3) = 1 - (2/3)^4.
+        let want = 1.0 - (2.0f64 / 3.0).powi(4);
+        assert!((failures_at_most(3, 2.0, 6.0) - want).abs() < 1e-12);
+        assert_eq!(failures_at_most(0, 0.0, 0.0), 1.0);
+        assert!((failures_at_most(12_000, 1e4, 1e4) - 1.0).abs() < 1e-9);
+        assert!((failures_at_most(10_000, 1e4, 1e4) - 0.502_66).abs() < 1e-4);
+    }
+}

@@ -1,0 +1,372 @@
+//! The drawing itself.
+
+use std::fmt::Write;
+
+use super::scale::Ruler;
+use super::text::{escape, tick_label};
+use super::{Axis, Bars, Body, Figure, Lines, Series, Style};
+
+/// Okabe and Ito's palette without its yellow, too pale for lines on white.
+const COLOURS: [&str; 7] =
+    ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"];
+const DASHES: [&str; 4] = ["", "7 3", "2 3", "9 3 2 3"];
+const INK: &str = "#222";
+const FAINT: &str = "#ddd";
+
+const CHART_WIDTH: f64 = 560.0;
+const CHART_HEIGHT: f64 = 400.0;
+const PANEL_WIDTH: f64 = 330.0;
+const PANEL_HEIGHT: f64 = 280.0;
+const TITLE_HEIGHT: f64 = 40.0;
+const LEGEND_ROW: f64 = 20.0;
+/// Width of a letter of 12 px, about; SVG cannot be asked.
+const LETTER: f64 = 6.7;
+
+/// Where a chart's plotting area lies on the page.
+#[derive(Clone, Copy)]
+struct Area {
+    left: f64,
+    top: f64,
+    width: f64,
+    height: f64,
+}
+
+/// The whole figure as one SVG document.
+pub(super) fn document(figure: &Figure) -> String {
+    let mut page = String::new();
+    let (width, height) = match &figure.body {
+        Body::Lines(lines) => one_chart(&mut page, lines),
+        Body::Bars(bars) => bar_chart(&mut page, bars),
+        Body::Panels { columns, panels } => panel_grid(&mut page, *columns, panels),
+    };
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
+         viewBox=\"0 0 {width:.0} {height:.0}\" role=\"img\" \
+         font-family=\"DejaVu Sans, Verdana, sans-serif\" font-size=\"12\" fill=\"{INK}\">\n\
+         <title>{title}</title>\n<desc>{caption}</desc>\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
+         <text x=\"16\" y=\"26\" font-size=\"16\" font-weight=\"bold\">{title}</text>\n\
+         {page}</svg>\n",
+        title = escape(&figure.title),
+        caption = escape(&figure.caption),
+    )
+}
+
+fn one_chart(page: &mut String, lines: &Lines) -> (f64, f64) {
+    let heading = if lines.title.is_empty() { 6.0 } else { 24.0 };
+    let area = Area {
+        left: 76.0,
+        top: TITLE_HEIGHT + heading,
+        width: CHART_WIDTH - 96.0,
+        height: CHART_HEIGHT - 100.0,
+    };
+    let names: Vec<&str> = lines.series.iter().map(|s| s.name.as_str()).collect();
+    draw_lines(page, lines, area, &names, 0);
+    let markers =
+        |name: &str| lines.series.iter().any(|s| s.name == name && s.style == Style::Markers);
+    let top = area.top + area.height + 62.0;
+    let legend = draw_legend(page, &names, markers, CHART_WIDTH, top);
+    (CHART_WIDTH, top + legend)
+}
+
+fn panel_grid(page: &mut String, columns: usize, panels: &[Lines]) -> (f64, f64) {
+    let columns = columns.max(1);
+    let mut names: Vec<&str> = Vec::new();
+    for series in panels.iter().flat_map(|p| &p.series) {
+        if !names.contains(&series.name.as_str()) {
+            names.push(&series.name);
+        }
+    }
+    for (index, panel) in panels.iter().enumerate() {
+        let (row, column) = (index / columns, index % columns);
+        let area = Area {
+            left: 66.0 + column as f64 * PANEL_WIDTH,
+            top: TITLE_HEIGHT + 30.0 + row as f64 * PANEL_HEIGHT,
+            width: PANEL_WIDTH - 82.0,
+            height: PANEL_HEIGHT - 84.0,
+        };
+        draw_lines(page, panel, area, &names, index);
+    }
+    let width = columns as f64 * PANEL_WIDTH;
+    let rows = panels.len().div_ceil(columns);
+    let markers = |name: &str| {
+        panels.iter().flat_map(|p| &p.series).any(|s| s.name == name && s.style == Style::Markers)
+    };
+    let top = TITLE_HEIGHT + rows as f64 * PANEL_HEIGHT + 20.0;
+    let legend = draw_legend(page, &names, markers, width, top);
+    (width, top + legend)
+}
+
+/// One chart of lines with its frame; `names` gives each series its look.
+fn draw_lines(page: &mut String, lines: &Lines, area: Area, names: &[&str], id: usize) {
+    let points = || lines.series.iter().flat_map(|s| &s.points);
+    let x = ruler(&lines.x, points().map(|p| p.x));
+    let y = ruler(
+        &lines.y,
+        points().flat_map(|p| {
+            let error = p.error.unwrap_or(0.0);
+            [p.y - error, p.y + error]
+        }),
+    );
+    if !lines.title.is_empty() {
+        let _ = writeln!(
+            page,
+            "<text x=\"{:.1}\" y=\"{:.1}\" font-weight=\"bold\">{}</text>",
+            area.left,
+            area.top - 9.0,
+            escape(&lines.title)
+        );
+    }
+    draw_x_axis(page, &x, lines.x.label, area);
+    draw_y_axis(page, &y, lines.y.label, area);
+    let _ = writeln!(
+        page,
+        "<clipPath id=\"c{id}\"><rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>\
+         </clipPath>\n<g clip-path=\"url(#c{id})\">",
+        area.left - 6.0,
+        area.top - 4.0,
+        area.width + 12.0,
+        area.height + 8.0
+    );
+    for series in &lines.series {
+        let look = names.iter().position(|n| *n == series.name).unwrap_or(0);
+        draw_series(page, series, look, area, &x, &y);
+    }
+    page.push_str("</g>\n");
+    draw_frame(page, area);
+}
+
+fn ruler(axis: &Axis, values: impl Iterator<Item = f64>) -> Ruler {
+    match axis.range {
+        Some((low, high)) => Ruler::new(axis.scale, low, high),
+        None => Ruler::around(axis.scale, values),
+    }
+}
+
+fn draw_series(page: &mut String, series: &Series, look: usize, area: Area, x: &Ruler, y: &Ruler) {
+    let at = |px: f64, py: f64| -> Option<(f64, f64)> {
+        let left = area.left + x.place(px)? * area.width;
+        // Far outside of the chart a coordinate only costs digits.
+        let up = y.place(py)?.clamp(-2.0, 3.0);
+        Some((left, area.top + (1.0 - up) * area.height))
+    };
+    match series.style {
+        Style::Line => {
+            let path: Vec<String> = series
+                .points
+                .iter()
+                .filter_map(|p| at(p.x, p.y))
+                .map(|(px, py)| format!("{px:.1},{py:.1}"))
+                .collect();
+            let _ = writeln!(page, "<polyline points=\"{}\" {}/>", path.join(" "), stroke(look));
+        }
+        Style::Markers => {
+            for point in &series.points {
+                let error = point.error.unwrap_or(0.0);
+                let ends = (at(point.x, point.y - error), at(point.x, point.y + error));
+                if let (Some((px, low)), Some((_, high))) = ends {
+                    let _ = writeln!(
+                        page,
+                        "<path d=\"M{px:.1} {low:.1}V{high:.1}M{:.1} {low:.1}h8M{:.1} {high:.1}h8\" \
+                         stroke=\"{}\" fill=\"none\"/>",
+                        px - 4.0,
+                        px - 4.0,
+                        colour(look)
+                    );
+                }
+                if let Some((px, py)) = at(point.x, point.y) {
+                    draw_marker(page, look, px, py);
+                }
+            }
+        }
+    }
+}
+
+fn draw_marker(page: &mut String, look: usize, x: f64, y: f64) {
+    let shape = match look % 4 {
+        0 => format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\""),
+        1 => format!("<rect x=\"{:.1}\" y=\"{:.1}\" width=\"7\" height=\"7\"", x - 3.5, y - 3.5),
+        2 => format!("<path d=\"M{x:.1} {:.1}l5 8.5h-10z\"", y - 5.0),
+        _ => format!("<path d=\"M{x:.1} {:.1}l5 5l-5 5l-5 -5z\"", y - 5.0),
+    };
+    let _ =
+        writeln!(page, "{shape} fill=\"{}\" stroke=\"#fff\" stroke-width=\"0.8\"/>", colour(look));
+}
+
+fn colour(look: usize) -> &'static str {
+    COLOURS[look % COLOURS.len()]
+}
+
+fn stroke(look: usize) -> String {
+    let dash = DASHES[look % DASHES.len()];
+    let dash =
+        if dash.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{dash}\"") };
+    format!(
+        "fill=\"none\" stroke=\"{}\" stroke-width=\"2\" stroke-linejoin=\"round\"{dash}",
+        colour(look)
+    )
+}
+
+fn draw_x_axis(page: &mut String, ruler: &Ruler, label: &str, area: Area) {
+    let bottom = area.top + area.height;
+    for tick in ruler.ticks() {
+        let Some(place) = ruler.place(tick) else { continue };
+        let x = area.left + place * area.width;
+        let _ = writeln!(
+            page,
+            "<path d=\"M{x:.1} {:.1}V{bottom:.1}\" stroke=\"{FAINT}\"/>\
+             <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+            area.top,
+            bottom + 17.0,
+            tick_label(tick)
+        );
+    }
+    let _ = writeln!(
+        page,
+        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+        area.left + area.width / 2.0,
+        bottom + 36.0,
+        escape(label)
+    );
+}
+
+fn draw_y_axis(page: &mut String, ruler: &Ruler, label: &str, area: Area) {
+    for tick in ruler.ticks() {
+        let Some(place) = ruler.place(tick) else { continue };
+        let y = area.top + (1.0 - place) * area.height;
+        let _ = writeln!(
+            page,
+            "<path d=\"M{:.1} {y:.1}h{:.1}\" stroke=\"{FAINT}\"/>\
+             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            area.left,
+            area.width,
+            area.left - 6.0,
+            y + 4.0,
+            tick_label(tick)
+        );
+    }
+    let (x, y) = (area.left - 52.0, area.top + area.height / 2.0);
+    let _ = writeln!(
+        page,
+        "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\" \
+         transform=\"rotate(-90 {x:.1} {y:.1})\">{}</text>",
+        escape(label)
+    );
+}
+
+fn draw_frame(page: &mut String, area: Area) {
+    let _ = writeln!(
+        page,
+        "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"none\" \
+         stroke=\"{INK}\"/>",
+        area.left, area.top, area.width, area.height
+    );
+}
+
+/// The legend below the charts; returns its height. A single series needs none.
+fn draw_legend(
+    page: &mut String,
+    names: &[&str],
+    is_markers: impl Fn(&str) -> bool,
+    width: f64,
+    top: f64,
+) -> f64 {
+    if names.len() < 2 {
+        return 0.0;
+    }
+    let places = legend_places(names, width, top);
+    for (look, (name, &(x, y))) in names.iter().zip(&places).enumerate() {
+        if is_markers(name) {
+            draw_marker(page, look, x + 15.0, y - 4.0);
+        } else {
+            let _ = writeln!(
+                page,
+                "<polyline points=\"{x:.1},{0:.1} {1:.1},{0:.1}\" {2}/>",
+                y - 4.0,
+                x + 30.0,
+                stroke(look)
+            );
+        }
+        let _ = writeln!(page, "<text x=\"{:.1}\" y=\"{y:.1}\">{}</text>", x + 36.0, escape(name));
+    }
+    places.last().map_or(0.0, |(_, y)| y - top + LEGEND_ROW)
+}
+
+/// Columns as wide as the longest name, as many as fit.
+fn legend_places(names: &[&str], width: f64, top: f64) -> Vec<(f64, f64)> {
+    let longest = names.iter().map(|n| n.chars().count()).max().unwrap_or(0) as f64;
+    let column_width = 52.0 + longest * LETTER;
+    let columns = (((width - 32.0) / column_width) as usize).clamp(1, names.len());
+    (0..names.len())
+        .map(|i| {
+            let (row, column) = (i / columns, i % columns);
+            (20.0 + column as f64 * column_width, top + row as f64 * LEGEND_ROW)
+        })
+        .collect()
+}
+
+fn bar_chart(page: &mut String, bars: &Bars) -> (f64, f64) {
+    let group_width = (22.0 * bars.series.len() as f64 + 16.0).max(64.0);
+    let width = (group_width * bars.categories.len() as f64 + 96.0).max(CHART_WIDTH);
+    let area = Area {
+        left: 76.0,
+        top: TITLE_HEIGHT + 16.0,
+        width: width - 96.0,
+        height: CHART_HEIGHT - 100.0,
+    };
+    let values = || bars.series.iter().flat_map(|(_, values)| values.iter().copied());
+    let y = ruler(&bars.y, values().chain([0.0]));
+    draw_y_axis(page, &y, bars.y.label, area);
+    let group_width = area.width / bars.categories.len() as f64;
+    let bar_width = (group_width - 14.0) / bars.series.len() as f64;
+    let bottom = area.top + area.height;
+    for (index, category) in bars.categories.iter().enumerate() {
+        let left = area.left + index as f64 * group_width;
+        for (look, (_, values)) in bars.series.iter().enumerate() {
+            let up = y.place(values[index]).unwrap_or(0.0) * area.height;
+            let _ = writeln!(
+                page,
+                "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{up:.1}\" fill=\"{}\" \
+                 stroke=\"#fff\"/>",
+                left + 7.0 + look as f64 * bar_width,
+                bottom - up,
+                bar_width,
+                colour(look)
+            );
+        }
+        let _ = writeln!(
+            page,
+            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" font-size=\"11\">{}</text>",
+            left + group_width / 2.0,
+            bottom + 17.0,
+            escape(category)
+        );
+    }
+    let _ = writeln!(
+        page,
+        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+        area.left + area.width / 2.0,
+        bottom + 36.0,
+        escape(bars.category_label)
+    );
+    draw_frame(page, area);
+    let top = bottom + 62.0;
+    let names: Vec<&str> = bars.series.iter().map(|(name, _)| name.as_str()).collect();
+    (width, top + draw_bar_legend(page, &names, width, top))
+}
+
+fn draw_bar_legend(page: &mut String, names: &[&str], width: f64, top: f64) -> f64 {
+    let places = legend_places(names, width, top);
+    for (look, (name, &(x, y))) in names.iter().zip(&places).enumerate() {
+        let _ = writeln!(
+            page,
+            "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"14\" height=\"12\" fill=\"{}\"/>\
+             <text x=\"{:.1}\" y=\"{y:.1}\">{}</text>",
+            y - 10.0,
+            colour(look),
+            x + 20.0,
+            escape(name)
+        );
+    }
+    places.last().map_or(0.0, |(_, y)| y - top + LEGEND_ROW)
+}

@@ -1,0 +1,70 @@
+//! A discrete-event simulator of checkpointed jobs.
+//!
+//! It knows nothing of the formulas: nodes fail by a [`failure::Law`] or a
+//! trace, a job computes, checkpoints, rolls back and recovers by the rules of
+//! its protocol, and [`batch`] repeats that over independent streams of random
+//! numbers, on all cores, to means with confidence intervals. The same seed
+//! gives the same numbers on any number of threads.
+
+pub mod batch;
+pub mod coordinated;
+pub mod failure;
+pub mod hierarchical;
+pub mod random;
+pub mod stats;
+pub mod trace;
+
+pub use batch::{Batch, Summary};
+pub use coordinated::CoordinatedJob;
+pub use failure::{Ages, Law, Source};
+pub use hierarchical::HierarchicalJob;
+pub use stats::{Estimate, Proportion};
+
+/// How one simulated run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// All work done.
+    Finished,
+    /// Data were lost and the job was told to stop then.
+    DataLost,
+    /// A node failed and no spare was left.
+    OutOfSpares,
+    /// The time limit passed.
+    TimedOut,
+}
+
+/// One simulated run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Outcome {
+    /// How it ended.
+    pub end: End,
+    /// Time from start to end.
+    pub time_seconds: f64,
+    /// Useful work done, in seconds of full speed.
+    pub work_seconds: f64,
+    /// Failures of nodes of the job.
+    pub failures: u64,
+    /// Failures that fell into a checkpoint.
+    pub failures_in_checkpoint: u64,
+    /// Failures that fell into a downtime or a recovery.
+    pub failures_in_recovery: u64,
+    /// Completed checkpoints (of all groups, where there are several).
+    pub checkpoints: u64,
+    /// Times that data were lost and the work began anew.
+    pub data_losses: u64,
+    /// Time spent in downtime and recovery.
+    pub outage_seconds: f64,
+}
+
+impl Outcome {
+    /// Share of the time that was not useful work.
+    pub fn waste(&self) -> f64 {
+        if self.time_seconds == 0.0 { 0.0 } else { 1.0 - self.work_seconds / self.time_seconds }
+    }
+}
+
+/// A job that can be simulated.
+pub trait Job: Sync {
+    /// One run against one source of failures.
+    fn run(&self, failures: &mut Source) -> Outcome;
+}

@@ -1,0 +1,375 @@
+//! The solver's [`Guard`] whose matrix lives in shared memory and is saved.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use super::code::AnyCode;
+use super::interval::{Every, daly_interval_seconds, panel_after, panel_flops, pays, seconds_left};
+use super::memory::NodeMemory;
+use super::settings::{Region, Settings};
+use crate::checkpoint::hook::Hook;
+use crate::checkpoint::layout::{Active, BANDS, Geometry, RegionShape, SegmentLayout};
+use crate::checkpoint::methods::Method;
+use crate::checkpoint::protocol::{CheckpointError, Checkpointer, Config, Found};
+use crate::comm::{Comm, collect};
+use crate::config::TestSpec;
+use crate::grid::Cyclic;
+use crate::pgesv::guard::Guard;
+use crate::pgesv::{LocalShape, SolveError};
+use crate::report::record::{Protection, Restart};
+
+/// Room for [`State`] in the header of a segment.
+const STATE_BYTES: usize = 16 << 10;
+/// Restarts that a report lists; of more, the latest.
+const RESTARTS_KEPT: usize = 60;
+/// Parts of a segment begin on pages.
+const ALIGN_BYTES: usize = 4096;
+/// Rate at which a checkpoint is thought to move its bytes, until one has.
+const GUESSED_BYTES_PER_SECOND: f64 = 2e9;
+
+/// What a checkpoint knows beside the matrix. The same on all ranks.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+struct State {
+    /// Panels that are factored and applied.
+    panel: usize,
+    /// First start of the timed part, by the clock of rank 0.
+    first_start_unix_seconds: f64,
+    /// When this checkpoint was taken, by the same clock.
+    taken_unix_seconds: f64,
+    checkpoints: u64,
+    checkpoint_seconds: f64,
+    encode_seconds: f64,
+    copy_seconds: f64,
+    saved_bytes: u64,
+    restarts: Vec<Restart>,
+}
+
+/// Keeps one rank's matrix in shared memory, and saves it now and then.
+pub struct Protected<'a, C: Comm> {
+    checkpointer: Checkpointer<C, NodeMemory<'a>, AnyCode>,
+    settings: Settings,
+    spec: TestSpec,
+    groups: Vec<Vec<usize>>,
+    survives_nodes: bool,
+    state: State,
+    /// Seconds before this start, since the first.
+    before_seconds: f64,
+    start: Instant,
+    /// Since the last cut, to measure the pace.
+    cut_at: Instant,
+    cut_panel: usize,
+    /// Operations a second of the whole job: guessed, then measured.
+    rate: f64,
+    /// Seconds of the last checkpoint: guessed, then measured.
+    cost_seconds: f64,
+    /// Panel before which the next checkpoint is to be taken.
+    due: usize,
+}
+
+/// A test opened under checkpoints.
+pub struct Opened<'a, C: Comm> {
+    /// The guard.
+    pub guard: Protected<'a, C>,
+    /// What an earlier start has left.
+    pub found: Found,
+    /// Whether the matrix comes from a checkpoint.
+    pub resumed: bool,
+}
+
+/// What `open` needs beside the test.
+pub struct Surroundings<'a> {
+    /// Segments of this node.
+    pub memory: NodeMemory<'a>,
+    /// Number of the test in its run.
+    pub test: usize,
+    /// Host of this process.
+    pub host: String,
+    /// Fault injection.
+    pub hook: Arc<dyn Hook>,
+    /// Operations a second that the job is thought to do.
+    pub guessed_rate: f64,
+}
+
+fn region_shape(shape: LocalShape) -> RegionShape {
+    RegionShape { rows: shape.most_rows, pitch_bytes: shape.lda * size_of::<f64>() }
+}
+
+/// Bytes of the segment that a rank in a group of `geometry` needs.
+pub fn segment_bytes(
+    spec: &TestSpec,
+    settings: &Settings,
+    method: Method,
+    geometry: Geometry,
+) -> u64 {
+    let rows = Cyclic { nb: spec.nb, procs: spec.p };
+    let cols = Cyclic { nb: spec.nb, procs: spec.q };
+    let shape = region_shape(LocalShape::new(spec.n, rows, cols, 0, 0));
+    let run = settings.run_id.as_str();
+    let header =
+        crate::checkpoint::header::HeaderLayout::new(run, spec.p * spec.q, STATE_BYTES).bytes();
+    let parts = method.parts();
+    SegmentLayout::new(header, &[shape], geometry, BANDS, parts, ALIGN_BYTES).bytes as u64
+}
+
+/// Opens a test on the ranks of `comm`, one for each place of its grid: finds
+/// what an earlier start has left, rebuilds what is lost, and makes the rest.
+/// Collective. The grid is to be built on [`Protected::comm`], where each rank
+/// has the place that its data belongs to.
+///
+/// # Errors
+/// See [`CheckpointError`].
+pub fn open<'a, C: Comm>(
+    comm: &C,
+    spec: &TestSpec,
+    settings: &Settings,
+    surroundings: Surroundings<'a>,
+) -> Result<Opened<'a, C>, CheckpointError> {
+    let started = Instant::now();
+    let Surroundings { memory, test, host, hook, guessed_rate } = surroundings;
+    let rows = Cyclic { nb: spec.nb, procs: spec.p };
+    let cols = Cyclic { nb: spec.nb, procs: spec.q };
+    let shape = region_shape(LocalShape::new(spec.n, rows, cols, 0, 0));
+    let unix = unix_seconds();
+    let run = format!("{}-t{test}", settings.run_id);
+    let config = Config {
+        application: serde_json::to_string(spec).expect("plain data"),
+        method: settings.method,
+        members: settings.group_size,
+        parities: settings.parities,
+        encoder: settings.encoder,
+        allow_shared_domains: settings.allow_shared_domains,
+        resume: settings.resume,
+        domain: settings.domain_of(&host),
+        node: host,
+        clock: (unix * 1e3) as u64,
+        nonce: (unix * 1e9) as u64 ^ u64::from(std::process::id()).rotate_left(40),
+        state_capacity_bytes: STATE_BYTES,
+        align_bytes: ALIGN_BYTES,
+        ..Config::new(&run, AnyCode::new(settings.codec))
+    };
+    let (mut checkpointer, found) = Checkpointer::open(comm, memory, config, &[shape], hook)?;
+    let recovered = checkpointer.recover()?;
+    let bytes = shape.bytes() as f64;
+    let mut guard = Protected {
+        settings: settings.clone(),
+        spec: spec.clone(),
+        groups: found.groups.clone(),
+        survives_nodes: !found.single_domain && !found.shared_domains,
+        state: State::default(),
+        before_seconds: 0.0,
+        start: started,
+        cut_at: started,
+        cut_panel: 0,
+        rate: guessed_rate,
+        cost_seconds: bytes / GUESSED_BYTES_PER_SECOND,
+        due: 0,
+        checkpointer,
+    };
+    if let Some(recovered) = &recovered {
+        guard.state =
+            serde_json::from_slice(&recovered.state).expect("a state that this program wrote");
+        let lost_seconds = unix - guard.state.taken_unix_seconds;
+        let restart = Restart {
+            epoch: recovered.epoch,
+            column: (guard.state.panel * spec.nb).min(spec.n),
+            rebuilt_ranks: recovered.rebuilt.clone(),
+            lost_seconds: lost_seconds.max(0.0),
+            recover_seconds: started.elapsed().as_secs_f64(),
+        };
+        guard.state.restarts.push(restart);
+        let surplus = guard.state.restarts.len().saturating_sub(RESTARTS_KEPT);
+        guard.state.restarts.drain(..surplus);
+    }
+    guard.agree_on_state()?;
+    Ok(Opened { guard, found, resumed: recovered.is_some() })
+}
+
+impl<C: Comm> Protected<'_, C> {
+    /// All ranks, in the order of their places.
+    pub fn comm(&self) -> &C {
+        self.checkpointer.comm()
+    }
+
+    /// The restart that this start is, if it is one.
+    pub fn restart(&self) -> Option<&Restart> {
+        self.state.restarts.last()
+    }
+
+    /// What the protection was and did.
+    pub fn protection(&self) -> Protection {
+        let Settings { method, codec, encoder, region, parities, .. } = &self.settings;
+        Protection {
+            method: method.to_string(),
+            codec: codec.to_string(),
+            encoder: encoder.to_string(),
+            region: region.to_string(),
+            run_id: self.settings.run_id.clone(),
+            groups: self.groups.len(),
+            group_size: self.groups.iter().map(Vec::len).max().unwrap_or(0),
+            parities: *parities,
+            survives_nodes: self.survives_nodes,
+            segment_bytes: self.checkpointer.segment_bytes() as u64,
+            checkpoints: self.state.checkpoints,
+            checkpoint_seconds: self.state.checkpoint_seconds,
+            encode_seconds: self.state.encode_seconds,
+            copy_seconds: self.state.copy_seconds,
+            saved_bytes: self.state.saved_bytes,
+            restarts: self.state.restarts.clone(),
+        }
+    }
+
+    /// The test is done and reported: its segments go. Collective.
+    ///
+    /// # Errors
+    /// When a rank is lost, or the system refuses.
+    pub fn finish(self) -> Result<(), CheckpointError> {
+        self.checkpointer.finish()
+    }
+
+    /// Rank 0's state on all ranks: clocks differ.
+    fn agree_on_state(&mut self) -> Result<(), CheckpointError> {
+        let mut bytes = serde_json::to_vec(&self.state).expect("plain data");
+        collect::broadcast_bytes(self.checkpointer.comm(), &mut bytes, 0)?;
+        self.state = serde_json::from_slice(&bytes).expect("written just now");
+        Ok(())
+    }
+
+    /// What may have changed since the last checkpoint, on all ranks alike.
+    fn active(&self) -> Active {
+        let TestSpec { nb, p, q, .. } = self.spec;
+        let from = self.state.panel * nb;
+        // The least of any rank: more than what has changed does no harm.
+        let least = |procs: usize| {
+            let map = Cyclic { nb, procs };
+            (0..procs).map(|me| map.count_before(from, me)).min().unwrap_or(0)
+        };
+        let (row, byte) = (least(p), least(q) * size_of::<f64>());
+        match (self.state.checkpoints, self.settings.region) {
+            (0, _) | (_, Region::Whole) => Active::ALL,
+            (_, Region::Side) => Active { row: 0, byte },
+            (_, Region::Corner) => Active { row, byte },
+        }
+    }
+
+    /// Measures the pace between two cuts.
+    fn measure(&mut self, next: usize) {
+        let TestSpec { n, nb, .. } = self.spec;
+        let flops: f64 = (self.cut_panel..next).map(|k| panel_flops(k, n, nb)).sum();
+        let seconds = self.cut_at.elapsed().as_secs_f64();
+        if flops > 0.0 && seconds > 0.0 {
+            self.rate = flops / seconds;
+        }
+    }
+
+    /// Whether to take a checkpoint before panel `next`, as rank 0 sees it.
+    fn is_worth_it(&self, next: usize, panels: usize) -> bool {
+        let TestSpec { n, nb, p, q, .. } = self.spec;
+        let back_bytes = 0.5 * (n * n * size_of::<f64>()) as f64 / (p * q) as f64;
+        let remaining = seconds_left(next, self.rate, n, nb) + back_bytes / 5e9;
+        let saved_panel = self.state.panel;
+        let at_risk: f64 =
+            (saved_panel..next).map(|k| panel_flops(k, n, nb)).sum::<f64>() / self.rate;
+        match self.settings.every {
+            Every::Never => false,
+            Every::Auto => pays(self.cost_seconds, at_risk, remaining, self.settings.mtbf_seconds),
+            // Who names an interval wants them; but not where redoing all that
+            // is left would take less time than the checkpoint. At the end of
+            // the factorization little is left, unless much would be lost.
+            Every::Panels(_) | Every::Seconds(_) if next < panels => remaining > self.cost_seconds,
+            Every::Panels(_) | Every::Seconds(_) => remaining > self.cost_seconds,
+        }
+    }
+
+    /// The panel before which the next checkpoint is due, as rank 0 sees it.
+    fn next_due(&self, next: usize, panels: usize) -> usize {
+        let TestSpec { n, nb, .. } = self.spec;
+        let after = |seconds: f64| panel_after(next, seconds, self.rate, n, nb);
+        match self.settings.every {
+            Every::Never => panels,
+            Every::Panels(count) => (next + count).min(panels),
+            Every::Seconds(seconds) => after(seconds),
+            Every::Auto => {
+                after(daly_interval_seconds(self.cost_seconds, self.settings.mtbf_seconds))
+            }
+        }
+    }
+
+    fn checkpoint(&mut self, next: usize) -> Result<(), CheckpointError> {
+        let (start, active) = (Instant::now(), self.active());
+        let mut state = self.state.clone();
+        state.panel = next;
+        state.taken_unix_seconds = unix_seconds();
+        state.checkpoints += 1;
+        // Clocks differ: rank 0's counts.
+        let mut taken = [state.taken_unix_seconds];
+        collect::broadcast(self.checkpointer.comm(), &mut taken, 0)?;
+        state.taken_unix_seconds = taken[0];
+        let bytes = serde_json::to_vec(&state).expect("plain data");
+        let stats = self.checkpointer.checkpoint(&[active], &bytes)?;
+        // What it has cost goes into the next one, and into the report.
+        let mut cost = [start.elapsed().as_secs_f64(), stats.encode_seconds, stats.copy_seconds];
+        collect::all_max(self.checkpointer.comm(), &mut cost)?;
+        state.checkpoint_seconds += cost[0];
+        state.encode_seconds += cost[1];
+        state.copy_seconds += cost[2];
+        state.saved_bytes += stats.encoded_bytes as u64;
+        self.cost_seconds = cost[0];
+        self.state = state;
+        Ok(())
+    }
+
+    fn cut_here(&mut self, next: usize, panels: usize) -> Result<usize, CheckpointError> {
+        if next > self.cut_panel {
+            self.measure(next);
+        }
+        let take = next > self.state.panel && next >= self.due && self.is_worth_it(next, panels);
+        let mut take = [u8::from(take)];
+        collect::broadcast(self.checkpointer.comm(), &mut take, 0)?;
+        if take[0] != 0 {
+            self.checkpoint(next)?;
+        }
+        let mut due = [self.next_due(next, panels) as u64];
+        collect::broadcast(self.checkpointer.comm(), &mut due, 0)?;
+        self.due = due[0] as usize;
+        (self.cut_panel, self.cut_at) = (next, Instant::now());
+        Ok(self.due)
+    }
+}
+
+impl<C: Comm> Guard for Protected<'_, C> {
+    fn matrix(&mut self) -> &mut [f64] {
+        bytemuck::cast_slice_mut(self.checkpointer.region(0))
+    }
+
+    fn start(&mut self) -> usize {
+        if self.state.restarts.is_empty() {
+            self.start = Instant::now();
+            self.state.first_start_unix_seconds = unix_seconds();
+        } else {
+            self.before_seconds = (unix_seconds() - self.state.first_start_unix_seconds).max(0.0);
+            self.start = Instant::now();
+        }
+        (self.cut_panel, self.cut_at) = (self.state.panel, self.start);
+        self.due = self.state.panel;
+        self.state.panel
+    }
+
+    fn cut(&mut self, next: usize, panels: usize) -> Result<usize, SolveError> {
+        self.cut_here(next, panels).map_err(|error| match error {
+            CheckpointError::Comm(error) => SolveError::Comm(error),
+            error => SolveError::Checkpoint { panel: next, why: error.to_string() },
+        })
+    }
+
+    fn seconds(&self) -> f64 {
+        // Rank 0's clock counts: those of other hosts may be off by any amount.
+        let before = if self.checkpointer.rank() == 0 { self.before_seconds } else { 0.0 };
+        before + self.start.elapsed().as_secs_f64()
+    }
+}
+
+fn unix_seconds() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
+}

@@ -1,0 +1,164 @@
+//! The protocol's view of a node's segments.
+
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::time::{Duration, Instant};
+
+use crate::checkpoint::header::SegmentId;
+use crate::checkpoint::protocol::Memory;
+use crate::checkpoint::store::{Segment, SegmentName, Store, StoreError};
+use crate::team::Team;
+
+/// How long to wait for a process of an earlier start to be gone: a launcher
+/// may return before all of its ranks have died.
+const IN_USE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Segments of one test of a run on this node.
+pub struct NodeMemory<'a> {
+    store: &'a (dyn Store + Send + Sync),
+    run: String,
+    test: usize,
+    team: &'a Team,
+}
+
+impl<'a> NodeMemory<'a> {
+    /// Segments of test number `test` of `run`; `team` touches new ones.
+    pub fn new(
+        store: &'a (dyn Store + Send + Sync),
+        run: &str,
+        test: usize,
+        team: &'a Team,
+    ) -> Self {
+        Self { store, run: run.to_owned(), test, team }
+    }
+
+    fn name(&self, id: SegmentId) -> io::Result<SegmentName> {
+        let role = format!("t{}.a{}", self.test, id.attempt);
+        SegmentName::new(&self.run, &role, id.rank as u32).map_err(other)
+    }
+}
+
+/// Test and attempt of a segment's role, see [`NodeMemory::name`].
+fn parse_role(role: &str) -> Option<(usize, u64)> {
+    let (test, attempt) = role.strip_prefix('t')?.split_once(".a")?;
+    Some((test.parse().ok()?, attempt.parse().ok()?))
+}
+
+/// The highest test of `run` of which there are segments on this node.
+///
+/// # Errors
+/// When the store cannot be listed.
+pub fn found_test(store: &dyn Store, run: &str) -> Result<Option<usize>, StoreError> {
+    let of_run = store.list()?.into_iter().filter(|info| info.name.run() == run);
+    Ok(of_run.filter_map(|info| parse_role(info.name.role())).map(|(test, _)| test).max())
+}
+
+/// Bytes of all segments of `run` on this node: what a restart has already.
+///
+/// # Errors
+/// When the store cannot be listed.
+pub fn run_bytes(store: &dyn Store, run: &str) -> Result<u64, StoreError> {
+    let of_run = store.list()?.into_iter().filter(|info| info.name.run() == run);
+    Ok(of_run.map(|info| info.bytes as u64).sum())
+}
+
+/// Removes what `run` has left on this node, of test `test` and those before.
+///
+/// # Errors
+/// When the store cannot be listed, or a segment not be removed.
+pub fn sweep(store: &dyn Store, run: &str, test: usize) -> Result<(), StoreError> {
+    for info in store.list()?.into_iter().filter(|info| info.name.run() == run) {
+        if parse_role(info.name.role()).is_none_or(|(of, _)| of <= test) {
+            store.remove(&info.name)?;
+        }
+    }
+    Ok(())
+}
+
+fn other(error: StoreError) -> io::Error {
+    io::Error::other(error.to_string())
+}
+
+fn not_found() -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, "the segment is gone")
+}
+
+/// A segment, as bytes.
+pub struct Bytes(Segment);
+
+impl Deref for Bytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        self.0.as_slice()
+    }
+}
+
+impl DerefMut for Bytes {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.0.as_mut_slice()
+    }
+}
+
+impl Memory for NodeMemory<'_> {
+    type Segment = Bytes;
+
+    fn list(&mut self) -> io::Result<Vec<SegmentId>> {
+        let list = self.store.list().map_err(other)?;
+        Ok(list
+            .iter()
+            .filter(|info| info.name.run() == self.run && info.is_ready)
+            .filter_map(|info| {
+                let (test, attempt) = parse_role(info.name.role())?;
+                (test == self.test)
+                    .then_some(SegmentId { rank: info.name.rank() as usize, attempt })
+            })
+            .collect())
+    }
+
+    fn read_header(&mut self, id: SegmentId, into: &mut [u8]) -> io::Result<usize> {
+        self.store.peek(&self.name(id)?, into).map_err(other)?.ok_or_else(not_found)
+    }
+
+    fn create(&mut self, id: SegmentId, bytes: usize) -> io::Result<Bytes> {
+        let new = self.store.begin(&self.name(id)?, bytes.next_multiple_of(8)).map_err(other)?;
+        let parts = self.team.threads();
+        let failed = std::sync::Mutex::new(None);
+        // Each thread touches a part: memory lands near the cores that use it.
+        self.team.split(parts, 1, |range| {
+            for part in range {
+                if let Err(error) = new.touch(part, parts) {
+                    failed.lock().expect("touch lock").get_or_insert(error);
+                }
+            }
+        });
+        match failed.into_inner().expect("touch lock") {
+            Some(error) => Err(other(error)),
+            None => new.finish().map(Bytes).map_err(other),
+        }
+    }
+
+    fn attach(&mut self, id: SegmentId) -> io::Result<Bytes> {
+        let (name, start) = (self.name(id)?, Instant::now());
+        loop {
+            match self.store.attach(&name) {
+                Err(StoreError::InUse { .. }) if start.elapsed() < IN_USE_PATIENCE => {}
+                found => {
+                    let segment = found.map_err(other)?.ok_or_else(not_found)?;
+                    segment.map_pages();
+                    return Ok(Bytes(segment));
+                }
+            }
+        }
+    }
+
+    fn remove(&mut self, id: SegmentId) -> io::Result<()> {
+        match self.store.remove(&self.name(id)?) {
+            Ok(_) => Ok(()),
+            // Another process of the node was faster.
+            Err(error) => match self.store.peek(&self.name(id)?, &mut []).map_err(other)? {
+                None => Ok(()),
+                Some(_) => Err(other(error)),
+            },
+        }
+    }
+}

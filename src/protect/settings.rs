@@ -1,0 +1,123 @@
+//! What a user can say of checkpoints.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::inject::Inject;
+use super::interval::Every;
+use crate::checkpoint::agree::Resume;
+use crate::checkpoint::codec::CodecKind;
+use crate::checkpoint::encode::Encoder;
+use crate::checkpoint::methods::Method;
+
+/// What a checkpoint saves of the matrix (Tang et al., TPDS 2018, figure 14).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Region {
+    /// Rows and columns that have changed since the last one.
+    Corner,
+    /// All rows of the columns that have changed.
+    Side,
+    /// All of it.
+    Whole,
+}
+
+/// No region of that name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown region `{0}`; one of corner, side, whole")]
+pub struct UnknownRegion(String);
+
+impl fmt::Display for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Corner => "corner",
+            Self::Side => "side",
+            Self::Whole => "whole",
+        })
+    }
+}
+
+impl FromStr for Region {
+    type Err = UnknownRegion;
+
+    fn from_str(name: &str) -> Result<Self, UnknownRegion> {
+        let all = [Self::Corner, Self::Side, Self::Whole];
+        all.into_iter().find(|r| r.to_string() == name).ok_or_else(|| UnknownRegion(name.into()))
+    }
+}
+
+/// How a run is protected.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Checkpoint method.
+    pub method: Method,
+    /// Whether the user has named the method: then it must be possible.
+    pub method_is_asked: bool,
+    /// What is saved.
+    pub region: Region,
+    /// Erasure code.
+    pub codec: CodecKind,
+    /// How parities are computed.
+    pub encoder: Encoder,
+    /// Ranks of a group, about.
+    pub group_size: usize,
+    /// Losses that a group survives.
+    pub parities: usize,
+    /// Whether members of a group may stand in one failure domain.
+    pub allow_shared_domains: bool,
+    /// Failure domain of each host; a host that is not named is its own.
+    pub domains: BTreeMap<String, String>,
+    /// Interval.
+    pub every: Every,
+    /// Mean time between failures of the whole job.
+    pub mtbf_seconds: f64,
+    /// What to do with what an earlier start has left.
+    pub resume: Resume,
+    /// Name of the run in shared memory.
+    pub run_id: String,
+    /// Where segments live, as [`crate::checkpoint::store::StoreKind`] reads it.
+    pub store: String,
+    /// Faults to inject.
+    pub inject: Vec<Inject>,
+}
+
+impl Settings {
+    /// No checkpoints at all.
+    pub fn none() -> Self {
+        Self {
+            method: Method::None,
+            method_is_asked: true,
+            region: Region::Corner,
+            codec: CodecKind::Xor,
+            encoder: Encoder::Ring,
+            group_size: 16,
+            parities: 1,
+            allow_shared_domains: false,
+            domains: BTreeMap::new(),
+            every: Every::Auto,
+            mtbf_seconds: 86400.0,
+            resume: Resume::Auto,
+            run_id: "none".into(),
+            store: "sysv".into(),
+            inject: Vec::new(),
+        }
+    }
+
+    /// The method for a job of `ranks`: a job too small for a group has none,
+    /// unless the user has asked for one.
+    pub fn method_for(&self, ranks: usize) -> Method {
+        if ranks < 2 * self.parities && !self.method_is_asked { Method::None } else { self.method }
+    }
+
+    /// Whether there may be checkpoints at all.
+    pub fn is_on(&self) -> bool {
+        self.method != Method::None
+    }
+
+    /// Failure domain of a host.
+    pub fn domain_of(&self, host: &str) -> String {
+        self.domains.get(host).cloned().unwrap_or_else(|| host.to_owned())
+    }
+}

@@ -1,0 +1,469 @@
+//! One self-contained HTML page from the JSON of one run or several.
+
+use std::fmt::Write as _;
+
+use super::reader::{RunReport, TestReport};
+use crate::model::plot::{Axis, Bars, Body, Figure, Lines, Series};
+
+const STYLE: &str = "body{font-family:system-ui,sans-serif;max-width:72rem;margin:2rem auto;\
+padding:0 1rem;color:#222;line-height:1.4}table{border-collapse:collapse;margin:1rem 0;\
+display:block;overflow-x:auto}th,td{padding:.25rem .7rem;border-bottom:1px solid #ddd;\
+text-align:right}th:first-child,td:first-child{text-align:left}img{max-width:100%;height:auto}\
+section{border-top:2px solid #ddd;margin-top:2.5rem}.bad{color:#a40000;font-weight:bold}\
+dl{display:grid;grid-template-columns:max-content 1fr;gap:.15rem 1rem}dt{color:#555}dd{margin:0}";
+
+/// No chart is readable with more tests than this; the table has them all.
+const MOST_TESTS_IN_A_CHART: usize = 12;
+
+/// A run with the name it goes by on the page.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NamedRun {
+    /// Usually the name of its file.
+    pub name: String,
+    /// What was read.
+    pub report: RunReport,
+}
+
+/// The page: a comparison where there are several runs, then every run with its
+/// environment, its tests, where the time went, and, where the report has them,
+/// progress, events and the split of the memory.
+pub fn page(runs: &[NamedRun]) -> String {
+    let mut page = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<title>skt-hpl report</title>\n\
+         <style>{STYLE}</style>\n</head>\n<body>\n<h1>High-Performance Linpack: report</h1>\n"
+    );
+    if runs.len() > 1 {
+        comparison(&mut page, runs);
+    }
+    for run in runs {
+        section(&mut page, run);
+    }
+    page.push_str("</body>\n</html>\n");
+    page
+}
+
+fn comparison(page: &mut String, runs: &[NamedRun]) {
+    page.push_str(
+        "<h2>Comparison</h2>\n<table><tr><th>run</th><th>best Gflop/s</th><th>N</th>\
+         <th>P x Q x threads</th><th>time (s)</th><th>% of DGEMM</th><th>passed</th></tr>\n",
+    );
+    for run in runs {
+        let Some(best) = best_test(&run.report) else {
+            let _ = writeln!(
+                page,
+                "<tr><td>{}</td><td colspan=\"6\" class=\"bad\">no completed test</td></tr>",
+                escape(&run.name)
+            );
+            continue;
+        };
+        let p = &best.parameters;
+        let _ = writeln!(
+            page,
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{} x {} x {}</td><td>{}</td><td>{}</td>\
+             <td>{} of {}</td></tr>",
+            escape(&run.name),
+            number(best.gflops, 2),
+            p.n,
+            p.p,
+            p.q,
+            p.threads,
+            number(best.time_seconds, 2),
+            number(best.efficiency.map(|e| 100.0 * e), 1),
+            run.report.tests.iter().filter(|t| t.status == "passed").count(),
+            run.report.tests.len()
+        );
+    }
+    page.push_str("</table>\n");
+    if let Some(figure) = rates_by_order(runs) {
+        embed(page, &figure);
+    }
+}
+
+/// The best rate at every order, a line a run.
+fn rates_by_order(runs: &[NamedRun]) -> Option<Figure> {
+    let series: Vec<Series> = runs
+        .iter()
+        .map(|run| {
+            let mut best = std::collections::BTreeMap::new();
+            for test in run.report.completed() {
+                let gflops = test.gflops.unwrap_or(0.0);
+                let entry = best.entry(test.parameters.n).or_insert(gflops);
+                *entry = gflops.max(*entry);
+            }
+            let points: Vec<_> = best.into_iter().map(|(n, g)| (n as f64, g, 0.0)).collect();
+            Series::measured(run.name.clone(), points)
+        })
+        .filter(|series| !series.points.is_empty())
+        .collect();
+    (!series.is_empty()).then(|| Figure {
+        id: "rates",
+        title: "Best rate by order of the matrix".into(),
+        caption: "The best completed test of every order.".into(),
+        body: Body::Lines(Lines {
+            title: String::new(),
+            x: Axis::linear("order N of the matrix (rows)", "n_rows"),
+            y: Axis::linear("performance (Gflop/s)", "performance_gflops"),
+            series,
+        }),
+    })
+}
+
+fn section(page: &mut String, run: &NamedRun) {
+    let report = &run.report;
+    let _ = writeln!(page, "<section>\n<h2>{}</h2>", escape(&run.name));
+    if !report.finished {
+        page.push_str(
+            "<p class=\"bad\">This run has not finished: what follows is what it had.</p>\n",
+        );
+    }
+    environment(page, report);
+    test_table(page, report);
+    if let Some(figure) = phases(report) {
+        embed(page, &figure);
+    }
+    if let Some(figure) = timeline(report) {
+        page.push_str(&figure);
+    }
+    for test in &report.tests {
+        details(page, test);
+    }
+    page.push_str("</section>\n");
+}
+
+fn environment(page: &mut String, report: &RunReport) {
+    let environment = &report.environment;
+    let ranks: usize = environment.hosts.iter().map(|h| h.ranks).sum();
+    let rows = [
+        ("started", report.start.clone()),
+        ("ended", report.end.clone()),
+        (
+            "program",
+            report.program.as_ref().map(|program| format!("{} {}", program.name, program.version)),
+        ),
+        ("command line", Some(report.command_line.join(" ")).filter(|line| !line.is_empty())),
+        ("hosts", (ranks > 0).then(|| format!("{} with {ranks} ranks", environment.hosts.len()))),
+        ("host of rank 0", environment.host.name.clone()),
+        ("processor", environment.host.cpu_model.clone()),
+        ("cores of that host", environment.host.cores.map(|cores| cores.to_string())),
+        (
+            "memory of that host",
+            environment
+                .host
+                .memory_bytes
+                .map(|bytes| format!("{:.1} GiB", bytes as f64 / f64::from(1u32 << 30))),
+        ),
+        ("kernel", environment.host.kernel.clone()),
+        ("MPI", environment.mpi_library.clone()),
+        ("pinning", environment.pinning.clone()),
+        (
+            "DGEMM self-test",
+            report
+                .dgemm_self_test
+                .as_ref()
+                .and_then(|test| test.gflops_per_core)
+                .map(|rate| format!("{rate:.2} Gflop/s a core")),
+        ),
+    ];
+    page.push_str("<dl>");
+    for (name, value) in rows {
+        if let Some(value) = value {
+            let _ = write!(page, "<dt>{name}</dt><dd>{}</dd>", escape(&value));
+        }
+    }
+    if let Some(blas) = environment.blas.as_object() {
+        for (key, value) in blas.iter().filter(|(_, value)| !value.is_null()) {
+            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let _ = write!(page, "<dt>BLAS {}</dt><dd>{}</dd>", escape(key), escape(&value));
+        }
+    }
+    page.push_str("</dl>\n");
+}
+
+fn test_table(page: &mut String, report: &RunReport) {
+    page.push_str(
+        "<table><tr><th>test</th><th>N</th><th>NB</th><th>P</th><th>Q</th><th>threads</th>\
+         <th>time (s)</th><th>Gflop/s</th><th>% of DGEMM</th><th>scaled residual</th>\
+         <th>outcome</th></tr>\n",
+    );
+    for test in &report.tests {
+        let p = &test.parameters;
+        let class = match test.status.as_str() {
+            "passed" | "not-checked" => "",
+            _ => " class=\"bad\"",
+        };
+        let residual =
+            test.scaled_residual.map_or_else(|| "-".into(), |residual| format!("{residual:.3e}"));
+        let _ = writeln!(
+            page,
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
+             <td>{}</td><td>{}</td><td>{residual}</td><td{class}>{}</td></tr>",
+            escape(&test.variant),
+            p.n,
+            p.nb,
+            p.p,
+            p.q,
+            p.threads,
+            number(test.time_seconds, 2),
+            number(test.gflops, 3),
+            number(test.efficiency.map(|e| 100.0 * e), 1),
+            escape(&test.status)
+        );
+    }
+    page.push_str("</table>\n");
+}
+
+fn phases(report: &RunReport) -> Option<Figure> {
+    let tests: Vec<&TestReport> = report
+        .tests
+        .iter()
+        .filter(|test| test.phases_seconds.is_some())
+        .take(MOST_TESTS_IN_A_CHART)
+        .collect();
+    let first = tests.first()?.phases_seconds.as_ref()?.max;
+    let series = first
+        .named()
+        .iter()
+        .enumerate()
+        .map(|(index, (name, _))| {
+            let seconds = tests
+                .iter()
+                .map(|t| t.phases_seconds.as_ref().map_or(0.0, |p| p.max.named()[index].1))
+                .collect();
+            ((*name).to_string(), seconds)
+        })
+        .collect();
+    Some(Figure {
+        id: "phases",
+        title: "Where the time went (the slowest rank of each phase)".into(),
+        caption: "Seconds by phase, the largest of any rank.".into(),
+        body: Body::Bars(Bars {
+            category_label: "test",
+            category_column: "test",
+            categories: tests
+                .iter()
+                .enumerate()
+                .map(|(i, t)| format!("{}. N={} NB={}", i + 1, t.parameters.n, t.parameters.nb))
+                .collect(),
+            y: Axis::linear("time (s)", "time_seconds"),
+            series,
+        }),
+    })
+}
+
+/// A strip a test: generation, the timed part with what happened in it, check.
+fn timeline(report: &RunReport) -> Option<String> {
+    const WIDTH: f64 = 900.0;
+    const ROW: f64 = 26.0;
+    const LEFT: f64 = 130.0;
+    let tests: Vec<&TestReport> = report
+        .tests
+        .iter()
+        .filter(|t| t.time_seconds.is_some())
+        .take(MOST_TESTS_IN_A_CHART)
+        .collect();
+    let total = |t: &TestReport| parts(t).iter().map(|(_, seconds, _)| seconds).sum::<f64>();
+    let longest = tests.iter().map(|t| total(t)).fold(0.0, f64::max);
+    if longest <= 0.0 {
+        return None;
+    }
+    let scale = (WIDTH - LEFT - 90.0) / longest;
+    let height = ROW * tests.len() as f64 + 30.0;
+    let mut svg = format!(
+        "<h3>Timeline</h3>\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" \
+         height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\" font-size=\"12\" \
+         font-family=\"DejaVu Sans,Verdana,sans-serif\" role=\"img\">\n\
+         <title>Timeline of the tests</title>\n"
+    );
+    for (row, test) in tests.iter().enumerate() {
+        let top = ROW * row as f64;
+        let _ = writeln!(
+            svg,
+            "<text x=\"0\" y=\"{:.1}\">{}. N = {}</text>",
+            top + 15.0,
+            row + 1,
+            test.parameters.n
+        );
+        let mut left = LEFT;
+        for (name, seconds, colour) in parts(test) {
+            let width = seconds * scale;
+            let _ = writeln!(
+                svg,
+                "<rect x=\"{left:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"16\" \
+                 fill=\"{colour}\"><title>{name}: {seconds:.2} s</title></rect>",
+                top + 3.0
+            );
+            left += width;
+        }
+        let timed_left = LEFT + test.generate_seconds.unwrap_or(0.0) * scale;
+        for event in &test.events {
+            let _ = writeln!(
+                svg,
+                "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"20\" fill=\"{}\">\
+                 <title>{} at {:.1} s, {:.2} s: {}</title></rect>",
+                timed_left + event.start_seconds * scale,
+                top + 1.0,
+                (event.seconds * scale).max(1.5),
+                event_colour(&event.kind),
+                escape(&event.kind),
+                event.start_seconds,
+                event.seconds,
+                escape(&event.detail)
+            );
+        }
+        let _ = writeln!(
+            svg,
+            "<text x=\"{:.1}\" y=\"{:.1}\">{:.2} s</text>",
+            left + 6.0,
+            top + 15.0,
+            total(test)
+        );
+    }
+    timeline_legend(&mut svg, &tests, LEFT, height - 8.0);
+    svg.push_str("</svg>\n");
+    Some(svg)
+}
+
+/// Name, seconds and colour of what a test did, one after the other.
+fn parts(test: &TestReport) -> [(&'static str, f64, &'static str); 3] {
+    [
+        ("generate", test.generate_seconds.unwrap_or(0.0), "#b0b0b0"),
+        ("factor and solve (timed)", test.time_seconds.unwrap_or(0.0), "#0072B2"),
+        ("check", test.check_seconds.unwrap_or(0.0), "#009E73"),
+    ]
+}
+
+fn event_colour(kind: &str) -> &'static str {
+    match kind {
+        "checkpoint" => "#E69F00",
+        "failure" => "#000000",
+        "recovery" => "#D55E00",
+        _ => "#CC79A7",
+    }
+}
+
+fn timeline_legend(svg: &mut String, tests: &[&TestReport], left: f64, y: f64) {
+    let mut entries: Vec<(String, &str)> = vec![
+        ("generate".into(), "#b0b0b0"),
+        ("factor and solve (timed)".into(), "#0072B2"),
+        ("check".into(), "#009E73"),
+    ];
+    for event in tests.iter().flat_map(|t| &t.events) {
+        if !entries.iter().any(|(name, _)| *name == event.kind) {
+            entries.push((event.kind.clone(), event_colour(&event.kind)));
+        }
+    }
+    let mut x = left;
+    for (name, colour) in entries {
+        let _ = writeln!(
+            svg,
+            "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"12\" height=\"12\" fill=\"{colour}\"/>\
+             <text x=\"{:.1}\" y=\"{y:.1}\">{}</text>",
+            y - 10.0,
+            x + 17.0,
+            escape(&name)
+        );
+        x += 34.0 + 7.0 * name.chars().count() as f64;
+    }
+}
+
+/// Progress and memory of one test, where the report has them.
+fn details(page: &mut String, test: &TestReport) {
+    if !test.progress.is_empty() {
+        let over = |f: fn(&super::reader::ProgressPart) -> f64| {
+            test.progress.iter().map(move |p| (p.elapsed_seconds, f(p)))
+        };
+        let chart = |title: &str, y: Axis, series: Series| Lines {
+            title: title.into(),
+            x: Axis::linear("time since the start (s)", "elapsed_seconds"),
+            y,
+            series: vec![series],
+        };
+        let figure = Figure {
+            id: "progress",
+            title: format!("{}, N = {}", test.variant, test.parameters.n),
+            caption: "Progress and rate over time.".into(),
+            body: Body::Panels {
+                columns: 2,
+                panels: vec![
+                    chart(
+                        "progress",
+                        Axis::linear("work done (%)", "work_done_percent").between(0.0, 100.0),
+                        Series::line("work done", over(|p| 100.0 * p.fraction)),
+                    ),
+                    chart(
+                        "rate from the start",
+                        Axis::linear("performance (Gflop/s)", "performance_gflops"),
+                        Series::line("rate", over(|p| p.gflops)),
+                    ),
+                ],
+            },
+        };
+        embed(page, &figure);
+    }
+    if !test.memory_bytes.is_empty() {
+        let _ = writeln!(
+            page,
+            "<h3>Memory of a rank, {}, N = {}</h3>\n<table><tr><th>part</th><th>MiB</th></tr>",
+            escape(&test.variant),
+            test.parameters.n
+        );
+        for (part, bytes) in &test.memory_bytes {
+            let mib = *bytes as f64 / f64::from(1u32 << 20);
+            let _ = writeln!(page, "<tr><td>{}</td><td>{mib:.1}</td></tr>", escape(part));
+        }
+        page.push_str("</table>\n");
+    }
+}
+
+/// The completed test with the highest rate.
+pub fn best_test(report: &RunReport) -> Option<&TestReport> {
+    let rate = |test: &&TestReport| test.gflops.unwrap_or(0.0);
+    report.completed().max_by(|a, b| rate(a).total_cmp(&rate(b)))
+}
+
+/// A figure as an image within the page: names inside of it cannot clash with
+/// those of other figures.
+fn embed(page: &mut String, figure: &Figure) {
+    let _ = writeln!(
+        page,
+        "<p><img alt=\"{}\" src=\"data:image/svg+xml,{}\"></p>",
+        escape(&figure.title),
+        percent_encoded(&figure.svg())
+    );
+}
+
+fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len() * 3 / 2);
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z'
+            | b'a'..=b'z'
+            | b'0'..=b'9'
+            | b' '
+            | b'-'
+            | b'_'
+            | b'.'
+            | b'~'
+            | b'/'
+            | b':'
+            | b'='
+            | b','
+            | b';'
+            | b'('
+            | b')' => encoded.push(char::from(byte)),
+            _ => {
+                let _ = write!(encoded, "%{byte:02X}");
+            }
+        }
+    }
+    encoded
+}
+
+fn number(value: Option<f64>, decimals: usize) -> String {
+    value.map_or_else(|| "-".into(), |value| format!("{value:.decimals$}"))
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}

@@ -1,0 +1,800 @@
+//! Nodes with memory that outlives processes, and an application on them that
+//! checkpoints: the world in which the protocol is killed.
+//!
+//! The checker stands apart from the code under test. It knows the true
+//! contents of every rank at every epoch from a formula, keeps its own book of
+//! who has committed what and whose memory is gone, and foretells from that
+//! alone what a restart must come to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex};
+
+use skt_hpl::checkpoint::agree::{Refusal, Resume};
+use skt_hpl::checkpoint::encode::Encoder;
+use skt_hpl::checkpoint::header::{HeaderLayout, SegmentId};
+use skt_hpl::checkpoint::hook::{Hook, Step};
+use skt_hpl::checkpoint::layout::{Active, RegionShape};
+use skt_hpl::checkpoint::methods::Method;
+use skt_hpl::checkpoint::protocol::{CheckpointError, Checkpointer, Config, Memory};
+use skt_hpl::comm::sim::{Kill, Linger, Options, Outcome, Point, SimComm, run};
+use skt_hpl::comm::{Comm, CommError};
+
+use super::code::PlainCode;
+
+const STATE_CAPACITY_BYTES: usize = 32;
+
+/// Segments of a node.
+#[derive(Clone, Default)]
+pub struct Node {
+    segments: BTreeMap<SegmentId, Vec<u64>>,
+    in_use: BTreeSet<SegmentId>,
+    doomed: BTreeSet<SegmentId>,
+    sizes: BTreeMap<SegmentId, usize>,
+}
+
+/// A process's view of its node.
+pub struct NodeMemory {
+    node: Arc<Mutex<Node>>,
+    index: usize,
+    book: Arc<Mutex<Book>>,
+}
+
+/// A segment in use: goes back to its node when the process ends or dies.
+pub struct NodeSegment {
+    id: SegmentId,
+    bytes: usize,
+    words: Vec<u64>,
+    home: Arc<Mutex<Node>>,
+}
+
+impl Deref for NodeSegment {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.words)[..self.bytes]
+    }
+}
+
+impl DerefMut for NodeSegment {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut bytemuck::cast_slice_mut(&mut self.words)[..self.bytes]
+    }
+}
+
+impl Drop for NodeSegment {
+    fn drop(&mut self) {
+        let mut node = self.home.lock().unwrap();
+        node.in_use.remove(&self.id);
+        if !node.doomed.remove(&self.id) {
+            node.segments.insert(self.id, std::mem::take(&mut self.words));
+        }
+    }
+}
+
+impl Memory for NodeMemory {
+    type Segment = NodeSegment;
+
+    fn list(&mut self) -> io::Result<Vec<SegmentId>> {
+        let node = self.node.lock().unwrap();
+        assert!(node.in_use.is_empty(), "all look around before anyone opens");
+        Ok(node.segments.keys().copied().collect())
+    }
+
+    fn read_header(&mut self, id: SegmentId, into: &mut [u8]) -> io::Result<usize> {
+        let node = self.node.lock().unwrap();
+        let bytes = node.sizes[&id];
+        let all = &bytemuck::cast_slice::<u64, u8>(&node.segments[&id])[..bytes];
+        let len = all.len().min(into.len());
+        into[..len].copy_from_slice(&all[..len]);
+        Ok(bytes)
+    }
+
+    fn create(&mut self, id: SegmentId, bytes: usize) -> io::Result<NodeSegment> {
+        let mut node = self.node.lock().unwrap();
+        if node.segments.contains_key(&id) || !node.in_use.insert(id) {
+            return Err(io::Error::from(io::ErrorKind::AlreadyExists));
+        }
+        node.sizes.insert(id, bytes);
+        let words = vec![0; bytes.div_ceil(8)];
+        Ok(NodeSegment { id, bytes, words, home: self.node.clone() })
+    }
+
+    fn attach(&mut self, id: SegmentId) -> io::Result<NodeSegment> {
+        let mut node = self.node.lock().unwrap();
+        let words = node.segments.remove(&id).expect("a segment that was offered");
+        assert!(node.in_use.insert(id), "one process a segment");
+        let bytes = node.sizes[&id];
+        Ok(NodeSegment { id, bytes, words, home: self.node.clone() })
+    }
+
+    fn remove(&mut self, id: SegmentId) -> io::Result<()> {
+        let mut node = self.node.lock().unwrap();
+        if node.in_use.contains(&id) {
+            node.doomed.insert(id);
+        } else {
+            node.segments.remove(&id);
+            let mut book = self.book.lock().unwrap();
+            if book.home.get(&id.rank) == Some(&self.index) {
+                book.forget_rank(id.rank);
+            }
+            // What this node knew is gone with what it bore.
+            book.followed.remove(&self.index);
+            book.joined.remove(&self.index);
+        }
+        Ok(())
+    }
+}
+
+/// The run: application, grouping, protocol settings.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Ranks = processes.
+    pub ranks: usize,
+    pub members: usize,
+    pub parities: usize,
+    pub method: Method,
+    pub encoder: Encoder,
+    pub xor: bool,
+    pub shapes: Vec<RegionShape>,
+    pub bands: usize,
+    pub segment_bytes: usize,
+    pub chunk_bytes: usize,
+    pub allow_shared_domains: bool,
+    /// The active rectangle shrinks to nothing over so many epochs.
+    pub shrink_over: u64,
+    /// Rows more than were really left alone that the application claims to
+    /// have left alone.
+    pub lie_rows: usize,
+}
+
+impl Setup {
+    pub fn small(ranks: usize, parities: usize) -> Self {
+        Self {
+            ranks,
+            members: ranks,
+            parities,
+            method: Method::SelfCheckpoint,
+            encoder: Encoder::Ring,
+            xor: parities == 1,
+            shapes: vec![
+                RegionShape { rows: 2 * (ranks - parities), pitch_bytes: 16 },
+                RegionShape { rows: 1, pitch_bytes: 8 },
+            ],
+            bands: 2,
+            segment_bytes: 64,
+            chunk_bytes: 48,
+            allow_shared_domains: false,
+            shrink_over: 2,
+            lie_rows: 0,
+        }
+    }
+
+    /// What rank `rank` changes of a region before epoch `epoch`.
+    pub fn active(&self, epoch: u64, rank: usize, region: usize) -> Active {
+        if region > 0 {
+            return Active::ALL;
+        }
+        let shape = self.shapes[0];
+        let part = (epoch - 1).min(self.shrink_over) as usize;
+        let over = self.shrink_over as usize;
+        // Ranks differ a little, as in a block-cyclic matrix.
+        let row = (shape.rows * part / over + rank % 2).min(shape.rows);
+        let row = if part == 0 { 0 } else { row };
+        Active { row, byte: (shape.pitch_bytes * part / over / 8) * 8 }
+    }
+
+    /// The truth: contents of a region of a rank, given what happened in each
+    /// epoch so far.
+    pub fn contents(&self, rank: usize, region: usize, history: &[u8]) -> Vec<u8> {
+        let shape = self.shapes[region];
+        let mut bytes = vec![0; shape.bytes()];
+        self.change(&mut bytes, rank, region, 0, Active::ALL, 0);
+        for (i, &what) in history.iter().enumerate() {
+            let epoch = i as u64 + 1;
+            let active = self.active(epoch, rank, region);
+            self.change(&mut bytes, rank, region, epoch, active, what);
+        }
+        bytes
+    }
+
+    fn change(&self, a: &mut [u8], rank: usize, region: usize, epoch: u64, at: Active, what: u8) {
+        let pitch = self.shapes[region].pitch_bytes;
+        for (i, byte) in a.iter_mut().enumerate() {
+            if i / pitch >= at.row && i % pitch >= at.byte {
+                let seed = [rank as u64, region as u64, epoch, i as u64, u64::from(what)];
+                let mix =
+                    |h: u64, x: u64| (h ^ x).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+                *byte = (seed.into_iter().fold(77, mix) >> 40) as u8;
+            }
+        }
+    }
+}
+
+/// What the checker knows.
+#[derive(Clone, Debug, Default)]
+pub struct Book {
+    /// Ranks whose data is gone and not rebuilt.
+    pub lost: BTreeSet<usize>,
+    /// Newest commit each rank's memory bears, with the state it carries.
+    pub committed: BTreeMap<usize, (u64, Vec<u8>)>,
+    /// Newest epoch each rank's memory is stamped with, and the epoch whose
+    /// update it was in (for method `single`).
+    pub stamped: BTreeMap<usize, u64>,
+    pub updating: BTreeMap<usize, u64>,
+    /// Node that bears each rank's memory.
+    pub home: BTreeMap<usize, usize>,
+    /// Groups, as formed at the first start.
+    pub groups: Vec<Vec<usize>>,
+    /// Starts of the job so far.
+    pub starts: u64,
+    /// Newest start that each node's memory has joined, and has followed.
+    pub joined: BTreeMap<usize, u64>,
+    pub followed: BTreeMap<usize, u64>,
+}
+
+impl Book {
+    fn forget_rank(&mut self, rank: usize) {
+        self.home.remove(&rank);
+        self.committed.remove(&rank);
+        self.stamped.remove(&rank);
+        self.updating.remove(&rank);
+        self.lost.insert(rank);
+    }
+}
+
+/// A node that is out of reach, its memory intact, and what the book said of
+/// the rank it bears.
+#[derive(Clone)]
+struct Away {
+    node: usize,
+    rank: usize,
+    segment: SegmentId,
+    committed: (u64, Vec<u8>),
+    stamped: u64,
+    updating: Option<u64>,
+}
+
+/// What a restart must come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Foretold {
+    Fresh,
+    Recovered(u64, Vec<u8>),
+    Unrecoverable(u64, BTreeSet<usize>),
+}
+
+/// The cluster between two starts of the job.
+#[derive(Clone)]
+pub struct Cluster {
+    pub nodes: Vec<Node>,
+    /// Node of each process of the next start.
+    pub placement: Vec<usize>,
+    /// Domain of each node.
+    pub domains: Vec<String>,
+    pub book: Book,
+    away: Vec<Away>,
+    /// Those that came back stale.
+    returned: Vec<Away>,
+}
+
+impl Cluster {
+    /// `per_node` processes a node.
+    pub fn new(setup: &Setup, per_node: usize) -> Self {
+        let nodes = setup.ranks.div_ceil(per_node);
+        Self {
+            nodes: vec![Node::default(); nodes],
+            placement: (0..setup.ranks).map(|rank| rank / per_node).collect(),
+            domains: (0..nodes).map(|node| format!("node{node}")).collect(),
+            book: Book::default(),
+            away: Vec::new(),
+            returned: Vec::new(),
+        }
+    }
+
+    /// The memory of these nodes is gone; fresh nodes take their place.
+    pub fn lose_nodes(&mut self, lost: &BTreeSet<usize>) {
+        for &node in lost {
+            let fresh = self.nodes.len();
+            self.nodes.push(Node::default());
+            self.domains.push(format!("node{fresh}"));
+            self.placement.iter_mut().filter(|p| **p == node).for_each(|p| *p = fresh);
+            self.nodes[node] = Node::default();
+            self.forget(node);
+        }
+    }
+
+    /// A node that bears one rank is out of reach, and may come back. False when
+    /// it bears none.
+    pub fn send_away(&mut self, node: usize) -> bool {
+        let book = &self.book;
+        let Some((&rank, _)) = book.home.iter().find(|(_, n)| **n == node) else { return false };
+        let of_rank = self.nodes[node].segments.keys().copied().filter(|id| id.rank == rank);
+        let away = Away {
+            node,
+            rank,
+            segment: of_rank.max().expect("at home here"),
+            committed: book.committed[&rank].clone(),
+            stamped: book.stamped[&rank],
+            updating: book.updating.get(&rank).copied(),
+        };
+        let fresh = self.nodes.len();
+        self.nodes.push(Node::default());
+        self.domains.push(format!("node{fresh}"));
+        self.placement.iter_mut().filter(|p| **p == node).for_each(|p| *p = fresh);
+        self.forget(node);
+        self.away.push(away);
+        true
+    }
+
+    /// A node comes back, in the place of one that bears nothing.
+    pub fn bring_back(&mut self, index: usize) {
+        let bears = |node: &usize| {
+            self.book.home.values().any(|n| n == node)
+                || self.returned.iter().any(|away| away.node == *node)
+        };
+        let Some(place) = self.placement.iter().position(|node| !bears(node)) else { return };
+        if self.away.is_empty() {
+            return;
+        }
+        let away = self.away.swap_remove(index % self.away.len());
+        self.placement[place] = away.node;
+        self.returned.push(away);
+    }
+
+    /// What has come back is as good as it was when nobody present has followed
+    /// a start that it has not joined; else it is stale, for as long as they are
+    /// there.
+    pub fn reconsider(&mut self) {
+        let of = |map: &BTreeMap<usize, u64>, node| map.get(&node).copied().unwrap_or(0);
+        for away in std::mem::take(&mut self.returned) {
+            let bears = self.nodes[away.node].segments.contains_key(&away.segment);
+            if !bears || !self.placement.contains(&away.node) {
+                continue;
+            }
+            let book = &mut self.book;
+            let newest = self.placement.iter().map(|&node| of(&book.followed, node)).max();
+            let newest = newest.unwrap_or(0);
+            let own = [of(&book.followed, away.node), of(&book.joined, away.node)];
+            if !own.contains(&newest) {
+                self.returned.push(away);
+                continue;
+            }
+            book.lost.remove(&away.rank);
+            book.home.insert(away.rank, away.node);
+            book.committed.insert(away.rank, away.committed);
+            book.stamped.insert(away.rank, away.stamped);
+            if let Some(epoch) = away.updating {
+                book.updating.insert(away.rank, epoch);
+            }
+        }
+    }
+
+    /// All headers, for a failing case to print.
+    pub fn describe(&self, setup: &Setup) -> String {
+        let header = HeaderLayout::new("run", setup.ranks, STATE_CAPACITY_BYTES);
+        let mut text = format!("{:?}\n", self.book);
+        for (process, &node) in self.placement.iter().enumerate() {
+            text += &format!("process {process} on node {node}");
+            for (id, words) in &self.nodes[node].segments {
+                let record = header.decode_record(bytemuck::cast_slice(words));
+                text += &format!(" {id:?} {record:?}");
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    /// Number of segments on the nodes of the job.
+    pub fn segments(&self) -> usize {
+        self.placement.iter().map(|&node| self.nodes[node].segments.len()).sum()
+    }
+
+    /// The state of the protocol without the contents: what each segment says
+    /// of itself, in its own words, with attempts numbered by age.
+    pub fn outline(&self, setup: &Setup) -> Vec<u64> {
+        let header = HeaderLayout::new("run", setup.ranks, STATE_CAPACITY_BYTES);
+        let mut found = Vec::new();
+        for (place, &node) in self.placement.iter().enumerate() {
+            for (id, words) in &self.nodes[node].segments {
+                let bytes = bytemuck::cast_slice(words);
+                let whole = header.decode_identity(bytes).is_some();
+                let record = header.decode_record(bytes).unwrap_or_default();
+                found.push((place, id.rank, whole, record));
+            }
+        }
+        let mut attempts: Vec<_> =
+            found.iter().flat_map(|(.., record)| [record.lineage, record.joined]).collect();
+        attempts.sort_unstable();
+        attempts.dedup();
+        let age = |attempt| attempts.binary_search(&attempt).expect("listed") as u64;
+        let low = found.iter().map(|(.., record)| record.stamp).min().unwrap_or(0);
+        // Members are alike but for their numbers: as a set.
+        let kinds: BTreeSet<[u64; 8]> = found
+            .into_iter()
+            .map(|(place, rank, whole, record)| {
+                let moved = u64::from(place != rank);
+                let (lineage, joined) = (age(record.lineage), age(record.joined));
+                let commit = record.commit.saturating_sub(low);
+                let stamp = record.stamp.saturating_sub(low) + 10 * u64::from(record.stamp == 0);
+                let updating = record.updating.saturating_sub(low);
+                let hollow = u64::from(record.hollow);
+                [moved, u64::from(whole), lineage, joined, commit, stamp, updating, hollow]
+            })
+            .collect();
+        let mut outline = vec![self.book.lost.len() as u64];
+        outline.extend(kinds.into_iter().flatten());
+        outline
+    }
+
+    /// Checksum of all that the next start depends on.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for &node in &self.placement {
+            self.nodes[node].segments.hash(&mut hasher);
+        }
+        self.book.lost.hash(&mut hasher);
+        self.book.committed.hash(&mut hasher);
+        self.book.updating.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// What stood on this node counts as lost.
+    pub fn forget(&mut self, node: usize) {
+        let gone: Vec<usize> =
+            self.book.home.iter().filter(|(_, n)| **n == node).map(|(&rank, _)| rank).collect();
+        for rank in gone {
+            self.book.forget_rank(rank);
+        }
+    }
+
+    /// What the next start must come to, given what the book says.
+    pub fn foretell(&self, setup: &Setup) -> Foretold {
+        let book = &self.book;
+        let Some((epoch, state)) = book.committed.values().max_by_key(|c| c.0).cloned() else {
+            return Foretold::Fresh;
+        };
+        if epoch == 0 {
+            return Foretold::Fresh;
+        }
+        let mut lost = book.lost.clone();
+        if setup.method == Method::Single {
+            // Half-written when the update was not seen to end by anybody.
+            let torn = book.updating.iter().filter(|(_, e)| **e > epoch).map(|(&rank, _)| rank);
+            lost.extend(torn);
+        }
+        let mut broken = BTreeSet::new();
+        for group in &book.groups {
+            let gone: Vec<usize> = group.iter().copied().filter(|r| lost.contains(r)).collect();
+            if gone.len() > setup.parities {
+                broken.extend(gone);
+            }
+        }
+        if broken.is_empty() {
+            Foretold::Recovered(epoch, state)
+        } else {
+            Foretold::Unrecoverable(epoch, broken)
+        }
+    }
+}
+
+/// How one start of the job is disturbed.
+#[derive(Clone, Debug)]
+pub struct Disturbance {
+    pub seed: u64,
+    pub kills: Vec<Kill>,
+    pub linger: Linger,
+    pub rendezvous: bool,
+    pub switches_of_256: u8,
+    pub resume: Resume,
+    /// Checkpoints to take before the job ends by itself.
+    pub until_epoch: u64,
+    /// Whether to end with `finish`.
+    pub finish: bool,
+    pub trace: bool,
+}
+
+impl Disturbance {
+    pub fn none(seed: u64, until_epoch: u64) -> Self {
+        Self {
+            seed,
+            kills: Vec::new(),
+            linger: Linger::Steps(0),
+            rendezvous: seed % 2 == 1,
+            switches_of_256: 64,
+            resume: Resume::Auto,
+            until_epoch,
+            finish: false,
+            trace: false,
+        }
+    }
+}
+
+/// The rank that a process turned out to be, and the state of the epoch that it
+/// is about to make or restore.
+type Known = Arc<Mutex<Option<(usize, Vec<u8>)>>>;
+
+struct BookHook {
+    point: Point,
+    book: Arc<Mutex<Book>>,
+    node: usize,
+    rank: Known,
+}
+
+impl Hook for BookHook {
+    fn at(&self, step: &Step) -> Result<(), CommError> {
+        if step.name == "joined" {
+            let mut book = self.book.lock().unwrap();
+            let starts = book.starts;
+            book.joined.insert(self.node, starts);
+        }
+        if let Some((rank, state)) = &*self.rank.lock().unwrap() {
+            let mut book = self.book.lock().unwrap();
+            match step.name {
+                // Comes right after the record that says: rebuilt, stamped.
+                "recover-copy" if step.chunk.is_none() => {
+                    book.lost.remove(rank);
+                    book.home.insert(*rank, self.node);
+                    book.committed.insert(*rank, (step.epoch, state.clone()));
+                    book.stamped.insert(*rank, step.epoch);
+                }
+                // Come right after COMMIT.
+                "flush" | "stamp" => {
+                    book.committed.insert(*rank, (step.epoch, state.clone()));
+                }
+                // Comes right after the mark that the update begins.
+                "copy" | "encode" | "barrier" if step.chunk.is_none() => {
+                    book.updating.insert(*rank, step.epoch);
+                }
+                _ => {}
+            }
+        }
+        self.point.step(step)
+    }
+}
+
+/// What a process of the application came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ended {
+    pub refused: bool,
+    pub epoch: u64,
+    pub state: Vec<u8>,
+    pub lost: Vec<usize>,
+}
+
+pub type Ran = Outcome<Ended, CheckpointError>;
+
+/// Starts the job once, as disturbed, and checks every process on its way.
+pub fn start(setup: &Setup, cluster: &mut Cluster, how: &Disturbance) -> Ran {
+    let foretold = match how.resume {
+        Resume::Never => Foretold::Fresh,
+        _ => cluster.foretell(setup),
+    };
+    cluster.book.starts += 1;
+    let starts = cluster.book.starts;
+    let book = Arc::new(Mutex::new(std::mem::take(&mut cluster.book)));
+    let nodes: Vec<Arc<Mutex<Node>>> =
+        cluster.nodes.drain(..).map(|node| Arc::new(Mutex::new(node))).collect();
+    let (placement, domains) = (&cluster.placement, &cluster.domains);
+    let options = Options {
+        hosts: placement.iter().map(|&node| format!("host{node}")).collect(),
+        seed: how.seed,
+        switches_of_256: how.switches_of_256,
+        rendezvous: how.rendezvous,
+        kills: how.kills.clone(),
+        linger: how.linger,
+        trace: how.trace,
+    };
+    let outcome = run(&options, |comm| {
+        let node = placement[comm.rank()];
+        let mut process = Process {
+            setup,
+            how,
+            book: book.clone(),
+            node,
+            known: Arc::new(Mutex::new(None)),
+            point: comm.point(),
+        };
+        let memory = NodeMemory { node: nodes[node].clone(), index: node, book: book.clone() };
+        process.live(comm, memory, &domains[node], starts, &foretold)
+    });
+    cluster.nodes = nodes
+        .into_iter()
+        .map(|node| Arc::into_inner(node).expect("all have ended").into_inner().unwrap())
+        .collect();
+    cluster.book = Arc::into_inner(book).expect("all have ended").into_inner().unwrap();
+    assert_eq!(outcome.deadlock, None, "deadlock");
+    outcome
+}
+
+struct Process<'a> {
+    setup: &'a Setup,
+    how: &'a Disturbance,
+    book: Arc<Mutex<Book>>,
+    node: usize,
+    known: Known,
+    point: Point,
+}
+
+impl Process<'_> {
+    fn config(&self, domain: &str, nonce: u64) -> Config<PlainCode> {
+        let setup = self.setup;
+        Config {
+            method: setup.method,
+            members: setup.members,
+            parities: setup.parities,
+            encoder: setup.encoder,
+            segment_bytes: setup.segment_bytes,
+            allow_shared_domains: setup.allow_shared_domains,
+            resume: self.how.resume,
+            domain: domain.to_owned(),
+            node: format!("{}", self.node),
+            clock: nonce,
+            nonce: nonce * 7919 % 1000,
+            state_capacity_bytes: STATE_CAPACITY_BYTES,
+            bands: setup.bands,
+            align_bytes: 8,
+            chunk_bytes: setup.chunk_bytes,
+            check_frozen: true,
+            ..Config::new("run", PlainCode::new(setup.xor))
+        }
+    }
+
+    fn live(
+        &mut self,
+        comm: SimComm,
+        memory: NodeMemory,
+        domain: &str,
+        starts: u64,
+        foretold: &Foretold,
+    ) -> Result<Ended, CheckpointError> {
+        let (point, book) = (self.point.clone(), self.book.clone());
+        let hook = BookHook { point, book, node: self.node, rank: self.known.clone() };
+        let config = self.config(domain, starts);
+        let opened = Checkpointer::open(&comm, memory, config, &self.setup.shapes, Arc::new(hook));
+        let (mut ckpt, found) = match opened {
+            Err(CheckpointError::Refused(refusal)) => {
+                // An orderly end: nobody is killed by it.
+                check_refusal(&refusal, foretold);
+                return Ok(Ended { refused: true, ..Ended::default() });
+            }
+            other => other?,
+        };
+        let rank = ckpt.rank();
+        self.note_open(rank, found.epoch, &found.lost, &found.groups, foretold);
+        let mut state = match ckpt.recover()? {
+            None => {
+                assert_eq!(*foretold, Foretold::Fresh);
+                for region in 0..self.setup.shapes.len() {
+                    let start = self.setup.contents(rank, region, &[]);
+                    ckpt.region(region).copy_from_slice(&start);
+                }
+                Vec::new()
+            }
+            Some(recovered) => {
+                let got = Foretold::Recovered(recovered.epoch, recovered.state.clone());
+                assert_eq!(got, *foretold, "rank {rank}");
+                recovered.state
+            }
+        };
+        self.check(&mut ckpt, rank, &state);
+        while ckpt.epoch() < self.how.until_epoch {
+            state.push(starts as u8);
+            self.compute(&mut ckpt, rank, &state)?;
+            self.known.lock().unwrap().as_mut().unwrap().1.clone_from(&state);
+            let epoch = state.len() as u64;
+            let active: Vec<Active> = (0..self.setup.shapes.len())
+                .map(|region| {
+                    let active = self.setup.active(epoch, rank, region);
+                    Active { row: active.row + self.setup.lie_rows, ..active }
+                })
+                .collect();
+            let stats = ckpt.checkpoint(&active, &state)?;
+            assert_eq!(stats.epoch, epoch);
+            let mut book = self.book.lock().unwrap();
+            book.committed.insert(rank, (epoch, state.clone()));
+            book.stamped.insert(rank, epoch);
+            book.updating.remove(&rank);
+        }
+        self.check(&mut ckpt, rank, &state);
+        let ended = Ended { refused: false, epoch: ckpt.epoch(), state, lost: found.lost };
+        if self.how.finish {
+            ckpt.finish()?;
+        }
+        Ok(ended)
+    }
+
+    /// Runs right after the last record that `open` writes.
+    fn note_open(
+        &self,
+        rank: usize,
+        epoch: u64,
+        lost: &[usize],
+        groups: &[Vec<usize>],
+        foretold: &Foretold,
+    ) {
+        let mut book = self.book.lock().unwrap();
+        let starts = book.starts;
+        book.followed.insert(self.node, starts);
+        let state = match foretold {
+            Foretold::Fresh => {
+                assert_eq!(epoch, 0);
+                book.lost.remove(&rank);
+                book.home.insert(rank, self.node);
+                book.committed.insert(rank, (0, Vec::new()));
+                book.stamped.insert(rank, 0);
+                book.updating.remove(&rank);
+                book.groups = groups.to_vec();
+                Vec::new()
+            }
+            Foretold::Recovered(_, state) => {
+                assert_eq!(book.groups, groups, "groups outlive restarts");
+                if lost.contains(&rank) {
+                    // Torn copies of `single` are lost without a death.
+                    book.lost.insert(rank);
+                    book.committed.remove(&rank);
+                } else {
+                    assert_eq!(book.home[&rank], self.node, "a rank is where its data is");
+                    book.committed.insert(rank, (epoch, state.clone()));
+                }
+                book.updating.remove(&rank);
+                state.clone()
+            }
+            Foretold::Unrecoverable(..) => panic!("opened, and should not have been: {foretold:?}"),
+        };
+        *self.known.lock().unwrap() = Some((rank, state));
+    }
+
+    /// Writes A piece by piece, with places to die between.
+    fn compute(
+        &self,
+        ckpt: &mut Checkpointer<SimComm, NodeMemory, PlainCode>,
+        rank: usize,
+        history: &[u8],
+    ) -> Result<(), CheckpointError> {
+        for region in 0..self.setup.shapes.len() {
+            let after = self.setup.contents(rank, region, history);
+            let half = after.len() / 2;
+            self.point.step(&"compute")?;
+            ckpt.region(region)[..half].copy_from_slice(&after[..half]);
+            self.point.step(&"compute")?;
+            ckpt.region(region)[half..].copy_from_slice(&after[half..]);
+        }
+        Ok(())
+    }
+
+    fn check(
+        &self,
+        ckpt: &mut Checkpointer<SimComm, NodeMemory, PlainCode>,
+        rank: usize,
+        history: &[u8],
+    ) {
+        for (region, bytes) in ckpt.regions().into_iter().enumerate() {
+            let truth = self.setup.contents(rank, region, history);
+            assert!(*bytes == truth[..], "rank {rank} region {region} is wrong");
+        }
+    }
+}
+
+fn check_refusal(refusal: &Refusal, foretold: &Foretold) {
+    let (Refusal::Unrecoverable { epoch, lost, .. }, Foretold::Unrecoverable(at, broken)) =
+        (refusal, foretold)
+    else {
+        panic!("refused with `{refusal}`, foretold {foretold:?}");
+    };
+    assert_eq!(epoch, at);
+    let named: BTreeSet<usize> = lost.iter().flat_map(|group| &group.ranks).copied().collect();
+    assert_eq!(named, *broken);
+}
+
+/// Checks that an undisturbed start came to what was foretold, all alike.
+pub fn check_undisturbed(ran: &Ran, foretold: &Foretold) {
+    let refused = matches!(foretold, Foretold::Unrecoverable(..));
+    let mut first = None;
+    for result in &ran.results {
+        let ended = result.as_ref().unwrap_or_else(|e| panic!("undisturbed, and yet: {e}"));
+        assert_eq!(ended.refused, refused);
+        let first = first.get_or_insert((ended.epoch, &ended.state));
+        assert_eq!((ended.epoch, &ended.state), *first);
+    }
+}

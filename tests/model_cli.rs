@@ -1,0 +1,322 @@
+//! `skt-hpl plan`, `model` and `report` as people call them.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn run(folder: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_skt-hpl")).args(args).current_dir(folder).output().unwrap()
+}
+
+#[track_caller]
+fn stdout(folder: &Path, args: &[&str]) -> String {
+    let output = run(folder, args);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{args:?}: {error}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The message of a call that ends with exit code 2.
+#[track_caller]
+fn refusal(folder: &Path, args: &[&str]) -> String {
+    let output = run(folder, args);
+    assert_eq!(output.status.code(), Some(2), "{args:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// Small, fixed machine: no measurement, so the numbers are always the same.
+const MACHINE: &[&str] = &[
+    "plan",
+    "--nodes",
+    "256",
+    "--spares",
+    "8",
+    "--cores-per-node",
+    "32",
+    "--threads",
+    "8",
+    "--memory-gib",
+    "128",
+    "--gflops-per-core",
+    "40",
+    "--copy-gbs",
+    "50",
+    "--node-mtbf-hours",
+    "2000",
+];
+
+fn with<'a>(extra: &[&'a str]) -> Vec<&'a str> {
+    MACHINE.iter().copied().chain(extra.iter().copied()).collect()
+}
+
+#[test]
+fn all_figures_are_written_with_units_and_an_index() {
+    let folder = tempfile::tempdir().unwrap();
+    stdout(folder.path(), &["model", "all", "--out", "figures"]);
+    let names = stdout(folder.path(), &["model", "list"]);
+    let index = fs::read_to_string(folder.path().join("figures/index.html")).unwrap();
+    assert!(names.lines().count() >= 25);
+    // What a column that is neither a name nor a number without unit must end in.
+    let units = [
+        "seconds",
+        "hours",
+        "years",
+        "bytes",
+        "percent",
+        "fraction",
+        "gflops",
+        "rows",
+        "processes",
+        "members",
+        "nodes",
+        "borne",
+        "half_width",
+    ];
+    let unitless = ["series", "panel", "machine", "x_name", "x_value", "y_name", "y_value"];
+    for name in names.lines() {
+        let read = |extension: &str| {
+            let file = format!("figures/{name}.{extension}");
+            fs::read_to_string(folder.path().join(&file)).unwrap_or_else(|e| panic!("{file}: {e}"))
+        };
+        let (svg, csv) = (read("svg"), read("csv"));
+        assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"), "{name}");
+        assert!(!svg.contains("NaN") && !csv.contains("NaN"), "{name} holds a NaN");
+        assert!(index.contains(&format!("{name}.svg")) && index.contains(&format!("{name}.csv")));
+        let header = csv.lines().next().unwrap();
+        for column in header.split(',') {
+            let has_unit = units.iter().any(|unit| column.ends_with(unit));
+            assert!(has_unit || unitless.contains(&column), "{name}: column {column}");
+        }
+        let columns = header.split(',').count();
+        assert!(csv.lines().count() > 3, "{name} has hardly any rows");
+        assert!(
+            csv.lines().filter(|l| !l.contains('"')).all(|l| l.split(',').count() == columns),
+            "{name}: rows of unequal length"
+        );
+    }
+}
+
+#[test]
+fn one_figure_as_csv_or_svg_and_unknown_ones_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let csv = stdout(folder.path(), &["model", "figure", "tang-10-memory"]);
+    assert!(csv.starts_with("series,group_size_processes,available_memory_percent\n"));
+    assert!(csv.contains("self checkpoint,16,46.875\n"), "{csv}");
+    stdout(folder.path(), &["model", "figure", "tang-10-memory", "--out", "m.svg"]);
+    let again = refusal(folder.path(), &["model", "figure", "tang-10-memory", "--out", "m.svg"]);
+    assert!(again.contains("m.svg"), "{again}");
+    let unknown = refusal(folder.path(), &["model", "figure", "no-such"]);
+    assert!(unknown.contains("no-such") && unknown.contains("tang-10-memory"));
+    let format = refusal(folder.path(), &["model", "figure", "tang-10-memory", "--out", "m.pdf"]);
+    assert!(format.contains(".svg or .csv"), "{format}");
+}
+
+#[test]
+fn simulation_is_reproducible_and_refuses_bad_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["model", "simulate", "--runs", "50", "--nodes", "500", "--node-mtbf-hours", "900"];
+    let once = stdout(folder.path(), &args);
+    let threads = [&args[..], &["--threads", "3"]].concat();
+    assert_eq!(once, stdout(folder.path(), &threads));
+    let seeded = [&args[..], &["--seed", "2"]].concat();
+    assert_ne!(once, stdout(folder.path(), &seeded));
+    for (extra, named) in [
+        (&["--node-mtbf-hours=-4"][..], "mtbf_seconds"),
+        (&["--group", "1"], "a group of 1"),
+        (&["--group", "8", "--parities", "5"], "5 parities"),
+        (&["--runs", "0"], "runs = 0"),
+        (&["--overlap", "2"], "overlap_fraction = 2"),
+        (&["--law", "weibull", "--shape", "0"], "shape = 0"),
+        (&["--nodes", "0"], "nodes = 0"),
+        (&["--confidence", "1"], "--confidence 1"),
+        (&["--trace", "none.txt"], "none.txt"),
+        (&["--protocol", "hierarchical", "--spares", "3"], "--spares"),
+    ] {
+        let args = [&["model", "simulate"][..], extra].concat();
+        let message = refusal(folder.path(), &args);
+        assert!(message.contains(named), "{extra:?}: {message}");
+    }
+    fs::write(folder.path().join("trace"), "10 0\nsoon 1\n").unwrap();
+    let message = refusal(folder.path(), &["model", "simulate", "--trace", "trace"]);
+    assert!(message.contains("line 2") && message.contains("soon"), "{message}");
+}
+
+#[test]
+fn waste_table_says_where_the_formula_leaves_its_range() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = stdout(folder.path(), &["model", "waste"]);
+    assert_eq!(table.lines().count(), 1 + 4 * (3 + 3 + 4));
+    let titan = table.lines().find(|l| l.starts_with("Titan,2D-STENCIL,HIERARCH-IO,")).unwrap();
+    assert!(titan.contains(",136,15.0588,1.0984e-4,"), "{titan}");
+    assert!(table.contains("FirstOrderDoubtful") && table.contains("NoPeriod"));
+}
+
+#[test]
+fn plan_gives_a_table_and_a_configuration_that_reads_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let words = stdout(folder.path(), &with(&["--out", "plan.toml"]));
+    for expected in ["none", "single", "double", "self", "Choice: self checkpoint", "Against none"]
+    {
+        assert!(words.contains(expected), "{expected} missing in\n{words}");
+    }
+    assert_eq!(words.lines().filter(|l| l.starts_with("* ")).count(), 1);
+    let toml = fs::read_to_string(folder.path().join("plan.toml")).unwrap();
+    assert!(toml.contains("self checkpoint, groups of"), "{toml}");
+    let dat = stdout(folder.path(), &["convert", "plan.toml"]);
+    let star = words.lines().find(|l| l.starts_with("* ")).unwrap();
+    let n = star.split_whitespace().nth(4).unwrap();
+    assert!(dat.lines().any(|l| l.split_whitespace().next() == Some(n)), "N = {n} not in\n{dat}");
+    // 256 nodes of 4 ranks: 32 x 32.
+    assert!(words.contains("P x Q = 32 x 32"), "{words}");
+}
+
+#[test]
+fn plan_refuses_what_cannot_be() {
+    let folder = tempfile::tempdir().unwrap();
+    for (extra, named) in [
+        (&["--node-mtbf-hours=-1"][..], "node_mtbf_seconds"),
+        (&["--threads", "64"], "--threads 64"),
+        (&["--memory-fraction", "1.5"], "--memory-fraction 1.5"),
+        (&["--memory-gib", "0.000001"], "no configuration"),
+        (&["--probability", "2"], "finish_probability"),
+        (&["--bandwidth-gbs", "0"], "transfer_seconds_per_byte"),
+        (&["--report", "none.json"], "none.json"),
+    ] {
+        // A flag that is given twice would be refused for that.
+        let first = extra[0].split('=').next().unwrap();
+        let mut args = MACHINE.to_vec();
+        if let Some(at) = args.iter().position(|a| *a == first) {
+            args.drain(at..at + 2);
+        }
+        args.extend(extra);
+        let message = refusal(folder.path(), &args);
+        assert!(message.contains(named), "{extra:?}: {message}");
+    }
+}
+
+/// A report with the fields of this version, and those that a checkpointed run
+/// adds.
+fn write_report(folder: &Path, name: &str, rates: &[(usize, f64)]) {
+    let tests: Vec<serde_json::Value> = rates
+        .iter()
+        .map(|&(n, gflops)| {
+            serde_json::json!({
+                "variant": "WR11C2R4",
+                "parameters": {"n": n, "nb": 128, "p": 2, "q": 4, "threads": 1},
+                "status": "passed",
+                "scaled_residual": 2.5e-3,
+                "norms": {},
+                "time_seconds": 2.0 * (n as f64).powi(3) / 3.0 / gflops / 1e9,
+                "gflops": gflops,
+                "efficiency": null,
+                "start": "2026-01-02T03:04:05Z",
+                "end": "2026-01-02T03:05:05Z",
+                "generate_seconds": 1.0,
+                "check_seconds": 0.5,
+                "phases_seconds": {"max": {"panel": 1.0, "update": 5.0}, "mean": {}},
+                "rank_bytes": 1000,
+                "progress": [
+                    {"elapsed_seconds": 1.0, "fraction": 0.4, "gflops": 80.0},
+                    {"elapsed_seconds": 2.0, "fraction": 0.9, "gflops": 90.0}
+                ],
+                "events": [{"kind": "failure", "start_seconds": 1.0, "seconds": 3.0,
+                            "detail": "node <7> lost"}],
+                "memory_bytes": {"matrix": 1048576, "copy": 2097152},
+                "a_field_of_the_future": [1, 2, 3]
+            })
+        })
+        .collect();
+    let report = serde_json::json!({
+        "format": "skt-hpl report",
+        "format_version": 1,
+        "finished": true,
+        "command_line": ["skt-hpl"],
+        "environment": {"host": {"cpu_model": "Fast & Co"}, "hosts": [{"host": "a", "ranks": 8}]},
+        "dgemm_self_test": {"gflops_per_core": 20.0, "warnings": []},
+        "tests": tests
+    });
+    fs::write(folder.join(name), report.to_string()).unwrap();
+}
+
+#[test]
+fn page_shows_tests_events_memory_and_is_self_contained() {
+    let folder = tempfile::tempdir().unwrap();
+    write_report(folder.path(), "a.json", &[(1000, 60.0), (2000, 90.0)]);
+    write_report(folder.path(), "b.json", &[(2000, 70.0)]);
+    stdout(folder.path(), &["report", "a.json", "b.json"]);
+    let page = fs::read_to_string(folder.path().join("report.html")).unwrap();
+    for expected in [
+        "Comparison",
+        "Fast &amp; Co",
+        "node &lt;7&gt; lost",
+        "Timeline",
+        "<td>matrix</td><td>1.0</td>",
+        "<td>90.00</td><td>2000</td>",
+        "data:image/svg+xml,",
+    ] {
+        assert!(page.contains(expected), "{expected} missing");
+    }
+    assert!(!page.contains("<script") && !page.contains("src=\"http"));
+    assert!(refusal(folder.path(), &["report", "a.json"]).contains("report.html"));
+    let forced = run(folder.path(), &["report", "a.json", "--force"]);
+    assert!(forced.status.success());
+}
+
+#[test]
+fn submission_has_rmax_nmax_and_half() {
+    let folder = tempfile::tempdir().unwrap();
+    write_report(folder.path(), "a.json", &[(1000, 20.0), (2000, 60.0), (8000, 100.0)]);
+    let sheet = stdout(
+        folder.path(),
+        &["report", "--top500", "a.json", "--rpeak-gflops", "200", "--power-kw", "0.5"],
+    );
+    let value = |field: &str| {
+        let line =
+            sheet.lines().find(|l| l.starts_with(field)).unwrap_or_else(|| panic!("{field}"));
+        line[25..].trim().to_string()
+    };
+    assert_eq!(value("Rmax"), "100.000");
+    assert_eq!(value("Nmax"), "8000");
+    // 50 lies three quarters of the way from 20 to 60.
+    assert_eq!(value("N1/2"), "1750 (between two measured orders)");
+    assert_eq!(value("Cores"), "8");
+    assert_eq!(value("Efficiency"), "50.00");
+    assert_eq!(value("Gflops/W"), "0.2000");
+    assert_eq!(value("Core phase start"), "2026-01-02T03:04:05Z");
+    assert!(value("Site").starts_with("____"));
+    // E(N) = N/(aN + b) through 80 at 4000 and 100 at 8000: half of 100 at 1600.
+    write_report(folder.path(), "b.json", &[(4000, 80.0), (8000, 100.0)]);
+    let sheet = stdout(folder.path(), &["report", "--top500", "b.json"]);
+    assert!(sheet.contains("1600 (extrapolated"), "{sheet}");
+}
+
+#[test]
+fn reports_that_are_none_are_refused_with_their_name() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("x.json"), "{\"format\": \"other\"}").unwrap();
+    fs::write(folder.path().join("y.json"), "{\n  nonsense").unwrap();
+    assert!(refusal(folder.path(), &["report", "x.json"]).contains("\"other\""));
+    let broken = refusal(folder.path(), &["report", "y.json"]);
+    assert!(broken.contains("y.json") && broken.contains("line 2"), "{broken}");
+    write_report(folder.path(), "empty.json", &[]);
+    let nothing = refusal(folder.path(), &["report", "--top500", "empty.json"]);
+    assert!(nothing.contains("passed its residual check"), "{nothing}");
+}
+
+#[test]
+fn plan_calibrates_from_reports() {
+    let folder = tempfile::tempdir().unwrap();
+    write_report(folder.path(), "a.json", &[(4000, 80.0), (8000, 100.0)]);
+    let mut args = MACHINE.to_vec();
+    let at = args.iter().position(|a| *a == "--gflops-per-core").unwrap();
+    args.drain(at..at + 2);
+    args.extend(["--report", "a.json"]);
+    let words = stdout(folder.path(), &args);
+    // Against 8 cores of 20 Gflop/s: 80/160 at 4000, 100/160 at 8000: 1/E = 1.2 + 3200/N.
+    assert!(words.contains("E(N) = N/(1.2000 N + 3200)"), "{words}");
+    assert!(words.contains("20.0 Gflop/s a core, from the reports' self-test"), "{words}");
+    write_report(folder.path(), "one.json", &[(4000, 80.0)]);
+    let last = args.len() - 1;
+    args[last] = "one.json";
+    assert!(refusal(folder.path(), &args).contains("at least two N"));
+}

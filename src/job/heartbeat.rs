@@ -18,6 +18,8 @@ use crate::cli::launcher_rank;
 pub const ENV: &str = "SKT_HPL_HEARTBEAT";
 /// What a record starts with. No part of a report looks so.
 pub const MARK: &str = "@skt-hpl-beat@";
+/// The part of the work in which columns advance.
+pub const FACTOR: &str = "factor";
 /// Least seconds between records of columns.
 const INTERVAL_SECONDS: f64 = 1.0;
 
@@ -83,6 +85,10 @@ fn heart() -> Option<&'static Heart> {
 }
 
 impl Heart {
+    fn phase_changes(&self, name: &str) -> bool {
+        self.last.lock().expect("never held over a panic").phase != name
+    }
+
     /// Speaks if a record is due.
     fn beat(&self, now: bool, change: impl FnOnce(&mut Beat)) {
         let elapsed_seconds = self.start.elapsed().as_secs_f64();
@@ -99,8 +105,7 @@ impl Heart {
 }
 
 /// The job starts with a part of its work, on a matrix of order `n`, with
-/// `column` columns eliminated. Rank 0 speaks at once. `factor` is the part in
-/// which columns advance.
+/// `column` columns eliminated. Rank 0 speaks at once.
 pub fn phase(name: &str, column: usize, n: usize) {
     if let Some(heart) = heart() {
         heart.beat(true, |beat| {
@@ -110,13 +115,25 @@ pub fn phase(name: &str, column: usize, n: usize) {
     }
 }
 
-/// `column` columns are eliminated. Rank 0 speaks at most once a second.
+/// `column` columns are eliminated. Rank 0 speaks at most once a second, and at
+/// once when it did something else before.
 pub fn columns(column: usize, n: usize) {
     if let Some(heart) = heart() {
-        heart.beat(false, |beat| {
-            beat.phase = "factor".to_owned();
+        let change = heart.phase_changes(FACTOR);
+        heart.beat(change, |beat| {
+            beat.phase = FACTOR.to_owned();
             (beat.column, beat.n) = (column, n);
         });
+    }
+}
+
+/// A step of the checkpoint protocol; rank 0 speaks when it is another than
+/// before, the column staying what it is.
+pub fn step(name: &str) {
+    if let Some(heart) = heart()
+        && heart.phase_changes(name)
+    {
+        heart.beat(true, |beat| beat.phase = name.to_owned());
     }
 }
 

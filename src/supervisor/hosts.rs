@@ -159,7 +159,7 @@ pub fn expand_tasks(text: &str) -> Option<Vec<usize>> {
             Some((count, times)) => (count, times.strip_suffix(')')?.parse().ok()?),
             None => (part, 1usize),
         };
-        let count = count.parse().ok()?;
+        let count: usize = count.parse().ok()?;
         all.extend(std::iter::repeat_n(count, times.min(65536)));
     }
     Some(all)

@@ -1,7 +1,7 @@
 //! Processes by more than their number: a number may be used again.
 
 use std::fs;
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill, killpg};

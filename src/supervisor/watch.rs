@@ -3,14 +3,12 @@
 
 use std::collections::HashMap;
 
-use crate::job::heartbeat::Beat;
+use crate::job::heartbeat::{Beat, FACTOR};
 
 /// A pause this many times as long as the longest so far is a hang.
 const PACE_FACTOR: f64 = 10.0;
 /// The same for a part of the work that was measured before as a whole.
 const PHASE_FACTOR: f64 = 5.0;
-/// The part in which columns advance.
-pub const FACTOR: &str = "factor";
 
 /// The least limits.
 #[derive(Debug, Clone, Copy)]

@@ -1,0 +1,38 @@
+//! `skt-hpl probe`: a node's answer to the supervisor. Not for people.
+
+use clap::Args;
+
+use super::output;
+use crate::config::ConfigError;
+use crate::supervisor::probe::{self, Question};
+
+/// Flags of `probe`.
+#[derive(Debug, Clone, Args)]
+pub struct ProbeArgs {
+    /// The run, as in its heartbeat
+    #[arg(long)]
+    run: String,
+    /// Its name in the store
+    #[arg(long)]
+    run_id: String,
+    /// The store
+    #[arg(long)]
+    store: String,
+    /// Remove the run's segments
+    #[arg(long)]
+    clean: bool,
+}
+
+/// Answers.
+///
+/// # Errors
+/// The answer cannot be written.
+pub fn execute(args: &ProbeArgs) -> Result<(), ConfigError> {
+    let question = Question {
+        run: args.run.clone(),
+        run_id: args.run_id.clone(),
+        store: args.store.clone(),
+        clean: args.clean,
+    };
+    output::print(probe::answer(&question).line().as_bytes())
+}

@@ -8,6 +8,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use cluster_box::{ClusterBox, NETWORK};
+use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -15,11 +16,13 @@ use serde_json::Value;
 /// Longest time for anything here.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// Order of the matrix.
-const N: &str = "6000";
+const N: &str = "4800";
 
 /// A box with our program in it and a host file of `nodes` nodes, the others
 /// spares; or `None`, with the reason on standard error, where it cannot be.
-fn cluster(nodes: usize, spares: usize) -> Option<ClusterBox> {
+fn cluster(nodes: usize, spares: usize) -> Option<Alone> {
+    let lock = fs::File::create(concat!(env!("CARGO_TARGET_TMPDIR"), "/cluster-box.lock"));
+    let lock = Flock::lock(lock.expect("our folder"), FlockArg::LockExclusive).expect("a lock");
     if std::process::Command::new("mpirun").arg("--version").output().is_err() {
         eprintln!("skipped: no mpirun");
         return None;
@@ -37,7 +40,26 @@ fn cluster(nodes: usize, spares: usize) -> Option<ClusterBox> {
     };
     cluster.write("hosts", &list(1..=nodes));
     cluster.write("spares", &format!("# spares\n{}", list(nodes + 1..=nodes + spares)));
-    Some(cluster)
+    Some(Alone { cluster, _lock: lock })
+}
+
+/// A box that has the machine for itself, among those of these tests.
+struct Alone {
+    cluster: ClusterBox,
+    _lock: Flock<fs::File>,
+}
+
+impl std::ops::Deref for Alone {
+    type Target = ClusterBox;
+    fn deref(&self) -> &ClusterBox {
+        &self.cluster
+    }
+}
+
+impl std::ops::DerefMut for Alone {
+    fn deref_mut(&mut self) -> &mut ClusterBox {
+        &mut self.cluster
+    }
 }
 
 /// A supervisor on the head of a box.
@@ -63,7 +85,9 @@ fn launch(cluster: &ClusterBox, spares: bool, flags: &str, run: &str) -> Launch 
     }
     let network = ["--mca", "oob_tcp_if_include", NETWORK, "--mca", "btl_tcp_if_include", NETWORK];
     let places = ["--mca", "btl", "self,tcp", "--mca", "pml", "ob1", "--bind-to", "none"];
-    for word in network.iter().chain(&places) {
+    // More ranks than processors: who waits must let others work.
+    let polite = ["--mca", "mpi_yield_when_idle", "1"];
+    for word in network.iter().chain(&places).chain(&polite) {
         command.arg(format!("--launcher-arg={word}"));
     }
     command.args(flags.split_whitespace()).arg("--").args(run.split_whitespace());
@@ -115,7 +139,7 @@ impl Launch {
 
 impl Ended {
     fn x(&self) -> &str {
-        let line = self.report.lines().find(|line| line.contains("x fingerprint"));
+        let line = self.report.lines().find(|line| line.starts_with("# x: "));
         line.unwrap_or_else(|| panic!("no fingerprint of x:\n{}\n{}", self.report, self.said))
     }
 
@@ -126,11 +150,381 @@ impl Ended {
     }
 }
 
+/// Waits until something is so.
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "{what} does not come to be");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The supervisor's state.
+fn state(cluster: &ClusterBox) -> Value {
+    let text = fs::read(cluster.shared().join("skt-hpl.launch/state.json")).unwrap_or_default();
+    serde_json::from_slice(&text).unwrap_or(Value::Null)
+}
+
+/// The job's signs of life in its start number `attempt`, as it writes them.
+fn beats(cluster: &ClusterBox, attempt: usize) -> Vec<Value> {
+    let name = format!("skt-hpl.launch/attempt-{attempt}.err");
+    let text = fs::read_to_string(cluster.shared().join(name)).unwrap_or_default();
+    let json = |line: &str| serde_json::from_str(line.split_once("@skt-hpl-beat@")?.1).ok();
+    text.lines().filter_map(json).collect()
+}
+
+/// Waits until start `attempt` of the job has done `column` columns.
+fn wait_for_column(cluster: &ClusterBox, attempt: usize, column: u64) {
+    wait_for("progress", || {
+        let beats = beats(cluster, attempt);
+        beats.iter().any(|beat| beat["phase"] == "factor" && beat["column"].as_u64() >= Some(column))
+    });
+}
+
+/// Nothing is left on the box but what the test put there.
+fn assert_clean(cluster: &ClusterBox) {
+    assert_eq!(cluster.remains_after(Duration::from_secs(12)), Vec::<String>::new());
+    let mut left: Vec<String> = fs::read_dir(cluster.shared().join("skt-hpl.launch"))
+        .expect("state")
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    left.sort();
+    assert_eq!(left, ["events.jsonl", "lock", "state.json"]);
+}
+
+/// Flags of most runs here: four ranks in one group, checkpoints often.
+fn run() -> String {
+    format!("--n {N} --nb 128 --p 1 --q 4 --checkpoint-every 6p --progress off")
+}
+
+/// x of a run without a supervisor's help and without checkpoints: what all
+/// must be. Kept in a file, since each test may be a process of its own.
+fn undisturbed_x(cluster: &ClusterBox) -> String {
+    let program = env!("CARGO_BIN_EXE_skt-hpl");
+    let built = fs::metadata(program).and_then(|meta| meta.modified()).expect("our program");
+    let built = built.duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_nanos();
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let file = folder.join(format!("x-{N}-{built}"));
+    if let Ok(x) = fs::read_to_string(&file) {
+        return x;
+    }
+    // The nodes of the test's own host file may be off by now.
+    let on = cluster.nodes_on();
+    let hosts: String = on.iter().take(4).map(|node| format!("{node} slots=1\n")).collect();
+    cluster.write("hosts", &hosts);
+    let flags = "--state reference";
+    let ended = launch(cluster, false, flags, &format!("{} --ft none", run())).end(cluster);
+    let x = ended.passed().x().to_owned();
+    fs::write(&file, &x).expect("our folder");
+    x
+}
+
+impl Ended {
+    /// The run has passed, and its x is the undisturbed run's, bit for bit.
+    fn passed_with_the_same_x(&self, cluster: &ClusterBox) -> &Self {
+        let x = self.passed().x().to_owned();
+        assert_clean(cluster);
+        assert_eq!(x, undisturbed_x(cluster));
+        self
+    }
+
+    fn failure(&self, index: usize) -> &Value {
+        let failure = &self.account["failures"][index];
+        assert!(failure.is_object(), "failure {index} of {}", self.account);
+        failure
+    }
+
+    fn failures(&self) -> usize {
+        self.account["failures"].as_array().expect("an account").len()
+    }
+
+    /// Node `lost` was replaced by `by` after failure `index`.
+    fn replaced(&self, index: usize, lost: &str, by: &str) {
+        let failure = self.failure(index);
+        let pairs: Vec<(&str, &str)> = failure["replaced"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|change| (change["lost"].as_str().unwrap(), change["by"].as_str().unwrap()))
+            .collect();
+        assert!(pairs.contains(&(lost, by)), "{pairs:?}");
+    }
+
+    /// Says how long it took from `since` until the job computed again.
+    fn tell(&self, what: &str, index: usize, since: f64) -> f64 {
+        let seconds = self.failure(index)["computing_unix"].as_f64().expect("a time") - since;
+        eprintln!("{what}: computing again after {seconds:.2} s");
+        seconds
+    }
+}
+
+/// Waits until rank 0, on n1, has died at a step as it was told to, then takes
+/// the power from `node`: everybody else still stands in that step.
+fn power_off_at(cluster: &mut ClusterBox, attempt: usize, step: &str, node: &str) {
+    wait_for(step, || {
+        let is_there = beats(cluster, attempt).iter().any(|beat| beat["phase"] == step);
+        is_there && cluster.pids("n1", "skt-hpl").is_empty()
+    });
+    cluster.power_off(node);
+}
+
 #[test]
 fn an_undisturbed_run_passes_and_leaves_nothing() {
     let Some(cluster) = cluster(4, 1) else { return };
-    let ended = launch(&cluster, true, "", &format!("--n {N} --p 2 --q 2")).end(&cluster);
-    eprintln!("{}", ended.report);
-    ended.passed();
-    assert_eq!(cluster.remains_after(Duration::from_secs(10)), Vec::<String>::new());
+    let ended = launch(&cluster, true, "", &run()).end(&cluster);
+    assert_eq!(ended.passed_with_the_same_x(&cluster).account["starts"], 1);
+}
+
+#[test]
+fn a_node_powered_off_while_computing() {
+    let Some(mut cluster) = cluster(4, 1) else { return };
+    let launch = launch(&cluster, true, "", &run());
+    wait_for_column(&cluster, 1, 1600);
+    let off = unix();
+    cluster.power_off("n2");
+    let ended = launch.end(&cluster);
+    ended.passed_with_the_same_x(&cluster).replaced(0, "n2", "n5");
+    ended.tell("power-off", 0, off);
+    assert!(ended.failure(0)["resumed_column"].as_u64() > Some(700), "{}", ended.failure(0));
+}
+
+#[test]
+fn a_node_powered_off_without_a_last_packet() {
+    let Some(mut cluster) = cluster(4, 1) else { return };
+    let launch = launch(&cluster, true, "", &run());
+    wait_for_column(&cluster, 1, 1600);
+    let off = unix();
+    cluster.power_off_silently("n3");
+    let ended = launch.end(&cluster);
+    ended.passed_with_the_same_x(&cluster).replaced(0, "n3", "n5");
+    ended.tell("silent power-off", 0, off);
+}
+
+#[test]
+fn a_node_powered_off_in_encode() {
+    let Some(mut cluster) = cluster(4, 1) else { return };
+    let launch = launch(&cluster, true, "", &format!("{} --inject encode:epoch=2", run()));
+    power_off_at(&mut cluster, 1, "encode", "n2");
+    let ended = launch.end(&cluster);
+    ended.passed_with_the_same_x(&cluster).replaced(0, "n2", "n5");
+    assert_eq!(ended.failure(0)["phase"], "encode");
+}
+
+#[test]
+fn a_node_powered_off_in_flush() {
+    let Some(mut cluster) = cluster(4, 1) else { return };
+    let launch = launch(&cluster, true, "", &format!("{} --inject flush:epoch=3", run()));
+    power_off_at(&mut cluster, 1, "flush", "n4");
+    let ended = launch.end(&cluster);
+    ended.passed_with_the_same_x(&cluster).replaced(0, "n4", "n5");
+    assert_eq!(ended.failure(0)["phase"], "flush");
+}
+
+#[test]
+fn a_second_node_powered_off_in_recovery() {
+    let Some(mut cluster) = cluster(4, 2) else { return };
+    let run = format!("{} --parities 2 --inject recover:rebuild", run());
+    let launch = launch(&cluster, true, "", &run);
+    wait_for_column(&cluster, 1, 1600);
+    cluster.power_off("n2");
+    power_off_at(&mut cluster, 2, "recover-rebuild", "n3");
+    let ended = launch.end(&cluster);
+    ended.passed_with_the_same_x(&cluster).replaced(0, "n2", "n5");
+    ended.replaced(1, "n3", "n6");
+    assert_eq!(ended.failures(), 2);
+}
+
+#[test]
+fn a_node_powered_off_before_the_first_checkpoint() {
+    let Some(mut cluster) = cluster(4, 1) else { return };
+    let run = format!("--n {N} --nb 128 --p 1 --q 4 --checkpoint-every 600s --progress off");
+    let launch = launch(&cluster, true, "", &run);
+    wait_for_column(&cluster, 1, 128);
+    cluster.power_off("n2");
+    let ended = launch.end(&cluster);
+    ended.passed_with_the_same_x(&cluster).replaced(0, "n2", "n5");
+    assert!(ended.failure(0)["resumed_column"].as_u64() <= Some(256), "{}", ended.failure(0));
+}
+
+#[test]
+fn a_node_powered_off_in_back_substitution() {
+    let Some(mut cluster) = cluster(4, 1) else { return };
+    let launch = launch(&cluster, true, "", &format!("{} --inject back", run()));
+    power_off_at(&mut cluster, 1, "back", "n2");
+    let ended = launch.end(&cluster);
+    ended.passed_with_the_same_x(&cluster).replaced(0, "n2", "n5");
+    assert_eq!(ended.failure(0)["phase"], "back");
+}
+
+#[test]
+fn two_nodes_powered_off_at_once() {
+    let Some(mut cluster) = cluster(4, 2) else { return };
+    let launch = launch(&cluster, true, "", &format!("{} --parities 2", run()));
+    wait_for_column(&cluster, 1, 1600);
+    cluster.power_off("n2");
+    cluster.power_off_silently("n4");
+    let ended = launch.end(&cluster);
+    ended.passed_with_the_same_x(&cluster).replaced(0, "n2", "n5");
+    ended.replaced(0, "n4", "n6");
+    assert!(ended.failure(0)["resumed_column"].as_u64() > Some(700), "{}", ended.failure(0));
+}
+
+#[test]
+fn a_short_cut_of_a_link_is_no_failure_and_a_long_one_is() {
+    let Some(cluster) = cluster(4, 1) else { return };
+    let launch = launch(&cluster, true, "", &run());
+    wait_for_column(&cluster, 1, 512);
+    cluster.cut("n3");
+    std::thread::sleep(Duration::from_millis(1200));
+    cluster.heal("n3");
+    wait_for_column(&cluster, 1, 1600);
+    cluster.cut("n3");
+    wait_for("the restart", || state(&cluster)["attempt"] == 2);
+    cluster.heal("n3");
+    let ended = launch.end(&cluster);
+    // n3 is well again, and clean.
+    ended.passed_with_the_same_x(&cluster).replaced(0, "n3", "n5");
+    assert_eq!(ended.failures(), 1);
+}
+
+#[test]
+fn a_frozen_rank_is_found_and_the_run_goes_on_where_it_was() {
+    let Some(cluster) = cluster(4, 1) else { return };
+    let launch = launch(&cluster, true, "--hang-after 3s", &run());
+    wait_for_column(&cluster, 1, 1600);
+    for pid in cluster.pids("n3", "skt-hpl") {
+        kill(Pid::from_raw(pid), Signal::SIGSTOP).unwrap();
+    }
+    let ended = launch.end(&cluster);
+    ended.passed_with_the_same_x(&cluster);
+    assert_eq!(ended.failures(), 1);
+    assert_eq!(ended.failure(0)["replaced"].as_array().unwrap().len(), 0, "all nodes are well");
+    assert!(ended.failure(0)["how"].as_str().unwrap().starts_with("no sign of life for"));
+}
+
+#[test]
+fn the_launcher_killed() {
+    let Some(cluster) = cluster(4, 1) else { return };
+    let launch = launch(&cluster, true, "", &run());
+    wait_for_column(&cluster, 1, 1600);
+    for pid in cluster.head_pids("mpirun") {
+        kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+    }
+    let ended = launch.end(&cluster);
+    ended.passed_with_the_same_x(&cluster);
+    assert_eq!(ended.failures(), 1);
+    assert_eq!(ended.failure(0)["how"], "the launcher was killed by signal 9");
+}
+
+#[test]
+fn a_supervisor_killed_leaves_the_job_to_the_next() {
+    let Some(cluster) = cluster(4, 1) else { return };
+    let kill_supervisor = |first: Launch| {
+        for pid in cluster.head_pids("skt-hpl") {
+            kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+        }
+        assert_ne!(first.end(&cluster).code, Some(0));
+    };
+    // The job goes on without it.
+    let first = launch(&cluster, true, "", &run());
+    wait_for_column(&cluster, 1, 512);
+    kill_supervisor(first);
+    wait_for_column(&cluster, 1, 1600);
+    let status = cluster.on_head("bin/skt-hpl").arg("status").output().unwrap();
+    let status = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(status.contains("no supervisor: the job goes on"), "{status}");
+    let second = launch(&cluster, true, "", &run());
+    wait_for("the second supervisor", || {
+        state(&cluster)["supervisor"]["pid"].as_i64() != Some(0) && !cluster.head_pids("skt-hpl").is_empty()
+    });
+    let third = launch(&cluster, true, "", &run()).end(&cluster);
+    assert_eq!(third.code, Some(2), "two at a time");
+    assert!(third.said.contains("another `skt-hpl launch` is at work"), "{}", third.said);
+    let ended = second.end(&cluster);
+    assert!(ended.said.contains("start 1 of an earlier supervisor goes on"), "{}", ended.said);
+    assert_eq!(ended.passed_with_the_same_x(&cluster).account["starts"], 1);
+
+    // The job dies, too.
+    let first = launch(&cluster, true, "", &run());
+    wait_for_column(&cluster, 1, 1600);
+    kill_supervisor(first);
+    for pid in cluster.head_pids("mpirun") {
+        kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+    }
+    wait_for("mpirun's end", || cluster.head_pids("mpirun").is_empty());
+    let ended = launch(&cluster, true, "", &run()).end(&cluster);
+    ended.passed_with_the_same_x(&cluster);
+    assert_eq!(ended.failures(), 1);
+    assert_eq!(ended.failure(0)["how"], "the launcher ended unseen");
+}
+
+#[test]
+fn spares_spent_and_a_node_that_comes_back() {
+    let Some(mut cluster) = cluster(4, 1) else { return };
+    cluster.power_off("n5");
+    let first = launch(&cluster, true, "--probe-limit 5s", &run());
+    wait_for_column(&cluster, 1, 1600);
+    cluster.power_off("n2");
+    let ended = first.end(&cluster);
+    assert_eq!(ended.code, Some(75), "{}", ended.said);
+    assert_eq!(ended.account["status"], "gave-up");
+    let why = ended.account["reason"].as_str().unwrap();
+    assert!(why.starts_with("no spare node is left for n2 ("), "{why}");
+    cluster.power_on("n2").unwrap();
+    let ended = launch(&cluster, true, "--probe-limit 5s", &run()).end(&cluster);
+    ended.passed_with_the_same_x(&cluster);
+    assert!(ended.failure(0)["resumed_column"].as_u64() > Some(700), "{}", ended.failure(0));
+}
+
+#[test]
+fn more_losses_than_the_code_covers() {
+    let Some(mut cluster) = cluster(4, 2) else { return };
+    let first = launch(&cluster, true, "--probe-limit 5s", &run());
+    wait_for_column(&cluster, 1, 1600);
+    cluster.power_off("n2");
+    cluster.power_off("n3");
+    let ended = first.end(&cluster);
+    assert_eq!(ended.code, Some(2), "{}", ended.said);
+    assert!(ended.said.contains("more is lost than the checkpoint can rebuild"), "{}", ended.said);
+    let ended = launch(&cluster, true, "--start-over", &run()).end(&cluster);
+    ended.passed_with_the_same_x(&cluster);
+}
+
+#[test]
+fn stopped_in_order_and_resumed() {
+    let Some(cluster) = cluster(4, 0) else { return };
+    let first = launch(&cluster, false, "", &run());
+    wait_for_column(&cluster, 1, 1600);
+    for pid in cluster.head_pids("skt-hpl") {
+        kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
+    }
+    let ended = first.end(&cluster);
+    assert_eq!(ended.code, Some(75), "{}", ended.said);
+    assert!(ended.said.contains("start the same command again to resume"));
+    assert!(cluster.segment_bytes("n1") > 1 << 20, "the checkpoint stays");
+    assert!(cluster.pids("n1", "skt-hpl").is_empty(), "the job does not");
+    let ended = launch(&cluster, false, "", &run()).end(&cluster);
+    ended.passed_with_the_same_x(&cluster);
+    assert_eq!((ended.failures(), ended.account["starts"].as_u64()), (0, Some(2)));
+}
+
+#[test]
+fn bad_input_is_told_at_once_and_a_job_that_cannot_start_is_given_up() {
+    let Some(cluster) = cluster(2, 0) else { return };
+    let ended = launch(&cluster, false, "", "--n 100 --nb 0").end(&cluster);
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.said.contains("--nb"), "{}", ended.said);
+    let ended = launch(&cluster, false, "--launcher-program /bin/false --launcher openmpi", "--n 100").end(&cluster);
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.said.contains("did not come to life in 3 starts"), "{}", ended.said);
+    // A launcher that says 0 and has done nothing has no success.
+    let flags = "--launcher-program /bin/true --launcher openmpi --state other";
+    let ended = launch(&cluster, false, flags, "--n 100").end(&cluster);
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.said.contains("the launcher ended with code 0"), "{}", ended.said);
+}
+
+fn unix() -> f64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64()
 }

@@ -176,6 +176,8 @@ pub struct Supervisor {
     /// Something is on the status line.
     status_shown: bool,
     told_warnings: Vec<String>,
+    /// Nodes that the launcher of the last start has said to be lost.
+    suspects: Vec<String>,
 }
 
 /// Runs the job to its end.
@@ -229,6 +231,7 @@ impl Supervisor {
             saved: Instant::now(),
             status_shown: false,
             told_warnings: Vec::new(),
+            suspects: Vec::new(),
         })
     }
 
@@ -252,7 +255,13 @@ impl Supervisor {
                     Step::Launch => self.launch()?,
                 },
             };
+            let launcher = job.process.clone();
             let ending = self.follow(job)?;
+            // The launcher is gone; its agents may wait for nodes that are, too.
+            process::sweep_launcher(&self.state.run);
+            if self.options.launcher == Launcher::Openmpi {
+                remove_session(launcher.pid);
+            }
             if let Some(exit) = self.conclude(&ending)? {
                 return Ok(exit);
             }
@@ -382,7 +391,7 @@ impl Supervisor {
         };
         // Before the first start nothing is lost by waiting.
         let spare_losses = if self.state.attempt == 0 { 0 } else { options.parities };
-        probe::survey(&pool, &reach, Limits { each, spare_losses })
+        probe::survey(&pool, &reach, Limits { each, spare_losses, suspects: &self.suspects })
     }
 
     fn warn(&mut self, survey: &Survey) -> Result<()> {
@@ -397,6 +406,7 @@ impl Supervisor {
 
     fn launch(&mut self) -> Result<Running> {
         self.state.attempt += 1;
+        self.suspects.clear();
         let hostfile = self.folder.file("hosts");
         // The launcher may change the folder before it reads it.
         let hostfile = std::path::absolute(&hostfile).unwrap_or(hostfile);
@@ -547,10 +557,25 @@ impl Supervisor {
                     }
                     self.beat(beat)?;
                 }
-                None => self.forward(&line),
+                None => {
+                    self.suspect(&line);
+                    self.forward(&line);
+                }
             }
         }
         Ok(())
+    }
+
+    /// Notes the nodes that a line of the launcher says are lost: Open MPI's
+    /// `Remote daemon: [[47992,0],2] on node n2`.
+    fn suspect(&mut self, line: &str) {
+        let Some((before, name)) = line.rsplit_once(" on node ") else { return };
+        let name = name.trim();
+        if before.contains("Remote daemon")
+            && self.state.pool.active.iter().any(|host| host.name == name)
+        {
+            self.suspects.push(name.to_owned());
+        }
     }
 
     fn beat(&mut self, beat: Beat) -> Result<()> {
@@ -724,6 +749,16 @@ impl Supervisor {
     }
 }
 
+/// Removes the session folder of an Open MPI launcher that was killed; one that
+/// ends in order does it itself.
+fn remove_session(pid: i32) {
+    let user = nix::unistd::geteuid();
+    let all = std::env::temp_dir().join(format!("ompi.{}.{user}", process::this_host()));
+    let _ = fs::remove_dir_all(all.join(format!("pid.{pid}")));
+    // It stays if other jobs have theirs in it.
+    let _ = fs::remove_dir(all);
+}
+
 /// How a job's launcher ended, in words; `None` while it runs.
 fn ended(job: &mut Running) -> Option<String> {
     use std::os::unix::process::ExitStatusExt as _;
@@ -746,7 +781,7 @@ fn ended(job: &mut Running) -> Option<String> {
 fn used_hosts(active: &[Host], ranks: usize) -> Vec<Host> {
     let mut left = ranks;
     let mut used = Vec::new();
-    for host in active.iter().take_while(|_| true) {
+    for host in active {
         if left == 0 {
             break;
         }

@@ -21,10 +21,11 @@ use crate::protect;
 
 /// What the answer starts with: shells may greet.
 const MARK: &str = "@skt-hpl-probe@";
-/// Time that the last nodes are given at least, once the others have answered.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// The same in the time that the slowest of the others took.
-const PATIENCE_FACTOR: u32 = 5;
+/// Time that the last nodes are given at least, once the others have answered,
+/// and in the time that the slowest of the others took.
+const PATIENCE: (Duration, u32) = (Duration::from_secs(1), 5);
+/// The same for nodes of which the launcher says that they are lost.
+const PATIENCE_WITH_SUSPECTS: (Duration, u32) = (Duration::from_millis(300), 2);
 /// Probes under way at a time.
 const AT_ONCE: usize = 128;
 
@@ -66,7 +67,7 @@ pub struct Question {
 
 /// Answers, on the node.
 pub fn answer(question: &Question) -> Answer {
-    let (ended, immortal) = process::sweep(&question.run);
+    let (ended, immortal) = process::sweep_ranks(&question.run);
     let (available_bytes, _) = host::Host::this().available_memory();
     let mut answer = Answer {
         host: process::this_host(),
@@ -209,12 +210,15 @@ impl Survey {
 
 /// How long to wait.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct Limits<'a> {
     /// For any node.
     pub each: Duration,
     /// Once all but so many nodes in use have answered, those get little more
     /// time: their loss can be borne, and every second counts.
     pub spare_losses: usize,
+    /// Nodes that the launcher has said to be lost. A hint: they are asked all
+    /// the same, but not waited for as long.
+    pub suspects: &'a [String],
 }
 
 /// A probe under way.
@@ -245,7 +249,7 @@ pub fn survey(pool: &Pool, reach: &dyn Fn(&str) -> Vec<String>, limits: Limits) 
             asking.start(&host.name, &reach(&host.name));
         }
         asking.collect(limits.each);
-        if waiting.is_empty() && asking.is_enough(pool, limits.spare_losses) {
+        if waiting.is_empty() && asking.is_enough(pool, &limits) {
             break;
         }
         std::thread::sleep(Duration::from_millis(2));
@@ -300,19 +304,23 @@ impl Asking {
     }
 
     /// Whether the answers so far suffice to go on.
-    fn is_enough(&self, pool: &Pool, spare_losses: usize) -> bool {
+    fn is_enough(&self, pool: &Pool, limits: &Limits) -> bool {
         let is_silent = |host: &&Host| !self.survey.outcomes.contains_key(&host.name);
         let is_well =
             |host: &&Host| self.survey.health(&host.name, host.slots) == Health::Well;
         let silent = pool.active.iter().filter(is_silent).count();
         let ill = pool.active.iter().filter(|host| !is_silent(host) && !is_well(host)).count();
         let spares = pool.spares.iter().filter(is_well).count();
-        let patience = PATIENCE.max(self.slowest * PATIENCE_FACTOR);
-        let is_patient = self.begun.elapsed() < patience;
         if silent == 0 {
             return spares >= ill;
         }
-        !is_patient && silent + ill <= spare_losses && spares >= silent + ill
+        let mut silent_hosts = pool.active.iter().filter(is_silent);
+        let (least, factor) = match silent_hosts.all(|host| limits.suspects.contains(&host.name)) {
+            true => PATIENCE_WITH_SUSPECTS,
+            false => PATIENCE,
+        };
+        let is_patient = self.begun.elapsed() < least.max(self.slowest * factor);
+        !is_patient && silent + ill <= limits.spare_losses && spares >= silent + ill
     }
 
     /// Ends what is under way: nodes in use that did not answer are lost,
@@ -404,7 +412,8 @@ mod tests {
         format!("echo Welcome!; printf '%s' '{}'", answer.line())
     }
 
-    const LIMITS: Limits = Limits { each: Duration::from_secs(3), spare_losses: 1 };
+    const LIMITS: Limits =
+        Limits { each: Duration::from_secs(3), spare_losses: 1, suspects: &[] };
 
     #[test]
     fn answers_are_heard_behind_greetings_and_faults_are_told() {
@@ -439,6 +448,11 @@ mod tests {
         assert!(matches!(found.health("n2", 2), Health::Ill(why) if why.contains("no answer")));
         let took = start.elapsed().as_secs_f64();
         assert!((1.0..2.9).contains(&took), "{took}");
+        let suspects = ["n2".to_owned()];
+        let start = Instant::now();
+        survey(&pool(&["n1", "n2"], &["s1"]), &reach, Limits { suspects: &suspects, ..LIMITS });
+        let with_hint = start.elapsed().as_secs_f64();
+        assert!((0.3..took).contains(&with_hint), "{with_hint}");
         let start = Instant::now();
         survey(&pool(&["n1", "n2", "n3"], &["s1", "s2"]), &reach, LIMITS);
         assert!(start.elapsed() >= LIMITS.each);

@@ -72,28 +72,44 @@ fn start_ticks(pid: i32) -> Option<u64> {
     if ["Z", "X"].contains(fields.first()?) { None } else { fields.get(19)?.parse().ok() }
 }
 
-/// Kills the processes of this machine that run our program with a heartbeat
-/// of the run `run`: ranks that a launcher has left. Waits until they are gone,
-/// two seconds at most. Returns how many there were, and how many stay.
-pub fn sweep(run: &str) -> (usize, usize) {
-    let wanted = format!("{}={run}.", crate::job::heartbeat::ENV);
+/// Kills the ranks of the run `run` that a launcher has left on this machine:
+/// processes that run our program with a heartbeat of that run. Waits until
+/// they are gone, two seconds at most. Returns how many there were, and how
+/// many stay.
+pub fn sweep_ranks(run: &str) -> (usize, usize) {
     let program = std::env::current_exe().ok();
-    let program = program.as_deref().and_then(|path| path.file_name());
-    let ours = |pid: i32| {
+    let program = program.as_deref().and_then(|path| path.file_name()).map(OsStrExt::as_bytes);
+    let is_ours = |pid: i32| {
         let link = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
         // A program that was replaced on disk since reads `... (deleted)`.
         let name = link.file_name()?.as_bytes();
-        let name = name.strip_suffix(b" (deleted)").unwrap_or(name);
-        let environ = fs::read(format!("/proc/{pid}/environ")).ok()?;
-        let mut entries = environ.split(|byte| *byte == 0);
-        let is_ours = Some(name) == program.map(OsStrExt::as_bytes)
-            && entries.any(|entry| entry.starts_with(wanted.as_bytes()));
-        is_ours.then(|| Process::of(pid)).flatten()
+        Some(Some(name.strip_suffix(b" (deleted)").unwrap_or(name)) == program)
     };
-    let Ok(entries) = fs::read_dir("/proc") else { return (0, 0) };
-    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    kill_all(&of_run(run).filter(|pid| is_ours(*pid) == Some(true)).collect::<Vec<_>>())
+}
+
+/// Kills what a launcher of the run `run` has left on this machine: its agents
+/// wait for nodes that are gone. Call it when the launcher has ended.
+pub fn sweep_launcher(run: &str) -> (usize, usize) {
+    kill_all(&of_run(run).collect::<Vec<_>>())
+}
+
+/// Processes with a heartbeat of the run `run` in their environment, but for
+/// this one.
+fn of_run(run: &str) -> impl Iterator<Item = i32> {
+    let wanted = format!("{}={run}.", crate::job::heartbeat::ENV);
+    let has_beat = move |pid: &i32| {
+        let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environ.split(|byte| *byte == 0).any(|entry| entry.starts_with(wanted.as_bytes()))
+    };
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let me = std::process::id() as i32;
-    let found: Vec<Process> = pids.filter(|pid| *pid != me).filter_map(ours).collect();
+    pids.filter(move |pid| *pid != me).filter(has_beat)
+}
+
+fn kill_all(pids: &[i32]) -> (usize, usize) {
+    let found: Vec<Process> = pids.iter().filter_map(|pid| Process::of(*pid)).collect();
     for process in &found {
         process.signal(Signal::SIGKILL);
     }
@@ -123,5 +139,21 @@ mod tests {
         process.signal(Signal::SIGKILL);
         child.wait().unwrap();
         assert!(!process.runs());
+    }
+
+    #[test]
+    fn only_processes_of_the_run_are_swept() {
+        let start = |token: &str| {
+            let mut command = std::process::Command::new("sleep");
+            command.arg("100").env(crate::job::heartbeat::ENV, token).spawn().unwrap()
+        };
+        let me = format!("test-{}", std::process::id());
+        let (mut ours, mut other) = (start(&format!("{me}.1")), start(&format!("{me}0.1")));
+        assert_eq!(sweep_ranks(&me), (0, 0), "not our program");
+        assert_eq!(sweep_launcher(&me), (1, 0));
+        ours.wait().unwrap();
+        assert_eq!(other.try_wait().unwrap(), None);
+        other.kill().unwrap();
+        other.wait().unwrap();
     }
 }

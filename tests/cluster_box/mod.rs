@@ -39,7 +39,7 @@ mount -t tmpfs -o mode=1777 shared /mnt
 mount -t tmpfs -o mode=1777 tmp /tmp
 mount -t tmpfs -o mode=1777 shm /dev/shm
 hostname head
-mkdir /mnt/nodes /mnt/cut /mnt/bin
+mkdir /mnt/nodes /mnt/cut /mnt/silent /mnt/bin
 cat > /mnt/etc-hosts
 mount --bind /mnt/etc-hosts /etc/hosts
 ip link set lo up
@@ -70,9 +70,16 @@ if ! pid=$(cat "/mnt/nodes/$host" 2>/dev/null) || ! kill -0 "$pid" 2>/dev/null; 
     echo "$host: no route to host" >&2
     exit 255
 fi
-exec nsenter -t "$pid" -m -u -i -n -p -- /usr/bin/env -i \
+# Nodes share the processors of this machine: each gets one for itself, as far
+# as they go, since a rank believes that it has its node alone.
+taskset -c $(( ${host#n} % $(nproc) )) \
+    nsenter -t "$pid" -m -u -i -n -p -- /usr/bin/env -i \
     PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/mnt \
     /bin/sh -c "cd /mnt; $*"
+code=$?
+# A connection to a host that vanished without a word just stays.
+while [ -e "/mnt/silent/$host" ]; do sleep 1; done
+exit $code
 "#;
 
 /// A cluster of nodes n1, n2, ... and a head.
@@ -207,12 +214,12 @@ impl ClusterBox {
         let mut starter = starter
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
+            .stderr(Stdio::piped())
             .spawn()
             .map_err(|why| format!("cannot start nsenter: {why}"))?;
         if !says_ready(&mut starter) {
-            let _ = starter.wait();
-            return Err(format!("{node} does not come up"));
+            let said = starter.wait_with_output().map(|out| out.stderr).unwrap_or_default();
+            return Err(format!("{node}: {}", String::from_utf8_lossy(&said).trim()));
         }
         let unshare = only_child(starter.id() as i32).ok_or("no unshare")?;
         let init = only_child(unshare).ok_or("the node has no first process")?;
@@ -228,7 +235,7 @@ impl ClusterBox {
                 ip addr add 10.77.0.{}/24 dev eth0
                 ip link set eth0 up'
              ip link set v{index} up
-             rm -f /mnt/cut/{node}
+             rm -f /mnt/cut/{node} /mnt/silent/{node}
              echo {seen_from_head} > /mnt/nodes/{node}",
             16 + index,
             10 + index
@@ -246,6 +253,7 @@ impl ClusterBox {
     /// Takes the power from a node; no packet leaves it any more.
     pub fn power_off_silently(&mut self, node: &str) {
         self.link(node, "down");
+        self.write(&format!("silent/{node}"), "");
         self.power_off(node);
     }
 

@@ -20,6 +20,8 @@ pub const ENV: &str = "SKT_HPL_HEARTBEAT";
 pub const MARK: &str = "@skt-hpl-beat@";
 /// The part of the work in which columns advance.
 pub const FACTOR: &str = "factor";
+/// What an earlier start has left cannot be gone on from.
+pub const REFUSED: &str = "refused";
 /// Least seconds between records of columns.
 const INTERVAL_SECONDS: f64 = 1.0;
 

@@ -124,6 +124,7 @@ pub fn run<C: Comm>(
     let mut tests = Tests { spec, settings, setup: &setup, progress, reports };
     let wrote = match tests.run(world) {
         Err(JobError::Checkpoint(CheckpointError::Refused(why))) => {
+            heartbeat::step(heartbeat::REFUSED);
             tests.progress.clear();
             if first {
                 eprintln!("error: {why}");

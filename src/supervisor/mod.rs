@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 
 use crate::cli::exit::Exit;
-use crate::job::heartbeat::{Beat, FACTOR};
+use crate::job::heartbeat::{Beat, FACTOR, REFUSED};
 use decide::{Ending, Next, Past};
 use follow::Follow;
 use hosts::{Health, Host, Pool};
@@ -53,8 +53,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 const SAVE_EVERY: Duration = Duration::from_secs(1);
 /// How long nodes that are not needed any more may take to be cleaned.
 const CLEAN_PATIENCE: Duration = Duration::from_secs(5);
-/// Steps of the protocol after which there is a checkpoint.
-const COMMITTED: [&str; 3] = ["flush", "stamp", "finish"];
+/// The step of the protocol after which there is a checkpoint.
+const COMMIT: &str = "commit";
+/// Steps after which there is none: a test is done, or begins.
+const NO_CHECKPOINT: [&str; 2] = ["finish", "generate"];
 
 /// What is to be run, and how.
 #[derive(Debug, Clone)]
@@ -412,7 +414,9 @@ impl Supervisor {
         let hostfile = std::path::absolute(&hostfile).unwrap_or(hostfile);
         let mut command = vec![self.options.program_file.display().to_string(), "run".into()];
         command.extend_from_slice(&self.options.command);
-        if self.must_resume() {
+        if std::mem::take(&mut self.state.is_refused) && self.options.start_over {
+            command.extend(["--resume".into(), "never".into()]);
+        } else if self.must_resume() {
             command.extend(["--resume".into(), "require".into()]);
         }
         let token = self.state.token();
@@ -470,13 +474,12 @@ impl Supervisor {
         Ok(Running { process, child: Some(child), err })
     }
 
-    /// Whether the job must find its checkpoint: without it, it would start
-    /// over, and nobody has allowed that.
+    /// Whether the job must find its checkpoint: were all of it lost, the job
+    /// would start over without a word.
     fn must_resume(&self) -> bool {
         let options = &self.options;
         options.is_protected
             && !options.says_resume
-            && !options.start_over
             && self.state.has_checkpoint
     }
 
@@ -594,10 +597,12 @@ impl Supervisor {
                 back = Some((beat.column, unix - failure.detected_unix));
             }
         }
-        if COMMITTED.contains(&beat.phase.as_str()) {
-            self.state.has_checkpoint = true;
-        } else if beat.phase == "generate" {
+        if beat.phase == REFUSED {
+            self.state.is_refused = true;
+        } else if NO_CHECKPOINT.contains(&beat.phase.as_str()) {
             self.state.has_checkpoint = false;
+        } else if self.state.last_beat.as_ref().is_some_and(|(last, _)| last.phase == COMMIT) {
+            self.state.has_checkpoint = true;
         }
         self.state.last_beat = Some((beat, unix));
         if let Some((column, seconds)) = back {
@@ -611,7 +616,16 @@ impl Supervisor {
     fn conclude(&mut self, ending: &Ending) -> Result<Option<Exit>> {
         self.state.launcher = None;
         match decide::next(ending) {
-            Next::Finished(Exit::BadInput) if self.must_resume() => {
+            Next::Finished(Exit::BadInput)
+                if self.state.is_refused
+                    && self.options.start_over
+                    && !self.options.says_resume =>
+            {
+                self.state.has_checkpoint = false;
+                self.say("over", "more is lost than can be rebuilt: starting over from the seed")?;
+                Ok(None)
+            }
+            Next::Finished(Exit::BadInput) if self.state.is_refused => {
                 let why = "more is lost than the checkpoint can rebuild, see the message above; \
                            --start-over would begin from the seed";
                 self.give_up(why, Exit::BadInput).map(|_| Some(Exit::BadInput))

@@ -134,6 +134,9 @@ pub struct State {
     pub last_beat: Option<(Beat, f64)>,
     /// Whether there is a checkpoint to go back to.
     pub has_checkpoint: bool,
+    /// Whether the present start has said that it cannot go on from what it
+    /// found.
+    pub is_refused: bool,
     /// What failed.
     pub failures: Vec<Failure>,
 }
@@ -160,6 +163,7 @@ impl State {
             launched_unix: now,
             last_beat: None,
             has_checkpoint: false,
+            is_refused: false,
             failures: Vec::new(),
         }
     }

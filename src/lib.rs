@@ -1,5 +1,45 @@
 //! High-Performance Linpack: a block-cyclic LU factorization with partial
 //! pivoting on a P x Q grid of ranks, a drop-in for the reference `xhpl`.
+//!
+//! The program is `skt-hpl`; this is the library that it is made of. The solver
+//! is generic over [`comm::Comm`]: MPI in production, threads of one process
+//! here, so that everything can be tried without a launcher.
+//!
+//! ```
+//! use skt_hpl::comm::threads;
+//! use skt_hpl::config::{Format, parse};
+//! use skt_hpl::grid::Grid;
+//! use skt_hpl::pgesv::guard::Unguarded;
+//! use skt_hpl::ptest::{self, Silent};
+//! use skt_hpl::report::Outcome;
+//! use skt_hpl::team::Team;
+//!
+//! // A run as a TOML file would describe it; it has one test.
+//! let toml = b"n = 200\nnb = 16\np = 2\nq = 2\nbcast = \"2ring\"\n";
+//! let run = parse(toml, "example.toml", Format::Toml, false).unwrap().spec;
+//! let test = &run.tests()[0];
+//!
+//! // Four ranks generate the matrix, solve, and check the solution.
+//! let ranks = threads::run(4, |world| {
+//!     let grid = Grid::new(&world, test.p, test.q, test.pmap)?.expect("4 ranks, 2 x 2");
+//!     let mut memory = Unguarded::new(ptest::shape(&grid, test).doubles()).expect("memory");
+//!     ptest::run(&grid, &Team::solo(), test, &mut memory, false, &mut Silent)
+//! });
+//!
+//! // Rank 0 of the grid has the record.
+//! let record = ranks.into_iter().next().unwrap().unwrap().unwrap();
+//! let Outcome::Passed { scaled_residual, .. } = record.outcome else { panic!("{record:?}") };
+//! assert!(scaled_residual < test.threshold);
+//! ```
+//!
+//! | to read of | begin with |
+//! |---|---|
+//! | the algorithm | [`pgesv`], then [`pfact`], [`swap`], [`update`] |
+//! | how data lies | [`grid`], [`pgesv::panel`], [`matgen`] |
+//! | how ranks talk | [`comm`], [`comm::panel_bcast`] |
+//! | what comes in and goes out | [`config`], [`report`], [`cli`] |
+//! | what is around a run | [`job`], [`ptest`], [`environment`] |
+//! | checkpoints in memory | [`checkpoint`] |
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(missing_docs)]
 

@@ -259,8 +259,9 @@ fn convert_is_lenient_when_told() {
 #[test]
 fn init_writes_what_fits_and_keeps_what_is_there() {
     let program = Program::new();
-    let (_, said) = program.done(&["init", "--ranks", "6", "--memory-gib", "8"]);
-    assert!(said.contains("mpirun -np 6 skt-hpl"), "{said}");
+    let plain = ["init", "--ranks", "6", "--memory-gib", "8", "--ft", "none"];
+    let (_, said) = program.done(&plain);
+    assert!(said.contains("mpirun -np 6 skt-hpl --ft none"), "{said}");
     let dat = program.read("HPL.dat");
     let value = |line: usize| dat.lines().nth(line - 1).unwrap().split(' ').next().unwrap();
     assert_eq!((value(11), value(12)), ("2", "3"));
@@ -268,6 +269,13 @@ fn init_writes_what_fits_and_keeps_what_is_there() {
     let budget = 8 << 30;
     assert_eq!(n % nb, 0);
     assert!(8 * n * n < budget * 8 / 10 && 8 * n * n > budget * 6 / 10, "{n}");
+
+    // A group of 6 keeps 5/12 of the memory, and is what a run has by default.
+    let (dat_guarded, said) = program.done(&[&plain[..5], &["--out", "-"]].concat());
+    let guarded: u64 =
+        dat_guarded.lines().nth(5).unwrap().split(' ').next().unwrap().parse().unwrap();
+    let kept = (guarded * guarded) as f64 / (n * n) as f64;
+    assert!((0.38..0.44).contains(&kept), "{guarded} of {n}: {said}");
 
     let error = program.refused(&["init"]);
     assert!(error.starts_with("error: HPL.dat: exists already; --force"), "{error}");

@@ -236,9 +236,9 @@ mod tests {
             let b = numbers(seed ^ 3, n);
             let mut x = b.clone();
             solve_upper(u, &mut x);
-            for i in 0..n {
+            for (i, &bi) in b.iter().enumerate() {
                 let back: f64 = (i..n).map(|p| u.at(i, p) * x[p]).sum();
-                prop_assert!((back - b[i]).abs() < 1e-12);
+                prop_assert!((back - bi).abs() < 1e-12);
             }
             let mut y = b.clone();
             gemv(-1.0, u, &x, 1.0, &mut y);

@@ -36,6 +36,9 @@ pub trait Code: Sized {
     /// Whether a block with this coefficient adds nothing.
     fn is_zero(&self, coef: Self::Coef) -> bool;
 
+    /// `dst = coef * src`, for slices of one length.
+    fn mul(&self, coef: Self::Coef, src: &[u8], dst: &mut [u8]);
+
     /// `dst += coef * src`, for slices of one length.
     fn fma(&self, coef: Self::Coef, src: &[u8], dst: &mut [u8]);
 

@@ -183,6 +183,25 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>> Band<'_, C, K, S> {
         }
     }
 
+    /// `buffer = coef * block`, for the tile's part of the block; zeros where the
+    /// block has no rows.
+    fn start(
+        &self,
+        coef: K::Coef,
+        from: Part,
+        block: Range<usize>,
+        tile: &Tile,
+        buffer: &mut [u8],
+    ) {
+        let mut filled = 0;
+        for (row, at) in tile.rows_of(block) {
+            filled = at.end;
+            let source = self.vault.bytes(from.at(row, tile.bytes.clone()));
+            self.code.mul(coef, source, &mut buffer[at]);
+        }
+        buffer[filled..].fill(0);
+    }
+
     /// Writes the tile's part of a block.
     fn put(
         &mut self,
@@ -234,16 +253,19 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>> Band<'_, C, K, S> {
         let (n, m, size) = (geometry.members, geometry.parities, tile.size());
         let mut out = std::mem::take(&mut self.scratch.out);
         let mut inn = std::mem::take(&mut self.scratch.inn);
-        inn.clear();
         inn.resize(m * size, 0);
         out.resize(m * size, 0);
         // Blocks that a last band lacks, it lacks on all members.
-        let blocks = (0..geometry.data()).filter(|&i| !stripes.block(band, i).is_empty());
-        for i in blocks.collect::<Vec<_>>().into_iter().rev() {
+        let blocks = (0..geometry.data()).rev().filter(|&i| !stripes.block(band, i).is_empty());
+        for (turn, i) in blocks.enumerate() {
             std::mem::swap(&mut out, &mut inn);
             for (p, partial) in out.chunks_exact_mut(size).enumerate() {
-                let coef = self.code.encode_coef(p, i);
-                self.add(coef, self.parts.a, stripes.block(band, i), tile, partial);
+                let (coef, block) = (self.code.encode_coef(p, i), stripes.block(band, i));
+                if turn == 0 {
+                    self.start(coef, self.parts.a, block, tile, partial);
+                } else {
+                    self.add(coef, self.parts.a, block, tile, partial);
+                }
             }
             if i > 0 {
                 let sends = [(&out[..], (me + 1) % n, TAG_RING)];

@@ -5,15 +5,18 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::convert::{FormatName, text};
+use super::protect::ProtectArgs;
 use super::{machine, output};
+use crate::checkpoint::methods::Method;
 use crate::config::draft::{Form, Value};
 use crate::config::validate::near_square;
 use crate::config::{
-    At, ConfigError, Draft, Format, Place, Rules, RunSpec, param::Param, validate,
+    At, ConfigError, Draft, Format, Place, Rules, RunSpec, TestSpec, param::Param, validate,
 };
+use crate::protect::{self, Settings};
 
 /// Flags of `init`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct InitArgs {
     /// Part of the available memory that the matrix and its work space may take
     #[arg(long, value_name = "0..1", default_value_t = 0.8)]
@@ -28,6 +31,10 @@ pub struct InitArgs {
     /// Threads a rank
     #[arg(long, value_name = "T", default_value_t = 1)]
     pub threads: usize,
+    /// Checkpoint method to leave memory for, as --ft of a run: self, double, single, or none; it
+    /// goes on the command line that runs the file [default: self; none for one rank]
+    #[arg(long, value_name = "METHOD")]
+    pub ft: Option<Method>,
     /// The file to write; - is standard output [default: HPL.dat, or HPL.toml]
     #[arg(long, short, value_name = "FILE")]
     pub out: Option<PathBuf>,
@@ -70,7 +77,10 @@ pub fn execute(args: &InitArgs) -> Result<(), ConfigError> {
         None => machine::available_bytes()?,
     };
     let spec = fit(args, ranks, available_bytes)?;
-    let command = command_line(&spec, ranks, format, path);
+    let mut command = command_line(&spec, ranks, format, path);
+    if let Some(method) = args.ft {
+        command.push_str(&format!(" --ft {method}"));
+    }
     let config = match format {
         Format::Dat => text(&spec, format)?,
         Format::Toml => format!(
@@ -83,6 +93,14 @@ pub fn execute(args: &InitArgs) -> Result<(), ConfigError> {
         return output::print(config.as_bytes());
     }
     output::write_file(path, config.as_bytes(), args.force)?;
+    if args.ft.is_none() && ranks > 1 {
+        let plain =
+            fit(&InitArgs { ft: Some(Method::None), ..args.clone() }, ranks, available_bytes)?;
+        output::say(format_args!(
+            "this leaves memory for checkpoints; without them (--ft none) N = {} fits",
+            plain.n[0]
+        ));
+    }
     let n = spec.n[0];
     let gib = (n as f64) * (n as f64) * 8.0 / f64::from(1 << 30);
     output::say(format_args!(
@@ -147,8 +165,10 @@ fn fit(args: &InitArgs, ranks: usize, available_bytes: u64) -> Result<RunSpec, C
     let mut spec = validate(&draft, &rules)?.spec;
     let budget = (available_bytes as f64 * args.memory_fraction) as u64;
     let nb = spec.nb[0];
-    let largest =
-        largest_blocks(budget, |blocks| job_bytes(blocks * nb, nb, (p, q), spec.depth[0]));
+    let settings = ProtectArgs { ft: args.ft, ..ProtectArgs::default() }
+        .settings(&spec)
+        .map_err(|error| ConfigError::Machine { what: error.to_string() })?;
+    let largest = largest_blocks(budget, |blocks| job_bytes(&spec, blocks * nb, &settings));
     if largest == 0 {
         return Err(ConfigError::Machine {
             what: format!(
@@ -167,14 +187,12 @@ fn fit(args: &InitArgs, ranks: usize, available_bytes: u64) -> Result<RunSpec, C
     Ok(spec)
 }
 
-/// Bytes of the whole job on one machine: for each rank its share of [A|b] in
-/// whole blocks, `depth + 2` panels and the rows of U twice.
-fn job_bytes(n: usize, nb: usize, (p, q): (usize, usize), depth: usize) -> u64 {
-    let rows = n.div_ceil(nb).div_ceil(p) * nb;
-    let cols = (n + 1).div_ceil(nb).div_ceil(q) * nb;
-    let panels = (depth + 2) * (rows + nb) * nb;
-    let doubles = rows * cols + panels + 2 * nb * cols;
-    8 * (doubles as u64) * (p * q) as u64
+/// Bytes of the whole job of order `n` on one machine.
+fn job_bytes(spec: &RunSpec, n: usize, settings: &Settings) -> u64 {
+    let test = TestSpec { n, ..spec.tests().swap_remove(0) };
+    let ranks = test.p * test.q;
+    let geometry = protect::geometry(settings, &vec![String::new(); ranks]);
+    protect::rank_bytes(&test, settings, geometry).saturating_mul(ranks as u64)
 }
 
 /// The largest number of blocks whose `bytes` are within the budget.
@@ -204,6 +222,7 @@ mod tests {
             memory_gib: None,
             ranks: None,
             threads: 1,
+            ft: Some(Method::None),
             out: None,
             format: None,
             force: false,
@@ -219,11 +238,26 @@ mod tests {
             assert_eq!(n % nb, 0);
             assert!(grid.0 <= grid.1 && grid.0 * grid.1 == ranks);
             let budget = (available as f64 * 0.8) as u64;
-            assert!(job_bytes(n, nb, grid, spec.depth[0]) <= budget);
-            assert!(job_bytes(n + nb, nb, grid, spec.depth[0]) > budget);
+            let none = Settings::none();
+            assert!(job_bytes(&spec, n, &none) <= budget);
+            assert!(job_bytes(&spec, n + nb, &none) > budget);
             // Work space is the lesser part.
             assert!(n as f64 * n as f64 * 8.0 > 0.6 * available as f64, "{ranks} ranks: {n}");
         }
+    }
+
+    #[test]
+    fn checkpoints_take_their_share_of_the_memory() {
+        let order = |ft, ranks| {
+            let n = fit(&InitArgs { ft, ..args() }, ranks, 1 << 36).unwrap().n[0];
+            n as f64 * n as f64
+        };
+        // A group of n ranks with one parity keeps (n - 1) / 2n.
+        for (ranks, share) in [(2, 0.25), (16, 15.0 / 32.0)] {
+            let kept = order(None, ranks) / order(Some(Method::None), ranks);
+            assert!((kept / share - 1.0).abs() < 0.05, "{ranks} ranks: {kept}");
+        }
+        assert_eq!(order(None, 1), order(Some(Method::None), 1));
     }
 
     #[test]

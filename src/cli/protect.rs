@@ -62,7 +62,7 @@ pub struct ProtectArgs {
     /// Memory that outlives a process: sysv, sysv-huge, posix, file:FOLDER [default: sysv]
     #[arg(long, value_name = "STORE", help_heading = PROTECTION)]
     pub store: Option<String>,
-    /// Kill a rank, once: [RANK@]WHAT with WHAT a step of the protocol (encode:3, flush:tile=7,
+    /// Kill a rank, once: WHAT (rank 0) or RANK@WHAT, with WHAT a step of the protocol (encode:3, flush:tile=7,
     /// recover:rebuild), column:J, time:SECONDS, or back; may be given several times
     #[arg(long, value_name = "FAULT", help_heading = PROTECTION)]
     pub inject: Vec<Inject>,

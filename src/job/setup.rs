@@ -4,9 +4,6 @@
 use std::sync::Arc;
 
 use crate::blas::{MatMut, MatRef, gemm};
-use crate::checkpoint::group;
-use crate::checkpoint::layout::Geometry;
-use crate::checkpoint::methods::Method;
 use crate::checkpoint::store::{Store, StoreKind};
 use crate::comm::{Comm, CommError, PanelBuf, collect};
 use crate::config::{RunSpec, TestSpec};
@@ -14,7 +11,6 @@ use crate::environment::affinity::{self, Plan};
 use crate::environment::preflight::{self, DoesNotFit};
 use crate::environment::{DgemmSelfTest, Environment, blas, host, memory, selftest};
 use crate::protect::{self, Settings, Target};
-use crate::ptest;
 use crate::team::Team;
 
 use super::places::{self, Place};
@@ -182,35 +178,11 @@ fn check_memory(spec: &RunSpec, settings: &Settings, places: &[Place]) -> Option
     let lacking = spec.tests().into_iter().filter_map(|test| {
         // Ranks beyond the grid stay idle and hold nothing.
         let places = &places[..test.p * test.q];
-        let geometry = geometry(settings, places);
-        let bytes = |n: usize| {
-            let test = TestSpec { n, ..test.clone() };
-            // Process row 0 has most rows; b may lie in any process column.
-            let cols = [0, (n / test.nb) % test.q];
-            let parts = cols.into_iter().map(|mycol| match geometry {
-                None => ptest::rank_bytes(&test, 0, mycol),
-                Some(geometry) => {
-                    let method = settings.method;
-                    ptest::work_bytes(&test, 0, mycol)
-                        + protect::segment_bytes(&test, settings, method, geometry)
-                }
-            });
-            parts.max().unwrap_or(0)
-        };
+        let domains: Vec<String> =
+            places.iter().map(|place| settings.domain_of(&place.host)).collect();
+        let geometry = protect::geometry(settings, &domains);
+        let bytes = |n| protect::rank_bytes(&TestSpec { n, ..test.clone() }, settings, geometry);
         preflight::check(test.n, &places::shares(places), bytes).err()
     });
     lacking.max_by_key(|why| why.need_bytes)
-}
-
-/// Shape of the smallest group, whose members need most memory; `None` without
-/// checkpoints. What is wrong with the groups is said when they are formed.
-fn geometry(settings: &Settings, places: &[Place]) -> Option<Geometry> {
-    let (members, parities) = (settings.group_size, settings.parities);
-    if settings.method_for(places.len()) == Method::None {
-        return None;
-    }
-    let domains: Vec<String> = places.iter().map(|place| settings.domain_of(&place.host)).collect();
-    let groups = group::form(&domains, members, parities, settings.allow_shared_domains).ok()?;
-    let smallest = groups.members.iter().map(Vec::len).min()?;
-    Some(Geometry { members: smallest, parities })
 }

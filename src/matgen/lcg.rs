@@ -88,7 +88,7 @@ mod tests {
             fill_row(500, i, j, &mut value);
             value[0]
         };
-        assert_eq!(entry(0, 0), -5.1599441937666413e-05);
+        assert_eq!(entry(0, 0), -5.159944193766641e-5);
         assert_eq!(entry(1, 0), 0.38413122531282284);
     }
 

@@ -137,6 +137,7 @@ fn swap_loop<const FUSED: bool>(x: &mut [f64], y: &mut [f64]) {
 }
 
 #[inline(always)]
+#[allow(clippy::eq_op)] // x - x is not 0 for all x
 fn search_loop<const FUSED: bool>(x: &[f64]) -> Best {
     const LANES: usize = 32;
     let mut largest = [0.0f64; LANES];

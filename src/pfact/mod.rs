@@ -16,8 +16,8 @@
 //!        +--------+
 //! ```
 //!
-//! [`recursive`] cuts the panel into NDIV parts until NBMIN columns are left,
-//! which [`unblocked`] factors one by one. [`pivot`] finds and exchanges pivots.
+//! `recursive` cuts the panel into NDIV parts until NBMIN columns are left,
+//! which `unblocked` factors one by one. [`pivot`] finds and exchanges pivots.
 
 pub mod kernels;
 pub mod pivot;

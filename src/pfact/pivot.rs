@@ -155,12 +155,12 @@ fn accept<C: Comm>(panel: &mut Panel<C>, j: usize, best: Best) -> f64 {
     panel.ipiv[j] = head[GLOBAL_ROW];
     // The current row goes to the place that the pivot row leaves.
     if mine && best.index != usize::MAX {
-        for c in 0..jb {
-            panel.w.set(best.index, c, current[c]);
+        for (c, &value) in current.iter().enumerate() {
+            panel.w.set(best.index, c, value);
         }
     }
-    for c in 0..jb {
-        panel.w.set(j, c, pivot[c]);
+    for (c, &value) in pivot.iter().enumerate() {
+        panel.w.set(j, c, value);
     }
     if head[MAGNITUDE].is_nan() { f64::NAN } else { pivot[j] }
 }

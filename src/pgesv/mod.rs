@@ -384,7 +384,6 @@ impl<'m, C: Comm> Solver<'m, C> {
             update::multiply(&panel, u, 0..rows.len(), a2);
         }
         self.work.phases.update += start.elapsed().as_secs_f64();
-        drop(u);
         self.work.exchange_ahead = exchange;
         Ok(())
     }

@@ -54,7 +54,7 @@ impl Layout {
     }
 
     /// Doubles of the message.
-    pub fn len(&self) -> usize {
+    pub fn doubles(&self) -> usize {
         self.w_start() + self.ld * self.jb
     }
 
@@ -74,7 +74,7 @@ impl Layout {
 
     /// Head, pivots and W of a message to be made.
     pub fn parts<'a>(&self, data: &'a mut [f64]) -> (&'a mut [f64], &'a mut [f64], MatMutW<'a>) {
-        let (head, rest) = data[..self.len()].split_at_mut(LINE);
+        let (head, rest) = data[..self.doubles()].split_at_mut(LINE);
         let (ipiv, w) = rest.split_at_mut(self.w_start() - LINE);
         let w = crate::blas::MatMut::col_major(w, self.w_rows(), self.jb, self.ld);
         (head, &mut ipiv[..self.jb], w)
@@ -116,13 +116,17 @@ pub fn mark_sound(head: &mut [f64]) {
 
 /// Doubles of the largest panel message of a matrix: that of the first panel.
 pub fn longest_message(n: usize, rows: Cyclic, myrow: usize) -> usize {
-    if n == 0 { LINE } else { Layout::new(0, n, rows, myrow).len().max(worst_len(n, rows, myrow)) }
+    if n == 0 {
+        LINE
+    } else {
+        Layout::new(0, n, rows, myrow).doubles().max(worst_len(n, rows, myrow))
+    }
 }
 
 /// The first panel has most rows below it, but the diagonal rank has `nb` fewer;
 /// the next panel may be the longest there.
 fn worst_len(n: usize, rows: Cyclic, myrow: usize) -> usize {
-    if n > rows.nb { Layout::new(1, n, rows, myrow).len() } else { 0 }
+    if n > rows.nb { Layout::new(1, n, rows, myrow).doubles() } else { 0 }
 }
 
 /// A multiple of a cache line that is not a multiple of a page: columns that lie
@@ -150,7 +154,7 @@ impl<C: Comm> Flight<C> {
         layout: Layout,
         buf: PanelBuf,
     ) -> Result<Self, SolveError> {
-        let bcast = PanelBcast::start(&grid.row, topology, k % grid.q, buf, layout.len())?;
+        let bcast = PanelBcast::start(&grid.row, topology, k % grid.q, buf, layout.doubles())?;
         Ok(Self { k, layout, bcast })
     }
 

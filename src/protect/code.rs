@@ -40,6 +40,10 @@ impl Code for AnyCode {
         coef.is_zero()
     }
 
+    fn mul(&self, coef: Coef, src: &[u8], dst: &mut [u8]) {
+        codec::mul(coef, src, dst);
+    }
+
     fn fma(&self, coef: Coef, src: &[u8], dst: &mut [u8]) {
         codec::fma(coef, src, dst);
     }

@@ -298,6 +298,8 @@ impl<C: Comm> Protected<'_, C> {
 
     fn checkpoint(&mut self, next: usize) -> Result<(), CheckpointError> {
         let (start, active) = (Instant::now(), self.active());
+        // Who is done early waits here for the others: not the encoder's fault.
+        self.checkpointer.comm().barrier()?;
         let mut state = self.state.clone();
         state.panel = next;
         state.taken_unix_seconds = unix_seconds();

@@ -53,7 +53,7 @@ impl FromStr for Inject {
         let process = process.parse().map_err(|_| bad(format!("`{process}` is no rank")))?;
         let number = |number: &str| -> std::result::Result<f64, BadInject> {
             let value: f64 = number.parse().map_err(|_| bad(format!("`{number}` is no number")))?;
-            if value >= 0.0 && value < 1e12 { Ok(value) } else { Err(bad("out of range".into())) }
+            if (0.0..1e12).contains(&value) { Ok(value) } else { Err(bad("out of range".into())) }
         };
         let what = match what.split_once(':') {
             Some(("column", column)) => What::Column(number(column)? as usize),

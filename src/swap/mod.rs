@@ -4,9 +4,9 @@
 //! A panel of `jb` pivots moves at most `2 jb` rows: rows come up to become the
 //! `jb` rows of U, and rows of the diagonal block are displaced to the places
 //! that those leave. [`Plan`] is that permutation. With P = 1 it is done in
-//! place ([`local`]); else the rows of U go to all ranks of the process column,
-//! by recursive doubling ([`binary_exchange`]) or by spread and roll
-//! ([`spread_roll`]).
+//! place (`local`); else the rows of U go to all ranks of the process column,
+//! by recursive doubling (`binary_exchange`) or by spread and roll
+//! (`spread_roll`).
 
 mod binary_exchange;
 mod local;

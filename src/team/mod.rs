@@ -149,7 +149,11 @@ impl Drop for Join<'_> {
         while self.0.shared.busy.load(Ordering::Acquire) != 0 {
             spins += 1;
             // On a machine with fewer cores than threads the worker needs this one.
-            if spins % 1024 == 0 { std::thread::yield_now() } else { std::hint::spin_loop() }
+            if spins.is_multiple_of(1024) {
+                std::thread::yield_now()
+            } else {
+                std::hint::spin_loop()
+            }
         }
         self.0.out.set(false);
     }

@@ -59,6 +59,11 @@ impl Code for PlainCode {
         coef == 0
     }
 
+    fn mul(&self, coef: u8, src: &[u8], dst: &mut [u8]) {
+        dst.fill(0);
+        self.fma(coef, src, dst);
+    }
+
     fn fma(&self, coef: u8, src: &[u8], dst: &mut [u8]) {
         assert_eq!(src.len(), dst.len());
         for (d, &s) in dst.iter_mut().zip(src) {

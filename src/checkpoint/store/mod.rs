@@ -9,7 +9,7 @@
 //! | [`Files::posix`] | POSIX shared memory | size of /dev/shm |
 //! | [`Files::in_folder`] | mapped files on tmpfs, hugetlbfs or an SSD | the file system |
 //!
-//! Each segment begins with a page that says whose it is ([`header`]); what
+//! Each segment begins with a page that says whose it is (`header`); what
 //! does not carry that page, or belongs to another user, is never listed,
 //! attached or removed. A segment is attached by one process at a time.
 //! docs/store.md tells more.

@@ -1,0 +1,192 @@
+//! The parts of the factorization, on one rank of one thread, each beside what
+//! limits it on this machine. `cargo bench --bench hpl`.
+//!
+//! Criterion prints a throughput: `GiB/s` of memory read and written, or
+//! `Gelem/s`, where an element is a floating-point operation, so that it reads
+//! as Gflop/s. The share of the limit is the ratio to the line `limit` of the
+//! same group.
+
+use std::time::{Duration, Instant};
+
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
+use skt_hpl::blas::{MatMut, MatRef, gemm};
+use skt_hpl::comm::threads::{self, ThreadComm};
+use skt_hpl::comm::{CommError, PanelBuf};
+use skt_hpl::config::{Fact, Generator, Pmap};
+use skt_hpl::environment::blas::set_blas_threads;
+use skt_hpl::grid::{Cyclic, Grid};
+use skt_hpl::pfact::{self, Panel, Place, Variant, pivot};
+use skt_hpl::pgesv::panel::leading_dimension;
+use skt_hpl::team::Team;
+use skt_hpl::update::{self, Operands};
+use skt_hpl::{matgen, swap};
+
+/// Rows and columns of the matrix.
+const ORDER: usize = 4096;
+/// Columns of a panel.
+const NB: usize = 128;
+
+/// Bytes of `doubles` that are read and written.
+fn read_and_written(doubles: usize) -> Throughput {
+    Throughput::Bytes((2 * doubles * size_of::<f64>()) as u64)
+}
+
+/// The only rank of a job.
+fn world() -> ThreadComm {
+    set_blas_threads(1);
+    let mut ranks = threads::run(1, Ok::<_, CommError>);
+    ranks.pop().expect("one rank").expect("no error")
+}
+
+/// A row-major matrix of the reference's random numbers, and its leading dimension.
+fn random(rows: usize, cols: usize) -> (PanelBuf, usize) {
+    let lda = leading_dimension(cols);
+    let mut memory = PanelBuf::new(rows * lda).expect("memory");
+    let grid = Grid::new(&world(), 1, 1, Pmap::RowMajor).expect("alone").expect("a member");
+    let a = MatMut::row_major(&mut memory, rows, cols, lda);
+    matgen::generate(&grid, &Team::solo(), rows.max(cols), NB, Generator::Hpl, a);
+    (memory, lda)
+}
+
+fn group<'a>(
+    criterion: &'a mut Criterion,
+    name: &str,
+    throughput: Throughput,
+) -> BenchmarkGroup<'a, WallTime> {
+    let mut group = criterion.benchmark_group(name);
+    group.sample_size(10);
+    group.warm_up_time(Duration::from_millis(200));
+    group.measurement_time(Duration::from_secs(1));
+    group.throughput(throughput);
+    group
+}
+
+/// Times `step` on `data`; `prepare` goes before each and is not timed.
+fn time<D>(
+    group: &mut BenchmarkGroup<WallTime>,
+    name: &str,
+    data: &mut D,
+    prepare: impl Fn(&mut D),
+    step: impl Fn(&mut D),
+) {
+    group.bench_function(name, |bencher| {
+        bencher.iter_custom(|turns| {
+            let mut total = Duration::ZERO;
+            for _ in 0..turns {
+                prepare(data);
+                let start = Instant::now();
+                step(data);
+                total += start.elapsed();
+            }
+            total
+        });
+    });
+}
+
+/// Generator: its limit is to write memory that it need not compute.
+fn generator(criterion: &mut Criterion) {
+    let bytes = (ORDER * ORDER * size_of::<f64>()) as u64;
+    let mut group = group(criterion, "generator", Throughput::Bytes(bytes));
+    let (mut a, lda) = random(ORDER, ORDER);
+    let grid = Grid::new(&world(), 1, 1, Pmap::RowMajor).expect("alone").expect("a member");
+    time(&mut group, "limit: fill", &mut a, |_| (), |a| a.fill(1.0));
+    for (name, generator) in [("hpl", Generator::Hpl), ("xoshiro", Generator::Xoshiro)] {
+        let generate = |a: &mut PanelBuf| {
+            let a = MatMut::row_major(a, ORDER, ORDER, lda);
+            matgen::generate(&grid, &Team::solo(), ORDER, NB, generator, a);
+        };
+        time(&mut group, name, &mut a, |_| (), generate);
+    }
+}
+
+/// One panel of `ORDER x NB`: its limit is GEMM at the panel's own width.
+fn panel(criterion: &mut Criterion) {
+    let flops = ORDER * NB * NB - NB * NB * NB / 3;
+    let mut group = group(criterion, "panel", Throughput::Elements(flops as u64));
+    let (original, _) = random(NB, ORDER);
+    // Transposed, so that it is column-major.
+    let ld = leading_dimension(ORDER);
+    let mut data = (random(NB, ORDER).0, vec![0.0; NB], pivot::Room::new(NB));
+    let (world, team) = (world(), Team::solo());
+    for (name, fact) in [("left", Fact::Left), ("Crout", Fact::Crout), ("right", Fact::Right)] {
+        let variant = Variant { pfact: fact, rfact: fact, nbmin: 4, ndiv: 2 };
+        let factor = |(w, ipiv, room): &mut (PanelBuf, Vec<f64>, pivot::Room)| {
+            let rows = Cyclic { nb: NB, procs: 1 };
+            let mut panel = Panel {
+                w: MatMut::col_major(w, ORDER, NB, ld),
+                ipiv,
+                place: Place { j: 0, rows, myrow: 0, first_below: NB },
+                col: &world,
+                team: &team,
+                room,
+            };
+            pfact::factor(&mut panel, &variant).expect("a random panel has pivots");
+        };
+        time(&mut group, name, &mut data, |(w, ..)| w.copy_from_slice(&original), factor);
+    }
+    drop(group);
+    gemm_limit(criterion, "panel", ORDER - NB, NB / 2, NB / 2);
+}
+
+/// A plain product of `m x n` by `k` in one of the groups.
+fn gemm_limit(criterion: &mut Criterion, name: &str, m: usize, n: usize, k: usize) {
+    let mut group = group(criterion, name, Throughput::Elements((2 * m * n * k) as u64));
+    let (a, lda) = random(m, k);
+    let (b, ldb) = random(k, n);
+    let (mut c, ldc) = random(m, n);
+    let multiply = |c: &mut PanelBuf| {
+        let a = MatRef::row_major(&a, m, k, lda);
+        let b = MatRef::row_major(&b, k, n, ldb);
+        gemm(-1.0, a, b, 1.0, MatMut::row_major(c, m, n, ldc));
+    };
+    time(&mut group, "limit: gemm", &mut c, |_| (), multiply);
+}
+
+/// Exchange of `NB` pairs of rows, P = 1: its limit is memory.
+fn row_swap(criterion: &mut Criterion) {
+    let mut group = group(criterion, "swap", read_and_written(2 * NB * ORDER));
+    let (mut a, lda) = random(ORDER, ORDER);
+    let step = (ORDER - NB) / NB;
+    let ipiv: Vec<f64> = (0..NB).map(|i| (NB + i * step) as f64).collect();
+    let (from, mut to) = (random(2 * NB, ORDER).0, random(2 * NB, ORDER).0);
+    // The matrix of a run is not in the cache when its rows are exchanged.
+    let forget = |a: &mut PanelBuf| a.iter_mut().for_each(|value| *value += 1.0);
+    time(&mut group, "limit: memcpy", &mut to, |_| (), |to| to.copy_from_slice(&from));
+    let exchange = |a: &mut PanelBuf| {
+        swap::exchange_local(MatMut::row_major(a, ORDER, ORDER, lda), 0, &ipiv);
+    };
+    time(&mut group, "local", &mut a, forget, exchange);
+}
+
+/// Solve for U and multiply, on a trailing matrix of `ORDER x ORDER`: its limit
+/// is GEMM.
+fn trailing_update(criterion: &mut Criterion) {
+    let (flops_solve, flops_multiply) = (NB * NB * ORDER, 2 * NB * ORDER * ORDER);
+    let (l, ld) = random(NB, ORDER + NB);
+    let (mut a, lda) = random(ORDER + NB, ORDER);
+    let ipiv = vec![0.0; NB];
+    let l = MatRef::col_major(&l, ORDER + NB, NB, ld);
+    let operands = Operands {
+        l1: l.block(0..NB, 0..NB),
+        l2: l.block(NB..ORDER + NB, 0..NB),
+        ipiv: &ipiv,
+        top: Some(0),
+        below: NB,
+    };
+    let throughput = Throughput::Elements((flops_solve + flops_multiply) as u64);
+    let mut with = group(criterion, "update", throughput);
+    let step = |a: &mut PanelBuf| {
+        let a = MatMut::row_major(a, ORDER + NB, ORDER, lda);
+        let (mut u, a2) = a.split_rows(NB);
+        update::solve(&operands, u.rb());
+        update::multiply(&operands, u.into_ref(), 0..ORDER, a2);
+    };
+    // Without it the values would grow from turn to turn until they are infinite.
+    time(&mut with, "solve and multiply", &mut a, |a| a.fill(0.5), step);
+    drop(with);
+    gemm_limit(criterion, "update", ORDER, ORDER, NB);
+}
+
+criterion_group!(benches, generator, panel, row_swap, trailing_update);
+criterion_main!(benches);

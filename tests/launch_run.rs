@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 /// Longest time for anything here.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(180);
 /// Order of the matrix.
 const N: &str = "4800";
 
@@ -118,7 +118,8 @@ impl Launch {
             match self.child.try_wait().expect("our child") {
                 Some(status) => break status.code(),
                 None if start.elapsed() > PATIENCE => {
-                    let state = fs::read_to_string(cluster.shared().join("skt-hpl.launch/state.json"));
+                    let state =
+                        fs::read_to_string(cluster.shared().join("skt-hpl.launch/state.json"));
                     let _ = self.child.kill();
                     panic!("no end in {PATIENCE:?}: {state:?}\n{:?}", cluster.remains());
                 }
@@ -177,7 +178,9 @@ fn beats(cluster: &ClusterBox, attempt: usize) -> Vec<Value> {
 fn wait_for_column(cluster: &ClusterBox, attempt: usize, column: u64) {
     wait_for("progress", || {
         let beats = beats(cluster, attempt);
-        beats.iter().any(|beat| beat["phase"] == "factor" && beat["column"].as_u64() >= Some(column))
+        beats
+            .iter()
+            .any(|beat| beat["phase"] == "factor" && beat["column"].as_u64() >= Some(column))
     });
 }
 
@@ -517,7 +520,9 @@ fn bad_input_is_told_at_once_and_a_job_that_cannot_start_is_given_up() {
     let ended = launch(&cluster, false, "", "--n 100 --nb 0").end(&cluster);
     assert_eq!(ended.code, Some(2));
     assert!(ended.said.contains("--nb"), "{}", ended.said);
-    let ended = launch(&cluster, false, "--launcher-program /bin/false --launcher openmpi", "--n 100").end(&cluster);
+    let ended =
+        launch(&cluster, false, "--launcher-program /bin/false --launcher openmpi", "--n 100")
+            .end(&cluster);
     assert_eq!(ended.code, Some(2));
     assert!(ended.said.contains("did not come to life in 3 starts"), "{}", ended.said);
     // A launcher that says 0 and has done nothing has no success.
@@ -525,6 +530,73 @@ fn bad_input_is_told_at_once_and_a_job_that_cannot_start_is_given_up() {
     let ended = launch(&cluster, false, flags, "--n 100").end(&cluster);
     assert_eq!(ended.code, Some(2));
     assert!(ended.said.contains("the launcher ended with code 0"), "{}", ended.said);
+}
+
+/// Ten random failures in one run; `scripts/soak-node-loss` runs it.
+#[test]
+#[ignore = "takes minutes"]
+fn ten_random_failures() {
+    use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
+    const FAILURES: usize = 10;
+    const MEAN_SECONDS: f64 = 6.0;
+    let Some(mut cluster) = cluster(4, FAILURES) else { return };
+    let run = "--n 10000 --nb 128 --p 1 --q 4 --parities 2 --checkpoint-every 8p --progress off";
+    let seed = std::env::var("SKT_HPL_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = seed.unwrap_or_else(|| unix() as u64);
+    eprintln!("seed {seed} (SKT_HPL_SEED)");
+    let mut random = rand_xoshiro::Xoshiro256PlusPlus::seed_from_u64(seed);
+    let start = Instant::now();
+    let plain = launch(&cluster, true, "--state plain", run).end(&cluster);
+    let undisturbed_seconds = start.elapsed().as_secs_f64();
+    let x = plain.passed().x().to_owned();
+    let start = Instant::now();
+    let mut job = launch(&cluster, true, "--start-over", run);
+    let mut struck = 0;
+    let mut next = start;
+    while struck < FAILURES {
+        // Uniform in (0, 1], then exponential.
+        let uniform = (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+        next += Duration::from_secs_f64(-MEAN_SECONDS * (1.0 - uniform).ln());
+        while Instant::now() < next && job.child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let state = state(&cluster);
+        let Some(active) = state["pool"]["active"].as_array() else { break };
+        let names = active.iter().filter_map(|host| host["name"].as_str());
+        let on: Vec<&str> = names.filter(|name| cluster.is_on(name)).collect();
+        if on.is_empty() || job.child.try_wait().unwrap().is_some() {
+            break;
+        }
+        let victim = on[(random.next_u64() % on.len() as u64) as usize];
+        match random.next_u64() % 2 {
+            0 => cluster.power_off(victim),
+            _ => cluster.power_off_silently(victim),
+        }
+        struck += 1;
+    }
+    let ended = job.end(&cluster);
+    let total_seconds = start.elapsed().as_secs_f64();
+    assert_eq!(ended.passed().x(), x);
+    assert_clean(&cluster);
+    assert!(struck >= FAILURES / 2, "only {struck} failures came before the end");
+    // Time lost is downtime, which is measured, and work that is done again: in
+    // the mean half of the interval between two checkpoints.
+    let failures = ended.account["failures"].as_array().unwrap();
+    let down = |failure: &Value| {
+        failure["computing_unix"].as_f64().unwrap_or(0.0)
+            - failure["last_sign_unix"].as_f64().unwrap()
+    };
+    let down_seconds: f64 = failures.iter().map(|failure| down(failure).max(0.0)).sum();
+    let checkpoints = 10000.0 / (8.0 * 128.0);
+    let again_seconds = failures.len() as f64 * undisturbed_seconds / checkpoints / 2.0;
+    eprintln!(
+        "{struck} power-offs, {} failures of the job: {total_seconds:.1} s, undisturbed \
+         {undisturbed_seconds:.1} s; lost {:.1} s; expected {:.1} s = {down_seconds:.1} s down + \
+         {again_seconds:.1} s again",
+        failures.len(),
+        total_seconds - undisturbed_seconds,
+        down_seconds + again_seconds
+    );
 }
 
 fn unix() -> f64 {

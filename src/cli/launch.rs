@@ -171,7 +171,8 @@ fn options(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
         ("--np".into(), vec![here])
     });
     let slots = listed.iter().map(|host| host.slots).sum();
-    let checked = run::load_checked(&RunArgs { ranks: Some(args.np.unwrap_or(slots)), ..run.clone() })?;
+    let checked =
+        run::load_checked(&RunArgs { ranks: Some(args.np.unwrap_or(slots)), ..run.clone() })?;
     let needed = checked.spec.grids.iter().map(|(p, q)| p * q).max().unwrap_or(1);
     let ranks = args.np.unwrap_or(needed);
     checked.require_ranks(ranks)?;

@@ -72,7 +72,11 @@ pub fn parse(text: &str, file: &str) -> Result<Vec<Host>, HostsError> {
             match word.split_once('=') {
                 Some(("slots", count)) => slots = Some(count),
                 Some(("max_slots" | "max-slots", _)) => {}
-                _ => return Err(bad(format!("'{word}' is not understood; a line is `NAME slots=COUNT`"))),
+                _ => {
+                    return Err(bad(format!(
+                        "'{word}' is not understood; a line is `NAME slots=COUNT`"
+                    )));
+                }
             }
         }
         check_name(name).map_err(bad)?;

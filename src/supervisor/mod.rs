@@ -282,7 +282,10 @@ impl Supervisor {
         }
         let (_, path) = self.folder.outputs(self.state.attempt);
         let what = if process.runs() { "goes on" } else { "has ended" };
-        self.say("found", &format!("start {} of an earlier supervisor {what}", self.state.attempt))?;
+        self.say(
+            "found",
+            &format!("start {} of an earlier supervisor {what}", self.state.attempt),
+        )?;
         self.watch.start(self.now());
         // From the beginning: signs of life are needed, not only new ones.
         match Follow::new(&path, 0) {
@@ -460,8 +463,12 @@ impl Supervisor {
             // Ctrl-C is for us alone: the job is stopped in order.
             .process_group(0)
             .spawn()
-            .map_err(|source| SupervisorError::Launcher { program: plan.argv[0].clone(), source })?;
-        let process = Process::of(child.id() as i32).unwrap_or_else(|| self.state.supervisor.clone());
+            .map_err(|source| SupervisorError::Launcher {
+                program: plan.argv[0].clone(),
+                source,
+            })?;
+        let process =
+            Process::of(child.id() as i32).unwrap_or_else(|| self.state.supervisor.clone());
         let now = now_unix();
         self.state.launcher = Some(process.clone());
         (self.state.launched_unix, self.state.last_beat) = (now, None);
@@ -478,9 +485,7 @@ impl Supervisor {
     /// would start over without a word.
     fn must_resume(&self) -> bool {
         let options = &self.options;
-        options.is_protected
-            && !options.says_resume
-            && self.state.has_checkpoint
+        options.is_protected && !options.says_resume && self.state.has_checkpoint
     }
 
     /// Follows a job to its end.
@@ -606,7 +611,8 @@ impl Supervisor {
         }
         self.state.last_beat = Some((beat, unix));
         if let Some((column, seconds)) = back {
-            let text = format!("computing again at column {column}, {seconds:.2} s after detection");
+            let text =
+                format!("computing again at column {column}, {seconds:.2} s after detection");
             self.say("computing", &text)?;
         }
         Ok(())
@@ -668,7 +674,8 @@ impl Supervisor {
     fn finished(&mut self, exit: Exit) -> Result<Exit> {
         let (out, _) = self.folder.outputs(self.state.attempt);
         self.clear_status();
-        let report = fs::read(&out).map_err(|source| SupervisorError::File { path: out, source })?;
+        let report =
+            fs::read(&out).map_err(|source| SupervisorError::File { path: out, source })?;
         io::stdout()
             .write_all(&report)
             .map_err(|source| SupervisorError::File { path: "standard output".into(), source })?;
@@ -682,8 +689,10 @@ impl Supervisor {
             .collect();
         let silent = silent.join(", ");
         if !silent.is_empty() {
-            let text = format!("{silent}: not reached; segments that are left there, should it \
-                                come back, are removed by the next `skt-hpl launch --readmit`");
+            let text = format!(
+                "{silent}: not reached; segments that are left there, should it \
+                                come back, are removed by the next `skt-hpl launch --readmit`"
+            );
             self.say("unclean", &text)?;
         }
         self.state.status = Status::Finished;
@@ -757,7 +766,8 @@ impl Supervisor {
         }
         if let Some(path) = self.options.json.clone() {
             let text = serde_json::to_string_pretty(&report::account(&self.state)).expect("plain");
-            fs::write(&path, text + "\n").map_err(|source| SupervisorError::File { path, source })?;
+            fs::write(&path, text + "\n")
+                .map_err(|source| SupervisorError::File { path, source })?;
         }
         Ok(())
     }

@@ -272,11 +272,7 @@ mod tests {
         let plan = lines(&Launcher::Template(template), None, &[]);
         assert_eq!(
             plan.argv,
-            [
-                "/bin/sh",
-                "-c",
-                "aprun -n 4 -N 2 -L n1,s1 /opt/skt-hpl --n 2000 --out 'my report'"
-            ]
+            ["/bin/sh", "-c", "aprun -n 4 -N 2 -L n1,s1 /opt/skt-hpl --n 2000 --out 'my report'"]
         );
         for (text, said) in [
             ("x {hosts}", "the template has no {command}"),

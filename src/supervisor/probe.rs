@@ -129,8 +129,7 @@ impl Answer {
             return Some(format!("{} rank(s) of an earlier start cannot be ended", self.immortal));
         }
         let have = self.available_bytes.saturating_add(self.run_bytes);
-        (have < need_bytes)
-            .then(|| format!("{have} of {need_bytes} bytes of memory are available"))
+        (have < need_bytes).then(|| format!("{have} of {need_bytes} bytes of memory are available"))
     }
 }
 
@@ -306,8 +305,7 @@ impl Asking {
     /// Whether the answers so far suffice to go on.
     fn is_enough(&self, pool: &Pool, limits: &Limits) -> bool {
         let is_silent = |host: &&Host| !self.survey.outcomes.contains_key(&host.name);
-        let is_well =
-            |host: &&Host| self.survey.health(&host.name, host.slots) == Health::Well;
+        let is_well = |host: &&Host| self.survey.health(&host.name, host.slots) == Health::Well;
         let silent = pool.active.iter().filter(is_silent).count();
         let ill = pool.active.iter().filter(|host| !is_silent(host) && !is_well(host)).count();
         let spares = pool.spares.iter().filter(is_well).count();
@@ -412,8 +410,7 @@ mod tests {
         format!("echo Welcome!; printf '%s' '{}'", answer.line())
     }
 
-    const LIMITS: Limits =
-        Limits { each: Duration::from_secs(3), spare_losses: 1, suspects: &[] };
+    const LIMITS: Limits = Limits { each: Duration::from_secs(3), spare_losses: 1, suspects: &[] };
 
     #[test]
     fn answers_are_heard_behind_greetings_and_faults_are_told() {

@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::output;
 use crate::config::ConfigError;
-use crate::supervisor::probe::{self, Question};
+use crate::supervisor::probe::{self, Purpose, Question};
 
 /// Flags of `probe`.
 #[derive(Debug, Clone, Args)]
@@ -19,8 +19,11 @@ pub struct ProbeArgs {
     #[arg(long)]
     store: String,
     /// Remove the run's segments
-    #[arg(long)]
+    #[arg(long, conflicts_with = "look")]
     clean: bool,
+    /// Touch nothing
+    #[arg(long)]
+    look: bool,
 }
 
 /// Answers.
@@ -32,7 +35,11 @@ pub fn execute(args: &ProbeArgs) -> Result<(), ConfigError> {
         run: args.run.clone(),
         run_id: args.run_id.clone(),
         store: args.store.clone(),
-        clean: args.clean,
+        purpose: match (args.clean, args.look) {
+            (true, _) => Purpose::Clean,
+            (_, true) => Purpose::Look,
+            _ => Purpose::Start,
+        },
     };
     output::print(probe::answer(&question).line().as_bytes())
 }

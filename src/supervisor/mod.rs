@@ -38,7 +38,7 @@ use decide::{Ending, Next, Past};
 use follow::Follow;
 use hosts::{Health, Host, Pool};
 use plan::{Job, Launcher};
-use probe::{Limits, Survey};
+use probe::{Limits, Purpose, Survey};
 use process::Process;
 use state::{Failure, Folder, State, StateError, Status, now_unix};
 use watch::{Floors, Watch};
@@ -302,7 +302,7 @@ impl Supervisor {
         {
             return self.give_up(&why, Exit::BadInput);
         }
-        let survey = self.survey(false);
+        let survey = self.survey(Purpose::Start);
         if survey.ended() > 0 {
             self.say("ended", &format!("{} rank(s) of the last start were left", survey.ended()))?;
         }
@@ -363,11 +363,12 @@ impl Supervisor {
         self.state.failures.iter().map(past).collect()
     }
 
-    fn survey(&self, clean: bool) -> Survey {
-        let pool = match clean {
+    fn survey(&self, purpose: Purpose) -> Survey {
+        let pool = match purpose {
+            Purpose::Start => self.state.pool.clone(),
+            Purpose::Look => Pool::new(self.state.pool.active.clone(), Vec::new()),
             // Also those that are out: they may be back.
-            true => Pool::new(self.state.pool.everyone().cloned().collect(), Vec::new()),
-            false => self.state.pool.clone(),
+            Purpose::Clean => Pool::new(self.state.pool.everyone().cloned().collect(), Vec::new()),
         };
         let options = &self.options;
         let folder = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
@@ -378,7 +379,11 @@ impl Supervisor {
             format!("--run-id={}", options.run_id),
             format!("--store={}", options.store),
         ];
-        words.extend(clean.then(|| "--clean".into()));
+        match purpose {
+            Purpose::Start => {}
+            Purpose::Look => words.push("--look".into()),
+            Purpose::Clean => words.push("--clean".into()),
+        }
         let words: Vec<String> = words.iter().map(|word| plan::shell_quoted(word)).collect();
         let folder = plan::shell_quoted(&folder.display().to_string());
         let command = format!("cd {folder} && exec {}", words.join(" "));
@@ -390,12 +395,15 @@ impl Supervisor {
                 plan::on_node(&options.launcher, options.agent.as_deref(), name, &command)
             }
         };
-        let each = match clean {
-            true => options.probe_limit.min(CLEAN_PATIENCE),
-            false => options.probe_limit,
+        let each = match purpose {
+            Purpose::Clean => options.probe_limit.min(CLEAN_PATIENCE),
+            Purpose::Start | Purpose::Look => options.probe_limit,
         };
         // Before the first start nothing is lost by waiting.
-        let spare_losses = if self.state.attempt == 0 { 0 } else { options.parities };
+        let spare_losses = match purpose {
+            Purpose::Start if self.state.attempt > 0 => options.parities,
+            _ => 0,
+        };
         probe::survey(&pool, &reach, Limits { each, spare_losses, suspects: &self.suspects })
     }
 
@@ -493,6 +501,7 @@ impl Supervisor {
         let mut killed: Option<String> = None;
         let mut asked: Option<Instant> = None;
         let mut done: Option<Instant> = None;
+        let mut looked = self.now();
         loop {
             // Asked before the output is read: what comes after that is read
             // in the next round.
@@ -521,6 +530,12 @@ impl Supervisor {
                 let why = format!("no sign of life for {silent:.1} s (limit {limit:.1} s)");
                 killed = Some(self.kill(&job, &why)?);
             }
+            if completion.is_none()
+                && killed.is_none()
+                && let Some(why) = self.look(&mut looked)
+            {
+                killed = Some(self.kill(&job, &why)?);
+            }
             if stop::asked() > 0 && asked.is_none() {
                 asked = Some(Instant::now());
                 self.say("stop", "asked to stop: ending the job, its checkpoint stays")?;
@@ -536,6 +551,23 @@ impl Supervisor {
             }
             std::thread::sleep(LOOK_EVERY);
         }
+    }
+
+    /// When the job has been silent for a while, looks whether its nodes are
+    /// still there: a launcher may wait for ever for one that is not, and parts
+    /// of the work without columns may be silent for long. Returns what is
+    /// wrong.
+    fn look(&self, looked: &mut f64) -> Option<String> {
+        let (now, after) = (self.now(), self.watch.look_after_seconds());
+        if self.watch.silent_seconds(now) < after || now - *looked < after {
+            return None;
+        }
+        let survey = self.survey(Purpose::Look);
+        *looked = self.now();
+        self.state.pool.active.iter().find_map(|host| match survey.health(&host.name, 0) {
+            Health::Ill(why) => Some(format!("silence, and {} is lost: {why}", host.name)),
+            _ => None,
+        })
     }
 
     /// Kills a launcher that cannot be talked to: while a lost node is
@@ -638,7 +670,7 @@ impl Supervisor {
             }
             Next::Finished(exit) => self.finished(exit).map(Some),
             Next::Stopped => {
-                self.survey(false);
+                self.survey(Purpose::Start);
                 self.stopped().map(Some)
             }
             Next::Restart => {
@@ -679,7 +711,7 @@ impl Supervisor {
         io::stdout()
             .write_all(&report)
             .map_err(|source| SupervisorError::File { path: "standard output".into(), source })?;
-        let survey = self.survey(true);
+        let survey = self.survey(Purpose::Clean);
         let silent: Vec<&str> = self
             .state
             .pool

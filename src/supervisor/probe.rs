@@ -61,13 +61,27 @@ pub struct Question {
     pub run_id: String,
     /// The store.
     pub store: String,
-    /// Remove the run's segments.
-    pub clean: bool,
+    /// What to do there.
+    pub purpose: Purpose,
+}
+
+/// Why nodes are asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// The job is to start: ranks of earlier starts are ended.
+    Start,
+    /// The job is silent: nothing is touched.
+    Look,
+    /// The run is over: its segments are removed.
+    Clean,
 }
 
 /// Answers, on the node.
 pub fn answer(question: &Question) -> Answer {
-    let (ended, immortal) = process::sweep_ranks(&question.run);
+    let (ended, immortal) = match question.purpose {
+        Purpose::Look => (0, 0),
+        Purpose::Start | Purpose::Clean => process::sweep_ranks(&question.run),
+    };
     let (available_bytes, _) = host::Host::this().available_memory();
     let mut answer = Answer {
         host: process::this_host(),
@@ -84,7 +98,7 @@ pub fn answer(question: &Question) -> Answer {
         Err(error) => answer.no_store = Some(error.to_string()),
         Ok(kind) => {
             let store = kind.open();
-            let cleaned = match question.clean && immortal == 0 {
+            let cleaned = match question.purpose == Purpose::Clean && immortal == 0 {
                 true => protect::sweep(&*store, &question.run_id, usize::MAX),
                 false => Ok(()),
             };

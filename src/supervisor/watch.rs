@@ -83,6 +83,8 @@ impl Watch {
                 let columns = beat.column - last.column;
                 self.longest_step_columns = self.longest_step_columns.max(columns);
             }
+        } else {
+            self.phase_since_seconds = now_seconds;
         }
         if is_new {
             self.alive_at_seconds = now_seconds;
@@ -105,8 +107,18 @@ impl Watch {
 
     /// Seconds since the last sign of life, if they are too many.
     pub fn hung_for(&self, now_seconds: f64) -> Option<f64> {
-        let silent = now_seconds - self.alive_at_seconds;
+        let silent = self.silent_seconds(now_seconds);
         (silent > self.limit_seconds()).then_some(silent)
+    }
+
+    /// Seconds since the last sign of life.
+    pub fn silent_seconds(&self, now_seconds: f64) -> f64 {
+        now_seconds - self.alive_at_seconds
+    }
+
+    /// After so long a silence it is worth to look whether the nodes are there.
+    pub fn look_after_seconds(&self) -> f64 {
+        self.floors.columns_seconds / 3.0
     }
 
     /// The last sign of life of this start.

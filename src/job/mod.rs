@@ -95,7 +95,7 @@ pub fn run<C: Comm>(
     let start_unix_seconds = now_unix_seconds();
     progress.phase(&setup::starting_line(world.size(), spec));
     let setup = Setup::new(world, spec, settings, options)?;
-    if let Some(why) = &setup.does_not_fit {
+    if let Some(why) = &setup.refusal {
         progress.clear();
         if first {
             eprintln!("error: {why}");

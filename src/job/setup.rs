@@ -10,7 +10,7 @@ use crate::config::{RunSpec, TestSpec};
 use crate::environment::affinity::{self, Plan};
 use crate::environment::preflight::{self, DoesNotFit};
 use crate::environment::{DgemmSelfTest, Environment, blas, host, memory, selftest};
-use crate::protect::{self, Settings, Target};
+use crate::protect::{self, RunLock, Settings, Target};
 use crate::team::Team;
 
 use super::places::{self, Place};
@@ -27,12 +27,37 @@ pub struct Setup {
     pub environment: Environment,
     /// How fast DGEMM is, all cores at work: the mean over ranks.
     pub self_test: DgemmSelfTest,
-    /// Why the job does not fit into memory, if it does not.
-    pub does_not_fit: Option<String>,
+    /// Why the job cannot run, if it cannot.
+    pub refusal: Option<String>,
     /// Memory that outlives the process.
     pub store: Box<dyn Store + Send + Sync>,
     /// Faults to inject into this process.
     pub target: Arc<Target>,
+    /// Keeps other jobs of the same name away.
+    _lock: Option<RunLock>,
+}
+
+/// Takes hold of the run, if it is protected; else why that cannot be.
+fn take_lock(
+    settings: &Settings,
+    kind: &StoreKind,
+    host: &str,
+    index: usize,
+) -> Result<(Option<RunLock>, Option<String>), JobError> {
+    if !settings.is_on() {
+        return Ok((None, None));
+    }
+    match RunLock::take(kind.open(), &settings.run_id, host, index)? {
+        Ok(lock) => Ok((Some(lock), None)),
+        Err(in_use) => Ok((None, Some(in_use.to_string()))),
+    }
+}
+
+/// The text of the first rank that has one. Collective.
+fn first_text<C: Comm>(world: &C, text: &str) -> Result<Option<String>, CommError> {
+    let all = collect::all_gather_bytes(world, text.as_bytes())?;
+    let first = all.into_iter().find(|bytes| !bytes.is_empty());
+    Ok(first.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 /// What is said first.
@@ -75,9 +100,13 @@ impl Setup {
             pinning: words(&plan),
         };
         let self_test = self_test(world, &team, &environment)?;
-        let does_not_fit = memory_lack(spec, settings, &places);
+        let (here, index) = places::neighbours(&places, world.rank());
+        debug_assert_eq!(here[index], world.rank());
+        let (lock, in_use) = take_lock(settings, &kind, &places[world.rank()].host, index)?;
+        let in_use = first_text(world, &in_use.unwrap_or_default())?;
+        let refusal = in_use.or_else(|| memory_lack(spec, settings, &places));
         let target = Arc::new(target);
-        Ok(Self { team, environment, self_test, does_not_fit, store, target })
+        Ok(Self { team, environment, self_test, refusal, store, target, _lock: lock })
     }
 }
 

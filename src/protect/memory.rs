@@ -38,6 +38,68 @@ impl<'a> NodeMemory<'a> {
     }
 }
 
+/// A process's hold on a run: no other job of that name can start on this node
+/// meanwhile. Given up when dropped; after a death the next start takes it over.
+pub struct RunLock {
+    store: Box<dyn Store + Send + Sync>,
+    name: SegmentName,
+    _held: Segment,
+}
+
+/// The run is held by a living process.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "run `{run}` is under way on host {host} ({location}): another job with the same \
+     configuration, or one that has not ended yet. Wait for it, or name this one with --run-id"
+)]
+pub struct RunInUse {
+    run: String,
+    host: String,
+    location: String,
+}
+
+impl RunLock {
+    /// Takes the hold of the process that is number `index` of the job on `host`.
+    /// Waits a while for a process of an earlier start to be gone.
+    ///
+    /// # Errors
+    /// [`RunInUse`] inside, when it is held; else what the store says.
+    pub fn take(
+        store: Box<dyn Store + Send + Sync>,
+        run: &str,
+        host: &str,
+        index: usize,
+    ) -> Result<std::result::Result<Self, RunInUse>, StoreError> {
+        let name = SegmentName::new(run, "lock", index as u32)?;
+        let start = Instant::now();
+        loop {
+            let held = match store.attach(&name) {
+                Ok(None) => store.create(&name, 8).map(Some),
+                found => found,
+            };
+            match held {
+                Ok(Some(held)) => return Ok(Ok(Self { store, name, _held: held })),
+                Ok(None) => {}
+                Err(StoreError::InUse { location, .. } | StoreError::Exists { location, .. }) => {
+                    if start.elapsed() > IN_USE_PATIENCE {
+                        let (run, host) = (run.to_owned(), host.to_owned());
+                        return Ok(Err(RunInUse { run, host, location }));
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for RunLock {
+    fn drop(&mut self) {
+        // On the way out: what cannot be removed is taken over by the next start.
+        let _ = self.store.remove(&self.name);
+    }
+}
+
 /// Test and attempt of a segment's role, see [`NodeMemory::name`].
 fn parse_role(role: &str) -> Option<(usize, u64)> {
     let (test, attempt) = role.strip_prefix('t')?.split_once(".a")?;
@@ -68,7 +130,9 @@ pub fn run_bytes(store: &dyn Store, run: &str) -> Result<u64, StoreError> {
 /// When the store cannot be listed, or a segment not be removed.
 pub fn sweep(store: &dyn Store, run: &str, test: usize) -> Result<(), StoreError> {
     for info in store.list()?.into_iter().filter(|info| info.name.run() == run) {
-        if parse_role(info.name.role()).is_none_or(|(of, _)| of <= test) {
+        // Locks go with their holders.
+        let is_lock = info.name.role() == "lock";
+        if !is_lock && parse_role(info.name.role()).is_none_or(|(of, _)| of <= test) {
             store.remove(&info.name)?;
         }
     }

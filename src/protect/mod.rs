@@ -14,6 +14,6 @@ mod settings;
 pub use guard::{Opened, Protected, Surroundings, open, segment_bytes};
 pub use inject::{Inject, Target, What};
 pub use interval::{Every, daly_interval_seconds, parse_seconds};
-pub use memory::{NodeMemory, found_test, run_bytes, sweep};
+pub use memory::{NodeMemory, RunInUse, RunLock, found_test, run_bytes, sweep};
 pub use need::{geometry, rank_bytes};
 pub use settings::{Region, Settings};

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::hosts::{Health, Host, Pool};
 use super::process::{self, Process};
 use crate::checkpoint::codec::checksum;
-use crate::checkpoint::store::{StoreKind, host};
+use crate::checkpoint::store::{Store, StoreError, StoreKind, host};
 use crate::protect;
 
 /// What the answer starts with: shells may greet.
@@ -99,7 +99,7 @@ pub fn answer(question: &Question) -> Answer {
         Ok(kind) => {
             let store = kind.open();
             let cleaned = match question.purpose == Purpose::Clean && immortal == 0 {
-                true => protect::sweep(&*store, &question.run_id, usize::MAX),
+                true => remove_all(&*store, &question.run_id),
                 false => Ok(()),
             };
             match cleaned.and_then(|()| protect::run_bytes(&*store, &question.run_id)) {
@@ -110,6 +110,16 @@ pub fn answer(question: &Question) -> Answer {
         }
     }
     answer
+}
+
+/// Removes all segments of a run: its checkpoints, and the locks that killed
+/// ranks have left. What a process is attached to is not ours to take.
+fn remove_all(store: &dyn Store, run_id: &str) -> Result<(), StoreError> {
+    let of_run = store.list()?.into_iter().filter(|info| info.name.run() == run_id);
+    for info in of_run.filter(|info| !info.in_use) {
+        store.remove(&info.name)?;
+    }
+    Ok(())
 }
 
 /// Checksum of this program's file.

@@ -58,6 +58,7 @@ pub mod pgesv;
 pub mod protect;
 pub mod ptest;
 pub mod report;
+pub mod supervisor;
 pub mod swap;
 pub mod team;
 pub mod update;

@@ -8,6 +8,7 @@ pub mod completions;
 pub mod convert;
 pub mod exit;
 pub mod init;
+pub mod launch;
 pub mod launcher_rank;
 pub mod machine;
 pub mod man;
@@ -15,10 +16,12 @@ pub mod model;
 pub mod output;
 pub mod overrides;
 pub mod plan;
+pub mod probe;
 pub mod protect;
 pub mod report;
 pub mod run;
 pub mod shm;
+pub mod status;
 pub mod study_error;
 
 use std::ffi::OsString;
@@ -27,8 +30,8 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
+use crate::job::heartbeat;
 use exit::Exit;
-use study_error::StudyError;
 
 const LONG_ABOUT: &str = "\
 High-Performance Linpack: solves a dense random linear system on a P x Q grid of MPI ranks and \
@@ -80,6 +83,14 @@ pub enum Command {
     /// Run the benchmark (the same as without a subcommand)
     #[command(after_help = AFTER_HELP)]
     Run(Box<run::RunArgs>),
+    /// Run the benchmark to its end through the loss of nodes
+    #[command(after_help = AFTER_HELP)]
+    Launch(Box<launch::LaunchArgs>),
+    /// Show where a launched run stands
+    Status(status::StatusArgs),
+    /// Answer a supervisor's question
+    #[command(hide = true)]
+    Probe(probe::ProbeArgs),
     /// Write a commented configuration that fits this machine
     Init(init::InitArgs),
     /// Convert a configuration between HPL.dat and TOML
@@ -102,7 +113,10 @@ pub enum Command {
 pub fn main() -> ExitCode {
     match parse(std::env::args_os()) {
         Ok(cli) => dispatch(cli),
-        Err(exit) => exit.into(),
+        Err(exit) => {
+            heartbeat::done(exit);
+            exit.into()
+        }
     }
 }
 
@@ -129,6 +143,12 @@ fn dispatch(cli: Cli) -> ExitCode {
     let command = match cli.command {
         None => return run::execute(&cli.run),
         Some(Command::Run(args)) => return run::execute(&args),
+        Some(Command::Launch(args)) => {
+            return match launch::execute(&args) {
+                Ok(exit) => exit.into(),
+                Err(error) => failed(&error),
+            };
+        }
         Some(command) => command,
     };
     // Segments are a matter of each host; the rest writes text or files: one
@@ -137,24 +157,28 @@ fn dispatch(cli: Cli) -> ExitCode {
         return Exit::Passed.into();
     }
     output::die_quietly_on_closed_pipe();
-    let done: Result<(), StudyError> = match command {
-        Command::Run(_) => unreachable!("handled above"),
+    let done: Result<(), Box<dyn std::error::Error>> = match command {
+        Command::Run(_) | Command::Launch(_) => unreachable!("handled above"),
+        Command::Status(args) => status::execute(&args).map_err(Into::into),
+        Command::Probe(args) => probe::execute(&args).map_err(Into::into),
         Command::Init(args) => init::execute(&args).map_err(Into::into),
         Command::Convert(args) => convert::execute(&args).map_err(Into::into),
-        Command::Plan(args) => plan::execute(&args),
-        Command::Model(args) => model::execute(&args),
-        Command::Report(args) => report::execute(&args),
-        Command::Shm(args) => shm::execute(&args),
+        Command::Plan(args) => plan::execute(&args).map_err(Into::into),
+        Command::Model(args) => model::execute(&args).map_err(Into::into),
+        Command::Report(args) => report::execute(&args).map_err(Into::into),
+        Command::Shm(args) => shm::execute(&args).map_err(Into::into),
         Command::Man(args) => man::execute(&args).map_err(Into::into),
         Command::Completions(args) => completions::execute(&args).map_err(Into::into),
     };
     match done {
         Ok(()) => Exit::Passed.into(),
-        Err(error) => {
-            output::say(format_args!("error: {error}"));
-            Exit::BadInput.into()
-        }
+        Err(error) => failed(&*error),
     }
+}
+
+fn failed(error: &dyn std::error::Error) -> ExitCode {
+    output::say(format_args!("error: {error}"));
+    Exit::BadInput.into()
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::config::param::Param;
 use crate::config::{
     Checked, ConfigError, Draft, Format, Rules, RunSpec, Warning, read_bytes, read_draft, validate,
 };
-use crate::job::{self, JobError, Options};
+use crate::job::{self, JobError, Options, heartbeat};
 use crate::protect::{Settings, read_domains};
 use crate::report::progress::ProgressMode;
 
@@ -107,7 +107,10 @@ fn read_file(path: &Path, lenient: bool) -> Result<Source, ConfigError> {
 pub fn execute(args: &RunArgs) -> ExitCode {
     let exit = MpiWorld::init().map_err(JobError::from).and_then(|world| {
         let comm = world.comm()?;
-        run_on(&world, &comm, args)
+        let exit = run_on(&world, &comm, args)?;
+        // Before MPI is shut down, which may hang when all is done.
+        heartbeat::done(exit);
+        Ok(exit)
     });
     match exit {
         Ok(exit) => exit.into(),

@@ -1,5 +1,6 @@
 //! A job: all tests of a run, on all its ranks, with everything around them.
 
+pub mod heartbeat;
 mod places;
 mod setup;
 
@@ -124,6 +125,7 @@ pub fn run<C: Comm>(
     let mut tests = Tests { spec, settings, setup: &setup, progress, reports };
     let wrote = match tests.run(world) {
         Err(JobError::Checkpoint(CheckpointError::Refused(why))) => {
+            heartbeat::step(heartbeat::REFUSED);
             tests.progress.clear();
             if first {
                 eprintln!("error: {why}");
@@ -238,6 +240,7 @@ impl Tests<'_> {
                 * self.setup.self_test.gflops_per_core
                 * (test.p * test.q * test.threads) as f64,
         };
+        heartbeat::phase("open", 0, test.n);
         watcher.say("looking for what an earlier start has left, and making room");
         let Opened { mut guard, found, resumed } =
             protect::open(ranks, test, &settings, surroundings)?;
@@ -431,6 +434,7 @@ impl Watcher<'_> {
 impl Observer for Watcher<'_> {
     fn phase(&mut self, phase: Phase) {
         let n = self.test.n;
+        heartbeat::phase(phase.name(), if phase.is_behind_columns() { n } else { 0 }, n);
         if phase == Phase::BackSubstitute {
             self.target.back();
         }
@@ -453,6 +457,7 @@ impl Observer for Watcher<'_> {
     }
 
     fn columns(&mut self, done: usize, elapsed_seconds: f64) {
+        heartbeat::columns(done, self.test.n);
         self.target.columns(done);
         self.samples.push(elapsed_seconds, done);
         self.progress.columns(done, self.test.n, elapsed_seconds);

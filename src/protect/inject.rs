@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::checkpoint::hook::{Hook, Step, StepPattern};
 use crate::checkpoint::store::{SegmentName, Store};
 use crate::comm::Result;
+use crate::job::heartbeat;
 
 /// Where a rank dies: `[RANK@]WHAT`, with WHAT a step of the protocol,
 /// `column:J`, `time:SECONDS`, or `back` (in the back substitution).
@@ -148,6 +149,7 @@ impl Target {
 
 impl Hook for Target {
     fn at(&self, step: &Step) -> Result<()> {
+        heartbeat::step(step.name);
         self.strike(|what| matches!(what, What::Step(pattern) if pattern.matches(step)));
         Ok(())
     }

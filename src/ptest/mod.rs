@@ -41,6 +41,25 @@ pub enum Phase {
     Done,
 }
 
+impl Phase {
+    /// Its name, for a supervisor.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Generate { .. } => "generate",
+            // Columns advance only once the first panel is done.
+            Phase::Factor => "begin",
+            Phase::BackSubstitute => "back",
+            Phase::Check => "check",
+            Phase::Done => "tested",
+        }
+    }
+
+    /// Whether all columns are eliminated.
+    pub fn is_behind_columns(self) -> bool {
+        matches!(self, Phase::BackSubstitute | Phase::Check | Phase::Done)
+    }
+}
+
 /// For who does not want to know.
 pub struct Silent;
 

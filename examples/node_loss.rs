@@ -1,0 +1,123 @@
+//! A cluster in a box to look at: `scripts/demo-node-loss` runs this.
+//!
+//! Four nodes and a spare, made of Linux namespaces, run HPL. In the middle of
+//! a checkpoint one node loses its power. The run ends with PASSED, and with
+//! the same x as one that nobody has disturbed.
+
+#[path = "../tests/cluster_box/mod.rs"]
+mod cluster_box;
+
+use std::error::Error;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use cluster_box::{ClusterBox, NETWORK};
+
+const FOLDER: &str = "skt-hpl.launch";
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut words = std::env::args().skip(1);
+    let program: PathBuf = words
+        .next()
+        .ok_or("usage: node_loss SKT_HPL [N] [--silent]: see scripts/demo-node-loss")?
+        .into();
+    let n = words.next().unwrap_or_else(|| "8000".into());
+    let silent = words.next().is_some_and(|word| word == "--silent");
+
+    let mut cluster = ClusterBox::new(5)?;
+    cluster.install(&program, "skt-hpl");
+    cluster.write("hosts", "n1\nn2\nn3\nn4\n");
+    cluster.write("spares", "n5\n");
+    println!("A cluster of n1 n2 n3 n4 and the spare n5 is up. Undisturbed, N = {n}:");
+    let mut quiet = start(&cluster, &n, "undisturbed", false)?;
+    quiet.wait()?;
+    let undisturbed = x_of(&cluster, "undisturbed")?;
+
+    println!("Now n2 loses its power in its second checkpoint:");
+    let mut job = start(&cluster, &n, FOLDER, true)?;
+    wait_for_second_checkpoint(&cluster, &mut job)?;
+    println!("--- power off: n2{}", if silent { ", its link first: no last packet" } else { "" });
+    match silent {
+        true => cluster.power_off_silently("n2"),
+        false => cluster.power_off("n2"),
+    }
+    let status = job.wait()?;
+    let disturbed = x_of(&cluster, FOLDER)?;
+    for line in fs::read_to_string(cluster.shared().join(format!("{FOLDER}.report")))?.lines() {
+        let told = ["WR", "WC", "||Ax", "# x:", "# checkpoints", "# restart"];
+        if told.iter().any(|start| line.starts_with(start)) {
+            println!("{line}");
+        }
+    }
+    if !status.success() || disturbed != undisturbed {
+        return Err(format!("the run went wrong: {status}, {disturbed}, not {undisturbed}").into());
+    }
+    println!("x has the same bits as the undisturbed run's.");
+    let remains = cluster.remains_after(Duration::from_secs(10));
+    if !remains.is_empty() {
+        return Err(format!("left on the nodes: {remains:?}").into());
+    }
+    println!("The nodes are clean: no process, no segment, no file is left.");
+    Ok(())
+}
+
+/// Starts `skt-hpl launch` on the head; its own lines come through.
+fn start(cluster: &ClusterBox, n: &str, state: &str, told: bool) -> Result<Child, Box<dyn Error>> {
+    let script = format!(
+        "exec bin/skt-hpl launch --hosts hosts --spares spares --agent /mnt/bin/agent \
+         --state {state} --launcher openmpi {} -- --n {n} --p 1 --q 4 --nb 128 \
+         --checkpoint-every 8p --progress off > {state}.report",
+        [
+            "--mca",
+            "oob_tcp_if_include",
+            NETWORK,
+            "--mca",
+            "btl_tcp_if_include",
+            NETWORK,
+            "--mca",
+            "btl",
+            "self,tcp",
+            "--mca",
+            "pml",
+            "ob1",
+            "--bind-to",
+            "none",
+            "--mca",
+            "mpi_yield_when_idle",
+            "1",
+        ]
+        .map(|word| format!("--launcher-arg={word}"))
+        .join(" ")
+    );
+    let mut command = cluster.on_head("/bin/sh");
+    command.args(["-c", &script]).stdin(Stdio::null());
+    if !told {
+        command.stderr(Stdio::null());
+    }
+    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    Ok(command.spawn()?)
+}
+
+fn wait_for_second_checkpoint(cluster: &ClusterBox, job: &mut Child) -> Result<(), Box<dyn Error>> {
+    let file = cluster.shared().join(FOLDER).join("attempt-1.err");
+    let start = Instant::now();
+    loop {
+        let said = fs::read_to_string(&file).unwrap_or_default();
+        if said.matches("\"phase\":\"encode\"").count() >= 2 {
+            return Ok(());
+        }
+        if start.elapsed() > Duration::from_secs(120) || job.try_wait()?.is_some() {
+            return Err("the job takes no second checkpoint; is N too small?".into());
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The line of the report that tells x.
+fn x_of(cluster: &ClusterBox, state: &str) -> Result<String, Box<dyn Error>> {
+    let report = fs::read_to_string(cluster.shared().join(format!("{state}.report")))?;
+    let line = report.lines().find(|line| line.starts_with("# x: "));
+    Ok(line.ok_or_else(|| format!("no x in the report:\n{report}"))?.to_owned())
+}

@@ -1,0 +1,388 @@
+//! `skt-hpl launch`: runs the benchmark to its end through the loss of nodes.
+
+use std::path::{Path, PathBuf};
+use std::process::Command as Program;
+use std::time::Duration;
+
+use clap::{Args, Parser as _};
+
+use super::exit::Exit;
+use super::run::{self, RunArgs};
+use super::{Cli, Command, output};
+use crate::checkpoint::methods::Method;
+use crate::config::ConfigError;
+use crate::protect::{Settings, parse_seconds};
+use crate::supervisor::hosts::{self, Host, HostsError, Pool};
+use crate::supervisor::plan::{Launcher, Template};
+use crate::supervisor::watch::Floors;
+use crate::supervisor::{self, Options, SupervisorError};
+
+const NODES: &str = "Nodes";
+const START: &str = "Starting the ranks";
+const WATCH: &str = "Watching them";
+
+/// Folder of the state, unless another is named.
+pub const STATE_FOLDER: &str = "skt-hpl.launch";
+
+/// Flags of `launch`.
+#[derive(Debug, Clone, Args)]
+pub struct LaunchArgs {
+    /// Nodes: a host file of Open MPI, MPICH or PBS. Nodes beyond those that the grid needs are
+    /// spares [default: those of the Slurm or PBS job, else this machine alone]
+    #[arg(long, value_name = "FILE", help_heading = NODES)]
+    pub hosts: Option<PathBuf>,
+    /// Further spare nodes
+    #[arg(long, value_name = "FILE", help_heading = NODES)]
+    pub spares: Option<PathBuf>,
+    /// Let nodes in again that failed an earlier probe
+    #[arg(long, help_heading = NODES)]
+    pub readmit: bool,
+    /// Ranks [default: what the largest grid of the configuration needs, else all slots]
+    #[arg(long, value_name = "COUNT", help_heading = NODES)]
+    pub np: Option<usize>,
+
+    /// Who starts the ranks
+    #[arg(long, value_enum, value_name = "NAME", default_value = "auto", help_heading = START)]
+    pub launcher: LauncherName,
+    /// The launcher's program [default: mpirun, mpiexec.hydra or srun, from PATH]
+    #[arg(long, value_name = "PROGRAM", help_heading = START)]
+    pub launcher_program: Option<String>,
+    /// One more argument for the launcher; may be given several times
+    #[arg(long, value_name = "ARG", allow_hyphen_values = true, help_heading = START)]
+    pub launcher_arg: Vec<String>,
+    /// A site's own command line, with {ranks}, {nodes}, {slots}, {hostfile}, {hosts} and
+    /// {command} to be filled in
+    #[arg(long, value_name = "LINE", conflicts_with_all = ["launcher", "launcher_arg"])]
+    #[arg(help_heading = START)]
+    pub launcher_template: Option<String>,
+    /// What reaches a node: AGENT HOST COMMAND [default: ssh, in a Slurm job srun]
+    #[arg(long, value_name = "AGENT", help_heading = START)]
+    pub agent: Option<String>,
+
+    /// The job hangs when no column is done for so long, or ten times the longest pause before;
+    /// parts of the work without columns get ten times as much
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds, default_value = "30s")]
+    #[arg(help_heading = WATCH)]
+    pub hang_after: f64,
+    /// Longest time for a node to answer a probe
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds, default_value = "15s")]
+    #[arg(help_heading = WATCH)]
+    pub probe_limit: f64,
+    /// Give up after so many failures
+    #[arg(long, value_name = "COUNT", default_value_t = 50, help_heading = WATCH)]
+    pub max_restarts: usize,
+    /// When more is lost than can be rebuilt, start over from the seed
+    #[arg(long, help_heading = WATCH)]
+    pub start_over: bool,
+    /// Folder of the state: what `status` shows, and what a supervisor that was killed leaves to
+    /// the next
+    #[arg(long, value_name = "FOLDER", default_value = STATE_FOLDER, help_heading = WATCH)]
+    pub state: PathBuf,
+    /// Write an account of the run, with the phases of each failure, as JSON
+    #[arg(long, value_name = "FILE", help_heading = WATCH)]
+    pub json: Option<PathBuf>,
+
+    /// Flags of the benchmark, see `skt-hpl run --help`
+    #[arg(last = true, value_name = "RUN OPTIONS", allow_hyphen_values = true)]
+    pub command: Vec<String>,
+}
+
+/// Launchers by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum LauncherName {
+    /// In a Slurm job slurm, else what `mpirun` in PATH is.
+    Auto,
+    /// Open MPI's mpirun.
+    Openmpi,
+    /// Hydra, of MPICH and its kin.
+    Mpich,
+    /// Slurm's srun, inside an allocation.
+    Slurm,
+}
+
+/// Why a job cannot be launched.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// The flags after `--`.
+    #[error("{0}")]
+    Flags(String),
+    /// The configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A list of nodes.
+    #[error(transparent)]
+    Hosts(#[from] HostsError),
+    /// A file.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Too few slots.
+    #[error("{ranks} ranks are needed, the nodes have {slots} slots: add nodes or slots to {file}")]
+    Slots {
+        /// Ranks.
+        ranks: usize,
+        /// Slots.
+        slots: usize,
+        /// The list.
+        file: String,
+    },
+    /// The template.
+    #[error("--launcher-template: {0}")]
+    Template(String),
+    /// No launcher.
+    #[error(
+        "no launcher: `{program} --version` says nothing of Open MPI or Hydra; name it with \
+         --launcher and --launcher-program"
+    )]
+    NoLauncher {
+        /// What was asked.
+        program: String,
+    },
+    /// The supervisor.
+    #[error(transparent)]
+    Supervisor(#[from] SupervisorError),
+}
+
+/// Launches.
+///
+/// # Errors
+/// See [`LaunchError`].
+pub fn execute(args: &LaunchArgs) -> Result<Exit, LaunchError> {
+    let options = options(args, &|name| std::env::var(name).ok())?;
+    Ok(supervisor::run(options)?)
+}
+
+type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+fn options(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
+    let run = run_args(&args.command)?;
+    let found = find_hosts(args, env)?;
+    let is_local = found.is_none();
+    let (file, listed) = found.unwrap_or_else(|| {
+        let here = Host { name: "localhost".into(), slots: args.np.unwrap_or(1) };
+        ("--np".into(), vec![here])
+    });
+    let slots = listed.iter().map(|host| host.slots).sum();
+    let checked =
+        run::load_checked(&RunArgs { ranks: Some(args.np.unwrap_or(slots)), ..run.clone() })?;
+    let needed = checked.spec.grids.iter().map(|(p, q)| p * q).max().unwrap_or(1);
+    let ranks = args.np.unwrap_or(needed);
+    checked.require_ranks(ranks)?;
+    let mut listed = listed;
+    if is_local {
+        listed[0].slots = ranks;
+    } else if slots < ranks {
+        return Err(LaunchError::Slots { ranks, slots, file });
+    }
+    for warning in &checked.warnings {
+        output::say(format_args!("warning: {warning}"));
+    }
+    let settings = Settings::read(&checked.checkpoint, &checked.spec)?;
+    let pool = pool(listed, ranks, args.spares.as_deref())?;
+    Ok(Options {
+        launcher: launcher(args, env)?,
+        program: args.launcher_program.clone(),
+        extra: args.launcher_arg.clone(),
+        agent: args.agent.clone(),
+        is_local,
+        pool,
+        ranks,
+        program_file: std::env::current_exe()
+            .map_err(|source| LaunchError::File { path: "/proc/self/exe".into(), source })?,
+        command: args.command.clone(),
+        is_protected: settings.method_for(ranks) != Method::None,
+        run_id: settings.run_id,
+        store: settings.store,
+        parities: settings.parities,
+        says_resume: run.protect.resume.is_some(),
+        state: args.state.clone(),
+        floors: Floors::from_columns(args.hang_after),
+        probe_limit: Duration::from_secs_f64(args.probe_limit),
+        restarts_max: args.max_restarts,
+        readmit: args.readmit,
+        start_over: args.start_over,
+        json: args.json.clone(),
+    })
+}
+
+/// The flags of the benchmark, checked before anything is started.
+fn run_args(command: &[String]) -> Result<RunArgs, LaunchError> {
+    let words = ["skt-hpl", "run"].into_iter().chain(command.iter().map(String::as_str));
+    match Cli::try_parse_from(words) {
+        Ok(Cli { command: Some(Command::Run(run)), .. }) => Ok(*run),
+        Ok(_) => unreachable!("`run` was said"),
+        Err(error) => Err(LaunchError::Flags(error.to_string())),
+    }
+}
+
+/// The nodes in use and the spares: what the ranks need comes first.
+fn pool(listed: Vec<Host>, ranks: usize, spares: Option<&Path>) -> Result<Pool, LaunchError> {
+    let mut slots = 0;
+    let (active, mut waiting): (Vec<_>, Vec<_>) = listed.into_iter().partition(|host| {
+        let is_needed = slots < ranks;
+        slots += host.slots;
+        is_needed
+    });
+    if let Some(path) = spares {
+        waiting.extend(read_hosts(path)?);
+    }
+    Ok(Pool::new(active, waiting))
+}
+
+fn read_hosts(path: &Path) -> Result<Vec<Host>, LaunchError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| LaunchError::File { path: path.to_owned(), source })?;
+    Ok(hosts::parse(&text, &path.display().to_string())?)
+}
+
+/// The list of nodes and its name; `None` if there is none.
+fn find_hosts(args: &LaunchArgs, env: Env) -> Result<Option<(String, Vec<Host>)>, LaunchError> {
+    if let Some(path) = &args.hosts {
+        return Ok(Some((path.display().to_string(), read_hosts(path)?)));
+    }
+    if let Some(list) = env("SLURM_JOB_NODELIST") {
+        let names = hosts::expand_slurm(&list)?;
+        let per_node = ["SLURM_TASKS_PER_NODE", "SLURM_JOB_CPUS_PER_NODE"];
+        let counts = per_node.into_iter().find_map(|name| hosts::expand_tasks(&env(name)?));
+        let counts = counts.unwrap_or_default();
+        let slots = |index: usize| counts.get(index).copied().unwrap_or(1);
+        let host = |(index, name)| Host { name, slots: slots(index) };
+        let all = names.into_iter().enumerate().map(host).collect();
+        return Ok(Some(("the Slurm allocation".into(), all)));
+    }
+    if let Some(path) = env("PBS_NODEFILE") {
+        let hosts = read_hosts(Path::new(&path))?;
+        return Ok(Some((path, hosts)));
+    }
+    Ok(None)
+}
+
+fn launcher(args: &LaunchArgs, env: Env) -> Result<Launcher, LaunchError> {
+    if let Some(text) = &args.launcher_template {
+        return Template::new(text).map(Launcher::Template).map_err(LaunchError::Template);
+    }
+    Ok(match args.launcher {
+        LauncherName::Openmpi => Launcher::Openmpi,
+        LauncherName::Mpich => Launcher::Mpich,
+        LauncherName::Slurm => Launcher::Slurm,
+        LauncherName::Auto if args.hosts.is_none() && env("SLURM_JOB_ID").is_some() => {
+            Launcher::Slurm
+        }
+        LauncherName::Auto => {
+            let program = args.launcher_program.as_deref().unwrap_or("mpirun");
+            let said = Program::new(program).arg("--version").output();
+            let said = said.map(|out| String::from_utf8_lossy(&out.stdout).into_owned());
+            of_version(&said.unwrap_or_default())
+                .ok_or_else(|| LaunchError::NoLauncher { program: program.to_owned() })?
+        }
+    })
+}
+
+/// Which launcher speaks so of its version.
+fn of_version(text: &str) -> Option<Launcher> {
+    match text {
+        text if text.contains("Open MPI") || text.contains("OpenRTE") => Some(Launcher::Openmpi),
+        text if text.to_ascii_lowercase().contains("hydra") => Some(Launcher::Mpich),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Only {
+        #[command(flatten)]
+        launch: LaunchArgs,
+    }
+
+    fn args(line: &str) -> LaunchArgs {
+        Only::parse_from(std::iter::once("x").chain(line.split_whitespace())).launch
+    }
+
+    fn none(_: &str) -> Option<String> {
+        None
+    }
+
+    fn names(hosts: &[Host]) -> String {
+        let all: Vec<String> =
+            hosts.iter().map(|host| format!("{}:{}", host.name, host.slots)).collect();
+        all.join(" ")
+    }
+
+    #[test]
+    fn nodes_beyond_the_grid_are_spares() {
+        let folder = tempfile::tempdir().unwrap();
+        let (hosts, spares) = (folder.path().join("h"), folder.path().join("s"));
+        std::fs::write(&hosts, "n1 slots=2\nn2 slots=2\nn3 slots=2\n").unwrap();
+        std::fs::write(&spares, "n4\n").unwrap();
+        let line = format!(
+            "--hosts {} --spares {} --launcher openmpi -- --n 100 --p 2 --q 2 --run-id r",
+            hosts.display(),
+            spares.display()
+        );
+        let options = super::options(&args(&line), &none).unwrap();
+        assert_eq!((options.ranks, options.run_id.as_str()), (4, "r"));
+        assert_eq!(names(&options.pool.active), "n1:2 n2:2");
+        assert_eq!(names(&options.pool.spares), "n3:2 n4:1");
+        // Without a grid, all slots are used.
+        let line = line.replace("--p 2 --q 2", "");
+        assert_eq!(super::options(&args(&line), &none).unwrap().ranks, 6);
+        let line = line.replace("--n 100", "--n 100 --p 2 --q 4");
+        let error = super::options(&args(&line), &none).unwrap_err().to_string();
+        assert!(error.starts_with("8 ranks are needed, the nodes have 6 slots: add"), "{error}");
+    }
+
+    #[test]
+    fn slurm_and_pbs_jobs_bring_their_nodes() {
+        let slurm = |name: &str| match name {
+            "SLURM_JOB_ID" => Some("7".to_owned()),
+            "SLURM_JOB_NODELIST" => Some("n[1-3]".to_owned()),
+            "SLURM_TASKS_PER_NODE" => Some("2(x3)".to_owned()),
+            _ => None,
+        };
+        let options = super::options(&args("-- --n 100 --p 2 --q 2"), &slurm).unwrap();
+        assert_eq!(options.launcher, Launcher::Slurm);
+        assert_eq!(names(&options.pool.active), "n1:2 n2:2");
+        assert_eq!(names(&options.pool.spares), "n3:2");
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("nodes");
+        std::fs::write(&file, "n1\nn1\nn2\nn2\n").unwrap();
+        let pbs = |name: &str| (name == "PBS_NODEFILE").then(|| file.display().to_string());
+        let options =
+            super::options(&args("--launcher mpich -- --n 100 --p 1 --q 4"), &pbs).unwrap();
+        assert_eq!(names(&options.pool.active), "n1:2 n2:2");
+    }
+
+    #[test]
+    fn without_a_list_all_is_local() {
+        let options = super::options(&args("--launcher openmpi --np 2 -- --n 100"), &none).unwrap();
+        assert!(options.is_local && options.is_protected);
+        assert_eq!(names(&options.pool.active), "localhost:2");
+        let line = "--launcher openmpi -- --n 100 --p 2 --q 3 --ft none";
+        let options = super::options(&args(line), &none).unwrap();
+        assert_eq!((options.ranks, options.is_protected), (6, false));
+    }
+
+    #[test]
+    fn bad_flags_of_the_benchmark_are_told_before_anything_starts() {
+        let error = |line: &str| super::options(&args(line), &none).unwrap_err().to_string();
+        assert!(error("-- --n 100 --nosuch 3").contains("--nosuch"));
+        assert!(error("-- --n 100 --nb 0").contains("--nb"));
+        assert!(error("--launcher-template x -- --n 100").contains("no {command}"));
+    }
+
+    #[test]
+    fn launchers_are_known_by_their_versions() {
+        let open = "mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/";
+        assert_eq!(of_version(open), Some(Launcher::Openmpi));
+        let hydra = "HYDRA build details:\n    Version:                                 4.0.2\n";
+        assert_eq!(of_version(hydra), Some(Launcher::Mpich));
+        assert_eq!(of_version("srun: 1"), None);
+    }
+}

@@ -1,0 +1,76 @@
+//! `skt-hpl status`: where a launched run stands.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::launch::STATE_FOLDER;
+use super::output;
+use crate::config::ConfigError;
+use crate::supervisor::report;
+use crate::supervisor::state::{Folder, State, StateError, Status, now_unix};
+
+/// Flags of `status`.
+#[derive(Debug, Clone, Args)]
+pub struct StatusArgs {
+    /// Folder of the state, as for `launch`
+    #[arg(long, value_name = "FOLDER", default_value = STATE_FOLDER)]
+    pub state: PathBuf,
+    /// All that is known, as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Why there is no status.
+#[derive(Debug, thiserror::Error)]
+pub enum StatusError {
+    /// The state.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// Nothing there.
+    #[error("{}: no run was launched here; name its folder with --state", .0.display())]
+    None(PathBuf),
+    /// The output.
+    #[error(transparent)]
+    Output(#[from] ConfigError),
+}
+
+/// Prints the status.
+///
+/// # Errors
+/// See [`StatusError`].
+pub fn execute(args: &StatusArgs) -> Result<(), StatusError> {
+    let folder = Folder::new(&args.state);
+    let state = folder.load()?.ok_or_else(|| StatusError::None(args.state.clone()))?;
+    if args.json {
+        let text = serde_json::to_string_pretty(&report::account(&state)).expect("plain data");
+        return Ok(output::print((text + "\n").as_bytes())?);
+    }
+    Ok(output::print(text(&state, folder.is_locked(), now_unix()).as_bytes())?)
+}
+
+fn text(state: &State, is_supervised: bool, now_unix: f64) -> String {
+    let mut lines = vec![format!("run {}: {}", state.run_id, report::status_line(state, now_unix))];
+    let job_runs = state.launcher.as_ref().is_some_and(|launcher| launcher.runs());
+    if state.status == Status::Running && !is_supervised {
+        lines.push(match job_runs {
+            true => "no supervisor: the job goes on, but would not be restarted".to_owned(),
+            false => "no supervisor, and no job on this machine".to_owned(),
+        });
+        lines.push("start the same `skt-hpl launch` again to go on".to_owned());
+    }
+    if let (Status::Running, Some((_, unix))) = (state.status, &state.last_beat) {
+        lines.push(format!("last sign of life {:.0} s ago", now_unix - unix));
+    }
+    let names = |hosts: &[crate::supervisor::hosts::Host]| {
+        let all: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
+        if all.is_empty() { "none".to_owned() } else { all.join(" ") }
+    };
+    lines.push(format!("nodes  : {}", names(&state.pool.active)));
+    lines.push(format!("spares : {}", names(&state.pool.spares)));
+    for out in &state.pool.out {
+        lines.push(format!("out    : {} ({})", out.host.name, out.why));
+    }
+    lines.extend(report::timelines(state));
+    lines.join("\n") + "\n"
+}

@@ -1,0 +1,155 @@
+//! What to do when a job has ended: a pure function of what is known.
+
+use crate::cli::exit::Exit;
+
+/// This many failures in one place, all nodes being well, are no accident.
+pub const SAME_PLACE_MAX: usize = 3;
+/// The longest pause before a start.
+const BACKOFF_MAX_SECONDS: f64 = 60.0;
+
+/// How a job ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ending {
+    /// Its own last word, if it had one.
+    pub completion: Option<u8>,
+    /// What became of the launcher, in words.
+    pub launcher: String,
+    /// We were asked to stop.
+    pub stop_requested: bool,
+    /// Whether there was a sign of life.
+    pub lived: bool,
+    /// Column of the last sign of life.
+    pub column: usize,
+    /// How well that is known.
+    pub resolution_columns: usize,
+}
+
+/// A failure of before.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Past {
+    /// Whether the job had given a sign of life.
+    pub lived: bool,
+    /// Column of the last one.
+    pub column: usize,
+    /// Whether a node was lost: that explains it.
+    pub node_lost: bool,
+}
+
+/// What comes next.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Next {
+    /// All is done.
+    Finished(Exit),
+    /// Stop; the segments stay.
+    Stopped,
+    /// Look at the nodes, and start again after a pause, unless
+    /// [`give_up`] says otherwise.
+    Restart,
+}
+
+/// What follows from an ending.
+pub fn next(ending: &Ending) -> Next {
+    match ending.completion.map(Exit::from_code) {
+        // The job's own word counts, not the launcher's.
+        Some(exit @ (Exit::Passed | Exit::ResidualFailed | Exit::BadInput)) => Next::Finished(exit),
+        Some(Exit::Interrupted) | None if ending.stop_requested => Next::Stopped,
+        Some(Exit::Interrupted) | None => Next::Restart,
+    }
+}
+
+/// Why to give up after these failures, the last of them the newest.
+pub fn give_up(past: &[Past], resolution_columns: usize, restarts_max: usize) -> Option<String> {
+    let unexplained = past.iter().rev().take_while(|failure| !failure.node_lost);
+    let unexplained: Vec<&Past> = unexplained.collect();
+    if unexplained.len() >= SAME_PLACE_MAX {
+        let newest = &unexplained[..SAME_PLACE_MAX];
+        if newest.iter().all(|failure| !failure.lived) {
+            return Some(format!(
+                "the job did not come to life in {SAME_PLACE_MAX} starts, with all nodes well"
+            ));
+        }
+        let column = newest[0].column;
+        let near = |failure: &&Past| {
+            failure.lived && failure.column.abs_diff(column) <= resolution_columns
+        };
+        if newest.iter().all(near) {
+            return Some(format!(
+                "the job failed {SAME_PLACE_MAX} times at column {column}, with all nodes well"
+            ));
+        }
+    }
+    (past.len() > restarts_max)
+        .then(|| format!("the job failed {} times (--max-restarts {restarts_max})", past.len()))
+}
+
+/// Pause before the next start: none when a lost node explains the failure,
+/// else 1, 2, 4, ... seconds.
+pub fn backoff_seconds(past: &[Past]) -> f64 {
+    match past.iter().rev().take_while(|failure| !failure.node_lost).count() {
+        0 => 0.0,
+        count => 2f64.powi(count.min(30) as i32 - 1).min(BACKOFF_MAX_SECONDS),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ending(completion: Option<u8>) -> Ending {
+        Ending {
+            completion,
+            launcher: "exit code 0".into(),
+            stop_requested: false,
+            lived: true,
+            column: 0,
+            resolution_columns: 0,
+        }
+    }
+
+    fn failed(column: usize) -> Past {
+        Past { lived: true, column, node_lost: false }
+    }
+
+    #[test]
+    fn the_jobs_word_counts_and_not_the_launchers() {
+        assert_eq!(next(&ending(None)), Next::Restart, "exit code 0 alone is no success");
+        assert_eq!(next(&ending(Some(0))), Next::Finished(Exit::Passed));
+        assert_eq!(next(&ending(Some(1))), Next::Finished(Exit::ResidualFailed));
+        assert_eq!(next(&ending(Some(2))), Next::Finished(Exit::BadInput));
+        assert_eq!(next(&ending(Some(75))), Next::Restart);
+        let stopped = |completion| next(&Ending { stop_requested: true, ..ending(completion) });
+        assert_eq!(stopped(None), Next::Stopped);
+        assert_eq!(stopped(Some(75)), Next::Stopped);
+        assert_eq!(stopped(Some(0)), Next::Finished(Exit::Passed), "it was faster");
+    }
+
+    #[test]
+    fn three_failures_in_one_place_are_enough() {
+        let same = [failed(512), failed(520), failed(512)];
+        assert!(give_up(&same[..2], 16, 50).is_none());
+        let why = give_up(&same, 16, 50).unwrap();
+        assert_eq!(why, "the job failed 3 times at column 512, with all nodes well");
+        assert!(give_up(&same, 4, 50).is_none(), "not the same place");
+        let lost = Past { node_lost: true, ..failed(512) };
+        assert!(give_up(&[failed(512), lost, failed(512), failed(512)], 16, 50).is_none());
+        assert!(give_up(&[lost; 20], 16, 50).is_none(), "the spares bound it");
+    }
+
+    #[test]
+    fn a_job_that_never_lives_and_one_that_never_ends_are_given_up() {
+        let dead = Past { lived: false, ..failed(0) };
+        assert!(give_up(&[dead; 3], 0, 50).unwrap().contains("did not come to life"));
+        let walking: Vec<Past> = (0..6).map(|i| failed(100 * i)).collect();
+        assert!(give_up(&walking, 10, 6).is_none());
+        assert!(give_up(&walking, 10, 5).unwrap().contains("--max-restarts 5"));
+    }
+
+    #[test]
+    fn the_pause_doubles_until_a_node_explains_the_failure() {
+        let past = [failed(1), failed(2), failed(3)];
+        let pauses: Vec<f64> = (0..=3).map(|count| backoff_seconds(&past[..count])).collect();
+        assert_eq!(pauses, [0.0, 1.0, 2.0, 4.0]);
+        assert_eq!(backoff_seconds(&[failed(1); 500]), 60.0);
+        assert_eq!(backoff_seconds(&[failed(1), Past { node_lost: true, ..failed(2) }]), 0.0);
+    }
+}

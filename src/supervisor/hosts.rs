@@ -1,0 +1,416 @@
+//! The nodes of a run: reading lists of them, and replacing lost ones.
+
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+
+/// A node and how many ranks go there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// Its name, as the launcher and the agent know it.
+    pub name: String,
+    /// Ranks.
+    pub slots: usize,
+}
+
+/// A node that is not used any more, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutOfUse {
+    /// The node.
+    pub host: Host,
+    /// What was wrong with it.
+    pub why: String,
+}
+
+/// What is wrong with a list of nodes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HostsError {
+    /// A line that cannot be understood.
+    #[error("{file}:{line}: {what}")]
+    Line {
+        /// The file.
+        file: String,
+        /// Line, from 1.
+        line: usize,
+        /// What is wrong there.
+        what: String,
+    },
+    /// No node in it.
+    #[error("{file}: no node in it")]
+    Empty {
+        /// The file.
+        file: String,
+    },
+    /// Not a Slurm node list.
+    #[error("'{list}' is no Slurm node list: {what}")]
+    NodeList {
+        /// The list.
+        list: String,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+/// Reads a host file. A line is a name and optionally the number of ranks:
+/// `n1 slots=4` (Open MPI), `n1:4` (MPICH), or the name again for each rank
+/// (PBS). `#` starts a comment. Open MPI's `max_slots=` is skipped.
+///
+/// # Errors
+/// See [`HostsError`].
+pub fn parse(text: &str, file: &str) -> Result<Vec<Host>, HostsError> {
+    let mut hosts: Vec<Host> = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let bad = |what: String| HostsError::Line { file: file.to_owned(), line: index + 1, what };
+        let line = line.split('#').next().unwrap_or("").trim();
+        let mut words = line.split_whitespace();
+        let Some(first) = words.next() else { continue };
+        let (name, mut slots) = match first.split_once(':') {
+            Some((name, count)) => (name, Some(count)),
+            None => (first, None),
+        };
+        for word in words {
+            match word.split_once('=') {
+                Some(("slots", count)) => slots = Some(count),
+                Some(("max_slots" | "max-slots", _)) => {}
+                _ => {
+                    return Err(bad(format!(
+                        "'{word}' is not understood; a line is `NAME slots=COUNT`"
+                    )));
+                }
+            }
+        }
+        check_name(name).map_err(bad)?;
+        let slots = match slots {
+            None => 1,
+            Some(count) => match count.parse() {
+                Ok(count @ 1..) => count,
+                _ => return Err(bad(format!("'{count}' is no number of ranks (1 or more)"))),
+            },
+        };
+        match hosts.iter_mut().find(|host| host.name == name) {
+            Some(host) => host.slots += slots,
+            None => hosts.push(Host { name: name.to_owned(), slots }),
+        }
+    }
+    if hosts.is_empty() {
+        return Err(HostsError::Empty { file: file.to_owned() });
+    }
+    Ok(hosts)
+}
+
+/// Names go into command lines: nothing that a shell or ssh could take for
+/// something else.
+fn check_name(name: &str) -> Result<(), String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    if !name.is_empty() && !name.starts_with('-') && name.chars().all(fits) {
+        return Ok(());
+    }
+    Err(format!("'{name}' is no host name"))
+}
+
+/// The nodes of a Slurm list, e.g. `n[1-3,07],login`.
+///
+/// # Errors
+/// See [`HostsError::NodeList`].
+pub fn expand_slurm(list: &str) -> Result<Vec<String>, HostsError> {
+    let bad = |what: &str| HostsError::NodeList { list: list.to_owned(), what: what.to_owned() };
+    let mut names = Vec::new();
+    let mut depth = 0;
+    let parts = list.split(|c: char| {
+        depth += i32::from(c == '[') - i32::from(c == ']');
+        c == ',' && depth == 0
+    });
+    for part in parts.filter(|part| !part.is_empty()) {
+        let mut all = vec![String::new()];
+        let mut rest = part;
+        while let Some((before, after)) = rest.split_once('[') {
+            let (inside, behind) = after.split_once(']').ok_or_else(|| bad("a [ without ]"))?;
+            let numbers = expand_ranges(inside).ok_or_else(|| bad("a bad range"))?;
+            let extend = |name: &String| {
+                numbers.iter().map(|n| format!("{name}{before}{n}")).collect::<Vec<_>>()
+            };
+            all = all.iter().flat_map(extend).collect();
+            rest = behind;
+        }
+        names.extend(all.into_iter().map(|name| name + rest));
+    }
+    for name in &names {
+        check_name(name).map_err(|what| bad(&what))?;
+    }
+    Ok(names)
+}
+
+/// `1-3,07` as 1, 2, 3, 07; leading zeros are kept.
+fn expand_ranges(inside: &str) -> Option<Vec<String>> {
+    let mut all = Vec::new();
+    for range in inside.split(',') {
+        let (from, to) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (u64, u64) = (from.parse().ok()?, to.parse().ok()?);
+        // Slurm itself allows no more nodes than that.
+        if first > last || last - first > 65536 {
+            return None;
+        }
+        all.extend((first..=last).map(|n| format!("{n:0width$}", width = from.len())));
+    }
+    Some(all)
+}
+
+/// `$SLURM_TASKS_PER_NODE`, e.g. `2(x3),1` as 2, 2, 2, 1.
+pub fn expand_tasks(text: &str) -> Option<Vec<usize>> {
+    let mut all = Vec::new();
+    for part in text.split(',') {
+        let (count, times) = match part.split_once("(x") {
+            Some((count, times)) => (count, times.strip_suffix(')')?.parse().ok()?),
+            None => (part, 1usize),
+        };
+        let count: usize = count.parse().ok()?;
+        all.extend(std::iter::repeat_n(count, times.min(65536)));
+    }
+    Some(all)
+}
+
+/// The nodes of a run: those in use, in the order of their ranks, those that
+/// wait, and those that are out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pool {
+    /// In use.
+    pub active: Vec<Host>,
+    /// Waiting.
+    pub spares: Vec<Host>,
+    /// Failed a probe.
+    pub out: Vec<OutOfUse>,
+}
+
+/// What a probe found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Health {
+    /// Ready.
+    Well,
+    /// Not to be used, and why.
+    Ill(String),
+    /// Nobody waited for its answer: a spare that was not needed.
+    Unknown,
+}
+
+/// A node that took another's place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replacement {
+    /// Which is out.
+    pub lost: String,
+    /// Why.
+    pub why: String,
+    /// Which came in.
+    pub by: String,
+}
+
+/// Too few spares.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no spare node is left for {}", lost.join(", "))]
+pub struct SparesSpent {
+    /// The nodes that nobody can replace, with the reasons.
+    pub lost: Vec<String>,
+}
+
+impl Pool {
+    /// A pool with all nodes well.
+    pub fn new(active: Vec<Host>, spares: Vec<Host>) -> Self {
+        let is_active = |spare: &Host| active.iter().any(|host| host.name == spare.name);
+        let spares = spares.into_iter().filter(|spare| !is_active(spare)).collect();
+        Self { active, spares, out: Vec::new() }
+    }
+
+    /// Ranks that fit on the nodes in use.
+    pub fn ranks(&self) -> usize {
+        self.active.iter().map(|host| host.slots).sum()
+    }
+
+    /// Lets nodes that were out wait again.
+    pub fn readmit(&mut self) -> Vec<String> {
+        let back: Vec<Host> = self.out.drain(..).map(|out| out.host).collect();
+        let names = back.iter().map(|host| host.name.clone()).collect();
+        self.spares.extend(back);
+        names
+    }
+
+    /// Takes out the nodes that are ill. Spares that are well take the places
+    /// of those that were in use, *in place*: the ranks of the others stay
+    /// where they are. A spare needs as many slots as it replaces; one that
+    /// says 1 is given them.
+    ///
+    /// # Errors
+    /// When there are too few spares. The lost nodes then keep their places,
+    /// so that the list is whole when they are back.
+    pub fn replace(
+        &mut self,
+        health: impl Fn(&str) -> Health,
+    ) -> Result<Vec<Replacement>, SparesSpent> {
+        let mut waiting = Vec::new();
+        for host in self.spares.drain(..) {
+            match health(&host.name) {
+                Health::Ill(why) => self.out.push(OutOfUse { host, why }),
+                Health::Well | Health::Unknown => waiting.push(host),
+            }
+        }
+        self.spares = waiting;
+        let mut done = Vec::new();
+        let mut unreplaced = Vec::new();
+        for place in &mut self.active {
+            let Health::Ill(why) = health(&place.name) else { continue };
+            let fits = |spare: &Host| {
+                (spare.slots >= place.slots || spare.slots == 1)
+                    && health(&spare.name) == Health::Well
+            };
+            let Some(index) = self.spares.iter().position(fits) else {
+                unreplaced.push(format!("{} ({why})", place.name));
+                continue;
+            };
+            let spare = self.spares.remove(index);
+            let slots = place.slots;
+            let by = spare.name.clone();
+            let lost = std::mem::replace(place, Host { name: spare.name, slots });
+            done.push(Replacement { lost: lost.name.clone(), why: why.clone(), by });
+            self.out.push(OutOfUse { host: lost, why });
+        }
+        if unreplaced.is_empty() { Ok(done) } else { Err(SparesSpent { lost: unreplaced }) }
+    }
+
+    /// All nodes, those that are out last.
+    pub fn everyone(&self) -> impl Iterator<Item = &Host> {
+        self.active.iter().chain(&self.spares).chain(self.out.iter().map(|out| &out.host))
+    }
+}
+
+/// The host file for Open MPI.
+pub fn openmpi_file(hosts: &[Host]) -> String {
+    let mut text = String::new();
+    for host in hosts {
+        let _ = writeln!(text, "{} slots={}", host.name, host.slots);
+    }
+    text
+}
+
+/// The host file for MPICH.
+pub fn hydra_file(hosts: &[Host]) -> String {
+    let mut text = String::new();
+    for host in hosts {
+        let _ = writeln!(text, "{}:{}", host.name, host.slots);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(name: &str, slots: usize) -> Host {
+        Host { name: name.to_owned(), slots }
+    }
+
+    fn names(hosts: &[Host]) -> Vec<&str> {
+        hosts.iter().map(|host| host.name.as_str()).collect()
+    }
+
+    #[test]
+    fn host_files_of_all_launchers_are_understood() {
+        let text = "# nodes\nn1 slots=4 max_slots=8\nn2:2 # two\n\nn3\nn4\nn4\n";
+        let hosts = parse(text, "h").unwrap();
+        assert_eq!(hosts, [host("n1", 4), host("n2", 2), host("n3", 1), host("n4", 2)]);
+        assert_eq!(parse(&openmpi_file(&hosts), "h").unwrap(), hosts);
+        assert_eq!(parse(&hydra_file(&hosts), "h").unwrap(), hosts);
+    }
+
+    #[test]
+    fn bad_host_files_are_refused_with_their_line() {
+        for (text, said) in [
+            ("", "h: no node in it"),
+            ("n1\nn2 slots=0", "h:2: '0' is no number of ranks (1 or more)"),
+            ("n1 cpus=4", "h:1: 'cpus=4' is not understood; a line is `NAME slots=COUNT`"),
+            ("-oProxyCommand=x", "h:1: '-oProxyCommand=x' is no host name"),
+            ("n1;reboot", "h:1: 'n1;reboot' is no host name"),
+            ("n1:x", "h:1: 'x' is no number of ranks (1 or more)"),
+        ] {
+            assert_eq!(parse(text, "h").unwrap_err().to_string(), said);
+        }
+    }
+
+    #[test]
+    fn slurm_lists_are_expanded() {
+        let all = |list: &str| expand_slurm(list).unwrap().join(" ");
+        assert_eq!(all("n[1-3,07],login"), "n1 n2 n3 n07 login");
+        assert_eq!(all("c[008-010]"), "c008 c009 c010");
+        assert_eq!(all("r[1-2]n[1-2]-ib"), "r1n1-ib r1n2-ib r2n1-ib r2n2-ib");
+        for bad in ["n[1-3", "n[3-1]", "n[a]", "n[1-999999999]", "n;"] {
+            assert!(expand_slurm(bad).is_err(), "{bad}");
+        }
+        assert_eq!(expand_tasks("2(x3),1"), Some(vec![2, 2, 2, 1]));
+        assert_eq!(expand_tasks("x"), None);
+    }
+
+    #[test]
+    fn spares_take_the_very_places_of_the_lost() {
+        let mut pool = Pool::new(
+            vec![host("n1", 2), host("n2", 2), host("n3", 2)],
+            vec![host("n3", 2), host("s1", 1), host("s2", 2), host("s3", 2)],
+        );
+        assert_eq!(names(&pool.spares), ["s1", "s2", "s3"], "a node in use is no spare");
+        let dead = |list: &'static [&str]| {
+            move |name: &str| match list.contains(&name) {
+                true => Health::Ill("silent".to_owned()),
+                false => Health::Well,
+            }
+        };
+        let done = pool.replace(dead(&["n2", "s2"])).unwrap();
+        assert_eq!(names(&pool.active), ["n1", "s1", "n3"]);
+        assert_eq!(pool.active[1].slots, 2);
+        assert_eq!((done[0].lost.as_str(), done[0].by.as_str()), ("n2", "s1"));
+        // Well again, but out.
+        assert_eq!(pool.replace(dead(&[])).unwrap(), []);
+        assert_eq!(names(&pool.active), ["n1", "s1", "n3"]);
+        pool.replace(dead(&["n1"])).unwrap();
+        let spent = pool.replace(dead(&["n3"])).unwrap_err();
+        assert_eq!(spent.to_string(), "no spare node is left for n3 (silent)");
+        assert_eq!(names(&pool.active), ["s3", "s1", "n3"]);
+        assert_eq!(pool.ranks(), 6);
+        assert_eq!(pool.readmit(), ["s2", "n2", "n1"]);
+        pool.replace(dead(&["n3"])).unwrap();
+        assert_eq!(names(&pool.active), ["s3", "s1", "s2"]);
+    }
+
+    #[test]
+    fn a_spare_that_is_too_small_stays_a_spare() {
+        let mut pool = Pool::new(vec![host("n1", 4)], vec![host("s1", 2)]);
+        let off = |name: &str| match name {
+            "n1" => Health::Ill("off".to_owned()),
+            _ => Health::Well,
+        };
+        let spent = pool.replace(off).unwrap_err();
+        assert_eq!(spent.lost, ["n1 (off)"]);
+        assert_eq!(names(&pool.spares), ["s1"]);
+    }
+
+    #[test]
+    fn a_spare_that_nobody_waited_for_stays_but_is_not_used() {
+        let mut pool = Pool::new(vec![host("n1", 1)], vec![host("s1", 1), host("s2", 1)]);
+        let health = |name: &str| match name {
+            "n1" => Health::Ill("off".to_owned()),
+            "s1" => Health::Unknown,
+            _ => Health::Well,
+        };
+        assert_eq!(pool.replace(health).unwrap()[0].by, "s2");
+        assert_eq!((names(&pool.active), names(&pool.spares)), (vec!["s2"], vec!["s1"]));
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig {
+            failure_persistence: None,
+            ..Default::default()
+        })]
+
+        #[test]
+        fn any_text_is_a_list_or_an_error(text in "\\PC{0,40}|[n0-9\\[\\],-]{0,20}") {
+            let _ = parse(&text, "h").map_err(|error| error.to_string());
+            let _ = expand_slurm(&text).map_err(|error| error.to_string());
+            let _ = expand_tasks(&text);
+        }
+    }
+}

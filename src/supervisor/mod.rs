@@ -1,0 +1,857 @@
+//! `skt-hpl launch`: starts a job and brings it to its end through the loss of
+//! nodes (the restart daemon of Tang et al., TPDS 2018, section 6.2).
+//!
+//! ```text
+//! until the job is done, or there is a reason to give up:
+//!     probe all nodes, replace the lost in place          probe, hosts
+//!     start the job on them                               plan
+//!     follow its signs of life until it ends or hangs     follow, watch
+//!     what now?                                           decide
+//! ```
+//!
+//! What is known stands in a folder, see [`state`]: a supervisor that is killed
+//! leaves the job alone, and the next one goes on with it.
+
+pub mod decide;
+pub mod follow;
+pub mod hosts;
+pub mod plan;
+pub mod probe;
+pub mod process;
+pub mod report;
+pub mod state;
+mod stop;
+pub mod watch;
+
+use std::fs::{self, File};
+use std::io::{self, IsTerminal as _, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use crate::cli::exit::Exit;
+use crate::job::heartbeat::{Beat, FACTOR, REFUSED};
+use decide::{Ending, Next, Past};
+use follow::Follow;
+use hosts::{Health, Host, Pool};
+use plan::{Job, Launcher};
+use probe::{Limits, Purpose, Survey};
+use process::Process;
+use state::{Failure, Folder, State, StateError, Status, now_unix};
+use watch::{Floors, Watch};
+
+/// How long a launcher may take to end after SIGTERM.
+const STOP_PATIENCE: Duration = Duration::from_secs(10);
+/// How long it may take to end when the job is done.
+const END_PATIENCE: Duration = Duration::from_secs(30);
+/// How often the supervisor looks.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Between two writings of the state.
+const SAVE_EVERY: Duration = Duration::from_secs(1);
+/// How long nodes that are not needed any more may take to be cleaned.
+const CLEAN_PATIENCE: Duration = Duration::from_secs(5);
+/// The step of the protocol after which there is a checkpoint.
+const COMMIT: &str = "commit";
+/// Steps after which there is none: a test is done, or begins.
+const NO_CHECKPOINT: [&str; 2] = ["finish", "generate"];
+
+/// What is to be run, and how.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Who starts the ranks.
+    pub launcher: Launcher,
+    /// The launcher's program, if not the usual one.
+    pub program: Option<String>,
+    /// Further arguments for it.
+    pub extra: Vec<String>,
+    /// What reaches a node, if not the launcher's usual way.
+    pub agent: Option<String>,
+    /// All ranks on this machine: nothing to reach.
+    pub is_local: bool,
+    /// Nodes.
+    pub pool: Pool,
+    /// Ranks.
+    pub ranks: usize,
+    /// Our program, as nodes find it.
+    pub program_file: PathBuf,
+    /// Arguments of the benchmark.
+    pub command: Vec<String>,
+    /// Name of the run in the store.
+    pub run_id: String,
+    /// The store.
+    pub store: String,
+    /// Losses that the code can rebuild.
+    pub parities: usize,
+    /// Whether checkpoints are taken.
+    pub is_protected: bool,
+    /// Whether the arguments say what to do with older data.
+    pub says_resume: bool,
+    /// Where the state is kept.
+    pub state: PathBuf,
+    /// Least limits for silence.
+    pub floors: Floors,
+    /// Longest time that a node may take to answer.
+    pub probe_limit: Duration,
+    /// Failures before giving up.
+    pub restarts_max: usize,
+    /// Let nodes in again that failed a probe.
+    pub readmit: bool,
+    /// When more is lost than can be rebuilt, start over.
+    pub start_over: bool,
+    /// Where the account of the run goes.
+    pub json: Option<PathBuf>,
+}
+
+/// Why a supervisor cannot work.
+#[derive(Debug, thiserror::Error)]
+pub enum SupervisorError {
+    /// Its state.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// A file.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The launcher.
+    #[error("cannot start {program}: {source}; is it installed, and in PATH?")]
+    Launcher {
+        /// Its program.
+        program: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The state is of another run.
+    #[error(
+        "{}: holds an unfinished run with other options ({command}); finish it with those, name \
+         another folder with --state, or remove this one", folder.display()
+    )]
+    OtherRun {
+        /// The folder.
+        folder: PathBuf,
+        /// Its options.
+        command: String,
+    },
+    /// The job runs under a launcher of another machine.
+    #[error("the job was started on {host} and may still run there: start `skt-hpl launch` there")]
+    Elsewhere {
+        /// Which.
+        host: String,
+    },
+    /// Signals.
+    #[error("cannot catch signals: {0}")]
+    Signals(io::Error),
+}
+
+type Result<T> = std::result::Result<T, SupervisorError>;
+
+/// A job under way.
+struct Running {
+    process: Process,
+    /// Unless it was started by a supervisor before us.
+    child: Option<Child>,
+    err: Follow,
+}
+
+/// What a supervisor is told to do next.
+enum Step {
+    Launch,
+    End(Exit),
+}
+
+/// Supervises one run.
+pub struct Supervisor {
+    options: Options,
+    folder: Folder,
+    state: State,
+    watch: Watch,
+    clock: Instant,
+    /// Ours to keep until we end.
+    _lock: nix::fcntl::Flock<File>,
+    saved: Instant,
+    /// Something is on the status line.
+    status_shown: bool,
+    told_warnings: Vec<String>,
+    /// Nodes that the launcher of the last start has said to be lost.
+    suspects: Vec<String>,
+}
+
+/// Runs the job to its end.
+///
+/// # Errors
+/// See [`SupervisorError`]. What goes wrong with the job is no error here, but
+/// in the exit code.
+pub fn run(options: Options) -> Result<Exit> {
+    stop::listen().map_err(SupervisorError::Signals)?;
+    let mut supervisor = Supervisor::new(options)?;
+    let exit = supervisor.supervise();
+    supervisor.clear_status();
+    let exit = exit?;
+    supervisor.account()?;
+    Ok(exit)
+}
+
+impl Supervisor {
+    fn new(options: Options) -> Result<Self> {
+        let folder = Folder::new(&options.state);
+        let lock = folder.lock()?;
+        let me = Process::of(std::process::id() as i32).expect("this process runs");
+        let old = folder.load()?.filter(|state| state.status != Status::Finished);
+        let fresh = |options: &Options| {
+            folder.tidy();
+            let _ = fs::remove_file(folder.file("events.jsonl"));
+            let pool = options.pool.clone();
+            State::new(&options.run_id, &options.command, options.ranks, pool, me.clone())
+        };
+        let state = match old {
+            None => fresh(&options),
+            Some(old) if old.command != options.command || old.ranks != options.ranks => {
+                let command = old.command.join(" ");
+                return Err(SupervisorError::OtherRun { folder: options.state, command });
+            }
+            Some(mut old) => {
+                old.pool = merged(&old.pool, &options.pool);
+                (old.supervisor, old.status) = (me.clone(), Status::Running);
+                (old.reason, old.exit) = (None, None);
+                old
+            }
+        };
+        let watch = Watch::new(options.floors);
+        Ok(Self {
+            options,
+            folder,
+            state,
+            watch,
+            clock: Instant::now(),
+            _lock: lock,
+            saved: Instant::now(),
+            status_shown: false,
+            told_warnings: Vec::new(),
+            suspects: Vec::new(),
+        })
+    }
+
+    fn now(&self) -> f64 {
+        self.clock.elapsed().as_secs_f64()
+    }
+
+    fn supervise(&mut self) -> Result<Exit> {
+        if self.options.readmit {
+            let back = self.state.pool.readmit();
+            if !back.is_empty() {
+                self.say("readmit", &format!("in again as spares: {}", back.join(", ")))?;
+            }
+        }
+        let mut running = self.find_job()?;
+        loop {
+            let job = match running.take() {
+                Some(job) => job,
+                None => match self.prepare()? {
+                    Step::End(exit) => return Ok(exit),
+                    Step::Launch => self.launch()?,
+                },
+            };
+            let launcher = job.process.clone();
+            let ending = self.follow(job)?;
+            // The launcher is gone; its agents may wait for nodes that are, too.
+            process::sweep_launcher(&self.state.run);
+            if self.options.launcher == Launcher::Openmpi {
+                remove_session(launcher.pid);
+            }
+            if let Some(exit) = self.conclude(&ending)? {
+                return Ok(exit);
+            }
+        }
+    }
+
+    /// The job of a supervisor before us, if there is one: still running, or
+    /// ended while nobody looked.
+    fn find_job(&mut self) -> Result<Option<Running>> {
+        let Some(process) = self.state.launcher.clone() else {
+            self.folder.save(&mut self.state)?;
+            return Ok(None);
+        };
+        if let Some(host) = process.elsewhere() {
+            return Err(SupervisorError::Elsewhere { host: host.to_owned() });
+        }
+        let (_, path) = self.folder.outputs(self.state.attempt);
+        let what = if process.runs() { "goes on" } else { "has ended" };
+        self.say(
+            "found",
+            &format!("start {} of an earlier supervisor {what}", self.state.attempt),
+        )?;
+        self.watch.start(self.now());
+        // From the beginning: signs of life are needed, not only new ones.
+        match Follow::new(&path, 0) {
+            Ok(err) => Ok(Some(Running { process, child: None, err })),
+            Err(source) => Err(SupervisorError::File { path, source }),
+        }
+    }
+
+    /// Probes the nodes and replaces the lost ones.
+    fn prepare(&mut self) -> Result<Step> {
+        let past = self.past();
+        if let Some(why) =
+            decide::give_up(&past, self.watch.resolution_columns(), self.options.restarts_max)
+        {
+            return self.give_up(&why, Exit::BadInput);
+        }
+        let survey = self.survey(Purpose::Start);
+        if survey.ended() > 0 {
+            self.say("ended", &format!("{} rank(s) of the last start were left", survey.ended()))?;
+        }
+        self.warn(&survey)?;
+        let listed = &self.options.pool;
+        let slots = |name: &str, pool: &Pool| {
+            pool.everyone().find(|host| host.name == name).map_or(1, |host| host.slots)
+        };
+        let before = self.state.pool.clone();
+        let health = |name: &str| match listed.everyone().any(|host| host.name == name) {
+            false => Health::Ill("is not listed any more".to_owned()),
+            true => survey.health(name, slots(name, &before)),
+        };
+        let replaced = match self.state.pool.replace(health) {
+            Ok(replaced) => replaced,
+            Err(spent) => {
+                self.note_loss(&[]);
+                return self.give_up(&spent.to_string(), Exit::Interrupted);
+            }
+        };
+        for change in &replaced {
+            let text = format!("{} {}; {} takes its place", change.lost, change.why, change.by);
+            self.say("replaced", &text)?;
+        }
+        self.note_loss(&replaced);
+        let past = self.past();
+        let pause = decide::backoff_seconds(&past);
+        if pause > 0.0 {
+            self.say("pause", &format!("{pause:.0} s before the next start"))?;
+            let start = Instant::now();
+            while start.elapsed().as_secs_f64() < pause && stop::asked() == 0 {
+                std::thread::sleep(LOOK_EVERY);
+            }
+        }
+        if stop::asked() > 0 {
+            return Ok(Step::End(self.stopped()?));
+        }
+        Ok(Step::Launch)
+    }
+
+    /// Notes what was lost with the last failure.
+    fn note_loss(&mut self, replaced: &[hosts::Replacement]) {
+        if let Some(failure) = self.state.failures.last_mut()
+            && failure.relaunched_unix.is_none()
+            && !replaced.is_empty()
+        {
+            failure.node_lost = true;
+            failure.replaced = replaced.to_vec();
+        }
+    }
+
+    fn past(&self) -> Vec<Past> {
+        let past = |failure: &Failure| Past {
+            lived: failure.lived,
+            column: failure.column,
+            node_lost: failure.node_lost,
+        };
+        self.state.failures.iter().map(past).collect()
+    }
+
+    fn survey(&self, purpose: Purpose) -> Survey {
+        let pool = match purpose {
+            Purpose::Start => self.state.pool.clone(),
+            Purpose::Look => Pool::new(self.state.pool.active.clone(), Vec::new()),
+            // Also those that are out: they may be back.
+            Purpose::Clean => Pool::new(self.state.pool.everyone().cloned().collect(), Vec::new()),
+        };
+        let options = &self.options;
+        let folder = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+        let mut words = vec![
+            options.program_file.display().to_string(),
+            "probe".into(),
+            format!("--run={}", self.state.run),
+            format!("--run-id={}", options.run_id),
+            format!("--store={}", options.store),
+        ];
+        match purpose {
+            Purpose::Start => {}
+            Purpose::Look => words.push("--look".into()),
+            Purpose::Clean => words.push("--clean".into()),
+        }
+        let words: Vec<String> = words.iter().map(|word| plan::shell_quoted(word)).collect();
+        let folder = plan::shell_quoted(&folder.display().to_string());
+        let command = format!("cd {folder} && exec {}", words.join(" "));
+        let here = process::this_host();
+        let reach = |name: &str| {
+            if options.is_local || name == here {
+                vec!["/bin/sh".to_owned(), "-c".to_owned(), command.clone()]
+            } else {
+                plan::on_node(&options.launcher, options.agent.as_deref(), name, &command)
+            }
+        };
+        let each = match purpose {
+            Purpose::Clean => options.probe_limit.min(CLEAN_PATIENCE),
+            Purpose::Start | Purpose::Look => options.probe_limit,
+        };
+        // Before the first start nothing is lost by waiting.
+        let spare_losses = match purpose {
+            Purpose::Start if self.state.attempt > 0 => options.parities,
+            _ => 0,
+        };
+        probe::survey(&pool, &reach, Limits { each, spare_losses, suspects: &self.suspects })
+    }
+
+    fn warn(&mut self, survey: &Survey) -> Result<()> {
+        for warning in survey.warnings() {
+            if !self.told_warnings.contains(&warning) {
+                self.say("warning", &format!("warning: {warning}"))?;
+                self.told_warnings.push(warning);
+            }
+        }
+        Ok(())
+    }
+
+    fn launch(&mut self) -> Result<Running> {
+        self.state.attempt += 1;
+        self.suspects.clear();
+        let hostfile = self.folder.file("hosts");
+        // The launcher may change the folder before it reads it.
+        let hostfile = std::path::absolute(&hostfile).unwrap_or(hostfile);
+        let mut command = vec![self.options.program_file.display().to_string(), "run".into()];
+        command.extend_from_slice(&self.options.command);
+        if std::mem::take(&mut self.state.is_refused) && self.options.start_over {
+            command.extend(["--resume".into(), "never".into()]);
+        } else if self.must_resume() {
+            command.extend(["--resume".into(), "require".into()]);
+        }
+        let token = self.state.token();
+        let used = used_hosts(&self.state.pool.active, self.options.ranks);
+        let plan = plan::plan(
+            &self.options.launcher,
+            &Job {
+                ranks: self.options.ranks,
+                hosts: &used,
+                hostfile: &hostfile,
+                command: &command,
+                agent: self.options.agent.as_deref(),
+                program: self.options.program.as_deref(),
+                extra: &self.options.extra,
+                token: &token,
+            },
+        );
+        let file_error = |path: &PathBuf| {
+            let path = path.clone();
+            move |source| SupervisorError::File { path, source }
+        };
+        fs::write(&hostfile, &plan.hostfile).map_err(file_error(&hostfile))?;
+        let (out, err) = self.folder.outputs(self.state.attempt);
+        let out_file = File::create(&out).map_err(file_error(&out))?;
+        let err_file = File::create(&err).map_err(file_error(&err))?;
+        let names: Vec<&str> = used.iter().map(|host| host.name.as_str()).collect();
+        let text = format!(
+            "start {}: {} ranks on {}",
+            self.state.attempt,
+            self.options.ranks,
+            names.join(", ")
+        );
+        self.say("start", &text)?;
+        self.folder.event("command", &plan.argv.join(" "))?;
+        let child = Command::new(&plan.argv[0])
+            .args(&plan.argv[1..])
+            .envs(plan.env)
+            .stdin(Stdio::null())
+            .stdout(out_file)
+            .stderr(err_file)
+            // Ctrl-C is for us alone: the job is stopped in order.
+            .process_group(0)
+            .spawn()
+            .map_err(|source| SupervisorError::Launcher {
+                program: plan.argv[0].clone(),
+                source,
+            })?;
+        let process =
+            Process::of(child.id() as i32).unwrap_or_else(|| self.state.supervisor.clone());
+        let now = now_unix();
+        self.state.launcher = Some(process.clone());
+        (self.state.launched_unix, self.state.last_beat) = (now, None);
+        if let Some(failure) = self.state.failures.last_mut() {
+            failure.relaunched_unix.get_or_insert(now);
+        }
+        self.save()?;
+        self.watch.start(self.now());
+        let err = Follow::new(&err, 0).map_err(file_error(&err))?;
+        Ok(Running { process, child: Some(child), err })
+    }
+
+    /// Whether the job must find its checkpoint: were all of it lost, the job
+    /// would start over without a word.
+    fn must_resume(&self) -> bool {
+        let options = &self.options;
+        options.is_protected && !options.says_resume && self.state.has_checkpoint
+    }
+
+    /// Follows a job to its end.
+    fn follow(&mut self, mut job: Running) -> Result<Ending> {
+        let mut killed: Option<String> = None;
+        let mut asked: Option<Instant> = None;
+        let mut done: Option<Instant> = None;
+        let mut looked = self.now();
+        loop {
+            // Asked before the output is read: what comes after that is read
+            // in the next round.
+            let end = ended(&mut job);
+            self.hear(&mut job, end.is_some())?;
+            let completion = self.state.last_beat.as_ref().and_then(|(beat, _)| beat.exit);
+            if let Some(end) = end {
+                let launcher = killed.map_or(end.clone(), |why| format!("{why}; {end}"));
+                let beat = self.watch.last();
+                return Ok(Ending {
+                    completion,
+                    launcher,
+                    stop_requested: asked.is_some(),
+                    lived: beat.is_some(),
+                    column: beat.map_or(0, |beat| beat.column),
+                    resolution_columns: self.watch.resolution_columns(),
+                });
+            }
+            if completion.is_some() {
+                let since = *done.get_or_insert_with(Instant::now);
+                if since.elapsed() > END_PATIENCE && killed.is_none() {
+                    killed = Some(self.kill(&job, "the job is done, the launcher does not end")?);
+                }
+            } else if let (Some(silent), None) = (self.watch.hung_for(self.now()), &killed) {
+                let limit = self.watch.limit_seconds();
+                let why = format!("no sign of life for {silent:.1} s (limit {limit:.1} s)");
+                killed = Some(self.kill(&job, &why)?);
+            }
+            if completion.is_none()
+                && killed.is_none()
+                && let Some(why) = self.look(&mut looked)
+            {
+                killed = Some(self.kill(&job, &why)?);
+            }
+            if stop::asked() > 0 && asked.is_none() {
+                asked = Some(Instant::now());
+                self.say("stop", "asked to stop: ending the job, its checkpoint stays")?;
+                job.process.signal(Signal::SIGTERM);
+            }
+            let overdue = asked.is_some_and(|since| since.elapsed() > STOP_PATIENCE);
+            if (overdue || stop::asked() > 1) && killed.is_none() {
+                killed = Some(self.kill(&job, "the launcher does not end")?);
+            }
+            if self.saved.elapsed() > SAVE_EVERY {
+                self.save()?;
+                self.show_status();
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// When the job has been silent for a while, looks whether its nodes are
+    /// still there: a launcher may wait for ever for one that is not, and parts
+    /// of the work without columns may be silent for long. Returns what is
+    /// wrong.
+    fn look(&self, looked: &mut f64) -> Option<String> {
+        let (now, after) = (self.now(), self.watch.look_after_seconds());
+        if self.watch.silent_seconds(now) < after || now - *looked < after {
+            return None;
+        }
+        let survey = self.survey(Purpose::Look);
+        *looked = self.now();
+        self.state.pool.active.iter().find_map(|host| match survey.health(&host.name, 0) {
+            Health::Ill(why) => Some(format!("silence, and {} is lost: {why}", host.name)),
+            _ => None,
+        })
+    }
+
+    /// Kills a launcher that cannot be talked to: while a lost node is
+    /// unnoticed, Open MPI's ignores SIGTERM.
+    fn kill(&mut self, job: &Running, why: &str) -> Result<String> {
+        self.say("kill", &format!("{why}: killing the launcher"))?;
+        job.process.kill_group();
+        Ok(why.to_owned())
+    }
+
+    /// Reads what the job says.
+    fn hear(&mut self, job: &mut Running, at_end: bool) -> Result<()> {
+        let mut lines = Vec::new();
+        let path = || self.folder.outputs(self.state.attempt).1;
+        job.err
+            .lines(|line| lines.push(line.to_owned()))
+            .map_err(|source| SupervisorError::File { path: path(), source })?;
+        if at_end {
+            lines.extend(job.err.rest().map(|rest| rest + "\n"));
+        }
+        let token = self.state.token();
+        for line in lines {
+            match Beat::find(&line, &token) {
+                Some((before, beat)) => {
+                    if !before.is_empty() {
+                        self.forward(&format!("{before}\n"));
+                    }
+                    self.beat(beat)?;
+                }
+                None => {
+                    self.suspect(&line);
+                    self.forward(&line);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes the nodes that a line of the launcher says are lost: Open MPI's
+    /// `Remote daemon: [[47992,0],2] on node n2`.
+    fn suspect(&mut self, line: &str) {
+        let Some((before, name)) = line.rsplit_once(" on node ") else { return };
+        let name = name.trim();
+        if before.contains("Remote daemon")
+            && self.state.pool.active.iter().any(|host| host.name == name)
+        {
+            self.suspects.push(name.to_owned());
+        }
+    }
+
+    fn beat(&mut self, beat: Beat) -> Result<()> {
+        let (now, unix) = (self.now(), now_unix());
+        self.watch.beat(&beat, now);
+        let first = self.state.last_beat.is_none();
+        let computing = beat.phase == FACTOR || beat.exit.is_some();
+        let mut back = None;
+        if let Some(failure) = self.state.failures.last_mut() {
+            if first {
+                failure.alive_unix.get_or_insert(unix);
+            }
+            if computing && failure.relaunched_unix.is_some() && failure.computing_unix.is_none() {
+                failure.computing_unix = Some(unix);
+                failure.resumed_column = Some(beat.column);
+                back = Some((beat.column, unix - failure.detected_unix));
+            }
+        }
+        if beat.phase == REFUSED {
+            self.state.is_refused = true;
+        } else if NO_CHECKPOINT.contains(&beat.phase.as_str()) {
+            self.state.has_checkpoint = false;
+        } else if self.state.last_beat.as_ref().is_some_and(|(last, _)| last.phase == COMMIT) {
+            self.state.has_checkpoint = true;
+        }
+        self.state.last_beat = Some((beat, unix));
+        if let Some((column, seconds)) = back {
+            let text =
+                format!("computing again at column {column}, {seconds:.2} s after detection");
+            self.say("computing", &text)?;
+        }
+        Ok(())
+    }
+
+    /// What to do after a job's end; an exit code if that is all.
+    fn conclude(&mut self, ending: &Ending) -> Result<Option<Exit>> {
+        self.state.launcher = None;
+        match decide::next(ending) {
+            Next::Finished(Exit::BadInput)
+                if self.state.is_refused
+                    && self.options.start_over
+                    && !self.options.says_resume =>
+            {
+                self.state.has_checkpoint = false;
+                self.say("over", "more is lost than can be rebuilt: starting over from the seed")?;
+                Ok(None)
+            }
+            Next::Finished(Exit::BadInput) if self.state.is_refused => {
+                let why = "more is lost than the checkpoint can rebuild, see the message above; \
+                           --start-over would begin from the seed";
+                self.give_up(why, Exit::BadInput).map(|_| Some(Exit::BadInput))
+            }
+            Next::Finished(exit) => self.finished(exit).map(Some),
+            Next::Stopped => {
+                self.survey(Purpose::Start);
+                self.stopped().map(Some)
+            }
+            Next::Restart => {
+                let (now, state) = (now_unix(), &mut self.state);
+                let last = state.last_beat.take();
+                let failure = Failure {
+                    attempt: state.attempt,
+                    how: ending.launcher.clone(),
+                    replaced: Vec::new(),
+                    phase: last.as_ref().map_or("start".into(), |(beat, _)| beat.phase.clone()),
+                    column: ending.column,
+                    lived: ending.lived,
+                    node_lost: false,
+                    last_sign_unix: last.map_or(state.launched_unix, |(_, unix)| unix),
+                    detected_unix: now,
+                    relaunched_unix: None,
+                    alive_unix: None,
+                    computing_unix: None,
+                    resumed_column: None,
+                };
+                let text = format!(
+                    "start {} failed in phase {} at column {}: {}",
+                    failure.attempt, failure.phase, failure.column, failure.how
+                );
+                state.failures.push(failure);
+                self.say("failure", &text)?;
+                self.save()?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn finished(&mut self, exit: Exit) -> Result<Exit> {
+        let (out, _) = self.folder.outputs(self.state.attempt);
+        self.clear_status();
+        let report =
+            fs::read(&out).map_err(|source| SupervisorError::File { path: out, source })?;
+        io::stdout()
+            .write_all(&report)
+            .map_err(|source| SupervisorError::File { path: "standard output".into(), source })?;
+        let survey = self.survey(Purpose::Clean);
+        let silent: Vec<&str> = self
+            .state
+            .pool
+            .everyone()
+            .filter(|host| !survey.answers().any(|(name, _)| name == host.name))
+            .map(|host| host.name.as_str())
+            .collect();
+        let silent = silent.join(", ");
+        if !silent.is_empty() {
+            let text = format!(
+                "{silent}: not reached; segments that are left there, should it \
+                                come back, are removed by the next `skt-hpl launch --readmit`"
+            );
+            self.say("unclean", &text)?;
+        }
+        self.state.status = Status::Finished;
+        self.state.exit = Some(exit.code());
+        let failures = self.state.failures.len();
+        self.say("finished", &format!("the job is done, after {failures} failure(s)"))?;
+        self.folder.tidy();
+        self.save()?;
+        Ok(exit)
+    }
+
+    fn stopped(&mut self) -> Result<Exit> {
+        self.state.status = Status::Stopped;
+        self.state.exit = Some(Exit::Interrupted.code());
+        self.say("stopped", "stopped; start the same command again to resume")?;
+        self.save()?;
+        Ok(Exit::Interrupted)
+    }
+
+    fn give_up(&mut self, why: &str, exit: Exit) -> Result<Step> {
+        self.state.status = Status::GaveUp;
+        self.state.exit = Some(exit.code());
+        self.state.reason = Some(why.to_owned());
+        self.say("gave-up", &format!("giving up: {why}"))?;
+        if exit == Exit::Interrupted {
+            self.say("hint", "what survives stays; start the same command again to resume")?;
+        }
+        self.save()?;
+        Ok(Step::End(exit))
+    }
+
+    fn save(&mut self) -> Result<()> {
+        self.saved = Instant::now();
+        Ok(self.folder.save(&mut self.state)?)
+    }
+
+    /// Says something, and logs it.
+    fn say(&mut self, kind: &str, text: &str) -> Result<()> {
+        self.clear_status();
+        let since = now_unix() - self.state.started_unix;
+        // That nobody listens is no reason to stop.
+        let _ = writeln!(io::stderr(), "launch {since:9.3} s  {text}");
+        Ok(self.folder.event(kind, text)?)
+    }
+
+    /// Passes on a line of the job.
+    fn forward(&mut self, line: &str) {
+        self.clear_status();
+        let _ = io::stderr().write_all(line.as_bytes());
+    }
+
+    /// One line for people, rewritten in place.
+    fn show_status(&mut self) {
+        if io::stderr().is_terminal() {
+            let line = report::status_line(&self.state, now_unix());
+            let _ = write!(io::stderr(), "\r\x1b[K{line}");
+            self.status_shown = true;
+        }
+    }
+
+    fn clear_status(&mut self) {
+        if std::mem::take(&mut self.status_shown) {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+
+    /// Writes the account of the run.
+    fn account(&mut self) -> Result<()> {
+        for line in report::timelines(&self.state) {
+            let _ = writeln!(io::stderr(), "{line}");
+        }
+        if let Some(path) = self.options.json.clone() {
+            let text = serde_json::to_string_pretty(&report::account(&self.state)).expect("plain");
+            fs::write(&path, text + "\n")
+                .map_err(|source| SupervisorError::File { path, source })?;
+        }
+        Ok(())
+    }
+}
+
+/// Removes the session folder of an Open MPI launcher that was killed; one that
+/// ends in order does it itself.
+fn remove_session(pid: i32) {
+    let user = nix::unistd::geteuid();
+    let all = std::env::temp_dir().join(format!("ompi.{}.{user}", process::this_host()));
+    let _ = fs::remove_dir_all(all.join(format!("pid.{pid}")));
+    // It stays if other jobs have theirs in it.
+    let _ = fs::remove_dir(all);
+}
+
+/// How a job's launcher ended, in words; `None` while it runs.
+fn ended(job: &mut Running) -> Option<String> {
+    use std::os::unix::process::ExitStatusExt as _;
+    match &mut job.child {
+        Some(child) => match child.try_wait() {
+            Ok(None) => None,
+            Ok(Some(status)) => Some(match (status.code(), status.signal()) {
+                (Some(code), _) => format!("the launcher ended with code {code}"),
+                (_, Some(signal)) => format!("the launcher was killed by signal {signal}"),
+                _ => "the launcher ended".to_owned(),
+            }),
+            Err(error) => Some(format!("the launcher is lost: {error}")),
+        },
+        None if job.process.runs() => None,
+        None => Some("the launcher ended unseen".to_owned()),
+    }
+}
+
+/// The nodes that `ranks` ranks need.
+fn used_hosts(active: &[Host], ranks: usize) -> Vec<Host> {
+    let mut left = ranks;
+    let mut used = Vec::new();
+    for host in active {
+        if left == 0 {
+            break;
+        }
+        left -= host.slots.min(left);
+        used.push(host.clone());
+    }
+    used
+}
+
+/// The nodes of an earlier start, with those that are new in the lists.
+fn merged(old: &Pool, listed: &Pool) -> Pool {
+    let mut pool = old.clone();
+    let known: Vec<String> = old.everyone().map(|host| host.name.clone()).collect();
+    let new = listed.active.iter().chain(&listed.spares);
+    pool.spares.extend(new.filter(|host| !known.contains(&host.name)).cloned());
+    pool
+}

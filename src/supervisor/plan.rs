@@ -1,0 +1,309 @@
+//! How a job is started: command lines as pure functions.
+
+use std::path::Path;
+
+use super::hosts::{self, Host};
+use crate::job::heartbeat;
+
+/// Who starts the ranks.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Launcher {
+    /// `mpirun` of Open MPI.
+    Openmpi,
+    /// `mpiexec.hydra` of MPICH and its kin.
+    Mpich,
+    /// `srun` inside an allocation.
+    Slurm,
+    /// A command with blanks to fill in, see [`Template`].
+    Template(Template),
+}
+
+/// A site's own command line, run by `/bin/sh -c`. Filled in: `{ranks}`,
+/// `{nodes}`, `{hostfile}`, `{hosts}` (names, commas between), `{slots}` (ranks
+/// a node, the largest), `{command}`.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Template(String);
+
+impl Template {
+    /// A template.
+    ///
+    /// # Errors
+    /// It has an unknown blank, no `{command}`, or nothing that tells the
+    /// nodes.
+    pub fn new(text: &str) -> Result<Self, String> {
+        const KNOWN: [&str; 6] = ["ranks", "nodes", "hostfile", "hosts", "slots", "command"];
+        for part in text.split('{').skip(1) {
+            let name = part.split('}').next().unwrap_or("");
+            if !KNOWN.contains(&name) {
+                let known = KNOWN.map(|name| format!("{{{name}}}")).join(", ");
+                return Err(format!("the template knows no {{{name}}}; there are {known}"));
+            }
+        }
+        if !text.contains("{command}") {
+            return Err("the template has no {command}".into());
+        }
+        if !text.contains("{hostfile}") && !text.contains("{hosts}") {
+            return Err("the template has neither {hostfile} nor {hosts}: \
+                        lost nodes could not be replaced"
+                .into());
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+/// What is to be started.
+#[derive(Debug, Clone)]
+pub struct Job<'a> {
+    /// Ranks.
+    pub ranks: usize,
+    /// Where, in the order of the ranks.
+    pub hosts: &'a [Host],
+    /// Where the host file lies.
+    pub hostfile: &'a Path,
+    /// The program and its arguments.
+    pub command: &'a [String],
+    /// What reaches a node; ssh if there is none.
+    pub agent: Option<&'a str>,
+    /// The launcher's program, if not the usual one.
+    pub program: Option<&'a str>,
+    /// Further arguments of the launcher; a template has none.
+    pub extra: &'a [String],
+    /// The value of the heartbeat's environment variable.
+    pub token: &'a str,
+}
+
+/// How it is started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// Program and arguments.
+    pub argv: Vec<String>,
+    /// Added to the environment.
+    pub env: Vec<(String, String)>,
+    /// What the host file says.
+    pub hostfile: String,
+}
+
+/// The plan for a job.
+pub fn plan(launcher: &Launcher, job: &Job) -> Plan {
+    let mut plan = match launcher {
+        Launcher::Openmpi => openmpi(job),
+        Launcher::Mpich => mpich(job),
+        Launcher::Slurm => slurm(job),
+        Launcher::Template(template) => filled_in(template, job),
+    };
+    plan.env.push((heartbeat::ENV.to_owned(), job.token.to_owned()));
+    plan
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+fn openmpi(job: &Job) -> Plan {
+    let mut argv = vec![job.program.unwrap_or("mpirun").to_owned()];
+    if let Some(agent) = job.agent {
+        argv.extend(["--mca".into(), "plm_rsh_agent".into(), agent.into()]);
+    }
+    // A node that vanishes sends nothing. TCP's own keepalive waits for hours;
+    // this finds it within two seconds of silence and three probes.
+    argv.extend(words(
+        "--mca oob_tcp_keepalive_time 2 --mca oob_tcp_keepalive_intvl 1 \
+         --mca oob_tcp_keepalive_probes 3",
+    ));
+    argv.extend(["--hostfile".into(), job.hostfile.display().to_string()]);
+    argv.extend(["-np".into(), job.ranks.to_string(), "-x".into(), heartbeat::ENV.into()]);
+    argv.extend_from_slice(job.extra);
+    argv.extend_from_slice(job.command);
+    Plan { argv, env: Vec::new(), hostfile: hosts::openmpi_file(job.hosts) }
+}
+
+fn mpich(job: &Job) -> Plan {
+    let mut argv = vec![job.program.unwrap_or("mpiexec.hydra").to_owned()];
+    if let Some(agent) = job.agent {
+        argv.extend(["-launcher".into(), "ssh".into(), "-launcher-exec".into(), agent.into()]);
+    }
+    argv.extend(["-f".into(), job.hostfile.display().to_string()]);
+    argv.extend(["-n".into(), job.ranks.to_string()]);
+    argv.extend(["-genvlist".into(), heartbeat::ENV.into()]);
+    argv.extend_from_slice(job.extra);
+    argv.extend_from_slice(job.command);
+    Plan { argv, env: Vec::new(), hostfile: hosts::hydra_file(job.hosts) }
+}
+
+/// `srun` takes the nodes in the order of the host file with `arbitrary`
+/// distribution: one line a rank.
+fn slurm(job: &Job) -> Plan {
+    let mut argv = vec![job.program.unwrap_or("srun").to_owned()];
+    argv.extend([
+        format!("--nodes={}", job.hosts.len()),
+        format!("--ntasks={}", job.ranks),
+        "--distribution=arbitrary".to_owned(),
+    ]);
+    // One rank lost is all lost, at once; the step before may still be ending.
+    argv.extend(words("--kill-on-bad-exit=1 --wait=5 --overlap --export=ALL"));
+    argv.extend_from_slice(job.extra);
+    argv.extend_from_slice(job.command);
+    let lines = job.hosts.iter().flat_map(|host| std::iter::repeat_n(&host.name, host.slots));
+    let hostfile = lines.take(job.ranks).map(|name| format!("{name}\n")).collect();
+    let env = vec![("SLURM_HOSTFILE".to_owned(), job.hostfile.display().to_string())];
+    Plan { argv, env, hostfile }
+}
+
+fn filled_in(template: &Template, job: &Job) -> Plan {
+    let names: Vec<&str> = job.hosts.iter().map(|host| host.name.as_str()).collect();
+    let slots = job.hosts.iter().map(|host| host.slots).max().unwrap_or(1);
+    let command: Vec<String> = job.command.iter().map(|word| shell_quoted(word)).collect();
+    let line = template
+        .0
+        .replace("{ranks}", &job.ranks.to_string())
+        .replace("{nodes}", &job.hosts.len().to_string())
+        .replace("{slots}", &slots.to_string())
+        .replace("{hostfile}", &shell_quoted(&job.hostfile.display().to_string()))
+        .replace("{hosts}", &names.join(","))
+        .replace("{command}", &command.join(" "));
+    let argv = vec!["/bin/sh".into(), "-c".into(), line];
+    Plan { argv, env: Vec::new(), hostfile: hosts::openmpi_file(job.hosts) }
+}
+
+/// A word as a POSIX shell reads it back.
+pub fn shell_quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-._/=:,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// The command line that runs `command` (of a shell) on a node.
+pub fn on_node(launcher: &Launcher, agent: Option<&str>, host: &str, command: &str) -> Vec<String> {
+    match (launcher, agent) {
+        (_, Some(agent)) => {
+            let mut argv = words(agent);
+            argv.extend([host.to_owned(), command.to_owned()]);
+            argv
+        }
+        (Launcher::Slurm, None) => {
+            let mut argv = words("srun --nodes=1 --ntasks=1 --overlap --immediate=10");
+            argv.push(format!("--nodelist={host}"));
+            argv.extend(["/bin/sh".into(), "-c".into(), command.to_owned()]);
+            argv
+        }
+        (_, None) => {
+            let mut argv = words("ssh -x -o BatchMode=yes -o ConnectTimeout=5");
+            argv.extend([host.to_owned(), command.to_owned()]);
+            argv
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    fn host(name: &str, slots: usize) -> Host {
+        Host { name: name.to_owned(), slots }
+    }
+
+    fn lines(launcher: &Launcher, agent: Option<&str>, extra: &[&str]) -> Plan {
+        let hosts = [host("n1", 2), host("s1", 2)];
+        let command = ["/opt/skt-hpl", "--n", "2000", "--out", "my report"].map(str::to_owned);
+        let extra: Vec<String> = extra.iter().map(|word| (*word).to_owned()).collect();
+        let job = Job {
+            ranks: 4,
+            hosts: &hosts,
+            hostfile: Path::new("/run/hosts"),
+            command: &command,
+            agent,
+            program: None,
+            extra: &extra,
+            token: "r1.3",
+        };
+        plan(launcher, &job)
+    }
+
+    fn beat() -> (String, String) {
+        ("SKT_HPL_HEARTBEAT".to_owned(), "r1.3".to_owned())
+    }
+
+    #[test]
+    fn open_mpi() {
+        let plan = lines(&Launcher::Openmpi, Some("/opt/agent"), &["--bind-to", "none"]);
+        assert_eq!(
+            plan.argv.join(" "),
+            "mpirun --mca plm_rsh_agent /opt/agent --mca oob_tcp_keepalive_time 2 \
+             --mca oob_tcp_keepalive_intvl 1 --mca oob_tcp_keepalive_probes 3 \
+             --hostfile /run/hosts -np 4 -x SKT_HPL_HEARTBEAT --bind-to none \
+             /opt/skt-hpl --n 2000 --out my report"
+        );
+        assert_eq!(plan.argv.last().unwrap(), "my report");
+        assert_eq!(plan.hostfile, "n1 slots=2\ns1 slots=2\n");
+        assert_eq!(plan.env, [beat()]);
+    }
+
+    #[test]
+    fn mpich() {
+        let plan = lines(&Launcher::Mpich, Some("/opt/agent"), &["-prepend-rank"]);
+        assert_eq!(
+            plan.argv.join(" "),
+            "mpiexec.hydra -launcher ssh -launcher-exec /opt/agent -f /run/hosts -n 4 \
+             -genvlist SKT_HPL_HEARTBEAT -prepend-rank /opt/skt-hpl --n 2000 --out my report"
+        );
+        assert_eq!(plan.hostfile, "n1:2\ns1:2\n");
+    }
+
+    #[test]
+    fn slurm() {
+        let plan = lines(&Launcher::Slurm, None, &["--mpi=pmix"]);
+        assert_eq!(
+            plan.argv.join(" "),
+            "srun --nodes=2 --ntasks=4 --distribution=arbitrary --kill-on-bad-exit=1 --wait=5 \
+             --overlap --export=ALL --mpi=pmix /opt/skt-hpl --n 2000 --out my report"
+        );
+        assert_eq!(plan.hostfile, "n1\nn1\ns1\ns1\n");
+        assert_eq!(plan.env, [("SLURM_HOSTFILE".into(), "/run/hosts".into()), beat()]);
+    }
+
+    #[test]
+    fn a_template_is_filled_in_and_quoted() {
+        let template = Template::new("aprun -n {ranks} -N {slots} -L {hosts} {command}").unwrap();
+        let plan = lines(&Launcher::Template(template), None, &[]);
+        assert_eq!(
+            plan.argv,
+            ["/bin/sh", "-c", "aprun -n 4 -N 2 -L n1,s1 /opt/skt-hpl --n 2000 --out 'my report'"]
+        );
+        for (text, said) in [
+            ("x {hosts}", "the template has no {command}"),
+            ("x {command}", "the template has neither {hostfile} nor {hosts}"),
+            ("x {command} {hosts} {np}", "the template knows no {np}"),
+        ] {
+            assert!(Template::new(text).unwrap_err().starts_with(said), "{text}");
+        }
+    }
+
+    #[test]
+    fn nodes_are_reached_by_agent_ssh_or_srun() {
+        let reach = |launcher, agent| on_node(&launcher, agent, "n1", "a 'b'").join("|");
+        assert_eq!(reach(Launcher::Openmpi, Some("rsh -q")), "rsh|-q|n1|a 'b'");
+        assert_eq!(
+            reach(Launcher::Mpich, None),
+            "ssh|-x|-o|BatchMode=yes|-o|ConnectTimeout=5|n1|a 'b'"
+        );
+        assert_eq!(
+            reach(Launcher::Slurm, None),
+            "srun|--nodes=1|--ntasks=1|--overlap|--immediate=10|--nodelist=n1|/bin/sh|-c|a 'b'"
+        );
+    }
+
+    #[test]
+    fn a_shell_reads_quoted_words_back() {
+        let words = ["a", "", "it's", "$HOME `x` \\ \"", "a b", "--n=1,2", "*", "é\n"];
+        let quoted: Vec<String> = words.iter().map(|word| shell_quoted(word)).collect();
+        let script = format!("printf '%s\\0' {}", quoted.join(" "));
+        let out = Command::new("/bin/sh").args(["-c", &script]).output().unwrap();
+        let back = String::from_utf8(out.stdout).unwrap();
+        assert_eq!(back.strip_suffix('\0').unwrap().split('\0').collect::<Vec<_>>(), words);
+    }
+}

@@ -1,0 +1,509 @@
+//! Asking every node whether it can take part: through the very channel that
+//! the launcher uses, all at once, with a time limit.
+//!
+//! The node's own `skt-hpl probe` answers. It also ends what an earlier start
+//! of this run has left there: two jobs must not share segments.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::hosts::{Health, Host, Pool};
+use super::process::{self, Process};
+use crate::checkpoint::codec::checksum;
+use crate::checkpoint::store::{Store, StoreError, StoreKind, host};
+use crate::protect;
+
+/// What the answer starts with: shells may greet.
+const MARK: &str = "@skt-hpl-probe@";
+/// Time that the last nodes are given at least, once the others have answered,
+/// and in the time that the slowest of the others took.
+const PATIENCE: (Duration, u32) = (Duration::from_secs(1), 5);
+/// The same for nodes of which the launcher says that they are lost.
+const PATIENCE_WITH_SUSPECTS: (Duration, u32) = (Duration::from_millis(300), 2);
+/// Probes under way at a time.
+const AT_ONCE: usize = 128;
+
+/// What a node says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// What it calls itself.
+    pub host: String,
+    /// Version of our program there.
+    pub version: String,
+    /// Checksum of the program there.
+    pub program: u64,
+    /// Ranks of an earlier start that were still there, and are ended.
+    pub ended: usize,
+    /// Those that cannot be ended.
+    pub immortal: usize,
+    /// Bytes of segments of this run.
+    pub run_bytes: u64,
+    /// Bytes of memory that can still be had.
+    pub available_bytes: u64,
+    /// Why the store of segments cannot be used, if so.
+    pub no_store: Option<String>,
+    /// What may cost a run its segments.
+    pub warnings: Vec<String>,
+}
+
+/// What a node is asked.
+#[derive(Debug, Clone)]
+pub struct Question {
+    /// The run, as in the heartbeat's token.
+    pub run: String,
+    /// Its name in the store.
+    pub run_id: String,
+    /// The store.
+    pub store: String,
+    /// What to do there.
+    pub purpose: Purpose,
+}
+
+/// Why nodes are asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// The job is to start: ranks of earlier starts are ended.
+    Start,
+    /// The job is silent: nothing is touched.
+    Look,
+    /// The run is over: its segments are removed.
+    Clean,
+}
+
+/// Answers, on the node.
+pub fn answer(question: &Question) -> Answer {
+    let (ended, immortal) = match question.purpose {
+        Purpose::Look => (0, 0),
+        Purpose::Start | Purpose::Clean => process::sweep_ranks(&question.run),
+    };
+    let (available_bytes, _) = host::Host::this().available_memory();
+    let mut answer = Answer {
+        host: process::this_host(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        program: program_checksum(),
+        ended,
+        immortal,
+        run_bytes: 0,
+        available_bytes,
+        no_store: None,
+        warnings: Vec::new(),
+    };
+    match question.store.parse::<StoreKind>() {
+        Err(error) => answer.no_store = Some(error.to_string()),
+        Ok(kind) => {
+            let store = kind.open();
+            let cleaned = match question.purpose == Purpose::Clean && immortal == 0 {
+                true => remove_all(&*store, &question.run_id),
+                false => Ok(()),
+            };
+            match cleaned.and_then(|()| protect::run_bytes(&*store, &question.run_id)) {
+                Ok(bytes) => answer.run_bytes = bytes,
+                Err(error) => answer.no_store = Some(error.to_string()),
+            }
+            answer.warnings = store.traps(0, 0).iter().map(ToString::to_string).collect();
+        }
+    }
+    answer
+}
+
+/// Removes all segments of a run: its checkpoints, and the locks that killed
+/// ranks have left. What a process is attached to is not ours to take.
+fn remove_all(store: &dyn Store, run_id: &str) -> Result<(), StoreError> {
+    let of_run = store.list()?.into_iter().filter(|info| info.name.run() == run_id);
+    for info in of_run.filter(|info| !info.in_use) {
+        store.remove(&info.name)?;
+    }
+    Ok(())
+}
+
+/// Checksum of this program's file.
+pub fn program_checksum() -> u64 {
+    fs::read("/proc/self/exe").map_or(0, |bytes| checksum(&bytes))
+}
+
+impl Answer {
+    /// The answer as a line.
+    pub fn line(&self) -> String {
+        format!("{MARK}{}\n", serde_json::to_string(self).expect("text and numbers"))
+    }
+
+    /// The answer in what a node has said.
+    fn find(said: &str) -> Option<Answer> {
+        let json = said.lines().find_map(|line| line.split_once(MARK).map(|(_, json)| json))?;
+        serde_json::from_str(json).ok()
+    }
+
+    /// Why this node cannot take part, if so. `need_bytes`: what its ranks'
+    /// segments take.
+    fn fault(&self, need_bytes: u64) -> Option<String> {
+        if self.version != env!("CARGO_PKG_VERSION") {
+            let ours = env!("CARGO_PKG_VERSION");
+            return Some(format!("has version {} of skt-hpl, not {ours}", self.version));
+        }
+        if let Some(why) = &self.no_store {
+            return Some(format!("has no shared memory for us: {why}"));
+        }
+        if self.immortal > 0 {
+            return Some(format!("{} rank(s) of an earlier start cannot be ended", self.immortal));
+        }
+        let have = self.available_bytes.saturating_add(self.run_bytes);
+        (have < need_bytes).then(|| format!("{have} of {need_bytes} bytes of memory are available"))
+    }
+}
+
+/// What became of a probe.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The node's answer.
+    Answer(Box<Answer>),
+    /// It failed, and how.
+    Failed(String),
+    /// Nobody waited for it.
+    Unknown,
+}
+
+/// What all probes found, by the names of nodes.
+#[derive(Debug, Clone, Default)]
+pub struct Survey {
+    outcomes: BTreeMap<String, Outcome>,
+    /// Ranks of the nodes in use.
+    slots: BTreeMap<String, usize>,
+}
+
+impl Survey {
+    /// What a node's probe found, for a node of `slots` ranks.
+    pub fn health(&self, name: &str, slots: usize) -> Health {
+        match self.outcomes.get(name) {
+            None | Some(Outcome::Unknown) => Health::Unknown,
+            Some(Outcome::Failed(why)) => Health::Ill(why.clone()),
+            Some(Outcome::Answer(answer)) => {
+                match answer.fault(self.bytes_per_rank() * slots as u64) {
+                    None => Health::Well,
+                    Some(why) => Health::Ill(why),
+                }
+            }
+        }
+    }
+
+    /// What a rank's segments take, as the survivors' do; 0 if there are none.
+    fn bytes_per_rank(&self) -> u64 {
+        let share = |(name, answer): (&str, &Answer)| {
+            let slots = self.slots.get(name).copied().unwrap_or(1) as u64;
+            answer.run_bytes / slots.max(1)
+        };
+        self.answers().map(share).max().unwrap_or(0)
+    }
+
+    /// The answers.
+    pub fn answers(&self) -> impl Iterator<Item = (&str, &Answer)> {
+        self.outcomes.iter().filter_map(|(name, outcome)| match outcome {
+            Outcome::Answer(answer) => Some((name.as_str(), &**answer)),
+            _ => None,
+        })
+    }
+
+    /// Ranks of earlier starts that were ended.
+    pub fn ended(&self) -> usize {
+        self.answers().map(|(_, answer)| answer.ended).sum()
+    }
+
+    /// Warnings, each with the nodes that have it.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut by_text: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        let ours = program_checksum();
+        for (name, answer) in self.answers() {
+            for warning in &answer.warnings {
+                by_text.entry(warning.clone()).or_default().push(name);
+            }
+            if answer.program != ours {
+                let text = "another build of skt-hpl of the same version".to_owned();
+                by_text.entry(text).or_default().push(name);
+            }
+        }
+        let line = |(text, names): (String, Vec<&str>)| format!("{}: {text}", names.join(", "));
+        by_text.into_iter().map(line).collect()
+    }
+}
+
+/// How long to wait.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits<'a> {
+    /// For any node.
+    pub each: Duration,
+    /// Once all but so many nodes in use have answered, those get little more
+    /// time: their loss can be borne, and every second counts.
+    pub spare_losses: usize,
+    /// Nodes that the launcher has said to be lost. A hint: they are asked all
+    /// the same, but not waited for as long.
+    pub suspects: &'a [String],
+}
+
+/// A probe under way.
+struct Probe {
+    name: String,
+    child: Child,
+    started: Instant,
+}
+
+/// Probes all nodes of the pool that are not out. `reach` gives the command
+/// line for a node.
+pub fn survey(pool: &Pool, reach: &dyn Fn(&str) -> Vec<String>, limits: Limits) -> Survey {
+    let mut asking = Asking {
+        survey: Survey {
+            outcomes: BTreeMap::new(),
+            slots: pool.active.iter().map(|host| (host.name.clone(), host.slots)).collect(),
+        },
+        under_way: Vec::new(),
+        begun: Instant::now(),
+        slowest: Duration::ZERO,
+    };
+    let mut waiting: Vec<&Host> = pool.active.iter().chain(&pool.spares).collect();
+    waiting.reverse();
+    while !waiting.is_empty() || !asking.under_way.is_empty() {
+        while asking.under_way.len() < AT_ONCE
+            && let Some(host) = waiting.pop()
+        {
+            asking.start(&host.name, &reach(&host.name));
+        }
+        asking.collect(limits.each);
+        if waiting.is_empty() && asking.is_enough(pool, &limits) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    asking.stop(pool)
+}
+
+struct Asking {
+    survey: Survey,
+    under_way: Vec<Probe>,
+    begun: Instant,
+    slowest: Duration,
+}
+
+impl Asking {
+    fn start(&mut self, name: &str, argv: &[String]) {
+        let mut command = Command::new(&argv[0]);
+        command.args(&argv[1..]).stdin(Stdio::null()).stdout(Stdio::piped());
+        // A group of its own, so that the agent's children can be ended too.
+        let child = command.stderr(Stdio::piped()).process_group(0).spawn();
+        match child {
+            Ok(child) => {
+                let started = Instant::now();
+                self.under_way.push(Probe { name: name.to_owned(), child, started });
+            }
+            Err(error) => {
+                let why = format!("cannot start {}: {error}", argv[0]);
+                self.survey.outcomes.insert(name.to_owned(), Outcome::Failed(why));
+            }
+        }
+    }
+
+    fn collect(&mut self, limit: Duration) {
+        for mut probe in std::mem::take(&mut self.under_way) {
+            match probe.child.try_wait() {
+                Ok(None) if probe.started.elapsed() < limit => self.under_way.push(probe),
+                Ok(None) => {
+                    let why = format!("no answer in {:.1} s", limit.as_secs_f64());
+                    self.survey.outcomes.insert(probe.name.clone(), Outcome::Failed(why));
+                    end(probe);
+                }
+                Ok(Some(_)) | Err(_) => {
+                    let took = probe.started.elapsed();
+                    let (name, outcome) = heard(probe);
+                    if matches!(outcome, Outcome::Answer(_)) {
+                        self.slowest = self.slowest.max(took);
+                    }
+                    self.survey.outcomes.insert(name, outcome);
+                }
+            }
+        }
+    }
+
+    /// Whether the answers so far suffice to go on.
+    fn is_enough(&self, pool: &Pool, limits: &Limits) -> bool {
+        let is_silent = |host: &&Host| !self.survey.outcomes.contains_key(&host.name);
+        let is_well = |host: &&Host| self.survey.health(&host.name, host.slots) == Health::Well;
+        let silent = pool.active.iter().filter(is_silent).count();
+        let ill = pool.active.iter().filter(|host| !is_silent(host) && !is_well(host)).count();
+        let spares = pool.spares.iter().filter(is_well).count();
+        if silent == 0 {
+            return spares >= ill;
+        }
+        let mut silent_hosts = pool.active.iter().filter(is_silent);
+        let (least, factor) = match silent_hosts.all(|host| limits.suspects.contains(&host.name)) {
+            true => PATIENCE_WITH_SUSPECTS,
+            false => PATIENCE,
+        };
+        let is_patient = self.begun.elapsed() < least.max(self.slowest * factor);
+        !is_patient && silent + ill <= limits.spare_losses && spares >= silent + ill
+    }
+
+    /// Ends what is under way: nodes in use that did not answer are lost,
+    /// spares that did not were not waited for.
+    fn stop(mut self, pool: &Pool) -> Survey {
+        for probe in std::mem::take(&mut self.under_way) {
+            let outcome = match pool.active.iter().any(|host| host.name == probe.name) {
+                true => {
+                    let waited = probe.started.elapsed().as_secs_f64();
+                    Outcome::Failed(format!("no answer in {waited:.1} s, when all others had"))
+                }
+                false => Outcome::Unknown,
+            };
+            self.survey.outcomes.insert(probe.name.clone(), outcome);
+            end(probe);
+        }
+        self.survey
+    }
+}
+
+/// Ends a probe that takes too long.
+fn end(mut probe: Probe) {
+    if let Some(process) = Process::of(probe.child.id() as i32) {
+        process.kill_group();
+    }
+    let _ = probe.child.wait();
+}
+
+/// What an ended probe has said.
+fn heard(mut probe: Probe) -> (String, Outcome) {
+    let status = probe.child.wait();
+    let said = read_all(probe.child.stdout.take());
+    let outcome = match (Answer::find(&said), status) {
+        (Some(answer), _) => Outcome::Answer(Box::new(answer)),
+        (None, Err(error)) => Outcome::Failed(error.to_string()),
+        (None, Ok(status)) => {
+            let complaint = read_all(probe.child.stderr.take());
+            let last = complaint.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("");
+            Outcome::Failed(format!("probe: {status}; {}", last.trim()))
+        }
+    };
+    (probe.name, outcome)
+}
+
+/// The text in a pipe whose writers have ended. It is short; a child of theirs
+/// that holds the pipe open must not hold us up, so nothing is waited for.
+fn read_all(pipe: Option<impl io::Read + std::os::fd::AsFd>) -> String {
+    let Some(mut pipe) = pipe else { return String::new() };
+    let flags = nix::fcntl::OFlag::O_NONBLOCK;
+    if nix::fcntl::fcntl(&pipe, nix::fcntl::FcntlArg::F_SETFL(flags)).is_err() {
+        return String::new();
+    }
+    let mut bytes = Vec::new();
+    // Would-block ends it as the end of the file does.
+    let _ = pipe.by_ref().take(1 << 20).read_to_end(&mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(active: &[&str], spares: &[&str]) -> Pool {
+        let hosts = |names: &[&str]| {
+            names.iter().map(|name| Host { name: (*name).to_owned(), slots: 2 }).collect()
+        };
+        Pool::new(hosts(active), hosts(spares))
+    }
+
+    fn answer() -> Answer {
+        Answer {
+            host: "n1".into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            program: program_checksum(),
+            ended: 0,
+            immortal: 0,
+            run_bytes: 0,
+            available_bytes: 1 << 30,
+            no_store: None,
+            warnings: vec![],
+        }
+    }
+
+    fn sh(script: String) -> Vec<String> {
+        vec!["/bin/sh".into(), "-c".into(), script]
+    }
+
+    fn says(answer: &Answer) -> String {
+        format!("echo Welcome!; printf '%s' '{}'", answer.line())
+    }
+
+    const LIMITS: Limits = Limits { each: Duration::from_secs(3), spare_losses: 1, suspects: &[] };
+
+    #[test]
+    fn answers_are_heard_behind_greetings_and_faults_are_told() {
+        let reach = |name: &str| match name {
+            "n1" => sh(says(&answer())),
+            "n2" => sh("echo no route >&2; exit 255".into()),
+            "n3" => vec!["/nonexistent/ssh".into()],
+            "n4" => sh(says(&Answer { version: "0.0.1".into(), ..answer() })),
+            _ => sh(says(&Answer { no_store: Some("none".into()), ..answer() })),
+        };
+        let survey = survey(&pool(&["n1", "n2", "n3", "n4", "n5"], &[]), &reach, LIMITS);
+        let health = |name| match survey.health(name, 2) {
+            Health::Ill(why) => why,
+            other => format!("{other:?}"),
+        };
+        assert_eq!(health("n1"), "Well");
+        assert_eq!(health("n2"), "probe: exit status: 255; no route");
+        assert!(health("n3").starts_with("cannot start /nonexistent/ssh: "));
+        assert!(health("n4").starts_with("has version 0.0.1 of skt-hpl, not "));
+        assert_eq!(health("n5"), "has no shared memory for us: none");
+        assert_eq!(health("n6"), "Unknown");
+    }
+
+    #[test]
+    fn one_silent_node_costs_a_second_and_two_the_whole_limit() {
+        let reach = |name: &str| match name {
+            "n2" | "n3" => sh("sleep 1000".into()),
+            _ => sh(says(&answer())),
+        };
+        let start = Instant::now();
+        let found = survey(&pool(&["n1", "n2"], &["s1"]), &reach, LIMITS);
+        assert!(matches!(found.health("n2", 2), Health::Ill(why) if why.contains("no answer")));
+        let took = start.elapsed().as_secs_f64();
+        assert!((1.0..2.9).contains(&took), "{took}");
+        let suspects = ["n2".to_owned()];
+        let start = Instant::now();
+        survey(&pool(&["n1", "n2"], &["s1"]), &reach, Limits { suspects: &suspects, ..LIMITS });
+        let with_hint = start.elapsed().as_secs_f64();
+        assert!((0.3..took).contains(&with_hint), "{with_hint}");
+        let start = Instant::now();
+        survey(&pool(&["n1", "n2", "n3"], &["s1", "s2"]), &reach, LIMITS);
+        assert!(start.elapsed() >= LIMITS.each);
+    }
+
+    #[test]
+    fn spares_that_are_not_needed_are_not_waited_for() {
+        let reach = |name: &str| match name {
+            "s1" => sh("sleep 1000".into()),
+            _ => sh(says(&answer())),
+        };
+        let start = Instant::now();
+        let found = survey(&pool(&["n1", "n2"], &["s1"]), &reach, LIMITS);
+        assert!(start.elapsed() < Duration::from_secs(1));
+        assert_eq!(found.health("s1", 2), Health::Unknown);
+    }
+
+    #[test]
+    fn a_spare_needs_the_memory_that_survivors_segments_take() {
+        let reach = |name: &str| match name {
+            "n1" => sh(says(&Answer { run_bytes: 1 << 30, available_bytes: 5, ..answer() })),
+            _ => sh(says(&Answer { available_bytes: (1 << 30) - 1, ..answer() })),
+        };
+        let mut pool = pool(&["n1"], &["s1"]);
+        pool.active[0].slots = 1;
+        // Make the survey wait for the spare.
+        pool.active.push(Host { name: "s1".into(), slots: 1 });
+        let found = survey(&pool, &reach, LIMITS);
+        assert_eq!(found.health("n1", 1), Health::Well);
+        let Health::Ill(why) = found.health("s1", 1) else { panic!() };
+        assert_eq!(why, "1073741823 of 1073741824 bytes of memory are available");
+    }
+}

@@ -1,0 +1,369 @@
+//! What a supervisor knows, in a folder, so that it may die at any instant.
+//!
+//! ```text
+//! lock              held by the living supervisor
+//! state.json        written whole and renamed into place
+//! events.jsonl      one event a line, with its time
+//! hosts             the host file of the present start
+//! attempt-3.out     what the ranks of start 3 have written, standard output
+//! attempt-3.err     and standard error, with the launcher's own words
+//! ```
+//!
+//! The job writes to files and not to a pipe of ours: it goes on when the
+//! supervisor is killed, and the next supervisor reads on.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use nix::fcntl::{Flock, FlockArg};
+use serde::{Deserialize, Serialize};
+
+use super::hosts::{Pool, Replacement};
+use super::process::Process;
+use crate::job::heartbeat::Beat;
+
+/// Raised when a field changes its meaning.
+const FORMAT_VERSION: u32 = 1;
+
+/// Where a run stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Status {
+    /// A supervisor has it, or was killed.
+    Running,
+    /// Stopped on request; can go on.
+    Stopped,
+    /// Given up; can go on when its reason is gone.
+    GaveUp,
+    /// Done.
+    Finished,
+}
+
+/// A failure and what was done about it. Times are Unix seconds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Which start failed, from 1.
+    pub attempt: usize,
+    /// What was seen.
+    pub how: String,
+    /// Nodes that were replaced.
+    pub replaced: Vec<Replacement>,
+    /// What the job did when last heard of.
+    pub phase: String,
+    /// Columns that were eliminated then.
+    pub column: usize,
+    /// Whether the job had given a sign of life.
+    pub lived: bool,
+    /// Whether a node was lost.
+    pub node_lost: bool,
+    /// The job's last sign of life. The failure was after it.
+    pub last_sign_unix: f64,
+    /// The supervisor knows.
+    pub detected_unix: f64,
+    /// The new job is started: nodes are probed and replaced.
+    pub relaunched_unix: Option<f64>,
+    /// Its ranks are there.
+    pub alive_unix: Option<f64>,
+    /// It computes again.
+    pub computing_unix: Option<f64>,
+    /// At this column.
+    pub resumed_column: Option<usize>,
+}
+
+/// The phases of a failure in seconds (Tang et al., TPDS 2018, figure 15).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Timeline {
+    /// From the last sign of life, so an upper bound.
+    pub detection_seconds: f64,
+    /// Probing all nodes, and replacing the lost.
+    pub replacement_seconds: Option<f64>,
+    /// Until the ranks are there.
+    pub restart_seconds: Option<f64>,
+    /// Until they compute again.
+    pub recovery_seconds: Option<f64>,
+}
+
+impl Failure {
+    /// The phases.
+    pub fn timeline(&self) -> Timeline {
+        let span = |from: Option<f64>, to: Option<f64>| Some(to? - from?);
+        Timeline {
+            detection_seconds: self.detected_unix - self.last_sign_unix,
+            replacement_seconds: span(Some(self.detected_unix), self.relaunched_unix),
+            restart_seconds: span(self.relaunched_unix, self.alive_unix),
+            recovery_seconds: span(self.alive_unix, self.computing_unix),
+        }
+    }
+}
+
+/// All that a supervisor must not forget.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    format_version: u32,
+    /// The run among all runs: the first part of each token.
+    pub run: String,
+    /// Its name in the store of segments.
+    pub run_id: String,
+    /// Arguments of the benchmark.
+    pub command: Vec<String>,
+    /// Ranks.
+    pub ranks: usize,
+    /// Nodes.
+    pub pool: Pool,
+    /// Where it stands.
+    pub status: Status,
+    /// Why it stands there, if there is something to say.
+    pub reason: Option<String>,
+    /// Exit code, once there is one.
+    pub exit: Option<u8>,
+    /// When it began.
+    pub started_unix: f64,
+    /// When this was written.
+    pub written_unix: f64,
+    /// Who supervises.
+    pub supervisor: Process,
+    /// Starts so far; the present one's number.
+    pub attempt: usize,
+    /// The launcher of the present start.
+    pub launcher: Option<Process>,
+    /// When it was started.
+    pub launched_unix: f64,
+    /// The last sign of life of the present start, and when.
+    pub last_beat: Option<(Beat, f64)>,
+    /// Whether there is a checkpoint to go back to.
+    pub has_checkpoint: bool,
+    /// Whether the present start has said that it cannot go on from what it
+    /// found.
+    pub is_refused: bool,
+    /// What failed.
+    pub failures: Vec<Failure>,
+}
+
+impl State {
+    /// A run that begins now.
+    pub fn new(run_id: &str, command: &[String], ranks: usize, pool: Pool, me: Process) -> Self {
+        let now = now_unix();
+        Self {
+            format_version: FORMAT_VERSION,
+            run: format!("{:x}-{:x}", (now * 1e6) as u64, me.pid),
+            run_id: run_id.to_owned(),
+            command: command.to_vec(),
+            ranks,
+            pool,
+            status: Status::Running,
+            reason: None,
+            exit: None,
+            started_unix: now,
+            written_unix: now,
+            supervisor: me,
+            attempt: 0,
+            launcher: None,
+            launched_unix: now,
+            last_beat: None,
+            has_checkpoint: false,
+            is_refused: false,
+            failures: Vec::new(),
+        }
+    }
+
+    /// The token of the present start.
+    pub fn token(&self) -> String {
+        format!("{}.{}", self.run, self.attempt)
+    }
+}
+
+/// Why a state cannot be kept or read.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// A file.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Not a state of ours.
+    #[error("{}: not a state of this version of skt-hpl ({why}); remove the folder", path.display())]
+    Format {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// Another supervisor is at work.
+    #[error("{}: another `skt-hpl launch` is at work on this run", path.display())]
+    Locked {
+        /// The lock.
+        path: PathBuf,
+    },
+}
+
+/// The folder.
+#[derive(Debug, Clone)]
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// The folder of that name.
+    pub fn new(path: &Path) -> Self {
+        Self(path.to_owned())
+    }
+
+    /// A file in it.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Where start `attempt` writes: standard output and standard error.
+    pub fn outputs(&self, attempt: usize) -> (PathBuf, PathBuf) {
+        (self.file(&format!("attempt-{attempt}.out")), self.file(&format!("attempt-{attempt}.err")))
+    }
+
+    /// Makes the folder and takes the lock; it is held as long as what is
+    /// returned lives.
+    ///
+    /// # Errors
+    /// Another has it, or the system refuses.
+    pub fn lock(&self) -> Result<Flock<File>, StateError> {
+        let path = self.file("lock");
+        let failed = |source| StateError::File { path: path.clone(), source };
+        fs::create_dir_all(&self.0).map_err(failed)?;
+        let mut options = OpenOptions::new();
+        let file = options.create(true).truncate(false).write(true).open(&path).map_err(failed)?;
+        Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
+            nix::errno::Errno::EWOULDBLOCK => StateError::Locked { path: path.clone() },
+            other => failed(other.into()),
+        })
+    }
+
+    /// Whether a supervisor holds the lock.
+    pub fn is_locked(&self) -> bool {
+        self.file("lock").exists() && matches!(self.lock(), Err(StateError::Locked { .. }))
+    }
+
+    /// What was saved last, if anything.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn load(&self) -> Result<Option<State>, StateError> {
+        let path = self.file("state.json");
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(StateError::File { path, source }),
+        };
+        match serde_json::from_slice::<State>(&bytes) {
+            Ok(state) if state.format_version == FORMAT_VERSION => Ok(Some(state)),
+            Ok(state) => {
+                let why = format!("version {}", state.format_version);
+                Err(StateError::Format { path, why })
+            }
+            Err(error) => Err(StateError::Format { path, why: error.to_string() }),
+        }
+    }
+
+    /// Saves, all or nothing.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn save(&self, state: &mut State) -> Result<(), StateError> {
+        state.written_unix = now_unix();
+        let bytes = serde_json::to_vec_pretty(state).expect("text and numbers become JSON");
+        let (path, new) = (self.file("state.json"), self.file("state.json.new"));
+        fs::write(&new, bytes)
+            .and_then(|()| fs::rename(&new, &path))
+            .map_err(|source| StateError::File { path, source })
+    }
+
+    /// Adds an event to the log.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn event(&self, kind: &str, text: &str) -> Result<(), StateError> {
+        let path = self.file("events.jsonl");
+        let line = serde_json::json!({ "unix_seconds": now_unix(), "event": kind, "text": text });
+        let mut options = OpenOptions::new();
+        options
+            .create(true)
+            .append(true)
+            .open(&path)
+            .and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()))
+            .map_err(|source| StateError::File { path, source })
+    }
+
+    /// Removes what only a run under way needs, and of older starts all.
+    pub fn tidy(&self) {
+        let Ok(entries) = fs::read_dir(&self.0) else { return };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            if name.starts_with("attempt-") || name == "hosts" {
+                // A file that stays does no harm.
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+}
+
+/// Seconds since 1970.
+pub fn now_unix() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::supervisor::hosts::Host;
+
+    fn state() -> State {
+        let me = Process::of(std::process::id() as i32).unwrap();
+        let pool = Pool::new(vec![Host { name: "n1".into(), slots: 2 }], vec![]);
+        State::new("hpl-1", &["--n".into(), "100".into()], 2, pool, me)
+    }
+
+    #[test]
+    fn a_state_comes_back_as_it_was_saved() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = Folder::new(&folder.path().join("made"));
+        assert!(!folder.is_locked());
+        let lock = folder.lock().unwrap();
+        assert!(folder.is_locked());
+        assert!(matches!(folder.lock(), Err(StateError::Locked { .. })));
+        assert_eq!(folder.load().unwrap(), None);
+        let mut state = state();
+        folder.save(&mut state).unwrap();
+        assert_eq!(folder.load().unwrap(), Some(state));
+        drop(lock);
+        assert!(!folder.is_locked());
+        fs::write(folder.file("state.json"), "{}").unwrap();
+        assert!(matches!(folder.load(), Err(StateError::Format { .. })));
+    }
+
+    #[test]
+    fn the_timeline_is_told_as_far_as_it_went() {
+        let mut failure = Failure {
+            attempt: 1,
+            how: String::new(),
+            replaced: vec![],
+            phase: "factor".into(),
+            column: 5,
+            lived: true,
+            node_lost: true,
+            last_sign_unix: 10.0,
+            detected_unix: 12.5,
+            relaunched_unix: Some(13.0),
+            alive_unix: None,
+            computing_unix: None,
+            resumed_column: None,
+        };
+        let timeline = failure.timeline();
+        assert_eq!((timeline.detection_seconds, timeline.replacement_seconds), (2.5, Some(0.5)));
+        assert_eq!((timeline.restart_seconds, timeline.recovery_seconds), (None, None));
+        failure.alive_unix = Some(13.75);
+        failure.computing_unix = Some(15.0);
+        assert_eq!(failure.timeline().restart_seconds, Some(0.75));
+        assert_eq!(failure.timeline().recovery_seconds, Some(1.25));
+    }
+}

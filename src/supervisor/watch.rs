@@ -1,0 +1,203 @@
+//! Is the job still alive? A limit for the time between two signs of life,
+//! from the pace that was measured.
+
+use std::collections::HashMap;
+
+use crate::job::heartbeat::{Beat, FACTOR};
+
+/// A pause this many times as long as the longest so far is a hang.
+const PACE_FACTOR: f64 = 10.0;
+/// The same for a part of the work that was measured before as a whole.
+const PHASE_FACTOR: f64 = 5.0;
+
+/// The least limits.
+#[derive(Debug, Clone, Copy)]
+pub struct Floors {
+    /// Between two advances of the column.
+    pub columns_seconds: f64,
+    /// For parts of the work that have no columns, and for the start.
+    pub phase_seconds: f64,
+}
+
+impl Floors {
+    /// Floors from the one that a user gives, for columns. Parts without
+    /// columns - starting thousands of ranks, filling the memory - have no
+    /// pace and get ten times as much.
+    pub fn from_columns(columns_seconds: f64) -> Self {
+        Self { columns_seconds, phase_seconds: 10.0 * columns_seconds }
+    }
+}
+
+/// Watches the signs of life of one run, over all its starts. Times are
+/// seconds on any clock that does not go back.
+#[derive(Debug)]
+pub struct Watch {
+    floors: Floors,
+    /// The last sign of life of this start.
+    last: Option<Beat>,
+    /// When a sign of life last brought something new.
+    alive_at_seconds: f64,
+    longest_step_seconds: f64,
+    longest_step_columns: usize,
+    /// How long parts of the work took.
+    phases: HashMap<String, f64>,
+    phase_since_seconds: f64,
+}
+
+impl Watch {
+    /// Nothing seen yet.
+    pub fn new(floors: Floors) -> Self {
+        Self {
+            floors,
+            last: None,
+            alive_at_seconds: 0.0,
+            longest_step_seconds: 0.0,
+            longest_step_columns: 0,
+            phases: HashMap::new(),
+            phase_since_seconds: 0.0,
+        }
+    }
+
+    /// The job is started. What was learned of its pace stays.
+    pub fn start(&mut self, now_seconds: f64) {
+        self.last = None;
+        self.alive_at_seconds = now_seconds;
+        self.phase_since_seconds = now_seconds;
+    }
+
+    /// A sign of life. One that only repeats what is known is none: a program
+    /// that turns in circles hangs.
+    pub fn beat(&mut self, beat: &Beat, now_seconds: f64) {
+        let is_new = self.last.as_ref().is_none_or(|last| {
+            last.phase != beat.phase || last.column != beat.column || last.n != beat.n
+        });
+        if let Some(last) = &self.last {
+            if last.phase != beat.phase {
+                let took = now_seconds - self.phase_since_seconds;
+                let longest = self.phases.entry(last.phase.clone()).or_default();
+                *longest = longest.max(took);
+                self.phase_since_seconds = now_seconds;
+            } else if is_new && last.n == beat.n && beat.column > last.column {
+                let step = now_seconds - self.alive_at_seconds;
+                self.longest_step_seconds = self.longest_step_seconds.max(step);
+                let columns = beat.column - last.column;
+                self.longest_step_columns = self.longest_step_columns.max(columns);
+            }
+        } else {
+            self.phase_since_seconds = now_seconds;
+        }
+        if is_new {
+            self.alive_at_seconds = now_seconds;
+        }
+        self.last = Some(beat.clone());
+    }
+
+    /// How long the job may be silent now.
+    pub fn limit_seconds(&self) -> f64 {
+        match self.last.as_ref().map(|beat| beat.phase.as_str()) {
+            Some(FACTOR) => {
+                self.floors.columns_seconds.max(PACE_FACTOR * self.longest_step_seconds)
+            }
+            phase => {
+                let before = phase.and_then(|phase| self.phases.get(phase)).copied();
+                self.floors.phase_seconds.max(PHASE_FACTOR * before.unwrap_or(0.0))
+            }
+        }
+    }
+
+    /// Seconds since the last sign of life, if they are too many.
+    pub fn hung_for(&self, now_seconds: f64) -> Option<f64> {
+        let silent = self.silent_seconds(now_seconds);
+        (silent > self.limit_seconds()).then_some(silent)
+    }
+
+    /// Seconds since the last sign of life.
+    pub fn silent_seconds(&self, now_seconds: f64) -> f64 {
+        now_seconds - self.alive_at_seconds
+    }
+
+    /// After so long a silence it is worth to look whether the nodes are there.
+    pub fn look_after_seconds(&self) -> f64 {
+        self.floors.columns_seconds / 3.0
+    }
+
+    /// The last sign of life of this start.
+    pub fn last(&self) -> Option<&Beat> {
+        self.last.as_ref()
+    }
+
+    /// The most columns that lay between two signs of life: where a job was
+    /// when it died is known no better.
+    pub fn resolution_columns(&self) -> usize {
+        self.longest_step_columns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn beat(phase: &str, column: usize) -> Beat {
+        Beat {
+            token: String::new(),
+            rank: 0,
+            phase: phase.to_owned(),
+            column,
+            n: 1000,
+            elapsed_seconds: 0.0,
+            exit: None,
+        }
+    }
+
+    fn watch() -> Watch {
+        Watch::new(Floors { columns_seconds: 5.0, phase_seconds: 60.0 })
+    }
+
+    #[test]
+    fn the_start_has_its_own_limit() {
+        let mut watch = watch();
+        watch.start(100.0);
+        assert_eq!(watch.hung_for(159.0), None);
+        assert_eq!(watch.hung_for(161.0), Some(61.0));
+    }
+
+    #[test]
+    fn the_limit_follows_the_pace() {
+        let mut watch = watch();
+        watch.start(0.0);
+        watch.beat(&beat("factor", 0), 1.0);
+        assert_eq!(watch.limit_seconds(), 5.0);
+        watch.beat(&beat("factor", 100), 3.0);
+        assert_eq!(watch.limit_seconds(), 20.0);
+        watch.beat(&beat("factor", 150), 3.5);
+        assert_eq!((watch.limit_seconds(), watch.resolution_columns()), (20.0, 100));
+        assert_eq!(watch.hung_for(23.0), None);
+        assert!(watch.hung_for(24.0).is_some());
+        // The next start knows it.
+        watch.start(30.0);
+        watch.beat(&beat("factor", 100), 31.0);
+        assert_eq!(watch.limit_seconds(), 20.0);
+    }
+
+    #[test]
+    fn a_repeated_sign_is_no_sign() {
+        let mut watch = watch();
+        watch.start(0.0);
+        for second in 0..=10 {
+            watch.beat(&beat("factor", 64), f64::from(second));
+        }
+        assert_eq!(watch.hung_for(10.0), Some(10.0));
+    }
+
+    #[test]
+    fn a_part_without_columns_is_measured_as_a_whole() {
+        let mut watch = watch();
+        watch.start(0.0);
+        watch.beat(&beat("encode", 64), 1.0);
+        assert_eq!(watch.limit_seconds(), 60.0);
+        watch.beat(&beat("factor", 64), 41.0);
+        assert_eq!(watch.limit_seconds(), 5.0, "40 s of encoding are no pace");
+        watch.beat(&beat("encode", 128), 42.0);
+        assert_eq!(watch.limit_seconds(), 200.0);
+    }
+}

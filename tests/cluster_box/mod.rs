@@ -1,0 +1,430 @@
+//! A cluster on one machine: each node is a set of Linux namespaces.
+//!
+//! ```text
+//! the test ── head: own pid, net, ipc, uts, mount namespaces, a bridge, a shared folder
+//!               ├── n1: the same again, its own /dev/shm and /tmp, one veth on the bridge
+//!               ├── n2 ...
+//! ```
+//!
+//! Killing a node's first process is a power-off: its processes, its System V
+//! segments and its /dev/shm are gone. The head's first process ends when the
+//! pipe from the test closes, however the test ends, and takes all else along:
+//! the nodes' processes live in its pid namespace, and all files in its memory.
+//! Nothing has a name outside, so nothing can be left behind.
+//!
+//! Needs root, or a user namespace in which we are root; `unshare`, `nsenter`
+//! (util-linux) and `ip` (iproute2).
+#![allow(dead_code)] // Each test uses its part.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// Network of the nodes: node i is .10+i, the head is .1.
+pub const NETWORK: &str = "10.77.0.0/24";
+/// The folder that head and nodes share.
+pub const SHARED: &str = "/mnt";
+/// Marks the head's command line, for [`leftovers`].
+const MARK: &str = "skt-hpl-cluster-box";
+
+const HEAD_SCRIPT: &str = r#"set -e
+mount -t tmpfs -o mode=1777 shared /mnt
+mount -t tmpfs -o mode=1777 tmp /tmp
+mount -t tmpfs -o mode=1777 shm /dev/shm
+hostname head
+mkdir /mnt/nodes /mnt/cut /mnt/silent /mnt/bin
+cat > /mnt/etc-hosts
+mount --bind /mnt/etc-hosts /etc/hosts
+ip link set lo up
+ip link add br0 address 02:00:0a:4d:00:01 type bridge
+ip addr add 10.77.0.1/24 dev br0
+ip link set br0 up
+echo ready
+"#;
+
+const NODE_SCRIPT: &str = r#"set -e
+mount -t tmpfs -o mode=1777 tmp /tmp
+mount -t tmpfs -o mode=1777 shm /dev/shm
+hostname "$1"
+ip link set lo up
+echo ready
+while :; do sleep 100000; done
+"#;
+
+/// What `ssh` is on a cluster: runs a command on a node, without our
+/// environment. A host that is off does not answer ARP: no route, after three
+/// seconds. One whose link is cut keeps the caller waiting.
+const AGENT_SCRIPT: &str = r#"#!/bin/sh
+host=$1
+shift
+if [ -e "/mnt/cut/$host" ]; then sleep 120; echo "$host: connection timed out" >&2; exit 255; fi
+if ! pid=$(cat "/mnt/nodes/$host" 2>/dev/null) || ! kill -0 "$pid" 2>/dev/null; then
+    sleep 3
+    echo "$host: no route to host" >&2
+    exit 255
+fi
+# Nodes share the processors of this machine: each gets one for itself, as far
+# as they go, since a rank believes that it has its node alone.
+taskset -c $(( ${host#n} % $(nproc) )) \
+    nsenter -t "$pid" -m -u -i -n -p -- /usr/bin/env -i \
+    PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/mnt \
+    /bin/sh -c "cd /mnt; $*"
+code=$?
+# A connection to a host that vanished without a word just stays.
+while [ -e "/mnt/silent/$host" ]; do sleep 1; done
+exit $code
+"#;
+
+/// A cluster of nodes n1, n2, ... and a head.
+pub struct ClusterBox {
+    /// `unshare`, whose child is the head's first process; its standard input
+    /// holds the box alive.
+    outer: Child,
+    head: i32,
+    in_user_namespace: bool,
+    nodes: BTreeMap<String, Node>,
+}
+
+struct Node {
+    /// `nsenter`, whose grandchild is the node's first process.
+    starter: Child,
+    init: i32,
+}
+
+impl ClusterBox {
+    /// A box with nodes n1 to n`nodes`, or why there can be none here.
+    pub fn new(nodes: usize) -> Result<Self, String> {
+        for (tool, package) in
+            [("unshare", "util-linux"), ("nsenter", "util-linux"), ("ip", "iproute2")]
+        {
+            if Command::new(tool).arg("-V").output().is_err() {
+                return Err(format!("no `{tool}` here (Debian: {package})"));
+            }
+        }
+        let in_user_namespace = std::os::unix::fs::MetadataExt::uid(
+            &fs::metadata("/proc/self").map_err(|why| format!("no /proc: {why}"))?,
+        ) != 0;
+        let mut unshare = Command::new("unshare");
+        if in_user_namespace {
+            unshare.args(["--user", "--map-root-user"]);
+        }
+        unshare.args(NAMESPACES).args(["/bin/sh", "-c"]);
+        // The rest of standard input is waited for by a child, so that the
+        // shell stays and reaps orphans.
+        unshare
+            .arg(format!("{}cat > /dev/null; exit 0", HEAD_SCRIPT.replace("cat >", "sed /^$/q >")));
+        unshare.arg(MARK);
+        let mut outer = unshare
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|why| format!("cannot start unshare: {why}"))?;
+        let mut hosts = String::from("127.0.0.1 localhost\n10.77.0.1 head\n");
+        for index in 1..=nodes.max(16) {
+            let _ = writeln!(hosts, "10.77.0.{} n{index}", 10 + index);
+        }
+        hosts.push('\n');
+        let stdin = outer.stdin.as_mut().expect("piped");
+        let _ = std::io::Write::write_all(stdin, hosts.as_bytes());
+        if !says_ready(&mut outer) {
+            let _ = outer.kill();
+            let said = outer.wait_with_output().map(|out| out.stderr).unwrap_or_default();
+            let said = String::from_utf8_lossy(&said).trim().to_owned();
+            return Err(format!("namespaces are not allowed here: {said}"));
+        }
+        let head = only_child(outer.id() as i32).ok_or("the head has no first process")?;
+        let mut cluster = Self { outer, head, in_user_namespace, nodes: BTreeMap::new() };
+        cluster.write("bin/agent", AGENT_SCRIPT);
+        for index in 1..=nodes {
+            cluster.power_on(&format!("n{index}"))?;
+        }
+        Ok(cluster)
+    }
+
+    /// The shared folder, as seen from outside.
+    pub fn shared(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/root{SHARED}", self.head))
+    }
+
+    /// Writes a file of the shared folder; those in bin/ are executable.
+    pub fn write(&self, name: &str, text: &str) {
+        use std::os::unix::fs::PermissionsExt as _;
+        let path = self.shared().join(name);
+        fs::write(&path, text).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+        if name.starts_with("bin/") {
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("our own file");
+        }
+    }
+
+    /// Copies a program into the shared bin/ under `name`.
+    pub fn install(&self, program: &Path, name: &str) {
+        fs::copy(program, self.shared().join("bin").join(name))
+            .unwrap_or_else(|why| panic!("{}: {why}", program.display()));
+    }
+
+    /// A command on the head, in the shared folder.
+    pub fn on_head(&self, program: &str) -> Command {
+        let mut command = self.enter(self.head);
+        command.arg(program).env("HOME", SHARED).env_remove("TMPDIR");
+        command
+    }
+
+    /// A command on a node, in the shared folder; out of band, so also when
+    /// its link is cut.
+    pub fn on_node(&self, node: &str, program: &str) -> Command {
+        let mut command = self.enter(self.nodes[node].init);
+        command.arg(program);
+        command
+    }
+
+    fn enter(&self, pid: i32) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg("-t").arg(pid.to_string());
+        if self.in_user_namespace {
+            command.args(["-U", "--preserve-credentials"]);
+        }
+        command.args(["-m", "-u", "-i", "-n", "-p", &format!("--wd={}", self.shared().display())]);
+        command.arg("--");
+        command
+    }
+
+    fn sh_on_head(&self, script: &str) -> Result<(), String> {
+        let out = self.on_head("/bin/sh").args(["-ec", script]).output();
+        let out = out.map_err(|why| format!("cannot start nsenter: {why}"))?;
+        if out.status.success() {
+            return Ok(());
+        }
+        Err(format!("{script}: {}", String::from_utf8_lossy(&out.stderr).trim()))
+    }
+
+    /// Switches a node on, fresh.
+    pub fn power_on(&mut self, node: &str) -> Result<(), String> {
+        let index: u8 = node[1..].parse().map_err(|_| format!("'{node}' is no n1, n2, ..."))?;
+        assert!(!self.nodes.contains_key(node), "{node} is on");
+        let mut starter = self.enter(self.head);
+        starter.arg("unshare").args(NAMESPACES).args(["/bin/sh", "-c", NODE_SCRIPT, MARK, node]);
+        let mut starter = starter
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|why| format!("cannot start nsenter: {why}"))?;
+        if !says_ready(&mut starter) {
+            let said = starter.wait_with_output().map(|out| out.stderr).unwrap_or_default();
+            return Err(format!("{node}: {}", String::from_utf8_lossy(&said).trim()));
+        }
+        let unshare = only_child(starter.id() as i32).ok_or("no unshare")?;
+        let init = only_child(unshare).ok_or("the node has no first process")?;
+        let seen_from_head = pid_one_namespace_up(init)?;
+        self.nodes.insert(node.to_owned(), Node { starter, init });
+        // Fixed addresses: a node that comes back must not leave stale entries.
+        self.sh_on_head(&format!(
+            "ip link del v{index} 2>/dev/null || true
+             ip link add v{index} type veth peer name eth0 netns {seen_from_head}
+             ip link set v{index} master br0
+             nsenter -t {seen_from_head} -n /bin/sh -ec '
+                ip link set eth0 address 02:00:0a:4d:00:{:02x}
+                ip addr add 10.77.0.{}/24 dev eth0
+                ip link set eth0 up'
+             ip link set v{index} up
+             rm -f /mnt/cut/{node} /mnt/silent/{node}
+             echo {seen_from_head} > /mnt/nodes/{node}",
+            16 + index,
+            10 + index
+        ))
+    }
+
+    /// Takes the power from a node; its peers get a last packet.
+    pub fn power_off(&mut self, node: &str) {
+        let mut gone = self.nodes.remove(node).unwrap_or_else(|| panic!("{node} is off"));
+        let _ = kill(Pid::from_raw(gone.init), Signal::SIGKILL);
+        let _ = fs::remove_file(self.shared().join("nodes").join(node));
+        let _ = gone.starter.wait();
+    }
+
+    /// Takes the power from a node; no packet leaves it any more.
+    pub fn power_off_silently(&mut self, node: &str) {
+        self.link(node, "down");
+        self.write(&format!("silent/{node}"), "");
+        self.power_off(node);
+    }
+
+    /// Cuts a node's link.
+    pub fn cut(&self, node: &str) {
+        self.link(node, "down");
+        self.write(&format!("cut/{node}"), "");
+    }
+
+    /// Heals it.
+    pub fn heal(&self, node: &str) {
+        let _ = fs::remove_file(self.shared().join("cut").join(node));
+        self.link(node, "up");
+    }
+
+    fn link(&self, node: &str, state: &str) {
+        self.sh_on_head(&format!("ip link set v{} {state}", &node[1..])).expect("its veth");
+    }
+
+    /// Whether the node is on.
+    pub fn is_on(&self, node: &str) -> bool {
+        self.nodes.contains_key(node)
+    }
+
+    /// Names of the nodes that are on.
+    pub fn nodes_on(&self) -> Vec<String> {
+        self.nodes.keys().cloned().collect()
+    }
+
+    /// Processes on a node with this name (as in /proc/PID/comm), as seen from
+    /// outside.
+    pub fn pids(&self, node: &str, comm: &str) -> Vec<i32> {
+        let pids = pids_in(self.nodes[node].init);
+        pids.into_iter().filter(|pid| read(*pid, "comm").trim_end() == comm).collect()
+    }
+
+    /// Processes on the head with this name.
+    pub fn head_pids(&self, comm: &str) -> Vec<i32> {
+        let pids = pids_in(self.head);
+        pids.into_iter().filter(|pid| read(*pid, "comm").trim_end() == comm).collect()
+    }
+
+    /// What is left on head and nodes that was not there after they came up:
+    /// processes, System V segments, files in /dev/shm and /tmp. A list of
+    /// descriptions.
+    pub fn remains(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        let mut look = |name: &str, init: i32, own: &[&str]| {
+            for pid in pids_in(init) {
+                let comm = read(pid, "comm").trim_end().to_owned();
+                if pid != init && !own.contains(&comm.as_str()) {
+                    let line = read(pid, "cmdline").replace('\0', " ");
+                    let state = read(pid, "stat");
+                    let state = state.rsplit(") ").next().unwrap_or("").chars().next();
+                    all.push(format!("{name}: process {pid} {comm} ({state:?}): {line}"));
+                }
+            }
+            for folder in ["dev/shm", "tmp"] {
+                let entries = fs::read_dir(format!("/proc/{init}/root/{folder}"));
+                for entry in entries.into_iter().flatten().flatten() {
+                    all.push(format!("{name}: file {folder}/{}", entry.file_name().display()));
+                }
+            }
+            let mut ipcs = self.enter(init);
+            let out = ipcs.args(["cat", "/proc/sysvipc/shm"]).output().expect("cat");
+            let table = String::from_utf8_lossy(&out.stdout).into_owned();
+            all.extend(table.lines().skip(1).map(|line| format!("{name}: segment {line}")));
+        };
+        // The head's own: the `cat` that waits, and the starters of nodes.
+        look("head", self.head, &["cat", "unshare"]);
+        for (name, node) in &self.nodes {
+            look(name, node.init, &["sleep"]);
+        }
+        all
+    }
+
+    /// The same, after up to `patience` for daemons to end.
+    pub fn remains_after(&self, patience: Duration) -> Vec<String> {
+        let start = Instant::now();
+        loop {
+            let remains = self.remains();
+            if remains.is_empty() || start.elapsed() > patience {
+                return remains;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Bytes of System V segments on a node.
+    pub fn segment_bytes(&self, node: &str) -> u64 {
+        let out = self.on_node(node, "cat").arg("/proc/sysvipc/shm").output().expect("cat");
+        let table = String::from_utf8_lossy(&out.stdout).into_owned();
+        let size = |line: &str| line.split_whitespace().nth(3)?.parse::<u64>().ok();
+        table.lines().skip(1).filter_map(size).sum()
+    }
+}
+
+impl Drop for ClusterBox {
+    fn drop(&mut self) {
+        // The first process of the head takes all along; the kernel does not
+        // let it be reaped before they are gone.
+        let _ = kill(Pid::from_raw(self.head), Signal::SIGKILL);
+        drop(self.outer.stdin.take());
+        let _ = self.outer.wait();
+        for node in self.nodes.values_mut() {
+            let _ = node.starter.wait();
+        }
+    }
+}
+
+const NAMESPACES: [&str; 8] = [
+    "--net",
+    "--pid",
+    "--ipc",
+    "--uts",
+    "--mount",
+    "--fork",
+    "--mount-proc",
+    "--propagation=private",
+];
+
+/// Reads the line `ready`; false if it does not come.
+fn says_ready(child: &mut Child) -> bool {
+    let mut line = String::new();
+    let stdout = child.stdout.take().expect("piped");
+    BufReader::new(stdout).read_line(&mut line).is_ok() && line.trim() == "ready"
+}
+
+fn read(pid: i32, file: &str) -> String {
+    let bytes = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn all_pids() -> impl Iterator<Item = i32> {
+    let entries = fs::read_dir("/proc").expect("/proc").flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+fn only_child(parent: i32) -> Option<i32> {
+    let parent_of = |pid: i32| -> Option<i32> {
+        let stat = read(pid, "stat");
+        stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+    };
+    all_pids().find(|pid| parent_of(*pid) == Some(parent))
+}
+
+/// Processes in the pid namespace of `init`.
+fn pids_in(init: i32) -> Vec<i32> {
+    let space = |pid: i32| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
+    let here = space(init);
+    assert!(here.is_some(), "process {init} is gone");
+    all_pids().filter(|pid| space(*pid) == here).collect()
+}
+
+/// Number of a namespace's first process one namespace further out.
+fn pid_one_namespace_up(init: i32) -> Result<i32, String> {
+    let status = read(init, "status");
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    let numbers: Vec<&str> = line.unwrap_or("").split_whitespace().collect();
+    let up = numbers.len().checked_sub(2).and_then(|index| numbers[index].parse().ok());
+    up.ok_or_else(|| format!("no NSpid of process {init}"))
+}
+
+/// Processes of boxes anywhere on this machine whose test is gone.
+pub fn leftovers() -> Vec<i32> {
+    let is_ours = |pid: &i32| read(*pid, "cmdline").split('\0').any(|word| word == MARK);
+    let is_orphan = |pid: &i32| {
+        let stat = read(*pid, "stat");
+        let parent =
+            stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse().ok());
+        parent == Some(1)
+    };
+    all_pids().filter(is_ours).filter(is_orphan).collect()
+}

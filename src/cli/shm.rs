@@ -206,7 +206,7 @@ fn reason_to_keep(segment: &SegmentInfo, options: &CleanOptions) -> Option<Strin
     Some(format!("{why} (--force removes it all the same)"))
 }
 
-/// Removes segments of ours that have no [`reason_to_keep`], and writes one line
+/// Removes segments of ours that there is no reason to keep, and writes one line
 /// about each.
 ///
 /// # Errors

@@ -272,7 +272,7 @@ fn places(a: usize, b: usize) -> Vec<Place> {
         first("finish", "finish"),
         place("column", &[format!("{a}@column:100")]),
         place("back", &[format!("{a}@back")]),
-        place("time", &[format!("{a}@time:0.01")]),
+        place("time", &[format!("{a}@time:0")]),
     ]
 }
 

@@ -105,7 +105,7 @@ pub type OnProgress<'a> = &'a mut dyn FnMut(usize);
 /// on between pieces.
 const PIECE_ROWS: usize = 1024;
 /// Pieces of the product for each thread of a team.
-const PIECES_PER_THREAD: usize = 4;
+const PIECES_PER_THREAD: usize = 10;
 /// Rows below which a piece is not worth it.
 const SHORTEST_PIECE_ROWS: usize = 128;
 /// Columns below which exchange and solve are not worth cutting up for the team.

@@ -175,6 +175,7 @@ fn plan_refuses_what_cannot_be() {
     let folder = tempfile::tempdir().unwrap();
     for (extra, named) in [
         (&["--node-mtbf-hours=-1"][..], "node_mtbf_seconds"),
+        (&["--node-mtbf-hours", "-1"][..], "node_mtbf_seconds"),
         (&["--threads", "64"], "--threads 64"),
         (&["--memory-fraction", "1.5"], "--memory-fraction 1.5"),
         (&["--memory-gib", "0.000001"], "no configuration"),

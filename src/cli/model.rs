@@ -66,6 +66,7 @@ pub struct FigureArgs {
 
 /// Flags of `model waste`.
 #[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
 pub struct WasteArgs {
     /// Mean time between failures of one processor, in years
     #[arg(long, value_name = "YEARS", default_value_t = 50.0)]
@@ -106,6 +107,7 @@ pub enum LawName {
 
 /// Flags of `model simulate`.
 #[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
 pub struct SimulateArgs {
     /// What protects the job
     #[arg(long, value_name = "PROTOCOL", default_value = "self")]

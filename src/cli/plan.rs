@@ -25,6 +25,7 @@ use crate::report::reader::{RunReport, TestReport};
 
 /// Flags of `plan`.
 #[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
 pub struct PlanArgs {
     /// Nodes that compute
     #[arg(long, value_name = "NODES", default_value_t = 1)]

@@ -216,13 +216,6 @@ impl Memory for NodeMemory<'_> {
     }
 
     fn remove(&mut self, id: SegmentId) -> io::Result<()> {
-        match self.store.remove(&self.name(id)?) {
-            Ok(_) => Ok(()),
-            // Another process of the node was faster.
-            Err(error) => match self.store.peek(&self.name(id)?, &mut []).map_err(other)? {
-                None => Ok(()),
-                Some(_) => Err(other(error)),
-            },
-        }
+        self.store.remove(&self.name(id)?).map(|_| ()).map_err(other)
     }
 }

@@ -3,11 +3,12 @@
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once};
 use std::time::{Duration, Instant};
 
 use super::collect::{all_gather_bytes, broadcast};
 use super::{Comm, CommError, PanelBuf, RecvRequest, Result, SendRequest, Tag};
+use crate::environment::blas::set_blas_threads;
 
 /// A receive that waits longer than this is taken for a deadlock.
 const HANG_LIMIT: Duration = Duration::from_secs(120);
@@ -61,7 +62,8 @@ pub struct ThreadComm {
 }
 
 /// Runs `body` as `size` ranks, each on its own thread, and returns what each
-/// returned. An error or a panic of one rank aborts all the others.
+/// returned. An error or a panic of one rank aborts all the others. The BLAS of
+/// this process is told to use one thread a call from now on.
 ///
 /// # Panics
 /// When a rank panicked, after all have ended.
@@ -71,6 +73,12 @@ where
     E: Send + std::fmt::Display,
     F: Fn(ThreadComm) -> std::result::Result<T, E> + Sync,
 {
+    // A BLAS that threads on its own wants more stack than a thread of Rust has:
+    // OpenBLAS 0.3.21 overruns 2 MiB silently, into the stack of another thread.
+    static ONE_BLAS_THREAD: Once = Once::new();
+    ONE_BLAS_THREAD.call_once(|| {
+        set_blas_threads(1);
+    });
     let world = Arc::new(World {
         inboxes: (0..size).map(|_| Inbox::default()).collect(),
         aborted: Mutex::new(None),

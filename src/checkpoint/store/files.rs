@@ -20,8 +20,8 @@ use super::host::{self, Host, Trap};
 use super::segment::{Hold, Mapped, NewSegment, RESERVE_BYTES, Segment, Touch};
 use super::{Result, SegmentInfo, SegmentName, Store, StoreError, check_bytes};
 
-/// How often, and how long apart, an attachment waits for a passing look of
-/// `list` from another process to be over.
+/// How often, and how long apart, an operation waits for a passing look of
+/// another process to be over.
 const ATTACH_TRIES: u32 = 20;
 const ATTACH_PAUSE: Duration = Duration::from_millis(5);
 
@@ -44,6 +44,27 @@ impl Files {
 
     fn path(&self, name: &SegmentName) -> PathBuf {
         self.folder.join(name.to_string())
+    }
+
+    /// Removes an incomplete segment of that name, if nobody is at work on it.
+    fn make_way(&self, path: &Path, name: &SegmentName) -> Result<()> {
+        for tries_left in (0..ATTACH_TRIES).rev() {
+            if fs::symlink_metadata(path).is_err() {
+                return Ok(());
+            }
+            let Some((file, identity)) = Self::inspect(path) else {
+                return Err(StoreError::Foreign(path.to_owned()));
+            };
+            if !identity.is_ready && lock(file, FlockArg::LockExclusiveNonblock).is_ok() {
+                return fs::remove_file(path).map_err(|error| refused("removing", path, error));
+            }
+            if identity.is_ready || tries_left == 0 {
+                let location = path.display().to_string();
+                return Err(StoreError::Exists { name: name.clone(), location });
+            }
+            std::thread::sleep(ATTACH_PAUSE);
+        }
+        Ok(())
     }
 
     /// Makes the file, locked and of full size, all of its space set aside.
@@ -153,17 +174,7 @@ impl Store for Files {
     fn begin(&self, name: &SegmentName, bytes: usize) -> Result<NewSegment> {
         check_bytes(name, bytes)?;
         let path = self.path(name);
-        if fs::symlink_metadata(&path).is_ok() {
-            let Some((file, identity)) = Self::inspect(&path) else {
-                return Err(StoreError::Foreign(path));
-            };
-            let is_free = lock(file, FlockArg::LockExclusiveNonblock).is_ok();
-            if identity.is_ready || !is_free {
-                let location = path.display().to_string();
-                return Err(StoreError::Exists { name: name.clone(), location });
-            }
-            fs::remove_file(&path).map_err(|error| refused("removing", &path, error))?;
-        }
+        self.make_way(&path, name)?;
         let (file, _) = self.fresh(name, PAGE_BYTES + bytes)?;
         match Self::map(path.clone(), file, name, bytes) {
             Ok((segment, space)) => Ok(NewSegment::new(segment, space.touch())),
@@ -219,7 +230,7 @@ impl Store for Files {
         }
     }
 
-    fn list(&self) -> Result<Vec<SegmentInfo>> {
+    fn look(&self) -> Result<Vec<SegmentInfo>> {
         let entries =
             fs::read_dir(&self.folder).map_err(|error| refused("listing", &self.folder, error))?;
         let mut list = Vec::new();

@@ -24,6 +24,7 @@ mod sysv;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 pub use error::StoreError;
 pub use files::Files;
@@ -33,6 +34,11 @@ pub use sysv::SysV;
 
 /// Result of a store's operation.
 pub type Result<T> = std::result::Result<T, StoreError>;
+
+/// How often [`Store::list`] looks again at what seems in use, and how long it
+/// waits before.
+const LOOKS: u32 = 3;
+const LOOK_PAUSE: Duration = Duration::from_millis(3);
 
 /// Longest run id, in bytes.
 pub const RUN_BYTES_MAX: usize = 64;
@@ -164,11 +170,37 @@ pub trait Store {
     /// When the system refuses.
     fn remove(&self, name: &SegmentName) -> Result<bool>;
 
+    /// All our segments of this user, sorted by name, as they stand at this
+    /// instant: the look of another process, which attaches a segment to read its
+    /// header, may make it seem in use. [`Store::list`] waits for that to pass.
+    ///
+    /// # Errors
+    /// When the system's list cannot be read.
+    fn look(&self) -> Result<Vec<SegmentInfo>>;
+
     /// All our segments of this user, sorted by name.
     ///
     /// # Errors
     /// When the system's list cannot be read.
-    fn list(&self) -> Result<Vec<SegmentInfo>>;
+    fn list(&self) -> Result<Vec<SegmentInfo>> {
+        let mut list = self.look()?;
+        for _ in 0..LOOKS {
+            if !list.iter().any(|info| info.in_use) {
+                break;
+            }
+            std::thread::sleep(LOOK_PAUSE);
+            let again = self.look()?;
+            let used_before = |name: &SegmentName| {
+                list.iter().any(|info: &SegmentInfo| info.in_use && info.name == *name)
+            };
+            let settle = |mut info: SegmentInfo| {
+                info.in_use = info.in_use && used_before(&info.name);
+                info
+            };
+            list = again.into_iter().map(settle).collect();
+        }
+        Ok(list)
+    }
 
     /// What on this machine may take the segments away, or keep them from being
     /// created, if this job wants `bytes_on_host` here in segments of at most

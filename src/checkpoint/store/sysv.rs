@@ -18,8 +18,8 @@ const PROBES: u64 = 16;
 /// Mode of a segment that has been removed and waits for the last to detach.
 const SHM_DEST: u32 = 0o1000;
 const HUGE_PAGE_BYTES: usize = 2 << 20;
-/// How often, and how long apart, an attachment waits for a passing look of
-/// `list` from another process to be over.
+/// How often, and how long apart, an operation waits for a passing look of
+/// another process to be over.
 const ATTACH_TRIES: u32 = 20;
 const ATTACH_PAUSE: Duration = Duration::from_millis(5);
 
@@ -57,6 +57,21 @@ impl SysV {
             .filter_map(existing)
             .filter_map(inspect)
             .find(|found| found.identity.name == *name)
+    }
+
+    /// Removes an incomplete segment of that name, if nobody is at work on it.
+    fn make_way(&self, name: &SegmentName) -> Result<()> {
+        for tries_left in (0..ATTACH_TRIES).rev() {
+            let Some(found) = self.find(name) else { return Ok(()) };
+            if !found.identity.is_ready && found.attached == 0 {
+                remove_id(found.shmid)?;
+            } else if found.identity.is_ready || tries_left == 0 {
+                return Err(StoreError::Exists { name: name.clone(), location: found.location() });
+            } else {
+                std::thread::sleep(ATTACH_PAUSE);
+            }
+        }
+        Ok(())
     }
 
     /// A fresh segment at one of the name's keys: its id and key.
@@ -114,12 +129,7 @@ struct Fresh {
 impl Store for SysV {
     fn begin(&self, name: &SegmentName, bytes: usize) -> Result<NewSegment> {
         check_bytes(name, bytes)?;
-        if let Some(found) = self.find(name) {
-            if found.identity.is_ready || found.attached > 0 {
-                return Err(StoreError::Exists { name: name.clone(), location: found.location() });
-            }
-            remove_id(found.shmid)?;
-        }
+        self.make_way(name)?;
         let Fresh { shmid, bytes: mapped_bytes, page_bytes, note } =
             self.fresh_on_pages(name, PAGE_BYTES + bytes)?;
         let base = match map(shmid, 0) {
@@ -197,7 +207,7 @@ impl Store for SysV {
         }
     }
 
-    fn list(&self) -> Result<Vec<SegmentInfo>> {
+    fn look(&self) -> Result<Vec<SegmentInfo>> {
         let path = "/proc/sysvipc/shm";
         let table = std::fs::read_to_string(path)
             .map_err(|error| StoreError::system(format!("reading {path}"), error))?;

@@ -1,10 +1,14 @@
 //! The few BLAS calls that LU needs, safe, on matrix views.
 //!
+//! The products are the library's. One triangular solve is ours (`solve_rows`),
+//! where the library's is far from its own DGEMM.
+//!
 //! Any BLAS with the Fortran interface and 32-bit integers serves; see
 //! `build.rs` for how to choose one. Each view knows its own layout, so that
 //! calls read like the mathematics they do.
 
 mod ffi;
+mod solve_rows;
 pub mod view;
 
 pub use view::{MatMut, MatRef};
@@ -58,6 +62,9 @@ pub fn gemm(alpha: f64, a: MatRef, b: MatRef, beta: f64, mut c: MatMut) {
 pub fn solve_unit_lower(l: MatRef, mut b: MatMut) {
     assert_eq!((l.rows(), l.cols()), (b.rows(), b.rows()), "trsm shapes");
     if b.rows() == 0 || b.cols() == 0 {
+        return;
+    }
+    if solve_rows::solve(l, &mut b) {
         return;
     }
     // A row-major B is solved from the right: B' := B' L'^-1. A row-major L is

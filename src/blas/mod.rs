@@ -9,6 +9,7 @@
 
 mod ffi;
 mod solve_rows;
+pub mod transpose;
 pub mod view;
 
 pub use view::{MatMut, MatRef};

@@ -4,9 +4,12 @@ use std::time::Instant;
 
 use super::panel::{self, Flight, Layout};
 use super::{SolveError, Solver};
-use crate::blas::{MatMut, MatRef};
+use crate::blas::{MatMut, transpose};
 use crate::comm::Comm;
 use crate::pfact::{self, PfactError};
+
+/// Rows below which copying a panel is not worth cutting up for the team.
+const TEAM_GRAIN_ROWS: usize = 256;
 
 impl<C: Comm> Solver<'_, C> {
     /// Advances panel `next` with all panels in flight applied to it.
@@ -53,15 +56,21 @@ impl<C: Comm> Solver<'_, C> {
         mut columns: MatMut,
         buf: &mut [f64],
     ) -> Result<(), SolveError> {
-        let (head, ipiv, mut w) = layout.parts(buf);
+        let work = &mut *self.work;
+        let mut w = layout.w(&mut work.panel);
         let to = if layout.is_diagonal() { 0 } else { layout.jb };
         let first = if layout.is_diagonal() { layout.top } else { layout.below };
         let rows = columns.rows();
         {
             let source = columns.as_ref().block(first..rows, 0..layout.jb);
-            let target = w.rb().block(to..layout.w_rows(), 0..layout.jb);
-            copy_to_columns(source, target);
+            let target = w.rb().block(to..layout.w_rows(), 0..layout.jb).share();
+            self.team.split(source.rows(), TEAM_GRAIN_ROWS, |part| {
+                // SAFETY: the parts do not overlap.
+                let target = unsafe { target.block(part.clone(), 0..layout.jb) };
+                transpose::copy(source.block(part, 0..layout.jb), target);
+            });
         }
+        let (head, ipiv) = layout.head_and_ipiv(buf);
         let place = pfact::Place {
             j: layout.j,
             rows: self.rows,
@@ -74,7 +83,7 @@ impl<C: Comm> Solver<'_, C> {
             place,
             col: &self.grid.col,
             team: self.team,
-            room: &mut self.work.pivot_room,
+            room: &mut work.pivot_room,
         };
         match pfact::factor(&mut panel, &self.params.variant) {
             Ok(()) => panel::mark_sound(head),
@@ -83,6 +92,7 @@ impl<C: Comm> Solver<'_, C> {
             }
             Err(PfactError::Comm(error)) => return Err(error.into()),
         }
+        layout.write(w.as_ref(), buf, self.team);
         if layout.is_diagonal() {
             for i in 0..layout.jb {
                 let row = columns.row_mut(layout.top + i);
@@ -92,26 +102,5 @@ impl<C: Comm> Solver<'_, C> {
             }
         }
         Ok(())
-    }
-}
-
-/// Copies a row-major block into a column-major one, in squares that fit the
-/// first cache both ways.
-fn copy_to_columns(source: MatRef, mut target: MatMut) {
-    const SQUARE: usize = 16;
-    let (rows, cols) = (source.rows(), source.cols());
-    for i0 in (0..rows).step_by(SQUARE) {
-        let i1 = (i0 + SQUARE).min(rows);
-        for c0 in (0..cols).step_by(SQUARE) {
-            let c1 = (c0 + SQUARE).min(cols);
-            let from: [&[f64]; SQUARE] =
-                std::array::from_fn(|i| &source.row((i0 + i).min(rows - 1))[c0..c1]);
-            for c in c0..c1 {
-                let to = &mut target.col_mut(c)[i0..i1];
-                for (value, row) in to.iter_mut().zip(from) {
-                    *value = row[c - c0];
-                }
-            }
-        }
     }
 }

@@ -148,14 +148,14 @@ impl LocalShape {
 
     /// Doubles of work space beside the matrix, for `params` on a grid of `p` rows.
     pub fn work_doubles(&self, params: &Params, rows: Cyclic, myrow: usize) -> usize {
-        let message = panel::longest_message(params.n, rows, myrow);
+        let (message, w) = panel::largest(params.n, rows, myrow);
         let nb = params.nb.min(params.n.max(1));
         let exchange = if rows.procs == 1 {
             0
         } else {
             Exchange::doubles(nb, self.cols) + Exchange::doubles(nb, nb)
         };
-        message * (params.depth + 1) + exchange
+        message * (params.depth + 1) + w + exchange
     }
 }
 
@@ -166,6 +166,8 @@ pub struct Workspace<C: Comm> {
     flights: VecDeque<Flight<C>>,
     /// Buffers of panels, all in use or here.
     buffers: Vec<PanelBuf>,
+    /// The panel that is being factored.
+    panel: PanelBuf,
     pivot_room: pfact::pivot::Room,
     /// P > 1: for the row exchange of the trailing columns.
     exchange: Option<Exchange>,
@@ -184,7 +186,7 @@ impl<C: Comm> Workspace<C> {
         let rows = grid.rows(params.nb);
         let memory =
             |what| move |e: std::io::Error| SolveError::Memory { what, why: e.to_string() };
-        let message = panel::longest_message(params.n, rows, grid.myrow);
+        let (message, w) = panel::largest(params.n, rows, grid.myrow);
         // Those in flight, and the one that is being applied.
         let buffers = (0..params.depth + 1)
             .map(|_| PanelBuf::new(message).map_err(memory("panels")))
@@ -197,6 +199,7 @@ impl<C: Comm> Workspace<C> {
         Ok(Self {
             flights: VecDeque::with_capacity(params.depth + 1),
             buffers,
+            panel: PanelBuf::new(w).map_err(memory("the panel"))?,
             pivot_room: pfact::pivot::Room::new(nb),
             exchange: exchange(shape.cols)?,
             exchange_ahead: exchange(nb)?,

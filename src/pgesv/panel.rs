@@ -1,22 +1,27 @@
 //! A panel as it travels: one message with all that other ranks need of it.
 //!
 //! ```text
-//! head (8) | ipiv (jb, padded) | W, column by column (ld x jb)
+//! head (8) | ipiv (jb, padded) | L1, column by column (ld1 x jb) | L2, row by row (rows x ld2)
 //! ```
 //!
-//! The owner factors W in place in the message, and the others read L1 and L2
-//! from it: nothing is packed or unpacked.
+//! Each part lies as the update reads it: the triangular solve runs down columns
+//! of L1, the product along rows of L2. The owner factors the panel W column by
+//! column in a place of its own and then writes L1 and L2 into the message.
 
 use std::ops::Range;
 
 use super::SolveError;
-use crate::blas::MatRef;
+use crate::blas::{MatMut, MatRef, transpose};
 use crate::comm::panel_bcast::PanelBcast;
 use crate::comm::{Comm, PanelBuf};
 use crate::grid::{Cyclic, Grid};
+use crate::team::Team;
 
 /// Doubles of a cache line: parts of the message begin on one.
 const LINE: usize = 8;
+
+/// Rows below which writing L2 is not worth cutting up for the team.
+const TEAM_GRAIN_ROWS: usize = 256;
 
 /// Head of the message: 0 if all is well, else the panel broke.
 const BROKE: usize = 0;
@@ -40,6 +45,8 @@ pub struct Layout {
     pub rows_below: usize,
     /// Doubles from one column of W to the next.
     ld: usize,
+    /// Doubles from one column of L1, or row of L2, to the next.
+    ld_message: usize,
 }
 
 impl Layout {
@@ -50,12 +57,25 @@ impl Layout {
         let top = rows.count_before(j, myrow);
         let below = rows.count_before(j + jb, myrow);
         let rows_below = rows.count_before(n, myrow) - below;
-        Self { j, jb, top, below, rows_below, ld: leading_dimension(jb + rows_below) }
+        Self {
+            j,
+            jb,
+            top,
+            below,
+            rows_below,
+            ld: leading_dimension(jb + rows_below),
+            ld_message: leading_dimension(jb),
+        }
     }
 
     /// Doubles of the message.
     pub fn doubles(&self) -> usize {
-        self.w_start() + self.ld * self.jb
+        self.l2_start() + self.ld_message * self.rows_below
+    }
+
+    /// Doubles of W.
+    pub fn w_doubles(&self) -> usize {
+        self.ld * self.jb
     }
 
     /// Rows of W.
@@ -68,16 +88,38 @@ impl Layout {
         self.below > self.top
     }
 
-    fn w_start(&self) -> usize {
+    fn l1_start(&self) -> usize {
         LINE + self.jb.next_multiple_of(LINE)
     }
 
-    /// Head, pivots and W of a message to be made.
-    pub fn parts<'a>(&self, data: &'a mut [f64]) -> (&'a mut [f64], &'a mut [f64], MatMutW<'a>) {
-        let (head, rest) = data[..self.doubles()].split_at_mut(LINE);
-        let (ipiv, w) = rest.split_at_mut(self.w_start() - LINE);
-        let w = crate::blas::MatMut::col_major(w, self.w_rows(), self.jb, self.ld);
-        (head, &mut ipiv[..self.jb], w)
+    fn l2_start(&self) -> usize {
+        self.l1_start() + self.ld_message * self.jb
+    }
+
+    /// W in `room`, column by column.
+    pub fn w<'a>(&self, room: &'a mut [f64]) -> MatMut<'a> {
+        MatMut::col_major(&mut room[..self.w_doubles()], self.w_rows(), self.jb, self.ld)
+    }
+
+    /// Head and pivots of a message to be made.
+    pub fn head_and_ipiv<'a>(&self, data: &'a mut [f64]) -> (&'a mut [f64], &'a mut [f64]) {
+        let (head, rest) = data.split_at_mut(LINE);
+        (head, &mut rest[..self.jb])
+    }
+
+    /// Writes L1 and L2 of a factored panel into the message.
+    pub fn write(&self, w: MatRef, data: &mut [f64], team: &Team) {
+        let (l1, l2) = data[self.l1_start()..self.doubles()].split_at_mut(self.ld_message * self.jb);
+        let mut l1 = MatMut::col_major(l1, self.jb, self.jb, self.ld_message);
+        for c in 0..self.jb {
+            l1.col_mut(c).copy_from_slice(&w.col(c)[..self.jb]);
+        }
+        let l2 = MatMut::row_major(l2, self.rows_below, self.jb, self.ld_message).share();
+        team.split(self.rows_below, TEAM_GRAIN_ROWS, |part| {
+            let source = w.block(self.jb + part.start..self.jb + part.end, 0..self.jb);
+            // SAFETY: the parts do not overlap.
+            transpose::copy(source, unsafe { l2.block(part, 0..self.jb) });
+        });
     }
 
     /// Pivots: the global row exchanged with each row of the diagonal block.
@@ -85,22 +127,16 @@ impl Layout {
         &data[LINE..LINE + self.jb]
     }
 
-    fn w<'a>(&self, data: &'a [f64]) -> MatRef<'a> {
-        MatRef::col_major(&data[self.w_start()..], self.w_rows(), self.jb, self.ld)
-    }
-
     /// The unit lower triangle of the diagonal block (with U1 above it).
     pub fn l1<'a>(&self, data: &'a [f64]) -> MatRef<'a> {
-        self.w(data).block(0..self.jb, 0..self.jb)
+        MatRef::col_major(&data[self.l1_start()..], self.jb, self.jb, self.ld_message)
     }
 
     /// This rank's rows of L below the diagonal block.
     pub fn l2<'a>(&self, data: &'a [f64]) -> MatRef<'a> {
-        self.w(data).block(self.jb..self.w_rows(), 0..self.jb)
+        MatRef::row_major(&data[self.l2_start()..], self.rows_below, self.jb, self.ld_message)
     }
 }
-
-type MatMutW<'a> = crate::blas::MatMut<'a>;
 
 /// Marks a message as that of a panel that could not be factored.
 pub fn mark_broken(head: &mut [f64], column: usize, pivot: f64) {
@@ -114,19 +150,14 @@ pub fn mark_sound(head: &mut [f64]) {
     head[BROKE] = 0.0;
 }
 
-/// Doubles of the largest panel message of a matrix: that of the first panel.
-pub fn longest_message(n: usize, rows: Cyclic, myrow: usize) -> usize {
-    if n == 0 {
-        LINE
-    } else {
-        Layout::new(0, n, rows, myrow).doubles().max(worst_len(n, rows, myrow))
-    }
-}
-
-/// The first panel has most rows below it, but the diagonal rank has `nb` fewer;
-/// the next panel may be the longest there.
-fn worst_len(n: usize, rows: Cyclic, myrow: usize) -> usize {
-    if n > rows.nb { Layout::new(1, n, rows, myrow).doubles() } else { 0 }
+/// Doubles of the largest panel message of a matrix on a process row, and of the
+/// largest W. The first panel has most rows below it, but on the diagonal rank
+/// `nb` fewer; the second one may be the largest there.
+pub fn largest(n: usize, rows: Cyclic, myrow: usize) -> (usize, usize) {
+    let panels = (0..n.div_ceil(rows.nb).min(2)).map(|k| Layout::new(k, n, rows, myrow));
+    panels.fold((LINE, 0), |(message, w), layout| {
+        (message.max(layout.doubles()), w.max(layout.w_doubles()))
+    })
 }
 
 /// A multiple of a cache line that is not a multiple of a page: columns that lie

@@ -1,0 +1,165 @@
+//! Copies between a row-major block and a column-major one.
+
+use super::{MatMut, MatRef};
+
+/// Lines of the longer side that are worked on at a time: short enough that
+/// what they cross stays in the caches.
+const BLOCK: usize = 32;
+
+/// `target := source`, of the same shape and the other layout.
+///
+/// # Panics
+/// When the shapes differ, or the layouts do not.
+pub fn copy(source: MatRef, mut target: MatMut) {
+    assert_eq!((source.rows(), source.cols()), (target.rows(), target.cols()), "copy shapes");
+    if source.rows() == 0 || source.cols() == 0 {
+        return;
+    }
+    assert_ne!(source.is_col_major(), target.is_col_major(), "copy layouts");
+    // `lines` of `length`, contiguous in the source, crossing those of the target.
+    let (lines, length) = if source.is_col_major() {
+        (source.cols(), source.rows())
+    } else {
+        (source.rows(), source.cols())
+    };
+    let job = Job {
+        from: source.as_ptr(),
+        from_ld: source.ld(),
+        to: target.as_mut_ptr(),
+        to_ld: target.ld(),
+    };
+    let rows_are_lines = lines >= length;
+    let longer = lines.max(length);
+    for start in (0..longer).step_by(BLOCK) {
+        let end = (start + BLOCK).min(longer);
+        // SAFETY: within the two views, of which the target's is exclusive.
+        unsafe {
+            if rows_are_lines {
+                job.block(start..end, 0..length);
+            } else {
+                job.block(0..lines, start..end);
+            }
+        }
+    }
+}
+
+/// Element (line, at) of `from` goes to (at, line) of `to`.
+struct Job {
+    from: *const f64,
+    from_ld: usize,
+    to: *mut f64,
+    to_ld: usize,
+}
+
+impl Job {
+    /// # Safety
+    /// These lines and places are in both matrices.
+    unsafe fn block(&self, lines: std::ops::Range<usize>, places: std::ops::Range<usize>) {
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx512f") {
+            // SAFETY: the CPU has been asked; the rest is our caller's.
+            return unsafe { self.block_avx512(lines, places) };
+        }
+        // SAFETY: our caller's.
+        unsafe { self.block_plain(lines, places) }
+    }
+
+    /// # Safety
+    /// As [`Job::block`].
+    unsafe fn block_plain(&self, lines: std::ops::Range<usize>, places: std::ops::Range<usize>) {
+        for at in places {
+            for line in lines.clone() {
+                // SAFETY: our caller's.
+                unsafe {
+                    *self.to.add(at * self.to_ld + line) = *self.from.add(line * self.from_ld + at);
+                }
+            }
+        }
+    }
+
+    /// Squares of 8 x 8 in registers, the edges one by one.
+    ///
+    /// # Safety
+    /// As [`Job::block`], and the CPU has AVX-512.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn block_avx512(&self, lines: std::ops::Range<usize>, places: std::ops::Range<usize>) {
+        let whole = |r: &std::ops::Range<usize>| r.start..r.start + r.len() / 8 * 8;
+        let (lines8, places8) = (whole(&lines), whole(&places));
+        // SAFETY: our caller's.
+        unsafe {
+            for at in places8.clone().step_by(8) {
+                for line in lines8.clone().step_by(8) {
+                    self.square(line, at);
+                }
+            }
+            self.block_plain(lines8.end..lines.end, places.clone());
+            self.block_plain(lines8, places8.end..places.end);
+        }
+    }
+
+    /// # Safety
+    /// As [`Job::block_avx512`].
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn square(&self, line: usize, at: usize) {
+        use std::arch::x86_64::*;
+        // SAFETY: our caller's.
+        let load =
+            |i: usize| unsafe { _mm512_loadu_pd(self.from.add((line + i) * self.from_ld + at)) };
+        // SAFETY: our caller's.
+        let store = |i: usize, v: __m512d| unsafe {
+            _mm512_storeu_pd(self.to.add((at + i) * self.to_ld + line), v);
+        };
+        let pairs = |i: usize| {
+            let (a, b) = (load(i), load(i + 1));
+            (_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b))
+        };
+        let (p, q, r, s) = (pairs(0), pairs(2), pairs(4), pairs(6));
+        // The quarters of four vectors, transposed.
+        let quarters = |p: __m512d, q: __m512d, r: __m512d, s: __m512d, first: usize| {
+            let (low, high) = (_mm512_shuffle_f64x2(p, q, 0x44), _mm512_shuffle_f64x2(p, q, 0xee));
+            let (low2, high2) =
+                (_mm512_shuffle_f64x2(r, s, 0x44), _mm512_shuffle_f64x2(r, s, 0xee));
+            store(first, _mm512_shuffle_f64x2(low, low2, 0x88));
+            store(first + 2, _mm512_shuffle_f64x2(low, low2, 0xdd));
+            store(first + 4, _mm512_shuffle_f64x2(high, high2, 0x88));
+            store(first + 6, _mm512_shuffle_f64x2(high, high2, 0xdd));
+        };
+        quarters(p.0, q.0, r.0, s.0, 0);
+        quarters(p.1, q.1, r.1, s.1, 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_element_arrives_and_none_outside(
+            rows in 0usize..80, cols in 0usize..80, by_row: bool,
+        ) {
+            let (ld_from, ld_to) = (83, 81);
+            let from: Vec<f64> = (0..80 * ld_from).map(|i| i as f64).collect();
+            let mut to = vec![-1.0; 80 * ld_to];
+            let source = match by_row {
+                true => MatRef::row_major(&from, rows, cols, ld_from),
+                false => MatRef::col_major(&from, rows, cols, ld_from),
+            };
+            copy(source, match by_row {
+                true => MatMut::col_major(&mut to, rows, cols, ld_to),
+                false => MatMut::row_major(&mut to, rows, cols, ld_to),
+            });
+            for line in 0..80 {
+                for at in 0..ld_to {
+                    let (i, j) = if by_row { (at, line) } else { (line, at) };
+                    let want = if i < rows && j < cols { source.at(i, j) } else { -1.0 };
+                    prop_assert_eq!(to[line * ld_to + at], want);
+                }
+            }
+        }
+    }
+}

@@ -101,13 +101,11 @@ pub enum SolveError {
 /// What the driver tells of its progress, on every rank.
 pub type OnProgress<'a> = &'a mut dyn FnMut(usize);
 
-/// Rows of a piece of the product for a rank of one thread: messages are moved
-/// on between pieces.
-const PIECE_ROWS: usize = 1024;
-/// Pieces of the product for each thread of a team.
-const PIECES_PER_THREAD: usize = 10;
-/// Rows below which a piece is not worth it.
-const SHORTEST_PIECE_ROWS: usize = 128;
+/// Most rows of one product: messages are moved on between products.
+const PRODUCT_ROWS: usize = 1024;
+/// Rows below which a piece of the product is not cut up for a team any more:
+/// the BLAS packs U anew for each.
+const SHORTEST_PIECE_ROWS: usize = 64;
 /// Columns below which exchange and solve are not worth cutting up for the team.
 const TEAM_GRAIN_COLS: usize = 64;
 
@@ -468,27 +466,31 @@ impl<'m, C: Comm> Solver<'m, C> {
         let (team, a, jb) = (self.team, self.a, flight.layout.jb);
         let pieces = row_pieces(self.shape.rows - panel.below, team.threads());
         let next_piece = AtomicUsize::new(0);
-        let multiply_next = || {
-            let Some(piece) = pieces.get(next_piece.fetch_add(1, Ordering::Relaxed)) else {
-                return false;
-            };
-            let rows = panel.below + piece.start..panel.below + piece.end;
+        let take = || pieces.get(next_piece.fetch_add(1, Ordering::Relaxed)).cloned();
+        let multiply = |part: Range<usize>| {
+            let rows = panel.below + part.start..panel.below + part.end;
             // SAFETY: each piece is taken by one thread; U is only read; what is
             // done meanwhile is on columns left of these.
             unsafe {
                 let u = u.block(0..jb, 0..rest.len()).into_ref();
-                update::multiply(&panel, u, piece.clone(), a.block(rows, rest.clone()));
+                update::multiply(&panel, u, part, a.block(rows, rest.clone()));
             }
-            true
         };
-        let job = |_: usize| while multiply_next() {};
+        let job = |_: usize| {
+            while let Some(piece) = take() {
+                products(piece).for_each(multiply);
+            }
+        };
         let (start, before) = (Instant::now(), total(&self.work.phases));
         let result = team.fork(&job, || {
             if let Some(next) = ahead {
                 self.advance_with(next, Some(flight))?;
             }
-            while multiply_next() {
-                self.move_messages()?;
+            while let Some(piece) = take() {
+                for part in products(piece) {
+                    multiply(part);
+                    self.move_messages()?;
+                }
             }
             Ok(())
         });
@@ -507,15 +509,47 @@ fn total(phases: &Phases) -> f64 {
     phases.panel + phases.swap + phases.bcast + phases.update + phases.back + phases.other
 }
 
-/// Cuts the rows of a product into pieces of equal height. Alone, they are as
-/// high as lets messages wait; a team gets several a thread, so that one which
-/// comes late finds work left.
+/// Cuts the rows of the trailing product into pieces, which are taken one by one.
+/// A team gets long ones first, and the shorter the less is left: few pieces, as
+/// the BLAS packs U anew for each, and yet one who comes late, from the next
+/// panel, finds work left and nobody waits long at the end.
 fn row_pieces(rows: usize, threads: usize) -> Vec<Range<usize>> {
-    let count = if threads == 1 {
-        rows.div_ceil(PIECE_ROWS)
-    } else {
-        (threads * PIECES_PER_THREAD).min(rows.div_ceil(SHORTEST_PIECE_ROWS))
-    };
-    let bound = |i: usize| rows * i / count;
-    (0..count).map(|i| bound(i)..bound(i + 1)).collect()
+    let mut pieces = Vec::new();
+    let mut start = 0;
+    while start < rows {
+        let left = rows - start;
+        let share = if threads == 1 { left } else { 10 * left / (13 * threads) };
+        let end = start + share.max(SHORTEST_PIECE_ROWS).min(left);
+        pieces.push(start..end);
+        start = end;
+    }
+    pieces
+}
+
+/// Cuts a piece into products of about equal height.
+fn products(piece: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    let count = piece.len().div_ceil(PRODUCT_ROWS);
+    let bound = move |i: usize| piece.start + piece.len() * i / count;
+    (0..count).map(move |i| bound(i)..bound(i + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_and_products_cover_all_rows_once_in_order() {
+        for rows in [0, 1, 63, 64, 65, 1000, 1024, 1025, 40_000] {
+            for threads in 1..20 {
+                let pieces = row_pieces(rows, threads);
+                let parts: Vec<_> = pieces.iter().cloned().flat_map(products).collect();
+                assert!(parts.iter().all(|part| !part.is_empty() && part.len() <= PRODUCT_ROWS));
+                let ends = parts.iter().map(|part| part.end);
+                let starts = parts.iter().skip(1).map(|part| part.start).chain([rows]);
+                assert!(parts.first().is_none_or(|first| first.start == 0));
+                assert!(rows == 0 || ends.eq(starts));
+                assert!(threads > 1 || pieces.len() == usize::from(rows > 0));
+            }
+        }
+    }
 }

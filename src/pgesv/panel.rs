@@ -109,7 +109,8 @@ impl Layout {
 
     /// Writes L1 and L2 of a factored panel into the message.
     pub fn write(&self, w: MatRef, data: &mut [f64], team: &Team) {
-        let (l1, l2) = data[self.l1_start()..self.doubles()].split_at_mut(self.ld_message * self.jb);
+        let (l1, l2) =
+            data[self.l1_start()..self.doubles()].split_at_mut(self.ld_message * self.jb);
         let mut l1 = MatMut::col_major(l1, self.jb, self.jb, self.ld_message);
         for c in 0..self.jb {
             l1.col_mut(c).copy_from_slice(&w.col(c)[..self.jb]);

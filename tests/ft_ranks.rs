@@ -168,7 +168,11 @@ impl Tally {
                     // Torn copies are lost as well.
                     let same = ran.work().found.lost == lost;
                     let more = lost.iter().all(|rank| ran.work().found.lost.contains(rank));
-                    assert!(same || (single && more), "{label}: {:?}, {lost:?}", ran.work().found.lost);
+                    assert!(
+                        same || (single && more),
+                        "{label}: {:?}, {lost:?}",
+                        ran.work().found.lost
+                    );
                     self.rebuilt += usize::from(!lost.is_empty());
                 } else {
                     self.afresh += 1;

@@ -61,6 +61,7 @@ impl<C: Comm, M: Memory> FinishedRun<C, M> {
     ) -> Result<Self> {
         let Finished { epoch, result, mark, discard, keep } = finished;
         let process = comm.rank();
+        let comm = comm.split(Some(0), process as u32)?.expect("a colour");
         for &id in &discard[process] {
             hook.at(&Step::new("discard", epoch))?;
             memory.remove(id).map_err(memory_error("removing", id, 0))?;
@@ -76,7 +77,6 @@ impl<C: Comm, M: Memory> FinishedRun<C, M> {
         }
         hook.at(&Step::new("marked", epoch))?;
         comm.barrier()?;
-        let comm = comm.split(Some(0), process as u32)?.expect("a colour");
         let ids = keep[process].clone();
         Ok(Self { comm, memory, hook, epoch, result, ids, _held: None })
     }

@@ -225,8 +225,8 @@ mod tests {
         Record {
             sequence,
             commit: sequence / 2,
-            hollow: sequence % 2 == 0,
-            finished: sequence % 3 == 0,
+            hollow: sequence.is_multiple_of(2),
+            finished: sequence.is_multiple_of(3),
             state: vec![sequence as u8; 9],
             ..Record::default()
         }

@@ -138,14 +138,14 @@ pub fn run<C: Comm>(
     progress.clear();
     // What the last test came to stays until the report is whole.
     let closed = match (reports, &ran) {
-        (Some(reports), Ran::All { .. }) => reports.close(),
+        (Some(reports), Ran { is_reported: true, .. }) => reports.close(),
         _ => None,
     };
     let mut answer = [u8::from(closed.is_some()), closed.unwrap_or(Exit::BadInput).code()];
     collect::broadcast(world, &mut answer, 0)?;
     let [is_closed, code] = answer;
-    if let (1, Ran::All { last }) = (is_closed, ran) {
-        if let Some(done) = last {
+    if is_closed == 1 {
+        if let Some(done) = ran.last {
             done.clear()?;
         }
         if settings.is_on() {
@@ -157,12 +157,12 @@ pub fn run<C: Comm>(
 }
 
 /// What came of the tests of a job.
-enum Ran<'a, C: Comm> {
-    /// All are reported. The result of the last one is still in shared memory,
-    /// if it was protected and this rank had a part in it.
-    All { last: Option<Done<'a, C>> },
-    /// A report could not be written.
-    NotReported,
+struct Ran<'a, C: Comm> {
+    /// Whether all are reported; a report may refuse to be written.
+    is_reported: bool,
+    /// The result of the last one, still in shared memory, if it was protected
+    /// and this rank had a part in it.
+    last: Option<Done<'a, C>>,
 }
 
 /// The tests of a job.
@@ -208,14 +208,14 @@ impl<'a> Tests<'a> {
             // start reports it again.
             collect::broadcast(world, &mut wrote, 0)?;
             if wrote[0] == 0 {
-                return Ok(Ran::NotReported);
+                return Ok(Ran { is_reported: false, last: None });
             }
             match done {
                 Some(done) if index + 1 < tests.len() => done.clear()?,
                 done => last = done,
             }
         }
-        Ok(Ran::All { last })
+        Ok(Ran { is_reported: true, last })
     }
 
     /// The test of which an earlier start has left data, else the first.

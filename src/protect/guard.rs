@@ -137,11 +137,11 @@ pub fn open<'a, C: Comm>(
         align_bytes: ALIGN_BYTES,
         ..settings.config(test, application, &host, state_bytes(comm.size()))
     };
-    let (mut checkpointer, found) =
-        match Checkpointer::open(comm, memory, config, &[shape], hook)? {
-            protocol::Opened::Ready(checkpointer, found) => (checkpointer, found),
-            protocol::Opened::Finished(run) => return Ok(Opened::Done(run)),
-        };
+    let (mut checkpointer, found) = match Checkpointer::open(comm, memory, config, &[shape], hook)?
+    {
+        protocol::Opened::Ready(checkpointer, found) => (checkpointer, found),
+        protocol::Opened::Finished(run) => return Ok(Opened::Done(run)),
+    };
     let recovered = checkpointer.recover()?;
     let bytes = shape.bytes() as f64;
     let mut guard = Protected {

@@ -859,7 +859,9 @@ impl Process<'_> {
                 book.updating.remove(&rank);
                 state.clone()
             }
-            Foretold::Unrecoverable(..) | Foretold::Finished(_) => panic!("opened, and should not have been: {foretold:?}"),
+            Foretold::Unrecoverable(..) | Foretold::Finished(_) => {
+                panic!("opened, and should not have been: {foretold:?}")
+            }
         };
         *self.known.lock().unwrap() = Some((rank, state));
     }

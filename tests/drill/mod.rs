@@ -296,15 +296,14 @@ impl Cluster {
     ) -> Result<Ran, Failure> {
         let (store, team) = (self.store(self.places[comm.rank()]), Team::solo());
         let surroundings = self.surroundings(comm, settings, &store, &team, killer.clone());
-        let (mut guard, found, resumed) =
-            match protect::open(comm, spec, settings, surroundings)? {
-                Opened::Ready { guard, found, resumed } => (guard, found, resumed),
-                Opened::Done(done) => {
-                    let (residual, x) = read_result(done.result());
-                    done.clear()?;
-                    return Ok(Ran { x, residual, work: None });
-                }
-            };
+        let (mut guard, found, resumed) = match protect::open(comm, spec, settings, surroundings)? {
+            Opened::Ready { guard, found, resumed } => (guard, found, resumed),
+            Opened::Done(done) => {
+                let (residual, x) = read_result(done.result());
+                done.clear()?;
+                return Ok(Ran { x, residual, work: None });
+            }
+        };
         let grid = Grid::new(guard.comm(), spec.p, spec.q, spec.pmap)?.expect("a place for each");
         if !resumed {
             ptest::generate(&grid, &team, spec, &mut *guard);

@@ -439,6 +439,10 @@ fn shapes_where_some_ranks_have_nothing() {
                 (Region::Corner, "stamp:epoch=1"),
                 (Region::Side, "flush:epoch=1"),
                 (Region::Whole, "finish"),
+                (Region::Corner, "mark:chunk=0"),
+                (Region::Side, "marked"),
+                (Region::Whole, "clear"),
+                (Region::Corner, "remove"),
             ] {
                 let spec = TestSpec { pmap: Pmap::ColumnMajor, ..spec(n, nb, p, q, depth) };
                 let settings = Settings { region, ..settings(1, p * q, 1) };

@@ -18,7 +18,7 @@ use skt_hpl::checkpoint::codec::{self, CodecKind, Coef};
 use skt_hpl::checkpoint::encode::Encoder;
 use skt_hpl::checkpoint::hook::{Hook, NoHook, Step};
 use skt_hpl::checkpoint::layout::{Active, RegionShape};
-use skt_hpl::checkpoint::protocol::{CheckpointError, Checkpointer};
+use skt_hpl::checkpoint::protocol::{CheckpointError, Checkpointer, Found, Opened};
 use skt_hpl::checkpoint::store::{SegmentName, Store, SysV};
 use skt_hpl::comm::mpi::MpiWorld;
 use skt_hpl::comm::{Comm, CommError, collect, threads};
@@ -92,15 +92,19 @@ fn measure<C: Comm>(
         group_size: world.size().max(2),
         ..Settings::new(run)
     };
-    let open = |hook: Arc<dyn Hook>| {
+    type Saved<'a, C> = Box<NodeCheckpointer<'a, C>>;
+    let open = |hook: Arc<dyn Hook>| -> Result<(Saved<'_, C>, Found), CheckpointError> {
         let memory = NodeMemory::new(&store, run, 0, &team);
         let config = settings.config(0, String::new(), &world.host(), 64);
         // The check of what is frozen is for tests.
         let config = skt_hpl::checkpoint::protocol::Config { check_frozen: false, ..config };
         let shape = RegionShape { rows: bytes / PITCH_BYTES, pitch_bytes: PITCH_BYTES };
-        Checkpointer::open(world, memory, config, &[shape], hook)
+        match Checkpointer::open(world, memory, config, &[shape], hook)? {
+            Opened::Ready(saved, found) => Ok((saved, found)),
+            Opened::Finished(_) => unreachable!("each line finishes once, at its end"),
+        }
     };
-    let (mut saved, _): (NodeCheckpointer<C>, _) = open(Arc::new(NoHook))?;
+    let (mut saved, _) = open(Arc::new(NoHook))?;
     saved.recover()?;
     for (i, byte) in saved.region(0).iter_mut().enumerate() {
         *byte = (i.wrapping_mul(0x9e37_79b9) >> 13) as u8;
@@ -135,12 +139,12 @@ fn measure<C: Comm>(
         }
         world.barrier()?;
         let watch = Arc::new(Stopwatch::default());
-        let (mut saved, found): (NodeCheckpointer<C>, _) = open(watch.clone())?;
+        let (mut saved, found) = open(watch.clone())?;
         assert_eq!(found.lost, [lost]);
         saved.recover()?;
         rebuild.push(watch.seconds());
         if repeat + 1 == REPEATS {
-            saved.finish()?;
+            saved.finish(&[])?.clear()?;
         }
     }
     sweep(&store, run, 0).expect("swept");

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use clap::Parser;
 use skt_hpl::checkpoint::layout::{Active, RegionShape};
-use skt_hpl::checkpoint::protocol::Checkpointer;
+use skt_hpl::checkpoint::protocol::{Checkpointer, Found, Opened};
 use skt_hpl::checkpoint::store::SysV;
 use skt_hpl::comm::mpi::{MpiComm, MpiWorld};
 use skt_hpl::comm::{Comm, CommError, Tag, collect};
@@ -52,6 +52,16 @@ struct Scalars {
     iteration: u64,
     rho: f64,
     first_rho: f64,
+}
+
+/// What the solution came to.
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct Solved {
+    iterations: u64,
+    residual: f64,
+    /// Differs when any bit of x does.
+    x: u64,
 }
 
 /// A rank's part of the grid: rows `first..first + rows` of `size`.
@@ -113,7 +123,10 @@ impl Problem<'_> {
     }
 }
 
-fn solve(world: &MpiComm, args: &Args) -> Result<(), Box<dyn std::error::Error>> {
+type Failure = Box<dyn std::error::Error>;
+
+/// Computes, or finds what an earlier start has computed; reports; clears up.
+fn run(world: &MpiComm, args: &Args) -> Result<(), Failure> {
     let (store, team, settings) = (SysV::new(false), Team::solo(), Settings::new(&args.run_id));
     let marks = Box::new(store);
     let faults = Arc::new(Target::new(&args.inject, world.rank(), marks, &args.run_id));
@@ -122,10 +135,37 @@ fn solve(world: &MpiComm, args: &Args) -> Result<(), Box<dyn std::error::Error>>
     let block = args.size.div_ceil(world.size());
     let shape = RegionShape { rows: block, pitch_bytes: args.size * size_of::<f64>() };
     let application = format!("pcg {}", args.size);
-    let config = settings.config(0, application, &world.host(), size_of::<Scalars>());
+    let config = settings.config(
+        0,
+        application,
+        &world.host(),
+        size_of::<Scalars>().max(size_of::<Solved>()),
+    );
     let memory = NodeMemory::new(&store, &args.run_id, 0, &team);
-    let (mut saved, found): (NodeCheckpointer<MpiComm>, _) =
-        Checkpointer::open(world, memory, config, &[shape; 3], faults.clone())?;
+    let done = match Checkpointer::open(world, memory, config, &[shape; 3], faults.clone())? {
+        Opened::Ready(mut saved, found) => {
+            let solved = solve(&mut saved, &found, args, block, &faults)?;
+            saved.finish(bytemuck::bytes_of(&solved))?
+        }
+        Opened::Finished(done) => done,
+    };
+    if world.rank() == 0 {
+        let solved: Solved = bytemuck::pod_read_unaligned(done.result());
+        println!("{} iterations, residual {:.2e}", solved.iterations, solved.residual);
+        println!("x: {:016x} (differs when any bit of the solution does)", solved.x);
+    }
+    // Reported: nobody needs it any more.
+    done.clear()?;
+    Ok(sweep(&store, &args.run_id, 0)?)
+}
+
+fn solve(
+    saved: &mut NodeCheckpointer<MpiComm>,
+    found: &Found,
+    args: &Args,
+    block: usize,
+    faults: &Target,
+) -> Result<Solved, Failure> {
     let recovered = saved.recover()?;
 
     // Ranks are those of the data from here on, not those of the launcher.
@@ -175,19 +215,15 @@ fn solve(world: &MpiComm, args: &Args) -> Result<(), Box<dyn std::error::Error>>
     let hash = |h: u64, v: &f64| (h ^ v.to_bits()).wrapping_mul(0x100_0000_01b3).rotate_left(23);
     let mut sum = [x[..points].iter().fold(comm.rank() as u64, hash)];
     collect::all_reduce(&comm, &mut sum, u64::wrapping_add)?;
-    if comm.rank() == 0 {
-        println!("{} iterations, residual {:.2e}", s.iteration, (s.rho / s.first_rho).sqrt());
-        println!("x: {:016x} (differs when any bit of the solution does)", sum[0]);
-    }
-    saved.finish()?;
-    Ok(sweep(&store, &args.run_id, 0)?)
+    let residual = (s.rho / s.first_rho).sqrt();
+    Ok(Solved { iterations: s.iteration, residual, x: sum[0] })
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
     let done = MpiWorld::init().map_err(Into::into).and_then(|world| {
         let comm = world.comm()?;
-        solve(&comm, &args)
+        run(&comm, &args)
     });
     done.map_or_else(
         |error| {

@@ -131,6 +131,7 @@ impl Explorer {
         let epoch = match &foretold {
             Foretold::Fresh => 0,
             Foretold::Recovered(epoch, _) | Foretold::Unrecoverable(epoch, _) => *epoch,
+            Foretold::Finished(_) => unreachable!("these jobs end without finishing"),
         };
         let mut cluster = state.clone();
         let how = Disturbance::none(self.tally.runs, epoch + 1);
@@ -144,6 +145,7 @@ impl Explorer {
                 self.tally.refused += 1;
                 return;
             }
+            Foretold::Finished(_) => unreachable!("see above"),
         }
         // Now and then: lose others, recover again.
         if self.tally.runs.is_multiple_of(4) {

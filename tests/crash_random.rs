@@ -1,7 +1,8 @@
 //! Larger jobs under random misfortune: several groups, uneven ones, up to 8
 //! members and 3 parities, several checkpoints with a shrinking active part,
 //! deaths one upon the other, nodes that come back stale, processes that are
-//! started in another order, more losses than can be borne, new beginnings.
+//! started in another order, more losses than can be borne, new beginnings,
+//! deaths at the end of the run and in its clearing.
 //!
 //! Every case is a function of its seed, which a failure prints.
 //! `SKT_CRASH_SEED=n` runs that one case with a trace, `SKT_CRASH_RUNS=n` that
@@ -46,6 +47,8 @@ struct Tally {
     recovered: u64,
     refused: u64,
     returned: u64,
+    finished: u64,
+    told: u64,
 }
 
 fn setup(dice: &mut Dice, method: Method) -> (Setup, usize) {
@@ -117,6 +120,7 @@ fn play(seed: u64, method: Method, trace: bool, tally: &mut Tally) {
             _ => 0,
         };
         how = Disturbance::none(dice.roll(1 << 40), epoch + dice.roll(3));
+        how.finish = dice.chance(50);
         how.switches_of_256 = [8, 64, 200][dice.between(0, 2)];
         how.trace = trace;
         if matches!(foretold, Foretold::Unrecoverable(..)) {
@@ -146,6 +150,12 @@ fn play(seed: u64, method: Method, trace: bool, tally: &mut Tally) {
         if ran.killed == 0 {
             check_undisturbed(&ran, &expected);
             tally.recovered += u64::from(matches!(expected, Foretold::Recovered(..)));
+            let told = matches!(expected, Foretold::Finished(_));
+            tally.told += u64::from(told);
+            if how.finish || told {
+                assert_eq!(cluster.segments(), 0, "a run that has finished leaves nothing behind");
+                tally.finished += 1;
+            }
         }
         tally.kills += u64::from(ran.killed.count_ones());
         let dead: BTreeSet<usize> =
@@ -197,7 +207,8 @@ fn play_many(method: Method, cases: u64) {
         }
     }
     println!("method {method}: {tally:?}");
-    assert!(one.is_some() || tally.recovered > 0 && tally.kills > 0);
+    let all = [tally.recovered, tally.kills, tally.finished, tally.told];
+    assert!(one.is_some() || all.iter().all(|count| *count > 0));
 }
 
 #[test]

@@ -157,18 +157,22 @@ impl Tally {
                 self.refused += 1;
             }
             Ended::Done(ran) => {
-                let epoch = ran.found.epoch;
+                let epoch = ran.work().found.epoch;
                 let low = case.epoch - u64::from(case.in_checkpoint);
                 let high = case.epoch - u64::from(case.in_checkpoint && case.before_barrier);
                 // Who dies between two checkpoints may be overtaken by the others.
                 let high = high + u64::from(!case.in_checkpoint);
                 assert!((low..=high).contains(&epoch), "{label}: epoch {epoch}, {:?}", case.fault);
-                assert_eq!(ran.resumed, epoch > 0, "{label}");
+                assert_eq!(ran.work().resumed, epoch > 0, "{label}");
                 if epoch > 0 {
                     // Torn copies are lost as well.
-                    let same = ran.found.lost == lost;
-                    let more = lost.iter().all(|rank| ran.found.lost.contains(rank));
-                    assert!(same || (single && more), "{label}: {:?}, {lost:?}", ran.found.lost);
+                    let same = ran.work().found.lost == lost;
+                    let more = lost.iter().all(|rank| ran.work().found.lost.contains(rank));
+                    assert!(
+                        same || (single && more),
+                        "{label}: {:?}, {lost:?}",
+                        ran.work().found.lost
+                    );
                     self.rebuilt += usize::from(!lost.is_empty());
                 } else {
                     self.afresh += 1;
@@ -182,7 +186,7 @@ impl Tally {
                 } else {
                     assert_eq!(bits(&ran.x), bits(&want), "{label}: x differs");
                 }
-                assert_eq!(ran.protection.restarts.len(), usize::from(epoch > 0), "{label}");
+                assert_eq!(ran.work().protection.restarts.len(), usize::from(epoch > 0), "{label}");
                 assert_eq!(cluster.segments(), 0, "{label}: something is left");
             }
         }
@@ -343,7 +347,7 @@ fn more_losses_than_parities_are_refused() {
             }
             let afresh = Settings { resume: Resume::Never, ..settings };
             let ran = done(cluster.start(&spec, &afresh, &[]));
-            assert!(!ran.resumed);
+            assert!(!ran.work().resumed);
             assert_eq!(bits(&ran.x), bits(&want));
             assert_eq!(cluster.segments(), 0);
         }
@@ -362,11 +366,11 @@ fn resume_never_and_require() {
     let back = [Fault { process: 3, when: When::Back }];
     died(cluster.start(&spec, &settings, &back));
     let ran = done(cluster.start(&spec, &require, &[]));
-    assert!(ran.resumed && ran.found.lost.is_empty());
+    assert!(ran.work().resumed && ran.work().found.lost.is_empty());
     assert_eq!(bits(&ran.x), bits(&want));
     died(cluster.start(&spec, &settings, &back));
     let ran = done(cluster.start(&spec, &never, &[]));
-    assert!(!ran.resumed && ran.found.unusable == 4, "{:?}", ran.found);
+    assert!(!ran.work().resumed && ran.work().found.unusable == 4, "{:?}", ran.work().found);
     assert_eq!(bits(&ran.x), bits(&want));
     assert_eq!(cluster.segments(), 0);
 }
@@ -399,7 +403,7 @@ fn segments_of_another_shape_are_refused() {
     assert_eq!(cluster.segments(), 4);
     // None of which has harmed it.
     let ran = done(cluster.start(&ours, &basic, &[]));
-    assert!(ran.resumed);
+    assert!(ran.work().resumed);
     assert_eq!(bits(&ran.x), bits(&undisturbed(&ours)));
 }
 
@@ -417,8 +421,8 @@ fn nodes_of_two_ranks() {
             let all: Vec<usize> = (0..parities).map(|i| (process + 2 * i) % 8).collect();
             cluster.lose(&all);
             let ran = done(cluster.start(&spec, &settings, &[]));
-            assert!(ran.resumed);
-            assert_eq!(ran.found.lost.len(), 2 * parities);
+            assert!(ran.work().resumed);
+            assert_eq!(ran.work().found.lost.len(), 2 * parities);
             assert_eq!(bits(&ran.x), bits(&want));
         }
     }
@@ -435,6 +439,10 @@ fn shapes_where_some_ranks_have_nothing() {
                 (Region::Corner, "stamp:epoch=1"),
                 (Region::Side, "flush:epoch=1"),
                 (Region::Whole, "finish"),
+                (Region::Corner, "mark:chunk=0"),
+                (Region::Side, "marked"),
+                (Region::Whole, "clear"),
+                (Region::Corner, "remove"),
             ] {
                 let spec = TestSpec { pmap: Pmap::ColumnMajor, ..spec(n, nb, p, q, depth) };
                 let settings = Settings { region, ..settings(1, p * q, 1) };

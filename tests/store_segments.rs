@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use skt_hpl::checkpoint::store::{
-    Files, Liveness, SegmentName, Store, StoreError, StoreKind, SysV,
+    Files, Liveness, SegmentName, Stage, Store, StoreError, StoreKind, SysV,
 };
 use skt_hpl::cli::shm::{self, CleanOptions, Cleaned};
 use tempfile::TempDir;
@@ -93,7 +93,14 @@ fn child_process() {
     let store = kind.parse::<StoreKind>().unwrap().open();
     let name = SegmentName::new(&std::env::var("STORE_TEST_RUN").unwrap(), "state", 0).unwrap();
     let mode = std::env::var("STORE_TEST_MODE").unwrap();
-    let new = store.begin(&name, BYTES).unwrap();
+    let die_at = mode.strip_prefix("die at ");
+    let at = |stage: Stage| {
+        if die_at == Some(&format!("{stage:?}")[..]) {
+            // SAFETY: a signal to this process, as when the system kills it.
+            unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+        }
+    };
+    let new = store.begin_at(&name, BYTES, &at).unwrap();
     if mode == "die before it is complete" {
         std::process::abort();
     }
@@ -169,6 +176,28 @@ fn an_incomplete_segment_is_listed_never_attached_and_replaced() {
         assert!(f.store.attach(&f.name(0)).unwrap().is_none());
         assert!(f.store.create(&f.name(0), 8).is_ok());
         assert_eq!(f.listed()[0].bytes, 8);
+    });
+}
+
+#[test]
+fn a_kill_at_any_stage_of_a_creation_leaves_what_can_be_told_and_removed() {
+    on_every_store("stage", |f| {
+        for stage in [Stage::Named, Stage::Reserved] {
+            let mode = format!("die at {stage:?}");
+            let status = f.child(&mode).wait().unwrap();
+            assert_eq!(status.signal(), Some(libc::SIGKILL), "{stage:?}");
+            let listed = f.listed();
+            assert_eq!(listed.len(), 1, "{stage:?}");
+            assert_eq!((listed[0].is_ready, listed[0].bytes), (false, BYTES), "{stage:?}");
+            // Also without naming the run: it is of no use to anybody.
+            let (cleaned, text) = f.shm(false);
+            assert_eq!((cleaned.removed, f.listed().len()), (1, 0), "{stage:?}: {text}");
+            // Or the next creation of that name takes its place.
+            f.child(&mode).wait().unwrap();
+            drop(f.store.create(&f.name(0), 8).unwrap());
+            assert_eq!((f.listed().len(), f.listed()[0].bytes), (1, 8), "{stage:?}");
+            assert!(f.store.remove(&f.name(0)).unwrap());
+        }
     });
 }
 

@@ -13,6 +13,11 @@
 //! **Which epoch.** E is the newest commit of those that count. A rank commits
 //! only after the job-wide barrier, when every D of every group is complete, so
 //! members without that commit can be used at E too.
+//!
+//! **Whether the run is done.** Ranks mark their segments as finished after a
+//! barrier that all enter at the end of the work, and nothing is removed before
+//! all are marked. So one mark among the segments that count is enough, and
+//! nothing is ever gone on with beside it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -170,6 +175,31 @@ pub struct Plan {
     pub unusable: usize,
 }
 
+/// The run has come to its end: what is left of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finished {
+    /// Its last epoch.
+    pub epoch: u64,
+    /// Its result.
+    pub result: Vec<u8>,
+    /// Segments that count and do not bear the result yet: who writes it there.
+    pub mark: Vec<Vec<SegmentId>>,
+    /// Segments of no use, which each process removes at once.
+    pub discard: Vec<Vec<SegmentId>>,
+    /// Segments that count, which each process removes when the result is
+    /// reported.
+    pub keep: Vec<Vec<SegmentId>>,
+}
+
+/// What a start is to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Decision {
+    /// Begin, or go on.
+    Work(Plan),
+    /// Report the result once more, and clear up.
+    Finished(Finished),
+}
+
 /// Whether the data of a segment can be used at an epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
@@ -203,13 +233,50 @@ fn standing(method: Method, record: &Record, epoch: u64) -> Standing {
 ///
 /// # Errors
 /// When the job cannot go on, with the reason.
-pub fn decide(offers: &[Offer], rules: &Rules) -> Result<Plan, Refusal> {
+pub fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusal> {
     if let Some(process) = offers.iter().position(|o| o.fingerprint != offers[0].fingerprint) {
         return Err(Refusal::Disagree { process });
     }
     if rules.resume != Resume::Never {
         refuse_other_shapes(offers)?;
+        if let Some(finished) = finished(offers) {
+            return Ok(Decision::Finished(finished));
+        }
     }
+    plan(offers, rules).map(Decision::Work)
+}
+
+/// What is left of a run that has come to its end; `None` where no segment that
+/// counts says so.
+fn finished(offers: &[Offer]) -> Option<Finished> {
+    let base = lineage(offers);
+    let is_kept = |claim: &Claim| {
+        claim.content.as_ref().is_some_and(|content| counts(content, base) && !content.1.hollow)
+    };
+    let is_marked = |claim: &Claim| claim.content.as_ref().is_some_and(|(_, r)| r.finished);
+    let claims = offers.iter().flat_map(|offer| &offer.claims);
+    let marked = claims.clone().find(|claim| is_kept(claim) && is_marked(claim))?;
+    let (_, record) = marked.content.as_ref().expect("it is marked");
+    // One of the processes that have found a segment writes to it.
+    let mut seen = BTreeSet::new();
+    let mut mark = Vec::with_capacity(offers.len());
+    for offer in offers {
+        let mut is_first = |claim: &&Claim| seen.insert((offer.node.as_str(), claim.id));
+        let unmarked = offer.claims.iter().filter(|c| is_kept(c) && !is_marked(c));
+        mark.push(unmarked.filter(&mut is_first).map(|claim| claim.id).collect());
+    }
+    let ids = |kept: bool| {
+        let of = |offer: &Offer| {
+            offer.claims.iter().filter(|c| is_kept(c) == kept).map(|c| c.id).collect()
+        };
+        offers.iter().map(of).collect()
+    };
+    let (epoch, result) = (record.commit, record.state.clone());
+    Some(Finished { epoch, result, mark, discard: ids(false), keep: ids(true) })
+}
+
+/// How to begin, or to go on, with a run that has not come to its end.
+fn plan(offers: &[Offer], rules: &Rules) -> Result<Plan, Refusal> {
     let base = lineage(offers);
     // The clock, so that a start that knows of no other, all that did being
     // gone, still counts as later than they were.
@@ -264,16 +331,20 @@ fn newest_attempt(offers: &[Offer]) -> u64 {
     contents(offers).map(|(_, record)| record.joined.number).max().unwrap_or(0)
 }
 
+/// Whether a segment is not stale.
+fn counts((_, record): &Content, base: Attempt) -> bool {
+    record.lineage == base || record.joined == base
+}
+
 /// The best segment of each rank, of those that are not stale.
 fn current_claims(offers: &[Offer], base: Attempt) -> BTreeMap<usize, &Content> {
     let mut best: BTreeMap<usize, &Content> = BTreeMap::new();
     for content in contents(offers) {
-        let (identity, record) = content;
-        if record.lineage != base && record.joined != base {
+        if !counts(content, base) {
             continue;
         }
         let order = |(_, r): &Content| (!r.hollow, r.commit, r.stamp, r.clone());
-        let entry = best.entry(identity.rank).or_insert(content);
+        let entry = best.entry(content.0.rank).or_insert(content);
         if order(content) > order(entry) {
             *entry = content;
         }
@@ -529,15 +600,35 @@ mod tests {
         }))
     }
 
+    /// The plan of a run that is not done.
+    fn planned(offers: &[Offer], rules: &Rules) -> Result<Plan, Refusal> {
+        match decide(offers, rules)? {
+            Decision::Work(plan) => Ok(plan),
+            Decision::Finished(finished) => panic!("not marked, and yet {finished:?}"),
+        }
+    }
+
+    fn ended(offers: &[Offer], rules: &Rules) -> Finished {
+        match decide(offers, rules) {
+            Ok(Decision::Finished(finished)) => finished,
+            other => panic!("marked, and yet {other:?}"),
+        }
+    }
+
+    fn mark(offer: &mut Offer) {
+        let record = &mut edit(offer).1;
+        (record.finished, record.state) = (true, b"result".to_vec());
+    }
+
     fn edit(offer: &mut Offer) -> &mut Content {
         offer.claims[0].content.as_mut().expect("a whole segment")
     }
 
     #[test]
     fn one_commit_of_the_next_epoch_takes_all_there() {
-        let plan = decide(&one_each([(5, 5), (5, 5), (6, 5), (5, 5)]), &RULES).expect("legal");
+        let plan = planned(&one_each([(5, 5), (5, 5), (6, 5), (5, 5)]), &RULES).expect("legal");
         assert_eq!((plan.epoch, plan.state.as_slice(), plan.lost.len()), (6, &[6][..], 0));
-        let plan = decide(&one_each([(5, 5); 4]), &RULES).expect("legal");
+        let plan = planned(&one_each([(5, 5); 4]), &RULES).expect("legal");
         assert_eq!(plan.epoch, 5);
         assert_eq!(plan.attempt, Attempt { number: 9, nonce: 5 });
         assert_eq!((plan.base, plan.ranks), (BASE, vec![0, 1, 2, 3]));
@@ -547,7 +638,7 @@ mod tests {
     fn processes_find_their_data_and_the_rest_take_what_is_lost() {
         let found =
             offers([vec![claim(2, 4, 4)], vec![], vec![claim(0, 4, 4)], vec![claim(3, 4, 4)]]);
-        let plan = decide(&found, &RULES).expect("one loss");
+        let plan = planned(&found, &RULES).expect("one loss");
         assert_eq!(plan.ranks, [2, 1, 0, 3]);
         assert_eq!(plan.lost, [1]);
         assert_eq!(plan.attach[1], None);
@@ -560,13 +651,13 @@ mod tests {
         let mut found = offers([both(), both(), vec![claim(2, 4, 4)], vec![claim(3, 4, 4)]]);
         found[1].node = "node0".into();
         found[1].domain = "node0".into();
-        let plan = decide(&found, &RULES).expect("nothing lost");
+        let plan = planned(&found, &RULES).expect("nothing lost");
         assert_eq!(plan.ranks, [0, 1, 2, 3]);
         assert!(plan.lost.is_empty() && plan.shared_domains);
         assert!(plan.discard.iter().all(Vec::is_empty), "what the other takes is not removed");
         // Two segments where only one process runs: one of them is lost.
         let found = offers([both(), vec![], vec![claim(2, 4, 4)], vec![claim(3, 4, 4)]]);
-        let plan = decide(&found, &RULES).expect("one loss");
+        let plan = planned(&found, &RULES).expect("one loss");
         assert_eq!(plan.lost, [1]);
         assert_eq!(plan.discard[0], [SegmentId { rank: 1, attempt: 3 }]);
     }
@@ -577,11 +668,11 @@ mod tests {
         edit(&mut found[1]).1.lineage = Attempt { number: 2, nonce: 8 };
         edit(&mut found[1]).1.joined = Attempt { number: 2, nonce: 8 };
         edit(&mut found[1]).1.commit = 6;
-        let plan = decide(&found, &RULES).expect("one loss");
+        let plan = planned(&found, &RULES).expect("one loss");
         assert_eq!((plan.epoch, plan.lost, plan.unusable), (5, vec![1], 1));
         // It has joined what the others follow: it counts, and so does its commit.
         edit(&mut found[1]).1.joined = BASE;
-        let plan = decide(&found, &RULES).expect("nothing lost");
+        let plan = planned(&found, &RULES).expect("nothing lost");
         assert_eq!((plan.epoch, plan.lost.len()), (6, 0));
     }
 
@@ -591,7 +682,7 @@ mod tests {
         stale.id.attempt = 2;
         let mut found = one_each([(4, 4); 4]);
         found[3].claims.push(stale.clone());
-        let plan = decide(&found, &RULES).expect("nothing lost");
+        let plan = planned(&found, &RULES).expect("nothing lost");
         assert_eq!(plan.attach[0], Some(SegmentId { rank: 0, attempt: 3 }));
         assert_eq!(plan.discard[3], [stale.id]);
     }
@@ -600,10 +691,10 @@ mod tests {
     fn torn_and_hollow_segments_count_as_lost() {
         let mut found = one_each([(4, 4); 4]);
         found[0].claims[0].content = None;
-        let plan = decide(&found, &RULES).expect("one loss");
+        let plan = planned(&found, &RULES).expect("one loss");
         assert_eq!((plan.lost.clone(), plan.discard[0].len()), (vec![0], 1));
         edit(&mut found[2]).1.hollow = true;
-        let error = decide(&found, &RULES).expect_err("two losses");
+        let error = planned(&found, &RULES).expect_err("two losses");
         let lost = vec![LostGroup { group: Some(0), ranks: vec![0, 2] }];
         assert_eq!(error, Refusal::Unrecoverable { epoch: 4, lost, parities: 1 });
         assert!(error.to_string().contains("group 0 has lost ranks [0, 2]"), "{error}");
@@ -614,25 +705,25 @@ mod tests {
         let never = Rules { resume: Resume::Never, ..RULES };
         let require = Rules { resume: Resume::Require, ..RULES };
         let found = one_each([(4, 4); 4]);
-        let plan = decide(&found, &never).expect("afresh");
+        let plan = planned(&found, &never).expect("afresh");
         assert_eq!((plan.epoch, plan.unusable), (0, 4));
         assert!(plan.discard.iter().all(|list| list.len() == 1));
-        assert_eq!(decide(&found, &require).expect("there is one").epoch, 4);
+        assert_eq!(planned(&found, &require).expect("there is one").epoch, 4);
         let nothing = offers([vec![], vec![], vec![], vec![]]);
-        assert_eq!(decide(&nothing, &require), Err(Refusal::NothingFound));
-        assert_eq!(decide(&nothing, &RULES).expect("afresh").epoch, 0);
-        assert_eq!(decide(&one_each([(0, 0); 4]), &require), Err(Refusal::NothingFound));
+        assert_eq!(planned(&nothing, &require), Err(Refusal::NothingFound));
+        assert_eq!(planned(&nothing, &RULES).expect("afresh").epoch, 0);
+        assert_eq!(planned(&one_each([(0, 0); 4]), &require), Err(Refusal::NothingFound));
     }
 
     #[test]
     fn other_settings_are_refused_not_thrown_away() {
         let mut found = one_each([(4, 4); 4]);
         edit(&mut found[2]).0.fingerprint = 8;
-        assert_eq!(decide(&found, &RULES), Err(Refusal::OtherShape { process: 2, rank: 2 }));
+        assert_eq!(planned(&found, &RULES), Err(Refusal::OtherShape { process: 2, rank: 2 }));
         let never = Rules { resume: Resume::Never, ..RULES };
-        assert_eq!(decide(&found, &never).expect("afresh").epoch, 0);
+        assert_eq!(planned(&found, &never).expect("afresh").epoch, 0);
         found[1].fingerprint = 8;
-        assert_eq!(decide(&found, &never), Err(Refusal::Disagree { process: 1 }));
+        assert_eq!(planned(&found, &never), Err(Refusal::Disagree { process: 1 }));
     }
 
     #[test]
@@ -647,7 +738,7 @@ mod tests {
         found[3].claims.clear();
         let lost = vec![LostGroup { group: None, ranks: vec![2, 3] }];
         let refusal = Refusal::Unrecoverable { epoch: 4, lost, parities: 1 };
-        assert_eq!(decide(&found, &RULES), Err(refusal));
+        assert_eq!(planned(&found, &RULES), Err(refusal));
     }
 
     #[test]
@@ -655,15 +746,70 @@ mod tests {
         let rules = Rules { method: Method::Single, ..RULES };
         let mut found = one_each([(4, 4); 4]);
         edit(&mut found[1]).1.updating = 5;
-        let plan = decide(&found, &rules).expect("one torn copy is one loss");
+        let plan = planned(&found, &rules).expect("one torn copy is one loss");
         assert_eq!(plan.lost, [1]);
         edit(&mut found[3]).1.updating = 5;
-        assert!(matches!(decide(&found, &rules), Err(Refusal::Unrecoverable { .. })));
+        assert!(matches!(planned(&found, &rules), Err(Refusal::Unrecoverable { .. })));
         // Somebody saw the end of the update: all were complete by then.
         edit(&mut found[0]).1.commit = 5;
         edit(&mut found[0]).1.stamp = 5;
         edit(&mut found[2]).1.updating = 5;
-        let plan = decide(&found, &rules).expect("all complete");
+        let plan = planned(&found, &rules).expect("all complete");
         assert_eq!((plan.epoch, plan.lost.len()), (5, 0));
+    }
+
+    #[test]
+    fn one_mark_tells_that_the_run_is_done() {
+        let mut found = one_each([(5, 5), (5, 5), (5, 5), (5, 5)]);
+        mark(&mut found[2]);
+        let id = |rank| SegmentId { rank, attempt: 3 };
+        let done = ended(&found, &RULES);
+        assert_eq!((done.epoch, &done.result[..]), (5, &b"result"[..]));
+        assert_eq!(done.mark, [vec![id(0)], vec![id(1)], vec![], vec![id(3)]]);
+        assert_eq!(done.keep, [0, 1, 2, 3].map(|rank| vec![id(rank)]));
+        assert!(done.discard.iter().all(Vec::is_empty));
+        // However much is lost, and also where it was required to go on.
+        for rank in [0, 1, 3] {
+            found[rank].claims.clear();
+        }
+        let require = Rules { resume: Resume::Require, ..RULES };
+        assert_eq!(ended(&found, &require).result, b"result");
+        let never = Rules { resume: Resume::Never, ..RULES };
+        let plan = planned(&found, &never).expect("afresh");
+        assert_eq!((plan.epoch, &plan.discard[2][..]), (0, &[id(2)][..]));
+        // A run without a checkpoint is done as well as another.
+        edit(&mut found[2]).1.commit = 0;
+        assert_eq!(ended(&found, &require).epoch, 0);
+    }
+
+    #[test]
+    fn a_mark_that_missed_a_decision_is_stale() {
+        let mut found = one_each([(5, 5); 4]);
+        mark(&mut found[1]);
+        let old = Attempt { number: 2, nonce: 8 };
+        (edit(&mut found[1]).1.lineage, edit(&mut found[1]).1.joined) = (old, old);
+        let plan = planned(&found, &RULES).expect("one loss");
+        assert_eq!((plan.epoch, plan.lost, plan.unusable), (5, vec![1], 1));
+        // The other way round: what missed the end is not asked.
+        let mut found = one_each([(5, 5); 4]);
+        for rank in [0, 2, 3] {
+            mark(&mut found[rank]);
+        }
+        (edit(&mut found[1]).1.lineage, edit(&mut found[1]).1.joined) = (old, old);
+        edit(&mut found[1]).1.commit = 9;
+        let done = ended(&found, &RULES);
+        assert_eq!((done.epoch, done.discard[1].len(), done.keep[1].len()), (5, 1, 0));
+        assert!(done.mark.iter().all(Vec::is_empty));
+    }
+
+    #[test]
+    fn of_two_processes_that_see_a_segment_one_writes_to_it() {
+        let both = || vec![claim(0, 4, 4), claim(1, 4, 4)];
+        let mut found = offers([both(), both(), vec![claim(2, 4, 4)], vec![claim(3, 4, 4)]]);
+        found[1].node = "node0".into();
+        mark(&mut found[3]);
+        let done = ended(&found, &RULES);
+        assert_eq!(done.mark.iter().map(Vec::len).collect::<Vec<_>>(), [2, 0, 1, 0]);
+        assert_eq!(done.keep.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2, 1, 1]);
     }
 }

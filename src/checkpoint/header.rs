@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 
 const MAGIC: [u8; 8] = *b"SKTCKPT1";
 const RECORD_WORDS: usize = 11;
+/// Bits of a record's word of flags.
+const HOLLOW: u64 = 1;
+const FINISHED: u64 = 2;
 
 /// Checksum of the header's parts: CRC-64/XZ.
 pub fn crc64(bytes: &[u8]) -> u64 {
@@ -87,7 +90,9 @@ pub struct Record {
     pub updating: u64,
     /// Set while the segment stands for a lost one and is not rebuilt yet.
     pub hollow: bool,
-    /// The application's state at epoch `commit`.
+    /// Set when the run has come to its end: there is nothing to go on with.
+    pub finished: bool,
+    /// The application's state at epoch `commit`; its result when `finished`.
     pub state: Vec<u8>,
 }
 
@@ -159,7 +164,7 @@ impl HeaderLayout {
             record.commit,
             record.stamp,
             record.updating,
-            u64::from(record.hollow),
+            HOLLOW * u64::from(record.hollow) + FINISHED * u64::from(record.finished),
             record.state.len() as u64,
         ];
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -189,7 +194,8 @@ impl HeaderLayout {
             commit: words[5],
             stamp: words[6],
             updating: words[7],
-            hollow: words[8] != 0,
+            hollow: words[8] & HOLLOW != 0,
+            finished: words[8] & FINISHED != 0,
             state: body[fixed_bytes..].to_vec(),
         })
     }
@@ -219,6 +225,8 @@ mod tests {
         Record {
             sequence,
             commit: sequence / 2,
+            hollow: sequence.is_multiple_of(2),
+            finished: sequence.is_multiple_of(3),
             state: vec![sequence as u8; 9],
             ..Record::default()
         }

@@ -54,7 +54,7 @@ impl fmt::Display for Step {
 }
 
 /// All step names, in the order in which a run comes to them.
-pub const STEP_NAMES: [&str; 19] = [
+pub const STEP_NAMES: [&str; 23] = [
     "agree",
     "discard",
     "create",
@@ -74,6 +74,10 @@ pub const STEP_NAMES: [&str; 19] = [
     "flush",
     "stamp",
     "finish",
+    "mark",
+    "marked",
+    "clear",
+    "remove",
 ];
 
 /// Called before every step.

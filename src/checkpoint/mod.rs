@@ -8,6 +8,7 @@ pub mod agree;
 pub mod code;
 pub mod codec;
 pub mod encode;
+pub mod finish;
 pub mod group;
 pub mod header;
 pub mod hook;

@@ -1,4 +1,4 @@
-//! The checkpoint protocol: open, checkpoint, finish. docs/protocol.md says
+//! The checkpoint protocol: open and checkpoint; finish.rs has its end. docs/protocol.md says
 //! what may be lost between any two lines of it.
 
 use std::io;
@@ -6,9 +6,10 @@ use std::ops::{DerefMut, Range};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::agree::{Claim, Offer, Plan, Refusal, Resume, Rules, decide};
+use super::agree::{Claim, Decision, Offer, Plan, Refusal, Resume, Rules, decide};
 use super::code::Code;
 use super::encode::{Band, Encoder, Scratch};
+use super::finish::FinishedRun;
 use super::header::{HeaderLayout, Identity, Record, SegmentId, crc64};
 use super::hook::{Hook, Step};
 use super::layout::{Active, Geometry, Part, RegionShape, SegmentLayout};
@@ -18,7 +19,7 @@ use crate::comm::collect::{all_reduce, broadcast_bytes, gather_bytes};
 use crate::comm::{Comm, CommError};
 
 /// Layout of segments and headers. Another number is another shape.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// Memory of a node that outlives the process: the segments of one run.
 pub trait Memory {
@@ -163,8 +164,12 @@ pub enum CheckpointError {
         /// What the code said.
         reason: String,
     },
-    /// The application's state does not fit into the header.
-    #[error("a state of {bytes} bytes; the header was made for {capacity} at most")]
+    /// The application's state, or the result of the run, does not fit into the
+    /// header.
+    #[error(
+        "a state or result of {bytes} bytes; the header was made for {capacity} at most \
+         (state_capacity_bytes)"
+    )]
     StateTooLarge {
         /// Its size.
         bytes: usize,
@@ -215,6 +220,14 @@ pub struct Stats {
     pub copy_seconds: f64,
 }
 
+/// A run as a start has found it.
+pub enum Opened<C, M: Memory, K> {
+    /// There is work to do.
+    Ready(Box<Checkpointer<C, M, K>>, Found),
+    /// An earlier start has come to the end.
+    Finished(FinishedRun<C, M>),
+}
+
 /// Checkpoints of one rank's regions.
 pub struct Checkpointer<C, M: Memory, K> {
     pub(super) job: C,
@@ -243,6 +256,9 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// The rank of this process in the run is [`Checkpointer::rank`], which
     /// need not be its rank in `comm`. Call [`Checkpointer::recover`] next.
     ///
+    /// Where an earlier start has come to the end of the run, there is no
+    /// checkpointer but the result, see [`Opened::Finished`].
+    ///
     /// # Errors
     /// [`CheckpointError::Refused`] on all processes, with nothing changed,
     /// when the job cannot go on; the others as they happen, on one process.
@@ -252,11 +268,18 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         config: Config<K>,
         shapes: &[RegionShape],
         hook: Arc<dyn Hook>,
-    ) -> Result<(Self, Found)> {
+    ) -> Result<Opened<C, M, K>> {
         let header = HeaderLayout::new(&config.run_id, comm.size(), config.state_capacity_bytes);
         hook.at(&Step::new("agree", 0))?;
         let fingerprint = fingerprint(&config, shapes, comm.size());
-        let plan = agree(comm, &mut memory, &config, &header, fingerprint)?;
+        let plan = match agree(comm, &mut memory, &config, &header, fingerprint)? {
+            Decision::Work(plan) => plan,
+            Decision::Finished(finished) => {
+                let chunk_bytes = config.chunk_bytes;
+                let run = FinishedRun::found(comm, memory, hook, &header, chunk_bytes, finished)?;
+                return Ok(Opened::Finished(run));
+            }
+        };
         let process = comm.rank();
         let rank = plan.ranks[process];
         for &id in &plan.discard[process] {
@@ -321,7 +344,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             this.confirm()?;
         }
         let found = this.found();
-        Ok((this, found))
+        Ok(Opened::Ready(Box::new(this), found))
     }
 
     /// Takes part in this attempt; nothing that a later start could miss has
@@ -385,12 +408,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
 
     /// Makes the record in memory the one in force.
     pub(super) fn write_record(&mut self, step: Step) -> Result<()> {
-        self.record.sequence += 1;
-        let bytes = self.header.encode_record(&self.record);
-        self.vault.order();
-        self.vault.store(self.header.slot(self.record.sequence), &bytes, step)?;
-        self.vault.order();
-        Ok(())
+        Ok(self.vault.store_record(&self.header, &mut self.record, step)?)
     }
 
     /// This process's rank in the run.
@@ -704,21 +722,6 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             }
         }
     }
-
-    /// Removes the segments of the run: it needs no checkpoint any more.
-    /// Collective; all ranks come here before any segment goes.
-    ///
-    /// # Errors
-    /// When a rank died, or the system refuses.
-    pub fn finish(mut self) -> Result<()> {
-        self.vault.step(Step::new("finish", self.record.stamp))?;
-        self.job.barrier()?;
-        if self.config.method == Method::None {
-            return Ok(());
-        }
-        let (id, bytes) = (self.id, self.layout.bytes);
-        self.memory.remove(id).map_err(memory_error("removing", id, bytes))
-    }
 }
 
 /// Geometry and code of a group. Without checkpoints neither is used, and any
@@ -733,7 +736,7 @@ fn shaped<K: Code + Clone>(config: &Config<K>, members: usize) -> Result<(Geomet
     Ok((geometry, code.map_err(refused)?))
 }
 
-fn memory_error(
+pub(super) fn memory_error(
     what: &'static str,
     id: SegmentId,
     bytes: usize,
@@ -760,7 +763,7 @@ fn agree<C: Comm, M: Memory, K>(
     config: &Config<K>,
     header: &HeaderLayout,
     fingerprint: u64,
-) -> Result<Plan> {
+) -> Result<Decision> {
     let claims = match config.method {
         Method::None => Vec::new(),
         _ => look_around(memory, header)?,
@@ -786,7 +789,7 @@ fn agree<C: Comm, M: Memory, K>(
         serde_json::to_vec(&decide(&offers, &rules)).expect("plain data")
     });
     broadcast_bytes(comm, &mut answer, 0)?;
-    let answer: std::result::Result<Plan, Refusal> =
+    let answer: std::result::Result<Decision, Refusal> =
         serde_json::from_slice(&answer).expect("written just now");
     Ok(answer?)
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use super::codec;
+use super::header::{HeaderLayout, Record};
 use super::hook::{Hook, Step};
 use crate::comm::Result;
 
@@ -35,6 +36,11 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
         self.hook.at(&step)
     }
 
+    /// The backing, with the hook.
+    pub fn into_parts(self) -> (Backing<S>, Arc<dyn Hook>) {
+        (self.backing, self.hook)
+    }
+
     pub fn bytes(&self, range: Range<usize>) -> &[u8] {
         match &self.backing {
             Backing::Lasting(segment) => &segment[range],
@@ -57,6 +63,21 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
             let start = at + i * self.chunk_bytes;
             codec::copy(chunk, self.bytes_mut(start..start + chunk.len()));
         }
+        Ok(())
+    }
+
+    /// Makes this record the one in force.
+    pub fn store_record(
+        &mut self,
+        header: &HeaderLayout,
+        record: &mut Record,
+        step: Step,
+    ) -> Result<()> {
+        record.sequence += 1;
+        let bytes = header.encode_record(record);
+        self.order();
+        self.store(header.slot(record.sequence), &bytes, step)?;
+        self.order();
         Ok(())
     }
 

@@ -20,7 +20,7 @@ use crate::config::{RunSpec, TestSpec};
 use crate::grid::Grid;
 use crate::pgesv::SolveError;
 use crate::pgesv::guard::Unguarded;
-use crate::protect::{self, NodeMemory, Opened, Protected, Settings, Surroundings, Target};
+use crate::protect::{self, Done, NodeMemory, Opened, Protected, Settings, Surroundings, Target};
 use crate::ptest::{self, Observer, Phase};
 use crate::report::clock::now_unix_seconds;
 use crate::report::json::{JsonError, JsonReport, RunFacts};
@@ -123,7 +123,7 @@ pub fn run<C: Comm>(
         return Ok(Exit::BadInput);
     }
     let mut tests = Tests { spec, settings, setup: &setup, progress, reports };
-    let wrote = match tests.run(world) {
+    let ran = match tests.run(world) {
         Err(JobError::Checkpoint(CheckpointError::Refused(why))) => {
             heartbeat::step(heartbeat::REFUSED);
             tests.progress.clear();
@@ -136,13 +136,33 @@ pub fn run<C: Comm>(
     };
     let Tests { mut progress, reports, .. } = tests;
     progress.clear();
-    let exit = match (reports, wrote) {
-        (Some(reports), true) => reports.close(),
-        _ => Exit::BadInput,
+    // What the last test came to stays until the report is whole.
+    let closed = match (reports, &ran) {
+        (Some(reports), Ran { is_reported: true, .. }) => reports.close(),
+        _ => None,
     };
-    let mut code = [exit.code()];
-    collect::broadcast(world, &mut code, 0)?;
-    Ok(Exit::from_code(code[0]))
+    let mut answer = [u8::from(closed.is_some()), closed.unwrap_or(Exit::BadInput).code()];
+    collect::broadcast(world, &mut answer, 0)?;
+    let [is_closed, code] = answer;
+    if is_closed == 1 {
+        if let Some(done) = ran.last {
+            done.clear()?;
+        }
+        if settings.is_on() {
+            world.barrier()?;
+            protect::sweep(&*setup.store, &settings.run_id, spec.tests().len())?;
+        }
+    }
+    Ok(Exit::from_code(code))
+}
+
+/// What came of the tests of a job.
+struct Ran<'a, C: Comm> {
+    /// Whether all are reported; a report may refuse to be written.
+    is_reported: bool,
+    /// The result of the last one, still in shared memory, if it was protected
+    /// and this rank had a part in it.
+    last: Option<Done<'a, C>>,
 }
 
 /// The tests of a job.
@@ -154,10 +174,10 @@ struct Tests<'a> {
     reports: Option<Reports>,
 }
 
-impl Tests<'_> {
+impl<'a> Tests<'a> {
     /// Runs the tests one by one, from the one that an earlier start has left
-    /// unfinished. Returns, on all ranks, whether all were reported.
-    fn run<C: Comm>(&mut self, world: &C) -> Result<bool, JobError> {
+    /// unfinished or not reported. The same on all ranks.
+    fn run<C: Comm>(&mut self, world: &C) -> Result<Ran<'a, C>, JobError> {
         let tests = self.spec.tests();
         let first = self.first_test(world)?;
         if let (1.., Some(reports)) = (first, &mut self.reports) {
@@ -165,29 +185,37 @@ impl Tests<'_> {
         }
         let mut ranks: Option<(usize, Option<C>)> = None;
         let mut announced = Instant::now();
+        let mut last = None;
         for (index, test) in tests.iter().enumerate().skip(first) {
             let size = test.p * test.q;
             if ranks.as_ref().is_none_or(|(of, _)| *of != size) {
                 let color = (world.rank() < size).then_some(0);
                 ranks = Some((size, world.split(color, world.rank() as u32)?));
             }
-            let mut wrote = [1u8];
+            let (mut wrote, mut done) = ([1u8], None);
             // Ranks beyond the grid stay idle.
             if let Some((_, Some(ranks))) = &ranks {
-                wrote[0] =
-                    u8::from(self.run_one(ranks, test, index, tests.len(), &mut announced)?);
+                // An earlier start has left something of the first test alone.
+                let resume = match self.settings.resume {
+                    Resume::Require if index > first => Resume::Auto,
+                    resume => resume,
+                };
+                let turn = Turn { index, tests: tests.len(), resume };
+                let (reported, left) = self.run_one(ranks, test, turn, &mut announced)?;
+                (wrote[0], done) = (u8::from(reported), left);
             }
-            // A result that cannot be kept is no result: all stop.
+            // A result that cannot be kept is no result: all stop, and the next
+            // start reports it again.
             collect::broadcast(world, &mut wrote, 0)?;
             if wrote[0] == 0 {
-                return Ok(false);
+                return Ok(Ran { is_reported: false, last: None });
+            }
+            match done {
+                Some(done) if index + 1 < tests.len() => done.clear()?,
+                done => last = done,
             }
         }
-        if self.settings.is_on() {
-            world.barrier()?;
-            protect::sweep(&*self.setup.store, &self.settings.run_id, tests.len())?;
-        }
-        Ok(true)
+        Ok(Ran { is_reported: true, last })
     }
 
     /// The test of which an earlier start has left data, else the first.
@@ -201,16 +229,18 @@ impl Tests<'_> {
         Ok(first[0] as usize)
     }
 
-    /// Runs one test on its ranks. Returns whether this rank could report it.
+    /// Runs one test on its ranks. Returns whether this rank could report it,
+    /// and its result in shared memory, if it was protected.
     fn run_one<C: Comm>(
         &mut self,
         ranks: &C,
         test: &TestSpec,
-        index: usize,
-        tests: usize,
+        turn: Turn,
         announced: &mut Instant,
-    ) -> Result<bool, JobError> {
-        let (team, target) = (&self.setup.team, self.setup.target.clone());
+    ) -> Result<(bool, Option<Done<'a, C>>), JobError> {
+        let setup = self.setup;
+        let (team, target) = (&setup.team, setup.target.clone());
+        let Turn { index, tests, resume } = turn;
         let mut watcher = Watcher {
             progress: &mut self.progress,
             test,
@@ -228,47 +258,44 @@ impl Tests<'_> {
                 record.memory = protect::memory_split(test, self.settings, None);
                 record.progress = watcher.samples.list();
             }
-            return Ok(self.report(record));
+            return Ok((self.report(record.as_ref(), None), None));
         }
-        let settings = Settings { method, ..self.settings.clone() };
+        let settings = Settings { method, resume, ..self.settings.clone() };
         let surroundings = Surroundings {
-            memory: NodeMemory::new(&*self.setup.store, &settings.run_id, index, team),
+            memory: NodeMemory::new(&*setup.store, &settings.run_id, index, team),
             test: index,
             host: ranks.host(),
             hook: target.clone(),
             guessed_rate: 0.8e9
-                * self.setup.self_test.gflops_per_core
+                * setup.self_test.gflops_per_core
                 * (test.p * test.q * test.threads) as f64,
         };
         heartbeat::phase("open", 0, test.n);
         watcher.say("looking for what an earlier start has left, and making room");
-        let Opened { mut guard, found, resumed } =
-            protect::open(ranks, test, &settings, surroundings)?;
-        let grid = Grid::new(guard.comm(), test.p, test.q, test.pmap)?.expect("a place for each");
-        for line in opening_lines(&guard, &found, resumed) {
-            watcher.say(&line);
-        }
-        let mut record = ptest::run(&grid, team, test, &mut guard, resumed, &mut watcher)?;
-        if let Some(record) = &mut record {
-            let history = guard.history();
-            record.events = history.events(record.time_seconds);
-            record.progress = history.progress(&watcher.samples.list());
-            record.memory = protect::memory_split(test, &settings, Some(guard.geometry()));
-            record.rank_bytes = record.memory.total();
-            record.protection = Some(guard.protection());
-        }
-        // The place of rank 0 in the grid may belong to any process by now.
-        let record = bring_to_first(ranks, record)?;
-        let wrote = self.report(record);
-        guard.finish()?;
-        Ok(wrote)
+        let (done, note) = match protect::open(ranks, test, &settings, surroundings)? {
+            Opened::Ready { guard, found, resumed } => {
+                for line in opening_lines(&guard, &found, resumed) {
+                    watcher.say(&line);
+                }
+                (run_protected(*guard, team, test, resumed, &mut watcher)?, None)
+            }
+            Opened::Done(done) => {
+                let number = index + 1;
+                let words = "was done by an earlier start, which did not get to remove its result";
+                (done, Some(format!("test {number} {words}")))
+            }
+        };
+        // The same bytes, whichever start has computed them.
+        let record = protect::result::read(done.result());
+        let reports = (ranks.rank() == 0).then_some(&record);
+        Ok((self.report(reports, note.as_deref()), Some(done)))
     }
 
-    /// Reports a record; whether that was possible.
-    fn report(&mut self, record: Option<TestRecord>) -> bool {
+    /// Reports a record, after a note; whether that was possible.
+    fn report(&mut self, record: Option<&TestRecord>, note: Option<&str>) -> bool {
         if let (Some(record), Some(reports)) = (record, self.reports.as_mut()) {
             self.progress.clear();
-            if let Err(why) = reports.test(&record) {
+            if let Err(why) = reports.test(record, note) {
                 eprintln!("error: {why}");
                 return false;
             }
@@ -277,16 +304,30 @@ impl Tests<'_> {
     }
 }
 
-/// Brings the record from whichever rank has it to rank 0.
-fn bring_to_first<C: Comm>(
-    ranks: &C,
-    record: Option<TestRecord>,
-) -> Result<Option<TestRecord>, CommError> {
-    let bytes = record.map(|record| serde_json::to_vec(&record).expect("plain data"));
-    let all = collect::gather_bytes(ranks, &bytes.unwrap_or_default(), 0)?;
-    Ok(all
-        .and_then(|all| all.into_iter().find(|bytes| !bytes.is_empty()))
-        .map(|bytes| serde_json::from_slice(&bytes).expect("written just now")))
+/// Where a test stands in its run.
+#[derive(Clone, Copy)]
+struct Turn {
+    /// From 0.
+    index: usize,
+    /// Of so many.
+    tests: usize,
+    /// What to do with what an earlier start has left of it.
+    resume: Resume,
+}
+
+/// Runs a test under checkpoints, up to where its result is in shared memory.
+fn run_protected<'a, C: Comm>(
+    mut guard: Protected<'a, C>,
+    team: &Team,
+    test: &TestSpec,
+    resumed: bool,
+    watcher: &mut Watcher,
+) -> Result<Done<'a, C>, JobError> {
+    let grid = Grid::new(guard.comm(), test.p, test.q, test.pmap)?.expect("a place for each");
+    let record = ptest::run(&grid, team, test, &mut guard, resumed, watcher)?;
+    // It is known on rank 0 of the grid, whose result counts.
+    let result = record.map(|record| guard.result(record, &watcher.samples.list()));
+    Ok(guard.finish(&result.unwrap_or_default())?)
 }
 
 /// What a start has found, in words.
@@ -371,7 +412,10 @@ impl Reports {
         Ok(Self { text, json })
     }
 
-    fn test(&mut self, record: &TestRecord) -> Result<(), ReportError> {
+    fn test(&mut self, record: &TestRecord, note: Option<&str>) -> Result<(), ReportError> {
+        if let Some(note) = note {
+            self.text.note(note)?;
+        }
         self.text.test(record)?;
         if let Some(json) = &mut self.json {
             json.test(record)?;
@@ -379,19 +423,20 @@ impl Reports {
         Ok(())
     }
 
-    /// Writes the summary; how the job ends.
-    fn close(mut self) -> Exit {
+    /// Writes the summary; how the job ends, or nothing where it cannot be
+    /// written.
+    fn close(mut self) -> Option<Exit> {
         let counts = self.text.summary();
         let closed = self.json.map_or(Ok(()), JsonReport::finish);
         match (counts, closed) {
-            (Ok(counts), Ok(())) => exit_for(counts),
+            (Ok(counts), Ok(())) => Some(exit_for(counts)),
             (Err(why), _) => {
                 eprintln!("error: cannot write the report: {why}");
-                Exit::BadInput
+                None
             }
             (_, Err(why)) => {
                 eprintln!("error: {why}");
-                Exit::BadInput
+                None
             }
         }
     }

@@ -9,25 +9,33 @@ use super::app::NodeCheckpointer;
 use super::history::{History, Taken, remember};
 use super::interval::{Every, daly_interval_seconds, panel_after, panel_flops, pays, seconds_left};
 use super::memory::NodeMemory;
+use super::result;
 use super::settings::{Region, Settings};
+use super::split::memory_split;
+use crate::checkpoint::finish::FinishedRun;
 use crate::checkpoint::hook::Hook;
 use crate::checkpoint::layout::{Active, Geometry, RegionShape};
-use crate::checkpoint::protocol::{CheckpointError, Checkpointer, Config, Found};
+use crate::checkpoint::protocol::{self, CheckpointError, Checkpointer, Config, Found};
 use crate::comm::{Comm, collect};
 use crate::config::TestSpec;
 use crate::grid::Cyclic;
 use crate::pgesv::guard::Guard;
 use crate::pgesv::{LocalShape, SolveError};
-use crate::report::record::{Protection, Restart};
+use crate::report::record::{Protection, Restart, Sample, TestRecord};
 
-/// Room for [`State`] in the header of a segment.
-pub(super) const STATE_BYTES: usize = 16 << 10;
 /// Restarts that a report lists; of more, the latest.
-const RESTARTS_KEPT: usize = 60;
+pub(super) const RESTARTS_KEPT: usize = 60;
 /// Parts of a segment begin on pages.
 pub(super) const ALIGN_BYTES: usize = 4096;
 /// Rate at which a checkpoint is thought to move its bytes, until one has.
 const GUESSED_BYTES_PER_SECOND: f64 = 2e9;
+
+/// Room in the header of a segment, in a job of `ranks`, for what a checkpoint
+/// knows beside the matrix, or for the result of the test. At least the latest
+/// restart fits, which may list each second rank.
+pub(super) fn state_bytes(ranks: usize) -> usize {
+    (32 << 10) + 8 * ranks
+}
 
 /// What a checkpoint knows beside the matrix. The same on all ranks.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -49,7 +57,7 @@ struct State {
 
 /// Keeps one rank's matrix in shared memory, and saves it now and then.
 pub struct Protected<'a, C: Comm> {
-    checkpointer: NodeCheckpointer<'a, C>,
+    checkpointer: Box<NodeCheckpointer<'a, C>>,
     settings: Settings,
     spec: TestSpec,
     groups: Vec<Vec<usize>>,
@@ -69,14 +77,22 @@ pub struct Protected<'a, C: Comm> {
     due: usize,
 }
 
+/// A test whose result is in shared memory: [`super::result::read`] has it.
+pub type Done<'a, C> = FinishedRun<C, NodeMemory<'a>>;
+
 /// A test opened under checkpoints.
-pub struct Opened<'a, C: Comm> {
-    /// The guard.
-    pub guard: Protected<'a, C>,
-    /// What an earlier start has left.
-    pub found: Found,
-    /// Whether the matrix comes from a checkpoint.
-    pub resumed: bool,
+pub enum Opened<'a, C: Comm> {
+    /// There is work to do.
+    Ready {
+        /// The guard.
+        guard: Box<Protected<'a, C>>,
+        /// What an earlier start has left.
+        found: Found,
+        /// Whether the matrix comes from a checkpoint.
+        resumed: bool,
+    },
+    /// An earlier start has done it.
+    Done(Done<'a, C>),
 }
 
 /// What `open` needs beside the test.
@@ -119,9 +135,13 @@ pub fn open<'a, C: Comm>(
     let application = serde_json::to_string(spec).expect("plain data");
     let config = Config {
         align_bytes: ALIGN_BYTES,
-        ..settings.config(test, application, &host, STATE_BYTES)
+        ..settings.config(test, application, &host, state_bytes(comm.size()))
     };
-    let (mut checkpointer, found) = Checkpointer::open(comm, memory, config, &[shape], hook)?;
+    let (mut checkpointer, found) = match Checkpointer::open(comm, memory, config, &[shape], hook)?
+    {
+        protocol::Opened::Ready(checkpointer, found) => (checkpointer, found),
+        protocol::Opened::Finished(run) => return Ok(Opened::Done(run)),
+    };
     let recovered = checkpointer.recover()?;
     let bytes = shape.bytes() as f64;
     let mut guard = Protected {
@@ -167,10 +187,10 @@ pub fn open<'a, C: Comm>(
         guard.state.restarts.drain(..surplus);
     }
     guard.agree_on_state()?;
-    Ok(Opened { guard, found, resumed: recovered.is_some() })
+    Ok(Opened::Ready { guard: Box::new(guard), found, resumed: recovered.is_some() })
 }
 
-impl<C: Comm> Protected<'_, C> {
+impl<'a, C: Comm> Protected<'a, C> {
     /// All ranks, in the order of their places.
     pub fn comm(&self) -> &C {
         self.checkpointer.comm()
@@ -219,12 +239,23 @@ impl<C: Comm> Protected<'_, C> {
         }
     }
 
-    /// The test is done and reported: its segments go. Collective.
+    /// The result of the test for [`Protected::finish`]: its record, with the
+    /// samples of this start and all that has happened since the first.
+    pub fn result(&self, mut record: TestRecord, samples: &[Sample]) -> Vec<u8> {
+        record.memory = memory_split(&self.spec, &self.settings, Some(self.geometry()));
+        record.rank_bytes = record.memory.total();
+        record.protection = Some(self.protection());
+        let capacity_bytes = state_bytes(self.checkpointer.comm().size());
+        result::write(record, samples, self.history(), capacity_bytes)
+    }
+
+    /// The test is done: what rank 0 has as its result stays in shared memory
+    /// until it is reported. Collective.
     ///
     /// # Errors
-    /// When a rank is lost, or the system refuses.
-    pub fn finish(self) -> Result<(), CheckpointError> {
-        self.checkpointer.finish()
+    /// When a rank is lost, the system refuses, or the result is too large.
+    pub fn finish(self, result: &[u8]) -> Result<Done<'a, C>, CheckpointError> {
+        self.checkpointer.finish(result)
     }
 
     /// Rank 0's state on all ranks: clocks differ.
@@ -309,7 +340,8 @@ impl<C: Comm> Protected<'_, C> {
         let mut taken = [state.taken_unix_seconds];
         collect::broadcast(self.checkpointer.comm(), &mut taken, 0)?;
         state.taken_unix_seconds = taken[0];
-        let bytes = serde_json::to_vec(&state).expect("plain data");
+        let capacity_bytes = state_bytes(self.checkpointer.comm().size());
+        let (mut state, bytes) = result::fit(state, capacity_bytes, |state| &mut state.restarts);
         let stats = self.checkpointer.checkpoint(&[active], &bytes)?;
         // What it has cost goes into the next one, and into the report.
         let mut cost = [start.elapsed().as_secs_f64(), stats.encode_seconds, stats.copy_seconds];

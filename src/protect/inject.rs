@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
+use crate::checkpoint::codec::checksum;
 use crate::checkpoint::hook::{Hook, Step, StepPattern};
 use crate::checkpoint::store::{SegmentName, Store};
 use crate::comm::Result;
@@ -96,7 +97,8 @@ impl fmt::Display for Inject {
 /// Faults of this process. Each happens once a run: it leaves a mark in the
 /// store before it strikes, so that the same command started again goes on.
 pub struct Target {
-    faults: Vec<(usize, What)>,
+    /// When, with the name of the mark.
+    faults: Vec<(String, What)>,
     store: Box<dyn Store + Send + Sync>,
     run: String,
     process: usize,
@@ -112,7 +114,8 @@ impl Target {
         run: &str,
     ) -> Self {
         let mine = all.iter().enumerate().filter(|(_, inject)| inject.process == process);
-        let faults = mine.map(|(index, inject)| (index, inject.what.clone())).collect();
+        let faults = mine.map(|(at, inject)| (mark(&all[..at], inject), inject.what.clone()));
+        let faults = faults.collect();
         let started = std::sync::OnceLock::new();
         Self { faults, store, run: run.to_owned(), process, started }
     }
@@ -133,18 +136,25 @@ impl Target {
     }
 
     fn strike(&self, is_now: impl Fn(&What) -> bool) {
-        for (index, what) in &self.faults {
-            if is_now(what) && self.leave_mark(*index) {
+        for (mark, what) in &self.faults {
+            if is_now(what) && self.leave_mark(mark) {
                 kill_self();
             }
         }
     }
 
     /// Whether this fault has not struck before.
-    fn leave_mark(&self, index: usize) -> bool {
-        let name = SegmentName::new(&self.run, &format!("struck{index}"), self.process as u32);
+    fn leave_mark(&self, mark: &str) -> bool {
+        let name = SegmentName::new(&self.run, mark, self.process as u32);
         name.is_ok_and(|name| self.store.create(&name, 8).is_ok())
     }
+}
+
+/// Name of a fault's mark: of its text, and of how often the same stands `before`
+/// it, so that a start with other faults beside it knows it again.
+fn mark(before: &[Inject], inject: &Inject) -> String {
+    let number = before.iter().filter(|other| other.text == inject.text).count();
+    format!("struck{:016x}", checksum(format!("{}#{number}", inject.text).as_bytes()))
 }
 
 impl Hook for Target {
@@ -169,6 +179,16 @@ fn kill_self() -> ! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fault_keeps_its_mark_on_another_command_line() {
+        let [a, b]: [Inject; 2] = ["1@back", "1@encode"].map(|text| text.parse().unwrap());
+        assert_eq!(mark(&[], &b), mark(std::slice::from_ref(&a), &b));
+        assert_ne!(mark(&[], &a), mark(&[], &b));
+        // The same fault twice strikes twice.
+        assert_ne!(mark(&[], &a), mark(std::slice::from_ref(&a), &a));
+        assert!(SegmentName::new("run", &mark(&[], &a), 1).is_ok());
+    }
 
     #[test]
     fn faults_are_read_and_written() {

@@ -11,12 +11,13 @@ mod inject;
 mod interval;
 mod memory;
 mod read;
+pub mod result;
 mod settings;
 mod split;
 
 pub use app::NodeCheckpointer;
 pub use code::AnyCode;
-pub use guard::{Opened, Protected, Surroundings, open};
+pub use guard::{Done, Opened, Protected, Surroundings, open};
 pub use history::History;
 pub use inject::{Inject, Target, What};
 pub use interval::{Every, daly_interval_seconds, parse_seconds};

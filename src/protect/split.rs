@@ -1,6 +1,6 @@
 //! Where the memory of a rank goes.
 
-use super::guard::{ALIGN_BYTES, STATE_BYTES, region_shape};
+use super::guard::{ALIGN_BYTES, region_shape, state_bytes};
 use super::settings::Settings;
 use crate::checkpoint::group;
 use crate::checkpoint::header::HeaderLayout;
@@ -53,7 +53,8 @@ pub fn memory_split(
     let rows = Cyclic { nb: spec.nb, procs: spec.p };
     let cols = Cyclic { nb: spec.nb, procs: spec.q };
     let shape = region_shape(LocalShape::new(spec.n, rows, cols, 0, 0));
-    let header = HeaderLayout::new(&settings.run_id, spec.p * spec.q, STATE_BYTES).bytes();
+    let ranks = spec.p * spec.q;
+    let header = HeaderLayout::new(&settings.run_id, ranks, state_bytes(ranks)).bytes();
     let parts = settings.method.parts();
     let layout = SegmentLayout::new(header, &[shape], geometry, BANDS, parts, ALIGN_BYTES);
     let bytes = |parts: &[Part]| -> u64 {

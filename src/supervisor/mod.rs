@@ -55,8 +55,8 @@ const SAVE_EVERY: Duration = Duration::from_secs(1);
 const CLEAN_PATIENCE: Duration = Duration::from_secs(5);
 /// The step of the protocol after which there is a checkpoint.
 const COMMIT: &str = "commit";
-/// Steps after which there is none: a test is done, or begins.
-const NO_CHECKPOINT: [&str; 2] = ["finish", "generate"];
+/// Steps after which there is none: a test is done and reported, or begins.
+const NO_CHECKPOINT: [&str; 2] = ["clear", "generate"];
 
 /// What is to be run, and how.
 #[derive(Debug, Clone)]

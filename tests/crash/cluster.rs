@@ -14,11 +14,12 @@ use std::sync::{Arc, Mutex};
 
 use skt_hpl::checkpoint::agree::{Refusal, Resume};
 use skt_hpl::checkpoint::encode::Encoder;
+use skt_hpl::checkpoint::finish::FinishedRun;
 use skt_hpl::checkpoint::header::{HeaderLayout, SegmentId};
 use skt_hpl::checkpoint::hook::{Hook, Step};
 use skt_hpl::checkpoint::layout::{Active, RegionShape};
 use skt_hpl::checkpoint::methods::Method;
-use skt_hpl::checkpoint::protocol::{CheckpointError, Checkpointer, Config, Memory};
+use skt_hpl::checkpoint::protocol::{CheckpointError, Checkpointer, Config, Memory, Opened};
 use skt_hpl::comm::sim::{Kill, Linger, Options, Outcome, Point, SimComm, run};
 use skt_hpl::comm::{Comm, CommError};
 
@@ -115,14 +116,14 @@ impl Memory for NodeMemory {
             node.doomed.insert(id);
         } else {
             node.segments.remove(&id);
-            let mut book = self.book.lock().unwrap();
-            if book.home.get(&id.rank) == Some(&self.index) {
-                book.forget_rank(id.rank);
-            }
-            // What this node knew is gone with what it bore.
-            book.followed.remove(&self.index);
-            book.joined.remove(&self.index);
         }
+        let mut book = self.book.lock().unwrap();
+        if book.home.get(&id.rank) == Some(&self.index) {
+            book.forget_rank(id.rank);
+        }
+        // What this node knew is gone with what it bore.
+        book.followed.remove(&self.index);
+        book.joined.remove(&self.index);
         Ok(())
     }
 }
@@ -232,6 +233,14 @@ pub struct Book {
     /// Newest start that each node's memory has joined, and has followed.
     pub joined: BTreeMap<usize, u64>,
     pub followed: BTreeMap<usize, u64>,
+    /// Ranks whose memory bears the mark that the run is done, and the result.
+    pub marked: BTreeMap<usize, Vec<u8>>,
+    /// Ranks that have come to the end in the present start.
+    pub at_end: BTreeSet<usize>,
+    /// What has been reported of the run, once it was.
+    pub reported: Option<Vec<u8>>,
+    /// Nodes have been out of reach: what they bear may be reported as well.
+    pub was_split: bool,
 }
 
 impl Book {
@@ -240,6 +249,7 @@ impl Book {
         self.committed.remove(&rank);
         self.stamped.remove(&rank);
         self.updating.remove(&rank);
+        self.marked.remove(&rank);
         self.lost.insert(rank);
     }
 }
@@ -254,6 +264,7 @@ struct Away {
     committed: (u64, Vec<u8>),
     stamped: u64,
     updating: Option<u64>,
+    marked: Option<Vec<u8>>,
 }
 
 /// What a restart must come to.
@@ -262,6 +273,8 @@ pub enum Foretold {
     Fresh,
     Recovered(u64, Vec<u8>),
     Unrecoverable(u64, BTreeSet<usize>),
+    /// The run is done, with this result.
+    Finished(Vec<u8>),
 }
 
 /// The cluster between two starts of the job.
@@ -317,12 +330,14 @@ impl Cluster {
             committed: book.committed[&rank].clone(),
             stamped: book.stamped[&rank],
             updating: book.updating.get(&rank).copied(),
+            marked: book.marked.get(&rank).cloned(),
         };
         let fresh = self.nodes.len();
         self.nodes.push(Node::default());
         self.domains.push(format!("node{fresh}"));
         self.placement.iter_mut().filter(|p| **p == node).for_each(|p| *p = fresh);
         self.forget(node);
+        self.book.was_split = true;
         self.away.push(away);
         true
     }
@@ -367,6 +382,9 @@ impl Cluster {
             if let Some(epoch) = away.updating {
                 book.updating.insert(away.rank, epoch);
             }
+            if let Some(result) = away.marked {
+                book.marked.insert(away.rank, result);
+            }
         }
     }
 
@@ -410,7 +428,7 @@ impl Cluster {
         let age = |attempt| attempts.binary_search(&attempt).expect("listed") as u64;
         let low = found.iter().map(|(.., record)| record.stamp).min().unwrap_or(0);
         // Members are alike but for their numbers: as a set.
-        let kinds: BTreeSet<[u64; 8]> = found
+        let kinds: BTreeSet<[u64; 9]> = found
             .into_iter()
             .map(|(place, rank, whole, record)| {
                 let moved = u64::from(place != rank);
@@ -418,8 +436,9 @@ impl Cluster {
                 let commit = record.commit.saturating_sub(low);
                 let stamp = record.stamp.saturating_sub(low) + 10 * u64::from(record.stamp == 0);
                 let updating = record.updating.saturating_sub(low);
-                let hollow = u64::from(record.hollow);
-                [moved, u64::from(whole), lineage, joined, commit, stamp, updating, hollow]
+                let (hollow, finished) = (u64::from(record.hollow), u64::from(record.finished));
+                let whole = u64::from(whole);
+                [moved, whole, lineage, joined, commit, stamp, updating, hollow, finished]
             })
             .collect();
         let mut outline = vec![self.book.lost.len() as u64];
@@ -436,6 +455,8 @@ impl Cluster {
         self.book.lost.hash(&mut hasher);
         self.book.committed.hash(&mut hasher);
         self.book.updating.hash(&mut hasher);
+        self.book.marked.hash(&mut hasher);
+        self.book.reported.hash(&mut hasher);
         hasher.finish()
     }
 
@@ -448,9 +469,24 @@ impl Cluster {
         }
     }
 
+    /// Once a result is reported, no start computes again while anything is left
+    /// of the run that has seen its end.
+    fn check_promise(&self, foretold: &Foretold) {
+        if let (Some(reported), false) = (&self.book.reported, self.book.was_split) {
+            match foretold {
+                Foretold::Finished(result) => assert_eq!(result, reported),
+                Foretold::Fresh => {}
+                other => panic!("{reported:?} was reported, and now {other:?}"),
+            }
+        }
+    }
+
     /// What the next start must come to, given what the book says.
     pub fn foretell(&self, setup: &Setup) -> Foretold {
         let book = &self.book;
+        if let Some(result) = book.marked.values().next() {
+            return Foretold::Finished(result.clone());
+        }
         let Some((epoch, state)) = book.committed.values().max_by_key(|c| c.0).cloned() else {
             return Foretold::Fresh;
         };
@@ -518,11 +554,51 @@ struct BookHook {
     point: Point,
     book: Arc<Mutex<Book>>,
     node: usize,
+    memory: Arc<Mutex<Node>>,
     rank: Known,
+    /// All ranks, and the result of this start.
+    ranks: usize,
+    result: Vec<u8>,
+}
+
+impl BookHook {
+    /// What must hold at each step of the end, and what it leaves.
+    fn check_end(&self, step: &Step) {
+        let mut book = self.book.lock().unwrap();
+        let rank = self.rank.lock().unwrap().as_ref().map(|(rank, _)| *rank);
+        match (step.name, rank) {
+            ("finish", Some(rank)) => {
+                book.at_end.insert(rank);
+            }
+            ("mark", Some(_)) => {
+                assert_eq!(book.at_end.len(), self.ranks, "marked before all were done");
+            }
+            // Comes right after the mark.
+            ("marked", Some(rank)) => {
+                book.marked.insert(rank, self.result.clone());
+            }
+            // A start that found it done marks the others of its node.
+            ("mark" | "marked", None) => {
+                let header = HeaderLayout::new("run", self.ranks, STATE_CAPACITY_BYTES);
+                for (id, words) in &self.memory.lock().unwrap().segments {
+                    let record = header.decode_record(bytemuck::cast_slice(words));
+                    let record = record.filter(|record| record.finished);
+                    if let (Some(record), Some(node)) = (record, book.home.get(&id.rank))
+                        && *node == self.node
+                    {
+                        book.marked.insert(id.rank, record.state);
+                    }
+                }
+            }
+            ("remove", _) => assert!(book.reported.is_some(), "removed before it was reported"),
+            _ => {}
+        }
+    }
 }
 
 impl Hook for BookHook {
     fn at(&self, step: &Step) -> Result<(), CommError> {
+        self.check_end(step);
         if step.name == "joined" {
             let mut book = self.book.lock().unwrap();
             let starts = book.starts;
@@ -557,6 +633,8 @@ impl Hook for BookHook {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ended {
     pub refused: bool,
+    /// The result, of this start or an earlier one.
+    pub result: Option<Vec<u8>>,
     pub epoch: u64,
     pub state: Vec<u8>,
     pub lost: Vec<usize>,
@@ -570,6 +648,11 @@ pub fn start(setup: &Setup, cluster: &mut Cluster, how: &Disturbance) -> Ran {
         Resume::Never => Foretold::Fresh,
         _ => cluster.foretell(setup),
     };
+    cluster.check_promise(&foretold);
+    if foretold == Foretold::Fresh {
+        cluster.book.reported = None;
+    }
+    cluster.book.at_end.clear();
     cluster.book.starts += 1;
     let starts = cluster.book.starts;
     let book = Arc::new(Mutex::new(std::mem::take(&mut cluster.book)));
@@ -649,7 +732,10 @@ impl Process<'_> {
         foretold: &Foretold,
     ) -> Result<Ended, CheckpointError> {
         let (point, book) = (self.point.clone(), self.book.clone());
-        let hook = BookHook { point, book, node: self.node, rank: self.known.clone() };
+        let (ranks, result) = (self.setup.ranks, result_of(starts, self.how.until_epoch));
+        let (node, rank) = (self.node, self.known.clone());
+        let at = memory.node.clone();
+        let hook = BookHook { point, book, node, memory: at, rank, ranks, result: result.clone() };
         let config = self.config(domain, starts);
         let opened = Checkpointer::open(&comm, memory, config, &self.setup.shapes, Arc::new(hook));
         let (mut ckpt, found) = match opened {
@@ -658,7 +744,14 @@ impl Process<'_> {
                 check_refusal(&refusal, foretold);
                 return Ok(Ended { refused: true, ..Ended::default() });
             }
-            other => other?,
+            Ok(Opened::Finished(done)) => {
+                let Foretold::Finished(result) = foretold else {
+                    panic!("told it is done, foretold {foretold:?}");
+                };
+                return self.report(&comm, done, result);
+            }
+            Ok(Opened::Ready(ckpt, found)) => (ckpt, found),
+            Err(error) => return Err(error),
         };
         let rank = ckpt.rank();
         self.note_open(rank, found.epoch, &found.lost, &found.groups, foretold);
@@ -697,11 +790,37 @@ impl Process<'_> {
             book.updating.remove(&rank);
         }
         self.check(&mut ckpt, rank, &state);
-        let ended = Ended { refused: false, epoch: ckpt.epoch(), state, lost: found.lost };
-        if self.how.finish {
-            ckpt.finish()?;
+        let ended = Ended { epoch: ckpt.epoch(), state, lost: found.lost, ..Ended::default() };
+        if !self.how.finish {
+            return Ok(ended);
         }
-        Ok(ended)
+        // What other ranks say is of no importance.
+        let done = ckpt.finish(if rank == 0 { &result } else { &[7] })?;
+        Ok(Ended { result: self.report(&comm, done, &result)?.result, ..ended })
+    }
+
+    /// Reports a result on process 0, and clears up.
+    fn report(
+        &self,
+        comm: &SimComm,
+        done: FinishedRun<SimComm, NodeMemory>,
+        result: &[u8],
+    ) -> Result<Ended, CheckpointError> {
+        assert_eq!(done.result(), result);
+        self.point.step(&"report")?;
+        if comm.rank() == 0 {
+            let mut book = self.book.lock().unwrap();
+            // Whoever is lost from here on, one of the others tells the same.
+            let bearing: BTreeSet<usize> = book.home.keys().copied().collect();
+            assert_eq!(book.marked.keys().copied().collect::<BTreeSet<_>>(), bearing);
+            let reported = book.reported.get_or_insert_with(|| result.to_vec());
+            let is_same = reported == result;
+            assert!(is_same || book.was_split, "another result was reported before");
+            drop(book);
+            self.point.step(&"reported")?;
+        }
+        done.clear()?;
+        Ok(Ended { result: Some(result.to_vec()), ..Ended::default() })
     }
 
     /// Runs right after the last record that `open` writes.
@@ -740,7 +859,9 @@ impl Process<'_> {
                 book.updating.remove(&rank);
                 state.clone()
             }
-            Foretold::Unrecoverable(..) => panic!("opened, and should not have been: {foretold:?}"),
+            Foretold::Unrecoverable(..) | Foretold::Finished(_) => {
+                panic!("opened, and should not have been: {foretold:?}")
+            }
         };
         *self.known.lock().unwrap() = Some((rank, state));
     }
@@ -776,6 +897,11 @@ impl Process<'_> {
     }
 }
 
+/// Differs from start to start, as times do.
+fn result_of(starts: u64, epoch: u64) -> Vec<u8> {
+    vec![b'R', starts as u8, epoch as u8, 1, 2, 3]
+}
+
 fn check_refusal(refusal: &Refusal, foretold: &Foretold) {
     let (Refusal::Unrecoverable { epoch, lost, .. }, Foretold::Unrecoverable(at, broken)) =
         (refusal, foretold)
@@ -794,7 +920,10 @@ pub fn check_undisturbed(ran: &Ran, foretold: &Foretold) {
     for result in &ran.results {
         let ended = result.as_ref().unwrap_or_else(|e| panic!("undisturbed, and yet: {e}"));
         assert_eq!(ended.refused, refused);
-        let first = first.get_or_insert((ended.epoch, &ended.state));
-        assert_eq!((ended.epoch, &ended.state), *first);
+        if let Foretold::Finished(result) = foretold {
+            assert_eq!(ended.result.as_ref(), Some(result), "another result than before");
+        }
+        let first = first.get_or_insert((ended.epoch, &ended.state, &ended.result));
+        assert_eq!((ended.epoch, &ended.state, &ended.result), *first);
     }
 }

@@ -114,9 +114,22 @@ pub struct Ran {
     /// All of x.
     pub x: Vec<f64>,
     pub residual: f64,
+    /// None when an earlier start had done it all.
+    pub work: Option<Work>,
+}
+
+/// What a start had to do.
+pub struct Work {
     pub found: Found,
     pub resumed: bool,
     pub protection: Protection,
+}
+
+impl Ran {
+    /// What this start had to do.
+    pub fn work(&self) -> &Work {
+        self.work.as_ref().expect("it was not done before")
+    }
 }
 
 /// What a whole start came to.
@@ -202,11 +215,12 @@ impl Cluster {
         let results = run(spec.p * spec.q, |comm| {
             let (store, team) = (self.store(self.places[comm.rank()]), Team::solo());
             let surroundings = self.surroundings(&comm, settings, &store, &team, Arc::new(NoHook));
-            let guard = protect::open(&comm, spec, settings, surroundings)?.guard;
+            let opened = protect::open(&comm, spec, settings, surroundings)?;
+            let Opened::Ready { guard, .. } = opened else { panic!("a new run") };
             let [info] = &store.list().expect("a list")[..] else { panic!("one segment a node") };
             let resident = std::fs::metadata(&info.location).expect("a file").blocks() * 512;
             let bytes = info.bytes as u64;
-            guard.finish()?;
+            guard.finish(&[])?.clear()?;
             Ok::<_, Failure>((bytes, resident))
         });
         results.into_iter().map(|bytes| bytes.expect("nobody dies")).collect()
@@ -282,17 +296,36 @@ impl Cluster {
     ) -> Result<Ran, Failure> {
         let (store, team) = (self.store(self.places[comm.rank()]), Team::solo());
         let surroundings = self.surroundings(comm, settings, &store, &team, killer.clone());
-        let Opened { mut guard, found, resumed } =
-            protect::open(comm, spec, settings, surroundings)?;
+        let (mut guard, found, resumed) = match protect::open(comm, spec, settings, surroundings)? {
+            Opened::Ready { guard, found, resumed } => (guard, found, resumed),
+            Opened::Done(done) => {
+                let (residual, x) = read_result(done.result());
+                done.clear()?;
+                return Ok(Ran { x, residual, work: None });
+            }
+        };
         let grid = Grid::new(guard.comm(), spec.p, spec.q, spec.pmap)?.expect("a place for each");
         if !resumed {
-            ptest::generate(&grid, &team, spec, &mut guard);
+            ptest::generate(&grid, &team, spec, &mut *guard);
         }
-        let (x, residual) = solve(&grid, &team, spec, &mut guard, &mut Watcher(killer))?;
+        let (x, residual) = solve(&grid, &team, spec, &mut *guard, &mut Watcher(killer))?;
         let protection = guard.protection();
-        guard.finish()?;
-        Ok(Ran { x, residual, found, resumed, protection })
+        let done = guard.finish(&write_result(residual, &x))?;
+        // What is told is what is kept.
+        assert_eq!(read_result(done.result()).1, x);
+        done.clear()?;
+        Ok(Ran { x, residual, work: Some(Work { found, resumed, protection }) })
     }
+}
+
+/// The residual and x, as kept at the end.
+fn write_result(residual: f64, x: &[f64]) -> Vec<u8> {
+    bytemuck::cast_slice(&[&[residual], x].concat()).to_vec()
+}
+
+fn read_result(result: &[u8]) -> (f64, Vec<f64>) {
+    let numbers: Vec<f64> = bytemuck::allocation::pod_collect_to_vec(result);
+    (numbers[0], numbers[1..].to_vec())
 }
 
 /// x and the residual, without any checkpoints.

@@ -12,13 +12,14 @@ use std::time::Duration;
 use bytemuck::Zeroable;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, posix_fallocate};
-use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap};
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, munmap};
 use nix::sys::statfs::{FsType, HUGETLBFS_MAGIC, TMPFS_MAGIC, fstatfs};
+use nix::unistd::ftruncate;
 
 use super::header::{Header, Identity, PAGE_BYTES};
 use super::host::{self, Host, Trap};
 use super::segment::{Hold, Mapped, NewSegment, RESERVE_BYTES, Segment, Touch};
-use super::{Result, SegmentInfo, SegmentName, Store, StoreError, check_bytes};
+use super::{Result, SegmentInfo, SegmentName, Stage, Store, StoreError, check_bytes};
 
 /// How often, and how long apart, an operation waits for a passing look of
 /// another process to be over.
@@ -68,7 +69,13 @@ impl Files {
     }
 
     /// Makes the file, locked and of full size, all of its space set aside.
-    fn fresh(&self, name: &SegmentName, bytes: usize) -> Result<(Flock<File>, Space)> {
+    fn fresh(
+        &self,
+        name: &SegmentName,
+        bytes: usize,
+        header: &Header,
+        at: &dyn Fn(Stage),
+    ) -> Result<(Flock<File>, Space)> {
         let path = self.path(name);
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true).mode(0o600);
@@ -77,7 +84,7 @@ impl Files {
             let file = lock(file, FlockArg::LockExclusiveNonblock)
                 .map_err(|error| refused("locking", &path, error))?;
             let space = Space::of(&file, bytes).map_err(|e| refused("looking at", &path, e))?;
-            self.reserve(name, &file, &space)?;
+            self.reserve(name, &file, &space, header, at)?;
             Ok((file, space))
         };
         reserve().inspect_err(|_| {
@@ -88,7 +95,14 @@ impl Files {
 
     /// Sets the file's space aside, or fails here and now rather than with a
     /// SIGBUS at some later access.
-    fn reserve(&self, name: &SegmentName, file: &File, space: &Space) -> Result<()> {
+    fn reserve(
+        &self,
+        name: &SegmentName,
+        file: &File,
+        space: &Space,
+        header: &Header,
+        at: &dyn Fn(Stage),
+    ) -> Result<()> {
         let no_space = |available_bytes| StoreError::NoSpace {
             name: name.clone(),
             folder: self.folder.clone(),
@@ -109,6 +123,13 @@ impl Files {
             false => Ok(()),
         };
         check(space.file_bytes, space.file_bytes)?;
+        // Whose it is comes first: who is killed while the rest is set aside,
+        // which may take seconds, leaves what the next creation replaces.
+        match write_header(file, space, header) {
+            Ok(()) => at(Stage::Named),
+            Err(Errno::ENOSPC) => return Err(no_space(free_bytes(file)?)),
+            Err(error) => return Err(refused("writing", &self.path(name), error)),
+        }
         for start in (0..space.file_bytes).step_by(RESERVE_BYTES) {
             let left = space.file_bytes - start;
             let bytes = left.min(RESERVE_BYTES);
@@ -171,13 +192,15 @@ impl Files {
 }
 
 impl Store for Files {
-    fn begin(&self, name: &SegmentName, bytes: usize) -> Result<NewSegment> {
+    fn begin_at(&self, name: &SegmentName, bytes: usize, at: &dyn Fn(Stage)) -> Result<NewSegment> {
         check_bytes(name, bytes)?;
         let path = self.path(name);
         self.make_way(&path, name)?;
-        let (file, _) = self.fresh(name, PAGE_BYTES + bytes)?;
+        let header = Header::new(name, bytes);
+        let (file, _) = self.fresh(name, PAGE_BYTES + bytes, &header, at)?;
+        at(Stage::Reserved);
         match Self::map(path.clone(), file, name, bytes) {
-            Ok((segment, space)) => Ok(NewSegment::new(segment, space.touch())),
+            Ok((segment, space)) => Ok(NewSegment::new(segment, header, space.touch())),
             Err(error) => {
                 // Best effort on the way out.
                 let _ = fs::remove_file(&path);
@@ -283,6 +306,22 @@ impl Space {
     fn touch(&self) -> Touch {
         let in_memory = self.fs == TMPFS_MAGIC || self.fs == HUGETLBFS_MAGIC;
         if in_memory { Touch::Maps } else { Touch::Nothing }
+    }
+}
+
+/// Sets the first page aside, gives the file its length, and writes the header:
+/// through a mapping, since hugetlbfs knows no other way to write.
+fn write_header(file: &File, space: &Space, header: &Header) -> nix::Result<()> {
+    posix_fallocate(file.as_fd(), 0, space.page_bytes as i64)?;
+    ftruncate(file, space.file_bytes as i64)?;
+    let size = NonZeroUsize::new(space.page_bytes).expect("a page");
+    let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+    // SAFETY: a fresh mapping at a place of the system's choice, gone at once;
+    // its page is set aside, aligned, and nobody else refers to it.
+    unsafe {
+        let page = mmap(None, size, access, MapFlags::MAP_SHARED, file.as_fd(), 0)?;
+        page.cast::<Header>().write_volatile(*header);
+        munmap(page, space.page_bytes)
     }
 }
 

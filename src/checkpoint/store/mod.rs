@@ -130,8 +130,23 @@ impl SegmentInfo {
     }
 }
 
+/// Stages of a creation, for those who want to know what a death there leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// The segment says whose it is; nothing of its memory is reserved yet.
+    Named,
+    /// What has to be set aside before it is mapped has been.
+    Reserved,
+}
+
 /// A place for segments.
 pub trait Store {
+    /// As [`Store::begin`], with `at` called at the stages of the creation.
+    ///
+    /// # Errors
+    /// As [`Store::begin`].
+    fn begin_at(&self, name: &SegmentName, bytes: usize, at: &dyn Fn(Stage)) -> Result<NewSegment>;
+
     /// Starts to create a segment of `bytes` zero bytes. The system's limits
     /// and free memory have been checked; [`NewSegment::finish`] completes it.
     ///
@@ -139,7 +154,9 @@ pub trait Store {
     /// [`StoreError::Exists`] when a complete segment of that name is there;
     /// typed errors for lack of memory, space or permission. An incomplete
     /// segment that nobody holds is replaced.
-    fn begin(&self, name: &SegmentName, bytes: usize) -> Result<NewSegment>;
+    fn begin(&self, name: &SegmentName, bytes: usize) -> Result<NewSegment> {
+        self.begin_at(name, bytes, &|_| ())
+    }
 
     /// A new segment of `bytes` zero bytes, all of its memory reserved.
     ///

@@ -177,9 +177,8 @@ pub struct NewSegment {
 }
 
 impl NewSegment {
-    /// Writes the header into a fresh segment.
-    pub(super) fn new(segment: Segment, touch: Touch) -> Self {
-        let header = Header::new(&segment.name, segment.data_bytes);
+    /// Writes the header into a fresh segment, before anything else.
+    pub(super) fn new(segment: Segment, header: Header, touch: Touch) -> Self {
         let pieces = segment.mapped_bytes.div_ceil(RESERVE_BYTES);
         let touched = (0..pieces).map(|_| AtomicBool::new(false)).collect();
         let new = Self { segment: Some(segment), header, touched, touch };

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::header::{Header, Identity, PAGE_BYTES};
 use super::host::{self, Host, Trap};
 use super::segment::{Hold, Mapped, NewSegment, Segment, Touch};
-use super::{Result, SegmentInfo, SegmentName, Store, StoreError, check_bytes};
+use super::{Result, SegmentInfo, SegmentName, Stage, Store, StoreError, check_bytes};
 
 /// Keys a name leads to.
 const PROBES: u64 = 16;
@@ -127,9 +127,11 @@ struct Fresh {
 }
 
 impl Store for SysV {
-    fn begin(&self, name: &SegmentName, bytes: usize) -> Result<NewSegment> {
+    fn begin_at(&self, name: &SegmentName, bytes: usize, at: &dyn Fn(Stage)) -> Result<NewSegment> {
         check_bytes(name, bytes)?;
         self.make_way(name)?;
+        // Made before the segment, which nothing proves ours until it is there.
+        let header = Header::new(name, bytes);
         let Fresh { shmid, bytes: mapped_bytes, page_bytes, note } =
             self.fresh_on_pages(name, PAGE_BYTES + bytes)?;
         let base = match map(shmid, 0) {
@@ -139,8 +141,6 @@ impl Store for SysV {
                 return Err(error);
             }
         };
-        // SAFETY: our mapping; a refused advice only costs speed.
-        unsafe { libc::madvise(base.as_ptr().cast(), mapped_bytes, libc::MADV_HUGEPAGE) };
         // Huge pages have been set aside by the creation itself.
         let touch = if page_bytes == PAGE_BYTES { Touch::TakesMemory } else { Touch::Maps };
         let hold = Hold::SysV { shmid };
@@ -148,7 +148,12 @@ impl Store for SysV {
         let mapped = Mapped { name, base, mapped_bytes, data_bytes: bytes, page_bytes, note, hold };
         // SAFETY: mapped just now, with room for header and data.
         let segment = unsafe { Segment::from_mapped(mapped) };
-        Ok(NewSegment::new(segment, touch))
+        let new = NewSegment::new(segment, header, touch);
+        at(Stage::Named);
+        // SAFETY: our mapping; a refused advice only costs speed.
+        unsafe { libc::madvise(base.as_ptr().cast(), mapped_bytes, libc::MADV_HUGEPAGE) };
+        at(Stage::Reserved);
+        Ok(new)
     }
 
     fn attach(&self, name: &SegmentName) -> Result<Option<Segment>> {

@@ -1,0 +1,134 @@
+//! The end of a run: its result goes into every segment before it is reported,
+//! and the segments go after it is.
+//!
+//! Ranks mark their segments when all have come to the end, and nothing is
+//! reported or removed before all are marked. So a start that finds one mark
+//! has the result, whatever else is lost; and as long as no mark is left, nothing
+//! has been removed, and the run goes on from its last checkpoint.
+
+use std::sync::Arc;
+
+use super::agree::Finished;
+use super::code::Code;
+use super::header::{HeaderLayout, SegmentId};
+use super::hook::{Hook, Step};
+use super::methods::Method;
+use super::protocol::{CheckpointError, Checkpointer, Memory, Result, memory_error};
+use super::vault::{Backing, Vault};
+use crate::comm::Comm;
+use crate::comm::collect::broadcast_bytes;
+
+/// A run that has come to its end, in this start or an earlier one.
+///
+/// Report [`FinishedRun::result`], then call [`FinishedRun::clear`]. A process
+/// that dies on the way leaves a run that is finished: the next start is told
+/// the same result. So it is reported at least once, and never computed anew.
+/// Dropping it leaves the segments, as death does.
+#[must_use = "the segments of the run stay until they are cleared"]
+pub struct FinishedRun<C, M: Memory> {
+    comm: C,
+    memory: M,
+    hook: Arc<dyn Hook>,
+    epoch: u64,
+    result: Vec<u8>,
+    /// Marked segments of this node, to be removed.
+    ids: Vec<SegmentId>,
+    /// In use until then: nobody else takes it away.
+    _held: Option<Backing<M::Segment>>,
+}
+
+impl<C: Comm, M: Memory> FinishedRun<C, M> {
+    /// What [`Checkpointer::finish`] was given on rank 0; the same on all ranks.
+    pub fn result(&self) -> &[u8] {
+        &self.result
+    }
+
+    /// The newest epoch of the run.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Finds a run finished: writes the result to all segments that count and
+    /// do not have it, so that it bears the loss of all others before it is
+    /// reported as it did in the start that computed it.
+    pub(super) fn found(
+        comm: &C,
+        mut memory: M,
+        hook: Arc<dyn Hook>,
+        header: &HeaderLayout,
+        chunk_bytes: usize,
+        finished: Finished,
+    ) -> Result<Self> {
+        let Finished { epoch, result, mark, discard, keep } = finished;
+        let process = comm.rank();
+        let comm = comm.split(Some(0), process as u32)?.expect("a colour");
+        for &id in &discard[process] {
+            hook.at(&Step::new("discard", epoch))?;
+            memory.remove(id).map_err(memory_error("removing", id, 0))?;
+        }
+        for &id in &mark[process] {
+            let segment = memory.attach(id).map_err(memory_error("opening", id, 0))?;
+            let mut vault = Vault::new(Backing::Lasting(segment), hook.clone(), chunk_bytes);
+            let record = header.decode_record(vault.bytes(0..header.bytes()));
+            let mut record = record.expect("it was offered");
+            record.finished = true;
+            record.state.clone_from(&result);
+            vault.store_record(header, &mut record, Step::new("mark", epoch))?;
+        }
+        hook.at(&Step::new("marked", epoch))?;
+        comm.barrier()?;
+        let ids = keep[process].clone();
+        Ok(Self { comm, memory, hook, epoch, result, ids, _held: None })
+    }
+
+    /// Removes what is left of the run, whose result all have reported that are
+    /// to report it. Collective; nothing goes before all have come here.
+    ///
+    /// # Errors
+    /// When a rank died, or the system refuses.
+    pub fn clear(mut self) -> Result<()> {
+        self.hook.at(&Step::new("clear", self.epoch))?;
+        self.comm.barrier()?;
+        for &id in &self.ids {
+            self.hook.at(&Step::new("remove", self.epoch))?;
+            self.memory.remove(id).map_err(memory_error("removing", id, 0))?;
+        }
+        Ok(())
+    }
+}
+
+impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+    /// The run has come to its end: keeps its result (that of rank 0 counts) in
+    /// all segments, from which no start computes any more. Collective.
+    ///
+    /// # Errors
+    /// [`CheckpointError::Comm`] when a rank died: the next start goes on from
+    /// the last checkpoint, or is told the result.
+    /// [`CheckpointError::StateTooLarge`], on all ranks.
+    pub fn finish(mut self, result: &[u8]) -> Result<FinishedRun<C, M>> {
+        let epoch = self.record.stamp;
+        self.vault.step(Step::new("finish", epoch))?;
+        let mut result = result.to_vec();
+        broadcast_bytes(&self.job, &mut result, 0)?;
+        let capacity = self.config.state_capacity_bytes;
+        if result.len() > capacity {
+            return Err(CheckpointError::StateTooLarge { bytes: result.len(), capacity });
+        }
+        // All have come to the end: a mark is true.
+        self.job.barrier()?;
+        let is_lasting = self.config.method != Method::None;
+        if is_lasting {
+            assert!(!self.record.hollow && self.record.updating == 0, "recover first");
+            self.record.finished = true;
+            self.record.state.clone_from(&result);
+            self.write_record(Step::new("mark", epoch))?;
+            self.vault.step(Step::new("marked", epoch))?;
+            // All are marked: any one that is left tells the result.
+            self.job.barrier()?;
+        }
+        let ids = if is_lasting { vec![self.id] } else { Vec::new() };
+        let (held, hook) = self.vault.into_parts();
+        let (comm, memory) = (self.job, self.memory);
+        Ok(FinishedRun { comm, memory, hook, epoch, result, ids, _held: Some(held) })
+    }
+}

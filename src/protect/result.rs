@@ -1,0 +1,244 @@
+//! The result of a test as shared memory keeps it until it is reported.
+
+use serde::{Deserialize, Serialize};
+
+use super::history::{History, Taken};
+use crate::report::record::{Norms, Outcome, Restart, Sample, TestRecord};
+
+/// What a report says of a test, without what follows from the rest.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    /// Its events, samples and restarts are below.
+    record: TestRecord,
+    /// Bits of the residual and the norms: JSON has no number for what an
+    /// overflow leaves of them.
+    check: Vec<u64>,
+    /// Elapsed seconds and columns, of this start.
+    samples: Vec<(f64, usize)>,
+    taken: Vec<Taken>,
+    restarts: Vec<Restart>,
+    before_seconds: f64,
+}
+
+/// The record, complete, from what [`write`] made.
+pub fn read(result: &[u8]) -> TestRecord {
+    let kept: Kept = serde_json::from_slice(result).expect("a result that this program wrote");
+    let Kept { mut record, check, samples, taken, restarts, before_seconds } = kept;
+    let numbers = check_numbers(&mut record.outcome);
+    numbers.into_iter().zip(check).for_each(|(number, bits)| *number = f64::from_bits(bits));
+    if let Some(protection) = &mut record.protection {
+        protection.restarts.clone_from(&restarts);
+    }
+    let history = History { taken, restarts, before_seconds };
+    let sample = |(elapsed_seconds, column)| Sample { elapsed_seconds, column };
+    let samples: Vec<Sample> = samples.into_iter().map(sample).collect();
+    record.events = history.events(record.time_seconds);
+    record.progress = history.progress(&samples);
+    record
+}
+
+/// A record with its history, in `capacity_bytes` at most: of restarts that do
+/// not fit, the latest.
+pub(super) fn write(
+    mut record: TestRecord,
+    samples: &[Sample],
+    history: History,
+    capacity_bytes: usize,
+) -> Vec<u8> {
+    let numbers = check_numbers(&mut record.outcome);
+    let check = numbers.into_iter().map(|number| std::mem::take(number).to_bits()).collect();
+    record.events.clear();
+    record.progress.clear();
+    if let Some(protection) = &mut record.protection {
+        protection.restarts.clear();
+    }
+    let History { taken, restarts, before_seconds } = history;
+    let samples = samples.iter().map(|s| (s.elapsed_seconds, s.column)).collect();
+    let kept = Kept { record, check, samples, taken, restarts, before_seconds };
+    fit(kept, capacity_bytes, |kept| &mut kept.restarts).1
+}
+
+/// As JSON, in `capacity_bytes` where the list can be cut so short: its oldest
+/// entries go.
+pub(super) fn fit<T: Serialize, E>(
+    mut value: T,
+    capacity_bytes: usize,
+    list: impl Fn(&mut T) -> &mut Vec<E>,
+) -> (T, Vec<u8>) {
+    loop {
+        let bytes = serde_json::to_vec(&value).expect("plain data");
+        if bytes.len() <= capacity_bytes || list(&mut value).is_empty() {
+            return (value, bytes);
+        }
+        list(&mut value).remove(0);
+    }
+}
+
+/// The numbers of an outcome that may be infinite or none at all.
+fn check_numbers(outcome: &mut Outcome) -> Vec<&mut f64> {
+    match outcome {
+        Outcome::Passed { scaled_residual, norms } | Outcome::Failed { scaled_residual, norms } => {
+            let Norms { residual_oo, a_oo, a_1, x_oo, x_1, b_oo } = norms;
+            vec![scaled_residual, residual_oo, a_oo, a_1, x_oo, x_1, b_oo]
+        }
+        Outcome::NotChecked | Outcome::Broke { .. } | Outcome::Skipped { .. } => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::guard::{RESTARTS_KEPT, state_bytes};
+    use super::super::history::remember;
+    use super::*;
+    use crate::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec};
+    use crate::report::record::{MemorySplit, PhaseTable, Phases, Protection};
+    use crate::report::samples::Samples;
+
+    /// A number of as many digits as there may be.
+    const LONG: f64 = 1_234_567_890.123_456_7;
+    const MANY: usize = 1 << 60;
+
+    fn record() -> TestRecord {
+        let phases = Phases {
+            panel: LONG / 3.0,
+            swap: LONG / 7.0,
+            bcast: LONG / 9.0,
+            update: LONG / 11.0,
+            back: LONG / 13.0,
+            other: LONG / 17.0,
+        };
+        TestRecord {
+            spec: TestSpec {
+                n: MANY,
+                nb: MANY,
+                p: MANY,
+                q: MANY,
+                pmap: Pmap::ColumnMajor,
+                depth: MANY,
+                bcast: Bcast::TwoRingM,
+                rfact: Fact::Right,
+                pfact: Fact::Right,
+                nbmin: MANY,
+                ndiv: MANY,
+                swap: Swap::BinaryExchange,
+                swap_threshold: MANY,
+                threshold: LONG,
+                generator: Generator::Xoshiro,
+                threads: MANY,
+            },
+            time_seconds: LONG,
+            gflops: LONG,
+            start_unix_seconds: i64::MIN,
+            end_unix_seconds: i64::MIN,
+            generate_seconds: LONG,
+            check_seconds: LONG,
+            phases: PhaseTable { max: phases, mean: phases },
+            rank_bytes: u64::MAX,
+            memory: MemorySplit {
+                matrix: u64::MAX,
+                copies: u64::MAX,
+                parities: u64::MAX,
+                header: u64::MAX,
+                work_space: u64::MAX,
+            },
+            progress: Vec::new(),
+            events: Vec::new(),
+            x_fingerprint: u64::MAX,
+            protection: Some(Protection {
+                method: "double".into(),
+                codec: "reed-solomon".into(),
+                encoder: "reduce".into(),
+                region: "corner".into(),
+                run_id: "r".repeat(crate::checkpoint::store::RUN_BYTES_MAX),
+                groups: MANY,
+                group_size: MANY,
+                parities: MANY,
+                survives_nodes: false,
+                segment_bytes: u64::MAX,
+                checkpoints: u64::MAX,
+                checkpoint_seconds: LONG,
+                encode_seconds: LONG,
+                copy_seconds: LONG,
+                saved_bytes: u64::MAX,
+                restarts: Vec::new(),
+            }),
+            outcome: Outcome::Failed {
+                scaled_residual: f64::NAN,
+                norms: Norms {
+                    residual_oo: f64::INFINITY,
+                    a_oo: LONG,
+                    a_1: LONG,
+                    x_oo: -0.0,
+                    x_1: LONG,
+                    b_oo: LONG,
+                },
+            },
+        }
+    }
+
+    fn history(restarts: usize, rebuilt: usize) -> History {
+        let mut taken = Vec::new();
+        for epoch in 0..100 {
+            let at = LONG + epoch as f64;
+            let seconds = 123_456.789;
+            let bytes = 1 << 50;
+            remember(
+                &mut taken,
+                Taken { start_seconds: at, seconds, epoch, column: 10_000_000, bytes },
+            );
+        }
+        let restart = |number: usize| Restart {
+            epoch: number as u64,
+            column: 10_000_000,
+            rebuilt_ranks: (0..rebuilt).map(|rank| 2 * rank).collect(),
+            start_seconds: LONG / 3.0 + number as f64,
+            lost_seconds: LONG / 7.0,
+            recover_seconds: LONG / 11.0,
+        };
+        History { taken, restarts: (0..restarts).map(restart).collect(), before_seconds: LONG }
+    }
+
+    fn samples() -> Vec<Sample> {
+        let mut samples = Samples::default();
+        for panel in 0..10_000 {
+            samples.push(LONG + panel as f64, 1_000_000 + panel);
+        }
+        samples.list()
+    }
+
+    #[test]
+    fn the_largest_result_fits() {
+        for ranks in [2, 100, 10_000, 1_000_000] {
+            let capacity_bytes = state_bytes(ranks);
+            for rebuilt in [1, ranks / 2] {
+                let history = history(RESTARTS_KEPT, rebuilt);
+                let bytes = write(record(), &samples(), history, capacity_bytes);
+                assert!(bytes.len() <= capacity_bytes, "{ranks}: {}", bytes.len());
+                let kept = read(&bytes).protection.unwrap().restarts;
+                // All of them, but where half of a large job is lost each time.
+                assert!(kept.len() == RESTARTS_KEPT || (rebuilt > 1 && !kept.is_empty()));
+                assert_eq!(kept.last().unwrap().epoch, RESTARTS_KEPT as u64 - 1, "the latest");
+            }
+        }
+    }
+
+    #[test]
+    fn a_result_comes_back_as_it_was() {
+        let (history, samples) = (history(3, 2), samples());
+        let want = TestRecord {
+            events: history.events(LONG),
+            progress: history.progress(&samples),
+            ..record()
+        };
+        let bytes = write(record(), &samples, history, state_bytes(4));
+        let read = read(&bytes);
+        let Outcome::Failed { scaled_residual, norms } = &read.outcome else { panic!("{read:?}") };
+        assert!(scaled_residual.is_nan());
+        assert_eq!((norms.residual_oo, norms.a_oo), (f64::INFINITY, LONG));
+        assert_eq!(norms.x_oo.to_bits(), (-0f64).to_bits());
+        assert_eq!(read.protection.as_ref().unwrap().restarts.len(), 3);
+        assert_eq!((read.events, read.progress), (want.events, want.progress));
+        assert_eq!((read.spec, read.phases), (want.spec, want.phases));
+        assert_eq!((read.time_seconds, read.x_fingerprint), (LONG, u64::MAX));
+    }
+}

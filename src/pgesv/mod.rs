@@ -518,7 +518,7 @@ fn row_pieces(rows: usize, threads: usize) -> Vec<Range<usize>> {
     let mut start = 0;
     while start < rows {
         let left = rows - start;
-        let share = if threads == 1 { left } else { 10 * left / (13 * threads) };
+        let share = if threads == 1 { left } else { 10 * left / (11 * threads) };
         let end = start + share.max(SHORTEST_PIECE_ROWS).min(left);
         pieces.push(start..end);
         start = end;

@@ -18,7 +18,7 @@ use crate::comm::collect::{all_reduce, broadcast_bytes, gather_bytes};
 use crate::comm::{Comm, CommError};
 
 /// Layout of segments and headers. Another number is another shape.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// Memory of a node that outlives the process: the segments of one run.
 pub trait Memory {
@@ -230,7 +230,8 @@ pub struct Checkpointer<C, M: Memory, K> {
     pub(super) plan: Plan,
     /// Whether A may be used: recovery is done, or there is nothing to recover.
     pub(super) ready: bool,
-    /// What changed between the last two epochs (method `double`).
+    /// Where the two sets of parities (`self`), or the two copies (`double`), may
+    /// differ: what the last checkpoint took.
     pub(super) last_active: Vec<Active>,
     pub(super) scratch: Scratch,
 }
@@ -308,7 +309,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             vault,
             record: Record::default(),
             ready: plan.epoch == 0,
-            last_active: vec![Active::ALL; shapes.len()],
+            last_active: vec![config.method.apart_at_start(); shapes.len()],
             scratch: Scratch::default(),
             layout,
             plan,
@@ -499,7 +500,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         Ok(least.map(|[row, byte]| Active { row: row as usize, byte: byte as usize }).collect())
     }
 
-    /// Encode A into D; barrier; COMMIT; copy A to B and D to C; stamp.
+    /// Bring the older parities, now D, up to date where A is frozen; encode A
+    /// into the rest of them; barrier; COMMIT; copy A to B; stamp.
     fn take_self(
         &mut self,
         epoch: u64,
@@ -507,7 +509,11 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         state: Vec<u8>,
         stats: &mut Stats,
     ) -> Result<()> {
+        self.carry_all(epoch, active, stats)?;
         self.encode_all(epoch, active, stats)?;
+        if self.config.check_frozen {
+            self.assert_carried(active);
+        }
         self.barrier(epoch, stats)?;
         // Every D of every group is complete: whoever sees this knows it.
         self.record.commit = epoch;
@@ -522,8 +528,49 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         }
         self.record.stamp = epoch;
         self.write_record(Step::new("stamp", epoch))?;
-        stats.copy_seconds = start.elapsed().as_secs_f64();
+        stats.copy_seconds += start.elapsed().as_secs_f64();
         Ok(())
+    }
+
+    /// The parities of epoch - 2 become those of `epoch`. They differ from those
+    /// of epoch - 1 where A was active then. What is active now is encoded anew;
+    /// the rest of that, which froze in between, is copied.
+    fn carry_all(&mut self, epoch: u64, active: &[Active], stats: &mut Stats) -> Result<()> {
+        let start = Instant::now();
+        for (region, &now) in active.iter().enumerate() {
+            let before = self.last_active[region];
+            let stripes = self.layout.regions[region].stripes;
+            let encoded = stripes.bands_from(now.row);
+            for band in stripes.bands_from(before.row) {
+                let end = if encoded.contains(&band) { now.byte } else { usize::MAX };
+                let step = Step::new("carry", epoch).band(region, band);
+                stats.copied_bytes += self.carry_band(region, band, before.byte..end, step)?;
+            }
+        }
+        stats.copy_seconds += start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Copies bytes `bytes` of each row of one band's parities from the set of
+    /// the epoch before into that of the step's epoch.
+    fn carry_band(
+        &mut self,
+        region: usize,
+        band: usize,
+        bytes: Range<usize>,
+        step: Step,
+    ) -> Result<usize> {
+        let method = self.config.method;
+        let parts = &self.layout.regions[region];
+        let (_, old) = method.settled(step.epoch - 1);
+        let (from, to) = (parts.parity[old], parts.parity[method.encoded(step.epoch)]);
+        let rows = parts.stripes.parities(band);
+        let bytes = bytes.start..bytes.end.min(from.pitch_bytes);
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        self.vault.step(step)?;
+        self.copy_rows(from, to, rows, bytes, step)
     }
 
     /// Copy A to the older B and encode A into its parities; barrier; COMMIT.
@@ -612,7 +659,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         }
     }
 
-    /// Copies one band of A to B and of D to C, bytes `from_byte..` of each row.
+    /// Copies one band of A to B, bytes `from_byte..` of each row.
     pub(super) fn flush_band(
         &mut self,
         region: usize,
@@ -622,12 +669,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     ) -> Result<usize> {
         self.vault.step(step)?;
         let parts = &self.layout.regions[region];
-        let (a, b, stripes) = (parts.a, parts.b[0], parts.stripes);
-        let (c, d) = (parts.parity[0], parts.parity[1]);
-        let parity_rows =
-            stripes.parity(band, 0).start..stripes.parity(band, stripes.geometry.parities - 1).end;
-        let data = self.copy_rows(a, b, stripes.band(band), from_byte, step)?;
-        Ok(data + self.copy_rows(d, c, parity_rows, from_byte, step)?)
+        let (a, b, rows) = (parts.a, parts.b[0], parts.stripes.band(band));
+        self.copy_rows(a, b, rows, from_byte..a.pitch_bytes, step)
     }
 
     fn copy_all(&mut self, epoch: u64, active: &[Active], stats: &mut Stats) -> Result<()> {
@@ -639,70 +682,76 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             for band in stripes.bands_from(active.row) {
                 let step = Step::new("copy", epoch).band(region, band);
                 self.vault.step(step)?;
-                stats.copied_bytes +=
-                    self.copy_rows(a, b, stripes.band(band), active.byte, step)?;
+                let bytes = active.byte..a.pitch_bytes;
+                stats.copied_bytes += self.copy_rows(a, b, stripes.band(band), bytes, step)?;
             }
         }
         stats.copy_seconds = start.elapsed().as_secs_f64();
         Ok(())
     }
 
-    /// Copies rows of one part to the same rows of another.
+    /// Copies bytes `bytes` of rows of one part to the same of another.
     pub(super) fn copy_rows(
         &mut self,
         from: Part,
         to: Part,
         rows: Range<usize>,
-        from_byte: usize,
+        bytes: Range<usize>,
         step: Step,
     ) -> Result<usize> {
         let pitch = from.pitch_bytes;
-        if rows.is_empty() || from_byte >= pitch {
+        if rows.is_empty() || bytes.is_empty() {
             return Ok(0);
         }
-        if from_byte == 0 {
+        if bytes == (0..pitch) {
             let start = from.at(rows.start, 0..pitch).start;
             let end = from.at(rows.end - 1, 0..pitch).end;
             self.vault.copy(start..end, to.at(rows.start, 0..pitch).start, step)?;
         } else {
             for row in rows.clone() {
-                let into = to.at(row, from_byte..pitch).start;
-                self.vault.copy(from.at(row, from_byte..pitch), into, step)?;
+                let into = to.at(row, bytes.clone()).start;
+                self.vault.copy(from.at(row, bytes.clone()), into, step)?;
             }
         }
-        Ok(rows.len() * (pitch - from_byte))
+        Ok(rows.len() * bytes.len())
     }
 
-    /// Frozen means frozen: outside of `active` A equals its copy, and D
-    /// equals C.
+    /// Frozen means frozen: outside of `active` A equals its copy.
     fn assert_frozen(&self, active: &[Active]) {
         let (copy, _) = self.config.method.settled(self.record.stamp);
-        let same = |one: Part, two: Part, row: usize, bytes: Range<usize>| {
-            self.vault.bytes(one.at(row, bytes.clone())) == self.vault.bytes(two.at(row, bytes))
-        };
         for (index, (parts, active)) in self.layout.regions.iter().zip(active).enumerate() {
-            let pitch = parts.stripes.shape.pitch_bytes;
-            let kept = |row, first: usize| if row < first { pitch } else { active.byte.min(pitch) };
-            for row in 0..parts.a.rows {
-                assert!(
-                    same(parts.a, parts.b[copy], row, 0..kept(row, active.row)),
-                    "row {row} of region {index} has changed outside of {active:?}"
-                );
-            }
-            if let [c, d] = parts.parity[..]
-                && self.config.method == Method::SelfCheckpoint
+            if let Some(row) = self.first_difference(parts.a, parts.b[copy], active.row, active.byte)
             {
-                let bands = parts.stripes.bands_from(active.row);
-                let first = if bands.is_empty() {
-                    c.rows
-                } else {
-                    parts.stripes.parity(bands.start, 0).start
-                };
-                for row in 0..c.rows {
-                    assert!(same(c, d, row, 0..kept(row, first)), "parity row {row} has thawed");
-                }
+                panic!("row {row} of region {index} has changed outside of {active:?}");
             }
         }
+    }
+
+    /// Outside of the bands and bytes that were encoded, the new parities equal
+    /// those of the epoch before.
+    fn assert_carried(&self, active: &[Active]) {
+        for (index, (parts, active)) in self.layout.regions.iter().zip(active).enumerate() {
+            let bands = parts.stripes.bands_from(active.row);
+            let first = if bands.is_empty() {
+                parts.stripes.parity_rows()
+            } else {
+                parts.stripes.parities(bands.start).start
+            };
+            let [one, two] = parts.parity[..] else { unreachable!("method self has two sets") };
+            if let Some(row) = self.first_difference(one, two, first, active.byte) {
+                panic!("parity row {row} of region {index} has thawed outside of {active:?}");
+            }
+        }
+    }
+
+    /// The first row in which two parts differ, in rows before `row` and in the
+    /// bytes before `byte` of the others.
+    fn first_difference(&self, one: Part, two: Part, row: usize, byte: usize) -> Option<usize> {
+        let pitch = one.pitch_bytes;
+        (0..one.rows).find(|&r| {
+            let kept = 0..if r < row { pitch } else { byte.min(pitch) };
+            self.vault.bytes(one.at(r, kept.clone())) != self.vault.bytes(two.at(r, kept))
+        })
     }
 
     /// Removes the segments of the run: it needs no checkpoint any more.

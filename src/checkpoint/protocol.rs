@@ -12,6 +12,7 @@ use super::encode::{Band, Encoder, Scratch};
 use super::header::{HeaderLayout, Identity, Record, SegmentId, crc64};
 use super::hook::{Hook, Step};
 use super::layout::{Active, Geometry, Part, RegionShape, SegmentLayout};
+use super::link::Link;
 use super::methods::Method;
 use super::vault::{Backing, Vault};
 use crate::comm::collect::{all_reduce, broadcast_bytes, gather_bytes};
@@ -20,10 +21,21 @@ use crate::comm::{Comm, CommError};
 /// Layout of segments and headers. Another number is another shape.
 const FORMAT: u32 = 2;
 
+/// Another rank's segment, to be read where it lies.
+pub trait Peer {
+    /// Bytes of the segment.
+    ///
+    /// # Safety
+    /// Their owner must not write to them as long as the slice is in use.
+    unsafe fn bytes(&self, range: Range<usize>) -> &[u8];
+}
+
 /// Memory of a node that outlives the process: the segments of one run.
 pub trait Memory {
     /// A segment in use.
     type Segment: DerefMut<Target = [u8]>;
+    /// A segment in use by another rank.
+    type Peer: Peer;
 
     /// All segments of this run on this node.
     ///
@@ -49,6 +61,12 @@ pub trait Memory {
     /// # Errors
     /// As the system has it.
     fn attach(&mut self, id: SegmentId) -> io::Result<Self::Segment>;
+
+    /// The segment of another rank, if it can be read from this node.
+    ///
+    /// # Errors
+    /// As the system has it.
+    fn peer(&mut self, id: SegmentId) -> io::Result<Option<Self::Peer>>;
 
     /// Removes a segment; one that is gone already is no error.
     ///
@@ -76,9 +94,9 @@ pub struct Config<K> {
     pub parities: usize,
     /// How parities are computed.
     pub encoder: Encoder,
-    /// Bytes of a message when encoding; see
-    /// [`super::encode::optimal_segment_bytes`].
-    pub segment_bytes: usize,
+    /// Bytes of a message when encoding; `None`: what [`Link::measure`] finds
+    /// best. The parities do not depend on it.
+    pub message_bytes: Option<usize>,
     /// Whether members of a group may stand in one failure domain.
     pub allow_shared_domains: bool,
     /// What to do with what is found.
@@ -106,7 +124,7 @@ pub struct Config<K> {
 }
 
 impl<K> Config<K> {
-    /// The defaults: groups of 16 with one parity, method `self`, ring.
+    /// The defaults: groups of 16 with one parity, method `self`.
     pub fn new(run_id: &str, code: K) -> Self {
         Self {
             run_id: run_id.to_owned(),
@@ -115,8 +133,8 @@ impl<K> Config<K> {
             code,
             members: 16,
             parities: 1,
-            encoder: Encoder::Ring,
-            segment_bytes: 256 << 10,
+            encoder: Encoder::Auto,
+            message_bytes: None,
             allow_shared_domains: false,
             resume: Resume::Auto,
             domain: String::new(),
@@ -163,6 +181,12 @@ pub enum CheckpointError {
         /// What the code said.
         reason: String,
     },
+    /// Members cannot read each other's memory.
+    #[error(
+        "encoder `direct` needs all ranks of a group on one host, where each sees the segments of \
+         the others; here some do not. Use `auto` or `ring`"
+    )]
+    NotDirect,
     /// The application's state does not fit into the header.
     #[error("a state of {bytes} bytes; the header was made for {capacity} at most")]
     StateTooLarge {
@@ -234,6 +258,13 @@ pub struct Checkpointer<C, M: Memory, K> {
     /// differ: what the last checkpoint took.
     pub(super) last_active: Vec<Active>,
     pub(super) scratch: Scratch,
+    /// How this group computes parities.
+    pub(super) encoder: Encoder,
+    /// Bytes of its messages when it does, about.
+    pub(super) message_bytes: usize,
+    /// Segments of the group's members but this one, by place in the group;
+    /// empty when they are not all within reach.
+    pub(super) peers: Vec<Option<M::Peer>>,
 }
 
 impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
@@ -311,6 +342,9 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             ready: plan.epoch == 0,
             last_active: vec![config.method.apart_at_start(); shapes.len()],
             scratch: Scratch::default(),
+            encoder: config.encoder.with_messages(),
+            message_bytes: config.message_bytes.unwrap_or_default(),
+            peers: Vec::new(),
             layout,
             plan,
             config,
@@ -319,7 +353,10 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             this.join(&identity, attached.is_some())?;
             this.vault.step(Step::new("joined", this.plan.epoch))?;
             this.job.barrier()?;
+            // All segments are there.
+            this.meet_peers(attached.is_none())?;
             this.confirm()?;
+            this.choose_message_bytes()?;
         }
         let found = this.found();
         Ok((this, found))
@@ -368,6 +405,76 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             self.record.hollow = false;
         }
         self.write_record(Step::new("confirm", epoch))
+    }
+
+    /// Looks for the segments of the group's other members. If each of the group
+    /// can read those of all others, parities need no messages.
+    fn meet_peers(&mut self, is_new: bool) -> Result<()> {
+        let asked = self.config.encoder;
+        if !matches!(asked, Encoder::Auto | Encoder::Direct) {
+            return Ok(());
+        }
+        let (me, ranks) = (self.group.rank(), self.group_ranks());
+        let mut attempts = vec![0; ranks.len()];
+        attempts[me] = self.id.attempt;
+        all_reduce(&self.group, &mut attempts, u64::max)?;
+        let mut peers = Vec::with_capacity(ranks.len());
+        for (member, (&rank, &attempt)) in ranks.iter().zip(&attempts).enumerate() {
+            let id = SegmentId { rank, attempt };
+            let peer = match member == me {
+                true => None,
+                false => self.memory.peer(id).map_err(memory_error("looking into", id, 0))?,
+            };
+            peers.push(peer);
+        }
+        let sees_all = peers.iter().filter(|peer| peer.is_some()).count() + 1 == ranks.len();
+        let mut all_see = [u8::from(sees_all)];
+        // Who asks for it must have it everywhere.
+        let who = if asked == Encoder::Direct { &self.job } else { &self.group };
+        all_reduce(who, &mut all_see, u8::min)?;
+        if all_see[0] != 0 {
+            (self.encoder, self.peers) = (Encoder::Direct, peers);
+        } else if asked == Encoder::Direct {
+            if is_new {
+                let remove = self.memory.remove(self.id);
+                remove.map_err(memory_error("removing", self.id, self.layout.bytes))?;
+            }
+            return Err(CheckpointError::NotDirect);
+        }
+        Ok(())
+    }
+
+    /// Measures what messages cost, where there are any and their length is not
+    /// given.
+    fn choose_message_bytes(&mut self) -> Result<()> {
+        if self.encoder == Encoder::Direct {
+            self.message_bytes = 0;
+        } else if self.config.message_bytes.is_none() {
+            let link = Link::measure(&self.group, &self.code)?;
+            // All that goes round before the pipeline runs dry: a band's parity.
+            let bands = self.layout.regions.iter().map(|parts| parts.stripes);
+            let parity = bands.map(|stripes| stripes.block_rows * stripes.shape.pitch_bytes);
+            let bytes = parity.max().unwrap_or_default();
+            self.message_bytes = link.message_bytes(bytes, self.group.size());
+        }
+        Ok(())
+    }
+
+    /// Ranks of this process's group, by place in it.
+    pub(super) fn group_ranks(&self) -> Vec<usize> {
+        let mine = self.plan.groups.iter().find(|group| group.contains(&self.job.rank()));
+        mine.expect("every rank has a group").clone()
+    }
+
+    /// Bytes of the messages of this rank's group when it encodes, about; 0
+    /// where it needs none.
+    pub fn message_bytes(&self) -> usize {
+        self.message_bytes
+    }
+
+    /// How this rank's group computes parities.
+    pub fn encoder(&self) -> Encoder {
+        self.encoder
     }
 
     fn found(&self) -> Found {
@@ -625,12 +732,25 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
 
     fn encode_all(&mut self, epoch: u64, active: &[Active], stats: &mut Stats) -> Result<()> {
         let start = Instant::now();
+        self.vault.step(Step::new("encode", epoch))?;
+        // All are at the cut: A stands still until the job's barrier.
+        self.meet()?;
         for (region, active) in active.iter().enumerate() {
             for band in self.layout.regions[region].stripes.bands_from(active.row) {
                 stats.encoded_bytes += self.encode_band(region, band, active.byte, epoch)?;
             }
         }
         stats.encode_seconds = start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Where members read each other's memory: what each has written before is
+    /// there for all after, and nobody writes while another still reads.
+    pub(super) fn meet(&self) -> Result<()> {
+        if self.encoder == Encoder::Direct {
+            self.vault.order();
+            self.group.barrier()?;
+        }
         Ok(())
     }
 
@@ -643,19 +763,20 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         from_byte: usize,
         epoch: u64,
     ) -> Result<usize> {
-        let (encoder, set) = (self.config.encoder, self.config.method.encoded(epoch));
+        let (encoder, set) = (self.encoder, self.config.method.encoded(epoch));
         let step = Step::new("encode", epoch).band(region, band);
         Ok(self.band(region).encode(encoder, set, band, from_byte, step)?)
     }
 
-    pub(super) fn band(&mut self, region: usize) -> Band<'_, C, K, M::Segment> {
+    pub(super) fn band(&mut self, region: usize) -> Band<'_, C, K, M::Segment, M::Peer> {
         Band {
             comm: &self.group,
             code: &self.code,
             vault: &mut self.vault,
             parts: &self.layout.regions[region],
-            segment_bytes: self.config.segment_bytes,
+            segment_bytes: self.message_bytes,
             scratch: &mut self.scratch,
+            peers: &self.peers,
         }
     }
 
@@ -720,7 +841,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     fn assert_frozen(&self, active: &[Active]) {
         let (copy, _) = self.config.method.settled(self.record.stamp);
         for (index, (parts, active)) in self.layout.regions.iter().zip(active).enumerate() {
-            if let Some(row) = self.first_difference(parts.a, parts.b[copy], active.row, active.byte)
+            if let Some(row) =
+                self.first_difference(parts.a, parts.b[copy], active.row, active.byte)
             {
                 panic!("row {row} of region {index} has changed outside of {active:?}");
             }
@@ -761,6 +883,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// When a rank died, or the system refuses.
     pub fn finish(mut self) -> Result<()> {
         self.vault.step(Step::new("finish", self.record.stamp))?;
+        // Memory is free again only when nobody looks into it.
+        self.peers.clear();
         self.job.barrier()?;
         if self.config.method == Method::None {
             return Ok(());

@@ -9,6 +9,7 @@
 use std::time::Instant;
 
 use super::code::Code;
+use super::encode::Lost;
 use super::hook::Step;
 use super::methods::Method;
 use super::protocol::{Checkpointer, Memory, Result};
@@ -79,9 +80,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
 
     /// Rebuilds the settled copy and parities of the group's lost members.
     fn rebuild(&mut self, epoch: u64) -> Result<usize> {
-        let members = &self.plan.groups;
-        let mine = members.iter().find(|group| group.contains(&self.job.rank()));
-        let mine = mine.expect("every rank has a group");
+        let mine = self.group_ranks();
         let is_lost = |rank: &usize| self.plan.lost.contains(rank);
         let lost: Vec<usize> = (0..mine.len()).filter(|&member| is_lost(&mine[member])).collect();
         assert!(lost.len() <= self.config.parities, "refused when it was decided");
@@ -89,14 +88,19 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         if lost.is_empty() {
             return Ok(0);
         }
-        let settled = self.config.method.settled(epoch);
+        let (settled, encoder) = (self.config.method.settled(epoch), self.encoder);
         let mut written = 0;
-        for region in 0..self.layout.regions.len() {
-            for band in 0..self.layout.regions[region].stripes.bands() {
-                let step = Step::new("recover-rebuild", epoch).band(region, band);
-                written += self.band(region).rebuild(&lost, settled, band, step)?;
+        for what in [Lost::Blocks, Lost::Parities] {
+            self.meet()?;
+            for region in 0..self.layout.regions.len() {
+                for band in 0..self.layout.regions[region].stripes.bands() {
+                    let step = Step::new("recover-rebuild", epoch).band(region, band);
+                    let mut band_of = self.band(region);
+                    written += band_of.rebuild(encoder, what, &lost, settled, band, step)?;
+                }
             }
         }
+        self.meet()?;
         if self.record.hollow {
             self.record.hollow = false;
             self.record.commit = epoch;

@@ -9,6 +9,7 @@ use super::interval::{Every, parse_seconds};
 use super::settings::Settings;
 use crate::checkpoint::agree::Resume;
 use crate::checkpoint::codec::{CodecKind, checksum};
+use crate::checkpoint::link::MESSAGE_BYTES;
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::store::{SegmentName, StoreKind};
 use crate::config::checkpoint::Written;
@@ -47,6 +48,7 @@ impl Settings {
         settings.resume = from.with(Setting::Resume, resume)?.unwrap_or(settings.resume);
         settings.region = from.parsed(Setting::Region)?.unwrap_or(settings.region);
         settings.encoder = from.parsed(Setting::Encoder)?.unwrap_or(settings.encoder);
+        settings.message_bytes = from.message_bytes()?;
         let allow = from.with(Setting::AllowSharedDomains, |text| text.parse().ok())?;
         settings.allow_shared_domains = allow.unwrap_or(false);
         from.with(Setting::Domains, |text| (!text.is_empty()).then_some(()))?;
@@ -129,6 +131,12 @@ impl Reader<'_> {
         let members = default.group_size.max(2 * parities);
         let members = self.whole(Setting::GroupSize, members, 2 * parities, MOST_MEMBERS)?;
         Ok((members, parities))
+    }
+
+    fn message_bytes(&self) -> Result<Option<usize>, ConfigError> {
+        let (least, most) = MESSAGE_BYTES.into_inner();
+        let bytes = self.whole(Setting::MessageBytes, least, least, most)?;
+        Ok(self.0.contains_key(&Setting::MessageBytes).then_some(bytes))
     }
 
     fn codec(&self, parities: usize) -> Result<CodecKind, ConfigError> {

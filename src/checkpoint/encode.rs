@@ -376,49 +376,68 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         Ok(())
     }
 
-    /// This member's parities, from the blocks where they lie. In the order of
-    /// the ring, so that sums of doubles come out the same.
+    /// This member's parities, from the blocks where they lie.
     fn encode_direct(&mut self, set: usize, band: usize, tiles: &[Tile], step: Step) -> Result<()> {
-        let (stripes, me) = (self.stripes(), self.comm.rank());
-        let Stripes { geometry, .. } = stripes;
-        for p in 0..geometry.parities {
-            let stripe = geometry.parity_stripe(me, p);
-            let blocks = (0..geometry.data()).rev().map(|i| (i, stripes.block(band, i)));
-            let chain: Vec<Link<K::Coef>> = blocks
-                .filter(|(_, block)| !block.is_empty())
-                .map(|(i, block)| {
-                    let coef = self.code.encode_coef(p, i);
-                    (geometry.data_member(stripe, i), (self.parts.a, block), coef)
-                })
-                .collect();
-            let target = (self.parts.parity[set], stripes.parity(band, p));
+        for (p, chain) in self.own_parities(band).into_iter().enumerate() {
+            let target = (self.parts.parity[set], self.stripes().parity(band, p));
             self.pull(&chain, target, tiles, step)?;
         }
         Ok(())
+    }
+
+    /// What each of this member's parities of a band is the sum of; in the order
+    /// of the ring, so that sums of doubles come out the same.
+    fn own_parities(&self, band: usize) -> Vec<Vec<Link<K::Coef>>> {
+        let (stripes, me) = (self.stripes(), self.comm.rank());
+        let geometry = stripes.geometry;
+        let chain = |p: usize| {
+            let stripe = geometry.parity_stripe(me, p);
+            let blocks = (0..geometry.data()).rev().map(|i| (i, stripes.block(band, i)));
+            let link = |(i, block)| {
+                (
+                    geometry.data_member(stripe, i),
+                    (self.parts.a, block),
+                    self.code.encode_coef(p, i),
+                )
+            };
+            blocks.filter(|(_, block)| !block.is_empty()).map(link).collect()
+        };
+        (0..geometry.parities).map(chain).collect()
+    }
+
+    /// Makes what [`Encoder::Direct`] will read of the other members ready.
+    pub fn prepare_direct(&self) {
+        for band in 0..self.stripes().bands() {
+            for (member, (from, rows), _) in self.own_parities(band).into_iter().flatten() {
+                if let Some(peer) = &self.peers[member] {
+                    let whole = 0..from.pitch_bytes;
+                    let end = from.at(rows.end - 1, whole.clone()).end;
+                    peer.will_read(from.at(rows.start, whole).start..end);
+                }
+            }
+        }
     }
 
     /// Bytes of a member's segment, mine or another's.
     fn held(&self, member: usize, range: Range<usize>) -> &[u8] {
         match &self.peers[member] {
             None => self.vault.bytes(range),
-            // SAFETY: the group has met at a barrier before and will at another
-            // one after; in between each member writes nothing but its own new
-            // parities, or the blocks that it has lost, which nobody reads.
+            // SAFETY: the group has met at a barrier before and the job will at
+            // another one after; in between each member writes nothing but its
+            // own new parities, which nobody reads.
             Some(peer) => unsafe { peer.bytes(range) },
         }
     }
 
     /// Sums up what the members of `chain` hold, into the target on this one.
-    /// Returns the bytes written.
     fn pull(
         &mut self,
         chain: &[Link<K::Coef>],
         (part, block): (Part, Range<usize>),
         tiles: &[Tile],
         step: Step,
-    ) -> Result<usize> {
+    ) -> Result<()> {
         let mut buffer = self.scratch.take(tiles.first().map_or(0, Tile::size));
-        let mut written = 0;
         for tile in tiles {
             match chain {
                 [(member, (from, rows), coef)]
@@ -446,10 +465,9 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
                     self.put(part, block.clone(), tile, sum, step)?;
                 }
             }
-            written += tile.rows_of(block.clone()).count() * tile.bytes.len();
         }
         self.scratch.give(buffer);
-        Ok(written)
+        Ok(())
     }
 
     /// [`Band::pull`] of one block that is not changed: straight from there to
@@ -621,71 +639,36 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         Ok(())
     }
 
-    /// Rebuilds what the members `lost` held of one band, their blocks of copy
-    /// `copy` or then their parities of `set`. Collective over the group;
-    /// survivors only read. Returns the bytes written here.
-    ///
-    /// With [`Encoder::Direct`] the group has to meet at a barrier before the
-    /// blocks, between them and the parities, and after these.
+    /// Rebuilds what the members `lost` held of one band: blocks of copy `copy`
+    /// first, then parities of `set`. Collective over the group; survivors only
+    /// read. Returns the bytes written here.
     pub fn rebuild(
         &mut self,
-        encoder: Encoder,
-        what: Lost,
         lost: &[usize],
         (copy, set): (usize, usize),
         band: usize,
         step: Step,
     ) -> Result<usize> {
         self.vault.step(step)?;
-        let (height, pitch) =
-            (self.stripes().parity_height(band), self.stripes().shape.pitch_bytes);
-        let is_direct = encoder == Encoder::Direct;
-        let segment_bytes = if is_direct { DIRECT_TILE_BYTES } else { self.segment_bytes };
-        let tiles = tiles(height, 0..pitch, segment_bytes);
-        let mut written = 0;
-        for (chain, (target, held)) in self.rebuild_chains(what, lost, (copy, set), band) {
-            if !is_direct {
-                written += self.run_chain(&chain, (target, held), &tiles, step)?;
-            } else if target == self.comm.rank() {
-                written += self.pull(&chain, held, &tiles, step)?;
-            }
-        }
-        Ok(written)
-    }
-
-    /// What to sum up for each lost block, or parity, of a band.
-    fn rebuild_chains(
-        &self,
-        what: Lost,
-        lost: &[usize],
-        (copy, set): (usize, usize),
-        band: usize,
-    ) -> Vec<Rebuilding<K::Coef>> {
         let stripes = self.stripes();
-        let geometry = stripes.geometry;
+        let Stripes { geometry, shape, .. } = stripes;
         let (b, c) = (self.parts.b[copy], self.parts.parity[set]);
         // What a member holds of a stripe: data i of it, or parity p.
         let data = |i: usize| (b, stripes.block(band, i));
         let parity = |p: usize| (c, stripes.parity(band, p));
-        let exists = |i: &usize| !stripes.block(band, *i).is_empty();
-        let mut chains = Vec::new();
+        let all_tiles =
+            tiles(stripes.parity_height(band), 0..shape.pitch_bytes, self.segment_bytes);
+        let mut written = 0;
         for stripe in 0..geometry.members {
             let holder = |i: usize| geometry.data_member(stripe, i);
             let keeper = |p: usize| geometry.parity_member(stripe, p);
-            let lost_parity: Vec<usize> =
-                (0..geometry.parities).filter(|&p| lost.contains(&keeper(p))).collect();
-            if what == Lost::Parities {
-                for p in lost_parity {
-                    let chain = (0..geometry.data()).filter(exists);
-                    let chain = chain.map(|i| (holder(i), data(i), self.code.encode_coef(p, i)));
-                    chains.push((chain.collect(), (keeper(p), parity(p))));
-                }
-                continue;
-            }
+            let exists = |i: &usize| !stripes.block(band, *i).is_empty();
             let lost_data: Vec<usize> = (0..geometry.data())
                 .filter(exists)
                 .filter(|&i| lost.contains(&holder(i)))
                 .collect();
+            let lost_parity: Vec<usize> =
+                (0..geometry.parities).filter(|&p| lost.contains(&keeper(p))).collect();
             for rebuild in self.code.rebuild_plan(&lost_data, &lost_parity) {
                 let mut chain = Vec::new();
                 for i in (0..geometry.data()).filter(exists) {
@@ -695,11 +678,19 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
                     chain.push((keeper(p), parity(p), coef));
                 }
                 chain.retain(|&(_, _, coef)| !self.code.is_zero(coef));
+                let target = (holder(rebuild.block), data(rebuild.block));
                 assert!(chain.iter().all(|(member, ..)| !lost.contains(member)));
-                chains.push((chain, (holder(rebuild.block), data(rebuild.block))));
+                written += self.run_chain(&chain, target, &all_tiles, step)?;
+            }
+            for p in lost_parity {
+                let mut chain = Vec::new();
+                for i in (0..geometry.data()).filter(exists) {
+                    chain.push((holder(i), data(i), self.code.encode_coef(p, i)));
+                }
+                written += self.run_chain(&chain, (keeper(p), parity(p)), &all_tiles, step)?;
             }
         }
-        chains
+        Ok(written)
     }
 
     /// Sums up along the chain, tile by tile, and writes the sum at its end.
@@ -773,23 +764,11 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
     }
 }
 
-/// What of a lost member is being rebuilt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lost {
-    /// Its blocks, from survivors alone.
-    Blocks,
-    /// Its parities, from blocks of all members, rebuilt ones too.
-    Parities,
-}
-
 /// Rows of a part, on one member.
 type Held = (Part, Range<usize>);
 
 /// A member, what it holds of a stripe, and the multiple of it to add.
 type Link<T> = (usize, Held, T);
-
-/// What to add up, and who is to hold the sum.
-type Rebuilding<T> = (Vec<Link<T>>, (usize, Held));
 
 /// Parent and children of a place in a tree of so many places; 0 is the root.
 type Links = fn(usize, usize) -> (Option<usize>, Vec<usize>);

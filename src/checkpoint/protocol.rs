@@ -28,7 +28,14 @@ pub trait Peer {
     /// # Safety
     /// Their owner must not write to them as long as the slice is in use.
     unsafe fn bytes(&self, range: Range<usize>) -> &[u8];
+
+    /// These bytes will be read for the first time: whatever makes that faster.
+    fn will_read(&self, _: Range<usize>) {}
 }
+
+/// Bytes of a message where nothing is measured: a recovery's, of members that
+/// need none to encode.
+const MESSAGE_BYTES: usize = 256 << 10;
 
 /// Memory of a node that outlives the process: the segments of one run.
 pub trait Memory {
@@ -343,7 +350,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             last_active: vec![config.method.apart_at_start(); shapes.len()],
             scratch: Scratch::default(),
             encoder: config.encoder.with_messages(),
-            message_bytes: config.message_bytes.unwrap_or_default(),
+            message_bytes: config.message_bytes.unwrap_or(MESSAGE_BYTES),
             peers: Vec::new(),
             layout,
             plan,
@@ -356,7 +363,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             // All segments are there.
             this.meet_peers(attached.is_none())?;
             this.confirm()?;
-            this.choose_message_bytes()?;
+            this.prepare_to_encode()?;
         }
         let found = this.found();
         Ok((this, found))
@@ -444,11 +451,13 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         Ok(())
     }
 
-    /// Measures what messages cost, where there are any and their length is not
-    /// given.
-    fn choose_message_bytes(&mut self) -> Result<()> {
+    /// Measures what messages cost where parities need any and their length is
+    /// not given; else makes the others' memory ready to be read.
+    fn prepare_to_encode(&mut self) -> Result<()> {
         if self.encoder == Encoder::Direct {
-            self.message_bytes = 0;
+            for region in 0..self.layout.regions.len() {
+                self.band(region).prepare_direct();
+            }
         } else if self.config.message_bytes.is_none() {
             let link = Link::measure(&self.group, &self.code)?;
             // All that goes round before the pipeline runs dry: a band's parity.
@@ -469,7 +478,10 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// Bytes of the messages of this rank's group when it encodes, about; 0
     /// where it needs none.
     pub fn message_bytes(&self) -> usize {
-        self.message_bytes
+        match self.encoder {
+            Encoder::Direct => 0,
+            _ => self.message_bytes,
+        }
     }
 
     /// How this rank's group computes parities.
@@ -745,8 +757,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     }
 
     /// Where members read each other's memory: what each has written before is
-    /// there for all after, and nobody writes while another still reads.
-    pub(super) fn meet(&self) -> Result<()> {
+    /// there for all after.
+    fn meet(&self) -> Result<()> {
         if self.encoder == Encoder::Direct {
             self.vault.order();
             self.group.barrier()?;

@@ -9,7 +9,6 @@
 use std::time::Instant;
 
 use super::code::Code;
-use super::encode::Lost;
 use super::hook::Step;
 use super::methods::Method;
 use super::protocol::{Checkpointer, Memory, Result};
@@ -88,19 +87,14 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         if lost.is_empty() {
             return Ok(0);
         }
-        let (settled, encoder) = (self.config.method.settled(epoch), self.encoder);
+        let settled = self.config.method.settled(epoch);
         let mut written = 0;
-        for what in [Lost::Blocks, Lost::Parities] {
-            self.meet()?;
-            for region in 0..self.layout.regions.len() {
-                for band in 0..self.layout.regions[region].stripes.bands() {
-                    let step = Step::new("recover-rebuild", epoch).band(region, band);
-                    let mut band_of = self.band(region);
-                    written += band_of.rebuild(encoder, what, &lost, settled, band, step)?;
-                }
+        for region in 0..self.layout.regions.len() {
+            for band in 0..self.layout.regions[region].stripes.bands() {
+                let step = Step::new("recover-rebuild", epoch).band(region, band);
+                written += self.band(region).rebuild(&lost, settled, band, step)?;
             }
         }
-        self.meet()?;
         if self.record.hollow {
             self.record.hollow = false;
             self.record.commit = epoch;

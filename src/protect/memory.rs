@@ -168,6 +168,10 @@ impl Peer for View {
         // SAFETY: the caller's promise.
         unsafe { View::bytes(self, range) }
     }
+
+    fn will_read(&self, range: Range<usize>) {
+        self.map_pages(range);
+    }
 }
 
 impl Memory for NodeMemory<'_> {

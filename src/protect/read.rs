@@ -209,7 +209,7 @@ mod tests {
     fn a_table_says_all_that_flags_say() {
         let table = "method = \"double\"\nevery = \"20p\"\nmtbf = 3600\nresume = \"require\"\n\
                      run_id = \"a.b\"\ngroup_size = 8\nparities = 2\nregion = \"side\"\n\
-                     codec = \"reed-solomon\"\nencoder = \"tree\"\ndomains = \"racks\"\n\
+                     codec = \"reed-solomon\"\nencoder = \"tree\"\nmessage_bytes = 8192\ndomains = \"racks\"\n\
                      allow_shared_domains = true\nstore = \"file:/x\"";
         let want = Settings {
             method: Method::Double,
@@ -222,6 +222,7 @@ mod tests {
             region: Region::Side,
             codec: CodecKind::ReedSolomon,
             encoder: Encoder::Tree,
+            message_bytes: Some(8192),
             allow_shared_domains: true,
             store: "file:/x".into(),
             ..Settings::none()

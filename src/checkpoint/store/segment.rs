@@ -201,6 +201,22 @@ impl View {
     }
 }
 
+impl View {
+    /// Maps the pages of these bytes at once, several times as fast as one by
+    /// one when they are first read.
+    pub fn map_pages(&self, range: Range<usize>) {
+        assert!(range.start <= range.end && range.end <= self.data_bytes, "{range:?}");
+        let first = (PAGE_BYTES + range.start) / PAGE_BYTES * PAGE_BYTES;
+        let end = (PAGE_BYTES + range.end).next_multiple_of(PAGE_BYTES).min(self.mapped_bytes);
+        // Where the system cannot do it, the pages are mapped when read.
+        // SAFETY: whole pages of our own mapping; populating changes no byte.
+        unsafe {
+            let at = self.base.add(first).as_ptr().cast();
+            libc::madvise(at, end.saturating_sub(first), libc::MADV_POPULATE_READ);
+        }
+    }
+}
+
 impl Drop for View {
     fn drop(&mut self) {
         let base = self.base.as_ptr().cast::<libc::c_void>();

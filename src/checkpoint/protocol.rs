@@ -446,6 +446,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
                 let remove = self.memory.remove(self.id);
                 remove.map_err(memory_error("removing", self.id, self.layout.bytes))?;
             }
+            // The first to say it ends the job: nothing is to be left by then.
+            self.job.barrier()?;
             return Err(CheckpointError::NotDirect);
         }
         Ok(())

@@ -191,7 +191,7 @@ fn table<C: Comm>(world: &C, run: &str) -> Result<(), CheckpointError> {
         if world.size() < 2 * parities {
             continue;
         }
-        for encoder in Encoder::ALL {
+        for encoder in Encoder::ALL.into_iter().filter(|&encoder| encoder != Encoder::Auto) {
             say(&measure(world, run, (codec, parities, encoder))?);
         }
     }

@@ -27,6 +27,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use crash::cluster::{Cluster, Disturbance, Foretold, Setup, check_undisturbed, start};
+use skt_hpl::checkpoint::encode::Encoder;
 use skt_hpl::comm::sim::{Kill, Linger};
 
 /// Crash points in a restart of a restart that a test takes by default.
@@ -246,4 +247,25 @@ fn every_crash_point_of_5_members_with_1_parity() {
 #[test]
 fn every_crash_point_of_5_members_with_2_parities() {
     Explorer::new(Setup::small(5, 2)).explore();
+}
+
+/// Members that read each other's memory.
+fn direct(members: usize, parities: usize) -> Setup {
+    let encoder = Encoder::Direct;
+    Setup { encoder, one_host: true, ..Setup::small(members, parities) }
+}
+
+#[test]
+fn every_crash_point_of_2_members_that_see_each_other() {
+    Explorer::new(direct(2, 1)).explore();
+}
+
+#[test]
+fn every_crash_point_of_3_members_that_see_each_other() {
+    Explorer::new(direct(3, 1)).explore();
+}
+
+#[test]
+fn every_crash_point_of_4_members_with_2_parities_that_see_each_other() {
+    Explorer::new(direct(4, 2)).explore();
 }

@@ -57,12 +57,19 @@ fn setup(dice: &mut Dice, method: Method) -> (Setup, usize) {
     let members = dice.between(2 * parities, 8.max(2 * parities));
     let nodes = dice.between(2 * parities, 12 / per_node).max(2 * parities);
     let regions = dice.between(1, 3);
+    let one_host = dice.chance(50);
+    let encoder = match dice.between(0, 4) {
+        0 if one_host => Encoder::Direct,
+        0 | 1 => Encoder::Auto,
+        which => Encoder::MESSAGES[which - 2],
+    };
     let setup = Setup {
         ranks: nodes * per_node,
         members,
         parities,
         method,
-        encoder: Encoder::ALL[dice.between(0, 2)],
+        encoder,
+        one_host,
         xor: parities == 1 && dice.chance(50),
         shapes: (0..regions)
             .map(|_| RegionShape {

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use skt_hpl::checkpoint::encode::Encoder;
 use skt_hpl::checkpoint::layout::RegionShape;
 use skt_hpl::checkpoint::methods::Method;
+use skt_hpl::checkpoint::protocol::CheckpointError;
 
 use crash::cluster::{Cluster, Disturbance, Foretold, Setup, check_undisturbed, start};
 
@@ -46,6 +47,7 @@ fn all_encoders_give_the_same_bytes() {
             let memory = |encoder| {
                 let setup = Setup {
                     encoder,
+                    one_host: true,
                     xor: xor && parities == 1,
                     shapes: vec![RegionShape { rows: 37, pitch_bytes: 200 }],
                     bands: 5,
@@ -85,4 +87,16 @@ fn without_checkpoints_nothing_is_left_and_any_placement_does() {
         check_undisturbed(&start(&setup, &mut cluster, &how), &Foretold::Fresh);
         assert_eq!(cluster.segments(), 0);
     }
+}
+
+#[test]
+fn who_asks_for_shared_memory_must_have_it() {
+    let setup = Setup { encoder: Encoder::Direct, ..Setup::small(4, 1) };
+    let mut cluster = Cluster::new(&setup, 1);
+    let ran = start(&setup, &mut cluster, &Disturbance::none(1, 3));
+    // The first to say so ends the job for the others.
+    assert!(ran.results.iter().all(Result::is_err));
+    let says_so = |result| matches!(result, &Err(CheckpointError::NotDirect));
+    assert!(ran.results.iter().any(says_so), "{:?}", ran.results);
+    assert_eq!(cluster.segments(), 0);
 }

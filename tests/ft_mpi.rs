@@ -276,6 +276,7 @@ fn places(a: usize, b: usize) -> Vec<Place> {
         method("copy", "--ft double"),
         // The others have begun: that is what `single` cannot survive.
         Place { may_lose: false, restart: never, ..method("begin", "--ft single") },
+        first("carry", "carry:epoch=3"),
         first("encode", "encode:epoch=3,band=20"),
         first("barrier", "barrier:epoch=3"),
         first("commit", "commit:epoch=3,chunk=0"),

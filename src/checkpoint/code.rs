@@ -33,6 +33,9 @@ pub trait Code: Sized {
     /// The coefficient 1.
     fn one(&self) -> Self::Coef;
 
+    /// Whether a block with this coefficient is as it is.
+    fn is_one(&self, coef: Self::Coef) -> bool;
+
     /// Whether a block with this coefficient adds nothing.
     fn is_zero(&self, coef: Self::Coef) -> bool;
 

@@ -1,8 +1,11 @@
 //! Encoding: the parities of a band from the blocks of all members.
 //!
-//! Three ways to the same bytes:
+//! Four ways to the same bytes:
 //!
-//! - [`Encoder::Ring`], the default: the chain of Chen and Dongarra, "A
+//! - [`Encoder::Direct`], where all members stand on one node: each reads the
+//!   blocks of the others where they lie, in shared memory, and adds them up. No
+//!   message, no buffer, and each byte is moved once.
+//! - [`Encoder::Ring`], the default elsewhere: the chain of Chen and Dongarra, "A
 //!   scalable checkpoint encoding algorithm", section 3.2, for all stripes of a
 //!   band at once. The m partial sums of stripe t start at member t+m and go
 //!   round to t-1, each member adding its block; the last sends parity p to
@@ -12,17 +15,25 @@
 //!   et al., TPDS 2018, section 2.2, which calls `MPI_Reduce`).
 //! - [`Encoder::Tree`]: one binary tree a parity, in segments.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::ops::{DerefMut, Range};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::code::Code;
+use super::codec;
 use super::hook::Step;
 use super::layout::{Part, RegionParts, Stripes};
+use super::protocol::Peer;
 use super::vault::Vault;
-use crate::comm::{Comm, PanelBuf, Result, Tag};
+use crate::comm::{Comm, PanelBuf, RecvRequest, Result, SendRequest, Tag};
+
+/// Bytes that are summed up at once when members read each other's memory: well
+/// within the cache of a core.
+const DIRECT_TILE_BYTES: usize = 256 << 10;
 
 const TAG_RING: Tag = 1;
 const TAG_PARITY: Tag = 2;
@@ -33,6 +44,11 @@ const TAG_REBUILD: Tag = 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Encoder {
+    /// [`Encoder::Direct`] for a group that stands on one node, else
+    /// [`Encoder::Ring`].
+    Auto,
+    /// Reading the others' memory.
+    Direct,
     /// Pipelined ring.
     Ring,
     /// One binomial reduction a parity, whole blocks.
@@ -42,13 +58,26 @@ pub enum Encoder {
 }
 
 impl Encoder {
-    /// All encoders.
-    pub const ALL: [Self; 3] = [Self::Ring, Self::Reduce, Self::Tree];
+    /// Those that do with messages.
+    pub const MESSAGES: [Self; 3] = [Self::Ring, Self::Reduce, Self::Tree];
+
+    /// All encoders, and the choice by what there is.
+    pub const ALL: [Self; 5] = [Self::Auto, Self::Direct, Self::Ring, Self::Reduce, Self::Tree];
+
+    /// What is left of it where memory cannot be shared.
+    pub(super) fn with_messages(self) -> Self {
+        match self {
+            Self::Auto | Self::Direct => Self::Ring,
+            other => other,
+        }
+    }
 }
 
 impl fmt::Display for Encoder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Direct => "direct",
             Self::Ring => "ring",
             Self::Reduce => "reduce",
             Self::Tree => "tree",
@@ -58,7 +87,7 @@ impl fmt::Display for Encoder {
 
 /// No encoder of that name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown encoder `{0}`; one of ring, reduce, tree")]
+#[error("unknown encoder `{0}`; one of auto, direct, ring, reduce, tree")]
 pub struct UnknownEncoder(String);
 
 impl FromStr for Encoder {
@@ -106,19 +135,13 @@ pub fn optimal_segment_bytes(
 /// system grants them, for a transport that copies between processes is twice
 /// as fast there.
 #[derive(Default)]
-pub struct Scratch {
-    out: Buffer,
-    inn: Buffer,
-}
+pub struct Scratch(Vec<PanelBuf>);
 
-#[derive(Default)]
-struct Buffer(Option<PanelBuf>);
-
-impl Buffer {
-    /// Its first `bytes`; of any content.
-    fn get(&mut self, bytes: usize) -> &mut [u8] {
+impl Scratch {
+    /// A buffer of at least so many bytes, of any content.
+    fn take(&mut self, bytes: usize) -> PanelBuf {
         let doubles = bytes.div_ceil(size_of::<f64>());
-        let buffer = match self.0.take() {
+        match self.0.pop() {
             Some(buffer) if buffer.len() >= doubles => buffer,
             // Small memory that the system owes us as any program's stack.
             _ => {
@@ -126,9 +149,20 @@ impl Buffer {
                     if doubles < SMALL_DOUBLES { doubles } else { doubles.max(HUGE_DOUBLES) };
                 PanelBuf::new(most).expect("memory for a message")
             }
-        };
-        &mut bytemuck::cast_slice_mut(self.0.insert(buffer))[..bytes]
+        }
     }
+
+    fn give(&mut self, buffer: PanelBuf) {
+        self.0.push(buffer);
+    }
+}
+
+fn bytes_of(buffer: &PanelBuf, bytes: usize) -> &[u8] {
+    &bytemuck::cast_slice(buffer)[..bytes]
+}
+
+fn bytes_of_mut(buffer: &mut PanelBuf, bytes: usize) -> &mut [u8] {
+    &mut bytemuck::cast_slice_mut(buffer)[..bytes]
 }
 
 /// Messages below this are not worth a huge page.
@@ -136,8 +170,23 @@ const SMALL_DOUBLES: usize = (64 << 10) / size_of::<f64>();
 /// A huge page.
 const HUGE_DOUBLES: usize = (2 << 20) / size_of::<f64>();
 
+/// Tiles that are on their way at once: while one is being sent and received,
+/// another is added to.
+const IN_FLIGHT: usize = 2;
+/// Rows from this length on are sent from where they lie, and received where
+/// they belong.
+const WHOLE_ROW_BYTES: usize = 16 << 10;
+
+/// A tile on its way round the ring: one partial sum a parity.
+struct Lap<'t, C: Comm> {
+    tile: &'t Tile,
+    sums: Vec<PanelBuf>,
+    sent: Vec<(C::Send, Arc<PanelBuf>)>,
+    coming: Vec<C::Recv>,
+}
+
 /// A group's end of encoding and rebuilding one region.
-pub struct Band<'a, C, K, S> {
+pub struct Band<'a, C, K, S, P> {
     /// The group.
     pub comm: &'a C,
     /// Its code, shaped for it.
@@ -150,6 +199,9 @@ pub struct Band<'a, C, K, S> {
     pub segment_bytes: usize,
     /// Buffers.
     pub scratch: &'a mut Scratch,
+    /// The other members' segments, by place in the group, for
+    /// [`Encoder::Direct`].
+    pub peers: &'a [Option<P>],
 }
 
 /// A piece of a block: rows counted from the block's first, bytes of each row.
@@ -197,7 +249,7 @@ fn tiles(height: usize, bytes: Range<usize>, segment_bytes: usize) -> Vec<Tile> 
     tiles
 }
 
-impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>> Band<'_, C, K, S> {
+impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P> {
     fn stripes(&self) -> Stripes {
         self.parts.stripes
     }
@@ -211,7 +263,8 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>> Band<'_, C, K, S> {
     }
 
     /// `buffer = coef * block`, for the tile's part of the block; zeros where the
-    /// block has no rows.
+    /// block has no rows. Past the caches where it can be: another core that has
+    /// read the buffer in its last use would have to give up each line of it.
     fn start(
         &self,
         coef: K::Coef,
@@ -224,7 +277,11 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>> Band<'_, C, K, S> {
         for (row, at) in tile.rows_of(block) {
             filled = at.end;
             let source = self.vault.bytes(from.at(row, tile.bytes.clone()));
-            self.code.mul(coef, source, &mut buffer[at]);
+            if self.code.is_one(coef) {
+                codec::copy(source, &mut buffer[at]);
+            } else {
+                self.code.mul(coef, source, &mut buffer[at]);
+            }
         }
         buffer[filled..].fill(0);
     }
@@ -259,59 +316,265 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>> Band<'_, C, K, S> {
         let height = self.stripes().parity_height(band);
         let encoded = self.stripes().band(band).len() * bytes.len();
         let segment_bytes = match encoder {
+            Encoder::Direct => DIRECT_TILE_BYTES,
             Encoder::Reduce => height * bytes.len(),
-            Encoder::Ring | Encoder::Tree => self.segment_bytes,
+            Encoder::Auto | Encoder::Ring | Encoder::Tree => self.segment_bytes,
         };
-        for tile in tiles(height, bytes, segment_bytes) {
-            match encoder {
-                Encoder::Ring => self.encode_ring(set, band, &tile, step)?,
-                Encoder::Reduce => self.encode_tree(binomial, set, band, &tile, step)?,
-                Encoder::Tree => self.encode_tree(binary, set, band, &tile, step)?,
+        let tiles = tiles(height, bytes.clone(), segment_bytes);
+        match encoder {
+            Encoder::Auto => unreachable!("decided when it was opened"),
+            Encoder::Direct => self.encode_direct(set, band, &tiles, step)?,
+            Encoder::Ring if self.is_mirror() && bytes.len() >= WHOLE_ROW_BYTES => {
+                self.encode_mirror(set, band, bytes, step)?;
             }
+            Encoder::Ring => self.encode_ring(set, band, &tiles, step)?,
+            Encoder::Reduce => self.encode_tree(binomial, set, band, &tiles, step)?,
+            Encoder::Tree => self.encode_tree(binary, set, band, &tiles, step)?,
         }
         Ok(encoded)
     }
 
-    /// Step s: this member adds block i = k-1-s to the partial sums of stripe
-    /// me + 1 + i, which it has from the member before, and passes them on.
-    fn encode_ring(&mut self, set: usize, band: usize, tile: &Tile, step: Step) -> Result<()> {
+    /// Whether a parity is nothing but the other member's block.
+    fn is_mirror(&self) -> bool {
+        self.stripes().geometry.data() == 1 && self.code.is_one(self.code.encode_coef(0, 0))
+    }
+
+    /// The ring of two members whose parities are each other's blocks: from A
+    /// there into D here, with no buffer between.
+    fn encode_mirror(
+        &mut self,
+        set: usize,
+        band: usize,
+        bytes: Range<usize>,
+        step: Step,
+    ) -> Result<()> {
+        let (stripes, other) = (self.stripes(), 1 - self.comm.rank());
+        let (a, d) = (self.parts.a, self.parts.parity[set]);
+        let rows = stripes.block(band, 0).zip(stripes.parity(band, 0));
+        let rows: Vec<(usize, usize)> = rows.collect();
+        let whole = bytes == (0..stripes.shape.pitch_bytes);
+        let at_once = (self.segment_bytes / bytes.len()).max(1);
+        for (turn, batch) in rows.chunks(at_once).enumerate() {
+            self.vault.step(step.chunk(turn))?;
+            let (low, mut high) = self.vault.split_at(d.offset);
+            let mut gone = d.offset;
+            let (mut sends, mut recvs) = (Vec::new(), Vec::new());
+            // Whole rows follow each other without a gap.
+            let messages = batch.chunks(if whole { batch.len() } else { 1 });
+            for message in messages {
+                let (first, last) = (message[0], message[message.len() - 1]);
+                let from = a.at(first.0, bytes.clone()).start..a.at(last.0, bytes.clone()).end;
+                let into = d.at(first.1, bytes.clone()).start..d.at(last.1, bytes.clone()).end;
+                let (_, rest) = high.split_at_mut(into.start - gone);
+                let (slice, rest) = rest.split_at_mut(into.len());
+                (high, gone) = (rest, into.end);
+                sends.push((&low[from], other, TAG_PARITY));
+                recvs.push((slice, other, TAG_PARITY));
+            }
+            self.comm.exchange_bytes(&sends, &mut recvs)?;
+        }
+        Ok(())
+    }
+
+    /// This member's parities, from the blocks where they lie.
+    fn encode_direct(&mut self, set: usize, band: usize, tiles: &[Tile], step: Step) -> Result<()> {
+        for (p, chain) in self.own_parities(band).into_iter().enumerate() {
+            let target = (self.parts.parity[set], self.stripes().parity(band, p));
+            self.pull(&chain, target, tiles, step)?;
+        }
+        Ok(())
+    }
+
+    /// What each of this member's parities of a band is the sum of; in the order
+    /// of the ring, so that sums of doubles come out the same.
+    fn own_parities(&self, band: usize) -> Vec<Vec<Link<K::Coef>>> {
         let (stripes, me) = (self.stripes(), self.comm.rank());
-        let Stripes { geometry, .. } = stripes;
-        let (n, m, size) = (geometry.members, geometry.parities, tile.size());
-        let mut scratch = std::mem::take(self.scratch);
-        let (mut out, mut inn) = (scratch.out.get(m * size), scratch.inn.get(m * size));
-        // Blocks that a last band lacks, it lacks on all members.
-        let blocks = (0..geometry.data()).rev().filter(|&i| !stripes.block(band, i).is_empty());
-        for (turn, i) in blocks.enumerate() {
-            std::mem::swap(&mut out, &mut inn);
-            for (p, partial) in out.chunks_exact_mut(size).enumerate() {
-                let (coef, block) = (self.code.encode_coef(p, i), stripes.block(band, i));
-                if turn == 0 {
-                    self.start(coef, self.parts.a, block, tile, partial);
-                } else {
-                    self.add(coef, self.parts.a, block, tile, partial);
+        let geometry = stripes.geometry;
+        let chain = |p: usize| {
+            let stripe = geometry.parity_stripe(me, p);
+            let blocks = (0..geometry.data()).rev().map(|i| (i, stripes.block(band, i)));
+            let link = |(i, block)| {
+                (
+                    geometry.data_member(stripe, i),
+                    (self.parts.a, block),
+                    self.code.encode_coef(p, i),
+                )
+            };
+            blocks.filter(|(_, block)| !block.is_empty()).map(link).collect()
+        };
+        (0..geometry.parities).map(chain).collect()
+    }
+
+    /// Makes what [`Encoder::Direct`] will read of the other members ready.
+    pub fn prepare_direct(&self) {
+        for band in 0..self.stripes().bands() {
+            for (member, (from, rows), _) in self.own_parities(band).into_iter().flatten() {
+                if let Some(peer) = &self.peers[member] {
+                    let whole = 0..from.pitch_bytes;
+                    let end = from.at(rows.end - 1, whole.clone()).end;
+                    peer.will_read(from.at(rows.start, whole).start..end);
                 }
             }
-            if i > 0 {
-                let sends = [(&out[..], (me + 1) % n, TAG_RING)];
-                let mut recvs = [(&mut inn[..], (me + n - 1) % n, TAG_RING)];
-                self.comm.exchange_bytes(&sends, &mut recvs)?;
+        }
+    }
+
+    /// Bytes of a member's segment, mine or another's.
+    fn held(&self, member: usize, range: Range<usize>) -> &[u8] {
+        match &self.peers[member] {
+            None => self.vault.bytes(range),
+            // SAFETY: the group has met at a barrier before and the job will at
+            // another one after; in between each member writes nothing but its
+            // own new parities, which nobody reads.
+            Some(peer) => unsafe { peer.bytes(range) },
+        }
+    }
+
+    /// Sums up what the members of `chain` hold, into the target on this one.
+    fn pull(
+        &mut self,
+        chain: &[Link<K::Coef>],
+        (part, block): (Part, Range<usize>),
+        tiles: &[Tile],
+        step: Step,
+    ) -> Result<()> {
+        let mut buffer = self.scratch.take(tiles.first().map_or(0, Tile::size));
+        for tile in tiles {
+            match chain {
+                [(member, (from, rows), coef)]
+                    if self.code.is_one(*coef) && rows.len() == block.len() =>
+                {
+                    self.pull_as_it_is(*member, (*from, rows), (part, &block), tile, step)?;
+                }
+                _ => {
+                    let sum = bytes_of_mut(&mut buffer, tile.size());
+                    for (place, (member, (from, rows), coef)) in chain.iter().enumerate() {
+                        let mut filled = 0;
+                        for (row, at) in tile.rows_of(rows.clone()) {
+                            filled = at.end;
+                            let source = self.held(*member, from.at(row, tile.bytes.clone()));
+                            if place == 0 {
+                                self.code.mul(*coef, source, &mut sum[at]);
+                            } else {
+                                self.code.fma(*coef, source, &mut sum[at]);
+                            }
+                        }
+                        if place == 0 {
+                            sum[filled..].fill(0);
+                        }
+                    }
+                    self.put(part, block.clone(), tile, sum, step)?;
+                }
             }
         }
-        // Block 0 was the last of stripe me + 1; parity p here is of stripe me - p.
-        let sends: Vec<_> = (out.chunks_exact(size).enumerate())
-            .map(|(p, sum)| (sum, geometry.parity_member(me + 1, p), TAG_PARITY))
-            .collect();
-        let mut recvs: Vec<_> = (inn.chunks_exact_mut(size).enumerate())
-            .map(|(p, sum)| {
-                (sum, geometry.data_member(geometry.parity_stripe(me, p), 0), TAG_PARITY)
-            })
-            .collect();
-        self.comm.exchange_bytes(&sends, &mut recvs)?;
-        for (p, parity) in inn.chunks_exact(size).enumerate() {
-            self.put(self.parts.parity[set], stripes.parity(band, p), tile, parity, step)?;
+        self.scratch.give(buffer);
+        Ok(())
+    }
+
+    /// [`Band::pull`] of one block that is not changed: straight from there to
+    /// here.
+    fn pull_as_it_is(
+        &mut self,
+        member: usize,
+        (from, rows): (Part, &Range<usize>),
+        (part, block): (Part, &Range<usize>),
+        tile: &Tile,
+        step: Step,
+    ) -> Result<()> {
+        let pairs = tile.rows_of(rows.clone()).zip(tile.rows_of(block.clone()));
+        for ((source, _), (target, _)) in pairs {
+            let range = from.at(source, tile.bytes.clone());
+            let peer = self.peers[member].as_ref().expect("a member keeps no parity of its own");
+            // SAFETY: as in `held`.
+            let bytes = unsafe { peer.bytes(range) };
+            self.vault.store(part.at(target, tile.bytes.clone()).start, bytes, step)?;
         }
-        *self.scratch = scratch;
+        Ok(())
+    }
+
+    /// Step s: this member adds block i = k-1-s to the partial sums of stripe
+    /// me + 1 + i, which it has from the member before, and passes them on.
+    fn encode_ring(&mut self, set: usize, band: usize, tiles: &[Tile], step: Step) -> Result<()> {
+        let (stripes, me) = (self.stripes(), self.comm.rank());
+        let Stripes { geometry, .. } = stripes;
+        let (n, m) = (geometry.members, geometry.parities);
+        // Blocks that a last band lacks, it lacks on all members.
+        let blocks: Vec<usize> = (0..geometry.data()).collect();
+        let blocks = blocks.into_iter().rev().filter(|&i| !stripes.block(band, i).is_empty());
+        // Block 0 is the last of stripe me + 1; parity p here is of stripe me - p.
+        let keeper = |p: usize| geometry.parity_member(me + 1, p);
+        let last_of = |p: usize| geometry.data_member(geometry.parity_stripe(me, p), 0);
+        for tiles in tiles.chunks(IN_FLIGHT) {
+            let start = |tile| self.start_lap(tile, m);
+            let mut laps: Vec<Lap<C>> = tiles.iter().map(start).collect();
+            for (turn, i) in blocks.clone().enumerate() {
+                for lap in &mut laps {
+                    if turn > 0 {
+                        self.arrive(lap)?;
+                    }
+                    let size = lap.tile.size();
+                    for (p, sum) in lap.sums.iter_mut().enumerate() {
+                        let (coef, block) = (self.code.encode_coef(p, i), stripes.block(band, i));
+                        let sum = bytes_of_mut(sum, size);
+                        if turn == 0 {
+                            self.start(coef, self.parts.a, block, lap.tile, sum);
+                        } else {
+                            self.add(coef, self.parts.a, block, lap.tile, sum);
+                        }
+                    }
+                    if i > 0 {
+                        self.pass(lap, |_| (me + 1) % n, |_| (me + n - 1) % n, TAG_RING)?;
+                    } else {
+                        self.pass(lap, keeper, last_of, TAG_PARITY)?;
+                    }
+                }
+            }
+            for mut lap in laps {
+                self.arrive(&mut lap)?;
+                for (p, parity) in lap.sums.into_iter().enumerate() {
+                    let (into, rows) = (self.parts.parity[set], stripes.parity(band, p));
+                    let bytes = bytes_of(&parity, lap.tile.size());
+                    self.put(into, rows, lap.tile, bytes, step)?;
+                    self.scratch.give(parity);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn start_lap<'t>(&mut self, tile: &'t Tile, parities: usize) -> Lap<'t, C> {
+        let sums = (0..parities).map(|_| self.scratch.take(tile.size())).collect();
+        Lap { tile, sums, sent: Vec::new(), coming: Vec::new() }
+    }
+
+    /// Starts to send each partial sum to a member, and to receive another one.
+    fn pass(
+        &mut self,
+        lap: &mut Lap<C>,
+        to: impl Fn(usize) -> usize,
+        from: impl Fn(usize) -> usize,
+        tag: Tag,
+    ) -> Result<()> {
+        let doubles = 0..lap.tile.size().div_ceil(size_of::<f64>());
+        for p in 0..lap.sums.len() {
+            let into = self.scratch.take(lap.tile.size());
+            lap.coming.push(self.comm.irecv(into, doubles.clone(), from(p), tag)?);
+        }
+        for (p, sum) in lap.sums.drain(..).enumerate() {
+            let sum = Arc::new(sum);
+            let send = self.comm.isend(sum.clone(), doubles.clone(), to(p), tag)?;
+            lap.sent.push((send, sum));
+        }
+        Ok(())
+    }
+
+    /// Waits for what [`Band::pass`] has started.
+    fn arrive(&mut self, lap: &mut Lap<C>) -> Result<()> {
+        for recv in lap.coming.drain(..) {
+            lap.sums.push(recv.wait()?);
+        }
+        for sent in lap.sent.drain(..) {
+            self.sent(Some(sent))?;
+        }
         Ok(())
     }
 
@@ -323,14 +586,28 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>> Band<'_, C, K, S> {
         links: Links,
         set: usize,
         band: usize,
+        tiles: &[Tile],
+        step: Step,
+    ) -> Result<()> {
+        for tile in tiles {
+            self.encode_tile(links, set, band, tile, step)?;
+        }
+        Ok(())
+    }
+
+    fn encode_tile(
+        &mut self,
+        links: Links,
+        set: usize,
+        band: usize,
         tile: &Tile,
         step: Step,
     ) -> Result<()> {
         let (stripes, me) = (self.stripes(), self.comm.rank());
         let Stripes { geometry, .. } = stripes;
-        let mut scratch = std::mem::take(self.scratch);
-        let sum = scratch.out.get(tile.size());
-        let theirs = scratch.inn.get(tile.size());
+        let size = tile.size();
+        let mut buffers = [self.scratch.take(size), self.scratch.take(size)];
+        let [sum, theirs] = buffers.each_mut().map(|buffer| bytes_of_mut(buffer, size));
         for stripe in 0..geometry.members {
             for p in 0..geometry.parities {
                 // Place 0 is the root, place 1 + i the member with data i.
@@ -358,7 +635,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>> Band<'_, C, K, S> {
                 }
             }
         }
-        *self.scratch = scratch;
+        self.scratch.0.extend(buffers);
         Ok(())
     }
 
@@ -417,10 +694,12 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>> Band<'_, C, K, S> {
     }
 
     /// Sums up along the chain, tile by tile, and writes the sum at its end.
+    /// Members work on different tiles: each receives the next one, and sends the
+    /// last one, while it adds to this one.
     fn run_chain(
         &mut self,
         chain: &[Link<K::Coef>],
-        (target, (part, block)): (usize, (Part, Range<usize>)),
+        (target, (part, block)): (usize, Held),
         tiles: &[Tile],
         step: Step,
     ) -> Result<usize> {
@@ -429,34 +708,67 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>> Band<'_, C, K, S> {
         if place.is_none() && target != me {
             return Ok(0);
         }
-        let mut scratch = std::mem::take(self.scratch);
-        let mut written = 0;
-        for tile in tiles {
-            let sum = scratch.out.get(tile.size());
-            if let Some(place) = place {
-                let (_, (from, rows), coef) = &chain[place];
-                if place > 0 {
-                    self.comm.recv_bytes(sum, chain[place - 1].0, TAG_REBUILD)?;
-                    self.add(*coef, *from, rows.clone(), tile, sum);
-                } else {
-                    self.start(*coef, *from, rows.clone(), tile, sum);
-                }
-                let next = chain.get(place + 1).map_or(target, |(member, ..)| *member);
-                self.comm.send_bytes(sum, next, TAG_REBUILD)?;
-            } else {
-                let last = chain.last().expect("a lost block has sources").0;
-                self.comm.recv_bytes(sum, last, TAG_REBUILD)?;
+        let before = match place {
+            Some(0) => None,
+            Some(place) => Some(chain[place - 1].0),
+            None => Some(chain.last().expect("a lost block has sources").0),
+        };
+        let doubles = |tile: &Tile| 0..tile.size().div_ceil(size_of::<f64>());
+        let (mut coming, mut sent) = (VecDeque::new(), VecDeque::new());
+        let (mut posted, mut written) = (0, 0);
+        for (turn, tile) in tiles.iter().enumerate() {
+            while let Some(source) = before
+                && posted < tiles.len().min(turn + IN_FLIGHT)
+            {
+                let into = self.scratch.take(tiles[posted].size());
+                let range = doubles(&tiles[posted]);
+                coming.push_back(self.comm.irecv(into, range, source, TAG_REBUILD)?);
+                posted += 1;
+            }
+            let mut buffer = match coming.pop_front() {
+                Some(recv) => RecvRequest::wait(recv)?,
+                None => self.scratch.take(tile.size()),
+            };
+            let sum = bytes_of_mut(&mut buffer, tile.size());
+            let Some(place) = place else {
                 self.put(part, block.clone(), tile, sum, step)?;
                 written += tile.rows_of(block.clone()).count() * tile.bytes.len();
+                self.scratch.give(buffer);
+                continue;
+            };
+            let (_, (from, rows), coef) = &chain[place];
+            match place {
+                0 => self.start(*coef, *from, rows.clone(), tile, sum),
+                _ => self.add(*coef, *from, rows.clone(), tile, sum),
+            }
+            let next = chain.get(place + 1).map_or(target, |(member, ..)| *member);
+            let sum = Arc::new(buffer);
+            sent.push_back((self.comm.isend(sum.clone(), doubles(tile), next, TAG_REBUILD)?, sum));
+            if sent.len() >= IN_FLIGHT {
+                self.sent(sent.pop_front())?;
             }
         }
-        *self.scratch = scratch;
+        while !sent.is_empty() {
+            self.sent(sent.pop_front())?;
+        }
         Ok(written)
+    }
+
+    /// Waits for a send and takes its buffer back.
+    fn sent(&mut self, sent: Option<(C::Send, Arc<PanelBuf>)>) -> Result<()> {
+        if let Some((send, buffer)) = sent {
+            send.wait()?;
+            self.scratch.0.extend(Arc::into_inner(buffer));
+        }
+        Ok(())
     }
 }
 
+/// Rows of a part, on one member.
+type Held = (Part, Range<usize>);
+
 /// A member, what it holds of a stripe, and the multiple of it to add.
-type Link<T> = (usize, (Part, Range<usize>), T);
+type Link<T> = (usize, Held, T);
 
 /// Parent and children of a place in a tree of so many places; 0 is the root.
 type Links = fn(usize, usize) -> (Option<usize>, Vec<usize>);

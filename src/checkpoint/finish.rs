@@ -114,6 +114,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         if result.len() > capacity {
             return Err(CheckpointError::StateTooLarge { bytes: result.len(), capacity });
         }
+        // Memory is free again only when nobody looks into it.
+        self.peers.clear();
         // All have come to the end: a mark is true.
         self.job.barrier()?;
         let is_lasting = self.config.method != Method::None;

@@ -54,7 +54,7 @@ impl fmt::Display for Step {
 }
 
 /// All step names, in the order in which a run comes to them.
-pub const STEP_NAMES: [&str; 23] = [
+pub const STEP_NAMES: [&str; 24] = [
     "agree",
     "discard",
     "create",
@@ -68,6 +68,7 @@ pub const STEP_NAMES: [&str; 23] = [
     "checkpoint",
     "copy",
     "begin",
+    "carry",
     "encode",
     "barrier",
     "commit",

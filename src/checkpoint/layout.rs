@@ -58,6 +58,8 @@ pub struct Active {
 impl Active {
     /// All of a region.
     pub const ALL: Self = Self { row: 0, byte: 0 };
+    /// Nothing of a region.
+    pub const NOTHING: Self = Self { row: usize::MAX, byte: usize::MAX };
 }
 
 /// Members, parities and data blocks of a stripe.
@@ -163,11 +165,16 @@ impl Stripes {
         first + parity * height..first + (parity + 1) * height
     }
 
+    /// Rows of all parities of a band, as rows of C and D.
+    pub fn parities(&self, band: usize) -> Range<usize> {
+        self.parity(band, 0).start..self.parity(band, self.geometry.parities - 1).end
+    }
+
     /// Rows of C, and of D.
     pub fn parity_rows(&self) -> usize {
         match self.bands() {
             0 => 0,
-            bands => self.parity(bands - 1, self.geometry.parities - 1).end,
+            bands => self.parities(bands - 1).end,
         }
     }
 

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::layout::Geometry;
+use super::layout::{Active, Geometry};
 
 /// How checkpoints are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -39,20 +39,29 @@ impl Method {
         }
     }
 
-    /// The copy and the parities that hold a settled epoch.
+    /// The copy and the parities that hold a settled epoch. Two of them take
+    /// turns.
     pub(super) fn settled(self, epoch: u64) -> (usize, usize) {
+        let turn = (epoch % 2) as usize;
         match self {
-            Self::Double => ((epoch % 2) as usize, (epoch % 2) as usize),
-            _ => (0, 0),
+            Self::SelfCheckpoint => (0, turn),
+            Self::Double => (turn, turn),
+            Self::Single | Self::None => (0, 0),
         }
     }
 
     /// The parities that a new epoch is encoded into.
     pub(super) fn encoded(self, epoch: u64) -> usize {
+        self.settled(epoch).1
+    }
+
+    /// Where those that take turns may differ right after a start: nowhere with
+    /// `self`, whose recovery makes both sets of parities equal; anywhere with
+    /// `double`, whose other copy may be of any epoch, or torn.
+    pub(super) fn apart_at_start(self) -> Active {
         match self {
-            // D; C is parity set 0.
-            Self::SelfCheckpoint => 1,
-            _ => self.settled(epoch).1,
+            Self::SelfCheckpoint => Active::NOTHING,
+            _ => Active::ALL,
         }
     }
 

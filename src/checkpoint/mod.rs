@@ -13,6 +13,7 @@ pub mod group;
 pub mod header;
 pub mod hook;
 pub mod layout;
+pub mod link;
 pub mod methods;
 pub mod protocol;
 pub mod recover;

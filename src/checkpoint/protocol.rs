@@ -13,6 +13,7 @@ use super::finish::FinishedRun;
 use super::header::{HeaderLayout, Identity, Record, SegmentId, crc64};
 use super::hook::{Hook, Step};
 use super::layout::{Active, Geometry, Part, RegionShape, SegmentLayout};
+use super::link::Link;
 use super::methods::Method;
 use super::vault::{Backing, Vault};
 use crate::comm::collect::{all_reduce, broadcast_bytes, gather_bytes};
@@ -21,10 +22,28 @@ use crate::comm::{Comm, CommError};
 /// Layout of segments and headers. Another number is another shape.
 const FORMAT: u32 = 2;
 
+/// Another rank's segment, to be read where it lies.
+pub trait Peer {
+    /// Bytes of the segment.
+    ///
+    /// # Safety
+    /// Their owner must not write to them as long as the slice is in use.
+    unsafe fn bytes(&self, range: Range<usize>) -> &[u8];
+
+    /// These bytes will be read for the first time: whatever makes that faster.
+    fn will_read(&self, _: Range<usize>) {}
+}
+
+/// Bytes of a message where nothing is measured: a recovery's, of members that
+/// need none to encode.
+const MESSAGE_BYTES: usize = 256 << 10;
+
 /// Memory of a node that outlives the process: the segments of one run.
 pub trait Memory {
     /// A segment in use.
     type Segment: DerefMut<Target = [u8]>;
+    /// A segment in use by another rank.
+    type Peer: Peer;
 
     /// All segments of this run on this node.
     ///
@@ -50,6 +69,12 @@ pub trait Memory {
     /// # Errors
     /// As the system has it.
     fn attach(&mut self, id: SegmentId) -> io::Result<Self::Segment>;
+
+    /// The segment of another rank, if it can be read from this node.
+    ///
+    /// # Errors
+    /// As the system has it.
+    fn peer(&mut self, id: SegmentId) -> io::Result<Option<Self::Peer>>;
 
     /// Removes a segment; one that is gone already is no error.
     ///
@@ -77,9 +102,9 @@ pub struct Config<K> {
     pub parities: usize,
     /// How parities are computed.
     pub encoder: Encoder,
-    /// Bytes of a message when encoding; see
-    /// [`super::encode::optimal_segment_bytes`].
-    pub segment_bytes: usize,
+    /// Bytes of a message when encoding; `None`: what [`Link::measure`] finds
+    /// best. The parities do not depend on it.
+    pub message_bytes: Option<usize>,
     /// Whether members of a group may stand in one failure domain.
     pub allow_shared_domains: bool,
     /// What to do with what is found.
@@ -107,7 +132,7 @@ pub struct Config<K> {
 }
 
 impl<K> Config<K> {
-    /// The defaults: groups of 16 with one parity, method `self`, ring.
+    /// The defaults: groups of 16 with one parity, method `self`.
     pub fn new(run_id: &str, code: K) -> Self {
         Self {
             run_id: run_id.to_owned(),
@@ -116,8 +141,8 @@ impl<K> Config<K> {
             code,
             members: 16,
             parities: 1,
-            encoder: Encoder::Ring,
-            segment_bytes: 256 << 10,
+            encoder: Encoder::Auto,
+            message_bytes: None,
             allow_shared_domains: false,
             resume: Resume::Auto,
             domain: String::new(),
@@ -164,6 +189,12 @@ pub enum CheckpointError {
         /// What the code said.
         reason: String,
     },
+    /// Members cannot read each other's memory.
+    #[error(
+        "encoder `direct` needs all ranks of a group on one host, where each sees the segments of \
+         the others; here some do not. Use `auto` or `ring`"
+    )]
+    NotDirect,
     /// The application's state, or the result of the run, does not fit into the
     /// header.
     #[error(
@@ -243,9 +274,17 @@ pub struct Checkpointer<C, M: Memory, K> {
     pub(super) plan: Plan,
     /// Whether A may be used: recovery is done, or there is nothing to recover.
     pub(super) ready: bool,
-    /// What changed between the last two epochs (method `double`).
+    /// Where the two sets of parities (`self`), or the two copies (`double`), may
+    /// differ: what the last checkpoint took.
     pub(super) last_active: Vec<Active>,
     pub(super) scratch: Scratch,
+    /// How this group computes parities.
+    pub(super) encoder: Encoder,
+    /// Bytes of its messages when it does, about.
+    pub(super) message_bytes: usize,
+    /// Segments of the group's members but this one, by place in the group;
+    /// empty when they are not all within reach.
+    pub(super) peers: Vec<Option<M::Peer>>,
 }
 
 impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
@@ -331,8 +370,11 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             vault,
             record: Record::default(),
             ready: plan.epoch == 0,
-            last_active: vec![Active::ALL; shapes.len()],
+            last_active: vec![config.method.apart_at_start(); shapes.len()],
             scratch: Scratch::default(),
+            encoder: config.encoder.with_messages(),
+            message_bytes: config.message_bytes.unwrap_or(MESSAGE_BYTES),
+            peers: Vec::new(),
             layout,
             plan,
             config,
@@ -341,7 +383,10 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             this.join(&identity, attached.is_some())?;
             this.vault.step(Step::new("joined", this.plan.epoch))?;
             this.job.barrier()?;
+            // All segments are there.
+            this.meet_peers(attached.is_none())?;
             this.confirm()?;
+            this.prepare_to_encode()?;
         }
         let found = this.found();
         Ok(Opened::Ready(Box::new(this), found))
@@ -390,6 +435,83 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             self.record.hollow = false;
         }
         self.write_record(Step::new("confirm", epoch))
+    }
+
+    /// Looks for the segments of the group's other members. If each of the group
+    /// can read those of all others, parities need no messages.
+    fn meet_peers(&mut self, is_new: bool) -> Result<()> {
+        let asked = self.config.encoder;
+        if !matches!(asked, Encoder::Auto | Encoder::Direct) {
+            return Ok(());
+        }
+        let (me, ranks) = (self.group.rank(), self.group_ranks());
+        let mut attempts = vec![0; ranks.len()];
+        attempts[me] = self.id.attempt;
+        all_reduce(&self.group, &mut attempts, u64::max)?;
+        let mut peers = Vec::with_capacity(ranks.len());
+        for (member, (&rank, &attempt)) in ranks.iter().zip(&attempts).enumerate() {
+            let id = SegmentId { rank, attempt };
+            let peer = match member == me {
+                true => None,
+                false => self.memory.peer(id).map_err(memory_error("looking into", id, 0))?,
+            };
+            peers.push(peer);
+        }
+        let sees_all = peers.iter().filter(|peer| peer.is_some()).count() + 1 == ranks.len();
+        let mut all_see = [u8::from(sees_all)];
+        // Who asks for it must have it everywhere.
+        let who = if asked == Encoder::Direct { &self.job } else { &self.group };
+        all_reduce(who, &mut all_see, u8::min)?;
+        if all_see[0] != 0 {
+            (self.encoder, self.peers) = (Encoder::Direct, peers);
+        } else if asked == Encoder::Direct {
+            if is_new {
+                let remove = self.memory.remove(self.id);
+                remove.map_err(memory_error("removing", self.id, self.layout.bytes))?;
+            }
+            // The first to say it ends the job: nothing is to be left by then.
+            self.job.barrier()?;
+            return Err(CheckpointError::NotDirect);
+        }
+        Ok(())
+    }
+
+    /// Measures what messages cost where parities need any and their length is
+    /// not given; else makes the others' memory ready to be read.
+    fn prepare_to_encode(&mut self) -> Result<()> {
+        if self.encoder == Encoder::Direct {
+            for region in 0..self.layout.regions.len() {
+                self.band(region).prepare_direct();
+            }
+        } else if self.config.message_bytes.is_none() {
+            let link = Link::measure(&self.group, &self.code)?;
+            // All that goes round before the pipeline runs dry: a band's parity.
+            let bands = self.layout.regions.iter().map(|parts| parts.stripes);
+            let parity = bands.map(|stripes| stripes.block_rows * stripes.shape.pitch_bytes);
+            let bytes = parity.max().unwrap_or_default();
+            self.message_bytes = link.message_bytes(bytes, self.group.size());
+        }
+        Ok(())
+    }
+
+    /// Ranks of this process's group, by place in it.
+    pub(super) fn group_ranks(&self) -> Vec<usize> {
+        let mine = self.plan.groups.iter().find(|group| group.contains(&self.job.rank()));
+        mine.expect("every rank has a group").clone()
+    }
+
+    /// Bytes of the messages of this rank's group when it encodes, about; 0
+    /// where it needs none.
+    pub fn message_bytes(&self) -> usize {
+        match self.encoder {
+            Encoder::Direct => 0,
+            _ => self.message_bytes,
+        }
+    }
+
+    /// How this rank's group computes parities.
+    pub fn encoder(&self) -> Encoder {
+        self.encoder
     }
 
     fn found(&self) -> Found {
@@ -517,7 +639,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         Ok(least.map(|[row, byte]| Active { row: row as usize, byte: byte as usize }).collect())
     }
 
-    /// Encode A into D; barrier; COMMIT; copy A to B and D to C; stamp.
+    /// Bring the older parities, now D, up to date where A is frozen; encode A
+    /// into the rest of them; barrier; COMMIT; copy A to B; stamp.
     fn take_self(
         &mut self,
         epoch: u64,
@@ -525,7 +648,11 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         state: Vec<u8>,
         stats: &mut Stats,
     ) -> Result<()> {
+        self.carry_all(epoch, active, stats)?;
         self.encode_all(epoch, active, stats)?;
+        if self.config.check_frozen {
+            self.assert_carried(active);
+        }
         self.barrier(epoch, stats)?;
         // Every D of every group is complete: whoever sees this knows it.
         self.record.commit = epoch;
@@ -540,8 +667,49 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         }
         self.record.stamp = epoch;
         self.write_record(Step::new("stamp", epoch))?;
-        stats.copy_seconds = start.elapsed().as_secs_f64();
+        stats.copy_seconds += start.elapsed().as_secs_f64();
         Ok(())
+    }
+
+    /// The parities of epoch - 2 become those of `epoch`. They differ from those
+    /// of epoch - 1 where A was active then. What is active now is encoded anew;
+    /// the rest of that, which froze in between, is copied.
+    fn carry_all(&mut self, epoch: u64, active: &[Active], stats: &mut Stats) -> Result<()> {
+        let start = Instant::now();
+        for (region, &now) in active.iter().enumerate() {
+            let before = self.last_active[region];
+            let stripes = self.layout.regions[region].stripes;
+            let encoded = stripes.bands_from(now.row);
+            for band in stripes.bands_from(before.row) {
+                let end = if encoded.contains(&band) { now.byte } else { usize::MAX };
+                let step = Step::new("carry", epoch).band(region, band);
+                stats.copied_bytes += self.carry_band(region, band, before.byte..end, step)?;
+            }
+        }
+        stats.copy_seconds += start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Copies bytes `bytes` of each row of one band's parities from the set of
+    /// the epoch before into that of the step's epoch.
+    fn carry_band(
+        &mut self,
+        region: usize,
+        band: usize,
+        bytes: Range<usize>,
+        step: Step,
+    ) -> Result<usize> {
+        let method = self.config.method;
+        let parts = &self.layout.regions[region];
+        let (_, old) = method.settled(step.epoch - 1);
+        let (from, to) = (parts.parity[old], parts.parity[method.encoded(step.epoch)]);
+        let rows = parts.stripes.parities(band);
+        let bytes = bytes.start..bytes.end.min(from.pitch_bytes);
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        self.vault.step(step)?;
+        self.copy_rows(from, to, rows, bytes, step)
     }
 
     /// Copy A to the older B and encode A into its parities; barrier; COMMIT.
@@ -596,12 +764,25 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
 
     fn encode_all(&mut self, epoch: u64, active: &[Active], stats: &mut Stats) -> Result<()> {
         let start = Instant::now();
+        self.vault.step(Step::new("encode", epoch))?;
+        // All are at the cut: A stands still until the job's barrier.
+        self.meet()?;
         for (region, active) in active.iter().enumerate() {
             for band in self.layout.regions[region].stripes.bands_from(active.row) {
                 stats.encoded_bytes += self.encode_band(region, band, active.byte, epoch)?;
             }
         }
         stats.encode_seconds = start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Where members read each other's memory: what each has written before is
+    /// there for all after.
+    fn meet(&self) -> Result<()> {
+        if self.encoder == Encoder::Direct {
+            self.vault.order();
+            self.group.barrier()?;
+        }
         Ok(())
     }
 
@@ -614,23 +795,24 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         from_byte: usize,
         epoch: u64,
     ) -> Result<usize> {
-        let (encoder, set) = (self.config.encoder, self.config.method.encoded(epoch));
+        let (encoder, set) = (self.encoder, self.config.method.encoded(epoch));
         let step = Step::new("encode", epoch).band(region, band);
         Ok(self.band(region).encode(encoder, set, band, from_byte, step)?)
     }
 
-    pub(super) fn band(&mut self, region: usize) -> Band<'_, C, K, M::Segment> {
+    pub(super) fn band(&mut self, region: usize) -> Band<'_, C, K, M::Segment, M::Peer> {
         Band {
             comm: &self.group,
             code: &self.code,
             vault: &mut self.vault,
             parts: &self.layout.regions[region],
-            segment_bytes: self.config.segment_bytes,
+            segment_bytes: self.message_bytes,
             scratch: &mut self.scratch,
+            peers: &self.peers,
         }
     }
 
-    /// Copies one band of A to B and of D to C, bytes `from_byte..` of each row.
+    /// Copies one band of A to B, bytes `from_byte..` of each row.
     pub(super) fn flush_band(
         &mut self,
         region: usize,
@@ -640,12 +822,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     ) -> Result<usize> {
         self.vault.step(step)?;
         let parts = &self.layout.regions[region];
-        let (a, b, stripes) = (parts.a, parts.b[0], parts.stripes);
-        let (c, d) = (parts.parity[0], parts.parity[1]);
-        let parity_rows =
-            stripes.parity(band, 0).start..stripes.parity(band, stripes.geometry.parities - 1).end;
-        let data = self.copy_rows(a, b, stripes.band(band), from_byte, step)?;
-        Ok(data + self.copy_rows(d, c, parity_rows, from_byte, step)?)
+        let (a, b, rows) = (parts.a, parts.b[0], parts.stripes.band(band));
+        self.copy_rows(a, b, rows, from_byte..a.pitch_bytes, step)
     }
 
     fn copy_all(&mut self, epoch: u64, active: &[Active], stats: &mut Stats) -> Result<()> {
@@ -657,70 +835,77 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             for band in stripes.bands_from(active.row) {
                 let step = Step::new("copy", epoch).band(region, band);
                 self.vault.step(step)?;
-                stats.copied_bytes +=
-                    self.copy_rows(a, b, stripes.band(band), active.byte, step)?;
+                let bytes = active.byte..a.pitch_bytes;
+                stats.copied_bytes += self.copy_rows(a, b, stripes.band(band), bytes, step)?;
             }
         }
         stats.copy_seconds = start.elapsed().as_secs_f64();
         Ok(())
     }
 
-    /// Copies rows of one part to the same rows of another.
+    /// Copies bytes `bytes` of rows of one part to the same of another.
     pub(super) fn copy_rows(
         &mut self,
         from: Part,
         to: Part,
         rows: Range<usize>,
-        from_byte: usize,
+        bytes: Range<usize>,
         step: Step,
     ) -> Result<usize> {
         let pitch = from.pitch_bytes;
-        if rows.is_empty() || from_byte >= pitch {
+        if rows.is_empty() || bytes.is_empty() {
             return Ok(0);
         }
-        if from_byte == 0 {
+        if bytes == (0..pitch) {
             let start = from.at(rows.start, 0..pitch).start;
             let end = from.at(rows.end - 1, 0..pitch).end;
             self.vault.copy(start..end, to.at(rows.start, 0..pitch).start, step)?;
         } else {
             for row in rows.clone() {
-                let into = to.at(row, from_byte..pitch).start;
-                self.vault.copy(from.at(row, from_byte..pitch), into, step)?;
+                let into = to.at(row, bytes.clone()).start;
+                self.vault.copy(from.at(row, bytes.clone()), into, step)?;
             }
         }
-        Ok(rows.len() * (pitch - from_byte))
+        Ok(rows.len() * bytes.len())
     }
 
-    /// Frozen means frozen: outside of `active` A equals its copy, and D
-    /// equals C.
+    /// Frozen means frozen: outside of `active` A equals its copy.
     fn assert_frozen(&self, active: &[Active]) {
         let (copy, _) = self.config.method.settled(self.record.stamp);
-        let same = |one: Part, two: Part, row: usize, bytes: Range<usize>| {
-            self.vault.bytes(one.at(row, bytes.clone())) == self.vault.bytes(two.at(row, bytes))
-        };
         for (index, (parts, active)) in self.layout.regions.iter().zip(active).enumerate() {
-            let pitch = parts.stripes.shape.pitch_bytes;
-            let kept = |row, first: usize| if row < first { pitch } else { active.byte.min(pitch) };
-            for row in 0..parts.a.rows {
-                assert!(
-                    same(parts.a, parts.b[copy], row, 0..kept(row, active.row)),
-                    "row {row} of region {index} has changed outside of {active:?}"
-                );
-            }
-            if let [c, d] = parts.parity[..]
-                && self.config.method == Method::SelfCheckpoint
+            if let Some(row) =
+                self.first_difference(parts.a, parts.b[copy], active.row, active.byte)
             {
-                let bands = parts.stripes.bands_from(active.row);
-                let first = if bands.is_empty() {
-                    c.rows
-                } else {
-                    parts.stripes.parity(bands.start, 0).start
-                };
-                for row in 0..c.rows {
-                    assert!(same(c, d, row, 0..kept(row, first)), "parity row {row} has thawed");
-                }
+                panic!("row {row} of region {index} has changed outside of {active:?}");
             }
         }
+    }
+
+    /// Outside of the bands and bytes that were encoded, the new parities equal
+    /// those of the epoch before.
+    fn assert_carried(&self, active: &[Active]) {
+        for (index, (parts, active)) in self.layout.regions.iter().zip(active).enumerate() {
+            let bands = parts.stripes.bands_from(active.row);
+            let first = if bands.is_empty() {
+                parts.stripes.parity_rows()
+            } else {
+                parts.stripes.parities(bands.start).start
+            };
+            let [one, two] = parts.parity[..] else { unreachable!("method self has two sets") };
+            if let Some(row) = self.first_difference(one, two, first, active.byte) {
+                panic!("parity row {row} of region {index} has thawed outside of {active:?}");
+            }
+        }
+    }
+
+    /// The first row in which two parts differ, in rows before `row` and in the
+    /// bytes before `byte` of the others.
+    fn first_difference(&self, one: Part, two: Part, row: usize, byte: usize) -> Option<usize> {
+        let pitch = one.pitch_bytes;
+        (0..one.rows).find(|&r| {
+            let kept = 0..if r < row { pitch } else { byte.min(pitch) };
+            self.vault.bytes(one.at(r, kept.clone())) != self.vault.bytes(two.at(r, kept))
+        })
     }
 }
 

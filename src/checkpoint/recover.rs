@@ -79,9 +79,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
 
     /// Rebuilds the settled copy and parities of the group's lost members.
     fn rebuild(&mut self, epoch: u64) -> Result<usize> {
-        let members = &self.plan.groups;
-        let mine = members.iter().find(|group| group.contains(&self.job.rank()));
-        let mine = mine.expect("every rank has a group");
+        let mine = self.group_ranks();
         let is_lost = |rank: &usize| self.plan.lost.contains(rank);
         let lost: Vec<usize> = (0..mine.len()).filter(|&member| is_lost(&mine[member])).collect();
         assert!(lost.len() <= self.config.parities, "refused when it was decided");
@@ -107,20 +105,22 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         Ok(written)
     }
 
-    /// A := B, and D := C: what a checkpoint that was cut short left in D is
-    /// not what its frozen part must hold.
+    /// A := B, and both sets of parities equal: what a checkpoint that was cut
+    /// short left in the other one is not what its frozen part must hold.
     fn reset_workspace(&mut self, epoch: u64) -> Result<usize> {
         assert!(self.record.stamp == epoch && self.record.commit == epoch && !self.record.hollow);
-        let (copy, _) = self.config.method.settled(epoch);
+        let (copy, set) = self.config.method.settled(epoch);
         let mut copied = 0;
         for region in 0..self.layout.regions.len() {
             let parts = &self.layout.regions[region];
             let (a, b, parity) = (parts.a, parts.b[copy], parts.parity.clone());
             let step = Step::new("recover-copy", epoch).band(region, 0);
             self.vault.step(step)?;
-            copied += self.copy_rows(b, a, 0..a.rows, 0, step)?;
+            copied += self.copy_rows(b, a, 0..a.rows, 0..a.pitch_bytes, step)?;
             if self.config.method == Method::SelfCheckpoint {
-                copied += self.copy_rows(parity[0], parity[1], 0..parity[0].rows, 0, step)?;
+                let (from, to) = (parity[set], parity[1 - set]);
+                let bytes = 0..from.pitch_bytes;
+                copied += self.copy_rows(from, to, 0..from.rows, bytes, step)?;
             }
         }
         Ok(copied)

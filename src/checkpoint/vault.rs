@@ -81,6 +81,17 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
         Ok(())
     }
 
+    /// What lies before `at`, and from there on. Who writes the latter calls
+    /// [`Vault::step`] before each piece, as [`Vault::store`] does.
+    pub fn split_at(&mut self, at: usize) -> (&[u8], &mut [u8]) {
+        let all = match &mut self.backing {
+            Backing::Lasting(segment) => &mut segment[..],
+            Backing::Private(words) => bytemuck::cast_slice_mut::<u64, u8>(words),
+        };
+        let (low, high) = all.split_at_mut(at);
+        (low, high)
+    }
+
     /// Copies within the segment, as [`Vault::store`] does.
     pub fn copy(&mut self, from: Range<usize>, to: usize, step: Step) -> Result<()> {
         let mut done = 0;

@@ -52,6 +52,10 @@ pub struct ProtectArgs {
     #[arg(long, value_name = "HOW", value_parser = Names::of_setting(Setting::Encoder))]
     #[arg(help_heading = PROTECTION, help = about(Setting::Encoder))]
     pub encoder: Option<String>,
+    /// Bytes of a message when parities are computed
+    #[arg(long, value_name = "BYTES", allow_negative_numbers = true)]
+    #[arg(help_heading = PROTECTION, help = about(Setting::MessageBytes))]
+    pub message_bytes: Option<String>,
     /// Failure domains
     #[arg(long, value_name = "FILE", help_heading = PROTECTION, help = about(Setting::Domains))]
     pub domains: Option<String>,
@@ -82,6 +86,7 @@ impl ProtectArgs {
             (Setting::Region, &self.region),
             (Setting::Codec, &self.codec),
             (Setting::Encoder, &self.encoder),
+            (Setting::MessageBytes, &self.message_bytes),
             (Setting::Domains, &self.domains),
             (Setting::AllowSharedDomains, &flag),
             (Setting::Store, &self.store),

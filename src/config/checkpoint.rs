@@ -23,6 +23,7 @@ pub enum Setting {
     Region,
     Codec,
     Encoder,
+    MessageBytes,
     Domains,
     AllowSharedDomains,
     Store,
@@ -78,7 +79,7 @@ const NONE: SettingInfo = SettingInfo {
 };
 
 /// All settings.
-pub const SETTINGS: [SettingInfo; 13] = [
+pub const SETTINGS: [SettingInfo; 14] = [
     SettingInfo {
         setting: Setting::Method,
         key: "method",
@@ -173,10 +174,21 @@ pub const SETTINGS: [SettingInfo; 13] = [
         setting: Setting::Encoder,
         key: "encoder",
         flag: "--encoder",
-        choices: &["ring", "reduce", "tree"],
-        legal: "ring, reduce, tree",
-        default: "ring",
-        what: "how parities are computed",
+        choices: &["auto", "direct", "ring", "reduce", "tree"],
+        legal: "auto, direct, ring, reduce, tree",
+        default: "auto",
+        what: "how parities are computed; auto: direct, from memory to memory, where a group stands on \
+               one host, else ring",
+        ..NONE
+    },
+    SettingInfo {
+        setting: Setting::MessageBytes,
+        key: "message_bytes",
+        flag: "--message-bytes",
+        written: Written::Whole,
+        legal: "4096 to 4194304",
+        default: "(measured)",
+        what: "bytes of a message when parities are computed; they do not depend on it",
         ..NONE
     },
     SettingInfo {

@@ -35,6 +35,7 @@ impl Settings {
             members: self.group_size,
             parities: self.parities,
             encoder: self.encoder,
+            message_bytes: self.message_bytes,
             allow_shared_domains: self.allow_shared_domains,
             resume: self.resume,
             domain: self.domain_of(host),

@@ -36,6 +36,10 @@ impl Code for AnyCode {
         }
     }
 
+    fn is_one(&self, coef: Coef) -> bool {
+        coef == self.one()
+    }
+
     fn is_zero(&self, coef: Coef) -> bool {
         coef.is_zero()
     }

@@ -218,11 +218,12 @@ impl<'a, C: Comm> Protected<'a, C> {
 
     /// What the protection was and did.
     pub fn protection(&self) -> Protection {
-        let Settings { method, codec, encoder, region, parities, .. } = &self.settings;
+        let Settings { method, codec, region, parities, .. } = &self.settings;
         Protection {
             method: method.to_string(),
             codec: codec.to_string(),
-            encoder: encoder.to_string(),
+            encoder: self.checkpointer.encoder().to_string(),
+            message_bytes: self.checkpointer.message_bytes() as u64,
             region: region.to_string(),
             run_id: self.settings.run_id.clone(),
             groups: self.groups.len(),

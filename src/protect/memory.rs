@@ -1,12 +1,12 @@
 //! The protocol's view of a node's segments.
 
 use std::io;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::time::{Duration, Instant};
 
 use crate::checkpoint::header::SegmentId;
-use crate::checkpoint::protocol::Memory;
-use crate::checkpoint::store::{Segment, SegmentName, Store, StoreError};
+use crate::checkpoint::protocol::{Memory, Peer};
+use crate::checkpoint::store::{Segment, SegmentName, Store, StoreError, View};
 use crate::team::Team;
 
 /// How long to wait for a process of an earlier start to be gone: a launcher
@@ -163,8 +163,20 @@ impl DerefMut for Bytes {
     }
 }
 
+impl Peer for View {
+    unsafe fn bytes(&self, range: Range<usize>) -> &[u8] {
+        // SAFETY: the caller's promise.
+        unsafe { View::bytes(self, range) }
+    }
+
+    fn will_read(&self, range: Range<usize>) {
+        self.map_pages(range);
+    }
+}
+
 impl Memory for NodeMemory<'_> {
     type Segment = Bytes;
+    type Peer = View;
 
     fn list(&mut self) -> io::Result<Vec<SegmentId>> {
         let list = self.store.list().map_err(other)?;
@@ -213,6 +225,10 @@ impl Memory for NodeMemory<'_> {
                 }
             }
         }
+    }
+
+    fn peer(&mut self, id: SegmentId) -> io::Result<Option<View>> {
+        self.store.view(&self.name(id)?).map_err(other)
     }
 
     fn remove(&mut self, id: SegmentId) -> io::Result<()> {

@@ -9,6 +9,7 @@ use super::interval::{Every, parse_seconds};
 use super::settings::Settings;
 use crate::checkpoint::agree::Resume;
 use crate::checkpoint::codec::{CodecKind, checksum};
+use crate::checkpoint::link::MESSAGE_BYTES;
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::store::{SegmentName, StoreKind};
 use crate::config::checkpoint::Written;
@@ -47,6 +48,7 @@ impl Settings {
         settings.resume = from.with(Setting::Resume, resume)?.unwrap_or(settings.resume);
         settings.region = from.parsed(Setting::Region)?.unwrap_or(settings.region);
         settings.encoder = from.parsed(Setting::Encoder)?.unwrap_or(settings.encoder);
+        settings.message_bytes = from.message_bytes()?;
         let allow = from.with(Setting::AllowSharedDomains, |text| text.parse().ok())?;
         settings.allow_shared_domains = allow.unwrap_or(false);
         from.with(Setting::Domains, |text| (!text.is_empty()).then_some(()))?;
@@ -131,6 +133,12 @@ impl Reader<'_> {
         Ok((members, parities))
     }
 
+    fn message_bytes(&self) -> Result<Option<usize>, ConfigError> {
+        let (least, most) = MESSAGE_BYTES.into_inner();
+        let bytes = self.whole(Setting::MessageBytes, least, least, most)?;
+        Ok(self.0.contains_key(&Setting::MessageBytes).then_some(bytes))
+    }
+
     fn codec(&self, parities: usize) -> Result<CodecKind, ConfigError> {
         match (self.parsed(Setting::Codec)?, parities) {
             (None, 1) => Ok(CodecKind::Xor),
@@ -201,7 +209,7 @@ mod tests {
     fn a_table_says_all_that_flags_say() {
         let table = "method = \"double\"\nevery = \"20p\"\nmtbf = 3600\nresume = \"require\"\n\
                      run_id = \"a.b\"\ngroup_size = 8\nparities = 2\nregion = \"side\"\n\
-                     codec = \"reed-solomon\"\nencoder = \"tree\"\ndomains = \"racks\"\n\
+                     codec = \"reed-solomon\"\nencoder = \"tree\"\nmessage_bytes = 8192\ndomains = \"racks\"\n\
                      allow_shared_domains = true\nstore = \"file:/x\"";
         let want = Settings {
             method: Method::Double,
@@ -214,6 +222,7 @@ mod tests {
             region: Region::Side,
             codec: CodecKind::ReedSolomon,
             encoder: Encoder::Tree,
+            message_bytes: Some(8192),
             allow_shared_domains: true,
             store: "file:/x".into(),
             ..Settings::none()

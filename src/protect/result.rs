@@ -155,6 +155,7 @@ mod tests {
                 parities: MANY,
                 survives_nodes: false,
                 segment_bytes: u64::MAX,
+                message_bytes: u64::MAX,
                 checkpoints: u64::MAX,
                 checkpoint_seconds: LONG,
                 encode_seconds: LONG,

@@ -61,6 +61,8 @@ pub struct Settings {
     pub codec: CodecKind,
     /// How parities are computed.
     pub encoder: Encoder,
+    /// Bytes of its messages; measured if not given.
+    pub message_bytes: Option<usize>,
     /// Ranks of a group, about.
     pub group_size: usize,
     /// Losses that a group survives.
@@ -91,7 +93,8 @@ impl Settings {
             method_is_asked: true,
             region: Region::Corner,
             codec: CodecKind::Xor,
-            encoder: Encoder::Ring,
+            encoder: Encoder::Auto,
+            message_bytes: None,
             group_size: 16,
             parities: 1,
             allow_shared_domains: false,

@@ -52,10 +52,14 @@ pub fn table(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> Vec<Str
 fn protection_lines(protection: &Protection) -> Vec<String> {
     let Protection { method, codec, encoder, region, groups, group_size, parities, .. } =
         protection;
+    let by = match protection.message_bytes {
+        0 => encoder.clone(),
+        bytes => format!("{encoder} in messages of {}", units::bytes(bytes)),
+    };
     let what = if protection.survives_nodes { "node(s)" } else { "process(es)" };
     let mut lines = vec![
         format!(
-            "# protection: {method}, {codec} by {encoder}, region {region}; {groups} group(s) of up \
+            "# protection: {method}, {codec} by {by}, region {region}; {groups} group(s) of up \
              to {group_size} ranks, each survives the loss of {parities} {what}"
         ),
         format!(

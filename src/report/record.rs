@@ -95,8 +95,10 @@ pub struct Protection {
     pub method: String,
     /// Erasure code: `xor`, `sum` or `rs`.
     pub codec: String,
-    /// How parities are computed: `ring`, `reduce` or `tree`.
+    /// How parities are computed: `direct`, `ring`, `reduce` or `tree`.
     pub encoder: String,
+    /// Bytes of a message when they are, about; 0 where there is none.
+    pub message_bytes: u64,
     /// What is saved: `corner`, `side` or `whole`.
     pub region: String,
     /// Name of the run in shared memory.

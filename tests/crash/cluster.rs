@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Arc, Mutex};
 
 use skt_hpl::checkpoint::agree::{Refusal, Resume};
@@ -19,7 +19,7 @@ use skt_hpl::checkpoint::header::{HeaderLayout, SegmentId};
 use skt_hpl::checkpoint::hook::{Hook, Step};
 use skt_hpl::checkpoint::layout::{Active, RegionShape};
 use skt_hpl::checkpoint::methods::Method;
-use skt_hpl::checkpoint::protocol::{CheckpointError, Checkpointer, Config, Memory, Opened};
+use skt_hpl::checkpoint::protocol::{CheckpointError, Checkpointer, Config, Memory, Opened, Peer};
 use skt_hpl::comm::sim::{Kill, Linger, Options, Outcome, Point, SimComm, run};
 use skt_hpl::comm::{Comm, CommError};
 
@@ -33,12 +33,16 @@ pub struct Node {
     segments: BTreeMap<SegmentId, Vec<u64>>,
     in_use: BTreeSet<SegmentId>,
     doomed: BTreeSet<SegmentId>,
+    /// Where those in use lie.
+    places: BTreeMap<SegmentId, usize>,
     sizes: BTreeMap<SegmentId, usize>,
 }
 
 /// A process's view of its node.
 pub struct NodeMemory {
     node: Arc<Mutex<Node>>,
+    /// Nodes whose segments in use it can read.
+    in_reach: Vec<Arc<Mutex<Node>>>,
     index: usize,
     book: Arc<Mutex<Book>>,
 }
@@ -47,35 +51,72 @@ pub struct NodeMemory {
 pub struct NodeSegment {
     id: SegmentId,
     bytes: usize,
-    words: Vec<u64>,
+    /// From a Vec, taken apart: others may read here too.
+    words: *mut u64,
+    len: usize,
     home: Arc<Mutex<Node>>,
+}
+
+// SAFETY: owns its words; all ranks are fibers of one thread.
+unsafe impl Send for NodeSegment {}
+
+impl NodeSegment {
+    fn new(id: SegmentId, bytes: usize, words: Vec<u64>, home: &Arc<Mutex<Node>>) -> Self {
+        let words = Box::leak(words.into_boxed_slice());
+        Self { id, bytes, words: words.as_mut_ptr(), len: words.len(), home: home.clone() }
+    }
 }
 
 impl Deref for NodeSegment {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        &bytemuck::cast_slice(&self.words)[..self.bytes]
+        // SAFETY: so many bytes are there; nobody else writes to them.
+        unsafe { std::slice::from_raw_parts(self.words.cast(), self.bytes) }
     }
 }
 
 impl DerefMut for NodeSegment {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut bytemuck::cast_slice_mut(&mut self.words)[..self.bytes]
+        // SAFETY: as above; who reads meanwhile breaks the promise of `Peer`.
+        unsafe { std::slice::from_raw_parts_mut(self.words.cast(), self.bytes) }
     }
 }
 
 impl Drop for NodeSegment {
     fn drop(&mut self) {
+        // SAFETY: taken apart in `new`, put together once.
+        let words = unsafe { Vec::from_raw_parts(self.words, self.len, self.len) };
         let mut node = self.home.lock().unwrap();
         node.in_use.remove(&self.id);
+        node.places.remove(&self.id);
         if !node.doomed.remove(&self.id) {
-            node.segments.insert(self.id, std::mem::take(&mut self.words));
+            // The words stay where they are.
+            node.segments.insert(self.id, words);
+        }
+    }
+}
+
+/// Another process's segment. Its words stay where they are when that process
+/// dies, for as long as the job runs.
+pub struct SeenSegment {
+    at: usize,
+    bytes: usize,
+}
+
+impl Peer for SeenSegment {
+    unsafe fn bytes(&self, range: Range<usize>) -> &[u8] {
+        assert!(range.start <= range.end && range.end <= self.bytes);
+        // SAFETY: so many bytes are there, and stand still by the caller's promise.
+        unsafe {
+            let start = (self.at as *const u8).add(range.start);
+            std::slice::from_raw_parts(start, range.len())
         }
     }
 }
 
 impl Memory for NodeMemory {
     type Segment = NodeSegment;
+    type Peer = SeenSegment;
 
     fn list(&mut self) -> io::Result<Vec<SegmentId>> {
         let node = self.node.lock().unwrap();
@@ -98,16 +139,27 @@ impl Memory for NodeMemory {
             return Err(io::Error::from(io::ErrorKind::AlreadyExists));
         }
         node.sizes.insert(id, bytes);
-        let words = vec![0; bytes.div_ceil(8)];
-        Ok(NodeSegment { id, bytes, words, home: self.node.clone() })
+        let segment = NodeSegment::new(id, bytes, vec![0; bytes.div_ceil(8)], &self.node);
+        node.places.insert(id, segment.words as usize);
+        Ok(segment)
     }
 
     fn attach(&mut self, id: SegmentId) -> io::Result<NodeSegment> {
         let mut node = self.node.lock().unwrap();
         let words = node.segments.remove(&id).expect("a segment that was offered");
         assert!(node.in_use.insert(id), "one process a segment");
-        let bytes = node.sizes[&id];
-        Ok(NodeSegment { id, bytes, words, home: self.node.clone() })
+        let segment = NodeSegment::new(id, node.sizes[&id], words, &self.node);
+        node.places.insert(id, segment.words as usize);
+        Ok(segment)
+    }
+
+    fn peer(&mut self, id: SegmentId) -> io::Result<Option<SeenSegment>> {
+        let seen = |node: &Arc<Mutex<Node>>| {
+            let node = node.lock().unwrap();
+            let at = *node.places.get(&id)?;
+            Some(SeenSegment { at, bytes: node.sizes[&id] })
+        };
+        Ok(self.in_reach.iter().find_map(seen))
     }
 
     fn remove(&mut self, id: SegmentId) -> io::Result<()> {
@@ -137,6 +189,8 @@ pub struct Setup {
     pub parities: usize,
     pub method: Method,
     pub encoder: Encoder,
+    /// Whether processes can read the segments of all nodes, as on one host.
+    pub one_host: bool,
     pub xor: bool,
     pub shapes: Vec<RegionShape>,
     pub bands: usize,
@@ -158,6 +212,7 @@ impl Setup {
             parities,
             method: Method::SelfCheckpoint,
             encoder: Encoder::Ring,
+            one_host: false,
             xor: parities == 1,
             shapes: vec![
                 RegionShape { rows: 2 * (ranks - parities), pitch_bytes: 16 },
@@ -241,6 +296,8 @@ pub struct Book {
     pub reported: Option<Vec<u8>>,
     /// Nodes have been out of reach: what they bear may be reported as well.
     pub was_split: bool,
+    /// Newest start that anybody present at this one had followed before.
+    pub base: u64,
 }
 
 impl Book {
@@ -601,8 +658,11 @@ impl Hook for BookHook {
         self.check_end(step);
         if step.name == "joined" {
             let mut book = self.book.lock().unwrap();
-            let starts = book.starts;
+            let (starts, base) = (book.starts, book.base);
             book.joined.insert(self.node, starts);
+            // Who joins names what all go on from.
+            let followed = book.followed.entry(self.node).or_default();
+            *followed = base.max(*followed);
         }
         if let Some((rank, state)) = &*self.rank.lock().unwrap() {
             let mut book = self.book.lock().unwrap();
@@ -654,6 +714,9 @@ pub fn start(setup: &Setup, cluster: &mut Cluster, how: &Disturbance) -> Ran {
     }
     cluster.book.at_end.clear();
     cluster.book.starts += 1;
+    let book = &cluster.book;
+    let followed = cluster.placement.iter().filter_map(|node| book.followed.get(node));
+    cluster.book.base = followed.copied().max().unwrap_or(0);
     let starts = cluster.book.starts;
     let book = Arc::new(Mutex::new(std::mem::take(&mut cluster.book)));
     let nodes: Vec<Arc<Mutex<Node>>> =
@@ -678,7 +741,12 @@ pub fn start(setup: &Setup, cluster: &mut Cluster, how: &Disturbance) -> Ran {
             known: Arc::new(Mutex::new(None)),
             point: comm.point(),
         };
-        let memory = NodeMemory { node: nodes[node].clone(), index: node, book: book.clone() };
+        let in_reach = match setup.one_host {
+            true => nodes.clone(),
+            false => vec![nodes[node].clone()],
+        };
+        let memory =
+            NodeMemory { node: nodes[node].clone(), in_reach, index: node, book: book.clone() };
         process.live(comm, memory, &domains[node], starts, &foretold)
     });
     cluster.nodes = nodes
@@ -707,7 +775,7 @@ impl Process<'_> {
             members: setup.members,
             parities: setup.parities,
             encoder: setup.encoder,
-            segment_bytes: setup.segment_bytes,
+            message_bytes: Some(setup.segment_bytes),
             allow_shared_domains: setup.allow_shared_domains,
             resume: self.how.resume,
             domain: domain.to_owned(),

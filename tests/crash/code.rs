@@ -55,6 +55,10 @@ impl Code for PlainCode {
         1
     }
 
+    fn is_one(&self, coef: u8) -> bool {
+        coef == 1
+    }
+
     fn is_zero(&self, coef: u8) -> bool {
         coef == 0
     }

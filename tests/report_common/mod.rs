@@ -162,6 +162,7 @@ fn protection() -> Protection {
         method: "self".to_string(),
         codec: "xor".to_string(),
         encoder: "ring".to_string(),
+        message_bytes: 256 << 10,
         region: "corner".to_string(),
         run_id: "hpl-1".to_string(),
         groups: 2,

@@ -18,7 +18,7 @@ use nix::unistd::ftruncate;
 
 use super::header::{Header, Identity, PAGE_BYTES};
 use super::host::{self, Host, Trap};
-use super::segment::{Hold, Mapped, NewSegment, RESERVE_BYTES, Segment, Touch};
+use super::segment::{Hold, Mapped, NewSegment, RESERVE_BYTES, Segment, Touch, View};
 use super::{Result, SegmentInfo, SegmentName, Stage, Store, StoreError, check_bytes};
 
 /// How often, and how long apart, an operation waits for a passing look of
@@ -240,6 +240,26 @@ impl Store for Files {
         file.read_exact_at(&mut into[..fits], PAGE_BYTES as u64)
             .map_err(|error| refused("reading", &path, error))?;
         Ok(Some(bytes))
+    }
+
+    fn view(&self, name: &SegmentName) -> Result<Option<View>> {
+        let path = self.path(name);
+        let found = Self::inspect(&path);
+        let Some((file, identity)) = found.filter(|(_, i)| i.is_ready && i.name == *name) else {
+            return Ok(None);
+        };
+        let length = file.metadata().map_err(|error| refused("looking at", &path, error))?.len();
+        let mapped_bytes = length as usize;
+        let size = NonZeroUsize::new(mapped_bytes).expect("a header at least");
+        let (access, how) = (ProtFlags::PROT_READ, MapFlags::MAP_SHARED);
+        // SAFETY: a fresh mapping at a place of the system's choice.
+        let base = unsafe { mmap(None, size, access, how, file.as_fd(), 0) }
+            .map_err(|error| refused("mapping", &path, error))?;
+        // SAFETY: mapped just now, all of the file; the header says that the data
+        // fits.
+        let view =
+            unsafe { View::from_mapped(base.cast(), mapped_bytes, identity.data_bytes, false) };
+        Ok(Some(view))
     }
 
     fn remove(&self, name: &SegmentName) -> Result<bool> {

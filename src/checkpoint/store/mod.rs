@@ -11,7 +11,8 @@
 //!
 //! Each segment begins with a page that says whose it is (`header`); what
 //! does not carry that page, or belongs to another user, is never listed,
-//! attached or removed. A segment is attached by one process at a time.
+//! attached or removed. A segment is attached by one process at a time; others
+//! may have a [`View`] of it.
 //! docs/store.md tells more.
 
 mod error;
@@ -29,7 +30,7 @@ use std::time::Duration;
 pub use error::StoreError;
 pub use files::Files;
 pub use host::{Host, Liveness, Trap};
-pub use segment::{NewSegment, Segment};
+pub use segment::{NewSegment, Segment, View};
 pub use sysv::SysV;
 
 /// Result of a store's operation.
@@ -179,6 +180,13 @@ pub trait Store {
     /// # Errors
     /// When the system refuses.
     fn peek(&self, name: &SegmentName, into: &mut [u8]) -> Result<Option<usize>>;
+
+    /// The data of the complete segment of that name, attached or not, for
+    /// reading where it lies, or `None` when there is no such segment here.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    fn view(&self, name: &SegmentName) -> Result<Option<View>>;
 
     /// Frees the segment of that name, attached or not; whether there was one.
     /// Who is attached keeps the memory until it detaches.

@@ -1,6 +1,7 @@
 //! A segment in this process' memory.
 
 use std::fs::File;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -149,6 +150,81 @@ impl Drop for Segment {
             match self.hold {
                 Hold::SysV { .. } => libc::shmdt(base),
                 Hold::File { .. } => libc::munmap(base, self.mapped_bytes),
+            };
+        }
+    }
+}
+
+/// What another process keeps in a segment, to be read where it lies. Dropping
+/// it lets go of it; its owner need not know.
+#[derive(Debug)]
+pub struct View {
+    base: NonNull<u8>,
+    mapped_bytes: usize,
+    data_bytes: usize,
+    is_sysv: bool,
+}
+
+// SAFETY: nothing but an address; reading is the caller's promise.
+unsafe impl Send for View {}
+
+impl View {
+    /// # Safety
+    /// `base` must be a readable mapping of `mapped_bytes`, of a System V segment
+    /// or (unless `is_sysv`) of a file, that nobody else unmaps, with
+    /// `data_bytes` after the header page.
+    pub(super) unsafe fn from_mapped(
+        base: NonNull<u8>,
+        mapped_bytes: usize,
+        data_bytes: usize,
+        is_sysv: bool,
+    ) -> Self {
+        assert!(PAGE_BYTES + data_bytes <= mapped_bytes);
+        Self { base, mapped_bytes, data_bytes, is_sysv }
+    }
+
+    /// Bytes of the data.
+    ///
+    /// # Safety
+    /// Nobody may write to them as long as the slice is in use: the processes
+    /// have to agree on that by other means.
+    ///
+    /// # Panics
+    /// When the segment has no such bytes.
+    pub unsafe fn bytes(&self, range: Range<usize>) -> &[u8] {
+        assert!(range.start <= range.end && range.end <= self.data_bytes, "{range:?}");
+        // SAFETY: within the mapping; unchanged by the caller's promise.
+        unsafe {
+            let start = self.base.add(PAGE_BYTES + range.start);
+            std::slice::from_raw_parts(start.as_ptr(), range.len())
+        }
+    }
+}
+
+impl View {
+    /// Maps the pages of these bytes at once, several times as fast as one by
+    /// one when they are first read.
+    pub fn map_pages(&self, range: Range<usize>) {
+        assert!(range.start <= range.end && range.end <= self.data_bytes, "{range:?}");
+        let first = (PAGE_BYTES + range.start) / PAGE_BYTES * PAGE_BYTES;
+        let end = (PAGE_BYTES + range.end).next_multiple_of(PAGE_BYTES).min(self.mapped_bytes);
+        // Where the system cannot do it, the pages are mapped when read.
+        // SAFETY: whole pages of our own mapping; populating changes no byte.
+        unsafe {
+            let at = self.base.add(first).as_ptr().cast();
+            libc::madvise(at, end.saturating_sub(first), libc::MADV_POPULATE_READ);
+        }
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        let base = self.base.as_ptr().cast::<libc::c_void>();
+        // SAFETY: the mapping made by the store, unmapped once.
+        unsafe {
+            match self.is_sysv {
+                true => libc::shmdt(base),
+                false => libc::munmap(base, self.mapped_bytes),
             };
         }
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::header::{Header, Identity, PAGE_BYTES};
 use super::host::{self, Host, Trap};
-use super::segment::{Hold, Mapped, NewSegment, Segment, Touch};
+use super::segment::{Hold, Mapped, NewSegment, Segment, Touch, View};
 use super::{Result, SegmentInfo, SegmentName, Stage, Store, StoreError, check_bytes};
 
 /// Keys a name leads to.
@@ -203,6 +203,19 @@ impl Store for SysV {
             libc::shmdt(base.as_ptr().cast());
         }
         Ok(Some(bytes))
+    }
+
+    fn view(&self, name: &SegmentName) -> Result<Option<View>> {
+        let Some(found) = self.find(name).filter(|found| found.identity.is_ready) else {
+            return Ok(None);
+        };
+        let mapped_bytes = stat(found.shmid)?.shm_segsz;
+        let base = map(found.shmid, libc::SHM_RDONLY)?;
+        // SAFETY: mapped just now; the header, checked by `find`, says that the
+        // data fits.
+        let view =
+            unsafe { View::from_mapped(base, mapped_bytes, found.identity.data_bytes, true) };
+        Ok(Some(view))
     }
 
     fn remove(&self, name: &SegmentName) -> Result<bool> {

@@ -45,8 +45,10 @@ use watch::{Floors, Watch};
 
 /// How long a launcher may take to end after SIGTERM.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
-/// How long it may take to end when the job is done.
-const END_PATIENCE: Duration = Duration::from_secs(30);
+/// How long it may take to end when the job is done: all that the job had to
+/// write is written then. MPICH over TCP hangs in `MPI_Finalize` at times (UCX
+/// issue 8738).
+const END_PATIENCE: Duration = Duration::from_secs(10);
 /// How often the supervisor looks.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Between two writings of the state.
@@ -157,6 +159,12 @@ struct Running {
     /// Unless it was started by a supervisor before us.
     child: Option<Child>,
     err: Follow,
+}
+
+/// Looks for lost nodes while the job is silent.
+#[derive(Debug, Default)]
+struct Looks {
+    next_at_silence_seconds: f64,
 }
 
 /// What a supervisor is told to do next.
@@ -365,8 +373,7 @@ impl Supervisor {
 
     fn survey(&self, purpose: Purpose) -> Survey {
         let pool = match purpose {
-            Purpose::Start => self.state.pool.clone(),
-            Purpose::Look => Pool::new(self.state.pool.active.clone(), Vec::new()),
+            Purpose::Start | Purpose::Look => self.state.pool.clone(),
             // Also those that are out: they may be back.
             Purpose::Clean => Pool::new(self.state.pool.everyone().cloned().collect(), Vec::new()),
         };
@@ -404,7 +411,11 @@ impl Supervisor {
             Purpose::Start if self.state.attempt > 0 => options.parities,
             _ => 0,
         };
-        probe::survey(&pool, &reach, Limits { each, spare_losses, suspects: &self.suspects })
+        probe::survey(
+            &pool,
+            &reach,
+            Limits { purpose, each, spare_losses, suspects: &self.suspects },
+        )
     }
 
     fn warn(&mut self, survey: &Survey) -> Result<()> {
@@ -501,7 +512,7 @@ impl Supervisor {
         let mut killed: Option<String> = None;
         let mut asked: Option<Instant> = None;
         let mut done: Option<Instant> = None;
-        let mut looked = self.now();
+        let mut looks = Looks::default();
         loop {
             // Asked before the output is read: what comes after that is read
             // in the next round.
@@ -532,7 +543,7 @@ impl Supervisor {
             }
             if completion.is_none()
                 && killed.is_none()
-                && let Some(why) = self.look(&mut looked)
+                && let Some(why) = self.look(&mut looks)
             {
                 killed = Some(self.kill(&job, &why)?);
             }
@@ -557,17 +568,27 @@ impl Supervisor {
     /// still there: a launcher may wait for ever for one that is not, and parts
     /// of the work without columns may be silent for long. Returns what is
     /// wrong.
-    fn look(&self, looked: &mut f64) -> Option<String> {
-        let (now, after) = (self.now(), self.watch.look_after_seconds());
-        if self.watch.silent_seconds(now) < after || now - *looked < after {
+    fn look(&mut self, looks: &mut Looks) -> Option<String> {
+        let (silent, after) =
+            (self.watch.silent_seconds(self.now()), self.watch.look_after_seconds());
+        if silent < after {
+            *looks = Looks::default();
+            return None;
+        }
+        if silent < looks.next_at_silence_seconds {
             return None;
         }
         let survey = self.survey(Purpose::Look);
-        *looked = self.now();
-        self.state.pool.active.iter().find_map(|host| match survey.health(&host.name, 0) {
-            Health::Ill(why) => Some(format!("silence, and {} is lost: {why}", host.name)),
-            _ => None,
-        })
+        // All well, once: the next look has twice the time.
+        looks.next_at_silence_seconds = 2.0 * self.watch.silent_seconds(self.now());
+        let (name, why) =
+            self.state.pool.active.iter().find_map(|host| match survey.health(&host.name, 0) {
+                Health::Ill(why) => Some((host.name.clone(), why)),
+                Health::Well | Health::Unknown => None,
+            })?;
+        let text = format!("silence, and {name} is lost: {why}");
+        self.suspects.push(name);
+        Some(text)
     }
 
     /// Kills a launcher that cannot be talked to: while a lost node is

@@ -71,8 +71,10 @@ if ! pid=$(cat "/mnt/nodes/$host" 2>/dev/null) || ! kill -0 "$pid" 2>/dev/null; 
     exit 255
 fi
 # Nodes share the processors of this machine: each gets one for itself, as far
-# as they go, since a rank believes that it has its node alone.
-taskset -c $(( ${host#n} % $(nproc) )) \
+# as they go, since a rank believes that it has its node alone. A spare gets the
+# one of the node whose line in the host file it has taken.
+place=$(cat /mnt/*.launch/hosts 2>/dev/null | grep -nE "^$host([ :]|\$)" | head -n 1 | cut -d : -f 1)
+taskset -c $(( ${place:-${host#n}} % $(nproc) )) \
     nsenter -t "$pid" -m -u -i -n -p -- /usr/bin/env -i \
     PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/mnt \
     /bin/sh -c "cd /mnt; $*"

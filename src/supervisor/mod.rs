@@ -186,8 +186,11 @@ pub struct Supervisor {
     /// Something is on the status line.
     status_shown: bool,
     told_warnings: Vec<String>,
-    /// Nodes that the launcher of the last start has said to be lost.
+    /// Nodes that the launcher or the ranks of the last start have said to be
+    /// lost.
     suspects: Vec<String>,
+    /// Somebody has said so just now: a reason to look.
+    is_alarmed: bool,
 }
 
 /// Runs the job to its end.
@@ -242,6 +245,7 @@ impl Supervisor {
             status_shown: false,
             told_warnings: Vec::new(),
             suspects: Vec::new(),
+            is_alarmed: false,
         })
     }
 
@@ -431,6 +435,7 @@ impl Supervisor {
     fn launch(&mut self) -> Result<Running> {
         self.state.attempt += 1;
         self.suspects.clear();
+        self.is_alarmed = false;
         let hostfile = self.folder.file("hosts");
         // The launcher may change the folder before it reads it.
         let hostfile = std::path::absolute(&hostfile).unwrap_or(hostfile);
@@ -573,9 +578,9 @@ impl Supervisor {
             (self.watch.silent_seconds(self.now()), self.watch.look_after_seconds());
         if silent < after {
             *looks = Looks::default();
-            return None;
         }
-        if silent < looks.next_at_silence_seconds {
+        let is_alarmed = std::mem::take(&mut self.is_alarmed);
+        if !is_alarmed && (silent < after || silent < looks.next_at_silence_seconds) {
             return None;
         }
         let survey = self.survey(Purpose::Look);
@@ -586,7 +591,8 @@ impl Supervisor {
                 Health::Ill(why) => Some((host.name.clone(), why)),
                 Health::Well | Health::Unknown => None,
             })?;
-        let text = format!("silence, and {name} is lost: {why}");
+        let sign = if is_alarmed { "a connection broke" } else { "silence" };
+        let text = format!("{sign}, and {name} is lost: {why}");
         self.suspects.push(name);
         Some(text)
     }
@@ -627,15 +633,12 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Notes the nodes that a line of the launcher says are lost: Open MPI's
-    /// `Remote daemon: [[47992,0],2] on node n2`.
+    /// Notes the nodes that a line says are lost.
     fn suspect(&mut self, line: &str) {
-        let Some((before, name)) = line.rsplit_once(" on node ") else { return };
-        let name = name.trim();
-        if before.contains("Remote daemon")
-            && self.state.pool.active.iter().any(|host| host.name == name)
-        {
+        let Some(name) = lost_node(line) else { return };
+        if self.state.pool.active.iter().any(|host| host.name == name) {
             self.suspects.push(name.to_owned());
+            self.is_alarmed = true;
         }
     }
 
@@ -826,6 +829,18 @@ impl Supervisor {
     }
 }
 
+/// The node that a line of Open MPI says is lost: its launcher's `Remote daemon:
+/// [[47992,0],2] on node n2`, or a rank's `  Peer host:  n2`.
+fn lost_node(line: &str) -> Option<&str> {
+    match line.split_once("Peer host:") {
+        Some((_, name)) => Some(name.trim()),
+        None => {
+            let (before, name) = line.rsplit_once(" on node ")?;
+            before.contains("Remote daemon").then(|| name.trim())
+        }
+    }
+}
+
 /// Removes the session folder of an Open MPI launcher that was killed; one that
 /// ends in order does it itself.
 fn remove_session(pid: i32) {
@@ -875,4 +890,17 @@ fn merged(old: &Pool, listed: &Pool) -> Pool {
     let new = listed.active.iter().chain(&listed.spares);
     pool.spares.extend(new.filter(|host| !known.contains(&host.name)).cloned());
     pool
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lost_nodes_are_named_by_open_mpi() {
+        assert_eq!(lost_node("  Remote daemon: [[47992,0],2] on node n2\n"), Some("n2"));
+        assert_eq!(lost_node("  Peer host:  n2\n"), Some("n2"));
+        assert_eq!(lost_node("  HNP daemon   : [[47992,0],0] on node head\n"), None);
+        assert_eq!(lost_node("computing on node n2"), None);
+    }
 }

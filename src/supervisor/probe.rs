@@ -344,7 +344,11 @@ impl Asking {
         let silent = pool.active.iter().filter(is_silent).count();
         let ill = pool.active.iter().filter(|host| !is_silent(host) && !is_well(host)).count();
         if limits.purpose == Purpose::Look {
-            let (least, factor) = PATIENCE_OF_LOOK;
+            let is_suspect = |host: &Host| limits.suspects.contains(&host.name);
+            let (least, factor) = match pool.active.iter().filter(is_silent).all(is_suspect) {
+                true => PATIENCE,
+                false => PATIENCE_OF_LOOK,
+            };
             let is_patient = self.begun.elapsed() < least.max(self.slowest * factor);
             return ill > 0 || silent == 0 || (!is_patient && silent < pool.active.len());
         }

@@ -125,10 +125,13 @@ impl Watch {
     /// that vanishes without a word.
     pub fn look_after_seconds(&self) -> f64 {
         let latest = self.floors.columns_seconds / 3.0;
-        match self.last.as_ref().map(|beat| beat.phase.as_str()) {
-            Some(FACTOR) if self.longest_step_seconds > 0.0 => {
-                (LOOK_FACTOR * self.longest_step_seconds).max(LOOK_LEAST_SECONDS).min(latest)
-            }
+        let pace_seconds = match self.longest_step_seconds {
+            // So quick from checkpoint to checkpoint that there was no second sign.
+            0.0 => self.phases.get(FACTOR).copied(),
+            step => Some(step),
+        };
+        match (self.last.as_ref().map(|beat| beat.phase.as_str()), pace_seconds) {
+            (Some(FACTOR), Some(pace)) => (LOOK_FACTOR * pace).max(LOOK_LEAST_SECONDS).min(latest),
             _ => latest,
         }
     }
@@ -206,6 +209,13 @@ mod tests {
         assert_eq!(watch.look_after_seconds(), 10.0, "not later than without it");
         watch.beat(&beat("encode", 150), 10.0);
         assert_eq!(watch.look_after_seconds(), 10.0);
+        // The same from one part to the next.
+        let mut watch = Watch::new(Floors::from_columns(30.0));
+        watch.start(0.0);
+        watch.beat(&beat("factor", 0), 1.0);
+        watch.beat(&beat("encode", 100), 3.0);
+        watch.beat(&beat("factor", 100), 3.5);
+        assert_eq!(watch.look_after_seconds(), 6.0);
     }
 
     #[test]

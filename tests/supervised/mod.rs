@@ -2,7 +2,7 @@
 #![allow(dead_code)] // Each test uses its part.
 
 use std::fs;
-use std::io::Read as _;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -24,13 +24,42 @@ pub enum Kind {
     /// mpiexec.hydra of MPICH, with a build of our program for it, which
     /// `SKT_HPL_MPICH` names.
     Mpich,
+    /// srun of Slurm inside an allocation, its daemons on the box, with the
+    /// build for Open MPI.
+    Slurm,
 }
+
+/// Slurm on the box: no accounts, no control groups, nodes that are up again
+/// are used again. A node that does not answer is down after five seconds.
+const SLURM_CONF: &str = "\
+ClusterName=box
+SlurmctldHost=head
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/none
+CredType=cred/none
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+SwitchType=switch/none
+SelectType=select/linear
+ReturnToService=2
+SlurmdTimeout=5
+SlurmctldPidFile=/run/slurmctld.pid
+SlurmdPidFile=/run/slurmd.pid
+StateSaveLocation=/run/slurmctld
+SlurmdSpoolDir=/run/slurmd
+SlurmctldLogFile=/run/slurmctld.log
+SlurmdLogFile=/run/slurmd.log
+NodeName=n[1-16] CPUs=1 State=UNKNOWN
+PartitionName=all Nodes=ALL Default=YES State=UP
+";
 
 impl Kind {
     /// Our program, built for this MPI.
     fn program(self) -> Result<PathBuf, String> {
         match self {
-            Kind::Openmpi => Ok(env!("CARGO_BIN_EXE_skt-hpl").into()),
+            Kind::Openmpi | Kind::Slurm => Ok(env!("CARGO_BIN_EXE_skt-hpl").into()),
             Kind::Mpich => std::env::var_os("SKT_HPL_MPICH").map(PathBuf::from).ok_or_else(|| {
                 "SKT_HPL_MPICH names no build of skt-hpl for MPICH; scripts/test-launchers makes one"
                     .to_owned()
@@ -43,6 +72,12 @@ impl Kind {
         match self {
             Kind::Openmpi => &[("mpirun", "openmpi-bin")],
             Kind::Mpich => &[("mpiexec.hydra", "mpich")],
+            Kind::Slurm => &[
+                ("slurmctld", "slurmctld"),
+                ("slurmd", "slurmd"),
+                ("salloc", "slurm-client"),
+                ("mpirun", "openmpi-bin"),
+            ],
         }
     }
 
@@ -69,12 +104,20 @@ impl Kind {
                 "mpi_yield_when_idle",
                 "1",
             ],
+            Kind::Slurm => vec![],
             Kind::Mpich => vec![
                 "-iface",
                 "br0",
                 "-genv",
                 "UCX_NET_DEVICES",
                 "eth0",
+                // Segments of 8 KiB mean a change of the rank at work for each.
+                "-genv",
+                "UCX_TCP_TX_SEG_SIZE",
+                "256k",
+                "-genv",
+                "UCX_TCP_RX_SEG_SIZE",
+                "256k",
                 // As above.
                 "-genv",
                 "MPIR_CVAR_POLLS_BEFORE_YIELD",
@@ -84,6 +127,8 @@ impl Kind {
         let launcher = match self {
             Kind::Openmpi => "openmpi",
             Kind::Mpich => "mpich",
+            // The allocation says it all.
+            Kind::Slurm => return vec!["--launcher-arg=--mpi=pmix".to_owned()],
         };
         let words = ["--hosts", "hosts", "--agent", "/mnt/bin/agent", "--launcher", launcher];
         let arguments = arguments.iter().map(|word| format!("--launcher-arg={word}"));
@@ -95,6 +140,7 @@ impl Kind {
         match self {
             Kind::Openmpi => "mpirun",
             Kind::Mpich => "mpiexec.hydra",
+            Kind::Slurm => "srun",
         }
     }
 }
@@ -115,12 +161,16 @@ pub fn cluster(kind: Kind, nodes: usize, spares: usize) -> Option<Alone> {
 
 fn new_box(kind: Kind, nodes: usize, spares: usize) -> Result<ClusterBox, String> {
     for (tool, package) in kind.tools() {
-        if std::process::Command::new(tool).arg("--version").output().is_err() {
+        // All of them know the one or the other.
+        if std::process::Command::new(tool).arg("-V").output().is_err() {
             return Err(format!("no `{tool}` here (Debian: {package})"));
         }
     }
     let program = kind.program()?;
-    let cluster = ClusterBox::new(nodes + spares)?;
+    let mut cluster = ClusterBox::new(nodes + spares)?;
+    if kind == Kind::Slurm {
+        start_slurm(&mut cluster)?;
+    }
     cluster.install(&program, "skt-hpl");
     let list = |range: std::ops::RangeInclusive<usize>| {
         range.map(|index| format!("n{index} slots=1\n")).collect::<String>()
@@ -128,6 +178,39 @@ fn new_box(kind: Kind, nodes: usize, spares: usize) -> Result<ClusterBox, String
     cluster.write("hosts", &list(1..=nodes));
     cluster.write("spares", &format!("# spares\n{}", list(nodes + 1..=nodes + spares)));
     Ok(cluster)
+}
+
+/// Starts Slurm's daemons on head and nodes.
+fn start_slurm(cluster: &mut ClusterBox) -> Result<(), String> {
+    if !cluster.is_roots() {
+        return Err("Slurm's daemons need root".into());
+    }
+    let run = |mut command: std::process::Command, script: &str| {
+        let out = command.args(["-ec", script]).env("SLURM_CONF", "/mnt/slurm.conf").output();
+        let out = out.expect("nsenter");
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        if out.status.success() { Ok(()) } else { Err(format!("{script}: {said}")) }
+    };
+    cluster.write("slurm.conf", SLURM_CONF);
+    for name in ["slurmctld", "slurmscriptd", "slurmd"] {
+        cluster.owns(name);
+    }
+    let script = "mount -t tmpfs run /run; mkdir /run/slurmctld; slurmctld";
+    run(cluster.on_head("/bin/sh"), script)?;
+    for (index, node) in cluster.nodes_on().iter().enumerate() {
+        // A processor for each, as the agent does it.
+        let script = format!(
+            "mount -t tmpfs run /run; exec taskset -c $(({index} % $(nproc))) slurmd -N {node}"
+        );
+        run(cluster.on_node(node, "/bin/sh"), &script)?;
+    }
+    // All are idle before the first job comes.
+    let nodes = cluster.nodes_on().len();
+    let script = format!(
+        "for i in $(seq 100); do [ $(sinfo -h -t idle -o %D) = {nodes} ] && exit; sleep 0.1; done; \
+         sinfo >&2; tail /run/slurmctld.log >&2; exit 1"
+    );
+    run(cluster.on_head("/bin/sh"), &script)
 }
 
 /// A box that has the machine for itself, among those of these tests.
@@ -166,9 +249,21 @@ pub struct Ended {
 }
 
 pub fn launch(cluster: &Alone, spares: bool, flags: &str, run: &str) -> Launch {
-    let mut command = cluster.on_head("bin/skt-hpl");
+    let mut command = match cluster.kind {
+        Kind::Openmpi | Kind::Mpich => cluster.on_head("bin/skt-hpl"),
+        Kind::Slurm => {
+            let mut command = cluster.on_head("salloc");
+            let nodes = cluster.nodes_on().len();
+            command.args(["--no-kill", &format!("--nodes={nodes}"), "bin/skt-hpl"]);
+            // What is said to mpirun on its command line elsewhere.
+            command.env("SLURM_CONF", "/mnt/slurm.conf").env("OMPI_MCA_btl", "self,tcp");
+            command.env("OMPI_MCA_btl_tcp_if_include", NETWORK).env("OMPI_MCA_pml", "ob1");
+            command.env("OMPI_MCA_mpi_yield_when_idle", "1");
+            command
+        }
+    };
     command.args(["launch", "--json", "account.json"]).args(cluster.kind.flags());
-    if spares {
+    if spares && cluster.kind != Kind::Slurm {
         command.args(["--spares", "spares"]);
     }
     command.args(flags.split_whitespace()).arg("--").args(run.split_whitespace());
@@ -179,15 +274,23 @@ pub fn launch(cluster: &Alone, spares: bool, flags: &str, run: &str) -> Launch {
         .stderr(Stdio::piped())
         .spawn()
         .expect("nsenter");
-    let read = |mut pipe: Box<dyn std::io::Read + Send>| {
-        std::thread::spawn(move || {
-            let mut text = Vec::new();
-            let _ = pipe.read_to_end(&mut text);
-            String::from_utf8_lossy(&text).into_owned()
-        })
-    };
-    let report = read(Box::new(child.stdout.take().expect("piped")));
-    let said = read(Box::new(child.stderr.take().expect("piped")));
+    let report = child.stdout.take().expect("piped");
+    let report = std::thread::spawn(move || {
+        let mut text = Vec::new();
+        let _ = BufReader::new(report).read_to_end(&mut text);
+        String::from_utf8_lossy(&text).into_owned()
+    });
+    // Told at once: a test that waits in vain shall show what it waited for.
+    let said = BufReader::new(child.stderr.take().expect("piped"));
+    let said = std::thread::spawn(move || {
+        let mut text = String::new();
+        for line in said.split(b'\n').map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line);
+            eprintln!("{line}");
+            text += &format!("{line}\n");
+        }
+        text
+    });
     Launch { child, said, report }
 }
 
@@ -214,7 +317,6 @@ impl Launch {
             report: self.report.join().expect("reader"),
             account: serde_json::from_slice(&account).unwrap_or(Value::Null),
         };
-        eprintln!("{}", ended.said);
         ended
     }
 }
@@ -279,7 +381,7 @@ pub fn assert_clean(cluster: &Alone) {
 
 /// Flags of most runs here: four ranks in one group, checkpoints often.
 pub fn run() -> String {
-    format!("--n {N} --nb 128 --p 1 --q 4 --checkpoint-every 6p --progress off")
+    format!("--n {N} --nb 128 --p 1 --q 4 --checkpoint-every 6p! --progress off")
 }
 
 /// x of a run without a supervisor's help and without checkpoints: what all

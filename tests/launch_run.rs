@@ -261,6 +261,30 @@ fn stopped_in_order_and_resumed() {
 }
 
 #[test]
+fn the_report_grows_and_has_the_tests_of_all_starts() {
+    let Some(mut cluster) = cluster(4, 1) else { return };
+    let launch = launch(&cluster, true, "", &run().replace(N, &format!("2400,{N}")));
+    let result = |n: &str| format!("WR11C2R4 {n:>11}");
+    wait_for("the first result", || launch.report().contains(&result("2400")));
+    wait_for("a checkpoint of the second test", || {
+        let of_second = |beat: &&Value| beat["n"].as_u64() == N.parse().ok();
+        beats(&cluster, 1).iter().filter(of_second).any(|beat| beat["phase"] == "stamp")
+    });
+    assert!(!launch.report().contains(&result(N)));
+    cluster.power_off("n2");
+    let ended = launch.end(&cluster);
+    ended.passed().replaced(0, "n2", "n5");
+    assert_clean(&cluster);
+    let report = &ended.report;
+    let once = |text: &str| assert_eq!(report.matches(text).count(), 1, "{text}\n{report}");
+    once(&result("2400"));
+    once(&result(N));
+    once("# start 1 ended here; what follows is the report of start 2\n");
+    once("# tests 1 to 1 were done by an earlier start\n");
+    once("End of Tests.");
+}
+
+#[test]
 fn bad_input_is_told_at_once_and_a_job_that_cannot_start_is_given_up() {
     let Some(cluster) = cluster(2, 0) else { return };
     let ended = launch(&cluster, false, "", "--n 100 --nb 0").end(&cluster);

@@ -158,6 +158,8 @@ struct Running {
     process: Process,
     /// Unless it was started by a supervisor before us.
     child: Option<Child>,
+    /// Its report.
+    out: Follow,
     err: Follow,
 }
 
@@ -191,6 +193,10 @@ pub struct Supervisor {
     suspects: Vec<String>,
     /// Somebody has said so just now: a reason to look.
     is_alarmed: bool,
+    /// The start of whose report lines were printed last.
+    printed_of: Option<usize>,
+    /// Why nothing is printed any more.
+    print_error: Option<io::Error>,
 }
 
 /// Runs the job to its end.
@@ -246,6 +252,8 @@ impl Supervisor {
             told_warnings: Vec::new(),
             suspects: Vec::new(),
             is_alarmed: false,
+            printed_of: None,
+            print_error: None,
         })
     }
 
@@ -292,18 +300,25 @@ impl Supervisor {
         if let Some(host) = process.elsewhere() {
             return Err(SupervisorError::Elsewhere { host: host.to_owned() });
         }
-        let (_, path) = self.folder.outputs(self.state.attempt);
         let what = if process.runs() { "goes on" } else { "has ended" };
         self.say(
             "found",
             &format!("start {} of an earlier supervisor {what}", self.state.attempt),
         )?;
         self.watch.start(self.now());
-        // From the beginning: signs of life are needed, not only new ones.
-        match Follow::new(&path, 0) {
-            Ok(err) => Ok(Some(Running { process, child: None, err })),
-            Err(source) => Err(SupervisorError::File { path, source }),
-        }
+        // From the beginning: signs of life are needed, not only new ones, and
+        // nobody here has seen the report.
+        let (out, err) = self.follow_outputs()?;
+        Ok(Some(Running { process, child: None, out, err }))
+    }
+
+    /// What the present start writes, from its beginning.
+    fn follow_outputs(&self) -> Result<(Follow, Follow)> {
+        let open = |path: PathBuf| {
+            Follow::new(&path, 0).map_err(|source| SupervisorError::File { path, source })
+        };
+        let (out, err) = self.folder.outputs(self.state.attempt);
+        Ok((open(out)?, open(err)?))
     }
 
     /// Probes the nodes and replaces the lost ones.
@@ -501,8 +516,8 @@ impl Supervisor {
         }
         self.save()?;
         self.watch.start(self.now());
-        let err = Follow::new(&err, 0).map_err(file_error(&err))?;
-        Ok(Running { process, child: Some(child), err })
+        let (out, err) = self.follow_outputs()?;
+        Ok(Running { process, child: Some(child), out, err })
     }
 
     /// Whether the job must find its checkpoint: were all of it lost, the job
@@ -607,14 +622,20 @@ impl Supervisor {
 
     /// Reads what the job says.
     fn hear(&mut self, job: &mut Running, at_end: bool) -> Result<()> {
-        let mut lines = Vec::new();
-        let path = || self.folder.outputs(self.state.attempt).1;
-        job.err
-            .lines(|line| lines.push(line.to_owned()))
-            .map_err(|source| SupervisorError::File { path: path(), source })?;
-        if at_end {
-            lines.extend(job.err.rest().map(|rest| rest + "\n"));
-        }
+        let (out, err) = self.folder.outputs(self.state.attempt);
+        let read = |follow: &mut Follow, path: PathBuf| {
+            let mut lines = Vec::new();
+            let heard = follow.lines(|line| lines.push(line.to_owned()));
+            heard.map_err(|source| SupervisorError::File { path, source })?;
+            if at_end {
+                lines.extend(follow.rest().map(|rest| rest + "\n"));
+            }
+            Ok::<_, SupervisorError>(lines)
+        };
+        // The report first: of what it tells, the last word may be an end.
+        let report = read(&mut job.out, out)?;
+        self.print(&report)?;
+        let lines = read(&mut job.err, err)?;
         let token = self.state.token();
         for line in lines {
             match Beat::find(&line, &token) {
@@ -629,6 +650,33 @@ impl Supervisor {
                     self.forward(&line);
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Prints lines of the job's report. A test that an earlier start has done
+    /// is only in the report of that start: all of them are printed, one after
+    /// the other.
+    fn print(&mut self, lines: &[String]) -> Result<()> {
+        self.state.residuals_failed += lines.iter().filter(|line| is_failed_residual(line)).count();
+        if lines.is_empty() || self.print_error.is_some() {
+            return Ok(());
+        }
+        self.clear_status();
+        let attempt = self.state.attempt;
+        let before = self.printed_of.replace(attempt).filter(|before| *before != attempt);
+        let border = before.map(|before| {
+            format!("# start {before} ended here; what follows is the report of start {attempt}\n")
+        });
+        let text: String = border.iter().chain(lines).map(String::as_str).collect();
+        let mut out = io::stdout().lock();
+        if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            drop(out);
+            // No reason to stop the job.
+            let (path, _) = self.folder.outputs(attempt);
+            let text = format!("standard output: {error}; the report stays in {}", path.display());
+            self.print_error = Some(error);
+            self.say("unprinted", &text)?;
         }
         Ok(())
     }
@@ -728,13 +776,11 @@ impl Supervisor {
     }
 
     fn finished(&mut self, exit: Exit) -> Result<Exit> {
-        let (out, _) = self.folder.outputs(self.state.attempt);
-        self.clear_status();
-        let report =
-            fs::read(&out).map_err(|source| SupervisorError::File { path: out, source })?;
-        io::stdout()
-            .write_all(&report)
-            .map_err(|source| SupervisorError::File { path: "standard output".into(), source })?;
+        // The last start knows its own tests alone.
+        let exit = match exit {
+            Exit::Passed if self.state.residuals_failed > 0 => Exit::ResidualFailed,
+            exit => exit,
+        };
         let survey = self.survey(Purpose::Clean);
         let silent: Vec<&str> = self
             .state
@@ -755,6 +801,10 @@ impl Supervisor {
         self.state.exit = Some(exit.code());
         let failures = self.state.failures.len();
         self.say("finished", &format!("the job is done, after {failures} failure(s)"))?;
+        if let Some(source) = self.print_error.take() {
+            self.save()?;
+            return Err(SupervisorError::File { path: "standard output".into(), source });
+        }
         self.folder.tidy();
         self.save()?;
         Ok(exit)
@@ -841,6 +891,11 @@ fn lost_node(line: &str) -> Option<&str> {
     }
 }
 
+/// Whether a line of a report says that a test has failed.
+fn is_failed_residual(line: &str) -> bool {
+    line.starts_with("||Ax-b||") && line.trim_end().ends_with(" FAILED")
+}
+
 /// Removes the session folder of an Open MPI launcher that was killed; one that
 /// ends in order does it itself.
 fn remove_session(pid: i32) {
@@ -895,6 +950,14 @@ fn merged(old: &Pool, listed: &Pool) -> Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failed_residual_is_seen() {
+        let line = "||Ax-b||_oo/(eps*(||A||_oo*||x||_oo+||b||_oo)*N)=   9.7e+04 ...... ";
+        assert!(is_failed_residual(&format!("{line}FAILED\n")));
+        assert!(!is_failed_residual(&format!("{line}PASSED\n")));
+        assert!(!is_failed_residual("              0 tests completed and FAILED\n"));
+    }
 
     #[test]
     fn lost_nodes_are_named_by_open_mpi() {

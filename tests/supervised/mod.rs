@@ -2,9 +2,10 @@
 #![allow(dead_code)] // Each test uses its part.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::cluster_box::{ClusterBox, NETWORK};
@@ -237,7 +238,8 @@ impl std::ops::DerefMut for Alone {
 pub struct Launch {
     pub child: Child,
     said: std::thread::JoinHandle<String>,
-    report: std::thread::JoinHandle<String>,
+    report: std::thread::JoinHandle<()>,
+    so_far: Arc<Mutex<String>>,
 }
 
 /// How it ended.
@@ -274,11 +276,14 @@ pub fn launch(cluster: &Alone, spares: bool, flags: &str, run: &str) -> Launch {
         .stderr(Stdio::piped())
         .spawn()
         .expect("nsenter");
-    let report = child.stdout.take().expect("piped");
+    let so_far = Arc::new(Mutex::new(String::new()));
+    let report = BufReader::new(child.stdout.take().expect("piped"));
+    let growing = Arc::clone(&so_far);
     let report = std::thread::spawn(move || {
-        let mut text = Vec::new();
-        let _ = BufReader::new(report).read_to_end(&mut text);
-        String::from_utf8_lossy(&text).into_owned()
+        for line in report.split(b'\n').map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line).into_owned();
+            *growing.lock().expect("no panic") += &(line + "\n");
+        }
     });
     // Told at once: a test that waits in vain shall show what it waited for.
     let said = BufReader::new(child.stderr.take().expect("piped"));
@@ -291,10 +296,15 @@ pub fn launch(cluster: &Alone, spares: bool, flags: &str, run: &str) -> Launch {
         }
         text
     });
-    Launch { child, said, report }
+    Launch { child, said, report, so_far }
 }
 
 impl Launch {
+    /// The report as far as it has come.
+    pub fn report(&self) -> String {
+        self.so_far.lock().expect("no panic").clone()
+    }
+
     /// Waits for its end.
     pub fn end(mut self, cluster: &Alone) -> Ended {
         let start = Instant::now();
@@ -311,13 +321,15 @@ impl Launch {
             }
         };
         let account = fs::read(cluster.shared().join("account.json")).unwrap_or_default();
-        let ended = Ended {
+        Ended {
             code,
             said: self.said.join().expect("reader"),
-            report: self.report.join().expect("reader"),
+            report: {
+                self.report.join().expect("reader");
+                self.so_far.lock().expect("no panic").clone()
+            },
             account: serde_json::from_slice(&account).unwrap_or(Value::Null),
-        };
-        ended
+        }
     }
 }
 

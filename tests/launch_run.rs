@@ -290,13 +290,11 @@ fn bad_input_is_told_at_once_and_a_job_that_cannot_start_is_given_up() {
     let ended = launch(&cluster, false, "", "--n 100 --nb 0").end(&cluster);
     assert_eq!(ended.code, Some(2));
     assert!(ended.said.contains("--nb"), "{}", ended.said);
-    let ended =
-        launch(&cluster, false, "--launcher-program /bin/false --launcher openmpi", "--n 100")
-            .end(&cluster);
+    let ended = launch(&cluster, false, "--launcher-program /bin/false", "--n 100").end(&cluster);
     assert_eq!(ended.code, Some(2));
     assert!(ended.said.contains("did not come to life in 3 starts"), "{}", ended.said);
     // A launcher that says 0 and has done nothing has no success.
-    let flags = "--launcher-program /bin/true --launcher openmpi --state other";
+    let flags = "--launcher-program /bin/true --state other";
     let ended = launch(&cluster, false, flags, "--n 100").end(&cluster);
     assert_eq!(ended.code, Some(2));
     assert!(ended.said.contains("the launcher ended with code 0"), "{}", ended.said);

@@ -12,9 +12,10 @@ use super::{Cli, Command, output};
 use crate::checkpoint::methods::Method;
 use crate::config::draft::Value;
 use crate::config::{ConfigError, LaunchDraft, Launching};
-use crate::protect::{Settings, parse_seconds};
+use crate::protect::{Settings, parse_seconds, read_domains};
 use crate::supervisor::hosts::{self, Host, HostsError, Pool};
 use crate::supervisor::plan::{Launcher, Template};
+use crate::supervisor::shape;
 use crate::supervisor::watch::Floors;
 use crate::supervisor::{self, Options, SupervisorError};
 
@@ -184,8 +185,18 @@ fn options(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
     for warning in &checked.warnings {
         output::say(format_args!("warning: {warning}"));
     }
-    let settings = Settings::read(&checked.checkpoint, &checked.spec)?;
+    let settings = Settings {
+        domains: read_domains(&checked.checkpoint)?,
+        ..Settings::read(&checked.checkpoint, &checked.spec)?
+    };
     let pool = pool(listed, ranks, args.spares.as_deref())?;
+    let shape = shape::judge(&pool, ranks, &settings);
+    if !shape.summary.is_empty() {
+        output::say(format_args!("{}", shape.summary));
+    }
+    for warning in &shape.warnings {
+        output::say(format_args!("warning: {warning}"));
+    }
     Ok(Options {
         launcher: launcher(args, env)?,
         program: args.launcher_program.clone(),

@@ -19,6 +19,7 @@ pub mod plan;
 pub mod probe;
 pub mod process;
 pub mod report;
+pub mod shape;
 pub mod state;
 mod stop;
 pub mod watch;

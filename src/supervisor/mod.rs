@@ -24,6 +24,7 @@ pub mod state;
 mod stop;
 pub mod watch;
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -188,7 +189,8 @@ pub struct Supervisor {
     saved: Instant,
     /// Something is on the status line.
     status_shown: bool,
-    told_warnings: Vec<String>,
+    /// Warnings and the nodes that they were told of.
+    told_warnings: BTreeSet<(String, String)>,
     /// Nodes that the launcher or the ranks of the last start have said to be
     /// lost.
     suspects: Vec<String>,
@@ -250,7 +252,7 @@ impl Supervisor {
             _lock: lock,
             saved: Instant::now(),
             status_shown: false,
-            told_warnings: Vec::new(),
+            told_warnings: BTreeSet::new(),
             suspects: Vec::new(),
             is_alarmed: false,
             printed_of: None,
@@ -439,10 +441,11 @@ impl Supervisor {
     }
 
     fn warn(&mut self, survey: &Survey) -> Result<()> {
-        for warning in survey.warnings() {
-            if !self.told_warnings.contains(&warning) {
-                self.say("warning", &format!("warning: {warning}"))?;
-                self.told_warnings.push(warning);
+        for (text, mut nodes) in survey.warnings() {
+            // A node is not named twice.
+            nodes.retain(|node| self.told_warnings.insert((text.clone(), (*node).to_owned())));
+            if !nodes.is_empty() {
+                self.say("warning", &format!("warning: {}: {text}", nodes.join(", ")))?;
             }
         }
         Ok(())

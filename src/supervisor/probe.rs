@@ -216,7 +216,7 @@ impl Survey {
     }
 
     /// Warnings, each with the nodes that have it.
-    pub fn warnings(&self) -> Vec<String> {
+    pub fn warnings(&self) -> BTreeMap<String, Vec<&str>> {
         let mut by_text: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         let ours = program_checksum();
         for (name, answer) in self.answers() {
@@ -228,8 +228,7 @@ impl Survey {
                 by_text.entry(text).or_default().push(name);
             }
         }
-        let line = |(text, names): (String, Vec<&str>)| format!("{}: {text}", names.join(", "));
-        by_text.into_iter().map(line).collect()
+        by_text
     }
 }
 

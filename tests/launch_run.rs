@@ -380,7 +380,7 @@ fn ten_random_failures() {
         down_seconds += until - from;
         since = until;
     }
-    let period_seconds = undisturbed_seconds / (12000.0 / (9.0 * 128.0));
+    let period_seconds = undisturbed_seconds / (12000.0 / (8.0 * 128.0));
     let tries = (period_seconds / MEAN_SECONDS).exp_m1();
     let again_each = (peaceful_seconds(period_seconds, MEAN_SECONDS) - period_seconds) / tries;
     let again_seconds = failures.len() as f64 * again_each;

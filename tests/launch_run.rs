@@ -307,9 +307,9 @@ fn ten_random_failures() {
     use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
     use skt_hpl::model::exact::peaceful_seconds;
     const FAILURES: usize = 10;
-    const MEAN_SECONDS: f64 = 8.0;
+    const MEAN_SECONDS: f64 = 6.0;
     let Some(mut cluster) = cluster(4, FAILURES) else { return };
-    let run = "--n 12000 --nb 128 --p 1 --q 4 --parities 2 --checkpoint-every 8p! --progress off";
+    let run = "--n 14000 --nb 128 --p 1 --q 4 --parities 2 --checkpoint-every 8p! --progress off";
     let seed = std::env::var("SKT_HPL_SEED").ok().and_then(|text| text.parse().ok());
     let seed = seed.unwrap_or_else(|| unix() as u64);
     eprintln!("seed {seed} (SKT_HPL_SEED)");
@@ -380,7 +380,7 @@ fn ten_random_failures() {
         down_seconds += until - from;
         since = until;
     }
-    let period_seconds = undisturbed_seconds / (12000.0 / (8.0 * 128.0));
+    let period_seconds = undisturbed_seconds / (14000.0 / (8.0 * 128.0));
     let tries = (period_seconds / MEAN_SECONDS).exp_m1();
     let again_each = (peaceful_seconds(period_seconds, MEAN_SECONDS) - period_seconds) / tries;
     let again_seconds = failures.len() as f64 * again_each;

@@ -222,11 +222,34 @@ impl LaunchInfo {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::toml;
 
     #[test]
     fn each_setting_is_in_its_own_row() {
         for (row, info) in LAUNCH.iter().enumerate() {
             assert_eq!(info.setting as usize, row, "{}", info.key);
         }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_and_defaults_are_comments() {
+        let read = |text: &str| toml::read(text.as_bytes(), "t").unwrap().launch;
+        let texts = |draft: &LaunchDraft| -> Vec<(Launching, Vec<String>)> {
+            let text = |value: &Value| value.text.clone();
+            draft.iter().map(|(key, values)| (*key, values.iter().map(text).collect())).collect()
+        };
+        let table = "[launch]\nhosts = 'h'\nlauncher_arg = ['a b', '--c']\nhang_after = 5\n\
+                     readmit = true\nnp = 4\n";
+        let draft = read(table);
+        assert_eq!(draft.len(), 5);
+        assert_eq!(texts(&read(&toml::write_launch(&draft))), texts(&draft));
+        let defaults = toml::write_launch(&LaunchDraft::new());
+        assert!(read(&defaults).is_empty());
+        // Each of them is legal where its comment is taken away.
+        let lines = defaults.lines().filter_map(|line| line.strip_prefix("# "));
+        let values = lines.filter(|line| line.contains(" = ") && !line.contains("= ("));
+        let said: String = values.map(|line| format!("{line}\n")).collect();
+        let known = LAUNCH.iter().filter(|info| info.has_default_value()).count();
+        assert_eq!(read(&format!("[launch]\n{said}")).len(), known, "{said}");
     }
 }

@@ -9,8 +9,9 @@ mod cluster_box;
 
 use std::error::Error;
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::process::{Child, ChildStderr, Stdio};
 use std::time::{Duration, Instant};
 
 use cluster_box::{ClusterBox, NETWORK};
@@ -37,6 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     println!("Now n2 loses its power in its second checkpoint:");
     let mut job = start(&cluster, &n, FOLDER, true)?;
+    let told = job.stderr.take().map(|said| std::thread::spawn(move || tell(said)));
     wait_for_second_checkpoint(&cluster, &mut job)?;
     println!("--- power off: n2{}", if silent { ", its link first: no last packet" } else { "" });
     match silent {
@@ -44,6 +46,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         false => cluster.power_off("n2"),
     }
     let status = job.wait()?;
+    if let Some(told) = told {
+        let _ = told.join();
+    }
     let disturbed = x_of(&cluster, FOLDER)?;
     for line in fs::read_to_string(cluster.shared().join(format!("{FOLDER}.report")))?.lines() {
         let told = ["WR", "WC", "||Ax", "# x:", "# checkpoints", "# restart"];
@@ -63,7 +68,20 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Starts `skt-hpl launch` on the head; its own lines come through.
+/// Prints the supervisor's own lines, not what Open MPI says of the loss, nor
+/// that nodes have an IPC namespace each: here that is what makes them nodes.
+fn tell(said: ChildStderr) {
+    let mut is_table = false;
+    for line in BufReader::new(said).lines().map_while(Result::ok) {
+        is_table |= line.starts_with("failure ");
+        let is_own = is_table || line.starts_with("launch ") || line.contains(" group(s) of ");
+        if is_own && !line.contains("IPC namespace") {
+            println!("{line}");
+        }
+    }
+}
+
+/// Starts `skt-hpl launch` on the head.
 fn start(cluster: &ClusterBox, n: &str, state: &str, told: bool) -> Result<Child, Box<dyn Error>> {
     let script = format!(
         "exec bin/skt-hpl launch --hosts hosts --spares spares --agent /mnt/bin/agent \
@@ -93,9 +111,7 @@ fn start(cluster: &ClusterBox, n: &str, state: &str, told: bool) -> Result<Child
     );
     let mut command = cluster.on_head("/bin/sh");
     command.args(["-c", &script]).stdin(Stdio::null());
-    if !told {
-        command.stderr(Stdio::null());
-    }
+    command.stderr(if told { Stdio::piped() } else { Stdio::null() });
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     Ok(command.spawn()?)
 }

@@ -1,5 +1,6 @@
 # What building and running needs, and how to get it. Sourced by the scripts
-# beside it: `needs build` before a build, `needs test` before the tests.
+# beside it: `needs build` before a build, `needs test` before the tests, `needs
+# launchers` before those with MPICH and Slurm.
 #
 # Looks at what is there, by function and not by package, so that a site's own
 # MPI, BLAS or Rust is left alone; installs the rest with apt-get, as root or
@@ -40,8 +41,17 @@ missing_packages() {
     have mpicc || echo libopenmpi-dev
     have_blas || echo libopenblas-dev
     have_libclang || echo libclang-dev
-    if [ "$1" = test ]; then
+    if [ "$1" != build ]; then
         have python3 || echo python3
+        # The cluster made of namespaces.
+        have ip || echo iproute2
+    fi
+    if [ "$1" = launchers ]; then
+        have mpiexec.hydra || echo mpich
+        have mpicc.mpich || echo libmpich-dev
+        have slurmctld || echo slurmctld
+        have slurmd || echo slurmd
+        have salloc || echo slurm-client
     fi
     have_rust || { have curl || echo curl; [ -e /etc/ssl/certs/ca-certificates.crt ] || echo ca-certificates; }
 }
@@ -86,7 +96,7 @@ install_rust() {
     PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
 }
 
-# needs build|test
+# needs build|test|launchers
 needs() {
     local packages
     packages=$(missing_packages "$1")
@@ -97,7 +107,7 @@ needs() {
     # shellcheck disable=SC2086
     [ -z "$packages" ] || install_packages $packages
     have_rust || install_rust
-    if [ "$1" = test ]; then
+    if [ "$1" != build ]; then
         cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 || {
             echo "== installs rustfmt and clippy with rustup"
             rustup component add rustfmt clippy

@@ -66,7 +66,15 @@ pub fn execute(args: &ConvertArgs) -> Result<(), ConfigError> {
         (None, None) if from == Format::Toml => Format::Dat,
         (None, None) => Format::Toml,
     };
-    let text = text(&checked.spec, &checked.checkpoint, to)?;
+    let mut text = text(&checked.spec, &checked.checkpoint, to)?;
+    match to {
+        Format::Toml if !checked.launch.is_empty() => text += &toml::write_launch(&checked.launch),
+        Format::Dat if !checked.launch.is_empty() => output::say(format_args!(
+            "warning: launch: HPL.dat knows no launcher; give its settings to `skt-hpl launch` as \
+             flags"
+        )),
+        _ => {}
+    }
     match &args.output {
         Some(path) => output::write_file(path, text.as_bytes(), args.force),
         None => output::print(text.as_bytes()),

@@ -11,8 +11,8 @@ use crate::checkpoint::methods::Method;
 use crate::config::draft::Value;
 use crate::config::validate::near_square;
 use crate::config::{
-    At, CheckpointDraft, ConfigError, Draft, Format, Place, Rules, RunSpec, Setting, TestSpec,
-    param::Param, validate,
+    At, CheckpointDraft, ConfigError, Draft, Format, LaunchDraft, Place, Rules, RunSpec, Setting,
+    TestSpec, param::Param, toml, validate,
 };
 use crate::protect::{Settings, memory_split, smallest_group};
 
@@ -84,7 +84,7 @@ pub fn execute(args: &InitArgs) -> Result<(), ConfigError> {
         Format::Toml => format!(
             "# Made by `skt-hpl init` for this machine; run it with\n#   {command}\n\
              # A smaller n ends sooner (the time grows as n^3), but at a lower rate.\n\n{}",
-            text(&spec, &protection, format)?
+            text(&spec, &protection, format)? + &toml::write_launch(&LaunchDraft::new())
         ),
     };
     if path == Path::new("-") {

@@ -10,10 +10,12 @@ use super::exit::Exit;
 use super::run::{self, RunArgs};
 use super::{Cli, Command, output};
 use crate::checkpoint::methods::Method;
-use crate::config::ConfigError;
-use crate::protect::{Settings, parse_seconds};
+use crate::config::draft::Value;
+use crate::config::{ConfigError, LaunchDraft, Launching};
+use crate::protect::{Settings, parse_seconds, read_domains};
 use crate::supervisor::hosts::{self, Host, HostsError, Pool};
 use crate::supervisor::plan::{Launcher, Template};
+use crate::supervisor::shape;
 use crate::supervisor::watch::Floors;
 use crate::supervisor::{self, Options, SupervisorError};
 
@@ -23,6 +25,9 @@ const WATCH: &str = "Watching them";
 
 /// Folder of the state, unless another is named.
 pub const STATE_FOLDER: &str = "skt-hpl.launch";
+const HANG_AFTER_SECONDS: f64 = 30.0;
+const PROBE_LIMIT_SECONDS: f64 = 15.0;
+const RESTARTS_MAX: usize = 50;
 
 /// Flags of `launch`.
 #[derive(Debug, Clone, Args)]
@@ -41,9 +46,9 @@ pub struct LaunchArgs {
     #[arg(long, value_name = "COUNT", help_heading = NODES)]
     pub np: Option<usize>,
 
-    /// Who starts the ranks
-    #[arg(long, value_enum, value_name = "NAME", default_value = "auto", help_heading = START)]
-    pub launcher: LauncherName,
+    /// Who starts the ranks [default: auto]
+    #[arg(long, value_enum, value_name = "NAME", help_heading = START)]
+    pub launcher: Option<LauncherName>,
     /// The launcher's program [default: mpirun, mpiexec.hydra or srun, from PATH]
     #[arg(long, value_name = "PROGRAM", help_heading = START)]
     pub launcher_program: Option<String>,
@@ -60,24 +65,22 @@ pub struct LaunchArgs {
     pub agent: Option<String>,
 
     /// The job hangs when no column is done for so long, or ten times the longest pause before;
-    /// parts of the work without columns get ten times as much
-    #[arg(long, value_name = "TIME", value_parser = parse_seconds, default_value = "30s")]
-    #[arg(help_heading = WATCH)]
-    pub hang_after: f64,
-    /// Longest time for a node to answer a probe
-    #[arg(long, value_name = "TIME", value_parser = parse_seconds, default_value = "15s")]
-    #[arg(help_heading = WATCH)]
-    pub probe_limit: f64,
-    /// Give up after so many failures
-    #[arg(long, value_name = "COUNT", default_value_t = 50, help_heading = WATCH)]
-    pub max_restarts: usize,
+    /// parts of the work without columns get ten times as much [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds, help_heading = WATCH)]
+    pub hang_after: Option<f64>,
+    /// Longest time for a node to answer a probe [default: 15s]
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds, help_heading = WATCH)]
+    pub probe_limit: Option<f64>,
+    /// Give up after more failures than that [default: 50]
+    #[arg(long, value_name = "COUNT", help_heading = WATCH)]
+    pub max_restarts: Option<usize>,
     /// When more is lost than can be rebuilt, start over from the seed
     #[arg(long, help_heading = WATCH)]
     pub start_over: bool,
     /// Folder of the state: what `status` shows, and what a supervisor that was killed leaves to
-    /// the next
-    #[arg(long, value_name = "FOLDER", default_value = STATE_FOLDER, help_heading = WATCH)]
-    pub state: PathBuf,
+    /// the next [default: skt-hpl.launch]
+    #[arg(long, value_name = "FOLDER", help_heading = WATCH)]
+    pub state: Option<PathBuf>,
     /// Write an account of the run, with the phases of each failure, as JSON
     #[arg(long, value_name = "FILE", help_heading = WATCH)]
     pub json: Option<PathBuf>,
@@ -160,6 +163,7 @@ type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 fn options(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
     let run = run_args(&args.command)?;
+    let args = &with_file(args, &run::load_launch(&run)?)?;
     let found = find_hosts(args, env)?;
     let is_local = found.is_none();
     let (file, listed) = found.unwrap_or_else(|| {
@@ -181,8 +185,18 @@ fn options(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
     for warning in &checked.warnings {
         output::say(format_args!("warning: {warning}"));
     }
-    let settings = Settings::read(&checked.checkpoint, &checked.spec)?;
+    let settings = Settings {
+        domains: read_domains(&checked.checkpoint)?,
+        ..Settings::read(&checked.checkpoint, &checked.spec)?
+    };
     let pool = pool(listed, ranks, args.spares.as_deref())?;
+    let shape = shape::judge(&pool, ranks, &settings);
+    if !shape.summary.is_empty() {
+        output::say(format_args!("{}", shape.summary));
+    }
+    for warning in &shape.warnings {
+        output::say(format_args!("warning: {warning}"));
+    }
     Ok(Options {
         launcher: launcher(args, env)?,
         program: args.launcher_program.clone(),
@@ -199,10 +213,10 @@ fn options(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
         store: settings.store,
         parities: settings.parities,
         says_resume: run.protect.resume.is_some(),
-        state: args.state.clone(),
-        floors: Floors::from_columns(args.hang_after),
-        probe_limit: Duration::from_secs_f64(args.probe_limit),
-        restarts_max: args.max_restarts,
+        state: args.state.clone().unwrap_or_else(|| STATE_FOLDER.into()),
+        floors: Floors::from_columns(args.hang_after.unwrap_or(HANG_AFTER_SECONDS)),
+        probe_limit: Duration::from_secs_f64(args.probe_limit.unwrap_or(PROBE_LIMIT_SECONDS)),
+        restarts_max: args.max_restarts.unwrap_or(RESTARTS_MAX),
         readmit: args.readmit,
         start_over: args.start_over,
         json: args.json.clone(),
@@ -217,6 +231,65 @@ fn run_args(command: &[String]) -> Result<RunArgs, LaunchError> {
         Ok(_) => unreachable!("`run` was said"),
         Err(error) => Err(LaunchError::Flags(error.to_string())),
     }
+}
+
+/// The flags, laid over the table `[launch]` of the configuration.
+fn with_file(args: &LaunchArgs, file: &LaunchDraft) -> Result<LaunchArgs, ConfigError> {
+    let first = |key: Launching| file.get(&key).and_then(|values| values.first());
+    let text = |key| first(key).map(|value| value.text.clone());
+    let path = |key| text(key).map(PathBuf::from);
+    let is_set = |key| first(key).is_some_and(|value| value.text == "true");
+    let read = |key: Launching| {
+        let number = |value: &Value| value.text.parse().map_err(|_| key.wrong(value));
+        first(key).map(number).transpose()
+    };
+    let seconds = |key: Launching| {
+        let seconds = |value: &Value| parse_seconds(&value.text).map_err(|_| key.wrong(value));
+        first(key).map(seconds).transpose()
+    };
+    if let (Some(_), Some(template)) =
+        (first(Launching::Launcher), first(Launching::LauncherTemplate))
+    {
+        // It stands instead of a launcher.
+        return Err(Launching::LauncherTemplate.wrong(template));
+    }
+    // A launcher from the command line has nothing to do with one of the file.
+    let is_other = args.launcher.is_some() || args.launcher_template.is_some();
+    let launcher = first(Launching::Launcher).filter(|_| !is_other);
+    let launcher = launcher.map(|value| {
+        <LauncherName as clap::ValueEnum>::from_str(&value.text, false)
+            .map_err(|_| Launching::Launcher.wrong(value))
+    });
+    let mut launcher_arg = args.launcher_arg.clone();
+    if launcher_arg.is_empty() && !is_other {
+        let values = file.get(&Launching::LauncherArg).map_or(&[][..], |values| values);
+        launcher_arg = values.iter().map(|value| value.text.clone()).collect();
+    }
+    let (program, template) = (Launching::LauncherProgram, Launching::LauncherTemplate);
+    Ok(LaunchArgs {
+        hosts: args.hosts.clone().or_else(|| path(Launching::Hosts)),
+        spares: args.spares.clone().or_else(|| path(Launching::Spares)),
+        readmit: args.readmit || is_set(Launching::Readmit),
+        np: args.np.or(read(Launching::Np)?),
+        launcher: args.launcher.or(launcher.transpose()?),
+        launcher_program: args
+            .launcher_program
+            .clone()
+            .or_else(|| text(program).filter(|_| !is_other)),
+        launcher_arg,
+        launcher_template: args
+            .launcher_template
+            .clone()
+            .or_else(|| text(template).filter(|_| !is_other)),
+        agent: args.agent.clone().or_else(|| text(Launching::Agent)),
+        hang_after: args.hang_after.or(seconds(Launching::HangAfter)?),
+        probe_limit: args.probe_limit.or(seconds(Launching::ProbeLimit)?),
+        max_restarts: args.max_restarts.or(read(Launching::MaxRestarts)?),
+        start_over: args.start_over || is_set(Launching::StartOver),
+        state: args.state.clone().or_else(|| path(Launching::State)),
+        json: args.json.clone().or_else(|| path(Launching::Json)),
+        command: args.command.clone(),
+    })
 }
 
 /// The nodes in use and the spares: what the ranks need comes first.
@@ -265,7 +338,7 @@ fn launcher(args: &LaunchArgs, env: Env) -> Result<Launcher, LaunchError> {
     if let Some(text) = &args.launcher_template {
         return Template::new(text).map(Launcher::Template).map_err(LaunchError::Template);
     }
-    Ok(match args.launcher {
+    Ok(match args.launcher.unwrap_or(LauncherName::Auto) {
         LauncherName::Openmpi => Launcher::Openmpi,
         LauncherName::Mpich => Launcher::Mpich,
         LauncherName::Slurm => Launcher::Slurm,
@@ -375,6 +448,59 @@ mod tests {
         assert!(error("-- --n 100 --nosuch 3").contains("--nosuch"));
         assert!(error("-- --n 100 --nb 0").contains("--nb"));
         assert!(error("--launcher-template x -- --n 100").contains("no {command}"));
+    }
+
+    #[test]
+    fn the_table_of_the_configuration_says_what_flags_say_and_flags_override_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        std::fs::write(path("h"), "n1\nn2\nn3\n").unwrap();
+        let toml = |table: &str| {
+            let text = format!("n = 100\np = 1\nq = 2\n[launch]\nhosts = '{}'\n", path("h"));
+            std::fs::write(path("c.toml"), text + table).unwrap();
+        };
+        let read = |flags: &str| {
+            let line = format!("{flags} -- --config {}", path("c.toml"));
+            super::options(&args(&line), &none)
+        };
+        toml(
+            "launcher = 'mpich'\nlauncher_arg = ['-iface', 'ib0']\nhang_after = '2min'\n\
+             probe_limit = 7\nmax_restarts = 3\nstart_over = true\nstate = 's'\nagent = 'rsh'\n",
+        );
+        let options = read("").unwrap();
+        assert_eq!(
+            (options.launcher, options.extra.join(" ")),
+            (Launcher::Mpich, "-iface ib0".into())
+        );
+        assert_eq!(names(&options.pool.active), "n1:1 n2:1");
+        assert_eq!((options.floors.columns_seconds, options.restarts_max), (120.0, 3));
+        assert_eq!((options.probe_limit.as_secs(), options.start_over), (7, true));
+        assert_eq!((options.state, options.agent), ("s".into(), Some("rsh".into())));
+        let options = read("--launcher slurm --hang-after 5s --state t --max-restarts 9").unwrap();
+        assert_eq!((options.launcher, options.extra.len()), (Launcher::Slurm, 0));
+        assert_eq!((options.floors.columns_seconds, options.restarts_max), (5.0, 9));
+        assert_eq!(options.state, Path::new("t"));
+        let said = |table: &str| {
+            toml(table);
+            let said = read("").unwrap_err().to_string();
+            said.split_once("c.toml:").map(|(_, what)| what.to_owned()).unwrap_or(said)
+        };
+        assert_eq!(said("hots = 'x'"), "6: launch.hots: no such key; did you mean `hosts`?");
+        assert!(said("np = 'two'").starts_with("6: launch.np: "), "{}", said("np = 'two'"));
+        assert!(said("launcher = 'pbs'").contains("auto, openmpi, mpich, slurm"));
+        assert!(said("hang_after = 'soon'").contains("a time: 90s, 10min"));
+        assert!(said("np = 2\nlauncher = 'slurm'\nlauncher_template = 'x'").starts_with("8: "));
+    }
+
+    #[test]
+    fn each_setting_of_the_table_has_a_flag_of_its_name() {
+        use clap::CommandFactory as _;
+        let command = Only::command();
+        for info in &crate::config::launch::LAUNCH {
+            let flag = info.key.replace('_', "-");
+            let known = command.get_arguments().any(|arg| arg.get_long() == Some(&flag));
+            assert!(known, "{flag}");
+        }
     }
 
     #[test]

@@ -14,7 +14,8 @@ use crate::comm::mpi::{MpiComm, MpiWorld};
 use crate::comm::{Comm as _, collect};
 use crate::config::param::Param;
 use crate::config::{
-    Checked, ConfigError, Draft, Format, Rules, RunSpec, Warning, read_bytes, read_draft, validate,
+    Checked, ConfigError, Draft, Format, LaunchDraft, Rules, RunSpec, Warning, read_bytes,
+    read_draft, validate,
 };
 use crate::job::{self, JobError, Options, heartbeat};
 use crate::protect::{Settings, read_domains};
@@ -78,6 +79,15 @@ fn load_or(args: &RunArgs, default: &Path) -> Result<Checked, ConfigError> {
     warnings.append(&mut checked.warnings);
     checked.warnings = warnings;
     Ok(checked)
+}
+
+/// The table `[launch]` of the file that these flags name.
+///
+/// # Errors
+/// See [`ConfigError`].
+pub fn load_launch(args: &RunArgs) -> Result<LaunchDraft, ConfigError> {
+    let Some(path) = &args.config else { return Ok(LaunchDraft::new()) };
+    Ok(read_file(path, args.lenient)?.1.launch)
 }
 
 type Source = (String, Draft, Vec<Warning>);

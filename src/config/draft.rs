@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use super::checkpoint::CheckpointDraft;
 use super::error::Place;
+use super::launch::LaunchDraft;
 use super::param::Param;
 use super::spec::Output;
 
@@ -47,6 +48,8 @@ pub struct Draft {
     pub values: BTreeMap<Param, Vec<Value>>,
     /// Settings of the protection that were given.
     pub checkpoint: CheckpointDraft,
+    /// Settings of `skt-hpl launch` that were given.
+    pub launch: LaunchDraft,
 }
 
 impl Value {
@@ -77,6 +80,7 @@ impl Draft {
         }
         self.values.extend(other.values);
         self.checkpoint.extend(other.checkpoint);
+        self.launch.extend(other.launch);
     }
 
     /// Where this parameter was given.

@@ -16,6 +16,7 @@ pub mod checkpoint;
 pub mod draft;
 pub mod error;
 pub mod hpldat;
+pub mod launch;
 pub mod param;
 pub mod spec;
 pub mod toml;
@@ -31,6 +32,7 @@ use std::path::Path;
 pub use checkpoint::{CheckpointDraft, Setting};
 pub use draft::Draft;
 pub use error::{At, ConfigError, Place, Warning};
+pub use launch::{LaunchDraft, Launching};
 pub use spec::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, TestSpec};
 pub use validate::{Checked, Rules, validate};
 

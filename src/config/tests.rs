@@ -378,7 +378,7 @@ fn bad_toml_says_what_and_where() {
         ),
         (
             "wallpaper = 1",
-            "hpl.toml:1: wallpaper: no such key; the keys are title, output, checkpoint, n, nb, pmap, p, q, \
+            "hpl.toml:1: wallpaper: no such key; the keys are title, output, checkpoint, launch, n, nb, pmap, p, q, \
              threshold, pfact, nbmin, ndiv, rfact, bcast, depth, swap, swap_threshold, l1, u, \
              equilibration, alignment, generator, threads",
         ),

@@ -1,8 +1,8 @@
 //! TOML: the fields of HPL.dat by readable names, and ours.
 //!
 //! The keys of HPL.dat stand at the top level, each a scalar or, where HPL.dat
-//! has a list, a list. The table `[checkpoint]` holds the settings of the
-//! protection, of which HPL.dat knows nothing.
+//! has a list, a list. The tables `[checkpoint]` and `[launch]` hold the settings
+//! of the protection and of the launcher, of which HPL.dat knows nothing.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -13,11 +13,12 @@ use ::toml::de::{DeTable, DeValue};
 use super::checkpoint::{CheckpointDraft, SETTINGS, Setting, Written};
 use super::draft::{Draft, Form, Value};
 use super::error::{At, ConfigError, Place, shown};
+use super::launch::{LAUNCH, LaunchDraft, Launching};
 use super::param::{PARAMS, Param};
 use super::spec::{Output, RunSpec, clean_title};
 
 /// Keys that are not in the table of parameters.
-const OTHER_KEYS: [&str; 3] = ["title", "output", "checkpoint"];
+const OTHER_KEYS: [&str; 4] = ["title", "output", "checkpoint", "launch"];
 
 /// Reads the text of a TOML configuration. `file` is its name for messages.
 ///
@@ -44,6 +45,7 @@ pub fn read(bytes: &[u8], file: &str) -> Result<Draft, ConfigError> {
             "title" => draft.title = Some(reader.title(value, &place)?),
             "output" => draft.output = Some(reader.output(value, &place)?),
             "checkpoint" => draft.checkpoint = reader.checkpoint(value, &place)?,
+            "launch" => draft.launch = reader.launch(value, &place)?,
             name => {
                 let info = PARAMS
                     .iter()
@@ -77,6 +79,9 @@ impl Reader<'_> {
         if SETTINGS.iter().any(|info| info.key == key) {
             return self.unknown(key, offset, "it belongs into the table [checkpoint]".to_owned());
         }
+        if LAUNCH.iter().any(|info| info.key == key) {
+            return self.unknown(key, offset, "it belongs into the table [launch]".to_owned());
+        }
         let keys = OTHER_KEYS.into_iter().chain(PARAMS.iter().map(|info| info.key));
         self.unknown(key, offset, nearest(key, &keys.collect::<Vec<_>>()))
     }
@@ -93,14 +98,7 @@ impl Reader<'_> {
         place: &Place,
     ) -> Result<CheckpointDraft, ConfigError> {
         let keys: Vec<&str> = SETTINGS.iter().map(|info| info.key).collect();
-        let DeValue::Table(table) = value.get_ref() else {
-            return Err(ConfigError::NotUnderstood {
-                at: At::named("checkpoint", place),
-                value: format!("this {}", value.get_ref().type_str()),
-                wanted: "a table",
-                legal: format!("[checkpoint] with the keys {}", keys.join(", ")),
-            });
-        };
+        let table = sub_table("checkpoint", &keys, value, place)?;
         let mut draft = CheckpointDraft::new();
         for (key, value) in table {
             let (name, offset) = (key.get_ref().as_ref(), key.span().start);
@@ -126,6 +124,53 @@ impl Reader<'_> {
             legal: setting.info().legal.to_owned(),
         })?;
         Ok(Value { text, form, place })
+    }
+
+    /// The table `[launch]`.
+    fn launch(
+        &self,
+        value: &Spanned<DeValue<'_>>,
+        place: &Place,
+    ) -> Result<LaunchDraft, ConfigError> {
+        let keys: Vec<&str> = LAUNCH.iter().map(|info| info.key).collect();
+        let mut draft = LaunchDraft::new();
+        for (key, value) in sub_table("launch", &keys, value, place)? {
+            let (name, offset) = (key.get_ref().as_ref(), key.span().start);
+            let info = LAUNCH.iter().find(|info| info.key == name).ok_or_else(|| {
+                self.unknown(&format!("launch.{name}"), offset, nearest(name, &keys))
+            })?;
+            let values = match value.get_ref() {
+                DeValue::Array(list) if info.is_list => {
+                    list.iter().map(|item| self.launching(info.setting, item)).collect()
+                }
+                _ => self.launching(info.setting, value).map(|value| vec![value]),
+            };
+            draft.insert(info.setting, values?);
+        }
+        Ok(draft)
+    }
+
+    fn launching(
+        &self,
+        setting: Launching,
+        value: &Spanned<DeValue<'_>>,
+    ) -> Result<Value, ConfigError> {
+        let place = self.place(value.span().start);
+        let found = scalar(value.get_ref());
+        let (text, form) =
+            found.unwrap_or_else(|| (format!("a {}", value.get_ref().type_str()), Form::Token));
+        let fits = match setting.info().written {
+            Written::Whole => form == Form::Integer,
+            Written::Flag => form == Form::Boolean,
+            Written::Text => form == Form::Quoted,
+            Written::Time => matches!(form, Form::Quoted | Form::Integer | Form::Float),
+        };
+        let value = Value { text, form, place };
+        let choices = setting.info().choices;
+        if !fits || !(choices.is_empty() || choices.contains(&value.text.as_str())) {
+            return Err(setting.wrong(&value));
+        }
+        Ok(value)
     }
 
     /// A scalar or a list of scalars.
@@ -192,6 +237,24 @@ impl Reader<'_> {
             at: At::named("output", place),
             what: what.to_owned(),
         })
+    }
+}
+
+/// A table below the top level.
+fn sub_table<'a, 'i>(
+    name: &str,
+    keys: &[&str],
+    value: &'a Spanned<DeValue<'i>>,
+    place: &Place,
+) -> Result<&'a DeTable<'i>, ConfigError> {
+    match value.get_ref() {
+        DeValue::Table(table) => Ok(table),
+        other => Err(ConfigError::NotUnderstood {
+            at: At::named(name, place),
+            value: format!("this {}", other.type_str()),
+            wanted: "a table",
+            legal: format!("[{name}] with the keys {}", keys.join(", ")),
+        }),
     }
 }
 
@@ -302,6 +365,35 @@ pub fn write(spec: &RunSpec) -> String {
     let comment = "The random matrix: hpl (the reference's, bit for bit), xoshiro.";
     field(&mut out, comment, "generator", quoted(spec.generator.name()));
     field(&mut out, "Threads a rank.", "threads", spec.threads.to_string());
+    out
+}
+
+/// Writes the table `[launch]`: what the draft says, and as comments what else
+/// could be said, with its default.
+pub fn write_launch(draft: &LaunchDraft) -> String {
+    let mut out = String::from(
+        "\n# For `skt-hpl launch`, which runs through the loss of nodes; `run` skips it.\n\
+         # What is commented out is the default.\n[launch]\n",
+    );
+    for info in &LAUNCH {
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "# {}:\n#   {}.", info.what, info.legal);
+        let written = |text: &str| match info.written {
+            Written::Whole | Written::Flag => text.to_owned(),
+            Written::Text | Written::Time => quoted(text),
+        };
+        let _ = match draft.get(&info.setting) {
+            Some(values) if info.is_list => {
+                let values: Vec<String> = values.iter().map(|value| written(&value.text)).collect();
+                writeln!(out, "{} = [{}]", info.key, values.join(", "))
+            }
+            Some(values) => writeln!(out, "{} = {}", info.key, written(&values[0].text)),
+            None if info.has_default_value() => {
+                writeln!(out, "# {} = {}", info.key, written(info.default))
+            }
+            None => writeln!(out, "# {} = {}", info.key, info.default),
+        };
+    }
     out
 }
 

@@ -3,6 +3,7 @@
 use super::checkpoint::CheckpointDraft;
 use super::draft::{Draft, Form, Value};
 use super::error::{At, ConfigError, Place, Warning, shown};
+use super::launch::LaunchDraft;
 use super::param::{Kind, MAX_LIST, Param, ParamInfo};
 use super::spec::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap};
 
@@ -29,6 +30,8 @@ pub struct Checked {
     pub warnings: Vec<Warning>,
     /// What was said of checkpoints; checked by [`crate::protect::Settings`].
     pub checkpoint: CheckpointDraft,
+    /// What was said of launching; checked by `skt-hpl launch`.
+    pub launch: LaunchDraft,
     /// Where the grids come from, see [`Checked::require_ranks`].
     grid_place: Place,
 }
@@ -83,8 +86,9 @@ pub fn validate(draft: &Draft, rules: &Rules) -> Result<Checked, ConfigError> {
         generator: c.choice(Param::Generator, Generator::ALL)?,
         threads: c.whole(Param::Threads)?,
     };
-    let checkpoint = draft.checkpoint.clone();
-    Ok(Checked { spec, warnings: c.warnings, checkpoint, grid_place: draft.place(Param::P) })
+    let (checkpoint, launch) = (draft.checkpoint.clone(), draft.launch.clone());
+    let grid_place = draft.place(Param::P);
+    Ok(Checked { spec, warnings: c.warnings, checkpoint, launch, grid_place })
 }
 
 struct Checker<'a> {

@@ -13,6 +13,14 @@ pub struct Host {
     pub slots: usize,
 }
 
+impl Host {
+    /// Whether it can take the place of a node of `slots` ranks: one that says
+    /// 1 is given as many as are needed.
+    pub fn fits(&self, slots: usize) -> bool {
+        self.slots >= slots || self.slots == 1
+    }
+}
+
 /// A node that is not used any more, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutOfUse {
@@ -256,10 +264,8 @@ impl Pool {
         let mut unreplaced = Vec::new();
         for place in &mut self.active {
             let Health::Ill(why) = health(&place.name) else { continue };
-            let fits = |spare: &Host| {
-                (spare.slots >= place.slots || spare.slots == 1)
-                    && health(&spare.name) == Health::Well
-            };
+            let fits =
+                |spare: &Host| spare.fits(place.slots) && health(&spare.name) == Health::Well;
             let Some(index) = self.spares.iter().position(fits) else {
                 unreplaced.push(format!("{} ({why})", place.name));
                 continue;

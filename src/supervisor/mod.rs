@@ -19,10 +19,12 @@ pub mod plan;
 pub mod probe;
 pub mod process;
 pub mod report;
+pub mod shape;
 pub mod state;
 mod stop;
 pub mod watch;
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -45,8 +47,10 @@ use watch::{Floors, Watch};
 
 /// How long a launcher may take to end after SIGTERM.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
-/// How long it may take to end when the job is done.
-const END_PATIENCE: Duration = Duration::from_secs(30);
+/// How long it may take to end when the job is done: all that the job had to
+/// write is written then. MPICH over TCP hangs in `MPI_Finalize` at times (UCX
+/// issue 8738).
+const END_PATIENCE: Duration = Duration::from_secs(10);
 /// How often the supervisor looks.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Between two writings of the state.
@@ -156,7 +160,15 @@ struct Running {
     process: Process,
     /// Unless it was started by a supervisor before us.
     child: Option<Child>,
+    /// Its report.
+    out: Follow,
     err: Follow,
+}
+
+/// Looks for lost nodes while the job is silent.
+#[derive(Debug, Default)]
+struct Looks {
+    next_at_silence_seconds: f64,
 }
 
 /// What a supervisor is told to do next.
@@ -177,9 +189,17 @@ pub struct Supervisor {
     saved: Instant,
     /// Something is on the status line.
     status_shown: bool,
-    told_warnings: Vec<String>,
-    /// Nodes that the launcher of the last start has said to be lost.
+    /// Warnings and the nodes that they were told of.
+    told_warnings: BTreeSet<(String, String)>,
+    /// Nodes that the launcher or the ranks of the last start have said to be
+    /// lost.
     suspects: Vec<String>,
+    /// Somebody has said so just now: a reason to look.
+    is_alarmed: bool,
+    /// The start of whose report lines were printed last.
+    printed_of: Option<usize>,
+    /// Why nothing is printed any more.
+    print_error: Option<io::Error>,
 }
 
 /// Runs the job to its end.
@@ -232,8 +252,11 @@ impl Supervisor {
             _lock: lock,
             saved: Instant::now(),
             status_shown: false,
-            told_warnings: Vec::new(),
+            told_warnings: BTreeSet::new(),
             suspects: Vec::new(),
+            is_alarmed: false,
+            printed_of: None,
+            print_error: None,
         })
     }
 
@@ -280,18 +303,25 @@ impl Supervisor {
         if let Some(host) = process.elsewhere() {
             return Err(SupervisorError::Elsewhere { host: host.to_owned() });
         }
-        let (_, path) = self.folder.outputs(self.state.attempt);
         let what = if process.runs() { "goes on" } else { "has ended" };
         self.say(
             "found",
             &format!("start {} of an earlier supervisor {what}", self.state.attempt),
         )?;
         self.watch.start(self.now());
-        // From the beginning: signs of life are needed, not only new ones.
-        match Follow::new(&path, 0) {
-            Ok(err) => Ok(Some(Running { process, child: None, err })),
-            Err(source) => Err(SupervisorError::File { path, source }),
-        }
+        // From the beginning: signs of life are needed, not only new ones, and
+        // nobody here has seen the report.
+        let (out, err) = self.follow_outputs()?;
+        Ok(Some(Running { process, child: None, out, err }))
+    }
+
+    /// What the present start writes, from its beginning.
+    fn follow_outputs(&self) -> Result<(Follow, Follow)> {
+        let open = |path: PathBuf| {
+            Follow::new(&path, 0).map_err(|source| SupervisorError::File { path, source })
+        };
+        let (out, err) = self.folder.outputs(self.state.attempt);
+        Ok((open(out)?, open(err)?))
     }
 
     /// Probes the nodes and replaces the lost ones.
@@ -365,8 +395,7 @@ impl Supervisor {
 
     fn survey(&self, purpose: Purpose) -> Survey {
         let pool = match purpose {
-            Purpose::Start => self.state.pool.clone(),
-            Purpose::Look => Pool::new(self.state.pool.active.clone(), Vec::new()),
+            Purpose::Start | Purpose::Look => self.state.pool.clone(),
             // Also those that are out: they may be back.
             Purpose::Clean => Pool::new(self.state.pool.everyone().cloned().collect(), Vec::new()),
         };
@@ -404,14 +433,19 @@ impl Supervisor {
             Purpose::Start if self.state.attempt > 0 => options.parities,
             _ => 0,
         };
-        probe::survey(&pool, &reach, Limits { each, spare_losses, suspects: &self.suspects })
+        probe::survey(
+            &pool,
+            &reach,
+            Limits { purpose, each, spare_losses, suspects: &self.suspects },
+        )
     }
 
     fn warn(&mut self, survey: &Survey) -> Result<()> {
-        for warning in survey.warnings() {
-            if !self.told_warnings.contains(&warning) {
-                self.say("warning", &format!("warning: {warning}"))?;
-                self.told_warnings.push(warning);
+        for (text, mut nodes) in survey.warnings() {
+            // A node is not named twice.
+            nodes.retain(|node| self.told_warnings.insert((text.clone(), (*node).to_owned())));
+            if !nodes.is_empty() {
+                self.say("warning", &format!("warning: {}: {text}", nodes.join(", ")))?;
             }
         }
         Ok(())
@@ -420,6 +454,7 @@ impl Supervisor {
     fn launch(&mut self) -> Result<Running> {
         self.state.attempt += 1;
         self.suspects.clear();
+        self.is_alarmed = false;
         let hostfile = self.folder.file("hosts");
         // The launcher may change the folder before it reads it.
         let hostfile = std::path::absolute(&hostfile).unwrap_or(hostfile);
@@ -485,8 +520,8 @@ impl Supervisor {
         }
         self.save()?;
         self.watch.start(self.now());
-        let err = Follow::new(&err, 0).map_err(file_error(&err))?;
-        Ok(Running { process, child: Some(child), err })
+        let (out, err) = self.follow_outputs()?;
+        Ok(Running { process, child: Some(child), out, err })
     }
 
     /// Whether the job must find its checkpoint: were all of it lost, the job
@@ -501,7 +536,7 @@ impl Supervisor {
         let mut killed: Option<String> = None;
         let mut asked: Option<Instant> = None;
         let mut done: Option<Instant> = None;
-        let mut looked = self.now();
+        let mut looks = Looks::default();
         loop {
             // Asked before the output is read: what comes after that is read
             // in the next round.
@@ -532,7 +567,7 @@ impl Supervisor {
             }
             if completion.is_none()
                 && killed.is_none()
-                && let Some(why) = self.look(&mut looked)
+                && let Some(why) = self.look(&mut looks)
             {
                 killed = Some(self.kill(&job, &why)?);
             }
@@ -557,17 +592,28 @@ impl Supervisor {
     /// still there: a launcher may wait for ever for one that is not, and parts
     /// of the work without columns may be silent for long. Returns what is
     /// wrong.
-    fn look(&self, looked: &mut f64) -> Option<String> {
-        let (now, after) = (self.now(), self.watch.look_after_seconds());
-        if self.watch.silent_seconds(now) < after || now - *looked < after {
+    fn look(&mut self, looks: &mut Looks) -> Option<String> {
+        let (silent, after) =
+            (self.watch.silent_seconds(self.now()), self.watch.look_after_seconds());
+        if silent < after {
+            *looks = Looks::default();
+        }
+        let is_alarmed = std::mem::take(&mut self.is_alarmed);
+        if !is_alarmed && (silent < after || silent < looks.next_at_silence_seconds) {
             return None;
         }
         let survey = self.survey(Purpose::Look);
-        *looked = self.now();
-        self.state.pool.active.iter().find_map(|host| match survey.health(&host.name, 0) {
-            Health::Ill(why) => Some(format!("silence, and {} is lost: {why}", host.name)),
-            _ => None,
-        })
+        // All well, once: the next look has twice the time.
+        looks.next_at_silence_seconds = 2.0 * self.watch.silent_seconds(self.now());
+        let (name, why) =
+            self.state.pool.active.iter().find_map(|host| match survey.health(&host.name, 0) {
+                Health::Ill(why) => Some((host.name.clone(), why)),
+                Health::Well | Health::Unknown => None,
+            })?;
+        let sign = if is_alarmed { "a connection broke" } else { "silence" };
+        let text = format!("{sign}, and {name} is lost: {why}");
+        self.suspects.push(name);
+        Some(text)
     }
 
     /// Kills a launcher that cannot be talked to: while a lost node is
@@ -580,14 +626,20 @@ impl Supervisor {
 
     /// Reads what the job says.
     fn hear(&mut self, job: &mut Running, at_end: bool) -> Result<()> {
-        let mut lines = Vec::new();
-        let path = || self.folder.outputs(self.state.attempt).1;
-        job.err
-            .lines(|line| lines.push(line.to_owned()))
-            .map_err(|source| SupervisorError::File { path: path(), source })?;
-        if at_end {
-            lines.extend(job.err.rest().map(|rest| rest + "\n"));
-        }
+        let (out, err) = self.folder.outputs(self.state.attempt);
+        let read = |follow: &mut Follow, path: PathBuf| {
+            let mut lines = Vec::new();
+            let heard = follow.lines(|line| lines.push(line.to_owned()));
+            heard.map_err(|source| SupervisorError::File { path, source })?;
+            if at_end {
+                lines.extend(follow.rest().map(|rest| rest + "\n"));
+            }
+            Ok::<_, SupervisorError>(lines)
+        };
+        // The report first: of what it tells, the last word may be an end.
+        let report = read(&mut job.out, out)?;
+        self.print(&report)?;
+        let lines = read(&mut job.err, err)?;
         let token = self.state.token();
         for line in lines {
             match Beat::find(&line, &token) {
@@ -606,15 +658,39 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Notes the nodes that a line of the launcher says are lost: Open MPI's
-    /// `Remote daemon: [[47992,0],2] on node n2`.
+    /// Prints lines of the job's report. A test that an earlier start has done
+    /// is only in the report of that start: all of them are printed, one after
+    /// the other.
+    fn print(&mut self, lines: &[String]) -> Result<()> {
+        self.state.residuals_failed += lines.iter().filter(|line| is_failed_residual(line)).count();
+        if lines.is_empty() || self.print_error.is_some() {
+            return Ok(());
+        }
+        self.clear_status();
+        let attempt = self.state.attempt;
+        let before = self.printed_of.replace(attempt).filter(|before| *before != attempt);
+        let border = before.map(|before| {
+            format!("# start {before} ended here; what follows is the report of start {attempt}\n")
+        });
+        let text: String = border.iter().chain(lines).map(String::as_str).collect();
+        let mut out = io::stdout().lock();
+        if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            drop(out);
+            // No reason to stop the job.
+            let (path, _) = self.folder.outputs(attempt);
+            let text = format!("standard output: {error}; the report stays in {}", path.display());
+            self.print_error = Some(error);
+            self.say("unprinted", &text)?;
+        }
+        Ok(())
+    }
+
+    /// Notes the nodes that a line says are lost.
     fn suspect(&mut self, line: &str) {
-        let Some((before, name)) = line.rsplit_once(" on node ") else { return };
-        let name = name.trim();
-        if before.contains("Remote daemon")
-            && self.state.pool.active.iter().any(|host| host.name == name)
-        {
+        let Some(name) = lost_node(line) else { return };
+        if self.state.pool.active.iter().any(|host| host.name == name) {
             self.suspects.push(name.to_owned());
+            self.is_alarmed = true;
         }
     }
 
@@ -704,13 +780,11 @@ impl Supervisor {
     }
 
     fn finished(&mut self, exit: Exit) -> Result<Exit> {
-        let (out, _) = self.folder.outputs(self.state.attempt);
-        self.clear_status();
-        let report =
-            fs::read(&out).map_err(|source| SupervisorError::File { path: out, source })?;
-        io::stdout()
-            .write_all(&report)
-            .map_err(|source| SupervisorError::File { path: "standard output".into(), source })?;
+        // The last start knows its own tests alone.
+        let exit = match exit {
+            Exit::Passed if self.state.residuals_failed > 0 => Exit::ResidualFailed,
+            exit => exit,
+        };
         let survey = self.survey(Purpose::Clean);
         let silent: Vec<&str> = self
             .state
@@ -731,6 +805,10 @@ impl Supervisor {
         self.state.exit = Some(exit.code());
         let failures = self.state.failures.len();
         self.say("finished", &format!("the job is done, after {failures} failure(s)"))?;
+        if let Some(source) = self.print_error.take() {
+            self.save()?;
+            return Err(SupervisorError::File { path: "standard output".into(), source });
+        }
         self.folder.tidy();
         self.save()?;
         Ok(exit)
@@ -805,6 +883,23 @@ impl Supervisor {
     }
 }
 
+/// The node that a line of Open MPI says is lost: its launcher's `Remote daemon:
+/// [[47992,0],2] on node n2`, or a rank's `  Peer host:  n2`.
+fn lost_node(line: &str) -> Option<&str> {
+    match line.split_once("Peer host:") {
+        Some((_, name)) => Some(name.trim()),
+        None => {
+            let (before, name) = line.rsplit_once(" on node ")?;
+            before.contains("Remote daemon").then(|| name.trim())
+        }
+    }
+}
+
+/// Whether a line of a report says that a test has failed.
+fn is_failed_residual(line: &str) -> bool {
+    line.starts_with("||Ax-b||") && line.trim_end().ends_with(" FAILED")
+}
+
 /// Removes the session folder of an Open MPI launcher that was killed; one that
 /// ends in order does it itself.
 fn remove_session(pid: i32) {
@@ -854,4 +949,25 @@ fn merged(old: &Pool, listed: &Pool) -> Pool {
     let new = listed.active.iter().chain(&listed.spares);
     pool.spares.extend(new.filter(|host| !known.contains(&host.name)).cloned());
     pool
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_residual_is_seen() {
+        let line = "||Ax-b||_oo/(eps*(||A||_oo*||x||_oo+||b||_oo)*N)=   9.7e+04 ...... ";
+        assert!(is_failed_residual(&format!("{line}FAILED\n")));
+        assert!(!is_failed_residual(&format!("{line}PASSED\n")));
+        assert!(!is_failed_residual("              0 tests completed and FAILED\n"));
+    }
+
+    #[test]
+    fn lost_nodes_are_named_by_open_mpi() {
+        assert_eq!(lost_node("  Remote daemon: [[47992,0],2] on node n2\n"), Some("n2"));
+        assert_eq!(lost_node("  Peer host:  n2\n"), Some("n2"));
+        assert_eq!(lost_node("  HNP daemon   : [[47992,0],0] on node head\n"), None);
+        assert_eq!(lost_node("computing on node n2"), None);
+    }
 }

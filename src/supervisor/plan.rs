@@ -121,11 +121,13 @@ fn openmpi(job: &Job) -> Plan {
 fn mpich(job: &Job) -> Plan {
     let mut argv = vec![job.program.unwrap_or("mpiexec.hydra").to_owned()];
     if let Some(agent) = job.agent {
-        argv.extend(["-launcher".into(), "ssh".into(), "-launcher-exec".into(), agent.into()]);
+        // Not as `ssh`, to which Hydra gives a flag before the host's name.
+        argv.extend(["-launcher".into(), "rsh".into(), "-launcher-exec".into(), agent.into()]);
     }
     argv.extend(["-f".into(), job.hostfile.display().to_string()]);
     argv.extend(["-n".into(), job.ranks.to_string()]);
-    argv.extend(["-genvlist".into(), heartbeat::ENV.into()]);
+    // The environment as a whole goes along by itself, unless told otherwise.
+    argv.extend(["-genv".into(), heartbeat::ENV.into(), job.token.into()]);
     argv.extend_from_slice(job.extra);
     argv.extend_from_slice(job.command);
     Plan { argv, env: Vec::new(), hostfile: hosts::hydra_file(job.hosts) }
@@ -248,8 +250,8 @@ mod tests {
         let plan = lines(&Launcher::Mpich, Some("/opt/agent"), &["-prepend-rank"]);
         assert_eq!(
             plan.argv.join(" "),
-            "mpiexec.hydra -launcher ssh -launcher-exec /opt/agent -f /run/hosts -n 4 \
-             -genvlist SKT_HPL_HEARTBEAT -prepend-rank /opt/skt-hpl --n 2000 --out my report"
+            "mpiexec.hydra -launcher rsh -launcher-exec /opt/agent -f /run/hosts -n 4 \
+             -genv SKT_HPL_HEARTBEAT r1.3 -prepend-rank /opt/skt-hpl --n 2000 --out my report"
         );
         assert_eq!(plan.hostfile, "n1:2\ns1:2\n");
     }

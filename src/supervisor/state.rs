@@ -137,6 +137,9 @@ pub struct State {
     /// Whether the present start has said that it cannot go on from what it
     /// found.
     pub is_refused: bool,
+    /// Tests that were reported with a residual that is too large, by any start.
+    #[serde(default)]
+    pub residuals_failed: usize,
     /// What failed.
     pub failures: Vec<Failure>,
 }
@@ -164,6 +167,7 @@ impl State {
             last_beat: None,
             has_checkpoint: false,
             is_refused: false,
+            residuals_failed: 0,
             failures: Vec::new(),
         }
     }

@@ -9,6 +9,10 @@ use crate::job::heartbeat::{Beat, FACTOR};
 const PACE_FACTOR: f64 = 10.0;
 /// The same for a part of the work that was measured before as a whole.
 const PHASE_FACTOR: f64 = 5.0;
+/// A pause this many times as long as the longest so far, and of so many
+/// seconds at least, is a reason to look whether the nodes are there.
+const LOOK_FACTOR: f64 = 3.0;
+const LOOK_LEAST_SECONDS: f64 = 3.0;
 
 /// The least limits.
 #[derive(Debug, Clone, Copy)]
@@ -116,9 +120,20 @@ impl Watch {
         now_seconds - self.alive_at_seconds
     }
 
-    /// After so long a silence it is worth to look whether the nodes are there.
+    /// After so long a silence it is worth to look whether the nodes are there:
+    /// soon where the pace is known, since not every launcher notices a node
+    /// that vanishes without a word.
     pub fn look_after_seconds(&self) -> f64 {
-        self.floors.columns_seconds / 3.0
+        let latest = self.floors.columns_seconds / 3.0;
+        let pace_seconds = match self.longest_step_seconds {
+            // So quick from checkpoint to checkpoint that there was no second sign.
+            0.0 => self.phases.get(FACTOR).copied(),
+            step => Some(step),
+        };
+        match (self.last.as_ref().map(|beat| beat.phase.as_str()), pace_seconds) {
+            (Some(FACTOR), Some(pace)) => (LOOK_FACTOR * pace).max(LOOK_LEAST_SECONDS).min(latest),
+            _ => latest,
+        }
     }
 
     /// The last sign of life of this start.
@@ -177,6 +192,30 @@ mod tests {
         watch.start(30.0);
         watch.beat(&beat("factor", 100), 31.0);
         assert_eq!(watch.limit_seconds(), 20.0);
+    }
+
+    #[test]
+    fn nodes_are_looked_for_soon_where_the_pace_is_known() {
+        let mut watch = Watch::new(Floors::from_columns(30.0));
+        watch.start(0.0);
+        assert_eq!(watch.look_after_seconds(), 10.0);
+        watch.beat(&beat("factor", 0), 1.0);
+        assert_eq!(watch.look_after_seconds(), 10.0);
+        watch.beat(&beat("factor", 50), 1.5);
+        assert_eq!(watch.look_after_seconds(), 3.0);
+        watch.beat(&beat("factor", 100), 3.5);
+        assert_eq!(watch.look_after_seconds(), 6.0);
+        watch.beat(&beat("factor", 150), 9.5);
+        assert_eq!(watch.look_after_seconds(), 10.0, "not later than without it");
+        watch.beat(&beat("encode", 150), 10.0);
+        assert_eq!(watch.look_after_seconds(), 10.0);
+        // The same from one part to the next.
+        let mut watch = Watch::new(Floors::from_columns(30.0));
+        watch.start(0.0);
+        watch.beat(&beat("factor", 0), 1.0);
+        watch.beat(&beat("encode", 100), 3.0);
+        watch.beat(&beat("factor", 100), 3.5);
+        assert_eq!(watch.look_after_seconds(), 6.0);
     }
 
     #[test]

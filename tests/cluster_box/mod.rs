@@ -71,8 +71,10 @@ if ! pid=$(cat "/mnt/nodes/$host" 2>/dev/null) || ! kill -0 "$pid" 2>/dev/null; 
     exit 255
 fi
 # Nodes share the processors of this machine: each gets one for itself, as far
-# as they go, since a rank believes that it has its node alone.
-taskset -c $(( ${host#n} % $(nproc) )) \
+# as they go, since a rank believes that it has its node alone. A spare gets the
+# one of the node whose line in the host file it has taken.
+place=$(cat /mnt/*.launch/hosts 2>/dev/null | grep -nE "^$host([ :]|\$)" | head -n 1 | cut -d : -f 1)
+taskset -c $(( ${place:-${host#n}} % $(nproc) )) \
     nsenter -t "$pid" -m -u -i -n -p -- /usr/bin/env -i \
     PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/mnt \
     /bin/sh -c "cd /mnt; $*"
@@ -90,6 +92,8 @@ pub struct ClusterBox {
     head: i32,
     in_user_namespace: bool,
     nodes: BTreeMap<String, Node>,
+    /// Names of daemons that belong to the box.
+    daemons: Vec<String>,
 }
 
 struct Node {
@@ -141,7 +145,8 @@ impl ClusterBox {
             return Err(format!("namespaces are not allowed here: {said}"));
         }
         let head = only_child(outer.id() as i32).ok_or("the head has no first process")?;
-        let mut cluster = Self { outer, head, in_user_namespace, nodes: BTreeMap::new() };
+        let mut cluster =
+            Self { outer, head, in_user_namespace, nodes: BTreeMap::new(), daemons: Vec::new() };
         cluster.write("bin/agent", AGENT_SCRIPT);
         for index in 1..=nodes {
             cluster.power_on(&format!("n{index}"))?;
@@ -203,6 +208,16 @@ impl ClusterBox {
             return Ok(());
         }
         Err(format!("{script}: {}", String::from_utf8_lossy(&out.stderr).trim()))
+    }
+
+    /// Whether we are root outside of it, too.
+    pub fn is_roots(&self) -> bool {
+        !self.in_user_namespace
+    }
+
+    /// Daemons of this name are the box's own: they do not count as left.
+    pub fn owns(&mut self, comm: &str) {
+        self.daemons.push(comm.to_owned());
     }
 
     /// Switches a node on, fresh.
@@ -304,7 +319,7 @@ impl ClusterBox {
         let mut look = |name: &str, init: i32, own: &[&str]| {
             for pid in pids_in(init) {
                 let comm = read(pid, "comm").trim_end().to_owned();
-                if pid != init && !own.contains(&comm.as_str()) {
+                if pid != init && !own.contains(&comm.as_str()) && !self.daemons.contains(&comm) {
                     let line = read(pid, "cmdline").replace('\0', " ");
                     let state = read(pid, "stat");
                     let state = state.rsplit(") ").next().unwrap_or("").chars().next();

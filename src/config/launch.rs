@@ -1,0 +1,255 @@
+//! The `[launch]` table of TOML: names, legal values and defaults of the flags
+//! of `skt-hpl launch`.
+//!
+//! Reading, writing and documenting work from [`LAUNCH`]; what a value means is
+//! decided where it is used, in `cli::launch`.
+
+use std::collections::BTreeMap;
+
+use super::checkpoint::Written;
+use super::draft::Value;
+use super::error::{At, ConfigError};
+
+/// A setting of `skt-hpl launch`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)] // each is described in its row of `LAUNCH`
+pub enum Launching {
+    Hosts,
+    Spares,
+    Readmit,
+    Np,
+    Launcher,
+    LauncherProgram,
+    LauncherArg,
+    LauncherTemplate,
+    Agent,
+    HangAfter,
+    ProbeLimit,
+    MaxRestarts,
+    StartOver,
+    State,
+    Json,
+}
+
+/// Settings as written; one that is no list has one value.
+pub type LaunchDraft = BTreeMap<Launching, Vec<Value>>;
+
+/// One setting, described. Its flag is its key with `-` for `_`.
+#[derive(Debug, Clone, Copy)]
+pub struct LaunchInfo {
+    /// Which one.
+    pub setting: Launching,
+    /// Its key in the table.
+    pub key: &'static str,
+    /// How it is written.
+    pub written: Written,
+    /// Whether it is a list.
+    pub is_list: bool,
+    /// The names to choose from, if it is a choice.
+    pub choices: &'static [&'static str],
+    /// Legal values in words.
+    pub legal: &'static str,
+    /// The default as it would be written; in words, in brackets, where it
+    /// follows from something else.
+    pub default: &'static str,
+    /// What it is.
+    pub what: &'static str,
+}
+
+const fn row(
+    setting: Launching,
+    key: &'static str,
+    written: Written,
+    legal: &'static str,
+    default: &'static str,
+    what: &'static str,
+) -> LaunchInfo {
+    LaunchInfo { setting, key, written, is_list: false, choices: &[], legal, default, what }
+}
+
+/// All settings.
+pub const LAUNCH: [LaunchInfo; 15] = [
+    row(
+        Launching::Hosts,
+        "hosts",
+        Written::Text,
+        "a host file of Open MPI, MPICH or PBS",
+        "(those of the Slurm or PBS job, else this machine alone)",
+        "nodes; those beyond what the grid needs are spares",
+    ),
+    row(Launching::Spares, "spares", Written::Text, "a host file", "(none)", "further spare nodes"),
+    row(
+        Launching::Readmit,
+        "readmit",
+        Written::Flag,
+        "true, false",
+        "false",
+        "let nodes in again that failed an earlier probe",
+    ),
+    row(
+        Launching::Np,
+        "np",
+        Written::Whole,
+        "1 or more",
+        "(what the largest grid needs, else all slots)",
+        "ranks",
+    ),
+    LaunchInfo {
+        choices: &["auto", "openmpi", "mpich", "slurm"],
+        ..row(
+            Launching::Launcher,
+            "launcher",
+            Written::Text,
+            "auto, openmpi, mpich, slurm",
+            "auto",
+            "who starts the ranks; auto: in a Slurm job slurm, else what `mpirun` in PATH is",
+        )
+    },
+    row(
+        Launching::LauncherProgram,
+        "launcher_program",
+        Written::Text,
+        "a program",
+        "(mpirun, mpiexec.hydra or srun, from PATH)",
+        "the launcher's program",
+    ),
+    LaunchInfo {
+        is_list: true,
+        ..row(
+            Launching::LauncherArg,
+            "launcher_arg",
+            Written::Text,
+            "a list of arguments",
+            "(none)",
+            "further arguments for the launcher",
+        )
+    },
+    row(
+        Launching::LauncherTemplate,
+        "launcher_template",
+        Written::Text,
+        "a command line with {command}, {hosts} or {hostfile}, {ranks}, {nodes}, {slots}",
+        "(none)",
+        "a site's own command line, instead of launcher",
+    ),
+    row(
+        Launching::Agent,
+        "agent",
+        Written::Text,
+        "a program and its flags",
+        "(ssh, in a Slurm job srun)",
+        "what reaches a node: AGENT HOST COMMAND",
+    ),
+    row(
+        Launching::HangAfter,
+        "hang_after",
+        Written::Time,
+        "a time: 90s, 10min",
+        "30s",
+        "the job hangs when no column is done for so long, or ten times the longest pause before",
+    ),
+    row(
+        Launching::ProbeLimit,
+        "probe_limit",
+        Written::Time,
+        "a time: 90s, 10min",
+        "15s",
+        "longest time for a node to answer a probe",
+    ),
+    row(
+        Launching::MaxRestarts,
+        "max_restarts",
+        Written::Whole,
+        "0 or more",
+        "50",
+        "give up after more failures than that",
+    ),
+    row(
+        Launching::StartOver,
+        "start_over",
+        Written::Flag,
+        "true, false",
+        "false",
+        "when more is lost than can be rebuilt, start over from the seed",
+    ),
+    row(
+        Launching::State,
+        "state",
+        Written::Text,
+        "a folder",
+        "skt-hpl.launch",
+        "folder of the state: what `status` shows, and what the next supervisor goes on from",
+    ),
+    row(
+        Launching::Json,
+        "json",
+        Written::Text,
+        "a file",
+        "(none)",
+        "an account of the run, with the phases of each failure",
+    ),
+];
+
+impl Launching {
+    /// This setting's row of [`LAUNCH`].
+    pub fn info(self) -> &'static LaunchInfo {
+        &LAUNCH[self as usize]
+    }
+
+    /// What is wrong with a value of this setting.
+    pub fn wrong(self, value: &Value) -> ConfigError {
+        ConfigError::NotUnderstood {
+            at: At::named(&format!("launch.{}", self.info().key), &value.place),
+            value: format!("`{}`", value.text),
+            wanted: match self.info().written {
+                Written::Whole => "a whole number",
+                Written::Flag => "true or false",
+                Written::Text => "a text",
+                Written::Time => "a time",
+            },
+            legal: self.info().legal.to_owned(),
+        }
+    }
+}
+
+impl LaunchInfo {
+    /// Whether the default is a value, not words.
+    pub fn has_default_value(&self) -> bool {
+        !self.default.starts_with('(')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::toml;
+
+    #[test]
+    fn each_setting_is_in_its_own_row() {
+        for (row, info) in LAUNCH.iter().enumerate() {
+            assert_eq!(info.setting as usize, row, "{}", info.key);
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_and_defaults_are_comments() {
+        let read = |text: &str| toml::read(text.as_bytes(), "t").unwrap().launch;
+        let texts = |draft: &LaunchDraft| -> Vec<(Launching, Vec<String>)> {
+            let text = |value: &Value| value.text.clone();
+            draft.iter().map(|(key, values)| (*key, values.iter().map(text).collect())).collect()
+        };
+        let table = "[launch]\nhosts = 'h'\nlauncher_arg = ['a b', '--c']\nhang_after = 5\n\
+                     readmit = true\nnp = 4\n";
+        let draft = read(table);
+        assert_eq!(draft.len(), 5);
+        assert_eq!(texts(&read(&toml::write_launch(&draft))), texts(&draft));
+        let defaults = toml::write_launch(&LaunchDraft::new());
+        assert!(read(&defaults).is_empty());
+        // Each of them is legal where its comment is taken away.
+        let lines = defaults.lines().filter_map(|line| line.strip_prefix("# "));
+        let values = lines.filter(|line| line.contains(" = ") && !line.contains("= ("));
+        let said: String = values.map(|line| format!("{line}\n")).collect();
+        let known = LAUNCH.iter().filter(|info| info.has_default_value()).count();
+        assert_eq!(read(&format!("[launch]\n{said}")).len(), known, "{said}");
+    }
+}

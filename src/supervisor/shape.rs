@@ -1,0 +1,203 @@
+//! What losses a list of nodes can bear: judged before the run, from the groups
+//! that its ranks will form.
+
+use std::collections::BTreeMap;
+
+use super::hosts::{Host, Pool};
+use crate::checkpoint::group::{self, Groups};
+use crate::checkpoint::methods::Method;
+use crate::protect::Settings;
+
+/// The shape in a sentence, and what to be warned of.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Shape {
+    /// What can be borne.
+    pub summary: String,
+    /// What could go wrong.
+    pub warnings: Vec<String>,
+}
+
+/// Judges the pool for `ranks` ranks.
+pub fn judge(pool: &Pool, ranks: usize, settings: &Settings) -> Shape {
+    if settings.method_for(ranks) == Method::None {
+        let why = match settings.is_on() {
+            false => "--ft none".to_owned(),
+            true => format!("{ranks} rank(s) are too few for {} parities", settings.parities),
+        };
+        let text = format!("no checkpoints ({why}): any loss costs all that was computed");
+        return Shape { summary: String::new(), warnings: vec![text] };
+    }
+    let domains = domains(&pool.active, ranks, settings);
+    let groups = match form(&domains, settings) {
+        Ok(groups) => groups,
+        Err(why) => return Shape { summary: String::new(), warnings: vec![why] },
+    };
+    let parities = settings.parities;
+    let sizes = groups.members.iter().map(Vec::len);
+    let (least, most) = (sizes.clone().min().unwrap_or(0), sizes.max().unwrap_or(0));
+    let size = if least == most { most.to_string() } else { format!("{least} to {most}") };
+    let by_domain = count(domains.iter());
+    let summary = format!(
+        "{} group(s) of {size} ranks in {} failure domain(s): each survives the loss of {parities} \
+         of its ranks; {} spare node(s)",
+        groups.members.len(),
+        by_domain.len(),
+        pool.spares.len()
+    );
+    let mut warnings = Vec::new();
+    if groups.single_domain {
+        warnings.push(
+            "all ranks stand in one failure domain: the death of a process can be borne, the loss \
+             of the domain cannot"
+                .to_owned(),
+        );
+        return Shape { summary, warnings };
+    }
+    warnings.extend(too_many_in_a_domain(&groups, &domains, parities));
+    warnings.extend(too_few_spares(pool, settings));
+    Shape { summary, warnings }
+}
+
+/// The failure domain of each rank.
+fn domains(hosts: &[Host], ranks: usize, settings: &Settings) -> Vec<String> {
+    let of_host = |host: &Host| vec![settings.domain_of(&host.name); host.slots];
+    hosts.iter().flat_map(of_host).take(ranks).collect()
+}
+
+fn form(domains: &[String], settings: &Settings) -> Result<Groups, String> {
+    let Settings { group_size, parities, allow_shared_domains, .. } = *settings;
+    group::form(domains, group_size, parities, allow_shared_domains).map_err(|why| why.to_string())
+}
+
+fn count<'a>(names: impl Iterator<Item = &'a String>) -> BTreeMap<&'a str, usize> {
+    let mut all = BTreeMap::new();
+    for name in names {
+        *all.entry(name.as_str()).or_default() += 1;
+    }
+    all
+}
+
+/// A domain with more ranks of one group than the code can rebuild.
+fn too_many_in_a_domain(groups: &Groups, domains: &[String], parities: usize) -> Option<String> {
+    let in_group = |members: &Vec<usize>| {
+        let counts = count(members.iter().map(|rank| &domains[*rank]));
+        counts.into_iter().max_by_key(|(_, ranks)| *ranks).map(|(name, n)| (n, name.to_owned()))
+    };
+    let (ranks, name) = groups.members.iter().filter_map(in_group).max()?;
+    (ranks > parities).then(|| {
+        format!(
+            "failure domain {name} has {ranks} ranks of one group, which can lose {parities}: the \
+             loss of {name} cannot be rebuilt; spread the ranks or raise --parities"
+        )
+    })
+}
+
+/// Nodes that no spare can replace, and domains whose loss takes more nodes
+/// than there are spares.
+fn too_few_spares(pool: &Pool, settings: &Settings) -> Vec<String> {
+    if pool.spares.is_empty() {
+        return vec![
+            "no spare node: the first node that is lost stops the run until it is back; list one \
+             node more than the ranks need, or --spares"
+                .to_owned(),
+        ];
+    }
+    let mut warnings = Vec::new();
+    let largest = pool.active.iter().map(|host| host.slots).max().unwrap_or(1);
+    if !pool.spares.iter().any(|spare| spare.fits(largest)) {
+        warnings.push(format!("no spare node has the {largest} slots of the largest node"));
+    }
+    let of_hosts: Vec<String> =
+        pool.active.iter().map(|host| settings.domain_of(&host.name)).collect();
+    let worst = count(of_hosts.iter()).into_iter().max_by_key(|(_, nodes)| *nodes);
+    let outside = |name: &str| {
+        pool.spares.iter().filter(|spare| settings.domain_of(&spare.name) != name).count()
+    };
+    if let Some((name, nodes)) = worst
+        && nodes > 1
+        && outside(name) < nodes
+    {
+        warnings.push(format!(
+            "the loss of failure domain {name} takes {nodes} nodes; {} spare(s) stand elsewhere",
+            outside(name)
+        ));
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hosts(names: &str, slots: usize) -> Vec<Host> {
+        names.split_whitespace().map(|name| Host { name: name.to_owned(), slots }).collect()
+    }
+
+    fn settings(parities: usize, domains: &[(&str, &str)]) -> Settings {
+        let domains = domains.iter().map(|(host, name)| ((*host).into(), (*name).into())).collect();
+        Settings { method: Method::SelfCheckpoint, parities, domains, ..Settings::none() }
+    }
+
+    fn judged(active: &str, spares: &str, slots: usize, settings: &Settings) -> Shape {
+        let pool = Pool::new(hosts(active, slots), hosts(spares, slots));
+        let ranks = pool.ranks();
+        judge(&pool, ranks, settings)
+    }
+
+    #[test]
+    fn a_good_shape_is_told_with_its_numbers() {
+        let shape = judged("n1 n2 n3 n4", "s1", 2, &settings(1, &[]));
+        assert_eq!(
+            shape.summary,
+            "2 group(s) of 4 ranks in 4 failure domain(s): each survives the loss of 1 of its \
+             ranks; 1 spare node(s)"
+        );
+        assert_eq!(shape.warnings, [""; 0]);
+    }
+
+    #[test]
+    fn what_cannot_be_borne_is_warned_of() {
+        let warned = |active, spares, slots, settings: &Settings| {
+            judged(active, spares, slots, settings).warnings.join("|")
+        };
+        assert!(warned("n1 n2", "", 1, &settings(1, &[])).starts_with("no spare node: "));
+        assert!(warned("n1", "s1", 4, &settings(1, &[])).starts_with("all ranks stand in one"));
+        assert!(warned("n1 n2", "s1", 1, &Settings::none()).starts_with("no checkpoints (--ft"));
+        let few =
+            warned("n1 n2", "s1", 1, &Settings { method_is_asked: false, ..settings(2, &[]) });
+        assert_eq!(
+            few,
+            "no checkpoints (2 rank(s) are too few for 2 parities): any loss costs all that was \
+             computed"
+        );
+        // Racks: n1 and n2 in one, n3 and n4 in the other.
+        let racks = [("n1", "a"), ("n2", "a"), ("n3", "b"), ("n4", "b"), ("s1", "a"), ("s2", "c")];
+        let two = warned("n1 n2 n3 n4", "s1", 1, &settings(1, &racks));
+        assert_eq!(two, "the loss of failure domain b takes 2 nodes; 1 spare(s) stand elsewhere");
+        assert_eq!(warned("n1 n2 n3 n4", "s1 s2", 1, &settings(1, &racks)), "");
+    }
+
+    #[test]
+    fn shared_domains_are_counted_against_the_parities() {
+        let racks = [("n1", "a"), ("n2", "a"), ("n3", "a"), ("n4", "b")];
+        let shared = Settings { allow_shared_domains: true, ..settings(1, &racks) };
+        let warnings = judged("n1 n2 n3 n4", "s1 s2 s3", 1, &shared).warnings;
+        assert!(
+            warnings[0].starts_with("failure domain a has ") && warnings[0].contains("can lose 1"),
+            "{warnings:?}"
+        );
+        // Not allowed, it is refused with the reason.
+        let refused = judged("n1 n2 n3 n4", "s1", 1, &settings(1, &racks));
+        assert!(refused.summary.is_empty() && refused.warnings.len() == 1, "{refused:?}");
+    }
+
+    #[test]
+    fn spares_need_the_slots_of_the_largest_node() {
+        let mut pool = Pool::new(hosts("n1 n2", 4), hosts("s1", 2));
+        let warned = |pool: &Pool| judge(pool, 8, &settings(1, &[])).warnings;
+        assert_eq!(warned(&pool), ["no spare node has the 4 slots of the largest node"]);
+        // One slot: the list does not say.
+        pool.spares[0].slots = 1;
+        assert_eq!(warned(&pool), [""; 0]);
+    }
+}

@@ -1,0 +1,472 @@
+//! `skt-hpl launch` at work on a cluster in a box, and how it ended.
+#![allow(dead_code)] // Each test uses its part.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::cluster_box::{ClusterBox, NETWORK};
+use nix::fcntl::{Flock, FlockArg};
+use serde_json::Value;
+
+/// Longest time for anything here.
+pub const PATIENCE: Duration = Duration::from_secs(180);
+/// Order of the matrix.
+pub const N: &str = "4800";
+
+/// Who starts the ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// mpirun of Open MPI.
+    Openmpi,
+    /// mpiexec.hydra of MPICH, with a build of our program for it, which
+    /// `SKT_HPL_MPICH` names.
+    Mpich,
+    /// srun of Slurm inside an allocation, its daemons on the box, with the
+    /// build for Open MPI.
+    Slurm,
+}
+
+/// Slurm on the box: no accounts, no control groups, nodes that are up again
+/// are used again. A node that does not answer is down after five seconds.
+const SLURM_CONF: &str = "\
+ClusterName=box
+SlurmctldHost=head
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/none
+CredType=cred/none
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+SwitchType=switch/none
+SelectType=select/linear
+ReturnToService=2
+SlurmdTimeout=5
+SlurmctldPidFile=/run/slurmctld.pid
+SlurmdPidFile=/run/slurmd.pid
+StateSaveLocation=/run/slurmctld
+SlurmdSpoolDir=/run/slurmd
+SlurmctldLogFile=/run/slurmctld.log
+SlurmdLogFile=/run/slurmd.log
+NodeName=n[1-16] CPUs=1 State=UNKNOWN
+PartitionName=all Nodes=ALL Default=YES State=UP
+";
+
+impl Kind {
+    /// Our program, built for this MPI.
+    fn program(self) -> Result<PathBuf, String> {
+        match self {
+            Kind::Openmpi | Kind::Slurm => Ok(env!("CARGO_BIN_EXE_skt-hpl").into()),
+            Kind::Mpich => std::env::var_os("SKT_HPL_MPICH").map(PathBuf::from).ok_or_else(|| {
+                "SKT_HPL_MPICH names no build of skt-hpl for MPICH; scripts/test-launchers makes one"
+                    .to_owned()
+            }),
+        }
+    }
+
+    /// The programs that it needs, with their Debian packages.
+    fn tools(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Kind::Openmpi => &[("mpirun", "openmpi-bin")],
+            Kind::Mpich => &[("mpiexec.hydra", "mpich")],
+            Kind::Slurm => &[
+                ("slurmctld", "slurmctld"),
+                ("slurmd", "slurmd"),
+                ("salloc", "slurm-client"),
+                ("mpirun", "openmpi-bin"),
+            ],
+        }
+    }
+
+    /// Flags of `launch` on the box.
+    fn flags(self) -> Vec<String> {
+        let arguments: Vec<&str> = match self {
+            Kind::Openmpi => vec![
+                "--mca",
+                "oob_tcp_if_include",
+                NETWORK,
+                "--mca",
+                "btl_tcp_if_include",
+                NETWORK,
+                "--mca",
+                "btl",
+                "self,tcp",
+                "--mca",
+                "pml",
+                "ob1",
+                "--bind-to",
+                "none",
+                // More ranks than processors: who waits must let others work.
+                "--mca",
+                "mpi_yield_when_idle",
+                "1",
+            ],
+            Kind::Slurm => vec![],
+            Kind::Mpich => vec![
+                "-iface",
+                "br0",
+                "-genv",
+                "UCX_NET_DEVICES",
+                "eth0",
+                // Segments of 8 KiB mean a change of the rank at work for each.
+                "-genv",
+                "UCX_TCP_TX_SEG_SIZE",
+                "256k",
+                "-genv",
+                "UCX_TCP_RX_SEG_SIZE",
+                "256k",
+                // As above.
+                "-genv",
+                "MPIR_CVAR_POLLS_BEFORE_YIELD",
+                "1",
+            ],
+        };
+        let launcher = match self {
+            Kind::Openmpi => "openmpi",
+            Kind::Mpich => "mpich",
+            // The allocation says it all.
+            Kind::Slurm => return vec!["--launcher-arg=--mpi=pmix".to_owned()],
+        };
+        let words = ["--hosts", "hosts", "--agent", "/mnt/bin/agent", "--launcher", launcher];
+        let arguments = arguments.iter().map(|word| format!("--launcher-arg={word}"));
+        words.map(str::to_owned).into_iter().chain(arguments).collect()
+    }
+
+    /// Its process on the head.
+    pub fn launcher(self) -> &'static str {
+        match self {
+            Kind::Openmpi => "mpirun",
+            Kind::Mpich => "mpiexec.hydra",
+            Kind::Slurm => "srun",
+        }
+    }
+}
+
+/// A box with our program in it and a host file of `nodes` nodes, the others
+/// spares; or `None`, with the reason on standard error, where it cannot be.
+pub fn cluster(kind: Kind, nodes: usize, spares: usize) -> Option<Alone> {
+    let lock = fs::File::create(concat!(env!("CARGO_TARGET_TMPDIR"), "/cluster-box.lock"));
+    let lock = Flock::lock(lock.expect("our folder"), FlockArg::LockExclusive).expect("a lock");
+    match new_box(kind, nodes, spares) {
+        Ok(cluster) => Some(Alone { cluster, kind, _lock: lock }),
+        Err(why) => {
+            eprintln!("skipped: {why}");
+            None
+        }
+    }
+}
+
+fn new_box(kind: Kind, nodes: usize, spares: usize) -> Result<ClusterBox, String> {
+    for (tool, package) in kind.tools() {
+        // All of them know the one or the other.
+        if std::process::Command::new(tool).arg("-V").output().is_err() {
+            return Err(format!("no `{tool}` here (Debian: {package})"));
+        }
+    }
+    let program = kind.program()?;
+    let mut cluster = ClusterBox::new(nodes + spares)?;
+    if kind == Kind::Slurm {
+        start_slurm(&mut cluster)?;
+    }
+    cluster.install(&program, "skt-hpl");
+    let list = |range: std::ops::RangeInclusive<usize>| {
+        range.map(|index| format!("n{index} slots=1\n")).collect::<String>()
+    };
+    cluster.write("hosts", &list(1..=nodes));
+    cluster.write("spares", &format!("# spares\n{}", list(nodes + 1..=nodes + spares)));
+    Ok(cluster)
+}
+
+/// Starts Slurm's daemons on head and nodes.
+fn start_slurm(cluster: &mut ClusterBox) -> Result<(), String> {
+    if !cluster.is_roots() {
+        return Err("Slurm's daemons need root".into());
+    }
+    let run = |mut command: std::process::Command, script: &str| {
+        let out = command.args(["-ec", script]).env("SLURM_CONF", "/mnt/slurm.conf").output();
+        let out = out.expect("nsenter");
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        if out.status.success() { Ok(()) } else { Err(format!("{script}: {said}")) }
+    };
+    cluster.write("slurm.conf", SLURM_CONF);
+    for name in ["slurmctld", "slurmscriptd", "slurmd"] {
+        cluster.owns(name);
+    }
+    let script = "mount -t tmpfs run /run; mkdir /run/slurmctld; slurmctld";
+    run(cluster.on_head("/bin/sh"), script)?;
+    for (index, node) in cluster.nodes_on().iter().enumerate() {
+        // A processor for each, as the agent does it.
+        let script = format!(
+            "mount -t tmpfs run /run; exec taskset -c $(({index} % $(nproc))) slurmd -N {node}"
+        );
+        run(cluster.on_node(node, "/bin/sh"), &script)?;
+    }
+    // All are idle before the first job comes.
+    let nodes = cluster.nodes_on().len();
+    let script = format!(
+        "for i in $(seq 100); do [ $(sinfo -h -t idle -o %D) = {nodes} ] && exit; sleep 0.1; done; \
+         sinfo >&2; tail /run/slurmctld.log >&2; exit 1"
+    );
+    run(cluster.on_head("/bin/sh"), &script)
+}
+
+/// A box that has the machine for itself, among those of these tests.
+pub struct Alone {
+    cluster: ClusterBox,
+    pub kind: Kind,
+    _lock: Flock<fs::File>,
+}
+
+impl std::ops::Deref for Alone {
+    type Target = ClusterBox;
+    fn deref(&self) -> &ClusterBox {
+        &self.cluster
+    }
+}
+
+impl std::ops::DerefMut for Alone {
+    fn deref_mut(&mut self) -> &mut ClusterBox {
+        &mut self.cluster
+    }
+}
+
+/// A supervisor on the head of a box.
+pub struct Launch {
+    pub child: Child,
+    said: std::thread::JoinHandle<String>,
+    report: std::thread::JoinHandle<()>,
+    so_far: Arc<Mutex<String>>,
+}
+
+/// How it ended.
+pub struct Ended {
+    pub code: Option<i32>,
+    pub said: String,
+    pub report: String,
+    pub account: Value,
+}
+
+pub fn launch(cluster: &Alone, spares: bool, flags: &str, run: &str) -> Launch {
+    let mut command = match cluster.kind {
+        Kind::Openmpi | Kind::Mpich => cluster.on_head("bin/skt-hpl"),
+        Kind::Slurm => {
+            let mut command = cluster.on_head("salloc");
+            let nodes = cluster.nodes_on().len();
+            command.args(["--no-kill", &format!("--nodes={nodes}"), "bin/skt-hpl"]);
+            // What is said to mpirun on its command line elsewhere.
+            command.env("SLURM_CONF", "/mnt/slurm.conf").env("OMPI_MCA_btl", "self,tcp");
+            command.env("OMPI_MCA_btl_tcp_if_include", NETWORK).env("OMPI_MCA_pml", "ob1");
+            command.env("OMPI_MCA_mpi_yield_when_idle", "1");
+            command
+        }
+    };
+    command.args(["launch", "--json", "account.json"]).args(cluster.kind.flags());
+    if spares && cluster.kind != Kind::Slurm {
+        command.args(["--spares", "spares"]);
+    }
+    command.args(flags.split_whitespace()).arg("--").args(run.split_whitespace());
+    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("nsenter");
+    let so_far = Arc::new(Mutex::new(String::new()));
+    let report = BufReader::new(child.stdout.take().expect("piped"));
+    let growing = Arc::clone(&so_far);
+    let report = std::thread::spawn(move || {
+        for line in report.split(b'\n').map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line).into_owned();
+            *growing.lock().expect("no panic") += &(line + "\n");
+        }
+    });
+    // Told at once: a test that waits in vain shall show what it waited for.
+    let said = BufReader::new(child.stderr.take().expect("piped"));
+    let said = std::thread::spawn(move || {
+        let mut text = String::new();
+        for line in said.split(b'\n').map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line);
+            eprintln!("{line}");
+            text += &format!("{line}\n");
+        }
+        text
+    });
+    Launch { child, said, report, so_far }
+}
+
+impl Launch {
+    /// The report as far as it has come.
+    pub fn report(&self) -> String {
+        self.so_far.lock().expect("no panic").clone()
+    }
+
+    /// Waits for its end.
+    pub fn end(mut self, cluster: &Alone) -> Ended {
+        let start = Instant::now();
+        let code = loop {
+            match self.child.try_wait().expect("our child") {
+                Some(status) => break status.code(),
+                None if start.elapsed() > PATIENCE => {
+                    let state =
+                        fs::read_to_string(cluster.shared().join("skt-hpl.launch/state.json"));
+                    let _ = self.child.kill();
+                    panic!("no end in {PATIENCE:?}: {state:?}\n{:?}", cluster.remains());
+                }
+                None => std::thread::sleep(Duration::from_millis(10)),
+            }
+        };
+        let account = fs::read(cluster.shared().join("account.json")).unwrap_or_default();
+        Ended {
+            code,
+            said: self.said.join().expect("reader"),
+            report: {
+                self.report.join().expect("reader");
+                self.so_far.lock().expect("no panic").clone()
+            },
+            account: serde_json::from_slice(&account).unwrap_or(Value::Null),
+        }
+    }
+}
+
+impl Ended {
+    pub fn x(&self) -> &str {
+        let line = self.report.lines().find(|line| line.starts_with("# x: "));
+        line.unwrap_or_else(|| panic!("no fingerprint of x:\n{}\n{}", self.report, self.said))
+    }
+
+    pub fn passed(&self) -> &Self {
+        assert_eq!(self.code, Some(0), "{}\n{}", self.said, self.report);
+        assert!(self.report.contains("PASSED"), "{}", self.report);
+        self
+    }
+}
+
+/// Waits until something is so.
+pub fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "{what} does not come to be");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The supervisor's state.
+pub fn state(cluster: &Alone) -> Value {
+    let text = fs::read(cluster.shared().join("skt-hpl.launch/state.json")).unwrap_or_default();
+    serde_json::from_slice(&text).unwrap_or(Value::Null)
+}
+
+/// The job's signs of life in its start number `attempt`, as it writes them.
+pub fn beats(cluster: &Alone, attempt: usize) -> Vec<Value> {
+    let name = format!("skt-hpl.launch/attempt-{attempt}.err");
+    let text = fs::read_to_string(cluster.shared().join(name)).unwrap_or_default();
+    let json = |line: &str| serde_json::from_str(line.split_once("@skt-hpl-beat@")?.1).ok();
+    text.lines().filter_map(json).collect()
+}
+
+/// Waits until start `attempt` of the job has done `column` columns.
+pub fn wait_for_column(cluster: &Alone, attempt: usize, column: u64) {
+    wait_for("progress", || {
+        let beats = beats(cluster, attempt);
+        beats
+            .iter()
+            .any(|beat| beat["phase"] == "factor" && beat["column"].as_u64() >= Some(column))
+    });
+}
+
+/// Nothing is left on the box but what the test put there.
+pub fn assert_clean(cluster: &Alone) {
+    assert_eq!(cluster.remains_after(Duration::from_secs(12)), Vec::<String>::new());
+    let mut left: Vec<String> = fs::read_dir(cluster.shared().join("skt-hpl.launch"))
+        .expect("state")
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    left.sort();
+    assert_eq!(left, ["events.jsonl", "lock", "state.json"]);
+}
+
+/// Flags of most runs here: four ranks in one group, checkpoints often.
+pub fn run() -> String {
+    format!("--n {N} --nb 128 --p 1 --q 4 --checkpoint-every 6p! --progress off")
+}
+
+/// x of a run without a supervisor's help and without checkpoints: what all
+/// must be. Kept in a file, since each test may be a process of its own.
+pub fn undisturbed_x(cluster: &Alone) -> String {
+    let program = cluster.kind.program().expect("installed");
+    let built = fs::metadata(program).and_then(|meta| meta.modified()).expect("our program");
+    let built = built.duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_nanos();
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let file = folder.join(format!("x-{:?}-{N}-{built}", cluster.kind));
+    if let Ok(x) = fs::read_to_string(&file) {
+        return x;
+    }
+    // The nodes of the test's own host file may be off by now.
+    let on = cluster.nodes_on();
+    let hosts: String = on.iter().take(4).map(|node| format!("{node} slots=1\n")).collect();
+    cluster.write("hosts", &hosts);
+    let flags = "--state reference";
+    let ended = launch(cluster, false, flags, &format!("{} --ft none", run())).end(cluster);
+    let x = ended.passed().x().to_owned();
+    fs::write(&file, &x).expect("our folder");
+    x
+}
+
+impl Ended {
+    /// The run has passed, and its x is the undisturbed run's, bit for bit.
+    pub fn passed_with_the_same_x(&self, cluster: &Alone) -> &Self {
+        let x = self.passed().x().to_owned();
+        assert_clean(cluster);
+        assert_eq!(x, undisturbed_x(cluster));
+        self
+    }
+
+    pub fn failure(&self, index: usize) -> &Value {
+        let failure = &self.account["failures"][index];
+        assert!(failure.is_object(), "failure {index} of {}", self.account);
+        failure
+    }
+
+    pub fn failures(&self) -> usize {
+        self.account["failures"].as_array().expect("an account").len()
+    }
+
+    /// Node `lost` was replaced by `by` after failure `index`.
+    pub fn replaced(&self, index: usize, lost: &str, by: &str) {
+        let failure = self.failure(index);
+        let pairs: Vec<(&str, &str)> = failure["replaced"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|change| (change["lost"].as_str().unwrap(), change["by"].as_str().unwrap()))
+            .collect();
+        assert!(pairs.contains(&(lost, by)), "{pairs:?}");
+    }
+
+    /// Says how long it took from `since` until the job computed again.
+    pub fn tell(&self, what: &str, index: usize, since: f64) -> f64 {
+        let seconds = self.failure(index)["computing_unix"].as_f64().expect("a time") - since;
+        eprintln!("{what}: computing again after {seconds:.2} s");
+        seconds
+    }
+}
+
+/// Waits until rank 0, on n1, has died at a step as it was told to, then takes
+/// the power from `node`: everybody else still stands in that step.
+pub fn power_off_at(cluster: &mut Alone, attempt: usize, step: &str, node: &str) {
+    wait_for(step, || {
+        let is_there = beats(cluster, attempt).iter().any(|beat| beat["phase"] == step);
+        is_there && cluster.pids("n1", "skt-hpl").is_empty()
+    });
+    cluster.power_off(node);
+}
+
+pub fn unix() -> f64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64()
+}

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Stdio};
 use std::time::{Duration, Instant};
 
-use cluster_box::{ClusterBox, NETWORK};
+use cluster_box::{ClusterBox, OPENMPI_ARGUMENTS};
 
 const FOLDER: &str = "skt-hpl.launch";
 
@@ -87,27 +87,7 @@ fn start(cluster: &ClusterBox, n: &str, state: &str, told: bool) -> Result<Child
         "exec bin/skt-hpl launch --hosts hosts --spares spares --agent /mnt/bin/agent \
          --state {state} --launcher openmpi {} -- --n {n} --p 1 --q 4 --nb 128 \
          --checkpoint-every 8p --progress off > {state}.report",
-        [
-            "--mca",
-            "oob_tcp_if_include",
-            NETWORK,
-            "--mca",
-            "btl_tcp_if_include",
-            NETWORK,
-            "--mca",
-            "btl",
-            "self,tcp",
-            "--mca",
-            "pml",
-            "ob1",
-            "--bind-to",
-            "none",
-            "--mca",
-            "mpi_yield_when_idle",
-            "1",
-        ]
-        .map(|word| format!("--launcher-arg={word}"))
-        .join(" ")
+        OPENMPI_ARGUMENTS.map(|word| format!("--launcher-arg={word}")).join(" ")
     );
     let mut command = cluster.on_head("/bin/sh");
     command.args(["-c", &script]).stdin(Stdio::null());

@@ -8,9 +8,6 @@ use crate::blas::{MatMut, transpose};
 use crate::comm::Comm;
 use crate::pfact::{self, PfactError};
 
-/// Rows below which copying a panel is not worth cutting up for the team.
-const TEAM_GRAIN_ROWS: usize = 256;
-
 impl<C: Comm> Solver<'_, C> {
     /// Advances panel `next` with all panels in flight applied to it.
     pub(super) fn advance(&mut self, next: usize) -> Result<(), SolveError> {
@@ -53,7 +50,7 @@ impl<C: Comm> Solver<'_, C> {
     fn factor_panel(
         &mut self,
         layout: &Layout,
-        mut columns: MatMut,
+        columns: MatMut,
         buf: &mut [f64],
     ) -> Result<(), SolveError> {
         let work = &mut *self.work;
@@ -63,12 +60,8 @@ impl<C: Comm> Solver<'_, C> {
         let rows = columns.rows();
         {
             let source = columns.as_ref().block(first..rows, 0..layout.jb);
-            let target = w.rb().block(to..layout.w_rows(), 0..layout.jb).share();
-            self.team.split(source.rows(), TEAM_GRAIN_ROWS, |part| {
-                // SAFETY: the parts do not overlap.
-                let target = unsafe { target.block(part.clone(), 0..layout.jb) };
-                transpose::copy(source.block(part, 0..layout.jb), target);
-            });
+            let target = w.rb().block(to..layout.w_rows(), 0..layout.jb);
+            panel::copy_rows(source, target, self.team);
         }
         let (head, ipiv) = layout.head_and_ipiv(buf);
         let place = pfact::Place {
@@ -94,12 +87,8 @@ impl<C: Comm> Solver<'_, C> {
         }
         layout.write(w.as_ref(), buf, self.team);
         if layout.is_diagonal() {
-            for i in 0..layout.jb {
-                let row = columns.row_mut(layout.top + i);
-                for (c, value) in row.iter_mut().enumerate() {
-                    *value = w.as_ref().at(i, c);
-                }
-            }
+            let diagonal = columns.block(layout.top..layout.below, 0..layout.jb);
+            transpose::copy(w.as_ref().block(0..layout.jb, 0..layout.jb), diagonal);
         }
         Ok(())
     }

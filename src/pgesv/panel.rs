@@ -20,7 +20,7 @@ use crate::team::Team;
 /// Doubles of a cache line: parts of the message begin on one.
 const LINE: usize = 8;
 
-/// Rows below which writing L2 is not worth cutting up for the team.
+/// Rows below which copying a panel is not worth cutting up for the team.
 const TEAM_GRAIN_ROWS: usize = 256;
 
 /// Head of the message: 0 if all is well, else the panel broke.
@@ -115,12 +115,8 @@ impl Layout {
         for c in 0..self.jb {
             l1.col_mut(c).copy_from_slice(&w.col(c)[..self.jb]);
         }
-        let l2 = MatMut::row_major(l2, self.rows_below, self.jb, self.ld_message).share();
-        team.split(self.rows_below, TEAM_GRAIN_ROWS, |part| {
-            let source = w.block(self.jb + part.start..self.jb + part.end, 0..self.jb);
-            // SAFETY: the parts do not overlap.
-            transpose::copy(source, unsafe { l2.block(part, 0..self.jb) });
-        });
+        let l2 = MatMut::row_major(l2, self.rows_below, self.jb, self.ld_message);
+        copy_rows(w.block(self.jb..self.w_rows(), 0..self.jb), l2, team);
     }
 
     /// Pivots: the global row exchanged with each row of the diagonal block.
@@ -137,6 +133,17 @@ impl Layout {
     pub fn l2<'a>(&self, data: &'a [f64]) -> MatRef<'a> {
         MatRef::row_major(&data[self.l2_start()..], self.rows_below, self.jb, self.ld_message)
     }
+}
+
+/// Copies rows of a panel into a block of the other layout, with the team.
+pub(super) fn copy_rows(source: MatRef, target: MatMut, team: &Team) {
+    let cols = source.cols();
+    let target = target.share();
+    team.split(source.rows(), TEAM_GRAIN_ROWS, |part| {
+        // SAFETY: the parts do not overlap.
+        let target = unsafe { target.block(part.clone(), 0..cols) };
+        transpose::copy(source.block(part, 0..cols), target);
+    });
 }
 
 /// Marks a message as that of a panel that could not be factored.

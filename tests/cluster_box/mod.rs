@@ -29,6 +29,27 @@ use nix::unistd::Pid;
 
 /// Network of the nodes: node i is .10+i, the head is .1.
 pub const NETWORK: &str = "10.77.0.0/24";
+/// What Open MPI is to be told on the box: which network, and that there are more
+/// ranks than processors, so that who waits must let others work.
+pub const OPENMPI_ARGUMENTS: [&str; 17] = [
+    "--mca",
+    "oob_tcp_if_include",
+    NETWORK,
+    "--mca",
+    "btl_tcp_if_include",
+    NETWORK,
+    "--mca",
+    "btl",
+    "self,tcp",
+    "--mca",
+    "pml",
+    "ob1",
+    "--bind-to",
+    "none",
+    "--mca",
+    "mpi_yield_when_idle",
+    "1",
+];
 /// The folder that head and nodes share.
 pub const SHARED: &str = "/mnt";
 /// Marks the head's command line, for [`leftovers`].

@@ -1,6 +1,9 @@
 //! `skt-hpl launch` at work on a cluster in a box, and how it ended.
 #![allow(dead_code)] // Each test uses its part.
 
+#[macro_use]
+pub mod scenarios;
+
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
@@ -8,7 +11,7 @@ use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::cluster_box::{ClusterBox, NETWORK};
+use crate::cluster_box::{ClusterBox, NETWORK, OPENMPI_ARGUMENTS};
 use nix::fcntl::{Flock, FlockArg};
 use serde_json::Value;
 
@@ -85,26 +88,7 @@ impl Kind {
     /// Flags of `launch` on the box.
     fn flags(self) -> Vec<String> {
         let arguments: Vec<&str> = match self {
-            Kind::Openmpi => vec![
-                "--mca",
-                "oob_tcp_if_include",
-                NETWORK,
-                "--mca",
-                "btl_tcp_if_include",
-                NETWORK,
-                "--mca",
-                "btl",
-                "self,tcp",
-                "--mca",
-                "pml",
-                "ob1",
-                "--bind-to",
-                "none",
-                // More ranks than processors: who waits must let others work.
-                "--mca",
-                "mpi_yield_when_idle",
-                "1",
-            ],
+            Kind::Openmpi => OPENMPI_ARGUMENTS.to_vec(),
             Kind::Slurm => vec![],
             Kind::Mpich => vec![
                 "-iface",

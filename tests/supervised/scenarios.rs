@@ -1,0 +1,73 @@
+//! What happens alike under every launcher.
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::*;
+
+/// Makes tests of the scenarios of these names, for one launcher.
+macro_rules! scenarios {
+    ($kind:expr; $($name:ident)*) => {
+        $(
+            #[test]
+            fn $name() {
+                $crate::supervised::scenarios::$name($kind);
+            }
+        )*
+    };
+}
+
+pub fn an_undisturbed_run_passes_and_leaves_nothing(kind: Kind) {
+    let Some(cluster) = cluster(kind, 4, 1) else { return };
+    let ended = launch(&cluster, true, "", &run()).end(&cluster);
+    assert_eq!(ended.passed_with_the_same_x(&cluster).account["starts"], 1);
+}
+
+pub fn a_node_powered_off_while_computing(kind: Kind) {
+    let Some(mut cluster) = cluster(kind, 4, 1) else { return };
+    let launch = launch(&cluster, true, "", &run());
+    wait_for_column(&cluster, 1, 1600);
+    let off = unix();
+    cluster.power_off("n2");
+    let ended = launch.end(&cluster);
+    ended.passed_with_the_same_x(&cluster).replaced(0, "n2", "n5");
+    ended.tell("power-off", 0, off);
+    assert!(ended.failure(0)["resumed_column"].as_u64() > Some(700), "{}", ended.failure(0));
+}
+
+pub fn a_node_powered_off_without_a_last_packet(kind: Kind) {
+    let Some(mut cluster) = cluster(kind, 4, 1) else { return };
+    let launch = launch(&cluster, true, "", &run());
+    wait_for_column(&cluster, 1, 1600);
+    let off = unix();
+    cluster.power_off_silently("n3");
+    let ended = launch.end(&cluster);
+    ended.passed_with_the_same_x(&cluster).replaced(0, "n3", "n5");
+    ended.tell("silent power-off", 0, off);
+}
+
+pub fn a_rank_killed(kind: Kind) {
+    let Some(cluster) = cluster(kind, 4, 1) else { return };
+    let launch = launch(&cluster, true, "", &run());
+    wait_for_column(&cluster, 1, 1600);
+    for pid in cluster.pids("n3", "skt-hpl") {
+        kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+    }
+    let ended = launch.end(&cluster);
+    ended.passed_with_the_same_x(&cluster);
+    assert_eq!(ended.failures(), 1);
+    assert!(ended.failure(0)["resumed_column"].as_u64() > Some(700), "{}", ended.failure(0));
+}
+
+pub fn the_launcher_killed(kind: Kind) {
+    let Some(cluster) = cluster(kind, 4, 1) else { return };
+    let launch = launch(&cluster, true, "", &run());
+    wait_for_column(&cluster, 1, 1600);
+    for pid in cluster.head_pids(cluster.kind.launcher()) {
+        kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+    }
+    let ended = launch.end(&cluster);
+    ended.passed_with_the_same_x(&cluster);
+    assert_eq!(ended.failures(), 1);
+    assert_eq!(ended.failure(0)["how"], "the launcher was killed by signal 9");
+}

@@ -64,12 +64,20 @@ pub fn this_host() -> String {
     nix::unistd::gethostname().map_or_else(|_| String::new(), |n| n.to_string_lossy().into_owned())
 }
 
-/// State and start of a process: fields 3 and 22 of its stat, after its name,
-/// which may hold anything.
+/// When a process started; none if it is dead.
 fn start_ticks(pid: i32) -> Option<u64> {
+    stat(pid)?(22)
+}
+
+/// The numbers in a living process's stat by their place in proc(5), from 4
+/// on: after its name, which may hold anything, and its state.
+fn stat(pid: i32) -> Option<impl Fn(usize) -> Option<u64>> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
-    if ["Z", "X"].contains(fields.first()?) { None } else { fields.get(19)?.parse().ok() }
+    let fields: Vec<String> = stat.rsplit_once(") ")?.1.split(' ').map(str::to_owned).collect();
+    if ["Z", "X"].contains(&fields.first()?.as_str()) {
+        return None;
+    }
+    Some(move |place: usize| fields.get(place - 3)?.parse().ok())
 }
 
 /// Kills the ranks of the run `run` that a launcher has left on this machine:
@@ -85,13 +93,13 @@ pub fn sweep_ranks(run: &str) -> (usize, usize) {
         let name = link.file_name()?.as_bytes();
         Some(Some(name.strip_suffix(b" (deleted)").unwrap_or(name)) == program)
     };
-    kill_all(&of_run(run).filter(|pid| is_ours(*pid) == Some(true)).collect::<Vec<_>>())
+    kill_all(|| of_run(run).filter(|pid| is_ours(*pid) == Some(true)).collect())
 }
 
 /// Kills what a launcher of the run `run` has left on this machine: its agents
 /// wait for nodes that are gone. Call it when the launcher has ended.
 pub fn sweep_launcher(run: &str) -> (usize, usize) {
-    kill_all(&of_run(run).collect::<Vec<_>>())
+    kill_all(|| of_run(run).collect())
 }
 
 /// Processes with a heartbeat of the run `run` in their environment, but for
@@ -99,8 +107,7 @@ pub fn sweep_launcher(run: &str) -> (usize, usize) {
 fn of_run(run: &str) -> impl Iterator<Item = i32> {
     let wanted = format!("{}={run}.", crate::job::heartbeat::ENV);
     let has_beat = move |pid: &i32| {
-        let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environ.split(|byte| *byte == 0).any(|entry| entry.starts_with(wanted.as_bytes()))
+        environment_of(*pid).split(|byte| *byte == 0).any(|e| e.starts_with(wanted.as_bytes()))
     };
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -108,16 +115,46 @@ fn of_run(run: &str) -> impl Iterator<Item = i32> {
     pids.filter(move |pid| *pid != me).filter(has_beat)
 }
 
-fn kill_all(pids: &[i32]) -> (usize, usize) {
-    let found: Vec<Process> = pids.iter().filter_map(|pid| Process::of(*pid)).collect();
-    for process in &found {
-        process.signal(Signal::SIGKILL);
-    }
+/// The environment of a process, as it was started; empty if it may not be
+/// read. While a process takes on its program (`exec`), the environment reads
+/// as empty although it has one, and whoever started it already goes on: such
+/// a process is waited for, two seconds at most.
+fn environment_of(pid: i32) -> Vec<u8> {
     let start = Instant::now();
     loop {
-        let left = found.iter().filter(|process| process.runs()).count();
-        if left == 0 || start.elapsed() > Duration::from_secs(2) {
-            return (found.len(), left);
+        let before = takes_on_program(pid);
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let in_between = environment.is_empty() && (before || takes_on_program(pid));
+        if !in_between || start.elapsed() > Duration::from_secs(2) {
+            return environment;
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// Whether a process has memory (field 23 of its stat) but no program in it
+/// yet (field 26): the kernel sets the latter after the environment. Kernel
+/// threads have neither.
+fn takes_on_program(pid: i32) -> bool {
+    stat(pid).is_some_and(|field| field(23) != Some(0) && field(26) == Some(0))
+}
+
+/// Kills the processes that `look` finds, and looks again until it finds none
+/// that runs: one may have started another meanwhile. Two seconds at most.
+/// Returns how many there were, and how many stay.
+fn kill_all(look: impl Fn() -> Vec<i32>) -> (usize, usize) {
+    let start = Instant::now();
+    let mut found: Vec<Process> = Vec::new();
+    loop {
+        let running: Vec<Process> = look().into_iter().filter_map(Process::of).collect();
+        for process in &running {
+            process.signal(Signal::SIGKILL);
+            if !found.contains(process) {
+                found.push(process.clone());
+            }
+        }
+        if running.is_empty() || start.elapsed() > Duration::from_secs(2) {
+            return (found.len(), running.len());
         }
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -155,5 +192,20 @@ mod tests {
         assert_eq!(other.try_wait().unwrap(), None);
         other.kill().unwrap();
         other.wait().unwrap();
+    }
+
+    #[test]
+    fn a_process_is_found_from_its_first_instant() {
+        let me = format!("instant-{}", std::process::id());
+        let token = format!("{me}.1");
+        for _ in 0..50 {
+            let mut command = std::process::Command::new("sleep");
+            let mut child =
+                command.arg("100").env(crate::job::heartbeat::ENV, &token).spawn().unwrap();
+            let swept = sweep_launcher(&me);
+            child.kill().unwrap();
+            child.wait().unwrap();
+            assert_eq!(swept, (1, 0));
+        }
     }
 }

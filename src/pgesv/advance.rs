@@ -4,38 +4,49 @@ use std::time::Instant;
 
 use super::panel::{self, Flight, Layout};
 use super::{SolveError, Solver};
-use crate::blas::{MatMut, transpose};
+use crate::blas::{MatRef, transpose};
 use crate::comm::Comm;
 use crate::pfact::{self, PfactError};
 
 impl<C: Comm> Solver<'_, C> {
-    /// Advances panel `next` with all panels in flight applied to it.
-    pub(super) fn advance(&mut self, next: usize) -> Result<(), SolveError> {
-        self.advance_with(next, None)
+    /// Advances panel `next`, where the oldest panel, `oldest`, has been taken
+    /// out of flight.
+    pub(super) fn advance(&mut self, next: usize, oldest: &Flight<C>) -> Result<(), SolveError> {
+        self.bring_up_to_date(next, Some(oldest))?;
+        self.send_off(next)
     }
 
-    /// The same where the oldest panel, `oldest`, has been taken out of flight.
-    pub(super) fn advance_with(
+    /// Applies to the columns of panel `next`, on their owner, the panel `oldest`
+    /// and all in flight.
+    pub(super) fn bring_up_to_date(
         &mut self,
         next: usize,
         oldest: Option<&Flight<C>>,
     ) -> Result<(), SolveError> {
+        if next % self.grid.q != self.grid.mycol {
+            return Ok(());
+        }
+        let cols = self.local_cols(self.panel_cols(next));
+        let flights = std::mem::take(&mut self.work.flights);
+        let applied = oldest
+            .into_iter()
+            .chain(&flights)
+            .try_for_each(|flight| self.apply_to_panel_columns(flight, cols.clone()));
+        self.work.flights = flights;
+        applied
+    }
+
+    /// Factors panel `next`, whose columns are up to date, on their owner, and
+    /// starts to broadcast it.
+    pub(super) fn send_off(&mut self, next: usize) -> Result<(), SolveError> {
         let layout = Layout::new(next, self.params.n, self.rows, self.grid.myrow);
         let mut buf = self.work.buffers.pop().expect("a buffer for each panel in flight");
+        let start = Instant::now();
         if next % self.grid.q == self.grid.mycol {
             let cols = self.local_cols(self.panel_cols(next));
-            if let Some(oldest) = oldest {
-                self.apply_to_panel_columns(oldest, cols.clone())?;
-            }
-            let flights = std::mem::take(&mut self.work.flights);
-            for flight in &flights {
-                self.apply_to_panel_columns(flight, cols.clone())?;
-            }
-            self.work.flights = flights;
-            let start = Instant::now();
             // SAFETY: the team works on columns right of all panels in flight, if at all.
             let columns = unsafe { self.a.block(0..self.shape.rows, cols) };
-            self.factor_panel(&layout, columns, &mut buf)?;
+            self.factor_panel(&layout, columns.as_ref(), &mut buf)?;
             self.work.phases.panel += start.elapsed().as_secs_f64();
         }
         let start = Instant::now();
@@ -45,12 +56,26 @@ impl<C: Comm> Solver<'_, C> {
         Ok(())
     }
 
-    /// Factors a panel into its message, and leaves U1 in its columns. A panel
+    /// Writes U1 of a panel into its columns, where the back substitution looks
+    /// for it. Not before the panel is applied: as long as it is in flight, its
+    /// columns are as a checkpoint needs them.
+    pub(super) fn keep_u1(&self, flight: &Flight<C>) {
+        let layout = flight.layout;
+        if !layout.is_diagonal() || flight.k % self.grid.q != self.grid.mycol {
+            return;
+        }
+        let cols = self.local_cols(self.panel_cols(flight.k));
+        // SAFETY: nobody else is on these columns any more.
+        let diagonal = unsafe { self.a.block(layout.top..layout.below, cols) };
+        transpose::copy(layout.l1(flight.data()), diagonal);
+    }
+
+    /// Factors a panel into its message; its columns stay as they are. A panel
     /// that breaks is marked so, for all ranks to learn of it from the message.
     fn factor_panel(
         &mut self,
         layout: &Layout,
-        columns: MatMut,
+        columns: MatRef,
         buf: &mut [f64],
     ) -> Result<(), SolveError> {
         let work = &mut *self.work;
@@ -59,7 +84,7 @@ impl<C: Comm> Solver<'_, C> {
         let first = if layout.is_diagonal() { layout.top } else { layout.below };
         let rows = columns.rows();
         {
-            let source = columns.as_ref().block(first..rows, 0..layout.jb);
+            let source = columns.block(first..rows, 0..layout.jb);
             let target = w.rb().block(to..layout.w_rows(), 0..layout.jb);
             panel::copy_rows(source, target, self.team);
         }
@@ -86,10 +111,6 @@ impl<C: Comm> Solver<'_, C> {
             Err(PfactError::Comm(error)) => return Err(error.into()),
         }
         layout.write(w.as_ref(), buf, self.team);
-        if layout.is_diagonal() {
-            let diagonal = columns.block(layout.top..layout.below, 0..layout.jb);
-            transpose::copy(w.as_ref().block(0..layout.jb, 0..layout.jb), diagonal);
-        }
         Ok(())
     }
 }

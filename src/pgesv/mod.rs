@@ -9,6 +9,12 @@
 //! back substitution                                                back
 //! ```
 //!
+//! Between two panels the matrix is a *cut*: before panel k, panels up to k have
+//! been applied to all columns, and those of panels k .. k + DEPTH - 1, which are
+//! in flight then, are up to date: only their factorization is not in the matrix
+//! yet. So the look-ahead goes on across a cut, and who begins at one, from a
+//! checkpoint, factors those panels once more.
+//!
 //! The local matrix is stored row by row. Row exchanges then stream contiguous
 //! memory, finished rows of U are a prefix of each rank's memory, and panels,
 //! which want columns, are factored in their message anyway. L is not kept: it
@@ -253,9 +259,8 @@ impl<'m, C: Comm> Solver<'m, C> {
         Self { grid, team, params, a, rows, cols, shape, work }
     }
 
-    /// Factors panels `range`. Before it, panels up to `range.start` have been
-    /// applied to all columns; after it, those up to `range.end`: the matrix is
-    /// a consistent cut. Tells `on_progress` of each panel applied.
+    /// Factors panels `range`, from one cut to another. Panels in flight stay so.
+    /// Tells `on_progress` of each panel applied.
     ///
     /// # Errors
     /// On all ranks alike when a column has no usable pivot.
@@ -264,26 +269,38 @@ impl<'m, C: Comm> Solver<'m, C> {
         range: Range<usize>,
         on_progress: OnProgress,
     ) -> Result<(), SolveError> {
-        let depth = self.params.depth;
-        for next in range.start..range.end.min(range.start + depth) {
-            self.advance(next)?;
-            self.finish_newest()?;
-        }
-        for k in range.clone() {
-            let next = k + depth;
-            let ahead = (next < range.end).then_some(next);
+        let (depth, panels) = (self.params.depth, self.params.panels());
+        self.take_off(range.start)?;
+        for k in range {
             if depth == 0 {
-                self.advance(k)?;
+                self.send_off(k)?;
                 self.finish_newest()?;
             }
+            let ahead = (depth > 0 && k + depth < panels).then_some(k + depth);
             let mut current = self.work.flights.pop_front().expect("panel k is in flight");
             debug_assert_eq!(current.k, k);
-            self.update(&mut current, ahead.filter(|_| depth > 0), &range)?;
+            self.update(&mut current, ahead)?;
             self.work.buffers.push(current.land()?);
-            if depth > 0 && ahead.is_some() {
+            if ahead.is_some() {
                 self.finish_newest()?;
             }
             on_progress((k + 1) * self.params.nb);
+        }
+        Ok(())
+    }
+
+    /// Brings panels `start` .. `start + DEPTH` into flight if none is. At panel 0
+    /// their columns wait for each other; at any later cut they are up to date.
+    fn take_off(&mut self, start: usize) -> Result<(), SolveError> {
+        if !self.work.flights.is_empty() {
+            return Ok(());
+        }
+        for next in start..self.params.panels().min(start + self.params.depth) {
+            if start == 0 {
+                self.bring_up_to_date(next, None)?;
+            }
+            self.send_off(next)?;
+            self.finish_newest()?;
         }
         Ok(())
     }
@@ -321,21 +338,11 @@ impl<'m, C: Comm> Solver<'m, C> {
         Ok(())
     }
 
-    /// Applies panel `current` to all columns that wait for it, and meanwhile
-    /// advances panel `ahead`. Columns of panels k+1..=k+DEPTH are brought up to
-    /// date one panel at a time, when they are advanced or, where that is not to
-    /// be before the end of `range`, here.
-    fn update(
-        &mut self,
-        current: &mut Flight<C>,
-        ahead: Option<usize>,
-        range: &Range<usize>,
-    ) -> Result<(), SolveError> {
+    /// Applies panel `current` to the columns right of those in flight, and
+    /// meanwhile advances panel `ahead`, the next one to be in flight.
+    fn update(&mut self, current: &mut Flight<C>, ahead: Option<usize>) -> Result<(), SolveError> {
+        self.keep_u1(current);
         let first_waiting = (current.k + 1 + self.params.depth).min(self.params.panels());
-        for parked in range.end..first_waiting {
-            let cols = self.local_cols(self.panel_cols(parked));
-            self.apply_to_panel_columns(current, cols)?;
-        }
         let start = self.local_cols(first_waiting * self.params.nb..self.params.n).start;
         let rest = start..self.shape.cols;
         // A rank of one thread lets the next panel go first. A team has it
@@ -343,7 +350,7 @@ impl<'m, C: Comm> Solver<'m, C> {
         let (before, meanwhile) =
             if self.team.threads() == 1 { (ahead, None) } else { (None, ahead) };
         if let Some(next) = before {
-            self.advance_with(next, Some(current))?;
+            self.advance(next, current)?;
         }
         let mut exchange = self.work.exchange.take();
         let result = self.apply_to_rest(current, rest, meanwhile, &mut exchange);
@@ -484,7 +491,7 @@ impl<'m, C: Comm> Solver<'m, C> {
         let (start, before) = (Instant::now(), total(&self.work.phases));
         let result = team.fork(&job, || {
             if let Some(next) = ahead {
-                self.advance_with(next, Some(flight))?;
+                self.advance(next, flight)?;
             }
             while let Some(piece) = take() {
                 for part in products(piece) {

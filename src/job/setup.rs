@@ -86,10 +86,12 @@ impl Setup {
         // Our own threads call the BLAS, each for itself.
         blas::set_blas_threads(1);
         let mask = affinity::current_mask().unwrap_or_default();
-        let held_bytes = match settings.is_on() {
-            true => protect::run_bytes(&*store, &settings.run_id)?,
-            false => 0,
-        };
+        let mut held_bytes = 0;
+        if settings.is_on() {
+            // Of whichever run: nobody can go on from them.
+            store.remove_dead_stubs()?;
+            held_bytes = protect::run_bytes(&*store, &settings.run_id)?;
+        }
         let places = places::gather(world, mask, held_bytes)?;
         let plan = plan(&places, world.rank(), spec.threads);
         let team = start_team(spec.threads, &plan)

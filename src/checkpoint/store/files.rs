@@ -106,24 +106,27 @@ impl Files {
     }
 
     fn no_space(&self, name: &SegmentName, file: &File, space: &Space) -> Result<StoreError> {
+        let available_bytes = self.available_bytes(name, file)?.unwrap_or(0);
+        let (name, folder) = (name.clone(), self.folder.clone());
+        let wanted_bytes = space.file_bytes as u64;
+        Ok(StoreError::NoSpace { name, folder, wanted_bytes, available_bytes })
+    }
+
+    /// Bytes free, or `None` where the file system sets no bound: hugetlbfs
+    /// mounted without a size.
+    fn available_bytes(&self, name: &SegmentName, file: &File) -> Result<Option<u64>> {
         let stat = fstatfs(file).map_err(|e| refused("looking at", &self.path(name), e))?;
-        Ok(StoreError::NoSpace {
-            name: name.clone(),
-            folder: self.folder.clone(),
-            wanted_bytes: space.file_bytes as u64,
-            available_bytes: stat.blocks_available() as u64 * stat.block_size() as u64,
-        })
+        let bytes = stat.blocks_available() as u64 * stat.block_size() as u64;
+        Ok((stat.blocks() > 0).then_some(bytes))
     }
 
     /// Refuses at once what cannot be.
     fn check_space(&self, name: &SegmentName, file: &File, space: &Space) -> Result<()> {
-        match self.no_space(name, file, space)? {
-            StoreError::NoSpace { wanted_bytes, available_bytes, .. }
-                if wanted_bytes <= available_bytes =>
-            {
-                space.check_memory(name, space.file_bytes, space.file_bytes)
+        match self.available_bytes(name, file)? {
+            Some(bytes) if bytes < space.file_bytes as u64 => {
+                Err(self.no_space(name, file, space)?)
             }
-            refusal => Err(refusal),
+            _ => space.check_memory(name, space.file_bytes, space.file_bytes),
         }
     }
 

@@ -392,7 +392,8 @@ impl Host {
         if stat.filesystem_type() == TMPFS_MAGIC && self.own_mount_namespace() {
             traps.push(Trap::PrivateFolder(folder.clone()));
         }
-        if free_bytes < wanted_bytes {
+        // Without any blocks it sets no bound: hugetlbfs mounted without a size.
+        if stat.blocks() > 0 && free_bytes < wanted_bytes {
             traps.push(Trap::SmallFolder { folder, free_bytes, wanted_bytes });
         }
         traps

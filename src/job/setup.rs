@@ -34,6 +34,8 @@ pub struct Setup {
     pub memory_note: Option<String>,
     /// Memory that outlives the process.
     pub store: Box<dyn Store + Send + Sync>,
+    /// Whether this process is the first of its host.
+    pub is_first_on_host: bool,
     /// Faults to inject into this process.
     pub target: Arc<Target>,
     /// Keeps other jobs of the same name away.
@@ -112,7 +114,17 @@ impl Setup {
         let refusal = in_use.or_else(|| memory_lack(spec, settings, &places));
         let memory_note = memory_note(spec, settings, &places);
         let target = Arc::new(target);
-        Ok(Self { team, environment, self_test, refusal, memory_note, store, target, _lock: lock })
+        Ok(Self {
+            team,
+            environment,
+            self_test,
+            refusal,
+            memory_note,
+            store,
+            is_first_on_host: index == 0,
+            target,
+            _lock: lock,
+        })
     }
 }
 

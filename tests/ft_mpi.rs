@@ -334,7 +334,7 @@ fn kills_at_random_times() {
 /// The same in a run of many short tests: in one of them, or between two.
 #[test]
 fn kills_at_random_times_between_tests() {
-    let sizes = (0..25).map(|test| (60 + 8 * test).to_string()).collect::<Vec<_>>().join(",");
+    let sizes = (0..20).map(|test| (60 + 8 * test).to_string()).collect::<Vec<_>>().join(",");
     random_kills("tests", &format!("--n {sizes}"), if is_soak() { 100 } else { 4 });
 }
 

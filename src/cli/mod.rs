@@ -14,6 +14,7 @@ pub mod machine;
 pub mod man;
 pub mod model;
 pub mod output;
+pub mod path;
 pub mod overrides;
 pub mod plan;
 pub mod probe;

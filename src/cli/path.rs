@@ -13,9 +13,7 @@ use super::overrides::Names;
 use super::study_error::StudyError;
 use crate::config::param::Param;
 use crate::config::{Bcast, Swap};
-use crate::model::path::{
-    Changes, Machine, Measured, Part, Prediction, Run, closed, fit, predict,
-};
+use crate::model::path::{Changes, Machine, Measured, Part, Prediction, Run, closed, fit, predict};
 use crate::model::plot::{Axis, Bars, Body, Figure};
 use crate::report::reader::PhaseSeconds;
 
@@ -143,11 +141,8 @@ pub fn execute(args: &PathArgs) -> Result<(), StudyError> {
         draw(path, run, best, args.force)?;
     }
     let changed = if args.changes { changed(run, &machine)? } else { Vec::new() };
-    let text = if args.json {
-        json(&machine, &all, &changed)
-    } else {
-        describe(&machine, &all, &changed)
-    };
+    let text =
+        if args.json { json(&machine, &all, &changed) } else { describe(&machine, &all, &changed) };
     Ok(output::print(text.as_bytes())?)
 }
 
@@ -184,8 +179,11 @@ fn read_all(files: &[PathBuf]) -> Result<Vec<Measured>, StudyError> {
 fn start(args: &PathArgs) -> Result<Machine, StudyError> {
     let Some(path) = &args.machine else { return Ok(Machine::ZEN4_CORE) };
     let file = path.display().to_string();
-    let text = fs::read_to_string(path)
-        .map_err(|source| StudyError::File { what: "read", file: file.clone(), source })?;
+    let text = fs::read_to_string(path).map_err(|source| StudyError::File {
+        what: "read",
+        file: file.clone(),
+        source,
+    })?;
     serde_json::from_str(&text).map_err(|error| {
         StudyError::Usage(format!("'{file}' is no machine as --save-machine writes it: {error}"))
     })
@@ -367,7 +365,8 @@ fn describe(machine: &Machine, all: &[(Run, Prediction)], changed: &[Changed]) -
 }
 
 fn parts_table(p: &Prediction) -> String {
-    let mut text = String::from("\npart                 on the path (s)  of the time   unhidden (s)\n");
+    let mut text =
+        String::from("\npart                 on the path (s)  of the time   unhidden (s)\n");
     for part in Part::ALL {
         let on_path = p.path[part as usize];
         let _ = writeln!(
@@ -491,10 +490,16 @@ struct JsonRun {
 impl JsonRun {
     fn new(run: &Run, p: &Prediction) -> Self {
         let parts = |of: &[f64]| {
-            Part::ALL.iter().map(|part| (part.name().replace(' ', "_"), of[*part as usize].into())).collect()
+            Part::ALL
+                .iter()
+                .map(|part| (part.name().replace(' ', "_"), of[*part as usize].into()))
+                .collect()
         };
         let phases = |of: &PhaseSeconds| {
-            of.named().iter().map(|(name, seconds)| ((*name).to_string(), (*seconds).into())).collect()
+            of.named()
+                .iter()
+                .map(|(name, seconds)| ((*name).to_string(), (*seconds).into()))
+                .collect()
         };
         Self {
             n: run.n,

@@ -1,9 +1,9 @@
 //! The back substitution, `pgesv::back` with clocks for work.
 
+use super::Run;
 use super::clock::{Moment, Part};
 use super::machine::{Counts, Unit};
 use super::walk::{Walk, most_from};
-use super::Run;
 use crate::grid::Cyclic;
 
 const DOUBLE: f64 = 8.0;

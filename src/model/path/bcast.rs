@@ -29,7 +29,8 @@ impl Window {
         if arrival.at_seconds >= self.end.at_seconds {
             return arrival;
         }
-        let piece_seconds = (self.end.at_seconds - self.start.at_seconds) / work::products(self.rows);
+        let piece_seconds =
+            (self.end.at_seconds - self.start.at_seconds) / work::products(self.rows);
         let waited = arrival.at_seconds - self.start.at_seconds;
         let pieces = (waited / piece_seconds).ceil().max(1.0);
         let call = self.start.after(Part::Product, pieces * piece_seconds);
@@ -170,7 +171,8 @@ impl Way<'_> {
         // The root hands its pieces to the link and goes on.
         let root = self.column(0);
         let handed = self.all.sent[root].and(from);
-        self.all.sent[root] = handed.after(Part::Bcast, steps * piece_bytes * self.wire.byte_seconds);
+        self.all.sent[root] =
+            handed.after(Part::Bcast, steps * piece_bytes * self.wire.byte_seconds);
     }
 }
 
@@ -185,8 +187,7 @@ pub(super) fn idle_seconds(topology: Bcast, wire: &Wire, bytes: f64, q: usize) -
 mod tests {
     use super::*;
 
-    const WIRE: Wire =
-        Wire { latency_seconds: 1.0, byte_seconds: 1.0, prompt: false, segments: 1 };
+    const WIRE: Wire = Wire { latency_seconds: 1.0, byte_seconds: 1.0, prompt: false, segments: 1 };
 
     fn idle(topology: Bcast, q: usize, bytes: f64) -> f64 {
         idle_seconds(topology, &WIRE, bytes, q)

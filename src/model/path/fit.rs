@@ -18,7 +18,7 @@ use crate::model::ModelError;
 const ROUNDS: usize = 6;
 /// An equation counts by its relative error, but seconds below this share of the
 /// run's time are noise.
-const NOISE_FRACTION: f64 = 0.01;
+const NOISE_FRACTION: f64 = 0.002;
 
 /// A machine and what it rests on.
 #[derive(Debug, Clone, PartialEq)]
@@ -89,8 +89,9 @@ impl System {
     }
 
     fn solve(&self, start: &Machine) -> Result<(Machine, Vec<Unit>), ModelError> {
-        let norms: [f64; UNITS] =
-            std::array::from_fn(|j| self.rows.iter().map(|row| row[j] * row[j]).sum::<f64>().sqrt());
+        let norms: [f64; UNITS] = std::array::from_fn(|j| {
+            self.rows.iter().map(|row| row[j] * row[j]).sum::<f64>().sqrt()
+        });
         let seen: Vec<usize> = (0..UNITS).filter(|&j| norms[j] > 0.0).collect();
         if self.rows.len() < seen.len() || seen.is_empty() {
             return Err(ModelError::Fit {
@@ -102,11 +103,8 @@ impl System {
                 ),
             });
         }
-        let scaled: Vec<Vec<f64>> = self
-            .rows
-            .iter()
-            .map(|row| seen.iter().map(|&j| row[j] / norms[j]).collect())
-            .collect();
+        let scaled: Vec<Vec<f64>> =
+            self.rows.iter().map(|row| seen.iter().map(|&j| row[j] / norms[j]).collect()).collect();
         let solution = non_negative_least_squares(&scaled, &self.wanted);
         let mut seconds = Unit::ALL.map(|unit| start.seconds_per(unit));
         let mut unseen: Vec<Unit> =
@@ -139,8 +137,7 @@ fn non_negative_least_squares(a: &[Vec<f64>], b: &[f64]) -> Vec<f64> {
     let mut free: Vec<usize> = Vec::new();
     // Each turn frees one unknown; a cycle of rounding errors must end too.
     for _ in 0..10 * n {
-        let gradient =
-            |j: usize| atb[j] - (0..n).map(|i| ata[j][i] * x[i]).sum::<f64>();
+        let gradient = |j: usize| atb[j] - (0..n).map(|i| ata[j][i] * x[i]).sum::<f64>();
         let steepest = (0..n)
             .filter(|j| !free.contains(j))
             .max_by(|&i, &j| gradient(i).total_cmp(&gradient(j)));
@@ -179,10 +176,8 @@ fn non_negative_least_squares(a: &[Vec<f64>], b: &[f64]) -> Vec<f64> {
 /// The unknowns `free` with all others zero: Gaussian elimination with pivoting.
 fn solve_free(ata: &[Vec<f64>], atb: &[f64], free: &[usize]) -> Vec<f64> {
     let n = free.len();
-    let mut m: Vec<Vec<f64>> = free
-        .iter()
-        .map(|&i| free.iter().map(|&j| ata[i][j]).chain([atb[i]]).collect())
-        .collect();
+    let mut m: Vec<Vec<f64>> =
+        free.iter().map(|&i| free.iter().map(|&j| ata[i][j]).chain([atb[i]]).collect()).collect();
     for k in 0..n {
         let pivot = (k..n).max_by(|&i, &j| m[i][k].abs().total_cmp(&m[j][k].abs())).expect("a row");
         m.swap(k, pivot);

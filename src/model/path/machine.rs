@@ -145,8 +145,19 @@ impl Machine {
 
     /// From seconds for one of each, in the order of [`Unit::ALL`].
     pub fn from_seconds(seconds: [f64; UNITS]) -> Self {
-        let [flop, entry, packed, solve, column, panel_entry, panel_flop, copied, streamed, message, byte] =
-            seconds;
+        let [
+            flop,
+            entry,
+            packed,
+            solve,
+            column,
+            panel_entry,
+            panel_flop,
+            copied,
+            streamed,
+            message,
+            byte,
+        ] = seconds;
         Self {
             product_flop_seconds: flop,
             product_entry_seconds: entry,

@@ -75,7 +75,8 @@ impl Measured {
 
 impl Test {
     fn measured(self) -> Option<Measured> {
-        let Parameters { n, nb, p, q, depth, bcast, swap, swap_threshold, threads } = self.parameters;
+        let Parameters { n, nb, p, q, depth, bcast, swap, swap_threshold, threads } =
+            self.parameters;
         if !matches!(self.status.as_str(), "passed" | "not-checked") || self.protection.is_some() {
             return None;
         }

@@ -66,9 +66,13 @@ impl Run {
     /// # Errors
     /// The first number below 1.
     pub fn validate(&self) -> Result<(), ModelError> {
-        for (name, value) in
-            [("n", self.n), ("nb", self.nb), ("p", self.p), ("q", self.q), ("threads", self.threads)]
-        {
+        for (name, value) in [
+            ("n", self.n),
+            ("nb", self.nb),
+            ("p", self.p),
+            ("q", self.q),
+            ("threads", self.threads),
+        ] {
             at_least(name, value, 1, "1 or more")?;
         }
         Ok(())
@@ -102,7 +106,8 @@ pub struct Changes {
     /// With DEPTH >= 2, a rank waits for the panel that it needs next, not for the
     /// newest one.
     pub wait_for_oldest: bool,
-    /// A team factors the panel ahead with all of its threads, then multiplies.
+    /// A team brings the panel ahead up to date and factors it with all of its
+    /// threads, then multiplies.
     pub team_panel: bool,
 }
 

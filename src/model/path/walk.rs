@@ -1,10 +1,10 @@
 //! The walk over the panels: `pgesv::Solver::factor` with clocks for work.
 
-use super::bcast::{self, Wire, Window};
+use super::bcast::{self, Window, Wire};
 use super::clock::{Moment, Part};
 use super::machine::{Counts, Machine};
 use super::work::{self, RowExchange};
-use super::{Changes, PARTS, PhaseCounts, Prediction, Run, back};
+use super::{Changes, PARTS, PhaseCounts, Prediction, Run, Unit, back};
 use crate::grid::Cyclic;
 use crate::report::reader::PhaseSeconds;
 use std::collections::VecDeque;
@@ -43,6 +43,9 @@ pub(super) struct Walk<'a> {
     exchange_last: RowExchange,
     unhidden: [f64; PARTS],
     pub(super) counts: PhaseCounts,
+    /// Threads that work on the panel ahead: one while the others of a team are out
+    /// on the product.
+    ahead_threads: f64,
 }
 
 impl<'a> Walk<'a> {
@@ -60,6 +63,11 @@ impl<'a> Walk<'a> {
             exchange_last: RowExchange::new(run.p, last, changes),
             unhidden: [0.0; PARTS],
             counts: PhaseCounts::default(),
+            ahead_threads: if run.depth == 0 || changes.team_panel {
+                run.threads as f64
+            } else {
+                1.0
+            },
         }
     }
 
@@ -84,7 +92,8 @@ impl<'a> Walk<'a> {
         }
         let start = self.clocks.clone();
         back::substitute(&mut self);
-        let seconds = self.clocks.iter().zip(&start).map(|(end, start)| end.at_seconds - start.at_seconds);
+        let seconds =
+            self.clocks.iter().zip(&start).map(|(end, start)| end.at_seconds - start.at_seconds);
         for (phases, seconds) in self.phases.iter_mut().zip(seconds) {
             phases.back = seconds;
         }
@@ -117,7 +126,8 @@ impl<'a> Walk<'a> {
             } else {
                 0.0
             };
-            clock = self.exchange_and_solve(clock, column, current, cols, hides);
+            let threads = self.run.threads as f64;
+            clock = self.exchange_and_solve(clock, column, current, cols, hides, threads);
             let start = clock;
             if advances && self.run.threads > 1 {
                 let advanced = self.advance(clock, ahead.expect("it is the owner"));
@@ -128,7 +138,7 @@ impl<'a> Walk<'a> {
                 clock = clock.after(Part::Product, seconds);
                 self.phases[column].update += seconds;
             }
-            self.account_product(column, below, cols, jb, false);
+            self.account_product(column, below, cols, jb, false, threads);
             windows.push(Window { start, end: clock, rows: below.most });
             self.clocks[column] = clock;
         }
@@ -149,7 +159,13 @@ impl<'a> Walk<'a> {
 
     /// A team multiplies while one of its threads advances the next panel, then
     /// that one helps.
-    fn join(&mut self, start: Moment, advanced: Moment, core_seconds: f64, column: usize) -> Moment {
+    fn join(
+        &mut self,
+        start: Moment,
+        advanced: Moment,
+        core_seconds: f64,
+        column: usize,
+    ) -> Moment {
         let threads = self.run.threads as f64;
         let advance_seconds = advanced.at_seconds - start.at_seconds;
         let spent = if self.changes.team_panel { 0.0 } else { advance_seconds };
@@ -165,21 +181,20 @@ impl<'a> Walk<'a> {
         let cols = self.width(next) as f64;
         for k in next - self.flights.len()..next {
             clock = self.wait_for(clock, column, k);
-            clock = self.exchange_and_solve(clock, column, k, cols, 0.0);
+            clock = self.exchange_and_solve(clock, column, k, cols, 0.0, self.ahead_threads);
             let (below, jb) = (self.below(k), self.width(k) as f64);
-            let seconds = self.machine.seconds(&work::product(below.most, cols, jb, true));
+            let product = work::product(below.most, cols, jb, true);
+            let seconds = self.machine.seconds(&product) / self.ahead_threads;
             clock = clock.after(Part::Product, seconds);
             self.phases[column].update += seconds;
-            self.account_product(column, below, cols, jb, true);
+            self.account_product(column, below, cols, jb, true, self.ahead_threads);
         }
         self.factor(clock, column, next)
     }
 
     fn factor(&mut self, clock: Moment, column: usize, k: usize) -> Moment {
         let (below, jb) = (self.below(k), self.width(k) as f64);
-        let team = self.run.depth == 0 || self.changes.team_panel;
-        let threads = if team { self.run.threads as f64 } else { 1.0 };
-        let compute = self.machine.seconds(&work::panel(below.most, jb)) / threads;
+        let compute = self.machine.seconds(&work::panel(below.most, jb)) / self.ahead_threads;
         let pivots = work::pivots(jb, self.run.p);
         let messages = self.machine.seconds(&pivots);
         self.unhidden[Part::Panel as usize] += compute;
@@ -192,7 +207,8 @@ impl<'a> Walk<'a> {
     }
 
     /// Exchanges rows by panel `k` on `cols` columns, and solves for U there;
-    /// messages of up to `hidden_seconds` hide.
+    /// messages of up to `hidden_seconds` hide. `threads` share it, unless messages
+    /// are in between or the columns are few.
     fn exchange_and_solve(
         &mut self,
         clock: Moment,
@@ -200,14 +216,14 @@ impl<'a> Walk<'a> {
         k: usize,
         cols: f64,
         hidden_seconds: f64,
+        threads: f64,
     ) -> Moment {
         if cols == 0.0 {
             return clock;
         }
         let (run, machine, jb) = (self.run, self.machine, self.width(k) as f64);
         let exchange = if k + 1 == run.panels() { self.exchange_last } else { self.exchange };
-        // A team cuts up what it does by columns, unless messages are in between.
-        let threads = if cols < TEAM_GRAIN_COLS { 1.0 } else { run.threads as f64 };
+        let threads = if cols < TEAM_GRAIN_COLS { 1.0 } else { threads };
         let copying = if run.p == 1 { threads } else { 1.0 };
         let (copies, mean_copies) = exchange.copies(cols);
         let copy_seconds = machine.seconds(&copies) / copying;
@@ -235,10 +251,18 @@ impl<'a> Walk<'a> {
 
     /// Books a product whose time on the process row with most rows is on the
     /// clock already: the mean rank has less to do and waits.
-    fn account_product(&mut self, column: usize, below: Below, cols: f64, jb: f64, whole: bool) {
+    fn account_product(
+        &mut self,
+        column: usize,
+        below: Below,
+        cols: f64,
+        jb: f64,
+        whole: bool,
+        threads: f64,
+    ) {
         let most = self.machine.seconds(&work::product(below.most, cols, jb, whole));
         let mean = work::product(below.mean, cols, jb, whole);
-        let waits = (most - self.machine.seconds(&mean)) / self.run.threads as f64;
+        let waits = (most - self.machine.seconds(&mean)) / threads;
         self.phases[column].update -= waits;
         self.waits[column] += waits;
         self.counts.update.add(&mean, 1.0 / self.run.q as f64);
@@ -290,7 +314,10 @@ impl<'a> Walk<'a> {
     fn below(&self, k: usize) -> Below {
         let Run { n, nb, p, .. } = *self.run;
         let first = ((k + 1) * nb).min(n);
-        Below { most: most_from(Cyclic { nb, procs: p }, first, n), mean: (n - first) as f64 / p as f64 }
+        Below {
+            most: most_from(Cyclic { nb, procs: p }, first, n),
+            mean: (n - first) as f64 / p as f64,
+        }
     }
 
     /// Local columns of process column `column` from panel `first` on, b included.
@@ -318,7 +345,6 @@ impl<'a> Walk<'a> {
             max.back = max.back.max(phases.back);
         }
         let (machine, threads) = (self.machine, run.threads as f64);
-        use super::Unit;
         let of = |counts: &Counts, units: &[Unit]| -> f64 {
             units.iter().map(|&unit| counts.get(unit) * machine.seconds_per(unit)).sum()
         };
@@ -327,7 +353,9 @@ impl<'a> Walk<'a> {
         self.unhidden[Part::Product as usize] = of(&counts.update, &product) / threads;
         self.unhidden[Part::Solve as usize] = of(&counts.update, &[Unit::SolveFlop]) / threads;
         let copied = [Unit::CopiedByte];
-        self.unhidden[Part::Rows as usize] = of(&counts.swap, &copied) + of(&counts.update, &copied);
+        let copying = if run.p == 1 { threads } else { 1.0 };
+        self.unhidden[Part::Rows as usize] =
+            of(&counts.swap, &copied) / copying + of(&counts.update, &copied) / threads;
         self.unhidden[Part::RowMessages as usize] =
             of(&counts.swap, &[Unit::Message, Unit::MessageByte]);
         self.unhidden[Part::Back as usize] = mean.back;

@@ -87,7 +87,8 @@ impl RowExchange {
     /// Copies on the rank that has most of them (the diagonal one), and the mean
     /// over ranks, for `cols` columns.
     pub(super) fn copies(&self, cols: f64) -> (Counts, Counts) {
-        let entries = |rows: f64, bytes: f64| Counts::of(&[(Unit::CopiedByte, rows * cols * bytes)]);
+        let entries =
+            |rows: f64, bytes: f64| Counts::of(&[(Unit::CopiedByte, rows * cols * bytes)]);
         if self.p == 1 {
             // Two rows read, two written, in place.
             let all = entries(self.jb, 4.0 * DOUBLE);

@@ -6,12 +6,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 
 use super::output;
-use super::overrides::Names;
 use super::study_error::StudyError;
-use crate::config::param::Param;
 use crate::config::{Bcast, Swap};
 use crate::model::path::{Changes, Machine, Measured, Part, Prediction, Run, closed, fit, predict};
 use crate::model::plot::{Axis, Bars, Body, Figure};
@@ -45,11 +44,11 @@ pub struct PathArgs {
     pub depth: Vec<usize>,
     /// How a panel travels along its process row
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', default_value = "1ringM")]
-    #[arg(value_parser = Names::of(Param::Bcast))]
+    #[arg(value_parser = names(Bcast::ALL, Bcast::name))]
     pub bcast: Vec<String>,
     /// How rows are exchanged
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', default_value = "mix")]
-    #[arg(value_parser = Names::of(Param::Swap))]
+    #[arg(value_parser = names(Swap::ALL, Swap::name))]
     pub swap: Vec<String>,
     /// Local columns above which mix takes spread-roll
     #[arg(long, value_name = "COLS", default_value_t = 64)]
@@ -62,6 +61,9 @@ pub struct PathArgs {
     /// Fit the machine to these JSON reports first (runs with one thread a rank)
     #[arg(long, value_name = "FILE", num_args = 1.., help_heading = MACHINE)]
     pub fit: Vec<PathBuf>,
+    /// Leave tests of smaller orders out of the fit: what lies in caches is faster
+    #[arg(long, value_name = "N", default_value_t = 2048, help_heading = MACHINE)]
+    pub fit_from: usize,
     /// Write the machine to this file
     #[arg(long, value_name = "FILE", help_heading = MACHINE)]
     pub save_machine: Option<PathBuf>,
@@ -105,7 +107,7 @@ Compute comes from a fit, the network of a machine to come has to be given.
         --bcast 1ringM,2ringM,longM --latency-us 1.5 --bandwidth-gbs 23 --changes
 
   Fit this machine, and see how good the fit is on runs that it has not seen:
-    mpirun -np 2 skt-hpl --n 1024,2048,4096 --nb 64,128,256 --p 1,2 --q 2,1 --ft none --json fit.json
+    mpirun -np 2 skt-hpl --n 2048,4096,8192 --nb 64,128,256 --p 1,2 --q 2,1 --ft none --json fit.json
     mpirun -np 2 skt-hpl --n 3000,6000 --nb 160 --p 1,2 --q 2,1 --ft none --json new.json
     skt-hpl model path --fit fit.json --check new.json --save-machine machine.json
 
@@ -150,7 +152,8 @@ fn fitted(args: &PathArgs) -> Result<Option<fit::Fit>, StudyError> {
     if args.fit.is_empty() {
         return Ok(None);
     }
-    let runs = read_all(&args.fit)?;
+    let mut runs = read_all(&args.fit)?;
+    runs.retain(|measured| measured.run.n >= args.fit_from);
     let fit = fit::fit(&runs, &start(args)?)?;
     for unit in &fit.unseen {
         output::say(format_args!(
@@ -225,6 +228,11 @@ fn order(args: &PathArgs, nb: usize) -> Result<usize, StudyError> {
         )));
     }
     Ok(n)
+}
+
+/// Takes the names of all values, and nothing else.
+fn names<T: Copy>(all: &[T], name: impl Fn(T) -> &'static str) -> PossibleValuesParser {
+    PossibleValuesParser::new(all.iter().map(|&value| name(value)))
 }
 
 fn find<T: Copy>(all: &[T], name: &str, named: impl Fn(T) -> &'static str) -> T {

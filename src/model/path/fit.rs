@@ -4,7 +4,8 @@
 //! in it, less what the walk says it waited there, are its counts times the unknown
 //! seconds for one of each unit. All equations are solved together by least squares
 //! with no unknown below zero (Lawson and Hanson: Solving Least Squares Problems,
-//! 1974, ch. 23). What is waited depends on the machine, so walk and solve take
+//! 1974, ch. 23). An operation of the solve or of a panel is never faster than one of
+//! a product: what it takes beyond that is the unknown. What is waited depends on the machine, so walk and solve take
 //! turns, a few rounds.
 //!
 //! Broadcasts are not fitted: what they cost is waiting, which the walk has to get
@@ -19,6 +20,9 @@ const ROUNDS: usize = 6;
 /// An equation counts by its relative error, but seconds below this share of the
 /// run's time are noise.
 const NOISE_FRACTION: f64 = 0.002;
+
+/// Units that are operations of the same kind, in worse shapes.
+const NO_FASTER_THAN_PRODUCT: [Unit; 2] = [Unit::SolveFlop, Unit::PanelFlop];
 
 /// A machine and what it rests on.
 #[derive(Debug, Clone, PartialEq)]
@@ -88,10 +92,21 @@ impl System {
         }
     }
 
+    /// The equations with what solve and panel take beyond a product as unknowns.
+    fn beyond_product(&self) -> Vec<[f64; UNITS]> {
+        let mut rows = self.rows.clone();
+        for row in &mut rows {
+            for unit in NO_FASTER_THAN_PRODUCT {
+                row[Unit::ProductFlop as usize] += row[unit as usize];
+            }
+        }
+        rows
+    }
+
     fn solve(&self, start: &Machine) -> Result<(Machine, Vec<Unit>), ModelError> {
-        let norms: [f64; UNITS] = std::array::from_fn(|j| {
-            self.rows.iter().map(|row| row[j] * row[j]).sum::<f64>().sqrt()
-        });
+        let rows = self.beyond_product();
+        let norms: [f64; UNITS] =
+            std::array::from_fn(|j| rows.iter().map(|row| row[j] * row[j]).sum::<f64>().sqrt());
         let seen: Vec<usize> = (0..UNITS).filter(|&j| norms[j] > 0.0).collect();
         if self.rows.len() < seen.len() || seen.is_empty() {
             return Err(ModelError::Fit {
@@ -104,7 +119,7 @@ impl System {
             });
         }
         let scaled: Vec<Vec<f64>> =
-            self.rows.iter().map(|row| seen.iter().map(|&j| row[j] / norms[j]).collect()).collect();
+            rows.iter().map(|row| seen.iter().map(|&j| row[j] / norms[j]).collect()).collect();
         let solution = non_negative_least_squares(&scaled, &self.wanted);
         let mut seconds = Unit::ALL.map(|unit| start.seconds_per(unit));
         let mut unseen: Vec<Unit> =
@@ -113,6 +128,12 @@ impl System {
             seconds[j] = value / norms[j];
             if value == 0.0 {
                 unseen.push(Unit::ALL[j]);
+            }
+        }
+        for unit in NO_FASTER_THAN_PRODUCT {
+            if seen.contains(&(unit as usize)) {
+                seconds[unit as usize] += seconds[Unit::ProductFlop as usize];
+                unseen.retain(|&other| other != unit);
             }
         }
         Ok((Machine::from_seconds(seconds), unseen))

@@ -1,6 +1,7 @@
 //! Recursive doubling: log2 P exchanges, after which all ranks have all rows,
-//! those of U and the displaced ones (HPL_pdlaswp00). For few columns, where
-//! the number of messages counts.
+//! those of U and the displaced ones that leave the diagonal rank
+//! (HPL_pdlaswp00). For few columns, where the number of messages counts; and
+//! for P = 2, where no row travels in vain.
 //!
 //! With P not a power of two, the ranks beyond the largest power lean on a
 //! partner: it takes their rows along, and hands them the result.
@@ -28,7 +29,7 @@ impl Places {
             (0..power).flat_map(|rank| [rank, rank + power]).filter(|&rank| rank < size).collect();
         let mut starts = vec![0];
         for &rank in &order {
-            let displaced = if rank == plan.diagonal { plan.displaced_to.len() } else { 0 };
+            let displaced = if rank == plan.diagonal { plan.leaving().count() } else { 0 };
             let rows = plan.segment(rank).len() + displaced;
             starts.push(starts.last().expect("not empty") + rows);
         }
@@ -68,8 +69,13 @@ pub(super) fn exchange<C: Comm>(
     let u_rows = own.start..own.start + plan.segment(me).len();
     gather(a.as_ref(), &plan.mine, &mut buffer[u_rows.start * width..u_rows.end * width]);
     if me == plan.diagonal {
-        let displaced = u_rows.end * width..own.end * width;
-        gather(a.as_ref(), &plan.displaced_from, &mut buffer[displaced]);
+        let leaving: Vec<usize> = plan.leaving().map(|i| plan.displaced_from[i]).collect();
+        gather(a.as_ref(), &leaving, &mut buffer[u_rows.end * width..own.end * width]);
+        for i in plan.displaced_segment(me) {
+            let (from, to) = (plan.displaced_from[i], plan.displaced_to[i]);
+            let (from, to) = a.two_rows_mut(from, to);
+            to.copy_from_slice(from);
+        }
     }
     gather_all(col, &places, buffer, width)?;
     let mut order = vec![0; plan.u_rows.len()];
@@ -78,9 +84,12 @@ pub(super) fn exchange<C: Comm>(
             order[u_row] = place;
         }
     }
-    let mine = plan.displaced_segment(me);
-    let start = places.of(plan.diagonal).start + plan.segment(plan.diagonal).len() + mine.start;
-    scatter(&buffer[start * width..], &plan.displaced_to[mine], a.rb());
+    if me != plan.diagonal {
+        let mine = plan.displaced_segment(me);
+        let first = plan.leaving().position(|i| i == mine.start).unwrap_or(0);
+        let start = places.of(plan.diagonal).start + plan.segment(plan.diagonal).len() + first;
+        scatter(&buffer[start * width..], &plan.displaced_to[mine], a.rb());
+    }
     Ok(order)
 }
 

@@ -76,6 +76,13 @@ impl Plan {
     fn displaced_segment(&self, rank: usize) -> std::ops::Range<usize> {
         self.displaced_starts[rank]..self.displaced_starts[rank + 1]
     }
+
+    /// Displaced rows that leave the diagonal rank, in the order of the ranks that
+    /// get them.
+    fn leaving(&self) -> impl Iterator<Item = usize> {
+        let staying = self.displaced_segment(self.diagonal);
+        (0..staying.start).chain(staying.end..self.displaced_to.len())
+    }
 }
 
 /// A panel's permutation in global rows.
@@ -153,7 +160,8 @@ pub fn exchange<'r, C: Comm>(
     let long = match swap {
         Swap::BinaryExchange => false,
         Swap::SpreadRoll => true,
-        Swap::Mix => width > threshold,
+        // Of two ranks, each sends the other what it needs in one message.
+        Swap::Mix => col.size() > 2 && width > threshold,
     };
     let exchange = if long { spread_roll::exchange } else { binary_exchange::exchange };
     let order = match width {

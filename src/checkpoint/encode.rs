@@ -248,7 +248,14 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
     }
 
     /// `buffer += coef * block`, for the tile's part of the block.
-    pub(super) fn add(&self, coef: K::Coef, from: Part, block: Range<usize>, tile: &Tile, buffer: &mut [u8]) {
+    pub(super) fn add(
+        &self,
+        coef: K::Coef,
+        from: Part,
+        block: Range<usize>,
+        tile: &Tile,
+        buffer: &mut [u8],
+    ) {
         for (row, at) in tile.rows_of(block) {
             let source = self.vault.bytes(from.at(row, tile.bytes.clone()));
             self.code.fma(coef, source, &mut buffer[at]);

@@ -225,7 +225,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         units: usize,
         mut wait: bool,
     ) -> Result<()> {
-        while let (ready, Some(mut word)) = mem::replace(&mut tokens.theirs[member], (0, None)) {
+        while let (ready, Some(mut word)) = mem::take(&mut tokens.theirs[member]) {
             if !wait && !word.test()? {
                 tokens.theirs[member] = (ready, Some(word));
                 return Ok(());

@@ -160,7 +160,7 @@ impl<K> Config<K> {
             state_capacity_bytes: 4096,
             bands: super::layout::BANDS,
             cell_bytes: super::layout::CELL_BYTES,
-            in_flight_bytes: 8 << 20,
+            in_flight_bytes: 32 << 20,
             align_bytes: 4096,
             chunk_bytes: 1 << 20,
             check_frozen: cfg!(debug_assertions),
@@ -580,6 +580,18 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         self.vault.bytes_mut(a.range())
     }
 
+    /// Where a region begins, and its bytes; valid as long as this checkpointer.
+    /// For an application that computes while a checkpoint is taken: it keeps off
+    /// the rows that it has called ready.
+    ///
+    /// # Panics
+    /// Before [`Checkpointer::recover`].
+    pub fn region_at(&mut self, region: usize) -> (*mut u8, usize) {
+        assert!(self.ready, "recover first");
+        let a = self.layout.regions[region].a.range();
+        (self.vault.pointer(a.clone()), a.len())
+    }
+
     /// The live workspaces of all regions, to be used at once.
     ///
     /// # Panics
@@ -630,7 +642,12 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// The parities of epoch - 2 become those of `epoch`. They differ from those
     /// of epoch - 1 where A was active then. What is active now is encoded anew;
     /// the rest of that, which froze in between, is copied.
-    pub(super) fn carry_all(&mut self, epoch: u64, active: &[Active], stats: &mut Stats) -> Result<()> {
+    pub(super) fn carry_all(
+        &mut self,
+        epoch: u64,
+        active: &[Active],
+        stats: &mut Stats,
+    ) -> Result<()> {
         let start = Instant::now();
         for (region, &now) in active.iter().enumerate() {
             let before = self.last_active[region];

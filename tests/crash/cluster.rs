@@ -489,7 +489,13 @@ impl Cluster {
                 let bytes = bytemuck::cast_slice(words);
                 let whole = header.decode_identity(bytes).is_some();
                 let record = header.decode_record(bytes).unwrap_or_default();
-                found.push((place, id.rank, whole, record.clone(), self.flushed(setup, &record, bytes)));
+                found.push((
+                    place,
+                    id.rank,
+                    whole,
+                    record.clone(),
+                    self.flushed(setup, &record, bytes),
+                ));
             }
         }
         let mut attempts: Vec<_> =
@@ -1065,7 +1071,9 @@ impl Process<'_> {
                 let a = ckpt.region(region);
                 for row in rows {
                     let at = row * pitch_bytes;
-                    a[at + bytes.start..at + bytes.end].iter_mut().for_each(|byte| *byte = byte.wrapping_add(0x35));
+                    a[at + bytes.start..at + bytes.end]
+                        .iter_mut()
+                        .for_each(|byte| *byte = byte.wrapping_add(0x35));
                 }
             }
         }

@@ -9,7 +9,16 @@ use crate::blas::view::SharedMat;
 use crate::comm::PanelBuf;
 
 /// What goes on beside the factorization: a checkpoint that is being taken.
-pub trait Beside {
+///
+/// # Safety
+/// The solver may call it from another thread than that which has lent the matrix,
+/// while that one computes and uses its team: the implementation must not touch
+/// what is bound to a thread. There is one call at a time, and none while another
+/// thread of the rank speaks to other ranks.
+pub unsafe trait Beside {
+    /// Whether anything goes on.
+    fn goes_on(&self) -> bool;
+
     /// Local rows before `rows` (`usize::MAX`: all) have come to what they are at
     /// the next cut. A good time to move messages, too: never waits.
     ///
@@ -19,15 +28,26 @@ pub trait Beside {
     /// # Errors
     /// When a rank is lost.
     unsafe fn rows_are_final(&mut self, rows: usize) -> Result<(), SolveError>;
+
+    /// The solver has stood still for so long, for such calls of another thread to
+    /// end.
+    fn kept_waiting(&mut self, seconds: f64);
 }
 
 /// Nothing goes on.
 pub struct Nothing;
 
-impl Beside for Nothing {
+// SAFETY: touches nothing.
+unsafe impl Beside for Nothing {
+    fn goes_on(&self) -> bool {
+        false
+    }
+
     unsafe fn rows_are_final(&mut self, _: usize) -> Result<(), SolveError> {
         Ok(())
     }
+
+    fn kept_waiting(&mut self, _: f64) {}
 }
 
 /// Keeps one rank's matrix, and decides where the factorization is cut.

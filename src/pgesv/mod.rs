@@ -26,6 +26,7 @@
 
 mod advance;
 mod back;
+mod company;
 pub mod guard;
 pub mod panel;
 
@@ -480,7 +481,7 @@ impl<'m, C: Comm> Solver<'m, C> {
         rest: Range<usize>,
         ahead: Option<usize>,
         exchange: &mut Option<Exchange>,
-        mut beside: Option<&mut dyn Beside>,
+        beside: Option<&mut dyn Beside>,
     ) -> Result<(), SolveError> {
         let panel = self.operands(flight);
         let u = self.exchange_and_solve(flight, rest.clone(), exchange)?;
@@ -515,28 +516,30 @@ impl<'m, C: Comm> Solver<'m, C> {
             }
         };
         let (start, before) = (Instant::now(), total(&self.work.phases));
-        let result = team.fork(&job, || {
+        let mut own_part = |turn: &mut company::Turn| {
             if let Some(next) = ahead {
                 self.advance(next, flight)?;
             }
             while let Some((index, piece)) = take() {
                 for part in products(piece.clone()) {
-                    multiply(part.clone());
+                    turn.without(|| multiply(part.clone()));
                     self.move_messages()?;
-                    if let Some(beside) = beside.as_deref_mut() {
-                        let rows = match first_waiting(&(piece.start..part.end)) {
-                            rows if rows == self.shape.rows => usize::MAX,
-                            rows => rows,
-                        };
-                        // SAFETY: these have their last product, and columns left
-                        // of it are up to date.
-                        unsafe { beside.rows_are_final(rows) }?;
-                    }
+                    let rows = match first_waiting(&(piece.start..part.end)) {
+                        rows if rows == self.shape.rows => usize::MAX,
+                        rows => rows,
+                    };
+                    // SAFETY: these have their last product, and columns left of it
+                    // are up to date.
+                    unsafe { turn.rows_are_final(rows) };
                 }
                 done[index].store(true, Ordering::Release);
             }
             Ok(())
-        });
+        };
+        // SAFETY: rows above the panel's are final.
+        let result = unsafe {
+            company::keep(beside, flight.layout.top, |turn| team.fork(&job, || own_part(turn)))
+        };
         // What was not the advance was the product, or waiting for its end.
         let advance = total(&self.work.phases) - before;
         self.work.phases.update += start.elapsed().as_secs_f64() - advance;

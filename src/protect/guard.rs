@@ -1,6 +1,7 @@
 //! The solver's [`Guard`] whose matrix lives in shared memory and is saved.
 
 use std::sync::Arc;
+use std::thread::{self, ThreadId};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
@@ -85,7 +86,9 @@ pub struct Protected<'a, C: Comm> {
 /// A checkpoint that has begun.
 struct Begun {
     at: Instant,
-    /// For which the solver stood still so far.
+    /// Who computes.
+    solver: ThreadId,
+    /// For which that one stood still so far.
     stall_seconds: f64,
 }
 
@@ -149,7 +152,7 @@ pub fn open<'a, C: Comm>(
     let config = Config {
         align_bytes: ALIGN_BYTES,
         // Little beside the matrix.
-        in_flight_bytes: config.in_flight_bytes.min(shape.bytes() / 16),
+        in_flight_bytes: config.in_flight_bytes.min(shape.bytes() / 8),
         ..config
     };
     let (mut checkpointer, found) = match Checkpointer::open(comm, memory, config, &[shape], hook)?
@@ -451,7 +454,8 @@ impl<'a, C: Comm> Protected<'a, C> {
             if self.decide(self.due, panels)? {
                 let (at, active) = (Instant::now(), self.active());
                 self.checkpointer.begin(&[active])?;
-                self.begun = Some(Begun { at, stall_seconds: at.elapsed().as_secs_f64() });
+                let (solver, stall_seconds) = (thread::current().id(), at.elapsed().as_secs_f64());
+                self.begun = Some(Begun { at, solver, stall_seconds });
                 return Ok(self.due);
             }
             self.look_ahead(self.due, panels)?;
@@ -467,7 +471,14 @@ fn solve_error(panel: usize, error: CheckpointError) -> SolveError {
     }
 }
 
-impl<C: Comm> Beside for Protected<'_, C> {
+// SAFETY: what it calls of the checkpointer reads and writes memory of this process
+// and of its group's, and sends messages; it does not touch the store, whose team is
+// bound to its thread.
+unsafe impl<C: Comm> Beside for Protected<'_, C> {
+    fn goes_on(&self) -> bool {
+        self.begun.is_some()
+    }
+
     unsafe fn rows_are_final(&mut self, rows: usize) -> Result<(), SolveError> {
         let Some(begun) = &mut self.begun else { return Ok(()) };
         let start = Instant::now();
@@ -475,8 +486,16 @@ impl<C: Comm> Beside for Protected<'_, C> {
         // there before `complete` has returned.
         unsafe { self.checkpointer.ready(0, rows) };
         let polled = self.checkpointer.poll();
-        begun.stall_seconds += start.elapsed().as_secs_f64();
+        if thread::current().id() == begun.solver {
+            begun.stall_seconds += start.elapsed().as_secs_f64();
+        }
         polled.map(drop).map_err(|error| solve_error(self.due, error))
+    }
+
+    fn kept_waiting(&mut self, seconds: f64) {
+        if let Some(begun) = &mut self.begun {
+            begun.stall_seconds += seconds;
+        }
     }
 }
 

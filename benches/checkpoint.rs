@@ -7,8 +7,11 @@
 //! ```
 //!
 //! Rates are bytes of the region by the seconds of the slowest rank, the median
-//! of five; a rank's share of the machine counts, so that more ranks than cores
-//! have less each. `CHECKPOINT_BENCH_MIB` sets the region (64).
+//! of [`REPEATS`]; a rank's share of the machine counts, so that more ranks than
+//! cores have less each. The encoders take turns, each time in another order, so
+//! that what the machine does meanwhile meets all of them: `of ring` compares
+//! whole checkpoints of one run. `CHECKPOINT_BENCH_MIB` sets the region (32; the
+//! segments of all encoders are there at once, about 16 regions a rank).
 
 use std::hint::black_box;
 use std::sync::{Arc, Mutex};
@@ -26,7 +29,7 @@ use skt_hpl::protect::{NodeCheckpointer, NodeMemory, Settings, sweep};
 use skt_hpl::team::Team;
 
 const PITCH_BYTES: usize = 32 << 10;
-const REPEATS: usize = 5;
+const REPEATS: usize = 7;
 
 /// When the rebuilding begins and ends.
 #[derive(Default)]
@@ -75,94 +78,155 @@ fn rate<C: Comm>(comm: &C, bytes: usize, mut body: impl FnMut()) -> Result<f64, 
 
 fn region_bytes() -> usize {
     let mib = std::env::var("CHECKPOINT_BENCH_MIB").ok().and_then(|mib| mib.parse().ok());
-    mib.unwrap_or(64usize) << 20
+    mib.unwrap_or(32usize) << 20
 }
 
-/// One line of the table.
-fn measure<C: Comm>(
-    world: &C,
-    run: &str,
-    (codec, parities, encoder): (CodecKind, usize, Encoder),
-) -> Result<String, CheckpointError> {
-    let (store, team, bytes) = (SysV::new(false), Team::solo(), region_bytes());
-    let settings = Settings {
-        codec,
-        parities,
-        encoder,
-        group_size: world.size().max(2),
-        ..Settings::new(run)
-    };
-    type Saved<'a, C> = Box<NodeCheckpointer<'a, C>>;
-    let open = |hook: Arc<dyn Hook>| -> Result<(Saved<'_, C>, Found), CheckpointError> {
-        let memory = NodeMemory::new(&store, run, 0, &team);
-        let config = settings.config(0, String::new(), &world.host(), 64);
+type Saved<'a, C> = Box<NodeCheckpointer<'a, C>>;
+
+/// What an encoder is measured with: a run's test number `test`.
+struct Bench<'a, C: Comm> {
+    world: &'a C,
+    store: &'a SysV,
+    team: &'a Team,
+    run: &'a str,
+    test: usize,
+    settings: Settings,
+}
+
+/// Seconds of this rank.
+#[derive(Default)]
+struct Times {
+    encode: Vec<f64>,
+    flush: Vec<f64>,
+    whole: Vec<f64>,
+    rebuild: Vec<f64>,
+}
+
+impl<'a, C: Comm> Bench<'a, C> {
+    fn open(&self, hook: Arc<dyn Hook>) -> Result<(Saved<'a, C>, Found), CheckpointError> {
+        let memory = NodeMemory::new(self.store, self.run, self.test, self.team);
+        let config = self.settings.config(self.test, String::new(), &self.world.host(), 64);
         // The check of what is frozen is for tests.
         let config = skt_hpl::checkpoint::protocol::Config { check_frozen: false, ..config };
-        let shape = RegionShape { rows: bytes / PITCH_BYTES, pitch_bytes: PITCH_BYTES };
-        match Checkpointer::open(world, memory, config, &[shape], hook)? {
+        let rows = region_bytes() / PITCH_BYTES;
+        let shape = RegionShape { rows, pitch_bytes: PITCH_BYTES };
+        match Checkpointer::open(self.world, memory, config, &[shape], hook)? {
             Opened::Ready(saved, found) => Ok((saved, found)),
             Opened::Finished(_) => unreachable!("each line finishes once, at its end"),
         }
-    };
-    let (mut saved, _) = open(Arc::new(NoHook))?;
-    saved.recover()?;
-    for (i, byte) in saved.region(0).iter_mut().enumerate() {
-        *byte = (i.wrapping_mul(0x9e37_79b9) >> 13) as u8;
     }
-    // Machines drift: memcpy once more beside each line.
-    let mut copy = vec![1u8; bytes];
-    let memcpy = rate(world, bytes, || copy.copy_from_slice(black_box(saved.region(0))))?;
-    drop(copy);
-    let (mut encode, mut flush, mut whole) = (Vec::new(), Vec::new(), Vec::new());
-    for repeat in 0..=REPEATS {
+
+    fn begin(&self) -> Result<Saved<'a, C>, CheckpointError> {
+        let (mut saved, _) = self.open(Arc::new(NoHook))?;
+        saved.recover()?;
+        for (i, byte) in saved.region(0).iter_mut().enumerate() {
+            *byte = (i.wrapping_mul(0x9e37_79b9) >> 13) as u8;
+        }
+        // The first one touches the memory.
+        saved.checkpoint(&[Active::ALL], &[])?;
+        Ok(saved)
+    }
+
+    fn checkpoint(
+        &self,
+        saved: &mut Saved<'a, C>,
+        times: &mut Times,
+    ) -> Result<(), CheckpointError> {
         saved.comm().barrier()?;
         let start = Instant::now();
         let stats = saved.checkpoint(&[Active::ALL], &[])?;
-        if repeat > 0 {
-            encode.push(stats.encode_seconds);
-            flush.push(stats.copy_seconds);
-            whole.push(start.elapsed().as_secs_f64());
+        times.encode.push(stats.encode_seconds);
+        times.flush.push(stats.copy_seconds);
+        times.whole.push(start.elapsed().as_secs_f64());
+        Ok(())
+    }
+
+    /// Loses the memory of one rank after the other; then all of it goes.
+    fn rebuild(&self, times: &mut Times) -> Result<(), CheckpointError> {
+        let role = format!("t{}.", self.test);
+        for repeat in 0..REPEATS {
+            self.world.barrier()?;
+            // Ranks stay where they are: each finds its own segment, or none.
+            let lost = repeat % self.world.size();
+            if self.world.rank() == lost {
+                for info in self.store.list().expect("a list") {
+                    let is_of_run =
+                        info.name.run() == self.run && info.name.role().starts_with(&role);
+                    if is_of_run && info.name.rank() as usize == lost {
+                        self.store.remove(&info.name).expect("removed");
+                    }
+                }
+            }
+            self.world.barrier()?;
+            let watch = Arc::new(Stopwatch::default());
+            let (mut saved, found) = self.open(watch.clone())?;
+            assert_eq!(found.lost, [lost]);
+            saved.recover()?;
+            times.rebuild.push(watch.seconds());
+            if repeat + 1 == REPEATS {
+                saved.finish(&[])?.clear()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The lines of the table for one code, an encoder each.
+fn measure<C: Comm>(
+    world: &C,
+    run: &str,
+    (codec, parities): (CodecKind, usize),
+) -> Result<Vec<String>, CheckpointError> {
+    let (store, team, bytes) = (SysV::new(false), Team::solo(), region_bytes());
+    let encoders: Vec<Encoder> =
+        Encoder::ALL.into_iter().filter(|&encoder| encoder != Encoder::Auto).collect();
+    let bench = |(test, &encoder): (usize, &Encoder)| {
+        let group_size = world.size().max(2);
+        let settings = Settings { codec, parities, encoder, group_size, ..Settings::new(run) };
+        Bench { world, store: &store, team: &team, run, test, settings }
+    };
+    let benches: Vec<Bench<C>> = encoders.iter().enumerate().map(bench).collect();
+    let mut times: Vec<Times> = benches.iter().map(|_| Times::default()).collect();
+    let mut saved = benches.iter().map(Bench::begin).collect::<Result<Vec<_>, _>>()?;
+    // Machines drift: memcpy once more beside each code.
+    let mut copy = vec![1u8; bytes];
+    let memcpy = rate(world, bytes, || copy.copy_from_slice(black_box(saved[0].region(0))))?;
+    drop(copy);
+    for repeat in 0..REPEATS {
+        for turn in 0..benches.len() {
+            let at = (repeat + turn) % benches.len();
+            benches[at].checkpoint(&mut saved[at], &mut times[at])?;
         }
     }
     drop(saved);
-    let mut rebuild = Vec::new();
-    for repeat in 0..REPEATS {
-        world.barrier()?;
-        // Ranks stay where they are: each finds its own segment, or none.
-        let lost = repeat % world.size();
-        if world.rank() == lost {
-            for info in store.list().expect("a list") {
-                if info.name.run() == run && info.name.rank() as usize == lost {
-                    store.remove(&info.name).expect("removed");
-                }
-            }
-        }
-        world.barrier()?;
-        let watch = Arc::new(Stopwatch::default());
-        let (mut saved, found) = open(watch.clone())?;
-        assert_eq!(found.lost, [lost]);
-        saved.recover()?;
-        rebuild.push(watch.seconds());
-        if repeat + 1 == REPEATS {
-            saved.finish(&[])?.clear()?;
-        }
+    for (bench, times) in benches.iter().zip(&mut times) {
+        bench.rebuild(times)?;
     }
-    sweep(&store, run, 0).expect("swept");
+    sweep(&store, run, benches.len()).expect("swept");
     let gigabytes = bytes as f64 / 1e9;
     let mut rates = Vec::new();
-    for seconds in [encode, flush, whole, rebuild] {
-        rates.push(gigabytes / slowest_median(world, seconds)?);
+    for Times { encode, flush, whole, rebuild } in times {
+        let mut of_one = Vec::new();
+        for seconds in [encode, flush, whole, rebuild] {
+            of_one.push(gigabytes / slowest_median(world, seconds)?);
+        }
+        rates.push(of_one);
     }
-    Ok(format!(
-        "{:>5} {codec:>12} {parities:>2} {encoder:>7} {:>8.2} {:>8.2} {:>11.2} {:>8.2} {memcpy:>8.2}",
-        world.size(),
-        rates[0],
-        rates[1],
-        rates[2],
-        rates[3],
-        codec = codec.to_string(),
-        encoder = encoder.to_string(),
-    ))
+    let ring = encoders.iter().position(|&encoder| encoder == Encoder::Ring).expect("there");
+    let lines = encoders.iter().zip(&rates).map(|(encoder, of_one)| {
+        format!(
+            "{:>5} {:>12} {parities:>2} {:>7} {:>8.2} {:>8.2} {:>11.2} {:>8.2} {:>8.2} {memcpy:>8.2}",
+            world.size(),
+            codec.to_string(),
+            encoder.to_string(),
+            of_one[0],
+            of_one[1],
+            of_one[2],
+            of_one[2] / rates[ring][2],
+            of_one[3],
+        )
+    });
+    Ok(lines.collect())
 }
 
 fn table<C: Comm>(world: &C, run: &str) -> Result<(), CheckpointError> {
@@ -183,7 +247,7 @@ fn table<C: Comm>(world: &C, run: &str) -> Result<(), CheckpointError> {
         bytes >> 20
     ));
     say(
-        "ranks        codec  m encoder   encode    flush  checkpoint  rebuild   memcpy    GB/s a rank",
+        "ranks        codec  m encoder   encode    flush  checkpoint  of ring  rebuild   memcpy    GB/s a rank",
     );
     for (codec, parities) in
         [(CodecKind::Xor, 1), (CodecKind::ReedSolomon, 1), (CodecKind::ReedSolomon, 2)]
@@ -191,8 +255,8 @@ fn table<C: Comm>(world: &C, run: &str) -> Result<(), CheckpointError> {
         if world.size() < 2 * parities {
             continue;
         }
-        for encoder in Encoder::ALL.into_iter().filter(|&encoder| encoder != Encoder::Auto) {
-            say(&measure(world, run, (codec, parities, encoder))?);
+        for line in measure(world, run, (codec, parities))? {
+            say(&line);
         }
     }
     Ok(())

@@ -171,7 +171,6 @@ fn trailing_update(criterion: &mut Criterion) {
         l1: l.block(0..NB, 0..NB),
         l2: l.block(NB..ORDER + NB, 0..NB),
         ipiv: &ipiv,
-        top: Some(0),
         below: NB,
     };
     let throughput = Throughput::Elements((flops_solve + flops_multiply) as u64);

@@ -240,10 +240,12 @@ fn the_report_grows_and_has_the_tests_of_all_starts() {
     assert_clean(&cluster);
     let report = &ended.report;
     let once = |text: &str| assert_eq!(report.matches(text).count(), 1, "{text}\n{report}");
-    once(&result("2400"));
+    // In the report of each start, that of the last being whole.
+    assert_eq!(report.matches(&result("2400")).count(), 2, "{report}");
     once(&result(N));
     once("# start 1 ended here; what follows is the report of start 2\n");
     once("# tests 1 to 1 were done by an earlier start\n");
+    once("Finished      2 tests");
     once("End of Tests.");
 }
 

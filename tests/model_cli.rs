@@ -321,3 +321,99 @@ fn plan_calibrates_from_reports() {
     args[last] = "one.json";
     assert!(refusal(folder.path(), &args).contains("at least two N"));
 }
+
+/// A report of one test, as `--json` writes it, without what the model does not read.
+fn path_report(n: usize, nb: usize, phases: &serde_json::Value, protection: &str) -> String {
+    let seconds: f64 = phases.as_object().unwrap().values().map(|s| s.as_f64().unwrap()).sum();
+    format!(
+        r#"{{"format": "skt-hpl report", "tests": [{{
+            "parameters": {{"n": {n}, "nb": {nb}, "p": 1, "q": 1, "depth": 1, "bcast": "1ring",
+                "swap": "mix", "swap_threshold": 64, "threads": 1}},
+            "status": "passed", "time_seconds": {seconds}, "protection": {protection},
+            "phases_seconds": {{"max": {{}}, "mean": {phases}}}
+        }}]}}"#
+    )
+}
+
+#[test]
+fn the_critical_path_is_shown_whole_and_as_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let grid = ["model", "path", "--p", "16", "--q", "16", "--threads", "4", "--memory-gib", "1"];
+    let text = stdout(folder.path(), &with_all(&grid, &["--nb", "192,256", "--changes"]));
+    // 256 GiB of doubles: 185,363 rows, cut to whole blocks.
+    assert!(text.contains("N 185280, NB 192, 16 x 16 ranks of 4 thread(s)"), "{text}");
+    assert!(text.contains("N 185344, NB 256"), "both combinations are listed: {text}");
+    assert!(text.contains("the reference's formula") && text.contains("split update"), "{text}");
+    let network = ["--latency-us", "1.5", "--bandwidth-gbs", "inf", "--json", "--out", "path.svg"];
+    let json = stdout(folder.path(), &with_all(&grid, &network));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let run = &json["runs"][0];
+    let path = run["path_seconds"].as_object().unwrap();
+    let sum: f64 = path.values().map(|seconds| seconds.as_f64().unwrap()).sum();
+    let time = run["time_seconds"].as_f64().unwrap();
+    assert!((sum - time).abs() < 1e-9 * time, "the path explains the time: {sum}, {time}");
+    assert_eq!(json["machine"]["message_byte_seconds"], 0.0);
+    let svg = fs::read_to_string(folder.path().join("path.svg")).unwrap();
+    assert!(svg.contains("pivot messages") && !svg.contains("NaN"));
+    let again = refusal(folder.path(), &with_all(&grid, &["--out", "path.svg"]));
+    assert!(again.contains("--force"), "{again}");
+}
+
+fn with_all<'a>(first: &[&'a str], rest: &[&'a str]) -> Vec<&'a str> {
+    first.iter().chain(rest).copied().collect()
+}
+
+#[test]
+fn a_machine_is_fitted_saved_and_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut reports = Vec::new();
+    for n in [3000, 4000, 6000] {
+        for nb in [64, 128, 256] {
+            let said = stdout(
+                folder.path(),
+                &["model", "path", "--json", "--n", &n.to_string(), "--nb", &nb.to_string()],
+            );
+            let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+            let report = path_report(n, nb, &said["runs"][0]["phases_mean_seconds"], "null");
+            reports.push(format!("{n}-{nb}.json"));
+            fs::write(folder.path().join(reports.last().unwrap()), report).unwrap();
+        }
+    }
+    let reports: Vec<&str> = reports.iter().map(String::as_str).collect();
+    let fit = with_all(&["model", "path", "--save-machine", "m.json", "--fit"], &reports);
+    let said = stdout(folder.path(), &fit);
+    assert!(said.contains("product") && said.contains("Gflop/s"), "{said}");
+    let check = with_all(&["model", "path", "--machine", "m.json", "--check"], &reports);
+    let table = stdout(folder.path(), &check);
+    assert!(table.contains("N 6000, NB 128") && table.contains("9 tests"), "{table}");
+    let json = with_all(&check, &["--json"]);
+    let json: serde_json::Value = serde_json::from_str(&stdout(folder.path(), &json)).unwrap();
+    let error = json[8]["time_error"].as_f64().unwrap();
+    assert!(error.abs() < 0.01, "it was fitted to this: {error}");
+}
+
+#[test]
+fn reports_and_flags_that_the_critical_path_cannot_use_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let phases = serde_json::json!({"update": 0.4});
+    fs::write(folder.path().join("ft.json"), path_report(3000, 64, &phases, "{}")).unwrap();
+    fs::write(folder.path().join("no.json"), "{\"format\": \"other\", \"tests\": []}").unwrap();
+    fs::write(folder.path().join("m.json"), "{\"speed\": 3}").unwrap();
+    for (args, want) in [
+        (&["--check", "ft.json"] as &[&str], "without checkpoints"),
+        (&["--check", "no.json"], "not \"skt-hpl report\""),
+        (&["--machine", "m.json", "--n", "1000"], "no machine as --save-machine writes it"),
+        (&["--fit", "gone.json"], "gone.json"),
+        (&[], "Give --n or --memory-gib"),
+        (&["--n", "1000", "--nb", "0"], "nb = 0"),
+        (&["--n", "1000", "--bandwidth-gbs", "0"], "--bandwidth-gbs 0"),
+        (&["--n", "1000", "--gflops-per-core", "-1"], "--gflops-per-core -1"),
+        (&["--n", "1000", "--latency-us", "-1"], "message_seconds"),
+        (&["--memory-gib", "0"], "not enough for one block"),
+        (&["--n", "1000", "--out", "path.png"], "must end in .svg or .csv"),
+        (&["--n", "1000", "--bcast", "star"], "star"),
+    ] {
+        let message = refusal(folder.path(), &with_all(&["model", "path"], args));
+        assert!(message.contains(want), "{args:?}: {message}");
+    }
+}

@@ -67,15 +67,15 @@ fn the_largest_segment_is_named_as_the_limit() {
     let Some(_) = inside(test, setup) else { return };
     let refused = SysV::new(false).create(&name(0), 65536).unwrap_err();
     assert!(
-        matches!(refused, StoreError::Limit { limit: "kernel.shmmax", enough: 69632, .. }),
+        matches!(refused, StoreError::Limit { limit: "kernel.shmmax", enough: 73728, .. }),
         "{refused}"
     );
     let text = refused.to_string();
-    assert!(text.contains("sysctl -w kernel.shmmax=69632"), "{text}");
-    assert!(SysV::new(false).create(&name(0), 65536 - 4096).is_ok());
+    assert!(text.contains("sysctl -w kernel.shmmax=73728"), "{text}");
+    assert!(SysV::new(false).create(&name(0), 65536 - 8192).is_ok());
     let traps = SysV::new(false).traps(65536, 65536);
     assert!(traps.contains(&Trap::OwnIpcNamespace), "{traps:?}");
-    let low = Trap::LowLimit { limit: "kernel.shmmax", value: 65536, enough: 69632 };
+    let low = Trap::LowLimit { limit: "kernel.shmmax", value: 65536, enough: 73728 };
     assert!(traps.contains(&low), "{traps:?}");
 }
 
@@ -85,10 +85,11 @@ fn all_segments_together_are_named_as_the_limit() {
     let setup = "echo 10 > /proc/sys/kernel/shmall";
     let Some(_) = inside(test, setup) else { return };
     let store = SysV::new(false);
-    let _first = store.create(&name(0), 4 << 12).unwrap();
-    let refused = store.create(&name(1), 5 << 12).unwrap_err();
+    // Of 5 pages and of 6, the last of them almost empty.
+    let _first = store.create(&name(0), (3 << 12) + 8).unwrap();
+    let refused = store.create(&name(1), (4 << 12) + 8).unwrap_err();
     assert!(
-        matches!(refused, StoreError::Limit { limit: "kernel.shmall", value: 10, enough: 11, .. }),
+        matches!(refused, StoreError::Limit { limit: "kernel.shmall", value: 10, enough: 12, .. }),
         "{refused}"
     );
     assert_eq!(store.traps(5 << 12, 8).len(), store.traps(6 << 12, 8).len() - 1);

@@ -8,6 +8,7 @@
 //! calls read like the mathematics they do.
 
 mod ffi;
+pub mod passes;
 mod solve_rows;
 pub mod transpose;
 pub mod view;
@@ -65,7 +66,7 @@ pub fn solve_unit_lower(l: MatRef, mut b: MatMut) {
     if b.rows() == 0 || b.cols() == 0 {
         return;
     }
-    if solve_rows::solve(l, &mut b) {
+    if solve_rows::solve(l, None, &mut b) {
         return;
     }
     // A row-major B is solved from the right: B' := B' L'^-1. A row-major L is
@@ -97,6 +98,43 @@ pub fn solve_unit_lower(l: MatRef, mut b: MatMut) {
             1,
         );
     }
+}
+
+/// Rows of a matrix in an order: row i is row `order[i]` of `rows`.
+#[derive(Clone, Copy)]
+pub struct Rows<'a> {
+    /// The matrix; row-major.
+    pub rows: MatRef<'a>,
+    /// Which of its rows.
+    pub order: &'a [usize],
+}
+
+impl<'a> Rows<'a> {
+    /// The same rows of fewer columns.
+    ///
+    /// # Panics
+    /// When there are not so many.
+    pub fn columns(self, cols: std::ops::Range<usize>) -> Self {
+        Self { rows: self.rows.block(0..self.rows.rows(), cols), ..self }
+    }
+}
+
+/// `B := L^-1 R` with L the unit lower triangle of the square matrix `l`, and R
+/// the rows `from`; B row-major.
+///
+/// # Panics
+/// When the shapes do not fit.
+pub fn solve_unit_lower_from(l: MatRef, from: Rows, mut b: MatMut) {
+    let shape = (b.rows(), b.rows(), b.rows(), b.cols());
+    assert_eq!((l.rows(), l.cols(), from.order.len(), from.rows.cols()), shape, "trsm shapes");
+    assert!(from.order.iter().all(|&row| row < from.rows.rows()), "rows that are there");
+    if b.rows() == 0 || b.cols() == 0 || solve_rows::solve(l, Some(&from), &mut b) {
+        return;
+    }
+    for (i, &row) in from.order.iter().enumerate() {
+        b.row_mut(i).copy_from_slice(from.rows.row(row));
+    }
+    solve_unit_lower(l, b);
 }
 
 /// `x := U^-1 x` with U the upper triangle of the square matrix `u`.
@@ -233,6 +271,31 @@ mod tests {
                     let back = x.at(i, j) + (0..i).map(|p| l.at(i, p) * x.at(p, j)).sum::<f64>();
                     prop_assert!((back - b.at(i, j)).abs() < 1e-12);
                 }
+            }
+        }
+
+        /// To the bit, as if the rows had been copied first.
+        #[test]
+        fn rows_are_solved_from_where_they_are(
+            n in 0usize..20, spare in 0usize..5, w in 0usize..60, by_row: bool, seed: u64,
+        ) {
+            let dl = numbers(seed, 400);
+            let l = view(&dl, n, n, 20, by_row);
+            let (count, ld) = (n + spare, w + 3);
+            let data = numbers(seed ^ 1, count * ld + 1);
+            let rows = view(&data, count, w, ld, true);
+            let order: Vec<usize> = (0..n).map(|i| (i * 7 + seed as usize % 5) % count).collect();
+            let (mut copied, mut solved) = (vec![0.0; n * ld + 1], vec![0.5; n * ld + 1]);
+            let mut b = view_mut(&mut copied, n, w, ld, true);
+            for (i, &row) in order.iter().enumerate() {
+                b.row_mut(i).copy_from_slice(rows.row(row));
+            }
+            solve_unit_lower(l, b);
+            let b = view_mut(&mut solved, n, w, ld, true);
+            solve_unit_lower_from(l, Rows { rows, order: &order }, b);
+            for i in 0..n {
+                prop_assert_eq!(&copied[i * ld..i * ld + w], &solved[i * ld..i * ld + w]);
+                prop_assert!(solved[i * ld + w..(i + 1) * ld].iter().all(|&x| x == 0.5));
             }
         }
 

@@ -12,22 +12,27 @@
 //! one row of the strip, both of which stay in the caches. That runs at the rate
 //! of DGEMM, where OpenBLAS's DTRSM reaches half of it.
 //!
+//! The rows of A1 may come from elsewhere, in any order: those of a row exchange
+//! are solved from where they arrived to where U stays, without a copy between.
+//!
 //! An element of U is the same sum in the same order in whatever strip it is, so
 //! its bits do not depend on how the columns are cut up among threads.
 
-use super::{MatMut, MatRef};
+use super::{MatMut, MatRef, Rows};
 
-/// Solves in place, if there is a kernel for these layouts on this CPU; else
-/// leaves `a` as it is and returns false.
-pub(super) fn solve(l: MatRef, a: &mut MatMut) -> bool {
+/// Solves in place, or for the rows `from`, if there is a kernel for these layouts
+/// on this CPU; else leaves `a` as it is and returns false.
+pub(super) fn solve(l: MatRef, from: Option<&Rows>, a: &mut MatMut) -> bool {
     debug_assert_eq!((l.rows(), l.cols()), (a.rows(), a.rows()));
-    if !l.is_col_major() || a.is_col_major() {
+    if !l.is_col_major() || a.is_col_major() || from.is_some_and(|from| from.rows.is_col_major()) {
         return false;
     }
     #[cfg(target_arch = "x86_64")]
     {
         let (n, width, lda) = (a.rows(), a.cols(), a.ld());
-        let system = System { l: l.as_ptr(), ldl: l.ld(), n, a: a.as_mut_ptr(), lda, width };
+        let a = a.as_mut_ptr();
+        let from = from.map(|from| (from.rows.as_ptr(), from.rows.ld(), from.order));
+        let system = System { l: l.as_ptr(), ldl: l.ld(), n, a, lda, width, from };
         if is_x86_feature_detected!("avx512f") {
             // SAFETY: the CPU has been asked; the views cover what they name.
             unsafe { avx512::solve(&system) };
@@ -44,7 +49,7 @@ pub(super) fn solve(l: MatRef, a: &mut MatMut) -> bool {
 
 /// L, column by column, and A, row by row.
 #[cfg(target_arch = "x86_64")]
-struct System {
+struct System<'o> {
     l: *const f64,
     ldl: usize,
     /// Order of L, rows of A.
@@ -53,6 +58,27 @@ struct System {
     lda: usize,
     /// Columns of A.
     width: usize,
+    /// The right side where it is not in A: its memory, the doubles from one row
+    /// to the next, and which of them is row i.
+    from: Option<(*const f64, usize, &'o [usize])>,
+}
+
+#[cfg(target_arch = "x86_64")]
+impl System<'_> {
+    /// Row `i` of the right side.
+    ///
+    /// # Safety
+    /// There is such a row.
+    #[inline(always)]
+    unsafe fn right_side(&self, i: usize) -> *const f64 {
+        // SAFETY: the caller's.
+        unsafe {
+            match self.from {
+                None => self.a.add(i * self.lda),
+                Some((rows, ld, order)) => rows.add(order[i] * ld),
+            }
+        }
+    }
 }
 
 /// The kernel for one instruction set: `$rows` x (`$wide` vectors) sums, then
@@ -117,8 +143,9 @@ macro_rules! kernel {
                 // SAFETY: `strip` stays within L and A.
                 unsafe {
                     for r in 0..ROWS {
+                        let row = system.right_side(i + r).add(at);
                         for v in 0..WIDE {
-                            sums[r][v] = $load(a.add(place(i + r, v)));
+                            sums[r][v] = $load(row.add(v * $lanes));
                         }
                     }
                     for k in 0..i {
@@ -157,7 +184,7 @@ macro_rules! kernel {
                 for i in 0..n {
                     // SAFETY: elements of L and A.
                     unsafe {
-                        let mut sum = *a.add(i * lda + column);
+                        let mut sum = *system.right_side(i).add(column);
                         for k in 0..i {
                             sum = (-*l.add(k * ldl + i)).mul_add(*a.add(k * lda + column), sum);
                         }
@@ -216,8 +243,15 @@ mod tests {
     }
 
     #[cfg(target_arch = "x86_64")]
-    fn system(l: &[f64], ldl: usize, n: usize, a: &mut [f64], lda: usize, width: usize) -> System {
-        System { l: l.as_ptr(), ldl, n, a: a.as_mut_ptr(), lda, width }
+    fn system(
+        l: &[f64],
+        ldl: usize,
+        n: usize,
+        a: &mut [f64],
+        lda: usize,
+        width: usize,
+    ) -> System<'static> {
+        System { l: l.as_ptr(), ldl, n, a: a.as_mut_ptr(), lda, width, from: None }
     }
 
     proptest! {
@@ -228,7 +262,7 @@ mod tests {
             let before = numbers(seed ^ 1, 40 * lda, 1.0);
             let mut ways = vec![before.clone(); 3];
             let mut a = MatMut::row_major(&mut ways[0], n, width, lda);
-            if !solve(MatRef::col_major(&l, n, n, ldl), &mut a) {
+            if !solve(MatRef::col_major(&l, n, n, ldl), None, &mut a) {
                 return Ok(());
             }
             #[cfg(target_arch = "x86_64")]
@@ -265,11 +299,11 @@ mod tests {
             let before = numbers(seed ^ 1, 40 * 60, 1.0);
             let (mut whole, mut parts) = (before.clone(), before);
             let l = MatRef::col_major(&l, n, n, 40);
-            solve(l, &mut MatMut::row_major(&mut whole, n, width, 60));
+            solve(l, None, &mut MatMut::row_major(&mut whole, n, width, 60));
             let (mut left, mut right) =
                 MatMut::row_major(&mut parts, n, width, 60).split_cols(cut);
-            solve(l, &mut left);
-            solve(l, &mut right);
+            solve(l, None, &mut left);
+            solve(l, None, &mut right);
             prop_assert_eq!(whole, parts);
         }
     }

@@ -93,16 +93,15 @@ pub struct LostGroup {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Refusal {
     /// More losses in a group than it has parities.
-    #[error(
-        "epoch {epoch} cannot be restored: {} with {parities} parities a group. \
-         Start afresh with resume = never, or bring the lost nodes back",
-        describe(lost)
-    )]
+    #[error("{}", unrecoverable(*epoch, lost, torn, *parities))]
     Unrecoverable {
         /// The epoch that was looked for.
         epoch: u64,
         /// Groups with too many losses.
         lost: Vec<LostGroup>,
+        /// Of the lost ranks, those that are there with a torn copy: method
+        /// `single`, whose only copy a death has cut short.
+        torn: Vec<usize>,
         /// Losses that a group can bear.
         parities: usize,
     },
@@ -136,6 +135,22 @@ impl From<PlacementError> for Refusal {
     fn from(error: PlacementError) -> Self {
         Self::Placement(error.to_string())
     }
+}
+
+fn unrecoverable(epoch: u64, lost: &[LostGroup], torn: &[usize], parities: usize) -> String {
+    let lost = describe(lost);
+    let losses =
+        format!("epoch {epoch} cannot be restored: {lost} with {parities} parities a group");
+    if torn.is_empty() {
+        return format!("{losses}. Start afresh with resume = never, or bring the lost nodes back");
+    }
+    format!(
+        "{losses}; of these, ranks {torn:?} are here, but the run died while checkpoint {} was \
+         being written over their only copy, which is torn. Method `single` cannot survive a \
+         death within a checkpoint. Start afresh with resume = never, and with --ft self or \
+         --ft double, which have a whole copy at every instant",
+        epoch + 1
+    )
 }
 
 fn describe(lost: &[LostGroup]) -> String {
@@ -300,7 +315,29 @@ fn plan(offers: &[Offer], rules: &Rules) -> Result<Plan, Refusal> {
         .collect();
     let newest = current.values().find(|(_, record)| record.commit == epoch);
     let state = newest.expect("the epoch comes from such a commit").1.state.clone();
-    resume(offers, rules, base, attempt, (epoch, state), &usable)
+    let resumed = resume(offers, rules, base, attempt, (epoch, state), &usable);
+    resumed.map_err(|refusal| name_torn(refusal, rules.method, &current, &usable))
+}
+
+/// Says of a refusal which ranks are lost although they are there.
+fn name_torn(
+    refusal: Refusal,
+    method: Method,
+    current: &BTreeMap<usize, &Content>,
+    usable: &BTreeMap<usize, &Content>,
+) -> Refusal {
+    match refusal {
+        Refusal::Unrecoverable { epoch, lost, parities, .. } if method == Method::Single => {
+            let is_torn = |rank: &usize| {
+                let unusable = current.get(rank).filter(|_| !usable.contains_key(rank));
+                unusable.is_some_and(|(_, record)| record.updating != 0 && !record.hollow)
+            };
+            let ranks = lost.iter().flat_map(|group| group.ranks.iter().copied());
+            let torn = ranks.filter(is_torn).collect();
+            Refusal::Unrecoverable { epoch, lost, torn, parities }
+        }
+        other => other,
+    }
 }
 
 type Content = (Identity, Record);
@@ -461,7 +498,8 @@ fn stored_groups(
         broken.push(LostGroup { group: None, ranks: unknown });
     }
     if !broken.is_empty() {
-        return Err(Refusal::Unrecoverable { epoch, lost: broken, parities: rules.parities });
+        let (torn, parities) = (Vec::new(), rules.parities);
+        return Err(Refusal::Unrecoverable { epoch, lost: broken, torn, parities });
     }
     assert!(groups.keys().copied().eq(0..groups.len()), "groups are numbered from 0");
     Ok(groups.into_values().collect())
@@ -696,7 +734,7 @@ mod tests {
         edit(&mut found[2]).1.hollow = true;
         let error = planned(&found, &RULES).expect_err("two losses");
         let lost = vec![LostGroup { group: Some(0), ranks: vec![0, 2] }];
-        assert_eq!(error, Refusal::Unrecoverable { epoch: 4, lost, parities: 1 });
+        assert_eq!(error, Refusal::Unrecoverable { epoch: 4, lost, torn: vec![], parities: 1 });
         assert!(error.to_string().contains("group 0 has lost ranks [0, 2]"), "{error}");
     }
 
@@ -737,7 +775,7 @@ mod tests {
         found[2].claims.clear();
         found[3].claims.clear();
         let lost = vec![LostGroup { group: None, ranks: vec![2, 3] }];
-        let refusal = Refusal::Unrecoverable { epoch: 4, lost, parities: 1 };
+        let refusal = Refusal::Unrecoverable { epoch: 4, lost, torn: vec![], parities: 1 };
         assert_eq!(planned(&found, &RULES), Err(refusal));
     }
 
@@ -749,7 +787,21 @@ mod tests {
         let plan = planned(&found, &rules).expect("one torn copy is one loss");
         assert_eq!(plan.lost, [1]);
         edit(&mut found[3]).1.updating = 5;
-        assert!(matches!(planned(&found, &rules), Err(Refusal::Unrecoverable { .. })));
+        let refusal = planned(&found, &rules).unwrap_err();
+        assert!(
+            matches!(&refusal, Refusal::Unrecoverable { torn, .. } if *torn == [1, 3]),
+            "{refusal}"
+        );
+        let text = refusal.to_string();
+        assert!(text.contains("ranks [1, 3] are here") && text.contains("--ft self"), "{text}");
+        // A rank that is lost with its memory is not torn.
+        let mut gone = found.clone();
+        gone[3].claims.clear();
+        let refusal = planned(&gone, &rules).unwrap_err();
+        assert!(
+            matches!(&refusal, Refusal::Unrecoverable { torn, .. } if *torn == [1]),
+            "{refusal}"
+        );
         // Somebody saw the end of the update: all were complete by then.
         edit(&mut found[0]).1.commit = 5;
         edit(&mut found[0]).1.stamp = 5;

@@ -15,6 +15,7 @@ pub mod man;
 pub mod model;
 pub mod output;
 pub mod overrides;
+pub mod path;
 pub mod plan;
 pub mod probe;
 pub mod protect;

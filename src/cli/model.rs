@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::output;
 use super::study_error::StudyError;
+use super::{output, path};
 use crate::model::bosilca::{Application, Platform, WasteModel};
 use crate::model::error::{at_least, positive};
 use crate::model::figures;
@@ -41,6 +41,8 @@ pub enum ModelCommand {
     Waste(WasteArgs),
     /// Simulate a checkpointed job many times
     Simulate(Box<SimulateArgs>),
+    /// Predict where the time of a run goes: the critical path of the solver, part by part
+    Path(Box<path::PathArgs>),
 }
 
 /// Flags of `model all`.
@@ -206,6 +208,7 @@ pub fn execute(args: &ModelArgs) -> Result<(), StudyError> {
         }
         ModelCommand::Waste(args) => print_waste(args),
         ModelCommand::Simulate(args) => simulate(args),
+        ModelCommand::Path(args) => path::execute(args),
     }
 }
 

@@ -170,7 +170,7 @@ fn about(param: Param, what: &str) -> String {
 pub(super) struct Names(Vec<&'static str>);
 
 impl Names {
-    fn of(param: Param) -> Self {
+    pub fn of(param: Param) -> Self {
         match param.info().kind {
             Kind::Choice(choices) => Self(choices.iter().map(|names| names[0]).collect()),
             _ => unreachable!("{param:?} is no choice"),

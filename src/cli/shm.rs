@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 
 use super::study_error::StudyError;
 use super::{launcher_rank, output};
-use crate::checkpoint::store::{Liveness, SegmentInfo, Store, StoreError, StoreKind, host};
+use crate::checkpoint::store::{Liveness, SegmentInfo, Store, StoreError, StoreKind, Stub, host};
 use crate::config::{ConfigError, Place, Setting};
 use crate::environment::host::this_host;
 
@@ -21,8 +21,9 @@ A segment is one of these:
   unknown     its maker is in another container: nobody here can tell
   waiting     complete, its run is not running: the same command goes on from it
   incomplete  its maker died while it was made: of no use to anybody
+  unnamed     the same, so early that it does not say of which run it is
 
-`clean` removes what is incomplete; with --run also what is waiting of that run, which then cannot \
+`clean` removes what is incomplete or unnamed; with --run also what is waiting of that run, which then cannot \
 go on; with --force everything, also what a process is using.";
 
 /// Flags of `shm`.
@@ -142,8 +143,8 @@ pub struct Cleaned {
 /// # Errors
 /// When the store cannot be listed or `out` not written.
 pub fn list(store: &dyn Store, out: &mut dyn Write) -> Result<(), ShmError> {
-    let segments = store.list()?;
-    if segments.is_empty() {
+    let (segments, stubs) = (store.list()?, store.stubs()?);
+    if segments.is_empty() && stubs.is_empty() {
         writeln!(out, "no segments")?;
         return Ok(());
     }
@@ -152,6 +153,7 @@ pub fn list(store: &dyn Store, out: &mut dyn Write) -> Result<(), ShmError> {
         "{:<20} {:>6} {:<10} {:>14} {:>8} {:<10} {:>8}  LOCATION",
         "RUN", "RANK", "PART", "BYTES", "ATTACHED", "STATE", "AGE"
     )?;
+    let now = host::now_unix_seconds();
     for segment in segments {
         let attached = match segment.attached {
             Some(count) => count.to_string(),
@@ -159,7 +161,7 @@ pub fn list(store: &dyn Store, out: &mut dyn Write) -> Result<(), ShmError> {
             None => "no".to_owned(),
         };
         let state = state(&segment);
-        let age_seconds = host::now_unix_seconds().saturating_sub(segment.created_unix_seconds);
+        let age_seconds = now.saturating_sub(segment.created_unix_seconds);
         writeln!(
             out,
             "{:<20} {:>6} {:<10} {:>14} {attached:>8} {state:<10} {:>8}  {}",
@@ -169,6 +171,17 @@ pub fn list(store: &dyn Store, out: &mut dyn Write) -> Result<(), ShmError> {
             segment.bytes,
             age(age_seconds),
             segment.location,
+        )?;
+    }
+    for stub in stubs {
+        let attached = if stub.in_use { "yes" } else { "no" };
+        let state = if stub.is_dead() { "unnamed" } else { "being made" };
+        let age = age(now.saturating_sub(stub.created_unix_seconds));
+        let Stub { bytes, location, .. } = stub;
+        writeln!(
+            out,
+            "{:<20} {:>6} {:<10} {bytes:>14} {attached:>8} {state:<10} {age:>8}  {location}",
+            "-", "-", "-",
         )?;
     }
     Ok(())
@@ -232,7 +245,36 @@ pub fn clean(
             done.removed_bytes += segment.bytes as u64;
         }
     }
+    // Of which run they are, nobody knows.
+    if options.run.is_none() {
+        clean_stubs(store, options.force, &mut done, out)?;
+    }
     Ok(done)
+}
+
+/// Removes the segments without a name whose creators are dead, by force all.
+fn clean_stubs(
+    store: &dyn Store,
+    force: bool,
+    done: &mut Cleaned,
+    out: &mut dyn Write,
+) -> Result<(), ShmError> {
+    for stub in store.stubs()? {
+        let Stub { location, bytes, creator_pid, .. } = &stub;
+        if !force && !stub.is_dead() {
+            let why = match stub.creator {
+                Liveness::Unknown => "its creator is in another container".to_owned(),
+                _ => format!("process {creator_pid} is making it"),
+            };
+            writeln!(out, "kept {location}: {why} (--force removes it all the same)")?;
+            done.kept += 1;
+        } else if store.remove_stub(&stub)? {
+            writeln!(out, "removed {location}: {bytes} bytes, without a name")?;
+            done.removed += 1;
+            done.removed_bytes += bytes;
+        }
+    }
+    Ok(())
 }
 
 /// `3d04h`, `4h05m`, `5m06s` or `6s`.

@@ -26,7 +26,7 @@ struct Route {
 
 /// Relative ranks at which a ring begins, first come first served. The rank
 /// before each of them, and the last one, forward to nobody.
-fn ring_heads(topology: Bcast, size: usize) -> Vec<usize> {
+pub(crate) fn ring_heads(topology: Bcast, size: usize) -> Vec<usize> {
     let heads = match topology {
         Bcast::OneRing => vec![1],
         Bcast::OneRingM => vec![1, 2],

@@ -20,6 +20,7 @@ use crate::config::{RunSpec, TestSpec};
 use crate::grid::Grid;
 use crate::pgesv::SolveError;
 use crate::pgesv::guard::Unguarded;
+use crate::protect::ledger::{Ledger, LedgerError};
 use crate::protect::{self, Done, NodeMemory, Opened, Protected, Settings, Surroundings, Target};
 use crate::ptest::{self, Observer, Phase};
 use crate::report::clock::now_unix_seconds;
@@ -56,6 +57,21 @@ pub enum JobError {
     /// The store of the checkpoints.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// What an earlier start has kept of the results.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// It has kept results of other tests.
+    #[error(
+        "run {run} was begun with other settings: what an earlier start has kept as the result of \
+         test {test} is of another test. Restart with the settings of that run, name this one \
+         with --run-id, or start afresh with --resume never"
+    )]
+    OtherTests {
+        /// Name of the run.
+        run: String,
+        /// Number of the test, from 1.
+        test: usize,
+    },
     /// The solver stopped for a reason that is not in the matrix.
     #[error(transparent)]
     Solve(#[from] SolveError),
@@ -76,7 +92,7 @@ impl JobError {
     /// Whether this rank alone knows of it, so that it must end the others.
     /// Refusals are agreed upon: all ranks have them.
     pub fn is_fatal(&self) -> bool {
-        !matches!(self, Self::Checkpoint(CheckpointError::Refused(_)))
+        !matches!(self, Self::Checkpoint(CheckpointError::Refused(_)) | Self::OtherTests { .. })
     }
 }
 
@@ -122,9 +138,9 @@ pub fn run<C: Comm>(
     if opened[0] == 0 {
         return Ok(Exit::BadInput);
     }
-    let mut tests = Tests { spec, settings, setup: &setup, progress, reports };
+    let mut tests = Tests { spec, settings, setup: &setup, progress, reports, ledger: None };
     let ran = match tests.run(world) {
-        Err(JobError::Checkpoint(CheckpointError::Refused(why))) => {
+        Err(why) if !why.is_fatal() => {
             heartbeat::step(heartbeat::REFUSED);
             tests.progress.clear();
             if first {
@@ -172,6 +188,9 @@ struct Tests<'a> {
     setup: &'a Setup,
     progress: Progress,
     reports: Option<Reports>,
+    /// Results of the tests that are done, where there are several and they are
+    /// protected.
+    ledger: Option<Ledger<'a>>,
 }
 
 impl<'a> Tests<'a> {
@@ -179,9 +198,12 @@ impl<'a> Tests<'a> {
     /// unfinished or not reported. The same on all ranks.
     fn run<C: Comm>(&mut self, world: &C) -> Result<Ran<'a, C>, JobError> {
         let tests = self.spec.tests();
+        self.open_ledger(world)?;
         let first = self.first_test(world)?;
-        if let (1.., Some(reports)) = (first, &mut self.reports) {
-            reports.text.note(&format!("tests 1 to {first} were done by an earlier start"))?;
+        let mut told = [u8::from(self.tell(first))];
+        collect::broadcast(world, &mut told, 0)?;
+        if told[0] == 0 {
+            return Ok(Ran { is_reported: false, last: None });
         }
         let mut ranks: Option<(usize, Option<C>)> = None;
         let mut announced = Instant::now();
@@ -192,17 +214,20 @@ impl<'a> Tests<'a> {
                 let color = (world.rank() < size).then_some(0);
                 ranks = Some((size, world.split(color, world.rank() as u32)?));
             }
-            let (mut wrote, mut done) = ([1u8], None);
+            let (mut wrote, mut done, mut result) = ([1u8], None, Vec::new());
             // Ranks beyond the grid stay idle.
             if let Some((_, Some(ranks))) = &ranks {
-                // An earlier start has left something of the first test alone.
+                // An earlier start has left something of the first test alone, or
+                // of those before it.
+                let is_behind = index > first || self.done() > 0;
                 let resume = match self.settings.resume {
-                    Resume::Require if index > first => Resume::Auto,
+                    Resume::Require if is_behind => Resume::Auto,
                     resume => resume,
                 };
                 let turn = Turn { index, tests: tests.len(), resume };
-                let (reported, left) = self.run_one(ranks, test, turn, &mut announced)?;
-                (wrote[0], done) = (u8::from(reported), left);
+                let Reported { is_written, result: bytes, done: left } =
+                    self.run_one(ranks, test, turn, &mut announced)?;
+                (wrote[0], done, result) = (u8::from(is_written), left, bytes);
             }
             // A result that cannot be kept is no result: all stop, and the next
             // start reports it again.
@@ -210,6 +235,7 @@ impl<'a> Tests<'a> {
             if wrote[0] == 0 {
                 return Ok(Ran { is_reported: false, last: None });
             }
+            self.keep(world, index, result)?;
             match done {
                 Some(done) if index + 1 < tests.len() => done.clear()?,
                 done => last = done,
@@ -218,7 +244,31 @@ impl<'a> Tests<'a> {
         Ok(Ran { is_reported: true, last })
     }
 
-    /// The test of which an earlier start has left data, else the first.
+    /// Finds the results that earlier starts have kept, which must be of the same
+    /// tests.
+    fn open_ledger<C: Comm>(&mut self, world: &C) -> Result<(), JobError> {
+        let tests = self.spec.tests();
+        // The result of the only test stays in its own segments.
+        if !self.settings.is_on() || tests.len() < 2 {
+            return Ok(());
+        }
+        let run = &self.settings.run_id;
+        let is_afresh = self.settings.resume == Resume::Never;
+        let is_keeper = self.setup.is_first_on_host;
+        let ledger = Ledger::open(world, &*self.setup.store, run, is_keeper, is_afresh)?;
+        let is_of_another = |(test, record): &(usize, Option<TestRecord>)| {
+            let spec = record.as_ref().map(|record| &record.spec);
+            spec.is_none_or(|spec| tests.get(*test) != Some(spec))
+        };
+        if let Some((test, _)) = ledger.results().find(is_of_another) {
+            return Err(JobError::OtherTests { run: run.clone(), test: test + 1 });
+        }
+        self.ledger = Some(ledger);
+        Ok(())
+    }
+
+    /// The test to begin with: behind those whose results are kept, and not before
+    /// the one of which an earlier start has left data.
     fn first_test<C: Comm>(&self, world: &C) -> Result<usize, JobError> {
         if !self.settings.is_on() || self.settings.resume == Resume::Never {
             return Ok(0);
@@ -226,18 +276,66 @@ impl<'a> Tests<'a> {
         let found = protect::found_test(&*self.setup.store, &self.settings.run_id)?;
         let mut first = [found.unwrap_or(0) as u64];
         collect::all_reduce(world, &mut first, u64::max)?;
-        Ok(first[0] as usize)
+        let done = self.done();
+        if done > 0 {
+            // A death may have come before all of it was removed.
+            protect::sweep_before(&*self.setup.store, &self.settings.run_id, done)?;
+        }
+        Ok(done.max(first[0] as usize))
     }
 
-    /// Runs one test on its ranks. Returns whether this rank could report it,
-    /// and its result in shared memory, if it was protected.
+    /// Tests whose results are kept, from the first on.
+    fn done(&self) -> usize {
+        self.ledger.as_ref().map_or(0, Ledger::done)
+    }
+
+    /// Reports the tests before `first`, which earlier starts have done; whether
+    /// that was possible.
+    fn tell(&mut self, first: usize) -> bool {
+        let (1.., Some(reports)) = (first, self.reports.as_mut()) else { return true };
+        let results = self.ledger.iter().flat_map(Ledger::results);
+        let before = results.filter(|(test, _)| *test < first);
+        let known: Vec<TestRecord> = before.filter_map(|(_, record)| record).collect();
+        let lost = first.saturating_sub(known.len());
+        let also = match lost {
+            0 => String::new(),
+            _ => format!("; the results of {lost} of them are lost with the memory of their nodes"),
+        };
+        let note = format!("tests 1 to {first} were done by an earlier start{also}");
+        let told = reports.text.note(&note).map_err(ReportError::from);
+        let told = told.and_then(|()| known.iter().try_for_each(|test| reports.test(test, None)));
+        if let Err(why) = &told {
+            eprintln!("error: {why}");
+        }
+        told.is_ok()
+    }
+
+    /// Keeps the result of a test, which rank 0 has, until the whole report is
+    /// written. Collective.
+    fn keep<C: Comm>(
+        &mut self,
+        world: &C,
+        index: usize,
+        mut result: Vec<u8>,
+    ) -> Result<(), JobError> {
+        let Some(ledger) = &mut self.ledger else { return Ok(()) };
+        collect::broadcast_bytes(world, &mut result, 0)?;
+        if let Err(why) = ledger.add(index, &result) {
+            // The run itself goes on; a later start may have to do without it.
+            let test = index + 1;
+            eprintln!("warning: the result of test {test} is not kept for later starts: {why}");
+        }
+        Ok(())
+    }
+
+    /// Runs one test on its ranks, and reports it.
     fn run_one<C: Comm>(
         &mut self,
         ranks: &C,
         test: &TestSpec,
         turn: Turn,
         announced: &mut Instant,
-    ) -> Result<(bool, Option<Done<'a, C>>), JobError> {
+    ) -> Result<Reported<'a, C>, JobError> {
         let setup = self.setup;
         let (team, target) = (&setup.team, setup.target.clone());
         let Turn { index, tests, resume } = turn;
@@ -258,7 +356,9 @@ impl<'a> Tests<'a> {
                 record.memory = protect::memory_split(test, self.settings, None);
                 record.progress = watcher.samples.list();
             }
-            return Ok((self.report(record.as_ref(), None), None));
+            let result = record.as_ref().map(protect::result::write_plain).unwrap_or_default();
+            let is_written = self.report(record.as_ref(), None);
+            return Ok(Reported { is_written, result, done: None });
         }
         let settings = Settings { method, resume, ..self.settings.clone() };
         let surroundings = Surroundings {
@@ -288,7 +388,8 @@ impl<'a> Tests<'a> {
         // The same bytes, whichever start has computed them.
         let record = protect::result::read(done.result());
         let reports = (ranks.rank() == 0).then_some(&record);
-        Ok((self.report(reports, note.as_deref()), Some(done)))
+        let is_written = self.report(reports, note.as_deref());
+        Ok(Reported { is_written, result: done.result().to_vec(), done: Some(done) })
     }
 
     /// Reports a record, after a note; whether that was possible.
@@ -302,6 +403,16 @@ impl<'a> Tests<'a> {
         }
         true
     }
+}
+
+/// A test that has been run.
+struct Reported<'a, C: Comm> {
+    /// Whether this rank could report it, if it was to.
+    is_written: bool,
+    /// What it came to, on rank 0, as [`protect::result::read`] reads it.
+    result: Vec<u8>,
+    /// The same in shared memory, if it was protected.
+    done: Option<Done<'a, C>>,
 }
 
 /// Where a test stands in its run.

@@ -34,6 +34,8 @@ pub struct Setup {
     pub memory_note: Option<String>,
     /// Memory that outlives the process.
     pub store: Box<dyn Store + Send + Sync>,
+    /// Whether this process is the first of its host.
+    pub is_first_on_host: bool,
     /// Faults to inject into this process.
     pub target: Arc<Target>,
     /// Keeps other jobs of the same name away.
@@ -86,10 +88,12 @@ impl Setup {
         // Our own threads call the BLAS, each for itself.
         blas::set_blas_threads(1);
         let mask = affinity::current_mask().unwrap_or_default();
-        let held_bytes = match settings.is_on() {
-            true => protect::run_bytes(&*store, &settings.run_id)?,
-            false => 0,
-        };
+        let mut held_bytes = 0;
+        if settings.is_on() {
+            // Of whichever run: nobody can go on from them.
+            store.remove_dead_stubs()?;
+            held_bytes = protect::run_bytes(&*store, &settings.run_id)?;
+        }
         let places = places::gather(world, mask, held_bytes)?;
         let plan = plan(&places, world.rank(), spec.threads);
         let team = start_team(spec.threads, &plan)
@@ -110,7 +114,17 @@ impl Setup {
         let refusal = in_use.or_else(|| memory_lack(spec, settings, &places));
         let memory_note = memory_note(spec, settings, &places);
         let target = Arc::new(target);
-        Ok(Self { team, environment, self_test, refusal, memory_note, store, target, _lock: lock })
+        Ok(Self {
+            team,
+            environment,
+            self_test,
+            refusal,
+            memory_note,
+            store,
+            is_first_on_host: index == 0,
+            target,
+            _lock: lock,
+        })
     }
 }
 

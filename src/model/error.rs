@@ -35,7 +35,7 @@ pub enum ModelError {
         reason: String,
     },
     /// Measurements that a fit cannot use.
-    #[error("cannot fit the efficiency model: {reason}")]
+    #[error("cannot fit the model: {reason}")]
     Fit {
         /// Why not.
         reason: String,

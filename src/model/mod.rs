@@ -13,6 +13,7 @@
 //! | [`inmemory`] | the same questions for m parities and abort-and-restart with spares |
 //! | [`sim`] | a discrete-event simulator that checks all of them |
 //! | [`plan`] | from a machine to a configuration |
+//! | [`path`] | the critical path of the solver itself, after Dongarra, Luszczek and Petitet, "The LINPACK Benchmark: Past, Present and Future", 2003 |
 //!
 //! Times are seconds, memory is bytes, rates are flop/s or bytes/s, shares are
 //! fractions between 0 and 1; every name says which.
@@ -26,6 +27,7 @@ pub mod figures;
 pub mod group;
 pub mod inmemory;
 pub mod optimum;
+pub mod path;
 pub mod plan;
 pub mod plot;
 pub mod sim;

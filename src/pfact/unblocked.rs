@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use super::kernels::{self, Best};
 use super::{Panel, PfactError, pivot};
-use crate::blas::view::MatMut;
+use crate::blas::{MatMut, passes};
 use crate::comm::Comm;
 use crate::config::Fact;
 
@@ -69,22 +69,20 @@ fn update_row<C: Comm>(panel: &mut Panel<C>, q0: usize, j: usize, end: usize) {
 fn column_pass<C: Comm>(panel: &mut Panel<C>, q: Range<usize>, j: usize) -> Best {
     let first = panel.active(j);
     let u: Vec<f64> = q.clone().map(|k| panel.w.as_ref().at(k, j)).collect();
-    over_active_rows(panel, first, |rows| {
+    over_active_rows(panel, first, j, |rows| {
         let (left, mut column) = rows.split_cols(j);
-        let (left, column) = (left.into_ref(), column.col_mut(0));
-        for (k, &u) in q.clone().zip(&u) {
-            kernels::axpy(-u, left.col(k), column);
-        }
-        kernels::search(column)
+        let left = left.into_ref();
+        let left = left.block(0..left.rows(), q.clone());
+        passes::subtract_columns(left, &u, column.col_mut(0))
     })
 }
 
 /// `L(.,j) = W(.,j) inverse` below pivot j.
 fn scale_pass<C: Comm>(panel: &mut Panel<C>, j: usize, inverse: f64) {
     let first = panel.active(j + 1);
-    over_active_rows(panel, first, |mut rows| {
+    over_active_rows(panel, first, j, |mut rows| {
         kernels::scale(inverse, rows.col_mut(j));
-        Best::NONE
+        0
     });
 }
 
@@ -94,43 +92,59 @@ fn rank1_pass<C: Comm>(panel: &mut Panel<C>, columns: Range<usize>, inverse: f64
     let j = columns.start;
     let first = panel.active(j + 1);
     let u: Vec<f64> = columns.clone().skip(1).map(|c| panel.w.as_ref().at(j, c)).collect();
-    over_active_rows(panel, first, |rows| {
-        let (mut left, mut right) = rows.split_cols(j + 1);
-        let l = left.col_mut(j);
-        kernels::scale(inverse, l);
-        for (c, &u) in u.iter().enumerate() {
-            kernels::axpy(-u, l, right.col_mut(c));
-        }
-        if u.is_empty() { Best::NONE } else { kernels::search(right.col_mut(0)) }
+    over_active_rows(panel, first, j + 1, |rows| {
+        let (mut left, right) = rows.split_cols(j + 1);
+        let right = right.block(0..left.rows(), 0..u.len());
+        passes::rank1(left.col_mut(j), inverse, &u, right)
     })
 }
 
-/// Rows that a pass works on at a time, so that they stay in the first cache.
+/// Rows that a pass works on at a time, so that they stay in the first cache. A
+/// multiple of a cache line: but for the first chunk, all begin on one.
 const CHUNK_ROWS: usize = 512;
 /// Rows below which a pass is not worth cutting up for the team.
 const TEAM_GRAIN_ROWS: usize = 4 * CHUNK_ROWS;
 
-/// Runs `pass` over all rows from `first` on, chunk by chunk, and returns the
-/// best that any of them found, as a row of W.
+/// Runs `pass` over all rows from `first` on, chunk by chunk. It returns the
+/// largest magnitude (its bits) that it has left in column `column`; returned is
+/// the best element of that column, as a row of W. Of no meaning where `pass`
+/// does not look.
 fn over_active_rows<C: Comm>(
     panel: &mut Panel<C>,
     first: usize,
-    pass: impl Fn(MatMut) -> Best + Sync,
+    column: usize,
+    pass: impl Fn(MatMut) -> u64 + Sync,
 ) -> Best {
     let (rows, cols) = (panel.w.rows(), panel.w.cols());
-    let active = panel.w.rb().block(first..rows, 0..cols);
-    let shared = active.share();
-    let best = std::sync::Mutex::new(Best::NONE);
+    let shared = panel.w.rb().share();
+    let best = std::sync::Mutex::new(None);
     panel.team.split(rows - first, TEAM_GRAIN_ROWS, |part| {
-        let mut mine = Best::NONE;
-        for start in part.clone().step_by(CHUNK_ROWS) {
-            let chunk = start..(start + CHUNK_ROWS).min(part.end);
+        let mut mine = None;
+        let (mut start, end) = (first + part.start, first + part.end);
+        while start < end {
+            let chunk = start..(start + 1).next_multiple_of(CHUNK_ROWS).min(end);
             // SAFETY: chunks do not overlap, and each is taken once.
-            let found = pass(unsafe { shared.block(chunk.clone(), 0..cols) });
-            mine = mine.or(found.moved(first + start));
+            let bits = pass(unsafe { shared.block(chunk.clone(), 0..cols) });
+            start = chunk.end;
+            mine = better(mine, (bits, chunk));
         }
         let mut all = best.lock().expect("search lock");
-        *all = all.or(mine);
+        *all = mine.into_iter().fold(all.take(), better);
     });
-    best.into_inner().expect("search lock")
+    let Some((_, chunk)) = best.into_inner().expect("search lock") else { return Best::NONE };
+    if column == cols {
+        return Best::NONE;
+    }
+    kernels::search(&panel.w.as_ref().col(column)[chunk.clone()]).moved(chunk.start)
+}
+
+/// The chunk with the larger element; of equal ones the first.
+fn better(
+    best: Option<(u64, Range<usize>)>,
+    next: (u64, Range<usize>),
+) -> Option<(u64, Range<usize>)> {
+    match best {
+        Some(best) if (best.0, next.1.start) >= (next.0, best.1.start) => Some(best),
+        _ => Some(next),
+    }
 }

@@ -379,7 +379,6 @@ impl<'m, C: Comm> Solver<'m, C> {
             l1: layout.l1(data),
             l2: layout.l2(data),
             ipiv: layout.ipiv(data),
-            top: layout.is_diagonal().then_some(layout.top),
             below: layout.below,
         }
     }
@@ -410,9 +409,8 @@ impl<'m, C: Comm> Solver<'m, C> {
         Ok(())
     }
 
-    /// Exchanges rows on the columns `cols` and solves for U there (`jb x cols`),
-    /// in A itself if P = 1, else in `room`; on the rank that holds the diagonal
-    /// block U ends in A either way.
+    /// Exchanges rows on the columns `cols` and solves for U there (`jb x cols`):
+    /// in A on the rank that holds the diagonal block, else in `room`.
     fn exchange_and_solve<'u>(
         &mut self,
         flight: &Flight<C>,
@@ -425,52 +423,53 @@ impl<'m, C: Comm> Solver<'m, C> {
         let (panel, layout) = (self.operands(flight), flight.layout);
         let (team, a, rows) = (self.team, self.a, self.shape.rows);
         let (jb, width) = (layout.jb, cols.len());
-        let start = Instant::now();
         // SAFETY, of all blocks here: no other thread is on these columns, and the
         // parts that the team takes do not overlap.
-        let u = match room {
-            None => {
-                team.split(width, TEAM_GRAIN_COLS, |part| {
-                    let part = cols.start + part.start..cols.start + part.end;
-                    let columns = unsafe { a.block(0..rows, part) };
-                    swap::exchange_local(columns, layout.top, panel.ipiv);
-                });
-                unsafe { a.block(layout.top..layout.below, cols.clone()) }.share()
-            }
-            Some(Exchange { room, u }) => {
-                let u = SharedMat::row_major(&mut u[..jb * width], jb, width);
-                let columns = unsafe { a.block(0..rows, cols.clone()) };
-                let all_u = unsafe { u.block(0..jb, 0..width) };
-                self.exchange_rows(flight, columns, all_u, room)?;
-                u
-            }
-        };
-        let swapped = Instant::now();
-        let keep = panel.top.filter(|_| self.grid.p > 1);
-        team.split(width, TEAM_GRAIN_COLS, |part| {
-            let mut u = unsafe { u.block(0..jb, part.clone()) };
-            update::solve(&panel, u.rb());
-            if let Some(top) = keep {
+        let in_a = || unsafe { a.block(layout.top..layout.below, cols.clone()) }.share();
+        let start = Instant::now();
+        let Some(Exchange { room, u }) = room else {
+            team.split(width, TEAM_GRAIN_COLS, |part| {
                 let part = cols.start + part.start..cols.start + part.end;
-                update::keep(u.as_ref(), top, unsafe { a.block(0..rows, part) });
-            }
+                let columns = unsafe { a.block(0..rows, part) };
+                swap::exchange_local(columns, layout.top, panel.ipiv);
+            });
+            let (u, swapped) = (in_a(), Instant::now());
+            team.split(width, TEAM_GRAIN_COLS, |part| {
+                update::solve(&panel, unsafe { u.block(0..jb, part) });
+            });
+            self.count_exchange_and_solve(start, swapped);
+            return Ok(u);
+        };
+        let columns = unsafe { a.block(0..rows, cols.clone()) };
+        let arrived = self.exchange_rows(flight, columns, room)?;
+        let swapped = Instant::now();
+        let u = match layout.is_diagonal() {
+            true => in_a(),
+            false => SharedMat::row_major(&mut u[..jb * width], jb, width),
+        };
+        team.split(width, TEAM_GRAIN_COLS, |part| {
+            let u = unsafe { u.block(0..jb, part.clone()) };
+            update::solve_arrived(&panel, arrived.columns(part), u);
         });
-        self.work.phases.swap += (swapped - start).as_secs_f64();
-        self.work.phases.update += swapped.elapsed().as_secs_f64();
+        self.count_exchange_and_solve(start, swapped);
         Ok(u)
     }
 
-    fn exchange_rows(
+    fn count_exchange_and_solve(&mut self, start: Instant, swapped: Instant) {
+        self.work.phases.swap += (swapped - start).as_secs_f64();
+        self.work.phases.update += swapped.elapsed().as_secs_f64();
+    }
+
+    fn exchange_rows<'r>(
         &self,
         flight: &Flight<C>,
         a: MatMut,
-        u: MatMut,
-        room: &mut swap::Room,
-    ) -> Result<(), SolveError> {
+        room: &'r mut swap::Room,
+    ) -> Result<swap::Arrived<'r>, SolveError> {
         let layout = &flight.layout;
         let plan = Plan::new(layout.j, layout.ipiv(flight.data()), self.rows, self.grid.myrow);
         let Params { swap, swap_threshold, .. } = self.params;
-        Ok(swap::exchange(&self.grid.col, &plan, swap, swap_threshold, a, u, room)?)
+        Ok(swap::exchange(&self.grid.col, &plan, swap, swap_threshold, a, room)?)
     }
 
     /// Applies a panel to the columns `rest`, on all threads. This one first

@@ -124,7 +124,22 @@ pub fn run_bytes(store: &dyn Store, run: &str) -> Result<u64, StoreError> {
     Ok(of_run.map(|info| info.bytes as u64).sum())
 }
 
-/// Removes what `run` has left on this node, of test `test` and those before.
+/// Removes what `run` has left on this node of the tests before `test`, whose
+/// results are kept elsewhere.
+///
+/// # Errors
+/// When the store cannot be listed, or a segment not be removed.
+pub fn sweep_before(store: &dyn Store, run: &str, test: usize) -> Result<(), StoreError> {
+    for info in store.list()?.into_iter().filter(|info| info.name.run() == run) {
+        if parse_role(info.name.role()).is_some_and(|(of, _)| of < test) {
+            store.remove(&info.name)?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes what `run` has left on this node, of test `test` and those before,
+/// and what is of no test.
 ///
 /// # Errors
 /// When the store cannot be listed, or a segment not be removed.

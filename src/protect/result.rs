@@ -22,7 +22,12 @@ struct Kept {
 
 /// The record, complete, from what [`write`] made.
 pub fn read(result: &[u8]) -> TestRecord {
-    let kept: Kept = serde_json::from_slice(result).expect("a result that this program wrote");
+    try_read(result).expect("a result that this program wrote")
+}
+
+/// As [`read`], of what another version of this program may have written.
+pub fn try_read(result: &[u8]) -> Option<TestRecord> {
+    let kept: Kept = serde_json::from_slice(result).ok()?;
     let Kept { mut record, check, samples, taken, restarts, before_seconds } = kept;
     let numbers = check_numbers(&mut record.outcome);
     numbers.into_iter().zip(check).for_each(|(number, bits)| *number = f64::from_bits(bits));
@@ -34,7 +39,13 @@ pub fn read(result: &[u8]) -> TestRecord {
     let samples: Vec<Sample> = samples.into_iter().map(sample).collect();
     record.events = history.events(record.time_seconds);
     record.progress = history.progress(&samples);
-    record
+    Some(record)
+}
+
+/// The record of a test that ran without checkpoints, for [`read`].
+pub fn write_plain(record: &TestRecord) -> Vec<u8> {
+    let history = History { taken: Vec::new(), restarts: Vec::new(), before_seconds: 0.0 };
+    write(record.clone(), &record.progress, history, usize::MAX)
 }
 
 /// A record with its history, in `capacity_bytes` at most: of restarts that do

@@ -658,9 +658,9 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Prints lines of the job's report. A test that an earlier start has done
-    /// is only in the report of that start: all of them are printed, one after
-    /// the other.
+    /// Prints lines of the job's report as they come: those of all starts, one
+    /// after the other. The last one has all tests, also those that earlier starts
+    /// have done.
     fn print(&mut self, lines: &[String]) -> Result<()> {
         self.state.residuals_failed += lines.iter().filter(|line| is_failed_residual(line)).count();
         if lines.is_empty() || self.print_error.is_some() {

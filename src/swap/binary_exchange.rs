@@ -53,13 +53,13 @@ impl Places {
     }
 }
 
+/// Returns where in the buffer each row of U has arrived.
 pub(super) fn exchange<C: Comm>(
     col: &C,
     plan: &Plan,
     mut a: MatMut,
-    mut u: MatMut,
     buffer: &mut [f64],
-) -> Result<()> {
+) -> Result<Vec<usize>> {
     let (me, size, width) = (col.rank(), col.size(), a.cols());
     let places = Places::new(plan, size);
     let total = *places.starts.last().expect("not empty");
@@ -72,14 +72,16 @@ pub(super) fn exchange<C: Comm>(
         gather(a.as_ref(), &plan.displaced_from, &mut buffer[displaced]);
     }
     gather_all(col, &places, buffer, width)?;
+    let mut order = vec![0; plan.u_rows.len()];
     for rank in 0..size {
-        let start = places.of(rank).start * width;
-        scatter(&buffer[start..], &plan.u_rows[plan.segment(rank)], u.rb());
+        for (place, &u_row) in places.of(rank).zip(&plan.u_rows[plan.segment(rank)]) {
+            order[u_row] = place;
+        }
     }
     let mine = plan.displaced_segment(me);
     let start = places.of(plan.diagonal).start + plan.segment(plan.diagonal).len() + mine.start;
     scatter(&buffer[start * width..], &plan.displaced_to[mine], a.rb());
-    Ok(())
+    Ok(order)
 }
 
 /// Recursive doubling over the ranges of `places`.

@@ -14,7 +14,7 @@ mod spread_roll;
 
 pub use local::exchange as exchange_local;
 
-use crate::blas::{MatMut, MatRef};
+use crate::blas::{MatMut, MatRef, Rows};
 use crate::comm::{Comm, PanelBuf, Result};
 use crate::config::Swap;
 use crate::grid::Cyclic;
@@ -137,31 +137,44 @@ impl Room {
     }
 }
 
-/// Exchanges rows of the columns `a` along the process column; all rows of U
-/// arrive in `u` (`jb x cols`, row-major), on every rank. The rows of the
-/// diagonal block in `a` are left stale: U goes there once it is solved.
-/// Collective over the process column.
-pub fn exchange<C: Comm>(
+/// Exchanges rows of the columns `a` along the process column. All rows of U
+/// arrive on every rank, in `room`, in the order that is returned with them. The
+/// rows of the diagonal block in `a` are left stale: U goes there once it is
+/// solved. Collective over the process column.
+pub fn exchange<'r, C: Comm>(
     col: &C,
     plan: &Plan,
     swap: Swap,
     threshold: usize,
     a: MatMut,
-    u: MatMut,
-    room: &mut Room,
-) -> Result<()> {
-    if a.cols() == 0 {
-        return Ok(());
-    }
+    room: &'r mut Room,
+) -> Result<Arrived<'r>> {
+    let width = a.cols();
     let long = match swap {
         Swap::BinaryExchange => false,
         Swap::SpreadRoll => true,
-        Swap::Mix => a.cols() > threshold,
+        Swap::Mix => width > threshold,
     };
-    if long {
-        spread_roll::exchange(col, plan, a, u, &mut room.rows)
-    } else {
-        binary_exchange::exchange(col, plan, a, u, &mut room.rows)
+    let exchange = if long { spread_roll::exchange } else { binary_exchange::exchange };
+    let order = match width {
+        0 => vec![0; plan.u_rows.len()],
+        _ => exchange(col, plan, a, &mut room.rows)?,
+    };
+    let rows = if width > 0 { order.iter().max().map_or(0, |last| last + 1) } else { 0 };
+    let rows = MatRef::row_major(&room.rows[..rows * width], rows, width, width);
+    Ok(Arrived { rows, order })
+}
+
+/// The rows of U where an exchange has left them: row i is row `order[i]` of `rows`.
+pub struct Arrived<'r> {
+    rows: MatRef<'r>,
+    order: Vec<usize>,
+}
+
+impl Arrived<'_> {
+    /// Its columns `cols`.
+    pub fn columns(&self, cols: std::ops::Range<usize>) -> Rows<'_> {
+        Rows { rows: self.rows, order: &self.order }.columns(cols)
     }
 }
 
@@ -208,15 +221,15 @@ mod tests {
             let mut a: Vec<f64> = (0..mine)
                 .flat_map(|l| (0..width).map(move |c| value(map.global(l, me), c)))
                 .collect();
-            let mut u = vec![-1.0; jb * width];
             let plan = Plan::new(j, &ipiv, map, me);
             let mut room = Room::new(nb, width).expect("memory");
             let view = MatMut::row_major(&mut a, mine, width, width);
-            let u_view = MatMut::row_major(&mut u, jb, width, width);
-            exchange(&comm, &plan, swap, 4, view, u_view, &mut room)?;
+            let arrived = exchange(&comm, &plan, swap, 4, view, &mut room)?;
+            let u = arrived.columns(0..width);
             for i in 0..jb {
                 for c in 0..width {
-                    assert_eq!(u[i * width + c], value(want[j + i], c), "row {i} of U");
+                    let got = u.rows.at(u.order[i], c);
+                    assert_eq!(got, value(want[j + i], c), "row {i} of U");
                 }
             }
             for l in 0..mine {

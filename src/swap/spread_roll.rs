@@ -9,13 +9,13 @@ use crate::comm::{Comm, Result, Tag, disjoint_ranges, tree};
 const TAG_SPREAD: Tag = 0x121;
 const TAG_ROLL: Tag = 0x122;
 
+/// Returns where in the buffer each row of U has arrived.
 pub(super) fn exchange<C: Comm>(
     col: &C,
     plan: &Plan,
     mut a: MatMut,
-    mut u: MatMut,
     buffer: &mut [f64],
-) -> Result<()> {
+) -> Result<Vec<usize>> {
     let (me, width) = (col.rank(), a.cols());
     let (rolling, rest) = buffer.split_at_mut(plan.u_rows.len() * width);
     let own = plan.segment(me);
@@ -23,8 +23,9 @@ pub(super) fn exchange<C: Comm>(
     gather(a.as_ref(), &plan.mine, &mut rolling[own.start * width..own.end * width]);
     spread(col, plan, a.rb(), &mut rest[..plan.displaced_to.len() * width])?;
     roll(col, plan, rolling, width)?;
-    scatter(rolling, &plan.u_rows, u.rb());
-    Ok(())
+    let mut order = vec![0; plan.u_rows.len()];
+    plan.u_rows.iter().enumerate().for_each(|(place, &u_row)| order[u_row] = place);
+    Ok(order)
 }
 
 /// Spreads the displaced rows from the diagonal rank and puts them in place.

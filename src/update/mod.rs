@@ -12,7 +12,7 @@
 
 use std::ops::Range;
 
-use crate::blas::{MatMut, MatRef, gemm, solve_unit_lower};
+use crate::blas::{MatMut, MatRef, Rows, gemm, solve_unit_lower, solve_unit_lower_from};
 
 /// What an update needs of a panel, on one rank.
 #[derive(Clone, Copy)]
@@ -23,8 +23,6 @@ pub struct Operands<'a> {
     pub l2: MatRef<'a>,
     /// Pivots, as global rows.
     pub ipiv: &'a [f64],
-    /// Local row of A1, where this rank holds it.
-    pub top: Option<usize>,
     /// Local row of A2.
     pub below: usize,
 }
@@ -34,15 +32,13 @@ pub fn solve(panel: &Operands, a1: MatMut) {
     solve_unit_lower(panel.l1, a1);
 }
 
+/// `U = L1^-1 A1` for the rows of A1 that an exchange has brought.
+pub fn solve_arrived(panel: &Operands, a1: Rows, u: MatMut) {
+    solve_unit_lower_from(panel.l1, a1, u);
+}
+
 /// `A2 = A2 - L2 U` on rows `rows` of A2; `a2` is those rows.
 pub fn multiply(panel: &Operands, u: MatRef, rows: Range<usize>, a2: MatMut) {
     let l2 = panel.l2.block(rows, 0..panel.l2.cols());
     gemm(-1.0, l2, u, 1.0, a2);
-}
-
-/// Copies U (`jb x cols`) to rows of `a` from `top` on, where it is final.
-pub fn keep(u: MatRef, top: usize, mut a: MatMut) {
-    for i in 0..u.rows() {
-        a.row_mut(top + i).copy_from_slice(u.row(i));
-    }
 }

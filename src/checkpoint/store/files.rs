@@ -1,6 +1,8 @@
 //! Mapped files: POSIX shared memory (files in /dev/shm), tmpfs, hugetlbfs, or
 //! a node-local disk.
 
+mod draft;
+
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::num::NonZeroUsize;
@@ -19,7 +21,9 @@ use nix::unistd::ftruncate;
 use super::header::{Header, Identity, PAGE_BYTES};
 use super::host::{self, Host, Trap};
 use super::segment::{Hold, Mapped, NewSegment, RESERVE_BYTES, Segment, Touch, View};
+use super::stub::{Place, Stub};
 use super::{Result, SegmentInfo, SegmentName, Stage, Store, StoreError, check_bytes};
+use draft::Draft;
 
 /// How often, and how long apart, an operation waits for a passing look of
 /// another process to be over.
@@ -68,7 +72,8 @@ impl Files {
         Ok(())
     }
 
-    /// Makes the file, locked and of full size, all of its space set aside.
+    /// Makes the file, locked and of full size, all of its space set aside. It
+    /// gets the segment's name when it says whose it is.
     fn fresh(
         &self,
         name: &SegmentName,
@@ -77,66 +82,64 @@ impl Files {
         at: &dyn Fn(Stage),
     ) -> Result<(Flock<File>, Space)> {
         let path = self.path(name);
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create_new(true).mode(0o600);
-        let file = options.open(&path).map_err(|error| refused("creating", &path, error))?;
-        let reserve = || {
-            let file = lock(file, FlockArg::LockExclusiveNonblock)
-                .map_err(|error| refused("locking", &path, error))?;
-            let space = Space::of(&file, bytes).map_err(|e| refused("looking at", &path, e))?;
-            self.reserve(name, &file, &space, header, at)?;
-            Ok((file, space))
-        };
-        reserve().inspect_err(|_| {
+        let (file, draft) =
+            Draft::create(&self.folder).map_err(|error| refused("creating", &path, error))?;
+        at(Stage::Made);
+        let file = lock(file, FlockArg::LockExclusiveNonblock)
+            .map_err(|error| refused("locking", &path, error))?;
+        let space = Space::of(&file, bytes).map_err(|e| refused("looking at", &path, e))?;
+        self.check_space(name, &file, &space)?;
+        // Who is killed while the rest is set aside, which may take seconds,
+        // leaves what the next creation replaces.
+        match write_header(&file, &space, header) {
+            Ok(()) => {}
+            Err(Errno::ENOSPC) => return Err(self.no_space(name, &file, &space)?),
+            Err(error) => return Err(refused("writing", &path, error)),
+        }
+        draft.publish(&file, &path).map_err(|error| refused("linking", &path, error))?;
+        at(Stage::Named);
+        self.reserve(name, &file, &space).inspect_err(|_| {
             // Best effort on the way out; the first error is the one to report.
             let _ = fs::remove_file(&path);
-        })
+        })?;
+        Ok((file, space))
+    }
+
+    fn no_space(&self, name: &SegmentName, file: &File, space: &Space) -> Result<StoreError> {
+        let available_bytes = self.available_bytes(name, file)?.unwrap_or(0);
+        let (name, folder) = (name.clone(), self.folder.clone());
+        let wanted_bytes = space.file_bytes as u64;
+        Ok(StoreError::NoSpace { name, folder, wanted_bytes, available_bytes })
+    }
+
+    /// Bytes free, or `None` where the file system sets no bound: hugetlbfs
+    /// mounted without a size.
+    fn available_bytes(&self, name: &SegmentName, file: &File) -> Result<Option<u64>> {
+        let stat = fstatfs(file).map_err(|e| refused("looking at", &self.path(name), e))?;
+        let bytes = stat.blocks_available() as u64 * stat.block_size() as u64;
+        Ok((stat.blocks() > 0).then_some(bytes))
+    }
+
+    /// Refuses at once what cannot be.
+    fn check_space(&self, name: &SegmentName, file: &File, space: &Space) -> Result<()> {
+        match self.available_bytes(name, file)? {
+            Some(bytes) if bytes < space.file_bytes as u64 => {
+                Err(self.no_space(name, file, space)?)
+            }
+            _ => space.check_memory(name, space.file_bytes, space.file_bytes),
+        }
     }
 
     /// Sets the file's space aside, or fails here and now rather than with a
     /// SIGBUS at some later access.
-    fn reserve(
-        &self,
-        name: &SegmentName,
-        file: &File,
-        space: &Space,
-        header: &Header,
-        at: &dyn Fn(Stage),
-    ) -> Result<()> {
-        let no_space = |available_bytes| StoreError::NoSpace {
-            name: name.clone(),
-            folder: self.folder.clone(),
-            wanted_bytes: space.file_bytes as u64,
-            available_bytes,
-        };
-        let free_bytes = |file: &File| {
-            let stat = fstatfs(file).map_err(|e| refused("looking at", &self.path(name), e))?;
-            Ok(stat.blocks_available() as u64 * stat.block_size() as u64)
-        };
-        let available_bytes = free_bytes(file)?;
-        if available_bytes < space.file_bytes as u64 {
-            return Err(no_space(available_bytes));
-        }
-        let takes_memory = space.fs == TMPFS_MAGIC;
-        let check = |next: usize, left: usize| match takes_memory {
-            true => Host::this().check_memory(name, next as u64, left as u64),
-            false => Ok(()),
-        };
-        check(space.file_bytes, space.file_bytes)?;
-        // Whose it is comes first: who is killed while the rest is set aside,
-        // which may take seconds, leaves what the next creation replaces.
-        match write_header(file, space, header) {
-            Ok(()) => at(Stage::Named),
-            Err(Errno::ENOSPC) => return Err(no_space(free_bytes(file)?)),
-            Err(error) => return Err(refused("writing", &self.path(name), error)),
-        }
+    fn reserve(&self, name: &SegmentName, file: &File, space: &Space) -> Result<()> {
         for start in (0..space.file_bytes).step_by(RESERVE_BYTES) {
             let left = space.file_bytes - start;
             let bytes = left.min(RESERVE_BYTES);
-            check(bytes, left)?;
+            space.check_memory(name, bytes, left)?;
             match posix_fallocate(file.as_fd(), start as i64, bytes as i64) {
                 Ok(()) => {}
-                Err(Errno::ENOSPC) => return Err(no_space(free_bytes(file)?)),
+                Err(Errno::ENOSPC) => return Err(self.no_space(name, file, space)?),
                 Err(error) => return Err(refused("reserving", &self.path(name), error)),
             }
         }
@@ -299,6 +302,28 @@ impl Store for Files {
         Ok(list)
     }
 
+    fn stubs(&self) -> Result<Vec<Stub>> {
+        let entries =
+            fs::read_dir(&self.folder).map_err(|error| refused("listing", &self.folder, error))?;
+        let mut stubs = Vec::new();
+        for entry in entries {
+            let path = entry.map_err(|error| refused("listing", &self.folder, error))?.path();
+            stubs.extend(draft::stub(&path));
+        }
+        stubs.sort_by(|a: &Stub, b| a.location.cmp(&b.location));
+        Ok(stubs)
+    }
+
+    fn remove_stub(&self, stub: &Stub) -> Result<bool> {
+        let Place::File(path) = &stub.place else { return Ok(false) };
+        match fs::remove_file(path) {
+            Ok(()) => Ok(true),
+            // Another process was faster, or it has got its name.
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(refused("removing", path, error)),
+        }
+    }
+
     fn traps(&self, bytes_on_host: u64, _bytes_largest: u64) -> Vec<Trap> {
         let host = Host::this();
         let mut traps = host.common_traps(bytes_on_host);
@@ -321,6 +346,14 @@ impl Space {
         let page_bytes =
             if fs == HUGETLBFS_MAGIC { stat.block_size() as usize } else { PAGE_BYTES };
         Ok(Self { fs, page_bytes, file_bytes: bytes.next_multiple_of(page_bytes) })
+    }
+
+    /// Refuses unless the next `next` bytes can be taken, where they are memory.
+    fn check_memory(&self, name: &SegmentName, next: usize, left: usize) -> Result<()> {
+        match self.fs == TMPFS_MAGIC {
+            true => Host::this().check_memory(name, next as u64, left as u64),
+            false => Ok(()),
+        }
     }
 
     fn touch(&self) -> Touch {

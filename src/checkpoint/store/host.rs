@@ -64,6 +64,24 @@ impl Process {
         }
     }
 
+    /// As [`Process::parse`] reads it.
+    pub fn text(&self) -> String {
+        let end = self.boot_id.iter().position(|&b| b == 0).unwrap_or(self.boot_id.len());
+        let boot_id = String::from_utf8_lossy(&self.boot_id[..end]);
+        format!("{}.{}.{}.{boot_id}", self.pid, self.start_ticks, self.pid_namespace)
+    }
+
+    /// Reads what [`Process::text`] wrote.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut fields = text.splitn(4, '.');
+        let mut number = || fields.next()?.parse().ok();
+        let (pid, start_ticks, pid_namespace) = (number()?, number()?, number()?);
+        let mut boot_id = [0; 64];
+        let text = fields.next()?.as_bytes();
+        boot_id.get_mut(..text.len())?.copy_from_slice(text);
+        Some(Self { pid, start_ticks, pid_namespace, boot_id })
+    }
+
     /// Its number.
     pub fn pid(&self) -> u32 {
         self.pid as u32
@@ -81,6 +99,27 @@ impl Process {
             Liveness::Dead
         }
     }
+}
+
+/// Whether the process `pid` runs that did something at that time. A process that
+/// was started clearly later is another one, of the same number.
+pub(super) fn liveness_at(pid: u32, unix_seconds: u64) -> Liveness {
+    /// The clocks of the two times differ by so much at most.
+    const DOUBT_SECONDS: u64 = 5;
+    let Some(ticks) = running_since(pid) else { return Liveness::Dead };
+    match unix_start(ticks) {
+        Some(start) if start > unix_seconds + DOUBT_SECONDS => Liveness::Dead,
+        _ => Liveness::Alive,
+    }
+}
+
+/// Seconds from 1970 to so many clock ticks after boot.
+fn unix_start(ticks: u64) -> Option<u64> {
+    let stat = fs::read_to_string("/proc/stat").ok()?;
+    let boot = stat.lines().find_map(|line| line.strip_prefix("btime "))?;
+    // SAFETY: cannot fail, touches no memory.
+    let ticks_a_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    Some(boot.trim().parse::<u64>().ok()? + ticks / u64::try_from(ticks_a_second).ok()?)
 }
 
 /// When a process was started, in ticks; `None` when there is none, or only
@@ -328,7 +367,8 @@ impl Host {
         let low = |limit, value, enough| {
             (enough > value).then_some(Trap::LowLimit { limit, value, enough })
         };
-        let largest = largest_bytes + super::header::PAGE_BYTES as u64;
+        // The first page, and what the mark of a new segment may take.
+        let largest = largest_bytes + 2 * super::header::PAGE_BYTES as u64;
         let traps = [
             low("kernel.shmmax", limits.shmmax_bytes, largest),
             low("kernel.shmall", limits.shmall_pages, wanted_pages),
@@ -352,7 +392,8 @@ impl Host {
         if stat.filesystem_type() == TMPFS_MAGIC && self.own_mount_namespace() {
             traps.push(Trap::PrivateFolder(folder.clone()));
         }
-        if free_bytes < wanted_bytes {
+        // Without any blocks it sets no bound: hugetlbfs mounted without a size.
+        if stat.blocks() > 0 && free_bytes < wanted_bytes {
             traps.push(Trap::SmallFolder { folder, free_bytes, wanted_bytes });
         }
         traps

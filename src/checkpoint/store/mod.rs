@@ -20,6 +20,7 @@ mod files;
 mod header;
 pub mod host;
 mod segment;
+mod stub;
 mod sysv;
 
 use std::fmt;
@@ -31,6 +32,7 @@ pub use error::StoreError;
 pub use files::Files;
 pub use host::{Host, Liveness, Trap};
 pub use segment::{NewSegment, Segment, View};
+pub use stub::Stub;
 pub use sysv::SysV;
 
 /// Result of a store's operation.
@@ -134,6 +136,9 @@ impl SegmentInfo {
 /// Stages of a creation, for those who want to know what a death there leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
+    /// The segment is there, and does not say yet whose it is: a [`Stub`], where
+    /// it has a name in the system at all.
+    Made,
     /// The segment says whose it is; nothing of its memory is reserved yet.
     Named,
     /// What has to be set aside before it is mapped has been.
@@ -225,6 +230,31 @@ pub trait Store {
             list = again.into_iter().map(settle).collect();
         }
         Ok(list)
+    }
+
+    /// What deaths in the first instants of creations have left of this user's,
+    /// and what creations have begun at this instant.
+    ///
+    /// # Errors
+    /// When the system's list cannot be read.
+    fn stubs(&self) -> Result<Vec<Stub>>;
+
+    /// Frees a stub; false when it is gone, or has got a name.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    fn remove_stub(&self, stub: &Stub) -> Result<bool>;
+
+    /// Frees the stubs whose creators are dead; how many.
+    ///
+    /// # Errors
+    /// As [`Store::stubs`] and [`Store::remove_stub`].
+    fn remove_dead_stubs(&self) -> Result<usize> {
+        let mut removed = 0;
+        for stub in self.stubs()?.iter().filter(|stub| stub.is_dead()) {
+            removed += usize::from(self.remove_stub(stub)?);
+        }
+        Ok(removed)
     }
 
     /// What on this machine may take the segments away, or keep them from being

@@ -4,6 +4,8 @@
 //! segment of another name, or of another program, the next of the name's
 //! [`PROBES`] keys is tried. Only the header decides what a segment is.
 
+mod stub;
+
 use std::io;
 use std::ptr::{self, NonNull};
 use std::time::Duration;
@@ -11,7 +13,9 @@ use std::time::Duration;
 use super::header::{Header, Identity, PAGE_BYTES};
 use super::host::{self, Host, Trap};
 use super::segment::{Hold, Mapped, NewSegment, Segment, Touch, View};
+use super::stub::{Place, Stub};
 use super::{Result, SegmentInfo, SegmentName, Stage, Store, StoreError, check_bytes};
+use stub::{MARK, marked_bytes, most_bytes};
 
 /// Keys a name leads to.
 const PROBES: u64 = 16;
@@ -39,7 +43,7 @@ struct Found {
 
 impl Found {
     fn location(&self) -> String {
-        format!("shmid {}, key {:#010x}", self.shmid, self.key)
+        location(self.shmid, self.key)
     }
 }
 
@@ -59,8 +63,16 @@ impl SysV {
             .find(|found| found.identity.name == *name)
     }
 
-    /// Removes an incomplete segment of that name, if nobody is at work on it.
+    /// Removes an incomplete segment of that name, if nobody is at work on it,
+    /// and what deaths have left at its keys.
     fn make_way(&self, name: &SegmentName) -> Result<()> {
+        let keys: Vec<i32> = keys(name).collect();
+        let at_a_key = |row: &stub::Row| keys.contains(&row.key);
+        for stub in stubs()?.into_iter().filter(|(row, _)| at_a_key(row)).map(|(_, stub)| stub) {
+            if stub.is_dead() {
+                self.remove_stub(&stub)?;
+            }
+        }
         for tries_left in (0..ATTACH_TRIES).rev() {
             let Some(found) = self.find(name) else { return Ok(()) };
             if !found.identity.is_ready && found.attached == 0 {
@@ -74,54 +86,50 @@ impl SysV {
         Ok(())
     }
 
-    /// A fresh segment at one of the name's keys: its id and key.
-    fn fresh(name: &SegmentName, bytes: usize, flags: i32) -> Result<(i32, i32)> {
+    /// A fresh segment at one of the name's keys, of at least `bytes`, that bears
+    /// the marks of a stub: its id.
+    fn fresh(name: &SegmentName, bytes: usize, flags: i32) -> Result<i32> {
         for key in keys(name) {
-            let flags = libc::IPC_CREAT | libc::IPC_EXCL | 0o600 | flags;
+            let flags = libc::IPC_CREAT | libc::IPC_EXCL | MARK as i32 | flags;
             // SAFETY: a system call without memory of ours.
-            let shmid = unsafe { libc::shmget(key, bytes, flags) };
+            let shmid = unsafe { libc::shmget(key, marked_bytes(key, bytes), flags) };
             if shmid >= 0 {
-                return Ok((shmid, key));
+                return Ok(shmid);
             }
             let error = io::Error::last_os_error();
             if error.raw_os_error() != Some(libc::EEXIST) {
-                return Err(explain(name, bytes, error));
+                return Err(explain(name, most_bytes(bytes), error));
             }
         }
         Err(StoreError::NoKey { name: name.clone(), tried: PROBES as usize })
     }
 
-    /// As [`SysV::fresh`], on huge pages where asked for and granted: id, key,
-    /// bytes, size of a page and what to tell the user.
+    /// As [`SysV::fresh`], on huge pages where asked for and granted.
     fn fresh_on_pages(&self, name: &SegmentName, bytes: usize) -> Result<Fresh> {
         let mut note = None;
         if self.huge_pages {
-            let bytes = bytes.next_multiple_of(HUGE_PAGE_BYTES);
             match Self::fresh(name, bytes, libc::SHM_HUGETLB) {
-                Ok((shmid, _)) => {
-                    return Ok(Fresh { shmid, bytes, page_bytes: HUGE_PAGE_BYTES, note });
-                }
+                Ok(shmid) => return Ok(Fresh { shmid, page_bytes: HUGE_PAGE_BYTES, note }),
                 Err(error @ StoreError::NoKey { .. }) => return Err(error),
                 Err(error) => {
                     note = Some(format!(
                         "no huge pages, ordinary ones instead ({error}); it needs sysctl -w \
                          vm.nr_hugepages={} for each rank of the node, and the group in \
                          vm.hugetlb_shm_group",
-                        bytes / HUGE_PAGE_BYTES
+                        most_bytes(bytes).div_ceil(HUGE_PAGE_BYTES)
                     ));
                 }
             }
         }
-        let bytes = bytes.next_multiple_of(PAGE_BYTES);
-        Host::this().check_memory(name, bytes as u64, bytes as u64)?;
-        let (shmid, _) = Self::fresh(name, bytes, 0)?;
-        Ok(Fresh { shmid, bytes, page_bytes: PAGE_BYTES, note })
+        let most = most_bytes(bytes) as u64;
+        Host::this().check_memory(name, most, most)?;
+        Ok(Fresh { shmid: Self::fresh(name, bytes, 0)?, page_bytes: PAGE_BYTES, note })
     }
 }
 
+/// A segment just made: its id, the size of its pages and what to tell the user.
 struct Fresh {
     shmid: i32,
-    bytes: usize,
     page_bytes: usize,
     note: Option<String>,
 }
@@ -130,17 +138,20 @@ impl Store for SysV {
     fn begin_at(&self, name: &SegmentName, bytes: usize, at: &dyn Fn(Stage)) -> Result<NewSegment> {
         check_bytes(name, bytes)?;
         self.make_way(name)?;
-        // Made before the segment, which nothing proves ours until it is there.
+        // Made before the segment, which does not say whose it is until then.
         let header = Header::new(name, bytes);
-        let Fresh { shmid, bytes: mapped_bytes, page_bytes, note } =
-            self.fresh_on_pages(name, PAGE_BYTES + bytes)?;
-        let base = match map(shmid, 0) {
-            Ok(base) => base,
+        let Fresh { shmid, page_bytes, note } = self.fresh_on_pages(name, PAGE_BYTES + bytes)?;
+        at(Stage::Made);
+        let mapped = stat(shmid).and_then(|stat| Ok((stat.shm_segsz, map(shmid, 0)?)));
+        let (segment_bytes, base) = match mapped {
+            Ok(mapped) => mapped,
             Err(error) => {
                 remove_id(shmid)?;
                 return Err(error);
             }
         };
+        // What has been mapped of it: whole pages.
+        let mapped_bytes = segment_bytes.next_multiple_of(page_bytes);
         // Huge pages have been set aside by the creation itself.
         let touch = if page_bytes == PAGE_BYTES { Touch::TakesMemory } else { Touch::Maps };
         let hold = Hold::SysV { shmid };
@@ -149,6 +160,7 @@ impl Store for SysV {
         // SAFETY: mapped just now, with room for header and data.
         let segment = unsafe { Segment::from_mapped(mapped) };
         let new = NewSegment::new(segment, header, touch);
+        unmark(shmid)?;
         at(Stage::Named);
         // SAFETY: our mapping; a refused advice only costs speed.
         unsafe { libc::madvise(base.as_ptr().cast(), mapped_bytes, libc::MADV_HUGEPAGE) };
@@ -166,7 +178,7 @@ impl Store for SysV {
             let mapped = Mapped {
                 name: name.clone(),
                 base,
-                mapped_bytes: stat.shm_segsz,
+                mapped_bytes: stat.shm_segsz.next_multiple_of(PAGE_BYTES),
                 data_bytes: found.identity.data_bytes,
                 page_bytes: PAGE_BYTES,
                 note: None,
@@ -209,7 +221,7 @@ impl Store for SysV {
         let Some(found) = self.find(name).filter(|found| found.identity.is_ready) else {
             return Ok(None);
         };
-        let mapped_bytes = stat(found.shmid)?.shm_segsz;
+        let mapped_bytes = stat(found.shmid)?.shm_segsz.next_multiple_of(PAGE_BYTES);
         let base = map(found.shmid, libc::SHM_RDONLY)?;
         // SAFETY: mapped just now; the header, checked by `find`, says that the
         // data fits.
@@ -226,12 +238,7 @@ impl Store for SysV {
     }
 
     fn look(&self) -> Result<Vec<SegmentInfo>> {
-        let path = "/proc/sysvipc/shm";
-        let table = std::fs::read_to_string(path)
-            .map_err(|error| StoreError::system(format!("reading {path}"), error))?;
-        // Columns: key shmid perms size cpid lpid nattch uid ...
-        let ids = table.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1));
-        let found = ids.filter_map(|id| id.parse().ok()).filter_map(inspect);
+        let found = stub::table()?.into_iter().filter_map(|row| inspect(row.shmid));
         let mut list: Vec<SegmentInfo> = found
             .map(|found| SegmentInfo {
                 location: found.location(),
@@ -249,11 +256,49 @@ impl Store for SysV {
         Ok(list)
     }
 
+    fn stubs(&self) -> Result<Vec<Stub>> {
+        Ok(stubs()?.into_iter().map(|(_, stub)| stub).collect())
+    }
+
+    fn remove_stub(&self, stub: &Stub) -> Result<bool> {
+        let Place::SysV(shmid) = stub.place else { return Ok(false) };
+        // It may have got its name since.
+        if stubs()?.iter().any(|(row, _)| row.shmid == shmid) {
+            remove_id(shmid)
+        } else {
+            Ok(false)
+        }
+    }
+
     fn traps(&self, bytes_on_host: u64, bytes_largest: u64) -> Vec<Trap> {
         let host = Host::this();
         let mut traps = host.common_traps(bytes_on_host);
         traps.extend(host.sysv_traps(bytes_on_host, bytes_largest));
         traps
+    }
+}
+
+fn location(shmid: i32, key: i32) -> String {
+    format!("shmid {shmid}, key {key:#010x}")
+}
+
+/// What creations of ours have left that were cut short, or have just begun.
+fn stubs() -> Result<Vec<(stub::Row, Stub)>> {
+    let user = host::user_id();
+    let marked = stub::table()?.into_iter().filter(|row| row.is_marked(user));
+    // One whose first page is whole is a segment, if an incomplete one.
+    let nameless = marked.filter(|row| inspect(row.shmid).is_none());
+    Ok(nameless.map(|row| (row.clone(), row.stub())).collect())
+}
+
+/// Says of a segment that its first page is written: a plain mode.
+fn unmark(shmid: i32) -> Result<()> {
+    let mut stat = stat(shmid)?;
+    stat.shm_perm.mode = 0o600;
+    // SAFETY: the system reads `stat`.
+    match unsafe { libc::shmctl(shmid, libc::IPC_SET, &raw mut stat) } {
+        0 => Ok(()),
+        _ => Err(StoreError::last(format!("shmctl(shmid {shmid}, IPC_SET)"))),
     }
 }
 

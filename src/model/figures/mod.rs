@@ -4,6 +4,7 @@ mod bosilca;
 mod chen;
 mod ours;
 mod page;
+mod path;
 mod tang;
 
 use super::ModelError;
@@ -46,6 +47,9 @@ const CATALOGUE: &[(&str, Maker)] = &[
     ("simulated-hierarchical", ours::simulated_hierarchical),
     ("simulated-laws", ours::simulated_laws),
     ("simulated-loss", ours::simulated_loss),
+    ("path-weak-scaling", path::weak_scaling),
+    ("path-strong-scaling", path::strong_scaling),
+    ("path-parts", path::parts),
 ];
 
 /// Names of all figures.

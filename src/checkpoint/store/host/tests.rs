@@ -18,6 +18,25 @@ fn machine(files: &[(&str, &str)]) -> (TempDir, Host) {
 }
 
 #[test]
+fn a_process_comes_back_from_its_text() {
+    let this = Process::this();
+    assert_eq!(Process::parse(&this.text()), Some(this));
+    for text in ["", "1.2.3", "1.2.x.b", &format!("1.2.3.{}", "b".repeat(65))] {
+        assert_eq!(Process::parse(text), None, "{text}");
+    }
+}
+
+#[test]
+fn a_process_younger_than_the_deed_did_not_do_it() {
+    let (pid, now) = (std::process::id(), now_unix_seconds());
+    assert_eq!(liveness_at(pid, now), Liveness::Alive);
+    assert_eq!(liveness_at(pid, now - 86_400), Liveness::Dead, "tests do not take a day");
+    let mut child = Command::new("sleep").arg("0").spawn().unwrap();
+    child.wait().unwrap();
+    assert_eq!(liveness_at(child.id(), now), Liveness::Dead);
+}
+
+#[test]
 fn this_process_lives_and_a_finished_one_does_not() {
     let this = Process::this();
     assert_eq!(this.liveness(), Liveness::Alive);
@@ -85,8 +104,8 @@ fn low_sysv_limits_are_named() {
     assert_eq!(host.sysv_traps(97 * 4096, 900_000), []);
     let shmall = Trap::LowLimit { limit: "kernel.shmall", value: 100, enough: 101 };
     assert_eq!(host.sysv_traps(98 * 4096, 900_000), [shmall]);
-    let shmmax = Trap::LowLimit { limit: "kernel.shmmax", value: 1_000_000, enough: 1_004_096 };
-    assert!(shmmax.to_string().contains("sysctl -w kernel.shmmax=1004096"), "{shmmax}");
+    let shmmax = Trap::LowLimit { limit: "kernel.shmmax", value: 1_000_000, enough: 1_008_192 };
+    assert!(shmmax.to_string().contains("sysctl -w kernel.shmmax=1008192"), "{shmmax}");
     assert_eq!(host.sysv_traps(4096, 1_000_000), [shmmax]);
 }
 

@@ -1,0 +1,181 @@
+//! A file that does not say yet whose it is.
+//!
+//! It has no name: the system frees it when its creator dies. Where the file
+//! system cannot do that, its name tells who makes it, and so when it is a
+//! [`Stub`].
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use nix::fcntl::{AT_FDCWD, AtFlags, FlockArg};
+
+use super::super::host::{self, Process};
+use super::super::stub::{Place, Stub};
+use super::lock;
+use crate::checkpoint::codec::checksum;
+
+const PREFIX: &str = "skt-hpl-new.";
+
+/// A new file without the name of its segment; dropping it takes away the name
+/// that it has meanwhile.
+pub struct Draft {
+    named: Option<PathBuf>,
+}
+
+impl Draft {
+    /// A new, empty file in `folder`, for this user alone.
+    pub fn create(folder: &Path) -> io::Result<(File, Self)> {
+        match options().custom_flags(libc::O_TMPFILE).open(folder) {
+            Ok(file) => Ok((file, Self { named: None })),
+            Err(error) if is_unknown(&error) => Self::create_named(folder),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// As [`Draft::create`], where files have names from the start.
+    pub fn create_named(folder: &Path) -> io::Result<(File, Self)> {
+        let path = folder.join(name_now());
+        let file = options().create_new(true).open(&path)?;
+        Ok((file, Self { named: Some(path) }))
+    }
+
+    /// Gives it its name, unless there is one of that name.
+    pub fn publish(self, file: &File, path: &Path) -> io::Result<()> {
+        match &self.named {
+            Some(named) => fs::hard_link(named, path),
+            None => {
+                let open = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+                let follow = AtFlags::AT_SYMLINK_FOLLOW;
+                Ok(nix::unistd::linkat(AT_FDCWD, &open, AT_FDCWD, path, follow)?)
+            }
+        }
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if let Some(named) = &self.named {
+            // What cannot be removed is a stub.
+            let _ = fs::remove_file(named);
+        }
+    }
+}
+
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600);
+    options
+}
+
+/// Whether a file system, or a kernel, knows no files without a name.
+fn is_unknown(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL))
+}
+
+/// A name that no other draft has or had: who makes it, a number, and a checksum
+/// of both.
+fn name_now() -> String {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let text = format!("{PREFIX}{number}.{}", Process::this().text());
+    format!("{text}.{:016x}", checksum(text.as_bytes()))
+}
+
+/// Who makes the file of that name, if it is that of a draft.
+fn creator(name: &str) -> Option<Process> {
+    let (text, sum) = name.rsplit_once('.')?;
+    let (_number, process) = text.strip_prefix(PREFIX)?.split_once('.')?;
+    (sum == format!("{:016x}", checksum(text.as_bytes()))).then(|| Process::parse(process))?
+}
+
+/// The stub at `path`, if it is one and of this user.
+pub fn stub(path: &Path) -> Option<Stub> {
+    let creator = creator(path.file_name()?.to_str()?)?;
+    let file = options().custom_flags(libc::O_NOFOLLOW).open(path).ok()?;
+    let meta = file.metadata().ok()?;
+    if !meta.is_file() || meta.uid() != host::user_id() {
+        return None;
+    }
+    Some(Stub {
+        location: path.display().to_string(),
+        bytes: meta.len(),
+        in_use: lock(file, FlockArg::LockSharedNonblock).is_err(),
+        creator_pid: creator.pid(),
+        creator: creator.liveness(),
+        created_unix_seconds: u64::try_from(meta.mtime()).unwrap_or(0),
+        place: Place::File(path.to_owned()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::process::Command;
+
+    use super::*;
+    use crate::checkpoint::store::{Files, Liveness, Store};
+
+    #[test]
+    fn a_file_without_a_name_is_given_one_once() {
+        let folder = tempfile::tempdir().unwrap();
+        for create in [Draft::create, Draft::create_named] {
+            let path = folder.path().join("whole");
+            let (file, draft) = create(folder.path()).unwrap();
+            assert!(!path.exists());
+            draft.publish(&file, &path).unwrap();
+            let (other, draft) = create(folder.path()).unwrap();
+            let refused = draft.publish(&other, &path).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
+            assert_eq!(fs::metadata(&path).unwrap().ino(), file.metadata().unwrap().ino());
+            assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no other name is left");
+            fs::remove_file(path).unwrap();
+        }
+    }
+
+    /// Not a test: dies with a draft in the folder that it is told.
+    #[test]
+    #[ignore = "runs as a child of the test below"]
+    fn child_dies() {
+        let Some(folder) = std::env::var_os("DRAFT_TEST_FOLDER") else { return };
+        let draft = Draft::create_named(Path::new(&folder)).unwrap();
+        // SAFETY: a signal to this process, as when the system kills it.
+        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+        drop(draft);
+    }
+
+    #[test]
+    fn the_draft_of_a_dead_process_is_a_stub_and_what_looks_like_it_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Files::in_folder(folder.path());
+        let (_, living) = Draft::create_named(folder.path()).unwrap();
+        let living = living.named.clone().map(|path| (path, living)).unwrap();
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["child_dies", "--ignored"]).env("DRAFT_TEST_FOLDER", folder.path());
+        let status = child.output().unwrap().status;
+        assert!(!status.success(), "{status}");
+        let stubs = store.stubs().unwrap();
+        let dead: Vec<&Stub> = stubs.iter().filter(|stub| stub.is_dead()).collect();
+        assert_eq!((stubs.len(), dead.len()), (2, 1), "{stubs:?}");
+        let name = Path::new(&dead[0].location).file_name().unwrap().to_str().unwrap().to_owned();
+        // Another name, a link, a folder, of that look: not ours.
+        let near = name.replace("skt-hpl-new.0.", "skt-hpl-new.1.");
+        fs::write(folder.path().join(&near), "keep").unwrap();
+        fs::write(folder.path().join("skt-hpl-new.0"), "keep").unwrap();
+        assert_eq!(store.stubs().unwrap(), stubs);
+        assert_eq!(store.remove_dead_stubs().unwrap(), 1);
+        symlink(folder.path().join(&near), folder.path().join(&name)).unwrap();
+        assert_eq!(store.remove_dead_stubs().unwrap(), 0, "a link");
+        fs::remove_file(folder.path().join(&name)).unwrap();
+        fs::create_dir(folder.path().join(&name)).unwrap();
+        assert_eq!(store.remove_dead_stubs().unwrap(), 0, "a folder");
+        let left = store.stubs().unwrap();
+        assert_eq!((left.len(), left[0].creator), (1, Liveness::Alive));
+        assert_eq!(left[0].location, living.0.display().to_string());
+        assert_eq!(store.list().unwrap(), []);
+    }
+}

@@ -1,0 +1,595 @@
+//! `skt-hpl model path`: where the time of a run goes on a machine that nobody has
+//! at hand, and what would make it faster.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use serde::Serialize;
+
+use super::output;
+use super::study_error::StudyError;
+use crate::config::{Bcast, Swap};
+use crate::model::path::{Changes, Machine, Measured, Part, Prediction, Run, closed, fit, predict};
+use crate::model::plot::{Axis, Bars, Body, Figure};
+use crate::report::reader::PhaseSeconds;
+
+/// Flags of `model path`.
+#[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
+#[command(after_long_help = EXAMPLES)]
+pub struct PathArgs {
+    /// Order of the matrix [default: what --memory-gib allows]
+    #[arg(long, value_name = "N")]
+    pub n: Option<usize>,
+    /// Matrix of a rank, in GiB; N follows from it
+    #[arg(long, value_name = "GIB", conflicts_with = "n")]
+    pub memory_gib: Option<f64>,
+    /// Blocking factors
+    #[arg(long, value_name = "NB,..", value_delimiter = ',', default_value = "192")]
+    pub nb: Vec<usize>,
+    /// Process rows
+    #[arg(long, value_name = "P", default_value_t = 1)]
+    pub p: usize,
+    /// Process columns
+    #[arg(long, value_name = "Q", default_value_t = 1)]
+    pub q: usize,
+    /// Threads a rank
+    #[arg(long, value_name = "T", default_value_t = 1)]
+    pub threads: usize,
+    /// Panels in flight ahead of the update
+    #[arg(long, value_name = "D,..", value_delimiter = ',', default_value = "1")]
+    pub depth: Vec<usize>,
+    /// How a panel travels along its process row
+    #[arg(long, value_name = "NAME,..", value_delimiter = ',', default_value = "1ringM")]
+    #[arg(value_parser = names(Bcast::ALL, Bcast::name))]
+    pub bcast: Vec<String>,
+    /// How rows are exchanged
+    #[arg(long, value_name = "NAME,..", value_delimiter = ',', default_value = "mix")]
+    #[arg(value_parser = names(Swap::ALL, Swap::name))]
+    pub swap: Vec<String>,
+    /// Local columns above which mix takes spread-roll
+    #[arg(long, value_name = "COLS", default_value_t = 64)]
+    pub swap_threshold: usize,
+
+    /// Seconds for one of each unit of work, as --save-machine writes them [default: fitted on
+    /// two cores of an AMD EPYC (Zen 4)]
+    #[arg(long, value_name = "FILE", help_heading = MACHINE)]
+    pub machine: Option<PathBuf>,
+    /// Fit the machine to these JSON reports first (runs with one thread a rank)
+    #[arg(long, value_name = "FILE", num_args = 1.., help_heading = MACHINE)]
+    pub fit: Vec<PathBuf>,
+    /// Leave tests of smaller orders out of the fit: what lies in caches is faster
+    #[arg(long, value_name = "N", default_value_t = 2048, help_heading = MACHINE)]
+    pub fit_from: usize,
+    /// Write the machine to this file
+    #[arg(long, value_name = "FILE", help_heading = MACHINE)]
+    pub save_machine: Option<PathBuf>,
+    /// DGEMM rate of a core, in Gflop/s; solve and panel follow it [default: the machine's]
+    #[arg(long, value_name = "GFLOPS", help_heading = MACHINE)]
+    pub gflops_per_core: Option<f64>,
+    /// Latency of a message, in microseconds [default: the machine's]
+    #[arg(long, value_name = "US", help_heading = MACHINE)]
+    pub latency_us: Option<f64>,
+    /// Bandwidth of a rank in one direction, in GB/s; inf for none to wait for [default: the
+    /// machine's]
+    #[arg(long, value_name = "GB/S", help_heading = MACHINE)]
+    pub bandwidth_gbs: Option<f64>,
+
+    /// Compare predicted and measured phases of these JSON reports, instead of predicting a run
+    #[arg(long, value_name = "FILE", num_args = 1.., help_heading = SHOW)]
+    pub check: Vec<PathBuf>,
+    /// Also show what changes to the solver would bring
+    #[arg(long, help_heading = SHOW)]
+    pub changes: bool,
+    /// Print JSON instead of text
+    #[arg(long, help_heading = SHOW)]
+    pub json: bool,
+    /// Also draw the critical path: a file that ends in .svg or .csv
+    #[arg(long, short, value_name = "FILE", help_heading = SHOW)]
+    pub out: Option<PathBuf>,
+    /// Overwrite files that exist
+    #[arg(long, short, help_heading = SHOW)]
+    pub force: bool,
+}
+
+const MACHINE: &str = "Machine";
+const SHOW: &str = "What is shown";
+
+const EXAMPLES: &str = "\
+Units of work are counted from the solver's own steps; a machine is the seconds for one of each.
+Compute comes from a fit, the network of a machine to come has to be given.
+
+  What would 16 x 16 ranks of 8 threads and 16 GiB do on a network of 1.5 us and 23 GB/s a rank?
+    skt-hpl model path --p 16 --q 16 --threads 8 --memory-gib 16 --nb 192,256,384 \\
+        --bcast 1ringM,2ringM,longM --latency-us 1.5 --bandwidth-gbs 23 --changes
+
+  Fit this machine, and see how good the fit is on runs that it has not seen:
+    mpirun -np 2 skt-hpl --n 2048,4096,8192 --nb 64,128,256 --p 1,2 --q 2,1 --ft none --json fit.json
+    mpirun -np 2 skt-hpl --n 3000,6000 --nb 160 --p 1,2 --q 2,1 --ft none --json new.json
+    skt-hpl model path --fit fit.json --check new.json --save-machine machine.json
+
+Lists are combined; the fastest combination is shown in full.
+
+'on the path' is the critical path: its parts sum up to the time, so what is not on it is hidden.
+'unhidden' is what a part would take if nothing hid it: panels, pivots and broadcasts one after
+the other, the rest of a mean rank. No contention, noise or checkpoints are in the model.";
+
+/// Does what the flags say.
+///
+/// # Errors
+/// A flag is not legal, a file cannot be read or written, reports do not fit.
+pub fn execute(args: &PathArgs) -> Result<(), StudyError> {
+    let fitted = fitted(args)?;
+    let machine = machine(args, fitted.as_ref().map(|fit| fit.machine))?;
+    if let Some(path) = &args.save_machine {
+        let text = serde_json::to_string_pretty(&machine).expect("numbers and names") + "\n";
+        output::write_file(path, text.as_bytes(), args.force)?;
+    }
+    if !args.check.is_empty() {
+        return show_check(args, &machine);
+    }
+    if args.n.is_none() && args.memory_gib.is_none() {
+        if fitted.is_some() {
+            return Ok(output::print(describe_machine(&machine).as_bytes())?);
+        }
+        return Err(StudyError::Usage("what is to be run? Give --n or --memory-gib".into()));
+    }
+    let all = predictions(args, &machine)?;
+    let (run, best) = &all[0];
+    if let Some(path) = &args.out {
+        draw(path, run, best, args.force)?;
+    }
+    let changed = if args.changes { changed(run, &machine)? } else { Vec::new() };
+    let text =
+        if args.json { json(&machine, &all, &changed) } else { describe(&machine, &all, &changed) };
+    Ok(output::print(text.as_bytes())?)
+}
+
+fn fitted(args: &PathArgs) -> Result<Option<fit::Fit>, StudyError> {
+    if args.fit.is_empty() {
+        return Ok(None);
+    }
+    let mut runs = read_all(&args.fit)?;
+    runs.retain(|measured| measured.run.n >= args.fit_from);
+    let fit = fit::fit(&runs, &start(args)?)?;
+    for unit in &fit.unseen {
+        output::say(format_args!(
+            "note: the reports say nothing of {unit:?}, or its cost vanishes beside the others"
+        ));
+    }
+    Ok(Some(fit))
+}
+
+fn read_all(files: &[PathBuf]) -> Result<Vec<Measured>, StudyError> {
+    let mut runs = Vec::new();
+    for path in files {
+        let found = Measured::read(path)?;
+        if found.is_empty() {
+            return Err(StudyError::Usage(format!(
+                "'{}' has no test that ran to its end without checkpoints (--ft none)",
+                path.display()
+            )));
+        }
+        runs.extend(found);
+    }
+    Ok(runs)
+}
+
+/// The machine before any fit.
+fn start(args: &PathArgs) -> Result<Machine, StudyError> {
+    let Some(path) = &args.machine else { return Ok(Machine::ZEN4_CORE) };
+    let file = path.display().to_string();
+    let text = fs::read_to_string(path).map_err(|source| StudyError::File {
+        what: "read",
+        file: file.clone(),
+        source,
+    })?;
+    serde_json::from_str(&text).map_err(|error| {
+        StudyError::Usage(format!("'{file}' is no machine as --save-machine writes it: {error}"))
+    })
+}
+
+fn machine(args: &PathArgs, fitted: Option<Machine>) -> Result<Machine, StudyError> {
+    let mut machine = match fitted {
+        Some(machine) => machine,
+        None => start(args)?,
+    };
+    machine.validate()?;
+    let above_zero = |flag: &str, value: f64| {
+        if value > 0.0 {
+            return Ok(value);
+        }
+        Err(StudyError::Usage(format!("--{flag} {value}: legal is more than 0")))
+    };
+    if let Some(gflops) = args.gflops_per_core {
+        machine = machine.with_core_flops(1e9 * above_zero("gflops-per-core", gflops)?);
+    }
+    if let Some(latency) = args.latency_us {
+        machine.message_seconds = latency * 1e-6;
+    }
+    if let Some(bandwidth) = args.bandwidth_gbs {
+        machine.message_byte_seconds = 1e-9 / above_zero("bandwidth-gbs", bandwidth)?;
+    }
+    machine.validate()?;
+    Ok(machine)
+}
+
+/// N of a matrix that takes this much of each rank, a multiple of NB.
+fn order(args: &PathArgs, nb: usize) -> Result<usize, StudyError> {
+    let Some(gib) = args.memory_gib else { return Ok(args.n.expect("one of both is given")) };
+    let doubles = gib * f64::from(1u32 << 30) / 8.0 * (args.p * args.q) as f64;
+    let n = doubles.sqrt() as usize / nb.max(1) * nb;
+    if n == 0 || !doubles.is_finite() {
+        return Err(StudyError::Usage(format!(
+            "--memory-gib {gib}: not enough for one block of NB = {nb} on each rank"
+        )));
+    }
+    Ok(n)
+}
+
+/// Takes the names of all values, and nothing else.
+fn names<T: Copy>(all: &[T], name: impl Fn(T) -> &'static str) -> PossibleValuesParser {
+    PossibleValuesParser::new(all.iter().map(|&value| name(value)))
+}
+
+fn find<T: Copy>(all: &[T], name: &str, named: impl Fn(T) -> &'static str) -> T {
+    *all.iter().find(|&&value| named(value) == name).expect("clap has checked the name")
+}
+
+/// All combinations, fastest first: by rate, for with --memory-gib N follows NB.
+fn predictions(args: &PathArgs, machine: &Machine) -> Result<Vec<(Run, Prediction)>, StudyError> {
+    let mut all = Vec::new();
+    for &nb in &args.nb {
+        for &depth in &args.depth {
+            for bcast in &args.bcast {
+                for swap in &args.swap {
+                    let run = Run {
+                        n: order(args, nb)?,
+                        nb,
+                        p: args.p,
+                        q: args.q,
+                        threads: args.threads,
+                        depth,
+                        bcast: find(Bcast::ALL, bcast, Bcast::name),
+                        swap: find(Swap::ALL, swap, Swap::name),
+                        swap_threshold: args.swap_threshold,
+                    };
+                    all.push((run, predict(&run, machine, &Changes::default())?));
+                }
+            }
+        }
+    }
+    all.sort_by(|(_, a), (_, b)| b.gflops.total_cmp(&a.gflops));
+    Ok(all)
+}
+
+/// A change, its name, and what it makes of the run.
+type Changed = (&'static str, Prediction);
+
+/// Each change by itself, then all of them.
+fn changed(run: &Run, machine: &Machine) -> Result<Vec<Changed>, StudyError> {
+    let none = Changes::default();
+    let all = Changes {
+        split_update: true,
+        even_roll: true,
+        prompt_forwarding: true,
+        ring_segments: 16,
+        wait_for_oldest: true,
+        team_panel: true,
+    };
+    let list = [
+        ("split update: row messages behind the product", Changes { split_update: true, ..none }),
+        ("rows of U dealt out evenly before they roll", Changes { even_roll: true, ..none }),
+        ("panels passed on as they arrive", Changes { prompt_forwarding: true, ..none }),
+        ("rings in 16 pieces, as they arrive", Changes { ring_segments: 16, ..none }),
+        ("DEPTH >= 2: wait for the oldest panel", Changes { wait_for_oldest: true, ..none }),
+        ("panels by the whole team", Changes { team_panel: true, ..none }),
+        ("all of these", all),
+    ];
+    list.into_iter().map(|(name, changes)| Ok((name, predict(run, machine, &changes)?))).collect()
+}
+
+fn describe_machine(machine: &Machine) -> String {
+    let rate = |seconds: f64, unit: f64| {
+        if seconds > 0.0 { format!("{:.4}", unit / seconds) } else { "inf".into() }
+    };
+    let m = machine;
+    format!(
+        "# machine, a core     product {} Gflop/s and {:.4} ns an entry, packing {:.4} ns, solve {} \
+         Gflop/s\n\
+         #                     panel {} Gflop/s, {:.4} ns an entry, {:.4} us a column\n\
+         #                     row copies {} GB/s, back substitution {} GB/s\n\
+         # network, a rank     latency {:.4} us, bandwidth {} GB/s\n",
+        rate(m.product_flop_seconds, 1e-9),
+        1e9 * m.product_entry_seconds,
+        1e9 * m.packed_entry_seconds,
+        rate(m.solve_flop_seconds, 1e-9),
+        rate(m.panel_flop_seconds, 1e-9),
+        1e9 * m.panel_entry_seconds,
+        1e6 * m.panel_column_seconds,
+        rate(m.copied_byte_seconds, 1e-9),
+        rate(m.streamed_byte_seconds, 1e-9),
+        1e6 * m.message_seconds,
+        rate(m.message_byte_seconds, 1e-9),
+    )
+}
+
+fn describe_run(run: &Run) -> String {
+    let Run { n, nb, p, q, threads, depth, bcast, swap, .. } = run;
+    format!(
+        "N {n}, NB {nb}, {p} x {q} ranks of {threads} thread(s), DEPTH {depth}, {}, {}",
+        bcast.name(),
+        swap.name()
+    )
+}
+
+fn describe(machine: &Machine, all: &[(Run, Prediction)], changed: &[Changed]) -> String {
+    let mut text = describe_machine(machine);
+    if all.len() > 1 {
+        text += "\n  efficiency    time (s)       Gflop/s   combination\n";
+        for (run, p) in all {
+            let _ = writeln!(
+                text,
+                "{:>10.2} %{:>12.4e}{:>14.6e}   {}",
+                100.0 * p.efficiency,
+                p.time_seconds,
+                p.gflops,
+                describe_run(run)
+            );
+        }
+    }
+    let (run, best) = &all[0];
+    let _ = writeln!(
+        text,
+        "\n{}\ntime {:.6} s, {:.6e} Gflop/s, {:.2} % of DGEMM on all cores",
+        describe_run(run),
+        best.time_seconds,
+        best.gflops,
+        100.0 * best.efficiency
+    );
+    text += &parts_table(best);
+    text += &phases_table(best);
+    let closed = closed::seconds(run, machine, closed::RowTraffic::Reference);
+    let _ = writeln!(
+        text,
+        "\nthe reference's formula (no look-ahead, one DGEMM rate): {closed:.6} s, {:.2} % of DGEMM",
+        100.0 * best.efficiency * best.time_seconds / closed
+    );
+    if !changed.is_empty() {
+        text += "\nchange                                             time less   efficiency\n";
+        for (name, p) in changed {
+            let _ = writeln!(
+                text,
+                "{name:<48}{:>10.2} %{:>11.2} %",
+                100.0 * (1.0 - p.time_seconds / best.time_seconds),
+                100.0 * p.efficiency
+            );
+        }
+    }
+    text
+}
+
+fn parts_table(p: &Prediction) -> String {
+    let mut text =
+        String::from("\npart                 on the path (s)  of the time   unhidden (s)\n");
+    for part in Part::ALL {
+        let on_path = p.path[part as usize];
+        let _ = writeln!(
+            text,
+            "{:<20}{on_path:>16.4}{:>12.2} %{:>15.4}",
+            part.name(),
+            100.0 * on_path / p.time_seconds,
+            p.unhidden[part as usize]
+        );
+    }
+    text
+}
+
+fn phases_table(p: &Prediction) -> String {
+    let mut text = String::from("\nphase, as in a report     mean s       %       max s       %\n");
+    for ((name, mean), (_, max)) in p.mean.named().iter().zip(&p.max.named()) {
+        let share = |seconds: f64| 100.0 * seconds / p.time_seconds;
+        let _ = writeln!(
+            text,
+            "{name:<18}{mean:>14.4}{:>8.1}{max:>12.4}{:>8.1}",
+            share(*mean),
+            share(*max)
+        );
+    }
+    text
+}
+
+/// One test, predicted and measured.
+struct Compared {
+    measured: Measured,
+    predicted: Prediction,
+}
+
+impl Compared {
+    fn time_error(&self) -> f64 {
+        self.predicted.time_seconds / self.measured.time_seconds - 1.0
+    }
+}
+
+fn show_check(args: &PathArgs, machine: &Machine) -> Result<(), StudyError> {
+    let mut all = Vec::new();
+    for measured in read_all(&args.check)? {
+        let predicted = predict(&measured.run, machine, &Changes::default())?;
+        all.push(Compared { measured, predicted });
+    }
+    let text = if args.json { check_json(&all) } else { check_table(machine, &all) };
+    Ok(output::print(text.as_bytes())?)
+}
+
+/// Errors of phases are in percent of the measured phase, and of the whole time.
+fn check_table(machine: &Machine, all: &[Compared]) -> String {
+    let mut text = describe_machine(machine);
+    text += "\npredicted (measured) mean seconds of a rank; error of the time in percent\n";
+    for compared in all {
+        let Compared { measured, predicted } = compared;
+        let _ = writeln!(
+            text,
+            "{}\n  time {:.3} ({:.3}) {:+.1} %{}",
+            describe_run(&measured.run),
+            predicted.time_seconds,
+            measured.time_seconds,
+            100.0 * compared.time_error(),
+            phases_line(&predicted.mean, &measured.mean)
+        );
+    }
+    text += "\nphase      mean error  of its seconds   of the time\n";
+    for (index, (name, _)) in PhaseSeconds::default().named().iter().enumerate() {
+        if *name == "other" {
+            continue;
+        }
+        let sums = all.iter().fold((0.0, 0.0, 0.0), |(off, seconds, share), c| {
+            let (p, m) = (c.predicted.mean.named()[index].1, c.measured.mean.named()[index].1);
+            (off + (p - m).abs(), seconds + m, share + (p - m).abs() / c.measured.time_seconds)
+        });
+        let _ = writeln!(
+            text,
+            "{name:<8}{:>24.1} %{:>12.2} %",
+            100.0 * sums.0 / sums.1,
+            100.0 * sums.2 / all.len() as f64
+        );
+    }
+    let mean = all.iter().map(|c| c.time_error().abs()).sum::<f64>() / all.len() as f64;
+    let worst = all.iter().map(|c| c.time_error().abs()).fold(0.0, f64::max);
+    let _ = writeln!(
+        text,
+        "time: {:.1} % off on average, {:.1} % at worst, {} tests",
+        100.0 * mean,
+        100.0 * worst,
+        all.len()
+    );
+    text
+}
+
+fn phases_line(predicted: &PhaseSeconds, measured: &PhaseSeconds) -> String {
+    let pairs = predicted.named().into_iter().zip(measured.named());
+    pairs
+        .filter(|((name, _), _)| *name != "other")
+        .map(|((name, p), (_, m))| format!("; {name} {p:.4} ({m:.4})"))
+        .collect()
+}
+
+#[derive(Serialize)]
+struct JsonRun {
+    n: usize,
+    nb: usize,
+    p: usize,
+    q: usize,
+    threads: usize,
+    depth: usize,
+    bcast: &'static str,
+    swap: &'static str,
+    time_seconds: f64,
+    gflops: f64,
+    efficiency: f64,
+    path_seconds: serde_json::Map<String, serde_json::Value>,
+    unhidden_seconds: serde_json::Map<String, serde_json::Value>,
+    phases_mean_seconds: serde_json::Map<String, serde_json::Value>,
+    phases_max_seconds: serde_json::Map<String, serde_json::Value>,
+}
+
+impl JsonRun {
+    fn new(run: &Run, p: &Prediction) -> Self {
+        let parts = |of: &[f64]| {
+            Part::ALL
+                .iter()
+                .map(|part| (part.name().replace(' ', "_"), of[*part as usize].into()))
+                .collect()
+        };
+        let phases = |of: &PhaseSeconds| {
+            of.named()
+                .iter()
+                .map(|(name, seconds)| ((*name).to_string(), (*seconds).into()))
+                .collect()
+        };
+        Self {
+            n: run.n,
+            nb: run.nb,
+            p: run.p,
+            q: run.q,
+            threads: run.threads,
+            depth: run.depth,
+            bcast: run.bcast.name(),
+            swap: run.swap.name(),
+            time_seconds: p.time_seconds,
+            gflops: p.gflops,
+            efficiency: p.efficiency,
+            path_seconds: parts(&p.path),
+            unhidden_seconds: parts(&p.unhidden),
+            phases_mean_seconds: phases(&p.mean),
+            phases_max_seconds: phases(&p.max),
+        }
+    }
+}
+
+fn json(machine: &Machine, all: &[(Run, Prediction)], changed: &[Changed]) -> String {
+    let runs: Vec<JsonRun> = all.iter().map(|(run, p)| JsonRun::new(run, p)).collect();
+    let changes: Vec<serde_json::Value> = changed
+        .iter()
+        .map(|(name, p)| {
+            serde_json::json!({
+                "change": name, "time_seconds": p.time_seconds, "efficiency": p.efficiency,
+            })
+        })
+        .collect();
+    let all = serde_json::json!({ "machine": machine, "runs": runs, "changes": changes });
+    serde_json::to_string_pretty(&all).expect("numbers and names") + "\n"
+}
+
+fn check_json(all: &[Compared]) -> String {
+    let list: Vec<serde_json::Value> = all
+        .iter()
+        .map(|c| {
+            let measured: serde_json::Map<_, _> = c
+                .measured
+                .mean
+                .named()
+                .iter()
+                .map(|(name, seconds)| ((*name).to_string(), (*seconds).into()))
+                .collect();
+            serde_json::json!({
+                "predicted": JsonRun::new(&c.measured.run, &c.predicted),
+                "measured_time_seconds": c.measured.time_seconds,
+                "measured_phases_mean_seconds": measured,
+                "time_error": c.time_error(),
+            })
+        })
+        .collect();
+    serde_json::to_string_pretty(&list).expect("numbers and names") + "\n"
+}
+
+fn draw(path: &Path, run: &Run, p: &Prediction, force: bool) -> Result<(), StudyError> {
+    let figure = Figure {
+        id: "path",
+        title: format!("{:.1} % of DGEMM in {:.4} s", 100.0 * p.efficiency, p.time_seconds),
+        caption: format!("{}; the critical path, and what each part takes.", describe_run(run)),
+        body: Body::Bars(Bars {
+            category_label: "part",
+            category_column: "part",
+            categories: Part::ALL.iter().map(|part| part.name().to_string()).collect(),
+            y: Axis::linear("time (s)", "time_seconds"),
+            series: vec![
+                ("on the critical path".into(), p.path.to_vec()),
+                ("unhidden".into(), p.unhidden.to_vec()),
+            ],
+        }),
+    };
+    let text = match path.extension().and_then(|e| e.to_str()) {
+        Some("svg") => figure.svg(),
+        Some("csv") => figure.csv(),
+        _ => {
+            return Err(StudyError::Usage(format!(
+                "--out {}: the name must end in .svg or .csv",
+                path.display()
+            )));
+        }
+    };
+    Ok(output::write_file(path, text.as_bytes(), force)?)
+}

@@ -1,0 +1,34 @@
+//! The reference's own formula for the same machine, where nothing hides.
+
+use super::{Machine, Run};
+
+/// How often a row of U crosses a rank's link in the row exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowTraffic {
+    /// Three times, as the reference counts its own.
+    Reference,
+    /// Twice, as ours: once when displaced rows spread, once when U rolls.
+    Ours,
+}
+
+/// Dongarra, Luszczek, Petitet: The LINPACK Benchmark: Past, Present and Future
+/// (2003), and the scalability page of HPL 2.3. With g seconds an operation, b a
+/// double, a a message:
+///
+/// `T = 2 N^3 g / (3 P Q) + b N^2 (c P + Q) / (2 P Q) + a N ((NB + 1) log2 P + P) / NB`
+///
+/// where c is 3 for the reference. Look-ahead is none, a panel costs its first hop
+/// only, and DGEMM runs at one rate whatever its shape.
+pub fn seconds(run: &Run, machine: &Machine, rows: RowTraffic) -> f64 {
+    let (n, nb) = (run.n as f64, run.nb as f64);
+    let (p, q) = (run.p as f64, run.q as f64);
+    let times = match rows {
+        RowTraffic::Reference => 3.0,
+        RowTraffic::Ours => 2.0,
+    };
+    let double_seconds = 8.0 * machine.message_byte_seconds;
+    let compute = 2.0 * n.powi(3) / (3.0 * p * q) * machine.product_flop_seconds;
+    let bytes = double_seconds * n * n * (times * p + q) / (2.0 * p * q);
+    let messages = machine.message_seconds * n * ((nb + 1.0) * p.log2() + p) / nb;
+    compute / run.threads as f64 + bytes + messages
+}

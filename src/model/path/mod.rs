@@ -1,0 +1,157 @@
+//! The critical path of our own solver on paper: what a run on a P x Q grid takes,
+//! and what of it hides behind the trailing product.
+//!
+//! ```text
+//! counts of each step (work)  x  seconds for one of each (Machine)
+//!     ──>  a clock for every process column, panel by panel (walk)
+//!     ──>  time, times by phase as the report has them, and the critical path by part
+//! ```
+//!
+//! The walk follows `pgesv` step by step: who updates and factors the next panel
+//! when, how it travels (`comm::panel_bcast`), where rows are exchanged, what waits
+//! for what. The ranks of a process column go in step, for every row exchange and
+//! every pivot makes them; so one clock a process column is enough, and the time of
+//! the process row with most rows counts. It takes O(N/NB (P + Q)) steps: seconds
+//! for the largest machines there are.
+//!
+//! [`fit`] finds the seconds for one of each unit from JSON reports of real runs.
+//! [`closed`] has the formula of the reference for the same thing.
+//!
+//! What is left out: contention in the network (a rank always has its own
+//! bandwidth), system noise, checkpoints, pivots that are not spread evenly.
+
+mod back;
+mod bcast;
+mod clock;
+pub mod closed;
+pub mod fit;
+mod machine;
+pub mod measured;
+mod walk;
+mod work;
+
+use super::ModelError;
+use super::error::at_least;
+use crate::config::{Bcast, Swap};
+use crate::report::reader::PhaseSeconds;
+
+pub use clock::{PARTS, Part, Parts};
+pub use machine::{Counts, Machine, UNITS, Unit};
+pub use measured::Measured;
+
+/// What is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    /// Order of the matrix.
+    pub n: usize,
+    /// Blocking factor.
+    pub nb: usize,
+    /// Process rows.
+    pub p: usize,
+    /// Process columns.
+    pub q: usize,
+    /// Threads a rank.
+    pub threads: usize,
+    /// Panels in flight ahead of the update.
+    pub depth: usize,
+    /// Panel broadcast.
+    pub bcast: Bcast,
+    /// Row exchange.
+    pub swap: Swap,
+    /// Local columns above which [`Swap::Mix`] takes spread-roll.
+    pub swap_threshold: usize,
+}
+
+impl Run {
+    /// # Errors
+    /// The first number below 1.
+    pub fn validate(&self) -> Result<(), ModelError> {
+        for (name, value) in [
+            ("n", self.n),
+            ("nb", self.nb),
+            ("p", self.p),
+            ("q", self.q),
+            ("threads", self.threads),
+        ] {
+            at_least(name, value, 1, "1 or more")?;
+        }
+        Ok(())
+    }
+
+    /// Number of panels.
+    pub fn panels(&self) -> usize {
+        self.n.div_ceil(self.nb)
+    }
+
+    /// The operations that the benchmark counts: `N^2 (2N/3 + 3/2)`.
+    pub fn flops(&self) -> f64 {
+        let n = self.n as f64;
+        n * n * (2.0 / 3.0 * n + 1.5)
+    }
+}
+
+/// Changes to the solver that do not exist yet, to see what each would bring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Changes {
+    /// The messages of the row exchange hide behind the trailing product, as far as
+    /// it is long enough: the update is split in two, and one half's rows travel
+    /// while the other is multiplied.
+    pub split_update: bool,
+    /// The rows of U are dealt out evenly before they roll around a process column.
+    pub even_roll: bool,
+    /// A panel is passed on when it arrives, not at the next call into MPI.
+    pub prompt_forwarding: bool,
+    /// Rings pass a panel on in this many pieces, promptly; 0 or 1 for whole panels.
+    pub ring_segments: usize,
+    /// With DEPTH >= 2, a rank waits for the panel that it needs next, not for the
+    /// newest one.
+    pub wait_for_oldest: bool,
+    /// A team brings the panel ahead up to date and factors it with all of its
+    /// threads, then multiplies.
+    pub team_panel: bool,
+}
+
+/// What the model says of a run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Prediction {
+    /// Time of the timed part.
+    pub time_seconds: f64,
+    /// Its rate.
+    pub gflops: f64,
+    /// Rate over the DGEMM rate of all cores.
+    pub efficiency: f64,
+    /// Mean over ranks of each phase, as the report has it.
+    pub mean: PhaseSeconds,
+    /// Largest of any process column.
+    pub max: PhaseSeconds,
+    /// The critical path; its parts sum up to the time.
+    pub path: Parts,
+    /// What the parts would take if nothing hid them: panels, pivots and broadcasts
+    /// one after the other, the rest as the mean over ranks.
+    pub unhidden: Parts,
+    /// Work of a rank by phase, mean over ranks, without what it waits for.
+    pub counts: PhaseCounts,
+}
+
+/// Units of work by phase: those of a rank, mean over ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct PhaseCounts {
+    /// Panel factorization, pivot messages included.
+    pub panel: Counts,
+    /// Row exchange.
+    pub swap: Counts,
+    /// Triangular solve and product.
+    pub update: Counts,
+    /// Back substitution, messages left out.
+    pub back: Counts,
+}
+
+/// What `run` takes on `machine`.
+///
+/// # Errors
+/// A parameter outside of its range.
+pub fn predict(run: &Run, machine: &Machine, changes: &Changes) -> Result<Prediction, ModelError> {
+    run.validate()?;
+    machine.validate()?;
+    Ok(walk::Walk::new(run, machine, changes).run())
+}

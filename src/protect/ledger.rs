@@ -1,0 +1,275 @@
+//! Results of the tests of a run that are done, kept on every node until the
+//! whole report is written: so that a death in a later test, or between two,
+//! loses none of them.
+//!
+//! The segments of a test go when it is reported, for the next one needs their
+//! memory. What it came to stays here, in one small segment of each node, which
+//! is written anew with each result: the new one first, then the old one goes.
+
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::result;
+use crate::checkpoint::codec::checksum;
+use crate::checkpoint::store::{SegmentName, Store, StoreError};
+use crate::comm::{Comm, CommError, collect};
+use crate::report::record::TestRecord;
+
+const ROLE: &str = "results.a";
+
+/// What the tests of a run came to, by their numbers.
+type Results = BTreeMap<usize, Vec<u8>>;
+
+/// Results of the tests that are done, in this process and on its node.
+pub struct Ledger<'a> {
+    store: &'a (dyn Store + Send + Sync),
+    run: String,
+    /// Of this process in the job, if it is the one that keeps its node's.
+    keeper: Option<usize>,
+    /// Of the newest segment.
+    number: u64,
+    content: Content,
+}
+
+/// What a segment holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Content {
+    /// When the run was begun, in nanoseconds since 1970: a node that comes back
+    /// may have results of a run of that name that was given up since.
+    life: u64,
+    results: Results,
+}
+
+/// Why results cannot be kept or found.
+#[derive(Debug, thiserror::Error)]
+pub enum LedgerError {
+    /// A rank could not be reached.
+    #[error(transparent)]
+    Comm(#[from] CommError),
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl<'a> Ledger<'a> {
+    /// Finds what earlier starts have kept on any node, unless the run is to begin
+    /// anew, and keeps it on all. Collective; the same results on all ranks. One
+    /// process of each node `is_keeper`.
+    ///
+    /// # Errors
+    /// A rank is lost, or the store refuses.
+    pub fn open<C: Comm>(
+        world: &C,
+        store: &'a (dyn Store + Send + Sync),
+        run: &str,
+        is_keeper: bool,
+        is_afresh: bool,
+    ) -> Result<Self, LedgerError> {
+        let found = found(store, run)?;
+        let number = found.iter().map(|(_, number, _)| *number).max().unwrap_or(0);
+        let contents = found.into_iter().filter_map(|(_, _, content)| content);
+        let own = contents.filter(|_| !is_afresh).max_by_key(Content::age).unwrap_or_default();
+        let content = newest(world, own)?;
+        let keeper = is_keeper.then(|| world.rank());
+        let mut ledger = Self { store, run: run.to_owned(), keeper, number, content };
+        // All have looked before anything goes.
+        ledger.keep()?;
+        Ok(ledger)
+    }
+
+    /// Results so far, by the numbers of their tests.
+    pub fn results(&self) -> impl Iterator<Item = (usize, Option<TestRecord>)> {
+        self.content.results.iter().map(|(&test, bytes)| (test, result::try_read(bytes)))
+    }
+
+    /// Tests from the first on, none left out, that are done.
+    pub fn done(&self) -> usize {
+        (0..).take_while(|test| self.content.results.contains_key(test)).count()
+    }
+
+    /// Keeps the result of a test, as [`result::read`] reads it.
+    ///
+    /// # Errors
+    /// The store refuses; the results before stay.
+    pub fn add(&mut self, test: usize, result: &[u8]) -> Result<(), StoreError> {
+        self.content.results.insert(test, result.to_vec());
+        self.keep()
+    }
+
+    /// Writes a new segment, then removes those before it.
+    fn keep(&mut self) -> Result<(), StoreError> {
+        let Some(rank) = self.keeper else { return Ok(()) };
+        self.number += 1;
+        let name = SegmentName::new(&self.run, &format!("{ROLE}{}", self.number), rank as u32)?;
+        let bytes = self.content.encode();
+        let mut segment = self.store.create(&name, bytes.len())?;
+        segment.as_mut_slice().copy_from_slice(&bytes);
+        drop(segment);
+        for info in self.store.list()?.into_iter().filter(|info| info.name.run() == self.run) {
+            // In a folder that nodes share, those of the others have the same number.
+            if number(info.name.role()).is_some_and(|number| number < self.number) {
+                self.store.remove(&info.name)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The newest content that any rank has, on all. Collective.
+fn newest<C: Comm>(world: &C, own: Content) -> Result<Content, CommError> {
+    let (life, tests) = own.age();
+    let mut best = [life];
+    collect::all_reduce(world, &mut best, u64::max)?;
+    let mut most = [if life == best[0] { 1 + tests as u64 } else { 0 }];
+    collect::all_reduce(world, &mut most, u64::max)?;
+    let has_it = life == best[0] && 1 + tests as u64 == most[0];
+    let mut root = [if has_it { world.rank() as u64 } else { u64::MAX }];
+    collect::all_reduce(world, &mut root, u64::min)?;
+    let mut bytes = own.encode();
+    collect::broadcast_bytes(world, &mut bytes, root[0] as usize)?;
+    let mut content = Content::decode(&bytes).expect("encoded by that rank");
+    if content.life == 0 {
+        let mut life = [now_unix_nanos()];
+        collect::broadcast(world, &mut life, 0)?;
+        content.life = life[0];
+    }
+    Ok(content)
+}
+
+fn now_unix_nanos() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Number of a ledger's segment by its role.
+fn number(role: &str) -> Option<u64> {
+    role.strip_prefix(ROLE)?.parse().ok()
+}
+
+type Found = (SegmentName, u64, Option<Content>);
+
+/// The segments of `run`'s ledgers on this node; without content where a death
+/// has cut the writing of it short.
+fn found(store: &dyn Store, run: &str) -> Result<Vec<Found>, StoreError> {
+    let mut found = Vec::new();
+    for info in store.list()?.into_iter().filter(|info| info.name.run() == run) {
+        let Some(number) = number(info.name.role()) else { continue };
+        let mut bytes = vec![0; info.bytes];
+        let is_whole = store.peek(&info.name, &mut bytes)? == Some(info.bytes);
+        let content = is_whole.then(|| Content::decode(&bytes)).flatten();
+        found.push((info.name, number, content));
+    }
+    Ok(found)
+}
+
+impl Content {
+    /// What tells the newer of two.
+    fn age(&self) -> (u64, usize) {
+        (self.life, self.results.len())
+    }
+
+    /// A checksum of the rest, the life, and for each result the number of its
+    /// test, its length and its bytes; filled up to words.
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![0; 8];
+        bytes.extend(self.life.to_le_bytes());
+        bytes.extend((self.results.len() as u64).to_le_bytes());
+        for (&test, result) in &self.results {
+            bytes.extend((test as u64).to_le_bytes());
+            bytes.extend((result.len() as u64).to_le_bytes());
+            bytes.extend(result);
+        }
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        let sum = checksum(&bytes[8..]);
+        bytes[..8].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut rest = bytes;
+        let word = |rest: &mut &[u8]| {
+            let (head, tail) = rest.split_first_chunk::<8>()?;
+            *rest = tail;
+            Some(u64::from_le_bytes(*head))
+        };
+        if word(&mut rest)? != checksum(bytes.get(8..)?) {
+            return None;
+        }
+        let (life, count) = (word(&mut rest)?, word(&mut rest)?);
+        let mut results = Results::new();
+        for _ in 0..count {
+            let (test, length) = (word(&mut rest)?, word(&mut rest)?);
+            let (result, tail) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+            results.insert(usize::try_from(test).ok()?, result.to_vec());
+            rest = tail;
+        }
+        Some(Self { life, results })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::store::Files;
+    use crate::comm::threads;
+
+    /// What each of the ranks finds, each with a folder of its own; then adds a
+    /// result.
+    fn start(folders: &[tempfile::TempDir], is_afresh: bool, add: &[u8]) -> Vec<Vec<Vec<u8>>> {
+        let ran = threads::run(folders.len(), |world| {
+            let store = Files::in_folder(folders[world.rank()].path());
+            let mut ledger = Ledger::open(&world, &store, "run", true, is_afresh).unwrap();
+            let found: Vec<Vec<u8>> = ledger.content.results.values().cloned().collect();
+            assert_eq!(ledger.done(), found.len());
+            world.barrier().unwrap();
+            ledger.add(found.len(), add).unwrap();
+            assert_eq!(store.list().unwrap().len(), 1, "one segment a node");
+            Ok::<_, CommError>(found)
+        });
+        ran.into_iter().map(Result::unwrap).collect()
+    }
+
+    fn folders(count: usize) -> Vec<tempfile::TempDir> {
+        (0..count).map(|_| tempfile::tempdir().unwrap()).collect()
+    }
+
+    #[test]
+    fn any_node_that_is_left_tells_all() {
+        let mut nodes = folders(3);
+        let none = Vec::<Vec<u8>>::new();
+        assert_eq!(start(&nodes, false, b"one"), [none.clone(), none.clone(), none]);
+        // Two are replaced.
+        (nodes[0], nodes[2]) = (folders(1).remove(0), folders(1).remove(0));
+        let one = vec![b"one".to_vec()];
+        assert_eq!(start(&nodes, false, b"two"), [one.clone(), one.clone(), one]);
+        (nodes[0], nodes[1]) = (folders(1).remove(0), folders(1).remove(0));
+        let both = vec![b"one".to_vec(), b"two".to_vec()];
+        assert_eq!(start(&nodes, false, b"three")[0], both);
+    }
+
+    #[test]
+    fn a_node_that_comes_back_does_not_bring_back_a_run_that_was_given_up() {
+        let mut nodes = folders(2);
+        start(&nodes, false, b"old");
+        start(&nodes, false, b"older still");
+        let away = std::mem::replace(&mut nodes[1], folders(1).remove(0));
+        assert_eq!(start(&nodes, true, b"new")[0], Vec::<Vec<u8>>::new(), "begun anew");
+        nodes[1] = away;
+        assert_eq!(start(&nodes, false, b""), [vec![b"new".to_vec()], vec![b"new".to_vec()]]);
+    }
+
+    #[test]
+    fn a_torn_segment_is_passed_by() {
+        let content = Content { life: 7, results: Results::from([(0, vec![1; 5]), (3, vec![])]) };
+        let bytes = content.encode();
+        assert_eq!(Content::decode(&bytes), Some(content));
+        for cut in 0..bytes.len() {
+            let mut torn = bytes.clone();
+            torn[cut..].fill(0);
+            let same = torn == bytes;
+            assert!(same || Content::decode(&torn).is_none(), "{cut}");
+            assert_eq!(Content::decode(&bytes[..cut]), None, "{cut}");
+        }
+        assert_eq!(Content::decode(&vec![0; 4096]), None, "never written");
+    }
+}

@@ -16,7 +16,8 @@
 //! the first of its kind is used to kill restarts from.
 //!
 //! By default two restarts die in a row, and in the second, from groups of 4
-//! on, every so many-th step is taken, so that the whole takes a minute or two;
+//! on, every so many-th step is taken (with checkpoints in phases, in the job
+//! itself as well), so that the whole takes some minutes;
 //! the output says which. `SKT_CRASH_SOAK=1` takes every step, and as many
 //! restarts as bring new states.
 
@@ -173,7 +174,9 @@ impl Explorer {
     fn explore(mut self) -> Tally {
         let begin = Instant::now();
         let fresh = Cluster::new(&self.setup, 1);
-        let mut states = self.kill_everywhere(&fresh, 2, 1);
+        // In phases a job has far more steps.
+        let few = self.setup.piece_rows.is_none() || self.setup.ranks <= 3 || soak();
+        let mut states = self.kill_everywhere(&fresh, 2, if few { 1 } else { 11 });
         let rounds = if soak() { usize::MAX } else { 2 };
         let mut stride = 1;
         for round in 1..=rounds {
@@ -268,4 +271,45 @@ fn every_crash_point_of_3_members_that_see_each_other() {
 #[test]
 fn every_crash_point_of_4_members_with_2_parities_that_see_each_other() {
     Explorer::new(direct(4, 2)).explore();
+}
+
+/// An application that makes rows ready piece by piece while its checkpoint is
+/// encoded, and flushes lazily.
+fn phases(setup: Setup) -> Setup {
+    Setup { piece_rows: Some(2), ..setup }
+}
+
+#[test]
+fn every_crash_point_of_2_members_in_phases() {
+    Explorer::new(phases(Setup::small(2, 1))).explore();
+}
+
+#[test]
+fn every_crash_point_of_3_members_in_phases() {
+    Explorer::new(phases(Setup::small(3, 1))).explore();
+}
+
+#[test]
+fn every_crash_point_of_4_members_with_2_parities_in_phases() {
+    Explorer::new(phases(Setup::small(4, 2))).explore();
+}
+
+#[test]
+fn every_crash_point_of_5_members_with_1_parity_in_phases() {
+    Explorer::new(phases(Setup::small(5, 1))).explore();
+}
+
+#[test]
+fn every_crash_point_of_2_members_that_see_each_other_in_phases() {
+    Explorer::new(phases(direct(2, 1))).explore();
+}
+
+#[test]
+fn every_crash_point_of_3_members_that_see_each_other_in_phases() {
+    Explorer::new(phases(direct(3, 1))).explore();
+}
+
+#[test]
+fn every_crash_point_of_4_members_with_2_parities_that_see_each_other_in_phases() {
+    Explorer::new(phases(direct(4, 2))).explore();
 }

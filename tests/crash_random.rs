@@ -82,6 +82,10 @@ fn setup(dice: &mut Dice, method: Method) -> (Setup, usize) {
         chunk_bytes: 8 * dice.between(3, 40),
         allow_shared_domains: false,
         shrink_over: dice.between(1, 5) as u64,
+        thaws: dice.chance(25),
+        piece_rows: dice.chance(60).then(|| dice.between(1, 15)),
+        cell_bytes: 8 * dice.between(1, 12),
+        in_flight_bytes: 64 * dice.between(1, 40),
         lie_rows: 0,
     };
     (setup, per_node)

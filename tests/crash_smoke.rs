@@ -43,10 +43,11 @@ fn a_job_goes_on_after_losses() {
 #[test]
 fn all_encoders_give_the_same_bytes() {
     for (ranks, parities) in [(2, 1), (5, 1), (4, 2), (7, 2), (7, 3)] {
-        for xor in [false, true] {
+        for (xor, piece_rows) in [(false, None), (true, None), (false, Some(3)), (true, Some(37))] {
             let memory = |encoder| {
                 let setup = Setup {
                     encoder,
+                    piece_rows,
                     one_host: true,
                     xor: xor && parities == 1,
                     shapes: vec![RegionShape { rows: 37, pitch_bytes: 200 }],

@@ -204,17 +204,19 @@ fn matrix(method: Method) -> Tally {
                         let seed = tally.cases;
                         let shapes: &[_] = if parities == 1 { &SHAPES } else { &WIDE_SHAPES };
                         let [n, nb, p, q, group] = shapes[(seed + seed / MOMENTS) % shapes.len()];
+                        let overlap = matches!(seed % 5, 1 | 3);
                         let settings = Settings {
                             method,
                             region,
                             codec,
                             encoder,
+                            overlap,
                             ..settings(2, group, parities)
                         };
                         let case = Case::new(spec(n, nb, p, q, depth), settings, moment, seed);
                         let label = format!(
-                            "{method} {region} {codec} m={parities} {encoder} depth {depth} \
-                             N={n} NB={nb} {p}x{q} groups of {group}, case {seed}"
+                            "{method} {region} {codec} m={parities} {encoder} overlap {overlap} \
+                             depth {depth} N={n} NB={nb} {p}x{q} groups of {group}, case {seed}"
                         );
                         tally.check(case, &label);
                     }

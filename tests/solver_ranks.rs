@@ -5,13 +5,14 @@ use std::collections::HashMap;
 
 use lapack::dgesv;
 use ndarray::Array2;
-use skt_hpl::blas::MatRef;
+use skt_hpl::blas::view::SharedMat;
+use skt_hpl::blas::{MatMut, MatRef};
 use skt_hpl::comm::threads::run;
 use skt_hpl::comm::{Comm, CommError, collect};
 use skt_hpl::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec};
 use skt_hpl::grid::Grid;
-use skt_hpl::pgesv::SolveError;
-use skt_hpl::pgesv::guard::Guard;
+use skt_hpl::pgesv::guard::{Beside, Guard, Nothing};
+use skt_hpl::pgesv::{LocalShape, SolveError};
 use skt_hpl::ptest::{self, Silent, check};
 use skt_hpl::team::Team;
 
@@ -77,12 +78,18 @@ fn reference_solution(n: usize) -> Vec<f64> {
 /// Cuts the factorization before given panels, and takes no checkpoint there.
 struct Cutter {
     memory: Vec<f64>,
+    beside: Nothing,
     cuts: Vec<usize>,
 }
 
 impl Guard for Cutter {
     fn matrix(&mut self) -> &mut [f64] {
         &mut self.memory
+    }
+
+    fn lend(&mut self, shape: LocalShape) -> (SharedMat<'_>, &mut dyn Beside) {
+        let LocalShape { rows, cols, lda, .. } = shape;
+        (MatMut::row_major(&mut self.memory, rows, cols, lda).share(), &mut self.beside)
     }
 
     fn start(&mut self) -> usize {
@@ -101,7 +108,7 @@ impl Guard for Cutter {
 fn guard<C: Comm>(grid: &Grid<C>, spec: &TestSpec, cuts: &[usize]) -> Cutter {
     // What generation does not fill must not matter.
     let memory = vec![f64::NAN; ptest::shape(grid, spec).doubles()];
-    Cutter { memory, cuts: cuts.to_vec() }
+    Cutter { memory, beside: Nothing, cuts: cuts.to_vec() }
 }
 
 /// Solves on threads and collects x.

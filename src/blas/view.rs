@@ -185,6 +185,25 @@ impl<'a> MatMut<'a> {
         Self { ptr: data.as_mut_ptr(), rows, cols, ld, layout: Layout::Row, memory: PhantomData }
     }
 
+    /// A matrix whose rows are contiguous, from `ptr` on.
+    ///
+    /// # Safety
+    /// So much memory is there for as long as the matrix; who else reads or writes
+    /// it keeps to elements of which no block is in use.
+    ///
+    /// # Panics
+    /// When `doubles`, which are there, are too few for the shape.
+    pub unsafe fn row_major_at(
+        ptr: *mut f64,
+        doubles: usize,
+        rows: usize,
+        cols: usize,
+        ld: usize,
+    ) -> Self {
+        check(doubles, rows, cols, ld);
+        Self { ptr, rows, cols, ld, layout: Layout::Row, memory: PhantomData }
+    }
+
     /// A matrix whose columns are contiguous.
     ///
     /// # Panics

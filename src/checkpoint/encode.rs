@@ -35,10 +35,11 @@ use crate::comm::{Comm, PanelBuf, RecvRequest, Result, SendRequest, Tag};
 /// within the cache of a core.
 const DIRECT_TILE_BYTES: usize = 256 << 10;
 
-const TAG_RING: Tag = 1;
-const TAG_PARITY: Tag = 2;
+pub(super) const TAG_RING: Tag = 1;
+pub(super) const TAG_PARITY: Tag = 2;
 const TAG_TREE: Tag = 3;
 const TAG_REBUILD: Tag = 4;
+pub(super) const TAG_READY: Tag = 6;
 
 /// How parities are computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -139,7 +140,7 @@ pub struct Scratch(Vec<PanelBuf>);
 
 impl Scratch {
     /// A buffer of at least so many bytes, of any content.
-    fn take(&mut self, bytes: usize) -> PanelBuf {
+    pub(super) fn take(&mut self, bytes: usize) -> PanelBuf {
         let doubles = bytes.div_ceil(size_of::<f64>());
         match self.0.pop() {
             Some(buffer) if buffer.len() >= doubles => buffer,
@@ -152,16 +153,16 @@ impl Scratch {
         }
     }
 
-    fn give(&mut self, buffer: PanelBuf) {
+    pub(super) fn give(&mut self, buffer: PanelBuf) {
         self.0.push(buffer);
     }
 }
 
-fn bytes_of(buffer: &PanelBuf, bytes: usize) -> &[u8] {
+pub(super) fn bytes_of(buffer: &PanelBuf, bytes: usize) -> &[u8] {
     &bytemuck::cast_slice(buffer)[..bytes]
 }
 
-fn bytes_of_mut(buffer: &mut PanelBuf, bytes: usize) -> &mut [u8] {
+pub(super) fn bytes_of_mut(buffer: &mut PanelBuf, bytes: usize) -> &mut [u8] {
     &mut bytemuck::cast_slice_mut(buffer)[..bytes]
 }
 
@@ -172,18 +173,10 @@ const HUGE_DOUBLES: usize = (2 << 20) / size_of::<f64>();
 
 /// Tiles that are on their way at once: while one is being sent and received,
 /// another is added to.
-const IN_FLIGHT: usize = 2;
+pub(super) const IN_FLIGHT: usize = 2;
 /// Rows from this length on are sent from where they lie, and received where
 /// they belong.
 const WHOLE_ROW_BYTES: usize = 16 << 10;
-
-/// A tile on its way round the ring: one partial sum a parity.
-struct Lap<'t, C: Comm> {
-    tile: &'t Tile,
-    sums: Vec<PanelBuf>,
-    sent: Vec<(C::Send, Arc<PanelBuf>)>,
-    coming: Vec<C::Recv>,
-}
 
 /// A group's end of encoding and rebuilding one region.
 pub struct Band<'a, C, K, S, P> {
@@ -206,13 +199,13 @@ pub struct Band<'a, C, K, S, P> {
 
 /// A piece of a block: rows counted from the block's first, bytes of each row.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Tile {
+pub(super) struct Tile {
     rows: Range<usize>,
     bytes: Range<usize>,
 }
 
 impl Tile {
-    fn size(&self) -> usize {
+    pub(super) fn size(&self) -> usize {
         self.rows.len() * self.bytes.len()
     }
 
@@ -250,12 +243,19 @@ fn tiles(height: usize, bytes: Range<usize>, segment_bytes: usize) -> Vec<Tile> 
 }
 
 impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P> {
-    fn stripes(&self) -> Stripes {
+    pub(super) fn stripes(&self) -> Stripes {
         self.parts.stripes
     }
 
     /// `buffer += coef * block`, for the tile's part of the block.
-    fn add(&self, coef: K::Coef, from: Part, block: Range<usize>, tile: &Tile, buffer: &mut [u8]) {
+    pub(super) fn add(
+        &self,
+        coef: K::Coef,
+        from: Part,
+        block: Range<usize>,
+        tile: &Tile,
+        buffer: &mut [u8],
+    ) {
         for (row, at) in tile.rows_of(block) {
             let source = self.vault.bytes(from.at(row, tile.bytes.clone()));
             self.code.fma(coef, source, &mut buffer[at]);
@@ -265,7 +265,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
     /// `buffer = coef * block`, for the tile's part of the block; zeros where the
     /// block has no rows. Past the caches where it can be: another core that has
     /// read the buffer in its last use would have to give up each line of it.
-    fn start(
+    pub(super) fn start(
         &self,
         coef: K::Coef,
         from: Part,
@@ -287,7 +287,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
     }
 
     /// Writes the tile's part of a block.
-    fn put(
+    pub(super) fn put(
         &mut self,
         into: Part,
         block: Range<usize>,
@@ -301,8 +301,20 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         Ok(())
     }
 
+    /// Bytes `from_byte..` of a row of a band, and the tiles that the messages of
+    /// the ring carry.
+    pub(super) fn ring_tiles(&self, band: usize, from_byte: usize) -> Vec<Tile> {
+        let height = self.stripes().parity_height(band);
+        tiles(height, self.row_from(from_byte), self.segment_bytes)
+    }
+
+    fn row_from(&self, byte: usize) -> Range<usize> {
+        byte..self.stripes().shape.pitch_bytes.max(byte)
+    }
+
     /// Encodes one band of A, bytes `from_byte..` of each row, into parity set
-    /// `set`. Collective over the group. Returns the bytes of A encoded here.
+    /// `set`, without a pause. With messages, collective over the group. Of the
+    /// ring, only [`Band::can_mirror`]; the rest is [`super::ring`].
     pub fn encode(
         &mut self,
         encoder: Encoder,
@@ -310,33 +322,28 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         band: usize,
         from_byte: usize,
         step: Step,
-    ) -> Result<usize> {
+    ) -> Result<()> {
         self.vault.step(step)?;
-        let bytes = from_byte..self.stripes().shape.pitch_bytes.max(from_byte);
+        let bytes = self.row_from(from_byte);
         let height = self.stripes().parity_height(band);
-        let encoded = self.stripes().band(band).len() * bytes.len();
-        let segment_bytes = match encoder {
-            Encoder::Direct => DIRECT_TILE_BYTES,
-            Encoder::Reduce => height * bytes.len(),
-            Encoder::Auto | Encoder::Ring | Encoder::Tree => self.segment_bytes,
-        };
-        let tiles = tiles(height, bytes.clone(), segment_bytes);
+        let tiles = |segment_bytes| tiles(height, bytes.clone(), segment_bytes);
         match encoder {
             Encoder::Auto => unreachable!("decided when it was opened"),
-            Encoder::Direct => self.encode_direct(set, band, &tiles, step)?,
-            Encoder::Ring if self.is_mirror() && bytes.len() >= WHOLE_ROW_BYTES => {
-                self.encode_mirror(set, band, bytes, step)?;
+            Encoder::Direct => self.encode_direct(set, band, &tiles(DIRECT_TILE_BYTES), step),
+            Encoder::Ring => self.encode_mirror(set, band, bytes, step),
+            Encoder::Reduce => {
+                self.encode_tree(binomial, set, band, &tiles(height * bytes.len()), step)
             }
-            Encoder::Ring => self.encode_ring(set, band, &tiles, step)?,
-            Encoder::Reduce => self.encode_tree(binomial, set, band, &tiles, step)?,
-            Encoder::Tree => self.encode_tree(binary, set, band, &tiles, step)?,
+            Encoder::Tree => self.encode_tree(binary, set, band, &tiles(self.segment_bytes), step),
         }
-        Ok(encoded)
     }
 
-    /// Whether a parity is nothing but the other member's block.
-    fn is_mirror(&self) -> bool {
-        self.stripes().geometry.data() == 1 && self.code.is_one(self.code.encode_coef(0, 0))
+    /// Whether a parity is nothing but the other member's block, and its rows are
+    /// long enough to be sent from where they lie.
+    pub(super) fn can_mirror(&self, from_byte: usize) -> bool {
+        self.stripes().geometry.data() == 1
+            && self.code.is_one(self.code.encode_coef(0, 0))
+            && self.row_from(from_byte).len() >= WHOLE_ROW_BYTES
     }
 
     /// The ring of two members whose parities are each other's blocks: from A
@@ -356,7 +363,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         let at_once = (self.segment_bytes / bytes.len()).max(1);
         for (turn, batch) in rows.chunks(at_once).enumerate() {
             self.vault.step(step.chunk(turn))?;
-            let (low, mut high) = self.vault.split_at(d.offset);
+            let (low, mut high) = self.vault.read_and_write(a.range(), d.range());
             let mut gone = d.offset;
             let (mut sends, mut recvs) = (Vec::new(), Vec::new());
             // Whole rows follow each other without a gap.
@@ -368,7 +375,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
                 let (_, rest) = high.split_at_mut(into.start - gone);
                 let (slice, rest) = rest.split_at_mut(into.len());
                 (high, gone) = (rest, into.end);
-                sends.push((&low[from], other, TAG_PARITY));
+                sends.push((&low[from.start - a.offset..from.end - a.offset], other, TAG_PARITY));
                 recvs.push((slice, other, TAG_PARITY));
             }
             self.comm.exchange_bytes(&sends, &mut recvs)?;
@@ -422,9 +429,9 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
     fn held(&self, member: usize, range: Range<usize>) -> &[u8] {
         match &self.peers[member] {
             None => self.vault.bytes(range),
-            // SAFETY: the group has met at a barrier before and the job will at
-            // another one after; in between each member writes nothing but its
-            // own new parities, which nobody reads.
+            // SAFETY: that member has said that these rows are ready, by its own
+            // caller's promise until all meet at the barrier after the encoding;
+            // whatever else it writes meanwhile nobody reads.
             Some(peer) => unsafe { peer.bytes(range) },
         }
     }
@@ -487,93 +494,6 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
             // SAFETY: as in `held`.
             let bytes = unsafe { peer.bytes(range) };
             self.vault.store(part.at(target, tile.bytes.clone()).start, bytes, step)?;
-        }
-        Ok(())
-    }
-
-    /// Step s: this member adds block i = k-1-s to the partial sums of stripe
-    /// me + 1 + i, which it has from the member before, and passes them on.
-    fn encode_ring(&mut self, set: usize, band: usize, tiles: &[Tile], step: Step) -> Result<()> {
-        let (stripes, me) = (self.stripes(), self.comm.rank());
-        let Stripes { geometry, .. } = stripes;
-        let (n, m) = (geometry.members, geometry.parities);
-        // Blocks that a last band lacks, it lacks on all members.
-        let blocks: Vec<usize> = (0..geometry.data()).collect();
-        let blocks = blocks.into_iter().rev().filter(|&i| !stripes.block(band, i).is_empty());
-        // Block 0 is the last of stripe me + 1; parity p here is of stripe me - p.
-        let keeper = |p: usize| geometry.parity_member(me + 1, p);
-        let last_of = |p: usize| geometry.data_member(geometry.parity_stripe(me, p), 0);
-        for tiles in tiles.chunks(IN_FLIGHT) {
-            let start = |tile| self.start_lap(tile, m);
-            let mut laps: Vec<Lap<C>> = tiles.iter().map(start).collect();
-            for (turn, i) in blocks.clone().enumerate() {
-                for lap in &mut laps {
-                    if turn > 0 {
-                        self.arrive(lap)?;
-                    }
-                    let size = lap.tile.size();
-                    for (p, sum) in lap.sums.iter_mut().enumerate() {
-                        let (coef, block) = (self.code.encode_coef(p, i), stripes.block(band, i));
-                        let sum = bytes_of_mut(sum, size);
-                        if turn == 0 {
-                            self.start(coef, self.parts.a, block, lap.tile, sum);
-                        } else {
-                            self.add(coef, self.parts.a, block, lap.tile, sum);
-                        }
-                    }
-                    if i > 0 {
-                        self.pass(lap, |_| (me + 1) % n, |_| (me + n - 1) % n, TAG_RING)?;
-                    } else {
-                        self.pass(lap, keeper, last_of, TAG_PARITY)?;
-                    }
-                }
-            }
-            for mut lap in laps {
-                self.arrive(&mut lap)?;
-                for (p, parity) in lap.sums.into_iter().enumerate() {
-                    let (into, rows) = (self.parts.parity[set], stripes.parity(band, p));
-                    let bytes = bytes_of(&parity, lap.tile.size());
-                    self.put(into, rows, lap.tile, bytes, step)?;
-                    self.scratch.give(parity);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn start_lap<'t>(&mut self, tile: &'t Tile, parities: usize) -> Lap<'t, C> {
-        let sums = (0..parities).map(|_| self.scratch.take(tile.size())).collect();
-        Lap { tile, sums, sent: Vec::new(), coming: Vec::new() }
-    }
-
-    /// Starts to send each partial sum to a member, and to receive another one.
-    fn pass(
-        &mut self,
-        lap: &mut Lap<C>,
-        to: impl Fn(usize) -> usize,
-        from: impl Fn(usize) -> usize,
-        tag: Tag,
-    ) -> Result<()> {
-        let doubles = 0..lap.tile.size().div_ceil(size_of::<f64>());
-        for p in 0..lap.sums.len() {
-            let into = self.scratch.take(lap.tile.size());
-            lap.coming.push(self.comm.irecv(into, doubles.clone(), from(p), tag)?);
-        }
-        for (p, sum) in lap.sums.drain(..).enumerate() {
-            let sum = Arc::new(sum);
-            let send = self.comm.isend(sum.clone(), doubles.clone(), to(p), tag)?;
-            lap.sent.push((send, sum));
-        }
-        Ok(())
-    }
-
-    /// Waits for what [`Band::pass`] has started.
-    fn arrive(&mut self, lap: &mut Lap<C>) -> Result<()> {
-        for recv in lap.coming.drain(..) {
-            lap.sums.push(recv.wait()?);
-        }
-        for sent in lap.sent.drain(..) {
-            self.sent(Some(sent))?;
         }
         Ok(())
     }
@@ -755,7 +675,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
     }
 
     /// Waits for a send and takes its buffer back.
-    fn sent(&mut self, sent: Option<(C::Send, Arc<PanelBuf>)>) -> Result<()> {
+    pub(super) fn sent(&mut self, sent: Option<(C::Send, Arc<PanelBuf>)>) -> Result<()> {
         if let Some((send, buffer)) = sent {
             send.wait()?;
             self.scratch.0.extend(Arc::into_inner(buffer));

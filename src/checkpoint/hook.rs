@@ -34,6 +34,11 @@ impl Step {
         Self { region: Some(region), band: Some(band), ..self }
     }
 
+    /// The step for one row of a region, which stands in place of the chunk.
+    pub fn row(self, region: usize, row: usize) -> Self {
+        Self { region: Some(region), chunk: Some(row), ..self }
+    }
+
     /// The step before one chunk is written.
     pub fn chunk(self, chunk: usize) -> Self {
         Self { chunk: Some(chunk), ..self }
@@ -54,7 +59,7 @@ impl fmt::Display for Step {
 }
 
 /// All step names, in the order in which a run comes to them.
-pub const STEP_NAMES: [&str; 24] = [
+pub const STEP_NAMES: [&str; 25] = [
     "agree",
     "discard",
     "create",
@@ -73,6 +78,7 @@ pub const STEP_NAMES: [&str; 24] = [
     "barrier",
     "commit",
     "flush",
+    "cells",
     "stamp",
     "finish",
     "mark",

@@ -28,6 +28,11 @@ use serde::{Deserialize, Serialize};
 /// encodes whole bands, so more of them waste less at the frozen edge.
 pub const BANDS: usize = 64;
 
+/// Bytes of a cell, what is copied to B at least ahead of a stamp: long enough
+/// that its word does not count, short enough that the columns of a panel of LU
+/// touch little else.
+pub const CELL_BYTES: usize = 2048;
+
 /// Shape of a region of memory to protect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RegionShape {
@@ -221,10 +226,43 @@ pub struct RegionParts {
     pub b: Vec<Part>,
     /// C (and D), parities.
     pub parity: Vec<Part>,
+    /// What says of each cell whether B has it, where the method flushes cell by
+    /// cell.
+    pub cells: Option<Cells>,
+}
+
+/// A row of a region in cells of `cell_bytes` (the last may be shorter), each
+/// with a word in the segment: the newest epoch whose contents of the cell were
+/// copied to B ahead of the stamp of that epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cells {
+    /// Bytes of a cell.
+    pub cell_bytes: usize,
+    /// The words, row by row.
+    pub stamps: Part,
+}
+
+impl Cells {
+    /// Bytes of a word.
+    pub const WORD_BYTES: usize = size_of::<u64>();
+
+    /// Cells of a row that hold any of these bytes of it.
+    pub fn touched(&self, bytes: &Range<usize>) -> Range<usize> {
+        let most = self.stamps.pitch_bytes / Self::WORD_BYTES;
+        match bytes.is_empty() {
+            true => 0..0,
+            false => bytes.start / self.cell_bytes..bytes.end.div_ceil(self.cell_bytes).min(most),
+        }
+    }
+
+    /// Where the words of these cells of a row lie, as bytes of the segment.
+    pub fn words(&self, row: usize, cells: &Range<usize>) -> Range<usize> {
+        self.stamps.at(row, cells.start * Self::WORD_BYTES..cells.end * Self::WORD_BYTES)
+    }
 }
 
 /// Where everything lies in the segment of a rank: header, then A, B, C, D of
-/// each region.
+/// each region, and the words of its cells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SegmentLayout {
     /// Bytes of the header.
@@ -237,13 +275,15 @@ pub struct SegmentLayout {
 
 impl SegmentLayout {
     /// Lays out `copies` copies and `parity_sets` sets of parities of each
-    /// region behind a header, each part on a multiple of `align_bytes`.
+    /// region behind a header, and words for cells of `cell_bytes` if there are
+    /// to be any; each part on a multiple of `align_bytes`.
     pub fn new(
         header_bytes: usize,
         shapes: &[RegionShape],
         geometry: Geometry,
         bands: usize,
         (copies, parity_sets): (usize, usize),
+        cell_bytes: Option<usize>,
         align_bytes: usize,
     ) -> Self {
         let mut end = header_bytes;
@@ -263,6 +303,10 @@ impl SegmentLayout {
                     parity: (0..parity_sets)
                         .map(|_| part(stripes.parity_rows(), shape.pitch_bytes))
                         .collect(),
+                    cells: cell_bytes.map(|cell_bytes| {
+                        let words = shape.pitch_bytes.div_ceil(cell_bytes);
+                        Cells { cell_bytes, stamps: part(shape.rows, words * Cells::WORD_BYTES) }
+                    }),
                 }
             })
             .collect();
@@ -346,23 +390,45 @@ mod tests {
 
         #[test]
         fn parts_do_not_overlap(
-            g in geometries(), copies in 0usize..3, sets in 0usize..3,
+            g in geometries(), copies in 0usize..3, sets in 0usize..3, cell in 0usize..5,
             shapes in prop::collection::vec((0usize..50, 1usize..9), 0..4),
         ) {
             let shapes: Vec<RegionShape> = shapes
                 .into_iter()
                 .map(|(rows, words)| RegionShape { rows, pitch_bytes: 8 * words })
                 .collect();
-            let layout = SegmentLayout::new(100, &shapes, g, 8, (copies, sets), 64);
+            let layout = {
+                let cell_bytes = (cell > 0).then_some(8 * cell);
+                SegmentLayout::new(100, &shapes, g, 8, (copies, sets), cell_bytes, 64)
+            };
             let mut end = layout.header_bytes;
             for region in &layout.regions {
-                for part in [&region.a].into_iter().chain(&region.b).chain(&region.parity) {
+                let stamps = region.cells.as_ref().map(|cells| &cells.stamps);
+                let parts = [&region.a].into_iter().chain(&region.b).chain(&region.parity);
+                for part in parts.chain(stamps) {
                     prop_assert!(part.offset >= end && part.offset % 64 == 0);
                     end = part.range().end;
                 }
                 prop_assert_eq!((region.b.len(), region.parity.len()), (copies, sets));
             }
             prop_assert_eq!(end, layout.bytes);
+        }
+
+        #[test]
+        fn cells_cover_the_bytes_that_they_are_asked_for(
+            words in 1usize..20, cell in 1usize..8, start in 0usize..160, len in 0usize..160,
+        ) {
+            let shape = RegionShape { rows: 3, pitch_bytes: 8 * words };
+            let geometry = Geometry { members: 2, parities: 1 };
+            let layout = SegmentLayout::new(0, &[shape], geometry, 4, (1, 2), Some(8 * cell), 8);
+            let cells = layout.regions[0].cells.expect("asked for");
+            let bytes = start.min(shape.pitch_bytes)..(start + len).min(shape.pitch_bytes);
+            let touched = cells.touched(&bytes);
+            for byte in bytes.clone() {
+                prop_assert!(touched.contains(&(byte / (8 * cell))));
+            }
+            prop_assert_eq!(touched.is_empty(), bytes.is_empty());
+            prop_assert_eq!(cells.words(2, &touched).len(), 8 * touched.len());
         }
     }
 }

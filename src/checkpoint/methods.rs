@@ -39,6 +39,11 @@ impl Method {
         }
     }
 
+    /// Whether its copy is brought up to date cell by cell, behind the commit.
+    pub fn flushes(self) -> bool {
+        self == Self::SelfCheckpoint
+    }
+
     /// The copy and the parities that hold a settled epoch. Two of them take
     /// turns.
     pub(super) fn settled(self, epoch: u64) -> (usize, usize) {

@@ -10,17 +10,19 @@ use super::agree::{Claim, Decision, Offer, Plan, Refusal, Resume, Rules, decide}
 use super::code::Code;
 use super::encode::{Band, Encoder, Scratch};
 use super::finish::FinishedRun;
+use super::flush::Unsettled;
 use super::header::{HeaderLayout, Identity, Record, SegmentId, crc64};
 use super::hook::{Hook, Step};
 use super::layout::{Active, Geometry, Part, RegionShape, SegmentLayout};
 use super::link::Link;
 use super::methods::Method;
+use super::phases::Taking;
 use super::vault::{Backing, Vault};
 use crate::comm::collect::{all_reduce, broadcast_bytes, gather_bytes};
 use crate::comm::{Comm, CommError};
 
 /// Layout of segments and headers. Another number is another shape.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// Another rank's segment, to be read where it lies.
 pub trait Peer {
@@ -122,7 +124,13 @@ pub struct Config<K> {
     pub state_capacity_bytes: usize,
     /// Bands that a region is cut into, at most.
     pub bands: usize,
-    /// Parts of a segment start on a multiple of this.
+    /// Bytes of a cell: what [`Checkpointer::flush`] copies at least. A multiple
+    /// of 8.
+    pub cell_bytes: usize,
+    /// Bytes of messages that are under way at once, about, in a group that
+    /// encodes while the application computes.
+    pub in_flight_bytes: usize,
+    /// Parts of a segment start on a multiple of this, and of 8.
     pub align_bytes: usize,
     /// B, C, D and the header are written in pieces of this size.
     pub chunk_bytes: usize,
@@ -151,6 +159,8 @@ impl<K> Config<K> {
             nonce: 0,
             state_capacity_bytes: 4096,
             bands: super::layout::BANDS,
+            cell_bytes: super::layout::CELL_BYTES,
+            in_flight_bytes: 32 << 20,
             align_bytes: 4096,
             chunk_bytes: 1 << 20,
             check_frozen: cfg!(debug_assertions),
@@ -252,7 +262,7 @@ pub struct Stats {
 }
 
 /// A run as a start has found it.
-pub enum Opened<C, M: Memory, K> {
+pub enum Opened<C: Comm, M: Memory, K> {
     /// There is work to do.
     Ready(Box<Checkpointer<C, M, K>>, Found),
     /// An earlier start has come to the end.
@@ -260,7 +270,7 @@ pub enum Opened<C, M: Memory, K> {
 }
 
 /// Checkpoints of one rank's regions.
-pub struct Checkpointer<C, M: Memory, K> {
+pub struct Checkpointer<C: Comm, M: Memory, K> {
     pub(super) job: C,
     pub(super) group: C,
     pub(super) config: Config<K>,
@@ -282,6 +292,10 @@ pub struct Checkpointer<C, M: Memory, K> {
     pub(super) encoder: Encoder,
     /// Bytes of its messages when it does, about.
     pub(super) message_bytes: usize,
+    /// The epoch that is being taken.
+    pub(super) taking: Option<Taking<C>>,
+    /// The epoch that is committed and not settled.
+    pub(super) unsettled: Option<Unsettled>,
     /// Segments of the group's members but this one, by place in the group;
     /// empty when they are not all within reach.
     pub(super) peers: Vec<Option<M::Peer>>,
@@ -334,8 +348,9 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let (geometry, code) = shaped(&config, members.len())?;
         let parts = config.method.parts();
         let align = config.align_bytes;
+        let cells = config.method.flushes().then_some(config.cell_bytes);
         let layout =
-            SegmentLayout::new(header.bytes(), shapes, geometry, config.bands, parts, align);
+            SegmentLayout::new(header.bytes(), shapes, geometry, config.bands, parts, cells, align);
         let attached = plan.attach[process];
         let id = attached.unwrap_or(SegmentId { rank, attempt: plan.attempt.number });
         let backing = match (config.method, attached) {
@@ -374,6 +389,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             scratch: Scratch::default(),
             encoder: config.encoder.with_messages(),
             message_bytes: config.message_bytes.unwrap_or(MESSAGE_BYTES),
+            taking: None,
+            unsettled: None,
             peers: Vec::new(),
             layout,
             plan,
@@ -545,7 +562,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
 
     /// Newest epoch; 0 before the first checkpoint.
     pub fn epoch(&self) -> u64 {
-        self.record.stamp
+        self.record.commit
     }
 
     /// Bytes of this rank's segment.
@@ -561,6 +578,18 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         assert!(self.ready, "recover first");
         let a = self.layout.regions[region].a;
         self.vault.bytes_mut(a.range())
+    }
+
+    /// Where a region begins, and its bytes; valid as long as this checkpointer.
+    /// For an application that computes while a checkpoint is taken: it keeps off
+    /// the rows that it has called ready.
+    ///
+    /// # Panics
+    /// Before [`Checkpointer::recover`].
+    pub fn region_at(&mut self, region: usize) -> (*mut u8, usize) {
+        assert!(self.ready, "recover first");
+        let a = self.layout.regions[region].a.range();
+        (self.vault.pointer(a.clone()), a.len())
     }
 
     /// The live workspaces of all regions, to be used at once.
@@ -597,84 +626,28 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// # Panics
     /// With `check_frozen`, when something outside of `active` has changed.
     pub fn checkpoint(&mut self, active: &[Active], state: &[u8]) -> Result<Stats> {
-        assert!(self.ready, "recover first");
-        assert_eq!(active.len(), self.layout.regions.len(), "one entry a region");
         let capacity = self.config.state_capacity_bytes;
         if state.len() > capacity {
             return Err(CheckpointError::StateTooLarge { bytes: state.len(), capacity });
         }
-        if self.config.method == Method::None {
-            return Ok(Stats::default());
-        }
-        assert_eq!(self.record.commit, self.record.stamp, "the last flush is done");
-        assert!(!self.record.hollow && self.record.updating == 0);
-        let epoch = self.record.stamp + 1;
-        self.vault.step(Step::new("checkpoint", epoch))?;
-        let active = self.agree_on_active(active)?;
-        let mut state = state.to_vec();
-        broadcast_bytes(&self.job, &mut state, 0)?;
-        if self.config.check_frozen && self.record.stamp > 0 {
-            self.assert_frozen(&active);
-        }
-        let mut stats = Stats { epoch, ..Stats::default() };
-        match self.config.method {
-            Method::SelfCheckpoint => self.take_self(epoch, &active, state, &mut stats)?,
-            Method::Double => self.take_double(epoch, &active, state, &mut stats)?,
-            Method::Single => self.take_single(epoch, &active, state, &mut stats)?,
-            Method::None => unreachable!("returned above"),
-        }
-        self.last_active = active;
+        // All rows are ready, and nobody can change them before this returns.
+        self.begin_in(active, true)?;
+        let mut stats = self.complete(state)?;
+        let flushed = self.settle()?;
+        stats.copied_bytes += flushed.bytes;
+        stats.copy_seconds += flushed.seconds;
         Ok(stats)
-    }
-
-    /// The least of all members, and everything where there is no copy yet.
-    fn agree_on_active(&self, active: &[Active]) -> Result<Vec<Active>> {
-        if self.record.stamp == 0 {
-            return Ok(vec![Active::ALL; active.len()]);
-        }
-        let mut least: Vec<[u64; 2]> =
-            active.iter().map(|a| [a.row as u64, a.byte as u64]).collect();
-        all_reduce(&self.group, &mut least, |a, b| [a[0].min(b[0]), a[1].min(b[1])])?;
-        let least = least.into_iter();
-        Ok(least.map(|[row, byte]| Active { row: row as usize, byte: byte as usize }).collect())
-    }
-
-    /// Bring the older parities, now D, up to date where A is frozen; encode A
-    /// into the rest of them; barrier; COMMIT; copy A to B; stamp.
-    fn take_self(
-        &mut self,
-        epoch: u64,
-        active: &[Active],
-        state: Vec<u8>,
-        stats: &mut Stats,
-    ) -> Result<()> {
-        self.carry_all(epoch, active, stats)?;
-        self.encode_all(epoch, active, stats)?;
-        if self.config.check_frozen {
-            self.assert_carried(active);
-        }
-        self.barrier(epoch, stats)?;
-        // Every D of every group is complete: whoever sees this knows it.
-        self.record.commit = epoch;
-        self.record.state = state;
-        self.write_record(Step::new("commit", epoch))?;
-        let start = Instant::now();
-        for (region, active) in active.iter().enumerate() {
-            for band in self.layout.regions[region].stripes.bands_from(active.row) {
-                let step = Step::new("flush", epoch).band(region, band);
-                stats.copied_bytes += self.flush_band(region, band, active.byte, step)?;
-            }
-        }
-        self.record.stamp = epoch;
-        self.write_record(Step::new("stamp", epoch))?;
-        stats.copy_seconds += start.elapsed().as_secs_f64();
-        Ok(())
     }
 
     /// The parities of epoch - 2 become those of `epoch`. They differ from those
     /// of epoch - 1 where A was active then. What is active now is encoded anew;
     /// the rest of that, which froze in between, is copied.
-    fn carry_all(&mut self, epoch: u64, active: &[Active], stats: &mut Stats) -> Result<()> {
+    pub(super) fn carry_all(
+        &mut self,
+        epoch: u64,
+        active: &[Active],
+        stats: &mut Stats,
+    ) -> Result<()> {
         let start = Instant::now();
         for (region, &now) in active.iter().enumerate() {
             let before = self.last_active[region];
@@ -713,7 +686,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     }
 
     /// Copy A to the older B and encode A into its parities; barrier; COMMIT.
-    fn take_double(
+    pub(super) fn take_double(
         &mut self,
         epoch: u64,
         active: &[Active],
@@ -734,7 +707,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     }
 
     /// Mark the copy as torn; copy and encode over it; barrier; COMMIT.
-    fn take_single(
+    pub(super) fn take_single(
         &mut self,
         epoch: u64,
         active: &[Active],
@@ -753,7 +726,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         self.write_record(Step::new("commit", epoch))
     }
 
-    fn barrier(&mut self, epoch: u64, stats: &mut Stats) -> Result<()> {
+    pub(super) fn barrier(&mut self, epoch: u64, stats: &mut Stats) -> Result<()> {
         self.vault.step(Step::new("barrier", epoch))?;
         self.vault.order();
         let start = Instant::now();
@@ -764,40 +737,9 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
 
     fn encode_all(&mut self, epoch: u64, active: &[Active], stats: &mut Stats) -> Result<()> {
         let start = Instant::now();
-        self.vault.step(Step::new("encode", epoch))?;
-        // All are at the cut: A stands still until the job's barrier.
-        self.meet()?;
-        for (region, active) in active.iter().enumerate() {
-            for band in self.layout.regions[region].stripes.bands_from(active.row) {
-                stats.encoded_bytes += self.encode_band(region, band, active.byte, epoch)?;
-            }
-        }
-        stats.encode_seconds = start.elapsed().as_secs_f64();
-        Ok(())
-    }
-
-    /// Where members read each other's memory: what each has written before is
-    /// there for all after.
-    fn meet(&self) -> Result<()> {
-        if self.encoder == Encoder::Direct {
-            self.vault.order();
-            self.group.barrier()?;
-        }
-        Ok(())
-    }
-
-    /// Encodes one band of A, bytes `from_byte..` of each row. Collective over
-    /// the group.
-    fn encode_band(
-        &mut self,
-        region: usize,
-        band: usize,
-        from_byte: usize,
-        epoch: u64,
-    ) -> Result<usize> {
-        let (encoder, set) = (self.encoder, self.config.method.encoded(epoch));
-        let step = Step::new("encode", epoch).band(region, band);
-        Ok(self.band(region).encode(encoder, set, band, from_byte, step)?)
+        let encoding = self.start_encoding(epoch, active, true)?;
+        stats.encode_seconds += start.elapsed().as_secs_f64();
+        self.finish_encoding(encoding, stats)
     }
 
     pub(super) fn band(&mut self, region: usize) -> Band<'_, C, K, M::Segment, M::Peer> {
@@ -810,20 +752,6 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             scratch: &mut self.scratch,
             peers: &self.peers,
         }
-    }
-
-    /// Copies one band of A to B, bytes `from_byte..` of each row.
-    pub(super) fn flush_band(
-        &mut self,
-        region: usize,
-        band: usize,
-        from_byte: usize,
-        step: Step,
-    ) -> Result<usize> {
-        self.vault.step(step)?;
-        let parts = &self.layout.regions[region];
-        let (a, b, rows) = (parts.a, parts.b[0], parts.stripes.band(band));
-        self.copy_rows(a, b, rows, from_byte..a.pitch_bytes, step)
     }
 
     fn copy_all(&mut self, epoch: u64, active: &[Active], stats: &mut Stats) -> Result<()> {
@@ -870,7 +798,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     }
 
     /// Frozen means frozen: outside of `active` A equals its copy.
-    fn assert_frozen(&self, active: &[Active]) {
+    pub(super) fn assert_frozen(&self, active: &[Active]) {
         let (copy, _) = self.config.method.settled(self.record.stamp);
         for (index, (parts, active)) in self.layout.regions.iter().zip(active).enumerate() {
             if let Some(row) =
@@ -883,7 +811,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
 
     /// Outside of the bands and bytes that were encoded, the new parities equal
     /// those of the epoch before.
-    fn assert_carried(&self, active: &[Active]) {
+    pub(super) fn assert_carried(&self, active: &[Active]) {
         for (index, (parts, active)) in self.layout.regions.iter().zip(active).enumerate() {
             let bands = parts.stripes.bands_from(active.row);
             let first = if bands.is_empty() {
@@ -933,7 +861,8 @@ pub(super) fn memory_error(
 fn fingerprint<K: Code>(config: &Config<K>, shapes: &[RegionShape], ranks: usize) -> u64 {
     let Config { run_id, application, method, members, parities, .. } = config;
     let code = config.code.name();
-    let numbers = (config.state_capacity_bytes, config.bands, config.align_bytes, ranks);
+    let Config { state_capacity_bytes, bands, align_bytes, cell_bytes, .. } = config;
+    let numbers = (state_capacity_bytes, bands, align_bytes, cell_bytes, ranks);
     let text = format!(
         "{FORMAT} {run_id:?} {application:?} {method} {code} {members} {parities} {shapes:?} \
          {numbers:?}"

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use super::code::Code;
 use super::hook::Step;
+use super::layout::RegionParts;
 use super::methods::Method;
 use super::protocol::{Checkpointer, Memory, Result};
 use crate::comm::Comm;
@@ -60,16 +61,20 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         }))
     }
 
-    /// This rank is at epoch - 1 with A and D complete at `epoch`. All of A is
-    /// copied: what was active is not known where COMMIT was not seen.
+    /// This rank is at epoch - 1 with A and D complete at `epoch`, but for cells
+    /// of A that are stamped: those B has. All the others are copied: what was
+    /// active is not known where COMMIT was not seen.
     fn finish_flush(&mut self, epoch: u64) -> Result<usize> {
         assert_eq!(self.config.method, Method::SelfCheckpoint);
         assert_eq!((self.record.commit, self.record.stamp + 1), (epoch, epoch));
         let mut copied = 0;
         for region in 0..self.layout.regions.len() {
-            for band in 0..self.layout.regions[region].stripes.bands() {
+            let RegionParts { stripes, a, cells, .. } = self.layout.regions[region].clone();
+            let all = cells.expect("method self has cells").touched(&(0..a.pitch_bytes));
+            for band in 0..stripes.bands() {
                 let step = Step::new("recover-flush", epoch).band(region, band);
-                copied += self.flush_band(region, band, 0, step)?;
+                self.vault.step(step)?;
+                copied += self.copy_cells(region, stripes.band(band), all.clone(), step)?;
             }
         }
         self.record.stamp = epoch;

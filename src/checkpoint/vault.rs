@@ -1,8 +1,9 @@
 //! The segment of a rank, and the one way to write the parts that count.
 
 use std::ops::{DerefMut, Range};
+use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::codec;
 use super::header::{HeaderLayout, Record};
@@ -20,40 +21,99 @@ pub enum Backing<S> {
 
 /// A segment whose B, C, D and header are written in chunks, with a step (a
 /// place to die) before each.
+///
+/// All of it is reached through one pointer, piece by piece: the application may
+/// be writing to its part, A, while we write to ours.
 pub struct Vault<S> {
-    backing: Backing<S>,
+    /// From a box; touched again only to be dropped or given back.
+    backing: NonNull<Backing<S>>,
+    base: NonNull<u8>,
+    len: usize,
     hook: Arc<dyn Hook>,
     chunk_bytes: usize,
+}
+
+// SAFETY: owns its backing, as a box does; `base` points into it.
+unsafe impl<S: Send> Send for Vault<S> {}
+
+impl<S> Drop for Vault<S> {
+    fn drop(&mut self) {
+        // SAFETY: from a box in `new`, and not dropped yet: `into_parts` forgets.
+        drop(unsafe { Box::from_raw(self.backing.as_ptr()) });
+    }
 }
 
 impl<S: DerefMut<Target = [u8]>> Vault<S> {
     pub fn new(backing: Backing<S>, hook: Arc<dyn Hook>, chunk_bytes: usize) -> Self {
         assert!(chunk_bytes > 0);
-        Self { backing, hook, chunk_bytes }
+        let backing = Box::leak(Box::new(backing));
+        let bytes: &mut [u8] = match backing {
+            Backing::Lasting(segment) => segment,
+            Backing::Private(words) => bytemuck::cast_slice_mut(words),
+        };
+        let (base, len) = (NonNull::from(&mut *bytes).cast(), bytes.len());
+        Self { backing: NonNull::from(backing), base, len, hook, chunk_bytes }
     }
 
     pub fn step(&self, step: Step) -> Result<()> {
         self.hook.at(&step)
     }
 
+    /// Bytes between two steps of a write, at most.
+    pub fn chunk_bytes(&self) -> usize {
+        self.chunk_bytes
+    }
+
     /// The backing, with the hook.
     pub fn into_parts(self) -> (Backing<S>, Arc<dyn Hook>) {
-        (self.backing, self.hook)
+        let this = std::mem::ManuallyDrop::new(self);
+        // SAFETY: read once; `this` is never dropped.
+        let hook = unsafe { std::ptr::read(&this.hook) };
+        // SAFETY: from a box in `new`, given back once.
+        (*unsafe { Box::from_raw(this.backing.as_ptr()) }, hook)
+    }
+
+    /// Where these bytes lie; valid for as long as the vault is.
+    pub fn pointer(&mut self, range: Range<usize>) -> *mut u8 {
+        assert!(range.start <= range.end && range.end <= self.len, "within the segment");
+        // SAFETY: within the segment.
+        unsafe { self.base.as_ptr().add(range.start) }
     }
 
     pub fn bytes(&self, range: Range<usize>) -> &[u8] {
-        match &self.backing {
-            Backing::Lasting(segment) => &segment[range],
-            Backing::Private(words) => &bytemuck::cast_slice(words)[range],
+        assert!(range.start <= range.end && range.end <= self.len, "within the segment");
+        // SAFETY: within the segment, which we own; what others may write to at
+        // this time is not asked for (`Checkpointer::ready`).
+        unsafe {
+            let start = self.base.as_ptr().add(range.start);
+            std::slice::from_raw_parts(start, range.len())
         }
     }
 
     /// Direct access, for the application's own writes to A.
     pub fn bytes_mut(&mut self, range: Range<usize>) -> &mut [u8] {
-        match &mut self.backing {
-            Backing::Lasting(segment) => &mut segment[range],
-            Backing::Private(words) => &mut bytemuck::cast_slice_mut(words)[range],
-        }
+        let (start, len) = (self.pointer(range.clone()), range.len());
+        // SAFETY: as in `bytes`.
+        unsafe { std::slice::from_raw_parts_mut(start, len) }
+    }
+
+    /// The word at `at`.
+    pub fn word(&self, at: usize) -> u64 {
+        self.atomic(at).load(Ordering::Relaxed)
+    }
+
+    /// Sets the word at `at`, in one piece, after all that was stored before.
+    pub fn set_word(&mut self, at: usize, word: u64) {
+        self.atomic(at).store(word, Ordering::Release);
+    }
+
+    fn atomic(&self, at: usize) -> &AtomicU64 {
+        assert!(at + size_of::<u64>() <= self.len, "within the segment");
+        // SAFETY: within the segment.
+        let word = unsafe { self.base.as_ptr().add(at) }.cast::<u64>();
+        assert!(word.is_aligned(), "words lie on whole words");
+        // SAFETY: aligned, valid as long as we are; nobody else writes to it.
+        unsafe { AtomicU64::from_ptr(word) }
     }
 
     /// Writes `bytes` at `at`. A death leaves any number of chunks written.
@@ -81,31 +141,29 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
         Ok(())
     }
 
-    /// What lies before `at`, and from there on. Who writes the latter calls
-    /// [`Vault::step`] before each piece, as [`Vault::store`] does.
-    pub fn split_at(&mut self, at: usize) -> (&[u8], &mut [u8]) {
-        let all = match &mut self.backing {
-            Backing::Lasting(segment) => &mut segment[..],
-            Backing::Private(words) => bytemuck::cast_slice_mut::<u64, u8>(words),
-        };
-        let (low, high) = all.split_at_mut(at);
-        (low, high)
+    /// What lies in `low`, and what lies in `high`, which begins where `low` ends
+    /// or behind. Who writes the latter calls [`Vault::step`] before each piece,
+    /// as [`Vault::store`] does.
+    pub fn read_and_write(&mut self, low: Range<usize>, high: Range<usize>) -> (&[u8], &mut [u8]) {
+        assert!(low.end <= high.start, "parts of a segment do not overlap");
+        let (from, len) = (self.pointer(low.clone()), low.len());
+        // SAFETY: as in `bytes`.
+        let low = unsafe { std::slice::from_raw_parts(from, len) };
+        (low, self.bytes_mut(high))
     }
 
     /// Copies within the segment, as [`Vault::store`] does.
     pub fn copy(&mut self, from: Range<usize>, to: usize, step: Step) -> Result<()> {
-        let mut done = 0;
+        let to = to..to + from.len();
+        assert!(from.end <= to.start || to.end <= from.start, "parts of a segment do not overlap");
+        let (mut done, chunk_bytes) = (0, self.chunk_bytes);
         while done < from.len() {
-            self.step(step.chunk(done / self.chunk_bytes))?;
-            let len = self.chunk_bytes.min(from.len() - done);
-            let source = from.start + done..from.start + done + len;
-            let to = to + done..to + done + len;
-            let all = match &mut self.backing {
-                Backing::Lasting(segment) => &mut segment[..],
-                Backing::Private(words) => bytemuck::cast_slice_mut::<u64, u8>(words),
-            };
-            let (from, to) = disjoint(all, source, to);
-            codec::copy(from, to);
+            self.step(step.chunk(done / chunk_bytes))?;
+            let len = chunk_bytes.min(from.len() - done);
+            let source = self.pointer(from.start + done..from.start + done + len);
+            // SAFETY: as in `bytes`; the two do not overlap.
+            let source = unsafe { std::slice::from_raw_parts(source, len) };
+            codec::copy(source, self.bytes_mut(to.start + done..to.start + done + len));
             done += len;
         }
         Ok(())
@@ -116,17 +174,5 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
     /// so it is enough to keep them in order.
     pub fn order(&self) {
         fence(Ordering::SeqCst);
-    }
-}
-
-/// Two ranges of a segment that do not overlap.
-fn disjoint(all: &mut [u8], from: Range<usize>, to: Range<usize>) -> (&[u8], &mut [u8]) {
-    assert!(from.end <= to.start || to.end <= from.start, "parts of a segment do not overlap");
-    if from.end <= to.start {
-        let (low, high) = all.split_at_mut(to.start);
-        (&low[from], &mut high[..to.len()])
-    } else {
-        let (low, high) = all.split_at_mut(from.start);
-        (&high[..from.len()], &mut low[to])
     }
 }

@@ -56,6 +56,10 @@ pub struct ProtectArgs {
     #[arg(long, value_name = "BYTES", allow_negative_numbers = true)]
     #[arg(help_heading = PROTECTION, help = about(Setting::MessageBytes))]
     pub message_bytes: Option<String>,
+    /// Whether parities are computed beside the update
+    #[arg(long, value_name = "HOW", value_parser = Names::of_setting(Setting::Overlap))]
+    #[arg(help_heading = PROTECTION, help = about(Setting::Overlap))]
+    pub overlap: Option<String>,
     /// Failure domains
     #[arg(long, value_name = "FILE", help_heading = PROTECTION, help = about(Setting::Domains))]
     pub domains: Option<String>,
@@ -87,6 +91,7 @@ impl ProtectArgs {
             (Setting::Codec, &self.codec),
             (Setting::Encoder, &self.encoder),
             (Setting::MessageBytes, &self.message_bytes),
+            (Setting::Overlap, &self.overlap),
             (Setting::Domains, &self.domains),
             (Setting::AllowSharedDomains, &flag),
             (Setting::Store, &self.store),

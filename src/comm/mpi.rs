@@ -21,7 +21,7 @@ const PIECE_BYTES: usize = 1 << 30;
 pub struct MpiWorld(());
 
 impl MpiWorld {
-    /// Initializes MPI for calls from one thread a process.
+    /// Initializes MPI for calls from one thread a process at a time.
     ///
     /// # Errors
     /// When MPI refuses, or is initialized already.
@@ -39,13 +39,13 @@ impl MpiWorld {
             ffi::MPI_Init_thread(
                 ptr::null_mut(),
                 ptr::null_mut(),
-                ffi::RSMPI_THREAD_FUNNELED,
+                ffi::RSMPI_THREAD_SERIALIZED,
                 &mut provided,
             )
         })?;
         // SAFETY: plain integer constants of the library.
-        if provided < unsafe { ffi::RSMPI_THREAD_FUNNELED } {
-            let what = "MPI_THREAD_FUNNELED is not provided by this MPI".into();
+        if provided < unsafe { ffi::RSMPI_THREAD_SERIALIZED } {
+            let what = "MPI_THREAD_SERIALIZED is not provided by this MPI".into();
             return Err(CommError::Transport { call: "MPI_Init_thread", what });
         }
         Ok(Self(()))
@@ -108,7 +108,7 @@ pub struct MpiComm {
     owned: bool,
 }
 
-// SAFETY: a handle; MPI calls are made by one thread at a time (funneled).
+// SAFETY: a handle; MPI calls are made by one thread at a time (serialized).
 unsafe impl Send for MpiComm {}
 
 impl MpiComm {

@@ -24,6 +24,7 @@ pub enum Setting {
     Codec,
     Encoder,
     MessageBytes,
+    Overlap,
     Domains,
     AllowSharedDomains,
     Store,
@@ -79,7 +80,7 @@ const NONE: SettingInfo = SettingInfo {
 };
 
 /// All settings.
-pub const SETTINGS: [SettingInfo; 14] = [
+pub const SETTINGS: [SettingInfo; 15] = [
     SettingInfo {
         setting: Setting::Method,
         key: "method",
@@ -189,6 +190,17 @@ pub const SETTINGS: [SettingInfo; 14] = [
         legal: "4096 to 4194304",
         default: "(measured)",
         what: "bytes of a message when parities are computed; they do not depend on it",
+        ..NONE
+    },
+    SettingInfo {
+        setting: Setting::Overlap,
+        key: "overlap",
+        flag: "--overlap",
+        choices: &["on", "off"],
+        legal: "on, off",
+        default: "off",
+        what: "whether parities (by direct or ring) are computed beside the last update before a \
+               checkpoint, while the solver goes on",
         ..NONE
     },
     SettingInfo {

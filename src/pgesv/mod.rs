@@ -26,12 +26,13 @@
 
 mod advance;
 mod back;
+mod company;
 pub mod guard;
 pub mod panel;
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use crate::blas::MatMut;
@@ -44,6 +45,7 @@ use crate::report::record::Phases;
 use crate::swap::{self, Plan};
 use crate::team::Team;
 use crate::update::{self, Operands};
+use guard::Beside;
 use panel::Flight;
 
 /// How to solve.
@@ -260,7 +262,8 @@ impl<'m, C: Comm> Solver<'m, C> {
     }
 
     /// Factors panels `range`, from one cut to another. Panels in flight stay so.
-    /// Tells `on_progress` of each panel applied.
+    /// Tells `on_progress` of each panel applied, and `beside` of rows that do not
+    /// change any more up to the end of `range`.
     ///
     /// # Errors
     /// On all ranks alike when a column has no usable pivot.
@@ -268,9 +271,11 @@ impl<'m, C: Comm> Solver<'m, C> {
         &mut self,
         range: Range<usize>,
         on_progress: OnProgress,
+        beside: &mut dyn Beside,
     ) -> Result<(), SolveError> {
         let (depth, panels) = (self.params.depth, self.params.panels());
         self.take_off(range.start)?;
+        let last = range.end - 1;
         for k in range {
             if depth == 0 {
                 self.send_off(k)?;
@@ -279,7 +284,10 @@ impl<'m, C: Comm> Solver<'m, C> {
             let ahead = (depth > 0 && k + depth < panels).then_some(k + depth);
             let mut current = self.work.flights.pop_front().expect("panel k is in flight");
             debug_assert_eq!(current.k, k);
-            self.update(&mut current, ahead)?;
+            // Rows of U are final, and in the last update all others become so.
+            // SAFETY: panel k and those behind it change rows from its own on.
+            unsafe { beside.rows_are_final(current.layout.top) }?;
+            self.update(&mut current, ahead, (k == last).then_some(&mut *beside))?;
             self.work.buffers.push(current.land()?);
             if ahead.is_some() {
                 self.finish_newest()?;
@@ -340,7 +348,13 @@ impl<'m, C: Comm> Solver<'m, C> {
 
     /// Applies panel `current` to the columns right of those in flight, and
     /// meanwhile advances panel `ahead`, the next one to be in flight.
-    fn update(&mut self, current: &mut Flight<C>, ahead: Option<usize>) -> Result<(), SolveError> {
+    /// `beside` is told of the rows that this leaves as they are.
+    fn update(
+        &mut self,
+        current: &mut Flight<C>,
+        ahead: Option<usize>,
+        beside: Option<&mut dyn Beside>,
+    ) -> Result<(), SolveError> {
         self.keep_u1(current);
         let first_waiting = (current.k + 1 + self.params.depth).min(self.params.panels());
         let start = self.local_cols(first_waiting * self.params.nb..self.params.n).start;
@@ -353,7 +367,7 @@ impl<'m, C: Comm> Solver<'m, C> {
             self.advance(next, current)?;
         }
         let mut exchange = self.work.exchange.take();
-        let result = self.apply_to_rest(current, rest, meanwhile, &mut exchange);
+        let result = self.apply_to_rest(current, rest, meanwhile, &mut exchange, beside);
         self.work.exchange = exchange;
         result
     }
@@ -466,13 +480,25 @@ impl<'m, C: Comm> Solver<'m, C> {
         rest: Range<usize>,
         ahead: Option<usize>,
         exchange: &mut Option<Exchange>,
+        beside: Option<&mut dyn Beside>,
     ) -> Result<(), SolveError> {
         let panel = self.operands(flight);
         let u = self.exchange_and_solve(flight, rest.clone(), exchange)?;
         let (team, a, jb) = (self.team, self.a, flight.layout.jb);
         let pieces = row_pieces(self.shape.rows - panel.below, team.threads());
+        let done: Vec<AtomicBool> = pieces.iter().map(|_| AtomicBool::new(false)).collect();
         let next_piece = AtomicUsize::new(0);
-        let take = || pieces.get(next_piece.fetch_add(1, Ordering::Relaxed)).cloned();
+        let take = || {
+            let index = next_piece.fetch_add(1, Ordering::Relaxed);
+            Some((index, pieces.get(index)?.clone()))
+        };
+        // Rows, from the first on, that have their product, where `part` has it too.
+        let first_waiting = |part: &Range<usize>| {
+            let is_done = |done: &AtomicBool| done.load(Ordering::Acquire);
+            let waiting = done.iter().position(|done| !is_done(done));
+            let start = waiting.map_or(part.end, |piece| pieces[piece].start);
+            panel.below + if (part.start..part.end).contains(&start) { part.end } else { start }
+        };
         let multiply = |part: Range<usize>| {
             let rows = panel.below + part.start..panel.below + part.end;
             // SAFETY: each piece is taken by one thread; U is only read; what is
@@ -483,23 +509,36 @@ impl<'m, C: Comm> Solver<'m, C> {
             }
         };
         let job = |_: usize| {
-            while let Some(piece) = take() {
+            while let Some((index, piece)) = take() {
                 products(piece).for_each(multiply);
+                done[index].store(true, Ordering::Release);
             }
         };
         let (start, before) = (Instant::now(), total(&self.work.phases));
-        let result = team.fork(&job, || {
+        let mut own_part = |turn: &mut company::Turn| {
             if let Some(next) = ahead {
                 self.advance(next, flight)?;
             }
-            while let Some(piece) = take() {
-                for part in products(piece) {
-                    multiply(part);
+            while let Some((index, piece)) = take() {
+                for part in products(piece.clone()) {
+                    turn.without(|| multiply(part.clone()));
                     self.move_messages()?;
+                    let rows = match first_waiting(&(piece.start..part.end)) {
+                        rows if rows == self.shape.rows => usize::MAX,
+                        rows => rows,
+                    };
+                    // SAFETY: these have their last product, and columns left of it
+                    // are up to date.
+                    unsafe { turn.rows_are_final(rows) };
                 }
+                done[index].store(true, Ordering::Release);
             }
             Ok(())
-        });
+        };
+        // SAFETY: rows above the panel's are final.
+        let result = unsafe {
+            company::keep(beside, flight.layout.top, |turn| team.fork(&job, || own_part(turn)))
+        };
         // What was not the advance was the product, or waiting for its end.
         let advance = total(&self.work.phases) - before;
         self.work.phases.update += start.elapsed().as_secs_f64() - advance;

@@ -1,6 +1,7 @@
 //! The solver's [`Guard`] whose matrix lives in shared memory and is saved.
 
 use std::sync::Arc;
+use std::thread::{self, ThreadId};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,8 @@ use super::memory::NodeMemory;
 use super::result;
 use super::settings::{Region, Settings};
 use super::split::memory_split;
+use crate::blas::MatMut;
+use crate::blas::view::SharedMat;
 use crate::checkpoint::finish::FinishedRun;
 use crate::checkpoint::hook::Hook;
 use crate::checkpoint::layout::{Active, Geometry, RegionShape};
@@ -19,7 +22,7 @@ use crate::checkpoint::protocol::{self, CheckpointError, Checkpointer, Config, F
 use crate::comm::{Comm, collect};
 use crate::config::TestSpec;
 use crate::grid::Cyclic;
-use crate::pgesv::guard::Guard;
+use crate::pgesv::guard::{Beside, Guard};
 use crate::pgesv::{LocalShape, SolveError};
 use crate::report::record::{Protection, Restart, Sample, TestRecord};
 
@@ -48,6 +51,7 @@ struct State {
     taken_unix_seconds: f64,
     checkpoints: u64,
     checkpoint_seconds: f64,
+    stall_seconds: f64,
     encode_seconds: f64,
     copy_seconds: f64,
     saved_bytes: u64,
@@ -75,6 +79,17 @@ pub struct Protected<'a, C: Comm> {
     cost_seconds: f64,
     /// Panel before which the next checkpoint is to be taken.
     due: usize,
+    /// The checkpoint that is being encoded while the solver goes on.
+    begun: Option<Begun>,
+}
+
+/// A checkpoint that has begun.
+struct Begun {
+    at: Instant,
+    /// Who computes.
+    solver: ThreadId,
+    /// For which that one stood still so far.
+    stall_seconds: f64,
 }
 
 /// A test whose result is in shared memory: [`super::result::read`] has it.
@@ -133,9 +148,12 @@ pub fn open<'a, C: Comm>(
     let shape = region_shape(LocalShape::new(spec.n, rows, cols, 0, 0));
     let unix = unix_seconds();
     let application = serde_json::to_string(spec).expect("plain data");
+    let config = settings.config(test, application, &host, state_bytes(comm.size()));
     let config = Config {
         align_bytes: ALIGN_BYTES,
-        ..settings.config(test, application, &host, state_bytes(comm.size()))
+        // Little beside the matrix.
+        in_flight_bytes: config.in_flight_bytes.min(shape.bytes() / 8),
+        ..config
     };
     let (mut checkpointer, found) = match Checkpointer::open(comm, memory, config, &[shape], hook)?
     {
@@ -157,6 +175,7 @@ pub fn open<'a, C: Comm>(
         rate: guessed_rate,
         cost_seconds: bytes / GUESSED_BYTES_PER_SECOND,
         due: 0,
+        begun: None,
         checkpointer,
     };
     if let Some(recovered) = &recovered {
@@ -232,7 +251,9 @@ impl<'a, C: Comm> Protected<'a, C> {
             survives_nodes: self.survives_nodes,
             segment_bytes: self.checkpointer.segment_bytes() as u64,
             checkpoints: self.state.checkpoints,
+            overlap: self.settings.overlap,
             checkpoint_seconds: self.state.checkpoint_seconds,
+            stall_seconds: self.state.stall_seconds,
             encode_seconds: self.state.encode_seconds,
             copy_seconds: self.state.copy_seconds,
             saved_bytes: self.state.saved_bytes,
@@ -288,7 +309,8 @@ impl<'a, C: Comm> Protected<'a, C> {
     fn measure(&mut self, next: usize) {
         let TestSpec { n, nb, .. } = self.spec;
         let flops: f64 = (self.cut_panel..next).map(|k| panel_flops(k, n, nb)).sum();
-        let seconds = self.cut_at.elapsed().as_secs_f64();
+        let stall_seconds = self.begun.as_ref().map_or(0.0, |begun| begun.stall_seconds);
+        let seconds = self.cut_at.elapsed().as_secs_f64() - stall_seconds;
         if flops > 0.0 && seconds > 0.0 {
             self.rate = flops / seconds;
         }
@@ -329,10 +351,14 @@ impl<'a, C: Comm> Protected<'a, C> {
         }
     }
 
+    /// Takes a checkpoint before panel `next`, or completes the one that has begun.
     fn checkpoint(&mut self, next: usize) -> Result<(), CheckpointError> {
         let (start, active) = (Instant::now(), self.active());
-        // Who is done early waits here for the others: not the encoder's fault.
-        self.checkpointer.comm().barrier()?;
+        let begun = self.begun.take();
+        if begun.is_none() {
+            // Who is done early waits here for the others: not the encoder's fault.
+            self.checkpointer.comm().barrier()?;
+        }
         let mut state = self.state.clone();
         state.panel = next;
         state.taken_unix_seconds = unix_seconds();
@@ -343,24 +369,57 @@ impl<'a, C: Comm> Protected<'a, C> {
         state.taken_unix_seconds = taken[0];
         let capacity_bytes = state_bytes(self.checkpointer.comm().size());
         let (mut state, bytes) = result::fit(state, capacity_bytes, |state| &mut state.restarts);
-        let stats = self.checkpointer.checkpoint(&[active], &bytes)?;
+        let stats = match &begun {
+            None => self.checkpointer.checkpoint(&[active], &bytes)?,
+            Some(_) => {
+                let mut stats = self.checkpointer.complete(&bytes)?;
+                // Put off, this would be work of the same core a little later.
+                let flushed = self.checkpointer.settle()?;
+                stats.copy_seconds += flushed.seconds;
+                stats
+            }
+        };
+        let (all, stall) = match &begun {
+            None => (start.elapsed(), start.elapsed().as_secs_f64()),
+            Some(begun) => {
+                (begun.at.elapsed(), begun.stall_seconds + start.elapsed().as_secs_f64())
+            }
+        };
         // What it has cost goes into the next one, and into the report.
-        let mut cost = [start.elapsed().as_secs_f64(), stats.encode_seconds, stats.copy_seconds];
+        let mut cost = [all.as_secs_f64(), stall, stats.encode_seconds, stats.copy_seconds];
         collect::all_max(self.checkpointer.comm(), &mut cost)?;
         state.checkpoint_seconds += cost[0];
-        state.encode_seconds += cost[1];
-        state.copy_seconds += cost[2];
+        state.stall_seconds += cost[1];
+        state.encode_seconds += cost[2];
+        state.copy_seconds += cost[3];
         state.saved_bytes += stats.encoded_bytes as u64;
         let taken = Taken {
             start_seconds: (taken[0] - state.first_start_unix_seconds).max(0.0),
-            seconds: cost[0],
+            seconds: cost[1],
             epoch: self.checkpointer.epoch(),
             column: (next * self.spec.nb).min(self.spec.n),
             bytes: stats.encoded_bytes as u64,
         };
         remember(&mut state.taken, taken);
-        self.cost_seconds = cost[0];
+        self.cost_seconds = cost[1];
         self.state = state;
+        Ok(())
+    }
+
+    /// Whether all take one before panel `panel`: rank 0 decides.
+    fn decide(&mut self, panel: usize, panels: usize) -> Result<bool, CheckpointError> {
+        let is_due = panel > self.state.panel && panel >= self.due;
+        let mut take = [u8::from(is_due && self.is_worth_it(panel, panels))];
+        collect::broadcast(self.checkpointer.comm(), &mut take, 0)?;
+        Ok(take[0] != 0)
+    }
+
+    /// Looks ahead from panel `panel` to the next one before which a checkpoint
+    /// may be due.
+    fn look_ahead(&mut self, panel: usize, panels: usize) -> Result<(), CheckpointError> {
+        let mut due = [self.next_due(panel, panels) as u64];
+        collect::broadcast(self.checkpointer.comm(), &mut due, 0)?;
+        self.due = due[0] as usize;
         Ok(())
     }
 
@@ -368,23 +427,92 @@ impl<'a, C: Comm> Protected<'a, C> {
         if next > self.cut_panel {
             self.measure(next);
         }
-        let take = next > self.state.panel && next >= self.due && self.is_worth_it(next, panels);
-        let mut take = [u8::from(take)];
-        collect::broadcast(self.checkpointer.comm(), &mut take, 0)?;
-        if take[0] != 0 {
+        let to = match self.settings.overlap {
+            false => {
+                if self.decide(next, panels)? {
+                    self.checkpoint(next)?;
+                }
+                self.look_ahead(next, panels)?;
+                self.due
+            }
+            true => self.cut_ahead(next, panels)?,
+        };
+        (self.cut_panel, self.cut_at) = (next, Instant::now());
+        Ok(to)
+    }
+
+    /// With overlap: the cut before a checkpoint is one panel ahead of it, so that
+    /// the update of that panel has company.
+    fn cut_ahead(&mut self, next: usize, panels: usize) -> Result<usize, CheckpointError> {
+        if self.begun.is_some() {
             self.checkpoint(next)?;
         }
-        let mut due = [self.next_due(next, panels) as u64];
-        collect::broadcast(self.checkpointer.comm(), &mut due, 0)?;
-        self.due = due[0] as usize;
-        (self.cut_panel, self.cut_at) = (next, Instant::now());
-        Ok(self.due)
+        if next >= self.due {
+            self.look_ahead(next, panels)?;
+        }
+        if next < panels && next + 1 == self.due {
+            if self.decide(self.due, panels)? {
+                let (at, active) = (Instant::now(), self.active());
+                self.checkpointer.begin(&[active])?;
+                let (solver, stall_seconds) = (thread::current().id(), at.elapsed().as_secs_f64());
+                self.begun = Some(Begun { at, solver, stall_seconds });
+                return Ok(self.due);
+            }
+            self.look_ahead(self.due, panels)?;
+        }
+        Ok(self.due.saturating_sub(1).max(next + 1).min(panels))
+    }
+}
+
+fn solve_error(panel: usize, error: CheckpointError) -> SolveError {
+    match error {
+        CheckpointError::Comm(error) => SolveError::Comm(error),
+        error => SolveError::Checkpoint { panel, why: error.to_string() },
+    }
+}
+
+// SAFETY: what it calls of the checkpointer reads and writes memory of this process
+// and of its group's, and sends messages; it does not touch the store, whose team is
+// bound to its thread.
+unsafe impl<C: Comm> Beside for Protected<'_, C> {
+    fn goes_on(&self) -> bool {
+        self.begun.is_some()
+    }
+
+    unsafe fn rows_are_final(&mut self, rows: usize) -> Result<(), SolveError> {
+        let Some(begun) = &mut self.begun else { return Ok(()) };
+        let start = Instant::now();
+        // SAFETY: the caller's promise holds up to the cut, and nothing is written
+        // there before `complete` has returned.
+        unsafe { self.checkpointer.ready(0, rows) };
+        let polled = self.checkpointer.poll();
+        if thread::current().id() == begun.solver {
+            begun.stall_seconds += start.elapsed().as_secs_f64();
+        }
+        polled.map(drop).map_err(|error| solve_error(self.due, error))
+    }
+
+    fn kept_waiting(&mut self, seconds: f64) {
+        if let Some(begun) = &mut self.begun {
+            begun.stall_seconds += seconds;
+        }
     }
 }
 
 impl<C: Comm> Guard for Protected<'_, C> {
     fn matrix(&mut self) -> &mut [f64] {
         bytemuck::cast_slice_mut(self.checkpointer.region(0))
+    }
+
+    fn lend(&mut self, shape: LocalShape) -> (SharedMat<'_>, &mut dyn Beside) {
+        let LocalShape { rows, cols, lda, .. } = shape;
+        let (a, bytes) = self.checkpointer.region_at(0);
+        // SAFETY: the region stays where it is as long as the checkpointer is
+        // borrowed, on a page, and all of its bytes make doubles. Beside the solver
+        // it is read alone, and only where the solver has called rows final.
+        let a =
+            unsafe { MatMut::row_major_at(a.cast(), bytes / size_of::<f64>(), rows, cols, lda) };
+        (a.share(), self)
     }
 
     fn start(&mut self) -> usize {
@@ -401,10 +529,7 @@ impl<C: Comm> Guard for Protected<'_, C> {
     }
 
     fn cut(&mut self, next: usize, panels: usize) -> Result<usize, SolveError> {
-        self.cut_here(next, panels).map_err(|error| match error {
-            CheckpointError::Comm(error) => SolveError::Comm(error),
-            error => SolveError::Checkpoint { panel: next, why: error.to_string() },
-        })
+        self.cut_here(next, panels).map_err(|error| solve_error(next, error))
     }
 
     fn seconds(&self) -> f64 {

@@ -49,6 +49,12 @@ impl Settings {
         settings.region = from.parsed(Setting::Region)?.unwrap_or(settings.region);
         settings.encoder = from.parsed(Setting::Encoder)?.unwrap_or(settings.encoder);
         settings.message_bytes = from.message_bytes()?;
+        let on_or_off = |text: &str| match text {
+            "on" => Some(true),
+            "off" => Some(false),
+            _ => None,
+        };
+        settings.overlap = from.with(Setting::Overlap, on_or_off)?.unwrap_or(settings.overlap);
         let allow = from.with(Setting::AllowSharedDomains, |text| text.parse().ok())?;
         settings.allow_shared_domains = allow.unwrap_or(false);
         from.with(Setting::Domains, |text| (!text.is_empty()).then_some(()))?;
@@ -209,7 +215,8 @@ mod tests {
     fn a_table_says_all_that_flags_say() {
         let table = "method = \"double\"\nevery = \"20p\"\nmtbf = 3600\nresume = \"require\"\n\
                      run_id = \"a.b\"\ngroup_size = 8\nparities = 2\nregion = \"side\"\n\
-                     codec = \"reed-solomon\"\nencoder = \"tree\"\nmessage_bytes = 8192\ndomains = \"racks\"\n\
+                     codec = \"reed-solomon\"\nencoder = \"tree\"\nmessage_bytes = 8192\noverlap = \"on\"\n\
+                     domains = \"racks\"\n\
                      allow_shared_domains = true\nstore = \"file:/x\"";
         let want = Settings {
             method: Method::Double,
@@ -223,6 +230,7 @@ mod tests {
             codec: CodecKind::ReedSolomon,
             encoder: Encoder::Tree,
             message_bytes: Some(8192),
+            overlap: true,
             allow_shared_domains: true,
             store: "file:/x".into(),
             ..Settings::none()

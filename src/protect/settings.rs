@@ -63,6 +63,8 @@ pub struct Settings {
     pub encoder: Encoder,
     /// Bytes of its messages; measured if not given.
     pub message_bytes: Option<usize>,
+    /// Whether they are computed while the solver goes on.
+    pub overlap: bool,
     /// Ranks of a group, about.
     pub group_size: usize,
     /// Losses that a group survives.
@@ -95,6 +97,7 @@ impl Settings {
             codec: CodecKind::Xor,
             encoder: Encoder::Auto,
             message_bytes: None,
+            overlap: false,
             group_size: 16,
             parities: 1,
             allow_shared_domains: false,

@@ -4,7 +4,7 @@ use super::guard::{ALIGN_BYTES, region_shape, state_bytes};
 use super::settings::Settings;
 use crate::checkpoint::group;
 use crate::checkpoint::header::HeaderLayout;
-use crate::checkpoint::layout::{BANDS, Geometry, Part, SegmentLayout};
+use crate::checkpoint::layout::{BANDS, CELL_BYTES, Geometry, Part, SegmentLayout};
 use crate::checkpoint::methods::Method;
 use crate::config::TestSpec;
 use crate::grid::Cyclic;
@@ -56,7 +56,9 @@ pub fn memory_split(
     let ranks = spec.p * spec.q;
     let header = HeaderLayout::new(&settings.run_id, ranks, state_bytes(ranks)).bytes();
     let parts = settings.method.parts();
-    let layout = SegmentLayout::new(header, &[shape], geometry, BANDS, parts, ALIGN_BYTES);
+    let cell_bytes = settings.method.flushes().then_some(CELL_BYTES);
+    let layout =
+        SegmentLayout::new(header, &[shape], geometry, BANDS, parts, cell_bytes, ALIGN_BYTES);
     let bytes = |parts: &[Part]| -> u64 {
         parts.iter().map(|part| (part.rows * part.pitch_bytes) as u64).sum()
     };

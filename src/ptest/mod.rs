@@ -147,11 +147,12 @@ pub fn solve<C: Comm>(
         if next == panels {
             break;
         }
-        let a = view(guard.matrix(), shape).share();
+        let (a, beside) = guard.lend(shape);
         let mut solver = Solver::new(grid, team, params, shape, &a, &mut work);
-        solver.factor(next..to, &mut |columns| {
+        let mut on_progress = |columns: usize| {
             observer.columns(columns.min(spec.n), start.elapsed().as_secs_f64());
-        })?;
+        };
+        solver.factor(next..to, &mut on_progress, beside)?;
         next = to;
     }
     observer.phase(Phase::BackSubstitute);

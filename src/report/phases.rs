@@ -73,6 +73,12 @@ fn protection_lines(protection: &Protection) -> Vec<String> {
             units::bytes(protection.segment_bytes),
         ),
     ];
+    if protection.overlap {
+        lines.push(format!(
+            "# overlap: of these {:.2} s the solver stood still for {:.2} s",
+            protection.checkpoint_seconds, protection.stall_seconds
+        ));
+    }
     lines.extend(protection.restarts.iter().map(|restart| {
         format!(
             "# restart: from checkpoint {} at column {}; ranks rebuilt: {:?}; lost work and \

@@ -115,8 +115,12 @@ pub struct Protection {
     pub segment_bytes: u64,
     /// Checkpoints taken since the first start.
     pub checkpoints: u64,
-    /// Seconds they took, of the time of the test.
+    /// Whether parities were computed beside the update.
+    pub overlap: bool,
+    /// Seconds from where each began to where it was complete.
     pub checkpoint_seconds: f64,
+    /// Of these, the solver stood still.
+    pub stall_seconds: f64,
     /// Of these, to compute parities.
     pub encode_seconds: f64,
     /// Of these, to copy.

@@ -15,11 +15,13 @@ use std::sync::{Arc, Mutex};
 use skt_hpl::checkpoint::agree::{Refusal, Resume};
 use skt_hpl::checkpoint::encode::Encoder;
 use skt_hpl::checkpoint::finish::FinishedRun;
-use skt_hpl::checkpoint::header::{HeaderLayout, SegmentId};
+use skt_hpl::checkpoint::header::{HeaderLayout, Record, SegmentId};
 use skt_hpl::checkpoint::hook::{Hook, Step};
-use skt_hpl::checkpoint::layout::{Active, RegionShape};
+use skt_hpl::checkpoint::layout::{Active, Geometry, RegionShape, SegmentLayout};
 use skt_hpl::checkpoint::methods::Method;
-use skt_hpl::checkpoint::protocol::{CheckpointError, Checkpointer, Config, Memory, Opened, Peer};
+use skt_hpl::checkpoint::protocol::{
+    CheckpointError, Checkpointer, Config, Memory, Opened, Peer, Stats,
+};
 use skt_hpl::comm::sim::{Kill, Linger, Options, Outcome, Point, SimComm, run};
 use skt_hpl::comm::{Comm, CommError};
 
@@ -199,6 +201,14 @@ pub struct Setup {
     pub allow_shared_domains: bool,
     /// The active rectangle shrinks to nothing over so many epochs.
     pub shrink_over: u64,
+    /// Each third epoch all is active again.
+    pub thaws: bool,
+    /// Whether checkpoints are taken in phases, rows becoming ready so many at a
+    /// time, and flushed lazily.
+    pub piece_rows: Option<usize>,
+    /// Bytes of a cell, and of messages under way.
+    pub cell_bytes: usize,
+    pub in_flight_bytes: usize,
     /// Rows more than were really left alone that the application claims to
     /// have left alone.
     pub lie_rows: usize,
@@ -223,13 +233,17 @@ impl Setup {
             chunk_bytes: 48,
             allow_shared_domains: false,
             shrink_over: 2,
+            thaws: false,
+            piece_rows: None,
+            cell_bytes: 8,
+            in_flight_bytes: 192,
             lie_rows: 0,
         }
     }
 
     /// What rank `rank` changes of a region before epoch `epoch`.
     pub fn active(&self, epoch: u64, rank: usize, region: usize) -> Active {
-        if region > 0 {
+        if region > 0 || (self.thaws && epoch.is_multiple_of(3)) {
             return Active::ALL;
         }
         let shape = self.shapes[0];
@@ -475,19 +489,25 @@ impl Cluster {
                 let bytes = bytemuck::cast_slice(words);
                 let whole = header.decode_identity(bytes).is_some();
                 let record = header.decode_record(bytes).unwrap_or_default();
-                found.push((place, id.rank, whole, record));
+                found.push((
+                    place,
+                    id.rank,
+                    whole,
+                    record.clone(),
+                    self.flushed(setup, &record, bytes),
+                ));
             }
         }
         let mut attempts: Vec<_> =
-            found.iter().flat_map(|(.., record)| [record.lineage, record.joined]).collect();
+            found.iter().flat_map(|(.., record, _)| [record.lineage, record.joined]).collect();
         attempts.sort_unstable();
         attempts.dedup();
         let age = |attempt| attempts.binary_search(&attempt).expect("listed") as u64;
-        let low = found.iter().map(|(.., record)| record.stamp).min().unwrap_or(0);
+        let low = found.iter().map(|(.., record, _)| record.stamp).min().unwrap_or(0);
         // Members are alike but for their numbers: as a set.
-        let kinds: BTreeSet<[u64; 9]> = found
+        let kinds: BTreeSet<[u64; 10]> = found
             .into_iter()
-            .map(|(place, rank, whole, record)| {
+            .map(|(place, rank, whole, record, flushed)| {
                 let moved = u64::from(place != rank);
                 let (lineage, joined) = (age(record.lineage), age(record.joined));
                 let commit = record.commit.saturating_sub(low);
@@ -495,12 +515,41 @@ impl Cluster {
                 let updating = record.updating.saturating_sub(low);
                 let (hollow, finished) = (u64::from(record.hollow), u64::from(record.finished));
                 let whole = u64::from(whole);
-                [moved, whole, lineage, joined, commit, stamp, updating, hollow, finished]
+                let flags = [moved, whole, lineage, joined, commit, stamp, updating, hollow];
+                let [a, b, c, d, e, f, g, h] = flags;
+                [a, b, c, d, e, f, g, h, finished, flushed]
             })
             .collect();
         let mut outline = vec![self.book.lost.len() as u64];
         outline.extend(kinds.into_iter().flatten());
         outline
+    }
+
+    /// Of a segment in a job of one group that is committed and not stamped:
+    /// whether none, some or all of its cells are flushed.
+    fn flushed(&self, setup: &Setup, record: &Record, segment: &[u8]) -> u64 {
+        if !setup.method.flushes() || record.commit == record.stamp {
+            return 0;
+        }
+        let header = HeaderLayout::new("run", setup.ranks, STATE_CAPACITY_BYTES).bytes();
+        let geometry = Geometry { members: setup.ranks, parities: setup.parities };
+        let (parts, cells) = (setup.method.parts(), Some(setup.cell_bytes));
+        let layout =
+            SegmentLayout::new(header, &setup.shapes, geometry, setup.bands, parts, cells, 8);
+        let mut of_all = (0, 0);
+        for region in layout.regions {
+            let words = region.cells.expect("asked for").stamps.range();
+            for word in segment[words].chunks_exact(8) {
+                let word = u64::from_le_bytes(word.try_into().unwrap());
+                of_all.0 += usize::from(word == record.commit);
+                of_all.1 += 1;
+            }
+        }
+        match of_all {
+            (0, _) => 1,
+            (some, all) if some < all => 2,
+            _ => 3,
+        }
     }
 
     /// Checksum of all that the next start depends on.
@@ -675,7 +724,7 @@ impl Hook for BookHook {
                     book.stamped.insert(*rank, step.epoch);
                 }
                 // Come right after COMMIT.
-                "flush" | "stamp" => {
+                "flush" | "cells" | "stamp" => {
                     book.committed.insert(*rank, (step.epoch, state.clone()));
                 }
                 // Comes right after the mark that the update begins.
@@ -784,6 +833,8 @@ impl Process<'_> {
             nonce: nonce * 7919 % 1000,
             state_capacity_bytes: STATE_CAPACITY_BYTES,
             bands: setup.bands,
+            cell_bytes: setup.cell_bytes,
+            in_flight_bytes: setup.in_flight_bytes,
             align_bytes: 8,
             chunk_bytes: setup.chunk_bytes,
             check_frozen: true,
@@ -841,16 +892,15 @@ impl Process<'_> {
         self.check(&mut ckpt, rank, &state);
         while ckpt.epoch() < self.how.until_epoch {
             state.push(starts as u8);
-            self.compute(&mut ckpt, rank, &state)?;
-            self.known.lock().unwrap().as_mut().unwrap().1.clone_from(&state);
             let epoch = state.len() as u64;
-            let active: Vec<Active> = (0..self.setup.shapes.len())
-                .map(|region| {
-                    let active = self.setup.active(epoch, rank, region);
-                    Active { row: active.row + self.setup.lie_rows, ..active }
-                })
-                .collect();
-            let stats = ckpt.checkpoint(&active, &state)?;
+            let stats = match self.setup.piece_rows {
+                None => {
+                    self.compute(&mut ckpt, rank, &state)?;
+                    self.cut(&state);
+                    ckpt.checkpoint(&self.claims(rank, epoch), &state)?
+                }
+                Some(piece_rows) => self.take_in_phases(&mut ckpt, rank, &state, piece_rows)?,
+            };
             assert_eq!(stats.epoch, epoch);
             let mut book = self.book.lock().unwrap();
             book.committed.insert(rank, (epoch, state.clone()));
@@ -858,6 +908,10 @@ impl Process<'_> {
             book.updating.remove(&rank);
         }
         self.check(&mut ckpt, rank, &state);
+        if self.setup.piece_rows.is_some() {
+            // The job ends in the midst of things.
+            self.work_on(&mut ckpt, rank, state.len() as u64 + 1)?;
+        }
         let ended = Ended { epoch: ckpt.epoch(), state, lost: found.lost, ..Ended::default() };
         if !self.how.finish {
             return Ok(ended);
@@ -948,6 +1002,80 @@ impl Process<'_> {
             ckpt.region(region)[..half].copy_from_slice(&after[..half]);
             self.point.step(&"compute")?;
             ckpt.region(region)[half..].copy_from_slice(&after[half..]);
+        }
+        Ok(())
+    }
+
+    /// What the next records bear.
+    fn cut(&self, state: &[u8]) {
+        self.known.lock().unwrap().as_mut().unwrap().1 = state.to_vec();
+    }
+
+    fn claims(&self, rank: usize, epoch: u64) -> Vec<Active> {
+        let claim = |region| {
+            let active = self.setup.active(epoch, rank, region);
+            Active { row: active.row + self.setup.lie_rows, ..active }
+        };
+        (0..self.setup.shapes.len()).map(claim).collect()
+    }
+
+    /// Computes for the epoch to come, and encodes what is final meanwhile.
+    fn take_in_phases(
+        &self,
+        ckpt: &mut Checkpointer<SimComm, NodeMemory, PlainCode>,
+        rank: usize,
+        history: &[u8],
+        piece_rows: usize,
+    ) -> Result<Stats, CheckpointError> {
+        let epoch = history.len() as u64;
+        self.work_on(ckpt, rank, epoch)?;
+        ckpt.begin(&self.claims(rank, epoch))?;
+        for (region, shape) in self.setup.shapes.iter().enumerate() {
+            let truth = self.setup.contents(rank, region, history);
+            for first in (0..shape.rows).step_by(piece_rows) {
+                let end = (first + piece_rows).min(shape.rows);
+                self.point.step(&"compute")?;
+                let bytes = first * shape.pitch_bytes..end * shape.pitch_bytes;
+                ckpt.region(region)[bytes.clone()].copy_from_slice(&truth[bytes]);
+                // SAFETY: not written to again before `complete` below.
+                unsafe { ckpt.ready(region, end) };
+                ckpt.poll()?;
+            }
+        }
+        self.cut(history);
+        ckpt.complete(history)
+    }
+
+    /// Work towards an epoch, on what it is to change: columns, single rows, and
+    /// the first rows. What is there afterwards is of no epoch at all. Each part
+    /// is flushed just before, as long as the last epoch is not settled.
+    fn work_on(
+        &self,
+        ckpt: &mut Checkpointer<SimComm, NodeMemory, PlainCode>,
+        rank: usize,
+        epoch: u64,
+    ) -> Result<(), CheckpointError> {
+        for (region, &RegionShape { rows, pitch_bytes }) in self.setup.shapes.iter().enumerate() {
+            let Active { row, byte } = self.setup.active(epoch, rank, region);
+            let (row, byte) = (row.min(rows), byte.min(pitch_bytes));
+            let middle = row + (rows - row) / 2;
+            let column = (byte + (pitch_bytes - byte) / 2) / 8 * 8;
+            let parts = [
+                (row..rows, column.max(byte)..(column + 8).min(pitch_bytes)),
+                (rows.max(row + 1) - 1..rows, byte..pitch_bytes),
+                (row..middle, byte..pitch_bytes),
+            ];
+            for (rows, bytes) in parts {
+                ckpt.flush(region, rows.clone(), bytes.clone())?;
+                self.point.step(&"work")?;
+                let a = ckpt.region(region);
+                for row in rows {
+                    let at = row * pitch_bytes;
+                    a[at + bytes.start..at + bytes.end]
+                        .iter_mut()
+                        .for_each(|byte| *byte = byte.wrapping_add(0x35));
+                }
+            }
         }
         Ok(())
     }

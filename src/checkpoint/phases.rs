@@ -1,0 +1,193 @@
+//! A checkpoint in phases, so that the application need not stand still.
+//!
+//! ```text
+//! begin       an epoch is to come; the one before is settled
+//! ready       rows have their contents of that epoch
+//! poll        encodes what is ready, moves messages; never waits
+//! complete    waits for the rest; barrier; COMMIT
+//! flush       before A changes: it goes to B, cell by cell
+//! settle      flushes the rest, and stamps
+//! ```
+//!
+//! [`Checkpointer::checkpoint`] is all of them in a row.
+
+use std::time::Instant;
+
+use super::code::Code;
+use super::flush::Unsettled;
+use super::hook::Step;
+use super::layout::Active;
+use super::methods::Method;
+use super::progress::Progress;
+use super::protocol::{CheckpointError, Checkpointer, Memory, Result, Stats};
+use crate::comm::Comm;
+use crate::comm::collect::{all_reduce, broadcast_bytes};
+
+/// An epoch that is being taken.
+pub(super) struct Taking<C: Comm> {
+    epoch: u64,
+    active: Vec<Active>,
+    /// Rows before these are final, by region.
+    ready: Vec<usize>,
+    /// With method `self` alone: the others do all in `complete`.
+    encoding: Option<Progress<C>>,
+    stats: Stats,
+}
+
+impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+    /// Begins the next epoch, whose cut is still to come. Settles the one before.
+    /// Collective over the job.
+    ///
+    /// `active` says for each region what may have changed, by the time of the
+    /// cut, since the last checkpoint; a group uses the least of its members.
+    ///
+    /// # Errors
+    /// [`CheckpointError::Comm`] when a rank died.
+    ///
+    /// # Panics
+    /// When an epoch has begun already. With `check_frozen`, when something
+    /// outside of `active` has changed.
+    pub fn begin(&mut self, active: &[Active]) -> Result<()> {
+        self.begin_in(active, false)
+    }
+
+    pub(super) fn begin_in(&mut self, active: &[Active], at_once: bool) -> Result<()> {
+        assert!(self.ready, "recover first");
+        assert!(self.taking.is_none(), "complete the epoch that has begun first");
+        assert_eq!(active.len(), self.layout.regions.len(), "one entry a region");
+        if self.config.method == Method::None {
+            return Ok(());
+        }
+        self.settle()?;
+        assert_eq!(self.record.commit, self.record.stamp, "the last flush is done");
+        assert!(!self.record.hollow && self.record.updating == 0);
+        let epoch = self.record.stamp + 1;
+        self.vault.step(Step::new("checkpoint", epoch))?;
+        let active = self.agree_on_active(active)?;
+        if self.config.check_frozen && self.record.stamp > 0 {
+            self.assert_frozen(&active);
+        }
+        let mut stats = Stats { epoch, ..Stats::default() };
+        let mut encoding = None;
+        if self.config.method.flushes() {
+            self.carry_all(epoch, &active, &mut stats)?;
+            let start = Instant::now();
+            encoding = Some(self.start_encoding(epoch, &active, at_once)?);
+            stats.encode_seconds += start.elapsed().as_secs_f64();
+        }
+        let ready = vec![0; active.len()];
+        self.taking = Some(Taking { epoch, active, ready, encoding, stats });
+        Ok(())
+    }
+
+    /// Rows before `rows` of a region have their contents of the epoch that has
+    /// begun. Does nothing else: [`Checkpointer::poll`] does. Of no effect when
+    /// none has begun.
+    ///
+    /// # Safety
+    /// Nobody writes to these rows from here until [`Checkpointer::complete`] has
+    /// returned: this process reads them, and so may other members of the group,
+    /// where they lie.
+    pub unsafe fn ready(&mut self, region: usize, rows: usize) {
+        let Some(mut taking) = self.taking.take() else { return };
+        taking.ready[region] = taking.ready[region].max(rows);
+        if let Some(encoding) = &mut taking.encoding {
+            encoding.set_ready(self, &taking.ready);
+        }
+        self.taking = Some(taking);
+    }
+
+    /// Encodes what is ready here and, where members read each other's memory,
+    /// there; else moves the messages on. Waits for nobody. True when there is
+    /// nothing left to do before [`Checkpointer::complete`].
+    ///
+    /// # Errors
+    /// [`CheckpointError::Comm`] when a rank died.
+    pub fn poll(&mut self) -> Result<bool> {
+        let Some(mut taking) = self.taking.take() else { return Ok(true) };
+        let start = Instant::now();
+        let done = match &mut taking.encoding {
+            Some(encoding) => self.advance(encoding, false)?,
+            None => false,
+        };
+        taking.stats.encode_seconds += start.elapsed().as_secs_f64();
+        self.taking = Some(taking);
+        Ok(done)
+    }
+
+    /// The cut is here: all rows are as they are to be saved. Waits until all of
+    /// the job is encoded, and commits the epoch with `state`, which is that of
+    /// rank 0 and must mean the same to all. Collective over the job; no message
+    /// of the application that belongs to the time before the cut is under way.
+    ///
+    /// Before anything of A changes again, [`Checkpointer::flush`] it, or
+    /// [`Checkpointer::settle`] all.
+    ///
+    /// # Errors
+    /// [`CheckpointError::Comm`] when a rank died; then only `open` in a new
+    /// start of the job helps. [`CheckpointError::StateTooLarge`], with nothing
+    /// done.
+    ///
+    /// # Panics
+    /// When no epoch has begun.
+    pub fn complete(&mut self, state: &[u8]) -> Result<Stats> {
+        let capacity = self.config.state_capacity_bytes;
+        if state.len() > capacity {
+            return Err(CheckpointError::StateTooLarge { bytes: state.len(), capacity });
+        }
+        if self.config.method == Method::None {
+            return Ok(Stats::default());
+        }
+        let Taking { epoch, active, encoding, mut stats, .. } =
+            self.taking.take().expect("an epoch that has begun");
+        let mut state = state.to_vec();
+        if let Some(encoding) = encoding {
+            self.finish_encoding(encoding, &mut stats)?;
+            if self.config.check_frozen {
+                self.assert_carried(&active);
+            }
+        }
+        broadcast_bytes(&self.job, &mut state, 0)?;
+        match self.config.method {
+            Method::SelfCheckpoint => {
+                self.barrier(epoch, &mut stats)?;
+                // Every D of every group is complete: whoever sees this knows it.
+                self.record.commit = epoch;
+                self.record.state = state;
+                self.write_record(Step::new("commit", epoch))?;
+                self.unsettled = Some(Unsettled::new(epoch, active.clone()));
+            }
+            Method::Double => self.take_double(epoch, &active, state, &mut stats)?,
+            Method::Single => self.take_single(epoch, &active, state, &mut stats)?,
+            Method::None => unreachable!("returned above"),
+        }
+        self.last_active = active;
+        Ok(stats)
+    }
+
+    /// Waits for the rest of an encoding, all of whose rows are final here.
+    pub(super) fn finish_encoding(
+        &mut self,
+        mut encoding: Progress<C>,
+        stats: &mut Stats,
+    ) -> Result<()> {
+        let start = Instant::now();
+        let done = self.advance(&mut encoding, true)?;
+        assert!(done, "all rows are ready, and it has waited");
+        stats.encoded_bytes += self.encoded_bytes(&encoding);
+        stats.encode_seconds += start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// The least of all members, and everything where there is no copy yet.
+    fn agree_on_active(&self, active: &[Active]) -> Result<Vec<Active>> {
+        if self.record.stamp == 0 {
+            return Ok(vec![Active::ALL; active.len()]);
+        }
+        let mut least: Vec<[u64; 2]> =
+            active.iter().map(|a| [a.row as u64, a.byte as u64]).collect();
+        all_reduce(&self.group, &mut least, |a, b| [a[0].min(b[0]), a[1].min(b[1])])?;
+        let least = least.into_iter();
+        Ok(least.map(|[row, byte]| Active { row: row as usize, byte: byte as usize }).collect())
+    }
+}

@@ -1,0 +1,176 @@
+//! The ring of a group: partial sums that go from member to member, moved on
+//! whenever somebody looks.
+//!
+//! A tile makes one *lap*: turn by turn each member adds its block and passes the
+//! sums on, m of them at once; after the last turn they come to those who keep
+//! them. Laps follow each other `window` slots apart from turn to turn,
+//!
+//! ```text
+//! slot          0  1  2  3  4  5         window = 2, three turns
+//! lap 0         a     b     c     (put)
+//! lap 1            a     b     c
+//! lap 2               a     b     c
+//! ```
+//!
+//! so that `window` tiles are on their way between two neighbours. Within a slot
+//! older laps come first. All members go through the slots in this one order, and
+//! so through the messages, however far apart in time.
+
+use std::collections::VecDeque;
+use std::ops::DerefMut;
+use std::sync::Arc;
+
+use super::code::Code;
+use super::encode::{Band, TAG_PARITY, TAG_RING, Tile, bytes_of, bytes_of_mut};
+use super::hook::Step;
+use super::layout::Stripes;
+use super::protocol::Peer;
+use crate::comm::{Comm, PanelBuf, RecvRequest, Result, SendRequest, Tag};
+
+/// A tile on its way: one partial sum a parity.
+pub(super) struct Lap<C: Comm> {
+    pub region: usize,
+    pub band: usize,
+    tile: Tile,
+    /// The slot in which its next turn comes.
+    pub due: usize,
+    turn: usize,
+    sums: Vec<PanelBuf>,
+    sent: Vec<(C::Send, Arc<PanelBuf>)>,
+    coming: Vec<C::Recv>,
+}
+
+/// All laps of an encoding.
+pub(super) struct Laps<C: Comm> {
+    pub window: usize,
+    pub slot: usize,
+    /// Under way, the oldest first.
+    pub running: VecDeque<Lap<C>>,
+    /// Tiles of the band that laps are started of.
+    pub tiles: VecDeque<Tile>,
+}
+
+impl<C: Comm> Laps<C> {
+    pub fn new(window: usize) -> Self {
+        Self { window, slot: 0, running: VecDeque::new(), tiles: VecDeque::new() }
+    }
+
+    /// The lap whose turn it is in this slot, the oldest first.
+    pub fn due(&self) -> Option<usize> {
+        self.running.iter().position(|lap| lap.due == self.slot)
+    }
+}
+
+impl<C: Comm> Lap<C> {
+    /// Whether what it waits for is there. Never blocks.
+    pub fn is_here(&mut self) -> Result<bool> {
+        for recv in &mut self.coming {
+            if !recv.test()? {
+                return Ok(false);
+            }
+        }
+        for (send, _) in &mut self.sent {
+            if !send.test()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P> {
+    /// Starts the lap of a tile.
+    pub(super) fn start_lap(
+        &mut self,
+        (region, band): (usize, usize),
+        tile: Tile,
+        due: usize,
+    ) -> Result<Lap<C>> {
+        let sums =
+            (0..self.stripes().geometry.parities).map(|_| self.scratch.take(tile.size())).collect();
+        let (sent, coming) = (Vec::new(), Vec::new());
+        let mut lap = Lap { region, band, tile, due, turn: 0, sums, sent, coming };
+        self.add_and_pass(&mut lap)?;
+        Ok(lap)
+    }
+
+    /// The next turn of a lap, for whose sums it waits where they are not here
+    /// yet. After the last one the parities are in set `set`, and there is no lap
+    /// any more.
+    pub(super) fn turn(
+        &mut self,
+        mut lap: Lap<C>,
+        set: usize,
+        step: Step,
+    ) -> Result<Option<Lap<C>>> {
+        for recv in lap.coming.drain(..) {
+            lap.sums.push(recv.wait()?);
+        }
+        for sent in lap.sent.drain(..) {
+            self.sent(Some(sent))?;
+        }
+        lap.turn += 1;
+        if lap.turn < self.turns(lap.band) {
+            self.add_and_pass(&mut lap)?;
+            return Ok(Some(lap));
+        }
+        let (into, stripes) = (self.parts.parity[set], self.stripes());
+        for (p, parity) in lap.sums.into_iter().enumerate() {
+            let bytes = bytes_of(&parity, lap.tile.size());
+            self.put(into, stripes.parity(lap.band, p), &lap.tile, bytes, step)?;
+            self.scratch.give(parity);
+        }
+        Ok(None)
+    }
+
+    /// Blocks of a band: those that a last band lacks, it lacks on all members.
+    fn turns(&self, band: usize) -> usize {
+        let stripes = self.stripes();
+        (0..stripes.geometry.data()).filter(|&i| !stripes.block(band, i).is_empty()).count()
+    }
+
+    /// Turn t: this member adds block i = k-1-t to the partial sums of stripe
+    /// me + 1 + i, which it has from the member before, and passes them on.
+    fn add_and_pass(&mut self, lap: &mut Lap<C>) -> Result<()> {
+        let (stripes, me) = (self.stripes(), self.comm.rank());
+        let Stripes { geometry, .. } = stripes;
+        let (n, i) = (geometry.members, self.turns(lap.band) - 1 - lap.turn);
+        let block = stripes.block(lap.band, i);
+        for (p, sum) in lap.sums.iter_mut().enumerate() {
+            let coef = self.code.encode_coef(p, i);
+            let sum = bytes_of_mut(sum, lap.tile.size());
+            match lap.turn {
+                0 => self.start(coef, self.parts.a, block.clone(), &lap.tile, sum),
+                _ => self.add(coef, self.parts.a, block.clone(), &lap.tile, sum),
+            }
+        }
+        if i > 0 {
+            return self.pass(lap, |_| (me + 1) % n, |_| (me + n - 1) % n, TAG_RING);
+        }
+        // Block 0 is the last of stripe me + 1; parity p here is of stripe me - p.
+        let keeper = |p: usize| geometry.parity_member(me + 1, p);
+        let last_of = |p: usize| geometry.data_member(geometry.parity_stripe(me, p), 0);
+        self.pass(lap, keeper, last_of, TAG_PARITY)
+    }
+
+    /// Starts to send each partial sum to a member, and to receive another one.
+    fn pass(
+        &mut self,
+        lap: &mut Lap<C>,
+        to: impl Fn(usize) -> usize,
+        from: impl Fn(usize) -> usize,
+        tag: Tag,
+    ) -> Result<()> {
+        let doubles = 0..lap.tile.size().div_ceil(size_of::<f64>());
+        for p in 0..lap.sums.len() {
+            let into = self.scratch.take(lap.tile.size());
+            lap.coming.push(self.comm.irecv(into, doubles.clone(), from(p), tag)?);
+        }
+        for (p, sum) in lap.sums.drain(..).enumerate() {
+            let sum = Arc::new(sum);
+            let send = self.comm.isend(sum.clone(), doubles.clone(), to(p), tag)?;
+            lap.sent.push((send, sum));
+        }
+        Ok(())
+    }
+}

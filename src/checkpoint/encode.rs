@@ -314,7 +314,8 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
 
     /// Encodes one band of A, bytes `from_byte..` of each row, into parity set
     /// `set`, without a pause. With messages, collective over the group. Of the
-    /// ring, only [`Band::can_mirror`]; the rest is [`super::ring`].
+    /// ring, only what two members with XOR do, each the other's mirror; the rest is
+    /// in `ring`.
     pub fn encode(
         &mut self,
         encoder: Encoder,

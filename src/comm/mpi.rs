@@ -45,7 +45,7 @@ impl MpiWorld {
         })?;
         // SAFETY: plain integer constants of the library.
         if provided < unsafe { ffi::RSMPI_THREAD_SERIALIZED } {
-            let what = "MPI_THREAD_SERIALIZED is not provided by this MPI".into();
+            let what = "this MPI does not provide MPI_THREAD_SERIALIZED; build it with support for threads".into();
             return Err(CommError::Transport { call: "MPI_Init_thread", what });
         }
         Ok(Self(()))

@@ -242,6 +242,11 @@ fn file_error(what: &'static str, path: &Path, source: std::io::Error) -> StudyE
 fn write_one(args: &FigureArgs) -> Result<(), StudyError> {
     let figure = figures::make(&args.name)?;
     let Some(path) = &args.out else { return Ok(output::print(figure.csv().as_bytes())?) };
+    write_figure(&figure, path, args.force)
+}
+
+/// Writes a figure in the form that the name of its file asks for.
+pub(super) fn write_figure(figure: &Figure, path: &Path, force: bool) -> Result<(), StudyError> {
     let text = match path.extension().and_then(|e| e.to_str()) {
         Some("svg") => figure.svg(),
         Some("csv") => figure.csv(),
@@ -252,7 +257,7 @@ fn write_one(args: &FigureArgs) -> Result<(), StudyError> {
             )));
         }
     };
-    Ok(output::write_file(path, text.as_bytes(), args.force)?)
+    Ok(output::write_file(path, text.as_bytes(), force)?)
 }
 
 fn print_waste(args: &WasteArgs) -> Result<(), StudyError> {

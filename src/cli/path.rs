@@ -9,6 +9,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 
+use super::model::write_figure;
 use super::output;
 use super::study_error::StudyError;
 use crate::config::{Bcast, Swap};
@@ -581,15 +582,5 @@ fn draw(path: &Path, run: &Run, p: &Prediction, force: bool) -> Result<(), Study
             ],
         }),
     };
-    let text = match path.extension().and_then(|e| e.to_str()) {
-        Some("svg") => figure.svg(),
-        Some("csv") => figure.csv(),
-        _ => {
-            return Err(StudyError::Usage(format!(
-                "--out {}: the name must end in .svg or .csv",
-                path.display()
-            )));
-        }
-    };
-    Ok(output::write_file(path, text.as_bytes(), force)?)
+    write_figure(&figure, path, force)
 }

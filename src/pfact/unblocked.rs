@@ -69,18 +69,19 @@ fn update_row<C: Comm>(panel: &mut Panel<C>, q0: usize, j: usize, end: usize) {
 fn column_pass<C: Comm>(panel: &mut Panel<C>, q: Range<usize>, j: usize) -> Best {
     let first = panel.active(j);
     let u: Vec<f64> = q.clone().map(|k| panel.w.as_ref().at(k, j)).collect();
-    over_active_rows(panel, first, j, |rows| {
+    let chunk = over_active_rows(panel, first, |rows| {
         let (left, mut column) = rows.split_cols(j);
         let left = left.into_ref();
         let left = left.block(0..left.rows(), q.clone());
         passes::subtract_columns(left, &u, column.col_mut(0))
-    })
+    });
+    best_of(panel, j, chunk)
 }
 
 /// `L(.,j) = W(.,j) inverse` below pivot j.
 fn scale_pass<C: Comm>(panel: &mut Panel<C>, j: usize, inverse: f64) {
     let first = panel.active(j + 1);
-    over_active_rows(panel, first, j, |mut rows| {
+    over_active_rows(panel, first, |mut rows| {
         kernels::scale(inverse, rows.col_mut(j));
         0
     });
@@ -92,11 +93,12 @@ fn rank1_pass<C: Comm>(panel: &mut Panel<C>, columns: Range<usize>, inverse: f64
     let j = columns.start;
     let first = panel.active(j + 1);
     let u: Vec<f64> = columns.clone().skip(1).map(|c| panel.w.as_ref().at(j, c)).collect();
-    over_active_rows(panel, first, j + 1, |rows| {
+    let chunk = over_active_rows(panel, first, |rows| {
         let (mut left, right) = rows.split_cols(j + 1);
         let right = right.block(0..left.rows(), 0..u.len());
         passes::rank1(left.col_mut(j), inverse, &u, right)
-    })
+    });
+    if u.is_empty() { Best::NONE } else { best_of(panel, j + 1, chunk) }
 }
 
 /// Rows that a pass works on at a time, so that they stay in the first cache. A
@@ -105,16 +107,13 @@ const CHUNK_ROWS: usize = 512;
 /// Rows below which a pass is not worth cutting up for the team.
 const TEAM_GRAIN_ROWS: usize = 4 * CHUNK_ROWS;
 
-/// Runs `pass` over all rows from `first` on, chunk by chunk. It returns the
-/// largest magnitude (its bits) that it has left in column `column`; returned is
-/// the best element of that column, as a row of W. Of no meaning where `pass`
-/// does not look.
+/// Runs `pass` over all rows from `first` on, chunk by chunk. Returns the chunk,
+/// if there is any, for which it returned most: the bits of a magnitude.
 fn over_active_rows<C: Comm>(
     panel: &mut Panel<C>,
     first: usize,
-    column: usize,
     pass: impl Fn(MatMut) -> u64 + Sync,
-) -> Best {
+) -> Option<Range<usize>> {
     let (rows, cols) = (panel.w.rows(), panel.w.cols());
     let shared = panel.w.rb().share();
     let best = std::sync::Mutex::new(None);
@@ -131,11 +130,15 @@ fn over_active_rows<C: Comm>(
         let mut all = best.lock().expect("search lock");
         *all = mine.into_iter().fold(all.take(), better);
     });
-    let Some((_, chunk)) = best.into_inner().expect("search lock") else { return Best::NONE };
-    if column == cols {
-        return Best::NONE;
-    }
-    kernels::search(&panel.w.as_ref().col(column)[chunk.clone()]).moved(chunk.start)
+    best.into_inner().expect("search lock").map(|(_, chunk)| chunk)
+}
+
+/// The best element of a column, as a row of W, which is in this chunk of rows.
+fn best_of<C: Comm>(panel: &Panel<C>, column: usize, chunk: Option<Range<usize>>) -> Best {
+    chunk.map_or(Best::NONE, |chunk| {
+        let start = chunk.start;
+        kernels::search(&panel.w.as_ref().col(column)[chunk]).moved(start)
+    })
 }
 
 /// The chunk with the larger element; of equal ones the first.

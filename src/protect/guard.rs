@@ -379,14 +379,12 @@ impl<'a, C: Comm> Protected<'a, C> {
                 stats
             }
         };
-        let (all, stall) = match &begun {
-            None => (start.elapsed(), start.elapsed().as_secs_f64()),
-            Some(begun) => {
-                (begun.at.elapsed(), begun.stall_seconds + start.elapsed().as_secs_f64())
-            }
-        };
+        let here = start.elapsed().as_secs_f64();
+        let (all, stall) = begun.map_or((here, here), |begun| {
+            (begun.at.elapsed().as_secs_f64(), begun.stall_seconds + here)
+        });
         // What it has cost goes into the next one, and into the report.
-        let mut cost = [all.as_secs_f64(), stall, stats.encode_seconds, stats.copy_seconds];
+        let mut cost = [all, stall, stats.encode_seconds, stats.copy_seconds];
         collect::all_max(self.checkpointer.comm(), &mut cost)?;
         state.checkpoint_seconds += cost[0];
         state.stall_seconds += cost[1];

@@ -121,12 +121,15 @@ fn of_run(run: &str) -> impl Iterator<Item = i32> {
 /// a process is waited for, two seconds at most.
 fn environment_of(pid: i32) -> Vec<u8> {
     let start = Instant::now();
+    let read = || fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     loop {
-        let before = takes_on_program(pid);
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        let in_between = environment.is_empty() && (before || takes_on_program(pid));
-        if !in_between || start.elapsed() > Duration::from_secs(2) {
+        let environment = read();
+        if !environment.is_empty() {
             return environment;
+        }
+        if !takes_on_program(pid) || start.elapsed() > Duration::from_secs(2) {
+            // It may have come to its program since.
+            return read();
         }
         std::thread::sleep(Duration::from_micros(200));
     }

@@ -3,12 +3,14 @@
 
 mod draft;
 
+use std::ffi::c_void;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
 use std::time::Duration;
 
 use bytemuck::Zeroable;
@@ -23,6 +25,7 @@ use super::host::{self, Host, Trap};
 use super::segment::{Hold, Mapped, NewSegment, RESERVE_BYTES, Segment, Touch, View};
 use super::stub::{Place, Stub};
 use super::{Result, SegmentInfo, SegmentName, Stage, Store, StoreError, check_bytes};
+use crate::pages;
 use draft::Draft;
 
 /// How often, and how long apart, an operation waits for a passing look of
@@ -174,8 +177,7 @@ impl Files {
         let mapped_bytes = length as usize;
         let size = NonZeroUsize::new(mapped_bytes).expect("a header at least");
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: a fresh mapping at a place of the system's choice.
-        let base = unsafe { mmap(None, size, access, MapFlags::MAP_SHARED, file.as_fd(), 0) }
+        let base = map_on_huge_page(&file, size, access)
             .map_err(|error| refused("mapping", &path, error))?;
         // SAFETY: our mapping; a refused advice only costs speed.
         let _ = unsafe { madvise(base, mapped_bytes, MmapAdvise::MADV_HUGEPAGE) };
@@ -254,9 +256,7 @@ impl Store for Files {
         let length = file.metadata().map_err(|error| refused("looking at", &path, error))?.len();
         let mapped_bytes = length as usize;
         let size = NonZeroUsize::new(mapped_bytes).expect("a header at least");
-        let (access, how) = (ProtFlags::PROT_READ, MapFlags::MAP_SHARED);
-        // SAFETY: a fresh mapping at a place of the system's choice.
-        let base = unsafe { mmap(None, size, access, how, file.as_fd(), 0) }
+        let base = map_on_huge_page(&file, size, ProtFlags::PROT_READ)
             .map_err(|error| refused("mapping", &path, error))?;
         // SAFETY: mapped just now, all of the file; the header says that the data
         // fits.
@@ -330,6 +330,27 @@ impl Store for Files {
         traps.extend(host.folder_traps(&self.folder, bytes_on_host));
         traps
     }
+}
+
+/// Maps all of a file at the beginning of a huge page: only so does it have the
+/// huge pages in this process that it has in memory.
+fn map_on_huge_page(
+    file: &File,
+    size: NonZeroUsize,
+    access: ProtFlags,
+) -> nix::Result<NonNull<c_void>> {
+    if let Ok(place) = pages::Place::new(size.get()) {
+        let at = NonZeroUsize::new(place.base().as_ptr() as usize);
+        let how = MapFlags::MAP_SHARED | MapFlags::MAP_FIXED;
+        // SAFETY: replaces the mapping of our own place alone, which is as long.
+        if let Ok(base) = unsafe { mmap(at, size, access, how, file.as_fd(), 0) } {
+            place.taken();
+            return Ok(base);
+        }
+    }
+    // Files of larger pages than that must begin on one of theirs.
+    // SAFETY: a fresh mapping at a place of the system's choice.
+    unsafe { mmap(None, size, access, MapFlags::MAP_SHARED, file.as_fd(), 0) }
 }
 
 /// What the file system makes of a file of some length.

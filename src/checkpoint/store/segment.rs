@@ -11,6 +11,7 @@ use nix::fcntl::Flock;
 use super::header::{Header, PAGE_BYTES};
 use super::host::Host;
 use super::{Result, SegmentName, StoreError};
+use crate::pages;
 
 /// Memory is reserved in pieces of this size, with a look at what is left
 /// before each: several ranks of a node may be at it at once.
@@ -126,6 +127,14 @@ impl Segment {
             libc::madvise(at, bytes, libc::MADV_POPULATE_WRITE)
         };
         if rc == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    }
+
+    /// Asks for huge pages behind these bytes of a segment that is new.
+    fn collapse(&self, start: usize, bytes: usize) {
+        assert!(start + bytes <= self.mapped_bytes);
+        // What the system refuses has ordinary pages.
+        // SAFETY: within our own mapping; nobody else has the segment yet.
+        unsafe { pages::collapse(self.base.add(start), bytes) };
     }
 
     /// Frees it; the mapping stays until it is dropped.
@@ -302,6 +311,9 @@ impl NewSegment {
         if self.touch == Touch::TakesMemory {
             let left = segment.mapped_bytes - start;
             Host::this().check_memory(&segment.name, bytes as u64, left as u64)?;
+        }
+        if segment.page_bytes == PAGE_BYTES {
+            segment.collapse(start, bytes);
         }
         match segment.populate(start, bytes) {
             Ok(()) => Ok(()),

@@ -15,13 +15,13 @@ use super::host::{self, Host, Trap};
 use super::segment::{Hold, Mapped, NewSegment, Segment, Touch, View};
 use super::stub::{Place, Stub};
 use super::{Result, SegmentInfo, SegmentName, Stage, Store, StoreError, check_bytes};
+use crate::pages::{self, HUGE_PAGE_BYTES};
 use stub::{MARK, marked_bytes, most_bytes};
 
 /// Keys a name leads to.
 const PROBES: u64 = 16;
 /// Mode of a segment that has been removed and waits for the last to detach.
 const SHM_DEST: u32 = 0o1000;
-const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// How often, and how long apart, an operation waits for a passing look of
 /// another process to be over.
 const ATTACH_TRIES: u32 = 20;
@@ -142,7 +142,10 @@ impl Store for SysV {
         let header = Header::new(name, bytes);
         let Fresh { shmid, page_bytes, note } = self.fresh_on_pages(name, PAGE_BYTES + bytes)?;
         at(Stage::Made);
-        let mapped = stat(shmid).and_then(|stat| Ok((stat.shm_segsz, map(shmid, 0)?)));
+        let mapped = stat(shmid).and_then(|stat| {
+            let bytes = stat.shm_segsz;
+            Ok((bytes, map_on_huge_page(shmid, bytes, 0)?))
+        });
         let (segment_bytes, base) = match mapped {
             Ok(mapped) => mapped,
             Err(error) => {
@@ -173,7 +176,9 @@ impl Store for SysV {
             let Some(found) = self.find(name).filter(|found| found.identity.is_ready) else {
                 return Ok(None);
             };
-            let base = map(found.shmid, 0)?;
+            let mapped_bytes = stat(found.shmid)?.shm_segsz;
+            let base = map_on_huge_page(found.shmid, mapped_bytes, 0)?;
+            // Now that we are attached ourselves.
             let stat = stat(found.shmid)?;
             let mapped = Mapped {
                 name: name.clone(),
@@ -222,7 +227,7 @@ impl Store for SysV {
             return Ok(None);
         };
         let mapped_bytes = stat(found.shmid)?.shm_segsz.next_multiple_of(PAGE_BYTES);
-        let base = map(found.shmid, libc::SHM_RDONLY)?;
+        let base = map_on_huge_page(found.shmid, mapped_bytes, libc::SHM_RDONLY)?;
         // SAFETY: mapped just now; the header, checked by `find`, says that the
         // data fits.
         let view =
@@ -337,6 +342,19 @@ fn map(shmid: i32, flags: i32) -> Result<NonNull<u8>> {
     if base as isize == -1 {
         return Err(StoreError::last(format!("shmat(shmid {shmid})")));
     }
+    Ok(NonNull::new(base.cast()).expect("never mapped at 0"))
+}
+
+/// As [`map`], at the beginning of a huge page: only so does the segment have the
+/// huge pages in this process that it has in memory.
+fn map_on_huge_page(shmid: i32, bytes: usize, flags: i32) -> Result<NonNull<u8>> {
+    let Ok(place) = pages::Place::new(bytes) else { return map(shmid, flags) };
+    // SAFETY: replaces the mapping of our own place alone, which is as long.
+    let base = unsafe { libc::shmat(shmid, place.base().as_ptr(), flags | libc::SHM_REMAP) };
+    if base as isize == -1 {
+        return Err(StoreError::last(format!("shmat(shmid {shmid})")));
+    }
+    place.taken();
     Ok(NonNull::new(base.cast()).expect("never mapped at 0"))
 }
 

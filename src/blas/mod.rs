@@ -100,23 +100,13 @@ pub fn solve_unit_lower(l: MatRef, mut b: MatMut) {
     }
 }
 
-/// Rows of a matrix in an order: row i is row `order[i]` of `rows`.
-#[derive(Clone, Copy)]
+/// Rows of a matrix, wherever each of them lies.
+#[derive(Clone)]
 pub struct Rows<'a> {
-    /// The matrix; row-major.
-    pub rows: MatRef<'a>,
-    /// Which of its rows.
-    pub order: &'a [usize],
-}
-
-impl<'a> Rows<'a> {
-    /// The same rows of fewer columns.
-    ///
-    /// # Panics
-    /// When there are not so many.
-    pub fn columns(self, cols: std::ops::Range<usize>) -> Self {
-        Self { rows: self.rows.block(0..self.rows.rows(), cols), ..self }
-    }
+    /// Each row.
+    pub rows: &'a [&'a [f64]],
+    /// Which of their elements.
+    pub cols: std::ops::Range<usize>,
 }
 
 /// `B := L^-1 R` with L the unit lower triangle of the square matrix `l`, and R
@@ -126,13 +116,13 @@ impl<'a> Rows<'a> {
 /// When the shapes do not fit.
 pub fn solve_unit_lower_from(l: MatRef, from: Rows, mut b: MatMut) {
     let shape = (b.rows(), b.rows(), b.rows(), b.cols());
-    assert_eq!((l.rows(), l.cols(), from.order.len(), from.rows.cols()), shape, "trsm shapes");
-    assert!(from.order.iter().all(|&row| row < from.rows.rows()), "rows that are there");
+    assert_eq!((l.rows(), l.cols(), from.rows.len(), from.cols.len()), shape, "trsm shapes");
+    assert!(from.rows.iter().all(|row| row.len() >= from.cols.end), "elements that are there");
     if b.rows() == 0 || b.cols() == 0 || solve_rows::solve(l, Some(&from), &mut b) {
         return;
     }
-    for (i, &row) in from.order.iter().enumerate() {
-        b.row_mut(i).copy_from_slice(from.rows.row(row));
+    for (i, row) in from.rows.iter().enumerate() {
+        b.row_mut(i).copy_from_slice(&row[from.cols.clone()]);
     }
     solve_unit_lower(l, b);
 }
@@ -283,16 +273,16 @@ mod tests {
             let l = view(&dl, n, n, 20, by_row);
             let (count, ld) = (n + spare, w + 3);
             let data = numbers(seed ^ 1, count * ld + 1);
-            let rows = view(&data, count, w, ld, true);
-            let order: Vec<usize> = (0..n).map(|i| (i * 7 + seed as usize % 5) % count).collect();
+            let order = (0..n).map(|i| (i * 7 + seed as usize % 5) % count);
+            let rows: Vec<&[f64]> = order.map(|row| &data[row * ld..(row + 1) * ld]).collect();
             let (mut copied, mut solved) = (vec![0.0; n * ld + 1], vec![0.5; n * ld + 1]);
             let mut b = view_mut(&mut copied, n, w, ld, true);
-            for (i, &row) in order.iter().enumerate() {
-                b.row_mut(i).copy_from_slice(rows.row(row));
+            for (i, row) in rows.iter().enumerate() {
+                b.row_mut(i).copy_from_slice(&row[2..w + 2]);
             }
             solve_unit_lower(l, b);
             let b = view_mut(&mut solved, n, w, ld, true);
-            solve_unit_lower_from(l, Rows { rows, order: &order }, b);
+            solve_unit_lower_from(l, Rows { rows: &rows, cols: 2..w + 2 }, b);
             for i in 0..n {
                 prop_assert_eq!(&copied[i * ld..i * ld + w], &solved[i * ld..i * ld + w]);
                 prop_assert!(solved[i * ld + w..(i + 1) * ld].iter().all(|&x| x == 0.5));

@@ -24,14 +24,14 @@ use super::{MatMut, MatRef, Rows};
 /// on this CPU; else leaves `a` as it is and returns false.
 pub(super) fn solve(l: MatRef, from: Option<&Rows>, a: &mut MatMut) -> bool {
     debug_assert_eq!((l.rows(), l.cols()), (a.rows(), a.rows()));
-    if !l.is_col_major() || a.is_col_major() || from.is_some_and(|from| from.rows.is_col_major()) {
+    if !l.is_col_major() || a.is_col_major() {
         return false;
     }
     #[cfg(target_arch = "x86_64")]
     {
         let (n, width, lda) = (a.rows(), a.cols(), a.ld());
         let a = a.as_mut_ptr();
-        let from = from.map(|from| (from.rows.as_ptr(), from.rows.ld(), from.order));
+        let from = from.map(|from| (from.rows, from.cols.start));
         let system = System { l: l.as_ptr(), ldl: l.ld(), n, a, lda, width, from };
         if is_x86_feature_detected!("avx512f") {
             // SAFETY: the CPU has been asked; the views cover what they name.
@@ -58,9 +58,9 @@ struct System<'o> {
     lda: usize,
     /// Columns of A.
     width: usize,
-    /// The right side where it is not in A: its memory, the doubles from one row
-    /// to the next, and which of them is row i.
-    from: Option<(*const f64, usize, &'o [usize])>,
+    /// The right side where it is not in A: its rows, and where the columns begin
+    /// in each.
+    from: Option<(&'o [&'o [f64]], usize)>,
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -75,7 +75,7 @@ impl System<'_> {
         unsafe {
             match self.from {
                 None => self.a.add(i * self.lda),
-                Some((rows, ld, order)) => rows.add(order[i] * ld),
+                Some((rows, start)) => rows.get_unchecked(i).as_ptr().add(start),
             }
         }
     }

@@ -11,6 +11,7 @@
 pub mod buffer;
 pub mod collect;
 pub mod mpi;
+pub mod node;
 pub mod panel_bcast;
 pub mod sim;
 pub mod threads;

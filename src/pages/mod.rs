@@ -1,4 +1,4 @@
-//! Huge pages for memory that processes share.
+//! Memory that processes share: huge pages for it, and copies into it.
 //!
 //! Private memory gets huge pages by advice. Shared memory (System V, POSIX,
 //! memfd) gets them by advice only where the administrator has set
@@ -7,10 +7,14 @@
 //! it needs a mapping that begins on a huge page, and is done once, as the
 //! memory is reserved. Older systems refuse, and keep their ordinary pages.
 
+mod stream;
+
 use std::io;
 use std::ptr::{self, NonNull};
 
 use libc::c_void;
+
+pub use stream::stream;
 
 /// Bytes of a huge page on the machines that we know.
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;

@@ -3,11 +3,15 @@
 //!
 //! Each rank offers its largest element with the whole panel row that holds it;
 //! the diagonal rank adds the current row. Offers are combined by recursive
-//! doubling. After it all ranks know the pivot row (row j of L1 and U1) and the
-//! rank that gave it knows the row to put in its place.
+//! doubling or, where all ranks share a node, by each looking at all of them.
+//! After it all ranks know the pivot row (row j of L1 and U1) and the rank that
+//! gave it knows the row to put in its place.
+
+use std::sync::Arc;
 
 use super::kernels::Best;
 use super::{Panel, PfactError};
+use crate::comm::node::NodeMemory;
 use crate::comm::{Comm, Result};
 
 const TAG_PIVOT: crate::comm::Tag = 0x110;
@@ -26,13 +30,59 @@ const HAS_CURRENT: usize = 3;
 pub struct Room {
     mine: Vec<f64>,
     theirs: Vec<f64>,
+    mail: Option<Mail>,
 }
 
 impl Room {
-    /// Room for panels of up to `nb` columns.
-    pub fn new(nb: usize) -> Self {
+    /// Room for panels of up to `nb` columns; with `mail` no message is sent.
+    pub fn new(nb: usize, mail: Option<Mail>) -> Self {
         let len = HEAD + 2 * nb;
-        Self { mine: vec![0.0; len], theirs: vec![0.0; len] }
+        Self { mine: vec![0.0; len], theirs: vec![0.0; len], mail }
+    }
+}
+
+/// Offers in memory that all ranks of the process column see.
+///
+/// Each rank has two places, for every other column: who offers for column j + 2
+/// has seen all offers for column j + 1, whose owners had seen those for column j.
+pub struct Mail {
+    node: Arc<NodeMemory>,
+    start: usize,
+    nb: usize,
+    flag: usize,
+    /// Offers made.
+    count: u64,
+}
+
+impl Mail {
+    /// Mail in parts of `node`, of [`Mail::doubles`] from `start` on, with one flag.
+    pub fn new(node: Arc<NodeMemory>, start: usize, nb: usize, flag: usize) -> Self {
+        Self { node, start, nb, flag, count: 0 }
+    }
+
+    /// Doubles that it takes of each part.
+    pub fn doubles(nb: usize) -> usize {
+        2 * Self::place_doubles(nb)
+    }
+
+    fn place_doubles(nb: usize) -> usize {
+        (HEAD + 2 * nb).next_multiple_of(8)
+    }
+
+    /// Combines all offers of columns of `jb` into `mine`.
+    fn combine<C: Comm>(&mut self, col: &C, mine: &mut [f64], jb: usize) -> Result<()> {
+        self.count += 1;
+        let start = self.start + (self.count % 2) as usize * Self::place_doubles(self.nb);
+        let place = start..start + mine.len();
+        // SAFETY: all have seen what was here, see above.
+        unsafe { self.node.mine(place.clone()) }.copy_from_slice(mine);
+        self.node.raise(self.flag, self.count);
+        for rank in (0..self.node.size()).filter(|&rank| rank != self.node.rank()) {
+            self.node.wait(col, rank, self.flag, self.count)?;
+            // SAFETY: not written again before this rank offers for the next column.
+            merge(mine, unsafe { self.node.part(rank, place.clone()) }, jb);
+        }
+        Ok(())
     }
 }
 
@@ -104,6 +154,9 @@ fn combine<C: Comm>(panel: &mut Panel<C>) -> Result<()> {
     let (col, jb) = (panel.col, panel.jb());
     let len = HEAD + 2 * jb;
     let room = &mut *panel.room;
+    if let Some(mail) = &mut room.mail {
+        return mail.combine(col, &mut room.mine[..len], jb);
+    }
     let (me, size) = (col.rank(), col.size());
     let power = 1 << size.ilog2();
     if me >= power {
@@ -112,13 +165,13 @@ fn combine<C: Comm>(panel: &mut Panel<C>) -> Result<()> {
     }
     if me + power < size {
         col.recv(&mut room.theirs[..len], me + power, TAG_PIVOT)?;
-        merge(room, jb);
+        merge(&mut room.mine, &room.theirs, jb);
     }
     let mut step = 1;
     while step < power {
         let partner = me ^ step;
         col.sendrecv(&room.mine[..len], partner, &mut room.theirs[..len], partner, TAG_PIVOT)?;
-        merge(room, jb);
+        merge(&mut room.mine, &room.theirs, jb);
         step <<= 1;
     }
     if me + power < size {
@@ -129,8 +182,7 @@ fn combine<C: Comm>(panel: &mut Panel<C>) -> Result<()> {
 
 /// Merges the other rank's offer into this one's. The larger magnitude wins; at
 /// a tie the lower process row; what is not a number wins over all numbers.
-fn merge(room: &mut Room, jb: usize) {
-    let (mine, theirs) = (&mut room.mine, &room.theirs);
+fn merge(mine: &mut [f64], theirs: &[f64], jb: usize) {
     let key = |offer: &[f64]| {
         let magnitude = offer[MAGNITUDE];
         (if magnitude.is_nan() { f64::INFINITY } else { magnitude }, -offer[PROC_ROW])

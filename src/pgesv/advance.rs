@@ -40,17 +40,19 @@ impl<C: Comm> Solver<'_, C> {
     /// starts to broadcast it.
     pub(super) fn send_off(&mut self, next: usize) -> Result<(), SolveError> {
         let layout = Layout::new(next, self.params.n, self.rows, self.grid.myrow);
-        let mut buf = self.work.buffers.pop().expect("a buffer for each panel in flight");
+        let start = Instant::now();
+        let mut place = self.work.panels.place(&self.grid.row, next)?;
+        self.work.phases.bcast += start.elapsed().as_secs_f64();
         let start = Instant::now();
         if next % self.grid.q == self.grid.mycol {
             let cols = self.local_cols(self.panel_cols(next));
             // SAFETY: the team works on columns right of all panels in flight, if at all.
             let columns = unsafe { self.a.block(0..self.shape.rows, cols) };
-            self.factor_panel(&layout, columns.as_ref(), &mut buf)?;
+            self.factor_panel(&layout, columns.as_ref(), place.message())?;
             self.work.phases.panel += start.elapsed().as_secs_f64();
         }
         let start = Instant::now();
-        let flight = Flight::start(self.grid, self.params.bcast, next, layout, buf)?;
+        let flight = Flight::start(self.grid, self.params.bcast, next, layout, place)?;
         self.work.flights.push_back(flight);
         self.work.phases.bcast += start.elapsed().as_secs_f64();
         Ok(())

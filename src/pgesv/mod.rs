@@ -26,9 +26,11 @@
 
 mod advance;
 mod back;
+mod column;
 mod company;
 pub mod guard;
 pub mod panel;
+pub mod slots;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -42,11 +44,14 @@ use crate::config::{Bcast, Swap};
 use crate::grid::{Cyclic, Grid};
 use crate::pfact::{self, Variant};
 use crate::report::record::Phases;
+use crate::swap::node::NodeRoom;
 use crate::swap::{self, Plan};
 use crate::team::Team;
 use crate::update::{self, Operands};
+use column::Column;
 use guard::Beside;
 use panel::Flight;
+use slots::Panels;
 
 /// How to solve.
 #[derive(Debug, Clone, Copy)]
@@ -65,6 +70,8 @@ pub struct Params {
     pub swap: Swap,
     /// Local columns above which [`Swap::Mix`] takes spread-roll.
     pub swap_threshold: usize,
+    /// Whether ranks on one node read panels and rows in each other's memory.
+    pub share: bool,
 }
 
 impl Params {
@@ -159,7 +166,7 @@ impl LocalShape {
         let exchange = if rows.procs == 1 {
             0
         } else {
-            Exchange::doubles(nb, self.cols) + Exchange::doubles(nb, nb)
+            Exchange::doubles(nb, self.cols, rows.procs) + Exchange::doubles(nb, nb, rows.procs)
         };
         message * (params.depth + 1) + w + exchange
     }
@@ -170,8 +177,8 @@ impl LocalShape {
 pub struct Workspace<C: Comm> {
     /// Panels that are factored and not yet applied everywhere, in order.
     flights: VecDeque<Flight<C>>,
-    /// Buffers of panels, all in use or here.
-    buffers: Vec<PanelBuf>,
+    /// Where they lie, and room for more.
+    panels: Panels,
     /// The panel that is being factored.
     panel: PanelBuf,
     pivot_room: pfact::pivot::Room,
@@ -194,21 +201,20 @@ impl<C: Comm> Workspace<C> {
             |what| move |e: std::io::Error| SolveError::Memory { what, why: e.to_string() };
         let (message, w) = panel::largest(params.n, rows, grid.myrow);
         // Those in flight, and the one that is being applied.
-        let buffers = (0..params.depth + 1)
-            .map(|_| PanelBuf::new(message).map_err(memory("panels")))
-            .collect::<Result<_, _>>()?;
+        let panels = Panels::new(&grid.row, params.depth + 1, message, params.share)?;
         let nb = params.nb.min(params.n.max(1));
-        let exchange = |cols| {
-            let room = (grid.p > 1).then(|| Exchange::new(nb, cols));
+        let column = Column::new(grid, params.share, nb, shape.cols)?;
+        let exchange = |cols, ahead| {
+            let room = (grid.p > 1).then(|| Exchange::new(nb, cols, column.room(ahead)));
             room.transpose().map_err(memory("the row exchange"))
         };
         Ok(Self {
             flights: VecDeque::with_capacity(params.depth + 1),
-            buffers,
+            panels,
             panel: PanelBuf::new(w).map_err(memory("the panel"))?,
-            pivot_room: pfact::pivot::Room::new(nb),
-            exchange: exchange(shape.cols)?,
-            exchange_ahead: exchange(nb)?,
+            pivot_room: pfact::pivot::Room::new(nb, column.mail()),
+            exchange: exchange(shape.cols, false)?,
+            exchange_ahead: exchange(nb, true)?,
             phases: Phases::default(),
         })
     }
@@ -238,12 +244,17 @@ struct Exchange {
 }
 
 impl Exchange {
-    fn new(nb: usize, cols: usize) -> std::io::Result<Self> {
-        Ok(Self { room: swap::Room::new(nb, cols)?, u: PanelBuf::new(nb * cols)? })
+    fn new(nb: usize, cols: usize, node: Option<NodeRoom>) -> std::io::Result<Self> {
+        let room = match node {
+            Some(room) => swap::Room::Node(room),
+            None => swap::Room::new(nb, cols)?,
+        };
+        Ok(Self { room, u: PanelBuf::new(nb * cols)? })
     }
 
-    fn doubles(nb: usize, cols: usize) -> usize {
-        swap::Room::doubles(nb, cols) + nb * cols
+    /// Doubles that it takes at most.
+    fn doubles(nb: usize, cols: usize, procs: usize) -> usize {
+        NodeRoom::doubles(nb, cols, procs) + nb * cols
     }
 }
 
@@ -288,7 +299,7 @@ impl<'m, C: Comm> Solver<'m, C> {
             // SAFETY: panel k and those behind it change rows from its own on.
             unsafe { beside.rows_are_final(current.layout.top) }?;
             self.update(&mut current, ahead, (k == last).then_some(&mut *beside))?;
-            self.work.buffers.push(current.land()?);
+            self.work.panels.put_back(current.land()?);
             if ahead.is_some() {
                 self.finish_newest()?;
             }
@@ -303,6 +314,7 @@ impl<'m, C: Comm> Solver<'m, C> {
         if !self.work.flights.is_empty() {
             return Ok(());
         }
+        self.work.panels.begin_at(start);
         for next in start..self.params.panels().min(start + self.params.depth) {
             if start == 0 {
                 self.bring_up_to_date(next, None)?;
@@ -441,16 +453,26 @@ impl<'m, C: Comm> Solver<'m, C> {
             return Ok(u);
         };
         let columns = unsafe { a.block(0..rows, cols.clone()) };
+        let solved = match &*room {
+            swap::Room::Own(_) => 0..width,
+            swap::Room::Node(room) => room.share(self.grid.myrow, width),
+        };
         let arrived = self.exchange_rows(flight, columns, room)?;
         let swapped = Instant::now();
         let u = match layout.is_diagonal() {
             true => in_a(),
             false => SharedMat::row_major(&mut u[..jb * width], jb, width),
         };
-        team.split(width, TEAM_GRAIN_COLS, |part| {
+        team.split(solved.len(), TEAM_GRAIN_COLS, |part| {
+            let part = solved.start + part.start..solved.start + part.end;
             let u = unsafe { u.block(0..jb, part.clone()) };
             update::solve_arrived(&panel, arrived.columns(part), u);
         });
+        drop(arrived);
+        if let swap::Room::Node(room) = &*room {
+            room.share_solved(&self.grid.col, &u, (jb, width), team)?;
+        }
+        room.release();
         self.count_exchange_and_solve(start, swapped);
         Ok(u)
     }
@@ -468,8 +490,8 @@ impl<'m, C: Comm> Solver<'m, C> {
     ) -> Result<swap::Arrived<'r>, SolveError> {
         let layout = &flight.layout;
         let plan = Plan::new(layout.j, layout.ipiv(flight.data()), self.rows, self.grid.myrow);
-        let Params { swap, swap_threshold, .. } = self.params;
-        Ok(swap::exchange(&self.grid.col, &plan, swap, swap_threshold, a, room)?)
+        let way = swap::Way { swap: self.params.swap, threshold: self.params.swap_threshold };
+        Ok(swap::exchange(&self.grid.col, &plan, way, self.team, a, room)?)
     }
 
     /// Applies a panel to the columns `rest`, on all threads. This one first

@@ -11,6 +11,7 @@
 use std::ops::Range;
 
 use super::SolveError;
+use super::slots::{Place, Slot};
 use crate::blas::{MatMut, MatRef, transpose};
 use crate::comm::panel_bcast::PanelBcast;
 use crate::comm::{Comm, PanelBuf};
@@ -181,25 +182,44 @@ pub struct Flight<C: Comm> {
     pub k: usize,
     /// How it lies on this rank.
     pub layout: Layout,
-    bcast: PanelBcast<C>,
+    message: Message<C>,
+}
+
+/// The message of a panel.
+enum Message<C: Comm> {
+    Broadcast(PanelBcast<C>),
+    /// Read where the owner has it.
+    Here(Slot),
 }
 
 impl<C: Comm> Flight<C> {
-    /// Starts to broadcast panel `k`; on its owner `buf` holds the message.
+    /// Starts to broadcast panel `k`; on its owner `place` holds the message.
     pub fn start(
         grid: &Grid<C>,
         topology: crate::config::Bcast,
         k: usize,
         layout: Layout,
-        buf: PanelBuf,
+        place: Place,
     ) -> Result<Self, SolveError> {
-        let bcast = PanelBcast::start(&grid.row, topology, k % grid.q, buf, layout.doubles())?;
-        Ok(Self { k, layout, bcast })
+        let message = match place {
+            Place::Buffer(buf) => {
+                let (root, len) = (k % grid.q, layout.doubles());
+                Message::Broadcast(PanelBcast::start(&grid.row, topology, root, buf, len)?)
+            }
+            Place::Slot(slot) => {
+                slot.publish();
+                Message::Here(slot)
+            }
+        };
+        Ok(Self { k, layout, message })
     }
 
     /// Passes on what has arrived; never waits.
     pub fn progress(&mut self, grid: &Grid<C>) -> Result<(), SolveError> {
-        Ok(self.bcast.progress(&grid.row)?)
+        match &mut self.message {
+            Message::Broadcast(bcast) => Ok(bcast.progress(&grid.row)?),
+            Message::Here(_) => Ok(()),
+        }
     }
 
     /// Waits for the panel.
@@ -207,8 +227,11 @@ impl<C: Comm> Flight<C> {
     /// # Errors
     /// On all ranks alike when it could not be factored.
     pub fn finish(&mut self, grid: &Grid<C>) -> Result<(), SolveError> {
-        self.bcast.finish(&grid.row)?;
-        let head = &self.bcast.data()[..LINE];
+        match &mut self.message {
+            Message::Broadcast(bcast) => bcast.finish(&grid.row)?,
+            Message::Here(slot) => slot.wait(&grid.row)?,
+        }
+        let head = &self.data()[..LINE];
         if head[BROKE] != 0.0 {
             let column = head[BROKE_COLUMN] as usize;
             return Err(SolveError::Pivot { column, value: head[BROKE_PIVOT] });
@@ -221,12 +244,22 @@ impl<C: Comm> Flight<C> {
     /// # Panics
     /// Before [`Self::finish`].
     pub fn data(&self) -> &[f64] {
-        self.bcast.data()
+        match &self.message {
+            Message::Broadcast(bcast) => bcast.data(),
+            Message::Here(slot) => slot.read(),
+        }
     }
 
-    /// Gives the buffer back once it has been passed on.
-    pub fn land(self) -> Result<PanelBuf, SolveError> {
-        Ok(self.bcast.reclaim()?)
+    /// Ends the flight: gives the buffer back, if it has one, once it has been
+    /// passed on.
+    pub fn land(self) -> Result<Option<PanelBuf>, SolveError> {
+        match self.message {
+            Message::Broadcast(bcast) => Ok(Some(bcast.reclaim()?)),
+            Message::Here(slot) => {
+                slot.release();
+                Ok(None)
+            }
+        }
     }
 
     /// Global columns of the panel.

@@ -84,6 +84,7 @@ impl From<&TestSpec> for Params {
             },
             swap: spec.swap,
             swap_threshold: spec.swap_threshold,
+            share: std::env::var_os("NOSHARE").is_none(),
         }
     }
 }

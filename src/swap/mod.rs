@@ -10,6 +10,7 @@
 
 mod binary_exchange;
 mod local;
+pub mod node;
 mod spread_roll;
 
 pub use local::exchange as exchange_local;
@@ -18,6 +19,8 @@ use crate::blas::{MatMut, MatRef, Rows};
 use crate::comm::{Comm, PanelBuf, Result};
 use crate::config::Swap;
 use crate::grid::Cyclic;
+use crate::team::Team;
+use node::NodeRoom;
 
 /// Where the rows of one panel go, as seen from one rank of the process column.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -124,65 +127,88 @@ impl Moves {
 }
 
 /// Work space of an exchange.
-pub struct Room {
-    rows: PanelBuf,
+pub enum Room {
+    /// For messages.
+    Own(PanelBuf),
+    /// Where all ranks of the process column share a node.
+    Node(NodeRoom),
 }
 
 impl Room {
     /// Room to exchange the rows of panels of up to `nb` columns on up to
-    /// `cols` columns at a time.
+    /// `cols` columns at a time, by messages.
     ///
     /// # Errors
     /// When there is no such memory.
     pub fn new(nb: usize, cols: usize) -> std::io::Result<Self> {
-        Ok(Self { rows: PanelBuf::new(Self::doubles(nb, cols))? })
+        Ok(Self::Own(PanelBuf::new(Self::doubles(nb, cols))?))
     }
 
     /// Doubles that it takes: the rows of U and the displaced rows.
     pub fn doubles(nb: usize, cols: usize) -> usize {
         2 * nb * cols
     }
+
+    /// To be called when the rows that arrived are not needed any more.
+    pub fn release(&self) {
+        if let Self::Node(room) = self {
+            room.release();
+        }
+    }
+}
+
+/// How rows are exchanged.
+#[derive(Debug, Clone, Copy)]
+pub struct Way {
+    /// By which messages, where it is by messages.
+    pub swap: Swap,
+    /// Columns above which [`Swap::Mix`] takes spread-roll.
+    pub threshold: usize,
 }
 
 /// Exchanges rows of the columns `a` along the process column. All rows of U
-/// arrive on every rank, in `room`, in the order that is returned with them. The
-/// rows of the diagonal block in `a` are left stale: U goes there once it is
-/// solved. Collective over the process column.
+/// arrive on every rank. The rows of the diagonal block in `a` are left stale: U
+/// goes there once it is solved. Collective over the process column.
+///
+/// # Errors
+/// When a rank cannot be reached.
 pub fn exchange<'r, C: Comm>(
     col: &C,
     plan: &Plan,
-    swap: Swap,
-    threshold: usize,
+    way: Way,
+    team: &Team,
     a: MatMut,
     room: &'r mut Room,
 ) -> Result<Arrived<'r>> {
     let width = a.cols();
-    let long = match swap {
+    if width == 0 {
+        return Ok(Arrived { rows: vec![&[]; plan.u_rows.len()] });
+    }
+    let buffer = match room {
+        Room::Own(buffer) => buffer,
+        Room::Node(room) => return Ok(Arrived { rows: room.exchange(col, plan, team, a)? }),
+    };
+    let long = match way.swap {
         Swap::BinaryExchange => false,
         Swap::SpreadRoll => true,
         // Of two ranks, each sends the other what it needs in one message.
-        Swap::Mix => col.size() > 2 && width > threshold,
+        Swap::Mix => col.size() > 2 && width > way.threshold,
     };
     let exchange = if long { spread_roll::exchange } else { binary_exchange::exchange };
-    let order = match width {
-        0 => vec![0; plan.u_rows.len()],
-        _ => exchange(col, plan, a, &mut room.rows)?,
-    };
-    let rows = if width > 0 { order.iter().max().map_or(0, |last| last + 1) } else { 0 };
-    let rows = MatRef::row_major(&room.rows[..rows * width], rows, width, width);
-    Ok(Arrived { rows, order })
+    let order = exchange(col, plan, a, buffer)?;
+    let rows = order.iter().map(|&row| &buffer[row * width..(row + 1) * width]).collect();
+    Ok(Arrived { rows })
 }
 
-/// The rows of U where an exchange has left them: row i is row `order[i]` of `rows`.
+/// The rows of U where an exchange has left them.
 pub struct Arrived<'r> {
-    rows: MatRef<'r>,
-    order: Vec<usize>,
+    rows: Vec<&'r [f64]>,
 }
 
 impl Arrived<'_> {
-    /// Its columns `cols`.
+    /// Their columns `cols`.
     pub fn columns(&self, cols: std::ops::Range<usize>) -> Rows<'_> {
-        Rows { rows: self.rows, order: &self.order }.columns(cols)
+        Rows { rows: &self.rows, cols }
     }
 }
 
@@ -232,11 +258,11 @@ mod tests {
             let plan = Plan::new(j, &ipiv, map, me);
             let mut room = Room::new(nb, width).expect("memory");
             let view = MatMut::row_major(&mut a, mine, width, width);
-            let arrived = exchange(&comm, &plan, swap, 4, view, &mut room)?;
-            let u = arrived.columns(0..width);
+            let way = Way { swap, threshold: 4 };
+            let arrived = exchange(&comm, &plan, way, &Team::solo(), view, &mut room)?;
             for i in 0..jb {
                 for c in 0..width {
-                    let got = u.rows.at(u.order[i], c);
+                    let got = arrived.rows[i][c];
                     assert_eq!(got, value(want[j + i], c), "row {i} of U");
                 }
             }

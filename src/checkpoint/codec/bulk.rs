@@ -1,5 +1,7 @@
 //! Copies and checksums of large ranges.
 
+use crate::pages;
+
 /// 64-bit checksum (XXH3) of a range, to recognize torn or foreign data. It is
 /// no protection against an attacker.
 pub fn checksum(bytes: &[u8]) -> u64 {
@@ -22,40 +24,10 @@ pub const STREAM_FROM_BYTES: usize = 16 << 10;
 /// When the lengths differ.
 pub fn copy(src: &[u8], dst: &mut [u8]) {
     assert_eq!(src.len(), dst.len(), "blocks of unequal length");
-    #[cfg(target_arch = "x86_64")]
-    if src.len() >= STREAM_FROM_BYTES {
-        return stream(src, dst);
+    match src.len() >= STREAM_FROM_BYTES {
+        true => pages::stream(src, dst),
+        false => dst.copy_from_slice(src),
     }
-    dst.copy_from_slice(src);
-}
-
-/// [`copy`] with non-temporal stores; SSE2, which every x86-64 has, is as fast
-/// as wider ones.
-#[cfg(target_arch = "x86_64")]
-fn stream(src: &[u8], dst: &mut [u8]) {
-    use std::arch::x86_64::*;
-    const LINE: usize = 64;
-
-    let head = dst.as_ptr().align_offset(LINE).min(dst.len());
-    let lines = (dst.len() - head) / LINE;
-    let tail = head + lines * LINE;
-    dst[..head].copy_from_slice(&src[..head]);
-    for line in (head..tail).step_by(LINE) {
-        // SAFETY: line + LINE <= len of both; dst + line is aligned to 64
-        // bytes, src may lie anywhere.
-        unsafe {
-            let from = src.as_ptr().add(line).cast::<__m128i>();
-            let to = dst.as_mut_ptr().add(line).cast::<__m128i>();
-            let part = [0, 1, 2, 3].map(|i| _mm_loadu_si128(from.add(i)));
-            for (i, part) in part.into_iter().enumerate() {
-                _mm_stream_si128(to.add(i), part);
-            }
-        }
-    }
-    dst[tail..].copy_from_slice(&src[tail..]);
-    // Streamed stores are weakly ordered: order them before all later ones.
-    // SAFETY: SSE is part of x86-64.
-    unsafe { _mm_sfence() };
 }
 
 #[cfg(test)]

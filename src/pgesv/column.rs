@@ -1,0 +1,59 @@
+//! What the ranks of a process column keep for each other, where they share a node.
+
+use std::sync::Arc;
+
+use super::SolveError;
+use crate::comm::Comm;
+use crate::comm::node::NodeMemory;
+use crate::grid::Grid;
+use crate::pfact::pivot::Mail;
+use crate::swap::node::{self, NodeRoom};
+
+/// Flag of the pivot mail; those of the two rooms follow.
+const MAIL: usize = 0;
+
+/// The memory of a process column: nothing, or for each rank
+/// `pivot mail | rows of the trailing columns | rows of the columns of one panel`.
+pub(super) struct Column {
+    node: Option<Arc<NodeMemory>>,
+    procs: usize,
+    nb: usize,
+    cols: usize,
+}
+
+impl Column {
+    /// For panels of up to `nb` columns and up to `cols` columns right of them, in
+    /// shared memory if `share` asks for it and all ranks of the process column
+    /// share a node. Collective over the process column.
+    pub(super) fn new<C: Comm>(
+        grid: &Grid<C>,
+        share: bool,
+        nb: usize,
+        cols: usize,
+    ) -> Result<Self, SolveError> {
+        let mut column = Self { node: None, procs: grid.p, nb, cols };
+        if share && grid.p > 1 {
+            column.node = NodeMemory::new(&grid.col, column.start(2))?.map(Arc::new);
+        }
+        Ok(column)
+    }
+
+    /// Where a part of it begins: the mail, the two rooms, the end of all.
+    fn start(&self, part: usize) -> usize {
+        let rooms = [self.cols, self.nb].map(|cols| NodeRoom::doubles(self.nb, cols, self.procs));
+        Mail::doubles(self.nb) + rooms[..part].iter().sum::<usize>()
+    }
+
+    /// Where pivots are exchanged.
+    pub(super) fn mail(&self) -> Option<Mail> {
+        self.node.as_ref().map(|node| Mail::new(node.clone(), 0, self.nb, MAIL))
+    }
+
+    /// Where rows are: those of one panel `ahead`, or those of all columns.
+    pub(super) fn room(&self, ahead: bool) -> Option<NodeRoom> {
+        let (index, cols) = if ahead { (1, self.nb) } else { (0, self.cols) };
+        let flag = MAIL + 1 + index * node::FLAGS;
+        let node = self.node.as_ref()?.clone();
+        Some(NodeRoom::new(node, self.start(index), self.nb, cols, flag))
+    }
+}

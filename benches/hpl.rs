@@ -107,7 +107,7 @@ fn panel(criterion: &mut Criterion) {
     let (original, _) = random(NB, ORDER);
     // Transposed, so that it is column-major.
     let ld = leading_dimension(ORDER);
-    let mut data = (random(NB, ORDER).0, vec![0.0; NB], pivot::Room::new(NB));
+    let mut data = (random(NB, ORDER).0, vec![0.0; NB], pivot::Room::new(NB, None));
     let (world, team) = (world(), Team::solo());
     for (name, fact) in [("left", Fact::Left), ("Crout", Fact::Crout), ("right", Fact::Right)] {
         let variant = Variant { pfact: fact, rfact: fact, nbmin: 4, ndiv: 2 };

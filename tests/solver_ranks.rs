@@ -9,7 +9,7 @@ use skt_hpl::blas::view::SharedMat;
 use skt_hpl::blas::{MatMut, MatRef};
 use skt_hpl::comm::threads::run;
 use skt_hpl::comm::{Comm, CommError, collect};
-use skt_hpl::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec};
+use skt_hpl::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
 use skt_hpl::grid::Grid;
 use skt_hpl::pgesv::guard::{Beside, Guard, Nothing};
 use skt_hpl::pgesv::{LocalShape, SolveError};
@@ -39,6 +39,7 @@ fn base(n: usize, nb: usize, p: usize, q: usize) -> TestSpec {
         threshold: 16.0,
         generator: Generator::Hpl,
         threads: 1,
+        transport: Transport::Shared,
     }
 }
 
@@ -148,8 +149,13 @@ impl Checker {
         Self { references: HashMap::new(), tests: 0 }
     }
 
+    /// Rows and panels in shared memory, and by messages: the same bits.
     fn check(&mut self, spec: &TestSpec) -> Vec<f64> {
         let (x, residual) = solve_on_threads(spec, &[]);
+        if spec.p * spec.q > 1 {
+            let spec = TestSpec { transport: Transport::Messages, ..spec.clone() };
+            assert_eq!(solve_on_threads(&spec, &[]).0, x, "by messages: {spec:?}");
+        }
         assert!(residual < 16.0, "residual {residual} of {spec:?}");
         let want = self.references.entry(spec.n).or_insert_with(|| reference_solution(spec.n));
         let scale = want.iter().fold(1.0f64, |a, b| a.max(b.abs()));
@@ -255,6 +261,9 @@ fn cuts_do_not_change_a_bit() {
         for depth in [0, 1, 2, 3] {
             let spec = TestSpec { depth, ..base(203, 16, p, q) };
             let (whole, _) = solve_on_threads(&spec, &[]);
+            let by_messages = TestSpec { transport: Transport::Messages, ..spec.clone() };
+            let cut_every_panel: Vec<usize> = (1..13).collect();
+            assert_eq!(solve_on_threads(&by_messages, &cut_every_panel).0, whole);
             for cuts in [&[1][..], &[5], &[2, 3, 9], &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]] {
                 let (cut, _) = solve_on_threads(&spec, cuts);
                 assert_eq!(whole, cut, "depth {depth}, cuts {cuts:?} on {p} x {q}");

@@ -46,6 +46,10 @@ pub struct Overrides {
     #[arg(long, value_name = "NAME", value_parser = Names::of(Param::Generator))]
     #[arg(help_heading = PROBLEM, help = about(Param::Generator, "Random matrix: the reference's, bit for bit, or xoshiro256++"))]
     pub generator: Option<String>,
+    /// Between ranks of a node
+    #[arg(long, value_name = "NAME", value_parser = Names::of(Param::Transport))]
+    #[arg(help_heading = TALK, help = about(Param::Transport, "Between ranks of a node: they read panels and rows in each other's memory, or send messages"))]
+    pub transport: Option<String>,
     /// Threads a rank
     #[arg(long, value_name = "T", allow_negative_numbers = true)]
     #[arg(help_heading = PROBLEM, help = about(Param::Threads, "Threads a rank"))]
@@ -126,7 +130,7 @@ impl Overrides {
 
     /// The parameters that were given, with their values.
     fn given(&self) -> impl Iterator<Item = (Param, &[String])> {
-        let all: [(Param, &[String]); 20] = [
+        let all: [(Param, &[String]); 21] = [
             (Param::N, &self.n),
             (Param::Nb, &self.nb),
             (Param::Pmap, self.pmap.as_slice()),
@@ -147,6 +151,7 @@ impl Overrides {
             (Param::Alignment, self.alignment.as_slice()),
             (Param::Generator, self.generator.as_slice()),
             (Param::Threads, self.threads.as_slice()),
+            (Param::Transport, self.transport.as_slice()),
         ];
         all.into_iter().filter(|(_, texts)| !texts.is_empty())
     }

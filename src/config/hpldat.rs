@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::draft::{Draft, Form, Value};
 use super::error::{At, ConfigError, Place, Warning, shown};
 use super::param::{MAX_LIST, Param, ParamInfo};
-use super::spec::{Generator, Output, RunSpec, clean_title};
+use super::spec::{Generator, Output, RunSpec, Transport, clean_title};
 use super::validate::{leading_whole, parse_whole};
 
 /// Lines of an HPL.dat.
@@ -314,6 +314,10 @@ fn unsayable(spec: &RunSpec) -> Vec<String> {
     if spec.threads != 1 {
         let t = spec.threads;
         lost.push(format!("threads: HPL.dat cannot say {t} threads; add --threads {t}"));
+    }
+    if spec.transport != Transport::Shared {
+        let name = spec.transport.name();
+        lost.push(format!("transport: HPL.dat cannot say `{name}`; add --transport {name}"));
     }
     lost
 }

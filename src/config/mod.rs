@@ -33,7 +33,7 @@ pub use checkpoint::{CheckpointDraft, Setting};
 pub use draft::Draft;
 pub use error::{At, ConfigError, Place, Warning};
 pub use launch::{LaunchDraft, Launching};
-pub use spec::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, TestSpec};
+pub use spec::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, TestSpec, Transport};
 pub use validate::{Checked, Rules, validate};
 
 /// No configuration is larger; what is, is another kind of file.

@@ -41,6 +41,7 @@ pub enum Param {
     Alignment,
     Generator,
     Threads,
+    Transport,
 }
 
 /// What values a parameter takes.
@@ -99,7 +100,7 @@ const NONE: ParamInfo = ParamInfo {
 };
 
 /// All parameters, in HPL.dat's order, ours at the end.
-pub const PARAMS: [ParamInfo; 20] = [
+pub const PARAMS: [ParamInfo; 21] = [
     ParamInfo {
         param: Param::N,
         dat_name: "Ns",
@@ -287,6 +288,13 @@ pub const PARAMS: [ParamInfo; 20] = [
         key: "threads",
         kind: Kind::Whole { min: 1, max: 4096 },
         default: "1",
+        ..NONE
+    },
+    ParamInfo {
+        param: Param::Transport,
+        key: "transport",
+        kind: Kind::Choice(&[&["shared"], &["messages"]]),
+        default: "shared",
         ..NONE
     },
 ];

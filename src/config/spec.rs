@@ -73,6 +73,17 @@ pub enum Generator {
     Xoshiro,
 }
 
+/// How panels and rows get from one rank to another on the same node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Transport {
+    /// Where all ranks of a process row (or column) share a node, they read panels
+    /// (or rows and pivots) in each other's memory; else by messages.
+    Shared,
+    /// By messages of MPI.
+    Messages,
+}
+
 /// Where the report goes (HPL.dat lines 3 and 4).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -113,6 +124,7 @@ coded!(Fact, Pfact, [Left, Crout, Right]);
 coded!(Bcast, Bcast, [OneRing, OneRingM, TwoRing, TwoRingM, Long, LongM]);
 coded!(Swap, Swap, [BinaryExchange, SpreadRoll, Mix]);
 coded!(Generator, Generator, [Hpl, Xoshiro]);
+coded!(Transport, Transport, [Shared, Messages]);
 
 impl Output {
     /// What a file of this name is called for good: `stdout` and `stderr` as
@@ -200,6 +212,8 @@ pub struct RunSpec {
     pub generator: Generator,
     /// Threads a rank.
     pub threads: usize,
+    /// Between ranks of a node.
+    pub transport: Transport,
 }
 
 /// The parameters of one test: one line in the report.
@@ -237,6 +251,8 @@ pub struct TestSpec {
     pub generator: Generator,
     /// Threads a rank.
     pub threads: usize,
+    /// Between ranks of a node.
+    pub transport: Transport,
 }
 
 impl RunSpec {
@@ -301,6 +317,7 @@ impl RunSpec {
                                     threshold: self.threshold,
                                     generator: self.generator,
                                     threads: self.threads,
+                                    transport: self.transport,
                                 });
                             }
                         }

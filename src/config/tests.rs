@@ -380,7 +380,8 @@ fn bad_toml_says_what_and_where() {
             "wallpaper = 1",
             "hpl.toml:1: wallpaper: no such key; the keys are title, output, checkpoint, launch, n, nb, pmap, p, q, \
              threshold, pfact, nbmin, ndiv, rfact, bcast, depth, swap, swap_threshold, l1, u, \
-             equilibration, alignment, generator, threads",
+             equilibration, alignment, generator, threads, \
+             transport",
         ),
         (
             "[checkpoint]\na = 1",
@@ -504,7 +505,8 @@ fn any_spec() -> impl Strategy<Value = RunSpec> {
     let shape = (of(Pmap::ALL), some((1usize..40000, 1usize..40000)), any::<f64>());
     let panel = (some(of(Fact::ALL)), some(whole()), some(2usize..1 << 31), some(of(Fact::ALL)));
     let talk = (some(of(Bcast::ALL)), some(0usize..1 << 31), of(Swap::ALL), 0usize..1 << 31);
-    let rest = (any::<[bool; 3]>(), whole(), of(Generator::ALL), 1usize..=4096);
+    let own = (of(Generator::ALL), 1usize..=4096, of(Transport::ALL));
+    let rest = (any::<[bool; 3]>(), whole(), own);
     (head, shape, panel, talk, rest).prop_map(|(head, shape, panel, talk, rest)| RunSpec {
         title: [head.0.0, head.0.1],
         output: head.1,
@@ -525,8 +527,9 @@ fn any_spec() -> impl Strategy<Value = RunSpec> {
         u_transposed: rest.0[1],
         equilibration: rest.0[2],
         align_doubles: rest.1,
-        generator: rest.2,
-        threads: rest.3,
+        generator: rest.2.0,
+        threads: rest.2.1,
+        transport: rest.2.2,
     })
 }
 
@@ -541,8 +544,9 @@ proptest! {
         prop_assert_eq!(&checked.spec, &spec, "{}", toml);
         prop_assert_eq!(checked.warnings, vec![]);
         let (text, lost) = hpldat::write(&spec).unwrap();
-        prop_assert_eq!(lost.is_empty(), spec.generator == Generator::Hpl && spec.threads == 1);
-        let sayable = RunSpec { generator: Generator::Hpl, threads: 1, ..spec };
+        let (generator, transport) = (Generator::Hpl, Transport::Shared);
+        let sayable = RunSpec { generator, threads: 1, transport, ..spec.clone() };
+        prop_assert_eq!(lost.is_empty(), spec == sayable);
         let checked = dat(&text).unwrap();
         prop_assert_eq!(&checked.spec, &sayable, "{}", text);
         prop_assert_eq!(checked.warnings, vec![]);

@@ -5,7 +5,7 @@ use super::draft::{Draft, Form, Value};
 use super::error::{At, ConfigError, Place, Warning, shown};
 use super::launch::LaunchDraft;
 use super::param::{Kind, MAX_LIST, Param, ParamInfo};
-use super::spec::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap};
+use super::spec::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, Transport};
 
 /// How to check.
 #[derive(Debug, Clone, Copy)]
@@ -85,6 +85,7 @@ pub fn validate(draft: &Draft, rules: &Rules) -> Result<Checked, ConfigError> {
         align_doubles: c.whole(Param::Alignment)?,
         generator: c.choice(Param::Generator, Generator::ALL)?,
         threads: c.whole(Param::Threads)?,
+        transport: c.choice(Param::Transport, Transport::ALL)?,
     };
     let (checkpoint, launch) = (draft.checkpoint.clone(), draft.launch.clone());
     let grid_place = draft.place(Param::P);

@@ -219,6 +219,17 @@ impl<C: Comm> Workspace<C> {
         })
     }
 
+    /// Whether panels are read in their owner's memory.
+    pub fn shares_panels(&self) -> bool {
+        self.panels.are_shared()
+    }
+
+    /// Whether rows and pivots are.
+    pub fn shares_rows(&self) -> bool {
+        let room = self.exchange.as_ref().map(|exchange| &exchange.room);
+        matches!(room, Some(swap::Room::Node(_)))
+    }
+
     /// Where this rank's time went so far; `other` is for the caller to fill in.
     pub fn phases(&self) -> Phases {
         self.phases

@@ -101,7 +101,7 @@ mod tests {
     use super::super::guard::{RESTARTS_KEPT, state_bytes};
     use super::super::history::remember;
     use super::*;
-    use crate::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec};
+    use crate::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
     use crate::report::record::{MemorySplit, PhaseTable, Phases, Protection};
     use crate::report::samples::Samples;
 
@@ -136,6 +136,7 @@ mod tests {
                 threshold: LONG,
                 generator: Generator::Xoshiro,
                 threads: MANY,
+                transport: Transport::Shared,
             },
             time_seconds: LONG,
             gflops: LONG,
@@ -155,6 +156,7 @@ mod tests {
             progress: Vec::new(),
             events: Vec::new(),
             x_fingerprint: u64::MAX,
+            by_messages: vec!["panels".into(); 2],
             protection: Some(Protection {
                 method: "double".into(),
                 codec: "reed-solomon".into(),

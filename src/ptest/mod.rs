@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::blas::MatMut;
 use crate::comm::{Comm, CommError, collect};
-use crate::config::TestSpec;
+use crate::config::{TestSpec, Transport};
 use crate::grid::{Cyclic, Grid};
 use crate::matgen;
 use crate::pfact::Variant;
@@ -84,7 +84,7 @@ impl From<&TestSpec> for Params {
             },
             swap: spec.swap,
             swap_threshold: spec.swap_threshold,
-            share: std::env::var_os("NOSHARE").is_none(),
+            share: spec.transport == Transport::Shared,
         }
     }
 }
@@ -122,6 +122,8 @@ pub struct Solution {
     pub seconds: f64,
     /// Where this rank's time went.
     pub phases: Phases,
+    /// What went from rank to rank by messages, on any rank: `panels`, `rows`.
+    pub by_messages: Vec<String>,
 }
 
 /// Factors and solves the system that `guard` holds, timed (HPL_pdgesv with its
@@ -160,12 +162,20 @@ pub fn solve<C: Comm>(
     let a = view(guard.matrix(), shape).share();
     let x = Solver::new(grid, team, params, shape, &a, &mut work).back_substitute()?;
     let here = start.elapsed().as_secs_f64();
-    let mut seconds = [guard.seconds()];
+    let by_message = |is: bool| f64::from(u8::from(is));
+    let mut most = [
+        guard.seconds(),
+        by_message(grid.q > 1 && !work.shares_panels()),
+        by_message(grid.p > 1 && !work.shares_rows()),
+    ];
     let mut phases = work.phases();
     let told = phases.panel + phases.swap + phases.bcast + phases.update + phases.back;
     phases.other = (here - told).max(0.0);
-    collect::all_max(&grid.all, &mut seconds)?;
-    Ok(Solution { x, seconds: seconds[0], phases })
+    collect::all_max(&grid.all, &mut most)?;
+    let by_messages = [("panels", most[1]), ("rows", most[2])];
+    let by_messages =
+        by_messages.iter().filter(|(_, is)| *is > 0.0).map(|(what, _)| what.to_string());
+    Ok(Solution { x, seconds: most[0], phases, by_messages: by_messages.collect() })
 }
 
 /// Shape of this rank's part of the system of a test.
@@ -218,6 +228,7 @@ pub fn run<C: Comm>(
             record.time_seconds = solution.seconds;
             record.gflops = gflops(spec.n, solution.seconds);
             record.phases = phase_table(grid, &solution.phases)?;
+            record.by_messages = solution.by_messages;
             record.x_fingerprint = fingerprint(grid, spec, &solution.x)?;
             observer.phase(Phase::Check);
             let started = Instant::now();
@@ -265,6 +276,7 @@ fn empty_record<C: Comm>(grid: &Grid<C>, spec: &TestSpec) -> Result<TestRecord, 
         progress: Vec::new(),
         events: Vec::new(),
         x_fingerprint: 0,
+        by_messages: Vec::new(),
         protection: None,
         outcome: Outcome::NotChecked,
     })

@@ -178,6 +178,7 @@ struct Test {
     progress: Vec<Point>,
     events: Vec<Event>,
     x_fingerprint: Option<String>,
+    by_messages: Vec<String>,
     protection: Option<Protection>,
 }
 
@@ -246,6 +247,7 @@ impl Test {
             memory_bytes: record.memory,
             progress: record.progress.iter().map(|s| Point::new(s, record.spec.n)).collect(),
             events: record.events.clone(),
+            by_messages: record.by_messages.clone(),
             x_fingerprint: solved.then(|| format!("{:016x}", record.x_fingerprint)),
             protection: record.protection.clone(),
         }
@@ -277,6 +279,7 @@ fn parameters(spec: &RunSpec) -> serde_json::Value {
         align_doubles,
         generator,
         threads,
+        transport,
     } = spec;
     let grids: Vec<_> = grids.iter().map(|(p, q)| serde_json::json!({"p": p, "q": q})).collect();
     let output = match output {
@@ -308,5 +311,6 @@ fn parameters(spec: &RunSpec) -> serde_json::Value {
         "align_doubles": align_doubles,
         "generator": generator,
         "threads": threads,
+        "transport": transport,
     })
 }

@@ -4,6 +4,7 @@
 
 use super::record::{Phases, Protection, TestRecord};
 use super::units;
+use crate::config::Transport;
 
 /// Names and values of the phases, in the order of the table.
 pub fn named(phases: &Phases) -> [(&'static str, f64); 6] {
@@ -44,8 +45,21 @@ pub fn table(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> Vec<Str
             record.x_fingerprint
         ));
     }
+    lines.extend(messages_line(record));
     lines.extend(record.protection.iter().flat_map(protection_lines));
     lines
+}
+
+/// What was not read in shared memory, though the user would have it so.
+fn messages_line(record: &TestRecord) -> Option<String> {
+    let wanted = record.spec.transport == Transport::Shared && !record.by_messages.is_empty();
+    wanted.then(|| {
+        format!(
+            "# transport: {} by messages: not all ranks of a process row or column see each \
+             other's memory",
+            record.by_messages.join(" and ")
+        )
+    })
 }
 
 /// What checkpoints and restarts cost; all of it is in the time of the test.
@@ -127,7 +141,7 @@ fn efficiency_line(record: &TestRecord, per_core: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec};
+    use crate::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
     use crate::report::record::{MemorySplit, Outcome, PhaseTable};
 
     fn record() -> TestRecord {
@@ -148,6 +162,7 @@ mod tests {
             threshold: 16.0,
             generator: Generator::Hpl,
             threads: 4,
+            transport: Transport::Shared,
         };
         TestRecord {
             spec,
@@ -166,6 +181,7 @@ mod tests {
             progress: Vec::new(),
             events: Vec::new(),
             x_fingerprint: 0,
+            by_messages: Vec::new(),
             protection: None,
             outcome: Outcome::NotChecked,
         }

@@ -229,6 +229,9 @@ pub struct TestRecord {
     pub events: Vec<Event>,
     /// Differs when any bit of x does; 0 when there is no x.
     pub x_fingerprint: u64,
+    /// What went from rank to rank by messages: `panels`, `rows`. The rest was read
+    /// where it lay, in memory that ranks of a node share.
+    pub by_messages: Vec<String>,
     /// How the test was protected, and what that cost; none without checkpoints.
     pub protection: Option<Protection>,
     /// How it ended.

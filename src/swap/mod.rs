@@ -231,7 +231,10 @@ fn scatter(from: &[f64], to: &[usize], mut a: MatMut) {
 mod tests {
     use super::*;
     use crate::comm::CommError;
+    use crate::comm::node::NodeMemory;
     use crate::comm::threads::run;
+    use std::sync::Arc;
+
     use proptest::prelude::*;
 
     /// What the sequence of exchanges `i <-> ipiv[i]` does to whole rows.
@@ -243,7 +246,16 @@ mod tests {
         content
     }
 
-    fn check(p: usize, nb: usize, rows: usize, j: usize, ipiv: &[usize], swap: Swap, width: usize) {
+    /// `swap`: by these messages; none: in shared memory.
+    fn check(
+        p: usize,
+        nb: usize,
+        rows: usize,
+        j: usize,
+        ipiv: &[usize],
+        swap: Option<Swap>,
+        width: usize,
+    ) {
         let map = Cyclic { nb, procs: p };
         let want = swapped(rows, j, ipiv);
         let jb = ipiv.len();
@@ -257,8 +269,13 @@ mod tests {
                 .collect();
             let plan = Plan::new(j, &ipiv, map, me);
             let mut room = Room::new(nb, width).expect("memory");
+            if swap.is_none() {
+                let node = NodeMemory::new(&comm, 3 + NodeRoom::doubles(nb, width, p))?;
+                let node = Arc::new(node.expect("one process"));
+                room = Room::Node(NodeRoom::new(node, 3, nb, width, 5));
+            }
             let view = MatMut::row_major(&mut a, mine, width, width);
-            let way = Way { swap, threshold: 4 };
+            let way = Way { swap: swap.unwrap_or(Swap::Mix), threshold: 4 };
             let arrived = exchange(&comm, &plan, way, &Team::solo(), view, &mut room)?;
             for i in 0..jb {
                 for c in 0..width {
@@ -284,7 +301,9 @@ mod tests {
         fn rows_end_where_the_pivots_say(
             p in 1usize..7, nb in 1usize..5, block in 0usize..4, blocks_below in 0usize..6,
             rest in 0usize..4, width in 1usize..8, picks in prop::collection::vec(0.0..1.0f64, 4),
-            swap in prop::sample::select(vec![Swap::BinaryExchange, Swap::SpreadRoll, Swap::Mix]),
+            swap in prop::sample::select(
+                vec![Some(Swap::BinaryExchange), Some(Swap::SpreadRoll), Some(Swap::Mix), None],
+            ),
         ) {
             let j = block * nb;
             let rows = j + nb + blocks_below * nb + rest % nb;

@@ -23,7 +23,7 @@ use skt_hpl::checkpoint::protocol::{CheckpointError, Found};
 use skt_hpl::checkpoint::store::{Files, Store};
 use skt_hpl::comm::threads::{ThreadComm, run};
 use skt_hpl::comm::{Comm, CommError, collect};
-use skt_hpl::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec};
+use skt_hpl::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
 use skt_hpl::grid::Grid;
 use skt_hpl::pgesv::SolveError;
 use skt_hpl::pgesv::guard::{Guard, Unguarded};
@@ -52,6 +52,7 @@ pub fn spec(n: usize, nb: usize, p: usize, q: usize, depth: usize) -> TestSpec {
         threshold: 16.0,
         generator: Generator::Hpl,
         threads: 1,
+        transport: Transport::Shared,
     }
 }
 

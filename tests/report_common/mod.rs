@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use skt_hpl::config::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, TestSpec};
+use skt_hpl::config::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, TestSpec, Transport};
 use skt_hpl::report::record::{Event, MemorySplit, Protection, Restart, Sample};
 use skt_hpl::report::{Norms, Outcome, PhaseTable, Phases, TestRecord};
 
@@ -32,6 +32,7 @@ pub fn default_run() -> RunSpec {
         align_doubles: 8,
         generator: Generator::Hpl,
         threads: 1,
+        transport: Transport::Shared,
     }
 }
 
@@ -146,6 +147,7 @@ pub fn record(spec: TestSpec) -> TestRecord {
             },
         ],
         x_fingerprint: 0x0123_4567_89ab_cdef,
+        by_messages: Vec::new(),
         protection: Some(protection()),
         outcome: Outcome::Passed { scaled_residual: 2.123_445_25e-2, norms: PASSED_NORMS },
     }

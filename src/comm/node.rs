@@ -31,8 +31,11 @@ const LINE_BYTES: usize = 64;
 /// Flags that a part has.
 pub const FLAGS: usize = HEAD_BYTES / LINE_BYTES - 1;
 
-/// Looks at a flag before the waiting rank lets others have its core.
-const SPINS: u32 = 2000;
+/// Looks at a flag, some microseconds, before the waiting rank lets others have its
+/// core: the one that it waits for may need it.
+const SPINS: u32 = 200;
+/// Further looks from one to the next at the rest of the job.
+const LOOKS_A_PROBE: u32 = 16;
 /// Never sent: looked for by who waits long, to learn of a job that was aborted.
 const TAG_NEVER: Tag = 0x130;
 
@@ -141,15 +144,17 @@ impl NodeMemory {
     /// # Errors
     /// When the job has been aborted.
     pub fn wait<C: Comm>(&self, comm: &C, rank: usize, flag: usize, value: u64) -> Result<()> {
-        let mut looks = 0;
+        let mut looks = 0u32;
         while !self.is_raised(rank, flag, value) {
-            looks += 1;
+            looks = looks.wrapping_add(1);
             if looks < SPINS {
                 std::hint::spin_loop();
-            } else {
-                comm.probe(rank, TAG_NEVER)?;
-                std::thread::yield_now();
+                continue;
             }
+            if looks.is_multiple_of(LOOKS_A_PROBE) {
+                comm.probe(rank, TAG_NEVER)?;
+            }
+            std::thread::yield_now();
         }
         Ok(())
     }

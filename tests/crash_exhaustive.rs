@@ -23,16 +23,22 @@
 
 mod crash;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Instant;
 
+use crash::camera::{Image, Picture};
 use crash::cluster::{Cluster, Disturbance, Foretold, Setup, check_undisturbed, start};
+use crash::essence::essence;
+use crash::futures::Futures;
 use skt_hpl::checkpoint::encode::Encoder;
-use skt_hpl::comm::sim::{Kill, Linger};
+use skt_hpl::comm::sim::Linger;
 
-/// Crash points in a restart of a restart that a test takes by default.
-const DEFAULT_POINTS: u64 = 25_000;
+/// Restarts that die in a row, by default.
+const ROUNDS: usize = 2;
+/// Kills in earnest of each start, to prove what is foreseen.
+const REAL_KILLS: u64 = 2;
 
 fn soak() -> bool {
     std::env::var_os("SKT_CRASH_SOAK").is_some_and(|value| value == "1")
@@ -40,9 +46,11 @@ fn soak() -> bool {
 
 #[derive(Default)]
 struct Tally {
+    /// Starts that were killed at every step.
+    starts: u64,
     crash_points: u64,
-    runs: u64,
-    states: usize,
+    real_kills: u64,
+    states: u64,
     recovered: u64,
     refused: u64,
     afresh: u64,
@@ -52,7 +60,9 @@ struct Explorer {
     setup: Setup,
     /// Outlines of the states that restarts were killed from.
     kinds: HashSet<Vec<u64>>,
-    /// Fingerprints of the states that an undisturbed restart was made from.
+    /// Fingerprints of all states, and of the essences that an undisturbed restart
+    /// was made from.
+    seen: HashSet<u64>,
     checked: HashSet<u64>,
     tally: Tally,
 }
@@ -65,81 +75,155 @@ fn victims(ranks: usize, most: usize) -> Vec<Vec<usize>> {
         .collect()
 }
 
+fn guard<T>(case: impl Fn() -> String, body: impl FnOnce() -> T) -> T {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(value) => value,
+        Err(panic) => {
+            eprintln!("in this case: {}", case());
+            std::panic::resume_unwind(panic)
+        }
+    }
+}
+
+/// Fingerprints of what a start leaves, without making the states.
+#[derive(Default)]
+struct Fingerprints {
+    /// Of books without what stood on some nodes: the books are those of pictures
+    /// that outlive this.
+    books: HashMap<(usize, Vec<usize>), u64>,
+}
+
+impl Fingerprints {
+    /// Of the state that this picture shows, with the memory of the nodes of these
+    /// processes lost.
+    fn of(&mut self, before: &Cluster, picture: &Picture, lost: &[usize]) -> u64 {
+        let book = Arc::as_ptr(&picture.book) as usize;
+        let book = *self.books.entry((book, lost.to_vec())).or_insert_with(|| {
+            let mut book = (*picture.book).clone();
+            lost.iter().for_each(|&process| book.forget_node(before.placement[process]));
+            book.fingerprint()
+        });
+        let empty = crash::cluster::fingerprint(&Default::default());
+        let images = picture.images.iter().enumerate();
+        let of_node = |(process, image): (usize, &Arc<Image>)| {
+            if lost.contains(&process) { empty } else { image.fingerprint }
+        };
+        Cluster::fingerprint_of(images.map(of_node), book)
+    }
+}
+
 impl Explorer {
     fn new(setup: Setup) -> Self {
-        Self { setup, kinds: HashSet::new(), checked: HashSet::new(), tally: Tally::default() }
+        let (kinds, seen, checked) = Default::default();
+        Self { setup, kinds, seen, checked, tally: Tally::default() }
     }
 
-    /// Kills a start from `cluster` in all ways; returns the new states.
-    fn kill_everywhere(&mut self, cluster: &Cluster, until: u64, stride: u64) -> Vec<Cluster> {
-        let seed = self.tally.runs;
-        let plain = Disturbance::none(seed, until);
-        let mut steps = {
-            let ran = start(&self.setup, &mut cluster.clone(), &plain);
-            self.tally.runs += 1;
-            ran.steps
+    /// Kills a start from `cluster` in all ways; returns the states of new kinds.
+    fn kill_everywhere(&mut self, cluster: &Cluster, until: u64) -> Vec<Cluster> {
+        let setup = self.setup.clone();
+        let plain = Disturbance::none(self.tally.starts, until);
+        let undisturbed = || format!("{setup:?}\nundisturbed: {plain:?}");
+        let futures = guard(undisturbed, || Futures::of(&setup, cluster, &plain));
+        self.tally.starts += 1;
+        let victims = victims(setup.ranks, setup.parities);
+        let lingering = |dead: &Vec<usize>| {
+            let held = || format!("{setup:?}\n{dead:?} held back: {plain:?}");
+            guard(held, || futures.lingering(dead))
         };
+        let lingering: Vec<_> = victims.iter().map(lingering).collect();
+        let mut fingerprints = Fingerprints::default();
         let mut new_states = Vec::new();
-        for dead in victims(self.setup.ranks, self.setup.parities) {
-            for linger in [Linger::Steps(0), Linger::UntilBlocked] {
-                let mut step = 1 + seed % stride;
-                while step <= steps {
-                    let kills = dead.iter().map(|&rank| Kill { step, rank }).collect();
-                    let how = Disturbance { kills, linger, ..plain.clone() };
-                    let case = format!("{:?}\nkilled {dead:?}: {how:?}", self.setup);
-                    let after = self.guard(&case, |this| {
-                        let mut after = cluster.clone();
-                        let ran = start(&this.setup, &mut after, &how);
-                        this.tally.runs += 1;
-                        this.tally.crash_points += 1;
-                        assert!(ran.steps >= step, "the schedule before a kill is the same");
-                        steps = steps.max(step);
-                        after
-                    });
-                    // Node loss for every set; process death leaves the same
-                    // whoever it was but for how far the others came.
-                    let mut nodes_lost = after.clone();
-                    let nodes = dead.iter().map(|&rank| cluster.placement[rank]).collect();
-                    nodes_lost.lose_nodes(&nodes);
-                    for state in [nodes_lost, after] {
-                        if self.checked.insert(state.fingerprint()) {
-                            self.guard(&case, |this| this.check_restart(&state));
-                            if self.is_new(&state) {
-                                new_states.push(state);
-                            }
+        for (dead, lingering) in victims.iter().zip(&lingering) {
+            for step in 0..futures.steps() {
+                self.tally.crash_points += 2;
+                let is_first = |class| lingering.by_step[..step].iter().all(|&c| c != class);
+                let stopped = futures.stopped(dead, step);
+                let class = lingering.by_step[step];
+                let both = [
+                    (Linger::Steps(0), stopped, step == 0 || !stopped.is(futures.stopped(dead, step - 1))),
+                    (Linger::UntilBlocked, &lingering.pictures[class], is_first(class)),
+                ];
+                for (linger, picture, is_new) in both {
+                    if !is_new {
+                        continue;
+                    }
+                    // Node loss, and the death of processes alone.
+                    for lost in [&dead[..], &[]] {
+                        let fingerprint = fingerprints.of(cluster, picture, lost);
+                        if !self.seen.insert(fingerprint) {
+                            continue;
+                        }
+                        let mut state = picture.cluster(cluster);
+                        let nodes = lost.iter().map(|&process| cluster.placement[process]);
+                        state.lose_nodes(&nodes.collect());
+                        debug_assert_eq!(state.fingerprint(), fingerprint);
+                        let how = futures.disturbance(dead, step, linger);
+                        let case = || format!("{setup:?}\nlost {lost:?}: {how:?}");
+                        guard(case, || self.check(&state));
+                        if self.is_new(&state) {
+                            new_states.push(state);
                         }
                     }
-                    step += stride;
                 }
             }
+        }
+        // What is foreseen comes true.
+        for i in 0..REAL_KILLS {
+            let mut dice = (self.tally.starts * REAL_KILLS + i).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+            let mut roll = |sides: usize| {
+                let rolled = dice as usize % sides;
+                dice /= sides as u64;
+                rolled
+            };
+            let dead = &victims[roll(victims.len())];
+            let linger = [Linger::Steps(0), Linger::UntilBlocked][roll(2)];
+            self.prove(&futures, dead, roll(futures.steps()), linger);
         }
         new_states
     }
 
-    fn guard<T>(&mut self, case: &str, body: impl FnOnce(&mut Self) -> T) -> T {
-        match catch_unwind(AssertUnwindSafe(|| body(self))) {
-            Ok(value) => value,
-            Err(panic) => {
-                eprintln!("in this case: {case}");
-                std::panic::resume_unwind(panic)
+    /// A kill in earnest leaves what was foreseen.
+    fn prove(&mut self, futures: &Futures, dead: &[usize], step: usize, linger: Linger) {
+        let how = futures.disturbance(dead, step, linger);
+        let case = || format!("{:?}\nkilled: {how:?}", self.setup);
+        guard(case, || {
+            let lingering = futures.lingering(dead);
+            let foreseen = match linger {
+                Linger::UntilBlocked => &lingering.pictures[lingering.by_step[step]],
+                Linger::Steps(_) => futures.stopped(dead, step),
+            };
+            let after = futures.kill(&how);
+            let foreseen = foreseen.cluster(futures.before);
+            if foreseen.fingerprint() != after.fingerprint() {
+                panic!("foreseen: {}\nand now: {}", foreseen.describe(&self.setup), after.describe(&self.setup));
             }
+        });
+        self.tally.real_kills += 1;
+    }
+
+    /// The restart from the essence of a state comes to what is foretold.
+    fn check(&mut self, state: &Cluster) {
+        let foretold = state.foretell(&self.setup);
+        let essence = essence(&self.setup, state, &foretold);
+        self.tally.states += 1;
+        if self.checked.insert(essence.fingerprint()) {
+            self.check_restart(&essence, &foretold);
         }
     }
 
     /// An undisturbed restart comes to what is foretold, and the epoch after it
     /// can bear the next loss.
-    fn check_restart(&mut self, state: &Cluster) {
-        let foretold = state.foretell(&self.setup);
-        let epoch = match &foretold {
+    fn check_restart(&mut self, state: &Cluster, foretold: &Foretold) {
+        let epoch = match foretold {
             Foretold::Fresh => 0,
             Foretold::Recovered(epoch, _) | Foretold::Unrecoverable(epoch, _) => *epoch,
             Foretold::Finished(_) => unreachable!("these jobs end without finishing"),
         };
         let mut cluster = state.clone();
-        let how = Disturbance::none(self.tally.runs, epoch + 1);
+        let turn = self.checked.len();
+        let how = Disturbance::none(turn as u64, epoch + 1);
         let ran = start(&self.setup, &mut cluster, &how);
-        self.tally.runs += 1;
-        check_undisturbed(&ran, &foretold);
+        check_undisturbed(&ran, foretold);
         match foretold {
             Foretold::Fresh => self.tally.afresh += 1,
             Foretold::Recovered(..) => self.tally.recovered += 1,
@@ -149,19 +233,15 @@ impl Explorer {
             }
             Foretold::Finished(_) => unreachable!("see above"),
         }
-        // Now and then: lose others, recover again.
-        if self.tally.runs.is_multiple_of(4) {
-            let ranks = self.setup.ranks;
-            let first = self.tally.runs as usize / 4;
-            let nodes: BTreeSet<usize> =
-                (0..self.setup.parities).map(|i| cluster.placement[(first + i) % ranks]).collect();
-            cluster.lose_nodes(&nodes);
-            let foretold = cluster.foretell(&self.setup);
-            assert!(matches!(foretold, Foretold::Recovered(at, _) if at == epoch + 1));
-            let ran = start(&self.setup, &mut cluster, &Disturbance::none(how.seed, epoch + 1));
-            self.tally.runs += 1;
-            check_undisturbed(&ran, &foretold);
-        }
+        // Lose others, recover again.
+        let ranks = self.setup.ranks;
+        let nodes: BTreeSet<usize> =
+            (0..self.setup.parities).map(|i| cluster.placement[(turn + i) % ranks]).collect();
+        cluster.lose_nodes(&nodes);
+        let foretold = cluster.foretell(&self.setup);
+        assert!(matches!(foretold, Foretold::Recovered(at, _) if at == epoch + 1));
+        let ran = start(&self.setup, &mut cluster, &Disturbance::none(how.seed, epoch + 1));
+        check_undisturbed(&ran, &foretold);
     }
 
     fn is_new(&mut self, state: &Cluster) -> bool {
@@ -173,45 +253,38 @@ impl Explorer {
 
     fn explore(mut self) -> Tally {
         let begin = Instant::now();
-        let fresh = Cluster::new(&self.setup, 1);
-        // In phases a job has far more steps.
-        let few = self.setup.piece_rows.is_none() || self.setup.ranks <= 3 || soak();
-        let mut states = self.kill_everywhere(&fresh, 2, if few { 1 } else { 11 });
-        let rounds = if soak() { usize::MAX } else { 2 };
-        let mut stride = 1;
+        let mut states = self.kill_everywhere(&Cluster::new(&self.setup, 1), 2);
+        let rounds = if soak() { usize::MAX } else { ROUNDS };
         for round in 1..=rounds {
-            let (points, open) = (self.tally.crash_points, states.len());
+            let (points, mut open) = (self.tally.crash_points, 0);
             let mut next = Vec::new();
             for state in states {
                 // Killing the start of a new run was the first thing done.
                 if let Foretold::Recovered(epoch, _) = state.foretell(&self.setup) {
-                    next.extend(self.kill_everywhere(&state, epoch, stride));
+                    open += 1;
+                    next.extend(self.kill_everywhere(&state, epoch));
                 }
             }
-            let points = self.tally.crash_points - points;
             println!(
-                "n = {}, m = {}: restart {round} killed from {open} kinds of states at {points} \
-                 points, every {stride} step(s)",
-                self.setup.ranks, self.setup.parities,
+                "n = {}, m = {}: restart {round} killed from {open} kinds of states at {} points; {:.1} s",
+                self.setup.ranks, self.setup.parities, self.tally.crash_points - points, begin.elapsed().as_secs_f64()
             );
-            if !soak() {
-                stride = (points * next.len() as u64 / open as u64).div_ceil(DEFAULT_POINTS).max(1);
-            }
             states = next;
             if states.is_empty() {
                 break;
             }
         }
-        self.tally.states = self.checked.len();
         let tally = &self.tally;
         println!(
-            "n = {}, m = {}: {} crash points, {} runs, {} states; restarts: {} recovered, {} \
+            "n = {}, m = {}: {} crash points of {} starts, {} real; {} states, {} essences: {} recovered, {} \
              refused, {} afresh; {:.1} s",
             self.setup.ranks,
             self.setup.parities,
             tally.crash_points,
-            tally.runs,
+            tally.starts,
+            tally.real_kills,
             tally.states,
+            self.checked.len(),
             tally.recovered,
             tally.refused,
             tally.afresh,

@@ -9,17 +9,29 @@
 //!
 //! Then the restart itself is killed in the same way at every one of its steps
 //! (agreement, joining, flush, rebuilding, stamping, copying), from every
-//! distinct state that the first deaths left; then the restart of that restart,
-//! until no new kind of state turns up or so many restarts have died in a row.
+//! distinct state that the first deaths left; then the restart of that restart.
 //! Kinds of states are told apart by what the headers say (as a set: members
 //! are alike). Every state that comes up is checked by an undisturbed restart;
 //! the first of its kind is used to kill restarts from.
 //!
-//! By default two restarts die in a row, and in the second, from groups of 4
-//! on, every so many-th step is taken (with checkpoints in phases, in the job
-//! itself as well), so that the whole takes some minutes;
-//! the output says which. `SKT_CRASH_SOAK=1` takes every step, and as many
-//! restarts as bring new states.
+//! That is tens of millions of crash points. Three things make them cheap:
+//!
+//! - What a death leaves is foreseen from one run for each set of those to die, in
+//!   place of one for each step (`crash/futures.rs` says why that is right).
+//! - States that differ only in what no restart may look at are checked once, with
+//!   garbage there (`crash/essence.rs`).
+//! - A restart is followed by the loss of others, and another restart, once for each
+//!   state that it comes to.
+//!
+//! Where a group is small enough, nothing of this is taken on trust: each kill is
+//! made besides and must leave what was foreseen, and the restart from each state is
+//! made besides as the state is (groups of 2; groups of 3 up to the first restart).
+//! Of all other starts a sample of kills is made.
+//!
+//! By default two restarts die in a row, but one in the largest groups that take
+//! checkpoints in phases or see each other; the output says which.
+//! `SKT_CRASH_SOAK=1` goes on until no new kind of state turns up, and kills in
+//! earnest everywhere in groups of 3.
 
 mod crash;
 
@@ -31,14 +43,12 @@ use std::time::Instant;
 use crash::camera::{Image, Picture};
 use crash::cluster::{Cluster, Disturbance, Foretold, Setup, check_undisturbed, start};
 use crash::essence::essence;
-use crash::futures::Futures;
+use crash::futures::{Futures, Lingering};
 use skt_hpl::checkpoint::encode::Encoder;
 use skt_hpl::comm::sim::Linger;
 
-/// Restarts that die in a row, by default.
-const ROUNDS: usize = 2;
-/// Kills in earnest of each start, to prove what is foreseen.
-const REAL_KILLS: u64 = 2;
+/// Real kills of each start, to prove what is foreseen, where not all are made.
+const SAMPLE: u64 = 2;
 
 fn soak() -> bool {
     std::env::var_os("SKT_CRASH_SOAK").is_some_and(|value| value == "1")
@@ -60,10 +70,11 @@ struct Explorer {
     setup: Setup,
     /// Outlines of the states that restarts were killed from.
     kinds: HashSet<Vec<u64>>,
-    /// Fingerprints of all states, and of the essences that an undisturbed restart
-    /// was made from.
+    /// Fingerprints of all states; of the essences that an undisturbed restart was
+    /// made from; and of those of the states that these restarts came to.
     seen: HashSet<u64>,
     checked: HashSet<u64>,
+    recovered: HashSet<u64>,
     tally: Tally,
 }
 
@@ -114,12 +125,12 @@ impl Fingerprints {
 
 impl Explorer {
     fn new(setup: Setup) -> Self {
-        let (kinds, seen, checked) = Default::default();
-        Self { setup, kinds, seen, checked, tally: Tally::default() }
+        let (kinds, seen, checked, recovered) = Default::default();
+        Self { setup, kinds, seen, checked, recovered, tally: Tally::default() }
     }
 
     /// Kills a start from `cluster` in all ways; returns the states of new kinds.
-    fn kill_everywhere(&mut self, cluster: &Cluster, until: u64) -> Vec<Cluster> {
+    fn kill_everywhere(&mut self, cluster: &Cluster, until: u64, round: usize) -> Vec<Cluster> {
         let setup = self.setup.clone();
         let plain = Disturbance::none(self.tally.starts, until);
         let undisturbed = || format!("{setup:?}\nundisturbed: {plain:?}");
@@ -136,15 +147,11 @@ impl Explorer {
         for (dead, lingering) in victims.iter().zip(&lingering) {
             for step in 0..futures.steps() {
                 self.tally.crash_points += 2;
-                let is_first = |class| lingering.by_step[..step].iter().all(|&c| c != class);
-                let stopped = futures.stopped(dead, step);
-                let class = lingering.by_step[step];
-                let both = [
-                    (Linger::Steps(0), stopped, step == 0 || !stopped.is(futures.stopped(dead, step - 1))),
-                    (Linger::UntilBlocked, &lingering.pictures[class], is_first(class)),
-                ];
-                for (linger, picture, is_new) in both {
-                    if !is_new {
+                let both = |step| [futures.stopped(dead, step), lingering.at(step)];
+                let before = step.checked_sub(1).map(both);
+                let lingers = [Linger::Steps(0), Linger::UntilBlocked];
+                for (i, (picture, linger)) in both(step).into_iter().zip(lingers).enumerate() {
+                    if before.is_some_and(|before| before[i].is(picture)) {
                         continue;
                     }
                     // Node loss, and the death of processes alone.
@@ -153,13 +160,13 @@ impl Explorer {
                         if !self.seen.insert(fingerprint) {
                             continue;
                         }
-                        let mut state = picture.cluster(cluster);
+                        let mut state = futures.cluster(picture);
                         let nodes = lost.iter().map(|&process| cluster.placement[process]);
                         state.lose_nodes(&nodes.collect());
                         debug_assert_eq!(state.fingerprint(), fingerprint);
                         let how = futures.disturbance(dead, step, linger);
                         let case = || format!("{setup:?}\nlost {lost:?}: {how:?}");
-                        guard(case, || self.check(&state));
+                        guard(case, || self.check(&state, round));
                         if self.is_new(&state) {
                             new_states.push(state);
                         }
@@ -167,45 +174,62 @@ impl Explorer {
                 }
             }
         }
-        // What is foreseen comes true.
-        for i in 0..REAL_KILLS {
-            let mut dice = (self.tally.starts * REAL_KILLS + i).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
-            let mut roll = |sides: usize| {
-                let rolled = dice as usize % sides;
-                dice /= sides as u64;
-                rolled
-            };
-            let dead = &victims[roll(victims.len())];
-            let linger = [Linger::Steps(0), Linger::UntilBlocked][roll(2)];
-            self.prove(&futures, dead, roll(futures.steps()), linger);
-        }
+        self.prove(&futures, &victims, &lingering, round);
         new_states
     }
 
-    /// A kill in earnest leaves what was foreseen.
-    fn prove(&mut self, futures: &Futures, dead: &[usize], step: usize, linger: Linger) {
-        let how = futures.disturbance(dead, step, linger);
-        let case = || format!("{:?}\nkilled: {how:?}", self.setup);
-        guard(case, || {
-            let lingering = futures.lingering(dead);
-            let foreseen = match linger {
-                Linger::UntilBlocked => &lingering.pictures[lingering.by_step[step]],
-                Linger::Steps(_) => futures.stopped(dead, step),
-            };
-            let after = futures.kill(&how);
-            let foreseen = foreseen.cluster(futures.before);
-            if foreseen.fingerprint() != after.fingerprint() {
-                panic!("foreseen: {}\nand now: {}", foreseen.describe(&self.setup), after.describe(&self.setup));
-            }
+    /// What is foreseen comes true: at every point, or at a sample of them.
+    fn prove(
+        &mut self,
+        futures: &Futures,
+        victims: &[Vec<usize>],
+        lingering: &[Lingering],
+        round: usize,
+    ) {
+        let points = 2 * victims.len() * futures.steps();
+        let sample = (0..SAMPLE).map(|i| {
+            let seed = self.tally.starts * SAMPLE + i;
+            (seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % points
         });
-        self.tally.real_kills += 1;
+        let proven = match self.is_small(round) {
+            true => (0..points).collect(),
+            false => sample.collect::<Vec<_>>(),
+        };
+        for point in proven {
+            let linger = [Linger::Steps(0), Linger::UntilBlocked][point % 2];
+            let (set, step) = (point / 2 % victims.len(), point / 2 / victims.len());
+            let foreseen = match linger {
+                Linger::UntilBlocked => lingering[set].at(step),
+                Linger::Steps(_) => futures.stopped(&victims[set], step),
+            };
+            let how = futures.disturbance(&victims[set], step, linger);
+            let case = || format!("{:?}\nkilled: {how:?}", self.setup);
+            guard(case, || {
+                let (foreseen, is) = (futures.cluster(foreseen), futures.kill(&how));
+                if foreseen.fingerprint() != is.fingerprint() {
+                    let describe = |state: &Cluster| state.describe(&self.setup);
+                    panic!("foreseen: {}\nand now: {}", describe(&foreseen), describe(&is));
+                }
+            });
+            self.tally.real_kills += 1;
+        }
+    }
+
+    /// Whether there is time to do without short cuts, besides.
+    fn is_small(&self, round: usize) -> bool {
+        let most = if soak() { [4, 3, 3] } else { [3, 3, 2] };
+        self.setup.ranks <= most[round.min(2)]
     }
 
     /// The restart from the essence of a state comes to what is foretold.
-    fn check(&mut self, state: &Cluster) {
+    fn check(&mut self, state: &Cluster, round: usize) {
         let foretold = state.foretell(&self.setup);
         let essence = essence(&self.setup, state, &foretold);
         self.tally.states += 1;
+        if self.is_small(round) {
+            // As it is, too.
+            self.check_restart(state, &foretold);
+        }
         if self.checked.insert(essence.fingerprint()) {
             self.check_restart(&essence, &foretold);
         }
@@ -233,7 +257,11 @@ impl Explorer {
             }
             Foretold::Finished(_) => unreachable!("see above"),
         }
-        // Lose others, recover again.
+        // Lose others, recover again: from each state that a restart comes to.
+        let end = Foretold::Recovered(epoch + 1, ran.results[0].as_ref().unwrap().state.clone());
+        if !self.recovered.insert(essence(&self.setup, &cluster, &end).fingerprint()) {
+            return;
+        }
         let ranks = self.setup.ranks;
         let nodes: BTreeSet<usize> =
             (0..self.setup.parities).map(|i| cluster.placement[(turn + i) % ranks]).collect();
@@ -251,78 +279,57 @@ impl Explorer {
         self.kinds.insert(state.outline(&self.setup))
     }
 
-    fn explore(mut self) -> Tally {
+    /// Restarts that die in a row.
+    fn rounds(&self) -> usize {
+        let Setup { ranks, parities, encoder, piece_rows, .. } = self.setup;
+        let is_large = ranks >= 5 && parities >= 2;
+        match (encoder, piece_rows) {
+            _ if soak() => usize::MAX,
+            (Encoder::Ring, None) => 2,
+            _ if is_large => 1,
+            _ => 2,
+        }
+    }
+
+    fn explore(mut self) {
         let begin = Instant::now();
-        let mut states = self.kill_everywhere(&Cluster::new(&self.setup, 1), 2);
-        let rounds = if soak() { usize::MAX } else { ROUNDS };
-        for round in 1..=rounds {
-            let (points, mut open) = (self.tally.crash_points, 0);
+        let name = format!("n = {}, m = {}", self.setup.ranks, self.setup.parities);
+        let mut states = self.kill_everywhere(&Cluster::new(&self.setup, 1), 2, 0);
+        let rounds = self.rounds();
+        let mut round = 0;
+        while round < rounds && !states.is_empty() {
+            round += 1;
+            let (points, starts) = (self.tally.crash_points, self.tally.starts);
             let mut next = Vec::new();
             for state in states {
                 // Killing the start of a new run was the first thing done.
                 if let Foretold::Recovered(epoch, _) = state.foretell(&self.setup) {
-                    open += 1;
-                    next.extend(self.kill_everywhere(&state, epoch));
+                    next.extend(self.kill_everywhere(&state, epoch, round));
                 }
             }
             println!(
-                "n = {}, m = {}: restart {round} killed from {open} kinds of states at {} points; {:.1} s",
-                self.setup.ranks, self.setup.parities, self.tally.crash_points - points, begin.elapsed().as_secs_f64()
+                "{name}: restart {round} killed from {} kinds of states at every one of {} points",
+                self.tally.starts - starts,
+                self.tally.crash_points - points,
             );
             states = next;
-            if states.is_empty() {
-                break;
-            }
         }
-        let tally = &self.tally;
+        let Tally { crash_points, real_kills, states: seen, recovered, refused, afresh, .. } =
+            self.tally;
         println!(
-            "n = {}, m = {}: {} crash points of {} starts, {} real; {} states, {} essences: {} recovered, {} \
-             refused, {} afresh; {:.1} s",
-            self.setup.ranks,
-            self.setup.parities,
-            tally.crash_points,
-            tally.starts,
-            tally.real_kills,
-            tally.states,
+            "{name}: {crash_points} crash points, {real_kills} of them killed in earnest as well; \
+             {seen} states, {} essences; restarts: {recovered} recovered, {refused} refused, \
+             {afresh} afresh; {:.1} s; {}",
             self.checked.len(),
-            tally.recovered,
-            tally.refused,
-            tally.afresh,
-            begin.elapsed().as_secs_f64()
+            begin.elapsed().as_secs_f64(),
+            match states.len() {
+                0 => "no new kind of state is left".to_owned(),
+                left => format!("not killed: the restart after that, from {left} kinds"),
+            }
         );
-        assert!(tally.recovered > 0 && tally.crash_points > 100);
-        self.tally
+        assert!(recovered > 0 && crash_points > 100);
+        assert!(real_kills >= SAMPLE * self.tally.starts);
     }
-}
-
-#[test]
-fn every_crash_point_of_2_members_with_1_parity() {
-    Explorer::new(Setup::small(2, 1)).explore();
-}
-
-#[test]
-fn every_crash_point_of_3_members_with_1_parity() {
-    Explorer::new(Setup::small(3, 1)).explore();
-}
-
-#[test]
-fn every_crash_point_of_4_members_with_1_parity() {
-    Explorer::new(Setup::small(4, 1)).explore();
-}
-
-#[test]
-fn every_crash_point_of_4_members_with_2_parities() {
-    Explorer::new(Setup::small(4, 2)).explore();
-}
-
-#[test]
-fn every_crash_point_of_5_members_with_1_parity() {
-    Explorer::new(Setup::small(5, 1)).explore();
-}
-
-#[test]
-fn every_crash_point_of_5_members_with_2_parities() {
-    Explorer::new(Setup::small(5, 2)).explore();
 }
 
 /// Members that read each other's memory.
@@ -331,58 +338,45 @@ fn direct(members: usize, parities: usize) -> Setup {
     Setup { encoder, one_host: true, ..Setup::small(members, parities) }
 }
 
-#[test]
-fn every_crash_point_of_2_members_that_see_each_other() {
-    Explorer::new(direct(2, 1)).explore();
-}
-
-#[test]
-fn every_crash_point_of_3_members_that_see_each_other() {
-    Explorer::new(direct(3, 1)).explore();
-}
-
-#[test]
-fn every_crash_point_of_4_members_with_2_parities_that_see_each_other() {
-    Explorer::new(direct(4, 2)).explore();
-}
-
 /// An application that makes rows ready piece by piece while its checkpoint is
 /// encoded, and flushes lazily.
 fn phases(setup: Setup) -> Setup {
     Setup { piece_rows: Some(2), ..setup }
 }
 
-#[test]
-fn every_crash_point_of_2_members_in_phases() {
-    Explorer::new(phases(Setup::small(2, 1))).explore();
+macro_rules! every_crash_point_of {
+    ($($members:ident: $n:literal, $m:literal;)*) => {$(
+        mod $members {
+            use super::*;
+
+            #[test]
+            fn that_send_messages() {
+                Explorer::new(Setup::small($n, $m)).explore();
+            }
+
+            #[test]
+            fn that_send_messages_in_phases() {
+                Explorer::new(phases(Setup::small($n, $m))).explore();
+            }
+
+            #[test]
+            fn that_see_each_other() {
+                Explorer::new(direct($n, $m)).explore();
+            }
+
+            #[test]
+            fn that_see_each_other_in_phases() {
+                Explorer::new(phases(direct($n, $m))).explore();
+            }
+        }
+    )*};
 }
 
-#[test]
-fn every_crash_point_of_3_members_in_phases() {
-    Explorer::new(phases(Setup::small(3, 1))).explore();
-}
-
-#[test]
-fn every_crash_point_of_4_members_with_2_parities_in_phases() {
-    Explorer::new(phases(Setup::small(4, 2))).explore();
-}
-
-#[test]
-fn every_crash_point_of_5_members_with_1_parity_in_phases() {
-    Explorer::new(phases(Setup::small(5, 1))).explore();
-}
-
-#[test]
-fn every_crash_point_of_2_members_that_see_each_other_in_phases() {
-    Explorer::new(phases(direct(2, 1))).explore();
-}
-
-#[test]
-fn every_crash_point_of_3_members_that_see_each_other_in_phases() {
-    Explorer::new(phases(direct(3, 1))).explore();
-}
-
-#[test]
-fn every_crash_point_of_4_members_with_2_parities_that_see_each_other_in_phases() {
-    Explorer::new(phases(direct(4, 2))).explore();
+every_crash_point_of! {
+    members_2_parities_1: 2, 1;
+    members_3_parities_1: 3, 1;
+    members_4_parities_1: 4, 1;
+    members_4_parities_2: 4, 2;
+    members_5_parities_1: 5, 1;
+    members_5_parities_2: 5, 2;
 }

@@ -87,11 +87,7 @@ pub struct Camera {
 }
 
 impl Camera {
-    pub fn new(
-        nodes: &[Arc<Mutex<Node>>],
-        placement: &[usize],
-        book: &Arc<Mutex<Book>>,
-    ) -> Self {
+    pub fn new(nodes: &[Arc<Mutex<Node>>], placement: &[usize], book: &Arc<Mutex<Book>>) -> Self {
         let nodes = placement.iter().map(|&node| nodes[node].clone()).collect();
         Self { nodes, book: book.clone(), last: None }
     }

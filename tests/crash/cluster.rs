@@ -602,7 +602,9 @@ impl Cluster {
     /// [`Cluster::fingerprint`] from those of the nodes, in the order of the
     /// processes, and of the book.
     pub fn fingerprint_of(nodes: impl Iterator<Item = u64>, book: u64) -> u64 {
-        nodes.fold(book, |all, node| (all.rotate_left(23) ^ node).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        nodes.fold(book, |all, node| {
+            (all.rotate_left(23) ^ node).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        })
     }
 
     /// Once a result is reported, no start computes again while anything is left

@@ -25,8 +25,12 @@
 //! in which they are to be killed; then the others again until they are stuck; and
 //! so on to the end.
 //!
-//! Both are put to the proof by real kills: `crash_exhaustive` makes all of them for
-//! groups of 2 and 3, and a sample of every start otherwise.
+//! Those held back must do what they did in that run. They see more messages than
+//! they did then, for the others are ahead; so when they ask whether one is here,
+//! they are told what they were told then.
+//!
+//! All of that is put to the proof by real kills: `crash_exhaustive` makes all of
+//! them for the smallest groups, and a sample of every start otherwise.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -38,7 +42,7 @@ use super::cluster::{Cluster, Disturbance, Setup, start, start_before};
 /// A start that ran undisturbed, and what a death at any of its steps leaves.
 pub struct Futures<'a> {
     setup: &'a Setup,
-    pub before: &'a Cluster,
+    before: &'a Cluster,
     how: &'a Disturbance,
     chronicle: Chronicle,
 }
@@ -115,7 +119,8 @@ impl Witness for HoldBack {
             return Some(able.trailing_zeros() as usize);
         };
         let mut on_the_way = self.dead.iter().zip(place);
-        let next = on_the_way.find(|(rank, at)| able >> **rank & 1 == 1 && standings[**rank] < **at);
+        let next =
+            on_the_way.find(|(rank, at)| able >> **rank & 1 == 1 && standings[**rank] < **at);
         let (&rank, _) = next.unwrap_or_else(|| {
             panic!("{:?} cannot come to {place:?}: all stand at {standings:?}", self.dead)
         });
@@ -143,8 +148,15 @@ impl Witness for HoldBack {
 /// What the death of a set leaves when the others go on: by step, which of the
 /// pictures.
 pub struct Lingering {
-    pub by_step: Vec<usize>,
-    pub pictures: Vec<Picture>,
+    by_step: Vec<usize>,
+    pictures: Vec<Picture>,
+}
+
+impl Lingering {
+    /// When they die at this step (from 0).
+    pub fn at(&self, step: usize) -> &Picture {
+        &self.pictures[self.by_step[step]]
+    }
 }
 
 impl<'a> Futures<'a> {
@@ -209,7 +221,12 @@ impl<'a> Futures<'a> {
         Disturbance { kills, linger, ..self.how.clone() }
     }
 
-    /// Kills them in earnest, and returns what is left.
+    /// The cluster as a picture of this start shows it.
+    pub fn cluster(&self, picture: &Picture) -> Cluster {
+        picture.cluster(self.before)
+    }
+
+    /// Kills them, and returns what is left.
     pub fn kill(&self, how: &Disturbance) -> Cluster {
         let mut after = self.before.clone();
         let ran = start(self.setup, &mut after, how);

@@ -919,6 +919,86 @@ mod tests {
         assert_ne!(ring(&options).trace, a.trace);
     }
 
+    /// Holds rank 2 back; keeps what it sees.
+    #[derive(Default)]
+    struct LastComesLast {
+        steps: Vec<(u64, Vec<Standing>)>,
+        stuck: usize,
+        panics: bool,
+    }
+
+    impl Conductor for LastComesLast {
+        fn at_step(&mut self, step: u64, standings: &[Standing]) {
+            self.steps.push((step, standings.to_vec()));
+        }
+
+        fn choose(&mut self, _: &[Standing], able: u64, current: usize) -> Option<usize> {
+            assert!(!self.panics || self.steps.len() < 5, "the conductor fell over");
+            let others = able & !(1 << 2);
+            self.stuck += usize::from(others == 0);
+            match others >> current & 1 {
+                1 => Some(current),
+                _ if others != 0 => Some(others.trailing_zeros() as usize),
+                _ => Some(2),
+            }
+        }
+    }
+
+    /// Looks on alone.
+    struct Nobody;
+    impl Conductor for Nobody {}
+
+    fn conducted<C: Conductor + 'static>(options: &Options, conductor: C) -> (Vec<String>, C) {
+        let conductor = Arc::new(Mutex::new(conductor));
+        let outcome = run_conducted(options, Some(conductor.clone()), |comm| {
+            comm.barrier()?;
+            let (next, last) = ((comm.rank() + 1) % 3, (comm.rank() + 2) % 3);
+            comm.send(&[comm.rank() as u8], next, 1)?;
+            let mut got = [9u8];
+            comm.recv(&mut got, last, 1)?;
+            assert_eq!(usize::from(got[0]), last);
+            comm.barrier()
+        });
+        assert!(outcome.results.iter().all(Result::is_ok), "{outcome:?}");
+        let conductor = Arc::into_inner(conductor).expect("the run is over").into_inner();
+        (outcome.trace, conductor.expect("in order"))
+    }
+
+    #[test]
+    fn a_conductor_holds_a_rank_back_until_all_others_are_stuck() {
+        let options = Options { trace: true, ..Options::new(3, 4) };
+        let (trace, seen) = conducted(&options, LastComesLast::default());
+        let of_last = |line: &String| line.contains(" rank 2:");
+        let first = trace.iter().position(of_last).expect("it comes to its turn");
+        // The others wait in the barrier.
+        assert_eq!(first, 2, "{trace:?}");
+        assert!(seen.stuck > 2);
+        let numbers: Vec<u64> = seen.steps.iter().map(|(step, _)| *step).collect();
+        assert_eq!(numbers, (1..=trace.len() as u64).collect::<Vec<_>>());
+        for pair in seen.steps.windows(2) {
+            let mut standings = pair[0].1.iter().zip(&pair[1].1);
+            assert!(standings.all(|(before, after)| before <= after), "{pair:?}");
+        }
+    }
+
+    #[test]
+    fn who_only_looks_on_changes_nothing() {
+        for seed in 0..50 {
+            let options =
+                Options { trace: true, rendezvous: seed % 2 == 0, ..Options::new(4, seed) };
+            let nobody: Arc<Mutex<dyn Conductor>> = Arc::new(Mutex::new(Nobody));
+            let body = |comm: SimComm| all_sum(&comm, &mut [comm.rank() as f64]);
+            let (alone, seen) = (run(&options, body), run_conducted(&options, Some(nobody), body));
+            assert_eq!(alone.trace, seen.trace);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "the conductor fell over")]
+    fn a_panic_of_the_conductor_reaches_the_caller() {
+        conducted(&Options::new(3, 0), LastComesLast { panics: true, ..Default::default() });
+    }
+
     #[test]
     fn a_death_at_any_step_ends_all_ranks() {
         let steps = ring(&Options::new(4, 1)).steps;

@@ -206,7 +206,8 @@ impl Explorer {
             let case = || format!("{:?}\nkilled: {how:?}", self.setup);
             guard(case, || {
                 let (foreseen, is) = (futures.cluster(foreseen), futures.kill(&how));
-                if foreseen.fingerprint() != is.fingerprint() {
+                let same_memory = foreseen.fingerprint() == is.fingerprint();
+                if !same_memory || foreseen.book != is.book {
                     let describe = |state: &Cluster| state.describe(&self.setup);
                     panic!("foreseen: {}\nand now: {}", describe(&foreseen), describe(&is));
                 }

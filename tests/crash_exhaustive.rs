@@ -9,30 +9,46 @@
 //!
 //! Then the restart itself is killed in the same way at every one of its steps
 //! (agreement, joining, flush, rebuilding, stamping, copying), from every
-//! distinct state that the first deaths left; then the restart of that restart,
-//! until no new kind of state turns up or so many restarts have died in a row.
+//! distinct state that the first deaths left; then the restart of that restart.
 //! Kinds of states are told apart by what the headers say (as a set: members
 //! are alike). Every state that comes up is checked by an undisturbed restart;
 //! the first of its kind is used to kill restarts from.
 //!
-//! By default two restarts die in a row, and in the second, from groups of 4
-//! on, every so many-th step is taken (with checkpoints in phases, in the job
-//! itself as well), so that the whole takes some minutes;
-//! the output says which. `SKT_CRASH_SOAK=1` takes every step, and as many
-//! restarts as bring new states.
+//! That is tens of millions of crash points. Three things make them cheap:
+//!
+//! - What a death leaves is foreseen from one run for each set of those to die, in
+//!   place of one for each step (`crash/futures.rs` says why that is right).
+//! - States that differ only in what no restart may look at are checked once, with
+//!   garbage there (`crash/essence.rs`).
+//! - A restart is followed by the loss of others, and another restart, once for each
+//!   state that it comes to.
+//!
+//! Where a group is small enough, nothing of this is taken on trust: each kill is
+//! made besides and must leave what was foreseen, and the restart from each state is
+//! made besides as the state is (groups of 2; groups of 3 up to the first restart).
+//! Of all other starts a sample of kills is made.
+//!
+//! By default two restarts die in a row, but one in the largest groups that take
+//! checkpoints in phases or see each other; the output says which.
+//! `SKT_CRASH_SOAK=1` goes on until no new kind of state turns up, and kills in
+//! earnest everywhere in groups of 3.
 
 mod crash;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Instant;
 
+use crash::camera::{Image, Picture};
 use crash::cluster::{Cluster, Disturbance, Foretold, Setup, check_undisturbed, start};
+use crash::essence::essence;
+use crash::futures::{Futures, Lingering};
 use skt_hpl::checkpoint::encode::Encoder;
-use skt_hpl::comm::sim::{Kill, Linger};
+use skt_hpl::comm::sim::Linger;
 
-/// Crash points in a restart of a restart that a test takes by default.
-const DEFAULT_POINTS: u64 = 25_000;
+/// Real kills of each start, to prove what is foreseen, where not all are made.
+const SAMPLE: u64 = 2;
 
 fn soak() -> bool {
     std::env::var_os("SKT_CRASH_SOAK").is_some_and(|value| value == "1")
@@ -40,9 +56,11 @@ fn soak() -> bool {
 
 #[derive(Default)]
 struct Tally {
+    /// Starts that were killed at every step.
+    starts: u64,
     crash_points: u64,
-    runs: u64,
-    states: usize,
+    real_kills: u64,
+    states: u64,
     recovered: u64,
     refused: u64,
     afresh: u64,
@@ -52,8 +70,11 @@ struct Explorer {
     setup: Setup,
     /// Outlines of the states that restarts were killed from.
     kinds: HashSet<Vec<u64>>,
-    /// Fingerprints of the states that an undisturbed restart was made from.
+    /// Fingerprints of all states; of the essences that an undisturbed restart was
+    /// made from; and of those of the states that these restarts came to.
+    seen: HashSet<u64>,
     checked: HashSet<u64>,
+    recovered: HashSet<u64>,
     tally: Tally,
 }
 
@@ -65,81 +86,169 @@ fn victims(ranks: usize, most: usize) -> Vec<Vec<usize>> {
         .collect()
 }
 
+fn guard<T>(case: impl Fn() -> String, body: impl FnOnce() -> T) -> T {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(value) => value,
+        Err(panic) => {
+            eprintln!("in this case: {}", case());
+            std::panic::resume_unwind(panic)
+        }
+    }
+}
+
+/// Fingerprints of what a start leaves, without making the states.
+#[derive(Default)]
+struct Fingerprints {
+    /// Of books without what stood on some nodes: the books are those of pictures
+    /// that outlive this.
+    books: HashMap<(usize, Vec<usize>), u64>,
+}
+
+impl Fingerprints {
+    /// Of the state that this picture shows, with the memory of the nodes of these
+    /// processes lost.
+    fn of(&mut self, before: &Cluster, picture: &Picture, lost: &[usize]) -> u64 {
+        let book = Arc::as_ptr(&picture.book) as usize;
+        let book = *self.books.entry((book, lost.to_vec())).or_insert_with(|| {
+            let mut book = (*picture.book).clone();
+            lost.iter().for_each(|&process| book.forget_node(before.placement[process]));
+            book.fingerprint()
+        });
+        let empty = crash::cluster::fingerprint(&Default::default());
+        let images = picture.images.iter().enumerate();
+        let of_node = |(process, image): (usize, &Arc<Image>)| {
+            if lost.contains(&process) { empty } else { image.fingerprint }
+        };
+        Cluster::fingerprint_of(images.map(of_node), book)
+    }
+}
+
 impl Explorer {
     fn new(setup: Setup) -> Self {
-        Self { setup, kinds: HashSet::new(), checked: HashSet::new(), tally: Tally::default() }
+        let (kinds, seen, checked, recovered) = Default::default();
+        Self { setup, kinds, seen, checked, recovered, tally: Tally::default() }
     }
 
-    /// Kills a start from `cluster` in all ways; returns the new states.
-    fn kill_everywhere(&mut self, cluster: &Cluster, until: u64, stride: u64) -> Vec<Cluster> {
-        let seed = self.tally.runs;
-        let plain = Disturbance::none(seed, until);
-        let mut steps = {
-            let ran = start(&self.setup, &mut cluster.clone(), &plain);
-            self.tally.runs += 1;
-            ran.steps
+    /// Kills a start from `cluster` in all ways; returns the states of new kinds.
+    fn kill_everywhere(&mut self, cluster: &Cluster, until: u64, round: usize) -> Vec<Cluster> {
+        let setup = self.setup.clone();
+        let plain = Disturbance::none(self.tally.starts, until);
+        let undisturbed = || format!("{setup:?}\nundisturbed: {plain:?}");
+        let futures = guard(undisturbed, || Futures::of(&setup, cluster, &plain));
+        self.tally.starts += 1;
+        let victims = victims(setup.ranks, setup.parities);
+        let lingering = |dead: &Vec<usize>| {
+            let held = || format!("{setup:?}\n{dead:?} held back: {plain:?}");
+            guard(held, || futures.lingering(dead))
         };
+        let lingering: Vec<_> = victims.iter().map(lingering).collect();
+        let mut fingerprints = Fingerprints::default();
         let mut new_states = Vec::new();
-        for dead in victims(self.setup.ranks, self.setup.parities) {
-            for linger in [Linger::Steps(0), Linger::UntilBlocked] {
-                let mut step = 1 + seed % stride;
-                while step <= steps {
-                    let kills = dead.iter().map(|&rank| Kill { step, rank }).collect();
-                    let how = Disturbance { kills, linger, ..plain.clone() };
-                    let case = format!("{:?}\nkilled {dead:?}: {how:?}", self.setup);
-                    let after = self.guard(&case, |this| {
-                        let mut after = cluster.clone();
-                        let ran = start(&this.setup, &mut after, &how);
-                        this.tally.runs += 1;
-                        this.tally.crash_points += 1;
-                        assert!(ran.steps >= step, "the schedule before a kill is the same");
-                        steps = steps.max(step);
-                        after
-                    });
-                    // Node loss for every set; process death leaves the same
-                    // whoever it was but for how far the others came.
-                    let mut nodes_lost = after.clone();
-                    let nodes = dead.iter().map(|&rank| cluster.placement[rank]).collect();
-                    nodes_lost.lose_nodes(&nodes);
-                    for state in [nodes_lost, after] {
-                        if self.checked.insert(state.fingerprint()) {
-                            self.guard(&case, |this| this.check_restart(&state));
-                            if self.is_new(&state) {
-                                new_states.push(state);
-                            }
+        for (dead, lingering) in victims.iter().zip(&lingering) {
+            for step in 0..futures.steps() {
+                self.tally.crash_points += 2;
+                let both = |step| [futures.stopped(dead, step), lingering.at(step)];
+                let before = step.checked_sub(1).map(both);
+                let lingers = [Linger::Steps(0), Linger::UntilBlocked];
+                for (i, (picture, linger)) in both(step).into_iter().zip(lingers).enumerate() {
+                    if before.is_some_and(|before| before[i].is(picture)) {
+                        continue;
+                    }
+                    // Node loss, and the death of processes alone.
+                    for lost in [&dead[..], &[]] {
+                        let fingerprint = fingerprints.of(cluster, picture, lost);
+                        if !self.seen.insert(fingerprint) {
+                            continue;
+                        }
+                        let mut state = futures.cluster(picture);
+                        let nodes = lost.iter().map(|&process| cluster.placement[process]);
+                        state.lose_nodes(&nodes.collect());
+                        debug_assert_eq!(state.fingerprint(), fingerprint);
+                        let how = futures.disturbance(dead, step, linger);
+                        let case = || format!("{setup:?}\nlost {lost:?}: {how:?}");
+                        guard(case, || self.check(&state, round));
+                        if self.is_new(&state) {
+                            new_states.push(state);
                         }
                     }
-                    step += stride;
                 }
             }
         }
+        self.prove(&futures, &victims, &lingering, round);
         new_states
     }
 
-    fn guard<T>(&mut self, case: &str, body: impl FnOnce(&mut Self) -> T) -> T {
-        match catch_unwind(AssertUnwindSafe(|| body(self))) {
-            Ok(value) => value,
-            Err(panic) => {
-                eprintln!("in this case: {case}");
-                std::panic::resume_unwind(panic)
-            }
+    /// What is foreseen comes true: at every point, or at a sample of them.
+    fn prove(
+        &mut self,
+        futures: &Futures,
+        victims: &[Vec<usize>],
+        lingering: &[Lingering],
+        round: usize,
+    ) {
+        let points = 2 * victims.len() * futures.steps();
+        let sample = (0..SAMPLE).map(|i| {
+            let seed = self.tally.starts * SAMPLE + i;
+            (seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % points
+        });
+        let proven = match self.is_small(round) {
+            true => (0..points).collect(),
+            false => sample.collect::<Vec<_>>(),
+        };
+        for point in proven {
+            let linger = [Linger::Steps(0), Linger::UntilBlocked][point % 2];
+            let (set, step) = (point / 2 % victims.len(), point / 2 / victims.len());
+            let foreseen = match linger {
+                Linger::UntilBlocked => lingering[set].at(step),
+                Linger::Steps(_) => futures.stopped(&victims[set], step),
+            };
+            let how = futures.disturbance(&victims[set], step, linger);
+            let case = || format!("{:?}\nkilled: {how:?}", self.setup);
+            guard(case, || {
+                let (foreseen, is) = (futures.cluster(foreseen), futures.kill(&how));
+                let same_memory = foreseen.fingerprint() == is.fingerprint();
+                if !same_memory || foreseen.book != is.book {
+                    let describe = |state: &Cluster| state.describe(&self.setup);
+                    panic!("foreseen: {}\nand now: {}", describe(&foreseen), describe(&is));
+                }
+            });
+            self.tally.real_kills += 1;
+        }
+    }
+
+    /// Whether there is time to do without short cuts, besides.
+    fn is_small(&self, round: usize) -> bool {
+        let most = if soak() { [4, 3, 3] } else { [3, 3, 2] };
+        self.setup.ranks <= most[round.min(2)]
+    }
+
+    /// The restart from the essence of a state comes to what is foretold.
+    fn check(&mut self, state: &Cluster, round: usize) {
+        let foretold = state.foretell(&self.setup);
+        let essence = essence(&self.setup, state, &foretold);
+        self.tally.states += 1;
+        if self.is_small(round) {
+            // As it is, too.
+            self.check_restart(state, &foretold);
+        }
+        if self.checked.insert(essence.fingerprint()) {
+            self.check_restart(&essence, &foretold);
         }
     }
 
     /// An undisturbed restart comes to what is foretold, and the epoch after it
     /// can bear the next loss.
-    fn check_restart(&mut self, state: &Cluster) {
-        let foretold = state.foretell(&self.setup);
-        let epoch = match &foretold {
+    fn check_restart(&mut self, state: &Cluster, foretold: &Foretold) {
+        let epoch = match foretold {
             Foretold::Fresh => 0,
             Foretold::Recovered(epoch, _) | Foretold::Unrecoverable(epoch, _) => *epoch,
             Foretold::Finished(_) => unreachable!("these jobs end without finishing"),
         };
         let mut cluster = state.clone();
-        let how = Disturbance::none(self.tally.runs, epoch + 1);
+        let turn = self.checked.len();
+        let how = Disturbance::none(turn as u64, epoch + 1);
         let ran = start(&self.setup, &mut cluster, &how);
-        self.tally.runs += 1;
-        check_undisturbed(&ran, &foretold);
+        check_undisturbed(&ran, foretold);
         match foretold {
             Foretold::Fresh => self.tally.afresh += 1,
             Foretold::Recovered(..) => self.tally.recovered += 1,
@@ -149,19 +258,19 @@ impl Explorer {
             }
             Foretold::Finished(_) => unreachable!("see above"),
         }
-        // Now and then: lose others, recover again.
-        if self.tally.runs.is_multiple_of(4) {
-            let ranks = self.setup.ranks;
-            let first = self.tally.runs as usize / 4;
-            let nodes: BTreeSet<usize> =
-                (0..self.setup.parities).map(|i| cluster.placement[(first + i) % ranks]).collect();
-            cluster.lose_nodes(&nodes);
-            let foretold = cluster.foretell(&self.setup);
-            assert!(matches!(foretold, Foretold::Recovered(at, _) if at == epoch + 1));
-            let ran = start(&self.setup, &mut cluster, &Disturbance::none(how.seed, epoch + 1));
-            self.tally.runs += 1;
-            check_undisturbed(&ran, &foretold);
+        // Lose others, recover again: from each state that a restart comes to.
+        let end = Foretold::Recovered(epoch + 1, ran.results[0].as_ref().unwrap().state.clone());
+        if !self.recovered.insert(essence(&self.setup, &cluster, &end).fingerprint()) {
+            return;
         }
+        let ranks = self.setup.ranks;
+        let nodes: BTreeSet<usize> =
+            (0..self.setup.parities).map(|i| cluster.placement[(turn + i) % ranks]).collect();
+        cluster.lose_nodes(&nodes);
+        let foretold = cluster.foretell(&self.setup);
+        assert!(matches!(foretold, Foretold::Recovered(at, _) if at == epoch + 1));
+        let ran = start(&self.setup, &mut cluster, &Disturbance::none(how.seed, epoch + 1));
+        check_undisturbed(&ran, &foretold);
     }
 
     fn is_new(&mut self, state: &Cluster) -> bool {
@@ -171,85 +280,57 @@ impl Explorer {
         self.kinds.insert(state.outline(&self.setup))
     }
 
-    fn explore(mut self) -> Tally {
+    /// Restarts that die in a row.
+    fn rounds(&self) -> usize {
+        let Setup { ranks, parities, encoder, piece_rows, .. } = self.setup;
+        let is_large = ranks >= 5 && parities >= 2;
+        match (encoder, piece_rows) {
+            _ if soak() => usize::MAX,
+            (Encoder::Ring, None) => 2,
+            _ if is_large => 1,
+            _ => 2,
+        }
+    }
+
+    fn explore(mut self) {
         let begin = Instant::now();
-        let fresh = Cluster::new(&self.setup, 1);
-        // In phases a job has far more steps.
-        let few = self.setup.piece_rows.is_none() || self.setup.ranks <= 3 || soak();
-        let mut states = self.kill_everywhere(&fresh, 2, if few { 1 } else { 11 });
-        let rounds = if soak() { usize::MAX } else { 2 };
-        let mut stride = 1;
-        for round in 1..=rounds {
-            let (points, open) = (self.tally.crash_points, states.len());
+        let name = format!("n = {}, m = {}", self.setup.ranks, self.setup.parities);
+        let mut states = self.kill_everywhere(&Cluster::new(&self.setup, 1), 2, 0);
+        let rounds = self.rounds();
+        let mut round = 0;
+        while round < rounds && !states.is_empty() {
+            round += 1;
+            let (points, starts) = (self.tally.crash_points, self.tally.starts);
             let mut next = Vec::new();
             for state in states {
                 // Killing the start of a new run was the first thing done.
                 if let Foretold::Recovered(epoch, _) = state.foretell(&self.setup) {
-                    next.extend(self.kill_everywhere(&state, epoch, stride));
+                    next.extend(self.kill_everywhere(&state, epoch, round));
                 }
             }
-            let points = self.tally.crash_points - points;
             println!(
-                "n = {}, m = {}: restart {round} killed from {open} kinds of states at {points} \
-                 points, every {stride} step(s)",
-                self.setup.ranks, self.setup.parities,
+                "{name}: restart {round} killed from {} kinds of states at every one of {} points",
+                self.tally.starts - starts,
+                self.tally.crash_points - points,
             );
-            if !soak() {
-                stride = (points * next.len() as u64 / open as u64).div_ceil(DEFAULT_POINTS).max(1);
-            }
             states = next;
-            if states.is_empty() {
-                break;
-            }
         }
-        self.tally.states = self.checked.len();
-        let tally = &self.tally;
+        let Tally { crash_points, real_kills, states: seen, recovered, refused, afresh, .. } =
+            self.tally;
         println!(
-            "n = {}, m = {}: {} crash points, {} runs, {} states; restarts: {} recovered, {} \
-             refused, {} afresh; {:.1} s",
-            self.setup.ranks,
-            self.setup.parities,
-            tally.crash_points,
-            tally.runs,
-            tally.states,
-            tally.recovered,
-            tally.refused,
-            tally.afresh,
-            begin.elapsed().as_secs_f64()
+            "{name}: {crash_points} crash points, {real_kills} of them killed in earnest as well; \
+             {seen} states, {} essences; restarts: {recovered} recovered, {refused} refused, \
+             {afresh} afresh; {:.1} s; {}",
+            self.checked.len(),
+            begin.elapsed().as_secs_f64(),
+            match states.len() {
+                0 => "no new kind of state is left".to_owned(),
+                left => format!("not killed: the restart after that, from {left} kinds"),
+            }
         );
-        assert!(tally.recovered > 0 && tally.crash_points > 100);
-        self.tally
+        assert!(recovered > 0 && crash_points > 100);
+        assert!(real_kills >= SAMPLE * self.tally.starts);
     }
-}
-
-#[test]
-fn every_crash_point_of_2_members_with_1_parity() {
-    Explorer::new(Setup::small(2, 1)).explore();
-}
-
-#[test]
-fn every_crash_point_of_3_members_with_1_parity() {
-    Explorer::new(Setup::small(3, 1)).explore();
-}
-
-#[test]
-fn every_crash_point_of_4_members_with_1_parity() {
-    Explorer::new(Setup::small(4, 1)).explore();
-}
-
-#[test]
-fn every_crash_point_of_4_members_with_2_parities() {
-    Explorer::new(Setup::small(4, 2)).explore();
-}
-
-#[test]
-fn every_crash_point_of_5_members_with_1_parity() {
-    Explorer::new(Setup::small(5, 1)).explore();
-}
-
-#[test]
-fn every_crash_point_of_5_members_with_2_parities() {
-    Explorer::new(Setup::small(5, 2)).explore();
 }
 
 /// Members that read each other's memory.
@@ -258,58 +339,45 @@ fn direct(members: usize, parities: usize) -> Setup {
     Setup { encoder, one_host: true, ..Setup::small(members, parities) }
 }
 
-#[test]
-fn every_crash_point_of_2_members_that_see_each_other() {
-    Explorer::new(direct(2, 1)).explore();
-}
-
-#[test]
-fn every_crash_point_of_3_members_that_see_each_other() {
-    Explorer::new(direct(3, 1)).explore();
-}
-
-#[test]
-fn every_crash_point_of_4_members_with_2_parities_that_see_each_other() {
-    Explorer::new(direct(4, 2)).explore();
-}
-
 /// An application that makes rows ready piece by piece while its checkpoint is
 /// encoded, and flushes lazily.
 fn phases(setup: Setup) -> Setup {
     Setup { piece_rows: Some(2), ..setup }
 }
 
-#[test]
-fn every_crash_point_of_2_members_in_phases() {
-    Explorer::new(phases(Setup::small(2, 1))).explore();
+macro_rules! every_crash_point_of {
+    ($($members:ident: $n:literal, $m:literal;)*) => {$(
+        mod $members {
+            use super::*;
+
+            #[test]
+            fn that_send_messages() {
+                Explorer::new(Setup::small($n, $m)).explore();
+            }
+
+            #[test]
+            fn that_send_messages_in_phases() {
+                Explorer::new(phases(Setup::small($n, $m))).explore();
+            }
+
+            #[test]
+            fn that_see_each_other() {
+                Explorer::new(direct($n, $m)).explore();
+            }
+
+            #[test]
+            fn that_see_each_other_in_phases() {
+                Explorer::new(phases(direct($n, $m))).explore();
+            }
+        }
+    )*};
 }
 
-#[test]
-fn every_crash_point_of_3_members_in_phases() {
-    Explorer::new(phases(Setup::small(3, 1))).explore();
-}
-
-#[test]
-fn every_crash_point_of_4_members_with_2_parities_in_phases() {
-    Explorer::new(phases(Setup::small(4, 2))).explore();
-}
-
-#[test]
-fn every_crash_point_of_5_members_with_1_parity_in_phases() {
-    Explorer::new(phases(Setup::small(5, 1))).explore();
-}
-
-#[test]
-fn every_crash_point_of_2_members_that_see_each_other_in_phases() {
-    Explorer::new(phases(direct(2, 1))).explore();
-}
-
-#[test]
-fn every_crash_point_of_3_members_that_see_each_other_in_phases() {
-    Explorer::new(phases(direct(3, 1))).explore();
-}
-
-#[test]
-fn every_crash_point_of_4_members_with_2_parities_that_see_each_other_in_phases() {
-    Explorer::new(phases(direct(4, 2))).explore();
+every_crash_point_of! {
+    members_2_parities_1: 2, 1;
+    members_3_parities_1: 3, 1;
+    members_4_parities_1: 4, 1;
+    members_4_parities_2: 4, 2;
+    members_5_parities_1: 5, 1;
+    members_5_parities_2: 5, 2;
 }

@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use std::fmt::Display;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
 use super::{Comm, CommError, PanelBuf, RecvRequest, Result, SendRequest, Tag};
@@ -78,6 +78,39 @@ impl Options {
     }
 }
 
+/// Where a rank stands: how many of its steps it has gone through, and whether it
+/// waits for others in the last of them. Rises as the rank goes on. Between two
+/// steps (and before the first wait in one) a rank is never interrupted, so two runs
+/// in which it stands at the same place, having received the same, are the same to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Standing(u32);
+
+impl Standing {
+    /// Nothing done yet.
+    pub const START: Self = Self(0);
+    /// Returned.
+    pub const ENDED: Self = Self(u32::MAX);
+}
+
+/// Looks on at a run, and may say who goes on. Called between the ranks, when all
+/// of them are interrupted; it must not use their communicators.
+pub trait Conductor: Send {
+    /// The run comes to this numbered step, before anybody is killed in it.
+    fn at_step(&mut self, _step: u64, _standings: &[Standing]) {}
+
+    /// A rank may be interrupted, or cannot go on: who of those that are `able`
+    /// (one bit each, never none) does? `None`: whoever the seed says.
+    fn choose(&mut self, _standings: &[Standing], _able: u64, _current: usize) -> Option<usize> {
+        None
+    }
+
+    /// A rank asks whether a message is here. What it is told: no message need be
+    /// seen as soon as it was sent.
+    fn sees(&mut self, _rank: usize, is_here: bool) -> bool {
+        is_here
+    }
+}
+
 /// What came of a run.
 #[derive(Debug)]
 pub struct Outcome<T, E> {
@@ -126,6 +159,9 @@ struct State {
     linger: Linger,
     abort: Option<String>,
     abort_at: u64,
+    /// Steps that each rank has gone through.
+    gone: Vec<u32>,
+    standings: Vec<Standing>,
     inboxes: Vec<VecDeque<Message>>,
     next_message: u64,
     meetings: Vec<Meeting>,
@@ -140,6 +176,7 @@ struct World {
     hosts: Vec<String>,
     state: Mutex<State>,
     thread: ThreadId,
+    conductor: Option<Arc<Mutex<dyn Conductor>>>,
     /// One a rank, and the last for the caller of [`run`].
     contexts: Box<[UnsafeCell<libc::ucontext_t>]>,
 }
@@ -160,10 +197,15 @@ impl State {
         z ^ (z >> 31)
     }
 
+    /// Ranks that can go on, one bit each.
+    fn able(&self) -> u64 {
+        let all = (1u64 << self.inboxes.len()) - 1;
+        all & !self.done & !self.blocked
+    }
+
     /// Any rank that can go on.
     fn pick(&mut self) -> Option<usize> {
-        let all = (1u64 << self.inboxes.len()) - 1;
-        let mut able = all & !self.done & !self.blocked;
+        let mut able = self.able();
         if able == 0 {
             return None;
         }
@@ -248,7 +290,13 @@ impl State {
 
 impl World {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no rank panics with the lock held")
+        // A conductor may panic in between: nothing is half changed then.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whoever looks on; nobody any more once that one has panicked.
+    fn conductor(&self) -> Option<MutexGuard<'_, dyn Conductor + 'static>> {
+        self.conductor.as_ref()?.lock().ok()
     }
 
     fn ranks(&self) -> usize {
@@ -268,26 +316,51 @@ impl World {
         assert_eq!(rc, 0, "swapcontext");
     }
 
+    /// Whom the conductor wants to go on.
+    fn conducted(&self, state: &State, current: usize) -> Option<usize> {
+        let able = state.able();
+        if able == 0 {
+            return None;
+        }
+        let next = self.conductor()?.choose(&state.standings, able, current)?;
+        assert!(able >> next & 1 == 1, "rank {next} cannot go on");
+        Some(next)
+    }
+
+    /// Who goes on when `current` does not.
+    fn pick(&self, state: &mut State, current: usize) -> Option<usize> {
+        self.conducted(state, current).or_else(|| state.pick())
+    }
+
     /// Number the step, maybe let another rank go first.
     fn step(&self, rank: usize, what: &dyn Display) -> Result<()> {
         if std::thread::panicking() {
             return Err(CommError::Aborted("this rank panicked".into()));
         }
         let mut state = self.lock();
+        state.standings[rank] = Standing(2 * state.gone[rank]);
+        if let Some(mut conductor) = self.conductor() {
+            conductor.at_step(state.steps + 1, &state.standings);
+        }
         state.advance();
         let line = state.trace.is_some().then(|| format!("{} rank {rank}: {what}", state.steps));
         if let (Some(trace), Some(line)) = (&mut state.trace, line) {
             trace.push(line);
         }
         state.check(rank)?;
-        let switches = u64::from(state.switches_of_256);
-        if state.random() % 256 >= switches {
-            return Ok(());
+        let next = self.conducted(&state, rank).unwrap_or_else(|| {
+            let switches = u64::from(state.switches_of_256);
+            let stays = state.random() % 256 >= switches;
+            if stays { rank } else { state.pick().unwrap_or(rank) }
+        });
+        if next != rank {
+            drop(state);
+            self.switch(rank, next);
+            state = self.lock();
+            state.check(rank)?;
         }
-        let next = state.pick().unwrap_or(rank);
-        drop(state);
-        self.switch(rank, next);
-        self.lock().check(rank)
+        state.gone[rank] += 1;
+        Ok(())
     }
 
     /// Sleeps until `ready` has something.
@@ -297,6 +370,13 @@ impl World {
         what: impl Fn() -> String,
         mut ready: impl FnMut(&mut State) -> Option<T>,
     ) -> Result<T> {
+        let mut state = self.lock();
+        state.standings[rank] = Standing(2 * state.gone[rank] - 1);
+        let first = self.conducted(&state, rank);
+        drop(state);
+        if let Some(next) = first {
+            self.switch(rank, next);
+        }
         loop {
             let mut state = self.lock();
             state.check(rank)?;
@@ -305,7 +385,7 @@ impl World {
             }
             state.blocked |= 1 << rank;
             state.waits[rank] = what();
-            let Some(next) = state.pick() else {
+            let Some(next) = self.pick(&mut state, rank) else {
                 state.stuck();
                 continue;
             };
@@ -318,6 +398,7 @@ impl World {
     fn leave(&self, rank: usize, failure: Option<&str>) -> usize {
         let mut state = self.lock();
         state.done |= 1 << rank;
+        state.standings[rank] = Standing::ENDED;
         if let Some(reason) = failure {
             state.fail(reason);
             if state.aborted() {
@@ -328,7 +409,7 @@ impl World {
         if state.done == all {
             return self.ranks();
         }
-        state.pick().unwrap_or_else(|| {
+        self.pick(&mut state, rank).unwrap_or_else(|| {
             state.stuck();
             state.pick().expect("a rank that is not done")
         })
@@ -385,9 +466,25 @@ where
     E: Display,
     F: Fn(SimComm) -> std::result::Result<T, E>,
 {
+    run_conducted(options, None, body)
+}
+
+/// [`run`] with somebody who looks on.
+///
+/// # Panics
+/// As [`run`]; also when the conductor names a rank that cannot go on.
+pub fn run_conducted<T, E, F>(
+    options: &Options,
+    conductor: Option<Arc<Mutex<dyn Conductor>>>,
+    body: F,
+) -> Outcome<T, E>
+where
+    E: Display,
+    F: Fn(SimComm) -> std::result::Result<T, E>,
+{
     let size = options.hosts.len();
     assert!((1..64).contains(&size), "1 to 63 ranks");
-    let world = Arc::new(World::new(options));
+    let world = Arc::new(World::new(options, conductor));
     let members = Arc::new((0..size).collect::<Vec<_>>());
     let results: RefCell<Vec<Option<std::result::Result<T, E>>>> =
         RefCell::new((0..size).map(|_| None).collect());
@@ -425,7 +522,7 @@ where
     for rank in 0..size {
         world.start(rank, &stacks[rank], &mut bodies[rank]);
     }
-    let first = world.lock().pick().expect("nobody has ended yet");
+    let first = world.pick(&mut world.lock(), 0).expect("nobody has ended yet");
     world.switch(size, first);
     STACKS.with_borrow_mut(|pool| pool.extend(stacks));
     drop(bodies);
@@ -445,7 +542,7 @@ where
 }
 
 impl World {
-    fn new(options: &Options) -> Self {
+    fn new(options: &Options, conductor: Option<Arc<Mutex<dyn Conductor>>>) -> Self {
         let size = options.hosts.len();
         let state = State {
             steps: 0,
@@ -459,6 +556,8 @@ impl World {
             linger: options.linger,
             abort: None,
             abort_at: u64::MAX,
+            gone: vec![0; size],
+            standings: vec![Standing::START; size],
             inboxes: (0..size).map(|_| VecDeque::new()).collect(),
             next_message: 0,
             meetings: Vec::new(),
@@ -474,6 +573,7 @@ impl World {
             hosts: options.hosts.clone(),
             state: Mutex::new(state),
             thread: std::thread::current().id(),
+            conductor,
             contexts: (0..=size).map(|_| context()).collect(),
         }
     }
@@ -695,7 +795,11 @@ impl Comm for SimComm {
         let (me, group, from) = (self.me(), self.group, self.members[source]);
         self.world.step(me, &"probe")?;
         let state = self.world.lock();
-        Ok(state.inboxes[me].iter().any(|m| (m.group, m.source, m.tag) == (group, from, tag)))
+        let is_it = |m: &Message| (m.group, m.source, m.tag) == (group, from, tag);
+        let is_here = state.inboxes[me].iter().any(is_it);
+        drop(state);
+        let mut conductor = self.world.conductor();
+        Ok(conductor.as_mut().map_or(is_here, |conductor| conductor.sees(me, is_here)))
     }
 
     fn barrier(&self) -> Result<()> {
@@ -813,6 +917,86 @@ mod tests {
         assert_eq!(a.trace.len() as u64, a.steps);
         options.seed = 8;
         assert_ne!(ring(&options).trace, a.trace);
+    }
+
+    /// Holds rank 2 back; keeps what it sees.
+    #[derive(Default)]
+    struct LastComesLast {
+        steps: Vec<(u64, Vec<Standing>)>,
+        stuck: usize,
+        panics: bool,
+    }
+
+    impl Conductor for LastComesLast {
+        fn at_step(&mut self, step: u64, standings: &[Standing]) {
+            self.steps.push((step, standings.to_vec()));
+        }
+
+        fn choose(&mut self, _: &[Standing], able: u64, current: usize) -> Option<usize> {
+            assert!(!self.panics || self.steps.len() < 5, "the conductor fell over");
+            let others = able & !(1 << 2);
+            self.stuck += usize::from(others == 0);
+            match others >> current & 1 {
+                1 => Some(current),
+                _ if others != 0 => Some(others.trailing_zeros() as usize),
+                _ => Some(2),
+            }
+        }
+    }
+
+    /// Looks on alone.
+    struct Nobody;
+    impl Conductor for Nobody {}
+
+    fn conducted<C: Conductor + 'static>(options: &Options, conductor: C) -> (Vec<String>, C) {
+        let conductor = Arc::new(Mutex::new(conductor));
+        let outcome = run_conducted(options, Some(conductor.clone()), |comm| {
+            comm.barrier()?;
+            let (next, last) = ((comm.rank() + 1) % 3, (comm.rank() + 2) % 3);
+            comm.send(&[comm.rank() as u8], next, 1)?;
+            let mut got = [9u8];
+            comm.recv(&mut got, last, 1)?;
+            assert_eq!(usize::from(got[0]), last);
+            comm.barrier()
+        });
+        assert!(outcome.results.iter().all(Result::is_ok), "{outcome:?}");
+        let conductor = Arc::into_inner(conductor).expect("the run is over").into_inner();
+        (outcome.trace, conductor.expect("in order"))
+    }
+
+    #[test]
+    fn a_conductor_holds_a_rank_back_until_all_others_are_stuck() {
+        let options = Options { trace: true, ..Options::new(3, 4) };
+        let (trace, seen) = conducted(&options, LastComesLast::default());
+        let of_last = |line: &String| line.contains(" rank 2:");
+        let first = trace.iter().position(of_last).expect("it comes to its turn");
+        // The others wait in the barrier.
+        assert_eq!(first, 2, "{trace:?}");
+        assert!(seen.stuck > 2);
+        let numbers: Vec<u64> = seen.steps.iter().map(|(step, _)| *step).collect();
+        assert_eq!(numbers, (1..=trace.len() as u64).collect::<Vec<_>>());
+        for pair in seen.steps.windows(2) {
+            let mut standings = pair[0].1.iter().zip(&pair[1].1);
+            assert!(standings.all(|(before, after)| before <= after), "{pair:?}");
+        }
+    }
+
+    #[test]
+    fn who_only_looks_on_changes_nothing() {
+        for seed in 0..50 {
+            let options =
+                Options { trace: true, rendezvous: seed % 2 == 0, ..Options::new(4, seed) };
+            let nobody: Arc<Mutex<dyn Conductor>> = Arc::new(Mutex::new(Nobody));
+            let body = |comm: SimComm| all_sum(&comm, &mut [comm.rank() as f64]);
+            let (alone, seen) = (run(&options, body), run_conducted(&options, Some(nobody), body));
+            assert_eq!(alone.trace, seen.trace);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "the conductor fell over")]
+    fn a_panic_of_the_conductor_reaches_the_caller() {
+        conducted(&Options::new(3, 0), LastComesLast { panics: true, ..Default::default() });
     }
 
     #[test]

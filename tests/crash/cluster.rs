@@ -22,9 +22,13 @@ use skt_hpl::checkpoint::methods::Method;
 use skt_hpl::checkpoint::protocol::{
     CheckpointError, Checkpointer, Config, Memory, Opened, Peer, Stats,
 };
-use skt_hpl::comm::sim::{Kill, Linger, Options, Outcome, Point, SimComm, run};
+use skt_hpl::comm::sim::{
+    Conductor, Kill, Linger, Options, Outcome, Point, SimComm, run_conducted,
+};
 use skt_hpl::comm::{Comm, CommError};
+use twox_hash::XxHash3_64;
 
+use super::camera::{Camera, Staged, Witness};
 use super::code::PlainCode;
 
 const STATE_CAPACITY_BYTES: usize = 32;
@@ -32,12 +36,23 @@ const STATE_CAPACITY_BYTES: usize = 32;
 /// Segments of a node.
 #[derive(Clone, Default)]
 pub struct Node {
-    segments: BTreeMap<SegmentId, Vec<u64>>,
+    pub(super) segments: BTreeMap<SegmentId, Vec<u64>>,
     in_use: BTreeSet<SegmentId>,
-    doomed: BTreeSet<SegmentId>,
+    pub(super) doomed: BTreeSet<SegmentId>,
     /// Where those in use lie.
-    places: BTreeMap<SegmentId, usize>,
-    sizes: BTreeMap<SegmentId, usize>,
+    pub(super) places: BTreeMap<SegmentId, usize>,
+    pub(super) sizes: BTreeMap<SegmentId, usize>,
+}
+
+/// Checksum of the segments of a node.
+pub fn fingerprint(segments: &BTreeMap<SegmentId, Vec<u64>>) -> u64 {
+    let mut hasher = XxHash3_64::new();
+    for (id, words) in segments {
+        hasher.write_usize(id.rank);
+        hasher.write_u64(id.attempt);
+        hasher.write(bytemuck::cast_slice(words));
+    }
+    hasher.finish()
 }
 
 /// A process's view of its node.
@@ -158,7 +173,9 @@ impl Memory for NodeMemory {
     fn peer(&mut self, id: SegmentId) -> io::Result<Option<SeenSegment>> {
         let seen = |node: &Arc<Mutex<Node>>| {
             let node = node.lock().unwrap();
-            let at = *node.places.get(&id)?;
+            // A segment is there whether its owner lives or not.
+            let rests = || node.segments.get(&id).map(|words| words.as_ptr() as usize);
+            let at = node.places.get(&id).copied().or_else(rests)?;
             Some(SeenSegment { at, bytes: node.sizes[&id] })
         };
         Ok(self.in_reach.iter().find_map(seen))
@@ -241,6 +258,18 @@ impl Setup {
         }
     }
 
+    pub fn header(&self) -> HeaderLayout {
+        HeaderLayout::new("run", self.ranks, STATE_CAPACITY_BYTES)
+    }
+
+    /// Segments of a job of one group.
+    pub fn layout(&self) -> SegmentLayout {
+        let geometry = Geometry { members: self.ranks, parities: self.parities };
+        let (parts, header) = (self.method.parts(), self.header().bytes());
+        let cells = self.method.flushes().then_some(self.cell_bytes);
+        SegmentLayout::new(header, &self.shapes, geometry, self.bands, parts, cells, 8)
+    }
+
     /// What rank `rank` changes of a region before epoch `epoch`.
     pub fn active(&self, epoch: u64, rank: usize, region: usize) -> Active {
         if region > 0 || (self.thaws && epoch.is_multiple_of(3)) {
@@ -283,7 +312,7 @@ impl Setup {
 }
 
 /// What the checker knows.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Book {
     /// Ranks whose data is gone and not rebuilt.
     pub lost: BTreeSet<usize>,
@@ -322,6 +351,23 @@ impl Book {
         self.updating.remove(&rank);
         self.marked.remove(&rank);
         self.lost.insert(rank);
+    }
+
+    /// What stood on this node counts as lost.
+    pub fn forget_node(&mut self, node: usize) {
+        let gone: Vec<usize> =
+            self.home.iter().filter(|(_, n)| **n == node).map(|(&rank, _)| rank).collect();
+        for rank in gone {
+            self.forget_rank(rank);
+        }
+    }
+
+    /// Checksum of all that the next start depends on.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        let Self { lost, committed, updating, marked, reported, .. } = self;
+        (lost, committed, updating, marked, reported).hash(&mut hasher);
+        hasher.finish()
     }
 }
 
@@ -384,7 +430,7 @@ impl Cluster {
             self.domains.push(format!("node{fresh}"));
             self.placement.iter_mut().filter(|p| **p == node).for_each(|p| *p = fresh);
             self.nodes[node] = Node::default();
-            self.forget(node);
+            self.book.forget_node(node);
         }
     }
 
@@ -407,7 +453,7 @@ impl Cluster {
         self.nodes.push(Node::default());
         self.domains.push(format!("node{fresh}"));
         self.placement.iter_mut().filter(|p| **p == node).for_each(|p| *p = fresh);
-        self.forget(node);
+        self.book.forget_node(node);
         self.book.was_split = true;
         self.away.push(away);
         true
@@ -461,7 +507,7 @@ impl Cluster {
 
     /// All headers, for a failing case to print.
     pub fn describe(&self, setup: &Setup) -> String {
-        let header = HeaderLayout::new("run", setup.ranks, STATE_CAPACITY_BYTES);
+        let header = setup.header();
         let mut text = format!("{:?}\n", self.book);
         for (process, &node) in self.placement.iter().enumerate() {
             text += &format!("process {process} on node {node}");
@@ -482,7 +528,7 @@ impl Cluster {
     /// The state of the protocol without the contents: what each segment says
     /// of itself, in its own words, with attempts numbered by age.
     pub fn outline(&self, setup: &Setup) -> Vec<u64> {
-        let header = HeaderLayout::new("run", setup.ranks, STATE_CAPACITY_BYTES);
+        let header = setup.header();
         let mut found = Vec::new();
         for (place, &node) in self.placement.iter().enumerate() {
             for (id, words) in &self.nodes[node].segments {
@@ -531,13 +577,8 @@ impl Cluster {
         if !setup.method.flushes() || record.commit == record.stamp {
             return 0;
         }
-        let header = HeaderLayout::new("run", setup.ranks, STATE_CAPACITY_BYTES).bytes();
-        let geometry = Geometry { members: setup.ranks, parities: setup.parities };
-        let (parts, cells) = (setup.method.parts(), Some(setup.cell_bytes));
-        let layout =
-            SegmentLayout::new(header, &setup.shapes, geometry, setup.bands, parts, cells, 8);
         let mut of_all = (0, 0);
-        for region in layout.regions {
+        for region in setup.layout().regions {
             let words = region.cells.expect("asked for").stamps.range();
             for word in segment[words].chunks_exact(8) {
                 let word = u64::from_le_bytes(word.try_into().unwrap());
@@ -554,25 +595,16 @@ impl Cluster {
 
     /// Checksum of all that the next start depends on.
     pub fn fingerprint(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        for &node in &self.placement {
-            self.nodes[node].segments.hash(&mut hasher);
-        }
-        self.book.lost.hash(&mut hasher);
-        self.book.committed.hash(&mut hasher);
-        self.book.updating.hash(&mut hasher);
-        self.book.marked.hash(&mut hasher);
-        self.book.reported.hash(&mut hasher);
-        hasher.finish()
+        let nodes = self.placement.iter().map(|&node| fingerprint(&self.nodes[node].segments));
+        Self::fingerprint_of(nodes, self.book.fingerprint())
     }
 
-    /// What stood on this node counts as lost.
-    pub fn forget(&mut self, node: usize) {
-        let gone: Vec<usize> =
-            self.book.home.iter().filter(|(_, n)| **n == node).map(|(&rank, _)| rank).collect();
-        for rank in gone {
-            self.book.forget_rank(rank);
-        }
+    /// [`Cluster::fingerprint`] from those of the nodes, in the order of the
+    /// processes, and of the book.
+    pub fn fingerprint_of(nodes: impl Iterator<Item = u64>, book: u64) -> u64 {
+        nodes.fold(book, |all, node| {
+            (all.rotate_left(23) ^ node).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        })
     }
 
     /// Once a result is reported, no start computes again while anything is left
@@ -753,6 +785,16 @@ pub type Ran = Outcome<Ended, CheckpointError>;
 
 /// Starts the job once, as disturbed, and checks every process on its way.
 pub fn start(setup: &Setup, cluster: &mut Cluster, how: &Disturbance) -> Ran {
+    start_before::<()>(setup, cluster, how, None).0
+}
+
+/// [`start`] before a witness, who is given back.
+pub fn start_before<W: Witness>(
+    setup: &Setup,
+    cluster: &mut Cluster,
+    how: &Disturbance,
+    witness: Option<W>,
+) -> (Ran, Option<W>) {
     let foretold = match how.resume {
         Resume::Never => Foretold::Fresh,
         _ => cluster.foretell(setup),
@@ -780,7 +822,12 @@ pub fn start(setup: &Setup, cluster: &mut Cluster, how: &Disturbance) -> Ran {
         linger: how.linger,
         trace: how.trace,
     };
-    let outcome = run(&options, |comm| {
+    let staged = witness.map(|witness| {
+        let camera = Camera::new(&nodes, placement, &book);
+        Arc::new(Mutex::new(Staged { witness, camera }))
+    });
+    let conductor = staged.clone().map(|staged| staged as Arc<Mutex<dyn Conductor>>);
+    let outcome = run_conducted(&options, conductor, |comm| {
         let node = placement[comm.rank()];
         let mut process = Process {
             setup,
@@ -798,13 +845,19 @@ pub fn start(setup: &Setup, cluster: &mut Cluster, how: &Disturbance) -> Ran {
             NodeMemory { node: nodes[node].clone(), in_reach, index: node, book: book.clone() };
         process.live(comm, memory, &domains[node], starts, &foretold)
     });
+    let witness = staged.map(|staged| {
+        let staged = Arc::into_inner(staged).expect("the run is over").into_inner().unwrap();
+        let Staged { mut witness, mut camera } = staged;
+        witness.at_end(&mut camera);
+        witness
+    });
     cluster.nodes = nodes
         .into_iter()
         .map(|node| Arc::into_inner(node).expect("all have ended").into_inner().unwrap())
         .collect();
     cluster.book = Arc::into_inner(book).expect("all have ended").into_inner().unwrap();
     assert_eq!(outcome.deadlock, None, "deadlock");
-    outcome
+    (outcome, witness)
 }
 
 struct Process<'a> {

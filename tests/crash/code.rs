@@ -16,7 +16,7 @@ impl PlainCode {
     }
 }
 
-fn mul(mut a: u8, mut b: u8) -> u8 {
+const fn mul(mut a: u8, mut b: u8) -> u8 {
     let mut product = 0;
     while b != 0 {
         if b & 1 == 1 {
@@ -28,8 +28,24 @@ fn mul(mut a: u8, mut b: u8) -> u8 {
     product
 }
 
+/// By trial; of 0: 0.
+const INVERSES: [u8; 256] = {
+    let mut inverses = [0; 256];
+    let mut a = 1;
+    while a < 256 {
+        let mut b = 1;
+        while mul(a as u8, b) != 1 {
+            b += 1;
+        }
+        inverses[a] = b;
+        a += 1;
+    }
+    inverses
+};
+
 fn inverse(a: u8) -> u8 {
-    (1..=255).find(|&b| mul(a, b) == 1).expect("not zero")
+    assert!(a != 0, "0 has no inverse");
+    INVERSES[a as usize]
 }
 
 impl Code for PlainCode {

@@ -1,5 +1,8 @@
 //! What the crash tests share.
 #![allow(dead_code, reason = "each test uses a part")]
 
+pub mod camera;
 pub mod cluster;
 pub mod code;
+pub mod essence;
+pub mod futures;

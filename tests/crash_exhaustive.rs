@@ -276,7 +276,7 @@ fn every_crash_point_of_4_members_with_2_parities_that_see_each_other() {
 /// An application that makes rows ready piece by piece while its checkpoint is
 /// encoded, and flushes lazily.
 fn phases(setup: Setup) -> Setup {
-    Setup { piece_rows: Some(2), ..setup }
+    Setup { piece_rows: Some(2), stages: 1, ..setup }
 }
 
 #[test]

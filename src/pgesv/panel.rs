@@ -202,6 +202,13 @@ impl<C: Comm> Flight<C> {
         Ok(self.bcast.progress(&grid.row)?)
     }
 
+    /// Passes on what has arrived, and says whether the panel, or with a long
+    /// broadcast the first part of it, has come. Never waits.
+    pub fn has_come(&mut self, grid: &Grid<C>) -> Result<bool, SolveError> {
+        self.progress(grid)?;
+        Ok(!self.bcast.is_receiving())
+    }
+
     /// Waits for the panel.
     ///
     /// # Errors

@@ -216,14 +216,14 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         stages: Option<&[Vec<Active>]>,
     ) -> Result<(Vec<Active>, Option<Vec<Vec<Active>>>)> {
         let all = self.record.stamp == 0;
-        let corners = active.iter().filter(|_| !all).chain(stages.iter().copied().flatten().flatten());
+        let corners =
+            active.iter().filter(|_| !all).chain(stages.iter().copied().flatten().flatten());
         let mut least: Vec<[u64; 2]> = corners.map(|a| [a.row as u64, a.byte as u64]).collect();
         if !least.is_empty() {
             all_reduce(&self.group, &mut least, |a, b| [a[0].min(b[0]), a[1].min(b[1])])?;
         }
         let least = least.into_iter();
-        let mut least =
-            least.map(|[row, byte]| Active { row: row as usize, byte: byte as usize });
+        let mut least = least.map(|[row, byte]| Active { row: row as usize, byte: byte as usize });
         let mut take = |count| least.by_ref().take(count).collect::<Vec<_>>();
         let active = if all { vec![Active::ALL; active.len()] } else { take(active.len()) };
         let of_regions = |stages: &[Vec<Active>]| stages.iter().map(|s| take(s.len())).collect();

@@ -10,10 +10,11 @@ use super::history::{History, Taken, remember};
 use super::interval::{Every, daly_interval_seconds, panel_after, panel_flops, pays, seconds_left};
 use super::memory::NodeMemory;
 use super::result;
-use super::settings::{Region, Settings};
+use super::settings::{Overlap, Region, Settings};
 use super::split::memory_split;
 use crate::blas::MatMut;
 use crate::blas::view::SharedMat;
+use crate::checkpoint::encode::Encoder;
 use crate::checkpoint::finish::FinishedRun;
 use crate::checkpoint::hook::Hook;
 use crate::checkpoint::layout::{Active, Geometry, RegionShape};
@@ -66,6 +67,8 @@ struct State {
 pub struct Protected<'a, C: Comm> {
     checkpointer: Box<NodeCheckpointer<'a, C>>,
     settings: Settings,
+    /// Whether the solver goes on while parities are computed.
+    overlaps: bool,
     spec: TestSpec,
     groups: Vec<Vec<usize>>,
     survives_nodes: bool,
@@ -168,6 +171,7 @@ pub fn open<'a, C: Comm>(
     let bytes = shape.bytes() as f64;
     let mut guard = Protected {
         settings: settings.clone(),
+        overlaps: overlaps(settings, &checkpointer)?,
         spec: spec.clone(),
         groups: found.groups.clone(),
         survives_nodes: !found.single_domain && !found.shared_domains,
@@ -255,7 +259,7 @@ impl<'a, C: Comm> Protected<'a, C> {
             survives_nodes: self.survives_nodes,
             segment_bytes: self.checkpointer.segment_bytes() as u64,
             checkpoints: self.state.checkpoints,
-            overlap: self.settings.overlap,
+            overlap: self.overlaps,
             checkpoint_seconds: self.state.checkpoint_seconds,
             stall_seconds: self.state.stall_seconds,
             stall: self.state.stall,
@@ -502,7 +506,7 @@ impl<'a, C: Comm> Protected<'a, C> {
         if next > self.cut_panel {
             self.measure(next);
         }
-        let to = match self.settings.overlap {
+        let to = match self.overlaps {
             false => {
                 if self.decide(next, panels)? {
                     self.checkpoint(next)?;
@@ -534,6 +538,21 @@ impl<'a, C: Comm> Protected<'a, C> {
     }
 }
 
+/// Whether parities are computed beside the solver: the same on all ranks.
+fn overlaps<C: Comm>(
+    settings: &Settings,
+    checkpointer: &NodeCheckpointer<C>,
+) -> Result<bool, CheckpointError> {
+    let in_ring = settings.method.flushes() && checkpointer.encoder() == Encoder::Ring;
+    let mut overlaps = [match settings.overlap {
+        Overlap::Auto => f64::from(u8::from(in_ring)),
+        Overlap::On => 1.0,
+        Overlap::Off => 0.0,
+    }];
+    collect::all_max(checkpointer.comm(), &mut overlaps)?;
+    Ok(overlaps[0] > 0.0)
+}
+
 fn solve_error(panel: usize, error: CheckpointError) -> SolveError {
     match error {
         CheckpointError::Comm(error) => SolveError::Comm(error),
@@ -553,8 +572,7 @@ unsafe impl<C: Comm> Beside for Protected<'_, C> {
         if self.begun.is_none() {
             return Ok(Left::Nothing);
         }
-        let outside =
-            Active { row: done.rows, byte: done.cols.saturating_mul(size_of::<f64>()) };
+        let outside = Active { row: done.rows, byte: done.cols.saturating_mul(size_of::<f64>()) };
         // SAFETY: the caller's promise holds up to the cut, and nothing is written
         // there before `complete` has returned.
         unsafe { self.checkpointer.ready(0, outside) };

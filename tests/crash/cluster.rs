@@ -264,7 +264,8 @@ impl Setup {
         let RegionShape { rows, pitch_bytes } = self.shapes[region];
         let from = self.active(epoch, rank, region);
         let (row, byte) = (from.row.min(rows), from.byte.min(pitch_bytes));
-        let between = |low: usize, high: usize, stage| low + (high - low) * stage / (self.stages + 1);
+        let between =
+            |low: usize, high: usize, stage| low + (high - low) * stage / (self.stages + 1);
         let corner = |stage| Active {
             row: between(row, rows, stage),
             byte: between(byte / 8, pitch_bytes / 8, stage) * 8,

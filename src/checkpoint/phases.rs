@@ -23,6 +23,9 @@ use super::protocol::{CheckpointError, Checkpointer, Memory, Result, Stats};
 use crate::comm::Comm;
 use crate::comm::collect::{all_reduce, broadcast_bytes};
 
+/// What is active, and the stages in which it becomes final, by region.
+type Parts = (Vec<Active>, Option<Vec<Vec<Active>>>);
+
 /// An epoch that is being taken.
 pub(super) struct Taking<C: Comm> {
     epoch: u64,
@@ -210,11 +213,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
 
     /// The least of all members; what is active is everything where there is no
     /// copy yet.
-    fn agree_on_parts(
-        &self,
-        active: &[Active],
-        stages: Option<&[Vec<Active>]>,
-    ) -> Result<(Vec<Active>, Option<Vec<Vec<Active>>>)> {
+    fn agree_on_parts(&self, active: &[Active], stages: Option<&[Vec<Active>]>) -> Result<Parts> {
         let all = self.record.stamp == 0;
         let corners =
             active.iter().filter(|_| !all).chain(stages.iter().copied().flatten().flatten());

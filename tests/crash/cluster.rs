@@ -1052,10 +1052,10 @@ impl Process<'_> {
             .collect();
         ckpt.begin_in_stages(&self.claims(rank, epoch), &stages)?;
         for stage in 0..self.setup.stages {
-            for (region, &RegionShape { rows, pitch_bytes }) in self.setup.shapes.iter().enumerate()
-            {
+            for (region, corners) in stages.iter().enumerate() {
+                let RegionShape { rows, pitch_bytes } = self.setup.shapes[region];
                 let truth = self.setup.contents(rank, region, history);
-                let corner = stages[region][stage];
+                let corner = corners[stage];
                 self.point.step(&"compute")?;
                 for row in 0..rows {
                     let end = if row < corner.row { pitch_bytes } else { corner.byte };

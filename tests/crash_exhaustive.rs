@@ -342,7 +342,7 @@ fn direct(members: usize, parities: usize) -> Setup {
 /// An application that makes rows ready piece by piece while its checkpoint is
 /// encoded, and flushes lazily.
 fn phases(setup: Setup) -> Setup {
-    Setup { piece_rows: Some(2), ..setup }
+    Setup { piece_rows: Some(2), stages: 1, ..setup }
 }
 
 macro_rules! every_crash_point_of {

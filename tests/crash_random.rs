@@ -84,6 +84,7 @@ fn setup(dice: &mut Dice, method: Method) -> (Setup, usize) {
         shrink_over: dice.between(1, 5) as u64,
         thaws: dice.chance(25),
         piece_rows: dice.chance(60).then(|| dice.between(1, 15)),
+        stages: dice.between(0, 3),
         cell_bytes: 8 * dice.between(1, 12),
         in_flight_bytes: 64 * dice.between(1, 40),
         lie_rows: 0,

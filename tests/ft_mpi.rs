@@ -64,7 +64,14 @@ impl Job {
 
     fn hpl(name: &str, flags: &str) -> Self {
         let order = if flags.contains("--n ") { "" } else { "--n 250" };
-        let flags = format!("{SYSTEM} {order} --progress off {flags}");
+        // `SKT_TEST_OVERLAP` asks for it where a test does not say.
+        let overlap = match std::env::var("SKT_TEST_OVERLAP") {
+            Ok(how) if !flags.contains("--overlap") && !flags.contains("--ft none") => {
+                format!("--overlap {how}")
+            }
+            _ => String::new(),
+        };
+        let flags = format!("{SYSTEM} {order} --progress off {overlap} {flags}");
         Self::new(Path::new(env!("CARGO_BIN_EXE_skt-hpl")), name, &flags)
     }
 

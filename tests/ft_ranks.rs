@@ -11,7 +11,7 @@ use skt_hpl::checkpoint::codec::CodecKind;
 use skt_hpl::checkpoint::encode::Encoder;
 use skt_hpl::checkpoint::methods::Method;
 use skt_hpl::config::{Pmap, TestSpec};
-use skt_hpl::protect::{Every, Region, Settings};
+use skt_hpl::protect::{Every, Overlap, Region, Settings};
 
 const REGIONS: [Region; 3] = [Region::Corner, Region::Side, Region::Whole];
 const CODES: [(CodecKind, usize); 4] = [
@@ -204,7 +204,7 @@ fn matrix(method: Method) -> Tally {
                         let seed = tally.cases;
                         let shapes: &[_] = if parities == 1 { &SHAPES } else { &WIDE_SHAPES };
                         let [n, nb, p, q, group] = shapes[(seed + seed / MOMENTS) % shapes.len()];
-                        let overlap = matches!(seed % 5, 1 | 3);
+                        let overlap = [Overlap::Off, Overlap::On][usize::from(seed % 5 % 2 == 1)];
                         let settings = Settings {
                             method,
                             region,
@@ -215,7 +215,7 @@ fn matrix(method: Method) -> Tally {
                         };
                         let case = Case::new(spec(n, nb, p, q, depth), settings, moment, seed);
                         let label = format!(
-                            "{method} {region} {codec} m={parities} {encoder} overlap {overlap} \
+                            "{method} {region} {codec} m={parities} {encoder} overlap {overlap:?} \
                              depth {depth} N={n} NB={nb} {p}x{q} groups of {group}, case {seed}"
                         );
                         tally.check(case, &label);

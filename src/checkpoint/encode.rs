@@ -301,18 +301,22 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         Ok(())
     }
 
-    /// Bytes `from_byte..` of a row of a band, and the tiles that the messages of
-    /// the ring carry.
-    pub(super) fn ring_tiles(&self, band: usize, from_byte: usize) -> Vec<Tile> {
-        let height = self.stripes().parity_height(band);
-        tiles(height, self.row_from(from_byte), self.segment_bytes)
+    /// The tiles of bytes `bytes` of the rows of a band that the messages of the
+    /// ring carry, of about `message_bytes`.
+    pub(super) fn ring_tiles(
+        &self,
+        band: usize,
+        bytes: Range<usize>,
+        message_bytes: usize,
+    ) -> Vec<Tile> {
+        tiles(self.stripes().parity_height(band), bytes, message_bytes)
     }
 
     fn row_from(&self, byte: usize) -> Range<usize> {
         byte..self.stripes().shape.pitch_bytes.max(byte)
     }
 
-    /// Encodes one band of A, bytes `from_byte..` of each row, into parity set
+    /// Encodes one band of A, bytes `bytes` of each row, into parity set
     /// `set`, without a pause. With messages, collective over the group. Of the
     /// ring, only what two members with XOR do, each the other's mirror; the rest is
     /// in `ring`.
@@ -321,11 +325,10 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         encoder: Encoder,
         set: usize,
         band: usize,
-        from_byte: usize,
+        bytes: Range<usize>,
         step: Step,
     ) -> Result<()> {
         self.vault.step(step)?;
-        let bytes = self.row_from(from_byte);
         let height = self.stripes().parity_height(band);
         let tiles = |segment_bytes| tiles(height, bytes.clone(), segment_bytes);
         match encoder {

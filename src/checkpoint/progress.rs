@@ -1,29 +1,80 @@
 //! The encoding of an epoch as it goes: which bands are final, which are done,
 //! and what is on its way between the members.
 //!
-//! Bands are encoded in one order, from the first on. Where members read each
-//! other's memory, each tells the others how many of its bands are ready
-//! (*tokens*), and sums up the bands that are ready everywhere. In the ring a
-//! member takes part in the laps of a band once its own is ready. The other
+//! What is encoded comes in *units*, bytes of the rows of a band, in one order on
+//! all members: that in which they become final, stage by stage.
+//!
+//! ```text
+//! +-------------------+    the active part, two stages: first the bands 1 and
+//! | 1                 |    the bytes 2 of all others become final, then 3 and 4,
+//! +----+--------------+    then the rest, band by band from the first on
+//! | 2  | 3            |
+//! |    +----+---------+
+//! |    | 4  | the     |
+//! |    |    | rest    |
+//! +----+----+---------+
+//! ```
+//!
+//! Where members read each other's memory, each tells the others how many of its
+//! units are ready (*tokens*), and sums up those that are ready everywhere. In the
+//! ring a member takes part in the laps of a unit once its own is ready. The other
 //! encoders need all at once.
 
 use std::mem;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::code::Code;
 use super::encode::{Encoder, IN_FLIGHT, TAG_READY};
 use super::hook::Step;
-use super::layout::Active;
+use super::layout::{Active, Stripes};
 use super::protocol::{Checkpointer, Memory, Result};
 use super::ring::Laps;
 use crate::comm::{Comm, PanelBuf, RecvRequest, SendRequest};
 
-/// A band to encode, bytes `from_byte..` of its rows.
+/// Bytes `bytes` of the rows of a band, to be encoded.
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Unit {
     region: usize,
     band: usize,
-    from_byte: usize,
+    bytes: Range<usize>,
 }
+
+/// The units of what is active in a region, in the order in which they become
+/// final: outside of each of the corners `stages` in turn, then inside the last.
+fn units_of(region: usize, stripes: &Stripes, active: Active, stages: &[Active]) -> Vec<Unit> {
+    let pitch = stripes.shape.pitch_bytes;
+    let unit = |bytes: Range<usize>| move |band| Unit { region, band, bytes: bytes.clone() };
+    let (mut units, mut before) = (Vec::new(), active);
+    for stage in stages {
+        let now = Active { row: stage.row.max(before.row), byte: stage.byte.max(before.byte) };
+        let (all, left) = (stripes.bands_from(before.row), stripes.bands_from(now.row));
+        let width = before.byte.min(pitch)..now.byte.min(pitch);
+        units.extend((all.start..left.start).map(unit(before.byte.min(pitch)..pitch)));
+        if !width.is_empty() {
+            units.extend(left.map(unit(width)));
+        }
+        before = now;
+    }
+    units.extend(stripes.bands_from(before.row).map(unit(before.byte.min(pitch)..pitch)));
+    units
+}
+
+/// What is left to do of an encoding before more of A is ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Polled {
+    /// All is encoded.
+    Done,
+    /// Nothing, and nothing is on its way.
+    Idle,
+    /// To look after what is on its way.
+    Waiting,
+    /// More, at once.
+    More,
+}
+
+/// Tiles that one poll adds to and passes on, at most: it is not to take long.
+const TURNS_OF_A_POLL: usize = 2;
 
 /// How far the encoding of an epoch is on this member.
 pub(super) struct Progress<C: Comm> {
@@ -59,46 +110,56 @@ fn word() -> PanelBuf {
 }
 
 impl<C: Comm> Progress<C> {
-    /// Units whose rows lie before these rows of each region are final here. What
+    /// Units that lie outside of these corners of each region are final here. What
     /// was ready once stays so.
     pub fn set_ready<M: Memory, K>(
         &mut self,
         checkpointer: &Checkpointer<C, M, K>,
-        rows: &[usize],
+        outside: &[Active],
     ) {
-        while let Some(unit) = self.units.get(self.ready)
-            && checkpointer.layout.regions[unit.region].stripes.band(unit.band).end
-                <= rows[unit.region]
-        {
+        let is_ready = |unit: &Unit| {
+            let stripes = checkpointer.layout.regions[unit.region].stripes;
+            let Active { row, byte } = outside[unit.region];
+            stripes.band(unit.band).end <= row || unit.bytes.end <= byte
+        };
+        while self.units.get(self.ready).is_some_and(is_ready) {
             self.ready += 1;
         }
     }
 }
 
 impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
-    /// The encoding of the active part of an epoch. `at_once`: all rows are
-    /// final, here and now.
+    /// The encoding of the active part of an epoch, which becomes final in
+    /// `stages`; `None`: all is final, here and now.
     pub(super) fn start_encoding(
         &mut self,
         epoch: u64,
         active: &[Active],
-        at_once: bool,
+        stages: Option<&[Vec<Active>]>,
     ) -> Result<Progress<C>> {
         self.vault.step(Step::new("encode", epoch))?;
         let mut units = Vec::new();
         let mut mirrors = true;
         for (region, active) in active.iter().enumerate() {
             mirrors &= self.band(region).can_mirror(active.byte);
-            let bands = self.layout.regions[region].stripes.bands_from(active.row);
-            units.extend(bands.map(|band| Unit { region, band, from_byte: active.byte }));
+            let stages = stages.map_or(&[][..], |stages| &stages[region]);
+            let stripes = &self.layout.regions[region].stripes;
+            units.extend(units_of(region, stripes, *active, stages));
         }
+        let at_once = stages.is_none();
         let way = match self.encoder {
             Encoder::Direct => Way::Tokens(self.start_tokens(units.len())?),
-            Encoder::Ring if !(at_once && mirrors) => Way::Laps(Laps::new(match at_once {
-                true => IN_FLIGHT,
-                // The more is on its way, the longer nobody need look after it.
-                false => (self.config.in_flight_bytes / self.message_bytes.max(1)).max(IN_FLIGHT),
-            })),
+            Encoder::Ring if at_once && !mirrors => {
+                Way::Laps(Laps::new(IN_FLIGHT, self.message_bytes))
+            }
+            Encoder::Ring if !at_once => {
+                // The more is on its way, the longer nobody need look after it; the
+                // shorter a message, the sooner a poll is over.
+                let in_flight_bytes = self.config.in_flight_bytes;
+                let message_bytes = self.message_bytes.min(in_flight_bytes / 16).max(1);
+                let window = (in_flight_bytes / message_bytes).max(IN_FLIGHT);
+                Way::Laps(Laps::new(window, message_bytes))
+            }
             _ => Way::Whole,
         };
         let ready = if at_once { units.len() } else { 0 };
@@ -106,8 +167,12 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     }
 
     /// Does what can be done now; with `all_ready`, when this member's rows are
-    /// all final, waits for the rest and returns true. True: all is encoded.
-    pub(super) fn advance(&mut self, progress: &mut Progress<C>, all_ready: bool) -> Result<bool> {
+    /// all final, waits for the rest.
+    pub(super) fn advance(
+        &mut self,
+        progress: &mut Progress<C>,
+        all_ready: bool,
+    ) -> Result<Polled> {
         if all_ready {
             progress.ready = progress.units.len();
         }
@@ -118,8 +183,10 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             Way::Whole => {
                 if all_ready {
                     self.encode_units(progress, progress.units.len())?;
+                    Polled::Done
+                } else {
+                    Polled::Idle
                 }
-                all_ready
             }
         };
         progress.way = way;
@@ -130,8 +197,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     pub(super) fn encoded_bytes(&self, progress: &Progress<C>) -> usize {
         let bytes = |unit: &Unit| {
             let stripes = self.layout.regions[unit.region].stripes;
-            let width = stripes.shape.pitch_bytes.saturating_sub(unit.from_byte);
-            stripes.band(unit.band).len() * width
+            stripes.band(unit.band).len() * unit.bytes.len()
         };
         progress.units.iter().map(bytes).sum()
     }
@@ -140,9 +206,9 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let (encoder, epoch) = (self.encoder, progress.epoch);
         let set = self.config.method.encoded(epoch);
         while progress.begun < end {
-            let Unit { region, band, from_byte } = progress.units[progress.begun];
+            let Unit { region, band, bytes } = progress.units[progress.begun].clone();
             let step = Step::new("encode", epoch).band(region, band);
-            self.band(region).encode(encoder, set, band, from_byte, step)?;
+            self.band(region).encode(encoder, set, band, bytes, step)?;
             progress.begun += 1;
         }
         Ok(())
@@ -169,7 +235,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         progress: &mut Progress<C>,
         tokens: &mut Tokens<C>,
         wait: bool,
-    ) -> Result<bool> {
+    ) -> Result<Polled> {
         let units = progress.units.len();
         self.tell(progress.ready, tokens)?;
         for member in 0..tokens.theirs.len() {
@@ -179,7 +245,11 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             let least = tokens.theirs.iter().map(|(ready, _)| *ready).min().unwrap_or(units);
             // What they have written before they said so is there.
             self.vault.order();
-            self.encode_units(progress, least)?;
+            let end = if wait { least } else { least.min(progress.begun + 1) };
+            self.encode_units(progress, end)?;
+            if end < least {
+                return Ok(Polled::More);
+            }
             if least == units || !wait {
                 break;
             }
@@ -187,17 +257,17 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             self.hear(late.expect("the least of them"), tokens, units, true)?;
         }
         if progress.begun < units || progress.ready < units {
-            return Ok(false);
+            return Ok(Polled::Idle);
         }
         while let Some(mut send) = tokens.sent.pop() {
             if wait {
                 send.wait()?;
             } else if !send.test()? {
                 tokens.sent.push(send);
-                return Ok(false);
+                return Ok(Polled::Waiting);
             }
         }
-        Ok(true)
+        Ok(Polled::Done)
     }
 
     /// Tells the others how many units are ready here.
@@ -251,14 +321,19 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         progress: &mut Progress<C>,
         laps: &mut Laps<C>,
         wait: bool,
-    ) -> Result<bool> {
+    ) -> Result<Polled> {
         let set = self.config.method.encoded(progress.epoch);
+        let mut turns = 0;
         loop {
             while let Some(at) = laps.due() {
                 let lap = &mut laps.running[at];
                 if !wait && !lap.is_here()? {
-                    return Ok(false);
+                    return Ok(Polled::Waiting);
                 }
+                if !wait && turns == TURNS_OF_A_POLL {
+                    return Ok(Polled::More);
+                }
+                turns += 1;
                 let lap = laps.running.remove(at).expect("it is due");
                 let step = Step::new("encode", progress.epoch).band(lap.region, lap.band);
                 if let Some(mut lap) = self.band(lap.region).turn(lap, set, step)? {
@@ -268,19 +343,23 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             }
             if laps.tiles.is_empty() && progress.begun < progress.units.len() {
                 if progress.begun == progress.ready {
-                    return Ok(false);
+                    return Ok(if laps.are_here()? { Polled::Idle } else { Polled::Waiting });
                 }
-                let Unit { region, band, from_byte } = progress.units[progress.begun];
+                let Unit { region, band, bytes } = progress.units[progress.begun].clone();
                 self.vault.step(Step::new("encode", progress.epoch).band(region, band))?;
-                laps.tiles = self.band(region).ring_tiles(band, from_byte).into();
+                laps.tiles = self.band(region).ring_tiles(band, bytes, laps.message_bytes).into();
                 progress.begun += 1;
             }
+            if !wait && turns == TURNS_OF_A_POLL {
+                return Ok(Polled::More);
+            }
+            turns += 1;
             let Some(tile) = laps.tiles.pop_front() else {
                 match laps.running.iter().map(|lap| lap.due).min() {
                     Some(due) => laps.slot = due,
                     // A band may have nothing to encode.
                     None if progress.begun < progress.units.len() => {}
-                    None => return Ok(true),
+                    None => return Ok(Polled::Done),
                 }
                 continue;
             };
@@ -289,6 +368,63 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             let lap = self.band(region).start_lap((region, band), tile, due)?;
             laps.running.push_back(lap);
             laps.slot += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::checkpoint::layout::{Geometry, RegionShape};
+
+    fn corner() -> impl Strategy<Value = Active> {
+        (0usize..50, 0usize..12).prop_map(|(row, words)| Active { row, byte: 8 * words })
+    }
+
+    proptest! {
+        #[test]
+        fn units_cover_what_is_active_once_and_are_ready_in_their_order(
+            rows in 0usize..40, words in 0usize..10, bands in 1usize..7,
+            active in corner(), stages in prop::collection::vec(corner(), 0..4),
+        ) {
+            let geometry = Geometry { members: 3, parities: 1 };
+            let shape = RegionShape { rows, pitch_bytes: 8 * words };
+            let stripes = Stripes::with_bands(geometry, shape, bands);
+            let units = units_of(0, &stripes, active, &stages);
+            let mut seen = vec![0; rows * words];
+            for unit in &units {
+                for row in stripes.band(unit.band) {
+                    for word in unit.bytes.start / 8..unit.bytes.end / 8 {
+                        seen[row * words + word] += 1;
+                    }
+                }
+            }
+            let from = stripes.bands_from(active.row).start * stripes.band_rows();
+            for (at, count) in seen.into_iter().enumerate() {
+                let (row, word) = (at / words, at % words);
+                prop_assert_eq!(count, usize::from(row >= from && 8 * word >= active.byte));
+            }
+            // When a stage is reached, all units before some place are ready, and the
+            // first behind it are not, unless nothing of them is inside.
+            let mut reached = active;
+            for stage in &stages {
+                reached = Active {
+                    row: reached.row.max(stage.row),
+                    byte: reached.byte.max(stage.byte),
+                };
+                let ready = units.iter().take_while(|unit| {
+                    stripes.band(unit.band).end <= reached.row || unit.bytes.end <= reached.byte
+                });
+                let inside = |unit: &&Unit| {
+                    stripes.band(unit.band).end > reached.row && unit.bytes.end > reached.byte
+                };
+                prop_assert_eq!(ready.count(), units.iter().take_while(|u| !inside(u)).count());
+                let first = units.iter().position(|unit| inside(&unit)).unwrap_or(units.len());
+                prop_assert!(units[first..].iter().all(|unit| inside(&unit)
+                    || unit.bytes.is_empty()));
+            }
         }
     }
 }

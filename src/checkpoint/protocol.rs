@@ -17,6 +17,7 @@ use super::layout::{Active, Geometry, Part, RegionShape, SegmentLayout};
 use super::link::Link;
 use super::methods::Method;
 use super::phases::Taking;
+pub use super::progress::Polled;
 use super::vault::{Backing, Vault};
 use crate::comm::collect::{all_reduce, broadcast_bytes, gather_bytes};
 use crate::comm::{Comm, CommError};
@@ -128,7 +129,8 @@ pub struct Config<K> {
     /// of 8.
     pub cell_bytes: usize,
     /// Bytes of messages that are under way at once, about, in a group that
-    /// encodes while the application computes.
+    /// encodes while the application computes; one message is a sixteenth of them
+    /// at most.
     pub in_flight_bytes: usize,
     /// Parts of a segment start on a multiple of this, and of 8.
     pub align_bytes: usize,
@@ -160,7 +162,7 @@ impl<K> Config<K> {
             state_capacity_bytes: 4096,
             bands: super::layout::BANDS,
             cell_bytes: super::layout::CELL_BYTES,
-            in_flight_bytes: 32 << 20,
+            in_flight_bytes: 4 << 20,
             align_bytes: 4096,
             chunk_bytes: 1 << 20,
             check_frozen: cfg!(debug_assertions),
@@ -257,6 +259,11 @@ pub struct Stats {
     pub encode_seconds: f64,
     /// Seconds in the barrier: waiting for the slowest group.
     pub barrier_seconds: f64,
+    /// Seconds to agree that the epoch is complete, the barrier included; method
+    /// `self` alone counts them.
+    pub agree_seconds: f64,
+    /// Seconds from there to the end of COMMIT; method `self` alone counts them.
+    pub commit_seconds: f64,
     /// Seconds to copy.
     pub copy_seconds: f64,
 }
@@ -631,7 +638,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             return Err(CheckpointError::StateTooLarge { bytes: state.len(), capacity });
         }
         // All rows are ready, and nobody can change them before this returns.
-        self.begin_in(active, true)?;
+        self.begin_in(active, None)?;
         let mut stats = self.complete(state)?;
         let flushed = self.settle()?;
         stats.copied_bytes += flushed.bytes;
@@ -737,7 +744,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
 
     fn encode_all(&mut self, epoch: u64, active: &[Active], stats: &mut Stats) -> Result<()> {
         let start = Instant::now();
-        let encoding = self.start_encoding(epoch, active, true)?;
+        let encoding = self.start_encoding(epoch, active, None)?;
         stats.encode_seconds += start.elapsed().as_secs_f64();
         self.finish_encoding(encoding, stats)
     }

@@ -43,6 +43,8 @@ pub(super) struct Lap<C: Comm> {
 /// All laps of an encoding.
 pub(super) struct Laps<C: Comm> {
     pub window: usize,
+    /// Bytes of a message, about.
+    pub message_bytes: usize,
     pub slot: usize,
     /// Under way, the oldest first.
     pub running: VecDeque<Lap<C>>,
@@ -51,13 +53,27 @@ pub(super) struct Laps<C: Comm> {
 }
 
 impl<C: Comm> Laps<C> {
-    pub fn new(window: usize) -> Self {
-        Self { window, slot: 0, running: VecDeque::new(), tiles: VecDeque::new() }
+    pub fn new(window: usize, message_bytes: usize) -> Self {
+        let (running, tiles) = (VecDeque::new(), VecDeque::new());
+        Self { window, message_bytes, slot: 0, running, tiles }
     }
 
     /// The lap whose turn it is in this slot, the oldest first.
     pub fn due(&self) -> Option<usize> {
         self.running.iter().position(|lap| lap.due == self.slot)
+    }
+
+    /// Whether all that is on its way is here. Never blocks. Asks in the order in
+    /// which it was sent.
+    pub fn are_here(&mut self) -> Result<bool> {
+        let mut running: Vec<_> = self.running.iter_mut().collect();
+        running.sort_by_key(|lap| lap.due);
+        for lap in running {
+            if !lap.is_here()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 

@@ -177,6 +177,12 @@ impl<C: Comm> PanelBcast<C> {
         Ok(())
     }
 
+    /// Whether the message, or this rank's part of a long broadcast, is still to
+    /// come.
+    pub fn is_receiving(&self) -> bool {
+        matches!(self.state, State::Receiving(_))
+    }
+
     /// Takes what was received and passes it on.
     fn accept(&mut self, row: &C) -> Result<()> {
         let recv = match std::mem::replace(&mut self.state, State::Moving) {

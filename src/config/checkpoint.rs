@@ -196,11 +196,11 @@ pub const SETTINGS: [SettingInfo; 15] = [
         setting: Setting::Overlap,
         key: "overlap",
         flag: "--overlap",
-        choices: &["on", "off"],
-        legal: "on, off",
-        default: "off",
-        what: "whether parities (by direct or ring) are computed beside the last update before a \
-               checkpoint, while the solver goes on",
+        choices: &["auto", "on", "off"],
+        legal: "auto, on, off",
+        default: "auto",
+        what: "whether parities (by direct or ring) are computed while the solver goes on: auto \
+               where a group does it by messages in a ring",
         ..NONE
     },
     SettingInfo {

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use super::company::Turn;
 use super::panel::{self, Flight, Layout};
 use super::{SolveError, Solver};
 use crate::blas::{MatRef, transpose};
@@ -11,9 +12,25 @@ use crate::pfact::{self, PfactError};
 impl<C: Comm> Solver<'_, C> {
     /// Advances panel `next`, where the oldest panel, `oldest`, has been taken
     /// out of flight.
-    pub(super) fn advance(&mut self, next: usize, oldest: &Flight<C>) -> Result<(), SolveError> {
-        self.bring_up_to_date(next, Some(oldest))?;
-        self.send_off(next)
+    pub(super) fn advance(
+        &mut self,
+        next: usize,
+        oldest: &Flight<C>,
+        turn: &mut Turn,
+    ) -> Result<(), SolveError> {
+        self.give_if_alone(turn);
+        let applied = self.bring_up_to_date(next, Some(oldest));
+        turn.take();
+        applied?;
+        self.send_off(next, turn)
+    }
+
+    /// Gives the turn away where what comes speaks to the process column alone, and
+    /// this rank is all of it.
+    pub(super) fn give_if_alone(&self, turn: &mut Turn) {
+        if self.grid.p == 1 {
+            turn.give();
+        }
     }
 
     /// Applies to the columns of panel `next`, on their owner, the panel `oldest`
@@ -38,7 +55,7 @@ impl<C: Comm> Solver<'_, C> {
 
     /// Factors panel `next`, whose columns are up to date, on their owner, and
     /// starts to broadcast it.
-    pub(super) fn send_off(&mut self, next: usize) -> Result<(), SolveError> {
+    pub(super) fn send_off(&mut self, next: usize, turn: &mut Turn) -> Result<(), SolveError> {
         let layout = Layout::new(next, self.params.n, self.rows, self.grid.myrow);
         let start = Instant::now();
         let mut place = self.work.panels.place(&self.grid.row, next)?;
@@ -48,7 +65,10 @@ impl<C: Comm> Solver<'_, C> {
             let cols = self.local_cols(self.panel_cols(next));
             // SAFETY: the team works on columns right of all panels in flight, if at all.
             let columns = unsafe { self.a.block(0..self.shape.rows, cols) };
-            self.factor_panel(&layout, columns.as_ref(), place.message())?;
+            self.give_if_alone(turn);
+            let factored = self.factor_panel(&layout, columns.as_ref(), place.message());
+            turn.take();
+            factored?;
             self.work.phases.panel += start.elapsed().as_secs_f64();
         }
         let start = Instant::now();

@@ -8,6 +8,27 @@ use crate::blas::MatMut;
 use crate::blas::view::SharedMat;
 use crate::comm::PanelBuf;
 
+/// What of a rank's matrix has come to what it is at the next cut: local rows before
+/// `rows`, and in all rows local columns before `cols`. `usize::MAX`: all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Final {
+    /// Rows.
+    pub rows: usize,
+    /// Columns.
+    pub cols: usize,
+}
+
+/// What is left to do beside the factorization.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// Nothing before more is final, or others say something.
+    Nothing,
+    /// To look after messages that are on their way.
+    Messages,
+    /// More, at once.
+    Work,
+}
+
 /// What goes on beside the factorization: a checkpoint that is being taken.
 ///
 /// # Safety
@@ -19,18 +40,16 @@ pub unsafe trait Beside {
     /// Whether anything goes on.
     fn goes_on(&self) -> bool;
 
-    /// Local rows before `rows` (`usize::MAX`: all) have come to what they are at
-    /// the next cut. A good time to move messages, too: never waits.
+    /// Does a little of it. `done` is final. Never waits.
     ///
     /// # Safety
-    /// Nobody writes to these rows before that cut.
+    /// Nobody writes to what is final before the cut.
     ///
     /// # Errors
     /// When a rank is lost.
-    unsafe fn rows_are_final(&mut self, rows: usize) -> Result<(), SolveError>;
+    unsafe fn look_after(&mut self, done: Final) -> Result<Left, SolveError>;
 
-    /// The solver has stood still for so long, for such calls of another thread to
-    /// end.
+    /// The solver has stood still for so long, for such a call to end.
     fn kept_waiting(&mut self, seconds: f64);
 }
 
@@ -43,8 +62,8 @@ unsafe impl Beside for Nothing {
         false
     }
 
-    unsafe fn rows_are_final(&mut self, _: usize) -> Result<(), SolveError> {
-        Ok(())
+    unsafe fn look_after(&mut self, _: Final) -> Result<Left, SolveError> {
+        Ok(Left::Nothing)
     }
 
     fn kept_waiting(&mut self, _: f64) {}

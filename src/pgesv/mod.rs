@@ -49,7 +49,8 @@ use crate::swap::{self, Plan};
 use crate::team::Team;
 use crate::update::{self, Operands};
 use column::Column;
-use guard::Beside;
+use company::Turn;
+use guard::{Beside, Final};
 use panel::Flight;
 use slots::Panels;
 
@@ -296,23 +297,25 @@ impl<'m, C: Comm> Solver<'m, C> {
         beside: &mut dyn Beside,
     ) -> Result<(), SolveError> {
         let (depth, panels) = (self.params.depth, self.params.panels());
-        self.take_off(range.start)?;
+        self.take_off(range.start, beside)?;
         let last = range.end - 1;
         for k in range {
+            // Columns of the panels before are not written to any more.
+            let so_far = |rows| Final { rows, cols: self.local_cols(self.panel_cols(k)).start };
             if depth == 0 {
-                self.send_off(k)?;
-                self.finish_newest()?;
+                let done = so_far(self.rows.count_before(k * self.params.nb, self.grid.myrow));
+                self.send_off(k, &mut Turn::alone())?;
+                self.finish_newest(beside, done)?;
             }
             let ahead = (depth > 0 && k + depth < panels).then_some(k + depth);
             let mut current = self.work.flights.pop_front().expect("panel k is in flight");
             debug_assert_eq!(current.k, k);
-            // Rows of U are final, and in the last update all others become so.
-            // SAFETY: panel k and those behind it change rows from its own on.
-            unsafe { beside.rows_are_final(current.layout.top) }?;
-            self.update(&mut current, ahead, (k == last).then_some(&mut *beside))?;
+            self.update(&mut current, ahead, beside, k == last)?;
+            let rows = if k == last { usize::MAX } else { current.layout.below };
+            let cols = self.local_cols(self.panel_cols(k)).end;
             self.work.panels.put_back(current.land()?);
             if ahead.is_some() {
-                self.finish_newest()?;
+                self.finish_newest(beside, Final { rows, cols })?;
             }
             on_progress((k + 1) * self.params.nb);
         }
@@ -321,7 +324,7 @@ impl<'m, C: Comm> Solver<'m, C> {
 
     /// Brings panels `start` .. `start + DEPTH` into flight if none is. At panel 0
     /// their columns wait for each other; at any later cut they are up to date.
-    fn take_off(&mut self, start: usize) -> Result<(), SolveError> {
+    fn take_off(&mut self, start: usize, beside: &mut dyn Beside) -> Result<(), SolveError> {
         if !self.work.flights.is_empty() {
             return Ok(());
         }
@@ -330,8 +333,9 @@ impl<'m, C: Comm> Solver<'m, C> {
             if start == 0 {
                 self.bring_up_to_date(next, None)?;
             }
-            self.send_off(next)?;
-            self.finish_newest()?;
+            self.send_off(next, &mut Turn::alone())?;
+            let nothing = Final { rows: 0, cols: 0 };
+            self.finish_newest(beside, nothing)?;
         }
         Ok(())
     }
@@ -360,9 +364,20 @@ impl<'m, C: Comm> Solver<'m, C> {
         k * nb..((k + 1) * nb).min(self.params.n)
     }
 
-    fn finish_newest(&mut self) -> Result<(), SolveError> {
+    /// Waits for the newest panel, and looks after what goes on beside meanwhile.
+    /// `done` is final.
+    fn finish_newest(&mut self, beside: &mut dyn Beside, done: Final) -> Result<(), SolveError> {
         let start = Instant::now();
         if let Some(newest) = self.work.flights.back_mut() {
+            let mut look_seconds = 0.0;
+            while beside.goes_on() && !newest.has_come(self.grid)? {
+                let start = Instant::now();
+                // SAFETY: the caller's word.
+                unsafe { beside.look_after(done) }?;
+                look_seconds = start.elapsed().as_secs_f64();
+            }
+            // It may have come during the last look.
+            beside.kept_waiting(look_seconds);
             newest.finish(self.grid)?;
         }
         self.work.phases.bcast += start.elapsed().as_secs_f64();
@@ -371,14 +386,31 @@ impl<'m, C: Comm> Solver<'m, C> {
 
     /// Applies panel `current` to the columns right of those in flight, and
     /// meanwhile advances panel `ahead`, the next one to be in flight.
-    /// `beside` is told of the rows that this leaves as they are.
+    /// `beside` goes on meanwhile; if this is the last update before a cut, it is
+    /// told of the rows that have it.
     fn update(
         &mut self,
         current: &mut Flight<C>,
         ahead: Option<usize>,
-        beside: Option<&mut dyn Beside>,
+        beside: &mut dyn Beside,
+        is_last: bool,
     ) -> Result<(), SolveError> {
         self.keep_u1(current);
+        let cols = self.local_cols(self.panel_cols(current.k)).end;
+        let done = Final { rows: current.layout.top, cols };
+        // SAFETY: rows above the panel's are U, and its columns have their U1.
+        unsafe {
+            company::keep(beside, done, |turn| self.update_in_turn(current, ahead, turn, is_last))
+        }
+    }
+
+    fn update_in_turn(
+        &mut self,
+        current: &mut Flight<C>,
+        ahead: Option<usize>,
+        turn: &mut Turn,
+        is_last: bool,
+    ) -> Result<(), SolveError> {
         let first_waiting = (current.k + 1 + self.params.depth).min(self.params.panels());
         let start = self.local_cols(first_waiting * self.params.nb..self.params.n).start;
         let rest = start..self.shape.cols;
@@ -387,10 +419,10 @@ impl<'m, C: Comm> Solver<'m, C> {
         let (before, meanwhile) =
             if self.team.threads() == 1 { (ahead, None) } else { (None, ahead) };
         if let Some(next) = before {
-            self.advance(next, current)?;
+            self.advance(next, current, turn)?;
         }
         let mut exchange = self.work.exchange.take();
-        let result = self.apply_to_rest(current, rest, meanwhile, &mut exchange, beside);
+        let result = self.apply_to_rest(current, rest, meanwhile, &mut exchange, turn, is_last);
         self.work.exchange = exchange;
         result
     }
@@ -513,9 +545,11 @@ impl<'m, C: Comm> Solver<'m, C> {
         rest: Range<usize>,
         ahead: Option<usize>,
         exchange: &mut Option<Exchange>,
-        beside: Option<&mut dyn Beside>,
+        turn: &mut Turn,
+        is_last: bool,
     ) -> Result<(), SolveError> {
         let panel = self.operands(flight);
+        self.give_if_alone(turn);
         let u = self.exchange_and_solve(flight, rest.clone(), exchange)?;
         let (team, a, jb) = (self.team, self.a, flight.layout.jb);
         let pieces = row_pieces(self.shape.rows - panel.below, team.threads());
@@ -548,14 +582,21 @@ impl<'m, C: Comm> Solver<'m, C> {
             }
         };
         let (start, before) = (Instant::now(), total(&self.work.phases));
-        let mut own_part = |turn: &mut company::Turn| {
+        let own_part = || {
             if let Some(next) = ahead {
-                self.advance(next, flight)?;
+                self.advance(next, flight, turn)?;
             }
             while let Some((index, piece)) = take() {
                 for part in products(piece.clone()) {
-                    turn.without(|| multiply(part.clone()));
-                    self.move_messages()?;
+                    turn.give();
+                    multiply(part.clone());
+                    // Who has the turn now moves all messages.
+                    if turn.take_if_free() {
+                        self.move_messages()?;
+                    }
+                    if !is_last {
+                        continue;
+                    }
                     let rows = match first_waiting(&(piece.start..part.end)) {
                         rows if rows == self.shape.rows => usize::MAX,
                         rows => rows,
@@ -566,12 +607,11 @@ impl<'m, C: Comm> Solver<'m, C> {
                 }
                 done[index].store(true, Ordering::Release);
             }
+            turn.give();
             Ok(())
         };
-        // SAFETY: rows above the panel's are final.
-        let result = unsafe {
-            company::keep(beside, flight.layout.top, |turn| team.fork(&job, || own_part(turn)))
-        };
+        let result = team.fork(&job, own_part);
+        turn.take();
         // What was not the advance was the product, or waiting for its end.
         let advance = total(&self.work.phases) - before;
         self.work.phases.update += start.elapsed().as_secs_f64() - advance;

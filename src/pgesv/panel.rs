@@ -222,6 +222,16 @@ impl<C: Comm> Flight<C> {
         }
     }
 
+    /// Passes on what has arrived, and says whether the panel, or with a long
+    /// broadcast the first part of it, has come. Never waits.
+    pub fn has_come(&mut self, grid: &Grid<C>) -> Result<bool, SolveError> {
+        self.progress(grid)?;
+        Ok(match &self.message {
+            Message::Broadcast(bcast) => !bcast.is_receiving(),
+            Message::Here(slot) => slot.has_come(),
+        })
+    }
+
     /// Waits for the panel.
     ///
     /// # Errors

@@ -163,6 +163,11 @@ impl Slot {
         }
     }
 
+    /// Whether the panel is there.
+    pub fn has_come(&self) -> bool {
+        self.slots.node.is_raised(self.owner(), READY, self.k as u64 + 1)
+    }
+
     /// Waits until the panel is there.
     ///
     /// # Errors
@@ -176,8 +181,8 @@ impl Slot {
     /// # Panics
     /// Before it is there.
     pub fn read(&self) -> &[f64] {
-        let (node, ready) = (&self.slots.node, self.k as u64 + 1);
-        assert!(node.is_raised(self.owner(), READY, ready), "a panel used before it is there");
+        let node = &self.slots.node;
+        assert!(self.has_come(), "a panel used before it is there");
         // SAFETY: written before the flag, and not again before this rank has said
         // that it has applied the panel, which takes this slot.
         unsafe { node.part(self.owner(), self.doubles()) }

@@ -1,7 +1,6 @@
 //! The solver's [`Guard`] whose matrix lives in shared memory and is saved.
 
 use std::sync::Arc;
-use std::thread::{self, ThreadId};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
@@ -11,20 +10,23 @@ use super::history::{History, Taken, remember};
 use super::interval::{Every, daly_interval_seconds, panel_after, panel_flops, pays, seconds_left};
 use super::memory::NodeMemory;
 use super::result;
-use super::settings::{Region, Settings};
+use super::settings::{Overlap, Region, Settings};
 use super::split::memory_split;
 use crate::blas::MatMut;
 use crate::blas::view::SharedMat;
+use crate::checkpoint::encode::Encoder;
 use crate::checkpoint::finish::FinishedRun;
 use crate::checkpoint::hook::Hook;
 use crate::checkpoint::layout::{Active, Geometry, RegionShape};
-use crate::checkpoint::protocol::{self, CheckpointError, Checkpointer, Config, Found};
+use crate::checkpoint::protocol::{
+    self, CheckpointError, Checkpointer, Config, Found, Polled, Stats,
+};
 use crate::comm::{Comm, collect};
 use crate::config::TestSpec;
 use crate::grid::Cyclic;
-use crate::pgesv::guard::{Beside, Guard};
+use crate::pgesv::guard::{Beside, Final, Guard, Left};
 use crate::pgesv::{LocalShape, SolveError};
-use crate::report::record::{Protection, Restart, Sample, TestRecord};
+use crate::report::record::{Protection, Restart, Sample, Stall, TestRecord};
 
 /// Restarts that a report lists; of more, the latest.
 pub(super) const RESTARTS_KEPT: usize = 60;
@@ -52,6 +54,8 @@ struct State {
     checkpoints: u64,
     checkpoint_seconds: f64,
     stall_seconds: f64,
+    stall: Stall,
+    skew_seconds: f64,
     encode_seconds: f64,
     copy_seconds: f64,
     saved_bytes: u64,
@@ -63,6 +67,8 @@ struct State {
 pub struct Protected<'a, C: Comm> {
     checkpointer: Box<NodeCheckpointer<'a, C>>,
     settings: Settings,
+    /// Whether the solver goes on while parities are computed.
+    overlaps: bool,
     spec: TestSpec,
     groups: Vec<Vec<usize>>,
     survives_nodes: bool,
@@ -86,11 +92,12 @@ pub struct Protected<'a, C: Comm> {
 /// A checkpoint that has begun.
 struct Begun {
     at: Instant,
-    /// Who computes.
-    solver: ThreadId,
-    /// For which that one stood still so far.
-    stall_seconds: f64,
+    /// For which the solver stood still so far.
+    stall: Stall,
 }
+
+/// Stages of a checkpoint, at most: each cuts the columns up once more.
+const STAGES: usize = 16;
 
 /// A test whose result is in shared memory: [`super::result::read`] has it.
 pub type Done<'a, C> = FinishedRun<C, NodeMemory<'a>>;
@@ -164,6 +171,7 @@ pub fn open<'a, C: Comm>(
     let bytes = shape.bytes() as f64;
     let mut guard = Protected {
         settings: settings.clone(),
+        overlaps: overlaps(settings, &checkpointer)?,
         spec: spec.clone(),
         groups: found.groups.clone(),
         survives_nodes: !found.single_domain && !found.shared_domains,
@@ -251,9 +259,11 @@ impl<'a, C: Comm> Protected<'a, C> {
             survives_nodes: self.survives_nodes,
             segment_bytes: self.checkpointer.segment_bytes() as u64,
             checkpoints: self.state.checkpoints,
-            overlap: self.settings.overlap,
+            overlap: self.overlaps,
             checkpoint_seconds: self.state.checkpoint_seconds,
             stall_seconds: self.state.stall_seconds,
+            stall: self.state.stall,
+            skew_seconds: self.state.skew_seconds,
             encode_seconds: self.state.encode_seconds,
             copy_seconds: self.state.copy_seconds,
             saved_bytes: self.state.saved_bytes,
@@ -290,26 +300,44 @@ impl<'a, C: Comm> Protected<'a, C> {
 
     /// What may have changed since the last checkpoint, on all ranks alike.
     fn active(&self) -> Active {
+        let nb = self.spec.nb;
+        let from = self.corner(self.state.panel * nb, self.state.panel * nb);
+        match (self.state.checkpoints, self.settings.region) {
+            (0, _) | (_, Region::Whole) => Active::ALL,
+            (_, Region::Side) => Active { row: 0, ..from },
+            (_, Region::Corner) => from,
+        }
+    }
+
+    /// The local corner from global row `row` and column `column` on: the least of
+    /// any rank. More than what has changed does no harm, and what is final on all
+    /// is final on each.
+    fn corner(&self, row: usize, column: usize) -> Active {
         let TestSpec { nb, p, q, .. } = self.spec;
-        let from = self.state.panel * nb;
-        // The least of any rank: more than what has changed does no harm.
-        let least = |procs: usize| {
+        let least = |procs: usize, from: usize| {
             let map = Cyclic { nb, procs };
             (0..procs).map(|me| map.count_before(from, me)).min().unwrap_or(0)
         };
-        let (row, byte) = (least(p), least(q) * size_of::<f64>());
-        match (self.state.checkpoints, self.settings.region) {
-            (0, _) | (_, Region::Whole) => Active::ALL,
-            (_, Region::Side) => Active { row: 0, byte },
-            (_, Region::Corner) => Active { row, byte },
-        }
+        Active { row: least(p, row), byte: least(q, column) * size_of::<f64>() }
+    }
+
+    /// How the matrix becomes final from panel `next` on up to the cut before panel
+    /// `due`: in the update of a panel the rows above and the columns up to its own
+    /// are, and what is left in that of the last.
+    fn stages(&self, next: usize, due: usize) -> Vec<Active> {
+        let every = (due - next).div_ceil(STAGES).max(1);
+        let panels = (next..due).rev().step_by(every);
+        let corner = |panel| self.corner(panel * self.spec.nb, (panel + 1) * self.spec.nb);
+        let mut stages: Vec<_> = panels.map(corner).collect();
+        stages.reverse();
+        stages
     }
 
     /// Measures the pace between two cuts.
     fn measure(&mut self, next: usize) {
         let TestSpec { n, nb, .. } = self.spec;
         let flops: f64 = (self.cut_panel..next).map(|k| panel_flops(k, n, nb)).sum();
-        let stall_seconds = self.begun.as_ref().map_or(0.0, |begun| begun.stall_seconds);
+        let stall_seconds = self.begun.as_ref().map_or(0.0, |begun| begun.stall.seconds());
         let seconds = self.cut_at.elapsed().as_secs_f64() - stall_seconds;
         if flops > 0.0 && seconds > 0.0 {
             self.rate = flops / seconds;
@@ -354,53 +382,106 @@ impl<'a, C: Comm> Protected<'a, C> {
     /// Takes a checkpoint before panel `next`, or completes the one that has begun.
     fn checkpoint(&mut self, next: usize) -> Result<(), CheckpointError> {
         let (start, active) = (Instant::now(), self.active());
-        let begun = self.begun.take();
-        if begun.is_none() {
-            // Who is done early waits here for the others: not the encoder's fault.
-            self.checkpointer.comm().barrier()?;
-        }
         let mut state = self.state.clone();
         state.panel = next;
         state.taken_unix_seconds = unix_seconds();
         state.checkpoints += 1;
-        // Clocks differ: rank 0's counts.
-        let mut taken = [state.taken_unix_seconds];
-        collect::broadcast(self.checkpointer.comm(), &mut taken, 0)?;
-        state.taken_unix_seconds = taken[0];
         let capacity_bytes = state_bytes(self.checkpointer.comm().size());
-        let (mut state, bytes) = result::fit(state, capacity_bytes, |state| &mut state.restarts);
-        let stats = match &begun {
-            None => self.checkpointer.checkpoint(&[active], &bytes)?,
+        let (state, bytes) = result::fit(state, capacity_bytes, |state| &mut state.restarts);
+        let begun = self.begun.take();
+        let (mut stats, copy_seconds, skew_seconds) = match &begun {
+            None => {
+                // Who is done early waits here for the others: not the encoder's fault.
+                self.checkpointer.comm().barrier()?;
+                let skew_seconds = start.elapsed().as_secs_f64();
+                let stats = self.checkpointer.checkpoint(&[active], &bytes)?;
+                (stats, stats.copy_seconds, skew_seconds)
+            }
             Some(_) => {
-                let mut stats = self.checkpointer.complete(&bytes)?;
+                let stats = self.checkpointer.complete(&bytes)?;
+                let agreed_seconds = start.elapsed().as_secs_f64() - stats.commit_seconds;
                 // Put off, this would be work of the same core a little later.
                 let flushed = self.checkpointer.settle()?;
-                stats.copy_seconds += flushed.seconds;
-                stats
+                (stats, flushed.seconds, self.skew(agreed_seconds)?)
             }
         };
-        let here = start.elapsed().as_secs_f64();
-        let (all, stall) = begun.map_or((here, here), |begun| {
-            (begun.at.elapsed().as_secs_f64(), begun.stall_seconds + here)
-        });
-        // What it has cost goes into the next one, and into the report.
-        let mut cost = [all, stall, stats.encode_seconds, stats.copy_seconds];
-        collect::all_max(self.checkpointer.comm(), &mut cost)?;
-        state.checkpoint_seconds += cost[0];
-        state.stall_seconds += cost[1];
-        state.encode_seconds += cost[2];
-        state.copy_seconds += cost[3];
+        let here_seconds = start.elapsed().as_secs_f64() - skew_seconds;
+        let (begun_at, mut stall) = match begun {
+            None => (start, Stall::default()),
+            Some(begun) => {
+                stats.copy_seconds += copy_seconds;
+                (begun.at, begun.stall)
+            }
+        };
+        stall.copy_seconds = copy_seconds;
+        stall.agree_seconds =
+            (stats.agree_seconds + stats.commit_seconds).min(here_seconds - copy_seconds);
+        stall.encode_seconds = here_seconds - copy_seconds - stall.agree_seconds;
+        let all_seconds = begun_at.elapsed().as_secs_f64() - skew_seconds;
+        self.count(state, &stats, [all_seconds, skew_seconds], stall)
+    }
+
+    /// Seconds that this rank was at the cut before the last one came, given those
+    /// from there to the agreement, which all leave together.
+    fn skew(&self, agreed_seconds: f64) -> Result<f64, CheckpointError> {
+        let mut last = [-agreed_seconds];
+        collect::all_max(self.checkpointer.comm(), &mut last)?;
+        Ok(agreed_seconds + last[0])
+    }
+
+    /// Keeps in mind what a checkpoint has cost the rank that it cost most: it goes
+    /// into the next one, and into the report. `state` is of rank 0.
+    fn count(
+        &mut self,
+        state: State,
+        stats: &Stats,
+        [all_seconds, skew_seconds]: [f64; 2],
+        stall: Stall,
+    ) -> Result<(), CheckpointError> {
+        // Clocks differ: that of rank 0 counts.
+        let clock = match self.checkpointer.rank() {
+            0 => state.taken_unix_seconds,
+            _ => f64::NEG_INFINITY,
+        };
+        let Stall { begin_seconds, turn_seconds, encode_seconds, agree_seconds, copy_seconds } =
+            stall;
+        let mut most = [
+            clock,
+            all_seconds,
+            skew_seconds,
+            stall.seconds(),
+            stats.encode_seconds,
+            stats.copy_seconds,
+            begin_seconds,
+            turn_seconds,
+            encode_seconds,
+            agree_seconds,
+            copy_seconds,
+        ];
+        collect::all_max(self.checkpointer.comm(), &mut most)?;
+        self.state = state;
+        let state = &mut self.state;
+        state.taken_unix_seconds = most[0];
+        state.checkpoint_seconds += most[1];
+        state.skew_seconds += most[2];
+        state.stall_seconds += most[3];
+        state.encode_seconds += most[4];
+        state.copy_seconds += most[5];
+        state.stall.begin_seconds += most[6];
+        state.stall.turn_seconds += most[7];
+        state.stall.encode_seconds += most[8];
+        state.stall.agree_seconds += most[9];
+        state.stall.copy_seconds += most[10];
         state.saved_bytes += stats.encoded_bytes as u64;
         let taken = Taken {
-            start_seconds: (taken[0] - state.first_start_unix_seconds).max(0.0),
-            seconds: cost[1],
+            start_seconds: (state.taken_unix_seconds - state.first_start_unix_seconds).max(0.0),
+            seconds: most[3],
             epoch: self.checkpointer.epoch(),
-            column: (next * self.spec.nb).min(self.spec.n),
+            column: (state.panel * self.spec.nb).min(self.spec.n),
             bytes: stats.encoded_bytes as u64,
         };
         remember(&mut state.taken, taken);
-        self.cost_seconds = cost[1];
-        self.state = state;
+        self.cost_seconds = most[3];
         Ok(())
     }
 
@@ -425,7 +506,7 @@ impl<'a, C: Comm> Protected<'a, C> {
         if next > self.cut_panel {
             self.measure(next);
         }
-        let to = match self.settings.overlap {
+        let to = match self.overlaps {
             false => {
                 if self.decide(next, panels)? {
                     self.checkpoint(next)?;
@@ -439,27 +520,37 @@ impl<'a, C: Comm> Protected<'a, C> {
         Ok(to)
     }
 
-    /// With overlap: the cut before a checkpoint is one panel ahead of it, so that
-    /// the update of that panel has company.
+    /// With overlap: a checkpoint begins as soon as it is known when the next one is
+    /// due, and has the company of all updates up to there.
     fn cut_ahead(&mut self, next: usize, panels: usize) -> Result<usize, CheckpointError> {
         if self.begun.is_some() {
             self.checkpoint(next)?;
         }
-        if next >= self.due {
-            self.look_ahead(next, panels)?;
+        self.look_ahead(next, panels)?;
+        if self.due > next && self.decide(self.due, panels)? {
+            let (at, active) = (Instant::now(), self.active());
+            let stages = self.stages(next, self.due);
+            self.checkpointer.begin_in_stages(&[active], &[stages])?;
+            let begin_seconds = at.elapsed().as_secs_f64();
+            self.begun = Some(Begun { at, stall: Stall { begin_seconds, ..Stall::default() } });
         }
-        if next < panels && next + 1 == self.due {
-            if self.decide(self.due, panels)? {
-                let (at, active) = (Instant::now(), self.active());
-                self.checkpointer.begin(&[active])?;
-                let (solver, stall_seconds) = (thread::current().id(), at.elapsed().as_secs_f64());
-                self.begun = Some(Begun { at, solver, stall_seconds });
-                return Ok(self.due);
-            }
-            self.look_ahead(self.due, panels)?;
-        }
-        Ok(self.due.saturating_sub(1).max(next + 1).min(panels))
+        Ok(self.due)
     }
+}
+
+/// Whether parities are computed beside the solver: the same on all ranks.
+fn overlaps<C: Comm>(
+    settings: &Settings,
+    checkpointer: &NodeCheckpointer<C>,
+) -> Result<bool, CheckpointError> {
+    let in_ring = settings.method.flushes() && checkpointer.encoder() == Encoder::Ring;
+    let mut overlaps = [match settings.overlap {
+        Overlap::Auto => f64::from(u8::from(in_ring)),
+        Overlap::On => 1.0,
+        Overlap::Off => 0.0,
+    }];
+    collect::all_max(checkpointer.comm(), &mut overlaps)?;
+    Ok(overlaps[0] > 0.0)
 }
 
 fn solve_error(panel: usize, error: CheckpointError) -> SolveError {
@@ -477,22 +568,25 @@ unsafe impl<C: Comm> Beside for Protected<'_, C> {
         self.begun.is_some()
     }
 
-    unsafe fn rows_are_final(&mut self, rows: usize) -> Result<(), SolveError> {
-        let Some(begun) = &mut self.begun else { return Ok(()) };
-        let start = Instant::now();
+    unsafe fn look_after(&mut self, done: Final) -> Result<Left, SolveError> {
+        if self.begun.is_none() {
+            return Ok(Left::Nothing);
+        }
+        let outside = Active { row: done.rows, byte: done.cols.saturating_mul(size_of::<f64>()) };
         // SAFETY: the caller's promise holds up to the cut, and nothing is written
         // there before `complete` has returned.
-        unsafe { self.checkpointer.ready(0, rows) };
-        let polled = self.checkpointer.poll();
-        if thread::current().id() == begun.solver {
-            begun.stall_seconds += start.elapsed().as_secs_f64();
+        unsafe { self.checkpointer.ready(0, outside) };
+        match self.checkpointer.poll() {
+            Ok(Polled::Done | Polled::Idle) => Ok(Left::Nothing),
+            Ok(Polled::Waiting) => Ok(Left::Messages),
+            Ok(Polled::More) => Ok(Left::Work),
+            Err(error) => Err(solve_error(self.due, error)),
         }
-        polled.map(drop).map_err(|error| solve_error(self.due, error))
     }
 
     fn kept_waiting(&mut self, seconds: f64) {
         if let Some(begun) = &mut self.begun {
-            begun.stall_seconds += seconds;
+            begun.stall.turn_seconds += seconds;
         }
     }
 }

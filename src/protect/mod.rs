@@ -24,5 +24,5 @@ pub use inject::{Inject, Target, What};
 pub use interval::{Every, daly_interval_seconds, parse_seconds};
 pub use memory::{NodeMemory, RunInUse, RunLock, found_test, run_bytes, sweep, sweep_before};
 pub use read::read_domains;
-pub use settings::{Region, Settings};
+pub use settings::{Overlap, Region, Settings};
 pub use split::{memory_split, memory_words, smallest_group};

@@ -6,7 +6,7 @@ use std::fs;
 use std::str::FromStr;
 
 use super::interval::{Every, parse_seconds};
-use super::settings::Settings;
+use super::settings::{Overlap, Settings};
 use crate::checkpoint::agree::Resume;
 use crate::checkpoint::codec::{CodecKind, checksum};
 use crate::checkpoint::link::MESSAGE_BYTES;
@@ -49,12 +49,8 @@ impl Settings {
         settings.region = from.parsed(Setting::Region)?.unwrap_or(settings.region);
         settings.encoder = from.parsed(Setting::Encoder)?.unwrap_or(settings.encoder);
         settings.message_bytes = from.message_bytes()?;
-        let on_or_off = |text: &str| match text {
-            "on" => Some(true),
-            "off" => Some(false),
-            _ => None,
-        };
-        settings.overlap = from.with(Setting::Overlap, on_or_off)?.unwrap_or(settings.overlap);
+        let overlap = from.with(Setting::Overlap, Overlap::named)?;
+        settings.overlap = overlap.unwrap_or(settings.overlap);
         let allow = from.with(Setting::AllowSharedDomains, |text| text.parse().ok())?;
         settings.allow_shared_domains = allow.unwrap_or(false);
         from.with(Setting::Domains, |text| (!text.is_empty()).then_some(()))?;
@@ -230,7 +226,7 @@ mod tests {
             codec: CodecKind::ReedSolomon,
             encoder: Encoder::Tree,
             message_bytes: Some(8192),
-            overlap: true,
+            overlap: Overlap::On,
             allow_shared_domains: true,
             store: "file:/x".into(),
             ..Settings::none()

@@ -102,7 +102,7 @@ mod tests {
     use super::super::history::remember;
     use super::*;
     use crate::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
-    use crate::report::record::{MemorySplit, PhaseTable, Phases, Protection};
+    use crate::report::record::{MemorySplit, PhaseTable, Phases, Protection, Stall};
     use crate::report::samples::Samples;
 
     /// A number of as many digits as there may be.
@@ -173,6 +173,14 @@ mod tests {
                 overlap: false,
                 checkpoint_seconds: LONG,
                 stall_seconds: LONG,
+                stall: Stall {
+                    begin_seconds: LONG,
+                    turn_seconds: LONG,
+                    encode_seconds: LONG,
+                    agree_seconds: LONG,
+                    copy_seconds: LONG,
+                },
+                skew_seconds: LONG,
                 encode_seconds: LONG,
                 copy_seconds: LONG,
                 saved_bytes: u64::MAX,

@@ -24,6 +24,29 @@ pub enum Region {
     Whole,
 }
 
+/// Whether parities are computed while the solver goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Overlap {
+    /// Where a group does it in a ring of messages: somebody else moves them.
+    Auto,
+    /// Yes.
+    On,
+    /// No.
+    Off,
+}
+
+impl Overlap {
+    /// The one of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "auto" => Some(Self::Auto),
+            "on" => Some(Self::On),
+            "off" => Some(Self::Off),
+            _ => None,
+        }
+    }
+}
+
 /// No region of that name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown region `{0}`; one of corner, side, whole")]
@@ -64,7 +87,7 @@ pub struct Settings {
     /// Bytes of its messages; measured if not given.
     pub message_bytes: Option<usize>,
     /// Whether they are computed while the solver goes on.
-    pub overlap: bool,
+    pub overlap: Overlap,
     /// Ranks of a group, about.
     pub group_size: usize,
     /// Losses that a group survives.
@@ -97,7 +120,7 @@ impl Settings {
             codec: CodecKind::Xor,
             encoder: Encoder::Auto,
             message_bytes: None,
-            overlap: false,
+            overlap: Overlap::Auto,
             group_size: 16,
             parities: 1,
             allow_shared_domains: false,

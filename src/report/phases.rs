@@ -2,7 +2,7 @@
 //!
 //! Every line begins with `#`, which no line of the reference's text does.
 
-use super::record::{Phases, Protection, TestRecord};
+use super::record::{Phases, Protection, Stall, TestRecord};
 use super::units;
 use crate::config::Transport;
 
@@ -88,9 +88,13 @@ fn protection_lines(protection: &Protection) -> Vec<String> {
         ),
     ];
     if protection.overlap {
+        let Stall { begin_seconds, turn_seconds, encode_seconds, agree_seconds, copy_seconds } =
+            protection.stall;
         lines.push(format!(
-            "# overlap: of these {:.2} s the solver stood still for {:.2} s",
-            protection.checkpoint_seconds, protection.stall_seconds
+            "# overlap: the solver stood still for {:.2} s of these (begin {begin_seconds:.2} s, \
+             its turn {turn_seconds:.2} s, encode {encode_seconds:.2} s, agree \
+             {agree_seconds:.2} s, copy {copy_seconds:.2} s)",
+            protection.stall_seconds
         ));
     }
     lines.extend(protection.restarts.iter().map(|restart| {

@@ -119,8 +119,14 @@ pub struct Protection {
     pub overlap: bool,
     /// Seconds from where each began to where it was complete.
     pub checkpoint_seconds: f64,
-    /// Of these, the solver stood still.
+    /// Of these, the solver's thread did nothing else, on the rank where that was
+    /// longest.
     pub stall_seconds: f64,
+    /// What it did in them.
+    pub stall: Stall,
+    /// Seconds that the first to come to a checkpoint waited for the last: not part of
+    /// what it took, since they would have met at the next panel.
+    pub skew_seconds: f64,
     /// Of these, to compute parities.
     pub encode_seconds: f64,
     /// Of these, to copy.
@@ -129,6 +135,31 @@ pub struct Protection {
     pub saved_bytes: u64,
     /// Restarts since the first start.
     pub restarts: Vec<Restart>,
+}
+
+/// Why the solver's thread stood still: each part the longest of any rank, all
+/// checkpoints together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stall {
+    /// To begin: agreement on what is to be saved, parities that are carried over.
+    pub begin_seconds: f64,
+    /// Waiting for its turn to speak to other ranks, which the thread beside it had.
+    pub turn_seconds: f64,
+    /// Parities that were not done at the cut, from when all ranks had come.
+    pub encode_seconds: f64,
+    /// Agreement that they are complete, and COMMIT.
+    pub agree_seconds: f64,
+    /// Copies of the matrix.
+    pub copy_seconds: f64,
+}
+
+impl Stall {
+    /// All parts.
+    pub fn seconds(&self) -> f64 {
+        let Self { begin_seconds, turn_seconds, encode_seconds, agree_seconds, copy_seconds } =
+            self;
+        begin_seconds + turn_seconds + encode_seconds + agree_seconds + copy_seconds
+    }
 }
 
 /// One restart of a test.

@@ -223,6 +223,9 @@ pub struct Setup {
     /// Whether checkpoints are taken in phases, rows becoming ready so many at a
     /// time, and flushed lazily.
     pub piece_rows: Option<usize>,
+    /// Corners that become final from outside before that, with the columns left of
+    /// them.
+    pub stages: usize,
     /// Bytes of a cell, and of messages under way.
     pub cell_bytes: usize,
     pub in_flight_bytes: usize,
@@ -252,6 +255,7 @@ impl Setup {
             shrink_over: 2,
             thaws: false,
             piece_rows: None,
+            stages: 0,
             cell_bytes: 8,
             in_flight_bytes: 192,
             lie_rows: 0,
@@ -282,6 +286,20 @@ impl Setup {
         let row = (shape.rows * part / over + rank % 2).min(shape.rows);
         let row = if part == 0 { 0 } else { row };
         Active { row, byte: (shape.pitch_bytes * part / over / 8) * 8 }
+    }
+
+    /// Corners of the active part of an epoch, each within the one before.
+    pub fn corners(&self, epoch: u64, rank: usize, region: usize) -> Vec<Active> {
+        let RegionShape { rows, pitch_bytes } = self.shapes[region];
+        let from = self.active(epoch, rank, region);
+        let (row, byte) = (from.row.min(rows), from.byte.min(pitch_bytes));
+        let between =
+            |low: usize, high: usize, stage| low + (high - low) * stage / (self.stages + 1);
+        let corner = |stage| Active {
+            row: between(row, rows, stage),
+            byte: between(byte / 8, pitch_bytes / 8, stage) * 8,
+        };
+        (1..=self.stages).map(corner).collect()
     }
 
     /// The truth: contents of a region of a rank, given what happened in each
@@ -1082,16 +1100,38 @@ impl Process<'_> {
     ) -> Result<Stats, CheckpointError> {
         let epoch = history.len() as u64;
         self.work_on(ckpt, rank, epoch)?;
-        ckpt.begin(&self.claims(rank, epoch))?;
-        for (region, shape) in self.setup.shapes.iter().enumerate() {
-            let truth = self.setup.contents(rank, region, history);
-            for first in (0..shape.rows).step_by(piece_rows) {
-                let end = (first + piece_rows).min(shape.rows);
+        let stages: Vec<_> = (0..self.setup.shapes.len())
+            .map(|region| self.setup.corners(epoch, rank, region))
+            .collect();
+        ckpt.begin_in_stages(&self.claims(rank, epoch), &stages)?;
+        for stage in 0..self.setup.stages {
+            for (region, corners) in stages.iter().enumerate() {
+                let RegionShape { rows, pitch_bytes } = self.setup.shapes[region];
+                let truth = self.setup.contents(rank, region, history);
+                let corner = corners[stage];
                 self.point.step(&"compute")?;
-                let bytes = first * shape.pitch_bytes..end * shape.pitch_bytes;
-                ckpt.region(region)[bytes.clone()].copy_from_slice(&truth[bytes]);
-                // SAFETY: not written to again before `complete` below.
-                unsafe { ckpt.ready(region, end) };
+                for row in 0..rows {
+                    let end = if row < corner.row { pitch_bytes } else { corner.byte };
+                    let bytes = row * pitch_bytes..row * pitch_bytes + end;
+                    ckpt.region(region)[bytes.clone()].copy_from_slice(&truth[bytes]);
+                }
+                // SAFETY: not changed again before `complete` below.
+                unsafe { ckpt.ready(region, corner) };
+                ckpt.poll()?;
+            }
+        }
+        for (region, &RegionShape { rows, pitch_bytes }) in self.setup.shapes.iter().enumerate() {
+            let truth = self.setup.contents(rank, region, history);
+            let inside = stages[region].last().copied().unwrap_or(Active::ALL);
+            for first in (0..rows).step_by(piece_rows) {
+                let end = (first + piece_rows).min(rows);
+                self.point.step(&"compute")?;
+                for row in first.max(inside.row)..end {
+                    let bytes = row * pitch_bytes + inside.byte..(row + 1) * pitch_bytes;
+                    ckpt.region(region)[bytes.clone()].copy_from_slice(&truth[bytes]);
+                }
+                // SAFETY: not changed again before `complete` below.
+                unsafe { ckpt.ready(region, Active { row: end, byte: 0 }) };
                 ckpt.poll()?;
             }
         }

@@ -27,7 +27,7 @@ use skt_hpl::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
 use skt_hpl::grid::Grid;
 use skt_hpl::pgesv::SolveError;
 use skt_hpl::pgesv::guard::{Guard, Unguarded};
-use skt_hpl::protect::{self, Every, NodeMemory, Opened, Region, Settings, Surroundings};
+use skt_hpl::protect::{self, Every, NodeMemory, Opened, Overlap, Region, Settings, Surroundings};
 use skt_hpl::ptest::{self, Observer, Phase, check};
 use skt_hpl::report::record::Protection;
 use skt_hpl::team::Team;
@@ -57,8 +57,11 @@ pub fn spec(n: usize, nb: usize, p: usize, q: usize, depth: usize) -> TestSpec {
 }
 
 /// Every checkpoint that is due, every `panels` panels.
+/// `SKT_TEST_OVERLAP` (on, off) asks for it where a test does not say.
 pub fn settings(panels: usize, group_size: usize, parities: usize) -> Settings {
+    let overlap = std::env::var("SKT_TEST_OVERLAP").unwrap_or_else(|_| "auto".into());
     Settings {
+        overlap: Overlap::named(&overlap).expect("SKT_TEST_OVERLAP is on, off or auto"),
         method: Method::SelfCheckpoint,
         method_is_asked: true,
         region: Region::Corner,

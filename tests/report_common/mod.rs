@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use skt_hpl::config::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, TestSpec, Transport};
-use skt_hpl::report::record::{Event, MemorySplit, Protection, Restart, Sample};
+use skt_hpl::report::record::{Event, MemorySplit, Protection, Restart, Sample, Stall};
 use skt_hpl::report::{Norms, Outcome, PhaseTable, Phases, TestRecord};
 
 /// The HPL.dat that comes with HPL 2.3.
@@ -176,6 +176,14 @@ fn protection() -> Protection {
         overlap: false,
         checkpoint_seconds: 0.5,
         stall_seconds: 0.5,
+        stall: Stall {
+            begin_seconds: 0.02,
+            turn_seconds: 0.03,
+            encode_seconds: 0.25,
+            agree_seconds: 0.05,
+            copy_seconds: 0.15,
+        },
+        skew_seconds: 0.125,
         encode_seconds: 0.25,
         copy_seconds: 0.125,
         saved_bytes: 5 << 30,

@@ -253,6 +253,12 @@ pub fn launch(cluster: &Alone, spares: bool, flags: &str, run: &str) -> Launch {
         command.args(["--spares", "spares"]);
     }
     command.args(flags.split_whitespace()).arg("--").args(run.split_whitespace());
+    // `SKT_TEST_OVERLAP` asks for it where a test does not say.
+    if let Ok(how) = std::env::var("SKT_TEST_OVERLAP")
+        && !run.contains("--ft none")
+    {
+        command.args(["--overlap", &how]);
+    }
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     let mut child = command
         .stdin(Stdio::null())

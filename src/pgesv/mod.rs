@@ -117,8 +117,12 @@ pub enum SolveError {
 /// What the driver tells of its progress, on every rank.
 pub type OnProgress<'a> = &'a mut dyn FnMut(usize);
 
-/// Most rows of one product: messages are moved on between products.
+/// Most rows of one product of a rank of one thread: messages are moved on between
+/// products.
 const PRODUCT_ROWS: usize = 1024;
+/// The same for each of several threads: longer, as all of them pack all of U anew
+/// for each product.
+const TEAM_PRODUCT_ROWS: usize = 2048;
 /// Rows below which a piece of the product is not cut up for a team any more:
 /// the BLAS packs U anew for each.
 const SHORTEST_PIECE_ROWS: usize = 64;
@@ -552,7 +556,8 @@ impl<'m, C: Comm> Solver<'m, C> {
         self.give_if_alone(turn);
         let u = self.exchange_and_solve(flight, rest.clone(), exchange)?;
         let (team, a, jb) = (self.team, self.a, flight.layout.jb);
-        let pieces = row_pieces(self.shape.rows - panel.below, team.threads());
+        let threads = team.threads();
+        let pieces = row_pieces(self.shape.rows - panel.below, threads);
         let done: Vec<AtomicBool> = pieces.iter().map(|_| AtomicBool::new(false)).collect();
         let next_piece = AtomicUsize::new(0);
         let take = || {
@@ -577,7 +582,7 @@ impl<'m, C: Comm> Solver<'m, C> {
         };
         let job = |_: usize| {
             while let Some((index, piece)) = take() {
-                products(piece).for_each(multiply);
+                products(piece, threads).for_each(multiply);
                 done[index].store(true, Ordering::Release);
             }
         };
@@ -587,7 +592,7 @@ impl<'m, C: Comm> Solver<'m, C> {
                 self.advance(next, flight, turn)?;
             }
             while let Some((index, piece)) = take() {
-                for part in products(piece.clone()) {
+                for part in products(piece.clone(), threads) {
                     turn.give();
                     multiply(part.clone());
                     // Who has the turn now moves all messages.
@@ -645,8 +650,9 @@ fn row_pieces(rows: usize, threads: usize) -> Vec<Range<usize>> {
 }
 
 /// Cuts a piece into products of about equal height.
-fn products(piece: Range<usize>) -> impl Iterator<Item = Range<usize>> {
-    let count = piece.len().div_ceil(PRODUCT_ROWS);
+fn products(piece: Range<usize>, threads: usize) -> impl Iterator<Item = Range<usize>> {
+    let most = if threads == 1 { PRODUCT_ROWS } else { TEAM_PRODUCT_ROWS };
+    let count = piece.len().div_ceil(most);
     let bound = move |i: usize| piece.start + piece.len() * i / count;
     (0..count).map(move |i| bound(i)..bound(i + 1))
 }
@@ -660,8 +666,11 @@ mod tests {
         for rows in [0, 1, 63, 64, 65, 1000, 1024, 1025, 40_000] {
             for threads in 1..20 {
                 let pieces = row_pieces(rows, threads);
-                let parts: Vec<_> = pieces.iter().cloned().flat_map(products).collect();
-                assert!(parts.iter().all(|part| !part.is_empty() && part.len() <= PRODUCT_ROWS));
+                let parts: Vec<_> =
+                    pieces.iter().cloned().flat_map(|piece| products(piece, threads)).collect();
+                assert!(
+                    parts.iter().all(|part| !part.is_empty() && part.len() <= TEAM_PRODUCT_ROWS)
+                );
                 let ends = parts.iter().map(|part| part.end);
                 let starts = parts.iter().skip(1).map(|part| part.start).chain([rows]);
                 assert!(parts.first().is_none_or(|first| first.start == 0));

@@ -10,13 +10,13 @@
 //! be written again, is up to those who use it.
 
 use std::fs::{File, OpenOptions};
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::fcntl::posix_fallocate;
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -255,12 +255,11 @@ impl Own {
         unsafe { pages::collapse(part.base, bytes) };
         // Too little memory is to be known now, not by a signal later.
         posix_fallocate(file.as_fd(), 0, bytes as i64)?;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let process = u64::from(std::process::id());
-        let address = part.base.as_ptr() as u64;
-        let token = (now.as_nanos() as u64 ^ process.rotate_left(40) ^ address) | 1;
+        // Random keys: other processes, on whatever node, have others.
+        let token = RandomState::new().hash_one(part.base.as_ptr() as u64) | 1;
         part.token().store(token, Ordering::Release);
         let descriptor = file.as_raw_fd() as u64;
+        let process = u64::from(std::process::id());
         Ok(Self { part, file, offer: Offer { process, descriptor, bytes: bytes as u64, token } })
     }
 }

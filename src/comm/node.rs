@@ -139,6 +139,19 @@ impl NodeMemory {
         self.parts[rank].flag(flag).load(Ordering::Acquire) >= value
     }
 
+    /// As [`Self::is_raised`], for who looks again and again on his own: learns of a
+    /// job that was aborted, and moves messages on.
+    ///
+    /// # Errors
+    /// When the job has been aborted.
+    pub fn look<C: Comm>(&self, comm: &C, rank: usize, flag: usize, value: u64) -> Result<bool> {
+        let is_raised = self.is_raised(rank, flag, value);
+        if !is_raised {
+            comm.probe(rank, TAG_NEVER)?;
+        }
+        Ok(is_raised)
+    }
+
     /// Waits until `rank` has raised its flag to `value` or beyond.
     ///
     /// # Errors
@@ -298,11 +311,17 @@ mod tests {
 
     #[test]
     fn who_waits_learns_of_an_abort() {
-        let ranks = run(2, |comm| {
+        let ranks = run(3, |comm| {
             let node = NodeMemory::new(&comm, 10)?.expect("one process");
             match comm.rank() {
                 0 => Err(comm.abort("over", 1)),
-                _ => node.wait(&comm, 0, 3, 1),
+                1 => node.wait(&comm, 0, 3, 1),
+                // Who does not wait, but looks.
+                _ => loop {
+                    if node.look(&comm, 0, 3, 1)? {
+                        return Ok(());
+                    }
+                },
             }
         });
         assert!(ranks.into_iter().all(|rank| rank.is_err()));

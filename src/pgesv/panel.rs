@@ -228,7 +228,7 @@ impl<C: Comm> Flight<C> {
         self.progress(grid)?;
         Ok(match &self.message {
             Message::Broadcast(bcast) => !bcast.is_receiving(),
-            Message::Here(slot) => slot.has_come(),
+            Message::Here(slot) => slot.has_come(&grid.row)?,
         })
     }
 

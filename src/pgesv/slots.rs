@@ -163,9 +163,12 @@ impl Slot {
         }
     }
 
-    /// Whether the panel is there.
-    pub fn has_come(&self) -> bool {
-        self.slots.node.is_raised(self.owner(), READY, self.k as u64 + 1)
+    /// Whether the panel is there; never waits.
+    ///
+    /// # Errors
+    /// When the job has been aborted.
+    pub fn has_come<C: Comm>(&self, row: &C) -> Result<bool> {
+        self.slots.node.look(row, self.owner(), READY, self.k as u64 + 1)
     }
 
     /// Waits until the panel is there.
@@ -181,8 +184,8 @@ impl Slot {
     /// # Panics
     /// Before it is there.
     pub fn read(&self) -> &[f64] {
-        let node = &self.slots.node;
-        assert!(self.has_come(), "a panel used before it is there");
+        let (node, ready) = (&self.slots.node, self.k as u64 + 1);
+        assert!(node.is_raised(self.owner(), READY, ready), "a panel used before it is there");
         // SAFETY: written before the flag, and not again before this rank has said
         // that it has applied the panel, which takes this slot.
         unsafe { node.part(self.owner(), self.doubles()) }

@@ -5,6 +5,8 @@ use std::ptr::NonNull;
 
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, munmap};
 
+use crate::pages::HUGE_PAGE_BYTES;
+
 /// Zero-filled doubles, page-aligned, on huge pages where the system grants
 /// them. Allocated once and reused; moves without copying.
 pub struct PanelBuf {
@@ -17,8 +19,6 @@ pub struct PanelBuf {
 unsafe impl Send for PanelBuf {}
 // SAFETY: shared access only reads.
 unsafe impl Sync for PanelBuf {}
-
-const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 impl PanelBuf {
     /// A buffer of `len` zeros.

@@ -71,11 +71,7 @@ pub(super) fn exchange<C: Comm>(
     if me == plan.diagonal {
         let leaving: Vec<usize> = plan.leaving().map(|i| plan.displaced_from[i]).collect();
         gather(a.as_ref(), &leaving, &mut buffer[u_rows.end * width..own.end * width]);
-        for i in plan.displaced_segment(me) {
-            let (from, to) = (plan.displaced_from[i], plan.displaced_to[i]);
-            let (from, to) = a.two_rows_mut(from, to);
-            to.copy_from_slice(from);
-        }
+        plan.move_staying(&mut a);
     }
     gather_all(col, &places, buffer, width)?;
     let mut order = vec![0; plan.u_rows.len()];
@@ -85,10 +81,9 @@ pub(super) fn exchange<C: Comm>(
         }
     }
     if me != plan.diagonal {
-        let mine = plan.displaced_segment(me);
-        let first = plan.leaving().position(|i| i == mine.start).unwrap_or(0);
-        let start = places.of(plan.diagonal).start + plan.segment(plan.diagonal).len() + first;
-        scatter(&buffer[start * width..], &plan.displaced_to[mine], a.rb());
+        let mine = &plan.displaced_to[plan.displaced_segment(me)];
+        let start = places.of(plan.diagonal).start + plan.first_for(me);
+        scatter(&buffer[start * width..], mine, a.rb());
     }
     Ok(order)
 }

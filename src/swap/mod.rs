@@ -86,6 +86,22 @@ impl Plan {
         let staying = self.displaced_segment(self.diagonal);
         (0..staying.start).chain(staying.end..self.displaced_to.len())
     }
+
+    /// Where those for `rank` begin among the rows that the diagonal rank offers: its
+    /// rows of U, then the displaced ones that leave it.
+    fn first_for(&self, rank: usize) -> usize {
+        let start = self.displaced_segment(rank).start;
+        let before = self.leaving().position(|i| i == start).unwrap_or(0);
+        self.segment(self.diagonal).len() + before
+    }
+
+    /// On the diagonal rank: puts the displaced rows that stay there in their places.
+    fn move_staying(&self, a: &mut MatMut) {
+        for i in self.displaced_segment(self.diagonal) {
+            let (from, to) = a.two_rows_mut(self.displaced_from[i], self.displaced_to[i]);
+            to.copy_from_slice(from);
+        }
+    }
 }
 
 /// A panel's permutation in global rows.

@@ -99,17 +99,12 @@ impl NodeRoom {
         });
         self.node.raise(self.flag, self.count);
         if me == plan.diagonal {
-            for i in plan.displaced_segment(me) {
-                let (from, to) = a.two_rows_mut(plan.displaced_from[i], plan.displaced_to[i]);
-                to.copy_from_slice(from);
-            }
+            plan.move_staying(&mut a);
         }
         self.node.wait_for_others(col, self.flag, self.count)?;
         if me != plan.diagonal {
             let mine = plan.displaced_segment(me);
-            let before = plan.leaving().position(|i| i == mine.start).unwrap_or(0);
-            let first = plan.segment(plan.diagonal).len() + before;
-            let rows = self.rows(plan.diagonal, first, mine.len(), width);
+            let rows = self.rows(plan.diagonal, plan.first_for(me), mine.len(), width);
             scatter(rows, &plan.displaced_to[mine], a.rb());
         }
         let mut rows: Vec<&[f64]> = vec![&[]; plan.u_rows.len()];

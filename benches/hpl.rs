@@ -104,19 +104,18 @@ fn generator(criterion: &mut Criterion) {
 fn panel(criterion: &mut Criterion) {
     let flops = ORDER * NB * NB - NB * NB * NB / 3;
     let mut group = group(criterion, "panel", Throughput::Elements(flops as u64));
-    let (original, _) = random(NB, ORDER);
-    // Transposed, so that it is column-major.
-    let ld = leading_dimension(ORDER);
-    let mut data = (random(NB, ORDER).0, vec![0.0; NB], pivot::Room::new(NB, None));
+    // Transposed, so that it is column-major; pivot rows go to the first NB rows.
+    let (original, ld) = random(NB, NB + ORDER);
+    let mut data = (random(NB, NB + ORDER).0, vec![0.0; NB], pivot::Room::new(NB, None));
     let (world, team) = (world(), Team::solo());
     for (name, fact) in [("left", Fact::Left), ("Crout", Fact::Crout), ("right", Fact::Right)] {
         let variant = Variant { pfact: fact, rfact: fact, nbmin: 4, ndiv: 2 };
         let factor = |(w, ipiv, room): &mut (PanelBuf, Vec<f64>, pivot::Room)| {
             let rows = Cyclic { nb: NB, procs: 1 };
             let mut panel = Panel {
-                w: MatMut::col_major(w, ORDER, NB, ld),
+                w: MatMut::col_major(w, NB + ORDER, NB, ld),
                 ipiv,
-                place: Place { j: 0, rows, myrow: 0, first_below: NB },
+                place: Place { j: 0, rows, myrow: 0, top: 0 },
                 col: &world,
                 team: &team,
                 room,

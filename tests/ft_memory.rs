@@ -25,8 +25,8 @@ fn segments_take_what_the_formula_says() {
                     let spec = spec(n, nb, p, q, 1);
                     let settings = Settings { method, ..settings(4, members, parities) };
                     // The part of [A|b] of the rank that has most.
-                    let rows = Cyclic { nb, procs: p }.count_before(n, 0);
-                    let cols = Cyclic { nb, procs: q }.count_before(n + 1, 0);
+                    let rows = Cyclic::rows(nb, p).count_before(n, 0);
+                    let cols = Cyclic::cols(nb, q).count_before(n + 1, 0);
                     let matrix = (rows * cols * size_of::<f64>()) as u64;
                     let geometry = Geometry { members, parities };
                     let share = method.available(geometry);

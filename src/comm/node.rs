@@ -1,6 +1,7 @@
 //! Memory that the ranks of a group see of each other, where they share a node.
 //!
-//! Each rank has a part that it alone writes, and maps those of all others to read.
+//! Each rank has a part that it alone writes, but for what is agreed to be written by
+//! others, and maps those of all others.
 //! A part is a file of memory without a name (memfd): the others open it through
 //! `/proc`, and it is gone with the last process that has it, however that dies.
 //!
@@ -23,6 +24,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use super::collect::all_gather_bytes;
 use super::{Comm, Result, Tag};
+use crate::blas::MatMut;
 use crate::pages;
 
 /// Bytes ahead of the data: the token, and flags a cache line apart.
@@ -126,6 +128,27 @@ impl NodeMemory {
         unsafe { std::slice::from_raw_parts(start, range.len()) }
     }
 
+    /// Doubles `range` of the part of `rank` as a matrix without gaps, whose rows are
+    /// contiguous, to be written by several ranks.
+    ///
+    /// # Safety
+    /// Flags keep ranks apart: nobody reads or writes an element that another one
+    /// writes at the time.
+    ///
+    /// # Panics
+    /// When the part has no such doubles, or they are too few.
+    pub unsafe fn matrix(
+        &self,
+        rank: usize,
+        range: Range<usize>,
+        rows: usize,
+        cols: usize,
+    ) -> MatMut<'_> {
+        let start = self.parts[rank].doubles(&range);
+        // SAFETY: within the part, which all have mapped to write; the caller's promise.
+        unsafe { MatMut::row_major_at(start, range.len(), rows, cols, cols) }
+    }
+
     /// Raises a flag of this rank: all that it wrote before is there for who sees
     /// the flag at `value`.
     pub fn raise(&self, flag: usize, value: u64) {
@@ -196,9 +219,10 @@ unsafe impl Sync for Part {}
 
 impl Part {
     /// Maps a file of `bytes`, where huge pages fit.
-    fn map(file: &File, bytes: usize, access: libc::c_int) -> io::Result<Self> {
+    fn map(file: &File, bytes: usize) -> io::Result<Self> {
         let place = pages::Place::new(bytes)?;
         let (at, how) = (place.base().as_ptr(), libc::MAP_SHARED | libc::MAP_FIXED);
+        let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: replaces the mapping of our own place alone, which is as long.
         let base = unsafe { libc::mmap(at, bytes, access, how, file.as_raw_fd(), 0) };
         if base == libc::MAP_FAILED {
@@ -212,11 +236,11 @@ impl Part {
     fn of_other(offer: &Offer) -> Option<Self> {
         let bytes = usize::try_from(offer.bytes).ok().filter(|&bytes| bytes >= HEAD_BYTES)?;
         let path = format!("/proc/{}/fd/{}", offer.process, offer.descriptor);
-        let file = OpenOptions::new().read(true).open(path).ok()?;
+        let file = OpenOptions::new().read(true).write(true).open(path).ok()?;
         if file.metadata().ok()?.size() != offer.bytes {
             return None;
         }
-        let part = Self::map(&file, bytes, libc::PROT_READ).ok()?;
+        let part = Self::map(&file, bytes).ok()?;
         if part.token().load(Ordering::Acquire) != offer.token {
             return None;
         }
@@ -263,7 +287,7 @@ impl Own {
     fn new(bytes: usize) -> io::Result<Self> {
         let file = File::from(memfd_create("skt-hpl", MFdFlags::MFD_CLOEXEC)?);
         file.set_len(bytes as u64)?;
-        let part = Part::map(&file, bytes, libc::PROT_READ | libc::PROT_WRITE)?;
+        let part = Part::map(&file, bytes)?;
         // SAFETY: zeros that nobody else has seen yet.
         unsafe { pages::collapse(part.base, bytes) };
         // Too little memory is to be known now, not by a signal later.

@@ -1,18 +1,21 @@
 //! Factorization of one panel: `jb` columns below the diagonal, shared by the
 //! `P` ranks of one process column (HPL_pdfact).
 //!
-//! The panel W lies column by column. Its first `jb` rows are the same on all
-//! ranks: row `j` there is the j-th pivot row, so that they end as the unit
-//! lower triangle L1 and the upper triangle U1. On the *diagonal* rank (the one
-//! that holds the diagonal block) these rows start as the block itself; on the
-//! others they start empty. Below them lie the rank's own rows of L2.
+//! The panel W lies column by column. Its first `jb` rows start empty and are the
+//! same on all ranks: row `j` there is the j-th pivot row, so that they end as the
+//! unit lower triangle L1 and the upper triangle U1. Below them lie the rank's own
+//! rows. Those of the diagonal block come first: when j pivots are done, the rows
+//! that were the first j of the block are where the pivot rows came from, or
+//! nowhere any more, and what is in their places is *dead*.
 //!
 //! ```text
 //!            jb
-//!        +--------+            the active rows, when j pivots are done:
-//!   jb   | L1\U1  |              diagonal rank   j.. of W
-//!        +--------+              other ranks     jb.. of W
-//!        |   L2   |
+//!        +--------+
+//!   jb   | L1\U1  |            the same on all ranks
+//!        +--------+
+//!        |  dead  |            the rank's own rows of the diagonal block, in the end
+//!        +--------+
+//!        |   L2   |            the active rows: its rows below pivot j
 //!        +--------+
 //! ```
 //!
@@ -72,13 +75,14 @@ pub struct Place {
     pub rows: Cyclic,
     /// This rank's process row.
     pub myrow: usize,
-    /// Local row of the first row below the diagonal block.
-    pub first_below: usize,
+    /// Local row of the first row of the diagonal block or, where this rank has none
+    /// of it, below it.
+    pub top: usize,
 }
 
 /// A panel under factorization on one rank.
 pub struct Panel<'a, C: Comm> {
-    /// `(jb + rows below) x jb`, column-major.
+    /// `(jb + own rows) x jb`, column-major.
     pub w: MatMut<'a>,
     /// Global pivot row of each column, as doubles (exact below 2^53).
     pub ipiv: &'a mut [f64],
@@ -97,23 +101,21 @@ impl<C: Comm> Panel<'_, C> {
         self.w.cols()
     }
 
-    fn is_diagonal(&self) -> bool {
-        self.place.rows.owner(self.place.j) == self.place.myrow
-    }
-
     /// First active row of W when `done` pivots are done.
     fn active(&self, done: usize) -> usize {
-        if self.is_diagonal() { done } else { self.jb() }
+        let Place { j, rows, myrow, top } = self.place;
+        self.jb() + rows.count_before(j + done, myrow) - top
+    }
+
+    /// The row of W that pivot row `j` displaces, on the rank that has it.
+    fn current(&self, j: usize) -> Option<usize> {
+        let is_mine = self.place.rows.owner(self.place.j + j) == self.place.myrow;
+        is_mine.then(|| self.active(j))
     }
 
     /// Global row of row `i` of W, for an active row.
     fn global_row(&self, i: usize) -> usize {
-        let place = &self.place;
-        if i < self.jb() {
-            place.j + i
-        } else {
-            place.rows.global(place.first_below + i - self.jb(), place.myrow)
-        }
+        self.place.rows.global(self.place.top + i - self.jb(), self.place.myrow)
     }
 }
 

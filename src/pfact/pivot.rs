@@ -2,7 +2,7 @@
 //! exchange of the two rows, in one message exchange (HPL_pdmxswp).
 //!
 //! Each rank offers its largest element with the whole panel row that holds it;
-//! the diagonal rank adds the current row. Offers are combined by recursive
+//! the rank that has it adds the current row, which the pivot row displaces. Offers are combined by recursive
 //! doubling or, where all ranks share a node, by each looking at all of them.
 //! After it all ranks know the pivot row (row j of L1 and U1) and the rank that
 //! gave it knows the row to put in its place.
@@ -109,12 +109,15 @@ pub(super) fn exchange<C: Comm>(
     }
 }
 
-/// P = 1: an exchange of two rows of W.
+/// P = 1: the pivot row becomes row j, and the current row takes its place.
 fn exchange_alone<C: Comm>(panel: &mut Panel<C>, j: usize, best: Best) -> f64 {
-    let pivot_row = if best.index == usize::MAX { j } else { best.index };
+    let current = panel.active(j);
+    let pivot_row = if best.index == usize::MAX { current } else { best.index };
     panel.ipiv[j] = panel.global_row(pivot_row) as f64;
     for c in 0..panel.jb() {
-        panel.w.col_mut(c).swap(j, pivot_row);
+        let column = panel.w.col_mut(c);
+        column[j] = column[pivot_row];
+        column[pivot_row] = column[current];
     }
     panel.w.as_ref().at(j, j)
 }
@@ -128,7 +131,7 @@ fn exchange_among<C: Comm>(panel: &mut Panel<C>, j: usize, best: Best) -> Result
 /// Writes this rank's offer into the room.
 fn offer<C: Comm>(panel: &mut Panel<C>, j: usize, best: Best) {
     let jb = panel.jb();
-    let (diagonal, has_rows) = (panel.is_diagonal(), best.index != usize::MAX);
+    let (current_row, has_rows) = (panel.current(j), best.index != usize::MAX);
     let global = if has_rows { panel.global_row(best.index) } else { usize::MAX };
     let w = panel.w.as_ref();
     let (head, rows) = panel.room.mine.split_at_mut(HEAD);
@@ -137,13 +140,13 @@ fn offer<C: Comm>(panel: &mut Panel<C>, j: usize, best: Best) {
     head[MAGNITUDE] = if has_rows { best.magnitude } else { -1.0 };
     head[GLOBAL_ROW] = global as f64;
     head[PROC_ROW] = panel.place.myrow as f64;
-    head[HAS_CURRENT] = f64::from(u8::from(diagonal));
+    head[HAS_CURRENT] = f64::from(u8::from(current_row.is_some()));
     for c in 0..jb {
         if has_rows {
             pivot[c] = w.at(best.index, c);
         }
-        if diagonal {
-            current[c] = w.at(j, c);
+        if let Some(row) = current_row {
+            current[c] = w.at(row, c);
         }
     }
 }

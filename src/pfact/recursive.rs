@@ -72,7 +72,7 @@ fn update<C: Comm>(panel: &mut Panel<C>, k: &Range<usize>, c: &Range<usize>) {
     let (left, right) = panel.w.rb().split_cols(c.start);
     let (top, bottom) = right.split_rows(first);
     let l = left.into_ref().block(first..rows, k.clone());
-    // The shared rows end where U(k, c) does, or below: it lies in `top`.
+    // U(k, c) is of the rows that all ranks share: it lies in `top`.
     let u = top.into_ref().block(k.clone(), 0..c.len());
     let bottom = bottom.block(0..rows - first, 0..c.len()).share();
     panel.team.split(rows - first, TEAM_GRAIN_ROWS, |part| {

@@ -56,7 +56,7 @@ impl<C: Comm> Solver<'_, C> {
     /// Factors panel `next`, whose columns are up to date, on their owner, and
     /// starts to broadcast it.
     pub(super) fn send_off(&mut self, next: usize, turn: &mut Turn) -> Result<(), SolveError> {
-        let layout = Layout::new(next, self.params.n, self.rows, self.grid.myrow);
+        let layout = Layout::new(next, (self.params.n, self.params.nb), self.rows, self.grid.myrow);
         let start = Instant::now();
         let mut place = self.work.panels.place(&self.grid.row, next)?;
         self.work.phases.bcast += start.elapsed().as_secs_f64();
@@ -82,14 +82,16 @@ impl<C: Comm> Solver<'_, C> {
     /// for it. Not before the panel is applied: as long as it is in flight, its
     /// columns are as a checkpoint needs them.
     pub(super) fn keep_u1(&self, flight: &Flight<C>) {
-        let layout = flight.layout;
-        if !layout.is_diagonal() || flight.k % self.grid.q != self.grid.mycol {
+        if flight.k % self.grid.q != self.grid.mycol {
             return;
         }
-        let cols = self.local_cols(self.panel_cols(flight.k));
-        // SAFETY: nobody else is on these columns any more.
-        let diagonal = unsafe { self.a.block(layout.top..layout.below, cols) };
-        transpose::copy(layout.l1(flight.data()), diagonal);
+        let (j, jb) = (flight.layout.j, flight.layout.jb);
+        let (l1, cols) = (flight.layout.l1(flight.data()), self.local_cols(flight.columns()));
+        for (local, row, len) in self.rows.stretches(j..j + jb, self.grid.myrow) {
+            // SAFETY: nobody else is on these columns any more.
+            let diagonal = unsafe { self.a.block(local..local + len, cols.clone()) };
+            transpose::copy(l1.block(row - j..row - j + len, 0..jb), diagonal);
+        }
     }
 
     /// Factors a panel into its message; its columns stay as they are. A panel
@@ -102,12 +104,9 @@ impl<C: Comm> Solver<'_, C> {
     ) -> Result<(), SolveError> {
         let work = &mut *self.work;
         let mut w = layout.w(&mut work.panel);
-        let to = if layout.is_diagonal() { 0 } else { layout.jb };
-        let first = if layout.is_diagonal() { layout.top } else { layout.below };
-        let rows = columns.rows();
         {
-            let source = columns.block(first..rows, 0..layout.jb);
-            let target = w.rb().block(to..layout.w_rows(), 0..layout.jb);
+            let source = columns.block(layout.top..columns.rows(), 0..layout.jb);
+            let target = w.rb().block(layout.jb..layout.w_rows(), 0..layout.jb);
             panel::copy_rows(source, target, self.team);
         }
         let (head, ipiv) = layout.head_and_ipiv(buf);
@@ -115,7 +114,7 @@ impl<C: Comm> Solver<'_, C> {
             j: layout.j,
             rows: self.rows,
             myrow: self.grid.myrow,
-            first_below: layout.below,
+            top: layout.top,
         };
         let mut panel = pfact::Panel {
             w: w.rb(),

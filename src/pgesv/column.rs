@@ -13,10 +13,10 @@ use crate::swap::node::{self, NodeRoom};
 const MAIL: usize = 0;
 
 /// The memory of a process column: nothing, or for each rank
-/// `pivot mail | rows of the trailing columns | rows of the columns of one panel`.
+/// `pivot mail | rows of the trailing columns | rows of the columns of one panel`,
+/// and on the first one `| U of the trailing columns | U of those of one panel`.
 pub(super) struct Column {
     node: Option<Arc<NodeMemory>>,
-    procs: usize,
     nb: usize,
     cols: usize,
 }
@@ -31,17 +31,30 @@ impl Column {
         nb: usize,
         cols: usize,
     ) -> Result<Self, SolveError> {
-        let mut column = Self { node: None, procs: grid.p, nb, cols };
+        let mut column = Self { node: None, nb, cols };
         if share && grid.p > 1 {
-            column.node = NodeMemory::new(&grid.col, column.start(2))?.map(Arc::new);
+            let doubles = Self::doubles(nb, cols, grid.myrow);
+            column.node = NodeMemory::new(&grid.col, doubles)?.map(Arc::new);
         }
         Ok(column)
     }
 
-    /// Where a part of it begins: the mail, the two rooms, the end of all.
-    fn start(&self, part: usize) -> usize {
-        let rooms = [self.cols, self.nb].map(|cols| NodeRoom::doubles(self.nb, cols, self.procs));
-        Mail::doubles(self.nb) + rooms[..part].iter().sum::<usize>()
+    /// Doubles of the part of process row `myrow`.
+    pub(super) fn doubles(nb: usize, cols: usize, myrow: usize) -> usize {
+        let column = Self { node: None, nb, cols };
+        if myrow == 0 { column.u_start(2) } else { column.rows_start(2) }
+    }
+
+    /// Where the rows of a room begin, 0 or 1, or end, 2.
+    fn rows_start(&self, room: usize) -> usize {
+        let rooms = [self.cols, self.nb].map(|cols| NodeRoom::rows_doubles(self.nb, cols));
+        Mail::doubles(self.nb) + rooms[..room].iter().sum::<usize>()
+    }
+
+    /// Where the U of a room begins, 0 or 1, or end, 2.
+    fn u_start(&self, room: usize) -> usize {
+        let rooms = [self.cols, self.nb].map(|cols| NodeRoom::u_doubles(self.nb, cols));
+        self.rows_start(2) + rooms[..room].iter().sum::<usize>()
     }
 
     /// Where pivots are exchanged.
@@ -54,6 +67,7 @@ impl Column {
         let (index, cols) = if ahead { (1, self.nb) } else { (0, self.cols) };
         let flag = MAIL + 1 + index * node::FLAGS;
         let node = self.node.as_ref()?.clone();
-        Some(NodeRoom::new(node, self.start(index), self.nb, cols, flag))
+        let starts = (self.rows_start(index), self.u_start(index));
+        Some(NodeRoom::new(node, starts, (self.nb, cols), flag))
     }
 }

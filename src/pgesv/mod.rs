@@ -37,21 +37,19 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use crate::blas::MatMut;
 use crate::blas::view::SharedMat;
 use crate::comm::{Comm, CommError, PanelBuf};
 use crate::config::{Bcast, Swap};
 use crate::grid::{Cyclic, Grid};
 use crate::pfact::{self, Variant};
 use crate::report::record::Phases;
-use crate::swap::node::NodeRoom;
 use crate::swap::{self, Plan};
 use crate::team::Team;
 use crate::update::{self, Operands};
 use column::Column;
 use company::Turn;
 use guard::{Beside, Final};
-use panel::Flight;
+use panel::{Flight, Layout};
 use slots::Panels;
 
 /// How to solve.
@@ -166,12 +164,12 @@ impl LocalShape {
 
     /// Doubles of work space beside the matrix, for `params` on a grid of `p` rows.
     pub fn work_doubles(&self, params: &Params, rows: Cyclic, myrow: usize) -> usize {
-        let (message, w) = panel::largest(params.n, rows, myrow);
+        let (message, w) = panel::largest(params.n, params.nb, rows, myrow);
         let nb = params.nb.min(params.n.max(1));
-        let exchange = if rows.procs == 1 {
-            0
-        } else {
-            Exchange::doubles(nb, self.cols, rows.procs) + Exchange::doubles(nb, nb, rows.procs)
+        let exchange = match rows.procs {
+            1 => 0,
+            _ if params.share => Column::doubles(nb, self.cols, myrow),
+            _ => swap::Room::doubles(nb, self.cols) + swap::Room::doubles(nb, nb),
         };
         message * (params.depth + 1) + w + exchange
     }
@@ -188,9 +186,9 @@ pub struct Workspace<C: Comm> {
     panel: PanelBuf,
     pivot_room: pfact::pivot::Room,
     /// P > 1: for the row exchange of the trailing columns.
-    exchange: Option<Exchange>,
+    exchange: Option<swap::Room>,
     /// P > 1: for that of the columns of one panel, meanwhile.
-    exchange_ahead: Option<Exchange>,
+    exchange_ahead: Option<swap::Room>,
     /// Where this rank's time went so far.
     phases: Phases,
 }
@@ -204,14 +202,17 @@ impl<C: Comm> Workspace<C> {
         let rows = grid.rows(params.nb);
         let memory =
             |what| move |e: std::io::Error| SolveError::Memory { what, why: e.to_string() };
-        let (message, w) = panel::largest(params.n, rows, grid.myrow);
+        let (message, w) = panel::largest(params.n, params.nb, rows, grid.myrow);
         // Those in flight, and the one that is being applied.
         let panels = Panels::new(&grid.row, params.depth + 1, message, params.share)?;
         let nb = params.nb.min(params.n.max(1));
         let column = Column::new(grid, params.share, nb, shape.cols)?;
         let exchange = |cols, ahead| {
-            let room = (grid.p > 1).then(|| Exchange::new(nb, cols, column.room(ahead)));
-            room.transpose().map_err(memory("the row exchange"))
+            let room = || match column.room(ahead) {
+                Some(room) => Ok(swap::Room::Node(room)),
+                None => swap::Room::new(nb, cols),
+            };
+            (grid.p > 1).then(room).transpose().map_err(memory("the row exchange"))
         };
         Ok(Self {
             flights: VecDeque::with_capacity(params.depth + 1),
@@ -231,8 +232,7 @@ impl<C: Comm> Workspace<C> {
 
     /// Whether rows and pivots are.
     pub fn shares_rows(&self) -> bool {
-        let room = self.exchange.as_ref().map(|exchange| &exchange.room);
-        matches!(room, Some(swap::Room::Node(_)))
+        matches!(self.exchange, Some(swap::Room::Node(_)))
     }
 
     /// Where this rank's time went so far; `other` is for the caller to fill in.
@@ -251,27 +251,6 @@ pub struct Solver<'m, C: Comm> {
     cols: Cyclic,
     shape: LocalShape,
     work: &'m mut Workspace<C>,
-}
-
-/// Work space of a row exchange, and the rows of U it brings.
-struct Exchange {
-    room: swap::Room,
-    u: PanelBuf,
-}
-
-impl Exchange {
-    fn new(nb: usize, cols: usize, node: Option<NodeRoom>) -> std::io::Result<Self> {
-        let room = match node {
-            Some(room) => swap::Room::Node(room),
-            None => swap::Room::new(nb, cols)?,
-        };
-        Ok(Self { room, u: PanelBuf::new(nb * cols)? })
-    }
-
-    /// Doubles that it takes at most.
-    fn doubles(nb: usize, cols: usize, procs: usize) -> usize {
-        NodeRoom::doubles(nb, cols, procs) + nb * cols
-    }
 }
 
 impl<'m, C: Comm> Solver<'m, C> {
@@ -469,57 +448,81 @@ impl<'m, C: Comm> Solver<'m, C> {
     }
 
     /// Exchanges rows on the columns `cols` and solves for U there (`jb x cols`):
-    /// in A on the rank that holds the diagonal block, else in `room`.
+    /// in A where P = 1, else in `room`, with a copy of this rank's rows in A.
     fn exchange_and_solve<'u>(
         &mut self,
         flight: &Flight<C>,
         cols: Range<usize>,
-        room: &'u mut Option<Exchange>,
+        room: &'u mut Option<swap::Room>,
     ) -> Result<SharedMat<'u>, SolveError>
     where
         'm: 'u,
     {
+        match room {
+            Some(room) => self.exchange_and_solve_among(flight, cols, room),
+            None => Ok(self.exchange_and_solve_alone(flight, cols)),
+        }
+    }
+
+    /// P = 1.
+    fn exchange_and_solve_alone(
+        &mut self,
+        flight: &Flight<C>,
+        cols: Range<usize>,
+    ) -> SharedMat<'m> {
         let (panel, layout) = (self.operands(flight), flight.layout);
         let (team, a, rows) = (self.team, self.a, self.shape.rows);
-        let (jb, width) = (layout.jb, cols.len());
-        // SAFETY, of all blocks here: no other thread is on these columns, and the
-        // parts that the team takes do not overlap.
-        let in_a = || unsafe { a.block(layout.top..layout.below, cols.clone()) }.share();
         let start = Instant::now();
-        let Some(Exchange { room, u }) = room else {
-            team.split(width, TEAM_GRAIN_COLS, |part| {
-                let part = cols.start + part.start..cols.start + part.end;
-                let columns = unsafe { a.block(0..rows, part) };
-                swap::exchange_local(columns, layout.top, panel.ipiv);
-            });
-            let (u, swapped) = (in_a(), Instant::now());
-            team.split(width, TEAM_GRAIN_COLS, |part| {
-                update::solve(&panel, unsafe { u.block(0..jb, part) });
-            });
-            self.count_exchange_and_solve(start, swapped);
-            return Ok(u);
-        };
-        let columns = unsafe { a.block(0..rows, cols.clone()) };
-        let solved = match &*room {
-            swap::Room::Own(_) => 0..width,
-            swap::Room::Node(room) => room.share(self.grid.myrow, width),
-        };
-        let arrived = self.exchange_rows(flight, columns, room)?;
+        team.split(cols.len(), TEAM_GRAIN_COLS, |part| {
+            let part = cols.start + part.start..cols.start + part.end;
+            // SAFETY: no other thread is on these columns, the team's parts do not overlap.
+            let columns = unsafe { a.block(0..rows, part) };
+            swap::exchange_local(columns, layout.top, panel.ipiv);
+        });
         let swapped = Instant::now();
-        let u = match layout.is_diagonal() {
-            true => in_a(),
-            false => SharedMat::row_major(&mut u[..jb * width], jb, width),
-        };
-        team.split(solved.len(), TEAM_GRAIN_COLS, |part| {
-            let part = solved.start + part.start..solved.start + part.end;
-            let u = unsafe { u.block(0..jb, part.clone()) };
+        // SAFETY: as above.
+        let u = unsafe { a.block(layout.top..layout.below, cols.clone()) }.share();
+        team.split(cols.len(), TEAM_GRAIN_COLS, |part| {
+            // SAFETY: as above.
+            update::solve(&panel, unsafe { u.block(0..layout.jb, part) });
+        });
+        self.count_exchange_and_solve(start, swapped);
+        u
+    }
+
+    /// P > 1.
+    fn exchange_and_solve_among<'u>(
+        &mut self,
+        flight: &Flight<C>,
+        cols: Range<usize>,
+        room: &'u mut swap::Room,
+    ) -> Result<SharedMat<'u>, SolveError>
+    where
+        'm: 'u,
+    {
+        let (panel, Layout { j, jb, .. }) = (self.operands(flight), flight.layout);
+        let (grid, team, a, width) = (self.grid, self.team, self.a, cols.len());
+        let start = Instant::now();
+        let plan = Plan::new(j, panel.ipiv, self.rows, grid.myrow);
+        let way = swap::Way { swap: self.params.swap, threshold: self.params.swap_threshold };
+        // SAFETY: no other thread is on these columns.
+        let columns = unsafe { a.block(0..self.shape.rows, cols.clone()) };
+        let arrived = swap::exchange(&grid.col, &plan, way, team, columns, room)?;
+        let (swapped, share) = (Instant::now(), arrived.share());
+        team.split(share.len(), TEAM_GRAIN_COLS, |part| {
+            let part = share.start + part.start..share.start + part.end;
+            // SAFETY: shares do not overlap, nor do the team's parts of this one.
+            let u = unsafe { arrived.u().block(0..jb, part.clone()) };
             update::solve_arrived(&panel, arrived.columns(part), u);
         });
-        drop(arrived);
-        if let swap::Room::Node(room) = &*room {
-            room.share_solved(&self.grid.col, &u, (jb, width), team)?;
+        let u = arrived.solved(&grid.col)?;
+        for (local, row, len) in self.rows.stretches(j..j + jb, grid.myrow) {
+            // SAFETY: U is only read from here on; these rows of A are its place.
+            let (u, mut own) = unsafe {
+                (u.block(row - j..row - j + len, 0..width), a.block(local..local + len, cols.clone()))
+            };
+            (0..len).for_each(|i| own.row_mut(i).copy_from_slice(u.as_ref().row(i)));
         }
-        room.release();
         self.count_exchange_and_solve(start, swapped);
         Ok(u)
     }
@@ -529,18 +532,6 @@ impl<'m, C: Comm> Solver<'m, C> {
         self.work.phases.update += swapped.elapsed().as_secs_f64();
     }
 
-    fn exchange_rows<'r>(
-        &self,
-        flight: &Flight<C>,
-        a: MatMut,
-        room: &'r mut swap::Room,
-    ) -> Result<swap::Arrived<'r>, SolveError> {
-        let layout = &flight.layout;
-        let plan = Plan::new(layout.j, layout.ipiv(flight.data()), self.rows, self.grid.myrow);
-        let way = swap::Way { swap: self.params.swap, threshold: self.params.swap_threshold };
-        Ok(swap::exchange(&self.grid.col, &plan, way, self.team, a, room)?)
-    }
-
     /// Applies a panel to the columns `rest`, on all threads. This one first
     /// advances panel `ahead`, if any, and moves messages on between pieces.
     fn apply_to_rest(
@@ -548,7 +539,7 @@ impl<'m, C: Comm> Solver<'m, C> {
         flight: &Flight<C>,
         rest: Range<usize>,
         ahead: Option<usize>,
-        exchange: &mut Option<Exchange>,
+        exchange: &mut Option<swap::Room>,
         turn: &mut Turn,
         is_last: bool,
     ) -> Result<(), SolveError> {

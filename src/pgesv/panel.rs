@@ -38,7 +38,8 @@ pub struct Layout {
     pub j: usize,
     /// Columns.
     pub jb: usize,
-    /// Local row of the first row of the diagonal block or, elsewhere, below it.
+    /// Local row of the first row of the diagonal block or, where this rank has none
+    /// of it, below it.
     pub top: usize,
     /// Local row of the first row below the diagonal block.
     pub below: usize,
@@ -51,10 +52,10 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Panel `k` of a matrix of order `n` on process row `myrow`.
-    pub fn new(k: usize, n: usize, rows: Cyclic, myrow: usize) -> Self {
-        let j = k * rows.nb;
-        let jb = rows.nb.min(n - j);
+    /// Panel `k`, of `nb` columns, of a matrix of order `n` on process row `myrow`.
+    pub fn new(k: usize, (n, nb): (usize, usize), rows: Cyclic, myrow: usize) -> Self {
+        let j = k * nb;
+        let jb = nb.min(n - j);
         let top = rows.count_before(j, myrow);
         let below = rows.count_before(j + jb, myrow);
         let rows_below = rows.count_before(n, myrow) - below;
@@ -64,7 +65,7 @@ impl Layout {
             top,
             below,
             rows_below,
-            ld: leading_dimension(jb + rows_below),
+            ld: leading_dimension(jb + below - top + rows_below),
             ld_message: leading_dimension(jb),
         }
     }
@@ -81,12 +82,7 @@ impl Layout {
 
     /// Rows of W.
     pub fn w_rows(&self) -> usize {
-        self.jb + self.rows_below
-    }
-
-    /// Whether this rank holds the diagonal block.
-    pub fn is_diagonal(&self) -> bool {
-        self.below > self.top
+        self.jb + self.below - self.top + self.rows_below
     }
 
     fn l1_start(&self) -> usize {
@@ -117,7 +113,8 @@ impl Layout {
             l1.col_mut(c).copy_from_slice(&w.col(c)[..self.jb]);
         }
         let l2 = MatMut::row_major(l2, self.rows_below, self.jb, self.ld_message);
-        copy_rows(w.block(self.jb..self.w_rows(), 0..self.jb), l2, team);
+        let rows = self.w_rows();
+        copy_rows(w.block(rows - self.rows_below..rows, 0..self.jb), l2, team);
     }
 
     /// Pivots: the global row exchanged with each row of the diagonal block.
@@ -160,10 +157,10 @@ pub fn mark_sound(head: &mut [f64]) {
 }
 
 /// Doubles of the largest panel message of a matrix on a process row, and of the
-/// largest W. The first panel has most rows below it, but on the diagonal rank
-/// `nb` fewer; the second one may be the largest there.
-pub fn largest(n: usize, rows: Cyclic, myrow: usize) -> (usize, usize) {
-    let panels = (0..n.div_ceil(rows.nb).min(2)).map(|k| Layout::new(k, n, rows, myrow));
+/// largest W: those of the first panel or, where it has many of a rank's rows on the
+/// diagonal, of the second.
+pub fn largest(n: usize, nb: usize, rows: Cyclic, myrow: usize) -> (usize, usize) {
+    let panels = (0..n.div_ceil(nb).min(2)).map(|k| Layout::new(k, (n, nb), rows, myrow));
     panels.fold((LINE, 0), |(message, w), layout| {
         (message.max(layout.doubles()), w.max(layout.w_doubles()))
     })

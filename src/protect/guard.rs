@@ -150,8 +150,8 @@ pub fn open<'a, C: Comm>(
 ) -> Result<Opened<'a, C>, CheckpointError> {
     let started = Instant::now();
     let Surroundings { memory, test, host, hook, guessed_rate } = surroundings;
-    let rows = Cyclic { nb: spec.nb, procs: spec.p };
-    let cols = Cyclic { nb: spec.nb, procs: spec.q };
+    let rows = Cyclic::rows(spec.nb, spec.p);
+    let cols = Cyclic::cols(spec.nb, spec.q);
     let shape = region_shape(LocalShape::new(spec.n, rows, cols, 0, 0));
     let unix = unix_seconds();
     let application = serde_json::to_string(spec).expect("plain data");
@@ -314,11 +314,11 @@ impl<'a, C: Comm> Protected<'a, C> {
     /// is final on each.
     fn corner(&self, row: usize, column: usize) -> Active {
         let TestSpec { nb, p, q, .. } = self.spec;
-        let least = |procs: usize, from: usize| {
-            let map = Cyclic { nb, procs };
-            (0..procs).map(|me| map.count_before(from, me)).min().unwrap_or(0)
+        let least = |map: Cyclic, from: usize| {
+            (0..map.procs).map(|me| map.count_before(from, me)).min().unwrap_or(0)
         };
-        Active { row: least(p, row), byte: least(q, column) * size_of::<f64>() }
+        let (row, column) = (least(Cyclic::rows(nb, p), row), least(Cyclic::cols(nb, q), column));
+        Active { row, byte: column * size_of::<f64>() }
     }
 
     /// How the matrix becomes final from panel `next` on up to the cut before panel

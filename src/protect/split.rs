@@ -50,8 +50,8 @@ pub fn memory_split(
             ..MemorySplit::default()
         };
     };
-    let rows = Cyclic { nb: spec.nb, procs: spec.p };
-    let cols = Cyclic { nb: spec.nb, procs: spec.q };
+    let rows = Cyclic::rows(spec.nb, spec.p);
+    let cols = Cyclic::cols(spec.nb, spec.q);
     let shape = region_shape(LocalShape::new(spec.n, rows, cols, 0, 0));
     let ranks = spec.p * spec.q;
     let header = HeaderLayout::new(&settings.run_id, ranks, state_bytes(ranks)).bytes();

@@ -97,14 +97,14 @@ pub fn rank_bytes(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
 
 /// Bytes of work space beside the matrix.
 pub fn work_bytes(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
-    let rows = Cyclic { nb: spec.nb, procs: spec.p };
+    let rows = Cyclic::rows(spec.nb, spec.p);
     let shape = local_shape(spec, myrow, mycol);
     (shape.work_doubles(&Params::from(spec), rows, myrow) * size_of::<f64>()) as u64
 }
 
 fn local_shape(spec: &TestSpec, myrow: usize, mycol: usize) -> LocalShape {
-    let rows = Cyclic { nb: spec.nb, procs: spec.p };
-    let cols = Cyclic { nb: spec.nb, procs: spec.q };
+    let rows = Cyclic::rows(spec.nb, spec.p);
+    let cols = Cyclic::cols(spec.nb, spec.q);
     LocalShape::new(spec.n, rows, cols, myrow, mycol)
 }
 

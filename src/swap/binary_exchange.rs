@@ -1,12 +1,11 @@
 //! Recursive doubling: log2 P exchanges, after which all ranks have all rows,
-//! those of U and the displaced ones that leave the diagonal rank
-//! (HPL_pdlaswp00). For few columns, where the number of messages counts; and
+//! those of U and the displaced ones that go to another rank (HPL_pdlaswp00). For few columns, where the number of messages counts; and
 //! for P = 2, where no row travels in vain.
 //!
 //! With P not a power of two, the ranks beyond the largest power lean on a
 //! partner: it takes their rows along, and hands them the result.
 
-use super::{Plan, gather, scatter};
+use super::{Plan, gather};
 use crate::blas::MatMut;
 use crate::comm::{Comm, Result, Tag, disjoint_ranges};
 
@@ -29,9 +28,7 @@ impl Places {
             (0..power).flat_map(|rank| [rank, rank + power]).filter(|&rank| rank < size).collect();
         let mut starts = vec![0];
         for &rank in &order {
-            let displaced = if rank == plan.diagonal { plan.leaving().count() } else { 0 };
-            let rows = plan.segment(rank).len() + displaced;
-            starts.push(starts.last().expect("not empty") + rows);
+            starts.push(starts.last().expect("not empty") + plan.offered(rank));
         }
         Self { starts, order, power }
     }
@@ -66,13 +63,8 @@ pub(super) fn exchange<C: Comm>(
     let total = *places.starts.last().expect("not empty");
     let buffer = &mut buffer[..total * width];
     let own = places.of(me);
-    let u_rows = own.start..own.start + plan.segment(me).len();
-    gather(a.as_ref(), &plan.mine, &mut buffer[u_rows.start * width..u_rows.end * width]);
-    if me == plan.diagonal {
-        let leaving: Vec<usize> = plan.leaving().map(|i| plan.displaced_from[i]).collect();
-        gather(a.as_ref(), &leaving, &mut buffer[u_rows.end * width..own.end * width]);
-        plan.move_staying(&mut a);
-    }
+    gather(a.as_ref(), plan.offer(), &mut buffer[own.start * width..own.end * width]);
+    plan.move_staying(&mut a);
     gather_all(col, &places, buffer, width)?;
     let mut order = vec![0; plan.u_rows.len()];
     for rank in 0..size {
@@ -80,10 +72,8 @@ pub(super) fn exchange<C: Comm>(
             order[u_row] = place;
         }
     }
-    if me != plan.diagonal {
-        let mine = &plan.displaced_to[plan.displaced_segment(me)];
-        let start = places.of(plan.diagonal).start + plan.first_for(me);
-        scatter(&buffer[start * width..], mine, a.rb());
+    for rank in (0..size).filter(|&rank| rank != me) {
+        plan.take_coming(rank, &buffer[places.of(rank).start * width..], a.rb());
     }
     Ok(order)
 }

@@ -5,8 +5,8 @@
 //! `jb` rows of U, and rows of the diagonal block are displaced to the places
 //! that those leave. [`Plan`] is that permutation. With P = 1 it is done in
 //! place (`local`); else the rows of U go to all ranks of the process column,
-//! by recursive doubling (`binary_exchange`) or by spread and roll
-//! (`spread_roll`).
+//! by recursive doubling (`binary_exchange`), by spread and roll
+//! (`spread_roll`), or read where they are (`node`).
 
 mod binary_exchange;
 mod local;
@@ -15,6 +15,9 @@ mod spread_roll;
 
 pub use local::exchange as exchange_local;
 
+use std::ops::Range;
+
+use crate::blas::view::SharedMat;
 use crate::blas::{MatMut, MatRef, Rows};
 use crate::comm::{Comm, PanelBuf, Result};
 use crate::config::Swap;
@@ -23,8 +26,13 @@ use crate::team::Team;
 use node::NodeRoom;
 
 /// Where the rows of one panel go, as seen from one rank of the process column.
+///
+/// What a rank has to offer: its rows of U, in the order of `u_rows`; then its
+/// displaced rows that leave it, in the order of the ranks that get them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
+    /// This rank.
+    me: usize,
     /// Rows of U in the order of the rank that has them: for rank r, rows
     /// `starts[r]..starts[r+1]` of `u_rows`.
     starts: Vec<usize>,
@@ -32,74 +40,104 @@ pub struct Plan {
     u_rows: Vec<usize>,
     /// Local rows at which this rank has its own.
     mine: Vec<usize>,
-    /// Displaced rows in the order of the rank that gets them, as above.
-    displaced_starts: Vec<usize>,
-    /// Local rows on the diagonal rank from which they come.
-    displaced_from: Vec<usize>,
-    /// Local rows on the rank that gets them.
-    displaced_to: Vec<usize>,
-    /// The rank that holds the diagonal block.
-    diagonal: usize,
+    /// Displaced rows that go to another rank, in the order of the rank that has
+    /// them, then of the one that gets them.
+    leaving: Vec<Displaced>,
+    /// For each rank, and the end, where its own begin among `leaving`.
+    leaving_starts: Vec<usize>,
+    /// Displaced rows that stay on this rank: local rows, from and to.
+    staying: Vec<(usize, usize)>,
+}
+
+/// A row of the diagonal block that goes where a pivot row was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Displaced {
+    /// The rank that has it.
+    owner: usize,
+    /// The rank that gets it.
+    taker: usize,
+    /// Local row on the owner.
+    from: usize,
+    /// Local row on the taker.
+    to: usize,
 }
 
 impl Plan {
     /// The plan of a panel that begins at global row `j`, with pivots `ipiv`
-    /// (global rows, as doubles), for process row `myrow`.
-    pub fn new(j: usize, ipiv: &[f64], rows: Cyclic, myrow: usize) -> Self {
-        let (diagonal, procs) = (rows.owner(j), rows.procs);
+    /// (global rows, as doubles), for process row `me`.
+    pub fn new(j: usize, ipiv: &[f64], rows: Cyclic, me: usize) -> Self {
         let moves = Moves::of(j, ipiv);
-        let mut plan = Self { diagonal, ..Self::default() };
-        for rank in 0..procs {
+        let mut plan = Self { me, ..Self::default() };
+        for &(from, to) in &moves.displaced {
+            let (owner, taker) = (rows.owner(from), rows.owner(to));
+            let (from, to) = (rows.local(from), rows.local(to));
+            match owner == taker {
+                false => plan.leaving.push(Displaced { owner, taker, from, to }),
+                true if owner == me => plan.staying.push((from, to)),
+                true => {}
+            }
+        }
+        plan.leaving.sort_unstable();
+        for rank in 0..rows.procs {
             plan.starts.push(plan.u_rows.len());
-            plan.displaced_starts.push(plan.displaced_to.len());
+            plan.leaving_starts.push(plan.leaving.partition_point(|row| row.owner < rank));
             for (i, &source) in moves.u_source.iter().enumerate() {
                 if rows.owner(source) == rank {
                     plan.u_rows.push(i);
-                    if rank == myrow {
+                    if rank == me {
                         plan.mine.push(rows.local(source));
                     }
                 }
             }
-            for &(from, to) in &moves.displaced {
-                if rows.owner(to) == rank {
-                    plan.displaced_from.push(rows.local(from));
-                    plan.displaced_to.push(rows.local(to));
-                }
-            }
         }
         plan.starts.push(plan.u_rows.len());
-        plan.displaced_starts.push(plan.displaced_to.len());
+        plan.leaving_starts.push(plan.leaving.len());
         plan
     }
 
-    fn segment(&self, rank: usize) -> std::ops::Range<usize> {
+    fn segment(&self, rank: usize) -> Range<usize> {
         self.starts[rank]..self.starts[rank + 1]
     }
 
-    fn displaced_segment(&self, rank: usize) -> std::ops::Range<usize> {
-        self.displaced_starts[rank]..self.displaced_starts[rank + 1]
+    /// Displaced rows that leave `rank`.
+    fn leaving(&self, rank: usize) -> &[Displaced] {
+        &self.leaving[self.leaving_starts[rank]..self.leaving_starts[rank + 1]]
     }
 
-    /// Displaced rows that leave the diagonal rank, in the order of the ranks that
-    /// get them.
-    fn leaving(&self) -> impl Iterator<Item = usize> {
-        let staying = self.displaced_segment(self.diagonal);
-        (0..staying.start).chain(staying.end..self.displaced_to.len())
+    /// Displaced rows that come to this rank from `rank`, and where they begin
+    /// among the rows that leave that one.
+    fn coming(&self, rank: usize) -> (usize, &[Displaced]) {
+        let leaving = self.leaving(rank);
+        let first = leaving.partition_point(|row| row.taker < self.me);
+        let end = leaving.partition_point(|row| row.taker <= self.me);
+        (first, &leaving[first..end])
     }
 
-    /// Where those for `rank` begin among the rows that the diagonal rank offers: its
-    /// rows of U, then the displaced ones that leave it.
-    fn first_for(&self, rank: usize) -> usize {
-        let start = self.displaced_segment(rank).start;
-        let before = self.leaving().position(|i| i == start).unwrap_or(0);
-        self.segment(self.diagonal).len() + before
+    /// Local rows of this rank's offer.
+    fn offer(&self) -> impl Iterator<Item = usize> {
+        self.mine.iter().copied().chain(self.leaving(self.me).iter().map(|row| row.from))
     }
 
-    /// On the diagonal rank: puts the displaced rows that stay there in their places.
+    /// Rows in the offer of `rank`.
+    fn offered(&self, rank: usize) -> usize {
+        self.segment(rank).len() + self.leaving(rank).len()
+    }
+
+    /// Puts the displaced rows that stay on this rank in their places.
     fn move_staying(&self, a: &mut MatMut) {
-        for i in self.displaced_segment(self.diagonal) {
-            let (from, to) = a.two_rows_mut(self.displaced_from[i], self.displaced_to[i]);
+        for &(from, to) in &self.staying {
+            let (from, to) = a.two_rows_mut(from, to);
             to.copy_from_slice(from);
+        }
+    }
+
+    /// Takes the rows that come to this rank out of the offer of `rank`.
+    fn take_coming(&self, rank: usize, offer: &[f64], mut a: MatMut) {
+        let width = a.cols();
+        let (first, coming) = self.coming(rank);
+        let first = self.segment(rank).len() + first;
+        for (row, content) in coming.iter().zip(offer[first * width..].chunks_exact(width)) {
+            a.row_mut(row.to).copy_from_slice(content);
         }
     }
 }
@@ -144,8 +182,8 @@ impl Moves {
 
 /// Work space of an exchange.
 pub enum Room {
-    /// For messages.
-    Own(PanelBuf),
+    /// For messages: the rows, and U.
+    Own(PanelBuf, PanelBuf),
     /// Where all ranks of the process column share a node.
     Node(NodeRoom),
 }
@@ -157,19 +195,12 @@ impl Room {
     /// # Errors
     /// When there is no such memory.
     pub fn new(nb: usize, cols: usize) -> std::io::Result<Self> {
-        Ok(Self::Own(PanelBuf::new(Self::doubles(nb, cols))?))
+        Ok(Self::Own(PanelBuf::new(2 * nb * cols)?, PanelBuf::new(nb * cols)?))
     }
 
-    /// Doubles that it takes: the rows of U and the displaced rows.
+    /// Doubles that it takes: the rows of U and the displaced rows, and U once solved.
     pub fn doubles(nb: usize, cols: usize) -> usize {
-        2 * nb * cols
-    }
-
-    /// To be called when the rows that arrived are not needed any more.
-    pub fn release(&self) {
-        if let Self::Node(room) = self {
-            room.release();
-        }
+        3 * nb * cols
     }
 }
 
@@ -183,8 +214,9 @@ pub struct Way {
 }
 
 /// Exchanges rows of the columns `a` along the process column. All rows of U
-/// arrive on every rank. The rows of the diagonal block in `a` are left stale: U
-/// goes there once it is solved. Collective over the process column.
+/// arrive on every rank, to be solved for what [`Arrived::share`] says. The rows of
+/// the diagonal block in `a` are left stale: U goes there once it is solved.
+/// Collective over the process column.
 ///
 /// # Errors
 /// When a rank cannot be reached.
@@ -196,14 +228,22 @@ pub fn exchange<'r, C: Comm>(
     a: MatMut,
     room: &'r mut Room,
 ) -> Result<Arrived<'r>> {
-    let width = a.cols();
+    let (jb, width) = (plan.u_rows.len(), a.cols());
     if width == 0 {
-        return Ok(Arrived { rows: vec![&[]; plan.u_rows.len()] });
+        let u = SharedMat::row_major(&mut [], jb, 0);
+        return Ok(Arrived { rows: vec![&[]; jb], u, share: 0..0, shared: None });
     }
-    let buffer = match room {
-        Room::Own(buffer) => buffer,
-        Room::Node(room) => return Ok(Arrived { rows: room.exchange(col, plan, team, a)? }),
+    let (buffer, u) = match room {
+        Room::Own(rows, u) => (rows, u),
+        Room::Node(room) => {
+            room.next();
+            let room = &*room;
+            let rows = room.exchange(col, plan, team, a)?;
+            let share = room.share(width);
+            return Ok(Arrived { rows, u: room.u(jb, width), share, shared: Some(room) });
+        }
     };
+    let u = SharedMat::row_major(&mut u[..jb * width], jb, width);
     let long = match way.swap {
         Swap::BinaryExchange => false,
         Swap::SpreadRoll => true,
@@ -213,33 +253,50 @@ pub fn exchange<'r, C: Comm>(
     let exchange = if long { spread_roll::exchange } else { binary_exchange::exchange };
     let order = exchange(col, plan, a, buffer)?;
     let rows = order.iter().map(|&row| &buffer[row * width..(row + 1) * width]).collect();
-    Ok(Arrived { rows })
+    Ok(Arrived { rows, u, share: 0..width, shared: None })
 }
 
-/// The rows of U where an exchange has left them.
+/// The rows of U where an exchange has left them, and the place of the solved U.
 pub struct Arrived<'r> {
     rows: Vec<&'r [f64]>,
+    u: SharedMat<'r>,
+    share: Range<usize>,
+    shared: Option<&'r NodeRoom>,
 }
 
-impl Arrived<'_> {
-    /// Their columns `cols`.
-    pub fn columns(&self, cols: std::ops::Range<usize>) -> Rows<'_> {
+impl<'r> Arrived<'r> {
+    /// The columns for which this rank is to solve.
+    pub fn share(&self) -> Range<usize> {
+        self.share.clone()
+    }
+
+    /// The rows, their columns `cols`.
+    pub fn columns(&self, cols: Range<usize>) -> Rows<'_> {
         Rows { rows: &self.rows, cols }
+    }
+
+    /// Where U goes.
+    pub fn u(&self) -> &SharedMat<'r> {
+        &self.u
+    }
+
+    /// To be called when U is solved for this rank's share: waits for the others'.
+    /// Returns U.
+    ///
+    /// # Errors
+    /// When the job has been aborted.
+    pub fn solved<C: Comm>(self, col: &C) -> Result<SharedMat<'r>> {
+        if let Some(room) = self.shared {
+            room.wait_for_solved(col)?;
+        }
+        Ok(self.u)
     }
 }
 
 /// Copies rows `from` of `a` to consecutive rows of `to`.
-fn gather(a: MatRef, from: &[usize], to: &mut [f64]) {
-    for (&row, to) in from.iter().zip(to.chunks_exact_mut(a.cols())) {
+fn gather(a: MatRef, from: impl Iterator<Item = usize>, to: &mut [f64]) {
+    for (row, to) in from.zip(to.chunks_exact_mut(a.cols())) {
         to.copy_from_slice(a.row(row));
-    }
-}
-
-/// Copies consecutive rows of `from` to rows `to` of `a`.
-fn scatter(from: &[f64], to: &[usize], mut a: MatMut) {
-    let width = a.cols();
-    for (&row, from) in to.iter().zip(from.chunks_exact(width)) {
-        a.row_mut(row).copy_from_slice(from);
     }
 }
 
@@ -264,7 +321,7 @@ mod tests {
 
     /// `swap`: by these messages; none: in shared memory.
     fn check(
-        p: usize,
+        (p, block): (usize, usize),
         nb: usize,
         rows: usize,
         j: usize,
@@ -272,7 +329,7 @@ mod tests {
         swap: Option<Swap>,
         width: usize,
     ) {
-        let map = Cyclic { nb, procs: p };
+        let map = Cyclic { nb: block, procs: p };
         let want = swapped(rows, j, ipiv);
         let jb = ipiv.len();
         let ipiv: Vec<f64> = ipiv.iter().map(|&row| row as f64).collect();
@@ -286,9 +343,10 @@ mod tests {
             let plan = Plan::new(j, &ipiv, map, me);
             let mut room = Room::new(nb, width).expect("memory");
             if swap.is_none() {
-                let node = NodeMemory::new(&comm, 3 + NodeRoom::doubles(nb, width, p))?;
+                let u_start = 3 + NodeRoom::rows_doubles(nb, width);
+                let node = NodeMemory::new(&comm, u_start + NodeRoom::u_doubles(nb, width))?;
                 let node = Arc::new(node.expect("one process"));
-                room = Room::Node(NodeRoom::new(node, 3, nb, width, 5));
+                room = Room::Node(NodeRoom::new(node, (3, u_start), (nb, width), 5));
             }
             let view = MatMut::row_major(&mut a, mine, width, width);
             let way = Way { swap: swap.unwrap_or(Swap::Mix), threshold: 4 };
@@ -298,6 +356,19 @@ mod tests {
                     let got = arrived.rows[i][c];
                     assert_eq!(got, value(want[j + i], c), "row {i} of U");
                 }
+            }
+            let (share, of) = (arrived.share(), if swap.is_some() { width } else { 0 });
+            assert!(share.len() >= of);
+            for c in share {
+                // SAFETY: this rank's share.
+                let mut column = unsafe { arrived.u().block(0..jb, c..c + 1) };
+                (0..jb).for_each(|i| column.set(i, 0, value(i, c)));
+            }
+            let u = arrived.solved(&comm)?;
+            // SAFETY: nobody writes it any more.
+            let u = unsafe { u.block(0..jb, 0..width) };
+            for (i, c) in (0..jb).flat_map(|i| (0..width).map(move |c| (i, c))) {
+                assert_eq!(u.as_ref().at(i, c), value(i, c), "U where all have solved");
             }
             for l in 0..mine {
                 let global = map.global(l, me);
@@ -315,8 +386,8 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(200))]
         #[test]
         fn rows_end_where_the_pivots_say(
-            p in 1usize..7, nb in 1usize..5, block in 0usize..4, blocks_below in 0usize..6,
-            rest in 0usize..4, width in 1usize..8, picks in prop::collection::vec(0.0..1.0f64, 4),
+            p in 1usize..7, row_block in 1usize..5, nb in 1usize..5, block in 0usize..4,
+            blocks_below in 0usize..6, rest in 0usize..4, width in 1usize..8, picks in prop::collection::vec(0.0..1.0f64, 4),
             swap in prop::sample::select(
                 vec![Some(Swap::BinaryExchange), Some(Swap::SpreadRoll), Some(Swap::Mix), None],
             ),
@@ -326,7 +397,7 @@ mod tests {
             let ipiv: Vec<usize> = (0..nb)
                 .map(|i| j + i + ((rows - j - i) as f64 * picks[i]) as usize)
                 .collect();
-            check(p, nb, rows, j, &ipiv, swap, width);
+            check((p, row_block), nb, rows, j, &ipiv, swap, width);
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Spread and roll: the diagonal rank spreads the displaced rows along a binary
-//! tree, then all roll their rows of U around the ring (HPL_pdlaswp01). Each
-//! rank passes on each row of U once: for many columns, where bytes count.
+//! Spread and roll: displaced rows go to their places, then all roll their rows of
+//! U around the ring (HPL_pdlaswp01). Each rank passes on each row of U once: for
+//! many columns, where bytes count.
 
-use super::{Plan, gather, scatter};
+use super::{Displaced, Plan, gather};
 use crate::blas::MatMut;
-use crate::comm::{Comm, Result, Tag, disjoint_ranges, tree};
+use crate::comm::{Comm, Result, Tag, disjoint_ranges};
 
 const TAG_SPREAD: Tag = 0x121;
 const TAG_ROLL: Tag = 0x122;
@@ -20,52 +20,47 @@ pub(super) fn exchange<C: Comm>(
     let (rolling, rest) = buffer.split_at_mut(plan.u_rows.len() * width);
     let own = plan.segment(me);
     // Own rows of U first: the displaced rows go to the places they leave.
-    gather(a.as_ref(), &plan.mine, &mut rolling[own.start * width..own.end * width]);
-    spread(col, plan, a.rb(), &mut rest[..plan.displaced_to.len() * width])?;
+    gather(a.as_ref(), plan.mine.iter().copied(), &mut rolling[own.start * width..own.end * width]);
+    spread(col, plan, a.rb(), rest)?;
     roll(col, plan, rolling, width)?;
     let mut order = vec![0; plan.u_rows.len()];
     plan.u_rows.iter().enumerate().for_each(|(place, &u_row)| order[u_row] = place);
     Ok(order)
 }
 
-/// Spreads the displaced rows from the diagonal rank and puts them in place.
-///
-/// In the tree ranks count from the diagonal one; the buffer holds their rows
-/// in that order, so that each subtree's rows are contiguous.
+/// Sends the displaced rows straight to the ranks that get them, all at once. Of
+/// `jb` rows each rank has about `jb / P`: few messages, and none is passed on.
 fn spread<C: Comm>(col: &C, plan: &Plan, mut a: MatMut, buffer: &mut [f64]) -> Result<()> {
-    let (size, width) = (col.size(), a.cols());
-    let rank_of = |member: usize| (member + plan.diagonal) % size;
-    let me = (col.rank() + size - plan.diagonal) % size;
-    let mut starts = vec![0];
-    for member in 0..size {
-        let rows = plan.displaced_segment(rank_of(member)).len();
-        starts.push(starts[member] + rows);
+    let (me, width) = (col.rank(), a.cols());
+    let leaving = plan.leaving(me);
+    let (out, mut into) = buffer.split_at_mut(leaving.len() * width);
+    gather(a.as_ref(), leaving.iter().map(|row| row.from), out);
+    plan.move_staying(&mut a);
+    let by_taker = leaving.chunk_by(|one, next| one.taker == next.taker);
+    let mut out = &*out;
+    let mut sends = Vec::new();
+    for rows in by_taker {
+        let (message, rest) = out.split_at(rows.len() * width);
+        sends.push((bytemuck::cast_slice(message), rows[0].taker, TAG_SPREAD));
+        out = rest;
     }
-    let doubles = |members: std::ops::Range<usize>| {
-        starts[members.start] * width..starts[members.end] * width
-    };
-    match tree::parent(me) {
-        None => {
-            for member in 0..size {
-                let from = &plan.displaced_from[plan.displaced_segment(rank_of(member))];
-                gather(a.as_ref(), from, &mut buffer[doubles(member..member + 1)]);
-            }
+    let (mut recvs, mut coming) = (Vec::new(), Vec::<Displaced>::new());
+    for rank in (0..col.size()).filter(|&rank| rank != me) {
+        let rows = plan.coming(rank).1;
+        if rows.is_empty() {
+            continue;
         }
-        Some(parent) => {
-            let rows = &mut buffer[doubles(tree::subtree(size, me))];
-            if !rows.is_empty() {
-                col.recv(rows, rank_of(parent), TAG_SPREAD)?;
-            }
-        }
+        let (message, rest) = std::mem::take(&mut into).split_at_mut(rows.len() * width);
+        recvs.push((bytemuck::cast_slice_mut(message), rank, TAG_SPREAD));
+        coming.extend(rows);
+        into = rest;
     }
-    for child in tree::children(size, me) {
-        let rows = &buffer[doubles(tree::subtree(size, child))];
-        if !rows.is_empty() {
-            col.send(rows, rank_of(child), TAG_SPREAD)?;
-        }
+    col.exchange_bytes(&sends, &mut recvs)?;
+    // One message lies behind the other.
+    let arrived = buffer[leaving.len() * width..].chunks_exact(width);
+    for (row, content) in coming.iter().zip(arrived) {
+        a.row_mut(row.to).copy_from_slice(content);
     }
-    let mine = &buffer[doubles(me..me + 1)];
-    scatter(mine, &plan.displaced_to[plan.displaced_segment(col.rank())], a.rb());
     Ok(())
 }
 

@@ -23,7 +23,7 @@ use crate::comm::collect::{all_reduce, broadcast_bytes, gather_bytes};
 use crate::comm::{Comm, CommError};
 
 /// Layout of segments and headers. Another number is another shape.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 
 /// Another rank's segment, to be read where it lies.
 pub trait Peer {

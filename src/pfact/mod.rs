@@ -128,3 +128,76 @@ pub fn factor<C: Comm>(panel: &mut Panel<C>, variant: &Variant) -> Result<(), Pf
     let jb = panel.jb();
     if jb > 0 { recursive::factor(panel, variant, 0..jb) } else { Ok(()) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comm::threads::run;
+    use proptest::prelude::*;
+
+    /// Pivots of a matrix of `n` rows, by the book: of equal elements the upper one.
+    fn pivots_by_the_book(mut a: Vec<Vec<f64>>, jb: usize) -> Vec<f64> {
+        (0..jb)
+            .map(|j| {
+                let larger = |best: usize, i: usize| a[i][j].abs() > a[best][j].abs();
+                let pivot = (j..a.len()).fold(j, |best, i| if larger(best, i) { i } else { best });
+                a.swap(j, pivot);
+                let (above, below) = a.split_at_mut(j + 1);
+                for row in below {
+                    let l = row[j] / above[j][j];
+                    (j + 1..jb).for_each(|c| row[c] -= l * above[j][c]);
+                }
+                pivot as f64
+            })
+            .collect()
+    }
+
+    /// Those of `a` on `p` ranks.
+    fn pivots_among(a: &[Vec<f64>], jb: usize, p: usize, variant: &Variant) -> Vec<Vec<f64>> {
+        run(p, |col| {
+            let (rows, myrow) = (Cyclic::rows(jb, p), col.rank());
+            let own = rows.count_before(a.len(), myrow);
+            let mut w = vec![0.0; (jb + own) * jb];
+            for (local, c) in (0..own).flat_map(|local| (0..jb).map(move |c| (local, c))) {
+                w[c * (jb + own) + jb + local] = a[rows.global(local, myrow)][c];
+            }
+            let mut ipiv = vec![0.0; jb];
+            let mut panel = Panel {
+                w: MatMut::col_major(&mut w, jb + own, jb, jb + own),
+                ipiv: &mut ipiv,
+                place: Place { j: 0, rows, myrow, top: 0 },
+                col: &col,
+                team: &Team::solo(),
+                room: &mut pivot::Room::new(jb, None),
+            };
+            match factor(&mut panel, variant) {
+                Ok(()) => Ok(ipiv),
+                Err(PfactError::Pivot { .. }) => Ok(Vec::new()),
+                Err(PfactError::Comm(error)) => Err(error),
+            }
+        })
+        .into_iter()
+        .map(|ipiv| ipiv.expect("nobody is lost"))
+        .collect()
+    }
+
+    proptest! {
+        /// Elements of 1 and -1 have ties in each column, and stay exact in a few.
+        #[test]
+        fn of_equal_elements_the_upper_one_is_the_pivot(
+            signs in prop::collection::vec(prop::collection::vec(any::<bool>(), 4), 8..60),
+            p in 1usize..6,
+            facts in prop::sample::select(vec![Fact::Left, Fact::Crout, Fact::Right]),
+        ) {
+            let sign = |&is: &bool| if is { 1.0 } else { -1.0 };
+            let a: Vec<Vec<f64>> =
+                signs.iter().map(|row| row.iter().map(sign).collect()).collect();
+            let want = pivots_by_the_book(a.clone(), 4);
+            let variant = Variant { pfact: facts, rfact: facts, nbmin: 2, ndiv: 2 };
+            for ipiv in pivots_among(&a, 4, p, &variant) {
+                // A panel that is singular has no pivots to compare.
+                prop_assert!(ipiv.is_empty() || ipiv == want, "{:?} {:?}", ipiv, want);
+            }
+        }
+    }
+}

@@ -184,11 +184,11 @@ fn combine<C: Comm>(panel: &mut Panel<C>) -> Result<()> {
 }
 
 /// Merges the other rank's offer into this one's. The larger magnitude wins; at
-/// a tie the lower process row; what is not a number wins over all numbers.
+/// a tie the upper row of the matrix; what is not a number wins over all numbers.
 fn merge(mine: &mut [f64], theirs: &[f64], jb: usize) {
     let key = |offer: &[f64]| {
         let magnitude = offer[MAGNITUDE];
-        (if magnitude.is_nan() { f64::INFINITY } else { magnitude }, -offer[PROC_ROW])
+        (if magnitude.is_nan() { f64::INFINITY } else { magnitude }, -offer[GLOBAL_ROW])
     };
     if key(theirs) > key(mine) {
         mine[..HAS_CURRENT].copy_from_slice(&theirs[..HAS_CURRENT]);

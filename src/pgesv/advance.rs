@@ -110,12 +110,8 @@ impl<C: Comm> Solver<'_, C> {
             panel::copy_rows(source, target, self.team);
         }
         let (head, ipiv) = layout.head_and_ipiv(buf);
-        let place = pfact::Place {
-            j: layout.j,
-            rows: self.rows,
-            myrow: self.grid.myrow,
-            top: layout.top,
-        };
+        let place =
+            pfact::Place { j: layout.j, rows: self.rows, myrow: self.grid.myrow, top: layout.top };
         let mut panel = pfact::Panel {
             w: w.rb(),
             ipiv,

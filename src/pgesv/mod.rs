@@ -117,7 +117,7 @@ pub type OnProgress<'a> = &'a mut dyn FnMut(usize);
 
 /// Most rows of one product of a rank of one thread: messages are moved on between
 /// products.
-const PRODUCT_ROWS: usize = 1024;
+const PRODUCT_ROWS: usize = 2048;
 /// The same for each of several threads: longer, as all of them pack all of U anew
 /// for each product.
 const TEAM_PRODUCT_ROWS: usize = 2048;
@@ -519,7 +519,10 @@ impl<'m, C: Comm> Solver<'m, C> {
         for (local, row, len) in self.rows.stretches(j..j + jb, grid.myrow) {
             // SAFETY: U is only read from here on; these rows of A are its place.
             let (u, mut own) = unsafe {
-                (u.block(row - j..row - j + len, 0..width), a.block(local..local + len, cols.clone()))
+                (
+                    u.block(row - j..row - j + len, 0..width),
+                    a.block(local..local + len, cols.clone()),
+                )
             };
             (0..len).for_each(|i| own.row_mut(i).copy_from_slice(u.as_ref().row(i)));
         }
@@ -644,7 +647,9 @@ fn row_pieces(rows: usize, threads: usize) -> Vec<Range<usize>> {
 fn products(piece: Range<usize>, threads: usize) -> impl Iterator<Item = Range<usize>> {
     let most = if threads == 1 { PRODUCT_ROWS } else { TEAM_PRODUCT_ROWS };
     let count = piece.len().div_ceil(most);
-    let bound = move |i: usize| piece.start + piece.len() * i / count;
+    let bound = move |i: usize| {
+        if i == count { piece.end } else { piece.start + piece.len() * i / count / 48 * 48 }
+    };
     (0..count).map(move |i| bound(i)..bound(i + 1))
 }
 

@@ -19,8 +19,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Plan;
-use crate::blas::view::SharedMat;
 use crate::blas::MatMut;
+use crate::blas::view::SharedMat;
 use crate::comm::node::NodeMemory;
 use crate::comm::{Comm, Result};
 use crate::pages;

@@ -19,9 +19,14 @@
 
 use std::ops::Range;
 
+use crate::blas::view::SharedMat;
 use crate::blas::{MatMut, MatRef, gemv, solve_upper};
 use crate::comm::{Comm, Result, Tag, collect};
 use crate::grid::{Cyclic, Grid};
+use crate::team::Team;
+
+/// Rows below which a product is not worth cutting up for the team.
+const TEAM_GRAIN_ROWS: usize = 256;
 
 const TAG_SHARE: Tag = 0x130;
 const TAG_FIRST: Tag = 0x131;
@@ -30,6 +35,7 @@ const TAG_DIAGONAL: Tag = 0x132;
 /// Solves U x = y. Returns x for this rank's columns of A.
 pub(super) fn substitute<C: Comm>(
     grid: &Grid<C>,
+    team: &Team,
     n: usize,
     nb: usize,
     a: MatRef,
@@ -69,15 +75,26 @@ pub(super) fn substitute<C: Comm>(
         diagonal.solve(&grid.col, &share[own], xk)?;
         let near = local((k + 1).saturating_sub(grid.q) * nb)..local(range.start);
         let far = 0..near.start;
-        gemv(-1.0, a.block(near.clone(), columns.clone()), xk, 1.0, &mut share[near.clone()]);
+        subtract(team, a.block(near.clone(), columns.clone()), xk, &mut share[near.clone()]);
         if k > 0 && grid.q > 1 {
             let left = (grid.mycol + grid.q - 1) % grid.q;
             grid.row.send(&share[near.clone()], left, TAG_SHARE)?;
             share[near].fill(0.0);
         }
-        gemv(-1.0, a.block(far.clone(), columns), xk, 1.0, &mut share[far]);
+        subtract(team, a.block(far.clone(), columns), xk, &mut share[far]);
     }
     Ok(x)
+}
+
+/// `s := s - U x`, on all threads: they read U from memory faster than one.
+fn subtract(team: &Team, u: MatRef, x: &[f64], s: &mut [f64]) {
+    let rows = u.rows();
+    let s = SharedMat::row_major(s, 1, rows);
+    team.split(rows, TEAM_GRAIN_ROWS, |part| {
+        // SAFETY: the parts do not overlap.
+        let mut s = unsafe { s.block(0..1, part.clone()) };
+        gemv(-1.0, u.block(part, 0..x.len()), x, 1.0, s.row_mut(0));
+    });
 }
 
 /// Brings y from the process column that holds column n to that of the last block.

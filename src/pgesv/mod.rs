@@ -34,8 +34,8 @@ pub mod slots;
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::blas::view::SharedMat;
 use crate::comm::{Comm, CommError, PanelBuf};
@@ -115,15 +115,26 @@ pub enum SolveError {
 /// What the driver tells of its progress, on every rank.
 pub type OnProgress<'a> = &'a mut dyn FnMut(usize);
 
-/// Most rows of one product of a rank of one thread: messages are moved on between
-/// products.
-const PRODUCT_ROWS: usize = 2048;
-/// The same for each of several threads: longer, as all of them pack all of U anew
-/// for each product.
-const TEAM_PRODUCT_ROWS: usize = 2048;
+/// Products are cut at multiples of as many rows, from the first on: the AVX-512
+/// kernels of the BLAS take 24 or 48 at a time, are slow on what is left over, and
+/// round differently there. So x has the same bits however long the products are.
+const ROW_GRAIN: usize = 48;
+/// Most rows of one product: the BLAS packs all of U anew for each.
+const PRODUCT_ROWS: usize = 43 * ROW_GRAIN;
+/// The same where messages are to be moved on between products.
+const PRODUCT_ROWS_BETWEEN_MESSAGES: usize = 22 * ROW_GRAIN;
+/// Most rows of a product on the columns of one panel: the BLAS packs rows of L2,
+/// uses them once, and so far they stay in the cache meanwhile.
+const NARROW_PRODUCT_ROWS: usize = 16 * ROW_GRAIN;
+/// Columns on which rows are exchanged just before U is solved for there, where all
+/// rows are here: NB rows of them stay in the cache between.
+const EXCHANGE_COLS: usize = 384;
 /// Rows below which a piece of the product is not cut up for a team any more:
 /// the BLAS packs U anew for each.
 const SHORTEST_PIECE_ROWS: usize = 64;
+/// What the threads of a team take of the product in one long piece each: the rest
+/// makes up for what was not foreseen.
+const FIRST_PERCENT: usize = 98;
 /// Columns below which exchange and solve are not worth cutting up for the team.
 const TEAM_GRAIN_COLS: usize = 64;
 
@@ -330,7 +341,8 @@ impl<'m, C: Comm> Solver<'m, C> {
         let start = Instant::now();
         // SAFETY: no other view of the matrix is in use.
         let a = unsafe { self.a.block(0..self.shape.rows, 0..self.shape.cols) };
-        let x = back::substitute(self.grid, self.params.n, self.params.nb, a.into_ref())?;
+        let (n, nb) = (self.params.n, self.params.nb);
+        let x = back::substitute(self.grid, self.team, n, nb, a.into_ref())?;
         self.work.phases.back += start.elapsed().as_secs_f64();
         Ok(x)
     }
@@ -434,13 +446,15 @@ impl<'m, C: Comm> Solver<'m, C> {
         let mut exchange = self.work.exchange_ahead.take();
         let u = self.exchange_and_solve(flight, cols.clone(), &mut exchange)?;
         let start = Instant::now();
-        let rows = panel.below..self.shape.rows;
+        let rows = self.shape.rows - panel.below;
         // SAFETY: A2 and U share no element; the team works on columns right of all
         // panels in flight, if at all.
-        unsafe {
-            let u = u.block(0..flight.layout.jb, 0..cols.len()).into_ref();
-            let a2 = self.a.block(rows.clone(), cols);
-            update::multiply(&panel, u, 0..rows.len(), a2);
+        let u = unsafe { u.block(0..flight.layout.jb, 0..cols.len()) }.into_ref();
+        for part in cut(0..rows, NARROW_PRODUCT_ROWS) {
+            let place = panel.below + part.start..panel.below + part.end;
+            // SAFETY: as above.
+            let a2 = unsafe { self.a.block(place, cols.clone()) };
+            update::multiply(&panel, u, part, a2);
         }
         self.work.phases.update += start.elapsed().as_secs_f64();
         self.work.exchange_ahead = exchange;
@@ -460,34 +474,8 @@ impl<'m, C: Comm> Solver<'m, C> {
     {
         match room {
             Some(room) => self.exchange_and_solve_among(flight, cols, room),
-            None => Ok(self.exchange_and_solve_alone(flight, cols)),
+            None => Ok(self.exchange_and_solve_here(flight, cols)),
         }
-    }
-
-    /// P = 1.
-    fn exchange_and_solve_alone(
-        &mut self,
-        flight: &Flight<C>,
-        cols: Range<usize>,
-    ) -> SharedMat<'m> {
-        let (panel, layout) = (self.operands(flight), flight.layout);
-        let (team, a, rows) = (self.team, self.a, self.shape.rows);
-        let start = Instant::now();
-        team.split(cols.len(), TEAM_GRAIN_COLS, |part| {
-            let part = cols.start + part.start..cols.start + part.end;
-            // SAFETY: no other thread is on these columns, the team's parts do not overlap.
-            let columns = unsafe { a.block(0..rows, part) };
-            swap::exchange_local(columns, layout.top, panel.ipiv);
-        });
-        let swapped = Instant::now();
-        // SAFETY: as above.
-        let u = unsafe { a.block(layout.top..layout.below, cols.clone()) }.share();
-        team.split(cols.len(), TEAM_GRAIN_COLS, |part| {
-            // SAFETY: as above.
-            update::solve(&panel, unsafe { u.block(0..layout.jb, part) });
-        });
-        self.count_exchange_and_solve(start, swapped);
-        u
     }
 
     /// P > 1.
@@ -530,6 +518,35 @@ impl<'m, C: Comm> Solver<'m, C> {
         Ok(u)
     }
 
+    /// P = 1: all rows are here. In place, on a few columns at a time.
+    fn exchange_and_solve_here(&mut self, flight: &Flight<C>, cols: Range<usize>) -> SharedMat<'m> {
+        let (panel, layout) = (self.operands(flight), flight.layout);
+        let (a, rows) = (self.a, self.shape.rows);
+        let start = Instant::now();
+        // On this thread, which has the first part.
+        let swap_nanos = AtomicU64::new(0);
+        self.team.split(cols.len(), TEAM_GRAIN_COLS, |part| {
+            let is_first = part.start == 0;
+            for first in part.clone().step_by(EXCHANGE_COLS) {
+                let part = first..(first + EXCHANGE_COLS).min(part.end);
+                let part = cols.start + part.start..cols.start + part.end;
+                let start = Instant::now();
+                // SAFETY: no other thread is on these columns.
+                let columns = unsafe { a.block(0..rows, part.clone()) };
+                swap::exchange_local(columns, layout.top, panel.ipiv);
+                if is_first {
+                    let nanos = start.elapsed().as_nanos() as u64;
+                    swap_nanos.fetch_add(nanos, Ordering::Relaxed);
+                }
+                // SAFETY: as above.
+                update::solve(&panel, unsafe { a.block(layout.top..layout.below, part) });
+            }
+        });
+        self.count_exchange_and_solve(start, start + Duration::from_nanos(swap_nanos.into_inner()));
+        // SAFETY: as above; U is only read from here on.
+        unsafe { a.block(layout.top..layout.below, cols) }.share()
+    }
+
     fn count_exchange_and_solve(&mut self, start: Instant, swapped: Instant) {
         self.work.phases.swap += (swapped - start).as_secs_f64();
         self.work.phases.update += swapped.elapsed().as_secs_f64();
@@ -551,7 +568,11 @@ impl<'m, C: Comm> Solver<'m, C> {
         let u = self.exchange_and_solve(flight, rest.clone(), exchange)?;
         let (team, a, jb) = (self.team, self.a, flight.layout.jb);
         let threads = team.threads();
-        let pieces = row_pieces(self.shape.rows - panel.below, threads);
+        let most_rows = self.most_product_rows();
+        let rows = self.shape.rows - panel.below;
+        let advances = ahead.is_some_and(|next| next % self.grid.q == self.grid.mycol);
+        let late = if advances { rows_of_advance(rows, jb, rest.len()) } else { 0 };
+        let pieces = row_pieces(rows, threads, late);
         let done: Vec<AtomicBool> = pieces.iter().map(|_| AtomicBool::new(false)).collect();
         let next_piece = AtomicUsize::new(0);
         let take = || {
@@ -576,7 +597,7 @@ impl<'m, C: Comm> Solver<'m, C> {
         };
         let job = |_: usize| {
             while let Some((index, piece)) = take() {
-                products(piece, threads).for_each(multiply);
+                cut(piece, most_rows).for_each(multiply);
                 done[index].store(true, Ordering::Release);
             }
         };
@@ -586,7 +607,7 @@ impl<'m, C: Comm> Solver<'m, C> {
                 self.advance(next, flight, turn)?;
             }
             while let Some((index, piece)) = take() {
-                for part in products(piece.clone(), threads) {
+                for part in cut(piece.clone(), most_rows) {
                     turn.give();
                     multiply(part.clone());
                     // Who has the turn now moves all messages.
@@ -617,6 +638,12 @@ impl<'m, C: Comm> Solver<'m, C> {
         result
     }
 
+    fn most_product_rows(&self) -> usize {
+        let moves_messages = self.grid.q > 1 && !self.work.shares_panels();
+        let alone = self.team.threads() == 1;
+        if moves_messages && alone { PRODUCT_ROWS_BETWEEN_MESSAGES } else { PRODUCT_ROWS }
+    }
+
     fn move_messages(&mut self) -> Result<(), SolveError> {
         self.work.flights.iter_mut().try_for_each(|flight| flight.progress(self.grid))
     }
@@ -626,31 +653,64 @@ fn total(phases: &Phases) -> f64 {
     phases.panel + phases.swap + phases.bcast + phases.update + phases.back + phases.other
 }
 
+/// Rows of the trailing product, `width` columns wide, that take as long as it takes
+/// to update the next panel, `rows` long, and to factor it:
+///
+/// ```text
+/// update, at 3/4 of the rate of the product      2 NB^2 rows
+/// factorization, at half of the rate               NB^2 rows
+/// product on one row                             2 NB width
+/// ```
+fn rows_of_advance(rows: usize, jb: usize, width: usize) -> usize {
+    7 * jb * rows / (3 * width.max(1))
+}
+
 /// Cuts the rows of the trailing product into pieces, which are taken one by one.
-/// A team gets long ones first, and the shorter the less is left: few pieces, as
-/// the BLAS packs U anew for each, and yet one who comes late, from the next
-/// panel, finds work left and nobody waits long at the end.
-fn row_pieces(rows: usize, threads: usize) -> Vec<Range<usize>> {
+/// Of a team each thread gets one long piece first, such that all are done with
+/// theirs at about the same time; the last of them is for the one who comes late,
+/// from the next panel, by the time of `late` rows. The little that is left goes in
+/// short ones to whom is free. So there are few pieces, as the BLAS packs U anew for
+/// each, and yet nobody waits long at the end.
+fn row_pieces(rows: usize, threads: usize, late: usize) -> Vec<Range<usize>> {
     let mut pieces = Vec::new();
     let mut start = 0;
     while start < rows {
         let left = rows - start;
-        let share = if threads == 1 { left } else { 10 * left / (11 * threads) };
-        let end = start + share.max(SHORTEST_PIECE_ROWS).min(left);
+        let share = if threads == 1 {
+            left
+        } else if pieces.len() < threads {
+            let is_last = pieces.len() == threads - 1;
+            first_share(rows, threads, late, is_last)
+        } else {
+            10 * left / (11 * threads)
+        };
+        let length = share.max(SHORTEST_PIECE_ROWS).next_multiple_of(ROW_GRAIN);
+        let end = start + length.min(left);
         pieces.push(start..end);
         start = end;
     }
     pieces
 }
 
-/// Cuts a piece into products of about equal height.
-fn products(piece: Range<usize>, threads: usize) -> impl Iterator<Item = Range<usize>> {
-    let most = if threads == 1 { PRODUCT_ROWS } else { TEAM_PRODUCT_ROWS };
-    let count = piece.len().div_ceil(most);
-    let bound = move |i: usize| {
-        if i == count { piece.end } else { piece.start + piece.len() * i / count / 48 * 48 }
+/// Rows of the first piece of one of `threads`, two or more: of the last one, who
+/// comes late, or of one of the others.
+fn first_share(rows: usize, threads: usize, late: usize, is_last: bool) -> usize {
+    let share = (rows + late) / threads;
+    let share = match (share.checked_sub(late), is_last) {
+        (Some(last), true) => last,
+        (Some(_), false) => share,
+        // All others are done before it comes.
+        (None, true) => 0,
+        (None, false) => rows / (threads - 1),
     };
-    (0..count).map(move |i| bound(i)..bound(i + 1))
+    share * FIRST_PERCENT / 100
+}
+
+/// Cuts rows into parts of at most `most`, about equally long.
+fn cut(rows: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> {
+    let count = rows.len().div_ceil(most).max(1);
+    let length = rows.len().div_ceil(count).next_multiple_of(ROW_GRAIN).max(ROW_GRAIN);
+    rows.clone().step_by(length).map(move |start| start..(start + length).min(rows.end))
 }
 
 #[cfg(test)]
@@ -660,13 +720,11 @@ mod tests {
     #[test]
     fn pieces_and_products_cover_all_rows_once_in_order() {
         for rows in [0, 1, 63, 64, 65, 1000, 1024, 1025, 40_000] {
-            for threads in 1..20 {
-                let pieces = row_pieces(rows, threads);
+            for (threads, late) in (1..20).flat_map(|threads| [(threads, 0), (threads, 450)]) {
+                let pieces = row_pieces(rows, threads, late);
                 let parts: Vec<_> =
-                    pieces.iter().cloned().flat_map(|piece| products(piece, threads)).collect();
-                assert!(
-                    parts.iter().all(|part| !part.is_empty() && part.len() <= TEAM_PRODUCT_ROWS)
-                );
+                    pieces.iter().cloned().flat_map(|piece| cut(piece, PRODUCT_ROWS)).collect();
+                assert!(parts.iter().all(|part| !part.is_empty() && part.len() <= PRODUCT_ROWS));
                 let ends = parts.iter().map(|part| part.end);
                 let starts = parts.iter().skip(1).map(|part| part.start).chain([rows]);
                 assert!(parts.first().is_none_or(|first| first.start == 0));
@@ -674,5 +732,26 @@ mod tests {
                 assert!(threads > 1 || pieces.len() == usize::from(rows > 0));
             }
         }
+    }
+
+    /// Whoever advances the panel is as long at that and its piece as the others
+    /// are at theirs.
+    #[test]
+    fn first_pieces_end_together() {
+        for (rows, threads, late) in [(8000, 2, 0), (8000, 2, 450), (8000, 4, 450), (500, 2, 450)] {
+            let pieces = row_pieces(rows, threads, late);
+            let (last, others) = (pieces[threads - 1].len() + late, &pieces[..threads - 1]);
+            let most = rows.div_ceil(50) + ROW_GRAIN + SHORTEST_PIECE_ROWS;
+            assert!(others.iter().all(|other| other.len().abs_diff(last) <= most), "{pieces:?}");
+            let rest = rows - pieces[threads - 1].end;
+            assert!(rest <= rows / 50 && pieces.len() <= threads + 4, "{pieces:?}");
+        }
+    }
+
+    #[test]
+    fn who_comes_too_late_leaves_it_to_the_others() {
+        let pieces = row_pieces(4000, 16, 1000);
+        assert!(pieces[..15].iter().all(|piece| piece.len() >= 4000 / 16), "{pieces:?}");
+        assert!(pieces[15].len() <= SHORTEST_PIECE_ROWS.next_multiple_of(ROW_GRAIN), "{pieces:?}");
     }
 }

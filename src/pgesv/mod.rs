@@ -750,8 +750,8 @@ mod tests {
 
     #[test]
     fn who_comes_too_late_leaves_it_to_the_others() {
-        let pieces = row_pieces(4000, 16, 1000);
-        assert!(pieces[..15].iter().all(|piece| piece.len() >= 4000 / 16), "{pieces:?}");
+        let pieces = row_pieces(40_000, 16, 10_000);
+        assert!(pieces[..15].iter().all(|piece| piece.len() >= 40_000 / 16), "{pieces:?}");
         assert!(pieces[15].len() <= SHORTEST_PIECE_ROWS.next_multiple_of(ROW_GRAIN), "{pieces:?}");
     }
 }

@@ -13,7 +13,9 @@ use super::model::write_figure;
 use super::output;
 use super::study_error::StudyError;
 use crate::config::{Bcast, Swap};
-use crate::model::path::{Changes, Machine, Measured, Part, Prediction, Run, closed, fit, measured, predict};
+use crate::model::path::{
+    Changes, Machine, Measured, Part, Prediction, Run, closed, fit, measured, predict,
+};
 use crate::model::plot::{Axis, Bars, Body, Figure};
 use crate::report::reader::PhaseSeconds;
 

@@ -194,7 +194,8 @@ impl<'a> Walk<'a> {
 
     fn factor(&mut self, clock: Moment, column: usize, k: usize) -> Moment {
         let (below, jb) = (self.below(k), self.width(k) as f64);
-        let compute = self.machine.seconds(&work::panel(below.most, jb, self.run.p)) / self.ahead_threads;
+        let compute =
+            self.machine.seconds(&work::panel(below.most, jb, self.run.p)) / self.ahead_threads;
         let pivots = work::pivots(jb, self.run.p);
         let messages = self.machine.seconds(&pivots);
         self.unhidden[Part::Panel as usize] += compute;

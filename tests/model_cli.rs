@@ -397,10 +397,16 @@ fn reports_and_flags_that_the_critical_path_cannot_use_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let phases = serde_json::json!({"update": 0.4});
     fs::write(folder.path().join("ft.json"), path_report(3000, 64, &phases, "{}")).unwrap();
+    let shared = path_report(3000, 64, &phases, "null")
+        .replace("\"p\": 1", "\"p\": 2")
+        .replace("\"status\"", "\"by_messages\": [], \"status\"");
+    fs::write(folder.path().join("shared.json"), shared).unwrap();
     fs::write(folder.path().join("no.json"), "{\"format\": \"other\", \"tests\": []}").unwrap();
     fs::write(folder.path().join("m.json"), "{\"speed\": 3}").unwrap();
     for (args, want) in [
         (&["--check", "ft.json"] as &[&str], "without checkpoints"),
+        (&["--check", "shared.json"], "--transport messages"),
+        (&["--fit", "shared.json"], "--transport messages"),
         (&["--check", "no.json"], "not \"skt-hpl report\""),
         (&["--machine", "m.json", "--n", "1000"], "no machine as --save-machine writes it"),
         (&["--fit", "gone.json"], "gone.json"),

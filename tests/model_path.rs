@@ -130,7 +130,7 @@ fn without_look_ahead_it_is_the_formula_of_the_reference() {
         let busy = predict(run, machine, &changes).unwrap().time_seconds;
         busy - predict(run, &COMPUTE_ONLY, &changes).unwrap().time_seconds
     };
-    // Latency alone: N log2 P exchanges of pivots, N/NB (P + log2 P) of rows.
+    // Latency alone: N log2 P exchanges of pivots, N/NB P of rows.
     let latency = networked(10.0, f64::INFINITY);
     for (p, q) in [(1, 4), (4, 1), (4, 4), (8, 4), (16, 8)] {
         let run = Run { depth: 0, ..run(65_536, 64, p, q) };
@@ -138,25 +138,30 @@ fn without_look_ahead_it_is_the_formula_of_the_reference() {
             - closed::seconds(&run, &COMPUTE_ONLY, closed::RowTraffic::Ours);
         let got = communicating(&run, &latency);
         // The formula has P, we P - 1; it leaves out the hop of the broadcast and
-        // the back substitution: each one latency a panel.
+        // the back substitution, with a diagonal block and a right-hand side to gather:
+        // each one latency a panel.
         let panels = run.panels() as f64;
-        let extra = panels * 10e-6 * (3.0 + (p as f64).log2());
+        let extra = panels * 10e-6 * (4.0 + (p as f64).log2());
         assert!((got - closed).abs() <= extra, "{p} x {q}: {got} and {closed} by formula");
     }
-    // Bandwidth alone: N^2 / 2P for L, and twice N^2 / 2Q for U, of which a rank has
-    // 1/P already: the formula leaves that out.
-    let slow = networked(0.0, 1.0);
+    // Bandwidth alone: N^2 / 2P for L, and N^2 / 2Q for U, of which a rank has 1/P
+    // already: the formula leaves that out. Of the displaced rows each rank sends 1/P.
+    // Blocks are large for the largest share of pivots to be near the mean.
+    let (slow, nb) = (networked(0.0, 1.0), 512);
     for (p, q) in [(4, 4), (8, 8), (16, 4), (16, 16)] {
-        let run = Run { depth: 0, ..run(65_536, 64, p, q) };
-        let (n, p, q) = (run.n as f64, p as f64, q as f64);
-        let rows = n * n / 2.0 * (1.0 / p + 2.0 * (1.0 - 1.0 / p) / q);
-        // Two rows and four more numbers a column and step: of lower order.
-        let pivots = n * p.log2() * (2.0 * 64.0 + 4.0);
-        let want = 8e-9 * (rows + pivots);
+        let run = Run { depth: 0, ..run(262_144, nb, p, q) };
+        let (n, nb, p, q) = (run.n as f64, nb as f64, p as f64, q as f64);
+        let rows = n * n / 2.0 * (1.0 / p + (1.0 - 1.0 / p) * (1.0 + 1.0 / p) / q);
+        // Two rows and four more numbers a column and step.
+        let pivots = n * p.log2() * (2.0 * nb + 4.0);
+        // Diagonal blocks on their way to one rank, for the back substitution.
+        let diagonals = n * nb * (1.0 - 1.0 / p);
+        let want = 8e-9 * (rows + pivots + diagonals);
         assert_close(communicating(&run, &slow), want, 0.05);
         let closed = closed::seconds(&run, &slow, closed::RowTraffic::Ours)
             - closed::seconds(&run, &COMPUTE_ONLY, closed::RowTraffic::Ours);
-        assert_close(closed, 8e-9 * (rows + n * n / (p * q)), 1e-9);
+        let own = n * n / 2.0 * (1.0 + 1.0 / p) / (p * q);
+        assert_close(closed, 8e-9 * (rows + own), 1e-9);
     }
 }
 
@@ -168,7 +173,8 @@ fn the_formula_by_hand() {
     let want = 2e9 / 24.0 * G + 14.0 / 16.0 * 1e6 * 1e-9 + 2600.0 * 1e-6;
     assert_close(closed::seconds(&run, &machine, closed::RowTraffic::Reference), want, 1e-12);
     let ours = closed::seconds(&run, &machine, closed::RowTraffic::Ours);
-    assert_close(want - ours, 4.0 / 16.0 * 1e6 * 1e-9, 1e-9);
+    // 1 + 1/4 for 3.
+    assert_close(want - ours, 1.75 * 4.0 / 16.0 * 1e6 * 1e-9, 1e-9);
 }
 
 #[test]
@@ -226,7 +232,7 @@ const GOLDEN_SMALL: (Run, f64) = (
         swap: Swap::Mix,
         swap_threshold: 64,
     },
-    0.2670083,
+    0.2514913,
 );
 const GOLDEN_RINGS: (Run, f64) = (
     Run {
@@ -240,7 +246,7 @@ const GOLDEN_RINGS: (Run, f64) = (
         swap: Swap::BinaryExchange,
         swap_threshold: 64,
     },
-    2.6435341,
+    2.4729706,
 );
 const GOLDEN_TEAM: (Run, f64) = (
     Run {
@@ -254,7 +260,7 @@ const GOLDEN_TEAM: (Run, f64) = (
         swap: Swap::SpreadRoll,
         swap_threshold: 64,
     },
-    3.8977867,
+    3.5047794,
 );
 
 /// Reports of a machine that the fit does not know, noise of `noise` included.
@@ -273,7 +279,8 @@ fn reports(machine: &Machine, noise: f64) -> Vec<Measured> {
                 mean.swap *= 1.0 + noise * sign(1);
                 mean.update *= 1.0 + noise * sign(2);
                 mean.back *= 1.0 + noise * sign(3);
-                reports.push(Measured { run, time_seconds: said.time_seconds, mean });
+                let time_seconds = said.time_seconds;
+                reports.push(Measured { run, time_seconds, mean, shared: false });
             }
         }
     }
@@ -316,6 +323,8 @@ fn a_fit_keeps_what_no_report_tells_and_says_so() {
     let teams: Vec<Measured> =
         alone.iter().map(|m| Measured { run: Run { threads: 4, ..m.run }, ..*m }).collect();
     assert!(fit::fit(&teams, &start).is_err(), "teams say nothing of one core");
+    let shared: Vec<Measured> = alone.iter().map(|m| Measured { shared: true, ..*m }).collect();
+    assert!(fit::fit(&shared, &start).is_err(), "shared memory says nothing of messages");
 }
 
 #[test]

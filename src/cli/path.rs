@@ -13,7 +13,9 @@ use super::model::write_figure;
 use super::output;
 use super::study_error::StudyError;
 use crate::config::{Bcast, Swap};
-use crate::model::path::{Changes, Machine, Measured, Part, Prediction, Run, closed, fit, predict};
+use crate::model::path::{
+    Changes, Machine, Measured, Part, Prediction, Run, closed, fit, measured, predict,
+};
 use crate::model::plot::{Axis, Bars, Body, Figure};
 use crate::report::reader::PhaseSeconds;
 
@@ -108,9 +110,15 @@ Compute comes from a fit, the network of a machine to come has to be given.
         --bcast 1ringM,2ringM,longM --latency-us 1.5 --bandwidth-gbs 23 --changes
 
   Fit this machine, and see how good the fit is on runs that it has not seen:
-    mpirun -np 2 skt-hpl --n 2048,4096,8192 --nb 64,128,256 --p 1,2 --q 2,1 --ft none --json fit.json
-    mpirun -np 2 skt-hpl --n 3000,6000 --nb 160 --p 1,2 --q 2,1 --ft none --json new.json
+    mpirun -np 2 skt-hpl --transport messages --n 2048,4096,8192 --nb 64,128,256 --p 1,2 --q 2,1 \\
+        --ft none --json fit.json
+    mpirun -np 2 skt-hpl --transport messages --n 3000,6000 --nb 160 --p 1,2 --q 2,1 --ft none \\
+        --json new.json
     skt-hpl model path --fit fit.json --check new.json --save-machine machine.json
+
+The walk is one of messages: where all ranks of a process row or column share a node, they read
+panels and rows in each other's memory instead, and are faster. Of several tests of the same run
+the fastest counts.
 
 Lists are combined; the fastest combination is shown in full.
 
@@ -174,9 +182,26 @@ fn read_all(files: &[PathBuf]) -> Result<Vec<Measured>, StudyError> {
                 path.display()
             )));
         }
-        runs.extend(found);
+        let all = found.len();
+        let by_messages: Vec<_> = found.into_iter().filter(|test| !test.shared).collect();
+        let shared = all - by_messages.len();
+        if by_messages.is_empty() {
+            return Err(StudyError::Usage(format!(
+                "in '{}' ranks read panels or rows in each other's memory; the model is one of \
+                 messages: run with --transport messages",
+                path.display()
+            )));
+        }
+        if shared > 0 {
+            output::say(format_args!(
+                "note: '{}' has {shared} tests where ranks read panels or rows in each other's \
+                 memory; they are left out, the model is one of messages",
+                path.display()
+            ));
+        }
+        runs.extend(by_messages);
     }
-    Ok(runs)
+    Ok(measured::fastest(&runs))
 }
 
 /// The machine before any fit.

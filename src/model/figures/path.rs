@@ -12,7 +12,8 @@ const GRIDS: [(usize, usize); 6] = [(2, 2), (4, 4), (8, 8), (16, 16), (32, 48), 
 
 const ASSUMED: &str = "Compute as fitted on two cores (Zen 4); nodes of 64 cores and one link of 23 \
                        GB/s and 1.5 us, 4 GiB of matrix a core, four ranks of 16 threads a node: \
-                       5.75 GB/s a rank. NB 384, DEPTH 1, 2ringM, mix. An extrapolation.";
+                       5.75 GB/s a rank, all by messages. NB 384, DEPTH 1, 2ringM, mix. An \
+                       extrapolation.";
 
 /// The fitted core behind a network that has to be assumed.
 fn machine() -> Machine {

@@ -10,13 +10,20 @@ const DOUBLE: f64 = 8.0;
 
 /// From the last block to the first. The column that solves a block takes it off
 /// the rows of the next Q-1 blocks, hands these to its left neighbour, and does the
-/// rest of its rows while that one works.
+/// rest of its rows while that one works. One of its ranks, all taking turns, has
+/// gathered the diagonal block before.
 pub(super) fn substitute(walk: &mut Walk) {
     let Run { n, nb, p, q, .. } = *walk.run;
-    let (rows, cols) = (Cyclic { nb, procs: p }, Cyclic { nb, procs: q });
+    let (rows, cols) = (Cyclic::rows(nb, p), Cyclic::cols(nb, q));
     let machine = *walk.machine;
     let message = |bytes: f64| machine.message_seconds + bytes * machine.message_byte_seconds;
     let stream = |entries: f64| Counts::of(&[(Unit::StreamedByte, entries * DOUBLE)]);
+    let copy = |entries: f64| Counts::of(&[(Unit::CopiedByte, 2.0 * entries * DOUBLE)]);
+    // To one rank of a process column from all others, at once.
+    let gathered = |doubles: f64| match p {
+        1 => 0.0,
+        _ => message(doubles * (1.0 - 1.0 / p as f64) * DOUBLE),
+    };
     let share = 1.0 / q as f64;
     let (holder, taker) = (cols.owner(n), cols.owner(n - 1));
     if holder != taker {
@@ -29,10 +36,15 @@ pub(super) fn substitute(walk: &mut Walk) {
         let column = k % q;
         let (top, bottom) = (k * nb, ((k + 1) * nb).min(n));
         let jb = (bottom - top) as f64;
+        let own = 1.0 / p as f64;
         let mut clock = walk.clocks[column];
+        // Own rows are packed; all of them are put in their places at home.
+        let home = copy(jb * jb * (1.0 + own));
+        clock = clock.after(Part::Back, machine.seconds(&home) + gathered(jb * jb));
         if let Some(handed) = handed.filter(|_| q > 1) {
             clock = clock.and(handed);
         }
+        clock = clock.after(Part::Back, gathered(jb));
         let triangle = stream(jb * jb);
         clock = clock.after(Part::Back, machine.seconds(&triangle));
         clock = clock.after(Part::Back, levels * message(jb * DOUBLE));
@@ -42,7 +54,8 @@ pub(super) fn substitute(walk: &mut Walk) {
         handed = Some(clock.after(Part::Back, message(near * DOUBLE)));
         let far = most_from(rows, 0, near_first);
         walk.clocks[column] = clock.after(Part::Back, machine.seconds(&stream(far * jb)));
-        walk.counts.back.add(&triangle, share / p as f64);
-        walk.counts.back.add(&stream(top as f64 / p as f64 * jb), share);
+        walk.counts.back.add(&triangle, share * own);
+        walk.counts.back.add(&copy(2.0 * jb * jb), share * own);
+        walk.counts.back.add(&stream(top as f64 * own * jb), share);
     }
 }

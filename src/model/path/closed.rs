@@ -7,7 +7,8 @@ use super::{Machine, Run};
 pub enum RowTraffic {
     /// Three times, as the reference counts its own.
     Reference,
-    /// Twice, as ours: once when displaced rows spread, once when U rolls.
+    /// Once, as ours, when U rolls; and the displaced rows, of which each rank sends
+    /// a P-th, another P-th of a time.
     Ours,
 }
 
@@ -24,7 +25,7 @@ pub fn seconds(run: &Run, machine: &Machine, rows: RowTraffic) -> f64 {
     let (p, q) = (run.p as f64, run.q as f64);
     let times = match rows {
         RowTraffic::Reference => 3.0,
-        RowTraffic::Ours => 2.0,
+        RowTraffic::Ours => 1.0 + 1.0 / p,
     };
     let double_seconds = 8.0 * machine.message_byte_seconds;
     let compute = 2.0 * n.powi(3) / (3.0 * p * q) * machine.product_flop_seconds;

@@ -34,14 +34,15 @@ pub struct Fit {
     pub unseen: Vec<Unit>,
 }
 
-/// Fits a machine to those of `runs` that had one thread a rank: the walk derives
-/// teams from the rates of one core. Units that none of them needs keep the seconds
+/// Fits a machine to those of `runs` that had one thread a rank, as the walk derives
+/// teams from the rates of one core, and went by messages. Units that none of them needs keep the seconds
 /// of `start` (a run with P = Q = 1 says nothing of messages).
 ///
 /// # Errors
 /// [`ModelError::Fit`] where the runs are too few or too much alike.
 pub fn fit(runs: &[Measured], start: &Machine) -> Result<Fit, ModelError> {
-    let runs: Vec<&Measured> = runs.iter().filter(|measured| measured.run.threads == 1).collect();
+    let runs: Vec<&Measured> =
+        runs.iter().filter(|measured| measured.run.threads == 1 && !measured.shared).collect();
     let mut machine = *start;
     let mut unseen = Vec::new();
     for _ in 0..ROUNDS {
@@ -112,7 +113,7 @@ impl System {
             return Err(ModelError::Fit {
                 reason: format!(
                     "{} equations for {} unknowns; give reports of more runs with one \
-                     thread a rank",
+                     thread a rank, by messages",
                     self.rows.len(),
                     seen.len()
                 ),

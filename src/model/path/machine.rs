@@ -113,17 +113,17 @@ impl Machine {
     /// One of two cores of an AMD EPYC (Zen 4) with OpenBLAS 0.3.21, two ranks that
     /// talk through shared memory (Open MPI 4.1.4), as [`super::fit`] found it.
     pub const ZEN4_CORE: Machine = Machine {
-        product_flop_seconds: 1.772e-11,
-        product_entry_seconds: 1.057e-10,
-        packed_entry_seconds: 8.673e-10,
-        solve_flop_seconds: 1.772e-11,
-        panel_column_seconds: 0.0,
-        panel_entry_seconds: 3.228e-9,
-        panel_flop_seconds: 2.689e-11,
-        copied_byte_seconds: 2.377e-11,
-        streamed_byte_seconds: 7.416e-11,
-        message_seconds: 7.758e-7,
-        message_byte_seconds: 5.363e-10,
+        product_flop_seconds: 1.731e-11,
+        product_entry_seconds: 2.539e-10,
+        packed_entry_seconds: 3.155e-11,
+        solve_flop_seconds: 3.528e-11,
+        panel_column_seconds: 2.241e-7,
+        panel_entry_seconds: 1.960e-9,
+        panel_flop_seconds: 3.057e-11,
+        copied_byte_seconds: 2.235e-11,
+        streamed_byte_seconds: 9.912e-11,
+        message_seconds: 1.211e-6,
+        message_byte_seconds: 2.821e-10,
     };
 
     /// Seconds for one `unit`.

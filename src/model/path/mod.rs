@@ -10,15 +10,18 @@
 //! The walk follows `pgesv` step by step: who updates and factors the next panel
 //! when, how it travels (`comm::panel_bcast`), where rows are exchanged, what waits
 //! for what. The ranks of a process column go in step, for every row exchange and
-//! every pivot makes them; so one clock a process column is enough, and the time of
-//! the process row with most rows counts. It takes O(N/NB (P + Q)) steps: seconds
-//! for the largest machines there are.
+//! every pivot makes them, and all have the same number of rows within one of the
+//! small blocks in which rows are dealt out (`grid::Cyclic::rows`); so one clock a
+//! process column is enough, and the time of the process row with most rows counts.
+//! It takes O(N/NB (P + Q)) steps: seconds for the largest machines there are.
 //!
 //! [`fit`] finds the seconds for one of each unit from JSON reports of real runs.
 //! [`closed`] has the formula of the reference for the same thing.
 //!
-//! What is left out: contention in the network (a rank always has its own
-//! bandwidth), system noise, checkpoints, pivots that are not spread evenly.
+//! All of it goes by messages. What is left out: ranks of a node that read panels,
+//! rows and pivots in each other's memory, contention in the network (a rank always
+//! has its own bandwidth), system noise, checkpoints, pivots that are not spread
+//! evenly.
 
 mod back;
 mod bcast;

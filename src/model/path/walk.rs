@@ -194,14 +194,15 @@ impl<'a> Walk<'a> {
 
     fn factor(&mut self, clock: Moment, column: usize, k: usize) -> Moment {
         let (below, jb) = (self.below(k), self.width(k) as f64);
-        let compute = self.machine.seconds(&work::panel(below.most, jb)) / self.ahead_threads;
+        let compute =
+            self.machine.seconds(&work::panel(below.most, jb, self.run.p)) / self.ahead_threads;
         let pivots = work::pivots(jb, self.run.p);
         let messages = self.machine.seconds(&pivots);
         self.unhidden[Part::Panel as usize] += compute;
         self.unhidden[Part::Pivots as usize] += messages;
         self.phases[column].panel += compute + messages + std::mem::take(&mut self.waits[column]);
         let share = 1.0 / self.run.q as f64;
-        self.counts.panel.add(&work::panel(below.most, jb), share);
+        self.counts.panel.add(&work::panel(below.most, jb, self.run.p), share);
         self.counts.panel.add(&pivots, share);
         clock.after(Part::Panel, compute).after(Part::Pivots, messages)
     }
@@ -231,17 +232,16 @@ impl<'a> Walk<'a> {
         let message_seconds = (machine.seconds(&messages) - hidden_seconds).max(0.0);
         let solve = work::solve(jb, cols);
         let solve_seconds = machine.seconds(&solve) / threads;
-        let keep = if run.p > 1 { work::keep(jb, cols) } else { Counts::default() };
-        let keep_seconds = machine.seconds(&keep) / threads;
-        let (p, share) = (run.p as f64, 1.0 / run.q as f64);
+        let keep = if run.p > 1 { work::keep(jb, run.p, cols) } else { Counts::default() };
+        let keep_seconds = machine.seconds(&keep);
+        let share = 1.0 / run.q as f64;
         let phases = &mut self.phases[column];
         phases.swap += copy_seconds + message_seconds + std::mem::take(&mut self.waits[column]);
-        phases.update += solve_seconds + keep_seconds / p;
-        self.waits[column] += keep_seconds * (1.0 - 1.0 / p);
+        phases.update += solve_seconds + keep_seconds;
         self.counts.swap.add(&mean_copies, share);
         self.counts.swap.add(&messages, share);
         self.counts.update.add(&solve, share);
-        self.counts.update.add(&keep, share / p);
+        self.counts.update.add(&keep, share);
         clock
             .after(Part::Rows, copy_seconds)
             .after(Part::RowMessages, message_seconds)
@@ -315,7 +315,7 @@ impl<'a> Walk<'a> {
         let Run { n, nb, p, .. } = *self.run;
         let first = ((k + 1) * nb).min(n);
         Below {
-            most: most_from(Cyclic { nb, procs: p }, first, n),
+            most: most_from(Cyclic::rows(nb, p), first, n),
             mean: (n - first) as f64 / p as f64,
         }
     }
@@ -323,7 +323,7 @@ impl<'a> Walk<'a> {
     /// Local columns of process column `column` from panel `first` on, b included.
     fn columns_from(&self, column: usize, first: usize) -> f64 {
         let Run { n, nb, q, .. } = *self.run;
-        let map = Cyclic { nb, procs: q };
+        let map = Cyclic::cols(nb, q);
         (map.count_before(n + 1, column) - map.count_before((first * nb).min(n), column)) as f64
     }
 
@@ -355,7 +355,7 @@ impl<'a> Walk<'a> {
         let copied = [Unit::CopiedByte];
         let copying = if run.p == 1 { threads } else { 1.0 };
         self.unhidden[Part::Rows as usize] =
-            of(&counts.swap, &copied) / copying + of(&counts.update, &copied) / threads;
+            of(&counts.swap, &copied) / copying + of(&counts.update, &copied);
         self.unhidden[Part::RowMessages as usize] =
             of(&counts.swap, &[Unit::Message, Unit::MessageByte]);
         self.unhidden[Part::Back as usize] = mean.back;

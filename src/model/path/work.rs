@@ -34,19 +34,24 @@ pub(super) fn solve(k: f64, cols: f64) -> Counts {
     Counts::of(&[(Unit::SolveFlop, k * k * cols)])
 }
 
-/// P > 1: the diagonal rank writes U back into A.
-pub(super) fn keep(k: f64, cols: f64) -> Counts {
-    Counts::of(&[(Unit::CopiedByte, 2.0 * DOUBLE * k * cols)])
+/// P > 1: each rank writes its rows of U, of `k`, back into A.
+pub(super) fn keep(k: f64, p: usize, cols: f64) -> Counts {
+    Counts::of(&[(Unit::CopiedByte, 2.0 * DOUBLE * k / p as f64 * cols)])
 }
 
-/// A panel of `jb` columns with `rows` rows below its diagonal block, without its
-/// messages. The operations on the rows of the block are the whole LU of it, as on
-/// the rank that holds it.
-pub(super) fn panel(rows: f64, jb: f64) -> Counts {
+/// A panel of `jb` columns with `rows` rows of a rank below its diagonal block, on
+/// `p` process rows, without its messages.
+///
+/// Of the LU of the diagonal block, `2/3 jb^3` operations, each rank solves for the
+/// rows of U1 by itself: `1/6 jb^3`, for the recursion halves the panel, and a half
+/// of `h` columns costs `h^3`. The rest is products on rows that are still active,
+/// of which each rank has its share. Own rows are copied in, L1 and L2 out.
+pub(super) fn panel(rows: f64, jb: f64, p: usize) -> Counts {
+    let (even, cube) = (1.0 / p as f64, jb * jb * jb);
     Counts::of(&[
         (Unit::PanelColumn, jb),
-        (Unit::PanelEntry, (jb + rows) * jb),
-        (Unit::PanelFlop, rows * jb * jb + 2.0 / 3.0 * jb * jb * jb),
+        (Unit::PanelEntry, (rows + jb * (1.0 + even) / 2.0) * jb),
+        (Unit::PanelFlop, rows * jb * jb + cube / 6.0 + cube * even / 2.0),
     ])
 }
 
@@ -66,26 +71,45 @@ pub(super) fn panel_bytes(rows: f64, jb: usize) -> f64 {
 }
 
 /// How the rows of a panel are exchanged on `p` process rows.
+///
+/// Each rank has `jb / P` rows of the diagonal block. All of them are displaced, and
+/// go to the places of the pivot rows, which become the rows of U: a rank that has
+/// more pivot rows than others gathers and gets more.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RowExchange {
     p: usize,
-    /// Rows of U that come from the rank that has most of them.
-    largest_share: f64,
     jb: f64,
+    /// Pivot rows on the rank that has most of them.
+    most_pivots: f64,
+    /// Messages, and rows in them, one after the other.
+    binary: (f64, f64),
+    long: (f64, f64),
 }
 
 impl RowExchange {
     /// For panels of `jb` columns. Pivots are taken as spread evenly at random
     /// over the process rows.
     pub(super) fn new(p: usize, jb: usize, changes: &Changes) -> Self {
-        let even = jb as f64 / p as f64;
-        let largest_share =
-            if changes.even_roll || p == 1 { even } else { largest_share(p, even).min(jb as f64) };
-        Self { p, largest_share, jb: jb as f64 }
+        let jb = jb as f64;
+        let most = |groups: usize| {
+            let even = jb / groups as f64;
+            if groups == 1 { even } else { largest_share(groups, even).min(jb) }
+        };
+        let rolled = |groups: usize| {
+            if changes.even_roll { jb / groups as f64 } else { most(groups) }
+        };
+        Self {
+            p,
+            jb,
+            most_pivots: most(p),
+            binary: binary_exchange(p, jb, rolled),
+            long: spread_roll(p, most(p), rolled(p)),
+        }
     }
 
-    /// Copies on the rank that has most of them (the diagonal one), and the mean
-    /// over ranks, for `cols` columns.
+    /// Copies on the rank that has most of them, and the mean over ranks, for `cols`
+    /// columns: own rows of U and displaced rows that leave are gathered, displaced
+    /// rows are put in their places. U is solved from where it arrives.
     pub(super) fn copies(&self, cols: f64) -> (Counts, Counts) {
         let entries =
             |rows: f64, bytes: f64| Counts::of(&[(Unit::CopiedByte, rows * cols * bytes)]);
@@ -95,11 +119,11 @@ impl RowExchange {
             return (all, all);
         }
         let even = self.jb / self.p as f64;
-        // Gathered: own rows of U, the displaced. Scattered: U, and own displaced.
-        let common = even + self.jb + even;
-        let most = common + (self.largest_share - even) + self.displaced();
-        let mean = common + self.displaced() / self.p as f64;
-        (entries(most, 2.0 * DOUBLE), entries(mean, 2.0 * DOUBLE))
+        let leaving = leaving(self.p, even);
+        (
+            entries(2.0 * self.most_pivots + leaving, 2.0 * DOUBLE),
+            entries(2.0 * even + leaving, 2.0 * DOUBLE),
+        )
     }
 
     /// Messages on the critical path, for `cols` columns.
@@ -110,38 +134,46 @@ impl RowExchange {
         let long = match swap {
             Swap::BinaryExchange => false,
             Swap::SpreadRoll => true,
-            Swap::Mix => cols > threshold as f64,
+            // As `swap::exchange`: of two ranks each sends the other what it needs.
+            Swap::Mix => self.p > 2 && cols > threshold as f64,
         };
-        let (messages, rows) = if long { self.spread_roll() } else { self.binary_exchange() };
+        let (messages, rows) = if long { self.long } else { self.binary };
         Counts::of(&[(Unit::Message, messages), (Unit::MessageByte, rows * cols * DOUBLE)])
     }
+}
 
-    /// Rows of the diagonal block that end on other ranks.
-    fn displaced(&self) -> f64 {
-        self.jb * (1.0 - 1.0 / self.p as f64)
-    }
+/// Of so many displaced rows, those that end on other ranks.
+fn leaving(p: usize, displaced: f64) -> f64 {
+    displaced * (1.0 - 1.0 / p as f64)
+}
 
-    /// In step s sets of 2^s ranks swap all they have; the displaced rows are in
-    /// one of the two in every step.
-    fn binary_exchange(&self) -> (f64, f64) {
-        let steps = self.p.ilog2();
-        let power = f64::from(1u32 << steps);
-        let doubling = (power - 1.0) / power * self.jb + f64::from(steps) * self.displaced();
-        if self.p.is_power_of_two() {
-            return (f64::from(steps), doubling);
-        }
-        // Those beyond the power hand in their rows and get the whole.
-        let leaning = self.jb / self.p as f64 + self.jb + self.displaced();
-        (f64::from(steps) + 2.0, doubling + leaning)
+/// Recursive doubling: messages, and rows in them. In step s groups of 2^s ranks
+/// swap all that they have, rows of U and displaced ones that leave; the group that
+/// has most pivot rows, of as many as `most` is told, holds up the step.
+fn binary_exchange(p: usize, jb: f64, most: impl Fn(usize) -> f64) -> (f64, f64) {
+    let steps = p.ilog2();
+    let power = 1usize << steps;
+    let displaced = leaving(p, jb);
+    let swapped = |step: u32| {
+        let groups = power >> step;
+        most(groups) + displaced / groups as f64
+    };
+    let doubling = (0..steps).map(swapped).sum::<f64>();
+    if p.is_power_of_two() {
+        return (f64::from(steps), doubling);
     }
+    // Those beyond the power hand in their rows and get the whole.
+    let leaning = most(p) + displaced / p as f64 + jb + displaced;
+    (f64::from(steps) + 2.0, doubling + leaning)
+}
 
-    /// Down a binary tree, then around the ring, where the largest share of any
-    /// rank holds up all others at each of its P-1 steps.
-    fn spread_roll(&self) -> (f64, f64) {
-        let around = self.p as f64 - 1.0;
-        let down = f64::from(self.p.next_power_of_two().ilog2());
-        (down + around, self.displaced() + around * self.largest_share)
-    }
+/// Displaced rows straight to the ranks that get them, `most` to the one that has
+/// most pivots, in messages that are under way at once: one latency. Then around the
+/// ring, where the largest share of any rank, `rolled`, holds up all others at each
+/// of its P-1 steps.
+fn spread_roll(p: usize, most: f64, rolled: f64) -> (f64, f64) {
+    let around = p as f64 - 1.0;
+    (1.0 + around, leaving(p, most) + around * rolled)
 }
 
 /// Expected largest of `p` shares of `mean` rows each on average, as Poisson
@@ -179,15 +211,48 @@ mod tests {
 
     #[test]
     fn two_process_rows_by_hand() {
-        let exchange = RowExchange::new(2, 64, &Changes { even_roll: true, ..Changes::default() });
+        let even = Changes { even_roll: true, ..Changes::default() };
+        let exchange = RowExchange::new(2, 64, &even);
+        // Half of a rank's 32 displaced rows leave it, or, of those that come, half of
+        // as many as the pivot rows of the rank that has most.
+        let coming = largest_share(2, 32.0) / 2.0;
         let long = exchange.messages(Swap::SpreadRoll, 0, 10.0);
         assert_eq!(long.get(Unit::Message), 2.0);
-        assert_eq!(long.get(Unit::MessageByte), (32.0 + 32.0) * 10.0 * 8.0);
+        assert_eq!(long.get(Unit::MessageByte), (coming + 32.0) * 10.0 * 8.0);
         let short = exchange.messages(Swap::BinaryExchange, 0, 10.0);
         assert_eq!(short.get(Unit::Message), 1.0);
-        assert_eq!(short.get(Unit::MessageByte), (32.0 + 32.0) * 10.0 * 8.0);
+        assert_eq!(short.get(Unit::MessageByte), (16.0 + 32.0) * 10.0 * 8.0);
         let mix = |cols| exchange.messages(Swap::Mix, 64, cols).get(Unit::Message);
-        assert_eq!((mix(64.0), mix(65.0)), (1.0, 2.0));
+        assert_eq!((mix(64.0), mix(65.0)), (1.0, 1.0));
+        // Gathered: 32 rows of U, 16 displaced; put: 32 displaced.
+        assert_eq!(exchange.copies(10.0).1.get(Unit::CopiedByte), 80.0 * 10.0 * 16.0);
+    }
+
+    #[test]
+    fn four_process_rows_by_hand() {
+        let even = Changes { even_roll: true, ..Changes::default() };
+        let exchange = RowExchange::new(4, 64, &even);
+        let mix = |cols| exchange.messages(Swap::Mix, 64, cols);
+        // 64 rows of U and 48 displaced that leave: a quarter, then a half of them.
+        assert_eq!(mix(64.0).get(Unit::Message), 2.0);
+        assert_eq!(mix(64.0).get(Unit::MessageByte), (28.0 + 56.0) * 64.0 * 8.0);
+        // All displaced rows at once, then three steps of the ring.
+        let coming = largest_share(4, 16.0) * 0.75;
+        assert_eq!(mix(100.0).get(Unit::Message), 4.0);
+        assert_eq!(mix(100.0).get(Unit::MessageByte), (coming + 3.0 * 16.0) * 100.0 * 8.0);
+        let uneven = RowExchange::new(4, 64, &Changes::default()).messages(Swap::Mix, 64, 100.0);
+        let rows = uneven.get(Unit::MessageByte) / 800.0;
+        assert!((rows - 3.75 * largest_share(4, 16.0)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_panel_alone_is_its_lu_and_shares_it_among_process_rows() {
+        let flops = |rows, p| panel(rows, 60.0, p).get(Unit::PanelFlop);
+        let block = 60.0f64.powi(3);
+        assert!((flops(0.0, 1) - 2.0 / 3.0 * block).abs() < 1e-6);
+        assert!((flops(100.0, 3) - (360_000.0 + block / 3.0)).abs() < 1e-6);
+        let entries = |p| panel(100.0, 60.0, p).get(Unit::PanelEntry);
+        assert_eq!((entries(1), entries(3)), (160.0 * 60.0, 140.0 * 60.0));
     }
 
     #[test]

@@ -80,9 +80,15 @@ pub struct Place {
     pub top: usize,
 }
 
+/// The row of W where a rank's own rows begin: behind those of L1 and U1, on a cache
+/// line.
+pub fn first_own_row(jb: usize) -> usize {
+    jb.next_multiple_of(8)
+}
+
 /// A panel under factorization on one rank.
 pub struct Panel<'a, C: Comm> {
-    /// `(jb + own rows) x jb`, column-major.
+    /// `(first_own_row(jb) + own rows) x jb`, column-major.
     pub w: MatMut<'a>,
     /// Global pivot row of each column, as doubles (exact below 2^53).
     pub ipiv: &'a mut [f64],
@@ -104,7 +110,7 @@ impl<C: Comm> Panel<'_, C> {
     /// First active row of W when `done` pivots are done.
     fn active(&self, done: usize) -> usize {
         let Place { j, rows, myrow, top } = self.place;
-        self.jb() + rows.count_before(j + done, myrow) - top
+        first_own_row(self.jb()) + rows.count_before(j + done, myrow) - top
     }
 
     /// The row of W that pivot row `j` displaces, on the rank that has it.
@@ -115,7 +121,8 @@ impl<C: Comm> Panel<'_, C> {
 
     /// Global row of row `i` of W, for an active row.
     fn global_row(&self, i: usize) -> usize {
-        self.place.rows.global(self.place.top + i - self.jb(), self.place.myrow)
+        let local = self.place.top + i - first_own_row(self.jb());
+        self.place.rows.global(local, self.place.myrow)
     }
 }
 
@@ -157,13 +164,14 @@ mod tests {
         run(p, |col| {
             let (rows, myrow) = (Cyclic::rows(jb, p), col.rank());
             let own = rows.count_before(a.len(), myrow);
-            let mut w = vec![0.0; (jb + own) * jb];
+            let first = first_own_row(jb);
+            let mut w = vec![0.0; (first + own) * jb];
             for (local, c) in (0..own).flat_map(|local| (0..jb).map(move |c| (local, c))) {
-                w[c * (jb + own) + jb + local] = a[rows.global(local, myrow)][c];
+                w[c * (first + own) + first + local] = a[rows.global(local, myrow)][c];
             }
             let mut ipiv = vec![0.0; jb];
             let mut panel = Panel {
-                w: MatMut::col_major(&mut w, jb + own, jb, jb + own),
+                w: MatMut::col_major(&mut w, first + own, jb, first + own),
                 ipiv: &mut ipiv,
                 place: Place { j: 0, rows, myrow, top: 0 },
                 col: &col,

@@ -106,7 +106,8 @@ impl<C: Comm> Solver<'_, C> {
         let mut w = layout.w(&mut work.panel);
         {
             let source = columns.block(layout.top..columns.rows(), 0..layout.jb);
-            let target = w.rb().block(layout.jb..layout.w_rows(), 0..layout.jb);
+            let target =
+                w.rb().block(pfact::first_own_row(layout.jb)..layout.w_rows(), 0..layout.jb);
             panel::copy_rows(source, target, self.team);
         }
         let (head, ipiv) = layout.head_and_ipiv(buf);

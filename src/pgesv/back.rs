@@ -59,8 +59,11 @@ pub(super) fn substitute<C: Comm>(
         let first = cols.local(range.start);
         let columns = first..first + range.len();
         let own = local(range.start)..local(range.end);
-        diagonal.turn_to(k / grid.q, range.clone());
-        diagonal.gather(&grid.col, a.block(own.clone(), columns.clone()))?;
+        let own_rows = a.block(own.clone(), columns.clone());
+        if grid.p > 1 {
+            diagonal.turn_to(k / grid.q, range.clone());
+            diagonal.gather(&grid.col, own_rows)?;
+        }
         // What the column on the right has handed over: the rows of this block
         // and of the Q-2 above it.
         if k + 1 < blocks && grid.q > 1 {
@@ -72,7 +75,12 @@ pub(super) fn substitute<C: Comm>(
             }
         }
         let xk = &mut x[columns.clone()];
-        diagonal.solve(&grid.col, &share[own], xk)?;
+        if grid.p > 1 {
+            diagonal.solve(&grid.col, &share[own], xk)?;
+        } else {
+            xk.copy_from_slice(&share[own]);
+            solve_upper(own_rows, xk);
+        }
         let near = local((k + 1).saturating_sub(grid.q) * nb)..local(range.start);
         let far = 0..near.start;
         subtract(team, a.block(near.clone(), columns.clone()), xk, &mut share[near.clone()]);

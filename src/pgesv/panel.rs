@@ -16,6 +16,7 @@ use crate::blas::{MatMut, MatRef, transpose};
 use crate::comm::panel_bcast::PanelBcast;
 use crate::comm::{Comm, PanelBuf};
 use crate::grid::{Cyclic, Grid};
+use crate::pfact::first_own_row;
 use crate::team::Team;
 
 /// Doubles of a cache line: parts of the message begin on one.
@@ -65,7 +66,7 @@ impl Layout {
             top,
             below,
             rows_below,
-            ld: leading_dimension(jb + below - top + rows_below),
+            ld: odd_lines(first_own_row(jb) + below - top + rows_below),
             ld_message: leading_dimension(jb),
         }
     }
@@ -82,7 +83,7 @@ impl Layout {
 
     /// Rows of W.
     pub fn w_rows(&self) -> usize {
-        self.jb + self.below - self.top + self.rows_below
+        first_own_row(self.jb) + self.below - self.top + self.rows_below
     }
 
     fn l1_start(&self) -> usize {
@@ -171,6 +172,12 @@ pub fn largest(n: usize, nb: usize, rows: Cyclic, myrow: usize) -> (usize, usize
 pub fn leading_dimension(doubles: usize) -> usize {
     let ld = doubles.next_multiple_of(LINE).max(LINE);
     if ld.is_multiple_of(512) { ld + LINE } else { ld }
+}
+
+/// An odd number of cache lines: elements of a row of W, which a pivot exchanges, lie
+/// in different cache sets.
+fn odd_lines(doubles: usize) -> usize {
+    doubles.div_ceil(LINE) / 2 * 2 * LINE + LINE
 }
 
 /// A panel on its way along the process row, or arrived.

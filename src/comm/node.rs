@@ -39,7 +39,7 @@ const SPINS: u32 = 200;
 /// Further looks from one to the next at the rest of the job.
 const LOOKS_A_PROBE: u32 = 16;
 /// Never sent: looked for by who waits long, to learn of a job that was aborted.
-const TAG_NEVER: Tag = 0x130;
+const TAG_NEVER: Tag = 0x140;
 
 /// The memory of one group, as one rank sees it.
 #[derive(Debug)]

@@ -49,7 +49,8 @@ pub(super) fn substitute<C: Comm>(
     }
     take_right_hand_side(grid, n, nb, a, &mut share)?;
     let mut incoming = vec![0.0; a.rows()];
-    let mut diagonal = Diagonal::new(nb.min(n), rows, grid.myrow);
+    // With P = 1 nothing is to be gathered.
+    let mut diagonal = (grid.p > 1).then(|| Diagonal::new(nb.min(n), rows, grid.myrow));
     for k in (0..blocks).rev() {
         if k % grid.q != grid.mycol {
             continue;
@@ -60,7 +61,7 @@ pub(super) fn substitute<C: Comm>(
         let columns = first..first + range.len();
         let own = local(range.start)..local(range.end);
         let own_rows = a.block(own.clone(), columns.clone());
-        if grid.p > 1 {
+        if let Some(diagonal) = &mut diagonal {
             diagonal.turn_to(k / grid.q, range.clone());
             diagonal.gather(&grid.col, own_rows)?;
         }
@@ -75,11 +76,12 @@ pub(super) fn substitute<C: Comm>(
             }
         }
         let xk = &mut x[columns.clone()];
-        if grid.p > 1 {
-            diagonal.solve(&grid.col, &share[own], xk)?;
-        } else {
-            xk.copy_from_slice(&share[own]);
-            solve_upper(own_rows, xk);
+        match &mut diagonal {
+            Some(diagonal) => diagonal.solve(&grid.col, &share[own], xk)?,
+            None => {
+                xk.copy_from_slice(&share[own]);
+                solve_upper(own_rows, xk);
+            }
         }
         let near = local((k + 1).saturating_sub(grid.q) * nb)..local(range.start);
         let far = 0..near.start;

@@ -26,6 +26,7 @@ use crate::config::TestSpec;
 use crate::grid::Cyclic;
 use crate::pgesv::guard::{Beside, Final, Guard, Left};
 use crate::pgesv::{LocalShape, SolveError};
+use crate::ptest;
 use crate::report::record::{Protection, Restart, Sample, Stall, TestRecord};
 
 /// Restarts that a report lists; of more, the latest.
@@ -131,7 +132,9 @@ pub struct Surroundings<'a> {
     pub guessed_rate: f64,
 }
 
-pub(super) fn region_shape(shape: LocalShape) -> RegionShape {
+/// Shape of the region of every rank: that of the largest part of the matrix.
+pub(super) fn region_shape(spec: &TestSpec) -> RegionShape {
+    let shape = ptest::local_shape(spec, 0, 0);
     RegionShape { rows: shape.most_rows, pitch_bytes: shape.lda * size_of::<f64>() }
 }
 
@@ -150,9 +153,7 @@ pub fn open<'a, C: Comm>(
 ) -> Result<Opened<'a, C>, CheckpointError> {
     let started = Instant::now();
     let Surroundings { memory, test, host, hook, guessed_rate } = surroundings;
-    let rows = Cyclic::rows(spec.nb, spec.p);
-    let cols = Cyclic::cols(spec.nb, spec.q);
-    let shape = region_shape(LocalShape::new(spec.n, rows, cols, 0, 0));
+    let shape = region_shape(spec);
     let unix = unix_seconds();
     let application = serde_json::to_string(spec).expect("plain data");
     let config = settings.config(test, application, &host, state_bytes(comm.size()));

@@ -7,8 +7,6 @@ use crate::checkpoint::header::HeaderLayout;
 use crate::checkpoint::layout::{BANDS, CELL_BYTES, Geometry, Part, SegmentLayout};
 use crate::checkpoint::methods::Method;
 use crate::config::TestSpec;
-use crate::grid::Cyclic;
-use crate::pgesv::LocalShape;
 use crate::ptest;
 use crate::report::record::MemorySplit;
 
@@ -50,9 +48,7 @@ pub fn memory_split(
             ..MemorySplit::default()
         };
     };
-    let rows = Cyclic::rows(spec.nb, spec.p);
-    let cols = Cyclic::cols(spec.nb, spec.q);
-    let shape = region_shape(LocalShape::new(spec.n, rows, cols, 0, 0));
+    let shape = region_shape(spec);
     let ranks = spec.p * spec.q;
     let header = HeaderLayout::new(&settings.run_id, ranks, state_bytes(ranks)).bytes();
     let parts = settings.method.parts();

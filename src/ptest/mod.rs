@@ -102,7 +102,8 @@ pub fn work_bytes(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
     (shape.work_doubles(&Params::from(spec), rows, myrow) * size_of::<f64>()) as u64
 }
 
-fn local_shape(spec: &TestSpec, myrow: usize, mycol: usize) -> LocalShape {
+/// Shape of the part of the system that rank `(myrow, mycol)` of the grid holds.
+pub fn local_shape(spec: &TestSpec, myrow: usize, mycol: usize) -> LocalShape {
     let rows = Cyclic::rows(spec.nb, spec.p);
     let cols = Cyclic::cols(spec.nb, spec.q);
     LocalShape::new(spec.n, rows, cols, myrow, mycol)

@@ -35,8 +35,8 @@ pub struct Fit {
 }
 
 /// Fits a machine to those of `runs` that had one thread a rank, as the walk derives
-/// teams from the rates of one core, and went by messages. Units that none of them needs keep the seconds
-/// of `start` (a run with P = Q = 1 says nothing of messages).
+/// teams from the rates of one core, and went by messages. Units that none of them
+/// needs keep the seconds of `start` (a run with P = Q = 1 says nothing of messages).
 ///
 /// # Errors
 /// [`ModelError::Fit`] where the runs are too few or too much alike.

@@ -89,6 +89,23 @@ pub struct LostGroup {
     pub ranks: Vec<usize>,
 }
 
+/// Damage of one rank that cannot be repaired.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Damage {
+    /// The rank.
+    pub rank: usize,
+    /// `data` or `parities`.
+    pub part: String,
+    /// Region of the first damaged cell that cannot be rebuilt.
+    pub region: usize,
+    /// Its row.
+    pub row: usize,
+    /// Its first byte in the row.
+    pub byte: usize,
+    /// Damaged cells of this rank, those that could be rebuilt among them.
+    pub cells: usize,
+}
+
 /// Why the job cannot go on from what was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Refusal {
@@ -103,6 +120,18 @@ pub enum Refusal {
         /// `single`, whose only copy a death has cut short.
         torn: Vec<usize>,
         /// Losses that a group can bear.
+        parities: usize,
+    },
+    /// Data that is not what was written, and too much of it in one stripe.
+    #[error("{}", beyond_repair(*epoch, damage, lost, *parities))]
+    Damaged {
+        /// The epoch that was looked for.
+        epoch: u64,
+        /// What cannot be rebuilt, by rank.
+        damage: Vec<Damage>,
+        /// Lost ranks of the job.
+        lost: Vec<usize>,
+        /// Damaged or lost blocks that a stripe can bear.
         parities: usize,
     },
     /// Nothing to resume, although it was required.
@@ -150,6 +179,25 @@ fn unrecoverable(epoch: u64, lost: &[LostGroup], torn: &[usize], parities: usize
          death within a checkpoint. Start afresh with resume = never, and with --ft self or \
          --ft double, which have a whole copy at every instant",
         epoch + 1
+    )
+}
+
+fn beyond_repair(epoch: u64, damage: &[Damage], lost: &[usize], parities: usize) -> String {
+    let one = |Damage { rank, part, region, row, byte, cells }: &Damage| {
+        format!(
+            "rank {rank} has {cells} damaged cell(s), the first in row {row}, byte {byte} of \
+             region {region} of its {part}"
+        )
+    };
+    let damage = damage.iter().map(one).collect::<Vec<_>>().join("; ");
+    let beside = match lost.is_empty() {
+        true => String::new(),
+        false => format!(", beside the lost ranks {lost:?}"),
+    };
+    format!(
+        "epoch {epoch} cannot be restored: {damage}{beside}; {parities} parities a group cannot \
+         rebuild that. Memory of these ranks' nodes has changed without being written: look for \
+         memory errors there. Start afresh with resume = never"
     )
 }
 

@@ -17,6 +17,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::mem;
 use std::ops::{DerefMut, Range};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -24,9 +25,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::code::Code;
-use super::codec;
+use super::codec::{self, checksum};
+use super::gathered::Gathered;
 use super::hook::Step;
-use super::layout::{Part, RegionParts, Stripes};
+use super::layout::{Part, RegionParts, Stripes, Summed};
 use super::protocol::Peer;
 use super::vault::Vault;
 use crate::comm::{Comm, PanelBuf, RecvRequest, Result, SendRequest, Tag};
@@ -40,6 +42,7 @@ pub(super) const TAG_PARITY: Tag = 2;
 const TAG_TREE: Tag = 3;
 const TAG_REBUILD: Tag = 4;
 pub(super) const TAG_READY: Tag = 6;
+pub(super) const TAG_SUMS: Tag = 7;
 
 /// How parities are computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -136,13 +139,17 @@ pub fn optimal_segment_bytes(
 /// system grants them, for a transport that copies between processes is twice
 /// as fast there.
 #[derive(Default)]
-pub struct Scratch(Vec<PanelBuf>);
+pub struct Scratch {
+    buffers: Vec<PanelBuf>,
+    /// Checksums of a row's cells.
+    sums: Vec<u64>,
+}
 
 impl Scratch {
     /// A buffer of at least so many bytes, of any content.
     pub(super) fn take(&mut self, bytes: usize) -> PanelBuf {
         let doubles = bytes.div_ceil(size_of::<f64>());
-        match self.0.pop() {
+        match self.buffers.pop() {
             Some(buffer) if buffer.len() >= doubles => buffer,
             // Small memory that the system owes us as any program's stack.
             _ => {
@@ -154,7 +161,7 @@ impl Scratch {
     }
 
     pub(super) fn give(&mut self, buffer: PanelBuf) {
-        self.0.push(buffer);
+        self.buffers.push(buffer);
     }
 }
 
@@ -195,6 +202,8 @@ pub struct Band<'a, C, K, S, P> {
     /// The other members' segments, by place in the group, for
     /// [`Encoder::Direct`].
     pub peers: &'a [Option<P>],
+    /// Checksums of the other members' data that were found on the way.
+    pub gathered: &'a mut Gathered,
 }
 
 /// A piece of a block: rows counted from the block's first, bytes of each row.
@@ -222,13 +231,13 @@ impl Tile {
     }
 }
 
-/// Cuts `height` rows of `bytes` into tiles of about `segment_bytes`.
-fn tiles(height: usize, bytes: Range<usize>, segment_bytes: usize) -> Vec<Tile> {
+/// Cuts `height` rows of `bytes` into tiles of about `segment_bytes`, each of whole
+/// cells of `cell_bytes`: a checksum needs all of its cell at once.
+fn tiles(height: usize, bytes: Range<usize>, segment_bytes: usize, cell_bytes: usize) -> Vec<Tile> {
     if bytes.is_empty() {
         return Vec::new();
     }
-    // Whole cache lines of a row, and so whole doubles.
-    let width = bytes.len().min(segment_bytes.next_multiple_of(64));
+    let width = bytes.len().min(segment_bytes.next_multiple_of(cell_bytes));
     let rows = (segment_bytes / width).max(1);
     let mut tiles = Vec::new();
     for row in (0..height).step_by(rows) {
@@ -247,56 +256,104 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         self.parts.stripes
     }
 
-    /// `buffer += coef * block`, for the tile's part of the block.
+    fn tiles(&self, height: usize, bytes: Range<usize>, segment_bytes: usize) -> Vec<Tile> {
+        tiles(height, bytes, segment_bytes, self.parts.cell_bytes)
+    }
+
+    /// `buffer += coef * block`, for the tile's part of the block. With `sums`, the
+    /// checksums of the block's cells go there, for they are read anyway.
     pub(super) fn add(
-        &self,
+        &mut self,
         coef: K::Coef,
-        from: Part,
-        block: Range<usize>,
+        (from, block): Held,
+        sums: Option<Summed>,
         tile: &Tile,
         buffer: &mut [u8],
     ) {
-        for (row, at) in tile.rows_of(block) {
-            let source = self.vault.bytes(from.at(row, tile.bytes.clone()));
-            self.code.fma(coef, source, &mut buffer[at]);
-        }
+        let code = self.code;
+        self.each_cell((from, block), sums, tile, buffer, |cell, out| code.fma(coef, cell, out));
     }
 
     /// `buffer = coef * block`, for the tile's part of the block; zeros where the
-    /// block has no rows. Past the caches where it can be: another core that has
-    /// read the buffer in its last use would have to give up each line of it.
+    /// block has no rows. Otherwise as [`Band::add`].
     pub(super) fn start(
-        &self,
+        &mut self,
         coef: K::Coef,
-        from: Part,
-        block: Range<usize>,
+        (from, block): Held,
+        sums: Option<Summed>,
         tile: &Tile,
         buffer: &mut [u8],
     ) {
-        let mut filled = 0;
-        for (row, at) in tile.rows_of(block) {
-            filled = at.end;
-            let source = self.vault.bytes(from.at(row, tile.bytes.clone()));
-            if self.code.is_one(coef) {
-                codec::copy(source, &mut buffer[at]);
-            } else {
-                self.code.mul(coef, source, &mut buffer[at]);
+        let code = self.code;
+        let filled = tile.rows_of(block.clone()).map(|(_, at)| at.end).last().unwrap_or(0);
+        match code.is_one(coef) {
+            true => self.copy_out((from, block), sums, tile, buffer),
+            false => {
+                let take = |cell: &[u8], out: &mut [u8]| code.mul(coef, cell, out);
+                self.each_cell((from, block), sums, tile, buffer, take);
             }
         }
         buffer[filled..].fill(0);
     }
 
-    /// Writes the tile's part of a block.
+    /// Copies the tile's part of a block of this member into the buffer: past the
+    /// caches, for another core that has read the buffer in its last use would have
+    /// to give up each line of it.
+    fn copy_out(
+        &mut self,
+        (from, block): Held,
+        sums: Option<Summed>,
+        tile: &Tile,
+        buffer: &mut [u8],
+    ) {
+        let mut found = mem::take(&mut self.scratch.sums);
+        for (row, at) in tile.rows_of(block) {
+            let source = self.vault.bytes(from.at(row, tile.bytes.clone()));
+            let Some(sums) = sums else {
+                codec::copy(source, &mut buffer[at]);
+                continue;
+            };
+            found.clear();
+            codec::copy_summed(source, &mut buffer[at], sums.cell_bytes, |sum| found.push(sum));
+            self.vault.set_sums(&sums, row, sums.cells(&tile.bytes).start, &found);
+        }
+        self.scratch.sums = found;
+    }
+
+    /// Takes the tile's part of a block of this member cell by cell into the buffer.
+    fn each_cell(
+        &mut self,
+        (from, block): Held,
+        sums: Option<Summed>,
+        tile: &Tile,
+        buffer: &mut [u8],
+        mut take: impl FnMut(&[u8], &mut [u8]),
+    ) {
+        let cell_bytes = self.parts.cell_bytes;
+        for (row, at) in tile.rows_of(block) {
+            let outs = buffer[at].chunks_mut(cell_bytes);
+            for (byte, out) in tile.bytes.clone().step_by(cell_bytes).zip(outs) {
+                let cell = self.vault.bytes(from.at(row, byte..byte + out.len()));
+                take(cell, out);
+                if let Some(sums) = sums {
+                    let sum = checksum(cell);
+                    self.vault.set_sums(&sums, row, byte / cell_bytes, &[sum]);
+                }
+            }
+        }
+    }
+
+    /// Writes the tile's part of a block, with the checksums of its cells.
     pub(super) fn put(
         &mut self,
-        into: Part,
+        into: Summed,
         block: Range<usize>,
         tile: &Tile,
         buffer: &[u8],
         step: Step,
     ) -> Result<()> {
         for (row, at) in tile.rows_of(block) {
-            self.vault.store(into.at(row, tile.bytes.clone()).start, &buffer[at], step)?;
+            self.vault.store_cells(&into, row, tile.bytes.clone(), &buffer[at], step)?;
         }
         Ok(())
     }
@@ -309,7 +366,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         bytes: Range<usize>,
         message_bytes: usize,
     ) -> Vec<Tile> {
-        tiles(self.stripes().parity_height(band), bytes, message_bytes)
+        self.tiles(self.stripes().parity_height(band), bytes, message_bytes)
     }
 
     fn row_from(&self, byte: usize) -> Range<usize> {
@@ -330,16 +387,18 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
     ) -> Result<()> {
         self.vault.step(step)?;
         let height = self.stripes().parity_height(band);
-        let tiles = |segment_bytes| tiles(height, bytes.clone(), segment_bytes);
-        match encoder {
+        let (links, tile_bytes): (Links, usize) = match encoder {
             Encoder::Auto => unreachable!("decided when it was opened"),
-            Encoder::Direct => self.encode_direct(set, band, &tiles(DIRECT_TILE_BYTES), step),
-            Encoder::Ring => self.encode_mirror(set, band, bytes, step),
-            Encoder::Reduce => {
-                self.encode_tree(binomial, set, band, &tiles(height * bytes.len()), step)
+            Encoder::Ring => return self.encode_mirror(set, band, bytes, step),
+            Encoder::Direct => {
+                let tiles = self.tiles(height, bytes, DIRECT_TILE_BYTES);
+                return self.encode_direct(set, band, &tiles, step);
             }
-            Encoder::Tree => self.encode_tree(binary, set, band, &tiles(self.segment_bytes), step),
-        }
+            Encoder::Reduce => (binomial, height * bytes.len()),
+            Encoder::Tree => (binary, self.segment_bytes),
+        };
+        let tiles = self.tiles(height, bytes, tile_bytes);
+        self.encode_tree(links, set, band, &tiles, step)
     }
 
     /// Whether a parity is nothing but the other member's block, and its rows are
@@ -360,7 +419,8 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         step: Step,
     ) -> Result<()> {
         let (stripes, other) = (self.stripes(), 1 - self.comm.rank());
-        let (a, d) = (self.parts.a, self.parts.parity[set]);
+        let (a, parities) = (self.parts.a, self.parts.parities(set));
+        let d = parities.part;
         let rows = stripes.block(band, 0).zip(stripes.parity(band, 0));
         let rows: Vec<(usize, usize)> = rows.collect();
         let whole = bytes == (0..stripes.shape.pitch_bytes);
@@ -383,6 +443,15 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
                 recvs.push((slice, other, TAG_PARITY));
             }
             self.comm.exchange_bytes(&sends, &mut recvs)?;
+            for &(row, parity_row) in batch {
+                for cell in parities.cells(&bytes) {
+                    let bytes = d.at(parity_row, parities.bytes_of(cell));
+                    let sum = checksum(self.vault.bytes(bytes));
+                    self.vault.set_sums(&parities, parity_row, cell, &[sum]);
+                    // What has come is the other's row as it is.
+                    self.gathered.put(other, row, cell, sum);
+                }
+            }
         }
         Ok(())
     }
@@ -390,8 +459,9 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
     /// This member's parities, from the blocks where they lie.
     fn encode_direct(&mut self, set: usize, band: usize, tiles: &[Tile], step: Step) -> Result<()> {
         for (p, chain) in self.own_parities(band).into_iter().enumerate() {
-            let target = (self.parts.parity[set], self.stripes().parity(band, p));
-            self.pull(&chain, target, tiles, step)?;
+            let target = (self.parts.parities(set), self.stripes().parity(band, p));
+            // Once is enough.
+            self.pull(&chain, target, tiles, p == 0, step)?;
         }
         Ok(())
     }
@@ -429,51 +499,40 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         }
     }
 
-    /// Bytes of a member's segment, mine or another's.
+    /// Bytes of another member's segment: none keeps a parity of its own blocks.
     fn held(&self, member: usize, range: Range<usize>) -> &[u8] {
-        match &self.peers[member] {
-            None => self.vault.bytes(range),
-            // SAFETY: that member has said that these rows are ready, by its own
-            // caller's promise until all meet at the barrier after the encoding;
-            // whatever else it writes meanwhile nobody reads.
-            Some(peer) => unsafe { peer.bytes(range) },
-        }
+        let peer = self.peers[member].as_ref().expect("a member keeps no parity of its own");
+        // SAFETY: that member has said that these rows are ready, by its own
+        // caller's promise until all meet at the barrier after the encoding;
+        // whatever else it writes meanwhile nobody reads.
+        unsafe { peer.bytes(range) }
     }
 
-    /// Sums up what the members of `chain` hold, into the target on this one.
+    /// Sums up what the members of `chain` hold, into the target on this one. With
+    /// `gather`, the checksums of what they hold are kept for them.
     fn pull(
         &mut self,
         chain: &[Link<K::Coef>],
-        (part, block): (Part, Range<usize>),
+        (into, block): (Summed, Range<usize>),
         tiles: &[Tile],
+        gather: bool,
         step: Step,
     ) -> Result<()> {
         let mut buffer = self.scratch.take(tiles.first().map_or(0, Tile::size));
         for tile in tiles {
             match chain {
-                [(member, (from, rows), coef)]
-                    if self.code.is_one(*coef) && rows.len() == block.len() =>
+                [(member, held, coef)]
+                    if self.code.is_one(*coef) && held.1.len() == block.len() =>
                 {
-                    self.pull_as_it_is(*member, (*from, rows), (part, &block), tile, step)?;
+                    let target = (into, block.clone());
+                    self.pull_as_it_is((*member, held), target, tile, gather, step)?;
                 }
                 _ => {
                     let sum = bytes_of_mut(&mut buffer, tile.size());
-                    for (place, (member, (from, rows), coef)) in chain.iter().enumerate() {
-                        let mut filled = 0;
-                        for (row, at) in tile.rows_of(rows.clone()) {
-                            filled = at.end;
-                            let source = self.held(*member, from.at(row, tile.bytes.clone()));
-                            if place == 0 {
-                                self.code.mul(*coef, source, &mut sum[at]);
-                            } else {
-                                self.code.fma(*coef, source, &mut sum[at]);
-                            }
-                        }
-                        if place == 0 {
-                            sum[filled..].fill(0);
-                        }
+                    for (place, link) in chain.iter().enumerate() {
+                        self.pull_one(link, tile, place == 0, gather, sum);
                     }
-                    self.put(part, block.clone(), tile, sum, step)?;
+                    self.put(into, block.clone(), tile, sum, step)?;
                 }
             }
         }
@@ -481,25 +540,68 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         Ok(())
     }
 
+    /// `sum += coef * what a member holds`, or `sum =` that where it is the first,
+    /// for the tile's part of it.
+    fn pull_one(
+        &mut self,
+        (member, (from, rows), coef): &Link<K::Coef>,
+        tile: &Tile,
+        is_first: bool,
+        gather: bool,
+        sum: &mut [u8],
+    ) {
+        let cell_bytes = self.parts.cell_bytes;
+        let mut filled = 0;
+        for (row, at) in tile.rows_of(rows.clone()) {
+            filled = at.end;
+            let outs = sum[at].chunks_mut(cell_bytes);
+            for (byte, out) in tile.bytes.clone().step_by(cell_bytes).zip(outs) {
+                let cell = self.held(*member, from.at(row, byte..byte + out.len()));
+                match is_first {
+                    true => self.code.mul(*coef, cell, out),
+                    false => self.code.fma(*coef, cell, out),
+                }
+                if gather {
+                    let sum = checksum(cell);
+                    self.gathered.put(*member, row, byte / cell_bytes, sum);
+                }
+            }
+        }
+        if is_first {
+            sum[filled..].fill(0);
+        }
+    }
+
     /// [`Band::pull`] of one block that is not changed: straight from there to
     /// here.
     fn pull_as_it_is(
         &mut self,
-        member: usize,
-        (from, rows): (Part, &Range<usize>),
-        (part, block): (Part, &Range<usize>),
+        (member, (from, rows)): (usize, &Held),
+        (into, block): (Summed, Range<usize>),
         tile: &Tile,
+        gather: bool,
         step: Step,
     ) -> Result<()> {
-        let pairs = tile.rows_of(rows.clone()).zip(tile.rows_of(block.clone()));
+        let pairs = tile.rows_of(rows.clone()).zip(tile.rows_of(block));
         for ((source, _), (target, _)) in pairs {
             let range = from.at(source, tile.bytes.clone());
             let peer = self.peers[member].as_ref().expect("a member keeps no parity of its own");
             // SAFETY: as in `held`.
             let bytes = unsafe { peer.bytes(range) };
-            self.vault.store(part.at(target, tile.bytes.clone()).start, bytes, step)?;
+            self.vault.store_cells(&into, target, tile.bytes.clone(), bytes, step)?;
+            // The parity is the block, and so are its checksums.
+            for cell in into.cells(&tile.bytes).filter(|_| gather) {
+                let sum = self.vault.sum(&into, target, cell);
+                self.gathered.put(member, source, cell, sum);
+            }
         }
         Ok(())
+    }
+
+    /// Where the checksums of this member's own blocks go while they are encoded:
+    /// once, with the first parity.
+    pub(super) fn own_sums(&self, set: usize, parity: usize) -> Option<Summed> {
+        (parity == 0).then(|| self.parts.data(self.parts.a, set))
     }
 
     /// For each stripe and parity in turn, a tree of the members that hold its
@@ -540,8 +642,8 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
                 let Some(place) = places.iter().position(|&member| member == me) else { continue };
                 if place > 0 {
                     let coef = self.code.encode_coef(p, place - 1);
-                    let block = stripes.block(band, place - 1);
-                    self.start(coef, self.parts.a, block, tile, sum);
+                    let held = (self.parts.a, stripes.block(band, place - 1));
+                    self.start(coef, held, self.own_sums(set, p), tile, sum);
                 } else {
                     sum.fill(0);
                 }
@@ -553,13 +655,13 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
                 match parent {
                     Some(parent) => self.comm.send_bytes(sum, places[parent], TAG_TREE)?,
                     None => {
-                        let into = self.parts.parity[set];
+                        let into = self.parts.parities(set);
                         self.put(into, stripes.parity(band, p), tile, sum, step)?;
                     }
                 }
             }
         }
-        self.scratch.0.extend(buffers);
+        self.scratch.buffers.extend(buffers);
         Ok(())
     }
 
@@ -569,50 +671,79 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
     pub fn rebuild(
         &mut self,
         lost: &[usize],
-        (copy, set): (usize, usize),
+        settled: (usize, usize),
         band: usize,
         step: Step,
     ) -> Result<usize> {
         self.vault.step(step)?;
         let stripes = self.stripes();
-        let Stripes { geometry, shape, .. } = stripes;
-        let (b, c) = (self.parts.b[copy], self.parts.parity[set]);
-        // What a member holds of a stripe: data i of it, or parity p.
-        let data = |i: usize| (b, stripes.block(band, i));
-        let parity = |p: usize| (c, stripes.parity(band, p));
-        let all_tiles =
-            tiles(stripes.parity_height(band), 0..shape.pitch_bytes, self.segment_bytes);
+        let row = 0..stripes.shape.pitch_bytes;
+        let tiles = self.tiles(stripes.parity_height(band), row, self.segment_bytes);
         let mut written = 0;
-        for stripe in 0..geometry.members {
-            let holder = |i: usize| geometry.data_member(stripe, i);
-            let keeper = |p: usize| geometry.parity_member(stripe, p);
-            let exists = |i: &usize| !stripes.block(band, *i).is_empty();
-            let lost_data: Vec<usize> = (0..geometry.data())
-                .filter(exists)
-                .filter(|&i| lost.contains(&holder(i)))
-                .collect();
-            let lost_parity: Vec<usize> =
-                (0..geometry.parities).filter(|&p| lost.contains(&keeper(p))).collect();
-            for rebuild in self.code.rebuild_plan(&lost_data, &lost_parity) {
-                let mut chain = Vec::new();
-                for i in (0..geometry.data()).filter(exists) {
-                    chain.push((holder(i), data(i), rebuild.from_data[i]));
-                }
-                for (p, &coef) in rebuild.from_parity.iter().enumerate() {
-                    chain.push((keeper(p), parity(p), coef));
-                }
-                chain.retain(|&(_, _, coef)| !self.code.is_zero(coef));
-                let target = (holder(rebuild.block), data(rebuild.block));
-                assert!(chain.iter().all(|(member, ..)| !lost.contains(member)));
-                written += self.run_chain(&chain, target, &all_tiles, step)?;
+        for stripe in 0..stripes.geometry.members {
+            written += self.rebuild_stripe(lost, settled, (band, stripe), &tiles, step)?;
+        }
+        Ok(written)
+    }
+
+    /// [`Band::rebuild`] of one cell of one row of a stripe's blocks, on members
+    /// that have lost no more than that.
+    pub fn rebuild_cell(
+        &mut self,
+        lost: &[usize],
+        settled: (usize, usize),
+        place: &Place,
+        step: Step,
+    ) -> Result<usize> {
+        let start = place.cell * self.parts.cell_bytes;
+        let end = (start + self.parts.cell_bytes).min(self.stripes().shape.pitch_bytes);
+        let tile = Tile { rows: place.row..place.row + 1, bytes: start..end };
+        self.rebuild_stripe(lost, settled, (place.band, place.stripe), &[tile], step)
+    }
+
+    fn rebuild_stripe(
+        &mut self,
+        lost: &[usize],
+        (copy, set): (usize, usize),
+        (band, stripe): (usize, usize),
+        tiles: &[Tile],
+        step: Step,
+    ) -> Result<usize> {
+        let stripes = self.stripes();
+        let geometry = stripes.geometry;
+        let copy = self.parts.data(self.parts.b[copy], set);
+        let parities = self.parts.parities(set);
+        // What a member holds of a stripe: data i of it, or parity p.
+        let data = |i: usize| (copy.part, stripes.block(band, i));
+        let parity = |p: usize| (parities.part, stripes.parity(band, p));
+        let holder = |i: usize| geometry.data_member(stripe, i);
+        let keeper = |p: usize| geometry.parity_member(stripe, p);
+        let exists = |i: &usize| !stripes.block(band, *i).is_empty();
+        let lost_data: Vec<usize> =
+            (0..geometry.data()).filter(exists).filter(|&i| lost.contains(&holder(i))).collect();
+        let lost_parity: Vec<usize> =
+            (0..geometry.parities).filter(|&p| lost.contains(&keeper(p))).collect();
+        let mut written = 0;
+        for rebuild in self.code.rebuild_plan(&lost_data, &lost_parity) {
+            let mut chain = Vec::new();
+            for i in (0..geometry.data()).filter(exists) {
+                chain.push((holder(i), data(i), rebuild.from_data[i]));
             }
-            for p in lost_parity {
-                let mut chain = Vec::new();
-                for i in (0..geometry.data()).filter(exists) {
-                    chain.push((holder(i), data(i), self.code.encode_coef(p, i)));
-                }
-                written += self.run_chain(&chain, (keeper(p), parity(p)), &all_tiles, step)?;
+            for (p, &coef) in rebuild.from_parity.iter().enumerate() {
+                chain.push((keeper(p), parity(p), coef));
             }
+            chain.retain(|&(_, _, coef)| !self.code.is_zero(coef));
+            let target = (holder(rebuild.block), (copy, stripes.block(band, rebuild.block)));
+            assert!(chain.iter().all(|(member, ..)| !lost.contains(member)));
+            written += self.run_chain(&chain, target, tiles, step)?;
+        }
+        for p in lost_parity {
+            let mut chain = Vec::new();
+            for i in (0..geometry.data()).filter(exists) {
+                chain.push((holder(i), data(i), self.code.encode_coef(p, i)));
+            }
+            let target = (keeper(p), (parities, stripes.parity(band, p)));
+            written += self.run_chain(&chain, target, tiles, step)?;
         }
         Ok(written)
     }
@@ -623,7 +754,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
     fn run_chain(
         &mut self,
         chain: &[Link<K::Coef>],
-        (target, (part, block)): (usize, Held),
+        (target, (into, block)): (usize, (Summed, Range<usize>)),
         tiles: &[Tile],
         step: Step,
     ) -> Result<usize> {
@@ -644,9 +775,9 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
             while let Some(source) = before
                 && posted < tiles.len().min(turn + IN_FLIGHT)
             {
-                let into = self.scratch.take(tiles[posted].size());
+                let buffer = self.scratch.take(tiles[posted].size());
                 let range = doubles(&tiles[posted]);
-                coming.push_back(self.comm.irecv(into, range, source, TAG_REBUILD)?);
+                coming.push_back(self.comm.irecv(buffer, range, source, TAG_REBUILD)?);
                 posted += 1;
             }
             let mut buffer = match coming.pop_front() {
@@ -655,15 +786,15 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
             };
             let sum = bytes_of_mut(&mut buffer, tile.size());
             let Some(place) = place else {
-                self.put(part, block.clone(), tile, sum, step)?;
+                self.put(into, block.clone(), tile, sum, step)?;
                 written += tile.rows_of(block.clone()).count() * tile.bytes.len();
                 self.scratch.give(buffer);
                 continue;
             };
-            let (_, (from, rows), coef) = &chain[place];
+            let (_, held, coef) = &chain[place];
             match place {
-                0 => self.start(*coef, *from, rows.clone(), tile, sum),
-                _ => self.add(*coef, *from, rows.clone(), tile, sum),
+                0 => self.start(*coef, held.clone(), None, tile, sum),
+                _ => self.add(*coef, held.clone(), None, tile, sum),
             }
             let next = chain.get(place + 1).map_or(target, |(member, ..)| *member);
             let sum = Arc::new(buffer);
@@ -682,7 +813,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
     pub(super) fn sent(&mut self, sent: Option<(C::Send, Arc<PanelBuf>)>) -> Result<()> {
         if let Some((send, buffer)) = sent {
             send.wait()?;
-            self.scratch.0.extend(Arc::into_inner(buffer));
+            self.scratch.buffers.extend(Arc::into_inner(buffer));
         }
         Ok(())
     }
@@ -690,6 +821,21 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
 
 /// Rows of a part, on one member.
 type Held = (Part, Range<usize>);
+
+/// A cell of one row of each block of a stripe, of data and parities alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// Region.
+    pub region: usize,
+    /// Band of the region.
+    pub band: usize,
+    /// Stripe of the band.
+    pub stripe: usize,
+    /// Row, from the first of each block on.
+    pub row: usize,
+    /// Cell of the row.
+    pub cell: usize,
+}
 
 /// A member, what it holds of a stripe, and the multiple of it to add.
 type Link<T> = (usize, Held, T);
@@ -738,7 +884,7 @@ mod tests {
             [(5, 0..64, 128), (3, 8..200, 64), (1, 0..8, 1), (7, 16..24, 1 << 20), (2, 8..8, 64)]
         {
             let mut seen = vec![0; height * bytes.end];
-            for tile in tiles(height, bytes.clone(), segment) {
+            for tile in tiles(height, bytes.clone(), segment, 64) {
                 assert!(tile.size() <= segment.next_multiple_of(64).max(bytes.len().min(64)));
                 for row in tile.rows {
                     for byte in tile.bytes.clone() {

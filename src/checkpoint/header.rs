@@ -1,38 +1,24 @@
 //! The header of a segment: who it belongs to, and how far it is.
 //!
 //! The identity is written once. Everything that changes is one [`Record`],
-//! written whole into one of two slots in turn, each with its checksum: a write
-//! that death cuts short leaves the record before it in force.
+//! written whole into one of two slots in turn: a write that death cuts short
+//! leaves the record before it in force. A slot keeps two copies of its record,
+//! written one after the other, each with a checksum. So a torn write, which
+//! leaves one copy whole, and damage are told apart: one damaged copy does no
+//! harm, and a slot without a whole copy makes the segment useless instead of
+//! bringing an older record back.
+
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
+
+use super::codec::checksum;
 
 const MAGIC: [u8; 8] = *b"SKTCKPT1";
 const RECORD_WORDS: usize = 11;
 /// Bits of a record's word of flags.
 const HOLLOW: u64 = 1;
 const FINISHED: u64 = 2;
-
-/// Checksum of the header's parts: CRC-64/XZ.
-pub fn crc64(bytes: &[u8]) -> u64 {
-    const POLY: u64 = 0xc96c_5795_d787_0f42;
-    const TABLE: [u64; 256] = {
-        let mut table = [0; 256];
-        let mut i = 0;
-        while i < 256 {
-            let (mut crc, mut bit) = (i as u64, 0);
-            while bit < 8 {
-                crc = if crc & 1 == 1 { (crc >> 1) ^ POLY } else { crc >> 1 };
-                bit += 1;
-            }
-            table[i] = crc;
-            i += 1;
-        }
-        table
-    };
-    !bytes
-        .iter()
-        .fold(!0, |crc, &byte| TABLE[((crc ^ u64::from(byte)) & 0xff) as usize] ^ (crc >> 8))
-}
 
 /// Name of a segment within a run and a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -100,28 +86,42 @@ pub struct Record {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeaderLayout {
     identity_bytes: usize,
-    slot_bytes: usize,
+    copy_bytes: usize,
 }
 
 impl HeaderLayout {
     /// A header for groups of up to `ranks` (at most 255) members.
     pub fn new(run_id: &str, ranks: usize, state_capacity_bytes: usize) -> Self {
         let identity = 256 + 2 * run_id.len() + 12 * ranks.min(255);
-        let slot = 8 * RECORD_WORDS + state_capacity_bytes;
+        let copy = 8 * RECORD_WORDS + state_capacity_bytes;
         Self {
             identity_bytes: identity.next_multiple_of(64),
-            slot_bytes: slot.next_multiple_of(64),
+            copy_bytes: copy.next_multiple_of(64),
         }
     }
 
     /// Size of the header.
     pub fn bytes(&self) -> usize {
-        self.identity_bytes + 2 * self.slot_bytes
+        self.identity_bytes + 4 * self.copy_bytes
     }
 
-    /// Where the record of this sequence number goes.
-    pub fn slot(&self, sequence: u64) -> usize {
-        self.identity_bytes + (sequence % 2) as usize * self.slot_bytes
+    /// Where the two copies of the record of this sequence number go, in bytes of
+    /// the segment. They follow each other.
+    pub fn slot(&self, sequence: u64) -> [Range<usize>; 2] {
+        let start = self.identity_bytes + (sequence % 2) as usize * 2 * self.copy_bytes;
+        let middle = start + self.copy_bytes;
+        [start..middle, middle..middle + self.copy_bytes]
+    }
+
+    /// The order in which the copies of a slot are written: a whole copy goes last,
+    /// so that there is always one. `header` is what is there now.
+    pub fn order_of_copies(&self, header: &[u8], sequence: u64) -> [Range<usize>; 2] {
+        let [first, second] = self.slot(sequence);
+        let is_whole = |copy: &Range<usize>| self.decode_copy(&header[copy.clone()]).is_some();
+        match is_whole(&first) && !is_whole(&second) {
+            true => [second, first],
+            false => [first, second],
+        }
     }
 
     /// The identity as it stands at the start of the segment.
@@ -133,7 +133,7 @@ impl HeaderLayout {
         assert!(24 + text.len() <= self.identity_bytes, "identity of {} bytes", text.len());
         let mut bytes = MAGIC.to_vec();
         bytes.extend((text.len() as u64).to_le_bytes());
-        bytes.extend(crc64(&text).to_le_bytes());
+        bytes.extend(checksum(&text).to_le_bytes());
         bytes.extend(text);
         bytes
     }
@@ -142,15 +142,15 @@ impl HeaderLayout {
     pub fn decode_identity(&self, header: &[u8]) -> Option<Identity> {
         let rest = header.strip_prefix(&MAGIC)?;
         let (len, rest) = rest.split_first_chunk()?;
-        let (crc, rest) = rest.split_first_chunk()?;
+        let (sum, rest) = rest.split_first_chunk()?;
         let text = rest.get(..usize::try_from(u64::from_le_bytes(*len)).ok()?)?;
-        if crc64(text) != u64::from_le_bytes(*crc) {
+        if checksum(text) != u64::from_le_bytes(*sum) {
             return None;
         }
         serde_json::from_slice(text).ok()
     }
 
-    /// A record as it stands in its slot.
+    /// A record as it stands in each copy of its slot.
     ///
     /// # Panics
     /// When its state is larger than the capacity.
@@ -170,21 +170,21 @@ impl HeaderLayout {
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         bytes.extend(&record.state);
         // Last, so that a record is in force with its last bytes, not before.
-        bytes.extend(crc64(&bytes).to_le_bytes());
-        assert!(bytes.len() <= self.slot_bytes, "state of {} bytes", record.state.len());
+        bytes.extend(checksum(&bytes).to_le_bytes());
+        assert!(bytes.len() <= self.copy_bytes, "state of {} bytes", record.state.len());
         bytes
     }
 
-    /// Reads one slot; `None` when it is empty or torn.
-    fn decode_slot(&self, slot: &[u8]) -> Option<Record> {
+    /// Reads one copy; `None` when it is blank, torn or damaged.
+    fn decode_copy(&self, copy: &[u8]) -> Option<Record> {
         let mut words = [0u64; RECORD_WORDS - 1];
-        for (word, bytes) in words.iter_mut().zip(slot.chunks_exact(8)) {
+        for (word, bytes) in words.iter_mut().zip(copy.chunks_exact(8)) {
             *word = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
         }
         let fixed_bytes = 8 * words.len();
         let end = fixed_bytes.checked_add(usize::try_from(words[9]).ok()?)?;
-        let (body, rest) = (slot.get(..end)?, &slot[end..]);
-        if crc64(body) != u64::from_le_bytes(*rest.first_chunk()?) {
+        let (body, rest) = (copy.get(..end)?, &copy[end..]);
+        if checksum(body) != u64::from_le_bytes(*rest.first_chunk()?) {
             return None;
         }
         Some(Record {
@@ -200,26 +200,37 @@ impl HeaderLayout {
         })
     }
 
-    /// Reads the record in force; `None` when neither slot is whole.
+    /// Reads the record in force; `None` when there is none, or when it may be the
+    /// one that is damaged.
+    ///
+    /// A slot is written copy by copy, so whatever dies, it has a whole copy, or, the
+    /// first time, a blank one.
     pub fn decode_record(&self, header: &[u8]) -> Option<Record> {
-        (0..2)
-            .filter_map(|parity| {
-                let start = self.slot(parity);
-                let record = self.decode_slot(header.get(start..start + self.slot_bytes)?)?;
-                (record.sequence > 0 && record.sequence % 2 == parity).then_some(record)
-            })
-            .max_by_key(|record| record.sequence)
+        let mut newest: Option<Record> = None;
+        let mut unread = 0;
+        for parity in 0..2 {
+            let mut whole = None;
+            let mut is_blank = false;
+            for copy in self.slot(parity) {
+                let bytes = header.get(copy)?;
+                let record = self.decode_copy(bytes).filter(|r| r.sequence % 2 == parity);
+                is_blank |= bytes.iter().all(|&byte| byte == 0);
+                whole = whole.max(record);
+            }
+            match whole {
+                None if !is_blank => return None,
+                None => unread += 1,
+                Some(_) => newest = newest.max(whole),
+            }
+        }
+        // With a second record both slots have been written.
+        newest.filter(|record| record.sequence == 1 || (record.sequence > 1 && unread == 0))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn crc_is_the_standard_one() {
-        assert_eq!(crc64(b"123456789"), 0x995d_c9bb_df19_39fa);
-    }
 
     fn record(sequence: u64) -> Record {
         Record {
@@ -232,24 +243,85 @@ mod tests {
         }
     }
 
+    fn write(layout: &HeaderLayout, header: &mut [u8], record: &Record) {
+        let bytes = layout.encode_record(record);
+        for copy in layout.order_of_copies(header, record.sequence) {
+            header[copy.start..][..bytes.len()].copy_from_slice(&bytes);
+        }
+    }
+
+    /// All headers that a death in the write of `record` can leave.
+    fn torn(layout: &HeaderLayout, header: &[u8], record: &Record) -> Vec<(Vec<u8>, bool)> {
+        let bytes = layout.encode_record(record);
+        let mut torn = header.to_vec();
+        let mut all = Vec::new();
+        for copy in layout.order_of_copies(header, record.sequence) {
+            for (i, &byte) in bytes.iter().enumerate() {
+                all.push((torn.clone(), false));
+                torn[copy.start + i] = byte;
+            }
+            all.push((torn.clone(), true));
+        }
+        all
+    }
+
     #[test]
     fn a_torn_record_leaves_the_one_before_in_force() {
         let layout = HeaderLayout::new("run", 4, 16);
         let mut header = vec![0; layout.bytes()];
         assert_eq!(layout.decode_record(&header), None);
-        for sequence in 1..9 {
-            let bytes = layout.encode_record(&record(sequence));
-            for written in 0..bytes.len() {
-                let mut torn = header.clone();
-                torn[layout.slot(sequence)..][..written].copy_from_slice(&bytes[..written]);
+        for sequence in 1..7 {
+            let (old, new) = ((sequence > 1).then(|| record(sequence - 1)), record(sequence));
+            let mut is_new = false;
+            for (torn, whole) in torn(&layout, &header, &new) {
                 let found = layout.decode_record(&torn);
-                let old = (sequence > 1).then(|| record(sequence - 1));
-                // The last bytes may happen to be there already.
-                let whole = torn[layout.slot(sequence)..].starts_with(&bytes);
-                assert_eq!(found, if whole { Some(record(sequence)) } else { old });
+                // From the first whole copy on; its last bytes may happen to be there
+                // already.
+                is_new |= whole || found.as_ref() == Some(&new);
+                assert_eq!(found, if is_new { Some(new.clone()) } else { old.clone() });
+                // Death after death: the next writes are torn too.
+                for next in [record(sequence), record(sequence + 1)] {
+                    let expected = layout.decode_record(&torn).map_or(0, |r| r.sequence);
+                    if next.sequence != expected + 1 {
+                        continue;
+                    }
+                    for (twice, _) in self::torn(&layout, &torn, &next).iter().step_by(7) {
+                        let found = layout.decode_record(twice).map_or(0, |r| r.sequence);
+                        assert!(found == expected || found == next.sequence, "{found}");
+                    }
+                }
             }
-            header[layout.slot(sequence)..][..bytes.len()].copy_from_slice(&bytes);
-            assert_eq!(layout.decode_record(&header), Some(record(sequence)));
+            write(&layout, &mut header, &new);
+            assert_eq!(layout.decode_record(&header), Some(new));
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_never_brings_an_older_record_back() {
+        let layout = HeaderLayout::new("run", 4, 16);
+        let mut header = vec![0; layout.bytes()];
+        for sequence in 1..5 {
+            write(&layout, &mut header, &record(sequence));
+            let end = layout.encode_record(&record(sequence)).len();
+            for at in layout.slot(0)[0].start..layout.bytes() {
+                for bit in 0..8 {
+                    let mut flipped = header.clone();
+                    flipped[at] ^= 1 << bit;
+                    assert_eq!(layout.decode_record(&flipped), Some(record(sequence)));
+                }
+            }
+            // Both copies: nothing is left to go by.
+            let mut lost = header.clone();
+            for copy in layout.slot(sequence) {
+                lost[copy.start + end / 2] ^= 4;
+            }
+            assert_eq!(layout.decode_record(&lost), None);
+            for copy in layout.slot(sequence) {
+                lost[copy].fill(0);
+            }
+            if sequence > 2 {
+                assert_eq!(layout.decode_record(&lost), None);
+            }
         }
     }
 

@@ -34,11 +34,6 @@ impl Step {
         Self { region: Some(region), band: Some(band), ..self }
     }
 
-    /// The step for one row of a region, which stands in place of the chunk.
-    pub fn row(self, region: usize, row: usize) -> Self {
-        Self { region: Some(region), chunk: Some(row), ..self }
-    }
-
     /// The step before one chunk is written.
     pub fn chunk(self, chunk: usize) -> Self {
         Self { chunk: Some(chunk), ..self }
@@ -59,26 +54,28 @@ impl fmt::Display for Step {
 }
 
 /// All step names, in the order in which a run comes to them.
-pub const STEP_NAMES: [&str; 25] = [
+pub const STEP_NAMES: [&str; 27] = [
     "agree",
     "discard",
     "create",
     "join",
     "joined",
     "confirm",
+    "recover-verify",
     "recover-flush",
     "recover-stamp",
     "recover-rebuild",
+    "recover-mend",
     "recover-copy",
     "checkpoint",
     "copy",
     "begin",
     "carry",
     "encode",
+    "sums",
     "barrier",
     "commit",
     "flush",
-    "cells",
     "stamp",
     "finish",
     "mark",

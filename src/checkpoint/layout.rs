@@ -28,9 +28,9 @@ use serde::{Deserialize, Serialize};
 /// encodes whole bands, so more of them waste less at the frozen edge.
 pub const BANDS: usize = 64;
 
-/// Bytes of a cell, what is copied to B at least ahead of a stamp: long enough
-/// that its word does not count, short enough that the columns of a panel of LU
-/// touch little else.
+/// Bytes of a cell, what has a checksum of its own: long enough that the checksum
+/// takes little memory, short enough to stay in the nearest cache while it is
+/// summed, and to lose little with one bit.
 pub const CELL_BYTES: usize = 2048;
 
 /// Shape of a region of memory to protect.
@@ -226,43 +226,67 @@ pub struct RegionParts {
     pub b: Vec<Part>,
     /// C (and D), parities.
     pub parity: Vec<Part>,
-    /// What says of each cell whether B has it, where the method flushes cell by
-    /// cell.
-    pub cells: Option<Cells>,
+    /// Checksums of the cells of an epoch's data, row by row, and behind them those
+    /// of its parities; as many sets as of parities, which take turns with them.
+    pub sums: Vec<Part>,
+    /// Bytes of a cell, a part of a row; the last of a row may be shorter.
+    pub cell_bytes: usize,
 }
 
-/// A row of a region in cells of `cell_bytes` (the last may be shorter), each
-/// with a word in the segment: the newest epoch whose contents of the cell were
-/// copied to B ahead of the stamp of that epoch.
+impl RegionParts {
+    /// The data of an epoch where it lies, in A or in a copy, with its checksums,
+    /// those of set `set`.
+    pub fn data(&self, part: Part, set: usize) -> Summed {
+        Summed { part, sums: self.sums[set], first: 0, cell_bytes: self.cell_bytes }
+    }
+
+    /// Parity set `set` with its checksums.
+    pub fn parities(&self, set: usize) -> Summed {
+        let (part, sums) = (self.parity[set], self.sums[set]);
+        Summed { part, sums, first: self.a.rows, cell_bytes: self.cell_bytes }
+    }
+}
+
+/// A part of a segment whose cells have checksums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cells {
+pub struct Summed {
+    /// The part.
+    pub part: Part,
+    /// Checksums, a row of them for each row.
+    sums: Part,
+    /// Row of `sums` that the first row of the part has.
+    first: usize,
     /// Bytes of a cell.
     pub cell_bytes: usize,
-    /// The words, row by row.
-    pub stamps: Part,
 }
 
-impl Cells {
-    /// Bytes of a word.
-    pub const WORD_BYTES: usize = size_of::<u64>();
+impl Summed {
+    /// Bytes of a checksum.
+    pub const SUM_BYTES: usize = size_of::<u64>();
 
-    /// Cells of a row that hold any of these bytes of it.
-    pub fn touched(&self, bytes: &Range<usize>) -> Range<usize> {
-        let most = self.stamps.pitch_bytes / Self::WORD_BYTES;
+    /// The cells that these bytes of a row lie in.
+    pub fn cells(&self, bytes: &Range<usize>) -> Range<usize> {
         match bytes.is_empty() {
             true => 0..0,
-            false => bytes.start / self.cell_bytes..bytes.end.div_ceil(self.cell_bytes).min(most),
+            false => bytes.start / self.cell_bytes..bytes.end.div_ceil(self.cell_bytes),
         }
     }
 
-    /// Where the words of these cells of a row lie, as bytes of the segment.
-    pub fn words(&self, row: usize, cells: &Range<usize>) -> Range<usize> {
-        self.stamps.at(row, cells.start * Self::WORD_BYTES..cells.end * Self::WORD_BYTES)
+    /// Bytes of a cell within its row.
+    pub fn bytes_of(&self, cell: usize) -> Range<usize> {
+        let start = cell * self.cell_bytes;
+        start..(start + self.cell_bytes).min(self.part.pitch_bytes)
+    }
+
+    /// Where the checksums of these cells of a row lie, as bytes of the segment.
+    pub fn sums_at(&self, row: usize, cells: &Range<usize>) -> Range<usize> {
+        let bytes = cells.start * Self::SUM_BYTES..cells.end * Self::SUM_BYTES;
+        self.sums.at(self.first + row, bytes)
     }
 }
 
 /// Where everything lies in the segment of a rank: header, then A, B, C, D of
-/// each region, and the words of its cells.
+/// each region, and their checksums.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SegmentLayout {
     /// Bytes of the header.
@@ -275,15 +299,15 @@ pub struct SegmentLayout {
 
 impl SegmentLayout {
     /// Lays out `copies` copies and `parity_sets` sets of parities of each
-    /// region behind a header, and words for cells of `cell_bytes` if there are
-    /// to be any; each part on a multiple of `align_bytes`.
+    /// region behind a header, and as many sets of checksums of cells of
+    /// `cell_bytes`; each part on a multiple of `align_bytes`.
     pub fn new(
         header_bytes: usize,
         shapes: &[RegionShape],
         geometry: Geometry,
         bands: usize,
         (copies, parity_sets): (usize, usize),
-        cell_bytes: Option<usize>,
+        cell_bytes: usize,
         align_bytes: usize,
     ) -> Self {
         let mut end = header_bytes;
@@ -296,17 +320,18 @@ impl SegmentLayout {
             .iter()
             .map(|&shape| {
                 let stripes = Stripes::with_bands(geometry, shape, bands);
+                let parity_rows = stripes.parity_rows();
+                let sums_pitch_bytes = shape.pitch_bytes.div_ceil(cell_bytes) * Summed::SUM_BYTES;
+                let mut parts = |count: usize, rows, pitch_bytes| -> Vec<Part> {
+                    (0..count).map(|_| part(rows, pitch_bytes)).collect()
+                };
                 RegionParts {
                     stripes,
-                    a: part(shape.rows, shape.pitch_bytes),
-                    b: (0..copies).map(|_| part(shape.rows, shape.pitch_bytes)).collect(),
-                    parity: (0..parity_sets)
-                        .map(|_| part(stripes.parity_rows(), shape.pitch_bytes))
-                        .collect(),
-                    cells: cell_bytes.map(|cell_bytes| {
-                        let words = shape.pitch_bytes.div_ceil(cell_bytes);
-                        Cells { cell_bytes, stamps: part(shape.rows, words * Cells::WORD_BYTES) }
-                    }),
+                    a: parts(1, shape.rows, shape.pitch_bytes)[0],
+                    b: parts(copies, shape.rows, shape.pitch_bytes),
+                    parity: parts(parity_sets, parity_rows, shape.pitch_bytes),
+                    sums: parts(parity_sets, shape.rows + parity_rows, sums_pitch_bytes),
+                    cell_bytes,
                 }
             })
             .collect();
@@ -390,22 +415,19 @@ mod tests {
 
         #[test]
         fn parts_do_not_overlap(
-            g in geometries(), copies in 0usize..3, sets in 0usize..3, cell in 0usize..5,
+            g in geometries(), copies in 0usize..3, sets in 0usize..3, cell in 1usize..5,
             shapes in prop::collection::vec((0usize..50, 1usize..9), 0..4),
         ) {
             let shapes: Vec<RegionShape> = shapes
                 .into_iter()
                 .map(|(rows, words)| RegionShape { rows, pitch_bytes: 8 * words })
                 .collect();
-            let layout = {
-                let cell_bytes = (cell > 0).then_some(8 * cell);
-                SegmentLayout::new(100, &shapes, g, 8, (copies, sets), cell_bytes, 64)
-            };
+            let layout =
+                SegmentLayout::new(100, &shapes, g, 8, (copies, sets), 8 * cell, 64);
             let mut end = layout.header_bytes;
             for region in &layout.regions {
-                let stamps = region.cells.as_ref().map(|cells| &cells.stamps);
                 let parts = [&region.a].into_iter().chain(&region.b).chain(&region.parity);
-                for part in parts.chain(stamps) {
+                for part in parts.chain(&region.sums) {
                     prop_assert!(part.offset >= end && part.offset % 64 == 0);
                     end = part.range().end;
                 }
@@ -415,20 +437,29 @@ mod tests {
         }
 
         #[test]
-        fn cells_cover_the_bytes_that_they_are_asked_for(
-            words in 1usize..20, cell in 1usize..8, start in 0usize..160, len in 0usize..160,
+        fn each_cell_has_a_checksum_of_its_own(
+            rows in 1usize..9, words in 1usize..20, cell in 1usize..7,
         ) {
-            let shape = RegionShape { rows: 3, pitch_bytes: 8 * words };
-            let geometry = Geometry { members: 2, parities: 1 };
-            let layout = SegmentLayout::new(0, &[shape], geometry, 4, (1, 2), Some(8 * cell), 8);
-            let cells = layout.regions[0].cells.expect("asked for");
-            let bytes = start.min(shape.pitch_bytes)..(start + len).min(shape.pitch_bytes);
-            let touched = cells.touched(&bytes);
-            for byte in bytes.clone() {
-                prop_assert!(touched.contains(&(byte / (8 * cell))));
+            let g = Geometry { members: 3, parities: 1 };
+            let shape = RegionShape { rows, pitch_bytes: 8 * words };
+            let layout = SegmentLayout::new(0, &[shape], g, 8, (1, 2), 8 * cell, 8);
+            let parts = &layout.regions[0];
+            let mut taken = std::collections::BTreeSet::new();
+            for set in 0..2 {
+                for summed in [parts.data(parts.a, set), parts.parities(set)] {
+                    let cells = summed.cells(&(0..shape.pitch_bytes));
+                    let covered: usize = cells.clone().map(|c| summed.bytes_of(c).len()).sum();
+                    prop_assert_eq!(covered, shape.pitch_bytes);
+                    for row in 0..summed.part.rows {
+                        for cell in cells.clone() {
+                            let at = summed.sums_at(row, &(cell..cell + 1));
+                            prop_assert_eq!(at.len(), 8);
+                            prop_assert!(parts.sums[set].range().contains(&at.start));
+                            prop_assert!(taken.insert(at.start));
+                        }
+                    }
+                }
             }
-            prop_assert_eq!(touched.is_empty(), bytes.is_empty());
-            prop_assert_eq!(cells.words(2, &touched).len(), 8 * touched.len());
         }
     }
 }

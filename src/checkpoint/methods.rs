@@ -39,7 +39,7 @@ impl Method {
         }
     }
 
-    /// Whether its copy is brought up to date cell by cell, behind the commit.
+    /// Whether its copy is brought up to date behind the commit.
     pub fn flushes(self) -> bool {
         self == Self::SelfCheckpoint
     }

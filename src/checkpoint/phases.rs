@@ -1,12 +1,10 @@
 //! A checkpoint in phases, so that the application need not stand still.
 //!
 //! ```text
-//! begin       an epoch is to come; the one before is settled
+//! begin       an epoch is to come
 //! ready       rows and columns have their contents of that epoch
 //! poll        encodes some of what is ready, moves messages; never waits
-//! complete    waits for the rest; barrier; COMMIT
-//! flush       before A changes: it goes to B, cell by cell
-//! settle      flushes the rest, and stamps
+//! complete    waits for the rest; barrier; COMMIT; flush; stamp
 //! ```
 //!
 //! [`Checkpointer::checkpoint`] is all of them in a row.
@@ -14,7 +12,6 @@
 use std::time::Instant;
 
 use super::code::Code;
-use super::flush::Unsettled;
 use super::hook::Step;
 use super::layout::Active;
 use super::methods::Method;
@@ -38,8 +35,7 @@ pub(super) struct Taking<C: Comm> {
 }
 
 impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
-    /// Begins the next epoch, whose cut is still to come. Settles the one before.
-    /// Collective over the job.
+    /// Begins the next epoch, whose cut is still to come. Collective over the job.
     ///
     /// `active` says for each region what may have changed, by the time of the
     /// cut, since the last checkpoint; a group uses the least of its members.
@@ -84,7 +80,6 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         if self.config.method == Method::None {
             return Ok(());
         }
-        self.settle()?;
         assert_eq!(self.record.commit, self.record.stamp, "the last flush is done");
         assert!(!self.record.hollow && self.record.updating == 0);
         let epoch = self.record.stamp + 1;
@@ -148,9 +143,6 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// rank 0 and must mean the same to all. Collective over the job; no message
     /// of the application that belongs to the time before the cut is under way.
     ///
-    /// Before anything of A changes again, [`Checkpointer::flush`] it, or
-    /// [`Checkpointer::settle`] all.
-    ///
     /// # Errors
     /// [`CheckpointError::Comm`] when a rank died; then only `open` in a new
     /// start of the job helps. [`CheckpointError::StateTooLarge`], with nothing
@@ -186,8 +178,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
                 self.record.commit = epoch;
                 self.record.state = state;
                 self.write_record(Step::new("commit", epoch))?;
-                self.unsettled = Some(Unsettled::new(epoch, active.clone()));
                 stats.commit_seconds = agreed.elapsed().as_secs_f64();
+                self.flush(epoch, &active, &mut stats)?;
             }
             Method::Double => self.take_double(epoch, &active, state, &mut stats)?,
             Method::Single => self.take_single(epoch, &active, state, &mut stats)?,
@@ -206,13 +198,14 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let start = Instant::now();
         let left = self.advance(&mut encoding, true)?;
         assert_eq!(left, Polled::Done, "all rows are ready, and it has waited");
+        self.exchange_sums(&encoding)?;
         stats.encoded_bytes += self.encoded_bytes(&encoding);
         stats.encode_seconds += start.elapsed().as_secs_f64();
         Ok(())
     }
 
-    /// The least of all members; what is active is everything where there is no
-    /// copy yet.
+    /// The least of all members, in whole cells; what is active is everything where
+    /// there is no copy yet.
     fn agree_on_parts(&self, active: &[Active], stages: Option<&[Vec<Active>]>) -> Result<Parts> {
         let all = self.record.stamp == 0;
         let corners =
@@ -222,7 +215,11 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             all_reduce(&self.group, &mut least, |a, b| [a[0].min(b[0]), a[1].min(b[1])])?;
         }
         let least = least.into_iter();
-        let mut least = least.map(|[row, byte]| Active { row: row as usize, byte: byte as usize });
+        let cell_bytes = self.config.cell_bytes;
+        let mut least = least.map(|[row, byte]| Active {
+            row: row as usize,
+            byte: byte as usize / cell_bytes * cell_bytes,
+        });
         let mut take = |count| least.by_ref().take(count).collect::<Vec<_>>();
         let active = if all { vec![Active::ALL; active.len()] } else { take(active.len()) };
         let of_regions = |stages: &[Vec<Active>]| stages.iter().map(|s| take(s.len())).collect();

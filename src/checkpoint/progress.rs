@@ -25,12 +25,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::code::Code;
-use super::encode::{Encoder, IN_FLIGHT, TAG_READY};
+use super::encode::{Encoder, IN_FLIGHT, TAG_READY, TAG_SUMS};
+use super::gathered::shared_block;
 use super::hook::Step;
 use super::layout::{Active, Stripes};
 use super::protocol::{Checkpointer, Memory, Result};
 use super::ring::Laps;
-use crate::comm::{Comm, PanelBuf, RecvRequest, SendRequest};
+use crate::comm::{Comm, PanelBuf, RecvRequest, SendRequest, Tag};
 
 /// Bytes `bytes` of the rows of a band, to be encoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -146,6 +147,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             let stripes = &self.layout.regions[region].stripes;
             units.extend(units_of(region, stripes, *active, stages));
         }
+        self.gathered.clear(self.group.size());
         let at_once = stages.is_none();
         let way = match self.encoder {
             Encoder::Direct => Way::Tokens(self.start_tokens(units.len())?),
@@ -208,10 +210,70 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         while progress.begun < end {
             let Unit { region, band, bytes } = progress.units[progress.begun].clone();
             let step = Step::new("encode", epoch).band(region, band);
+            let parts = &self.layout.regions[region];
+            let cells = parts.parities(set).cells(&bytes);
+            self.gathered.open(&parts.stripes, self.group.rank(), band, cells);
             self.band(region).encode(encoder, set, band, bytes, step)?;
             progress.begun += 1;
         }
         Ok(())
+    }
+
+    /// Members that have read the data of others, or were sent it as it is, tell them
+    /// its checksums; the others have found their own.
+    pub(super) fn exchange_sums(&mut self, progress: &Progress<C>) -> Result<()> {
+        let is_read_by_others = match (&progress.way, self.encoder) {
+            (Way::Tokens(_), _) | (Way::Whole, Encoder::Ring) => true,
+            (Way::Laps(_), _) | (Way::Whole, _) => false,
+        };
+        if !is_read_by_others {
+            return Ok(());
+        }
+        self.vault.step(Step::new("sums", progress.epoch))?;
+        let (me, size) = (self.group.rank(), self.group.size());
+        let others: Vec<usize> = (0..size).filter(|&member| member != me).collect();
+        let length = |keeper: &usize| {
+            let sums = |unit: &Unit| self.rows_and_cells(unit, *keeper, progress.epoch).2;
+            progress.units.iter().map(sums).sum::<usize>()
+        };
+        let mut theirs: Vec<Vec<u64>> = others.iter().map(|m| vec![0; length(m)]).collect();
+        let sends: Vec<(&[u8], usize, Tag)> = (others.iter())
+            .map(|&member| (bytemuck::cast_slice(self.gathered.of(member)), member, TAG_SUMS))
+            .collect();
+        let mut recvs: Vec<(&mut [u8], usize, Tag)> = (others.iter().zip(&mut theirs))
+            .map(|(&member, sums)| (bytemuck::cast_slice_mut(sums), member, TAG_SUMS))
+            .collect();
+        self.group.exchange_bytes(&sends, &mut recvs)?;
+        for (keeper, sums) in others.into_iter().zip(theirs) {
+            let mut rest = &sums[..];
+            for unit in &progress.units {
+                let (rows, cells, _) = self.rows_and_cells(unit, keeper, progress.epoch);
+                let parts = &self.layout.regions[unit.region];
+                let data = parts.data(parts.a, self.config.method.encoded(progress.epoch));
+                for row in rows {
+                    let (of_row, tail) = rest.split_at(cells.len());
+                    self.vault.set_sums(&data, row, cells.start, of_row);
+                    rest = tail;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Rows and cells of this member's data of a unit that `keeper` finds checksums of,
+    /// and how many these are.
+    fn rows_and_cells(
+        &self,
+        unit: &Unit,
+        keeper: usize,
+        epoch: u64,
+    ) -> (Range<usize>, Range<usize>, usize) {
+        let parts = &self.layout.regions[unit.region];
+        let block = shared_block(parts.stripes.geometry, self.group.rank(), keeper);
+        let rows = block.map_or(0..0, |block| parts.stripes.block(unit.band, block));
+        let cells = parts.parities(self.config.method.encoded(epoch)).cells(&unit.bytes);
+        let count = rows.len() * cells.len();
+        (rows, cells, count)
     }
 
     fn start_tokens(&mut self, units: usize) -> Result<Tokens<C>> {
@@ -365,7 +427,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             };
             let Unit { region, band, .. } = progress.units[progress.begun - 1];
             let due = laps.slot + laps.window;
-            let lap = self.band(region).start_lap((region, band), tile, due)?;
+            let lap = self.band(region).start_lap((region, band), tile, set, due)?;
             laps.running.push_back(lap);
             laps.slot += 1;
         }

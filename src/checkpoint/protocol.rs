@@ -8,10 +8,11 @@ use std::time::Instant;
 
 use super::agree::{Claim, Decision, Offer, Plan, Refusal, Resume, Rules, decide};
 use super::code::Code;
+use super::codec::checksum;
 use super::encode::{Band, Encoder, Scratch};
 use super::finish::FinishedRun;
-use super::flush::Unsettled;
-use super::header::{HeaderLayout, Identity, Record, SegmentId, crc64};
+use super::gathered::Gathered;
+use super::header::{HeaderLayout, Identity, Record, SegmentId};
 use super::hook::{Hook, Step};
 use super::layout::{Active, Geometry, Part, RegionShape, SegmentLayout};
 use super::link::Link;
@@ -23,7 +24,7 @@ use crate::comm::collect::{all_reduce, broadcast_bytes, gather_bytes};
 use crate::comm::{Comm, CommError};
 
 /// Layout of segments and headers. Another number is another shape.
-const FORMAT: u32 = 4;
+const FORMAT: u32 = 5;
 
 /// Another rank's segment, to be read where it lies.
 pub trait Peer {
@@ -125,8 +126,7 @@ pub struct Config<K> {
     pub state_capacity_bytes: usize,
     /// Bands that a region is cut into, at most.
     pub bands: usize,
-    /// Bytes of a cell: what [`Checkpointer::flush`] copies at least. A multiple
-    /// of 8.
+    /// Bytes of a cell, which has a checksum of its own. A multiple of 8.
     pub cell_bytes: usize,
     /// Bytes of messages that are under way at once, about, in a group that
     /// encodes while the application computes; one message is a sixteenth of them
@@ -264,8 +264,10 @@ pub struct Stats {
     pub agree_seconds: f64,
     /// Seconds from there to the end of COMMIT; method `self` alone counts them.
     pub commit_seconds: f64,
-    /// Seconds to copy.
+    /// Seconds to copy, before and behind COMMIT.
     pub copy_seconds: f64,
+    /// Seconds of them behind COMMIT; method `self` alone counts them.
+    pub flush_seconds: f64,
 }
 
 /// A run as a start has found it.
@@ -301,8 +303,8 @@ pub struct Checkpointer<C: Comm, M: Memory, K> {
     pub(super) message_bytes: usize,
     /// The epoch that is being taken.
     pub(super) taking: Option<Taking<C>>,
-    /// The epoch that is committed and not settled.
-    pub(super) unsettled: Option<Unsettled>,
+    /// Checksums of the others' data, of the epoch that is being taken.
+    pub(super) gathered: Gathered,
     /// Segments of the group's members but this one, by place in the group;
     /// empty when they are not all within reach.
     pub(super) peers: Vec<Option<M::Peer>>,
@@ -355,9 +357,9 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let (geometry, code) = shaped(&config, members.len())?;
         let parts = config.method.parts();
         let align = config.align_bytes;
-        let cells = config.method.flushes().then_some(config.cell_bytes);
+        let (bands, cell_bytes) = (config.bands, config.cell_bytes);
         let layout =
-            SegmentLayout::new(header.bytes(), shapes, geometry, config.bands, parts, cells, align);
+            SegmentLayout::new(header.bytes(), shapes, geometry, bands, parts, cell_bytes, align);
         let attached = plan.attach[process];
         let id = attached.unwrap_or(SegmentId { rank, attempt: plan.attempt.number });
         let backing = match (config.method, attached) {
@@ -397,7 +399,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             encoder: config.encoder.with_messages(),
             message_bytes: config.message_bytes.unwrap_or(MESSAGE_BYTES),
             taking: None,
-            unsettled: None,
+            gathered: Gathered::default(),
             peers: Vec::new(),
             layout,
             plan,
@@ -639,16 +641,12 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         }
         // All rows are ready, and nobody can change them before this returns.
         self.begin_in(active, None)?;
-        let mut stats = self.complete(state)?;
-        let flushed = self.settle()?;
-        stats.copied_bytes += flushed.bytes;
-        stats.copy_seconds += flushed.seconds;
-        Ok(stats)
+        self.complete(state)
     }
 
     /// The parities of epoch - 2 become those of `epoch`. They differ from those
     /// of epoch - 1 where A was active then. What is active now is encoded anew;
-    /// the rest of that, which froze in between, is copied.
+    /// the rest of that, which froze in between, is copied. All checksums are.
     pub(super) fn carry_all(
         &mut self,
         epoch: u64,
@@ -657,6 +655,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     ) -> Result<()> {
         let start = Instant::now();
         for (region, &now) in active.iter().enumerate() {
+            stats.copied_bytes += self.carry_sums(region, epoch)?;
             let before = self.last_active[region];
             let stripes = self.layout.regions[region].stripes;
             let encoded = stripes.bands_from(now.row);
@@ -668,6 +667,16 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         }
         stats.copy_seconds += start.elapsed().as_secs_f64();
         Ok(())
+    }
+
+    /// The checksums of the epoch before become those of `epoch`, where it does not
+    /// compute others. Returns their bytes.
+    fn carry_sums(&mut self, region: usize, epoch: u64) -> Result<usize> {
+        let method = self.config.method;
+        let sums = &self.layout.regions[region].sums;
+        let (from, to) = (sums[method.encoded(epoch - 1)], sums[method.encoded(epoch)]);
+        let all = (0..from.rows, 0..from.pitch_bytes);
+        self.copy_rows(from, to, all.0, all.1, Step::new("carry", epoch).band(region, 0))
     }
 
     /// Copies bytes `bytes` of each row of one band's parities from the set of
@@ -704,6 +713,9 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let active: Vec<Active> = (active.iter().zip(&self.last_active))
             .map(|(a, b)| Active { row: a.row.min(b.row), byte: a.byte.min(b.byte) })
             .collect();
+        for region in 0..active.len() {
+            stats.copied_bytes += self.carry_sums(region, epoch)?;
+        }
         self.copy_all(epoch, &active, stats)?;
         self.encode_all(epoch, &active, stats)?;
         self.barrier(epoch, stats)?;
@@ -758,6 +770,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             segment_bytes: self.message_bytes,
             scratch: &mut self.scratch,
             peers: &self.peers,
+            gathered: &mut self.gathered,
         }
     }
 
@@ -874,7 +887,7 @@ fn fingerprint<K: Code>(config: &Config<K>, shapes: &[RegionShape], ranks: usize
         "{FORMAT} {run_id:?} {application:?} {method} {code} {members} {parities} {shapes:?} \
          {numbers:?}"
     );
-    crc64(text.as_bytes())
+    checksum(text.as_bytes())
 }
 
 /// One gather, one decision, one broadcast.

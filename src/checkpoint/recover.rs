@@ -3,17 +3,19 @@
 //!
 //! Nothing here changes a survivor in a way that a second death could not
 //! start over from: a flush reads A and D, which nobody writes before the
-//! stamp; the rebuilding reads B and C of survivors; a rebuilt rank counts as
-//! lost until its record says otherwise.
+//! stamp; the rebuilding reads B and C of survivors, and writes to them where
+//! they are damaged, which their checksums say until it is done; a rebuilt rank
+//! counts as lost until its record says otherwise.
 
 use std::time::Instant;
 
 use super::code::Code;
 use super::hook::Step;
-use super::layout::RegionParts;
+use super::layout::Active;
 use super::methods::Method;
 use super::protocol::{Checkpointer, Memory, Result};
 use crate::comm::Comm;
+use crate::comm::collect::all_reduce;
 
 /// What was recovered.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,6 +30,8 @@ pub struct Recovered {
     pub rebuilt_bytes: usize,
     /// Bytes copied on this rank.
     pub copied_bytes: usize,
+    /// Damaged cells of the whole job that were rebuilt.
+    pub mended_cells: usize,
     /// Seconds on this rank.
     pub seconds: f64,
 }
@@ -44,12 +48,21 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             return Ok(None);
         }
         let start = Instant::now();
+        let lost = self.lost_members();
+        assert!(lost.len() <= self.config.parities, "refused when it was decided");
+        assert_eq!(self.record.hollow, lost.contains(&self.group.rank()));
+        let damaged = self.verify(epoch, &lost)?;
         let mut copied_bytes = 0;
         if !self.record.hollow && self.record.stamp < epoch {
             copied_bytes += self.finish_flush(epoch)?;
         }
-        let rebuilt_bytes = self.rebuild(epoch)?;
+        let rebuilt_bytes = self.rebuild(epoch, &lost)?;
+        let mut mended = [self.mend(epoch, &damaged, &lost)? as u64];
+        if self.record.hollow {
+            self.rebuilt(epoch)?;
+        }
         copied_bytes += self.reset_workspace(epoch)?;
+        all_reduce(&self.job, &mut mended, |a, b| a + b)?;
         self.ready = true;
         Ok(Some(Recovered {
             epoch,
@@ -57,25 +70,27 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             rebuilt: self.plan.lost.clone(),
             rebuilt_bytes,
             copied_bytes,
+            mended_cells: mended[0] as usize,
             seconds: start.elapsed().as_secs_f64(),
         }))
     }
 
-    /// This rank is at epoch - 1 with A and D complete at `epoch`, but for cells
-    /// of A that are stamped: those B has. All the others are copied: what was
-    /// active is not known where COMMIT was not seen.
+    /// Lost members of this rank's group, by their place in it.
+    fn lost_members(&self) -> Vec<usize> {
+        let ranks = self.group_ranks();
+        let is_lost = |member: &usize| self.plan.lost.contains(&ranks[*member]);
+        (0..ranks.len()).filter(is_lost).collect()
+    }
+
+    /// This rank is at epoch - 1 with A and D complete at `epoch`. All is copied: what
+    /// was active is not known where COMMIT was not seen.
     fn finish_flush(&mut self, epoch: u64) -> Result<usize> {
         assert_eq!(self.config.method, Method::SelfCheckpoint);
         assert_eq!((self.record.commit, self.record.stamp + 1), (epoch, epoch));
         let mut copied = 0;
         for region in 0..self.layout.regions.len() {
-            let RegionParts { stripes, a, cells, .. } = self.layout.regions[region].clone();
-            let all = cells.expect("method self has cells").touched(&(0..a.pitch_bytes));
-            for band in 0..stripes.bands() {
-                let step = Step::new("recover-flush", epoch).band(region, band);
-                self.vault.step(step)?;
-                copied += self.copy_cells(region, stripes.band(band), all.clone(), step)?;
-            }
+            let step = Step::new("recover-flush", epoch);
+            copied += self.flush_region(region, Active::ALL, step)?;
         }
         self.record.stamp = epoch;
         self.write_record(Step::new("recover-stamp", epoch))?;
@@ -83,12 +98,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     }
 
     /// Rebuilds the settled copy and parities of the group's lost members.
-    fn rebuild(&mut self, epoch: u64) -> Result<usize> {
-        let mine = self.group_ranks();
-        let is_lost = |rank: &usize| self.plan.lost.contains(rank);
-        let lost: Vec<usize> = (0..mine.len()).filter(|&member| is_lost(&mine[member])).collect();
-        assert!(lost.len() <= self.config.parities, "refused when it was decided");
-        assert_eq!(self.record.hollow, lost.contains(&self.group.rank()));
+    fn rebuild(&mut self, epoch: u64, lost: &[usize]) -> Result<usize> {
         if lost.is_empty() {
             return Ok(0);
         }
@@ -97,17 +107,19 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         for region in 0..self.layout.regions.len() {
             for band in 0..self.layout.regions[region].stripes.bands() {
                 let step = Step::new("recover-rebuild", epoch).band(region, band);
-                written += self.band(region).rebuild(&lost, settled, band, step)?;
+                written += self.band(region).rebuild(lost, settled, band, step)?;
             }
         }
-        if self.record.hollow {
-            self.record.hollow = false;
-            self.record.commit = epoch;
-            self.record.stamp = epoch;
-            self.record.state.clone_from(&self.plan.state);
-            self.write_record(Step::new("recover-stamp", epoch))?;
-        }
         Ok(written)
+    }
+
+    /// A replacement has all that its rank had.
+    fn rebuilt(&mut self, epoch: u64) -> Result<()> {
+        self.record.hollow = false;
+        self.record.commit = epoch;
+        self.record.stamp = epoch;
+        self.record.state.clone_from(&self.plan.state);
+        self.write_record(Step::new("recover-stamp", epoch))
     }
 
     /// A := B, and both sets of parities equal: what a checkpoint that was cut

@@ -95,18 +95,19 @@ impl<C: Comm> Lap<C> {
 }
 
 impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P> {
-    /// Starts the lap of a tile.
+    /// Starts the lap of a tile, whose parities are to come into set `set`.
     pub(super) fn start_lap(
         &mut self,
         (region, band): (usize, usize),
         tile: Tile,
+        set: usize,
         due: usize,
     ) -> Result<Lap<C>> {
         let sums =
             (0..self.stripes().geometry.parities).map(|_| self.scratch.take(tile.size())).collect();
         let (sent, coming) = (Vec::new(), Vec::new());
         let mut lap = Lap { region, band, tile, due, turn: 0, sums, sent, coming };
-        self.add_and_pass(&mut lap)?;
+        self.add_and_pass(&mut lap, set)?;
         Ok(lap)
     }
 
@@ -127,10 +128,10 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         }
         lap.turn += 1;
         if lap.turn < self.turns(lap.band) {
-            self.add_and_pass(&mut lap)?;
+            self.add_and_pass(&mut lap, set)?;
             return Ok(Some(lap));
         }
-        let (into, stripes) = (self.parts.parity[set], self.stripes());
+        let (into, stripes) = (self.parts.parities(set), self.stripes());
         for (p, parity) in lap.sums.into_iter().enumerate() {
             let bytes = bytes_of(&parity, lap.tile.size());
             self.put(into, stripes.parity(lap.band, p), &lap.tile, bytes, step)?;
@@ -147,7 +148,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
 
     /// Turn t: this member adds block i = k-1-t to the partial sums of stripe
     /// me + 1 + i, which it has from the member before, and passes them on.
-    fn add_and_pass(&mut self, lap: &mut Lap<C>) -> Result<()> {
+    fn add_and_pass(&mut self, lap: &mut Lap<C>, set: usize) -> Result<()> {
         let (stripes, me) = (self.stripes(), self.comm.rank());
         let Stripes { geometry, .. } = stripes;
         let (n, i) = (geometry.members, self.turns(lap.band) - 1 - lap.turn);
@@ -155,9 +156,10 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         for (p, sum) in lap.sums.iter_mut().enumerate() {
             let coef = self.code.encode_coef(p, i);
             let sum = bytes_of_mut(sum, lap.tile.size());
+            let (held, own) = ((self.parts.a, block.clone()), self.own_sums(set, p));
             match lap.turn {
-                0 => self.start(coef, self.parts.a, block.clone(), &lap.tile, sum),
-                _ => self.add(coef, self.parts.a, block.clone(), &lap.tile, sum),
+                0 => self.start(coef, held, own, &lap.tile, sum),
+                _ => self.add(coef, held, own, &lap.tile, sum),
             }
         }
         if i > 0 {

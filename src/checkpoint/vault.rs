@@ -3,11 +3,12 @@
 use std::ops::{DerefMut, Range};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{Ordering, fence};
 
 use super::codec;
 use super::header::{HeaderLayout, Record};
 use super::hook::{Hook, Step};
+use super::layout::Summed;
 use crate::comm::Result;
 
 /// Memory behind a checkpoint: a segment that outlives the process, or (with
@@ -97,25 +98,6 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
         unsafe { std::slice::from_raw_parts_mut(start, len) }
     }
 
-    /// The word at `at`.
-    pub fn word(&self, at: usize) -> u64 {
-        self.atomic(at).load(Ordering::Relaxed)
-    }
-
-    /// Sets the word at `at`, in one piece, after all that was stored before.
-    pub fn set_word(&mut self, at: usize, word: u64) {
-        self.atomic(at).store(word, Ordering::Release);
-    }
-
-    fn atomic(&self, at: usize) -> &AtomicU64 {
-        assert!(at + size_of::<u64>() <= self.len, "within the segment");
-        // SAFETY: within the segment.
-        let word = unsafe { self.base.as_ptr().add(at) }.cast::<u64>();
-        assert!(word.is_aligned(), "words lie on whole words");
-        // SAFETY: aligned, valid as long as we are; nobody else writes to it.
-        unsafe { AtomicU64::from_ptr(word) }
-    }
-
     /// Writes `bytes` at `at`. A death leaves any number of chunks written.
     pub fn store(&mut self, at: usize, bytes: &[u8], step: Step) -> Result<()> {
         for (i, chunk) in bytes.chunks(self.chunk_bytes).enumerate() {
@@ -135,8 +117,12 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
     ) -> Result<()> {
         record.sequence += 1;
         let bytes = header.encode_record(record);
+        let copies = header.order_of_copies(self.bytes(0..header.bytes()), record.sequence);
         self.order();
-        self.store(header.slot(record.sequence), &bytes, step)?;
+        self.store(copies[0].start, &bytes, step)?;
+        self.order();
+        // The record is in force: from here on a death changes nothing that counts.
+        self.bytes_mut(copies[1].start..copies[1].start + bytes.len()).copy_from_slice(&bytes);
         self.order();
         Ok(())
     }
@@ -150,6 +136,66 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
         // SAFETY: as in `bytes`.
         let low = unsafe { std::slice::from_raw_parts(from, len) };
         (low, self.bytes_mut(high))
+    }
+
+    /// Writes `source` to bytes `bytes` of a row, which are whole cells, and the
+    /// checksum of each cell beside. A death leaves any number of chunks written.
+    pub fn store_cells(
+        &mut self,
+        into: &Summed,
+        row: usize,
+        bytes: Range<usize>,
+        source: &[u8],
+        step: Step,
+    ) -> Result<()> {
+        let at_once = (self.chunk_bytes / into.cell_bytes).max(1) * into.cell_bytes;
+        let mut at = bytes.start;
+        for (i, chunk) in source.chunks(at_once).enumerate() {
+            self.step(step.chunk(i))?;
+            let bytes = at..at + chunk.len();
+            let (data, sums) = (into.part.at(row, bytes.clone()), into.cells(&bytes));
+            let sums = into.sums_at(row, &sums);
+            let data = self.pointer(data);
+            let mut sums = self.bytes_mut(sums).chunks_exact_mut(Summed::SUM_BYTES);
+            // SAFETY: within the segment, as `pointer` has seen; data and checksums are
+            // parts of a layout and do not overlap.
+            let data = unsafe { std::slice::from_raw_parts_mut(data, chunk.len()) };
+            codec::copy_summed(chunk, data, into.cell_bytes, |sum| {
+                let place = sums.next().expect("one checksum a cell");
+                place.copy_from_slice(&sum.to_ne_bytes());
+            });
+            at = bytes.end;
+        }
+        Ok(())
+    }
+
+    /// [`Vault::store_cells`] of what lies in `from`, elsewhere in the segment.
+    pub fn copy_cells(
+        &mut self,
+        from: Range<usize>,
+        into: &Summed,
+        row: usize,
+        bytes: Range<usize>,
+        step: Step,
+    ) -> Result<()> {
+        let to = into.part.at(row, bytes.clone());
+        assert!(from.end <= to.start || to.end <= from.start, "parts of a segment do not overlap");
+        let (source, len) = (self.pointer(from.clone()), from.len());
+        // SAFETY: as in `bytes`; it does not overlap with what is written.
+        let source = unsafe { std::slice::from_raw_parts(source, len) };
+        self.store_cells(into, row, bytes, source, step)
+    }
+
+    /// The checksum that a cell is said to have.
+    pub fn sum(&self, of: &Summed, row: usize, cell: usize) -> u64 {
+        let bytes = self.bytes(of.sums_at(row, &(cell..cell + 1)));
+        u64::from_ne_bytes(bytes.try_into().expect("a checksum"))
+    }
+
+    /// Writes the checksums of cells of a row, from `cell` on.
+    pub fn set_sums(&mut self, of: &Summed, row: usize, cell: usize, sums: &[u64]) {
+        let at = of.sums_at(row, &(cell..cell + sums.len()));
+        self.bytes_mut(at).copy_from_slice(bytemuck::cast_slice(sums));
     }
 
     /// Copies within the segment, as [`Vault::store`] does.

@@ -14,7 +14,7 @@ use std::ptr::{self, NonNull};
 
 use libc::c_void;
 
-pub use stream::stream;
+pub use stream::{stream, stream_in_pieces};
 
 /// Bytes of a huge page on the machines that we know.
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;

@@ -390,29 +390,25 @@ impl<'a, C: Comm> Protected<'a, C> {
         let capacity_bytes = state_bytes(self.checkpointer.comm().size());
         let (state, bytes) = result::fit(state, capacity_bytes, |state| &mut state.restarts);
         let begun = self.begun.take();
-        let (mut stats, copy_seconds, skew_seconds) = match &begun {
+        let (stats, skew_seconds) = match &begun {
             None => {
                 // Who is done early waits here for the others: not the encoder's fault.
                 self.checkpointer.comm().barrier()?;
                 let skew_seconds = start.elapsed().as_secs_f64();
-                let stats = self.checkpointer.checkpoint(&[active], &bytes)?;
-                (stats, stats.copy_seconds, skew_seconds)
+                (self.checkpointer.checkpoint(&[active], &bytes)?, skew_seconds)
             }
             Some(_) => {
                 let stats = self.checkpointer.complete(&bytes)?;
-                let agreed_seconds = start.elapsed().as_secs_f64() - stats.commit_seconds;
-                // Put off, this would be work of the same core a little later.
-                let flushed = self.checkpointer.settle()?;
-                (stats, flushed.seconds, self.skew(agreed_seconds)?)
+                let behind_seconds = stats.commit_seconds + stats.flush_seconds;
+                let agreed_seconds = start.elapsed().as_secs_f64() - behind_seconds;
+                (stats, self.skew(agreed_seconds)?)
             }
         };
         let here_seconds = start.elapsed().as_secs_f64() - skew_seconds;
-        let (begun_at, mut stall) = match begun {
-            None => (start, Stall::default()),
-            Some(begun) => {
-                stats.copy_seconds += copy_seconds;
-                (begun.at, begun.stall)
-            }
+        // What `begin` has copied counts there.
+        let (begun_at, mut stall, copy_seconds) = match begun {
+            None => (start, Stall::default(), stats.copy_seconds),
+            Some(begun) => (begun.at, begun.stall, stats.flush_seconds),
         };
         stall.copy_seconds = copy_seconds;
         stall.agree_seconds =

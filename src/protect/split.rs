@@ -52,9 +52,8 @@ pub fn memory_split(
     let ranks = spec.p * spec.q;
     let header = HeaderLayout::new(&settings.run_id, ranks, state_bytes(ranks)).bytes();
     let parts = settings.method.parts();
-    let cell_bytes = settings.method.flushes().then_some(CELL_BYTES);
     let layout =
-        SegmentLayout::new(header, &[shape], geometry, BANDS, parts, cell_bytes, ALIGN_BYTES);
+        SegmentLayout::new(header, &[shape], geometry, BANDS, parts, CELL_BYTES, ALIGN_BYTES);
     let bytes = |parts: &[Part]| -> u64 {
         parts.iter().map(|part| (part.rows * part.pitch_bytes) as u64).sum()
     };

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use skt_hpl::checkpoint::agree::{Refusal, Resume};
 use skt_hpl::checkpoint::encode::Encoder;
 use skt_hpl::checkpoint::finish::FinishedRun;
-use skt_hpl::checkpoint::header::{HeaderLayout, Record, SegmentId};
+use skt_hpl::checkpoint::header::{HeaderLayout, SegmentId};
 use skt_hpl::checkpoint::hook::{Hook, Step};
 use skt_hpl::checkpoint::layout::{Active, Geometry, RegionShape, SegmentLayout};
 use skt_hpl::checkpoint::methods::Method;
@@ -221,12 +221,12 @@ pub struct Setup {
     /// Each third epoch all is active again.
     pub thaws: bool,
     /// Whether checkpoints are taken in phases, rows becoming ready so many at a
-    /// time, and flushed lazily.
+    /// time.
     pub piece_rows: Option<usize>,
     /// Corners that become final from outside before that, with the columns left of
     /// them.
     pub stages: usize,
-    /// Bytes of a cell, and of messages under way.
+    /// Bytes of a cell, which has a checksum, and of messages under way.
     pub cell_bytes: usize,
     pub in_flight_bytes: usize,
     /// Rows more than were really left alone that the application claims to
@@ -270,8 +270,7 @@ impl Setup {
     pub fn layout(&self) -> SegmentLayout {
         let geometry = Geometry { members: self.ranks, parities: self.parities };
         let (parts, header) = (self.method.parts(), self.header().bytes());
-        let cells = self.method.flushes().then_some(self.cell_bytes);
-        SegmentLayout::new(header, &self.shapes, geometry, self.bands, parts, cells, 8)
+        SegmentLayout::new(header, &self.shapes, geometry, self.bands, parts, self.cell_bytes, 8)
     }
 
     /// What rank `rank` changes of a region before epoch `epoch`.
@@ -553,25 +552,19 @@ impl Cluster {
                 let bytes = bytemuck::cast_slice(words);
                 let whole = header.decode_identity(bytes).is_some();
                 let record = header.decode_record(bytes).unwrap_or_default();
-                found.push((
-                    place,
-                    id.rank,
-                    whole,
-                    record.clone(),
-                    self.flushed(setup, &record, bytes),
-                ));
+                found.push((place, id.rank, whole, record));
             }
         }
         let mut attempts: Vec<_> =
-            found.iter().flat_map(|(.., record, _)| [record.lineage, record.joined]).collect();
+            found.iter().flat_map(|(.., record)| [record.lineage, record.joined]).collect();
         attempts.sort_unstable();
         attempts.dedup();
         let age = |attempt| attempts.binary_search(&attempt).expect("listed") as u64;
-        let low = found.iter().map(|(.., record, _)| record.stamp).min().unwrap_or(0);
+        let low = found.iter().map(|(.., record)| record.stamp).min().unwrap_or(0);
         // Members are alike but for their numbers: as a set.
-        let kinds: BTreeSet<[u64; 10]> = found
+        let kinds: BTreeSet<[u64; 9]> = found
             .into_iter()
-            .map(|(place, rank, whole, record, flushed)| {
+            .map(|(place, rank, whole, record)| {
                 let moved = u64::from(place != rank);
                 let (lineage, joined) = (age(record.lineage), age(record.joined));
                 let commit = record.commit.saturating_sub(low);
@@ -581,34 +574,12 @@ impl Cluster {
                 let whole = u64::from(whole);
                 let flags = [moved, whole, lineage, joined, commit, stamp, updating, hollow];
                 let [a, b, c, d, e, f, g, h] = flags;
-                [a, b, c, d, e, f, g, h, finished, flushed]
+                [a, b, c, d, e, f, g, h, finished]
             })
             .collect();
         let mut outline = vec![self.book.lost.len() as u64];
         outline.extend(kinds.into_iter().flatten());
         outline
-    }
-
-    /// Of a segment in a job of one group that is committed and not stamped:
-    /// whether none, some or all of its cells are flushed.
-    fn flushed(&self, setup: &Setup, record: &Record, segment: &[u8]) -> u64 {
-        if !setup.method.flushes() || record.commit == record.stamp {
-            return 0;
-        }
-        let mut of_all = (0, 0);
-        for region in setup.layout().regions {
-            let words = region.cells.expect("asked for").stamps.range();
-            for word in segment[words].chunks_exact(8) {
-                let word = u64::from_le_bytes(word.try_into().unwrap());
-                of_all.0 += usize::from(word == record.commit);
-                of_all.1 += 1;
-            }
-        }
-        match of_all {
-            (0, _) => 1,
-            (some, all) if some < all => 2,
-            _ => 3,
-        }
     }
 
     /// Checksum of all that the next start depends on.
@@ -774,7 +745,7 @@ impl Hook for BookHook {
                     book.stamped.insert(*rank, step.epoch);
                 }
                 // Come right after COMMIT.
-                "flush" | "cells" | "stamp" => {
+                "flush" | "stamp" => {
                     book.committed.insert(*rank, (step.epoch, state.clone()));
                 }
                 // Comes right after the mark that the update begins.
@@ -1140,8 +1111,7 @@ impl Process<'_> {
     }
 
     /// Work towards an epoch, on what it is to change: columns, single rows, and
-    /// the first rows. What is there afterwards is of no epoch at all. Each part
-    /// is flushed just before, as long as the last epoch is not settled.
+    /// the first rows. What is there afterwards is of no epoch at all.
     fn work_on(
         &self,
         ckpt: &mut Checkpointer<SimComm, NodeMemory, PlainCode>,
@@ -1159,7 +1129,6 @@ impl Process<'_> {
                 (row..middle, byte..pitch_bytes),
             ];
             for (rows, bytes) in parts {
-                ckpt.flush(region, rows.clone(), bytes.clone())?;
                 self.point.step(&"work")?;
                 let a = ckpt.region(region);
                 for row in rows {

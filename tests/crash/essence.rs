@@ -72,9 +72,11 @@ fn reduce(
         // Nobody's.
         return eraser.erase(0..bytes);
     };
-    // Whatever is in the slot that the next record goes to.
-    let next = header.slot(record.sequence + 1);
-    eraser.erase(next..next + header.slot(1).abs_diff(header.slot(0)));
+    // Whatever a torn write has left in the slot that the next record goes to, and in
+    // the second copy of the record in force.
+    let torn = header.order_of_copies(eraser.segment, record.sequence + 1)[0].clone();
+    eraser.erase(torn);
+    eraser.erase(header.slot(record.sequence)[1].clone());
     match epoch {
         Some(epoch) if !record.hollow => {
             for region in &layout.regions {
@@ -86,25 +88,17 @@ fn reduce(
 }
 
 fn reduce_region(eraser: &mut Eraser, parts: &RegionParts, record: &Record, epoch: u64) {
-    let cells = parts.cells.expect("method self has cells");
-    let other = parts.parity[(epoch + 1) as usize % 2].range();
-    if record.stamp == epoch {
+    let other = (epoch + 1) as usize % 2;
+    let copy = if record.stamp == epoch {
         // From (B, C).
-        eraser.erase(parts.a.range());
-        eraser.erase(other);
+        parts.a
     } else if record.stamp + 1 == epoch {
-        // From (A, D), and from B where a word says so.
-        eraser.erase(other);
-        let per_row = cells.stamps.pitch_bytes / 8;
-        for row in 0..parts.a.rows {
-            for cell in 0..per_row {
-                let word = cells.words(row, &(cell..cell + 1));
-                let word = u64::from_le_bytes(eraser.segment[word].try_into().unwrap());
-                let bytes = cell * cells.cell_bytes
-                    ..((cell + 1) * cells.cell_bytes).min(parts.a.pitch_bytes);
-                let stale = if word == epoch { &parts.a } else { &parts.b[0] };
-                eraser.erase(stale.at(row, bytes));
-            }
-        }
+        // From (A, D).
+        parts.b[0]
+    } else {
+        return;
+    };
+    for part in [copy, parts.parity[other], parts.sums[other]] {
+        eraser.erase(part.range());
     }
 }

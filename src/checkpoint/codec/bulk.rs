@@ -30,6 +30,15 @@ pub fn copy(src: &[u8], dst: &mut [u8]) {
     }
 }
 
+/// [`copy`], which hands the checksum of each cell of `cell_bytes` (the last may be
+/// shorter) to `each`. What is copied is read once.
+///
+/// # Panics
+/// When the lengths differ, or `cell_bytes` is 0.
+pub fn copy_summed(src: &[u8], dst: &mut [u8], cell_bytes: usize, mut each: impl FnMut(u64)) {
+    pages::stream_in_pieces(src, dst, cell_bytes, |cell| each(checksum(cell)));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,6 +52,14 @@ mod tests {
                 copy(&src[from..from + bytes], &mut dst[to..to + bytes]);
                 assert_eq!(dst[to..to + bytes], src[from..from + bytes], "{bytes} {from} {to}");
                 assert!(dst[..to].iter().chain(&dst[to + bytes..]).all(|&b| b == 0xee));
+                for cell_bytes in [8, 100, 2048] {
+                    let (src, mut summed) = (&src[from..from + bytes], vec![0; bytes]);
+                    let mut sums = Vec::new();
+                    copy_summed(src, &mut summed, cell_bytes, |sum| sums.push(sum));
+                    assert_eq!(summed, src);
+                    let expected = src.chunks(cell_bytes).map(checksum);
+                    assert!(expected.eq(sums), "{bytes} {cell_bytes}");
+                }
             }
         }
     }

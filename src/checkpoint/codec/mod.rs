@@ -23,7 +23,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-pub use bulk::{checksum, copy};
+pub use bulk::{checksum, copy, copy_summed};
 pub use kernel::{fma, fma_into, fma_many, mul};
 
 /// Which erasure code.

@@ -1,0 +1,163 @@
+//! Rot: data that is not what was written. A restart compares every cell of its
+//! data and parities with its checksum before it relies on any. A damaged cell is an
+//! erasure: its stripe bears it like a lost member, at this one place.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use super::agree::{Damage, Refusal};
+use super::code::Code;
+use super::codec::checksum;
+use super::encode::Place;
+use super::hook::Step;
+use super::layout::Summed;
+use super::protocol::{Checkpointer, Memory, Result};
+use crate::comm::Comm;
+use crate::comm::collect::all_gather_bytes;
+
+/// Damaged cells of a rank that are listed and mended one by one; more of them make
+/// its segment as good as lost, and are refused.
+const CELLS_MAX: usize = 1 << 16;
+
+/// Damaged cells of a group: who has damage where.
+pub(super) type Damaged = BTreeMap<Place, BTreeSet<usize>>;
+
+/// A damaged cell of this rank: where it is in the group's stripes, and in its parts.
+struct Found {
+    place: Place,
+    part: &'static str,
+    row: usize,
+}
+
+impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+    /// Compares this rank's data and parities of `epoch` with their checksums, and
+    /// agrees with the group on what is damaged. Collective over the job.
+    ///
+    /// # Errors
+    /// [`Refusal::Damaged`] on all ranks, when more is damaged or lost of one stripe
+    /// than its parities bear.
+    pub(super) fn verify(&mut self, epoch: u64, lost: &[usize]) -> Result<Damaged> {
+        self.vault.step(Step::new("recover-verify", epoch))?;
+        let found = if self.record.hollow { Vec::new() } else { self.find_damage(epoch) };
+        let mut places = Vec::with_capacity(found.len().min(CELLS_MAX));
+        for Found { place, .. } in found.iter().take(CELLS_MAX) {
+            let Place { region, band, stripe, row, cell } = *place;
+            places.push([region, band, stripe, row, cell].map(|number| number as u64));
+        }
+        let mut damaged = Damaged::new();
+        let of_all = all_gather_bytes(&self.group, bytemuck::cast_slice(&places))?;
+        for (member, bytes) in of_all.iter().enumerate() {
+            for words in bytes.chunks_exact(size_of::<[u64; 5]>()) {
+                let [region, band, stripe, row, cell] =
+                    bytemuck::pod_read_unaligned::<[u64; 5]>(words).map(|word| word as usize);
+                let place = Place { region, band, stripe, row, cell };
+                damaged.entry(place).or_default().insert(member);
+            }
+        }
+        self.refuse_what_is_too_much(epoch, &found, &damaged, lost)?;
+        Ok(damaged)
+    }
+
+    fn find_damage(&self, epoch: u64) -> Vec<Found> {
+        let (copy, set) = self.config.method.settled(epoch);
+        let me = self.group.rank();
+        let mut found = Vec::new();
+        for (region, parts) in self.layout.regions.iter().enumerate() {
+            let stripes = parts.stripes;
+            let geometry = stripes.geometry;
+            let settled = if self.record.stamp < epoch { parts.a } else { parts.b[copy] };
+            let (data, parities) = (parts.data(settled, set), parts.parities(set));
+            for band in 0..stripes.bands() {
+                for block in 0..geometry.data() {
+                    let stripe = geometry.stripe_of(me, block);
+                    let at = Place { region, band, stripe, row: 0, cell: 0 };
+                    let rows = stripes.block(band, block);
+                    self.look_at(data, rows, at, "data", &mut found);
+                }
+                for parity in 0..geometry.parities {
+                    let stripe = geometry.parity_stripe(me, parity);
+                    let at = Place { region, band, stripe, row: 0, cell: 0 };
+                    let rows = stripes.parity(band, parity);
+                    self.look_at(parities, rows, at, "parities", &mut found);
+                }
+            }
+        }
+        found
+    }
+
+    /// Compares all cells of these rows, which are a block of the stripe `at`.
+    fn look_at(
+        &self,
+        part: Summed,
+        rows: Range<usize>,
+        at: Place,
+        name: &'static str,
+        found: &mut Vec<Found>,
+    ) {
+        for (offset, row) in rows.enumerate() {
+            for cell in part.cells(&(0..part.part.pitch_bytes)) {
+                let bytes = self.vault.bytes(part.part.at(row, part.bytes_of(cell)));
+                if checksum(bytes) != self.vault.sum(&part, row, cell) {
+                    let place = Place { row: offset, cell, ..at };
+                    found.push(Found { place, part: name, row });
+                }
+            }
+        }
+    }
+
+    /// All ranks of the job learn of what cannot be mended, by rank and place.
+    fn refuse_what_is_too_much(
+        &self,
+        epoch: u64,
+        found: &[Found],
+        damaged: &Damaged,
+        lost: &[usize],
+    ) -> Result<()> {
+        let parities = self.config.parities;
+        let is_too_much = |found: &&Found| {
+            let too_many = |members: &BTreeSet<usize>| members.len() + lost.len() > parities;
+            damaged.get(&found.place).is_some_and(too_many)
+        };
+        let first = match found.len() > CELLS_MAX {
+            true => found.first(),
+            false => found.iter().find(is_too_much),
+        };
+        let damage = first.map(|first| Damage {
+            rank: self.job.rank(),
+            part: first.part.to_owned(),
+            region: first.place.region,
+            row: first.row,
+            byte: first.place.cell * self.config.cell_bytes,
+            cells: found.len(),
+        });
+        let mine =
+            damage.map_or_else(Vec::new, |damage| serde_json::to_vec(&damage).expect("plain data"));
+        let all = all_gather_bytes(&self.job, &mine)?;
+        let damage: Vec<Damage> = (all.iter().filter(|bytes| !bytes.is_empty()))
+            .map(|bytes| serde_json::from_slice(bytes).expect("written just now"))
+            .collect();
+        match damage.is_empty() {
+            true => Ok(()),
+            false => {
+                let lost = self.plan.lost.clone();
+                Err(Refusal::Damaged { epoch, damage, lost, parities }.into())
+            }
+        }
+    }
+
+    /// Rebuilds all damaged cells, and those of the lost members at the same places,
+    /// which were rebuilt from them. Returns how many cells of this rank were damaged.
+    pub(super) fn mend(&mut self, epoch: u64, damaged: &Damaged, lost: &[usize]) -> Result<usize> {
+        let settled = self.config.method.settled(epoch);
+        let mut mended = 0;
+        for (place, members) in damaged {
+            let step = Step::new("recover-mend", epoch).band(place.region, place.band);
+            self.vault.step(step)?;
+            let mut gone: Vec<usize> = members.iter().chain(lost).copied().collect();
+            gone.sort_unstable();
+            self.band(place.region).rebuild_cell(&gone, settled, place, step)?;
+            mended += usize::from(members.contains(&self.group.rank()));
+        }
+        Ok(mended)
+    }
+}

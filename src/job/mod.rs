@@ -449,8 +449,13 @@ fn opening_lines<C: Comm>(guard: &Protected<C>, found: &Found, resumed: bool) ->
     }
     if let (true, Some(restart)) = (resumed, guard.restart()) {
         lines.push(format!(
-            "resuming from checkpoint {} at column {}; ranks rebuilt: {:?}; recovery took {:.2} s",
-            restart.epoch, restart.column, restart.rebuilt_ranks, restart.recover_seconds
+            "resuming from checkpoint {} at column {}; ranks rebuilt: {:?}{}; recovery took \
+             {:.2} s",
+            restart.epoch,
+            restart.column,
+            restart.rebuilt_ranks,
+            restart.damage_words(),
+            restart.recover_seconds
         ));
     }
     if found.single_domain {

@@ -206,6 +206,7 @@ pub fn open<'a, C: Comm>(
             epoch: recovered.epoch,
             column,
             rebuilt_ranks: recovered.rebuilt.clone(),
+            damaged_blocks: recovered.mended_cells,
             start_seconds,
             lost_seconds: lost_seconds.max(0.0),
             recover_seconds: started.elapsed().as_secs_f64(),

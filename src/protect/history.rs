@@ -123,8 +123,7 @@ fn checkpoint(taken: &Taken) -> Event {
 
 /// The failure, which is as long as what it cost, and the recovery after it.
 fn restart(restart: &Restart) -> [Event; 2] {
-    let Restart { epoch, column, rebuilt_ranks, start_seconds, lost_seconds, recover_seconds } =
-        restart;
+    let Restart { epoch, column, start_seconds, lost_seconds, recover_seconds, .. } = restart;
     let event = |kind: &str, start_seconds: f64, seconds: f64, detail: String| Event {
         kind: kind.into(),
         start_seconds,
@@ -134,11 +133,12 @@ fn restart(restart: &Restart) -> [Event; 2] {
         bytes: None,
         detail,
     };
-    let rebuilt = match rebuilt_ranks.len() {
-        0 => "no rank had to be rebuilt".to_owned(),
-        1..=8 => format!("ranks rebuilt: {rebuilt_ranks:?}"),
-        many => format!("{many} ranks rebuilt"),
+    let rebuilt = match &restart.rebuilt_ranks[..] {
+        [] => "no rank had to be rebuilt".to_owned(),
+        ranks if ranks.len() <= 8 => format!("ranks rebuilt: {ranks:?}"),
+        ranks => format!("{} ranks rebuilt", ranks.len()),
     };
+    let damage = restart.damage_words();
     [
         event(
             "failure",
@@ -150,7 +150,7 @@ fn restart(restart: &Restart) -> [Event; 2] {
             "recovery",
             *start_seconds,
             *recover_seconds,
-            format!("from checkpoint {epoch} at column {column}; {rebuilt}"),
+            format!("from checkpoint {epoch} at column {column}; {rebuilt}{damage}"),
         ),
     ]
 }
@@ -169,6 +169,7 @@ mod tests {
             epoch: 1,
             column: 100,
             rebuilt_ranks: vec![3],
+            damaged_blocks: 0,
             start_seconds: 18.0,
             lost_seconds: 8.0,
             recover_seconds: 2.0,

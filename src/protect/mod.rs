@@ -25,4 +25,4 @@ pub use interval::{Every, daly_interval_seconds, parse_seconds};
 pub use memory::{NodeMemory, RunInUse, RunLock, found_test, run_bytes, sweep, sweep_before};
 pub use read::read_domains;
 pub use settings::{Overlap, Region, Settings};
-pub use split::{memory_split, memory_words, smallest_group};
+pub use split::{memory_split, memory_words, segment_layout, smallest_group};

@@ -215,6 +215,7 @@ mod tests {
             epoch: number as u64,
             column: 10_000_000,
             rebuilt_ranks: (0..rebuilt).map(|rank| 2 * rank).collect(),
+            damaged_blocks: 0,
             start_seconds: LONG / 3.0 + number as f64,
             lost_seconds: LONG / 7.0,
             recover_seconds: LONG / 11.0,

@@ -48,12 +48,7 @@ pub fn memory_split(
             ..MemorySplit::default()
         };
     };
-    let shape = region_shape(spec);
-    let ranks = spec.p * spec.q;
-    let header = HeaderLayout::new(&settings.run_id, ranks, state_bytes(ranks)).bytes();
-    let parts = settings.method.parts();
-    let layout =
-        SegmentLayout::new(header, &[shape], geometry, BANDS, parts, CELL_BYTES, ALIGN_BYTES);
+    let (_, layout) = segment_layout(spec, settings, geometry);
     let bytes = |parts: &[Part]| -> u64 {
         parts.iter().map(|part| (part.rows * part.pitch_bytes) as u64).sum()
     };
@@ -62,6 +57,27 @@ pub fn memory_split(
     let parities = bytes(&region.parity);
     let header = layout.bytes as u64 - matrix - copies - parities;
     MemorySplit { matrix, copies, parities, header, work_space }
+}
+
+/// Where everything lies in the segment of a rank, behind the page of the store.
+pub fn segment_layout(
+    spec: &TestSpec,
+    settings: &Settings,
+    geometry: Geometry,
+) -> (HeaderLayout, SegmentLayout) {
+    let ranks = spec.p * spec.q;
+    let header = HeaderLayout::new(&settings.run_id, ranks, state_bytes(ranks));
+    let (shapes, parts) = ([region_shape(spec)], settings.method.parts());
+    let layout = SegmentLayout::new(
+        header.bytes(),
+        &shapes,
+        geometry,
+        BANDS,
+        parts,
+        CELL_BYTES,
+        ALIGN_BYTES,
+    );
+    (header, layout)
 }
 
 /// The memory of a test in words, with the share that the method leaves to the

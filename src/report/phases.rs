@@ -99,11 +99,12 @@ fn protection_lines(protection: &Protection) -> Vec<String> {
     }
     lines.extend(protection.restarts.iter().map(|restart| {
         format!(
-            "# restart: from checkpoint {} at column {}; ranks rebuilt: {:?}; lost work and \
+            "# restart: from checkpoint {} at column {}; ranks rebuilt: {:?}{}; lost work and \
              downtime {:.2} s, recovery {:.2} s",
             restart.epoch,
             restart.column,
             restart.rebuilt_ranks,
+            restart.damage_words(),
             restart.lost_seconds,
             restart.recover_seconds
         )

@@ -171,12 +171,25 @@ pub struct Restart {
     pub column: usize,
     /// Ranks whose data was rebuilt from that of others.
     pub rebuilt_ranks: Vec<usize>,
+    /// Damaged blocks of other ranks that were rebuilt.
+    #[serde(default)]
+    pub damaged_blocks: usize,
     /// Seconds from the first start to this one.
     pub start_seconds: f64,
     /// Seconds from that checkpoint to the restart: lost work and downtime.
     pub lost_seconds: f64,
     /// Seconds to find, rebuild and copy the data.
     pub recover_seconds: f64,
+}
+
+impl Restart {
+    /// What is said of damaged memory, behind the ranks that were rebuilt.
+    pub fn damage_words(&self) -> String {
+        match self.damaged_blocks {
+            0 => String::new(),
+            blocks => format!("; damaged blocks of memory rebuilt: {blocks}"),
+        }
+    }
 }
 
 /// Where the memory of the largest rank goes, in bytes.

@@ -20,7 +20,7 @@ use skt_hpl::checkpoint::group;
 use skt_hpl::checkpoint::hook::{Hook, NoHook, Step, StepPattern};
 use skt_hpl::checkpoint::methods::Method;
 use skt_hpl::checkpoint::protocol::{CheckpointError, Found};
-use skt_hpl::checkpoint::store::{Files, Store};
+use skt_hpl::checkpoint::store::{Files, SegmentInfo, Store, SysV};
 use skt_hpl::comm::threads::{ThreadComm, run};
 use skt_hpl::comm::{Comm, CommError, collect};
 use skt_hpl::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
@@ -149,6 +149,8 @@ pub enum Ended {
 /// Nodes with memory, and who runs where.
 pub struct Cluster {
     folder: TempDir,
+    /// Whether nodes keep System V segments in place of files.
+    sysv: bool,
     /// Node of each process.
     pub places: Vec<usize>,
     /// Nodes there ever were.
@@ -161,12 +163,22 @@ impl Cluster {
         let shm = std::path::Path::new("/dev/shm");
         let base = if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() };
         let folder = TempDir::new_in(base).expect("a folder");
-        let mut cluster = Self { folder, places: Vec::new(), nodes: 0 };
+        let mut cluster = Self { folder, sysv: false, places: Vec::new(), nodes: 0 };
         for _ in 0..processes.div_ceil(per_node) {
             cluster.add_node();
         }
         cluster.places = (0..processes).map(|process| process / per_node).collect();
         cluster
+    }
+
+    /// The same with System V segments: a node is a name of the run.
+    pub fn with_sysv(self) -> Self {
+        Self { sysv: true, ..self }
+    }
+
+    /// Whether nodes keep System V segments.
+    pub fn is_sysv(&self) -> bool {
+        self.sysv
     }
 
     fn add_node(&mut self) -> usize {
@@ -179,8 +191,29 @@ impl Cluster {
         self.folder.path().join(format!("node{node}"))
     }
 
-    pub fn store(&self, node: usize) -> Files {
-        Files::in_folder(&self.node_folder(node))
+    pub fn store(&self, node: usize) -> Box<dyn Store + Send + Sync> {
+        match self.sysv {
+            true => Box::new(SysV::new(false)),
+            false => Box::new(Files::in_folder(&self.node_folder(node))),
+        }
+    }
+
+    /// What the names of runs on a node end with, where nodes share a store.
+    fn tail(&self, node: usize) -> String {
+        match self.sysv {
+            true => {
+                let unique = self.folder.path().file_name().expect("a name").to_string_lossy();
+                format!("{unique}-{node}")
+            }
+            false => String::new(),
+        }
+    }
+
+    /// Segments on a node.
+    pub fn on_node(&self, node: usize) -> Vec<SegmentInfo> {
+        let tail = self.tail(node);
+        let list = self.store(node).list().expect("a list");
+        list.into_iter().filter(|info| info.name.run().ends_with(&tail)).collect()
     }
 
     fn host(&self, process: usize) -> String {
@@ -197,6 +230,9 @@ impl Cluster {
     pub fn lose(&mut self, processes: &[usize]) {
         let lost: BTreeSet<usize> = processes.iter().map(|&p| self.places[p]).collect();
         for node in lost {
+            for info in self.on_node(node) {
+                self.store(node).remove(&info.name).expect("removed");
+            }
             std::fs::remove_dir_all(self.node_folder(node)).expect("a folder");
             let fresh = self.add_node();
             for place in &mut self.places {
@@ -210,7 +246,7 @@ impl Cluster {
     /// Segments on all nodes.
     pub fn segments(&self) -> usize {
         let nodes: BTreeSet<usize> = self.places.iter().copied().collect();
-        nodes.into_iter().map(|node| self.store(node).list().expect("a list").len()).sum()
+        nodes.into_iter().map(|node| self.on_node(node).len()).sum()
     }
 
     /// Bytes of each segment once the job has made room: as listed, and as the
@@ -218,7 +254,7 @@ impl Cluster {
     pub fn measure(&self, spec: &TestSpec, settings: &Settings) -> Vec<(u64, u64)> {
         let results = run(spec.p * spec.q, |comm| {
             let (store, team) = (self.store(self.places[comm.rank()]), Team::solo());
-            let surroundings = self.surroundings(&comm, settings, &store, &team, Arc::new(NoHook));
+            let surroundings = self.surroundings(&comm, settings, &*store, &team, Arc::new(NoHook));
             let opened = protect::open(&comm, spec, settings, surroundings)?;
             let Opened::Ready { guard, .. } = opened else { panic!("a new run") };
             let [info] = &store.list().expect("a list")[..] else { panic!("one segment a node") };
@@ -234,12 +270,13 @@ impl Cluster {
         &self,
         comm: &ThreadComm,
         settings: &Settings,
-        store: &'a Files,
+        store: &'a (dyn Store + Send + Sync),
         team: &'a Team,
         hook: Arc<dyn Hook>,
     ) -> Surroundings<'a> {
+        let run = format!("{}{}", settings.run_id, self.tail(self.places[comm.rank()]));
         Surroundings {
-            memory: NodeMemory::new(store, &settings.run_id, 0, team),
+            memory: NodeMemory::new(store, &run, 0, team),
             test: 0,
             host: self.host(comm.rank()),
             hook,
@@ -299,7 +336,7 @@ impl Cluster {
         killer: Arc<Killer>,
     ) -> Result<Ran, Failure> {
         let (store, team) = (self.store(self.places[comm.rank()]), Team::solo());
-        let surroundings = self.surroundings(comm, settings, &store, &team, killer.clone());
+        let surroundings = self.surroundings(comm, settings, &*store, &team, killer.clone());
         let (mut guard, found, resumed) = match protect::open(comm, spec, settings, surroundings)? {
             Opened::Ready { guard, found, resumed } => (guard, found, resumed),
             Opened::Done(done) => {

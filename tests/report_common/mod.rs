@@ -191,6 +191,7 @@ fn protection() -> Protection {
             epoch: 2,
             column: 4096,
             rebuilt_ranks: vec![3],
+            damaged_blocks: 0,
             start_seconds: 30.0,
             lost_seconds: 1.5,
             recover_seconds: 0.25,

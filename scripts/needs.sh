@@ -222,8 +222,8 @@ build_packages() {
     have_libclang || wants libclang-dev LIBCLANG_PATH || return
     have_rust || have curl || echo curl
     # The roots by which cargo knows the registry, if it has to ask there.
-    cat /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/ca-bundle.pem \
-        /etc/ssl/cert.pem "${SSL_CERT_FILE:-/dev/null}" 2>/dev/null | grep -q CERTIFICATE ||
+    grep -qs CERTIFICATE /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt \
+        /etc/ssl/ca-bundle.pem /etc/ssl/cert.pem "${SSL_CERT_FILE:-/dev/null}" ||
         { have_rust && cargo fetch --locked --offline >/dev/null 2>&1; } || echo ca-certificates
 }
 

@@ -322,7 +322,7 @@ fn the_commands_that_init_and_plan_print_can_be_run_as_they_stand() {
     for planned in [
         "init --ranks 1 --memory-gib 0.002",
         "init --ranks 1 --memory-gib 0.002 --out 'with a blank.toml'",
-        "plan --cores-per-node 1 --memory-gib 0.002 --core-gflops 10 --copy-gbs 1 --out plan.dat",
+        "plan --cores-per-node 1 --memory-gib 0.002 --gflops-per-core 10 --copy-gbs 1 --out plan.dat",
     ] {
         let (_, said) = sh(&format!("{program} {planned}"));
         let printed = said.lines().find(|line| line.starts_with("  mpirun ")).expect(&said);

@@ -1,10 +1,11 @@
 # What building and running needs, and how to get it. Sourced by the scripts
 # beside it: `needs build` before a build, `needs test` before the tests, `needs
-# launchers` before those with MPICH and Slurm.
+# launchers` before those with MPICH and Slurm, `needs fresh` before test-fresh.
 #
-# Looks at what is there, by function and not by package, so that a site's own
-# MPI, BLAS or Rust is left alone; installs the rest with apt-get, as root or
-# through sudo, and says so before. SKT_HPL_INSTALL=no: only says what is missing.
+# Tries what is there instead of asking for packages, so that a site's own MPI,
+# BLAS or Rust is left alone; installs the rest with apt-get, as root or through
+# sudo, and says so before. SKT_HPL_INSTALL=no: only says what is missing.
+# shellcheck shell=bash
 
 RUST_NEEDED=1.89
 
@@ -12,48 +13,247 @@ RUST_NEEDED=1.89
 if [ "$(id -u)" = 0 ]; then
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi
-# A cargo that rustup installed is not on the path of a shell without a profile.
-[ -d "${CARGO_HOME:-$HOME/.cargo}/bin" ] && PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
+# A cargo that rustup installed is not on the path of a shell without a profile,
+# and the daemons of Slurm are not on that of a plain user.
+rust_folder=${CARGO_HOME:-$HOME/.cargo}/bin
+PATH="$PATH:$rust_folder:/usr/sbin:/sbin"
 
 have() { command -v "$1" >/dev/null 2>&1; }
 
+# links TEXT COMPILER [FLAG...]: whether the C program is compiled and linked so.
+links() {
+    local folder status=0
+    folder=$(mktemp -d)
+    "$2" -x c - -o "$folder/program" "${@:3}" <<<"$1" >/dev/null 2>&1 || status=1
+    rm -r "$folder"
+    return $status
+}
+
+have_cc() { links $'#include <stdlib.h>\nint main(void) { return abs(0); }' cc; }
+
+# As build.rs links it; without a C compiler that works, by its name alone.
 have_blas() {
-    [ -n "${SKT_HPL_BLAS:-}" ] || { have pkg-config && pkg-config --exists openblas; }
+    local flags
+    if [ -n "${SKT_HPL_BLAS+set}" ]; then
+        # One library a word.
+        # shellcheck disable=SC2086
+        flags=$(printf -- '-l%s ' ${SKT_HPL_BLAS//,/ })
+    else
+        flags=$(pkg-config --libs openblas 2>/dev/null) || flags=-lopenblas
+    fi
+    if have_cc; then
+        # One flag a word.
+        # shellcheck disable=SC2086
+        links 'void dgemm_(void); int main(void) { dgemm_(); }' cc \
+            ${SKT_HPL_BLAS_DIR:+"-L$SKT_HPL_BLAS_DIR"} $flags
+    else
+        [ "$flags" != -lopenblas ]
+    fi
 }
 
-# bindgen, which the MPI binding runs, loads libclang when it runs.
+# mpi_builds [MPICC]: whether the compiler of MPI is there, and works if the C
+# compiler does.
+mpi_builds() {
+    have "$1" || return
+    ! have_cc || links $'#include <mpi.h>\nint main(void) { return MPI_Init(0, 0); }' "$1"
+}
+
+# Which MPI the ranks are compiled for: openmpi, mpich, other or none; untold as
+# long as there is no C compiler to ask.
+mpi_of_compiler() {
+    local mpicc=${MPICC:-mpicc}
+    [ -z "${MPI_PKG_CONFIG:-}${CRAY_MPICH_DIR:-}" ] || { echo other; return; }
+    mpi_builds "$mpicc" || { echo none; return; }
+    have_cc || { echo untold; return; }
+    case $("$mpicc" -x c -E -dM - <<<'#include <mpi.h>' 2>/dev/null) in
+    *'#define OPEN_MPI '* | *'#define OMPI_MPI_H'*) echo openmpi ;;
+    *'#define MPICH_VERSION '*) echo mpich ;;
+    *) echo other ;;
+    esac
+}
+
+# Which MPI the ranks are started by, as `skt-hpl launch` tells them apart.
+mpi_of_mpirun() {
+    have mpirun || { echo none; return; }
+    case $(mpirun --version 2>&1) in
+    *'Open MPI'* | *OpenRTE*) echo openmpi ;;
+    *HYDRA* | *Hydra*) echo mpich ;;
+    *) echo other ;;
+    esac
+}
+
+# `mpirun`, as this user can run it in a shell of his own: Open MPI refuses root.
+mpirun_words() {
+    if [ "$(id -u)" = 0 ] && [ "$(mpi_of_mpirun)" = openmpi ]; then
+        echo 'mpirun --allow-run-as-root'
+    else
+        echo mpirun
+    fi
+}
+
+# The libclang that bindgen, which the MPI binding runs, loads: among the files
+# that clang-sys finds, the first of the highest version that the names tell.
+bindgens_libclang() (
+    shopt -s nullglob nocaseglob
+    IFS=:
+    files=()
+    if [ -f "${LIBCLANG_PATH:-}" ]; then
+        files=("$LIBCLANG_PATH")
+    elif [ -n "${LIBCLANG_PATH+set}" ]; then
+        files=("$LIBCLANG_PATH"/libclang*)
+    else
+        prefix=$("${LLVM_CONFIG_PATH:-llvm-config}" --prefix 2>/dev/null) &&
+            files=("$prefix"/{bin,lib,lib64}/libclang*)
+        for folder in ${LD_LIBRARY_PATH:-} ${LIBRARY_PATH:-}; do
+            files+=("$folder"/libclang*)
+        done
+        files+=(/usr/local/llvm*/lib*/libclang* /usr/local/lib*{/*/*,/*,}/libclang*
+            /usr/lib*{/*/*,/*,}/libclang*)
+    fi
+    for file in "${files[@]}"; do
+        name=${file##*/}
+        case $name in
+        *-cpp.*) continue ;;
+        libclang.so) version= ;;
+        libclang.so.*) version=${name#libclang.so.} ;;
+        libclang-*.so | libclang-*.so.*) version=${name#libclang-} version=${version%???} ;;
+        *) continue ;;
+        esac
+        # 64-bit ELF; a link that leads nowhere is not.
+        if [ "$(od -An -tx1 -N5 "$file" 2>/dev/null)" = ' 7f 45 4c 46 02' ]; then
+            echo "$version|$file"
+        fi
+    done | sort -s -t '|' -k1,1Vr | sed -n '1s/^[^|]*|//p'
+)
+
+# Reads headers with a libclang, as bindgen does: argv is the library, a header,
+# flags. Fails also where the library is there and the compiler's own headers,
+# which Debian has in another package, are not.
+CLANG_PROBE='
+#include <dlfcn.h>
+int main(int argc, char **argv) {
+    void *library = dlopen(argv[1], RTLD_NOW);
+    if (!library) return 1;
+    void *(*index)(int, int) = dlsym(library, "clang_createIndex");
+    void *(*parse)(void *, const char *, char **, int, void *, unsigned, unsigned) =
+        dlsym(library, "clang_parseTranslationUnit");
+    unsigned (*complaints)(void *) = dlsym(library, "clang_getNumDiagnostics");
+    if (!index || !parse || !complaints) return 1;
+    void *unit = parse(index(0, 0), argv[2], argv + 3, argc - 3, 0, 0, 0);
+    return !unit || complaints(unit) != 0;
+}'
+
+# Whether bindgen finds a libclang, and it works if the C compiler does.
 have_libclang() {
-    [ -n "${LIBCLANG_PATH:-}" ] || have llvm-config ||
-        ls /usr/lib/llvm-*/lib/libclang*.so* /usr/lib/*/libclang-*.so* /usr/lib*/libclang.so* >/dev/null 2>&1
+    local library folder status=0
+    library=$(bindgens_libclang)
+    [ -n "$library" ] || return
+    have_cc || return 0
+    folder=$(mktemp -d)
+    printf '#include <stddef.h>\n#include <stdlib.h>\n' >"$folder/probe.h"
+    # bindgen adds these two: flags of the user, and the headers of a clang.
+    # shellcheck disable=SC2046,SC2086
+    { cc -x c - -o "$folder/probe" -ldl <<<"$CLANG_PROBE" &&
+        "$folder/probe" "$library" "$folder/probe.h" ${BINDGEN_EXTRA_CLANG_ARGS:-} \
+            $(have clang && echo "-isystem$(clang -print-resource-dir)/include"); } >/dev/null 2>&1 || status=1
+    rm -r "$folder"
+    return $status
 }
 
-have_rust() {
+is_new_enough() {
     local version
-    version=$(rustc --version 2>/dev/null | cut -d' ' -f2 | cut -d- -f1) && have cargo &&
+    version=$("$1" --version 2>/dev/null | cut -d' ' -f2 | cut -d- -f1) && [ -n "$version" ] &&
         [ "$(printf '%s\n' "$RUST_NEEDED" "$version" | sort -V | head -n 1)" = "$RUST_NEEDED" ]
 }
 
-missing_packages() {
+rust_works() { is_new_enough rustc && is_new_enough cargo; }
+
+# A Rust that is new enough: the first one of the path, else that of rustup, which
+# an older one of the system hides, else the stable one of a rustup that has an
+# older one for its default.
+have_rust() {
+    rust_works && return
+    local path_before=$PATH
+    PATH="$rust_folder:$PATH"
+    rust_works && return
+    if RUSTUP_AUTO_INSTALL=0 RUSTUP_TOOLCHAIN=stable rust_works; then
+        export RUSTUP_TOOLCHAIN=stable
+        return
+    fi
+    PATH=$path_before
+    return 1
+}
+
+# wants PACKAGE [VARIABLE...]: names what would bring what is missing, unless one
+# of the variables says what else to take: that is told, not replaced.
+wants() {
+    local variable
+    for variable in "${@:2}"; do
+        if [ -n "${!variable+set}" ]; then
+            echo "$variable=${!variable} cannot be used: correct it, or unset it for Debian's $1" >&2
+            return 1
+        fi
+    done
+    echo "$1"
+}
+
+mpi_packages() {
+    local compiler starter
+    compiler=$(mpi_of_compiler) starter=$(mpi_of_mpirun)
+    case $compiler-$starter in
+    none-mpich) wants libmpich-dev MPICC ;;
+    none-none) echo openmpi-bin && wants libopenmpi-dev MPICC ;;
+    none-*) wants libopenmpi-dev MPICC ;;
+    mpich-none) echo mpich ;;
+    openmpi-none) echo openmpi-bin ;;
+    other-none | openmpi-mpich | mpich-openmpi)
+        echo "the compiler of MPI (${MPICC:-mpicc}: $compiler) and mpirun ($(command -v mpirun || echo none): $starter)" \
+            "are not of one MPI: put those of one first in PATH, or name its compiler in MPICC" >&2
+        return 1
+        ;;
+    esac
+}
+
+build_packages() {
     have cc || echo gcc
-    [ -e /usr/include/stdlib.h ] || echo libc6-dev
-    have pkg-config || echo pkg-config
-    have mpirun || echo openmpi-bin
-    have mpicc || echo libopenmpi-dev
-    have_blas || echo libopenblas-dev
-    have_libclang || echo libclang-dev
-    if [ "$1" != build ]; then
-        have python3 || echo python3
-        # The cluster made of namespaces.
-        have ip || echo iproute2
-    fi
-    if [ "$1" = launchers ]; then
-        have mpiexec.hydra || echo mpich
-        have mpicc.mpich || echo libmpich-dev
-        have slurmctld || echo slurmctld
-        have slurmd || echo slurmd
-        have salloc || echo slurm-client
-    fi
-    have_rust || { have curl || echo curl; [ -e /etc/ssl/certs/ca-certificates.crt ] || echo ca-certificates; }
+    have_cc || echo libc6-dev
+    mpi_packages || return
+    have_blas || wants libopenblas-dev SKT_HPL_BLAS || return
+    have_libclang || wants libclang-dev LIBCLANG_PATH || return
+    have_rust || have curl || echo curl
+    # The roots by which cargo knows the registry, if it has to ask there.
+    grep -qs CERTIFICATE /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt \
+        /etc/ssl/ca-bundle.pem /etc/ssl/cert.pem "${SSL_CERT_FILE:-/dev/null}" ||
+        { have_rust && cargo fetch --locked --offline >/dev/null 2>&1; } || echo ca-certificates
+}
+
+test_packages() {
+    python3 -c 'import json' 2>/dev/null || echo python3
+    # The cluster made of namespaces.
+    have ip || echo iproute2
+}
+
+launcher_packages() {
+    have mpiexec.hydra || echo mpich
+    mpi_builds mpicc.mpich || echo libmpich-dev
+    have slurmctld || echo slurmctld
+    have slurmd || echo slurmd
+    have salloc || echo slurm-client
+}
+
+fresh_packages() {
+    have git || echo git
+    have debootstrap || echo debootstrap
+    [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || echo debian-archive-keyring
+}
+
+missing_packages() {
+    case $1 in
+    build) build_packages ;;
+    test) build_packages && test_packages ;;
+    launchers) build_packages && test_packages && launcher_packages ;;
+    fresh) fresh_packages ;;
+    esac
 }
 
 as_root() {
@@ -87,30 +287,45 @@ install_rust() {
     if have rustup; then
         echo "== installs the stable Rust toolchain with rustup ($RUST_NEEDED or newer is needed)"
         rustup toolchain install stable --profile minimal --component rustfmt --component clippy
-        export RUSTUP_TOOLCHAIN=stable
-        return
+    else
+        echo "== installs Rust with the installer of https://rustup.rs into ${rust_folder%/bin} ($RUST_NEEDED or newer is needed)"
+        curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs |
+            sh -s -- -y --profile minimal --component rustfmt --component clippy --no-modify-path
     fi
-    echo "== installs Rust with the installer of https://rustup.rs into ${CARGO_HOME:-$HOME/.cargo} ($RUST_NEEDED or newer is needed)"
-    curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs |
-        sh -s -- -y --profile minimal --component rustfmt --component clippy --no-modify-path
-    PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
+    have_rust || {
+        echo "no Rust $RUST_NEEDED or newer, although it was just installed: rustc is $(command -v rustc), $(rustc --version)" >&2
+        return 1
+    }
 }
 
-# needs build|test|launchers
+have_lints() { { cargo fmt --version && cargo clippy --version; } >/dev/null 2>&1; }
+
+install_lints() {
+    if ! have rustup || [ "${SKT_HPL_INSTALL:-}" = no ]; then
+        echo "missing: rustfmt and clippy, components of Rust" >&2
+        return 1
+    fi
+    echo "== installs rustfmt and clippy with rustup"
+    rustup component add rustfmt clippy
+}
+
+# needs build|test|launchers|fresh
 needs() {
-    local packages
-    packages=$(missing_packages "$1")
-    if [ -z "$packages" ] && have_rust; then
-        echo "== nothing to install: compiler, MPI, BLAS, libclang and Rust are here"
-    fi
-    # One package a line, no spaces within.
-    # shellcheck disable=SC2086
-    [ -z "$packages" ] || install_packages $packages
+    local packages installed=
+    packages=$(missing_packages "$1") || return
+    # Some can be tried only when others are there.
+    while [ -n "$packages" ]; do
+        if [ "$packages" = "$installed" ]; then
+            echo "installed, and does not work: ${packages//$'\n'/ }; look for others that come first in PATH" >&2
+            return 1
+        fi
+        # One package a line, no spaces within.
+        # shellcheck disable=SC2086
+        install_packages $packages
+        installed=$packages
+        packages=$(missing_packages "$1") || return
+    done
     have_rust || install_rust
-    if [ "$1" != build ]; then
-        cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 || {
-            echo "== installs rustfmt and clippy with rustup"
-            rustup component add rustfmt clippy
-        }
-    fi
+    [ -n "$installed" ] || echo "== nothing to install: all that this needs is here"
+    case $1 in test | launchers) have_lints || install_lints ;; esac
 }

@@ -303,3 +303,30 @@ fn progress_is_on_standard_error_alone() {
     assert!(ended.err.contains("# N=2500: factoring"), "{}", ended.err);
     assert!(!ended.out.contains("factoring"), "{}", ended.out);
 }
+
+#[test]
+fn the_commands_that_init_and_plan_print_can_be_run_as_they_stand() {
+    let folder = TempDir::with_prefix("a folder ").unwrap();
+    let sh = |line: &str| {
+        let mut shell = Command::new("sh");
+        // As in a shell of which nobody has told MPI that root is meant.
+        shell.env_remove("OMPI_ALLOW_RUN_AS_ROOT").env_remove("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
+        shell.args(["-c", line]).current_dir(folder.path()).stdin(Stdio::null());
+        let _one = ONE_JOB.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = shell.output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(ended.status.success(), "{line}: {}{}", text(&ended.stdout), text(&ended.stderr));
+        (text(&ended.stdout), text(&ended.stderr))
+    };
+    let program = env!("CARGO_BIN_EXE_skt-hpl");
+    for planned in [
+        "init --ranks 1 --memory-gib 0.002",
+        "init --ranks 1 --memory-gib 0.002 --out 'with a blank.toml'",
+        "plan --cores-per-node 1 --memory-gib 0.002 --gflops-per-core 10 --copy-gbs 1 --out plan.dat",
+    ] {
+        let (_, said) = sh(&format!("{program} {planned}"));
+        let printed = said.lines().find(|line| line.starts_with("  mpirun ")).expect(&said);
+        let (report, _) = sh(printed);
+        assert!(report.contains("PASSED"), "{printed}: {report}");
+    }
+}

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::convert::{FormatName, text};
+use super::launch::by_hand;
 use super::overrides::Names;
 use super::{machine, output};
 use crate::checkpoint::methods::Method;
@@ -15,6 +16,7 @@ use crate::config::{
     TestSpec, param::Param, toml, validate,
 };
 use crate::protect::{Settings, memory_split, smallest_group};
+use crate::supervisor::plan::shell_quoted;
 
 /// Flags of `init`.
 #[derive(Debug, Clone, Args)]
@@ -119,9 +121,9 @@ fn command_line(
     format: Format,
     path: &Path,
 ) -> String {
-    let mut command = format!("mpirun -np {ranks} skt-hpl");
+    let mut command = by_hand(ranks);
     if path != Path::new("HPL.dat") {
-        command.push_str(&format!(" --config {}", path.display()));
+        command.push_str(&format!(" --config {}", shell_quoted(&path.display().to_string())));
     }
     if format == Format::Dat && spec.threads > 1 {
         command.push_str(&format!(" --threads {}", spec.threads));

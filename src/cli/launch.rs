@@ -5,6 +5,7 @@ use std::process::Command as Program;
 use std::time::Duration;
 
 use clap::{Args, Parser as _};
+use nix::unistd::geteuid;
 
 use super::exit::Exit;
 use super::run::{self, RunArgs};
@@ -14,7 +15,7 @@ use crate::config::draft::Value;
 use crate::config::{ConfigError, LaunchDraft, Launching};
 use crate::protect::{Settings, parse_seconds, read_domains};
 use crate::supervisor::hosts::{self, Host, HostsError, Pool};
-use crate::supervisor::plan::{Launcher, Template};
+use crate::supervisor::plan::{Launcher, Template, shell_quoted};
 use crate::supervisor::shape;
 use crate::supervisor::watch::Floors;
 use crate::supervisor::{self, Options, SupervisorError};
@@ -347,12 +348,26 @@ fn launcher(args: &LaunchArgs, env: Env) -> Result<Launcher, LaunchError> {
         }
         LauncherName::Auto => {
             let program = args.launcher_program.as_deref().unwrap_or("mpirun");
-            let said = Program::new(program).arg("--version").output();
-            let said = said.map(|out| String::from_utf8_lossy(&out.stdout).into_owned());
-            of_version(&said.unwrap_or_default())
+            of_program(program)
                 .ok_or_else(|| LaunchError::NoLauncher { program: program.to_owned() })?
         }
     })
+}
+
+/// Which launcher `program` is, by what it says of its version.
+fn of_program(program: &str) -> Option<Launcher> {
+    let said = Program::new(program).arg("--version").output().ok()?;
+    of_version(&String::from_utf8_lossy(&said.stdout))
+}
+
+/// The words that start `ranks` ranks of this program by hand, in a shell of this
+/// user: `mpirun -np 4 skt-hpl`, the program as it was called. Open MPI refuses
+/// root unless it is told that it is meant.
+pub fn by_hand(ranks: usize) -> String {
+    let refused = geteuid().is_root() && of_program("mpirun") == Some(Launcher::Openmpi);
+    let allow = if refused { "--allow-run-as-root " } else { "" };
+    let program = std::env::args_os().next().unwrap_or_else(|| "skt-hpl".into());
+    format!("mpirun {allow}-np {ranks} {}", shell_quoted(&program.to_string_lossy()))
 }
 
 /// Which launcher speaks so of its version.

@@ -7,6 +7,7 @@ use std::time::Instant;
 use clap::Args;
 
 use super::convert::text;
+use super::launch::by_hand;
 use super::study_error::StudyError;
 use super::{machine, output};
 use crate::blas::{MatMut, MatRef, gemm};
@@ -22,6 +23,7 @@ use crate::model::plan::{Candidate, Machine, Plan, assumed_efficiency, scaled_ef
 use crate::model::tang::efficiency::Efficiency;
 use crate::model::tang::memory::Protocol;
 use crate::report::reader::{RunReport, TestReport};
+use crate::supervisor::plan::shell_quoted;
 
 /// Flags of `plan`.
 #[derive(Debug, Args)]
@@ -120,9 +122,9 @@ pub fn execute(args: &PlanArgs) -> Result<(), StudyError> {
 /// How to run the configuration: HPL.dat cannot say all of it.
 fn command_line(machine: &Machine, plan: &Plan, args: &PlanArgs, format: Format) -> String {
     let ranks = machine.nodes * machine.ranks_per_node;
-    let mut command = format!("mpirun -np {ranks} skt-hpl");
+    let mut command = by_hand(ranks);
     if let Some(path) = args.out.as_deref().filter(|path| *path != Path::new("HPL.dat")) {
-        command.push_str(&format!(" --config {}", path.display()));
+        command.push_str(&format!(" --config {}", shell_quoted(&path.display().to_string())));
     }
     if format == Format::Dat {
         if args.threads > 1 {

@@ -222,7 +222,7 @@ pub enum ConfigError {
     /// More processes than the job has.
     #[error(
         "{at}: the {p} x {q} grid needs {need} ranks, this job has {ranks}; \
-         start it with `mpirun -np {need}` or make P x Q at most {ranks}"
+         start it on {need} ranks (`mpirun ... -np {need}`) or make P x Q at most {ranks}"
     )]
     TooFewRanks {
         /// Where.

@@ -240,7 +240,6 @@ impl Cluster {
     ) -> Surroundings<'a> {
         Surroundings {
             memory: NodeMemory::new(store, &settings.run_id, 0, team),
-            test: 0,
             host: self.host(comm.rank()),
             hook,
             guessed_rate: 1e9,

@@ -545,6 +545,40 @@ mod tests {
         assert!(matches!(store.create(&name, 64), Err(StoreError::Exists { .. })));
     }
 
+    /// Gives this thread an empty table of segments.
+    fn is_alone() -> bool {
+        let granted = nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWIPC);
+        if let Err(why) = granted {
+            eprintln!("not run: no IPC namespace here ({why}; needs the right to make one)");
+        }
+        granted.is_ok()
+    }
+
+    #[test]
+    fn many_keys_taken_stop_nobody_and_all_of_them_name_their_holder() {
+        if !is_alone() {
+            return;
+        }
+        let (store, name) = (SysV::new(false), own_name(2));
+        let few: Vec<i32> = keys(&name).take(100).map(foreign).collect();
+        drop(store.create(&name, 64).unwrap());
+        assert!(store.attach(&name).unwrap().is_some());
+        assert!(store.remove(&name).unwrap());
+        for key in keys(&name).skip(100) {
+            foreign(key);
+        }
+        assert!(store.attach(&name).unwrap().is_none());
+        assert!(!store.remove(&name).unwrap());
+        let refused = store.create(&name, 64).unwrap_err().to_string();
+        let holder = format!(
+            "segment {} (key {:#010x}) of user {}",
+            few[0],
+            keys(&name).next().unwrap(),
+            host::user_id()
+        );
+        assert!(refused.contains(&holder) && refused.contains("ipcrm -m"), "{refused}");
+    }
+
     #[test]
     fn a_refusal_names_the_limit() {
         let bytes = 8192;

@@ -57,9 +57,9 @@ fn hosts_that_see_one_store_run_are_killed_and_go_on() {
         ["sysv".to_owned(), "posix".to_owned(), format!("file:{}", folder.path().display())]
     {
         let run = format!("shared-{}", std::process::id());
-        // In the work, within a checkpoint, and at the end.
+        // Within the first checkpoint, later in the work, and at the end.
         let flags = format!(
-            "--store {store} --checkpoint-every 2p! --inject 1@column:128 --inject 2@encode:4 \
+            "--store {store} --checkpoint-every 2p! --inject 1@column:128 --inject 2@encode \
              --inject 3@back"
         );
         let starts: Vec<Output> = (0..3).map(|_| benchmark(folder.path(), &run, &flags)).collect();
@@ -67,7 +67,7 @@ fn hosts_that_see_one_store_run_are_killed_and_go_on() {
             let error = String::from_utf8_lossy(&start.stderr);
             assert_ne!(start.status.code(), Some(0), "{store}: a fault strikes each start");
             assert!(error.contains("hosts box0, box1, box2, box3 see one and the same"), "{error}");
-            assert!(!error.contains("error: "), "{store}: {error}");
+            assert!(!error.contains("under way"), "{store}: {error}");
         }
         let last = benchmark(folder.path(), &run, &format!("{flags} --resume require"));
         assert_eq!(x(&last), plain, "{store}");

@@ -105,7 +105,8 @@ struct Times {
 impl<'a, C: Comm> Bench<'a, C> {
     fn open(&self, hook: Arc<dyn Hook>) -> Result<(Saved<'a, C>, Found), CheckpointError> {
         let memory = NodeMemory::new(self.store, self.run, self.test, self.team);
-        let config = self.settings.config(self.test, String::new(), &self.world.host(), 64);
+        let config = self.settings.config(&memory, String::new(), &self.world.host(), 64);
+        let config = config.expect("a store that tells which it is");
         // The check of what is frozen is for tests.
         let config = skt_hpl::checkpoint::protocol::Config { check_frozen: false, ..config };
         let rows = region_bytes() / PITCH_BYTES;

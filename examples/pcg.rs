@@ -135,13 +135,9 @@ fn run(world: &MpiComm, args: &Args) -> Result<(), Failure> {
     let block = args.size.div_ceil(world.size());
     let shape = RegionShape { rows: block, pitch_bytes: args.size * size_of::<f64>() };
     let application = format!("pcg {}", args.size);
-    let config = settings.config(
-        0,
-        application,
-        &world.host(),
-        size_of::<Scalars>().max(size_of::<Solved>()),
-    );
     let memory = NodeMemory::new(&store, &args.run_id, 0, &team);
+    let state_bytes = size_of::<Scalars>().max(size_of::<Solved>());
+    let config = settings.config(&memory, application, &world.host(), state_bytes)?;
     let done = match Checkpointer::open(world, memory, config, &[shape; 3], faults.clone())? {
         Opened::Ready(mut saved, found) => {
             let solved = solve(&mut saved, &found, args, block, &faults)?;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use skt_hpl::checkpoint::store::{
-    Files, Liveness, SegmentName, Stage, Store, StoreError, StoreKind, SysV,
+    Files, Flaw, Liveness, SegmentName, Stage, Store, StoreError, StoreKind, Stub, SysV,
 };
 use skt_hpl::cli::shm::{self, CleanOptions, Cleaned};
 use tempfile::TempDir;
@@ -373,7 +373,7 @@ fn a_huge_page_is_given_or_its_lack_told() {
 }
 
 #[test]
-fn files_are_private_and_foreign_ones_are_left_alone() {
+fn files_are_private_and_what_is_damaged_is_told_and_makes_way() {
     use std::os::unix::fs::PermissionsExt;
     let folder = TempDir::new().unwrap();
     let store = Files::in_folder(folder.path());
@@ -381,23 +381,110 @@ fn files_are_private_and_foreign_ones_are_left_alone() {
     let path = folder.path().join(name.to_string());
     for content in [&b""[..], &[0; 100], &[0x53; 10_000]] {
         std::fs::write(&path, content).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
         assert!(store.attach(&name).unwrap().is_none());
         assert_eq!(store.list().unwrap(), []);
         assert!(!store.remove(&name).unwrap());
-        assert!(matches!(store.create(&name, 8), Err(StoreError::Foreign(_))));
-        assert_eq!(std::fs::read(&path).unwrap(), content);
+        let stubs = store.stubs().unwrap();
+        assert!(matches!(&stubs[..], [Stub { flaw: Flaw::Damaged(_), .. }]), "{stubs:?}");
+        drop(store.create(&name, 8).unwrap());
+        assert_eq!((store.stubs().unwrap(), store.list().unwrap().len()), (vec![], 1));
+        assert!(store.remove(&name).unwrap());
     }
+    // What bears no name of a segment is nobody's business.
+    let other = folder.path().join("skt-hpl-notes");
+    std::fs::write(&other, "keep").unwrap();
+    std::os::unix::fs::symlink(&other, &path).unwrap();
+    assert!(store.stubs().unwrap().is_empty() && store.attach(&name).unwrap().is_none());
     std::fs::remove_file(&path).unwrap();
     drop(store.create(&name, 8).unwrap());
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     // A copy under another name is not that segment.
-    let other = SegmentName::new("run", "state", 1).unwrap();
-    std::fs::copy(&path, folder.path().join(other.to_string())).unwrap();
-    assert!(store.attach(&other).unwrap().is_none());
-    assert_eq!(store.list().unwrap().len(), 1);
+    let copy = SegmentName::new("run", "state", 1).unwrap();
+    std::fs::copy(&path, folder.path().join(copy.to_string())).unwrap();
+    assert!(store.attach(&copy).unwrap().is_none());
+    assert_eq!((store.list().unwrap().len(), store.remove_dead_stubs().unwrap().len()), (1, 1));
+    // Nor is one of two names, which may be whole and is left.
+    std::fs::hard_link(&path, folder.path().join("second")).unwrap();
+    assert!(store.attach(&name).unwrap().is_none());
+    let stubs = store.stubs().unwrap();
+    assert!(matches!(&stubs[..], [Stub { flaw: Flaw::Doubtful(_), .. }]), "{stubs:?}");
+    assert_eq!(store.remove_dead_stubs().unwrap(), []);
+    std::fs::remove_file(folder.path().join("second")).unwrap();
+    // Nor one that others may write to.
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o620)).unwrap();
+    assert!(store.attach(&name).unwrap().is_none());
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+    assert!(store.attach(&name).unwrap().is_some());
     // Nor is one that was cut short.
     std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(4100).unwrap();
     assert!(store.attach(&name).unwrap().is_none());
+    assert_eq!(std::fs::read(other).unwrap(), b"keep");
+}
+
+/// Who has the segment of that name, made or found, has it alone: also where it is
+/// removed in the same instant, as a lock is that its holder gives up.
+#[test]
+fn of_many_that_take_and_remove_a_segment_one_has_it_at_a_time() {
+    on_every_store("holders", |f| {
+        let (name, holders, taken) = (f.name(0), AtomicU32::new(0), AtomicU32::new(0));
+        let end = Instant::now() + Duration::from_secs(3);
+        let take = || match f.store.attach(&name) {
+            Ok(None) => f.store.create(&name, 8).map(Some),
+            found => found,
+        };
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (take, holders, taken, name) = (&take, &holders, &taken, &name);
+                scope.spawn(move || {
+                    while Instant::now() < end {
+                        match take() {
+                            Ok(Some(held)) => {
+                                let others = holders.fetch_add(1, Ordering::SeqCst);
+                                assert_eq!(others, 0, "two have it");
+                                taken.fetch_add(1, Ordering::SeqCst);
+                                std::thread::yield_now();
+                                holders.fetch_sub(1, Ordering::SeqCst);
+                                // Some die with it, and it stays for the next.
+                                if taken.load(Ordering::SeqCst) % 3 != 0 {
+                                    f.store.remove(name).unwrap();
+                                }
+                                drop(held);
+                            }
+                            Ok(None)
+                            | Err(StoreError::InUse { .. } | StoreError::Exists { .. }) => {
+                                std::thread::sleep(Duration::from_micros(50 * thread));
+                            }
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                });
+            }
+        });
+        assert!(taken.load(Ordering::SeqCst) > 20, "{taken:?}");
+        f.store.remove(&name).unwrap();
+    });
+}
+
+#[test]
+fn a_store_is_known_by_its_memory() {
+    let (one, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let link = one.path().join("link");
+    std::os::unix::fs::symlink(other.path(), &link).unwrap();
+    let id = |store: &dyn Store| store.id().unwrap();
+    assert_eq!(id(&Files::in_folder(other.path())), id(&Files::in_folder(&link)));
+    assert_ne!(id(&Files::in_folder(other.path())), id(&Files::in_folder(one.path())));
+    let here = id(&SysV::new(false));
+    assert_eq!(id(&SysV::new(true)), here);
+    assert_ne!(id(&Files::posix()), here);
+    let unshared = std::thread::spawn(|| {
+        let granted = nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWIPC);
+        granted.map(|()| SysV::new(false).id().unwrap())
+    });
+    match unshared.join().unwrap() {
+        Ok(there) => assert_ne!(there, here),
+        Err(why) => eprintln!("not run: no IPC namespace here ({why})"),
+    }
 }
 
 #[test]

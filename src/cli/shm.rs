@@ -6,7 +6,9 @@ use clap::{Args, Subcommand};
 
 use super::study_error::StudyError;
 use super::{launcher_rank, output};
-use crate::checkpoint::store::{Liveness, SegmentInfo, Store, StoreError, StoreKind, Stub, host};
+use crate::checkpoint::store::{
+    Flaw, Liveness, SegmentInfo, Store, StoreError, StoreKind, Stub, host,
+};
 use crate::config::{ConfigError, Place, Setting};
 use crate::environment::host::this_host;
 
@@ -22,9 +24,12 @@ A segment is one of these:
   waiting     complete, its run is not running: the same command goes on from it
   incomplete  its maker died while it was made: of no use to anybody
   unnamed     the same, so early that it does not say of which run it is
+  damaged     yours, and no longer whole: no run can use it
+  doubtful    perhaps the same; nothing but its size or name says so
+  planted     made by another user to look like yours: no run uses it
 
-`clean` removes what is incomplete or unnamed; with --run also what is waiting of that run, which then cannot \
-go on; with --force everything, also what a process is using.";
+`clean` removes what is incomplete, unnamed or damaged; with --run also what is waiting of that run, which then \
+cannot go on; with --force everything, also what a process is using.";
 
 /// Flags of `shm`.
 #[derive(Debug, Args)]
@@ -175,7 +180,13 @@ pub fn list(store: &dyn Store, out: &mut dyn Write) -> Result<(), ShmError> {
     }
     for stub in stubs {
         let attached = if stub.in_use { "yes" } else { "no" };
-        let state = if stub.is_dead() { "unnamed" } else { "being made" };
+        let state = match &stub.flaw {
+            Flaw::Unnamed if stub.is_dead() => "unnamed",
+            Flaw::Unnamed => "being made",
+            Flaw::Damaged(_) => "damaged",
+            Flaw::Doubtful(_) => "doubtful",
+            Flaw::Planted(_) => "planted",
+        };
         let age = age(now.saturating_sub(stub.created_unix_seconds));
         let Stub { bytes, location, .. } = stub;
         writeln!(
@@ -239,7 +250,12 @@ pub fn clean(
         if let Some(why) = reason_to_keep(&segment, options) {
             writeln!(out, "kept {name}: {why}")?;
             done.kept += 1;
-        } else if store.remove(name)? {
+            continue;
+        }
+        // What a process has begun to use since is kept.
+        let is_removed =
+            if options.force { store.remove(name)? } else { store.remove_unused(name)? };
+        if is_removed {
             writeln!(out, "removed {name}: {} bytes", segment.bytes)?;
             done.removed += 1;
             done.removed_bytes += segment.bytes as u64;
@@ -252,7 +268,7 @@ pub fn clean(
     Ok(done)
 }
 
-/// Removes the segments without a name whose creators are dead, by force all.
+/// Removes what is no segment, surely ours and of no use to anybody, by force all.
 fn clean_stubs(
     store: &dyn Store,
     force: bool,
@@ -262,14 +278,16 @@ fn clean_stubs(
     for stub in store.stubs()? {
         let Stub { location, bytes, creator_pid, .. } = &stub;
         if !force && !stub.is_dead() {
-            let why = match stub.creator {
-                Liveness::Unknown => "its creator is in another container".to_owned(),
-                _ => format!("process {creator_pid} is making it"),
+            let why = match (&stub.flaw, stub.creator) {
+                (Flaw::Unnamed, Liveness::Unknown) => "its creator is in another container".into(),
+                (Flaw::Unnamed, _) => format!("process {creator_pid} is making it"),
+                (Flaw::Damaged(_), _) => "a process is attached".into(),
+                _ => stub.why().to_owned(),
             };
             writeln!(out, "kept {location}: {why} (--force removes it all the same)")?;
             done.kept += 1;
         } else if store.remove_stub(&stub)? {
-            writeln!(out, "removed {location}: {bytes} bytes, without a name")?;
+            writeln!(out, "removed {location}: {bytes} bytes, {}", stub.why())?;
             done.removed += 1;
             done.removed_bytes += bytes;
         }

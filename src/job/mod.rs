@@ -167,6 +167,8 @@ pub fn run<C: Comm>(
         if settings.is_on() {
             world.barrier()?;
             protect::sweep(&*setup.store, &settings.run_id, spec.tests().len())?;
+            // All have let go of theirs.
+            setup::warn(&protect::tidy(&*setup.store)?);
         }
     }
     Ok(Exit::from_code(code))
@@ -363,7 +365,6 @@ impl<'a> Tests<'a> {
         let settings = Settings { method, resume, ..self.settings.clone() };
         let surroundings = Surroundings {
             memory: NodeMemory::new(&*setup.store, &settings.run_id, index, team),
-            test: index,
             host: ranks.host(),
             hook: target.clone(),
             guessed_rate: 0.8e9

@@ -58,6 +58,30 @@ fn take_lock(
     }
 }
 
+/// Tells of the first of what there is to be told: another user may have planted
+/// thousands.
+pub fn warn(lines: &[String]) {
+    const LINES: usize = 4;
+    for line in lines.iter().take(LINES) {
+        eprintln!("warning: {line}");
+    }
+    if lines.len() > LINES {
+        eprintln!("warning: and {} more; `skt-hpl shm list` shows them", lines.len() - LINES);
+    }
+}
+
+/// Says on the first rank which hosts are one to a failure of their memory.
+fn warn_of_one_store(places: &[Place], rank: usize) {
+    let hosts = places::hosts_of_one_store(places);
+    if rank == 0 && !hosts.is_empty() {
+        eprintln!(
+            "warning: hosts {} see one and the same memory: what takes one of them away may take \
+             the segments of all (--domains can name them as one)",
+            hosts.join(", ")
+        );
+    }
+}
+
 /// The text of the first rank that has one. Collective.
 fn first_text<C: Comm>(world: &C, text: &str) -> Result<Option<String>, CommError> {
     let all = collect::all_gather_bytes(world, text.as_bytes())?;
@@ -88,13 +112,14 @@ impl Setup {
         // Our own threads call the BLAS, each for itself.
         blas::set_blas_threads(1);
         let mask = affinity::current_mask().unwrap_or_default();
-        let mut held_bytes = 0;
+        let (mut id, mut held_bytes) = (None, 0);
         if settings.is_on() {
             // Of whichever run: nobody can go on from them.
-            store.remove_dead_stubs()?;
+            warn(&protect::tidy(&*store)?);
             held_bytes = protect::run_bytes(&*store, &settings.run_id)?;
+            id = Some(store.id()?);
         }
-        let places = places::gather(world, mask, held_bytes)?;
+        let places = places::gather(world, mask, id, held_bytes)?;
         let plan = plan(&places, world.rank(), spec.threads);
         let team = start_team(spec.threads, &plan)
             .map_err(|why| JobError::Threads { threads: spec.threads, why })?;
@@ -107,11 +132,22 @@ impl Setup {
             pinning: words(&plan),
         };
         let self_test = self_test(world, &team, &environment)?;
-        let (here, index) = places::neighbours(&places, world.rank());
-        debug_assert_eq!(here[index], world.rank());
-        let (lock, in_use) = take_lock(settings, &kind, &places[world.rank()].host, index)?;
-        let in_use = first_text(world, &in_use.unwrap_or_default())?;
-        let refusal = in_use.or_else(|| memory_lack(spec, settings, &places));
+        let (here, index_on_host) = places::neighbours(&places, world.rank());
+        debug_assert_eq!(here[index_on_host], world.rank());
+        let index = places::index_in_store(&places, world.rank());
+        if settings.is_on() && index == 0 {
+            warn(&protect::doubtful(&*store)?);
+        }
+        let mut refusal = places::store_of_several_kernels(&places, &settings.store);
+        let mut lock = None;
+        // The same on all ranks.
+        if refusal.is_none() {
+            let (held, in_use) = take_lock(settings, &kind, &places[world.rank()].host, index)?;
+            lock = held;
+            refusal = first_text(world, &in_use.unwrap_or_default())?;
+        }
+        warn_of_one_store(&places, world.rank());
+        let refusal = refusal.or_else(|| memory_lack(spec, settings, &places));
         let memory_note = memory_note(spec, settings, &places);
         let target = Arc::new(target);
         Ok(Self {
@@ -121,7 +157,7 @@ impl Setup {
             refusal,
             memory_note,
             store,
-            is_first_on_host: index == 0,
+            is_first_on_host: index_on_host == 0,
             target,
             _lock: lock,
         })

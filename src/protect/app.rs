@@ -1,5 +1,6 @@
 //! For any application: settings, and a checkpointer made from them.
 
+use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::code::AnyCode;
@@ -17,19 +18,23 @@ impl Settings {
         Self { method: Method::SelfCheckpoint, run_id: run_id.to_owned(), ..Self::none() }
     }
 
-    /// What [`Checkpointer::open`] needs for part `part` of the run (the number
-    /// that [`NodeMemory::new`] has). `application`: all parameters without
-    /// which a checkpoint would be of no use; `host`: where this process runs;
-    /// `state_bytes`: the longest state that a checkpoint takes.
+    /// What [`Checkpointer::open`] needs beside `memory`, of the same run.
+    /// `application`: all parameters without which a checkpoint would be of no use;
+    /// `host`: where this process runs, its failure domain unless the settings name
+    /// another; `state_bytes`: the longest state that a checkpoint takes.
+    ///
+    /// # Errors
+    /// When the store of `memory` cannot tell which memory it is.
     pub fn config(
         &self,
-        part: usize,
+        memory: &NodeMemory,
         application: String,
         host: &str,
         state_bytes: usize,
-    ) -> Config<AnyCode> {
+    ) -> io::Result<Config<AnyCode>> {
+        let part = memory.test();
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
-        Config {
+        Ok(Config {
             application,
             method: self.method,
             members: self.group_size,
@@ -39,11 +44,11 @@ impl Settings {
             allow_shared_domains: self.allow_shared_domains,
             resume: self.resume,
             domain: self.domain_of(host),
-            node: host.to_owned(),
+            node: memory.node()?,
             clock: (unix * 1e3) as u64,
             nonce: (unix * 1e9) as u64 ^ u64::from(std::process::id()).rotate_left(40),
             state_capacity_bytes: state_bytes,
             ..Config::new(&format!("{}-t{part}", self.run_id), AnyCode::new(self.codec))
-        }
+        })
     }
 }

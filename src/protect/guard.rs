@@ -120,10 +120,8 @@ pub enum Opened<'a, C: Comm> {
 
 /// What `open` needs beside the test.
 pub struct Surroundings<'a> {
-    /// Segments of this node.
+    /// Segments of this test on this node.
     pub memory: NodeMemory<'a>,
-    /// Number of the test in its run.
-    pub test: usize,
     /// Host of this process.
     pub host: String,
     /// Fault injection.
@@ -152,11 +150,16 @@ pub fn open<'a, C: Comm>(
     surroundings: Surroundings<'a>,
 ) -> Result<Opened<'a, C>, CheckpointError> {
     let started = Instant::now();
-    let Surroundings { memory, test, host, hook, guessed_rate } = surroundings;
+    let Surroundings { memory, host, hook, guessed_rate } = surroundings;
     let shape = region_shape(spec);
     let unix = unix_seconds();
     let application = serde_json::to_string(spec).expect("plain data");
-    let config = settings.config(test, application, &host, state_bytes(comm.size()));
+    let refused = |source| {
+        let rank = comm.rank();
+        CheckpointError::Memory { what: "looking at the store", rank, bytes: 0, source }
+    };
+    let config = settings.config(&memory, application, &host, state_bytes(comm.size()));
+    let config = config.map_err(refused)?;
     let config = Config {
         align_bytes: ALIGN_BYTES,
         // Little beside the matrix.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::checkpoint::header::SegmentId;
 use crate::checkpoint::protocol::{Memory, Peer};
-use crate::checkpoint::store::{Segment, SegmentName, Store, StoreError, View};
+use crate::checkpoint::store::{Flaw, Segment, SegmentName, Store, StoreError, Stub, View};
 use crate::team::Team;
 
 /// How long to wait for a process of an earlier start to be gone: a launcher
@@ -32,13 +32,27 @@ impl<'a> NodeMemory<'a> {
         Self { store, run: run.to_owned(), test, team }
     }
 
+    /// Number of the test.
+    pub fn test(&self) -> usize {
+        self.test
+    }
+
+    /// Which memory it is, the same for all processes that see its segments: what
+    /// [`crate::checkpoint::protocol::Config::node`] is to be.
+    ///
+    /// # Errors
+    /// When the store cannot tell.
+    pub fn node(&self) -> io::Result<String> {
+        Ok(self.store.id().map_err(other)?.memory)
+    }
+
     fn name(&self, id: SegmentId) -> io::Result<SegmentName> {
         let role = format!("t{}.a{}", self.test, id.attempt);
         SegmentName::new(&self.run, &role, id.rank as u32).map_err(other)
     }
 }
 
-/// A process's hold on a run: no other job of that name can start on this node
+/// A process's hold on a run: no other job of that name can start on this store
 /// meanwhile. Given up when dropped; after a death the next start takes it over.
 pub struct RunLock {
     store: Box<dyn Store + Send + Sync>,
@@ -59,8 +73,8 @@ pub struct RunInUse {
 }
 
 impl RunLock {
-    /// Takes the hold of the process that is number `index` of the job on `host`.
-    /// Waits a while for a process of an earlier start to be gone.
+    /// Takes the hold of the process, on `host`, that is number `index` of those of
+    /// the job that see this store. Waits a while for a process of an earlier start to be gone.
     ///
     /// # Errors
     /// [`RunInUse`] inside, when it is held; else what the store says.
@@ -88,7 +102,9 @@ impl RunLock {
                 }
                 Err(error) => return Err(error),
             }
-            std::thread::sleep(Duration::from_millis(50));
+            // Two that have given way to each other are not to do so again.
+            let pause_milliseconds = 30 + u64::from(std::process::id() % 41);
+            std::thread::sleep(Duration::from_millis(pause_milliseconds));
         }
     }
 }
@@ -98,6 +114,33 @@ impl Drop for RunLock {
         // On the way out: what cannot be removed is taken over by the next start.
         let _ = self.store.remove(&self.name);
     }
+}
+
+/// Removes from the store what is surely this user's and of no use to any run; a
+/// line about each that was damaged.
+///
+/// # Errors
+/// When the store cannot be listed, or something not be removed.
+pub fn tidy(store: &dyn Store) -> Result<Vec<String>, StoreError> {
+    let removed = store.remove_dead_stubs()?;
+    let line =
+        |stub: &Stub| format!("{} was damaged and is removed: {}", stub.location, stub.why());
+    Ok(removed.iter().filter(|stub| stub.flaw != Flaw::Unnamed).map(line).collect())
+}
+
+/// A line about each thing at the places of segments that no run uses and that is
+/// not surely this user's, or that another user has planted.
+///
+/// # Errors
+/// When the store cannot be listed.
+pub fn doubtful(store: &dyn Store) -> Result<Vec<String>, StoreError> {
+    let stubs = store.stubs()?;
+    let is_told = |stub: &&Stub| matches!(stub.flaw, Flaw::Doubtful(_) | Flaw::Planted(_));
+    let line = |stub: &Stub| {
+        let (location, why) = (&stub.location, stub.why());
+        format!("{location} is not used: {why} (`skt-hpl shm clean --force` removes it)")
+    };
+    Ok(stubs.iter().filter(is_told).map(line).collect())
 }
 
 /// Test and attempt of a segment's role, see [`NodeMemory::name`].

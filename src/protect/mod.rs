@@ -22,7 +22,9 @@ pub use guard::{Done, Opened, Protected, Surroundings, open};
 pub use history::History;
 pub use inject::{Inject, Target, What};
 pub use interval::{Every, daly_interval_seconds, parse_seconds};
-pub use memory::{NodeMemory, RunInUse, RunLock, found_test, run_bytes, sweep, sweep_before};
+pub use memory::{
+    NodeMemory, RunInUse, RunLock, doubtful, found_test, run_bytes, sweep, sweep_before, tidy,
+};
 pub use read::read_domains;
 pub use settings::{Overlap, Region, Settings};
 pub use split::{memory_split, memory_words, segment_layout, smallest_group};

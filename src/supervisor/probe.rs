@@ -118,8 +118,8 @@ pub fn answer(question: &Question) -> Answer {
 /// ranks have left. What a process is attached to is not ours to take.
 fn remove_all(store: &dyn Store, run_id: &str) -> Result<(), StoreError> {
     let of_run = store.list()?.into_iter().filter(|info| info.name.run() == run_id);
-    for info in of_run.filter(|info| !info.in_use) {
-        store.remove(&info.name)?;
+    for info in of_run {
+        store.remove_unused(&info.name)?;
     }
     Ok(())
 }

@@ -277,7 +277,6 @@ impl Cluster {
         let run = format!("{}{}", settings.run_id, self.tail(self.places[comm.rank()]));
         Surroundings {
             memory: NodeMemory::new(store, &run, 0, team),
-            test: 0,
             host: self.host(comm.rank()),
             hook,
             guessed_rate: 1e9,

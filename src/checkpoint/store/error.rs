@@ -40,16 +40,32 @@ pub enum StoreError {
         /// Where it is.
         location: String,
     },
-    /// A file in the way that is not one of our segments.
-    #[error("{} is in the way and is no segment of ours: move it away", .0.display())]
-    Foreign(PathBuf),
     /// Every key that the name leads to is taken by other segments.
-    #[error("{name}: all {tried} System V keys for it are taken by other segments (see `ipcs -m`)")]
+    #[error(
+        "{name}: all {tried} System V keys for it are taken by other segments, the first of them \
+         by {holder}: have that user, or the administrator, remove it (ipcrm -m ID; `ipcs -m` \
+         lists all), or use the store `posix`"
+    )]
     NoKey {
         /// The segment.
         name: SegmentName,
         /// Keys tried.
         tried: usize,
+        /// Which segment has the first of them, and whose it is.
+        holder: String,
+    },
+    /// A folder's token cannot be made.
+    #[error(
+        "{}: no name for the file that tells this folder from others ({last} is of no use: {why}); \
+         remove it, or have its owner do so, or use a folder of your own", folder.display()
+    )]
+    NoToken {
+        /// The folder.
+        folder: PathBuf,
+        /// The last name tried.
+        last: String,
+        /// What is there.
+        why: String,
     },
     /// Another process is attached.
     #[error("{name} at {location} is in use by another process: is the run still going on?")]

@@ -2,36 +2,45 @@
 //! a node-local disk.
 
 mod draft;
+mod own;
+mod token;
 
 use std::ffi::c_void;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Read};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::time::Duration;
 
-use bytemuck::Zeroable;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, posix_fallocate};
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, munmap};
-use nix::sys::statfs::{FsType, HUGETLBFS_MAGIC, TMPFS_MAGIC, fstatfs};
+use nix::sys::statfs::{
+    BTRFS_SUPER_MAGIC, EXT4_SUPER_MAGIC, FsType, HUGETLBFS_MAGIC, TMPFS_MAGIC, XFS_SUPER_MAGIC,
+    fstatfs, statfs,
+};
 use nix::unistd::ftruncate;
 
 use super::header::{Header, Identity, PAGE_BYTES};
 use super::host::{self, Host, Trap};
 use super::segment::{Hold, Mapped, NewSegment, RESERVE_BYTES, Segment, Touch, View};
-use super::stub::{Place, Stub};
-use super::{Result, SegmentInfo, SegmentName, Stage, Store, StoreError, check_bytes};
+use super::stub::Stub;
+use super::{Result, SegmentInfo, SegmentName, Stage, Store, StoreError, StoreId, check_bytes};
 use crate::pages;
 use draft::Draft;
+use own::Own;
 
 /// How often, and how long apart, an operation waits for a passing look of
 /// another process to be over.
 const ATTACH_TRIES: u32 = 20;
 const ATTACH_PAUSE: Duration = Duration::from_millis(5);
+
+/// What stands between the name of a segment and a number, where a file of another
+/// user has the name.
+const ELSEWHERE: &str = "~";
 
 /// The store of mapped files in one folder.
 #[derive(Debug, Clone)]
@@ -54,25 +63,84 @@ impl Files {
         self.folder.join(name.to_string())
     }
 
-    /// Removes an incomplete segment of that name, if nobody is at work on it.
-    fn make_way(&self, path: &Path, name: &SegmentName) -> Result<()> {
-        for tries_left in (0..ATTACH_TRIES).rev() {
-            if fs::symlink_metadata(path).is_err() {
-                return Ok(());
-            }
-            let Some((file, identity)) = Self::inspect(path) else {
-                return Err(StoreError::Foreign(path.to_owned()));
+    /// Where a segment of that name may be: at its own path, or at one with a
+    /// number behind it, if another user had a file at its own.
+    fn paths(&self, name: &SegmentName) -> impl Iterator<Item = PathBuf> {
+        let (folder, prefix) = (self.folder.clone(), format!("{name}{ELSEWHERE}"));
+        let elsewhere = move || {
+            let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+            let is_of_name = move |entry: &fs::DirEntry| {
+                entry.file_name().to_str().is_some_and(|name| name.starts_with(&prefix))
             };
-            if !identity.is_ready && lock(file, FlockArg::LockExclusiveNonblock).is_ok() {
-                return fs::remove_file(path).map_err(|error| refused("removing", path, error));
+            entries.filter(is_of_name).map(|entry| entry.path())
+        };
+        std::iter::once(self.path(name)).chain(std::iter::once_with(elsewhere).flatten())
+    }
+
+    /// The segment of that name, complete or not.
+    fn find(&self, name: &SegmentName) -> Option<(File, Identity, PathBuf)> {
+        self.paths(name).find_map(|path| {
+            let (file, identity) = Own::at(&path)?.segment(&path)?;
+            (identity.name == *name).then_some((file, identity, path))
+        })
+    }
+
+    /// As [`Files::find`], if it is complete.
+    fn find_ready(&self, name: &SegmentName) -> Option<(File, Identity, PathBuf)> {
+        self.find(name).filter(|(_, identity, _)| identity.is_ready)
+    }
+
+    /// Removes an incomplete or damaged segment of that name, if nobody is at work
+    /// on it.
+    fn make_way(&self, name: &SegmentName) -> Result<()> {
+        let exists = |path: &Path| {
+            let location = path.display().to_string();
+            Err(StoreError::Exists { name: name.clone(), location })
+        };
+        for tries_left in (0..ATTACH_TRIES).rev() {
+            let mut busy = None;
+            for path in self.paths(name) {
+                let Some(own) = Own::at(&path) else { continue };
+                if own.segment(&path).is_some_and(|(_, identity)| identity.is_ready) {
+                    return exists(&path);
+                }
+                if !own.remove_unused(&path)? {
+                    busy = Some(path);
+                }
             }
-            if identity.is_ready || tries_left == 0 {
-                let location = path.display().to_string();
-                return Err(StoreError::Exists { name: name.clone(), location });
+            match busy {
+                None => return Ok(()),
+                Some(path) if tries_left == 0 => return exists(&path),
+                Some(_) => std::thread::sleep(ATTACH_PAUSE),
             }
-            std::thread::sleep(ATTACH_PAUSE);
         }
         Ok(())
+    }
+
+    /// Gives a new file the segment's name, or, where another user has a file of
+    /// that name, one that nobody can know before.
+    fn publish(&self, name: &SegmentName, draft: &Draft, file: &File) -> Result<PathBuf> {
+        let mut path = self.path(name);
+        loop {
+            match draft.publish(file, &path) {
+                Ok(()) => return Ok(path),
+                Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                    return Err(refused("linking", &path, error));
+                }
+                Err(_) if Own::at(&path).is_some() => {
+                    let location = path.display().to_string();
+                    return Err(StoreError::Exists { name: name.clone(), location });
+                }
+                Err(_) => path = self.folder.join(format!("{name}{ELSEWHERE}{}", random()?)),
+            }
+        }
+    }
+
+    /// All paths in the folder.
+    fn entries(&self) -> Result<impl Iterator<Item = Result<PathBuf>>> {
+        let listing = |error| refused("listing", &self.folder, error);
+        let entries = fs::read_dir(&self.folder).map_err(listing)?;
+        Ok(entries.map(move |entry| Ok(entry.map_err(listing)?.path())))
     }
 
     /// Makes the file, locked and of full size, all of its space set aside. It
@@ -83,7 +151,7 @@ impl Files {
         bytes: usize,
         header: &Header,
         at: &dyn Fn(Stage),
-    ) -> Result<(Flock<File>, Space)> {
+    ) -> Result<(Flock<File>, PathBuf, Space)> {
         let path = self.path(name);
         let (file, draft) =
             Draft::create(&self.folder).map_err(|error| refused("creating", &path, error))?;
@@ -99,13 +167,31 @@ impl Files {
             Err(Errno::ENOSPC) => return Err(self.no_space(name, &file, &space)?),
             Err(error) => return Err(refused("writing", &path, error)),
         }
-        draft.publish(&file, &path).map_err(|error| refused("linking", &path, error))?;
+        let path = self.publish(name, &draft, &file)?;
+        drop(draft);
         at(Stage::Named);
-        self.reserve(name, &file, &space).inspect_err(|_| {
+        let alone = self.check_alone(name, &path);
+        alone.and_then(|()| self.reserve(name, &file, &space)).inspect_err(|_| {
             // Best effort on the way out; the first error is the one to report.
             let _ = fs::remove_file(&path);
         })?;
-        Ok((file, space))
+        Ok((file, path, space))
+    }
+
+    /// Refuses where a creation elsewhere, begun before ours could be seen, has the
+    /// same name. Who sees the other gives way; it may be both.
+    fn check_alone(&self, name: &SegmentName, path: &Path) -> Result<()> {
+        let is_other = |other: &PathBuf| {
+            let segment = || Own::at(other)?.segment(other);
+            other != path && segment().is_some()
+        };
+        match self.paths(name).find(is_other) {
+            None => Ok(()),
+            Some(other) => {
+                let location = other.display().to_string();
+                Err(StoreError::Exists { name: name.clone(), location })
+            }
+        }
     }
 
     fn no_space(&self, name: &SegmentName, file: &File, space: &Space) -> Result<StoreError> {
@@ -149,22 +235,6 @@ impl Files {
         Ok(())
     }
 
-    /// The segment of that path, if the file belongs to this user and carries
-    /// our header.
-    fn inspect(path: &Path) -> Option<(File, Identity)> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).custom_flags(libc::O_NOFOLLOW);
-        let mut file = options.open(path).ok()?;
-        let meta = file.metadata().ok()?;
-        if !meta.is_file() || meta.uid() != host::user_id() {
-            return None;
-        }
-        let mut header = Header::zeroed();
-        file.read_exact(bytemuck::bytes_of_mut(&mut header)).ok()?;
-        let identity = header.identity(usize::try_from(meta.len()).ok()?)?;
-        Some((file, identity))
-    }
-
     /// Maps a locked file.
     fn map(
         path: PathBuf,
@@ -197,12 +267,26 @@ impl Files {
 }
 
 impl Store for Files {
+    fn id(&self) -> Result<StoreId> {
+        let kernel = host::kernel();
+        let looking = |error: io::Error| refused("looking at", &self.folder, error);
+        let stat = statfs(&self.folder).map_err(|error| looking(error.into()))?;
+        let memory = match is_of_one_kernel(stat.filesystem_type()) {
+            // The same through whichever mount.
+            true => {
+                let meta = fs::metadata(&self.folder).map_err(looking)?;
+                format!("folder {} {} {kernel}", meta.dev(), meta.ino())
+            }
+            false => format!("folder {}", token::of(&self.folder)?),
+        };
+        Ok(StoreId { memory, kernel })
+    }
+
     fn begin_at(&self, name: &SegmentName, bytes: usize, at: &dyn Fn(Stage)) -> Result<NewSegment> {
         check_bytes(name, bytes)?;
-        let path = self.path(name);
-        self.make_way(&path, name)?;
+        self.make_way(name)?;
         let header = Header::new(name, bytes);
-        let (file, _) = self.fresh(name, PAGE_BYTES + bytes, &header, at)?;
+        let (file, path, _) = self.fresh(name, PAGE_BYTES + bytes, &header, at)?;
         at(Stage::Reserved);
         match Self::map(path.clone(), file, name, bytes) {
             Ok((segment, space)) => Ok(NewSegment::new(segment, header, space.touch())),
@@ -215,14 +299,12 @@ impl Store for Files {
     }
 
     fn attach(&self, name: &SegmentName) -> Result<Option<Segment>> {
-        let path = self.path(name);
         for _ in 0..ATTACH_TRIES {
-            let found = Self::inspect(&path);
-            let Some((file, identity)) = found.filter(|(_, i)| i.is_ready && i.name == *name)
-            else {
-                return Ok(None);
-            };
+            let Some((file, identity, path)) = self.find_ready(name) else { return Ok(None) };
             match lock(file, FlockArg::LockExclusiveNonblock) {
+                // Removed before it was locked, it has lost its name: the next
+                // process makes another one.
+                Ok(file) if !own::is_at(&file, &path) => {}
                 Ok(file) => {
                     let (segment, _) = Self::map(path, file, name, identity.data_bytes)?;
                     return Ok(Some(segment));
@@ -231,15 +313,12 @@ impl Store for Files {
                 Err(error) => return Err(refused("locking", &path, error)),
             }
         }
-        Err(StoreError::InUse { name: name.clone(), location: path.display().to_string() })
+        let location = self.path(name).display().to_string();
+        Err(StoreError::InUse { name: name.clone(), location })
     }
 
     fn peek(&self, name: &SegmentName, into: &mut [u8]) -> Result<Option<usize>> {
-        let path = self.path(name);
-        let found = Self::inspect(&path);
-        let Some((file, identity)) = found.filter(|(_, i)| i.is_ready && i.name == *name) else {
-            return Ok(None);
-        };
+        let Some((file, identity, path)) = self.find_ready(name) else { return Ok(None) };
         let bytes = identity.data_bytes;
         let fits = bytes.min(into.len());
         file.read_exact_at(&mut into[..fits], PAGE_BYTES as u64)
@@ -248,13 +327,15 @@ impl Store for Files {
     }
 
     fn view(&self, name: &SegmentName) -> Result<Option<View>> {
-        let path = self.path(name);
-        let found = Self::inspect(&path);
-        let Some((file, identity)) = found.filter(|(_, i)| i.is_ready && i.name == *name) else {
+        let Some((file, identity, path)) = self.find_ready(name) else { return Ok(None) };
+        let looking = |error: io::Error| refused("looking at", &path, error);
+        let stat = fstatfs(&file).map_err(|error| looking(error.into()))?;
+        if !is_of_one_kernel(stat.filesystem_type()) {
+            // Its owner may be on another machine, where it writes to memory that
+            // is not this one.
             return Ok(None);
-        };
-        let length = file.metadata().map_err(|error| refused("looking at", &path, error))?.len();
-        let mapped_bytes = length as usize;
+        }
+        let mapped_bytes = file.metadata().map_err(looking)?.len() as usize;
         let size = NonZeroUsize::new(mapped_bytes).expect("a header at least");
         let base = map_on_huge_page(&file, size, ProtFlags::PROT_READ)
             .map_err(|error| refused("mapping", &path, error))?;
@@ -266,26 +347,24 @@ impl Store for Files {
     }
 
     fn remove(&self, name: &SegmentName) -> Result<bool> {
-        let path = self.path(name);
-        let is_ours = Self::inspect(&path).is_some_and(|(_, identity)| identity.name == *name);
-        match is_ours.then(|| fs::remove_file(&path)) {
+        match self.find(name) {
             None => Ok(false),
-            // Another process of the node was faster.
-            Some(Err(error)) if error.kind() == ErrorKind::NotFound => Ok(false),
-            Some(done) => done.map(|()| true).map_err(|error| refused("removing", &path, error)),
+            Some((_, _, path)) => own::unlink(&path),
         }
     }
 
+    fn remove_unused(&self, name: &SegmentName) -> Result<bool> {
+        let Some((_, _, path)) = self.find(name) else { return Ok(false) };
+        Own::at(&path).map_or(Ok(false), |own| own.remove_unused(&path))
+    }
+
     fn look(&self) -> Result<Vec<SegmentInfo>> {
-        let entries =
-            fs::read_dir(&self.folder).map_err(|error| refused("listing", &self.folder, error))?;
         let mut list = Vec::new();
-        for entry in entries {
-            let path = entry.map_err(|error| refused("listing", &self.folder, error))?.path();
-            let Some((file, identity)) = Self::inspect(&path) else { continue };
-            if self.path(&identity.name) != path {
+        for path in self.entries()? {
+            let path = path?;
+            let Some((file, identity)) = Own::at(&path).and_then(|own| own.segment(&path)) else {
                 continue;
-            }
+            };
             list.push(SegmentInfo {
                 location: path.display().to_string(),
                 bytes: identity.data_bytes,
@@ -303,25 +382,17 @@ impl Store for Files {
     }
 
     fn stubs(&self) -> Result<Vec<Stub>> {
-        let entries =
-            fs::read_dir(&self.folder).map_err(|error| refused("listing", &self.folder, error))?;
         let mut stubs = Vec::new();
-        for entry in entries {
-            let path = entry.map_err(|error| refused("listing", &self.folder, error))?.path();
-            stubs.extend(draft::stub(&path));
+        for path in self.entries()? {
+            let path = path?;
+            stubs.extend(draft::stub(&path).or_else(|| own::damaged(&path)));
         }
         stubs.sort_by(|a: &Stub, b| a.location.cmp(&b.location));
         Ok(stubs)
     }
 
     fn remove_stub(&self, stub: &Stub) -> Result<bool> {
-        let Place::File(path) = &stub.place else { return Ok(false) };
-        match fs::remove_file(path) {
-            Ok(()) => Ok(true),
-            // Another process was faster, or it has got its name.
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(refused("removing", path, error)),
-        }
+        own::remove_stub(stub)
     }
 
     fn traps(&self, bytes_on_host: u64, _bytes_largest: u64) -> Vec<Trap> {
@@ -399,6 +470,20 @@ fn write_header(file: &File, space: &Space, header: &Header) -> nix::Result<()> 
     }
 }
 
+/// Whether files of that system are seen by one kernel alone; of others, machines
+/// may share a folder.
+fn is_of_one_kernel(fs: FsType) -> bool {
+    [TMPFS_MAGIC, HUGETLBFS_MAGIC, EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC]
+        .contains(&fs)
+}
+
+/// A number that nobody has had before.
+fn random() -> Result<String> {
+    let source = "/proc/sys/kernel/random/uuid";
+    let text = fs::read_to_string(source).map_err(|e| refused("reading", Path::new(source), e))?;
+    Ok(text.trim().to_owned())
+}
+
 fn lock(file: File, how: FlockArg) -> nix::Result<Flock<File>> {
     Flock::lock(file, how).map_err(|(_, error)| error)
 }
@@ -407,7 +492,6 @@ fn refused(doing: &str, path: &Path, error: impl Into<io::Error>) -> StoreError 
     let error = error.into();
     let hint = match error.kind() {
         ErrorKind::NotFound => " (the folder must exist)",
-        ErrorKind::AlreadyExists => " (another process was faster)",
         _ => "",
     };
     StoreError::system(format!("{doing} {}{hint}", path.display()), error)

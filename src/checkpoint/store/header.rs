@@ -71,6 +71,12 @@ impl Header {
         checksum(&bytemuck::bytes_of(self)[..offset_of!(Self, checksum)])
     }
 
+    /// Whether a damaged header, in whose other bytes nothing can be trusted, is
+    /// one of this program all the same.
+    pub fn is_recognizable(&self) -> bool {
+        self.magic == MAGIC || self.process.is_of_this_boot()
+    }
+
     /// What the header says, if it is one of ours and whole, in a segment of
     /// `segment_bytes`.
     pub fn identity(&self, segment_bytes: usize) -> Option<Identity> {
@@ -131,6 +137,9 @@ mod tests {
             let trusted = bad.identity(8192).is_some_and(|identity| identity.is_ready);
             assert!(!trusted, "bit {bit}");
         }
+        header.magic[0] ^= 1;
+        assert!(header.is_recognizable() && !Header::zeroed().is_recognizable());
+        header.magic[0] ^= 1;
         assert!(header.identity(PAGE_BYTES + 792).is_none(), "segment shorter than its data");
         assert!(header.identity(100).is_none(), "segment shorter than a header");
     }

@@ -14,6 +14,7 @@ use super::{Result, SegmentName, StoreError};
 const MARGIN_BYTES: u64 = 64 << 20;
 /// Inode of the first IPC namespace (PROC_IPC_INIT_INO of the kernel).
 const FIRST_IPC_NAMESPACE: u64 = 0xefff_ffff;
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// Users up to this id are of the system and spared by systemd.
 const SYSTEM_USER_MAX: u32 = 999;
 
@@ -82,6 +83,11 @@ impl Process {
         Some(Self { pid, start_ticks, pid_namespace, boot_id })
     }
 
+    /// Whether it was one of this boot, of a system that tells.
+    pub fn is_of_this_boot(&self) -> bool {
+        self.boot_id[0] != 0 && self.boot_id == boot_id()
+    }
+
     /// Its number.
     pub fn pid(&self) -> u32 {
         self.pid as u32
@@ -135,7 +141,7 @@ fn running_since(pid: u32) -> Option<u64> {
 }
 
 fn boot_id() -> [u8; 64] {
-    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let text = fs::read_to_string(BOOT_ID).unwrap_or_default();
     let mut id = [0; 64];
     for (to, from) in id.iter_mut().zip(text.trim().bytes()) {
         *to = from;
@@ -143,9 +149,20 @@ fn boot_id() -> [u8; 64] {
     id
 }
 
-/// Inode of this process' namespace of that kind, 0 when it cannot be read.
-fn namespace(kind: &str) -> u64 {
-    let link = fs::read_link(format!("/proc/self/ns/{kind}")).unwrap_or_default();
+/// The kernel that runs here, until it is started anew: the boot id. Where the
+/// system tells none, the name of the host.
+pub(super) fn kernel() -> String {
+    let boot_id = fs::read_to_string(BOOT_ID).unwrap_or_default();
+    match boot_id.trim() {
+        "" => nix::unistd::gethostname()
+            .map_or_else(|_| "unknown".into(), |name| name.to_string_lossy().into_owned()),
+        id => id.to_owned(),
+    }
+}
+
+/// Inode of this thread's namespace of that kind, 0 when it cannot be read.
+pub(super) fn namespace(kind: &str) -> u64 {
+    let link = fs::read_link(format!("/proc/thread-self/ns/{kind}")).unwrap_or_default();
     inode_in(&link).unwrap_or(0)
 }
 

@@ -28,11 +28,13 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 pub use error::StoreError;
 pub use files::Files;
 pub use host::{Host, Liveness, Trap};
 pub use segment::{NewSegment, Segment, View};
-pub use stub::Stub;
+pub use stub::{Flaw, Stub};
 pub use sysv::SysV;
 
 /// Result of a store's operation.
@@ -47,6 +49,9 @@ const LOOK_PAUSE: Duration = Duration::from_millis(3);
 pub const RUN_BYTES_MAX: usize = 64;
 /// Longest role, in bytes.
 pub const ROLE_BYTES_MAX: usize = 32;
+
+/// What every name begins with.
+const PREFIX: &str = "skt-hpl-";
 
 /// Name of a segment: which run, which part of its state, which logical rank.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -80,6 +85,15 @@ impl SegmentName {
         Ok(Self { run: run.to_owned(), role: role.to_owned(), rank })
     }
 
+    /// Reads what its `Display` wrote.
+    fn parse(text: &str) -> Option<Self> {
+        let (rest, rank) = text.strip_prefix(PREFIX)?.rsplit_once('-')?;
+        let (run, role) = rest.rsplit_once('-')?;
+        let name = Self::new(run, role, rank.parse().ok()?).ok()?;
+        // `+7` and `07` are read as 7.
+        (name.to_string() == text).then_some(name)
+    }
+
     /// The run's id.
     pub fn run(&self) -> &str {
         &self.run
@@ -98,7 +112,7 @@ impl SegmentName {
 
 impl fmt::Display for SegmentName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "skt-hpl-{}-{}-{}", self.run, self.role, self.rank)
+        write!(f, "{PREFIX}{}-{}-{}", self.run, self.role, self.rank)
     }
 }
 
@@ -145,8 +159,25 @@ pub enum Stage {
     Reserved,
 }
 
+/// Which memory a store is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoreId {
+    /// The same for two processes that see the same segments, whatever the names
+    /// of their hosts.
+    pub memory: String,
+    /// The kernel through which this process sees it.
+    pub kernel: String,
+}
+
 /// A place for segments.
 pub trait Store {
+    /// Which memory it is. In a folder of a file system that may be shared by
+    /// machines, a small file is made that tells it from others.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    fn id(&self) -> Result<StoreId>;
+
     /// As [`Store::begin`], with `at` called at the stages of the creation.
     ///
     /// # Errors
@@ -200,6 +231,13 @@ pub trait Store {
     /// When the system refuses.
     fn remove(&self, name: &SegmentName) -> Result<bool>;
 
+    /// As [`Store::remove`], of a segment that no process is attached to; false
+    /// also when one is.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    fn remove_unused(&self, name: &SegmentName) -> Result<bool>;
+
     /// All our segments of this user, sorted by name, as they stand at this
     /// instant: the look of another process, which attaches a segment to read its
     /// header, may make it seem in use. [`Store::list`] waits for that to pass.
@@ -232,27 +270,31 @@ pub trait Store {
         Ok(list)
     }
 
-    /// What deaths in the first instants of creations have left of this user's,
-    /// and what creations have begun at this instant.
+    /// What is at the places of this user's segments and is none: what deaths in
+    /// the first instants of creations have left, what creations have begun at
+    /// this instant, what is damaged, what another user has planted.
     ///
     /// # Errors
     /// When the system's list cannot be read.
     fn stubs(&self) -> Result<Vec<Stub>>;
 
-    /// Frees a stub; false when it is gone, or has got a name.
+    /// Frees a stub; false when it is gone, has got a name, is in use, or is not
+    /// this user's to remove.
     ///
     /// # Errors
     /// When the system refuses.
     fn remove_stub(&self, stub: &Stub) -> Result<bool>;
 
-    /// Frees the stubs whose creators are dead; how many.
+    /// Frees the stubs that are surely ours and of no use to anybody; which.
     ///
     /// # Errors
     /// As [`Store::stubs`] and [`Store::remove_stub`].
-    fn remove_dead_stubs(&self) -> Result<usize> {
-        let mut removed = 0;
-        for stub in self.stubs()?.iter().filter(|stub| stub.is_dead()) {
-            removed += usize::from(self.remove_stub(stub)?);
+    fn remove_dead_stubs(&self) -> Result<Vec<Stub>> {
+        let mut removed = Vec::new();
+        for stub in self.stubs()?.into_iter().filter(Stub::is_dead) {
+            if self.remove_stub(&stub)? {
+                removed.push(stub);
+            }
         }
         Ok(removed)
     }
@@ -330,6 +372,10 @@ mod tests {
     fn names_are_checked_and_told_apart() {
         let name = SegmentName::new("a-1.b_C", "state", 7).unwrap();
         assert_eq!(name.to_string(), "skt-hpl-a-1.b_C-state-7");
+        assert_eq!(SegmentName::parse("skt-hpl-a-1.b_C-state-7"), Some(name));
+        for text in ["", "skt-hpl-", "skt-hpl-run-state", "skt-hpl-run-state-07", "a-run-state-7"] {
+            assert_eq!(SegmentName::parse(text), None, "{text}");
+        }
         let long = "x".repeat(RUN_BYTES_MAX + 1);
         for (run, role) in
             [("", "a"), ("a", ""), ("a/b", "a"), ("a", "b-c"), ("a b", "a"), (&long, "a")]

@@ -271,6 +271,11 @@ impl NewSegment {
         new
     }
 
+    /// Its name.
+    pub fn name(&self) -> &SegmentName {
+        self.segment().name()
+    }
+
     fn segment(&self) -> &Segment {
         self.segment.as_ref().expect("there until it is finished")
     }

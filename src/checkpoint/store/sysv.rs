@@ -1,8 +1,8 @@
 //! System V segments.
 //!
 //! A key is 32 bits, so names are hashed to keys; where a key is taken by a
-//! segment of another name, or of another program, the next of the name's
-//! [`PROBES`] keys is tried. Only the header decides what a segment is.
+//! segment of another name, program or user, the next of the name's [`PROBES`]
+//! keys is tried. Only owner, creator, mode and header decide what a segment is.
 
 mod stub;
 
@@ -13,13 +13,14 @@ use std::time::Duration;
 use super::header::{Header, Identity, PAGE_BYTES};
 use super::host::{self, Host, Trap};
 use super::segment::{Hold, Mapped, NewSegment, Segment, Touch, View};
-use super::stub::{Place, Stub};
-use super::{Result, SegmentInfo, SegmentName, Stage, Store, StoreError, check_bytes};
+use super::stub::{Flaw, Place, Stub};
+use super::{Result, SegmentInfo, SegmentName, Stage, Store, StoreError, StoreId, check_bytes};
 use crate::pages::{self, HUGE_PAGE_BYTES};
-use stub::{MARK, marked_bytes, most_bytes};
+use stub::{MARK, MODE, Row, marked_bytes, most_bytes};
 
-/// Keys a name leads to.
-const PROBES: u64 = 16;
+/// Keys a name leads to: as many as there may be segments, unless the system is
+/// set up for more. Who takes them all has used up the segments, too.
+const PROBES: u32 = 4096;
 /// Mode of a segment that has been removed and waits for the last to detach.
 const SHM_DEST: u32 = 0o1000;
 /// How often, and how long apart, an operation waits for a passing look of
@@ -54,36 +55,60 @@ impl SysV {
         Self { huge_pages }
     }
 
-    fn find(&self, name: &SegmentName) -> Option<Found> {
+    /// The segments of that name: one, but for the instant in which two creations
+    /// find each other.
+    fn find_all(name: &SegmentName) -> Result<Vec<Found>> {
         // All keys, even past a free one: the foreign segment that was in the
         // way when ours was created may be gone by now.
-        keys(name)
-            .filter_map(existing)
-            .filter_map(inspect)
-            .find(|found| found.identity.name == *name)
+        let found = own_rows(name)?.into_iter().filter_map(|row| inspect(row.shmid));
+        Ok(found.filter(|found| found.identity.name == *name).collect())
+    }
+
+    fn find(&self, name: &SegmentName) -> Result<Option<Found>> {
+        Ok(Self::find_all(name)?.into_iter().next())
     }
 
     /// Removes an incomplete segment of that name, if nobody is at work on it,
-    /// and what deaths have left at its keys.
+    /// and what is dead or damaged at its keys. What is damaged and in use keeps
+    /// the name: another process thinks that it has it.
     fn make_way(&self, name: &SegmentName) -> Result<()> {
-        let keys: Vec<i32> = keys(name).collect();
-        let at_a_key = |row: &stub::Row| keys.contains(&row.key);
-        for stub in stubs()?.into_iter().filter(|(row, _)| at_a_key(row)).map(|(_, stub)| stub) {
-            if stub.is_dead() {
-                self.remove_stub(&stub)?;
-            }
-        }
+        let exists = |location| Err(StoreError::Exists { name: name.clone(), location });
         for tries_left in (0..ATTACH_TRIES).rev() {
-            let Some(found) = self.find(name) else { return Ok(()) };
-            if !found.identity.is_ready && found.attached == 0 {
-                remove_id(found.shmid)?;
-            } else if found.identity.is_ready || tries_left == 0 {
-                return Err(StoreError::Exists { name: name.clone(), location: found.location() });
-            } else {
-                std::thread::sleep(ATTACH_PAUSE);
+            let mut busy = None;
+            for stub in own_rows(name)?.iter().filter_map(Row::stub) {
+                if stub.is_dead() {
+                    self.remove_stub(&stub)?;
+                } else if stub.in_use && matches!(stub.flaw, Flaw::Damaged(_)) {
+                    busy = Some(stub.location);
+                }
+            }
+            if let Some(found) = self.find(name)? {
+                if found.identity.is_ready {
+                    return exists(found.location());
+                }
+                match found.attached {
+                    0 => drop(remove_id(found.shmid)?),
+                    _ => busy = Some(found.location()),
+                }
+            }
+            match busy {
+                None => return Ok(()),
+                Some(location) if tries_left == 0 => return exists(location),
+                Some(_) => std::thread::sleep(ATTACH_PAUSE),
             }
         }
         Ok(())
+    }
+
+    /// Refuses where a creation at another key, begun before ours could be seen, has
+    /// the same name. Who sees the other gives way; it may be both.
+    fn check_alone(name: &SegmentName, shmid: i32) -> Result<()> {
+        match Self::find_all(name)?.iter().find(|other| other.shmid != shmid) {
+            None => Ok(()),
+            Some(other) => {
+                Err(StoreError::Exists { name: name.clone(), location: other.location() })
+            }
+        }
     }
 
     /// A fresh segment at one of the name's keys, of at least `bytes`, that bears
@@ -101,7 +126,10 @@ impl SysV {
                 return Err(explain(name, most_bytes(bytes), error));
             }
         }
-        Err(StoreError::NoKey { name: name.clone(), tried: PROBES as usize })
+        let first = keys(name).next();
+        let holder = stub::table()?.into_iter().find(|row| Some(row.key) == first);
+        let holder = holder.map_or("one that is gone".into(), |row| row.holder());
+        Err(StoreError::NoKey { name: name.clone(), tried: PROBES as usize, holder })
     }
 
     /// As [`SysV::fresh`], on huge pages where asked for and granted.
@@ -135,6 +163,11 @@ struct Fresh {
 }
 
 impl Store for SysV {
+    fn id(&self) -> Result<StoreId> {
+        let kernel = host::kernel();
+        Ok(StoreId { memory: format!("sysv {} {kernel}", host::namespace("ipc")), kernel })
+    }
+
     fn begin_at(&self, name: &SegmentName, bytes: usize, at: &dyn Fn(Stage)) -> Result<NewSegment> {
         check_bytes(name, bytes)?;
         self.make_way(name)?;
@@ -165,6 +198,7 @@ impl Store for SysV {
         let new = NewSegment::new(segment, header, touch);
         unmark(shmid)?;
         at(Stage::Named);
+        Self::check_alone(new.name(), shmid)?;
         // SAFETY: our mapping; a refused advice only costs speed.
         unsafe { libc::madvise(base.as_ptr().cast(), mapped_bytes, libc::MADV_HUGEPAGE) };
         at(Stage::Reserved);
@@ -173,11 +207,20 @@ impl Store for SysV {
 
     fn attach(&self, name: &SegmentName) -> Result<Option<Segment>> {
         for _ in 0..ATTACH_TRIES {
-            let Some(found) = self.find(name).filter(|found| found.identity.is_ready) else {
+            let Some(found) = self.find(name)?.filter(|found| found.identity.is_ready) else {
                 return Ok(None);
             };
-            let mapped_bytes = stat(found.shmid)?.shm_segsz;
-            let base = map_on_huge_page(found.shmid, mapped_bytes, 0)?;
+            let is_gone = |error: &StoreError| {
+                let StoreError::System { source, .. } = error else { return false };
+                matches!(source.raw_os_error(), Some(libc::EINVAL | libc::EIDRM))
+            };
+            let mapped = stat(found.shmid)
+                .and_then(|before| map_on_huge_page(found.shmid, before.shm_segsz, 0));
+            let base = match mapped {
+                // It was removed since it was found: the name may lead elsewhere.
+                Err(error) if is_gone(&error) => continue,
+                mapped => mapped?,
+            };
             // Now that we are attached ourselves.
             let stat = stat(found.shmid)?;
             let mapped = Mapped {
@@ -192,13 +235,15 @@ impl Store for SysV {
             // SAFETY: mapped just now; the header, checked by `find`, says that
             // the data fits. Handed out only when nobody else is attached.
             let segment = unsafe { Segment::from_mapped(mapped) };
-            if stat.shm_nattch == 1 {
+            // Removed, it has lost its name: the next process makes another one.
+            let is_named = is_segment(&stat) && stat.shm_perm.__key == found.key;
+            if stat.shm_nattch == 1 && is_named {
                 return Ok(Some(segment));
             }
             drop(segment);
             std::thread::sleep(ATTACH_PAUSE);
         }
-        match self.find(name) {
+        match self.find(name)? {
             Some(found) => {
                 Err(StoreError::InUse { name: name.clone(), location: found.location() })
             }
@@ -207,7 +252,7 @@ impl Store for SysV {
     }
 
     fn peek(&self, name: &SegmentName, into: &mut [u8]) -> Result<Option<usize>> {
-        let Some(found) = self.find(name).filter(|found| found.identity.is_ready) else {
+        let Some(found) = self.find(name)?.filter(|found| found.identity.is_ready) else {
             return Ok(None);
         };
         let base = map(found.shmid, libc::SHM_RDONLY)?;
@@ -223,7 +268,7 @@ impl Store for SysV {
     }
 
     fn view(&self, name: &SegmentName) -> Result<Option<View>> {
-        let Some(found) = self.find(name).filter(|found| found.identity.is_ready) else {
+        let Some(found) = self.find(name)?.filter(|found| found.identity.is_ready) else {
             return Ok(None);
         };
         let mapped_bytes = stat(found.shmid)?.shm_segsz.next_multiple_of(PAGE_BYTES);
@@ -236,14 +281,30 @@ impl Store for SysV {
     }
 
     fn remove(&self, name: &SegmentName) -> Result<bool> {
-        match self.find(name) {
+        match self.find(name)? {
             Some(found) => remove_id(found.shmid),
             None => Ok(false),
         }
     }
 
+    fn remove_unused(&self, name: &SegmentName) -> Result<bool> {
+        match self.attach(name) {
+            // Held until it is gone: who waits for it looks for its name anew.
+            Ok(Some(_held)) => self.remove(name),
+            // Its creator would be attached.
+            Ok(None) => match self.find(name)?.filter(|found| found.attached == 0) {
+                Some(found) => remove_id(found.shmid),
+                None => Ok(false),
+            },
+            Err(StoreError::InUse { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     fn look(&self) -> Result<Vec<SegmentInfo>> {
-        let found = stub::table()?.into_iter().filter_map(|row| inspect(row.shmid));
+        let user = host::user_id();
+        let rows = stub::table()?.into_iter().filter(|row| row.is_segment_of(user));
+        let found = rows.filter_map(|row| inspect(row.shmid));
         let mut list: Vec<SegmentInfo> = found
             .map(|found| SegmentInfo {
                 location: found.location(),
@@ -262,16 +323,16 @@ impl Store for SysV {
     }
 
     fn stubs(&self) -> Result<Vec<Stub>> {
-        Ok(stubs()?.into_iter().map(|(_, stub)| stub).collect())
+        Ok(stub::table()?.iter().filter_map(Row::stub).collect())
     }
 
     fn remove_stub(&self, stub: &Stub) -> Result<bool> {
         let Place::SysV(shmid) = stub.place else { return Ok(false) };
-        // It may have got its name since.
-        if stubs()?.iter().any(|(row, _)| row.shmid == shmid) {
-            remove_id(shmid)
-        } else {
-            Ok(false)
+        // It may have got its name since, or a process.
+        let is_as_it_was = |now: &Stub| now.flaw == stub.flaw && (stub.in_use || !now.in_use);
+        match stub::table()?.iter().find(|row| row.shmid == shmid).and_then(Row::stub) {
+            Some(now) if is_as_it_was(&now) => remove_id(shmid),
+            _ => Ok(false),
         }
     }
 
@@ -287,19 +348,22 @@ fn location(shmid: i32, key: i32) -> String {
     format!("shmid {shmid}, key {key:#010x}")
 }
 
-/// What creations of ours have left that were cut short, or have just begun.
-fn stubs() -> Result<Vec<(stub::Row, Stub)>> {
+/// This user's segments at the keys of a name, in the order of the keys.
+fn own_rows(name: &SegmentName) -> Result<Vec<Row>> {
     let user = host::user_id();
-    let marked = stub::table()?.into_iter().filter(|row| row.is_marked(user));
-    // One whose first page is whole is a segment, if an incomplete one.
-    let nameless = marked.filter(|row| inspect(row.shmid).is_none());
-    Ok(nameless.map(|row| (row.clone(), row.stub())).collect())
+    let mut rows: Vec<(u32, Row)> = stub::table()?
+        .into_iter()
+        .filter(|row| row.is_own(user))
+        .filter_map(|row| Some((probe(name, row.key)?, row)))
+        .collect();
+    rows.sort_by_key(|(probe, _)| *probe);
+    Ok(rows.into_iter().map(|(_, row)| row).collect())
 }
 
 /// Says of a segment that its first page is written: a plain mode.
 fn unmark(shmid: i32) -> Result<()> {
     let mut stat = stat(shmid)?;
-    stat.shm_perm.mode = 0o600;
+    stat.shm_perm.mode = MODE as _;
     // SAFETY: the system reads `stat`.
     match unsafe { libc::shmctl(shmid, libc::IPC_SET, &raw mut stat) } {
         0 => Ok(()),
@@ -307,23 +371,24 @@ fn unmark(shmid: i32) -> Result<()> {
     }
 }
 
-/// The keys of a name, in the order they are tried. Never IPC_PRIVATE.
-fn keys(name: &SegmentName) -> impl Iterator<Item = i32> {
-    let name = name.to_string();
-    (0..PROBES).map(move |probe| {
-        let hash = crate::checkpoint::codec::checksum(format!("{name}#{probe}").as_bytes());
-        match hash as i32 {
-            libc::IPC_PRIVATE => 1,
-            key => key,
-        }
-    })
+/// The first key of a name. Users do not begin at the same one.
+fn first_key(name: &SegmentName) -> i32 {
+    let text = format!("{name} of {}", host::user_id());
+    crate::checkpoint::codec::checksum(text.as_bytes()) as i32
 }
 
-/// Id of the segment at that key, if there is one that we may read.
-fn existing(key: i32) -> Option<i32> {
-    // SAFETY: a system call without memory of ours.
-    let shmid = unsafe { libc::shmget(key, 0, 0) };
-    (shmid >= 0).then_some(shmid)
+/// The keys of a name, in the order they are tried. Never IPC_PRIVATE.
+fn keys(name: &SegmentName) -> impl Iterator<Item = i32> {
+    let first = first_key(name);
+    (0..PROBES)
+        .map(move |probe| first.wrapping_add(probe as i32))
+        .filter(|&k| k != libc::IPC_PRIVATE)
+}
+
+/// Place of a key among those of a name, if it is one of them.
+fn probe(name: &SegmentName, key: i32) -> Option<u32> {
+    let probe = key.wrapping_sub(first_key(name)) as u32;
+    (probe < PROBES && key != libc::IPC_PRIVATE).then_some(probe)
 }
 
 fn stat(shmid: i32) -> Result<libc::shmid_ds> {
@@ -358,24 +423,33 @@ fn map_on_huge_page(shmid: i32, bytes: usize, flags: i32) -> Result<NonNull<u8>>
     Ok(NonNull::new(base.cast()).expect("never mapped at 0"))
 }
 
-/// What the segment is, if it belongs to this user and carries our header.
-/// Looks at it read-only, for an instant.
+/// Whether it is a segment that this user has made, nobody else may attach, and
+/// nobody has removed. A creator of another user keeps its access for good.
+fn is_segment(stat: &libc::shmid_ds) -> bool {
+    let (user, perm) = (host::user_id(), &stat.shm_perm);
+    (perm.uid, perm.cuid) == (user, user)
+        && u32::from(perm.mode) & (SHM_DEST | 0o777) == MODE
+        && stat.shm_segsz >= PAGE_BYTES
+}
+
+/// What the segment is, if it is one of this user and carries our header. Looks
+/// at it read-only, for an instant.
 fn inspect(shmid: i32) -> Option<Found> {
     let stat = stat(shmid).ok()?;
-    let is_removed = u32::from(stat.shm_perm.mode) & SHM_DEST != 0;
-    let is_own = stat.shm_perm.uid == host::user_id();
-    if is_removed || !is_own || stat.shm_segsz < PAGE_BYTES {
-        return None;
-    }
+    let identity = is_segment(&stat).then(|| read_header(shmid))??.identity(stat.shm_segsz)?;
+    let key = stat.shm_perm.__key;
+    // The count was read before our own look.
+    Some(Found { shmid, identity, attached: stat.shm_nattch, key })
+}
+
+/// The header of a segment of a page at least, if we may read it.
+fn read_header(shmid: i32) -> Option<Header> {
     let base = map(shmid, libc::SHM_RDONLY).ok()?;
     // SAFETY: at least a page is mapped; its content may be anything.
     let header = unsafe { base.cast::<Header>().read_volatile() };
     // SAFETY: mapped just now, no reference is left.
     unsafe { libc::shmdt(base.as_ptr().cast()) };
-    let identity = header.identity(stat.shm_segsz)?;
-    let key = stat.shm_perm.__key;
-    // The count was read before our own look.
-    Some(Found { shmid, identity, attached: stat.shm_nattch, key })
+    Some(header)
 }
 
 /// Frees a segment; false when another process was faster.
@@ -459,7 +533,7 @@ mod tests {
         let first: Vec<i32> = keys(&name).take(2).collect();
         let mut others = Ids(first.iter().map(|&key| foreign(key)).collect());
         let mut segment = store.create(&name, 64).unwrap();
-        let found = store.find(&name).unwrap();
+        let found = store.find(&name).unwrap().unwrap();
         let _ours = Ids(vec![found.shmid]);
         assert_eq!(Some(found.key), keys(&name).nth(2));
         segment.as_mut_slice().fill(9);
@@ -471,13 +545,38 @@ mod tests {
         assert!(matches!(store.create(&name, 64), Err(StoreError::Exists { .. })));
     }
 
+    /// Gives this thread an empty table of segments.
+    fn is_alone() -> bool {
+        let granted = nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWIPC);
+        if let Err(why) = granted {
+            eprintln!("not run: no IPC namespace here ({why}; needs the right to make one)");
+        }
+        granted.is_ok()
+    }
+
     #[test]
-    fn a_name_whose_keys_are_all_taken_is_refused() {
+    fn many_keys_taken_stop_nobody_and_all_of_them_name_their_holder() {
+        if !is_alone() {
+            return;
+        }
         let (store, name) = (SysV::new(false), own_name(2));
-        let _others = Ids(keys(&name).map(foreign).collect());
+        let few: Vec<i32> = keys(&name).take(100).map(foreign).collect();
+        drop(store.create(&name, 64).unwrap());
+        assert!(store.attach(&name).unwrap().is_some());
+        assert!(store.remove(&name).unwrap());
+        for key in keys(&name).skip(100) {
+            foreign(key);
+        }
         assert!(store.attach(&name).unwrap().is_none());
         assert!(!store.remove(&name).unwrap());
-        assert!(matches!(store.create(&name, 64), Err(StoreError::NoKey { tried: 16, .. })));
+        let refused = store.create(&name, 64).unwrap_err().to_string();
+        let holder = format!(
+            "segment {} (key {:#010x}) of user {}",
+            few[0],
+            keys(&name).next().unwrap(),
+            host::user_id()
+        );
+        assert!(refused.contains(&holder) && refused.contains("ipcrm -m"), "{refused}");
     }
 
     #[test]
@@ -496,10 +595,15 @@ mod tests {
     fn keys_are_many_stable_and_never_private() {
         let name = |rank| SegmentName::new("run", "state", rank).unwrap();
         assert!(keys(&name(3)).eq(keys(&name(3))));
-        for rank in 0..1000 {
-            let keys: std::collections::HashSet<i32> = keys(&name(rank)).collect();
-            assert_eq!(keys.len(), PROBES as usize);
-            assert!(!keys.contains(&libc::IPC_PRIVATE));
+        for rank in 0..100 {
+            let name = name(rank);
+            let keys: Vec<i32> = keys(&name).collect();
+            assert!(keys.len() as u32 >= PROBES - 1 && !keys.contains(&libc::IPC_PRIVATE));
+            assert_eq!(
+                keys[..3].iter().map(|&k| probe(&name, k)).collect::<Vec<_>>(),
+                [Some(0), Some(1), Some(2)]
+            );
+            assert_eq!(probe(&name, keys[0].wrapping_sub(1)), None);
         }
     }
 }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use nix::fcntl::{AT_FDCWD, AtFlags, FlockArg};
 
 use super::super::host::{self, Process};
-use super::super::stub::{Place, Stub};
+use super::super::stub::{Flaw, Place, Stub};
 use super::lock;
 use crate::checkpoint::codec::checksum;
 
@@ -44,7 +44,7 @@ impl Draft {
     }
 
     /// Gives it its name, unless there is one of that name.
-    pub fn publish(self, file: &File, path: &Path) -> io::Result<()> {
+    pub fn publish(&self, file: &File, path: &Path) -> io::Result<()> {
         match &self.named {
             Some(named) => fs::hard_link(named, path),
             None => {
@@ -107,6 +107,7 @@ pub fn stub(path: &Path) -> Option<Stub> {
         creator_pid: creator.pid(),
         creator: creator.liveness(),
         created_unix_seconds: u64::try_from(meta.mtime()).unwrap_or(0),
+        flaw: Flaw::Unnamed,
         place: Place::File(path.to_owned()),
     })
 }
@@ -127,11 +128,13 @@ mod tests {
             let (file, draft) = create(folder.path()).unwrap();
             assert!(!path.exists());
             draft.publish(&file, &path).unwrap();
+            drop(draft);
             let (other, draft) = create(folder.path()).unwrap();
             let refused = draft.publish(&other, &path).unwrap_err();
             assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
             assert_eq!(fs::metadata(&path).unwrap().ino(), file.metadata().unwrap().ino());
             assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+            drop(draft);
             assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no other name is left");
             fs::remove_file(path).unwrap();
         }
@@ -167,12 +170,12 @@ mod tests {
         fs::write(folder.path().join(&near), "keep").unwrap();
         fs::write(folder.path().join("skt-hpl-new.0"), "keep").unwrap();
         assert_eq!(store.stubs().unwrap(), stubs);
-        assert_eq!(store.remove_dead_stubs().unwrap(), 1);
+        assert_eq!(store.remove_dead_stubs().unwrap().len(), 1);
         symlink(folder.path().join(&near), folder.path().join(&name)).unwrap();
-        assert_eq!(store.remove_dead_stubs().unwrap(), 0, "a link");
+        assert_eq!(store.remove_dead_stubs().unwrap(), [], "a link");
         fs::remove_file(folder.path().join(&name)).unwrap();
         fs::create_dir(folder.path().join(&name)).unwrap();
-        assert_eq!(store.remove_dead_stubs().unwrap(), 0, "a folder");
+        assert_eq!(store.remove_dead_stubs().unwrap(), [], "a folder");
         let left = store.stubs().unwrap();
         assert_eq!((left.len(), left[0].creator), (1, Liveness::Alive));
         assert_eq!(left[0].location, living.0.display().to_string());

@@ -1,25 +1,32 @@
-//! System V segments whose creator died before their first page said whose they
-//! are.
+//! System V segments that no run can use: whose creator died before their first
+//! page said whose they are, that are damaged, or planted.
 //!
 //! The kernel keeps no name, and of the mode nothing but the nine bits of the
 //! permissions. Two marks that it does keep tell ours apart. The mode is [`MARK`]
-//! until the first page is written, then 0600: the right to execute means nothing
-//! for a segment, which cannot be attached without the right to read. And the
-//! size ends, within its last page, where a checksum of key and pages says.
+//! until the first page is written, then [`MODE`]: the right to execute means
+//! nothing for a segment, which cannot be attached without the right to read. And
+//! the size ends, within its last page, where a checksum of key and pages says.
 //!
-//! A stub bears both marks, belongs to this user, and has no page but the first:
-//! even a segment of another program that looked like this by accident, its
-//! creator dead and nobody attached, would hold nothing.
+//! A segment without a name bears both marks, belongs to this user, and has no
+//! page but the first: even a segment of another program that looked like this by
+//! accident, its creator dead and nobody attached, would hold nothing.
+//!
+//! A damaged one of this user still shows something that no other program's has:
+//! a part of its first page, or, where that cannot be read, the size. The size
+//! alone, with a first page that says nothing, is a doubt: one in 4096 segments of
+//! other programs has it, too.
 
 use super::super::header::PAGE_BYTES;
 use super::super::host::{self, Liveness};
-use super::super::stub::{Place, Stub};
+use super::super::stub::{Flaw, Place, Stub};
 use super::super::{Result, StoreError};
-use super::{HUGE_PAGE_BYTES, SHM_DEST, location};
+use super::{HUGE_PAGE_BYTES, SHM_DEST, inspect, location, read_header};
 use crate::checkpoint::codec::checksum;
 
 /// Mode of a segment that does not say yet whose it is.
 pub const MARK: u32 = 0o611;
+/// Mode of a segment.
+pub const MODE: u32 = 0o600;
 const TABLE: &str = "/proc/sysvipc/shm";
 
 /// What a segment for so many bytes takes at most, whatever its key.
@@ -82,24 +89,76 @@ fn row(line: &str) -> Option<Row> {
 }
 
 impl Row {
-    /// Whether it bears the marks of a stub of `user`, as far as the table says:
-    /// the first page is to be looked at as well.
-    pub fn is_marked(&self, user: u32) -> bool {
-        let pages = self.bytes.div_ceil(PAGE_BYTES);
-        let holds_a_page =
-            self.present_bytes <= PAGE_BYTES as u64 || self.present_bytes == HUGE_PAGE_BYTES as u64;
-        self.mode & !SHM_DEST == MARK
-            && self.mode & SHM_DEST == 0
-            && (self.user, self.creator_user) == (user, user)
-            && self.key != libc::IPC_PRIVATE
-            && self.bytes >= PAGE_BYTES
-            && self.bytes == (pages - 1) * PAGE_BYTES + tail_bytes(self.key, pages)
-            && holds_a_page
+    /// Whether `user` has made it and has it, and nobody has removed it.
+    pub fn is_own(&self, user: u32) -> bool {
+        (self.user, self.creator_user) == (user, user) && self.mode & SHM_DEST == 0
     }
 
-    /// As the stub that it has been found to be.
-    pub fn stub(&self) -> Stub {
-        Stub {
+    /// Whether it is a segment of `user`, as far as the table says: the first page
+    /// is to be looked at as well.
+    pub fn is_segment_of(&self, user: u32) -> bool {
+        self.is_own(user) && self.mode & 0o777 == MODE && self.bytes >= PAGE_BYTES
+    }
+
+    /// Whether it ends where segments of ours do.
+    fn has_our_size(&self) -> bool {
+        let pages = self.bytes.div_ceil(PAGE_BYTES);
+        self.key != libc::IPC_PRIVATE
+            && self.bytes >= PAGE_BYTES
+            && self.bytes == (pages - 1) * PAGE_BYTES + tail_bytes(self.key, pages)
+    }
+
+    /// Whether it bears the marks of a segment of `user` without a name, as far as
+    /// the table says: the first page is to be looked at as well.
+    fn is_marked(&self, user: u32) -> bool {
+        let holds_a_page =
+            self.present_bytes <= PAGE_BYTES as u64 || self.present_bytes == HUGE_PAGE_BYTES as u64;
+        self.is_own(user) && self.mode == MARK && self.has_our_size() && holds_a_page
+    }
+
+    /// Which segment it is, and whose.
+    pub fn holder(&self) -> String {
+        let Self { key, shmid, user, creator_user, .. } = *self;
+        let maker = if creator_user == user { "" } else { ", made by another" };
+        format!("segment {shmid} (key {key:#010x}) of user {user}{maker}")
+    }
+
+    /// Why it is no segment, if it is at the place of one.
+    fn flaw(&self) -> Option<Flaw> {
+        let (user, mode) = (host::user_id(), self.mode & 0o777);
+        let is_removed = self.mode & SHM_DEST != 0;
+        if is_removed || self.user != user || self.key == libc::IPC_PRIVATE {
+            return None;
+        }
+        // One whose first page is whole is a segment, if an incomplete one.
+        if self.bytes < PAGE_BYTES || inspect(self.shmid).is_some() {
+            return None;
+        }
+        let header = read_header(self.shmid);
+        let is_recognizable = header.as_ref().is_some_and(|header| header.is_recognizable());
+        if self.creator_user != user {
+            let why = format!("made by user {} and given to this one", self.creator_user);
+            return is_recognizable.then_some(Flaw::Planted(why));
+        }
+        if self.is_marked(user) {
+            return Some(Flaw::Unnamed);
+        }
+        let is_unreadable = header.is_none() && mode & 0o400 == 0 && self.has_our_size();
+        if mode != MODE && (is_recognizable || is_unreadable) {
+            return Some(Flaw::Damaged(format!("its mode is {mode:03o}, not 600")));
+        }
+        if is_recognizable {
+            return Some(Flaw::Damaged("its first page is damaged".into()));
+        }
+        let why = "its first page is gone, only its size looks like ours";
+        (header.is_some() && mode == MODE && self.has_our_size())
+            .then(|| Flaw::Doubtful(why.into()))
+    }
+
+    /// As the stub that it is, if it is one.
+    pub fn stub(&self) -> Option<Stub> {
+        Some(Stub {
+            flaw: self.flaw()?,
             location: location(self.shmid, self.key),
             bytes: self.bytes as u64,
             in_use: self.attached > 0,
@@ -111,7 +170,7 @@ impl Row {
             },
             created_unix_seconds: self.changed_unix_seconds,
             place: Place::SysV(self.shmid),
-        }
+        })
     }
 }
 

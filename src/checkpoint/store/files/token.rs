@@ -1,0 +1,95 @@
+//! What tells a folder from others where machines may share it: a small file with
+//! a number in it, made once and kept.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use super::super::{Result, StoreError, host};
+use super::draft::Draft;
+use super::{random, refused};
+
+/// Names that are tried, past files of other users.
+const NAMES: usize = 16;
+
+/// The token of `folder`, made if there is none. Whoever asks gets the same.
+///
+/// # Errors
+/// When the folder cannot be written, or other users have taken all names.
+pub fn of(folder: &Path) -> Result<String> {
+    let mut last = (String::new(), String::new());
+    for number in 0..NAMES {
+        let name = format!("skt-hpl.store.{}.{number}", host::user_id());
+        let path = folder.join(&name);
+        // Whole from the start: it gets its name when it has been written.
+        match make(folder, &path) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                return Err(refused("writing", &path, error));
+            }
+            _ => {}
+        }
+        match read(&path) {
+            Ok(token) => return Ok(token),
+            Err(why) => last = (name, why.to_string()),
+        }
+    }
+    let (last, why) = last;
+    Err(StoreError::NoToken { folder: folder.to_owned(), last, why })
+}
+
+fn make(folder: &Path, path: &Path) -> io::Result<()> {
+    if fs::symlink_metadata(path).is_ok() {
+        return Err(ErrorKind::AlreadyExists.into());
+    }
+    let (mut file, draft): (File, _) = Draft::create(folder)?;
+    file.write_all(random().map_err(io::Error::other)?.as_bytes())?;
+    draft.publish(&file, path)
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    let mut options = OpenOptions::new();
+    let file = options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    let (meta, user) = (file.metadata()?, host::user_id());
+    let mut text = String::new();
+    file.take(64).read_to_string(&mut text)?;
+    if !meta.is_file() || meta.uid() != user || meta.mode() & 0o7777 != 0o600 {
+        let why = format!("owner {}, mode {:03o}", meta.uid(), meta.mode() & 0o7777);
+        return Err(io::Error::other(why));
+    }
+    match text.len() {
+        36 => Ok(text),
+        _ => Err(io::Error::other("it is damaged")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_get_the_same_token_and_another_folder_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let tokens: Vec<String> = std::thread::scope(|scope| {
+            let ask = || of(folder.path()).unwrap();
+            let all = [(); 8].map(|()| scope.spawn(ask));
+            all.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(tokens.iter().all(|token| *token == tokens[0] && token.len() == 36), "{tokens:?}");
+        let other = tempfile::tempdir().unwrap();
+        assert_ne!(of(other.path()).unwrap(), tokens[0]);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_is_no_token_is_passed_by_and_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = |number| format!("skt-hpl.store.{}.{number}", host::user_id());
+        fs::write(folder.path().join(name(0)), "short").unwrap();
+        std::os::unix::fs::symlink("/etc/hostname", folder.path().join(name(1))).unwrap();
+        let token = of(folder.path()).unwrap();
+        assert_eq!(of(folder.path()).unwrap(), token);
+        assert_eq!(fs::read_to_string(folder.path().join(name(2))).unwrap(), token);
+        assert_eq!(fs::read(folder.path().join(name(0))).unwrap(), b"short");
+    }
+}

@@ -435,9 +435,11 @@ fn nodes_of_two_ranks() {
 /// the BLAS to take another kernel, with other bits, for the parts than for the whole.
 #[test]
 fn restarts_with_threads() {
-    for ([n, nb, p, q, depth], rfact) in
-        [([1500, 64, 1, 2, 1], Fact::Right), ([1600, 64, 1, 2, 2], Fact::Crout), ([2900, 64, 2, 1, 1], Fact::Left)]
-    {
+    for ([n, nb, p, q, depth], rfact) in [
+        ([1500, 64, 1, 2, 1], Fact::Right),
+        ([1600, 64, 1, 2, 2], Fact::Crout),
+        ([2900, 64, 2, 1, 1], Fact::Left),
+    ] {
         for threads in 2..=4 {
             let spec = TestSpec { threads, rfact, ..spec(n, nb, p, q, depth) };
             let settings = settings(3, p * q, 1);

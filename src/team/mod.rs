@@ -1,8 +1,9 @@
 //! The threads of a rank.
 //!
-//! A fork and join costs a microsecond or so here, against tens for a general
-//! pool, because idle workers spin a while before they sleep: a panel forks
-//! several times a column.
+//! A fork and join of two pinned threads costs 0.3 to 0.6 us here, against 13 us and
+//! more in rayon's pool (`broadcast`), because idle workers spin a while before they
+//! sleep: a panel forks several times a column. How a job reaches a worker stands
+//! apart in `gate`, where a model check tries all interleavings of it.
 
 mod gate;
 

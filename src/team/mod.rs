@@ -121,7 +121,8 @@ impl Team {
     /// workers are out the caller takes one after the other, so that a product that
     /// is cut up has the same bits as when they are not.
     pub fn split(&self, len: usize, grain: usize, body: impl Fn(Range<usize>) + Sync) {
-        let grains = len.div_ceil(grain.max(1));
+        let grain = grain.max(1);
+        let grains = len.div_ceil(grain);
         let parts = self.threads().min(grains);
         let part = |part: usize| {
             let bound = |part: usize| (grains * part / parts * grain).min(len);

@@ -619,6 +619,27 @@ fn a_death_between_two_tests_loses_no_result() {
     job.assert_nothing_is_left();
 }
 
+/// Panels are factored while the other threads multiply, and after a restart with all
+/// of them free.
+#[test]
+fn runs_with_threads_go_on() {
+    let program = Path::new(env!("CARGO_BIN_EXE_skt-hpl"));
+    for threads in 2..=3 {
+        let flags = format!("--n 1500 --nb 64 --p 1 --q 4 --threads {threads} --progress off");
+        let plain = Job::new(program, "threads-none", &format!("{flags} --ft none")).start(&[]);
+        assert!(plain.ok, "{}", plain.text);
+        let protected = format!("{flags} --checkpoint-every 3p! --inject 1@encode:epoch=3");
+        let job = Job::new(program, &format!("threads-{threads}"), &protected);
+        let ended = job.start(&[]);
+        assert!(!ended.ok && ended.text.contains("signal 9"), "{}", ended.text);
+        job.lose(1);
+        let ended = job.start(&[]);
+        assert!(ended.ok && ended.text.contains("PASSED"), "{}", ended.text);
+        assert!(plain.x().is_some() && ended.x() == plain.x(), "{threads}: {}", ended.text);
+        job.assert_nothing_is_left();
+    }
+}
+
 /// The example of an application of its own.
 #[test]
 fn conjugate_gradients_go_on() {

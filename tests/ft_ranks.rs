@@ -10,7 +10,7 @@ use skt_hpl::checkpoint::agree::{Refusal, Resume};
 use skt_hpl::checkpoint::codec::CodecKind;
 use skt_hpl::checkpoint::encode::Encoder;
 use skt_hpl::checkpoint::methods::Method;
-use skt_hpl::config::{Pmap, TestSpec};
+use skt_hpl::config::{Fact, Pmap, TestSpec};
 use skt_hpl::protect::{Every, Overlap, Region, Settings};
 
 const REGIONS: [Region; 3] = [Region::Corner, Region::Side, Region::Whole];
@@ -426,6 +426,32 @@ fn nodes_of_two_ranks() {
             assert!(ran.work().resumed);
             assert_eq!(ran.work().found.lost.len(), 2 * parities);
             assert_eq!(bits(&ran.x), bits(&want));
+        }
+    }
+}
+
+/// A team factors panels ahead while it multiplies, and after a restart with nothing
+/// else to do. The panels are long enough for their products to be cut up, and for
+/// the BLAS to take another kernel, with other bits, for the parts than for the whole.
+#[test]
+fn restarts_with_threads() {
+    for ([n, nb, p, q, depth], rfact) in [
+        ([1500, 64, 1, 2, 1], Fact::Right),
+        ([1600, 64, 1, 2, 2], Fact::Crout),
+        ([2900, 64, 2, 1, 1], Fact::Left),
+    ] {
+        for threads in 2..=4 {
+            let spec = TestSpec { threads, rfact, ..spec(n, nb, p, q, depth) };
+            let settings = settings(3, p * q, 1);
+            let want = undisturbed(&spec);
+            let mut cluster = Cluster::new(p * q, 1);
+            let fault = Fault { process: 1, when: When::Columns(4 * nb) };
+            died(cluster.start(&spec, &settings, &[fault]));
+            cluster.lose(&[1]);
+            let ran = done(cluster.start(&spec, &settings, &[]));
+            assert!(ran.work().resumed);
+            let label = format!("N={n} {p}x{q} depth {depth}, {threads} threads, {rfact:?}");
+            assert_eq!(bits(&ran.x), bits(&want), "{label}: x differs");
         }
     }
 }

@@ -2,13 +2,16 @@
 //! shapes, against the residual and an independent dense solver.
 
 use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lapack::dgesv;
 use ndarray::Array2;
 use skt_hpl::blas::view::SharedMat;
 use skt_hpl::blas::{MatMut, MatRef};
-use skt_hpl::comm::threads::run;
-use skt_hpl::comm::{Comm, CommError, collect};
+use skt_hpl::comm::threads::{ThreadComm, run};
+use skt_hpl::comm::{Comm, CommError, PanelBuf, SendRequest, Tag, collect};
 use skt_hpl::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
 use skt_hpl::grid::Grid;
 use skt_hpl::pgesv::guard::{Beside, Guard, Nothing};
@@ -303,5 +306,119 @@ fn pivots_that_are_no_pivots_are_named() {
                 }
             }
         }
+    }
+}
+
+/// Ranks on threads, that count how often a rank asks after its sends.
+struct Counting {
+    comm: ThreadComm,
+    asked: Arc<AtomicUsize>,
+}
+
+struct CountingSend {
+    send: <ThreadComm as Comm>::Send,
+    asked: Arc<AtomicUsize>,
+}
+
+impl SendRequest for CountingSend {
+    fn test(&mut self) -> Result<bool, CommError> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.send.test()
+    }
+
+    fn wait(self) -> Result<(), CommError> {
+        self.send.wait()
+    }
+}
+
+impl Comm for Counting {
+    type Send = CountingSend;
+    type Recv = <ThreadComm as Comm>::Recv;
+
+    fn rank(&self) -> usize {
+        self.comm.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.comm.size()
+    }
+
+    fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Self>, CommError> {
+        let asked = self.asked.clone();
+        Ok(self.comm.split(color, key)?.map(|comm| Self { comm, asked }))
+    }
+
+    fn send_bytes(&self, data: &[u8], dest: usize, tag: Tag) -> Result<(), CommError> {
+        self.comm.send_bytes(data, dest, tag)
+    }
+
+    fn recv_bytes(&self, data: &mut [u8], source: usize, tag: Tag) -> Result<(), CommError> {
+        self.comm.recv_bytes(data, source, tag)
+    }
+
+    fn exchange_bytes(
+        &self,
+        sends: &[(&[u8], usize, Tag)],
+        recvs: &mut [(&mut [u8], usize, Tag)],
+    ) -> Result<(), CommError> {
+        self.comm.exchange_bytes(sends, recvs)
+    }
+
+    fn isend(
+        &self,
+        buf: Arc<PanelBuf>,
+        range: Range<usize>,
+        dest: usize,
+        tag: Tag,
+    ) -> Result<CountingSend, CommError> {
+        let send = self.comm.isend(buf, range, dest, tag)?;
+        Ok(CountingSend { send, asked: self.asked.clone() })
+    }
+
+    fn irecv(
+        &self,
+        buf: PanelBuf,
+        range: Range<usize>,
+        source: usize,
+        tag: Tag,
+    ) -> Result<Self::Recv, CommError> {
+        self.comm.irecv(buf, range, source, tag)
+    }
+
+    fn probe(&self, source: usize, tag: Tag) -> Result<bool, CommError> {
+        self.comm.probe(source, tag)
+    }
+
+    fn barrier(&self) -> Result<(), CommError> {
+        self.comm.barrier()
+    }
+
+    fn host(&self) -> String {
+        self.comm.host()
+    }
+
+    fn abort(&self, reason: &str, exit_code: i32) -> CommError {
+        self.comm.abort(reason, exit_code)
+    }
+}
+
+/// A transport may move nothing while nobody calls it: a rank that passes a panel on
+/// looks after that between the products, also where no other panel is in flight.
+#[test]
+fn a_panel_that_is_passed_on_is_looked_after_meanwhile() {
+    for depth in 0..2 {
+        // The first updates have two products each.
+        let spec = TestSpec { depth, transport: Transport::Messages, ..base(1400, 128, 1, 2) };
+        let counts = run(2, |comm| {
+            let asked = Arc::new(AtomicUsize::new(0));
+            let world = Counting { comm, asked: asked.clone() };
+            let grid = Grid::new(&world, 1, 2, Pmap::RowMajor)?.expect("a place");
+            let (team, mut guard) = (Team::solo(), guard(&grid, &spec, &[]));
+            ptest::generate(&grid, &team, &spec, &mut guard);
+            ptest::solve(&grid, &team, &spec, &mut guard, &mut Silent)?;
+            Ok::<_, SolveError>(asked.load(Ordering::Relaxed))
+        });
+        let counts: Vec<usize> = counts.into_iter().map(|count| count.expect("solved")).collect();
+        assert!(counts.iter().all(|&count| count > 0), "DEPTH {depth}: {counts:?}");
     }
 }

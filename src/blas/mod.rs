@@ -290,6 +290,16 @@ mod tests {
         }
 
         #[test]
+        fn upper_solve_divides_by_what_has_no_reciprocal(n in 1usize..9, by_row: bool) {
+            let least = f64::from_bits(1);
+            let mut du = vec![0.0; 100];
+            (0..10).for_each(|i| du[i * 11] = 3.0 * least);
+            let mut x = vec![12.0 * least; n];
+            solve_upper(view(&du, n, n, 10, by_row), &mut x);
+            prop_assert_eq!(x, vec![4.0; n]);
+        }
+
+        #[test]
         fn upper_solve_and_gemv(n in 0usize..9, by_row: bool, seed: u64) {
             let mut du = numbers(seed, 100);
             for i in 0..10 { du[i * 11] += 2.0; }

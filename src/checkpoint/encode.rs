@@ -147,15 +147,17 @@ pub struct Scratch {
 
 impl Scratch {
     /// A buffer of at least so many bytes, of any content.
-    pub(super) fn take(&mut self, bytes: usize) -> PanelBuf {
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub(super) fn take(&mut self, bytes: usize) -> crate::comm::Result<PanelBuf> {
         let doubles = bytes.div_ceil(size_of::<f64>());
         match self.buffers.pop() {
-            Some(buffer) if buffer.len() >= doubles => buffer,
-            // Small memory that the system owes us as any program's stack.
+            Some(buffer) if buffer.len() >= doubles => Ok(buffer),
             _ => {
                 let most =
                     if doubles < SMALL_DOUBLES { doubles } else { doubles.max(HUGE_DOUBLES) };
-                PanelBuf::new(most).expect("memory for a message")
+                PanelBuf::for_messages(most)
             }
         }
     }
@@ -518,7 +520,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         gather: bool,
         step: Step,
     ) -> Result<()> {
-        let mut buffer = self.scratch.take(tiles.first().map_or(0, Tile::size));
+        let mut buffer = self.scratch.take(tiles.first().map_or(0, Tile::size))?;
         for tile in tiles {
             match chain {
                 [(member, held, coef)]
@@ -632,7 +634,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         let (stripes, me) = (self.stripes(), self.comm.rank());
         let Stripes { geometry, .. } = stripes;
         let size = tile.size();
-        let mut buffers = [self.scratch.take(size), self.scratch.take(size)];
+        let mut buffers = [self.scratch.take(size)?, self.scratch.take(size)?];
         let [sum, theirs] = buffers.each_mut().map(|buffer| bytes_of_mut(buffer, size));
         for stripe in 0..geometry.members {
             for p in 0..geometry.parities {
@@ -775,14 +777,14 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
             while let Some(source) = before
                 && posted < tiles.len().min(turn + IN_FLIGHT)
             {
-                let buffer = self.scratch.take(tiles[posted].size());
+                let buffer = self.scratch.take(tiles[posted].size())?;
                 let range = doubles(&tiles[posted]);
                 coming.push_back(self.comm.irecv(buffer, range, source, TAG_REBUILD)?);
                 posted += 1;
             }
             let mut buffer = match coming.pop_front() {
                 Some(recv) => RecvRequest::wait(recv)?,
-                None => self.scratch.take(tile.size()),
+                None => self.scratch.take(tile.size())?,
             };
             let sum = bytes_of_mut(&mut buffer, tile.size());
             let Some(place) = place else {

@@ -36,8 +36,8 @@ impl Link {
     /// # Errors
     /// When a rank dies.
     pub fn measure<C: Comm, K: Code>(comm: &C, code: &K) -> Result<Self> {
-        let buffer = || PanelBuf::new(LONG_BYTES / size_of::<f64>()).expect("memory for a message");
-        let (mut out, mut into) = (buffer(), buffer());
+        let buffer = || PanelBuf::for_messages(LONG_BYTES / size_of::<f64>());
+        let (mut out, mut into) = (buffer()?, buffer()?);
         let mut best_of = |rounds: usize, bytes: usize| -> Result<f64> {
             let (me, n) = (comm.rank(), comm.size());
             let mut best = f64::INFINITY;

@@ -106,8 +106,8 @@ struct Tokens<C: Comm> {
 }
 
 /// Room for what members say.
-fn word() -> PanelBuf {
-    PanelBuf::new(1).expect("memory for a message")
+fn word() -> crate::comm::Result<PanelBuf> {
+    PanelBuf::for_messages(1)
 }
 
 impl<C: Comm> Progress<C> {
@@ -288,7 +288,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     }
 
     fn listen(&self, buffer: Option<PanelBuf>, member: usize) -> Result<C::Recv> {
-        let buffer = buffer.unwrap_or_else(word);
+        let buffer = buffer.map_or_else(word, Ok)?;
         Ok(self.group.irecv(buffer, 0..1, member, TAG_READY)?)
     }
 
@@ -339,7 +339,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         }
         tokens.told = ready;
         self.vault.order();
-        let mut word = word();
+        let mut word = word()?;
         word[0] = f64::from_bits(ready as u64);
         let word = Arc::new(word);
         let me = self.group.rank();

@@ -103,8 +103,8 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         set: usize,
         due: usize,
     ) -> Result<Lap<C>> {
-        let sums =
-            (0..self.stripes().geometry.parities).map(|_| self.scratch.take(tile.size())).collect();
+        let parities = 0..self.stripes().geometry.parities;
+        let sums = parities.map(|_| self.scratch.take(tile.size())).collect::<Result<_>>()?;
         let (sent, coming) = (Vec::new(), Vec::new());
         let mut lap = Lap { region, band, tile, due, turn: 0, sums, sent, coming };
         self.add_and_pass(&mut lap, set)?;
@@ -181,7 +181,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
     ) -> Result<()> {
         let doubles = 0..lap.tile.size().div_ceil(size_of::<f64>());
         for p in 0..lap.sums.len() {
-            let into = self.scratch.take(lap.tile.size());
+            let into = self.scratch.take(lap.tile.size())?;
             lap.coming.push(self.comm.irecv(into, doubles.clone(), from(p), tag)?);
         }
         for (p, sum) in lap.sums.drain(..).enumerate() {

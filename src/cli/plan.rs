@@ -16,7 +16,7 @@ use crate::config::param::Param;
 use crate::config::{
     CheckpointDraft, ConfigError, Draft, Format, Rules, RunSpec, Setting, checkpoint, validate,
 };
-use crate::environment::selftest;
+use crate::environment::{blas, selftest};
 use crate::model::HOUR_SECONDS;
 use crate::model::chen::Network;
 use crate::model::plan::{Candidate, Machine, Plan, assumed_efficiency, scaled_efficiency};
@@ -161,7 +161,7 @@ fn basis(args: &PlanArgs) -> Result<Basis, StudyError> {
             args.memory_fraction
         )));
     }
-    let core_gflops = core_gflops(args, &reports, &mut notes);
+    let core_gflops = core_gflops(args, &reports, &mut notes)?;
     let copy_gbs = args.copy_gbs.unwrap_or_else(|| {
         let measured = measure_copy_gbs();
         notes.push(format!("copies: {measured:.1} GB/s, measured here on one core"));
@@ -191,10 +191,14 @@ fn basis(args: &PlanArgs) -> Result<Basis, StudyError> {
     Ok(Basis { machine, notes })
 }
 
-fn core_gflops(args: &PlanArgs, reports: &[RunReport], notes: &mut Vec<String>) -> f64 {
+fn core_gflops(
+    args: &PlanArgs,
+    reports: &[RunReport],
+    notes: &mut Vec<String>,
+) -> Result<f64, StudyError> {
     if let Some(given) = args.gflops_per_core {
         notes.push(format!("DGEMM: {given:.1} Gflop/s a core, as given"));
-        return given;
+        return Ok(given);
     }
     let reported = reports
         .iter()
@@ -202,11 +206,12 @@ fn core_gflops(args: &PlanArgs, reports: &[RunReport], notes: &mut Vec<String>) 
         .fold(None, |best: Option<f64>, rate| Some(best.map_or(rate, |b| b.max(rate))));
     if let Some(rate) = reported {
         notes.push(format!("DGEMM: {rate:.1} Gflop/s a core, from the reports' self-test"));
-        return rate;
+        return Ok(rate);
     }
+    blas::check_work_space(1).map_err(|error| StudyError::Usage(error.to_string()))?;
     let rate = measure_gflops();
     notes.push(format!("DGEMM: {rate:.1} Gflop/s a core, measured here on one core"));
-    rate
+    Ok(rate)
 }
 
 /// E(N) from the reports: of all numbers of ranks the one with most orders N.

@@ -5,6 +5,7 @@ use std::ptr::NonNull;
 
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, munmap};
 
+use super::CommError;
 use crate::pages::HUGE_PAGE_BYTES;
 
 /// Zero-filled doubles, page-aligned, on huge pages where the system grants
@@ -26,9 +27,10 @@ impl PanelBuf {
     /// # Errors
     /// When the system has no such memory.
     pub fn new(len: usize) -> std::io::Result<Self> {
-        let bytes = (len.max(1)) * size_of::<f64>();
+        let too_long = || std::io::Error::from(std::io::ErrorKind::OutOfMemory);
+        let bytes = len.max(1).checked_mul(size_of::<f64>()).ok_or_else(too_long)?;
         let page = if bytes >= HUGE_PAGE_BYTES { HUGE_PAGE_BYTES } else { 4096 };
-        let mapped_bytes = bytes.next_multiple_of(page);
+        let mapped_bytes = bytes.checked_next_multiple_of(page).ok_or_else(too_long)?;
         let size = std::num::NonZeroUsize::new(mapped_bytes).expect("at least one page");
         // SAFETY: a fresh private anonymous mapping, nothing else refers to it.
         let ptr = unsafe {
@@ -44,6 +46,21 @@ impl PanelBuf {
             let _ = unsafe { madvise(ptr, mapped_bytes, MmapAdvise::MADV_HUGEPAGE) };
         }
         Ok(Self { ptr: ptr.cast(), len, mapped_bytes })
+    }
+
+    /// As [`Self::new`], for what is to be sent and received.
+    ///
+    /// # Errors
+    /// When the system has no such memory: says how much, and what limits it.
+    pub fn for_messages(len: usize) -> super::Result<Self> {
+        Self::new(len).map_err(|why| CommError::Transport {
+            call: "mmap",
+            what: format!(
+                "no memory for a message of {} bytes: {why}; a smaller N, or a higher limit \
+                 (ulimit -v) leaves room for it",
+                len.saturating_mul(size_of::<f64>())
+            ),
+        })
     }
 }
 
@@ -84,5 +101,19 @@ pub fn disjoint_ranges(
     } else {
         let (low, high) = buf.split_at_mut(read.start);
         (&high[..read.len()], &mut low[write])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_machine_has_is_refused() {
+        for len in [usize::MAX, usize::MAX / 8, usize::MAX / 8 - 1, 1 << 61, 1 << 50] {
+            assert!(PanelBuf::new(len).is_err(), "{len}");
+        }
+        let error = PanelBuf::for_messages(1 << 50).err().expect("no such memory").to_string();
+        assert!(error.contains("9007199254740992 bytes") && error.contains("ulimit"), "{error}");
     }
 }

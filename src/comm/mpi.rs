@@ -4,8 +4,9 @@
 //! because that layer drops return codes and a benchmark that survives
 //! failures has to see them. Every group returns errors instead of aborting.
 
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
-use std::mem::ManuallyDrop;
+use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
@@ -13,15 +14,24 @@ use std::sync::Arc;
 use mpi::ffi;
 
 use super::{Comm, CommError, PanelBuf, RecvRequest, Result, SendRequest, Tag};
+use crate::cli::exit::Exit;
 
 /// MPI counts are C ints: longer messages go in pieces of this many bytes.
 const PIECE_BYTES: usize = 1 << 30;
 
-/// The MPI library, initialized; finalizes when dropped.
-pub struct MpiWorld(());
+/// Exit code of a job of which a rank panicked: that of Rust's panics.
+pub const PANIC_EXIT_CODE: i32 = 101;
+/// Time after which a process ends that hangs in `MPI_Abort`.
+const ABORT_SECONDS: u32 = 10;
+
+/// The MPI library, initialized; finalizes when dropped, on the thread that
+/// initialized it.
+pub struct MpiWorld(PhantomData<*const ()>);
 
 impl MpiWorld {
-    /// Initializes MPI for calls from one thread a process at a time.
+    /// Initializes MPI for calls from one thread a process at a time. From here on a
+    /// panic on any thread of the process, which the other ranks would not hear of,
+    /// ends the whole job, with [`PANIC_EXIT_CODE`].
     ///
     /// # Errors
     /// When MPI refuses, or is initialized already.
@@ -48,7 +58,8 @@ impl MpiWorld {
             let what = "this MPI does not provide MPI_THREAD_SERIALIZED; build it with support for threads".into();
             return Err(CommError::Transport { call: "MPI_Init_thread", what });
         }
-        Ok(Self(()))
+        end_job_on_panic();
+        Ok(Self(PhantomData))
     }
 
     /// The group of all ranks.
@@ -83,6 +94,32 @@ impl Drop for MpiWorld {
     }
 }
 
+/// Ends all ranks of the job at once.
+fn end_job(exit_code: i32) -> ! {
+    // SAFETY: plain calls. MPI_Abort may come from another thread than the one that
+    // is in MPI; should it hang for that, the alarm ends this process, and with it
+    // the launcher the others.
+    unsafe {
+        libc::alarm(ABORT_SECONDS);
+        ffi::MPI_Abort(ffi::RSMPI_COMM_WORLD, exit_code);
+    }
+    std::process::abort()
+}
+
+fn end_job_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        report(info);
+        let mut finalized: c_int = 0;
+        // SAFETY: may be called at any time.
+        let code = unsafe { ffi::MPI_Finalized(&mut finalized) };
+        if code == ffi::MPI_SUCCESS as c_int && finalized == 0 {
+            eprintln!("error: a panic ends all ranks of the job");
+            end_job(PANIC_EXIT_CODE);
+        }
+    }));
+}
+
 fn check(call: &'static str, code: c_int) -> Result<()> {
     if code == ffi::MPI_SUCCESS as c_int {
         return Ok(());
@@ -106,6 +143,9 @@ pub struct MpiComm {
     rank: usize,
     size: usize,
     owned: bool,
+    /// Not to be shared among threads: with an MPI whose handles are integers the
+    /// compiler would allow it.
+    _not_sync: PhantomData<Cell<()>>,
 }
 
 // SAFETY: a handle; MPI calls are made by one thread at a time (serialized).
@@ -122,7 +162,8 @@ impl MpiComm {
         check("MPI_Comm_rank", unsafe { ffi::MPI_Comm_rank(raw, &mut rank) })?;
         // SAFETY: as above.
         check("MPI_Comm_size", unsafe { ffi::MPI_Comm_size(raw, &mut size) })?;
-        Ok(Self { raw, rank: rank as usize, size: size as usize, owned })
+        let (rank, size) = (rank as usize, size as usize);
+        Ok(Self { raw, rank, size, owned, _not_sync: PhantomData })
     }
 
     /// # Safety
@@ -235,8 +276,8 @@ impl Requests {
                 )
             })?;
             if flag != 0 {
-                self.verify(&statuses)?;
                 self.done = true;
+                self.verify(&statuses)?;
             }
         }
         Ok(self.done)
@@ -253,10 +294,18 @@ impl Requests {
                     statuses.as_mut_ptr(),
                 )
             })?;
-            self.verify(&statuses)?;
             self.done = true;
+            self.verify(&statuses)?;
         }
         Ok(())
+    }
+
+    /// Whether MPI may still read or write the memory of any: it sets to null what it
+    /// is done with.
+    fn are_pending(&self) -> bool {
+        // SAFETY: a constant handle of the library.
+        let null = unsafe { ffi::RSMPI_REQUEST_NULL };
+        self.raw.iter().any(|&request| request != null)
     }
 
     fn statuses(&self) -> Vec<ffi::MPI_Status> {
@@ -333,18 +382,31 @@ impl Comm for MpiComm {
         recvs: &mut [(&mut [u8], usize, Tag)],
     ) -> Result<()> {
         let mut requests = Requests::default();
-        for (data, source, tag) in recvs.iter_mut() {
-            // SAFETY: borrowed until this function returns, which is after completion
-            // or on an error, after which the job ends.
-            unsafe {
-                self.post_recv(data.as_mut_ptr(), data.len(), *source, *tag, &mut requests)?;
+        let mut exchange = || {
+            for (data, source, tag) in recvs.iter_mut() {
+                let (data, len) = (data.as_mut_ptr(), data.len());
+                // SAFETY: borrowed until this function returns, and it does not return
+                // while MPI may still use what is borrowed.
+                unsafe { self.post_recv(data, len, *source, *tag, &mut requests)? };
             }
+            for &(data, dest, tag) in sends {
+                // SAFETY: as above.
+                unsafe { self.post_send(data.as_ptr(), data.len(), dest, tag, &mut requests)? };
+            }
+            requests.wait()
+        };
+        let done = exchange();
+        if let Err(error) = &done
+            && requests.are_pending()
+        {
+            eprintln!(
+                "error: rank {}: {error}; messages are still under way into memory of the caller: \
+                 all ranks end",
+                self.rank
+            );
+            end_job(i32::from(Exit::Interrupted.code()));
         }
-        for &(data, dest, tag) in sends {
-            // SAFETY: as above.
-            unsafe { self.post_send(data.as_ptr(), data.len(), dest, tag, &mut requests)? };
-        }
-        requests.wait()
+        done
     }
 
     fn isend(
@@ -354,13 +416,13 @@ impl Comm for MpiComm {
         dest: usize,
         tag: Tag,
     ) -> Result<MpiSend> {
-        let mut requests = Requests::default();
         let data: &[u8] = bytemuck::cast_slice(&buf[range]);
         let (ptr, len) = (data.as_ptr(), data.len());
-        // SAFETY: MpiSend keeps the buffer alive until the request is complete, and an
-        // Arc that is shared is not written to.
-        unsafe { self.post_send(ptr, len, dest, tag, &mut requests)? };
-        Ok(MpiSend { requests, buf: ManuallyDrop::new(buf) })
+        let mut send = MpiSend { requests: Requests::default(), buf: Some(buf) };
+        // SAFETY: MpiSend keeps the buffer alive until the request is complete, also
+        // on an error between two pieces; an Arc that is shared is not written to.
+        unsafe { self.post_send(ptr, len, dest, tag, &mut send.requests)? };
+        Ok(send)
     }
 
     fn irecv(
@@ -370,12 +432,13 @@ impl Comm for MpiComm {
         source: usize,
         tag: Tag,
     ) -> Result<MpiRecv> {
-        let mut requests = Requests::default();
         let data: &mut [u8] = bytemuck::cast_slice_mut(&mut buf[range]);
         let (ptr, len) = (data.as_mut_ptr(), data.len());
-        // SAFETY: MpiRecv owns the buffer and hands it out only once complete.
-        unsafe { self.post_recv(ptr, len, source, tag, &mut requests)? };
-        Ok(MpiRecv { requests, buf: ManuallyDrop::new(buf) })
+        let mut recv = MpiRecv { requests: Requests::default(), buf: Some(buf) };
+        // SAFETY: MpiRecv owns the buffer, whose pages stay where they are, and hands
+        // it out only once complete.
+        unsafe { self.post_recv(ptr, len, source, tag, &mut recv.requests)? };
+        Ok(recv)
     }
 
     fn probe(&self, source: usize, tag: Tag) -> Result<bool> {
@@ -409,10 +472,8 @@ impl Comm for MpiComm {
         }
     }
 
-    fn abort(&self, reason: &str, exit_code: i32) -> CommError {
-        // SAFETY: ends the whole job.
-        unsafe { ffi::MPI_Abort(ffi::RSMPI_COMM_WORLD, exit_code) };
-        CommError::Aborted(reason.to_owned())
+    fn abort(&self, _reason: &str, exit_code: i32) -> CommError {
+        end_job(exit_code)
     }
 }
 
@@ -420,7 +481,7 @@ impl Comm for MpiComm {
 /// buffer, which MPI may still read.
 pub struct MpiSend {
     requests: Requests,
-    buf: ManuallyDrop<Arc<PanelBuf>>,
+    buf: Option<Arc<PanelBuf>>,
 }
 
 // SAFETY: request handles; MPI calls are made by one thread at a time.
@@ -438,9 +499,8 @@ impl SendRequest for MpiSend {
 
 impl Drop for MpiSend {
     fn drop(&mut self) {
-        if self.requests.done {
-            // SAFETY: dropped here only, once.
-            unsafe { ManuallyDrop::drop(&mut self.buf) };
+        if self.requests.are_pending() {
+            std::mem::forget(self.buf.take());
         }
     }
 }
@@ -449,7 +509,8 @@ impl Drop for MpiSend {
 /// buffer, which MPI may still write.
 pub struct MpiRecv {
     requests: Requests,
-    buf: ManuallyDrop<PanelBuf>,
+    /// None once it is handed out.
+    buf: Option<PanelBuf>,
 }
 
 // SAFETY: as for MpiSend.
@@ -462,18 +523,35 @@ impl RecvRequest for MpiRecv {
 
     fn wait(mut self) -> Result<PanelBuf> {
         self.requests.wait()?;
-        // SAFETY: taken once: `done` is reset below, so Drop does not touch it again.
-        let buf = unsafe { ManuallyDrop::take(&mut self.buf) };
-        self.requests = Requests::default();
-        Ok(buf)
+        Ok(self.buf.take().expect("handed out here alone"))
     }
 }
 
 impl Drop for MpiRecv {
     fn drop(&mut self) {
-        if self.requests.done {
-            // SAFETY: complete and never handed out: dropped here only.
-            unsafe { ManuallyDrop::drop(&mut self.buf) };
+        if self.requests.are_pending() {
+            std::mem::forget(self.buf.take());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Has one method for what is not `Sync`, and two, so none that can be named, for
+    /// what is: then this does not compile.
+    trait NotSync<Case> {
+        fn is_not_sync() {}
+    }
+    struct Shared;
+    impl<T: ?Sized> NotSync<()> for T {}
+    impl<T: ?Sized + Sync> NotSync<Shared> for T {}
+
+    /// With MPICH a communicator is an integer.
+    #[test]
+    fn handles_stay_on_one_thread_at_a_time() {
+        <MpiComm as NotSync<_>>::is_not_sync();
+        <MpiWorld as NotSync<_>>::is_not_sync();
     }
 }

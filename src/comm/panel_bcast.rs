@@ -7,6 +7,7 @@
 //! sends to whom. The long ones cut the message into a piece for each rank,
 //! spread the pieces along a binary tree, and roll them around a ring.
 
+use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -95,7 +96,8 @@ enum State<C: Comm> {
     /// Has the whole message and may still be passing it on.
     Complete {
         buf: Arc<PanelBuf>,
-        sends: Vec<C::Send>,
+        /// In a cell: they are moved on while the message is read.
+        sends: RefCell<Vec<C::Send>>,
     },
     Moving,
 }
@@ -146,7 +148,7 @@ impl<C: Comm> PanelBcast<C> {
                 sends.push(row.isend(buf.clone(), range, to, TAG_SPREAD)?);
             }
         }
-        self.state = State::Complete { buf, sends };
+        self.state = State::Complete { buf, sends: sends.into() };
         Ok(())
     }
 
@@ -167,12 +169,19 @@ impl<C: Comm> PanelBcast<C> {
                     self.accept(row)?;
                 }
             }
-            State::Complete { sends, .. } => {
-                for send in sends {
-                    send.test()?;
-                }
-            }
+            State::Complete { .. } => self.progress_sends()?,
             State::Spread(_) | State::Moving => {}
+        }
+        Ok(())
+    }
+
+    /// Moves on what is being passed on; never waits. A transport may move nothing
+    /// while nobody calls it.
+    pub fn progress_sends(&self) -> Result<()> {
+        if let State::Complete { sends, .. } = &self.state {
+            for send in sends.borrow_mut().iter_mut() {
+                send.test()?;
+            }
         }
         Ok(())
     }
@@ -196,7 +205,7 @@ impl<C: Comm> PanelBcast<C> {
         self.state = match &self.long {
             None => {
                 let buf = Arc::new(buf);
-                let sends = self.pass_on(row, &buf)?;
+                let sends = self.pass_on(row, &buf)?.into();
                 State::Complete { buf, sends }
             }
             Some(long) => {
@@ -217,11 +226,11 @@ impl<C: Comm> PanelBcast<C> {
         match std::mem::replace(&mut self.state, State::Moving) {
             State::Spread(mut buf) => {
                 self.roll(row, &long, &mut buf)?;
-                self.state = State::Complete { buf: Arc::new(buf), sends: Vec::new() };
+                self.state = State::Complete { buf: Arc::new(buf), sends: RefCell::default() };
             }
             State::Complete { buf, mut sends } => {
                 if long.me == 0 {
-                    sends.extend(self.roll_from_root(row, &long, &buf)?);
+                    sends.get_mut().extend(self.roll_from_root(row, &long, &buf)?);
                 }
                 self.state = State::Complete { buf, sends };
             }
@@ -290,7 +299,7 @@ impl<C: Comm> PanelBcast<C> {
         let State::Complete { buf, sends } = self.state else {
             panic!("a panel released before it has arrived")
         };
-        for send in sends {
+        for send in sends.into_inner() {
             send.wait()?;
         }
         Ok(Arc::into_inner(buf).expect("all sends that shared the buffer are complete"))

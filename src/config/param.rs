@@ -11,7 +11,7 @@ const INT_MAX: i128 = i32::MAX as i128;
 
 /// Largest order of a matrix: the generator's index `1 + i + j N`, with b as
 /// column N, then still fits 64 bits.
-const N_MAX: i128 = u32::MAX as i128;
+pub(crate) const N_MAX: i128 = u32::MAX as i128;
 
 /// Values that a list may hold at most (`HPL_MAX_PARAM`).
 pub const MAX_LIST: usize = 20;

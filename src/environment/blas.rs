@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::comm::PanelBuf;
+use crate::report::units;
+
 /// The BLAS that this process calls.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BlasInfo {
@@ -180,6 +183,35 @@ fn call_with_blis_int(address: *mut c_void, value: i64) {
     // unless BLIS was built for 32; both are passed in one register, of which
     // the narrow one is the lower half.
     unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(i64)>(address)(value) }
+}
+
+/// Bytes that a BLAS maps for each thread that calls it: OpenBLAS 64 to 128 MiB.
+const WORK_SPACE_BYTES: usize = 128 << 20;
+
+/// There is no room for the work space of the BLAS.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "no {} of address space for the work space of the BLAS in {threads} thread(s): {why}; raise \
+     the limit (ulimit -v), or lower the number of threads",
+    units::bytes(*bytes as u64)
+)]
+pub struct NoWorkSpace {
+    threads: usize,
+    bytes: usize,
+    why: std::io::Error,
+}
+
+/// Whether the BLAS can have its work space in `threads` threads that call it. To be
+/// asked before the first call: OpenBLAS asks the system for ever for what it does not
+/// get.
+///
+/// # Errors
+/// When the system does not map so much.
+pub fn check_work_space(threads: usize) -> Result<(), NoWorkSpace> {
+    let bytes = WORK_SPACE_BYTES.saturating_mul(threads);
+    // Mapped, never touched.
+    let mapped = PanelBuf::new(bytes / size_of::<f64>());
+    mapped.map(drop).map_err(|why| NoWorkSpace { threads, bytes, why })
 }
 
 #[cfg(test)]

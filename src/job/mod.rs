@@ -17,6 +17,7 @@ use crate::checkpoint::store::StoreError;
 use crate::cli::exit::Exit;
 use crate::comm::{Comm, CommError, collect};
 use crate::config::{RunSpec, TestSpec};
+use crate::environment::blas::NoWorkSpace;
 use crate::grid::Grid;
 use crate::pgesv::SolveError;
 use crate::pgesv::guard::Unguarded;
@@ -78,6 +79,9 @@ pub enum JobError {
     /// The report could not be written.
     #[error("cannot write the report: {0}")]
     Report(#[from] std::io::Error),
+    /// The BLAS could not have what it needs.
+    #[error(transparent)]
+    Blas(#[from] NoWorkSpace),
     /// Threads could not be started.
     #[error("cannot start {threads} threads a rank: {why}; lower --threads or raise ulimit -u")]
     Threads {

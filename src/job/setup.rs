@@ -99,7 +99,7 @@ impl Setup {
     /// Sets the job up. Collective.
     ///
     /// # Errors
-    /// A rank is lost, or threads cannot be started.
+    /// A rank is lost, threads cannot be started, or the BLAS has no work space.
     pub fn new<C: Comm>(
         world: &C,
         spec: &RunSpec,
@@ -123,6 +123,7 @@ impl Setup {
         let plan = plan(&places, world.rank(), spec.threads);
         let team = start_team(spec.threads, &plan)
             .map_err(|why| JobError::Threads { threads: spec.threads, why })?;
+        blas::check_work_space(spec.threads)?;
         let environment = Environment {
             host: host::this_host(),
             memory: memory::this_process(),

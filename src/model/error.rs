@@ -1,5 +1,7 @@
 //! What can be wrong with the input of a model.
 
+use std::ops::RangeInclusive;
+
 use thiserror::Error;
 
 /// An input that no formula can take.
@@ -80,6 +82,22 @@ pub fn fraction(parameter: &'static str, value: f64) -> Result<f64, ModelError> 
     check(parameter, value, (0.0..=1.0).contains(&value), "a fraction from 0 to 1")
 }
 
+/// `value`, if it lies in `range`.
+///
+/// # Errors
+/// [`ModelError::OutOfRange`] otherwise; `expected` says the range in words.
+pub fn within(
+    parameter: &'static str,
+    value: usize,
+    range: RangeInclusive<usize>,
+    expected: &'static str,
+) -> Result<usize, ModelError> {
+    if range.contains(&value) {
+        return Ok(value);
+    }
+    Err(ModelError::OutOfRange { parameter, value: value as f64, expected })
+}
+
 /// `value`, if it is at least `min`.
 ///
 /// # Errors
@@ -90,10 +108,7 @@ pub fn at_least(
     min: usize,
     expected: &'static str,
 ) -> Result<usize, ModelError> {
-    if value >= min {
-        return Ok(value);
-    }
-    Err(ModelError::OutOfRange { parameter, value: value as f64, expected })
+    within(parameter, value, min..=usize::MAX, expected)
 }
 
 fn check(

@@ -101,6 +101,11 @@ multiversion! {
 }
 
 multiversion! {
+    /// `x /= alpha`.
+    divide(alpha: f64, x: &mut [f64]) -> () = divide_loop
+}
+
+multiversion! {
     /// The largest magnitude of `x`; NaN when any element is not finite.
     search(x: &[f64]) -> Best = search_loop
 }
@@ -125,6 +130,13 @@ fn axpy_loop<const FUSED: bool>(alpha: f64, x: &[f64], y: &mut [f64]) {
 fn scale_loop<const FUSED: bool>(alpha: f64, x: &mut [f64]) {
     for x in x {
         *x *= alpha;
+    }
+}
+
+#[inline(always)]
+fn divide_loop<const FUSED: bool>(alpha: f64, x: &mut [f64]) {
+    for x in x {
+        *x /= alpha;
     }
 }
 

@@ -161,6 +161,16 @@ mod tests {
 
     /// Those of `a` on `p` ranks.
     fn pivots_among(a: &[Vec<f64>], jb: usize, p: usize, variant: &Variant) -> Vec<Vec<f64>> {
+        factored_among(a, jb, p, variant).into_iter().map(|(ipiv, _)| ipiv).collect()
+    }
+
+    /// On each of `p` ranks the pivots of `a` and its W; nothing where a pivot lacks.
+    fn factored_among(
+        a: &[Vec<f64>],
+        jb: usize,
+        p: usize,
+        variant: &Variant,
+    ) -> Vec<(Vec<f64>, Vec<f64>)> {
         run(p, |col| {
             let (rows, myrow) = (Cyclic::rows(jb, p), col.rank());
             let own = rows.count_before(a.len(), myrow);
@@ -179,14 +189,50 @@ mod tests {
                 room: &mut pivot::Room::new(jb, None),
             };
             match factor(&mut panel, variant) {
-                Ok(()) => Ok(ipiv),
-                Err(PfactError::Pivot { .. }) => Ok(Vec::new()),
+                Ok(()) => Ok((ipiv, w)),
+                Err(PfactError::Pivot { .. }) => Ok((Vec::new(), Vec::new())),
                 Err(PfactError::Comm(error)) => Err(error),
             }
         })
         .into_iter()
-        .map(|ipiv| ipiv.expect("nobody is lost"))
+        .map(|factored| factored.expect("nobody is lost"))
         .collect()
+    }
+
+    /// The reciprocal of a subnormal pivot overflows: L comes from divisions then. The
+    /// elements are multiples of the smallest number there is, so that L and U are
+    /// known.
+    #[test]
+    fn subnormal_pivots_are_divided_by() {
+        let least = f64::from_bits(1);
+        // L is unit lower with 1/2 below the diagonal, U has 2^10 least everywhere.
+        let (n, jb) = (20, 4);
+        let l = |i: usize, k: usize| if i == k { 1.0 } else { 0.5 };
+        let a: Vec<Vec<f64>> = (0..n)
+            .map(|i| {
+                let sum = |j: usize| (0..=j.min(i)).map(|k| l(i, k)).sum::<f64>();
+                (0..jb).map(|j| sum(j) * 1024.0 * least).collect()
+            })
+            .collect();
+        let ndiv = 2;
+        for (p, nbmin) in [(1, 1), (1, 4), (2, 2), (3, 4)] {
+            for fact in [Fact::Left, Fact::Crout, Fact::Right] {
+                let variant = Variant { pfact: fact, rfact: fact, nbmin, ndiv };
+                for (ipiv, w) in factored_among(&a, jb, p, &variant) {
+                    let rows = w.len() / jb;
+                    assert_eq!(ipiv, [0.0, 1.0, 2.0, 3.0], "{fact:?} on {p}");
+                    for j in 0..jb {
+                        for i in 0..jb {
+                            let want = if i > j { 0.5 } else { 1024.0 * least };
+                            assert_eq!(w[j * rows + i], want, "({i}, {j}), {fact:?} on {p}");
+                        }
+                        // Below the diagonal block, which ranks share out.
+                        let last = w[j * rows + rows - 1];
+                        assert_eq!(last, 0.5, "column {j}, {fact:?} on {p}");
+                    }
+                }
+            }
+        }
     }
 
     proptest! {

@@ -34,10 +34,10 @@ pub(super) fn factor<C: Comm>(
         }
         let pivot = pivot::exchange(panel, j, best)?;
         match pfact {
-            Fact::Right => best = rank1_pass(panel, j..range.end, 1.0 / pivot),
-            Fact::Left => scale_pass(panel, j, 1.0 / pivot),
+            Fact::Right => best = rank1_pass(panel, j..range.end, pivot),
+            Fact::Left => scale_pass(panel, j, pivot),
             Fact::Crout => {
-                scale_pass(panel, j, 1.0 / pivot);
+                scale_pass(panel, j, pivot);
                 update_row(panel, range.start, j, range.end);
             }
         }
@@ -78,19 +78,31 @@ fn column_pass<C: Comm>(panel: &mut Panel<C>, q: Range<usize>, j: usize) -> Best
     best_of(panel, j, chunk)
 }
 
-/// `L(.,j) = W(.,j) inverse` below pivot j.
-fn scale_pass<C: Comm>(panel: &mut Panel<C>, j: usize, inverse: f64) {
+/// `1 / pivot`, unless it may overflow, as that of a subnormal pivot does.
+fn inverse(pivot: f64) -> Option<f64> {
+    (pivot.abs() >= f64::MIN_POSITIVE).then(|| 1.0 / pivot)
+}
+
+/// `L(.,j) = W(.,j) / pivot` below pivot j.
+fn scale_pass<C: Comm>(panel: &mut Panel<C>, j: usize, pivot: f64) {
     let first = panel.active(j + 1);
     over_active_rows(panel, first, |mut rows| {
-        kernels::scale(inverse, rows.col_mut(j));
+        match inverse(pivot) {
+            Some(inverse) => kernels::scale(inverse, rows.col_mut(j)),
+            None => kernels::divide(pivot, rows.col_mut(j)),
+        }
         0
     });
 }
 
-/// `L(.,j) = W(.,j) inverse; W(.,R) -= L(.,j) U(j,R)` with j the first of
+/// `L(.,j) = W(.,j) / pivot; W(.,R) -= L(.,j) U(j,R)` with j the first of
 /// `columns` and R the others, and the largest element of the first of R.
-fn rank1_pass<C: Comm>(panel: &mut Panel<C>, columns: Range<usize>, inverse: f64) -> Best {
+fn rank1_pass<C: Comm>(panel: &mut Panel<C>, columns: Range<usize>, pivot: f64) -> Best {
     let j = columns.start;
+    let inverse = inverse(pivot).unwrap_or_else(|| {
+        scale_pass(panel, j, pivot);
+        1.0
+    });
     let first = panel.active(j + 1);
     let u: Vec<f64> = columns.clone().skip(1).map(|c| panel.w.as_ref().at(j, c)).collect();
     let chunk = over_active_rows(panel, first, |rows| {

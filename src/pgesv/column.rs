@@ -48,13 +48,13 @@ impl Column {
     /// Where the rows of a room begin, 0 or 1, or end, 2.
     fn rows_start(&self, room: usize) -> usize {
         let rooms = [self.cols, self.nb].map(|cols| NodeRoom::rows_doubles(self.nb, cols));
-        Mail::doubles(self.nb) + rooms[..room].iter().sum::<usize>()
+        rooms[..room].iter().fold(Mail::doubles(self.nb), |sum, &room| sum.saturating_add(room))
     }
 
     /// Where the U of a room begins, 0 or 1, or end, 2.
     fn u_start(&self, room: usize) -> usize {
         let rooms = [self.cols, self.nb].map(|cols| NodeRoom::u_doubles(self.nb, cols));
-        self.rows_start(2) + rooms[..room].iter().sum::<usize>()
+        rooms[..room].iter().fold(self.rows_start(2), |sum, &room| sum.saturating_add(room))
     }
 
     /// Where pivots are exchanged.

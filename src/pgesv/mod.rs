@@ -163,26 +163,28 @@ impl LocalShape {
         }
     }
 
-    /// Doubles of this rank's part.
+    /// Doubles of this rank's part; at most `usize::MAX`.
     pub fn doubles(&self) -> usize {
-        self.rows * self.lda
+        self.rows.saturating_mul(self.lda)
     }
 
-    /// Doubles of the largest part of any rank.
+    /// Doubles of the largest part of any rank; at most `usize::MAX`.
     pub fn padded_doubles(&self) -> usize {
-        self.most_rows * self.lda
+        self.most_rows.saturating_mul(self.lda)
     }
 
-    /// Doubles of work space beside the matrix, for `params` on a grid of `p` rows.
+    /// Doubles of work space beside the matrix, for `params` on a grid of `p` rows; at
+    /// most `usize::MAX`.
     pub fn work_doubles(&self, params: &Params, rows: Cyclic, myrow: usize) -> usize {
         let (message, w) = panel::largest(params.n, params.nb, rows, myrow);
         let nb = params.nb.min(params.n.max(1));
         let exchange = match rows.procs {
             1 => 0,
             _ if params.share => Column::doubles(nb, self.cols, myrow),
-            _ => swap::Room::doubles(nb, self.cols) + swap::Room::doubles(nb, nb),
+            _ => swap::Room::doubles(nb, self.cols).saturating_add(swap::Room::doubles(nb, nb)),
         };
-        message * (params.depth + 1) + w + exchange
+        let messages = message.saturating_mul(params.depth + 1);
+        messages.saturating_add(w).saturating_add(exchange)
     }
 }
 
@@ -612,7 +614,7 @@ impl<'m, C: Comm> Solver<'m, C> {
                     multiply(part.clone());
                     // Who has the turn now moves all messages.
                     if turn.take_if_free() {
-                        self.move_messages()?;
+                        self.move_messages(flight)?;
                     }
                     if !is_last {
                         continue;
@@ -644,7 +646,9 @@ impl<'m, C: Comm> Solver<'m, C> {
         if moves_messages && alone { PRODUCT_ROWS_BETWEEN_MESSAGES } else { PRODUCT_ROWS }
     }
 
-    fn move_messages(&mut self) -> Result<(), SolveError> {
+    /// Moves on the messages of the panel that is being applied and of those in flight.
+    fn move_messages(&mut self, current: &Flight<C>) -> Result<(), SolveError> {
+        current.progress_sends()?;
         self.work.flights.iter_mut().try_for_each(|flight| flight.progress(self.grid))
     }
 }

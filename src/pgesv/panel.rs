@@ -226,6 +226,14 @@ impl<C: Comm> Flight<C> {
         }
     }
 
+    /// Moves on what this rank passes on, while the panel is read; never waits.
+    pub fn progress_sends(&self) -> Result<(), SolveError> {
+        match &self.message {
+            Message::Broadcast(bcast) => Ok(bcast.progress_sends()?),
+            Message::Here(_) => Ok(()),
+        }
+    }
+
     /// Passes on what has arrived, and says whether the panel, or with a long
     /// broadcast the first part of it, has come. Never waits.
     pub fn has_come(&mut self, grid: &Grid<C>) -> Result<bool, SolveError> {

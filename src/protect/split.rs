@@ -27,9 +27,12 @@ pub fn smallest_group<'a>(
     Some(Geometry { members: smallest, parities })
 }
 
+/// More than any node has: 64 PiB. Copies and parities of it are a few times as much.
+const MOST_REGION_BYTES: u128 = 1 << 56;
+
 /// Where the memory of the largest rank of a test goes, in groups of `geometry`
 /// (Tang et al., TPDS 2018, table 1, for any number of parities); `None`:
-/// without checkpoints.
+/// without checkpoints. What 64 bits do not count is `u64::MAX`.
 pub fn memory_split(
     spec: &TestSpec,
     settings: &Settings,
@@ -48,6 +51,11 @@ pub fn memory_split(
             ..MemorySplit::default()
         };
     };
+    let shape = region_shape(spec);
+    // A segment counts its bytes in 64 bits, copies and parities included.
+    if shape.rows as u128 * shape.pitch_bytes as u128 > MOST_REGION_BYTES {
+        return MemorySplit { matrix: u64::MAX, work_space, ..MemorySplit::default() };
+    }
     let (_, layout) = segment_layout(spec, settings, geometry);
     let bytes = |parts: &[Part]| -> u64 {
         parts.iter().map(|part| (part.rows * part.pitch_bytes) as u64).sum()
@@ -136,6 +144,29 @@ mod tests {
         let most = (0..4).map(|mycol| ptest::rank_bytes(&spec, 0, mycol)).max().unwrap();
         assert_eq!(split.total(), most);
         assert_eq!((split.copies, split.parities, split.header), (0, 0, 0));
+    }
+
+    /// As many bytes as 128 bits count, at least of the matrix.
+    #[test]
+    fn no_order_wraps_around() {
+        let geometry = Some(Geometry { members: 2, parities: 1 });
+        for n in
+            [1 << 20, 1 << 29, 1 << 30, 1 << 31, (1 << 31) + 1, 3_037_000_500, u32::MAX as usize]
+        {
+            for (nb, depth) in [(1, 1), (192, 3), (1 << 31, i32::MAX as usize)] {
+                for p in [1, 2] {
+                    let spec = TestSpec { n, nb, depth, p, q: 3 - p, ..test_spec(64) };
+                    let matrix = (n as u128).pow(2) * 8 / (spec.p * spec.q) as u128;
+                    let least = matrix.min(u64::MAX.into()) as u64;
+                    for geometry in [None, geometry] {
+                        let method = Method::SelfCheckpoint;
+                        let settings = Settings { method, ..Settings::none() };
+                        let split = memory_split(&spec, &settings, geometry);
+                        assert!(split.total() >= least, "N={n} NB={nb} DEPTH={depth}: {split:?}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]

@@ -89,17 +89,19 @@ impl From<&TestSpec> for Params {
     }
 }
 
-/// Bytes that rank `(myrow, mycol)` of the grid needs for a test: matrix and work space.
+/// Bytes that rank `(myrow, mycol)` of the grid needs for a test: matrix and work space;
+/// at most `u64::MAX`.
 pub fn rank_bytes(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
-    let matrix = local_shape(spec, myrow, mycol).doubles() * size_of::<f64>();
-    matrix as u64 + work_bytes(spec, myrow, mycol)
+    let matrix = local_shape(spec, myrow, mycol).doubles().saturating_mul(size_of::<f64>());
+    (matrix as u64).saturating_add(work_bytes(spec, myrow, mycol))
 }
 
-/// Bytes of work space beside the matrix.
+/// Bytes of work space beside the matrix; at most `u64::MAX`.
 pub fn work_bytes(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
     let rows = Cyclic::rows(spec.nb, spec.p);
     let shape = local_shape(spec, myrow, mycol);
-    (shape.work_doubles(&Params::from(spec), rows, myrow) * size_of::<f64>()) as u64
+    let doubles = shape.work_doubles(&Params::from(spec), rows, myrow);
+    doubles.saturating_mul(size_of::<f64>()) as u64
 }
 
 /// Shape of the part of the system that rank `(myrow, mycol)` of the grid holds.

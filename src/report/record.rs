@@ -208,10 +208,10 @@ pub struct MemorySplit {
 }
 
 impl MemorySplit {
-    /// All of it.
+    /// All of it; at most `u64::MAX`.
     pub fn total(&self) -> u64 {
-        let Self { matrix, copies, parities, header, work_space } = self;
-        matrix + copies + parities + header + work_space
+        let Self { matrix, copies, parities, header, work_space } = *self;
+        [copies, parities, header, work_space].into_iter().fold(matrix, u64::saturating_add)
     }
 }
 

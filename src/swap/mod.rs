@@ -200,7 +200,7 @@ impl Room {
 
     /// Doubles that it takes: the rows of U and the displaced rows, and U once solved.
     pub fn doubles(nb: usize, cols: usize) -> usize {
-        3 * nb * cols
+        nb.saturating_mul(3).saturating_mul(cols)
     }
 }
 

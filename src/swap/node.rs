@@ -66,12 +66,12 @@ impl NodeRoom {
 
     /// Doubles that it takes of each part: rows of U, and displaced ones.
     pub fn rows_doubles(nb: usize, cols: usize) -> usize {
-        2 * nb * cols
+        nb.saturating_mul(2).saturating_mul(cols)
     }
 
     /// Doubles that U takes.
     pub fn u_doubles(nb: usize, cols: usize) -> usize {
-        nb * cols
+        nb.saturating_mul(cols)
     }
 
     /// The rows that `rank` has written, `count` of `width` columns.

@@ -334,7 +334,7 @@ impl Cluster {
         settings: &Settings,
         killer: Arc<Killer>,
     ) -> Result<Ran, Failure> {
-        let (store, team) = (self.store(self.places[comm.rank()]), Team::solo());
+        let (store, team) = (self.store(self.places[comm.rank()]), team(spec));
         let surroundings = self.surroundings(comm, settings, &*store, &team, killer.clone());
         let (mut guard, found, resumed) = match protect::open(comm, spec, settings, surroundings)? {
             Opened::Ready { guard, found, resumed } => (guard, found, resumed),
@@ -368,10 +368,14 @@ fn read_result(result: &[u8]) -> (f64, Vec<f64>) {
     (numbers[0], numbers[1..].to_vec())
 }
 
+fn team(spec: &TestSpec) -> Team {
+    Team::new(spec.threads, |_| ()).expect("threads")
+}
+
 /// x and the residual, without any checkpoints.
 pub fn undisturbed(spec: &TestSpec) -> Vec<f64> {
     let results = run(spec.p * spec.q, |comm| {
-        let (team, grid) = (Team::solo(), Grid::new(&comm, spec.p, spec.q, spec.pmap)?);
+        let (team, grid) = (team(spec), Grid::new(&comm, spec.p, spec.q, spec.pmap)?);
         let grid = grid.expect("a place for each");
         let mut guard = Unguarded::new(ptest::shape(&grid, spec).doubles()).expect("memory");
         ptest::generate(&grid, &team, spec, &mut guard);

@@ -90,22 +90,27 @@ impl Measured {
         if report.format != "skt-hpl report" {
             return Err(format!("its \"format\" is {:?}, not \"skt-hpl report\"", report.format));
         }
-        Ok(report.tests.into_iter().filter_map(Test::measured).collect())
+        report.tests.into_iter().filter_map(|test| test.measured().transpose()).collect()
     }
 }
 
 impl Test {
-    fn measured(self) -> Option<Measured> {
-        let shared = self.is_shared();
+    /// None where it says nothing of the time.
+    fn measured(self) -> Result<Option<Measured>, String> {
         let Parameters { n, nb, p, q, depth, bcast, swap, swap_threshold, threads, .. } =
             self.parameters;
         if !matches!(self.status.as_str(), "passed" | "not-checked") || self.protection.is_some() {
-            return None;
+            return Ok(None);
         }
+        let time_seconds = self.time_seconds.filter(|&seconds| seconds > 0.0);
+        let (1.., Some(time_seconds), Some(phases)) = (n, time_seconds, &self.phases_seconds)
+        else {
+            return Ok(None);
+        };
         let run = Run { n, nb, p, q, threads, depth, bcast, swap, swap_threshold };
-        run.validate().ok()?;
-        let time_seconds = self.time_seconds.filter(|&seconds| seconds > 0.0)?;
-        Some(Measured { run, time_seconds, mean: self.phases_seconds?.mean, shared })
+        run.validate().map_err(|error| error.to_string())?;
+        let (mean, shared) = (phases.mean, self.is_shared());
+        Ok(Some(Measured { run, time_seconds, mean, shared }))
     }
 
     fn is_shared(&self) -> bool {
@@ -149,6 +154,24 @@ mod tests {
         assert!(!test("", "").shared);
         assert!(test(shared, "").shared);
         assert!(!test(r#", "transport": "messages""#, "").shared);
+    }
+
+    #[test]
+    fn what_no_walk_can_take_is_refused() {
+        let text = |n: &str| {
+            format!(
+                r#"{{"format": "skt-hpl report", "tests": [{{
+                "status": "passed", "time_seconds": 1.5, "protection": null,
+                "phases_seconds": {{"mean": {PHASES}, "max": {PHASES}}},
+                "parameters": {{"n": {n}, "nb": 10, "p": 2, "q": 3, "depth": 1, "bcast": "1ring",
+                    "swap": "mix", "swap_threshold": 64, "threads": 1}}}}]}}"#
+            )
+        };
+        let why = Measured::parse(&text("9007199254740992")).unwrap_err();
+        assert!(why.contains("n = 9007199254740992 is out of range") && why.contains("4294967295"));
+        let why = Measured::parse(&text("4000000000")).unwrap_err();
+        assert!(why.contains("larger NB"), "{why}");
+        assert_eq!(Measured::parse(&text("0")).unwrap(), []);
     }
 
     #[test]

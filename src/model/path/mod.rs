@@ -34,8 +34,8 @@ mod walk;
 mod work;
 
 use super::ModelError;
-use super::error::at_least;
-use crate::config::{Bcast, Swap};
+use super::error::within;
+use crate::config::{Bcast, Swap, param};
 use crate::report::reader::PhaseSeconds;
 
 pub use clock::{PARTS, Part, Parts};
@@ -65,19 +65,33 @@ pub struct Run {
     pub swap_threshold: usize,
 }
 
+/// Steps of the walk that a run may take, some ten seconds: for a matrix of order
+/// 14,529,408 on 128 x 192 processes NB = 192 is enough.
+const MOST_STEPS: usize = 30_000_000;
+
 impl Run {
     /// # Errors
-    /// The first number below 1.
+    /// The first number out of its range, or more steps than the walk takes.
     pub fn validate(&self) -> Result<(), ModelError> {
-        for (name, value) in [
-            ("n", self.n),
-            ("nb", self.nb),
-            ("p", self.p),
-            ("q", self.q),
-            ("threads", self.threads),
+        const N_MAX: usize = param::N_MAX as usize;
+        const INT_MAX: usize = i32::MAX as usize;
+        within("n", self.n, 1..=N_MAX, "1 to 4294967295")?;
+        for (name, value, min) in [
+            ("nb", self.nb, 1),
+            ("p", self.p, 1),
+            ("q", self.q, 1),
+            ("threads", self.threads, 1),
+            ("depth", self.depth, 0),
         ] {
-            at_least(name, value, 1, "1 or more")?;
+            within(name, value, min..=INT_MAX, "1 (depth: 0) to 2147483647")?;
         }
+        let a_panel = self.p + self.q + self.depth.min(self.panels());
+        within(
+            "N / NB (P + Q + DEPTH), the steps of the walk,",
+            self.panels().saturating_mul(a_panel),
+            0..=MOST_STEPS,
+            "at most 30000000; take a larger NB",
+        )?;
         Ok(())
     }
 

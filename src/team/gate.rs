@@ -1,0 +1,72 @@
+//! How a job reaches the workers of a team, and how its end is heard of.
+//!
+//! The caller raises the generation of a job under the lock that a worker holds from
+//! its last look at it until it sleeps, so that no worker sleeps past a job. A worker
+//! looks without the lock for a while first, which makes a fork cheap.
+//!
+//! `super::sync` names the types: those of the standard library or, in the model
+//! check, those that try all interleavings (`tests/team_model.rs`).
+
+use super::sync::{AtomicUsize, Condvar, Mutex, Ordering, SPINS, pause};
+
+/// Passes jobs from one caller to its workers, one at a time.
+pub struct Gate<J> {
+    /// Number of jobs posted.
+    generation: AtomicUsize,
+    /// The job posted last.
+    job: Mutex<Option<J>>,
+    posted: Condvar,
+    /// Workers that have not finished it.
+    busy: AtomicUsize,
+}
+
+impl<J: Copy> Gate<J> {
+    /// A gate with no job posted.
+    pub fn new() -> Self {
+        Self {
+            generation: AtomicUsize::new(0),
+            job: Mutex::new(None),
+            posted: Condvar::new(),
+            busy: AtomicUsize::new(0),
+        }
+    }
+
+    /// Posts `job` to all of `workers` workers, which have finished the one before.
+    pub fn post(&self, job: J, workers: usize) {
+        self.busy.store(workers, Ordering::Relaxed);
+        let mut posted = self.job.lock().expect("team lock");
+        *posted = Some(job);
+        self.generation.fetch_add(1, Ordering::Release);
+        drop(posted);
+        self.posted.notify_all();
+    }
+
+    /// On a worker: waits for the job that follows the first `seen` ones.
+    pub fn next(&self, seen: usize) -> J {
+        for spin in 1..=SPINS {
+            if self.generation.load(Ordering::Acquire) != seen {
+                break;
+            }
+            pause(spin);
+        }
+        let mut job = self.job.lock().expect("team lock");
+        while self.generation.load(Ordering::Acquire) == seen {
+            job = self.posted.wait(job).expect("team lock");
+        }
+        job.expect("a posted job")
+    }
+
+    /// On a worker: the job is done, as far as it goes here.
+    pub fn finish(&self) {
+        self.busy.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Waits until all workers have finished the job, and sees what they wrote.
+    pub fn wait(&self) {
+        let mut spin = 0;
+        while self.busy.load(Ordering::Acquire) != 0 {
+            spin += 1;
+            pause(spin);
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Orders that no machine holds, and machines that hold next to nothing: refused with
+//! what is wrong, soon.
+
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+const SOON: Duration = Duration::from_secs(60);
+
+/// The program with `flags`, with at most `most_kib` of address space. Killed where it
+/// does not end soon.
+fn run(most_kib: Option<usize>, flags: &str) -> Output {
+    let limit = most_kib.map_or(String::new(), |kib| format!("ulimit -v {kib}; "));
+    let program = env!("CARGO_BIN_EXE_skt-hpl");
+    let start = Instant::now();
+    let output = Command::new("timeout")
+        .args(["-s", "KILL", &SOON.as_secs().to_string(), "sh", "-c"])
+        .arg(format!("{limit}exec {program} {flags}"))
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+        .output()
+        .expect("sh and timeout");
+    assert!(start.elapsed() < SOON, "{flags}: hangs: {output:?}");
+    output
+}
+
+#[track_caller]
+fn assert_refused(output: &Output, words: &[&str]) {
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    for word in words {
+        assert!(text.contains(word), "no {word:?} in {text}");
+    }
+}
+
+#[test]
+fn bytes_beyond_64_bits_do_not_fit() {
+    for flags in ["--n 2147483648 --nb 1", "--n 4294967295 --nb 2147483647 --depth 2147483647"] {
+        for protection in ["none", "self"] {
+            let flags = format!("{flags} --ft {protection} --progress off");
+            let words = ["does not fit", "would need 16.0 EiB", "The largest N that fits"];
+            assert_refused(&run(None, &flags), &words);
+        }
+    }
+}
+
+/// OpenBLAS asks for its work space for ever.
+#[test]
+fn no_address_space_for_the_blas_is_told() {
+    let output = run(Some(300_000), "--n 100 --nb 10 --progress off");
+    assert_refused(&output, &["work space of the BLAS", "ulimit -v"]);
+}
+
+#[test]
+fn a_walk_that_would_not_end_is_refused() {
+    let words = ["larger NB"];
+    assert_refused(&run(None, "model path --n 3000000000"), &words);
+    assert_refused(&run(None, "model path --n 1000000 --nb 1 --p 64 --q 64"), &words);
+    let words = ["n = 9007199254740992 is out of range", "1 to 4294967295"];
+    assert_refused(&run(None, "model path --n 9007199254740992"), &words);
+}

@@ -173,7 +173,7 @@ type Table = BTreeMap<(&'static str, usize, usize), Tally>;
 
 #[test]
 fn a_flipped_bit_is_rebuilt_or_refused() {
-    let cases = std::env::var("SKT_ROT_CASES").map_or(2000, |n| n.parse().expect("a number"));
+    let cases = std::env::var("SKT_ROT_CASES").map_or(500, |n| n.parse().expect("a number"));
     let (mut references, mut table) = (BTreeMap::new(), Table::new());
     for seed in 0..cases {
         case(seed, &mut references, &mut table);

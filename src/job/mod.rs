@@ -8,6 +8,7 @@ use setup::Setup;
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::checkpoint::agree::Resume;
@@ -21,7 +22,9 @@ use crate::grid::Grid;
 use crate::pgesv::SolveError;
 use crate::pgesv::guard::Unguarded;
 use crate::protect::ledger::{Ledger, LedgerError};
-use crate::protect::{self, Done, NodeMemory, Opened, Protected, Settings, Surroundings, Target};
+use crate::protect::{
+    self, Done, NodeMemory, Opened, Protected, Reading, Settings, Surroundings, Target,
+};
 use crate::ptest::{self, Observer, Phase};
 use crate::report::clock::now_unix_seconds;
 use crate::report::json::{JsonError, JsonReport, RunFacts};
@@ -369,6 +372,7 @@ impl<'a> Tests<'a> {
             guessed_rate: 0.8e9
                 * setup.self_test.gflops_per_core
                 * (test.p * test.q * test.threads) as f64,
+            clock: Arc::new(Reading::now),
         };
         heartbeat::phase("open", 0, test.n);
         watcher.say("looking for what an earlier start has left, and making room");

@@ -489,12 +489,12 @@ const DAY: f64 = 86400.0;
 
 #[test]
 fn a_wall_clock_that_is_set_between_starts_changes_no_time() {
-    for off in [-DAY, 0.0, DAY] {
-        let change = match off {
-            -DAY => |now: Reading| Reading { unix_seconds: now.unix_seconds - DAY, ..now },
-            0.0 => |now: Reading| now,
-            _ => |now: Reading| Reading { unix_seconds: now.unix_seconds + DAY, ..now },
-        };
+    let changes: [(f64, fn(Reading) -> Reading); 3] = [
+        (-DAY, |now| Reading { unix_seconds: now.unix_seconds - DAY, ..now }),
+        (0.0, |now| now),
+        (DAY, |now| Reading { unix_seconds: now.unix_seconds + DAY, ..now }),
+    ];
+    for (off, change) in changes {
         let (work, real_seconds) = restarted(change);
         let [restart] = &work.protection.restarts[..] else { panic!("one restart") };
         let first = restart.start_seconds - restart.lost_seconds;

@@ -164,6 +164,9 @@ pub fn run<C: Comm>(
     collect::broadcast(world, &mut answer, 0)?;
     let [is_closed, code] = answer;
     if is_closed == 1 {
+        // Before the first segment goes: a start that finds none would compute all
+        // of it again.
+        heartbeat::reported(Exit::from_code(code));
         if let Some(done) = ran.last {
             done.clear()?;
         }

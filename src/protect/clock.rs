@@ -53,10 +53,7 @@ impl Reading {
 
     /// The clocks of all ranks at one instant: that at which they leave a barrier.
     /// Collective.
-    pub(super) fn together<C: Comm>(
-        comm: &C,
-        clock: &Clock,
-    ) -> Result<(Instant, Self), CommError> {
+    pub(super) fn together<C: Comm>(comm: &C, clock: &Clock) -> Result<(Instant, Self), CommError> {
         comm.barrier()?;
         Ok((Instant::now(), clock()))
     }

@@ -53,6 +53,7 @@ pub mod grid;
 pub mod job;
 pub mod matgen;
 pub mod model;
+pub mod outfile;
 pub mod pages;
 pub mod pfact;
 pub mod pgesv;

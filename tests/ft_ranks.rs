@@ -5,13 +5,16 @@ mod drill;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use drill::{Cluster, Ended, Fault, When, bits, settings, spec, undisturbed};
+use std::sync::Arc;
+use std::time::Instant;
+
+use drill::{Cluster, Ended, Fault, When, Work, bits, settings, spec, undisturbed};
 use skt_hpl::checkpoint::agree::{Refusal, Resume};
 use skt_hpl::checkpoint::codec::CodecKind;
 use skt_hpl::checkpoint::encode::Encoder;
 use skt_hpl::checkpoint::methods::Method;
 use skt_hpl::config::{Fact, Pmap, TestSpec};
-use skt_hpl::protect::{Every, Overlap, Region, Settings};
+use skt_hpl::protect::{Every, Overlap, Reading, Region, Settings};
 
 const REGIONS: [Region; 3] = [Region::Corner, Region::Side, Region::Whole];
 const CODES: [(CodecKind, usize); 4] = [
@@ -489,4 +492,66 @@ fn shapes_where_some_ranks_have_nothing() {
         }
     }
     println!("{cases} cases");
+}
+
+/// A run that is started twice; `change` is done to the clocks that the second
+/// start reads. What that start had to do, and the seconds from the first to its
+/// end.
+fn restarted(change: fn(Reading) -> Reading) -> (Work, f64) {
+    let (spec, settings) = (spec(300, 8, 2, 2, 1), settings(10, 4, 1));
+    let mut cluster = Cluster::new(4, 1);
+    let began = Instant::now();
+    let fault = Fault { process: 2, when: When::Columns(200) };
+    assert!(matches!(cluster.start(&spec, &settings, &[fault]), Ended::Died));
+    cluster.lose(&[2]);
+    cluster.clock = Arc::new(move || change(Reading::now()));
+    let Ended::Done(ran) = cluster.start(&spec, &settings, &[]) else { panic!("one loss") };
+    let real_seconds = began.elapsed().as_secs_f64();
+    assert_eq!(bits(&ran.x), bits(&undisturbed(&spec)));
+    (ran.work.expect("it had died"), real_seconds)
+}
+
+const DAY: f64 = 86400.0;
+
+#[test]
+fn a_wall_clock_that_is_set_between_starts_changes_no_time() {
+    let changes: [(f64, fn(Reading) -> Reading); 3] = [
+        (-DAY, |now| Reading { unix_seconds: now.unix_seconds - DAY, ..now }),
+        (0.0, |now| now),
+        (DAY, |now| Reading { unix_seconds: now.unix_seconds + DAY, ..now }),
+    ];
+    for (off, change) in changes {
+        let (work, real_seconds) = restarted(change);
+        let [restart] = &work.protection.restarts[..] else { panic!("one restart") };
+        let first = restart.start_seconds - restart.lost_seconds;
+        assert!(first > 0.0 && restart.lost_seconds > 0.0, "{restart:?}");
+        assert!(restart.start_seconds < work.first_told_seconds, "progress is the run's");
+        assert!(work.first_told_seconds < work.seconds && work.seconds < real_seconds);
+        assert!(!restart.is_by_wall_clock);
+        assert!((restart.wall_clock_step_seconds - off).abs() < 1.0, "{off}: {restart:?}");
+        assert_eq!(restart.clock_note().is_some(), off != 0.0);
+    }
+}
+
+#[test]
+fn where_no_node_stayed_up_the_wall_clock_adds_and_never_takes_away() {
+    let (work, _) = restarted(|now| Reading {
+        boot: 1,
+        uptime_seconds: 1.0,
+        unix_seconds: now.unix_seconds + DAY,
+    });
+    let restart = &work.protection.restarts[0];
+    assert!(restart.is_by_wall_clock && restart.lost_seconds > DAY, "{restart:?}");
+    assert!(restart.clock_note().unwrap().ends_with("this part of the time is by the wall clock"));
+    let (work, real_seconds) = restarted(|now| Reading {
+        boot: 1,
+        uptime_seconds: 1.0,
+        unix_seconds: now.unix_seconds - DAY,
+    });
+    let restart = &work.protection.restarts[0];
+    assert!(restart.is_by_wall_clock && restart.wall_clock_step_seconds < 1.0 - DAY);
+    // At least what the first start had taken, and this one itself.
+    let first = restart.start_seconds - restart.lost_seconds;
+    assert!(first > 0.0 && work.seconds > first && work.seconds < real_seconds, "{restart:?}");
+    assert!(restart.clock_note().unwrap().contains("went back by"));
 }

@@ -81,6 +81,32 @@ fn a_node_powered_off_in_back_substitution() {
     assert_eq!(ended.failure(0)["phase"], "back");
 }
 
+/// A rank dies at `step`, when the report is whole, and its node is lost: nothing
+/// is computed again.
+fn a_node_powered_off_after_the_report(step: &str) {
+    let Some(mut cluster) = cluster(4, 1) else { return };
+    let launch = launch(&cluster, true, "", &format!("{} --inject 1@{step}", run()));
+    wait_for("the end of rank 1", || {
+        beats(&cluster, 1).iter().any(|beat| beat["phase"] == step)
+            && cluster.pids("n2", "skt-hpl").is_empty()
+    });
+    cluster.power_off("n2");
+    let ended = launch.end(&cluster);
+    ended.passed_with_the_same_x(&cluster);
+    assert_eq!((ended.failures(), ended.account["starts"].as_u64()), (0, Some(1)));
+    assert!(ended.said.contains("lost after its report was whole"), "{}", ended.said);
+}
+
+#[test]
+fn a_node_powered_off_before_segments_are_removed() {
+    a_node_powered_off_after_the_report("clear");
+}
+
+#[test]
+fn a_node_powered_off_while_segments_are_removed() {
+    a_node_powered_off_after_the_report("remove");
+}
+
 #[test]
 fn two_nodes_powered_off_at_once() {
     let Some(mut cluster) = cluster(4, 2) else { return };

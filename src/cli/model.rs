@@ -19,6 +19,7 @@ use crate::model::sim::trace::Trace;
 use crate::model::sim::{Ages, Batch, CoordinatedJob, HierarchicalJob, Law, Summary};
 use crate::model::tang::memory::Protocol;
 use crate::model::{Group, HOUR_SECONDS, YEAR_SECONDS, exact, optimum};
+use crate::outfile;
 
 /// Flags of `model`.
 #[derive(Debug, Args)]
@@ -232,7 +233,7 @@ fn write_all(folder: &Path) -> Result<(), StudyError> {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), StudyError> {
-    fs::write(path, text).map_err(|source| file_error("write", path, source))
+    outfile::write(path, text.as_bytes()).map_err(|source| file_error("write", path, source))
 }
 
 fn file_error(what: &'static str, path: &Path, source: std::io::Error) -> StudyError {

@@ -1,13 +1,13 @@
 //! Where the command line's own text goes.
 
 use std::fmt;
-use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::Path;
 
 use nix::sys::signal::{SigHandler, Signal, signal};
 
 use crate::config::ConfigError;
+use crate::outfile;
 
 /// Lets a closed pipe end the process, as other text tools do (`| head`). Not
 /// for the benchmark itself: there a broken connection must stay an error that
@@ -41,14 +41,8 @@ pub fn print(text: &[u8]) -> Result<(), ConfigError> {
 /// It exists, or cannot be written.
 pub fn write_file(path: &Path, text: &[u8], force: bool) -> Result<(), ConfigError> {
     let file = path.display().to_string();
-    let mut options = OpenOptions::new();
-    options.write(true);
-    if force {
-        options.create(true).truncate(true);
-    } else {
-        options.create_new(true);
-    }
-    match options.open(path).and_then(|mut open| open.write_all(text)) {
+    let open = if force { outfile::create(path) } else { outfile::create_new(path) };
+    match open.and_then(|mut open| open.write_all(text)) {
         Ok(()) => Ok(()),
         Err(source) if source.kind() == std::io::ErrorKind::AlreadyExists => {
             Err(ConfigError::Exists { file })

@@ -41,7 +41,7 @@ pub enum StatusError {
 /// See [`StatusError`].
 pub fn execute(args: &StatusArgs) -> Result<(), StatusError> {
     let folder = Folder::new(&args.state);
-    let state = folder.load()?.ok_or_else(|| StatusError::None(args.state.clone()))?;
+    let state = folder.look()?.ok_or_else(|| StatusError::None(args.state.clone()))?;
     if args.json {
         let text = serde_json::to_string_pretty(&report::account(&state)).expect("plain data");
         return Ok(output::print((text + "\n").as_bytes())?);
@@ -60,7 +60,7 @@ fn text(state: &State, is_supervised: bool, now_unix: f64) -> String {
         lines.push("start the same `skt-hpl launch` again to go on".to_owned());
     }
     if let (Status::Running, Some((_, unix))) = (state.status, &state.last_beat) {
-        lines.push(format!("last sign of life {:.0} s ago", now_unix - unix));
+        lines.push(format!("last sign of life {:.0} s ago", (now_unix - unix).max(0.0)));
     }
     let names = |hosts: &[crate::supervisor::hosts::Host]| {
         let all: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();

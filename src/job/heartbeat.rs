@@ -20,6 +20,10 @@ pub const ENV: &str = "SKT_HPL_HEARTBEAT";
 pub const MARK: &str = "@skt-hpl-beat@";
 /// The part of the work in which columns advance.
 pub const FACTOR: &str = "factor";
+/// The report is whole; what is left is to clear shared memory.
+pub const REPORTED: &str = "reported";
+/// All is done.
+pub const DONE: &str = "done";
 /// What an earlier start has left cannot be gone on from.
 pub const REFUSED: &str = "refused";
 /// Least seconds between records of columns.
@@ -32,7 +36,7 @@ pub struct Beat {
     pub token: String,
     /// Who speaks.
     pub rank: usize,
-    /// What the job does, see [`phase`]; `done` in its last record.
+    /// What the job does, see [`phase`]; [`DONE`] in its last record.
     pub phase: String,
     /// Columns that are eliminated.
     pub column: usize,
@@ -40,7 +44,7 @@ pub struct Beat {
     pub n: usize,
     /// Seconds since the process started to beat.
     pub elapsed_seconds: f64,
-    /// In the last record: how the job ends.
+    /// Once its report is whole, see [`reported`]: how the job ends.
     pub exit: Option<u8>,
 }
 
@@ -139,11 +143,21 @@ pub fn step(name: &str) {
     }
 }
 
-/// The job ends as it wants to end.
+/// The report is whole: whatever happens from now on, this is how the job ends.
+/// All later records say so, too.
+pub fn reported(exit: Exit) {
+    ends(REPORTED, exit);
+}
+
+/// The job ends as it wants to end, and has nothing left to do.
 pub fn done(exit: Exit) {
+    ends(DONE, exit);
+}
+
+fn ends(name: &str, exit: Exit) {
     if let Some(heart) = heart() {
         heart.beat(true, |beat| {
-            beat.phase = "done".to_owned();
+            beat.phase = name.to_owned();
             beat.exit = Some(exit.code());
         });
     }

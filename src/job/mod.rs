@@ -8,6 +8,7 @@ use setup::Setup;
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::checkpoint::agree::Resume;
@@ -22,7 +23,9 @@ use crate::grid::Grid;
 use crate::pgesv::SolveError;
 use crate::pgesv::guard::Unguarded;
 use crate::protect::ledger::{Ledger, LedgerError};
-use crate::protect::{self, Done, NodeMemory, Opened, Protected, Settings, Surroundings, Target};
+use crate::protect::{
+    self, Done, NodeMemory, Opened, Protected, Reading, Settings, Surroundings, Target,
+};
 use crate::ptest::{self, Observer, Phase};
 use crate::report::clock::now_unix_seconds;
 use crate::report::json::{JsonError, JsonReport, RunFacts};
@@ -165,6 +168,9 @@ pub fn run<C: Comm>(
     collect::broadcast(world, &mut answer, 0)?;
     let [is_closed, code] = answer;
     if is_closed == 1 {
+        // Before the first segment goes: a start that finds none would compute all
+        // of it again.
+        heartbeat::reported(Exit::from_code(code));
         if let Some(done) = ran.last {
             done.clear()?;
         }
@@ -374,6 +380,7 @@ impl<'a> Tests<'a> {
             guessed_rate: 0.8e9
                 * setup.self_test.gflops_per_core
                 * (test.p * test.q * test.threads) as f64,
+            clock: Arc::new(Reading::now),
         };
         heartbeat::phase("open", 0, test.n);
         watcher.say("looking for what an earlier start has left, and making room");

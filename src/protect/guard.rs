@@ -1,11 +1,12 @@
 //! The solver's [`Guard`] whose matrix lives in shared memory and is saved.
 
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
 use super::app::NodeCheckpointer;
+use super::clock::{Clock, Origin, Reading};
 use super::history::{History, Taken, remember};
 use super::interval::{Every, daly_interval_seconds, panel_after, panel_flops, pays, seconds_left};
 use super::memory::NodeMemory;
@@ -21,6 +22,7 @@ use crate::checkpoint::layout::{Active, Geometry, RegionShape};
 use crate::checkpoint::protocol::{
     self, CheckpointError, Checkpointer, Config, Found, Polled, Stats,
 };
+use crate::checkpoint::recover::Recovered;
 use crate::comm::{Comm, collect};
 use crate::config::TestSpec;
 use crate::grid::Cyclic;
@@ -33,6 +35,9 @@ use crate::report::record::{Protection, Restart, Sample, Stall, TestRecord};
 pub(super) const RESTARTS_KEPT: usize = 60;
 /// Parts of a segment begin on pages.
 pub(super) const ALIGN_BYTES: usize = 4096;
+/// Raised when [`State`] or the result of a test changes its form: a program reads
+/// its own alone.
+const STATE_FORMAT: u32 = 2;
 /// Rate at which a checkpoint is thought to move its bytes, until one has.
 const GUESSED_BYTES_PER_SECOND: f64 = 2e9;
 
@@ -48,10 +53,10 @@ pub(super) fn state_bytes(ranks: usize) -> usize {
 struct State {
     /// Panels that are factored and applied.
     panel: usize,
-    /// First start of the timed part, by the clock of rank 0.
-    first_start_unix_seconds: f64,
-    /// When this checkpoint was taken, by the same clock.
-    taken_unix_seconds: f64,
+    /// Of the timed part, all starts together, when this checkpoint was taken.
+    elapsed_seconds: f64,
+    /// What clocks said when the timed part began.
+    origin: Origin,
     checkpoints: u64,
     checkpoint_seconds: f64,
     stall_seconds: f64,
@@ -74,7 +79,7 @@ pub struct Protected<'a, C: Comm> {
     groups: Vec<Vec<usize>>,
     survives_nodes: bool,
     state: State,
-    /// Seconds before this start, since the first.
+    /// Seconds of the run when the clock of this start, `start`, began.
     before_seconds: f64,
     start: Instant,
     /// Since the last cut, to measure the pace.
@@ -128,6 +133,8 @@ pub struct Surroundings<'a> {
     pub hook: Arc<dyn Hook>,
     /// Operations a second that the job is thought to do.
     pub guessed_rate: f64,
+    /// What reads the clocks of this node: [`Reading::now`].
+    pub clock: Clock,
 }
 
 /// Shape of the region of every rank: that of the largest part of the matrix.
@@ -150,10 +157,10 @@ pub fn open<'a, C: Comm>(
     surroundings: Surroundings<'a>,
 ) -> Result<Opened<'a, C>, CheckpointError> {
     let started = Instant::now();
-    let Surroundings { memory, host, hook, guessed_rate } = surroundings;
+    let Surroundings { memory, host, hook, guessed_rate, clock } = surroundings;
     let shape = region_shape(spec);
-    let unix = unix_seconds();
-    let application = serde_json::to_string(spec).expect("plain data");
+    let spec_text = serde_json::to_string(spec).expect("plain data");
+    let application = format!("state {STATE_FORMAT} of {spec_text}");
     let refused = |source| {
         let rank = comm.rank();
         CheckpointError::Memory { what: "looking at the store", rank, bytes: 0, source }
@@ -190,34 +197,14 @@ pub fn open<'a, C: Comm>(
         begun: None,
         checkpointer,
     };
+    let (at, reading) = Reading::together(guard.comm(), &clock)?;
+    guard.start = at;
     if let Some(recovered) = &recovered {
         guard.state =
             serde_json::from_slice(&recovered.state).expect("a state that this program wrote");
-        let lost_seconds = unix - guard.state.taken_unix_seconds;
-        let start_seconds = (unix - guard.state.first_start_unix_seconds).max(0.0);
-        let column = (guard.state.panel * spec.nb).min(spec.n);
-        // What it took was known after it was complete: too late to be in it.
-        let last = Taken {
-            start_seconds: (start_seconds - lost_seconds).max(0.0),
-            seconds: 0.0,
-            epoch: recovered.epoch,
-            column,
-            bytes: 0,
-        };
-        remember(&mut guard.state.taken, last);
-        let restart = Restart {
-            epoch: recovered.epoch,
-            column,
-            rebuilt_ranks: recovered.rebuilt.clone(),
-            damaged_blocks: recovered.mended_cells,
-            start_seconds,
-            lost_seconds: lost_seconds.max(0.0),
-            recover_seconds: started.elapsed().as_secs_f64(),
-        };
-        guard.state.restarts.push(restart);
-        let surplus = guard.state.restarts.len().saturating_sub(RESTARTS_KEPT);
-        guard.state.restarts.drain(..surplus);
+        guard.resume(recovered, &reading, started)?;
     }
+    guard.state.origin = Origin::new(guard.comm(), &reading, guard.before_seconds)?;
     guard.agree_on_state()?;
     Ok(Opened::Ready { guard: Box::new(guard), found, resumed: recovered.is_some() })
 }
@@ -231,6 +218,46 @@ impl<'a, C: Comm> Protected<'a, C> {
     /// The restart that this start is, if it is one.
     pub fn restart(&self) -> Option<&Restart> {
         self.state.restarts.last()
+    }
+
+    /// Notes that this start, which began at `started`, goes on from a checkpoint.
+    fn resume(
+        &mut self,
+        recovered: &Recovered,
+        reading: &Reading,
+        started: Instant,
+    ) -> Result<(), CheckpointError> {
+        let state = &mut self.state;
+        let (taken_seconds, here_seconds) =
+            (state.elapsed_seconds, started.elapsed().as_secs_f64());
+        let comm = self.checkpointer.comm();
+        let resumed = state.origin.resume(comm, reading, taken_seconds + here_seconds)?;
+        self.before_seconds = resumed.elapsed_seconds;
+        let start_seconds = (resumed.elapsed_seconds - here_seconds).max(taken_seconds);
+        let column = (state.panel * self.spec.nb).min(self.spec.n);
+        // What it took was known after it was complete: too late to be in it.
+        let last = Taken {
+            start_seconds: taken_seconds,
+            seconds: 0.0,
+            epoch: recovered.epoch,
+            column,
+            bytes: 0,
+        };
+        remember(&mut state.taken, last);
+        state.restarts.push(Restart {
+            epoch: recovered.epoch,
+            column,
+            rebuilt_ranks: recovered.rebuilt.clone(),
+            damaged_blocks: recovered.mended_cells,
+            start_seconds,
+            lost_seconds: start_seconds - taken_seconds,
+            recover_seconds: here_seconds,
+            is_by_wall_clock: resumed.is_by_wall_clock,
+            wall_clock_step_seconds: resumed.wall_clock_step_seconds,
+        });
+        let surplus = state.restarts.len().saturating_sub(RESTARTS_KEPT);
+        state.restarts.drain(..surplus);
+        Ok(())
     }
 
     /// What has happened since the first start.
@@ -295,7 +322,7 @@ impl<'a, C: Comm> Protected<'a, C> {
         self.checkpointer.finish(result)
     }
 
-    /// Rank 0's state on all ranks: clocks differ.
+    /// Rank 0's state on all ranks: what each has measured differs.
     fn agree_on_state(&mut self) -> Result<(), CheckpointError> {
         let mut bytes = serde_json::to_vec(&self.state).expect("plain data");
         collect::broadcast_bytes(self.checkpointer.comm(), &mut bytes, 0)?;
@@ -389,7 +416,7 @@ impl<'a, C: Comm> Protected<'a, C> {
         let (start, active) = (Instant::now(), self.active());
         let mut state = self.state.clone();
         state.panel = next;
-        state.taken_unix_seconds = unix_seconds();
+        state.elapsed_seconds = self.seconds();
         state.checkpoints += 1;
         let capacity_bytes = state_bytes(self.checkpointer.comm().size());
         let (state, bytes) = result::fit(state, capacity_bytes, |state| &mut state.restarts);
@@ -439,15 +466,10 @@ impl<'a, C: Comm> Protected<'a, C> {
         [all_seconds, skew_seconds]: [f64; 2],
         stall: Stall,
     ) -> Result<(), CheckpointError> {
-        // Clocks differ: that of rank 0 counts.
-        let clock = match self.checkpointer.rank() {
-            0 => state.taken_unix_seconds,
-            _ => f64::NEG_INFINITY,
-        };
         let Stall { begin_seconds, turn_seconds, encode_seconds, agree_seconds, copy_seconds } =
             stall;
         let mut most = [
-            clock,
+            state.elapsed_seconds,
             all_seconds,
             skew_seconds,
             stall.seconds(),
@@ -462,7 +484,7 @@ impl<'a, C: Comm> Protected<'a, C> {
         collect::all_max(self.checkpointer.comm(), &mut most)?;
         self.state = state;
         let state = &mut self.state;
-        state.taken_unix_seconds = most[0];
+        state.elapsed_seconds = most[0];
         state.checkpoint_seconds += most[1];
         state.skew_seconds += most[2];
         state.stall_seconds += most[3];
@@ -475,7 +497,7 @@ impl<'a, C: Comm> Protected<'a, C> {
         state.stall.copy_seconds += most[10];
         state.saved_bytes += stats.encoded_bytes as u64;
         let taken = Taken {
-            start_seconds: (state.taken_unix_seconds - state.first_start_unix_seconds).max(0.0),
+            start_seconds: state.elapsed_seconds,
             seconds: most[3],
             epoch: self.checkpointer.epoch(),
             column: (state.panel * self.spec.nb).min(self.spec.n),
@@ -609,13 +631,12 @@ impl<C: Comm> Guard for Protected<'_, C> {
     }
 
     fn start(&mut self) -> usize {
-        if self.state.restarts.is_empty() {
-            self.start = Instant::now();
-            self.state.first_start_unix_seconds = unix_seconds();
-        } else {
-            self.before_seconds = (unix_seconds() - self.state.first_start_unix_seconds).max(0.0);
-            self.start = Instant::now();
+        let waited_seconds = self.start.elapsed().as_secs_f64();
+        match self.state.restarts.is_empty() {
+            true => self.state.origin.put_off(waited_seconds),
+            false => self.before_seconds += waited_seconds,
         }
+        self.start = Instant::now();
         (self.cut_panel, self.cut_at) = (self.state.panel, self.start);
         self.due = self.state.panel;
         self.state.panel
@@ -626,12 +647,6 @@ impl<C: Comm> Guard for Protected<'_, C> {
     }
 
     fn seconds(&self) -> f64 {
-        // Rank 0's clock counts: those of other hosts may be off by any amount.
-        let before = if self.checkpointer.rank() == 0 { self.before_seconds } else { 0.0 };
-        before + self.start.elapsed().as_secs_f64()
+        self.before_seconds + self.start.elapsed().as_secs_f64()
     }
-}
-
-fn unix_seconds() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
 }

@@ -84,7 +84,7 @@ impl History {
     }
 
     /// The progress of all starts: of those before this one what checkpoints
-    /// and restarts tell, of this one its own samples, whose clock began with it.
+    /// and restarts tell, of this one its own samples.
     pub fn progress(&self, of_this_start: &[Sample]) -> Vec<Sample> {
         let taken = self.taken.iter().map(|t| (t.start_seconds, t.column));
         let restarts = self.restarts.iter();
@@ -93,11 +93,7 @@ impl History {
         let sample = |(elapsed_seconds, column)| Sample { elapsed_seconds, column };
         let mut samples: Vec<Sample> = earlier.map(sample).collect();
         samples.sort_by(|a, b| a.elapsed_seconds.total_cmp(&b.elapsed_seconds));
-        samples.extend(
-            of_this_start
-                .iter()
-                .map(|s| Sample { elapsed_seconds: self.before_seconds + s.elapsed_seconds, ..*s }),
-        );
+        samples.extend(of_this_start);
         samples
     }
 }
@@ -173,6 +169,8 @@ mod tests {
             start_seconds: 18.0,
             lost_seconds: 8.0,
             recover_seconds: 2.0,
+            is_by_wall_clock: false,
+            wall_clock_step_seconds: 0.0,
         };
         History { taken: vec![taken(1), taken(3)], restarts: vec![restart], before_seconds: 21.0 }
     }
@@ -191,7 +189,7 @@ mod tests {
     #[test]
     fn progress_spans_all_starts() {
         let sample = |elapsed_seconds, column| Sample { elapsed_seconds, column };
-        let progress = restarted().progress(&[sample(1.0, 200), sample(19.0, 500)]);
+        let progress = restarted().progress(&[sample(22.0, 200), sample(40.0, 500)]);
         let want = [sample(10.0, 100), sample(20.0, 100), sample(22.0, 200), sample(40.0, 500)];
         assert_eq!(progress, want);
     }

@@ -4,6 +4,7 @@
 //! checkpoints; this is where they meet.
 
 mod app;
+mod clock;
 mod code;
 mod guard;
 mod history;
@@ -17,6 +18,7 @@ mod settings;
 mod split;
 
 pub use app::NodeCheckpointer;
+pub use clock::{Clock, Reading};
 pub use code::AnyCode;
 pub use guard::{Done, Opened, Protected, Surroundings, open};
 pub use history::History;

@@ -13,7 +13,7 @@ struct Kept {
     /// Bits of the residual and the norms: JSON has no number for what an
     /// overflow leaves of them.
     check: Vec<u64>,
-    /// Elapsed seconds and columns, of this start.
+    /// Elapsed seconds of the run and columns, of this start.
     samples: Vec<(f64, usize)>,
     taken: Vec<Taken>,
     restarts: Vec<Restart>,
@@ -219,6 +219,8 @@ mod tests {
             start_seconds: LONG / 3.0 + number as f64,
             lost_seconds: LONG / 7.0,
             recover_seconds: LONG / 11.0,
+            is_by_wall_clock: false,
+            wall_clock_step_seconds: -LONG / 13.0,
         };
         History { taken, restarts: (0..restarts).map(restart).collect(), before_seconds: LONG }
     }

@@ -19,7 +19,8 @@ use crate::team::Team;
 pub trait Observer {
     /// A part of the test begins.
     fn phase(&mut self, phase: Phase);
-    /// So many columns are eliminated, so many seconds after the start.
+    /// So many columns are eliminated, so many seconds after the first start: as
+    /// [`Guard::seconds`].
     fn columns(&mut self, done: usize, elapsed_seconds: f64);
 }
 
@@ -147,7 +148,7 @@ pub fn solve<C: Comm>(
     observer.phase(Phase::Factor);
     grid.all.barrier()?;
     let mut next = guard.start();
-    let start = Instant::now();
+    let (start, before_seconds) = (Instant::now(), guard.seconds());
     loop {
         let to = guard.cut(next, panels)?;
         if next == panels {
@@ -156,7 +157,8 @@ pub fn solve<C: Comm>(
         let (a, beside) = guard.lend(shape);
         let mut solver = Solver::new(grid, team, params, shape, &a, &mut work);
         let mut on_progress = |columns: usize| {
-            observer.columns(columns.min(spec.n), start.elapsed().as_secs_f64());
+            let elapsed_seconds = before_seconds + start.elapsed().as_secs_f64();
+            observer.columns(columns.min(spec.n), elapsed_seconds);
         };
         solver.factor(next..to, &mut on_progress, beside)?;
         next = to;

@@ -4,8 +4,7 @@
 //! then takes the old one's place: a reader never sees half of it, and a run
 //! that is killed leaves what it had.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -13,6 +12,7 @@ use serde::Serialize;
 
 use crate::config::{Output, RunSpec, TestSpec};
 use crate::environment::{DgemmSelfTest, Environment};
+use crate::outfile;
 
 use super::clock;
 use super::phases;
@@ -66,7 +66,7 @@ impl JsonReport {
     pub fn create(path: &Path, spec: &RunSpec, facts: RunFacts) -> Result<Self, JsonError> {
         let fail = |source| JsonError { path: path.to_path_buf(), source };
         let mut report = JsonReport {
-            path: target(path).map_err(fail)?,
+            path: outfile::target(path).map_err(fail)?,
             document: Document::new(spec, facts),
             synced: None,
         };
@@ -104,35 +104,12 @@ impl JsonReport {
     }
 }
 
-/// The file to replace. A link is followed, lest it be replaced by a file.
-fn target(path: &Path) -> io::Result<PathBuf> {
-    match fs::metadata(path) {
-        Ok(metadata) if metadata.is_file() => path.canonicalize(),
-        Ok(_) => Err(io::Error::other("it is there and no regular file")),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(path.to_path_buf()),
-        Err(error) => Err(error),
-    }
-}
-
-/// Writes a neighbour of the file and renames it.
+/// Writes the document in place of the file.
 fn replace(path: &Path, document: &Document, sync: bool) -> io::Result<()> {
-    let name = path.file_name().ok_or_else(|| io::Error::other("it names no file"))?;
-    let temporary =
-        path.with_file_name(format!(".{}.{}.tmp", name.to_string_lossy(), std::process::id()));
-    let written = write_to(&temporary, document, sync).and_then(|()| fs::rename(&temporary, path));
-    if written.is_err() {
-        // The first error is the one to tell; there may be no file to remove.
-        let _ = fs::remove_file(&temporary);
-    }
-    written
-}
-
-fn write_to(path: &Path, document: &Document, sync: bool) -> io::Result<()> {
-    let mut out = BufWriter::new(File::create(path)?);
-    serde_json::to_writer_pretty(&mut out, document)?;
-    out.write_all(b"\n")?;
-    let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
-    if sync { file.sync_all() } else { Ok(()) }
+    outfile::replace(path, 0o666, sync, |mut out| {
+        serde_json::to_writer_pretty(&mut out, document)?;
+        out.write_all(b"\n")
+    })
 }
 
 #[derive(Debug, Serialize)]

@@ -2,7 +2,7 @@
 //!
 //! Every line begins with `#`, which no line of the reference's text does.
 
-use super::record::{Phases, Protection, Stall, TestRecord};
+use super::record::{Phases, Protection, Restart, Stall, TestRecord};
 use super::units;
 use crate::config::Transport;
 
@@ -109,6 +109,8 @@ fn protection_lines(protection: &Protection) -> Vec<String> {
             restart.recover_seconds
         )
     }));
+    let clocks = protection.restarts.iter().filter_map(Restart::clock_note);
+    lines.extend(clocks.map(|note| format!("# clock: {note}")));
     lines
 }
 

@@ -180,6 +180,36 @@ pub struct Restart {
     pub lost_seconds: f64,
     /// Seconds to find, rebuild and copy the data.
     pub recover_seconds: f64,
+    /// Whether the wall clock alone told the time from that checkpoint to the
+    /// restart: no node had stayed up.
+    pub is_by_wall_clock: bool,
+    /// Seconds by which the wall clock was set in that time, as far as that is
+    /// known; 0 where it was not.
+    pub wall_clock_step_seconds: f64,
+}
+
+impl Restart {
+    /// What is to be said of the clocks, if there is something.
+    pub fn clock_note(&self) -> Option<String> {
+        let Self { is_by_wall_clock, wall_clock_step_seconds: step, epoch, .. } = *self;
+        let since = format!("between checkpoint {epoch} and the restart");
+        match (is_by_wall_clock, step) {
+            (false, 0.0) => None,
+            (false, _) => Some(format!(
+                "the wall clock was set by {step:+.0} s {since}, or that of another node is so \
+                 far off; the time is by the uptime of a node that was there all along"
+            )),
+            (true, 0.0) => Some(format!(
+                "no node stayed up {since}: this part of the time is by the wall clock"
+            )),
+            (true, _) => Some(format!(
+                "no node stayed up {since}, and the wall clock went back by {:.0} s at least: this \
+                 part of the time is not known and not counted, Time is too short and Gflops are \
+                 too high",
+                -step
+            )),
+        }
+    }
 }
 
 impl Restart {

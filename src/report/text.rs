@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::config::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, TestSpec};
+use crate::outfile;
 
 use super::cformat::{c_exp, c_fixed};
 use super::clock::ctime;
@@ -66,7 +67,7 @@ pub fn open(output: &Output) -> Result<Box<dyn Write + Send>, OutputError> {
 }
 
 fn create(path: &Path) -> Result<File, OutputError> {
-    File::create(path).map_err(|source| OutputError { path: path.to_path_buf(), source })
+    outfile::create(path).map_err(|source| OutputError { path: path.to_path_buf(), source })
 }
 
 /// How many tests ended how.

@@ -2,12 +2,13 @@
 
 use std::fmt::Write as _;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// A node and how many ranks go there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
     /// Its name, as the launcher and the agent know it.
+    #[serde(deserialize_with = "checked_name")]
     pub name: String,
     /// Ranks.
     pub slots: usize,
@@ -114,6 +115,13 @@ fn check_name(name: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("'{name}' is no host name"))
+}
+
+/// A name that a file of ours has: whoever wrote it, it goes into command lines.
+fn checked_name<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    let name = String::deserialize(from)?;
+    check_name(&name).map_err(serde::de::Error::custom)?;
+    Ok(name)
 }
 
 /// The nodes of a Slurm list, e.g. `n[1-3,07],login`.

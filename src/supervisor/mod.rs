@@ -27,6 +27,7 @@ pub mod watch;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, IsTerminal as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -35,7 +36,8 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 
 use crate::cli::exit::Exit;
-use crate::job::heartbeat::{Beat, FACTOR, REFUSED};
+use crate::job::heartbeat::{Beat, DONE, FACTOR, REFUSED};
+use crate::outfile;
 use decide::{Ending, Next, Past};
 use follow::Follow;
 use hosts::{Health, Host, Pool};
@@ -184,6 +186,8 @@ pub struct Supervisor {
     state: State,
     watch: Watch,
     clock: Instant,
+    /// When `clock` began.
+    began_unix: f64,
     /// Ours to keep until we end.
     _lock: nix::fcntl::Flock<File>,
     saved: Instant,
@@ -243,12 +247,15 @@ impl Supervisor {
             }
         };
         let watch = Watch::new(options.floors);
+        let began_unix = now_unix().max(state.written_unix);
         Ok(Self {
             options,
             folder,
             state,
             watch,
             clock: Instant::now(),
+            // Not before what an earlier supervisor has written.
+            began_unix,
             _lock: lock,
             saved: Instant::now(),
             status_shown: false,
@@ -262,6 +269,11 @@ impl Supervisor {
 
     fn now(&self) -> f64 {
         self.clock.elapsed().as_secs_f64()
+    }
+
+    /// Seconds since 1970, by a clock that nobody sets while this supervisor lives.
+    fn unix(&self) -> f64 {
+        self.began_unix + self.now()
     }
 
     fn supervise(&mut self) -> Result<Exit> {
@@ -297,11 +309,22 @@ impl Supervisor {
     /// ended while nobody looked.
     fn find_job(&mut self) -> Result<Option<Running>> {
         let Some(process) = self.state.launcher.clone() else {
+            // A supervisor that was killed when it had just started a job had no
+            // time to note its launcher.
+            let (found, _) = process::sweep_launcher(&self.state.run);
+            if found > 0 {
+                let text = format!("{found} process(es) that an earlier supervisor had started");
+                self.say("ended", &text)?;
+            }
             self.folder.save(&mut self.state)?;
             return Ok(None);
         };
         if let Some(host) = process.elsewhere() {
             return Err(SupervisorError::Elsewhere { host: host.to_owned() });
+        }
+        if process.runs() && !process.may_have(&self.state.token()) {
+            let why = format!("process {} is none of this run", process.pid);
+            return Err(StateError::Format { path: self.folder.file("state.json"), why }.into());
         }
         let what = if process.runs() { "goes on" } else { "has ended" };
         self.say(
@@ -453,6 +476,10 @@ impl Supervisor {
 
     fn launch(&mut self) -> Result<Running> {
         self.state.attempt += 1;
+        self.state.last_beat = None;
+        // Before its token and its files are in use: a supervisor that is killed in
+        // between must not leave them to the next start.
+        self.save()?;
         self.suspects.clear();
         self.is_alarmed = false;
         let hostfile = self.folder.file("hosts");
@@ -460,7 +487,7 @@ impl Supervisor {
         let hostfile = std::path::absolute(&hostfile).unwrap_or(hostfile);
         let mut command = vec![self.options.program_file.display().to_string(), "run".into()];
         command.extend_from_slice(&self.options.command);
-        if std::mem::take(&mut self.state.is_refused) && self.options.start_over {
+        if self.state.is_refused && self.options.start_over {
             command.extend(["--resume".into(), "never".into()]);
         } else if self.must_resume() {
             command.extend(["--resume".into(), "require".into()]);
@@ -484,10 +511,11 @@ impl Supervisor {
             let path = path.clone();
             move |source| SupervisorError::File { path, source }
         };
-        fs::write(&hostfile, &plan.hostfile).map_err(file_error(&hostfile))?;
+        outfile::replace(&hostfile, 0o600, false, |out| out.write_all(plan.hostfile.as_bytes()))
+            .map_err(file_error(&hostfile))?;
         let (out, err) = self.folder.outputs(self.state.attempt);
-        let out_file = File::create(&out).map_err(file_error(&out))?;
-        let err_file = File::create(&err).map_err(file_error(&err))?;
+        let out_file = outfile::create_new(&out).map_err(file_error(&out))?;
+        let err_file = outfile::create_new(&err).map_err(file_error(&err))?;
         let names: Vec<&str> = used.iter().map(|host| host.name.as_str()).collect();
         let text = format!(
             "start {}: {} ranks on {}",
@@ -512,9 +540,10 @@ impl Supervisor {
             })?;
         let process =
             Process::of(child.id() as i32).unwrap_or_else(|| self.state.supervisor.clone());
-        let now = now_unix();
+        let now = self.unix();
         self.state.launcher = Some(process.clone());
-        (self.state.launched_unix, self.state.last_beat) = (now, None);
+        self.state.launched_unix = now;
+        self.state.is_refused = false;
         if let Some(failure) = self.state.failures.last_mut() {
             failure.relaunched_unix.get_or_insert(now);
         }
@@ -555,7 +584,8 @@ impl Supervisor {
                     resolution_columns: self.watch.resolution_columns(),
                 });
             }
-            if completion.is_some() {
+            let is_done = self.state.last_beat.as_ref().is_some_and(|(beat, _)| beat.phase == DONE);
+            if is_done {
                 let since = *done.get_or_insert_with(Instant::now);
                 if since.elapsed() > END_PATIENCE && killed.is_none() {
                     killed = Some(self.kill(&job, "the job is done, the launcher does not end")?);
@@ -565,7 +595,7 @@ impl Supervisor {
                 let why = format!("no sign of life for {silent:.1} s (limit {limit:.1} s)");
                 killed = Some(self.kill(&job, &why)?);
             }
-            if completion.is_none()
+            if !is_done
                 && killed.is_none()
                 && let Some(why) = self.look(&mut looks)
             {
@@ -695,7 +725,7 @@ impl Supervisor {
     }
 
     fn beat(&mut self, beat: Beat) -> Result<()> {
-        let (now, unix) = (self.now(), now_unix());
+        let (now, unix) = (self.now(), self.unix());
         self.watch.beat(&beat, now);
         let first = self.state.last_beat.is_none();
         let computing = beat.phase == FACTOR || beat.exit.is_some();
@@ -750,7 +780,7 @@ impl Supervisor {
                 self.stopped().map(Some)
             }
             Next::Restart => {
-                let (now, state) = (now_unix(), &mut self.state);
+                let (now, state) = (self.unix(), &mut self.state);
                 let last = state.last_beat.take();
                 let failure = Failure {
                     attempt: state.attempt,
@@ -785,6 +815,12 @@ impl Supervisor {
             Exit::Passed if self.state.residuals_failed > 0 => Exit::ResidualFailed,
             exit => exit,
         };
+        if let Some((beat, _)) = &self.state.last_beat
+            && beat.phase != DONE
+        {
+            let text = "the job was lost after its report was whole; what it left is removed here";
+            self.say("reported", text)?;
+        }
         let survey = self.survey(Purpose::Clean);
         let silent: Vec<&str> = self
             .state
@@ -842,7 +878,7 @@ impl Supervisor {
     /// Says something, and logs it.
     fn say(&mut self, kind: &str, text: &str) -> Result<()> {
         self.clear_status();
-        let since = now_unix() - self.state.started_unix;
+        let since = self.unix() - self.state.started_unix;
         // That nobody listens is no reason to stop.
         let _ = writeln!(io::stderr(), "launch {since:9.3} s  {text}");
         Ok(self.folder.event(kind, text)?)
@@ -857,7 +893,7 @@ impl Supervisor {
     /// One line for people, rewritten in place.
     fn show_status(&mut self) {
         if io::stderr().is_terminal() {
-            let line = report::status_line(&self.state, now_unix());
+            let line = report::status_line(&self.state, self.unix());
             let _ = write!(io::stderr(), "\r\x1b[K{line}");
             self.status_shown = true;
         }
@@ -876,7 +912,7 @@ impl Supervisor {
         }
         if let Some(path) = self.options.json.clone() {
             let text = serde_json::to_string_pretty(&report::account(&self.state)).expect("plain");
-            fs::write(&path, text + "\n")
+            outfile::write(&path, (text + "\n").as_bytes())
                 .map_err(|source| SupervisorError::File { path, source })?;
         }
         Ok(())
@@ -905,6 +941,11 @@ fn is_failed_residual(line: &str) -> bool {
 fn remove_session(pid: i32) {
     let user = nix::unistd::geteuid();
     let all = std::env::temp_dir().join(format!("ompi.{}.{user}", process::this_host()));
+    // Not where a link of another user leads.
+    let is_ours = |found: fs::Metadata| found.is_dir() && found.uid() == user.as_raw();
+    if !fs::symlink_metadata(&all).is_ok_and(is_ours) {
+        return;
+    }
     let _ = fs::remove_dir_all(all.join(format!("pid.{pid}")));
     // It stays if other jobs have theirs in it.
     let _ = fs::remove_dir(all);

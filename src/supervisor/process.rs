@@ -34,6 +34,15 @@ impl Process {
         self.boot == boot_id() && start_ticks(self.pid) == Some(self.start_ticks)
     }
 
+    /// Whether it was started with the heartbeat `token`, as far as its environment
+    /// may be read.
+    pub fn may_have(&self, token: &str) -> bool {
+        let environment = environment_of(self.pid);
+        let wanted = format!("{}={token}", crate::job::heartbeat::ENV);
+        let mut entries = environment.split(|byte| *byte == 0);
+        environment.is_empty() || entries.any(|entry| entry == wanted.as_bytes())
+    }
+
     /// The machine that it ran on, if that is not this one.
     pub fn elsewhere(&self) -> Option<&str> {
         (self.host != this_host()).then_some(self.host.as_str())
@@ -190,6 +199,8 @@ mod tests {
         let me = format!("test-{}", std::process::id());
         let (mut ours, mut other) = (start(&format!("{me}.1")), start(&format!("{me}0.1")));
         assert_eq!(sweep_ranks(&me), (0, 0), "not our program");
+        let process = Process::of(ours.id() as i32).unwrap();
+        assert!(process.may_have(&format!("{me}.1")) && !process.may_have(&format!("{me}.2")));
         assert_eq!(sweep_launcher(&me), (1, 0));
         ours.wait().unwrap();
         assert_eq!(other.try_wait().unwrap(), None);

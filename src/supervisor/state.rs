@@ -12,8 +12,9 @@
 //! The job writes to files and not to a pipe of ours: it goes on when the
 //! supervisor is killed, and the next supervisor reads on.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -23,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use super::hosts::{Pool, Replacement};
 use super::process::Process;
 use crate::job::heartbeat::Beat;
+use crate::outfile;
 
 /// Raised when a field changes its meaning.
 const FORMAT_VERSION: u32 = 1;
@@ -197,6 +199,20 @@ pub enum StateError {
         /// What is wrong.
         why: String,
     },
+    /// Others could have written it, and we would start and end processes as it
+    /// says.
+    #[error(
+        "{}: {why}; others could make this user start and end processes with it. \
+         {advice}, or name another folder with --state", path.display()
+    )]
+    NotOurs {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+        /// What may help.
+        advice: String,
+    },
     /// Another supervisor is at work.
     #[error("{}: another `skt-hpl launch` is at work on this run", path.display())]
     Locked {
@@ -225,39 +241,72 @@ impl Folder {
         (self.file(&format!("attempt-{attempt}.out")), self.file(&format!("attempt-{attempt}.err")))
     }
 
-    /// Makes the folder and takes the lock; it is held as long as what is
-    /// returned lives.
+    /// Makes the folder, for this user alone, and takes the lock; it is held as
+    /// long as what is returned lives.
     ///
     /// # Errors
-    /// Another has it, or the system refuses.
+    /// Another has it, others can write to the folder, or the system refuses.
     pub fn lock(&self) -> Result<Flock<File>, StateError> {
         let path = self.file("lock");
         let failed = |source| StateError::File { path: path.clone(), source };
-        fs::create_dir_all(&self.0).map_err(failed)?;
-        let mut options = OpenOptions::new();
+        self.make().map_err(failed)?;
+        check(&self.0, &fs::metadata(&self.0).map_err(failed)?)?;
+        let mut options = unfollowed();
         let file = options.create(true).truncate(false).write(true).open(&path).map_err(failed)?;
+        check(&path, &file.metadata().map_err(failed)?)?;
         Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
             nix::errno::Errno::EWOULDBLOCK => StateError::Locked { path: path.clone() },
             other => failed(other.into()),
         })
     }
 
-    /// Whether a supervisor holds the lock.
-    pub fn is_locked(&self) -> bool {
-        self.file("lock").exists() && matches!(self.lock(), Err(StateError::Locked { .. }))
+    fn make(&self) -> io::Result<()> {
+        if let Some(parent) = self.0.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        match DirBuilder::new().mode(0o700).create(&self.0) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            made => made,
+        }
     }
 
-    /// What was saved last, if anything.
+    /// Whether a supervisor holds the lock.
+    pub fn is_locked(&self) -> bool {
+        let Ok(file) = unfollowed().read(true).open(self.file("lock")) else { return false };
+        let lock = Flock::lock(file, FlockArg::LockSharedNonblock);
+        matches!(lock, Err((_, nix::errno::Errno::EWOULDBLOCK)))
+    }
+
+    /// What was saved last, if anything, to act on it.
+    ///
+    /// # Errors
+    /// It cannot be read, or others could have written it.
+    pub fn load(&self) -> Result<Option<State>, StateError> {
+        self.read(check)
+    }
+
+    /// What was saved last, by whomever, to show it.
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn load(&self) -> Result<Option<State>, StateError> {
+    pub fn look(&self) -> Result<Option<State>, StateError> {
+        self.read(|_, _| Ok(()))
+    }
+
+    fn read(
+        &self,
+        check: fn(&Path, &Metadata) -> Result<(), StateError>,
+    ) -> Result<Option<State>, StateError> {
         let path = self.file("state.json");
-        let bytes = match fs::read(&path) {
-            Ok(bytes) => bytes,
+        let failed = |source| StateError::File { path: path.clone(), source };
+        let mut file = match unfollowed().read(true).open(&path) {
+            Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(StateError::File { path, source }),
+            Err(source) => return Err(failed(source)),
         };
+        check(&path, &file.metadata().map_err(failed)?)?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(failed)?;
         match serde_json::from_slice::<State>(&bytes) {
             Ok(state) if state.format_version == FORMAT_VERSION => Ok(Some(state)),
             Ok(state) => {
@@ -273,11 +322,10 @@ impl Folder {
     /// # Errors
     /// The system refuses.
     pub fn save(&self, state: &mut State) -> Result<(), StateError> {
-        state.written_unix = now_unix();
+        state.written_unix = state.written_unix.max(now_unix());
         let bytes = serde_json::to_vec_pretty(state).expect("text and numbers become JSON");
-        let (path, new) = (self.file("state.json"), self.file("state.json.new"));
-        fs::write(&new, bytes)
-            .and_then(|()| fs::rename(&new, &path))
+        let path = self.file("state.json");
+        outfile::replace(&path, 0o600, true, |out| out.write_all(&bytes))
             .map_err(|source| StateError::File { path, source })
     }
 
@@ -288,8 +336,7 @@ impl Folder {
     pub fn event(&self, kind: &str, text: &str) -> Result<(), StateError> {
         let path = self.file("events.jsonl");
         let line = serde_json::json!({ "unix_seconds": now_unix(), "event": kind, "text": text });
-        let mut options = OpenOptions::new();
-        options
+        unfollowed()
             .create(true)
             .append(true)
             .open(&path)
@@ -303,12 +350,37 @@ impl Folder {
         for entry in entries.flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            if name.starts_with("attempt-") || name == "hosts" {
+            // A supervisor that was killed while it saved may leave its new file.
+            let is_new = name.starts_with(".state.json") || name.starts_with(".hosts");
+            if name.starts_with("attempt-") || name == "hosts" || is_new {
                 // A file that stays does no harm.
                 let _ = fs::remove_file(entry.path());
             }
         }
     }
+}
+
+/// Opens what has this very name: no link, which none of our files is. What is made
+/// is for this user alone.
+fn unfollowed() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.custom_flags(libc::O_NOFOLLOW).mode(0o600);
+    options
+}
+
+/// That this user alone can write what the state is read from.
+fn check(path: &Path, metadata: &Metadata) -> Result<(), StateError> {
+    let (owner, me) = (metadata.uid(), nix::unistd::geteuid().as_raw());
+    let (why, advice) = if owner != me {
+        (format!("belongs to user {owner}, not to {me}"), "Remove it".to_owned())
+    } else if metadata.mode() & 0o022 != 0 {
+        let mode = metadata.mode() & 0o7777;
+        let advice = format!("Look at what is in it, then `chmod go-w {}`", path.display());
+        (format!("others may write to it (mode {mode:o})"), advice)
+    } else {
+        return Ok(());
+    };
+    Err(StateError::NotOurs { path: path.to_owned(), why, advice })
 }
 
 /// Seconds since 1970.
@@ -318,6 +390,8 @@ pub fn now_unix() -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
     use crate::supervisor::hosts::Host;
 
@@ -343,6 +417,56 @@ mod tests {
         assert!(!folder.is_locked());
         fs::write(folder.file("state.json"), "{}").unwrap();
         assert!(matches!(folder.load(), Err(StateError::Format { .. })));
+    }
+
+    #[test]
+    fn a_folder_that_others_can_write_is_not_trusted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("made");
+        let of_path = Folder::new(&path);
+        drop(of_path.lock().unwrap());
+        of_path.save(&mut state()).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        assert_eq!((mode(&path), mode(&of_path.file("state.json"))), (0o700, 0o600));
+        for (of, bits) in [(path.clone(), 0o770), (of_path.file("state.json"), 0o666)] {
+            let before = fs::metadata(&of).unwrap().permissions();
+            fs::set_permissions(&of, fs::Permissions::from_mode(bits)).unwrap();
+            let refused = of_path.lock().and_then(|_| of_path.load()).unwrap_err();
+            assert!(matches!(refused, StateError::NotOurs { .. }), "{refused}");
+            assert!(refused.to_string().contains("chmod go-w"), "{refused}");
+            assert!(of_path.look().unwrap().is_some(), "to show it is no harm");
+            fs::set_permissions(&of, before).unwrap();
+        }
+        assert!(of_path.lock().and_then(|_| of_path.load()).unwrap().is_some());
+        // No file of it is a link, and none is written through one.
+        let victim = folder.path().join("victim");
+        fs::write(&victim, "dear").unwrap();
+        for name in ["state.json", "events.jsonl", "lock", "state.json.new"] {
+            let _ = fs::remove_file(of_path.file(name));
+            std::os::unix::fs::symlink(&victim, of_path.file(name)).unwrap();
+        }
+        assert!(of_path.lock().is_err() && of_path.load().is_err());
+        assert!(of_path.event("kind", "text").is_err());
+        of_path.save(&mut state()).unwrap();
+        assert_eq!(of_path.load().unwrap().unwrap().run_id, "hpl-1");
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "dear");
+    }
+
+    #[test]
+    fn host_names_of_a_state_are_checked() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = Folder::new(folder.path());
+        let good = serde_json::to_string(&state()).unwrap();
+        for bad in ["-oProxyCommand=x", "n1;reboot", ""] {
+            let text = good.replace(r#""name":"n1""#, &format!(r#""name":"{bad}""#));
+            assert_ne!(text, good);
+            outfile::replace(&folder.file("state.json"), 0o600, false, |out| {
+                out.write_all(text.as_bytes())
+            })
+            .unwrap();
+            let said = folder.load().unwrap_err().to_string();
+            assert!(said.contains(&format!("'{bad}' is no host name")), "{said}");
+        }
     }
 
     #[test]

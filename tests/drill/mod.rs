@@ -27,7 +27,9 @@ use skt_hpl::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
 use skt_hpl::grid::Grid;
 use skt_hpl::pgesv::SolveError;
 use skt_hpl::pgesv::guard::{Guard, Unguarded};
-use skt_hpl::protect::{self, Every, NodeMemory, Opened, Overlap, Region, Settings, Surroundings};
+use skt_hpl::protect::{
+    self, Clock, Every, NodeMemory, Opened, Overlap, Reading, Region, Settings, Surroundings,
+};
 use skt_hpl::ptest::{self, Observer, Phase, check};
 use skt_hpl::report::record::Protection;
 use skt_hpl::team::Team;
@@ -127,6 +129,9 @@ pub struct Work {
     pub found: Found,
     pub resumed: bool,
     pub protection: Protection,
+    /// Seconds of the run, and the first that an observer was told.
+    pub seconds: f64,
+    pub first_told_seconds: f64,
 }
 
 impl Ran {
@@ -155,6 +160,8 @@ pub struct Cluster {
     pub places: Vec<usize>,
     /// Nodes there ever were.
     nodes: usize,
+    /// The clocks of all of them.
+    pub clock: Clock,
 }
 
 impl Cluster {
@@ -163,7 +170,8 @@ impl Cluster {
         let shm = std::path::Path::new("/dev/shm");
         let base = if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() };
         let folder = TempDir::new_in(base).expect("a folder");
-        let mut cluster = Self { folder, sysv: false, places: Vec::new(), nodes: 0 };
+        let clock = Arc::new(Reading::now);
+        let mut cluster = Self { folder, sysv: false, places: Vec::new(), nodes: 0, clock };
         for _ in 0..processes.div_ceil(per_node) {
             cluster.add_node();
         }
@@ -280,6 +288,7 @@ impl Cluster {
             host: self.host(comm.rank()),
             hook,
             guessed_rate: 1e9,
+            clock: self.clock.clone(),
         }
     }
 
@@ -348,13 +357,19 @@ impl Cluster {
         if !resumed {
             ptest::generate(&grid, &team, spec, &mut *guard);
         }
-        let (x, residual) = solve(&grid, &team, spec, &mut *guard, &mut Watcher(killer))?;
-        let protection = guard.protection();
+        let mut watcher = Watcher { killer, first_told_seconds: f64::NAN };
+        let (x, residual) = solve(&grid, &team, spec, &mut *guard, &mut watcher)?;
+        let (protection, seconds) = (guard.protection(), guard.seconds());
+        let first_told_seconds = watcher.first_told_seconds;
         let done = guard.finish(&write_result(residual, &x))?;
         // What is told is what is kept.
         assert_eq!(read_result(done.result()).1, x);
         done.clear()?;
-        Ok(Ran { x, residual, work: Some(Work { found, resumed, protection }) })
+        Ok(Ran {
+            x,
+            residual,
+            work: Some(Work { found, resumed, protection, seconds, first_told_seconds }),
+        })
     }
 }
 
@@ -433,11 +448,14 @@ impl Hook for Killer {
     }
 }
 
-struct Watcher(Arc<Killer>);
+struct Watcher {
+    killer: Arc<Killer>,
+    first_told_seconds: f64,
+}
 
 impl Watcher {
     fn die(&self, is_now: impl Fn(&When) -> bool) {
-        if self.0.deaths.iter().any(is_now) {
+        if self.killer.deaths.iter().any(is_now) {
             let payload: Box<dyn Any + Send> = Box::new(Died);
             resume_unwind(payload);
         }
@@ -449,7 +467,10 @@ impl Observer for Watcher {
         self.die(|when| *when == When::Back && phase == Phase::BackSubstitute);
     }
 
-    fn columns(&mut self, done: usize, _: f64) {
+    fn columns(&mut self, done: usize, elapsed_seconds: f64) {
+        if self.first_told_seconds.is_nan() {
+            self.first_told_seconds = elapsed_seconds;
+        }
         self.die(|when| matches!(when, When::Columns(columns) if *columns <= done));
     }
 }

@@ -195,6 +195,8 @@ fn protection() -> Protection {
             start_seconds: 30.0,
             lost_seconds: 1.5,
             recover_seconds: 0.25,
+            is_by_wall_clock: false,
+            wall_clock_step_seconds: 0.0,
         }],
     }
 }

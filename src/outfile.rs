@@ -1,0 +1,364 @@
+//! Files that the program writes, in folders that others may write to as well.
+//!
+//! A name that somebody else has planted there - a symbolic link, a file, a hard
+//! link, a FIFO - must not make us write where he wants. As the kernel does for
+//! folders like /tmp (`fs.protected_symlinks`, `protected_regular` and
+//! `protected_hardlinks` in proc(5)), but whatever those are set to, and also
+//! where the sticky bit is missing: in a folder that others may write to, what is
+//! there already must belong to this user, to the folder's owner or to root. A
+//! user's own link leads where he wants it, so do `/dev/stdout` and its kin.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{OFlag, readlinkat};
+use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
+
+/// Links that are followed at most, as the kernel does it.
+const LINKS_MAX: usize = 40;
+/// Write permission of the group and of all others.
+const OTHERS_WRITE: u32 = 0o022;
+
+/// What a path leads to.
+struct Found {
+    /// Without the links at its end.
+    path: PathBuf,
+    /// What is there: opened for nothing yet. None if nothing is.
+    there: Option<File>,
+}
+
+/// Opens `path` to be written from its beginning; makes it if it is not there.
+///
+/// # Errors
+/// What is there belongs to another user, see the module, or the system refuses.
+pub fn create(path: &Path) -> io::Result<File> {
+    let Found { path, there } = find(path)?;
+    let Some(there) = there else { return create_new(&path) };
+    let metadata = there.metadata()?;
+    if metadata.is_file() && metadata.nlink() > 1 && folder(&path)?.is_shared() {
+        let why = "it has a second name (hard link), in a folder that others may write to";
+        return Err(refused(&path, why));
+    }
+    // The very file that was looked at, whatever has that name by now.
+    let file =
+        OpenOptions::new().write(true).open(format!("/proc/self/fd/{}", there.as_raw_fd()))?;
+    if metadata.is_file() {
+        file.set_len(0)?;
+    }
+    Ok(file)
+}
+
+/// Makes `path`, which must not be there, not even as a link.
+///
+/// # Errors
+/// It is there, or the system refuses.
+pub fn create_new(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).open(path)
+}
+
+/// [`create`], and writes all of `bytes`.
+///
+/// # Errors
+/// As [`create`]; the bytes cannot be written.
+pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    create(path)?.write_all(bytes)
+}
+
+/// The regular file that [`replace`] is to replace for `path`: `path` itself, or
+/// what a link there leads to, lest the link be replaced.
+///
+/// # Errors
+/// It is there and no regular file, belongs to another user, or the system
+/// refuses.
+pub fn target(path: &Path) -> io::Result<PathBuf> {
+    let Found { path, there } = find(path)?;
+    match there.map(|file| file.metadata()).transpose()? {
+        Some(metadata) if !metadata.is_file() => {
+            Err(io::Error::other("it is there and no regular file"))
+        }
+        _ => Ok(path),
+    }
+}
+
+/// Writes a new file under a random name beside `path`, which then takes the
+/// place of `path`: who reads it never sees half of it. Its permissions are `mode`
+/// less the umask. `sync`: it is on the disk before that.
+///
+/// # Errors
+/// What `write` returns; the system refuses. `path` is as it was.
+pub fn replace(
+    path: &Path,
+    mode: u32,
+    sync: bool,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    let name = path.file_name().ok_or_else(|| io::Error::other("it names no file"))?;
+    let mut prefix = OsStr::new(".").to_owned();
+    prefix.push(name);
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(&prefix).suffix(".tmp").permissions(fs::Permissions::from_mode(mode));
+    let mut new = builder.tempfile_in(parent(path))?;
+    let mut out = BufWriter::new(new.as_file_mut());
+    write(&mut out)?;
+    out.flush()?;
+    drop(out);
+    if sync {
+        new.as_file().sync_all()?;
+    }
+    new.persist(path)?;
+    Ok(())
+}
+
+/// Follows the links at the end of `path`, as far as it may.
+fn find(path: &Path) -> io::Result<Found> {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let mut options = OpenOptions::new();
+        let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let there = match options.read(true).custom_flags(flags.bits()).open(&path) {
+            Ok(there) => there,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Found { path, there: None });
+            }
+            Err(error) => return Err(error),
+        };
+        let metadata = there.metadata()?;
+        let folder = folder(&path)?;
+        if folder.is_shared() && !folder.trusts(metadata.uid()) {
+            let why = format!(
+                "it belongs to user {}, in a folder that others may write to",
+                metadata.uid()
+            );
+            return Err(refused(&path, &why));
+        }
+        if !metadata.is_symlink() {
+            return Ok(Found { path, there: Some(there) });
+        }
+        // Links of /proc, such as that behind /dev/stdout, lead to what is open and
+        // not to what they read as.
+        if fstatfs(&there)?.filesystem_type() == PROC_SUPER_MAGIC {
+            let mut options = OpenOptions::new();
+            let there = options.read(true).custom_flags(OFlag::O_PATH.bits()).open(&path)?;
+            return Ok(Found { path, there: Some(there) });
+        }
+        let to = readlinkat(&there, "")?;
+        path = parent(&path).join(to);
+    }
+    Err(io::Error::from_raw_os_error(libc::ELOOP))
+}
+
+/// Who may write to a folder.
+struct Folder {
+    owner: u32,
+    mode: u32,
+}
+
+impl Folder {
+    fn is_shared(&self) -> bool {
+        self.mode & OTHERS_WRITE != 0
+    }
+
+    /// Whether this user puts up with what that one has put there.
+    fn trusts(&self, uid: u32) -> bool {
+        [0, self.owner, nix::unistd::geteuid().as_raw()].contains(&uid)
+    }
+}
+
+fn folder(path: &Path) -> io::Result<Folder> {
+    let metadata = fs::metadata(parent(path))?;
+    Ok(Folder { owner: metadata.uid(), mode: metadata.mode() })
+}
+
+/// The folder of a file.
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        Some(_) => Path::new("."),
+        None => Path::new("/"),
+    }
+}
+
+fn refused(path: &Path, why: &str) -> io::Error {
+    let text = format!("{} is not written to: {why}; remove it or name another", path.display());
+    io::Error::new(io::ErrorKind::PermissionDenied, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{lchown, symlink};
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    const NOBODY: u32 = 65534;
+
+    /// A folder that all may write to, with the sticky bit or without, and in it a
+    /// folder of this user's own.
+    fn shared(mode: u32) -> (TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
+        let own = folder.path().join("own");
+        fs::create_dir(&own).unwrap();
+        fs::set_permissions(&own, fs::Permissions::from_mode(0o700)).unwrap();
+        (folder, own)
+    }
+
+    /// Gives a name to another user, who has planted it; false where we may not.
+    fn plant(path: &Path) -> bool {
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("SKIPPED: only root can make files of another user");
+            return false;
+        }
+        lchown(path, Some(NOBODY), None).unwrap();
+        true
+    }
+
+    fn text(path: &Path) -> String {
+        fs::read_to_string(path).unwrap()
+    }
+
+    fn replace_with(path: &Path, text: &str) -> io::Result<()> {
+        replace(&target(path)?, 0o666, true, |out| out.write_all(text.as_bytes()))
+    }
+
+    #[test]
+    fn a_new_file_and_an_old_one_are_written_and_its_own_links_are_followed() {
+        for mode in [0o755, 0o777, 0o1777] {
+            let (folder, own) = shared(mode);
+            for put in [|path: &Path, text: &str| write(path, text.as_bytes()), replace_with] {
+                let (file, link) = (own.join("file"), folder.path().join("link"));
+                put(&file, "longer than the next").unwrap();
+                put(&file, "next").unwrap();
+                assert_eq!(text(&file), "next");
+                // A chain of links, relative and absolute, to nothing as yet.
+                symlink("own/second", &link).unwrap();
+                symlink(own.join("third"), own.join("second")).unwrap();
+                put(&link, "new").unwrap();
+                put(&link, "by a link").unwrap();
+                assert_eq!(text(&own.join("third")), "by a link");
+                assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+                for path in [&link, &own.join("second"), &own.join("third"), &file] {
+                    fs::remove_file(path).unwrap();
+                }
+                let left = fs::read_dir(&own).unwrap().count();
+                assert_eq!(left, 0, "a temporary file is left");
+            }
+        }
+    }
+
+    #[test]
+    fn what_another_user_has_planted_is_refused() {
+        for mode in [0o777, 0o1777, 0o770] {
+            let (folder, own) = shared(mode);
+            let (victim, link) = (own.join("victim"), folder.path().join("report"));
+            fs::write(&victim, "dear").unwrap();
+            symlink(&victim, &link).unwrap();
+            if !plant(&link) {
+                return;
+            }
+            // Our own link to it is no better.
+            symlink(&link, own.join("link")).unwrap();
+            for path in [&link, &own.join("link")] {
+                for refused in [write(path, b"evil"), replace_with(path, "evil")] {
+                    let said = refused.unwrap_err().to_string();
+                    assert!(said.contains("it belongs to user 65534"), "{said}");
+                }
+            }
+            assert_eq!(text(&victim), "dear");
+            fs::remove_file(&link).unwrap();
+            // Nor does a report go into a file that he can read and change.
+            fs::write(&link, "his").unwrap();
+            plant(&link);
+            assert!(write(&link, b"ours").is_err() && replace_with(&link, "ours").is_err());
+            assert_eq!(text(&link), "his");
+            // A FIFO of his would hold us up.
+            fs::remove_file(&link).unwrap();
+            nix::unistd::mkfifo(&link, nix::sys::stat::Mode::from_bits_truncate(0o666)).unwrap();
+            plant(&link);
+            assert!(write(&link, b"ours").is_err());
+        }
+    }
+
+    #[test]
+    fn links_of_others_lead_on_where_they_alone_write() {
+        let (folder, own) = shared(0o755);
+        symlink("own/file", folder.path().join("link")).unwrap();
+        if plant(&folder.path().join("link")) {
+            write(&folder.path().join("link"), b"text").unwrap();
+            assert_eq!(text(&own.join("file")), "text");
+        }
+        // The owner of a folder may do there as he likes.
+        let (folder, own) = shared(0o777);
+        symlink("own/file", folder.path().join("link")).unwrap();
+        if plant(&folder.path().join("link")) && plant(folder.path()) {
+            write(&folder.path().join("link"), b"text").unwrap();
+            assert_eq!(text(&own.join("file")), "text");
+        }
+    }
+
+    #[test]
+    fn a_second_name_of_a_file_is_not_written_through_where_others_write() {
+        let (folder, own) = shared(0o1777);
+        let (victim, second) = (own.join("victim"), folder.path().join("report"));
+        fs::write(&victim, "dear").unwrap();
+        fs::hard_link(&victim, &second).unwrap();
+        let said = write(&second, b"evil").unwrap_err().to_string();
+        assert!(said.contains("second name"), "{said}");
+        // A file that takes its place leaves the other alone.
+        replace_with(&second, "ours").unwrap();
+        assert_eq!((text(&victim), text(&second)), ("dear".into(), "ours".into()));
+        fs::hard_link(&victim, own.join("third")).unwrap();
+        write(&own.join("third"), b"both").unwrap();
+        assert_eq!(text(&victim), "both", "nobody else writes there");
+    }
+
+    #[test]
+    fn devices_and_pipes_are_written_to() {
+        write(Path::new("/dev/null"), b"text").unwrap();
+        assert!(target(Path::new("/dev/null")).is_err());
+        let (_folder, own) = shared(0o755);
+        let fifo = own.join("fifo");
+        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();
+        let reader = {
+            let fifo = fifo.clone();
+            std::thread::spawn(move || fs::read_to_string(fifo).unwrap())
+        };
+        write(&fifo, b"text").unwrap();
+        assert_eq!(reader.join().unwrap(), "text");
+        // As /dev/stdout is one: a link of /proc to what is open.
+        let (read, write_end) = std::io::pipe().unwrap();
+        let link = own.join("stdout");
+        symlink(format!("/proc/self/fd/{}", write_end.as_raw_fd()), &link).unwrap();
+        write(&link, b"text").unwrap();
+        drop(write_end);
+        assert_eq!(io::read_to_string(read).unwrap(), "text");
+    }
+
+    #[test]
+    fn a_ring_of_links_ends_and_a_new_file_is_never_made_through_a_link() {
+        let (_folder, own) = shared(0o755);
+        symlink("b", own.join("a")).unwrap();
+        symlink("a", own.join("b")).unwrap();
+        assert!(write(&own.join("a"), b"text").is_err());
+        symlink("nothing", own.join("c")).unwrap();
+        assert!(create_new(&own.join("c")).is_err());
+    }
+
+    #[test]
+    fn a_writer_that_fails_leaves_what_was_there() {
+        let (_folder, own) = shared(0o755);
+        let file = own.join("file");
+        write(&file, b"old").unwrap();
+        let failed = replace(&file, 0o666, false, |out| {
+            out.write_all(b"half")?;
+            Err(io::Error::other("full"))
+        });
+        assert_eq!((failed.unwrap_err().to_string(), text(&file)), ("full".into(), "old".into()));
+        assert_eq!(fs::read_dir(&own).unwrap().count(), 1);
+    }
+}

@@ -233,12 +233,12 @@ fn child_of_a_plain_user() {
     assert_eq!(std::fs::metadata(&folder).unwrap().uid(), OTHER);
     // Not even its owner may open it.
     drop(store.create(&name(), 8).unwrap());
-    std::fs::set_permissions(&path, PermissionsExt::from_mode(0)).unwrap();
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o0)).unwrap();
     let stubs = store.stubs().unwrap();
     assert!(matches!(&stubs[0].flaw, Flaw::Damaged(why) if why.contains("mode is 000")));
     assert_eq!(store.remove_dead_stubs().unwrap().len(), 1);
     std::fs::write(&path, "").unwrap();
-    std::fs::set_permissions(&path, PermissionsExt::from_mode(0)).unwrap();
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o0)).unwrap();
     drop(store.create(&name(), 8).unwrap());
     assert!(store.remove(&name()).unwrap());
     // The same in System V.

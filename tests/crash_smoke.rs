@@ -8,6 +8,7 @@ use skt_hpl::checkpoint::encode::Encoder;
 use skt_hpl::checkpoint::layout::RegionShape;
 use skt_hpl::checkpoint::methods::Method;
 use skt_hpl::checkpoint::protocol::CheckpointError;
+use skt_hpl::comm::sim::Kill;
 
 use crash::cluster::{Cluster, Disturbance, Foretold, Setup, check_undisturbed, start};
 
@@ -38,6 +39,43 @@ fn a_job_goes_on_after_losses() {
         let ran = start(&setup, &mut cluster, &Disturbance::none(9, 9));
         check_undisturbed(&ran, &foretold);
     }
+}
+
+/// Node 0 alone follows the second start and drops out; the third start, without it,
+/// dies at any step; node 0 comes back.
+#[test]
+fn who_alone_has_followed_a_start_is_at_one_with_the_others_when_it_returns() {
+    let setup = Setup::small(4, 1);
+    let mut cluster = Cluster::new(&setup, 1);
+    start(&setup, &mut cluster, &Disturbance::none(1, 2));
+    let killed = |seed, step, rank| Disturbance {
+        kills: vec![Kill { step, rank }],
+        ..Disturbance::none(seed, 2)
+    };
+    let steps = start(&setup, &mut cluster.clone(), &Disturbance::none(2, 2)).steps;
+    let (mut came_back, mut nothing_lost) = (0, 0);
+    for (seed, first) in (0..16).flat_map(|seed| (1..=steps).map(move |step| (seed, step))) {
+        let mut split = cluster.clone();
+        start(&setup, &mut split, &killed(seed, first, 0));
+        let followed: Vec<_> = split.book.followed.iter().filter(|(_, s)| **s == 2).collect();
+        if followed != [(&0, &2)] {
+            continue;
+        }
+        split.send_away(0);
+        for second in 1.. {
+            let mut again = split.clone();
+            if start(&setup, &mut again, &killed(seed, second, 1)).killed == 0 {
+                break;
+            }
+            again.bring_back(0);
+            again.reconsider();
+            let foretold = again.foretell(&setup);
+            came_back += usize::from(again.placement.contains(&0));
+            nothing_lost += usize::from(again.book.lost.is_empty());
+            check_undisturbed(&start(&setup, &mut again, &Disturbance::none(3, 2)), &foretold);
+        }
+    }
+    assert!(came_back > 100 && nothing_lost > 50, "{came_back} {nothing_lost}");
 }
 
 #[test]

@@ -2,13 +2,14 @@
 //! whole job, a pure function of what all processes have found.
 //!
 //! **Which segments count.** Every start of a job is an [`Attempt`]. A segment
-//! says which attempt has read it last (`joined`) and which it has followed
-//! (`lineage`). An attempt first has all segments join, then a barrier, and
+//! says which attempt it has followed last (`lineage`), and which have read it
+//! since (`joined`). An attempt first has all segments join, then a barrier, and
 //! only then do segments change and name it as their lineage. So once any
 //! segment names an attempt as its lineage, all that this attempt took part
 //! in have joined it, and a segment that names it neither way was out of reach
 //! then (a node that has come back) and has missed what was decided: it is
-//! stale, whatever its epochs say.
+//! stale, whatever its epochs say. What has joined and not followed is as it was,
+//! however many attempts it has joined since.
 //!
 //! **Which epoch.** E is the newest commit of those that count. A rank commits
 //! only after the job-wide barrier, when every D of every group is complete, so
@@ -166,8 +167,6 @@ fn describe(lost: &[LostGroup]) -> String {
 pub struct Plan {
     /// This start of the job.
     pub attempt: Attempt,
-    /// The lineage it goes on from.
-    pub base: Attempt,
     /// Epoch that all go on from; 0: from the beginning.
     pub epoch: u64,
     /// The application's state at that epoch.
@@ -306,7 +305,7 @@ fn plan(offers: &[Offer], rules: &Rules) -> Result<Plan, Refusal> {
         if rules.resume == Resume::Require {
             return Err(Refusal::NothingFound);
         }
-        return fresh(offers, rules, base, attempt);
+        return fresh(offers, rules, attempt);
     }
     let usable: BTreeMap<usize, &Content> = current
         .iter()
@@ -315,7 +314,7 @@ fn plan(offers: &[Offer], rules: &Rules) -> Result<Plan, Refusal> {
         .collect();
     let newest = current.values().find(|(_, record)| record.commit == epoch);
     let state = newest.expect("the epoch comes from such a commit").1.state.clone();
-    let resumed = resume(offers, rules, base, attempt, (epoch, state), &usable);
+    let resumed = resume(offers, rules, attempt, (epoch, state), &usable);
     resumed.map_err(|refusal| name_torn(refusal, rules.method, &current, &usable))
 }
 
@@ -365,12 +364,13 @@ fn lineage(offers: &[Offer]) -> Attempt {
 }
 
 fn newest_attempt(offers: &[Offer]) -> u64 {
-    contents(offers).map(|(_, record)| record.joined.number).max().unwrap_or(0)
+    let all = |(_, r): &'_ Content| r.joined.iter().chain([&r.lineage]).map(|a| a.number).max();
+    contents(offers).filter_map(all).max().unwrap_or(0)
 }
 
 /// Whether a segment is not stale.
 fn counts((_, record): &Content, base: Attempt) -> bool {
-    record.lineage == base || record.joined == base
+    record.lineage == base || record.joined.contains(&base)
 }
 
 /// The best segment of each rank, of those that are not stale.
@@ -390,12 +390,7 @@ fn current_claims(offers: &[Offer], base: Attempt) -> BTreeMap<usize, &Content> 
 }
 
 /// All start from the beginning, with new segments.
-fn fresh(
-    offers: &[Offer],
-    rules: &Rules,
-    base: Attempt,
-    attempt: Attempt,
-) -> Result<Plan, Refusal> {
+fn fresh(offers: &[Offer], rules: &Rules, attempt: Attempt) -> Result<Plan, Refusal> {
     let domains: Vec<String> = offers.iter().map(|offer| offer.domain.clone()).collect();
     let Rules { members, parities, allow_shared_domains, .. } = *rules;
     let groups = match rules.method {
@@ -411,7 +406,6 @@ fn fresh(
     let discard = discards(offers, &attach);
     Ok(Plan {
         attempt,
-        base,
         epoch: 0,
         state: Vec::new(),
         groups: groups.members,
@@ -428,7 +422,6 @@ fn fresh(
 fn resume(
     offers: &[Offer],
     rules: &Rules,
-    base: Attempt,
     attempt: Attempt,
     (epoch, state): (u64, Vec<u8>),
     usable: &BTreeMap<usize, &Content>,
@@ -453,7 +446,6 @@ fn resume(
     let discard = discards(offers, &attach);
     Ok(Plan {
         attempt,
-        base,
         epoch,
         state,
         shared_domains: groups.iter().any(shared),
@@ -608,15 +600,8 @@ mod tests {
         let identity =
             Identity { run_id: "run".into(), fingerprint: 7, rank, group: 0, members, bytes: 1000 };
         let state = vec![commit as u8];
-        let record = Record {
-            sequence: 4,
-            lineage: BASE,
-            joined: BASE,
-            commit,
-            stamp,
-            state,
-            ..Record::default()
-        };
+        let record =
+            Record { sequence: 4, lineage: BASE, commit, stamp, state, ..Record::default() };
         Claim { id: SegmentId { rank, attempt: 3 }, content: Some((identity, record)) }
     }
 
@@ -669,7 +654,7 @@ mod tests {
         let plan = planned(&one_each([(5, 5); 4]), &RULES).expect("legal");
         assert_eq!(plan.epoch, 5);
         assert_eq!(plan.attempt, Attempt { number: 9, nonce: 5 });
-        assert_eq!((plan.base, plan.ranks), (BASE, vec![0, 1, 2, 3]));
+        assert_eq!(plan.ranks, [0, 1, 2, 3]);
     }
 
     #[test]
@@ -704,12 +689,13 @@ mod tests {
     fn what_missed_a_decision_is_stale_however_new_its_epoch() {
         let mut found = one_each([(5, 5); 4]);
         edit(&mut found[1]).1.lineage = Attempt { number: 2, nonce: 8 };
-        edit(&mut found[1]).1.joined = Attempt { number: 2, nonce: 8 };
+        edit(&mut found[1]).1.joined = vec![Attempt { number: 4, nonce: 8 }];
         edit(&mut found[1]).1.commit = 6;
         let plan = planned(&found, &RULES).expect("one loss");
         assert_eq!((plan.epoch, plan.lost, plan.unusable), (5, vec![1], 1));
-        // It has joined what the others follow: it counts, and so does its commit.
-        edit(&mut found[1]).1.joined = BASE;
+        // It has joined what the others follow, and another start since: it counts,
+        // and so does its commit.
+        edit(&mut found[1]).1.joined.insert(0, BASE);
         let plan = planned(&found, &RULES).expect("nothing lost");
         assert_eq!((plan.epoch, plan.lost.len()), (6, 0));
     }
@@ -839,7 +825,7 @@ mod tests {
         let mut found = one_each([(5, 5); 4]);
         mark(&mut found[1]);
         let old = Attempt { number: 2, nonce: 8 };
-        (edit(&mut found[1]).1.lineage, edit(&mut found[1]).1.joined) = (old, old);
+        edit(&mut found[1]).1.lineage = old;
         let plan = planned(&found, &RULES).expect("one loss");
         assert_eq!((plan.epoch, plan.lost, plan.unusable), (5, vec![1], 1));
         // The other way round: what missed the end is not asked.
@@ -847,7 +833,7 @@ mod tests {
         for rank in [0, 2, 3] {
             mark(&mut found[rank]);
         }
-        (edit(&mut found[1]).1.lineage, edit(&mut found[1]).1.joined) = (old, old);
+        edit(&mut found[1]).1.lineage = old;
         edit(&mut found[1]).1.commit = 9;
         let done = ended(&found, &RULES);
         assert_eq!((done.epoch, done.discard[1].len(), done.keep[1].len()), (5, 1, 0));

@@ -7,7 +7,10 @@
 use serde::{Deserialize, Serialize};
 
 const MAGIC: [u8; 8] = *b"SKTCKPT1";
-const RECORD_WORDS: usize = 11;
+/// Starts that a segment remembers to have joined. Only starts of which nobody who
+/// was there later has followed any take up room.
+const JOINED_MAX: usize = 16;
+const RECORD_WORDS: usize = 9 + 2 * JOINED_MAX;
 /// Bits of a record's word of flags.
 const HOLLOW: u64 = 1;
 const FINISHED: u64 = 2;
@@ -78,10 +81,11 @@ pub struct Identity {
 pub struct Record {
     /// Counts the records; the higher one is in force.
     pub sequence: u64,
-    /// The start of the job whose decisions this segment has followed.
+    /// The start of the job whose decisions this segment has followed last.
     pub lineage: Attempt,
-    /// The start of the job that has read this segment last.
-    pub joined: Attempt,
+    /// The starts of the job since then that have read this segment, in their order;
+    /// of very many the latest.
+    pub joined: Vec<Attempt>,
     /// Newest epoch whose commit this rank has seen, COMMIT(e).
     pub commit: u64,
     /// Epoch that the settled copy and parities are known to hold.
@@ -94,6 +98,21 @@ pub struct Record {
     pub finished: bool,
     /// The application's state at epoch `commit`; its result when `finished`.
     pub state: Vec<u8>,
+}
+
+impl Record {
+    /// Takes part in this start, without following it yet.
+    pub fn join(&mut self, attempt: Attempt) {
+        self.joined.push(attempt);
+        let surplus = self.joined.len().saturating_sub(JOINED_MAX);
+        self.joined.drain(..surplus);
+    }
+
+    /// Follows the decisions of this start from here on.
+    pub fn follow(&mut self, attempt: Attempt) {
+        self.lineage = attempt;
+        self.joined.clear();
+    }
 }
 
 /// Offsets within a header.
@@ -155,18 +174,19 @@ impl HeaderLayout {
     /// # Panics
     /// When its state is larger than the capacity.
     pub fn encode_record(&self, record: &Record) -> Vec<u8> {
-        let words = [
+        let mut words = vec![
             record.sequence,
             record.lineage.number,
             record.lineage.nonce,
-            record.joined.number,
-            record.joined.nonce,
             record.commit,
             record.stamp,
             record.updating,
             HOLLOW * u64::from(record.hollow) + FINISHED * u64::from(record.finished),
             record.state.len() as u64,
         ];
+        words.extend(record.joined.iter().flat_map(|start| [start.number, start.nonce]));
+        assert!(words.len() < RECORD_WORDS, "{} starts joined", record.joined.len());
+        words.resize(RECORD_WORDS - 1, 0);
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         bytes.extend(&record.state);
         // Last, so that a record is in force with its last bytes, not before.
@@ -182,7 +202,7 @@ impl HeaderLayout {
             *word = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
         }
         let fixed_bytes = 8 * words.len();
-        let end = fixed_bytes.checked_add(usize::try_from(words[9]).ok()?)?;
+        let end = fixed_bytes.checked_add(usize::try_from(words[7]).ok()?)?;
         let (body, rest) = (slot.get(..end)?, &slot[end..]);
         if crc64(body) != u64::from_le_bytes(*rest.first_chunk()?) {
             return None;
@@ -190,12 +210,16 @@ impl HeaderLayout {
         Some(Record {
             sequence: words[0],
             lineage: Attempt { number: words[1], nonce: words[2] },
-            joined: Attempt { number: words[3], nonce: words[4] },
-            commit: words[5],
-            stamp: words[6],
-            updating: words[7],
-            hollow: words[8] & HOLLOW != 0,
-            finished: words[8] & FINISHED != 0,
+            joined: words[8..]
+                .chunks_exact(2)
+                .map(|words| Attempt { number: words[0], nonce: words[1] })
+                .filter(|start| *start != Attempt::default())
+                .collect(),
+            commit: words[3],
+            stamp: words[4],
+            updating: words[5],
+            hollow: words[6] & HOLLOW != 0,
+            finished: words[6] & FINISHED != 0,
             state: body[fixed_bytes..].to_vec(),
         })
     }
@@ -224,6 +248,7 @@ mod tests {
     fn record(sequence: u64) -> Record {
         Record {
             sequence,
+            joined: vec![Attempt { number: sequence, nonce: 1 }; sequence as usize],
             commit: sequence / 2,
             hollow: sequence.is_multiple_of(2),
             finished: sequence.is_multiple_of(3),
@@ -251,6 +276,22 @@ mod tests {
             header[layout.slot(sequence)..][..bytes.len()].copy_from_slice(&bytes);
             assert_eq!(layout.decode_record(&header), Some(record(sequence)));
         }
+    }
+
+    #[test]
+    fn of_very_many_starts_the_latest_are_remembered() {
+        let mut record = Record::default();
+        let starts: Vec<Attempt> = (1..40).map(|number| Attempt { number, nonce: 7 }).collect();
+        starts.iter().for_each(|&start| record.join(start));
+        assert_eq!(record.joined, starts[39 - JOINED_MAX..]);
+        record.sequence = 1;
+        let layout = HeaderLayout::new("run", 4, 16);
+        let mut header = vec![0; layout.bytes()];
+        let bytes = layout.encode_record(&record);
+        header[layout.slot(1)..][..bytes.len()].copy_from_slice(&bytes);
+        assert_eq!(layout.decode_record(&header), Some(record.clone()));
+        record.follow(starts[3]);
+        assert_eq!((record.lineage, record.joined), (starts[3], vec![]));
     }
 
     #[test]

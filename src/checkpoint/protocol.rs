@@ -426,8 +426,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         } else {
             self.record.hollow = true;
         }
-        self.record.lineage = self.plan.base;
-        self.record.joined = self.plan.attempt;
+        self.record.join(self.plan.attempt);
         self.write_record(step)?;
         if !attached {
             // Last: a segment without its identity is nobody's.
@@ -444,7 +443,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let (epoch, method) = (self.plan.epoch, self.config.method);
         let usable = !self.record.hollow;
         assert!(epoch > 0 || !usable, "a new beginning has new segments");
-        self.record.lineage = self.plan.attempt;
+        self.record.follow(self.plan.attempt);
         if usable {
             // COMMIT(e) before the flush, or a second death would find B torn
             // and nobody to say that (A, D) is what counts.

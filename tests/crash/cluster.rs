@@ -192,9 +192,11 @@ impl Memory for NodeMemory {
         if book.home.get(&id.rank) == Some(&self.index) {
             book.forget_rank(id.rank);
         }
-        // What this node knew is gone with what it bore.
-        book.followed.remove(&self.index);
-        book.joined.remove(&self.index);
+        if node.segments.is_empty() && node.in_use.is_subset(&node.doomed) {
+            // What this node knew is gone with what it bore.
+            book.followed.remove(&self.index);
+            book.joined.remove(&self.index);
+        }
         Ok(())
     }
 }
@@ -346,8 +348,9 @@ pub struct Book {
     pub groups: Vec<Vec<usize>>,
     /// Starts of the job so far.
     pub starts: u64,
-    /// Newest start that each node's memory has joined, and has followed.
-    pub joined: BTreeMap<usize, u64>,
+    /// Starts that each node's memory has joined, and the newest that it has
+    /// followed.
+    pub joined: BTreeMap<usize, BTreeSet<u64>>,
     pub followed: BTreeMap<usize, u64>,
     /// Ranks whose memory bears the mark that the run is done, and the result.
     pub marked: BTreeMap<usize, Vec<u8>>,
@@ -357,8 +360,6 @@ pub struct Book {
     pub reported: Option<Vec<u8>>,
     /// Nodes have been out of reach: what they bear may be reported as well.
     pub was_split: bool,
-    /// Newest start that anybody present at this one had followed before.
-    pub base: u64,
 }
 
 impl Book {
@@ -422,8 +423,8 @@ pub struct Cluster {
     pub domains: Vec<String>,
     pub book: Book,
     away: Vec<Away>,
-    /// Those that came back stale.
-    returned: Vec<Away>,
+    /// Those that are present and stale.
+    stale: Vec<Away>,
 }
 
 impl Cluster {
@@ -436,7 +437,7 @@ impl Cluster {
             domains: (0..nodes).map(|node| format!("node{node}")).collect(),
             book: Book::default(),
             away: Vec::new(),
-            returned: Vec::new(),
+            stale: Vec::new(),
         }
     }
 
@@ -455,8 +456,21 @@ impl Cluster {
     /// A node that bears one rank is out of reach, and may come back. False when
     /// it bears none.
     pub fn send_away(&mut self, node: usize) -> bool {
-        let book = &self.book;
-        let Some((&rank, _)) = book.home.iter().find(|(_, n)| **n == node) else { return false };
+        let home = self.book.home.iter().find(|(_, n)| **n == node);
+        let Some(rank) = home.map(|(&rank, _)| rank) else { return false };
+        let away = self.set_aside(node, rank);
+        let fresh = self.nodes.len();
+        self.nodes.push(Node::default());
+        self.domains.push(format!("node{fresh}"));
+        self.placement.iter_mut().filter(|p| **p == node).for_each(|p| *p = fresh);
+        self.book.was_split = true;
+        self.away.push(away);
+        true
+    }
+
+    /// Takes what a node bears of a rank out of the book.
+    fn set_aside(&mut self, node: usize, rank: usize) -> Away {
+        let book = &mut self.book;
         let of_rank = self.nodes[node].segments.keys().copied().filter(|id| id.rank == rank);
         let away = Away {
             node,
@@ -467,21 +481,15 @@ impl Cluster {
             updating: book.updating.get(&rank).copied(),
             marked: book.marked.get(&rank).cloned(),
         };
-        let fresh = self.nodes.len();
-        self.nodes.push(Node::default());
-        self.domains.push(format!("node{fresh}"));
-        self.placement.iter_mut().filter(|p| **p == node).for_each(|p| *p = fresh);
-        self.book.forget_node(node);
-        self.book.was_split = true;
-        self.away.push(away);
-        true
+        book.forget_rank(rank);
+        away
     }
 
     /// A node comes back, in the place of one that bears nothing.
     pub fn bring_back(&mut self, index: usize) {
         let bears = |node: &usize| {
             self.book.home.values().any(|n| n == node)
-                || self.returned.iter().any(|away| away.node == *node)
+                || self.stale.iter().any(|away| away.node == *node)
         };
         let Some(place) = self.placement.iter().position(|node| !bears(node)) else { return };
         if self.away.is_empty() {
@@ -489,25 +497,39 @@ impl Cluster {
         }
         let away = self.away.swap_remove(index % self.away.len());
         self.placement[place] = away.node;
-        self.returned.push(away);
+        self.stale.push(away);
     }
 
-    /// What has come back is as good as it was when nobody present has followed
-    /// a start that it has not joined; else it is stale, for as long as they are
+    /// Newest start that anybody present has followed; nobody who has not joined it
+    /// counts.
+    fn newest_followed(&self) -> u64 {
+        let followed = self.placement.iter().filter_map(|node| self.book.followed.get(node));
+        followed.copied().max().unwrap_or(0)
+    }
+
+    /// What is present is as good as it was when nobody present has followed a
+    /// start that it has not joined; else it is stale, for as long as they are
     /// there.
     pub fn reconsider(&mut self) {
-        let of = |map: &BTreeMap<usize, u64>, node| map.get(&node).copied().unwrap_or(0);
-        for away in std::mem::take(&mut self.returned) {
+        let newest = self.newest_followed();
+        let counts = |book: &Book, node: usize| {
+            let followed = book.followed.get(&node).copied().unwrap_or(0);
+            followed == newest || book.joined.get(&node).is_some_and(|all| all.contains(&newest))
+        };
+        for (rank, node) in self.book.home.clone() {
+            if !counts(&self.book, node) {
+                let away = self.set_aside(node, rank);
+                self.stale.push(away);
+            }
+        }
+        for away in std::mem::take(&mut self.stale) {
             let bears = self.nodes[away.node].segments.contains_key(&away.segment);
             if !bears || !self.placement.contains(&away.node) {
                 continue;
             }
             let book = &mut self.book;
-            let newest = self.placement.iter().map(|&node| of(&book.followed, node)).max();
-            let newest = newest.unwrap_or(0);
-            let own = [of(&book.followed, away.node), of(&book.joined, away.node)];
-            if !own.contains(&newest) {
-                self.returned.push(away);
+            if !counts(book, away.node) {
+                self.stale.push(away);
                 continue;
             }
             book.lost.remove(&away.rank);
@@ -563,7 +585,7 @@ impl Cluster {
             }
         }
         let mut attempts: Vec<_> =
-            found.iter().flat_map(|(.., record, _)| [record.lineage, record.joined]).collect();
+            found.iter().flat_map(|(.., r, _)| [&[r.lineage], &r.joined[..]].concat()).collect();
         attempts.sort_unstable();
         attempts.dedup();
         let age = |attempt| attempts.binary_search(&attempt).expect("listed") as u64;
@@ -573,7 +595,8 @@ impl Cluster {
             .into_iter()
             .map(|(place, rank, whole, record, flushed)| {
                 let moved = u64::from(place != rank);
-                let (lineage, joined) = (age(record.lineage), age(record.joined));
+                let lineage = age(record.lineage);
+                let joined = record.joined.iter().map(|&start| 1 << age(start)).sum();
                 let commit = record.commit.saturating_sub(low);
                 let stamp = record.stamp.saturating_sub(low) + 10 * u64::from(record.stamp == 0);
                 let updating = record.updating.saturating_sub(low);
@@ -757,11 +780,8 @@ impl Hook for BookHook {
         self.check_end(step);
         if step.name == "joined" {
             let mut book = self.book.lock().unwrap();
-            let (starts, base) = (book.starts, book.base);
-            book.joined.insert(self.node, starts);
-            // Who joins names what all go on from.
-            let followed = book.followed.entry(self.node).or_default();
-            *followed = base.max(*followed);
+            let starts = book.starts;
+            book.joined.entry(self.node).or_default().insert(starts);
         }
         if let Some((rank, state)) = &*self.rank.lock().unwrap() {
             let mut book = self.book.lock().unwrap();
@@ -823,9 +843,6 @@ pub fn start_before<W: Witness>(
     }
     cluster.book.at_end.clear();
     cluster.book.starts += 1;
-    let book = &cluster.book;
-    let followed = cluster.placement.iter().filter_map(|node| book.followed.get(node));
-    cluster.book.base = followed.copied().max().unwrap_or(0);
     let starts = cluster.book.starts;
     let book = Arc::new(Mutex::new(std::mem::take(&mut cluster.book)));
     let nodes: Vec<Arc<Mutex<Node>>> =

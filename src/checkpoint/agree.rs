@@ -45,8 +45,11 @@ pub enum Resume {
 pub struct Claim {
     /// Its name.
     pub id: SegmentId,
-    /// Who it says it is, and how far; `None` when the header is not whole.
+    /// Who it says it is, and how far; `None` when the header is not whole, or
+    /// of other parameters.
     pub content: Option<(Identity, Record)>,
+    /// What its parameters differ in from those of this start, in words, if they do.
+    pub other: Option<String>,
 }
 
 /// What a process brings to the agreement.
@@ -58,6 +61,8 @@ pub struct Offer {
     pub node: String,
     /// Checksum of what all processes and segments must agree on.
     pub fingerprint: u64,
+    /// Why it cannot take hold of the run on its node, if it cannot.
+    pub held: Option<String>,
     /// All segments of the run on its node.
     pub claims: Vec<Claim>,
 }
@@ -118,13 +123,34 @@ pub enum Refusal {
     /// Segments of this run have another shape.
     #[error(
         "process {process} found a segment of this run (rank {rank}) made with other settings: \
-         another shape, method, code or grouping. Restart with the settings of the run, or start \
-         afresh with resume = never"
+         {differences}. Restart with the settings of the run, or start afresh with resume = never"
     )]
     OtherShape {
         /// A process that found one.
         process: usize,
         /// The rank it is for.
+        rank: usize,
+        /// What they differ in.
+        differences: String,
+    },
+    /// Another job holds the run.
+    #[error("process {process} cannot take hold of the run: {why}")]
+    Held {
+        /// The first process that cannot.
+        process: usize,
+        /// Why.
+        why: String,
+    },
+    /// A segment is not what it was when all decided.
+    #[error(
+        "process {process}: the segment of rank {rank} has changed since it was looked at, so a \
+         process of an earlier start was still at work. Nothing was changed here; start the same \
+         command again when it has ended"
+    )]
+    Changed {
+        /// A process that has seen it.
+        process: usize,
+        /// The rank whose segment it is.
         rank: usize,
     },
     /// No groups can be formed.
@@ -143,7 +169,11 @@ fn unrecoverable(epoch: u64, lost: &[LostGroup], torn: &[usize], parities: usize
     let losses =
         format!("epoch {epoch} cannot be restored: {lost} with {parities} parities a group");
     if torn.is_empty() {
-        return format!("{losses}. Start afresh with resume = never, or bring the lost nodes back");
+        return format!(
+            "{losses}. Bring the lost nodes back. If that run has ended without the nodes that are \
+             here, what they bear is left over from it, and each start will say so: start afresh \
+             with resume = never"
+        );
     }
     format!(
         "{losses}; of these, ranks {torn:?} are here, but the run died while checkpoint {} was \
@@ -251,6 +281,10 @@ pub fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusal> {
     if let Some(process) = offers.iter().position(|o| o.fingerprint != offers[0].fingerprint) {
         return Err(Refusal::Disagree { process });
     }
+    let held = offers.iter().enumerate().find_map(|(i, o)| o.held.clone().map(|why| (i, why)));
+    if let Some((process, why)) = held {
+        return Err(Refusal::Held { process, why });
+    }
     if rules.resume != Resume::Never {
         refuse_other_shapes(offers)?;
         if let Some(finished) = finished(offers) {
@@ -347,9 +381,9 @@ fn contents(offers: &[Offer]) -> impl Iterator<Item = &Content> {
 
 fn refuse_other_shapes(offers: &[Offer]) -> Result<(), Refusal> {
     for (process, offer) in offers.iter().enumerate() {
-        for (identity, _) in offer.claims.iter().filter_map(|claim| claim.content.as_ref()) {
-            if identity.fingerprint != offers[0].fingerprint {
-                return Err(Refusal::OtherShape { process, rank: identity.rank });
+        for Claim { id, other, .. } in &offer.claims {
+            if let Some(differences) = other.clone() {
+                return Err(Refusal::OtherShape { process, rank: id.rank, differences });
             }
         }
     }
@@ -597,12 +631,12 @@ mod tests {
     /// A segment of rank `rank` of four, with this commit and stamp.
     fn claim(rank: usize, commit: u64, stamp: u64) -> Claim {
         let members = vec![0, 1, 2, 3];
-        let identity =
-            Identity { run_id: "run".into(), fingerprint: 7, rank, group: 0, members, bytes: 1000 };
+        let identity = Identity { fingerprint: 7, rank, members, ..Identity::default() };
         let state = vec![commit as u8];
         let record =
             Record { sequence: 4, lineage: BASE, commit, stamp, state, ..Record::default() };
-        Claim { id: SegmentId { rank, attempt: 3 }, content: Some((identity, record)) }
+        let id = SegmentId { rank, attempt: 3 };
+        Claim { id, content: Some((identity, record)), other: None }
     }
 
     fn offers(claims: [Vec<Claim>; 4]) -> Vec<Offer> {
@@ -610,6 +644,7 @@ mod tests {
             domain: format!("node{node}"),
             node: format!("node{node}"),
             fingerprint: 7,
+            held: None,
             claims,
         };
         claims.into_iter().enumerate().map(offer).collect()
@@ -742,8 +777,11 @@ mod tests {
     #[test]
     fn other_settings_are_refused_not_thrown_away() {
         let mut found = one_each([(4, 4); 4]);
-        edit(&mut found[2]).0.fingerprint = 8;
-        assert_eq!(planned(&found, &RULES), Err(Refusal::OtherShape { process: 2, rank: 2 }));
+        found[2].claims[0].content = None;
+        found[2].claims[0].other = Some("ranks 4 there, 2 here".into());
+        let refusal = planned(&found, &RULES).expect_err("of another shape");
+        assert!(matches!(refusal, Refusal::OtherShape { process: 2, rank: 2, .. }), "{refusal}");
+        assert!(refusal.to_string().contains("other settings: ranks 4 there, 2 here"));
         let never = Rules { resume: Resume::Never, ..RULES };
         assert_eq!(planned(&found, &never).expect("afresh").epoch, 0);
         found[1].fingerprint = 8;

@@ -6,11 +6,17 @@
 
 use serde::{Deserialize, Serialize};
 
-const MAGIC: [u8; 8] = *b"SKTCKPT1";
+use super::parameters::{Parameters, cut_to};
+
+/// Its last byte is the version: another one may sum up and spell the identity in
+/// another way.
+const MAGIC: [u8; 8] = *b"SKTCKPT2";
 /// Starts that a segment remembers to have joined. Only starts of which nobody who
 /// was there later has followed any take up room.
 const JOINED_MAX: usize = 16;
 const RECORD_WORDS: usize = 9 + 2 * JOINED_MAX;
+/// Room for the parameters in an identity.
+const PARAMETERS_BYTES: usize = 2048;
 /// Bits of a record's word of flags.
 const HOLLOW: u64 = 1;
 const FINISHED: u64 = 2;
@@ -58,14 +64,18 @@ pub struct Attempt {
     pub nonce: u64,
 }
 
-/// What a segment is, for good.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// What a segment is, for good. It stands at the start of a segment in every format,
+/// so that a segment of other parameters, whose record has another place, is known
+/// for what it is. What another version has not written is empty.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Identity {
     /// The run it belongs to.
     pub run_id: String,
-    /// Checksum of all that must agree between writer and reader: shapes,
-    /// method, code, geometry, the application's own parameters.
+    /// Checksum of all that must agree between writer and reader.
     pub fingerprint: u64,
+    /// The same, as far as it has room, for people to read.
+    pub parameters: Parameters,
     /// Logical rank.
     pub rank: usize,
     /// Index of its group.
@@ -125,7 +135,7 @@ pub struct HeaderLayout {
 impl HeaderLayout {
     /// A header for groups of up to `ranks` (at most 255) members.
     pub fn new(run_id: &str, ranks: usize, state_capacity_bytes: usize) -> Self {
-        let identity = 256 + 2 * run_id.len() + 12 * ranks.min(255);
+        let identity = 256 + PARAMETERS_BYTES + 2 * run_id.len() + 12 * ranks.min(255);
         let slot = 8 * RECORD_WORDS + state_capacity_bytes;
         Self {
             identity_bytes: identity.next_multiple_of(64),
@@ -148,7 +158,9 @@ impl HeaderLayout {
     /// # Panics
     /// When it does not fit: a group of more than 255 members.
     pub fn encode_identity(&self, identity: &Identity) -> Vec<u8> {
-        let text = serde_json::to_vec(identity).expect("plain data");
+        let parameters = cut_to(identity.parameters.clone(), PARAMETERS_BYTES);
+        let identity = Identity { parameters, ..identity.clone() };
+        let text = serde_json::to_vec(&identity).expect("plain data");
         assert!(24 + text.len() <= self.identity_bytes, "identity of {} bytes", text.len());
         let mut bytes = MAGIC.to_vec();
         bytes.extend((text.len() as u64).to_le_bytes());
@@ -167,6 +179,17 @@ impl HeaderLayout {
             return None;
         }
         serde_json::from_slice(text).ok()
+    }
+
+    /// Bytes of the identity at the start of a segment, by what it says of itself.
+    pub fn identity_bytes(segment: &[u8]) -> Option<usize> {
+        let (len, _) = segment.strip_prefix(&MAGIC)?.split_first_chunk()?;
+        usize::try_from(u64::from_le_bytes(*len)).ok()?.checked_add(24)
+    }
+
+    /// Whether a segment begins as another version of this program writes it.
+    pub fn is_of_another_version(segment: &[u8]) -> bool {
+        segment.starts_with(&MAGIC[..7]) && !segment.starts_with(&MAGIC)
     }
 
     /// A record as it stands in its slot.
@@ -300,6 +323,7 @@ mod tests {
         let identity = Identity {
             run_id: "run \"7\"".into(),
             fingerprint: u64::MAX,
+            parameters: Parameters::from([("ranks".into(), "4".into())]),
             rank: 3,
             group: 1,
             members: vec![1, 3],

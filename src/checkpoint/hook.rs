@@ -59,7 +59,8 @@ impl fmt::Display for Step {
 }
 
 /// All step names, in the order in which a run comes to them.
-pub const STEP_NAMES: [&str; 25] = [
+pub const STEP_NAMES: [&str; 26] = [
+    "lock",
     "agree",
     "discard",
     "create",

@@ -10,9 +10,10 @@ use std::io;
 use std::sync::Arc;
 
 use super::agree::{Claim, Decision, Offer, Refusal, Rules, decide};
-use super::header::{HeaderLayout, SegmentId};
+use super::header::{HeaderLayout, Identity, SegmentId};
 use super::hook::{Hook, Step};
 use super::methods::Method;
+use super::parameters::{Parameters, differences, fingerprint};
 use super::protocol::{Config, Memory, Result, memory_error};
 use crate::comm::Comm;
 use crate::comm::collect::{
@@ -26,6 +27,10 @@ pub(super) struct Opening<M: Memory> {
     pub hook: Arc<dyn Hook>,
     /// Keeps other jobs of this run off the node.
     pub lock: Option<M::Lock>,
+    /// What segments must be of, to be of use.
+    pub fingerprint: u64,
+    /// The same in words.
+    pub parameters: Parameters,
     /// What this process has found on its node.
     claims: Vec<Claim>,
 }
@@ -37,17 +42,18 @@ impl<M: Memory> Opening<M> {
         comm: &C,
         memory: M,
         config: &Config<K>,
-        fingerprint: u64,
+        parameters: Parameters,
         hook: Arc<dyn Hook>,
     ) -> Result<(Self, Decision)> {
         let header = HeaderLayout::new(&config.run_id, comm.size(), config.state_capacity_bytes);
-        let mut this = Self { memory, header, hook, lock: None, claims: Vec::new() };
-        let held = match config.method {
-            Method::None => None,
-            _ => this.hold(comm, &config.node)?,
-        };
+        let fingerprint = fingerprint(&config.run_id, &parameters);
+        let (lock, claims) = (None, Vec::new());
+        let mut this = Self { memory, header, hook, lock, fingerprint, parameters, claims };
+        let index = number_on_node(comm, &config.node)?;
+        let is_lasting = config.method != Method::None;
+        let held = if is_lasting { this.hold(index)? } else { None };
         this.hook.at(&Step::new("agree", 0))?;
-        if config.method != Method::None && held.is_none() {
+        if is_lasting && held.is_none() {
             this.look_around()?;
         }
         let offer = Offer {
@@ -70,12 +76,9 @@ impl<M: Memory> Opening<M> {
         Ok((this, decision))
     }
 
-    /// Takes hold of the run on this node; why that cannot be. Each process of the
-    /// node has a hold of its own. Collective.
-    fn hold<C: Comm>(&mut self, comm: &C, node: &str) -> Result<Option<String>> {
-        let nodes = all_gather_bytes(comm, node.as_bytes())?;
-        let before = nodes[..comm.rank()].iter().filter(|other| *other == node.as_bytes());
-        let index = before.count();
+    /// Takes hold of the run on this node, as its process number `index`; why that
+    /// cannot be.
+    fn hold(&mut self, index: usize) -> Result<Option<String>> {
         self.hook.at(&Step::new("lock", 0))?;
         match self.memory.lock(index) {
             Ok(lock) => {
@@ -92,15 +95,44 @@ impl<M: Memory> Opening<M> {
         let mut ids = self.memory.list().map_err(memory_error("listing", nobody, 0))?;
         ids.sort_unstable();
         for id in ids {
-            let mut bytes = vec![0; self.header.bytes()];
-            match self.memory.read_header(id, &mut bytes) {
-                Ok(size) => self.claims.push(self.header.claim(id, &bytes, size)),
+            match self.read(id) {
+                Ok((bytes, size)) => self.claims.push(self.claim(id, &bytes, size)),
                 // Another process of the node has removed it meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(memory_error("reading", id, 0)(error)),
             }
         }
         Ok(())
+    }
+
+    /// The header of a segment, or of one with another header the identity, and the
+    /// size of the segment.
+    fn read(&mut self, id: SegmentId) -> io::Result<(Vec<u8>, usize)> {
+        let mut bytes = vec![0; self.header.bytes()];
+        let size = self.memory.read_header(id, &mut bytes)?;
+        let needed = HeaderLayout::identity_bytes(&bytes).unwrap_or(0);
+        if needed <= bytes.len() || needed > size {
+            return Ok((bytes, size));
+        }
+        bytes.resize(needed, 0);
+        let size = self.memory.read_header(id, &mut bytes)?;
+        Ok((bytes, size))
+    }
+
+    /// What the start of a segment of `size` bytes says.
+    fn claim(&self, id: SegmentId, bytes: &[u8], size: usize) -> Claim {
+        let identity = self.header.decode_identity(bytes);
+        let is_other = |identity: &Identity| identity.fingerprint != self.fingerprint;
+        let other = match &identity {
+            None if HeaderLayout::is_of_another_version(bytes) => Some(Parameters::new()),
+            None => None,
+            Some(identity) => is_other(identity).then(|| identity.parameters.clone()),
+        };
+        let content = identity.filter(|identity| !is_other(identity)).and_then(|identity| {
+            let record = self.header.decode_record(bytes)?;
+            (identity.bytes == size && identity.rank == id.rank).then_some((identity, record))
+        });
+        Claim { id, content, other: other.map(|theirs| differences(&theirs, &self.parameters)) }
     }
 
     /// Opens these segments, which this process has offered. Collective.
@@ -131,7 +163,7 @@ impl<M: Memory> Opening<M> {
 
     fn is_as_offered(&self, id: SegmentId, segment: &[u8]) -> bool {
         let header = &segment[..segment.len().min(self.header.bytes())];
-        let now = self.header.claim(id, header, segment.len());
+        let now = self.claim(id, header, segment.len());
         self.claims.contains(&now)
     }
 
@@ -143,6 +175,12 @@ impl<M: Memory> Opening<M> {
         }
         Ok(())
     }
+}
+
+/// Number of this process among those on its node. Collective.
+fn number_on_node<C: Comm>(comm: &C, node: &str) -> Result<usize> {
+    let nodes = all_gather_bytes(comm, node.as_bytes())?;
+    Ok(nodes[..comm.rank()].iter().filter(|other| *other == node.as_bytes()).count())
 }
 
 /// One gather, one decision, one broadcast.

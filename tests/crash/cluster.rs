@@ -36,12 +36,36 @@ const STATE_CAPACITY_BYTES: usize = 32;
 /// Segments of a node.
 #[derive(Clone, Default)]
 pub struct Node {
-    pub(super) segments: BTreeMap<SegmentId, Vec<u64>>,
+    pub segments: BTreeMap<SegmentId, Vec<u64>>,
     in_use: BTreeSet<SegmentId>,
     pub(super) doomed: BTreeSet<SegmentId>,
     /// Where those in use lie.
     pub(super) places: BTreeMap<SegmentId, usize>,
     pub(super) sizes: BTreeMap<SegmentId, usize>,
+    /// Holds on the run.
+    pub(super) locks: BTreeSet<usize>,
+    /// What a process of an earlier start writes to a segment as soon as it has been
+    /// looked at.
+    pub ghosts: BTreeMap<SegmentId, Vec<u64>>,
+}
+
+impl Node {
+    /// A process of another job holds the run.
+    pub fn hold(&mut self, index: usize) {
+        self.locks.insert(index);
+    }
+}
+
+/// A hold on the run; gone with its process.
+pub struct NodeLock {
+    index: usize,
+    home: Arc<Mutex<Node>>,
+}
+
+impl Drop for NodeLock {
+    fn drop(&mut self) {
+        self.home.lock().unwrap().locks.remove(&self.index);
+    }
 }
 
 /// Checksum of the segments of a node.
@@ -134,19 +158,31 @@ impl Peer for SeenSegment {
 impl Memory for NodeMemory {
     type Segment = NodeSegment;
     type Peer = SeenSegment;
+    type Lock = NodeLock;
+
+    fn lock(&mut self, index: usize) -> io::Result<NodeLock> {
+        if !self.node.lock().unwrap().locks.insert(index) {
+            return Err(io::Error::other("another job has it"));
+        }
+        Ok(NodeLock { index, home: self.node.clone() })
+    }
 
     fn list(&mut self) -> io::Result<Vec<SegmentId>> {
         let node = self.node.lock().unwrap();
         assert!(node.in_use.is_empty(), "all look around before anyone opens");
+        assert!(!node.locks.is_empty(), "nobody looks around without a hold on the run");
         Ok(node.segments.keys().copied().collect())
     }
 
     fn read_header(&mut self, id: SegmentId, into: &mut [u8]) -> io::Result<usize> {
-        let node = self.node.lock().unwrap();
+        let mut node = self.node.lock().unwrap();
         let bytes = node.sizes[&id];
         let all = &bytemuck::cast_slice::<u64, u8>(&node.segments[&id])[..bytes];
         let len = all.len().min(into.len());
         into[..len].copy_from_slice(&all[..len]);
+        if let Some(words) = node.ghosts.remove(&id) {
+            node.segments.insert(id, words);
+        }
         Ok(bytes)
     }
 
@@ -234,6 +270,8 @@ pub struct Setup {
     /// Rows more than were really left alone that the application claims to
     /// have left alone.
     pub lie_rows: usize,
+    /// Room for the application's state.
+    pub state_capacity_bytes: usize,
 }
 
 impl Setup {
@@ -261,11 +299,12 @@ impl Setup {
             cell_bytes: 8,
             in_flight_bytes: 192,
             lie_rows: 0,
+            state_capacity_bytes: STATE_CAPACITY_BYTES,
         }
     }
 
     pub fn header(&self) -> HeaderLayout {
-        HeaderLayout::new("run", self.ranks, STATE_CAPACITY_BYTES)
+        HeaderLayout::new("run", self.ranks, self.state_capacity_bytes)
     }
 
     /// Segments of a job of one group.
@@ -706,6 +745,8 @@ pub struct Disturbance {
     pub until_epoch: u64,
     /// Whether to end with `finish`.
     pub finish: bool,
+    /// The refusal that must come, whatever the book says.
+    pub refusal: Option<Refusal>,
     pub trace: bool,
 }
 
@@ -720,6 +761,7 @@ impl Disturbance {
             resume: Resume::Auto,
             until_epoch,
             finish: false,
+            refusal: None,
             trace: false,
         }
     }
@@ -919,7 +961,7 @@ impl Process<'_> {
             node: format!("{}", self.node),
             clock: nonce,
             nonce: nonce * 7919 % 1000,
-            state_capacity_bytes: STATE_CAPACITY_BYTES,
+            state_capacity_bytes: setup.state_capacity_bytes,
             bands: setup.bands,
             cell_bytes: setup.cell_bytes,
             in_flight_bytes: setup.in_flight_bytes,
@@ -946,6 +988,10 @@ impl Process<'_> {
         let config = self.config(domain, starts);
         let opened = Checkpointer::open(&comm, memory, config, &self.setup.shapes, Arc::new(hook));
         let (mut ckpt, found) = match opened {
+            Err(CheckpointError::Refused(refusal)) if self.how.refusal.is_some() => {
+                assert_eq!(Some(&refusal), self.how.refusal.as_ref());
+                return Ok(Ended { refused: true, ..Ended::default() });
+            }
             Err(CheckpointError::Refused(refusal)) => {
                 // An orderly end: nobody is killed by it.
                 check_refusal(&refusal, foretold);

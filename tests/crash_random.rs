@@ -42,6 +42,8 @@ impl Dice {
 
 #[derive(Default, Debug)]
 struct Tally {
+    /// One case alone is played.
+    is_one: bool,
     starts: u64,
     kills: u64,
     recovered: u64,
@@ -87,7 +89,7 @@ fn setup(dice: &mut Dice, method: Method) -> (Setup, usize) {
         stages: dice.between(0, 3),
         cell_bytes: 8 * dice.between(1, 12),
         in_flight_bytes: 64 * dice.between(1, 40),
-        lie_rows: 0,
+        ..Setup::small(nodes * per_node, parities)
     };
     (setup, per_node)
 }
@@ -202,25 +204,96 @@ fn play(seed: u64, method: Method, trace: bool, tally: &mut Tally) {
     }
 }
 
+/// Many starts that die while they decide, or just after: nodes drop out with what
+/// they know of the decision, and come back one by one.
+fn play_decisions(seed: u64, trace: bool, tally: &mut Tally) {
+    let mut dice = Dice(seed);
+    let parities = dice.between(1, 2);
+    let setup = Setup::small(dice.between(2 * parities, 6), parities);
+    let mut cluster = Cluster::new(&setup, 1);
+    let mut how = Disturbance::none(dice.roll(1 << 40), 1);
+    start(&setup, &mut cluster, &how);
+    let opening = start(&setup, &mut cluster.clone(), &how).steps;
+    how.until_epoch = 2;
+    let both = start(&setup, &mut cluster.clone(), &how).steps;
+    for round in 0..dice.between(3, 12) {
+        cluster.reconsider();
+        let foretold = cluster.foretell(&setup);
+        let epoch = match &foretold {
+            Foretold::Recovered(epoch, _) => *epoch,
+            _ => 0,
+        };
+        how = Disturbance::none(dice.roll(1 << 40), epoch + 1);
+        how.trace = trace;
+        // Some have committed the next epoch and some have not, at first.
+        let steps = if round == 0 { both } else { opening };
+        let count = dice.between(1, parities);
+        let mut kill =
+            || Kill { step: 1 + dice.roll(steps), rank: dice.between(0, setup.ranks - 1) };
+        how.kills = (0..count).map(|_| kill()).collect();
+        how.linger = Linger::Steps(dice.roll(30));
+        if trace {
+            println!("{foretold:?}\n{how:?}\n{}", cluster.describe(&setup));
+        }
+        let before = cluster.placement.clone();
+        let ran = start(&setup, &mut cluster, &how);
+        tally.starts += 1;
+        tally.kills += u64::from(ran.killed.count_ones());
+        if ran.killed == 0 {
+            check_undisturbed(&ran, &foretold);
+            tally.recovered += u64::from(epoch > 0);
+            tally.refused += u64::from(matches!(foretold, Foretold::Unrecoverable(..)));
+        }
+        for process in (0..setup.ranks).filter(|p| ran.killed >> p & 1 == 1) {
+            if dice.chance(70) {
+                cluster.send_away(before[process]);
+            }
+        }
+        while dice.chance(50) {
+            cluster.bring_back(dice.between(0, 7));
+            tally.returned += 1;
+        }
+    }
+    cluster.reconsider();
+    let foretold = cluster.foretell(&setup);
+    let ran = start(&setup, &mut cluster, &Disturbance::none(dice.roll(1 << 40), 0));
+    check_undisturbed(&ran, &foretold);
+    tally.recovered += u64::from(matches!(foretold, Foretold::Recovered(..)));
+    tally.refused += u64::from(matches!(foretold, Foretold::Unrecoverable(..)));
+}
+
 fn play_many(method: Method, cases: u64) {
+    let tally = play_all(&format!("method {method}"), cases, |seed, trace, tally| {
+        play(seed, method, trace, tally);
+    });
+    let all = [tally.recovered, tally.kills, tally.finished, tally.told];
+    assert!(tally.is_one || all.iter().all(|count| *count > 0));
+}
+
+fn play_all(what: &str, cases: u64, play: impl Fn(u64, bool, &mut Tally)) -> Tally {
     let number = |name| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
     let one = number("SKT_CRASH_SEED");
     let seeds = match one {
         Some(seed) => seed..seed + 1,
         None => 0..number("SKT_CRASH_RUNS").unwrap_or(cases),
     };
-    let mut tally = Tally::default();
+    let mut tally = Tally { is_one: one.is_some(), ..Tally::default() };
     for seed in seeds {
-        let played =
-            catch_unwind(AssertUnwindSafe(|| play(seed, method, one.is_some(), &mut tally)));
+        let played = catch_unwind(AssertUnwindSafe(|| play(seed, one.is_some(), &mut tally)));
         if let Err(panic) = played {
-            eprintln!("method {method}, seed {seed}: run it alone with SKT_CRASH_SEED={seed}");
+            eprintln!("{what}, seed {seed}: run it alone with SKT_CRASH_SEED={seed}");
             std::panic::resume_unwind(panic);
         }
     }
-    println!("method {method}: {tally:?}");
-    let all = [tally.recovered, tally.kills, tally.finished, tally.told];
-    assert!(one.is_some() || all.iter().all(|count| *count > 0));
+    println!("{what}: {tally:?}");
+    tally
+}
+
+#[test]
+fn nodes_that_drop_out_of_decisions_come_back() {
+    let tally = play_all("decisions", 3000, play_decisions);
+    let all = [tally.recovered, tally.refused, tally.kills, tally.returned];
+    assert!(tally.is_one || all.iter().all(|count| *count > 0));
 }
 
 #[test]

@@ -4,10 +4,12 @@ mod crash;
 
 use std::collections::BTreeSet;
 
+use skt_hpl::checkpoint::agree::Refusal;
 use skt_hpl::checkpoint::encode::Encoder;
 use skt_hpl::checkpoint::layout::RegionShape;
 use skt_hpl::checkpoint::methods::Method;
 use skt_hpl::checkpoint::protocol::CheckpointError;
+use skt_hpl::comm::sim::Kill;
 
 use crash::cluster::{Cluster, Disturbance, Foretold, Setup, check_undisturbed, start};
 
@@ -38,6 +40,117 @@ fn a_job_goes_on_after_losses() {
         let ran = start(&setup, &mut cluster, &Disturbance::none(9, 9));
         check_undisturbed(&ran, &foretold);
     }
+}
+
+/// Node 0 alone follows the second start and drops out; the third start, without it,
+/// dies at any step; node 0 comes back.
+#[test]
+fn who_alone_has_followed_a_start_is_at_one_with_the_others_when_it_returns() {
+    let setup = Setup::small(4, 1);
+    let mut cluster = Cluster::new(&setup, 1);
+    start(&setup, &mut cluster, &Disturbance::none(1, 2));
+    let killed = |seed, step, rank| Disturbance {
+        kills: vec![Kill { step, rank }],
+        ..Disturbance::none(seed, 2)
+    };
+    let steps = start(&setup, &mut cluster.clone(), &Disturbance::none(2, 2)).steps;
+    let (mut came_back, mut nothing_lost) = (0, 0);
+    for (seed, first) in (0..16).flat_map(|seed| (1..=steps).map(move |step| (seed, step))) {
+        let mut split = cluster.clone();
+        start(&setup, &mut split, &killed(seed, first, 0));
+        let followed: Vec<_> = split.book.followed.iter().filter(|(_, s)| **s == 2).collect();
+        if followed != [(&0, &2)] {
+            continue;
+        }
+        split.send_away(0);
+        for second in 1.. {
+            let mut again = split.clone();
+            if start(&setup, &mut again, &killed(seed, second, 1)).killed == 0 {
+                break;
+            }
+            again.bring_back(0);
+            again.reconsider();
+            let foretold = again.foretell(&setup);
+            came_back += usize::from(again.placement.contains(&0));
+            nothing_lost += usize::from(again.book.lost.is_empty());
+            check_undisturbed(&start(&setup, &mut again, &Disturbance::none(3, 2)), &foretold);
+        }
+    }
+    assert!(came_back > 100 && nothing_lost > 50, "{came_back} {nothing_lost}");
+}
+
+/// What rank 0's death at each step leaves of a start that finishes at epoch 2.
+fn states_of_deaths(setup: &Setup, before: &Cluster, seed: u64) -> Vec<Cluster> {
+    let killed = |step| {
+        let kills = vec![Kill { step, rank: 0 }];
+        let how = Disturbance { finish: true, kills, ..Disturbance::none(seed, 2) };
+        let mut after = before.clone();
+        (start(setup, &mut after, &how).killed != 0).then_some(after)
+    };
+    (1..).map_while(killed).collect()
+}
+
+/// Rank 2 of a start that is thought to be dead commits, or marks its segment, after
+/// the next start has looked at it.
+#[test]
+fn what_changes_while_all_decide_is_refused_by_all_with_nothing_changed() {
+    let setup = Setup::small(4, 1);
+    let mut before = Cluster::new(&setup, 1);
+    start(&setup, &mut before, &Disturbance::none(1, 1));
+    let (mut commits, mut marks) = (0, 0);
+    for seed in 2..10 {
+        let states = states_of_deaths(&setup, &before, seed);
+        for pair in states.windows(2) {
+            let record = |state: &Cluster| {
+                let (_, words) = state.nodes[2].segments.iter().next()?;
+                setup.header().decode_record(bytemuck::cast_slice(words))
+            };
+            let [Some(old), Some(new)] = [record(&pair[0]), record(&pair[1])] else { continue };
+            let is_mark = !old.finished && new.finished && pair[0].book.marked.contains_key(&0);
+            if old.commit == new.commit && !is_mark {
+                continue;
+            }
+            (commits, marks) = (commits + usize::from(!is_mark), marks + usize::from(is_mark));
+            let mut state = pair[0].clone();
+            state.nodes[2].ghosts = pair[1].nodes[2].segments.clone();
+            let refusal = Some(Refusal::Changed { process: 2, rank: 2 });
+            let how = Disturbance { refusal, ..Disturbance::none(3, 2) };
+            let ran = start(&setup, &mut state, &how);
+            assert!(ran.results.iter().all(|result| result.as_ref().is_ok_and(|r| r.refused)));
+            for (node, after) in state.nodes.iter().enumerate() {
+                let expected = &pair[usize::from(node == 2)].nodes[node];
+                assert!(after.segments == expected.segments, "node {node} has changed");
+            }
+        }
+    }
+    assert!(commits > 0 && marks > 0, "{commits} {marks}");
+}
+
+#[test]
+fn another_job_of_the_same_name_is_refused_by_all_with_nothing_changed() {
+    let setup = Setup::small(4, 1);
+    let mut cluster = Cluster::new(&setup, 1);
+    start(&setup, &mut cluster, &Disturbance::none(1, 1));
+    let before = cluster.fingerprint();
+    cluster.nodes[3].hold(0);
+    let refusal = Some(Refusal::Held { process: 3, why: "another job has it".into() });
+    let ran = start(&setup, &mut cluster, &Disturbance { refusal, ..Disturbance::none(2, 2) });
+    assert!(ran.results.iter().all(|result| result.as_ref().is_ok_and(|r| r.refused)));
+    assert_eq!(cluster.fingerprint(), before);
+}
+
+#[test]
+fn segments_of_other_settings_are_refused_by_name_wherever_their_record_lies() {
+    let setup = Setup::small(4, 1);
+    let mut cluster = Cluster::new(&setup, 1);
+    start(&setup, &mut cluster, &Disturbance::none(1, 1));
+    let before = cluster.fingerprint();
+    let other = Setup { state_capacity_bytes: 99, ..setup.clone() };
+    let differences = "bytes of state 32 there, 99 here".to_owned();
+    let refusal = Some(Refusal::OtherShape { process: 0, rank: 0, differences });
+    let ran = start(&other, &mut cluster, &Disturbance { refusal, ..Disturbance::none(2, 2) });
+    assert!(ran.results.iter().all(|result| result.as_ref().is_ok_and(|r| r.refused)));
+    assert_eq!(cluster.fingerprint(), before, "thrown away");
 }
 
 #[test]

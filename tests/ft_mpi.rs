@@ -260,6 +260,7 @@ fn places(a: usize, b: usize) -> Vec<Place> {
         ..place(step, &[format!("{a}@marked"), format!("{a}@{step}:epoch=8")])
     };
     vec![
+        first("lock", "lock"),
         first("agree", "agree"),
         Place {
             restart: never,

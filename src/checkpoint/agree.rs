@@ -2,13 +2,14 @@
 //! whole job, a pure function of what all processes have found.
 //!
 //! **Which segments count.** Every start of a job is an [`Attempt`]. A segment
-//! says which attempt has read it last (`joined`) and which it has followed
-//! (`lineage`). An attempt first has all segments join, then a barrier, and
+//! says which attempt it has followed last (`lineage`), and which have read it
+//! since (`joined`). An attempt first has all segments join, then a barrier, and
 //! only then do segments change and name it as their lineage. So once any
 //! segment names an attempt as its lineage, all that this attempt took part
 //! in have joined it, and a segment that names it neither way was out of reach
 //! then (a node that has come back) and has missed what was decided: it is
-//! stale, whatever its epochs say.
+//! stale, whatever its epochs say. What has joined and not followed is as it was,
+//! however many attempts it has joined since.
 //!
 //! **Which epoch.** E is the newest commit of those that count. A rank commits
 //! only after the job-wide barrier, when every D of every group is complete, so
@@ -44,8 +45,11 @@ pub enum Resume {
 pub struct Claim {
     /// Its name.
     pub id: SegmentId,
-    /// Who it says it is, and how far; `None` when the header is not whole.
+    /// Who it says it is, and how far; `None` when the header is not whole, or
+    /// of other parameters.
     pub content: Option<(Identity, Record)>,
+    /// What its parameters differ in from those of this start, in words, if they do.
+    pub other: Option<String>,
 }
 
 /// What a process brings to the agreement.
@@ -57,6 +61,8 @@ pub struct Offer {
     pub node: String,
     /// Checksum of what all processes and segments must agree on.
     pub fingerprint: u64,
+    /// Why it cannot take hold of the run on its node, if it cannot.
+    pub held: Option<String>,
     /// All segments of the run on its node.
     pub claims: Vec<Claim>,
 }
@@ -146,13 +152,34 @@ pub enum Refusal {
     /// Segments of this run have another shape.
     #[error(
         "process {process} found a segment of this run (rank {rank}) made with other settings: \
-         another shape, method, code or grouping. Restart with the settings of the run, or start \
-         afresh with resume = never"
+         {differences}. Restart with the settings of the run, or start afresh with resume = never"
     )]
     OtherShape {
         /// A process that found one.
         process: usize,
         /// The rank it is for.
+        rank: usize,
+        /// What they differ in.
+        differences: String,
+    },
+    /// Another job holds the run.
+    #[error("process {process} cannot take hold of the run: {why}")]
+    Held {
+        /// The first process that cannot.
+        process: usize,
+        /// Why.
+        why: String,
+    },
+    /// A segment is not what it was when all decided.
+    #[error(
+        "process {process}: the segment of rank {rank} has changed since it was looked at, so a \
+         process of an earlier start was still at work. Nothing was changed here; start the same \
+         command again when it has ended"
+    )]
+    Changed {
+        /// A process that has seen it.
+        process: usize,
+        /// The rank whose segment it is.
         rank: usize,
     },
     /// No groups can be formed.
@@ -171,7 +198,11 @@ fn unrecoverable(epoch: u64, lost: &[LostGroup], torn: &[usize], parities: usize
     let losses =
         format!("epoch {epoch} cannot be restored: {lost} with {parities} parities a group");
     if torn.is_empty() {
-        return format!("{losses}. Start afresh with resume = never, or bring the lost nodes back");
+        return format!(
+            "{losses}. Bring the lost nodes back. If that run has ended without the nodes that are \
+             here, what they bear is left over from it, and each start will say so: start afresh \
+             with resume = never"
+        );
     }
     format!(
         "{losses}; of these, ranks {torn:?} are here, but the run died while checkpoint {} was \
@@ -214,8 +245,6 @@ fn describe(lost: &[LostGroup]) -> String {
 pub struct Plan {
     /// This start of the job.
     pub attempt: Attempt,
-    /// The lineage it goes on from.
-    pub base: Attempt,
     /// Epoch that all go on from; 0: from the beginning.
     pub epoch: u64,
     /// The application's state at that epoch.
@@ -300,6 +329,10 @@ pub fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusal> {
     if let Some(process) = offers.iter().position(|o| o.fingerprint != offers[0].fingerprint) {
         return Err(Refusal::Disagree { process });
     }
+    let held = offers.iter().enumerate().find_map(|(i, o)| o.held.clone().map(|why| (i, why)));
+    if let Some((process, why)) = held {
+        return Err(Refusal::Held { process, why });
+    }
     if rules.resume != Resume::Never {
         refuse_other_shapes(offers)?;
         if let Some(finished) = finished(offers) {
@@ -354,7 +387,7 @@ fn plan(offers: &[Offer], rules: &Rules) -> Result<Plan, Refusal> {
         if rules.resume == Resume::Require {
             return Err(Refusal::NothingFound);
         }
-        return fresh(offers, rules, base, attempt);
+        return fresh(offers, rules, attempt);
     }
     let usable: BTreeMap<usize, &Content> = current
         .iter()
@@ -363,7 +396,7 @@ fn plan(offers: &[Offer], rules: &Rules) -> Result<Plan, Refusal> {
         .collect();
     let newest = current.values().find(|(_, record)| record.commit == epoch);
     let state = newest.expect("the epoch comes from such a commit").1.state.clone();
-    let resumed = resume(offers, rules, base, attempt, (epoch, state), &usable);
+    let resumed = resume(offers, rules, attempt, (epoch, state), &usable);
     resumed.map_err(|refusal| name_torn(refusal, rules.method, &current, &usable))
 }
 
@@ -396,9 +429,9 @@ fn contents(offers: &[Offer]) -> impl Iterator<Item = &Content> {
 
 fn refuse_other_shapes(offers: &[Offer]) -> Result<(), Refusal> {
     for (process, offer) in offers.iter().enumerate() {
-        for (identity, _) in offer.claims.iter().filter_map(|claim| claim.content.as_ref()) {
-            if identity.fingerprint != offers[0].fingerprint {
-                return Err(Refusal::OtherShape { process, rank: identity.rank });
+        for Claim { id, other, .. } in &offer.claims {
+            if let Some(differences) = other.clone() {
+                return Err(Refusal::OtherShape { process, rank: id.rank, differences });
             }
         }
     }
@@ -413,12 +446,13 @@ fn lineage(offers: &[Offer]) -> Attempt {
 }
 
 fn newest_attempt(offers: &[Offer]) -> u64 {
-    contents(offers).map(|(_, record)| record.joined.number).max().unwrap_or(0)
+    let all = |(_, r): &'_ Content| r.joined.iter().chain([&r.lineage]).map(|a| a.number).max();
+    contents(offers).filter_map(all).max().unwrap_or(0)
 }
 
 /// Whether a segment is not stale.
 fn counts((_, record): &Content, base: Attempt) -> bool {
-    record.lineage == base || record.joined == base
+    record.lineage == base || record.joined.contains(&base)
 }
 
 /// The best segment of each rank, of those that are not stale.
@@ -438,12 +472,7 @@ fn current_claims(offers: &[Offer], base: Attempt) -> BTreeMap<usize, &Content> 
 }
 
 /// All start from the beginning, with new segments.
-fn fresh(
-    offers: &[Offer],
-    rules: &Rules,
-    base: Attempt,
-    attempt: Attempt,
-) -> Result<Plan, Refusal> {
+fn fresh(offers: &[Offer], rules: &Rules, attempt: Attempt) -> Result<Plan, Refusal> {
     let domains: Vec<String> = offers.iter().map(|offer| offer.domain.clone()).collect();
     let Rules { members, parities, allow_shared_domains, .. } = *rules;
     let groups = match rules.method {
@@ -459,7 +488,6 @@ fn fresh(
     let discard = discards(offers, &attach);
     Ok(Plan {
         attempt,
-        base,
         epoch: 0,
         state: Vec::new(),
         groups: groups.members,
@@ -476,7 +504,6 @@ fn fresh(
 fn resume(
     offers: &[Offer],
     rules: &Rules,
-    base: Attempt,
     attempt: Attempt,
     (epoch, state): (u64, Vec<u8>),
     usable: &BTreeMap<usize, &Content>,
@@ -501,7 +528,6 @@ fn resume(
     let discard = discards(offers, &attach);
     Ok(Plan {
         attempt,
-        base,
         epoch,
         state,
         shared_domains: groups.iter().any(shared),
@@ -653,19 +679,12 @@ mod tests {
     /// A segment of rank `rank` of four, with this commit and stamp.
     fn claim(rank: usize, commit: u64, stamp: u64) -> Claim {
         let members = vec![0, 1, 2, 3];
-        let identity =
-            Identity { run_id: "run".into(), fingerprint: 7, rank, group: 0, members, bytes: 1000 };
+        let identity = Identity { fingerprint: 7, rank, members, ..Identity::default() };
         let state = vec![commit as u8];
-        let record = Record {
-            sequence: 4,
-            lineage: BASE,
-            joined: BASE,
-            commit,
-            stamp,
-            state,
-            ..Record::default()
-        };
-        Claim { id: SegmentId { rank, attempt: 3 }, content: Some((identity, record)) }
+        let record =
+            Record { sequence: 4, lineage: BASE, commit, stamp, state, ..Record::default() };
+        let id = SegmentId { rank, attempt: 3 };
+        Claim { id, content: Some((identity, record)), other: None }
     }
 
     fn offers(claims: [Vec<Claim>; 4]) -> Vec<Offer> {
@@ -673,6 +692,7 @@ mod tests {
             domain: format!("node{node}"),
             node: format!("node{node}"),
             fingerprint: 7,
+            held: None,
             claims,
         };
         claims.into_iter().enumerate().map(offer).collect()
@@ -717,7 +737,7 @@ mod tests {
         let plan = planned(&one_each([(5, 5); 4]), &RULES).expect("legal");
         assert_eq!(plan.epoch, 5);
         assert_eq!(plan.attempt, Attempt { number: 9, nonce: 5 });
-        assert_eq!((plan.base, plan.ranks), (BASE, vec![0, 1, 2, 3]));
+        assert_eq!(plan.ranks, [0, 1, 2, 3]);
     }
 
     #[test]
@@ -752,12 +772,13 @@ mod tests {
     fn what_missed_a_decision_is_stale_however_new_its_epoch() {
         let mut found = one_each([(5, 5); 4]);
         edit(&mut found[1]).1.lineage = Attempt { number: 2, nonce: 8 };
-        edit(&mut found[1]).1.joined = Attempt { number: 2, nonce: 8 };
+        edit(&mut found[1]).1.joined = vec![Attempt { number: 4, nonce: 8 }];
         edit(&mut found[1]).1.commit = 6;
         let plan = planned(&found, &RULES).expect("one loss");
         assert_eq!((plan.epoch, plan.lost, plan.unusable), (5, vec![1], 1));
-        // It has joined what the others follow: it counts, and so does its commit.
-        edit(&mut found[1]).1.joined = BASE;
+        // It has joined what the others follow, and another start since: it counts,
+        // and so does its commit.
+        edit(&mut found[1]).1.joined.insert(0, BASE);
         let plan = planned(&found, &RULES).expect("nothing lost");
         assert_eq!((plan.epoch, plan.lost.len()), (6, 0));
     }
@@ -804,8 +825,11 @@ mod tests {
     #[test]
     fn other_settings_are_refused_not_thrown_away() {
         let mut found = one_each([(4, 4); 4]);
-        edit(&mut found[2]).0.fingerprint = 8;
-        assert_eq!(planned(&found, &RULES), Err(Refusal::OtherShape { process: 2, rank: 2 }));
+        found[2].claims[0].content = None;
+        found[2].claims[0].other = Some("ranks 4 there, 2 here".into());
+        let refusal = planned(&found, &RULES).expect_err("of another shape");
+        assert!(matches!(refusal, Refusal::OtherShape { process: 2, rank: 2, .. }), "{refusal}");
+        assert!(refusal.to_string().contains("other settings: ranks 4 there, 2 here"));
         let never = Rules { resume: Resume::Never, ..RULES };
         assert_eq!(planned(&found, &never).expect("afresh").epoch, 0);
         found[1].fingerprint = 8;
@@ -887,7 +911,7 @@ mod tests {
         let mut found = one_each([(5, 5); 4]);
         mark(&mut found[1]);
         let old = Attempt { number: 2, nonce: 8 };
-        (edit(&mut found[1]).1.lineage, edit(&mut found[1]).1.joined) = (old, old);
+        edit(&mut found[1]).1.lineage = old;
         let plan = planned(&found, &RULES).expect("one loss");
         assert_eq!((plan.epoch, plan.lost, plan.unusable), (5, vec![1], 1));
         // The other way round: what missed the end is not asked.
@@ -895,7 +919,7 @@ mod tests {
         for rank in [0, 2, 3] {
             mark(&mut found[rank]);
         }
-        (edit(&mut found[1]).1.lineage, edit(&mut found[1]).1.joined) = (old, old);
+        edit(&mut found[1]).1.lineage = old;
         edit(&mut found[1]).1.commit = 9;
         let done = ended(&found, &RULES);
         assert_eq!((done.epoch, done.discard[1].len(), done.keep[1].len()), (5, 1, 0));

@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use super::agree::Finished;
 use super::code::Code;
-use super::header::{HeaderLayout, SegmentId};
+use super::header::SegmentId;
 use super::hook::{Hook, Step};
 use super::methods::Method;
+use super::opening::Opening;
 use super::protocol::{CheckpointError, Checkpointer, Memory, Result, memory_error};
 use super::vault::{Backing, Vault};
 use crate::comm::Comm;
@@ -35,6 +36,8 @@ pub struct FinishedRun<C, M: Memory> {
     ids: Vec<SegmentId>,
     /// In use until then: nobody else takes it away.
     _held: Option<Backing<M::Segment>>,
+    /// Given up last.
+    _lock: Option<M::Lock>,
 }
 
 impl<C: Comm, M: Memory> FinishedRun<C, M> {
@@ -53,32 +56,28 @@ impl<C: Comm, M: Memory> FinishedRun<C, M> {
     /// reported as it did in the start that computed it.
     pub(super) fn found(
         comm: &C,
-        mut memory: M,
-        hook: Arc<dyn Hook>,
-        header: &HeaderLayout,
+        mut opening: Opening<M>,
         chunk_bytes: usize,
         finished: Finished,
     ) -> Result<Self> {
         let Finished { epoch, result, mark, discard, keep } = finished;
         let process = comm.rank();
+        let segments = opening.take(comm, &mark[process])?;
+        opening.discard(&discard[process], epoch)?;
         let comm = comm.split(Some(0), process as u32)?.expect("a colour");
-        for &id in &discard[process] {
-            hook.at(&Step::new("discard", epoch))?;
-            memory.remove(id).map_err(memory_error("removing", id, 0))?;
-        }
-        for &id in &mark[process] {
-            let segment = memory.attach(id).map_err(memory_error("opening", id, 0))?;
+        let Opening { memory, header, hook, lock, .. } = opening;
+        for segment in segments {
             let mut vault = Vault::new(Backing::Lasting(segment), hook.clone(), chunk_bytes);
             let record = header.decode_record(vault.bytes(0..header.bytes()));
-            let mut record = record.expect("it was offered");
+            let mut record = record.expect("as it was offered");
             record.finished = true;
             record.state.clone_from(&result);
-            vault.store_record(header, &mut record, Step::new("mark", epoch))?;
+            vault.store_record(&header, &mut record, Step::new("mark", epoch))?;
         }
         hook.at(&Step::new("marked", epoch))?;
         comm.barrier()?;
         let ids = keep[process].clone();
-        Ok(Self { comm, memory, hook, epoch, result, ids, _held: None })
+        Ok(Self { comm, memory, hook, epoch, result, ids, _held: None, _lock: lock })
     }
 
     /// Removes what is left of the run, whose result all have reported that are
@@ -131,7 +130,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         }
         let ids = if is_lasting { vec![self.id] } else { Vec::new() };
         let (held, hook) = self.vault.into_parts();
-        let (comm, memory) = (self.job, self.memory);
-        Ok(FinishedRun { comm, memory, hook, epoch, result, ids, _held: Some(held) })
+        let (comm, memory, _lock) = (self.job, self.memory, self.lock);
+        Ok(FinishedRun { comm, memory, hook, epoch, result, ids, _held: Some(held), _lock })
     }
 }

@@ -13,9 +13,17 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::codec::checksum;
+use super::parameters::{Parameters, cut_to};
 
-const MAGIC: [u8; 8] = *b"SKTCKPT1";
-const RECORD_WORDS: usize = 11;
+/// Its last byte is the version: another one may sum up and spell the identity in
+/// another way.
+const MAGIC: [u8; 8] = *b"SKTCKPT2";
+/// Starts that a segment remembers to have joined. Only starts of which nobody who
+/// was there later has followed any take up room.
+const JOINED_MAX: usize = 16;
+const RECORD_WORDS: usize = 9 + 2 * JOINED_MAX;
+/// Room for the parameters in an identity.
+const PARAMETERS_BYTES: usize = 2048;
 /// Bits of a record's word of flags.
 const HOLLOW: u64 = 1;
 const FINISHED: u64 = 2;
@@ -41,14 +49,18 @@ pub struct Attempt {
     pub nonce: u64,
 }
 
-/// What a segment is, for good.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// What a segment is, for good. It stands at the start of a segment in every format,
+/// so that a segment of other parameters, whose record has another place, is known
+/// for what it is. What another version has not written is empty.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Identity {
     /// The run it belongs to.
     pub run_id: String,
-    /// Checksum of all that must agree between writer and reader: shapes,
-    /// method, code, geometry, the application's own parameters.
+    /// Checksum of all that must agree between writer and reader.
     pub fingerprint: u64,
+    /// The same, as far as it has room, for people to read.
+    pub parameters: Parameters,
     /// Logical rank.
     pub rank: usize,
     /// Index of its group.
@@ -64,10 +76,11 @@ pub struct Identity {
 pub struct Record {
     /// Counts the records; the higher one is in force.
     pub sequence: u64,
-    /// The start of the job whose decisions this segment has followed.
+    /// The start of the job whose decisions this segment has followed last.
     pub lineage: Attempt,
-    /// The start of the job that has read this segment last.
-    pub joined: Attempt,
+    /// The starts of the job since then that have read this segment, in their order;
+    /// of very many the latest.
+    pub joined: Vec<Attempt>,
     /// Newest epoch whose commit this rank has seen, COMMIT(e).
     pub commit: u64,
     /// Epoch that the settled copy and parities are known to hold.
@@ -82,6 +95,21 @@ pub struct Record {
     pub state: Vec<u8>,
 }
 
+impl Record {
+    /// Takes part in this start, without following it yet.
+    pub fn join(&mut self, attempt: Attempt) {
+        self.joined.push(attempt);
+        let surplus = self.joined.len().saturating_sub(JOINED_MAX);
+        self.joined.drain(..surplus);
+    }
+
+    /// Follows the decisions of this start from here on.
+    pub fn follow(&mut self, attempt: Attempt) {
+        self.lineage = attempt;
+        self.joined.clear();
+    }
+}
+
 /// Offsets within a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeaderLayout {
@@ -92,7 +120,7 @@ pub struct HeaderLayout {
 impl HeaderLayout {
     /// A header for groups of up to `ranks` (at most 255) members.
     pub fn new(run_id: &str, ranks: usize, state_capacity_bytes: usize) -> Self {
-        let identity = 256 + 2 * run_id.len() + 12 * ranks.min(255);
+        let identity = 256 + PARAMETERS_BYTES + 2 * run_id.len() + 12 * ranks.min(255);
         let copy = 8 * RECORD_WORDS + state_capacity_bytes;
         Self {
             identity_bytes: identity.next_multiple_of(64),
@@ -129,7 +157,9 @@ impl HeaderLayout {
     /// # Panics
     /// When it does not fit: a group of more than 255 members.
     pub fn encode_identity(&self, identity: &Identity) -> Vec<u8> {
-        let text = serde_json::to_vec(identity).expect("plain data");
+        let parameters = cut_to(identity.parameters.clone(), PARAMETERS_BYTES);
+        let identity = Identity { parameters, ..identity.clone() };
+        let text = serde_json::to_vec(&identity).expect("plain data");
         assert!(24 + text.len() <= self.identity_bytes, "identity of {} bytes", text.len());
         let mut bytes = MAGIC.to_vec();
         bytes.extend((text.len() as u64).to_le_bytes());
@@ -150,23 +180,35 @@ impl HeaderLayout {
         serde_json::from_slice(text).ok()
     }
 
+    /// Bytes of the identity at the start of a segment, by what it says of itself.
+    pub fn identity_bytes(segment: &[u8]) -> Option<usize> {
+        let (len, _) = segment.strip_prefix(&MAGIC)?.split_first_chunk()?;
+        usize::try_from(u64::from_le_bytes(*len)).ok()?.checked_add(24)
+    }
+
+    /// Whether a segment begins as another version of this program writes it.
+    pub fn is_of_another_version(segment: &[u8]) -> bool {
+        segment.starts_with(&MAGIC[..7]) && !segment.starts_with(&MAGIC)
+    }
+
     /// A record as it stands in each copy of its slot.
     ///
     /// # Panics
     /// When its state is larger than the capacity.
     pub fn encode_record(&self, record: &Record) -> Vec<u8> {
-        let words = [
+        let mut words = vec![
             record.sequence,
             record.lineage.number,
             record.lineage.nonce,
-            record.joined.number,
-            record.joined.nonce,
             record.commit,
             record.stamp,
             record.updating,
             HOLLOW * u64::from(record.hollow) + FINISHED * u64::from(record.finished),
             record.state.len() as u64,
         ];
+        words.extend(record.joined.iter().flat_map(|start| [start.number, start.nonce]));
+        assert!(words.len() < RECORD_WORDS, "{} starts joined", record.joined.len());
+        words.resize(RECORD_WORDS - 1, 0);
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         bytes.extend(&record.state);
         // Last, so that a record is in force with its last bytes, not before.
@@ -182,7 +224,7 @@ impl HeaderLayout {
             *word = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
         }
         let fixed_bytes = 8 * words.len();
-        let end = fixed_bytes.checked_add(usize::try_from(words[9]).ok()?)?;
+        let end = fixed_bytes.checked_add(usize::try_from(words[7]).ok()?)?;
         let (body, rest) = (copy.get(..end)?, &copy[end..]);
         if checksum(body) != u64::from_le_bytes(*rest.first_chunk()?) {
             return None;
@@ -190,12 +232,16 @@ impl HeaderLayout {
         Some(Record {
             sequence: words[0],
             lineage: Attempt { number: words[1], nonce: words[2] },
-            joined: Attempt { number: words[3], nonce: words[4] },
-            commit: words[5],
-            stamp: words[6],
-            updating: words[7],
-            hollow: words[8] & HOLLOW != 0,
-            finished: words[8] & FINISHED != 0,
+            joined: words[8..]
+                .chunks_exact(2)
+                .map(|words| Attempt { number: words[0], nonce: words[1] })
+                .filter(|start| *start != Attempt::default())
+                .collect(),
+            commit: words[3],
+            stamp: words[4],
+            updating: words[5],
+            hollow: words[6] & HOLLOW != 0,
+            finished: words[6] & FINISHED != 0,
             state: body[fixed_bytes..].to_vec(),
         })
     }
@@ -235,6 +281,7 @@ mod tests {
     fn record(sequence: u64) -> Record {
         Record {
             sequence,
+            joined: vec![Attempt { number: sequence, nonce: 1 }; sequence as usize],
             commit: sequence / 2,
             hollow: sequence.is_multiple_of(2),
             finished: sequence.is_multiple_of(3),
@@ -326,11 +373,27 @@ mod tests {
     }
 
     #[test]
+    fn of_very_many_starts_the_latest_are_remembered() {
+        let mut record = Record::default();
+        let starts: Vec<Attempt> = (1..40).map(|number| Attempt { number, nonce: 7 }).collect();
+        starts.iter().for_each(|&start| record.join(start));
+        assert_eq!(record.joined, starts[39 - JOINED_MAX..]);
+        record.sequence = 1;
+        let layout = HeaderLayout::new("run", 4, 16);
+        let mut header = vec![0; layout.bytes()];
+        write(&layout, &mut header, &record);
+        assert_eq!(layout.decode_record(&header), Some(record.clone()));
+        record.follow(starts[3]);
+        assert_eq!((record.lineage, record.joined), (starts[3], vec![]));
+    }
+
+    #[test]
     fn any_flipped_bit_of_an_identity_is_noticed() {
         let layout = HeaderLayout::new("run \"7\"", 4, 16);
         let identity = Identity {
             run_id: "run \"7\"".into(),
             fingerprint: u64::MAX,
+            parameters: Parameters::from([("ranks".into(), "4".into())]),
             rank: 3,
             group: 1,
             members: vec![1, 3],

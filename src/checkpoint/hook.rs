@@ -54,7 +54,8 @@ impl fmt::Display for Step {
 }
 
 /// All step names, in the order in which a run comes to them.
-pub const STEP_NAMES: [&str; 27] = [
+pub const STEP_NAMES: [&str; 28] = [
+    "lock",
     "agree",
     "discard",
     "create",

@@ -17,6 +17,8 @@ pub mod hook;
 pub mod layout;
 pub mod link;
 pub mod methods;
+mod opening;
+pub mod parameters;
 mod phases;
 mod progress;
 pub mod protocol;

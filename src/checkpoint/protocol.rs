@@ -6,9 +6,8 @@ use std::ops::{DerefMut, Range};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::agree::{Claim, Decision, Offer, Plan, Refusal, Resume, Rules, decide};
+use super::agree::{Decision, Plan, Refusal, Resume};
 use super::code::Code;
-use super::codec::checksum;
 use super::encode::{Band, Encoder, Scratch};
 use super::finish::FinishedRun;
 use super::gathered::Gathered;
@@ -17,14 +16,13 @@ use super::hook::{Hook, Step};
 use super::layout::{Active, Geometry, Part, RegionShape, SegmentLayout};
 use super::link::Link;
 use super::methods::Method;
+use super::opening::Opening;
+use super::parameters::parameters;
 use super::phases::Taking;
 pub use super::progress::Polled;
 use super::vault::{Backing, Vault};
-use crate::comm::collect::{all_reduce, broadcast_bytes, gather_bytes};
+use crate::comm::collect::all_reduce;
 use crate::comm::{Comm, CommError};
-
-/// Layout of segments and headers. Another number is another shape.
-const FORMAT: u32 = 5;
 
 /// Another rank's segment, to be read where it lies.
 pub trait Peer {
@@ -48,6 +46,17 @@ pub trait Memory {
     type Segment: DerefMut<Target = [u8]>;
     /// A segment in use by another rank.
     type Peer: Peer;
+
+    /// A hold on the run, given up when dropped, and by the death of the process.
+    type Lock;
+
+    /// Keeps other jobs of this run off this node. Each process of a job on the node
+    /// has a hold of its own, and an `index`, from 0 on.
+    ///
+    /// # Errors
+    /// When another job has it, and does not give it up in some time; as the system
+    /// has it.
+    fn lock(&mut self, index: usize) -> io::Result<Self::Lock>;
 
     /// All segments of this run on this node.
     ///
@@ -308,6 +317,8 @@ pub struct Checkpointer<C: Comm, M: Memory, K> {
     /// Segments of the group's members but this one, by place in the group;
     /// empty when they are not all within reach.
     pub(super) peers: Vec<Option<M::Peer>>,
+    /// Last, to be given up when the segment is.
+    pub(super) lock: Option<M::Lock>,
 }
 
 impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
@@ -326,30 +337,28 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// when the job cannot go on; the others as they happen, on one process.
     pub fn open(
         comm: &C,
-        mut memory: M,
+        memory: M,
         config: Config<K>,
         shapes: &[RegionShape],
         hook: Arc<dyn Hook>,
     ) -> Result<Opened<C, M, K>> {
-        let header = HeaderLayout::new(&config.run_id, comm.size(), config.state_capacity_bytes);
-        hook.at(&Step::new("agree", 0))?;
-        let fingerprint = fingerprint(&config, shapes, comm.size());
-        let plan = match agree(comm, &mut memory, &config, &header, fingerprint)? {
+        let parameters = parameters(&config, shapes, comm.size());
+        let (mut opening, decision) = Opening::agree(comm, memory, &config, parameters, hook)?;
+        let plan = match decision {
             Decision::Work(plan) => plan,
             Decision::Finished(finished) => {
-                let chunk_bytes = config.chunk_bytes;
-                let run = FinishedRun::found(comm, memory, hook, &header, chunk_bytes, finished)?;
+                let run = FinishedRun::found(comm, opening, config.chunk_bytes, finished)?;
                 return Ok(Opened::Finished(run));
             }
         };
         let process = comm.rank();
         let rank = plan.ranks[process];
-        for &id in &plan.discard[process] {
-            hook.at(&Step::new("discard", plan.epoch))?;
-            memory.remove(id).map_err(memory_error("removing", id, 0))?;
-        }
+        let attached = plan.attach[process];
+        let segment = opening.take(comm, attached.as_slice())?.pop();
+        opening.discard(&plan.discard[process], plan.epoch)?;
         // Room is made on all nodes before anything new is put there.
         comm.barrier()?;
+        let Opening { mut memory, header, hook, lock, fingerprint, parameters, .. } = opening;
 
         let group = plan.groups.iter().position(|members| members.contains(&rank));
         let group = group.expect("every rank has a group");
@@ -360,13 +369,10 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let (bands, cell_bytes) = (config.bands, config.cell_bytes);
         let layout =
             SegmentLayout::new(header.bytes(), shapes, geometry, bands, parts, cell_bytes, align);
-        let attached = plan.attach[process];
         let id = attached.unwrap_or(SegmentId { rank, attempt: plan.attempt.number });
-        let backing = match (config.method, attached) {
+        let backing = match (config.method, segment) {
             (Method::None, _) => Backing::Private(vec![0; layout.bytes.div_ceil(8)]),
-            (_, Some(id)) => {
-                Backing::Lasting(memory.attach(id).map_err(memory_error("opening", id, 0))?)
-            }
+            (_, Some(segment)) => Backing::Lasting(segment),
             (_, None) => {
                 hook.at(&Step::new("create", plan.epoch))?;
                 let create = memory.create(id, layout.bytes);
@@ -377,6 +383,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let identity = Identity {
             run_id: config.run_id.clone(),
             fingerprint,
+            parameters,
             rank,
             group,
             members,
@@ -401,6 +408,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             taking: None,
             gathered: Gathered::default(),
             peers: Vec::new(),
+            lock,
             layout,
             plan,
             config,
@@ -424,12 +432,11 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let step = Step::new("join", self.plan.epoch);
         if attached {
             let header = self.vault.bytes(0..self.header.bytes());
-            self.record = self.header.decode_record(header).expect("it was offered");
+            self.record = self.header.decode_record(header).expect("as it was offered");
         } else {
             self.record.hollow = true;
         }
-        self.record.lineage = self.plan.base;
-        self.record.joined = self.plan.attempt;
+        self.record.join(self.plan.attempt);
         self.write_record(step)?;
         if !attached {
             // Last: a segment without its identity is nobody's.
@@ -446,7 +453,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let (epoch, method) = (self.plan.epoch, self.config.method);
         let usable = !self.record.hollow;
         assert!(epoch > 0 || !usable, "a new beginning has new segments");
-        self.record.lineage = self.plan.attempt;
+        self.record.follow(self.plan.attempt);
         if usable {
             // COMMIT(e) before the flush, or a second death would find B torn
             // and nobody to say that (A, D) is what counts.
@@ -875,78 +882,4 @@ pub(super) fn memory_error(
     bytes: usize,
 ) -> impl FnOnce(io::Error) -> CheckpointError {
     move |source| CheckpointError::Memory { what, rank: id.rank, bytes, source }
-}
-
-/// Checksum of all that a segment and its reader must agree on.
-fn fingerprint<K: Code>(config: &Config<K>, shapes: &[RegionShape], ranks: usize) -> u64 {
-    let Config { run_id, application, method, members, parities, .. } = config;
-    let code = config.code.name();
-    let Config { state_capacity_bytes, bands, align_bytes, cell_bytes, .. } = config;
-    let numbers = (state_capacity_bytes, bands, align_bytes, cell_bytes, ranks);
-    let text = format!(
-        "{FORMAT} {run_id:?} {application:?} {method} {code} {members} {parities} {shapes:?} \
-         {numbers:?}"
-    );
-    checksum(text.as_bytes())
-}
-
-/// One gather, one decision, one broadcast.
-fn agree<C: Comm, M: Memory, K>(
-    comm: &C,
-    memory: &mut M,
-    config: &Config<K>,
-    header: &HeaderLayout,
-    fingerprint: u64,
-) -> Result<Decision> {
-    let claims = match config.method {
-        Method::None => Vec::new(),
-        _ => look_around(memory, header)?,
-    };
-    let offer =
-        Offer { domain: config.domain.clone(), node: config.node.clone(), fingerprint, claims };
-    let offer = serde_json::to_vec(&offer).expect("plain data");
-    let gathered = gather_bytes(comm, &offer, 0)?;
-    let mut answer = gathered.map_or_else(Vec::new, |offers| {
-        let offers: Vec<Offer> = offers
-            .iter()
-            .map(|bytes| serde_json::from_slice(bytes).expect("written just now"))
-            .collect();
-        let rules = Rules {
-            method: config.method,
-            members: config.members,
-            parities: config.parities,
-            allow_shared_domains: config.allow_shared_domains,
-            resume: config.resume,
-            clock: config.clock,
-            nonce: config.nonce,
-        };
-        serde_json::to_vec(&decide(&offers, &rules)).expect("plain data")
-    });
-    broadcast_bytes(comm, &mut answer, 0)?;
-    let answer: std::result::Result<Decision, Refusal> =
-        serde_json::from_slice(&answer).expect("written just now");
-    Ok(answer?)
-}
-
-/// What this process finds on its node.
-fn look_around<M: Memory>(memory: &mut M, header: &HeaderLayout) -> Result<Vec<Claim>> {
-    let nobody = SegmentId { rank: 0, attempt: 0 };
-    let mut ids = memory.list().map_err(memory_error("listing", nobody, 0))?;
-    ids.sort_unstable();
-    let mut claims = Vec::with_capacity(ids.len());
-    for id in ids {
-        let mut bytes = vec![0; header.bytes()];
-        let size = match memory.read_header(id, &mut bytes) {
-            Ok(size) => size,
-            // Another process of the node has removed it meanwhile.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(memory_error("reading", id, 0)(error)),
-        };
-        let content = header.decode_identity(&bytes).and_then(|identity| {
-            let record = header.decode_record(&bytes)?;
-            (identity.bytes == size && identity.rank == id.rank).then_some((identity, record))
-        });
-        claims.push(Claim { id, content });
-    }
-    Ok(claims)
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use crate::checkpoint::agree::Resume;
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::protocol::{CheckpointError, Found};
-use crate::checkpoint::store::StoreError;
+use crate::checkpoint::store::{StoreError, StoreKind};
 use crate::cli::exit::Exit;
 use crate::comm::{Comm, CommError, collect};
 use crate::config::{RunSpec, TestSpec};
@@ -118,7 +118,8 @@ pub fn run<C: Comm>(
     let mut progress = if first { Progress::stderr(options.progress) } else { Progress::off() };
     let start_unix_seconds = now_unix_seconds();
     progress.phase(&setup::starting_line(world.size(), spec));
-    let setup = Setup::new(world, spec, settings, options)?;
+    let store = settings.store.parse::<StoreKind>()?.open();
+    let setup = Setup::new(world, spec, settings, options, &*store)?;
     if let Some(why) = &setup.refusal {
         progress.clear();
         if first {
@@ -176,9 +177,9 @@ pub fn run<C: Comm>(
         }
         if settings.is_on() {
             world.barrier()?;
-            protect::sweep(&*setup.store, &settings.run_id, spec.tests().len())?;
+            protect::sweep(setup.store, &settings.run_id, spec.tests().len())?;
             // All have let go of theirs.
-            setup::warn(&protect::tidy(&*setup.store)?);
+            setup::warn(&protect::tidy(setup.store)?);
         }
     }
     Ok(Exit::from_code(code))
@@ -197,7 +198,7 @@ struct Ran<'a, C: Comm> {
 struct Tests<'a> {
     spec: &'a RunSpec,
     settings: &'a Settings,
-    setup: &'a Setup,
+    setup: &'a Setup<'a>,
     progress: Progress,
     reports: Option<Reports>,
     /// Results of the tests that are done, where there are several and they are
@@ -267,7 +268,7 @@ impl<'a> Tests<'a> {
         let run = &self.settings.run_id;
         let is_afresh = self.settings.resume == Resume::Never;
         let is_keeper = self.setup.is_first_on_host;
-        let ledger = Ledger::open(world, &*self.setup.store, run, is_keeper, is_afresh)?;
+        let ledger = Ledger::open(world, self.setup.store, run, is_keeper, is_afresh)?;
         let is_of_another = |(test, record): &(usize, Option<TestRecord>)| {
             let spec = record.as_ref().map(|record| &record.spec);
             spec.is_none_or(|spec| tests.get(*test) != Some(spec))
@@ -285,13 +286,13 @@ impl<'a> Tests<'a> {
         if !self.settings.is_on() || self.settings.resume == Resume::Never {
             return Ok(0);
         }
-        let found = protect::found_test(&*self.setup.store, &self.settings.run_id)?;
+        let found = protect::found_test(self.setup.store, &self.settings.run_id)?;
         let mut first = [found.unwrap_or(0) as u64];
         collect::all_reduce(world, &mut first, u64::max)?;
         let done = self.done();
         if done > 0 {
             // A death may have come before all of it was removed.
-            protect::sweep_before(&*self.setup.store, &self.settings.run_id, done)?;
+            protect::sweep_before(self.setup.store, &self.settings.run_id, done)?;
         }
         Ok(done.max(first[0] as usize))
     }
@@ -374,7 +375,8 @@ impl<'a> Tests<'a> {
         }
         let settings = Settings { method, resume, ..self.settings.clone() };
         let surroundings = Surroundings {
-            memory: NodeMemory::new(&*setup.store, &settings.run_id, index, team),
+            memory: NodeMemory::new(setup.store, &settings.run_id, index, team)
+                .under(setup.lock.clone()),
             host: ranks.host(),
             hook: target.clone(),
             guessed_rate: 0.8e9

@@ -21,7 +21,7 @@ use super::{JobError, Options};
 const SELF_TEST_SECONDS: f64 = 0.1;
 
 /// What all tests of a job share on a rank.
-pub struct Setup {
+pub struct Setup<'a> {
     /// The rank's threads.
     pub team: Team,
     /// Where the job runs.
@@ -33,27 +33,27 @@ pub struct Setup {
     /// What the protection costs of the memory, in words.
     pub memory_note: Option<String>,
     /// Memory that outlives the process.
-    pub store: Box<dyn Store + Send + Sync>,
+    pub store: &'a (dyn Store + Send + Sync),
     /// Whether this process is the first of its host.
     pub is_first_on_host: bool,
     /// Faults to inject into this process.
     pub target: Arc<Target>,
     /// Keeps other jobs of the same name away.
-    _lock: Option<RunLock>,
+    pub lock: Option<Arc<RunLock<'a>>>,
 }
 
 /// Takes hold of the run, if it is protected; else why that cannot be.
-fn take_lock(
+fn take_lock<'a>(
     settings: &Settings,
-    kind: &StoreKind,
+    store: &'a (dyn Store + Send + Sync),
     host: &str,
     index: usize,
-) -> Result<(Option<RunLock>, Option<String>), JobError> {
+) -> Result<(Option<Arc<RunLock<'a>>>, Option<String>), JobError> {
     if !settings.is_on() {
         return Ok((None, None));
     }
-    match RunLock::take(kind.open(), &settings.run_id, host, index)? {
-        Ok(lock) => Ok((Some(lock), None)),
+    match RunLock::take(store, &settings.run_id, host, index)? {
+        Ok(lock) => Ok((Some(Arc::new(lock)), None)),
         Err(in_use) => Ok((None, Some(in_use.to_string()))),
     }
 }
@@ -95,8 +95,8 @@ pub fn starting_line(ranks: usize, spec: &RunSpec) -> String {
     format!("{tests} test(s) on {ranks} rank(s) of {threads} thread(s): measuring DGEMM")
 }
 
-impl Setup {
-    /// Sets the job up. Collective.
+impl<'a> Setup<'a> {
+    /// Sets the job up, whose segments are in `store`. Collective.
     ///
     /// # Errors
     /// A rank is lost, threads cannot be started, or the BLAS has no work space.
@@ -105,9 +105,9 @@ impl Setup {
         spec: &RunSpec,
         settings: &Settings,
         options: &Options,
+        store: &'a (dyn Store + Send + Sync),
     ) -> Result<Self, JobError> {
         let kind: StoreKind = settings.store.parse()?;
-        let store = kind.open();
         let target = Target::new(&settings.inject, world.rank(), kind.open(), &settings.run_id);
         // Our own threads call the BLAS, each for itself.
         blas::set_blas_threads(1);
@@ -115,8 +115,8 @@ impl Setup {
         let (mut id, mut held_bytes) = (None, 0);
         if settings.is_on() {
             // Of whichever run: nobody can go on from them.
-            warn(&protect::tidy(&*store)?);
-            held_bytes = protect::run_bytes(&*store, &settings.run_id)?;
+            warn(&protect::tidy(store)?);
+            held_bytes = protect::run_bytes(store, &settings.run_id)?;
             id = Some(store.id()?);
         }
         let places = places::gather(world, mask, id, held_bytes)?;
@@ -137,13 +137,13 @@ impl Setup {
         debug_assert_eq!(here[index_on_host], world.rank());
         let index = places::index_in_store(&places, world.rank());
         if settings.is_on() && index == 0 {
-            warn(&protect::doubtful(&*store)?);
+            warn(&protect::doubtful(store)?);
         }
         let mut refusal = places::store_of_several_kernels(&places, &settings.store);
         let mut lock = None;
         // The same on all ranks.
         if refusal.is_none() {
-            let (held, in_use) = take_lock(settings, &kind, &places[world.rank()].host, index)?;
+            let (held, in_use) = take_lock(settings, store, &places[world.rank()].host, index)?;
             lock = held;
             refusal = first_text(world, &in_use.unwrap_or_default())?;
         }
@@ -160,7 +160,7 @@ impl Setup {
             store,
             is_first_on_host: index_on_host == 0,
             target,
-            _lock: lock,
+            lock,
         })
     }
 }

@@ -159,8 +159,9 @@ pub fn open<'a, C: Comm>(
     let started = Instant::now();
     let Surroundings { memory, host, hook, guessed_rate, clock } = surroundings;
     let shape = region_shape(spec);
-    let spec_text = serde_json::to_string(spec).expect("plain data");
-    let application = format!("state {STATE_FORMAT} of {spec_text}");
+    let mut application = serde_json::to_value(spec).expect("plain data");
+    application["state_format"] = STATE_FORMAT.into();
+    let application = application.to_string();
     let refused = |source| {
         let rank = comm.rank();
         CheckpointError::Memory { what: "looking at the store", rank, bytes: 0, source }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::ops::{Deref, DerefMut, Range};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::checkpoint::header::SegmentId;
@@ -19,6 +20,7 @@ pub struct NodeMemory<'a> {
     run: String,
     test: usize,
     team: &'a Team,
+    lock: Option<Arc<RunLock<'a>>>,
 }
 
 impl<'a> NodeMemory<'a> {
@@ -29,7 +31,12 @@ impl<'a> NodeMemory<'a> {
         test: usize,
         team: &'a Team,
     ) -> Self {
-        Self { store, run: run.to_owned(), test, team }
+        Self { store, run: run.to_owned(), test, team, lock: None }
+    }
+
+    /// Under a hold that this process has on the run already.
+    pub fn under(self, lock: Option<Arc<RunLock<'a>>>) -> Self {
+        Self { lock, ..self }
     }
 
     /// Number of the test.
@@ -54,8 +61,8 @@ impl<'a> NodeMemory<'a> {
 
 /// A process's hold on a run: no other job of that name can start on this store
 /// meanwhile. Given up when dropped; after a death the next start takes it over.
-pub struct RunLock {
-    store: Box<dyn Store + Send + Sync>,
+pub struct RunLock<'a> {
+    store: &'a (dyn Store + Send + Sync),
     name: SegmentName,
     _held: Segment,
 }
@@ -72,14 +79,14 @@ pub struct RunInUse {
     location: String,
 }
 
-impl RunLock {
+impl<'a> RunLock<'a> {
     /// Takes the hold of the process, on `host`, that is number `index` of those of
     /// the job that see this store. Waits a while for a process of an earlier start to be gone.
     ///
     /// # Errors
     /// [`RunInUse`] inside, when it is held; else what the store says.
     pub fn take(
-        store: Box<dyn Store + Send + Sync>,
+        store: &'a (dyn Store + Send + Sync),
         run: &str,
         host: &str,
         index: usize,
@@ -109,7 +116,7 @@ impl RunLock {
     }
 }
 
-impl Drop for RunLock {
+impl Drop for RunLock<'_> {
     fn drop(&mut self) {
         // On the way out: what cannot be removed is taken over by the next start.
         let _ = self.store.remove(&self.name);
@@ -232,9 +239,19 @@ impl Peer for View {
     }
 }
 
-impl Memory for NodeMemory<'_> {
+impl<'a> Memory for NodeMemory<'a> {
     type Segment = Bytes;
     type Peer = View;
+    type Lock = Arc<RunLock<'a>>;
+
+    fn lock(&mut self, index: usize) -> io::Result<Self::Lock> {
+        if let Some(lock) = &self.lock {
+            return Ok(lock.clone());
+        }
+        let host = nix::unistd::gethostname()?;
+        let taken = RunLock::take(self.store, &self.run, &host.to_string_lossy(), index);
+        taken.map_err(other)?.map(Arc::new).map_err(io::Error::other)
+    }
 
     fn list(&mut self) -> io::Result<Vec<SegmentId>> {
         let list = self.store.list().map_err(other)?;
@@ -291,5 +308,45 @@ impl Memory for NodeMemory<'_> {
 
     fn remove(&mut self, id: SegmentId) -> io::Result<()> {
         self.store.remove(&self.name(id)?).map(|_| ()).map_err(other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Settings;
+    use super::*;
+    use crate::checkpoint::hook::NoHook;
+    use crate::checkpoint::layout::RegionShape;
+    use crate::checkpoint::protocol::{CheckpointError, Checkpointer, Opened};
+    use crate::checkpoint::store::Files;
+    use crate::comm::{Comm as _, threads};
+
+    #[test]
+    fn who_opens_a_run_holds_it_until_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let ran = threads::run(2, |comm| {
+            let (store, team) = (Files::in_folder(folder.path()), Team::solo());
+            let locks = || {
+                comm.barrier().unwrap();
+                let list = store.list().unwrap();
+                let count = list.iter().filter(|info| info.name.role() == "lock").count();
+                comm.barrier().unwrap();
+                count
+            };
+            let settings = Settings { allow_shared_domains: true, ..Settings::new("run") };
+            let memory = NodeMemory::new(&store, "run", 0, &team);
+            let config = settings.config(&memory, String::new(), "node", 8).expect("a config");
+            let shape = RegionShape { rows: 4, pitch_bytes: 64 };
+            let opened = Checkpointer::open(&comm, memory, config, &[shape], Arc::new(NoHook))?;
+            let Opened::Ready(mut saved, _) = opened else { panic!("nothing is there") };
+            saved.recover()?;
+            assert_eq!(locks(), 2, "each process has a hold of its own");
+            let done = saved.finish(b"done")?;
+            assert_eq!(locks(), 2);
+            done.clear()?;
+            assert_eq!(locks(), 0);
+            Ok::<_, CheckpointError>(())
+        });
+        assert!(ran.into_iter().all(|rank| rank.is_ok()));
     }
 }

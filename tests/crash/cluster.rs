@@ -36,12 +36,36 @@ const STATE_CAPACITY_BYTES: usize = 32;
 /// Segments of a node.
 #[derive(Clone, Default)]
 pub struct Node {
-    pub(super) segments: BTreeMap<SegmentId, Vec<u64>>,
+    pub segments: BTreeMap<SegmentId, Vec<u64>>,
     in_use: BTreeSet<SegmentId>,
     pub(super) doomed: BTreeSet<SegmentId>,
     /// Where those in use lie.
     pub(super) places: BTreeMap<SegmentId, usize>,
     pub(super) sizes: BTreeMap<SegmentId, usize>,
+    /// Holds on the run.
+    pub(super) locks: BTreeSet<usize>,
+    /// What a process of an earlier start writes to a segment as soon as it has been
+    /// looked at.
+    pub ghosts: BTreeMap<SegmentId, Vec<u64>>,
+}
+
+impl Node {
+    /// A process of another job holds the run.
+    pub fn hold(&mut self, index: usize) {
+        self.locks.insert(index);
+    }
+}
+
+/// A hold on the run; gone with its process.
+pub struct NodeLock {
+    index: usize,
+    home: Arc<Mutex<Node>>,
+}
+
+impl Drop for NodeLock {
+    fn drop(&mut self) {
+        self.home.lock().unwrap().locks.remove(&self.index);
+    }
 }
 
 /// Checksum of the segments of a node.
@@ -134,19 +158,31 @@ impl Peer for SeenSegment {
 impl Memory for NodeMemory {
     type Segment = NodeSegment;
     type Peer = SeenSegment;
+    type Lock = NodeLock;
+
+    fn lock(&mut self, index: usize) -> io::Result<NodeLock> {
+        if !self.node.lock().unwrap().locks.insert(index) {
+            return Err(io::Error::other("another job has it"));
+        }
+        Ok(NodeLock { index, home: self.node.clone() })
+    }
 
     fn list(&mut self) -> io::Result<Vec<SegmentId>> {
         let node = self.node.lock().unwrap();
         assert!(node.in_use.is_empty(), "all look around before anyone opens");
+        assert!(!node.locks.is_empty(), "nobody looks around without a hold on the run");
         Ok(node.segments.keys().copied().collect())
     }
 
     fn read_header(&mut self, id: SegmentId, into: &mut [u8]) -> io::Result<usize> {
-        let node = self.node.lock().unwrap();
+        let mut node = self.node.lock().unwrap();
         let bytes = node.sizes[&id];
         let all = &bytemuck::cast_slice::<u64, u8>(&node.segments[&id])[..bytes];
         let len = all.len().min(into.len());
         into[..len].copy_from_slice(&all[..len]);
+        if let Some(words) = node.ghosts.remove(&id) {
+            node.segments.insert(id, words);
+        }
         Ok(bytes)
     }
 
@@ -192,9 +228,11 @@ impl Memory for NodeMemory {
         if book.home.get(&id.rank) == Some(&self.index) {
             book.forget_rank(id.rank);
         }
-        // What this node knew is gone with what it bore.
-        book.followed.remove(&self.index);
-        book.joined.remove(&self.index);
+        if node.segments.is_empty() && node.in_use.is_subset(&node.doomed) {
+            // What this node knew is gone with what it bore.
+            book.followed.remove(&self.index);
+            book.joined.remove(&self.index);
+        }
         Ok(())
     }
 }
@@ -232,6 +270,8 @@ pub struct Setup {
     /// Rows more than were really left alone that the application claims to
     /// have left alone.
     pub lie_rows: usize,
+    /// Room for the application's state.
+    pub state_capacity_bytes: usize,
 }
 
 impl Setup {
@@ -259,11 +299,12 @@ impl Setup {
             cell_bytes: 8,
             in_flight_bytes: 192,
             lie_rows: 0,
+            state_capacity_bytes: STATE_CAPACITY_BYTES,
         }
     }
 
     pub fn header(&self) -> HeaderLayout {
-        HeaderLayout::new("run", self.ranks, STATE_CAPACITY_BYTES)
+        HeaderLayout::new("run", self.ranks, self.state_capacity_bytes)
     }
 
     /// Segments of a job of one group.
@@ -345,8 +386,9 @@ pub struct Book {
     pub groups: Vec<Vec<usize>>,
     /// Starts of the job so far.
     pub starts: u64,
-    /// Newest start that each node's memory has joined, and has followed.
-    pub joined: BTreeMap<usize, u64>,
+    /// Starts that each node's memory has joined, and the newest that it has
+    /// followed.
+    pub joined: BTreeMap<usize, BTreeSet<u64>>,
     pub followed: BTreeMap<usize, u64>,
     /// Ranks whose memory bears the mark that the run is done, and the result.
     pub marked: BTreeMap<usize, Vec<u8>>,
@@ -356,8 +398,6 @@ pub struct Book {
     pub reported: Option<Vec<u8>>,
     /// Nodes have been out of reach: what they bear may be reported as well.
     pub was_split: bool,
-    /// Newest start that anybody present at this one had followed before.
-    pub base: u64,
 }
 
 impl Book {
@@ -421,8 +461,8 @@ pub struct Cluster {
     pub domains: Vec<String>,
     pub book: Book,
     away: Vec<Away>,
-    /// Those that came back stale.
-    returned: Vec<Away>,
+    /// Those that are present and stale.
+    stale: Vec<Away>,
 }
 
 impl Cluster {
@@ -435,7 +475,7 @@ impl Cluster {
             domains: (0..nodes).map(|node| format!("node{node}")).collect(),
             book: Book::default(),
             away: Vec::new(),
-            returned: Vec::new(),
+            stale: Vec::new(),
         }
     }
 
@@ -454,8 +494,21 @@ impl Cluster {
     /// A node that bears one rank is out of reach, and may come back. False when
     /// it bears none.
     pub fn send_away(&mut self, node: usize) -> bool {
-        let book = &self.book;
-        let Some((&rank, _)) = book.home.iter().find(|(_, n)| **n == node) else { return false };
+        let home = self.book.home.iter().find(|(_, n)| **n == node);
+        let Some(rank) = home.map(|(&rank, _)| rank) else { return false };
+        let away = self.set_aside(node, rank);
+        let fresh = self.nodes.len();
+        self.nodes.push(Node::default());
+        self.domains.push(format!("node{fresh}"));
+        self.placement.iter_mut().filter(|p| **p == node).for_each(|p| *p = fresh);
+        self.book.was_split = true;
+        self.away.push(away);
+        true
+    }
+
+    /// Takes what a node bears of a rank out of the book.
+    fn set_aside(&mut self, node: usize, rank: usize) -> Away {
+        let book = &mut self.book;
         let of_rank = self.nodes[node].segments.keys().copied().filter(|id| id.rank == rank);
         let away = Away {
             node,
@@ -466,21 +519,15 @@ impl Cluster {
             updating: book.updating.get(&rank).copied(),
             marked: book.marked.get(&rank).cloned(),
         };
-        let fresh = self.nodes.len();
-        self.nodes.push(Node::default());
-        self.domains.push(format!("node{fresh}"));
-        self.placement.iter_mut().filter(|p| **p == node).for_each(|p| *p = fresh);
-        self.book.forget_node(node);
-        self.book.was_split = true;
-        self.away.push(away);
-        true
+        book.forget_rank(rank);
+        away
     }
 
     /// A node comes back, in the place of one that bears nothing.
     pub fn bring_back(&mut self, index: usize) {
         let bears = |node: &usize| {
             self.book.home.values().any(|n| n == node)
-                || self.returned.iter().any(|away| away.node == *node)
+                || self.stale.iter().any(|away| away.node == *node)
         };
         let Some(place) = self.placement.iter().position(|node| !bears(node)) else { return };
         if self.away.is_empty() {
@@ -488,25 +535,39 @@ impl Cluster {
         }
         let away = self.away.swap_remove(index % self.away.len());
         self.placement[place] = away.node;
-        self.returned.push(away);
+        self.stale.push(away);
     }
 
-    /// What has come back is as good as it was when nobody present has followed
-    /// a start that it has not joined; else it is stale, for as long as they are
+    /// Newest start that anybody present has followed; nobody who has not joined it
+    /// counts.
+    fn newest_followed(&self) -> u64 {
+        let followed = self.placement.iter().filter_map(|node| self.book.followed.get(node));
+        followed.copied().max().unwrap_or(0)
+    }
+
+    /// What is present is as good as it was when nobody present has followed a
+    /// start that it has not joined; else it is stale, for as long as they are
     /// there.
     pub fn reconsider(&mut self) {
-        let of = |map: &BTreeMap<usize, u64>, node| map.get(&node).copied().unwrap_or(0);
-        for away in std::mem::take(&mut self.returned) {
+        let newest = self.newest_followed();
+        let counts = |book: &Book, node: usize| {
+            let followed = book.followed.get(&node).copied().unwrap_or(0);
+            followed == newest || book.joined.get(&node).is_some_and(|all| all.contains(&newest))
+        };
+        for (rank, node) in self.book.home.clone() {
+            if !counts(&self.book, node) {
+                let away = self.set_aside(node, rank);
+                self.stale.push(away);
+            }
+        }
+        for away in std::mem::take(&mut self.stale) {
             let bears = self.nodes[away.node].segments.contains_key(&away.segment);
             if !bears || !self.placement.contains(&away.node) {
                 continue;
             }
             let book = &mut self.book;
-            let newest = self.placement.iter().map(|&node| of(&book.followed, node)).max();
-            let newest = newest.unwrap_or(0);
-            let own = [of(&book.followed, away.node), of(&book.joined, away.node)];
-            if !own.contains(&newest) {
-                self.returned.push(away);
+            if !counts(book, away.node) {
+                self.stale.push(away);
                 continue;
             }
             book.lost.remove(&away.rank);
@@ -556,7 +617,7 @@ impl Cluster {
             }
         }
         let mut attempts: Vec<_> =
-            found.iter().flat_map(|(.., record)| [record.lineage, record.joined]).collect();
+            found.iter().flat_map(|(.., r)| [&[r.lineage], &r.joined[..]].concat()).collect();
         attempts.sort_unstable();
         attempts.dedup();
         let age = |attempt| attempts.binary_search(&attempt).expect("listed") as u64;
@@ -566,7 +627,8 @@ impl Cluster {
             .into_iter()
             .map(|(place, rank, whole, record)| {
                 let moved = u64::from(place != rank);
-                let (lineage, joined) = (age(record.lineage), age(record.joined));
+                let lineage = age(record.lineage);
+                let joined = record.joined.iter().map(|&start| 1 << age(start)).sum();
                 let commit = record.commit.saturating_sub(low);
                 let stamp = record.stamp.saturating_sub(low) + 10 * u64::from(record.stamp == 0);
                 let updating = record.updating.saturating_sub(low);
@@ -654,6 +716,8 @@ pub struct Disturbance {
     pub until_epoch: u64,
     /// Whether to end with `finish`.
     pub finish: bool,
+    /// The refusal that must come, whatever the book says.
+    pub refusal: Option<Refusal>,
     pub trace: bool,
 }
 
@@ -668,6 +732,7 @@ impl Disturbance {
             resume: Resume::Auto,
             until_epoch,
             finish: false,
+            refusal: None,
             trace: false,
         }
     }
@@ -728,11 +793,8 @@ impl Hook for BookHook {
         self.check_end(step);
         if step.name == "joined" {
             let mut book = self.book.lock().unwrap();
-            let (starts, base) = (book.starts, book.base);
-            book.joined.insert(self.node, starts);
-            // Who joins names what all go on from.
-            let followed = book.followed.entry(self.node).or_default();
-            *followed = base.max(*followed);
+            let starts = book.starts;
+            book.joined.entry(self.node).or_default().insert(starts);
         }
         if let Some((rank, state)) = &*self.rank.lock().unwrap() {
             let mut book = self.book.lock().unwrap();
@@ -794,9 +856,6 @@ pub fn start_before<W: Witness>(
     }
     cluster.book.at_end.clear();
     cluster.book.starts += 1;
-    let book = &cluster.book;
-    let followed = cluster.placement.iter().filter_map(|node| book.followed.get(node));
-    cluster.book.base = followed.copied().max().unwrap_or(0);
     let starts = cluster.book.starts;
     let book = Arc::new(Mutex::new(std::mem::take(&mut cluster.book)));
     let nodes: Vec<Arc<Mutex<Node>>> =
@@ -873,7 +932,7 @@ impl Process<'_> {
             node: format!("{}", self.node),
             clock: nonce,
             nonce: nonce * 7919 % 1000,
-            state_capacity_bytes: STATE_CAPACITY_BYTES,
+            state_capacity_bytes: setup.state_capacity_bytes,
             bands: setup.bands,
             cell_bytes: setup.cell_bytes,
             in_flight_bytes: setup.in_flight_bytes,
@@ -900,6 +959,10 @@ impl Process<'_> {
         let config = self.config(domain, starts);
         let opened = Checkpointer::open(&comm, memory, config, &self.setup.shapes, Arc::new(hook));
         let (mut ckpt, found) = match opened {
+            Err(CheckpointError::Refused(refusal)) if self.how.refusal.is_some() => {
+                assert_eq!(Some(&refusal), self.how.refusal.as_ref());
+                return Ok(Ended { refused: true, ..Ended::default() });
+            }
             Err(CheckpointError::Refused(refusal)) => {
                 // An orderly end: nobody is killed by it.
                 check_refusal(&refusal, foretold);

@@ -1,0 +1,199 @@
+//! The first steps of a start: hold the run, look around, agree, and make sure
+//! that what was agreed on still stands when the segments are in hand.
+//!
+//! Nothing changes here. What a process has found is of use only as long as nobody
+//! writes to it, and a process of an earlier start may live a little longer than its
+//! job: so each takes its segment, which nobody else can have then, and reads it
+//! again before any process changes anything.
+
+use std::io;
+use std::sync::Arc;
+
+use super::agree::{Claim, Decision, Offer, Refusal, Rules, decide};
+use super::header::{HeaderLayout, Identity, SegmentId};
+use super::hook::{Hook, Step};
+use super::methods::Method;
+use super::parameters::{Parameters, differences, fingerprint};
+use super::protocol::{Config, Memory, Result, memory_error};
+use crate::comm::Comm;
+use crate::comm::collect::{
+    all_gather_bytes, all_reduce, broadcast, broadcast_bytes, gather_bytes,
+};
+
+/// A start that has not changed anything yet.
+pub(super) struct Opening<M: Memory> {
+    pub memory: M,
+    pub header: HeaderLayout,
+    pub hook: Arc<dyn Hook>,
+    /// Keeps other jobs of this run off the node.
+    pub lock: Option<M::Lock>,
+    /// What segments must be of, to be of use.
+    pub fingerprint: u64,
+    /// The same in words.
+    pub parameters: Parameters,
+    /// What this process has found on its node.
+    claims: Vec<Claim>,
+}
+
+impl<M: Memory> Opening<M> {
+    /// Takes hold of the run and looks around. Returns what all have decided to do.
+    /// Collective.
+    pub fn agree<C: Comm, K>(
+        comm: &C,
+        memory: M,
+        config: &Config<K>,
+        parameters: Parameters,
+        hook: Arc<dyn Hook>,
+    ) -> Result<(Self, Decision)> {
+        let header = HeaderLayout::new(&config.run_id, comm.size(), config.state_capacity_bytes);
+        let fingerprint = fingerprint(&config.run_id, &parameters);
+        let (lock, claims) = (None, Vec::new());
+        let mut this = Self { memory, header, hook, lock, fingerprint, parameters, claims };
+        let index = number_on_node(comm, &config.node)?;
+        let is_lasting = config.method != Method::None;
+        let held = if is_lasting { this.hold(index)? } else { None };
+        this.hook.at(&Step::new("agree", 0))?;
+        if is_lasting && held.is_none() {
+            this.look_around()?;
+        }
+        let offer = Offer {
+            domain: config.domain.clone(),
+            node: config.node.clone(),
+            fingerprint,
+            held,
+            claims: this.claims.clone(),
+        };
+        let rules = Rules {
+            method: config.method,
+            members: config.members,
+            parities: config.parities,
+            allow_shared_domains: config.allow_shared_domains,
+            resume: config.resume,
+            clock: config.clock,
+            nonce: config.nonce,
+        };
+        let decision = decide_on_all(comm, &offer, &rules)?;
+        Ok((this, decision))
+    }
+
+    /// Takes hold of the run on this node, as its process number `index`; why that
+    /// cannot be.
+    fn hold(&mut self, index: usize) -> Result<Option<String>> {
+        self.hook.at(&Step::new("lock", 0))?;
+        match self.memory.lock(index) {
+            Ok(lock) => {
+                self.lock = Some(lock);
+                Ok(None)
+            }
+            Err(why) => Ok(Some(why.to_string())),
+        }
+    }
+
+    /// What this process finds on its node.
+    fn look_around(&mut self) -> Result<()> {
+        let nobody = SegmentId { rank: 0, attempt: 0 };
+        let mut ids = self.memory.list().map_err(memory_error("listing", nobody, 0))?;
+        ids.sort_unstable();
+        for id in ids {
+            match self.read(id) {
+                Ok((bytes, size)) => self.claims.push(self.claim(id, &bytes, size)),
+                // Another process of the node has removed it meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(memory_error("reading", id, 0)(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The header of a segment, or of one with another header the identity, and the
+    /// size of the segment.
+    fn read(&mut self, id: SegmentId) -> io::Result<(Vec<u8>, usize)> {
+        let mut bytes = vec![0; self.header.bytes()];
+        let size = self.memory.read_header(id, &mut bytes)?;
+        let needed = HeaderLayout::identity_bytes(&bytes).unwrap_or(0);
+        if needed <= bytes.len() || needed > size {
+            return Ok((bytes, size));
+        }
+        bytes.resize(needed, 0);
+        let size = self.memory.read_header(id, &mut bytes)?;
+        Ok((bytes, size))
+    }
+
+    /// What the start of a segment of `size` bytes says.
+    fn claim(&self, id: SegmentId, bytes: &[u8], size: usize) -> Claim {
+        let identity = self.header.decode_identity(bytes);
+        let is_other = |identity: &Identity| identity.fingerprint != self.fingerprint;
+        let other = match &identity {
+            None if HeaderLayout::is_of_another_version(bytes) => Some(Parameters::new()),
+            None => None,
+            Some(identity) => is_other(identity).then(|| identity.parameters.clone()),
+        };
+        let content = identity.filter(|identity| !is_other(identity)).and_then(|identity| {
+            let record = self.header.decode_record(bytes)?;
+            (identity.bytes == size && identity.rank == id.rank).then_some((identity, record))
+        });
+        Claim { id, content, other: other.map(|theirs| differences(&theirs, &self.parameters)) }
+    }
+
+    /// Opens these segments, which this process has offered. Collective.
+    ///
+    /// # Errors
+    /// On all processes, where one of any is not as it was offered.
+    pub fn take<C: Comm>(&mut self, comm: &C, ids: &[SegmentId]) -> Result<Vec<M::Segment>> {
+        let mut segments = Vec::with_capacity(ids.len());
+        let mut changed = None;
+        for &id in ids {
+            match self.memory.attach(id) {
+                Ok(segment) if self.is_as_offered(id, &segment) => segments.push(segment),
+                Ok(_) => changed = Some(id),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => changed = Some(id),
+                Err(error) => return Err(memory_error("opening", id, 0)(error)),
+            }
+        }
+        let mut first = [changed.map_or(u64::MAX, |_| comm.rank() as u64)];
+        all_reduce(comm, &mut first, u64::min)?;
+        if first[0] == u64::MAX {
+            return Ok(segments);
+        }
+        let process = first[0] as usize;
+        let mut rank = [changed.map_or(0, |id| id.rank as u64)];
+        broadcast(comm, &mut rank, process)?;
+        Err(Refusal::Changed { process, rank: rank[0] as usize }.into())
+    }
+
+    fn is_as_offered(&self, id: SegmentId, segment: &[u8]) -> bool {
+        let header = &segment[..segment.len().min(self.header.bytes())];
+        let now = self.claim(id, header, segment.len());
+        self.claims.contains(&now)
+    }
+
+    /// Removes these segments, which are of no use.
+    pub fn discard(&mut self, ids: &[SegmentId], epoch: u64) -> Result<()> {
+        for &id in ids {
+            self.hook.at(&Step::new("discard", epoch))?;
+            self.memory.remove(id).map_err(memory_error("removing", id, 0))?;
+        }
+        Ok(())
+    }
+}
+
+/// Number of this process among those on its node. Collective.
+fn number_on_node<C: Comm>(comm: &C, node: &str) -> Result<usize> {
+    let nodes = all_gather_bytes(comm, node.as_bytes())?;
+    Ok(nodes[..comm.rank()].iter().filter(|other| *other == node.as_bytes()).count())
+}
+
+/// One gather, one decision, one broadcast.
+fn decide_on_all<C: Comm>(comm: &C, offer: &Offer, rules: &Rules) -> Result<Decision> {
+    let offer = serde_json::to_vec(offer).expect("plain data");
+    let gathered = gather_bytes(comm, &offer, 0)?;
+    let mut answer = gathered.map_or_else(Vec::new, |offers| {
+        let read = |bytes: &Vec<u8>| serde_json::from_slice(bytes).expect("written just now");
+        let offers: Vec<Offer> = offers.iter().map(read).collect();
+        serde_json::to_vec(&decide(&offers, rules)).expect("plain data")
+    });
+    broadcast_bytes(comm, &mut answer, 0)?;
+    let answer: std::result::Result<Decision, Refusal> =
+        serde_json::from_slice(&answer).expect("written just now");
+    Ok(answer?)
+}

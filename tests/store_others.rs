@@ -169,11 +169,14 @@ fn a_damaged_lock_mends_itself_and_one_in_use_is_held() {
         return;
     }
     let folder = TempDir::new().unwrap();
-    let lock = |kind: &StoreKind| RunLock::take(kind.open(), "others", "here", 0).unwrap();
+    let lock = |kind: &StoreKind| {
+        let store = kind.open();
+        drop(RunLock::take(&*store, "others", "here", 0).unwrap().unwrap());
+    };
     let sysv = StoreKind::SysV { huge_pages: false };
     drop(SysV::new(false).create(&name(), 8).unwrap());
     damage(only().0);
-    drop(lock(&sysv).unwrap());
+    lock(&sysv);
     assert_eq!(SysV::new(false).stubs().unwrap(), []);
     // Its holder does not know, and so it is nobody else's.
     let held = SysV::new(false).create(&name(), 8).unwrap();
@@ -186,7 +189,7 @@ fn a_damaged_lock_mends_itself_and_one_in_use_is_held() {
     let files = StoreKind::Files(folder.path().to_owned());
     let path = folder.path().join(name().to_string());
     std::fs::write(&path, "no lock").unwrap();
-    drop(lock(&files).unwrap());
+    lock(&files);
     let held = files.open().create(&name(), 8).unwrap();
     std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(5).unwrap();
     assert!(files.open().create(&name(), 8).is_err());
@@ -212,7 +215,8 @@ fn a_name_that_another_user_has_stops_nobody() {
     assert!(store.create(&name(), 64).is_err(), "it exists");
     let kind = StoreKind::Files(folder.path().to_owned());
     assert!(store.remove(&name()).unwrap());
-    let held = RunLock::take(kind.open(), "others", "here", 0).unwrap().unwrap();
+    let store = kind.open();
+    let held = RunLock::take(&*store, "others", "here", 0).unwrap().unwrap();
     // The other user lets go: the name leads to the one that there is.
     std::fs::remove_file(&squatted).unwrap();
     assert!(matches!(

@@ -515,7 +515,8 @@ const DAY: f64 = 86400.0;
 
 #[test]
 fn a_wall_clock_that_is_set_between_starts_changes_no_time() {
-    let changes: [(f64, fn(Reading) -> Reading); 3] = [
+    type Change = fn(Reading) -> Reading;
+    let changes: [(f64, Change); 3] = [
         (-DAY, |now| Reading { unix_seconds: now.unix_seconds - DAY, ..now }),
         (0.0, |now| now),
         (DAY, |now| Reading { unix_seconds: now.unix_seconds + DAY, ..now }),

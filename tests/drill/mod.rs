@@ -265,7 +265,9 @@ impl Cluster {
             let surroundings = self.surroundings(&comm, settings, &*store, &team, Arc::new(NoHook));
             let opened = protect::open(&comm, spec, settings, surroundings)?;
             let Opened::Ready { guard, .. } = opened else { panic!("a new run") };
-            let [info] = &store.list().expect("a list")[..] else { panic!("one segment a node") };
+            let mut list = store.list().expect("a list");
+            list.retain(|info| info.name.role() != "lock");
+            let [info] = &list[..] else { panic!("one segment a node: {list:?}") };
             let resident = std::fs::metadata(&info.location).expect("a file").blocks() * 512;
             let bytes = info.bytes as u64;
             guard.finish(&[])?.clear()?;

@@ -133,7 +133,7 @@ fn section(page: &mut String, run: &NamedRun) {
 
 fn environment(page: &mut String, report: &RunReport) {
     let environment = &report.environment;
-    let ranks: usize = environment.hosts.iter().map(|h| h.ranks).sum();
+    let ranks = environment.hosts.iter().fold(0, |sum: usize, h| sum.saturating_add(h.ranks));
     let rows = [
         ("started", report.start.clone()),
         ("ended", report.end.clone()),

@@ -209,8 +209,8 @@ pub fn expand_tasks(text: &str) -> Option<Vec<usize>> {
             Some((count, times)) => (count, times.strip_suffix(')')?.parse().ok()?),
             None => (part, 1usize),
         };
-        let count = count.parse().ok().filter(|count| *count <= MOST_RANKS / MOST_NODES)?;
-        if times > MOST_NODES - all.len() {
+        let count: usize = count.parse().ok()?;
+        if count > MOST_RANKS / MOST_NODES || times > MOST_NODES - all.len() {
             return None;
         }
         all.extend(std::iter::repeat_n(count, times));

@@ -289,10 +289,12 @@ fn reports_for_people() {
     });
 }
 
-/// The walk takes time with panels and processes: here it is to take little.
+/// The walk takes time with panels, columns of a panel and processes: here it is to
+/// take little.
 fn is_small(test: &Measured) -> bool {
     let run = &test.run;
-    run.n.div_ceil(run.nb) <= 64 && run.p <= 8 && run.q <= 8 && run.n <= 1 << 20
+    let panels = run.n.div_ceil(run.nb);
+    panels <= 64 && run.nb <= 1 << 14 && run.depth <= 64 && run.p <= 8 && run.q <= 8
 }
 
 #[test]

@@ -221,6 +221,21 @@ fn slurm_lists() {
 /// Reports that the program has written: of runs in `docs/`, and one with everything.
 fn reports() -> Vec<Vec<u8>> {
     let mut reports = files("docs/measurements/2026-11-20-path", ".json");
+    // Each number at the end of its range, so that no sum or product of them fits.
+    let most = u64::MAX;
+    let ends = serde_json::json!({
+        "format": "skt-hpl report",
+        "environment": { "hosts": [{ "ranks": most }, { "ranks": most }] },
+        "tests": [{
+            "status": "passed", "gflops": 1e308, "time_seconds": 5e-324,
+            "parameters": {
+                "n": most, "nb": most, "p": most, "q": most, "threads": most, "depth": most,
+                "bcast": "1ring", "swap": "mix", "swap_threshold": most, "transport": "shared",
+            },
+            "memory_bytes": { "matrix": most, "copies": most },
+        }],
+    });
+    reports.push(ends.to_string().into_bytes());
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.json");
     for spec in [small_run(), short_run()] {

@@ -446,7 +446,7 @@ fn events_table(page: &mut String, test: &TestReport) {
 /// The split of a rank's memory; the parts that we know in their order.
 fn memory_table(page: &mut String, test: &TestReport) {
     const ORDER: [&str; 5] = ["matrix", "copies", "parities", "header", "work_space"];
-    let total: u64 = test.memory_bytes.values().sum();
+    let total = test.memory_bytes.values().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
     if total == 0 {
         return;
     }

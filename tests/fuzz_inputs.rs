@@ -309,7 +309,8 @@ fn reports_for_people() {
 fn is_small(test: &Measured) -> bool {
     let run = &test.run;
     let panels = run.n.div_ceil(run.nb);
-    panels <= 64 && run.nb <= 1 << 14 && run.depth <= 64 && run.p <= 8 && run.q <= 8
+    let is_narrow = run.nb <= 1 << 14 && run.depth <= 64 && run.threads <= 4096;
+    panels <= 64 && is_narrow && run.p <= 8 && run.q <= 8
 }
 
 #[test]

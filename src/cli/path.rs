@@ -17,7 +17,7 @@ use crate::model::path::{
     Changes, Machine, Measured, Part, Prediction, Run, closed, fit, measured, predict,
 };
 use crate::model::plot::{Axis, Bars, Body, Figure};
-use crate::report::reader::PhaseSeconds;
+use crate::report::reader::{self, PhaseSeconds};
 
 /// Flags of `model path`.
 #[derive(Debug, Args)]
@@ -213,7 +213,7 @@ fn start(args: &PathArgs) -> Result<Machine, StudyError> {
         file: file.clone(),
         source,
     })?;
-    serde_json::from_str(&text).map_err(|error| {
+    reader::from_json(&text).map_err(|error| {
         StudyError::Usage(format!("'{file}' is no machine as --save-machine writes it: {error}"))
     })
 }

@@ -236,6 +236,19 @@ pub enum ConfigError {
         /// Ranks of the job.
         ranks: usize,
     },
+    /// More tests than anyone can wait for, or than can be listed.
+    #[error(
+        "{file}: the lists make {tests} tests, each value of one with each of all others; legal: \
+         at most {most}"
+    )]
+    TooManyTests {
+        /// The file (or `command line`).
+        file: String,
+        /// Tests.
+        tests: u64,
+        /// As many are legal.
+        most: u64,
+    },
     /// A parameter without default was not given.
     #[error("{file}: `{key}` is missing; legal: {legal}")]
     Missing {
@@ -306,4 +319,39 @@ pub fn shown(value: &str) -> String {
         text.push_str("...");
     }
     text
+}
+
+/// A message of a library, another program or another machine as it may be shown:
+/// control characters escaped, the middle of a long one left out.
+pub fn shown_message(message: &str) -> String {
+    /// At each end: what is wrong stands first, where it stands last.
+    const MOST: usize = 150;
+    let all: Vec<char> = message.trim().chars().collect();
+    let (start, end) = match all.len() > 2 * MOST {
+        true => (&all[..MOST], Some(&all[all.len() - MOST..])),
+        false => (&all[..], None),
+    };
+    let escaped = |part: &[char]| -> String {
+        let one = |c: &char| match c.is_control() {
+            true => c.escape_default().to_string(),
+            false => c.to_string(),
+        };
+        part.iter().map(one).collect()
+    };
+    end.map_or_else(|| escaped(start), |end| format!("{} ... {}", escaped(start), escaped(end)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_shown_on_one_line_from_both_ends() {
+        assert_eq!(shown_message("`a` is 'b'\n"), "`a` is 'b'");
+        assert_eq!(shown_message("a\x1b[31m\u{85}b\nc"), "a\\u{1b}[31m\\u{85}b\\nc");
+        let long = format!("unknown field `{}` at line 7", "x".repeat(1 << 20));
+        let shown = shown_message(&long);
+        assert!(shown.starts_with("unknown field `xx") && shown.ends_with("xx` at line 7"));
+        assert_eq!(shown.len(), 305);
+    }
 }

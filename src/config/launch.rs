@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::checkpoint::Written;
 use super::draft::Value;
-use super::error::{At, ConfigError};
+use super::error::{At, ConfigError, shown};
 
 /// A setting of `skt-hpl launch`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -200,7 +200,7 @@ impl Launching {
     pub fn wrong(self, value: &Value) -> ConfigError {
         ConfigError::NotUnderstood {
             at: At::named(&format!("launch.{}", self.info().key), &value.place),
-            value: format!("`{}`", value.text),
+            value: shown(&value.text),
             wanted: match self.info().written {
                 Written::Whole => "a whole number",
                 Written::Flag => "true or false",

@@ -273,6 +273,22 @@ impl RunSpec {
         serde_json::from_slice(bytes)
     }
 
+    /// How many tests the run has; lists of 20 values make up to 20^9.
+    pub fn test_count(&self) -> u64 {
+        let lists = [
+            self.grids.len(),
+            self.n.len(),
+            self.nb.len(),
+            self.depth.len(),
+            self.bcast.len(),
+            self.rfact.len(),
+            self.pfact.len(),
+            self.nbmin.len(),
+            self.ndiv.len(),
+        ];
+        lists.iter().map(|&len| len as u64).product()
+    }
+
     /// All tests of the run in the reference's order: grid, N, NB, DEPTH,
     /// BCAST, RFACT, PFACT, NBMIN, NDIV, the last running fastest.
     pub fn tests(&self) -> Vec<TestSpec> {

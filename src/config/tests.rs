@@ -484,12 +484,41 @@ fn near_square_grids_hold_all_ranks() {
     }
 }
 
+#[test]
+fn lists_that_make_too_many_tests_are_refused_before_the_tests_are_listed() {
+    let list = |value: &str| format!("[{}]", vec![value; 20].join(", "));
+    let lists: Vec<String> = ["n", "nb", "nbmin", "depth", "bcast", "pfact", "rfact"]
+        .iter()
+        .map(|key| format!("{key} = {}\n", list("1")))
+        .collect();
+    let text = |lists: &[String]| format!("p = 1\nq = 1\n{}", lists.concat());
+    let made = |count| toml_text(&text(&lists[..count]));
+    assert_eq!(made(3).unwrap().spec.test_count(), 8000);
+    assert_eq!(made(3).unwrap().spec.tests().len(), 8000);
+    assert_eq!(
+        made(7).unwrap_err().to_string(),
+        "hpl.toml: the lists make 1280000000 tests, each value of one with each of all others; \
+         legal: at most 100000"
+    );
+}
+
+/// A file of the largest size with a list that is far too long.
+#[test]
+fn the_lines_of_many_values_are_found_at_once() {
+    let text = format!("n = [{}]\nnb = 8\np = 1\nq = 1\n", "1,\n".repeat(340_000));
+    let begun = std::time::Instant::now();
+    let error = toml_text(&text).unwrap_err().to_string();
+    assert_eq!(error, "hpl.toml:1: n: 340000 values; legal: 1 to 20");
+    // Some 0.3 s; a search from the start of the file for each took minutes.
+    assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
+}
+
 /// Any legal run.
 fn any_spec() -> impl Strategy<Value = RunSpec> {
     fn some<T: std::fmt::Debug + Clone>(
         one: impl Strategy<Value = T>,
     ) -> impl Strategy<Value = Vec<T>> {
-        prop::collection::vec(one, 1..=20)
+        prop::collection::vec(one, 1..=3)
     }
     fn of<T: std::fmt::Debug + Copy + 'static>(all: &'static [T]) -> impl Strategy<Value = T> {
         prop::sample::select(all)
@@ -501,7 +530,8 @@ fn any_spec() -> impl Strategy<Value = RunSpec> {
         "[!-~]{1,20}|stdout|stderr|é".prop_map(|name| Output::file(&name).unwrap()),
     ];
     let title = || any::<String>().prop_map(|text| clean_title(&text));
-    let head = ((title(), title()), output, some(0usize..=u32::MAX as usize), some(whole()));
+    let n = prop::collection::vec(0usize..=u32::MAX as usize, 1..=10);
+    let head = ((title(), title()), output, n, some(whole()));
     let shape = (of(Pmap::ALL), some((1usize..40000, 1usize..40000)), any::<f64>());
     let panel = (some(of(Fact::ALL)), some(whole()), some(2usize..1 << 31), some(of(Fact::ALL)));
     let talk = (some(of(Bcast::ALL)), some(0usize..1 << 31), of(Swap::ALL), 0usize..1 << 31);

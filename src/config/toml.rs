@@ -32,7 +32,8 @@ pub fn read(bytes: &[u8], file: &str) -> Result<Draft, ConfigError> {
         ConfigError::NotAConfig { file: file.to_owned(), what }
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let reader = Reader { text, file: file.into() };
+    let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at);
+    let reader = Reader { ends: ends.collect(), file: file.into() };
     let table = DeTable::parse(text).map_err(|error| ConfigError::TomlSyntax {
         file: file.to_owned(),
         line: reader.line(error.span().map_or(0, |span| span.start)),
@@ -59,15 +60,15 @@ pub fn read(bytes: &[u8], file: &str) -> Result<Draft, ConfigError> {
     Ok(draft)
 }
 
-struct Reader<'a> {
-    text: &'a str,
+struct Reader {
+    /// Where lines end: each value's line is looked up, of as many as there may be.
+    ends: Vec<usize>,
     file: Arc<str>,
 }
 
-impl Reader<'_> {
+impl Reader {
     fn line(&self, offset: usize) -> usize {
-        let before = &self.text.as_bytes()[..offset.min(self.text.len())];
-        1 + before.iter().filter(|&&b| b == b'\n').count()
+        1 + self.ends.partition_point(|&end| end < offset)
     }
 
     fn place(&self, offset: usize) -> Place {

@@ -7,6 +7,10 @@ use super::launch::LaunchDraft;
 use super::param::{Kind, MAX_LIST, Param, ParamInfo};
 use super::spec::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, Transport};
 
+/// Most tests of a run: a second each makes more than a day, and a list of all is
+/// still short.
+const MAX_TESTS: u64 = 100_000;
+
 /// How to check.
 #[derive(Debug, Clone, Copy)]
 pub struct Rules<'a> {
@@ -56,7 +60,8 @@ impl Checked {
 /// Checks a draft and fills in defaults.
 ///
 /// # Errors
-/// The first parameter, in HPL.dat's order, that is not legal.
+/// The first parameter, in HPL.dat's order, that is not legal; then lists that make
+/// more than 100000 tests.
 pub fn validate(draft: &Draft, rules: &Rules) -> Result<Checked, ConfigError> {
     let mut c = Checker { draft, rules, warnings: Vec::new() };
     let title = draft
@@ -87,6 +92,11 @@ pub fn validate(draft: &Draft, rules: &Rules) -> Result<Checked, ConfigError> {
         threads: c.whole(Param::Threads)?,
         transport: c.choice(Param::Transport, Transport::ALL)?,
     };
+    let tests = spec.test_count();
+    if tests > MAX_TESTS {
+        let file = rules.source.to_owned();
+        return Err(ConfigError::TooManyTests { file, tests, most: MAX_TESTS });
+    }
     let (checkpoint, launch) = (draft.checkpoint.clone(), draft.launch.clone());
     let grid_place = draft.place(Param::P);
     Ok(Checked { spec, warnings: c.warnings, checkpoint, launch, grid_place })

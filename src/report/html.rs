@@ -133,7 +133,7 @@ fn section(page: &mut String, run: &NamedRun) {
 
 fn environment(page: &mut String, report: &RunReport) {
     let environment = &report.environment;
-    let ranks: usize = environment.hosts.iter().map(|h| h.ranks).sum();
+    let ranks = environment.hosts.iter().fold(0, |sum: usize, h| sum.saturating_add(h.ranks));
     let rows = [
         ("started", report.start.clone()),
         ("ended", report.end.clone()),
@@ -446,7 +446,7 @@ fn events_table(page: &mut String, test: &TestReport) {
 /// The split of a rank's memory; the parts that we know in their order.
 fn memory_table(page: &mut String, test: &TestReport) {
     const ORDER: [&str; 5] = ["matrix", "copies", "parities", "header", "work_space"];
-    let total: u64 = test.memory_bytes.values().sum();
+    let total = test.memory_bytes.values().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
     if total == 0 {
         return;
     }

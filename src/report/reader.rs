@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::config::error::{shown, shown_message};
+
 /// A report that cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
@@ -208,12 +210,12 @@ pub struct ParametersPart {
 impl ParametersPart {
     /// Ranks of the grid.
     pub fn ranks(&self) -> usize {
-        self.p * self.q
+        self.p.saturating_mul(self.q)
     }
 
     /// Cores that compute: ranks times threads.
     pub fn cores(&self) -> usize {
-        self.ranks() * self.threads.max(1)
+        self.ranks().saturating_mul(self.threads.max(1))
     }
 }
 
@@ -259,6 +261,19 @@ impl PhaseSeconds {
     }
 }
 
+/// What a JSON text says, or what is wrong with it.
+pub(crate) fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
+    serde_json::from_str(text).map_err(|error| shown_message(&error.to_string()))
+}
+
+/// Whether a document is a report.
+pub(crate) fn check_format(format: &str) -> Result<(), String> {
+    match format {
+        "skt-hpl report" => Ok(()),
+        _ => Err(format!("its \"format\" is \"{}\", not \"skt-hpl report\"", shown(format))),
+    }
+}
+
 impl RunReport {
     /// Reads a file written by `--json`.
     ///
@@ -275,10 +290,8 @@ impl RunReport {
     /// # Errors
     /// What is wrong with it, in words.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let report: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        if report.format != "skt-hpl report" {
-            return Err(format!("its \"format\" is {:?}, not \"skt-hpl report\"", report.format));
-        }
+        let report: Self = from_json(text)?;
+        check_format(&report.format)?;
         Ok(report)
     }
 

@@ -1,8 +1,18 @@
 //! The nodes of a run: reading lists of them, and replacing lost ones.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::config::error::shown;
+
+/// Most ranks of a list: MPI counts no further.
+const MOST_RANKS: usize = i32::MAX as usize;
+/// Most nodes of a list: Slurm itself allows no more.
+const MOST_NODES: usize = 65536;
+/// Longest name of a node (RFC 1035).
+const MOST_NAME_BYTES: usize = 255;
 
 /// A node and how many ranks go there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,6 +78,8 @@ pub enum HostsError {
 /// See [`HostsError`].
 pub fn parse(text: &str, file: &str) -> Result<Vec<Host>, HostsError> {
     let mut hosts: Vec<Host> = Vec::new();
+    let mut places = HashMap::new();
+    let mut ranks = 0;
     for (index, line) in text.lines().enumerate() {
         let bad = |what: String| HostsError::Line { file: file.to_owned(), line: index + 1, what };
         let line = line.split('#').next().unwrap_or("").trim();
@@ -83,7 +95,8 @@ pub fn parse(text: &str, file: &str) -> Result<Vec<Host>, HostsError> {
                 Some(("max_slots" | "max-slots", _)) => {}
                 _ => {
                     return Err(bad(format!(
-                        "'{word}' is not understood; a line is `NAME slots=COUNT`"
+                        "'{}' is not understood; a line is `NAME slots=COUNT`",
+                        shown(word)
                     )));
                 }
             }
@@ -92,13 +105,26 @@ pub fn parse(text: &str, file: &str) -> Result<Vec<Host>, HostsError> {
         let slots = match slots {
             None => 1,
             Some(count) => match count.parse() {
-                Ok(count @ 1..) => count,
-                _ => return Err(bad(format!("'{count}' is no number of ranks (1 or more)"))),
+                Ok(count @ 1..=MOST_RANKS) => count,
+                _ => {
+                    let count = shown(count);
+                    return Err(bad(format!("'{count}' is no number of ranks (1 or more)")));
+                }
             },
         };
-        match hosts.iter_mut().find(|host| host.name == name) {
-            Some(host) => host.slots += slots,
-            None => hosts.push(Host { name: name.to_owned(), slots }),
+        ranks += slots;
+        if ranks > MOST_RANKS {
+            return Err(bad(format!("up to here {ranks} ranks; legal: at most {MOST_RANKS}")));
+        }
+        match places.get(name) {
+            Some(&place) => {
+                let host: &mut Host = &mut hosts[place];
+                host.slots += slots;
+            }
+            None => {
+                places.insert(name, hosts.len());
+                hosts.push(Host { name: name.to_owned(), slots });
+            }
         }
     }
     if hosts.is_empty() {
@@ -111,10 +137,11 @@ pub fn parse(text: &str, file: &str) -> Result<Vec<Host>, HostsError> {
 /// something else.
 fn check_name(name: &str) -> Result<(), String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
-    if !name.is_empty() && !name.starts_with('-') && name.chars().all(fits) {
+    let is_short = (1..=MOST_NAME_BYTES).contains(&name.len());
+    if is_short && !name.starts_with('-') && name.chars().all(fits) {
         return Ok(());
     }
-    Err(format!("'{name}' is no host name"))
+    Err(format!("'{}' is no host name", shown(name)))
 }
 
 /// A name that a file of ours has: whoever wrote it, it goes into command lines.
@@ -129,7 +156,7 @@ fn checked_name<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> 
 /// # Errors
 /// See [`HostsError::NodeList`].
 pub fn expand_slurm(list: &str) -> Result<Vec<String>, HostsError> {
-    let bad = |what: &str| HostsError::NodeList { list: list.to_owned(), what: what.to_owned() };
+    let bad = |what: &str| HostsError::NodeList { list: shown(list), what: what.to_owned() };
     let mut names = Vec::new();
     let mut depth = 0;
     let parts = list.split(|c: char| {
@@ -142,16 +169,26 @@ pub fn expand_slurm(list: &str) -> Result<Vec<String>, HostsError> {
         while let Some((before, after)) = rest.split_once('[') {
             let (inside, behind) = after.split_once(']').ok_or_else(|| bad("a [ without ]"))?;
             let numbers = expand_ranges(inside).ok_or_else(|| bad("a bad range"))?;
+            if all.len() * numbers.len() > MOST_NODES {
+                return Err(bad("more than 65536 nodes"));
+            }
+            // All names are about as long; what is no name is not multiplied.
+            let first = format!("{}{before}{}", all[0], numbers[0]);
+            check_name(&first).map_err(|what| bad(&what))?;
             let extend = |name: &String| {
                 numbers.iter().map(|n| format!("{name}{before}{n}")).collect::<Vec<_>>()
             };
             all = all.iter().flat_map(extend).collect();
             rest = behind;
         }
-        names.extend(all.into_iter().map(|name| name + rest));
-    }
-    for name in &names {
-        check_name(name).map_err(|what| bad(&what))?;
+        if names.len() + all.len() > MOST_NODES {
+            return Err(bad("more than 65536 nodes"));
+        }
+        for name in all {
+            let name = name + rest;
+            check_name(&name).map_err(|what| bad(&what))?;
+            names.push(name);
+        }
     }
     Ok(names)
 }
@@ -162,8 +199,9 @@ fn expand_ranges(inside: &str) -> Option<Vec<String>> {
     for range in inside.split(',') {
         let (from, to) = range.split_once('-').unwrap_or((range, range));
         let (first, last): (u64, u64) = (from.parse().ok()?, to.parse().ok()?);
-        // Slurm itself allows no more nodes than that.
-        if first > last || last - first > 65536 {
+        let is_long =
+            from.len() > 20 || last.saturating_sub(first) >= (MOST_NODES - all.len()) as u64;
+        if first > last || is_long {
             return None;
         }
         all.extend((first..=last).map(|n| format!("{n:0width$}", width = from.len())));
@@ -180,7 +218,10 @@ pub fn expand_tasks(text: &str) -> Option<Vec<usize>> {
             None => (part, 1usize),
         };
         let count: usize = count.parse().ok()?;
-        all.extend(std::iter::repeat_n(count, times.min(65536)));
+        if count > MOST_RANKS / MOST_NODES || times > MOST_NODES - all.len() {
+            return None;
+        }
+        all.extend(std::iter::repeat_n(count, times));
     }
     Some(all)
 }
@@ -237,7 +278,8 @@ impl Pool {
 
     /// Ranks that fit on the nodes in use.
     pub fn ranks(&self) -> usize {
-        self.active.iter().map(|host| host.slots).sum()
+        // A state that was tampered with may have any.
+        self.active.iter().fold(0, |sum: usize, host| sum.saturating_add(host.slots))
     }
 
     /// Lets nodes that were out wait again.
@@ -345,6 +387,44 @@ mod tests {
         ] {
             assert_eq!(parse(text, "h").unwrap_err().to_string(), said);
         }
+    }
+
+    #[test]
+    fn numbers_and_lists_without_bound_are_refused() {
+        let ranks = "n1 slots=2147483647\nn1\n";
+        let said = "h:2: up to here 2147483648 ranks; legal: at most 2147483647";
+        assert_eq!(parse(ranks, "h").unwrap_err().to_string(), said);
+        let most = format!("n1 slots={}", usize::MAX);
+        assert!(parse(&most, "h").unwrap_err().to_string().contains("is no number of ranks"));
+        assert_eq!(expand_slurm("n[1-65536]").unwrap().len(), 65536);
+        let zeros = "0".repeat(70_000);
+        let long = "x".repeat(70_000);
+        for list in [
+            "n[1-65537]",
+            "n[1-65536],m",
+            "n[1-65536][1-65536]",
+            "n[1-40000,1-40000]",
+            &format!("n[{zeros}1-2]"),
+            &format!("{long}[1-65536]"),
+            &format!("n[1-65536]{long}"),
+            &format!("n[1-65536]{}", "[1]".repeat(20_000)),
+        ] {
+            let error = expand_slurm(list).unwrap_err().to_string();
+            assert!(error.len() < 300, "{error}");
+        }
+        assert_eq!(expand_tasks("1(x65537)"), None);
+        assert_eq!(expand_tasks("1(x65536),1"), None);
+        assert_eq!(expand_tasks("18446744073709551615"), None);
+        assert_eq!(expand_tasks("128(x65536)").unwrap().len(), 65536);
+    }
+
+    #[test]
+    fn what_is_wrong_is_shown_and_not_obeyed_by_a_terminal() {
+        for text in ["n1 \x1b[31m", "\x1b[31m", "n1:\x1b[31m"] {
+            let error = parse(text, "h").unwrap_err().to_string();
+            assert!(error.contains("\\u{1b}[31m"), "{error}");
+        }
+        assert!(parse(&"n".repeat(256), "h").unwrap_err().to_string().len() < 100);
     }
 
     #[test]

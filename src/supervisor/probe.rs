@@ -17,6 +17,7 @@ use super::hosts::{Health, Host, Pool};
 use super::process::{self, Process};
 use crate::checkpoint::codec::checksum;
 use crate::checkpoint::store::{Store, StoreError, StoreKind, host};
+use crate::config::error::shown_message;
 use crate::protect;
 
 /// What the answer starts with: shells may greet.
@@ -138,7 +139,12 @@ impl Answer {
     /// The answer in what a node has said.
     fn find(said: &str) -> Option<Answer> {
         let json = said.lines().find_map(|line| line.split_once(MARK).map(|(_, json)| json))?;
-        serde_json::from_str(json).ok()
+        let mut answer: Answer = serde_json::from_str(json).ok()?;
+        // They are shown, and another machine has written them.
+        let said = [&mut answer.host, &mut answer.version];
+        let texts = said.into_iter().chain(&mut answer.no_store).chain(&mut answer.warnings);
+        texts.for_each(|text| *text = shown_message(text));
+        Some(answer)
     }
 
     /// Why this node cannot take part, if so. `need_bytes`: what its ranks'
@@ -185,7 +191,7 @@ impl Survey {
             None | Some(Outcome::Unknown) => Health::Unknown,
             Some(Outcome::Failed(why)) => Health::Ill(why.clone()),
             Some(Outcome::Answer(answer)) => {
-                match answer.fault(self.bytes_per_rank() * slots as u64) {
+                match answer.fault(self.bytes_per_rank().saturating_mul(slots as u64)) {
                     None => Health::Well,
                     Some(why) => Health::Ill(why),
                 }
@@ -212,7 +218,7 @@ impl Survey {
 
     /// Ranks of earlier starts that were ended.
     pub fn ended(&self) -> usize {
-        self.answers().map(|(_, answer)| answer.ended).sum()
+        self.answers().fold(0, |sum: usize, (_, answer)| sum.saturating_add(answer.ended))
     }
 
     /// Warnings, each with the nodes that have it.
@@ -400,7 +406,7 @@ fn heard(mut probe: Probe) -> (String, Outcome) {
         (None, Ok(status)) => {
             let complaint = read_all(probe.child.stderr.take());
             let last = complaint.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("");
-            Outcome::Failed(format!("probe: {status}; {}", last.trim()))
+            Outcome::Failed(format!("probe: {status}; {}", shown_message(last)))
         }
     };
     (probe.name, outcome)

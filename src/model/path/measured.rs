@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::Run;
 use crate::config::{Bcast, Swap, Transport};
-use crate::report::reader::{PhaseSeconds, PhasesPart, ReadError};
+use crate::report::reader::{self, PhaseSeconds, PhasesPart, ReadError};
 
 /// A test that ran to its end, and where its time went.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -86,10 +86,8 @@ impl Measured {
     /// # Errors
     /// What is wrong with it, in words.
     pub fn parse(text: &str) -> Result<Vec<Self>, String> {
-        let report: Report = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        if report.format != "skt-hpl report" {
-            return Err(format!("its \"format\" is {:?}, not \"skt-hpl report\"", report.format));
-        }
+        let report: Report = reader::from_json(text)?;
+        reader::check_format(&report.format)?;
         report.tests.into_iter().filter_map(|test| test.measured().transpose()).collect()
     }
 }
@@ -121,7 +119,7 @@ impl Test {
                 q > 1 && !by_messages("panels") || p > 1 && !by_messages("rows")
             }
             // Reports that name neither are older than shared memory.
-            None => transport == Some(Transport::Shared) && p * q > 1,
+            None => transport == Some(Transport::Shared) && (p > 1 || q > 1),
         }
     }
 }
@@ -172,6 +170,14 @@ mod tests {
         let why = Measured::parse(&text("4000000000")).unwrap_err();
         assert!(why.contains("larger NB"), "{why}");
         assert_eq!(Measured::parse(&text("0")).unwrap(), []);
+    }
+
+    #[test]
+    fn numbers_at_the_ends_of_their_range_do_not_wrap() {
+        let text = include_str!("../../../docs/measurements/2026-11-20-path/fit-1x2-1.json");
+        let huge = text.replace(r#""p":1,"#, &format!(r#""p":{},"#, u64::MAX));
+        assert_ne!(huge, text);
+        assert!(Measured::parse(&huge).is_err());
     }
 
     #[test]

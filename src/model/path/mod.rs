@@ -75,9 +75,11 @@ impl Run {
     pub fn validate(&self) -> Result<(), ModelError> {
         const N_MAX: usize = param::N_MAX as usize;
         const INT_MAX: usize = i32::MAX as usize;
+        const NB_MAX: usize = 1 << 16;
         within("n", self.n, 1..=N_MAX, "1 to 4294967295")?;
+        // A panel's columns are walked one by one.
+        within("nb", self.nb, 1..=NB_MAX, "1 to 65536")?;
         for (name, value, min) in [
-            ("nb", self.nb, 1),
             ("p", self.p, 1),
             ("q", self.q, 1),
             ("threads", self.threads, 1),

@@ -360,7 +360,7 @@ impl<'a> Walk<'a> {
             of(&counts.swap, &[Unit::Message, Unit::MessageByte]);
         self.unhidden[Part::Back as usize] = mean.back;
         let gflops = run.flops() / end.at_seconds * 1e-9;
-        let cores = (run.p * run.q * run.threads) as f64;
+        let cores = run.p as f64 * run.q as f64 * run.threads as f64;
         Prediction {
             time_seconds: end.at_seconds,
             gflops,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::failure::Failure;
+use crate::config::error::shown;
 use crate::model::ModelError;
 
 /// Recorded failures of a machine, cheap to clone.
@@ -107,14 +108,15 @@ fn parse_line(content: &str, line: usize) -> Result<Failure, ModelError> {
     let fields: Vec<&str> =
         content.split([' ', '\t', ',', ';']).filter(|field| !field.is_empty()).collect();
     let [time, node] = fields[..] else {
-        return Err(bad(format!("{content:?}: expected `time_seconds node`")));
+        return Err(bad(format!("\"{}\": expected `time_seconds node`", shown(content))));
     };
-    let at_seconds = time
-        .parse::<f64>()
-        .ok()
-        .filter(|t| *t >= 0.0 && t.is_finite())
-        .ok_or_else(|| bad(format!("time {time:?}: expected seconds, 0 or above")))?;
-    let node = node.parse().map_err(|_| bad(format!("node {node:?}: expected a number from 0")))?;
+    let at_seconds =
+        time.parse::<f64>().ok().filter(|t| *t >= 0.0 && t.is_finite()).ok_or_else(|| {
+            bad(format!("time \"{}\": expected seconds, 0 or above", shown(time)))
+        })?;
+    let node = node
+        .parse()
+        .map_err(|_| bad(format!("node \"{}\": expected a number from 0", shown(node))))?;
     Ok(Failure { at_seconds, node })
 }
 

@@ -509,10 +509,10 @@ fn fresh(offers: &[Offer], rules: &Rules, attempt: Attempt) -> Result<Plan, Refu
     };
     let attach = vec![None; offers.len()];
     let discard = discards(offers, &attach);
-    let found: BTreeSet<usize> = contents(offers).map(|(identity, _)| identity.rank).collect();
-    let is_missed = found.len() < offers.len();
+    let base = lineage(offers);
+    let is_missed = current_claims(offers, base).len() < offers.len();
     Ok(Plan {
-        left: left(offers, lineage(offers), is_missed),
+        left: left(offers, base, is_missed),
         attempt,
         epoch: 0,
         state: Vec::new(),

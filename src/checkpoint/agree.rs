@@ -768,6 +768,25 @@ mod tests {
     }
 
     #[test]
+    fn what_segments_out_of_reach_may_name_is_kept_in_mind() {
+        let (alone, older) = (Attempt { number: 4, nonce: 1 }, Attempt { number: 2, nonce: 8 });
+        let mut found = one_each([(4, 4); 4]);
+        edit(&mut found[1]).1.joined = vec![alone];
+        edit(&mut found[2]).1.left = vec![older];
+        // Nothing is out of reach now.
+        assert_eq!(planned(&found, &RULES).expect("legal").left, [older]);
+        found[0].claims.clear();
+        assert_eq!(planned(&found, &RULES).expect("legal").left, [older, BASE, alone]);
+        let afresh = Rules { resume: Resume::Never, ..RULES };
+        assert_eq!(planned(&found, &afresh).expect("legal").left, [older, BASE, alone]);
+        // Before the first epoch.
+        let mut found = one_each([(0, 0); 4]);
+        found[3].claims.clear();
+        assert_eq!(planned(&found, &RULES).expect("legal").left, [BASE]);
+        assert_eq!(planned(&offers([const { Vec::new() }; 4]), &RULES).expect("legal").left, []);
+    }
+
+    #[test]
     fn processes_find_their_data_and_the_rest_take_what_is_lost() {
         let found =
             offers([vec![claim(2, 4, 4)], vec![], vec![claim(0, 4, 4)], vec![claim(3, 4, 4)]]);

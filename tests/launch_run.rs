@@ -107,6 +107,54 @@ fn a_node_powered_off_while_segments_are_removed() {
     a_node_powered_off_after_the_report("remove");
 }
 
+/// A run ends without a node that has its segments; then that node is back.
+#[test]
+fn a_node_cut_off_until_the_end_does_not_block_the_next_run() {
+    let Some(cluster) = cluster(4, 2) else { return };
+    let first = launch(&cluster, true, "", &run());
+    wait_for_column(&cluster, 1, 1600);
+    cluster.cut("n1");
+    let ended = first.end(&cluster);
+    ended.passed().replaced(0, "n1", "n5");
+    assert!(ended.said.contains("n1: not reached"), "{}", ended.said);
+    cluster.heal("n1");
+    let again = launch(&cluster, true, "", &run()).end(&cluster);
+    assert!(again.said.contains("segment(s) of an earlier run"), "{}", again.said);
+    // With all nodes reached, marks go, too.
+    let remains = cluster.remains_after(Duration::from_secs(12));
+    assert_eq!(remains, Vec::<String>::new());
+    assert_eq!(again.passed_with_the_same_x(&cluster).failures(), 0);
+}
+
+/// What an earlier run has left waits for it, whatever becomes of a start that cannot
+/// begin.
+#[test]
+fn a_start_that_is_declined_removes_nothing() {
+    let Some(cluster) = cluster(2, 0) else { return };
+    let run =
+        |n: &str| format!("--n {n} --nb 64 --p 1 --q 2 --ft double --run-id same --progress off");
+    let killed = launch(
+        &cluster,
+        false,
+        "--max-restarts 0",
+        &format!("{} --checkpoint-every 2p! --inject 1@commit:epoch=2", run("1000")),
+    )
+    .end(&cluster);
+    assert_eq!(killed.code, Some(2), "{}", killed.said);
+    // Locks of killed processes may go.
+    let mebibytes = || cluster.segment_bytes("n1") >> 20;
+    let before = mebibytes();
+    assert!(before > 0, "{}", killed.said);
+    let other = launch(&cluster, false, "--state other", &run("100000000")).end(&cluster);
+    assert_eq!(other.code, Some(2), "{}", other.said);
+    assert!(other.said.contains("what earlier starts have left stays"), "{}", other.said);
+    assert_eq!(mebibytes(), before, "{}", other.said);
+    let other = launch(&cluster, false, "--state another --start-over", &run("900")).end(&cluster);
+    assert_eq!(other.code, Some(2), "{}", other.said);
+    assert!(other.said.contains("made with other settings"), "{}", other.said);
+    assert_eq!(mebibytes(), before, "{}", other.said);
+}
+
 #[test]
 fn two_nodes_powered_off_at_once() {
     let Some(mut cluster) = cluster(4, 2) else { return };

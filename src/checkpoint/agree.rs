@@ -265,6 +265,8 @@ pub struct Plan {
     pub lost: Vec<usize>,
     /// Segments that were found and cannot be used.
     pub unusable: usize,
+    /// The starts that segments out of reach may name as their lineage.
+    pub left: Vec<Attempt>,
 }
 
 /// The run has come to its end: what is left of it.
@@ -274,6 +276,8 @@ pub struct Finished {
     pub epoch: u64,
     /// Its result.
     pub result: Vec<u8>,
+    /// The starts that segments out of reach may name as their lineage.
+    pub left: Vec<Attempt>,
     /// Segments that count and do not bear the result yet: who writes it there.
     pub mark: Vec<Vec<SegmentId>>,
     /// Segments of no use, which each process removes at once.
@@ -368,7 +372,8 @@ fn finished(offers: &[Offer]) -> Option<Finished> {
         offers.iter().map(of).collect()
     };
     let (epoch, result) = (record.commit, record.state.clone());
-    Some(Finished { epoch, result, mark, discard: ids(false), keep: ids(true) })
+    let left = left(offers, base, false);
+    Some(Finished { epoch, result, left, mark, discard: ids(false), keep: ids(true) })
 }
 
 /// How to begin, or to go on, with a run that has not come to its end.
@@ -450,6 +455,24 @@ fn newest_attempt(offers: &[Offer]) -> u64 {
     contents(offers).filter_map(all).max().unwrap_or(0)
 }
 
+/// The starts that segments out of reach may name as their lineage, once all that
+/// count follow a new one: those known of before, and, where some rank `is_missed`
+/// now, the lineage that it may have followed, as well as those that it alone may
+/// have followed, which the others have joined.
+fn left(offers: &[Offer], base: Attempt, is_missed: bool) -> Vec<Attempt> {
+    let mut left: Vec<Attempt> = Vec::new();
+    for (_, record) in contents(offers).filter(|content| counts(content, base)) {
+        left.extend(&record.left);
+        if is_missed {
+            left.extend(record.joined.iter().chain([&record.lineage]));
+        }
+    }
+    left.retain(|start| *start != Attempt::default());
+    left.sort_unstable();
+    left.dedup();
+    left
+}
+
 /// Whether a segment is not stale.
 fn counts((_, record): &Content, base: Attempt) -> bool {
     record.lineage == base || record.joined.contains(&base)
@@ -486,7 +509,10 @@ fn fresh(offers: &[Offer], rules: &Rules, attempt: Attempt) -> Result<Plan, Refu
     };
     let attach = vec![None; offers.len()];
     let discard = discards(offers, &attach);
+    let base = lineage(offers);
+    let is_missed = current_claims(offers, base).len() < offers.len();
     Ok(Plan {
+        left: left(offers, base, is_missed),
         attempt,
         epoch: 0,
         state: Vec::new(),
@@ -527,6 +553,7 @@ fn resume(
     };
     let discard = discards(offers, &attach);
     Ok(Plan {
+        left: left(offers, lineage(offers), !lost.is_empty()),
         attempt,
         epoch,
         state,
@@ -738,6 +765,25 @@ mod tests {
         assert_eq!(plan.epoch, 5);
         assert_eq!(plan.attempt, Attempt { number: 9, nonce: 5 });
         assert_eq!(plan.ranks, [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn what_segments_out_of_reach_may_name_is_kept_in_mind() {
+        let (alone, older) = (Attempt { number: 4, nonce: 1 }, Attempt { number: 2, nonce: 8 });
+        let mut found = one_each([(4, 4); 4]);
+        edit(&mut found[1]).1.joined = vec![alone];
+        edit(&mut found[2]).1.left = vec![older];
+        // Nothing is out of reach now.
+        assert_eq!(planned(&found, &RULES).expect("legal").left, [older]);
+        found[0].claims.clear();
+        assert_eq!(planned(&found, &RULES).expect("legal").left, [older, BASE, alone]);
+        let afresh = Rules { resume: Resume::Never, ..RULES };
+        assert_eq!(planned(&found, &afresh).expect("legal").left, [older, BASE, alone]);
+        // Before the first epoch.
+        let mut found = one_each([(0, 0); 4]);
+        found[3].claims.clear();
+        assert_eq!(planned(&found, &RULES).expect("legal").left, [BASE]);
+        assert_eq!(planned(&offers([const { Vec::new() }; 4]), &RULES).expect("legal").left, []);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::agree::Finished;
 use super::code::Code;
-use super::header::SegmentId;
+use super::header::{Attempt, SegmentId};
 use super::hook::{Hook, Step};
 use super::methods::Method;
 use super::opening::Opening;
@@ -32,6 +32,7 @@ pub struct FinishedRun<C, M: Memory> {
     hook: Arc<dyn Hook>,
     epoch: u64,
     result: Vec<u8>,
+    left: Vec<Attempt>,
     /// Marked segments of this node, to be removed.
     ids: Vec<SegmentId>,
     /// In use until then: nobody else takes it away.
@@ -51,6 +52,13 @@ impl<C: Comm, M: Memory> FinishedRun<C, M> {
         self.epoch
     }
 
+    /// The starts that segments may name as their lineage which were out of reach in
+    /// some start of this run: once its result is reported, such segments are left
+    /// over. Empty where none was ever out of reach.
+    pub fn left(&self) -> &[Attempt] {
+        &self.left
+    }
+
     /// Finds a run finished: writes the result to all segments that count and
     /// do not have it, so that it bears the loss of all others before it is
     /// reported as it did in the start that computed it.
@@ -60,7 +68,7 @@ impl<C: Comm, M: Memory> FinishedRun<C, M> {
         chunk_bytes: usize,
         finished: Finished,
     ) -> Result<Self> {
-        let Finished { epoch, result, mark, discard, keep } = finished;
+        let Finished { epoch, result, left, mark, discard, keep } = finished;
         let process = comm.rank();
         let segments = opening.take(comm, &mark[process])?;
         opening.discard(&discard[process], epoch)?;
@@ -77,7 +85,7 @@ impl<C: Comm, M: Memory> FinishedRun<C, M> {
         hook.at(&Step::new("marked", epoch))?;
         comm.barrier()?;
         let ids = keep[process].clone();
-        Ok(Self { comm, memory, hook, epoch, result, ids, _held: None, _lock: lock })
+        Ok(Self { comm, memory, hook, epoch, result, left, ids, _held: None, _lock: lock })
     }
 
     /// Removes what is left of the run, whose result all have reported that are
@@ -131,6 +139,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let ids = if is_lasting { vec![self.id] } else { Vec::new() };
         let (held, hook) = self.vault.into_parts();
         let (comm, memory, _lock) = (self.job, self.memory, self.lock);
-        Ok(FinishedRun { comm, memory, hook, epoch, result, ids, _held: Some(held), _lock })
+        let (left, _held) = (self.record.left, Some(held));
+        Ok(FinishedRun { comm, memory, hook, epoch, result, left, ids, _held, _lock })
     }
 }

@@ -17,11 +17,13 @@ use super::parameters::{Parameters, cut_to};
 
 /// Its last byte is the version: another one may sum up and spell the identity in
 /// another way.
-const MAGIC: [u8; 8] = *b"SKTCKPT2";
+const MAGIC: [u8; 8] = *b"SKTCKPT3";
 /// Starts that a segment remembers to have joined. Only starts of which nobody who
 /// was there later has followed any take up room.
 const JOINED_MAX: usize = 16;
-const RECORD_WORDS: usize = 9 + 2 * JOINED_MAX;
+/// Superseded starts that a segment remembers; of more, the latest.
+const LEFT_MAX: usize = 16;
+const RECORD_WORDS: usize = 9 + 2 * JOINED_MAX + 2 * LEFT_MAX;
 /// Room for the parameters in an identity.
 const PARAMETERS_BYTES: usize = 2048;
 /// Bits of a record's word of flags.
@@ -81,6 +83,9 @@ pub struct Record {
     /// The starts of the job since then that have read this segment, in their order;
     /// of very many the latest.
     pub joined: Vec<Attempt>,
+    /// The starts that out-of-reach segments of this run may name as their lineage:
+    /// those that were superseded when some rank's segment was not to be found.
+    pub left: Vec<Attempt>,
     /// Newest epoch whose commit this rank has seen, COMMIT(e).
     pub commit: u64,
     /// Epoch that the settled copy and parities are known to hold.
@@ -101,6 +106,11 @@ impl Record {
         self.joined.push(attempt);
         let surplus = self.joined.len().saturating_sub(JOINED_MAX);
         self.joined.drain(..surplus);
+    }
+
+    /// Remembers which starts segments may name that are out of reach.
+    pub fn leave(&mut self, left: &[Attempt]) {
+        self.left = left[left.len().saturating_sub(LEFT_MAX)..].to_vec();
     }
 
     /// Follows the decisions of this start from here on.
@@ -206,8 +216,12 @@ impl HeaderLayout {
             HOLLOW * u64::from(record.hollow) + FINISHED * u64::from(record.finished),
             record.state.len() as u64,
         ];
-        words.extend(record.joined.iter().flat_map(|start| [start.number, start.nonce]));
-        assert!(words.len() < RECORD_WORDS, "{} starts joined", record.joined.len());
+        for (starts, most) in [(&record.joined, JOINED_MAX), (&record.left, LEFT_MAX)] {
+            assert!(starts.len() <= most, "{} starts", starts.len());
+            let end = words.len() + 2 * most;
+            words.extend(starts.iter().flat_map(|start| [start.number, start.nonce]));
+            words.resize(end, 0);
+        }
         words.resize(RECORD_WORDS - 1, 0);
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         bytes.extend(&record.state);
@@ -229,14 +243,17 @@ impl HeaderLayout {
         if checksum(body) != u64::from_le_bytes(*rest.first_chunk()?) {
             return None;
         }
+        let starts = |words: &[u64]| {
+            let pairs = words.chunks_exact(2);
+            let starts = pairs.map(|pair| Attempt { number: pair[0], nonce: pair[1] });
+            starts.filter(|start| *start != Attempt::default()).collect()
+        };
+        let (joined, left) = words[8..].split_at(2 * JOINED_MAX);
         Some(Record {
             sequence: words[0],
             lineage: Attempt { number: words[1], nonce: words[2] },
-            joined: words[8..]
-                .chunks_exact(2)
-                .map(|words| Attempt { number: words[0], nonce: words[1] })
-                .filter(|start| *start != Attempt::default())
-                .collect(),
+            joined: starts(joined),
+            left: starts(left),
             commit: words[3],
             stamp: words[4],
             updating: words[5],
@@ -282,6 +299,7 @@ mod tests {
         Record {
             sequence,
             joined: vec![Attempt { number: sequence, nonce: 1 }; sequence as usize],
+            left: vec![Attempt { number: sequence, nonce: 2 }; 7 - sequence as usize],
             commit: sequence / 2,
             hollow: sequence.is_multiple_of(2),
             finished: sequence.is_multiple_of(3),

@@ -437,6 +437,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             self.record.hollow = true;
         }
         self.record.join(self.plan.attempt);
+        self.record.leave(&self.plan.left);
         self.write_record(step)?;
         if !attached {
             // Last: a segment without its identity is nobody's.

@@ -21,6 +21,9 @@ pub struct ProbeArgs {
     /// Remove the run's segments
     #[arg(long, conflicts_with = "look")]
     clean: bool,
+    /// Remove also what says that the run has ended
+    #[arg(long, conflicts_with_all = ["look", "clean"])]
+    forget: bool,
     /// Touch nothing
     #[arg(long)]
     look: bool,
@@ -35,9 +38,10 @@ pub fn execute(args: &ProbeArgs) -> Result<(), ConfigError> {
         run: args.run.clone(),
         run_id: args.run_id.clone(),
         store: args.store.clone(),
-        purpose: match (args.clean, args.look) {
-            (true, _) => Purpose::Clean,
-            (_, true) => Purpose::Look,
+        purpose: match (args.clean, args.forget, args.look) {
+            (true, ..) => Purpose::Clean,
+            (_, true, _) => Purpose::Forget,
+            (.., true) => Purpose::Look,
             _ => Purpose::Start,
         },
     };

@@ -11,6 +11,7 @@ use crate::checkpoint::store::{
 };
 use crate::config::{ConfigError, Place, Setting};
 use crate::environment::host::this_host;
+use crate::protect::is_mark;
 
 const HOSTS: &str = "\
 Segments live on the host where their rank ran: this command sees those of the host that it runs \
@@ -22,13 +23,14 @@ A segment is one of these:
   live        the process that made it is alive
   unknown     its maker is in another container: nobody here can tell
   waiting     complete, its run is not running: the same command goes on from it
+  ended       says that its run has ended, to nodes that were out of reach then
   incomplete  its maker died while it was made: of no use to anybody
   unnamed     the same, so early that it does not say of which run it is
   damaged     yours, and no longer whole: no run can use it
   doubtful    perhaps the same; nothing but its size or name says so
   planted     made by another user to look like yours: no run uses it
 
-`clean` removes what is incomplete, unnamed or damaged; with --run also what is waiting of that run, which then \
+`clean` removes what is ended, incomplete, unnamed or damaged; with --run also what is waiting of that run, which then \
 cannot go on; with --force everything, also what a process is using.";
 
 /// Flags of `shm`.
@@ -205,6 +207,7 @@ fn state(segment: &SegmentInfo) -> &'static str {
         (false, Liveness::Alive, _) => "live",
         (false, Liveness::Unknown, _) => "unknown",
         (false, Liveness::Dead, false) => "incomplete",
+        (false, Liveness::Dead, true) if is_mark(segment) => "ended",
         (false, Liveness::Dead, true) => "waiting",
     }
 }

@@ -24,7 +24,9 @@ pub const FACTOR: &str = "factor";
 pub const REPORTED: &str = "reported";
 /// All is done.
 pub const DONE: &str = "done";
-/// What an earlier start has left cannot be gone on from.
+/// A process of an earlier start was still at work.
+pub const CHANGED: &str = "changed";
+/// More is lost or damaged than can be rebuilt.
 pub const REFUSED: &str = "refused";
 /// Least seconds between records of columns.
 const INTERVAL_SECONDS: f64 = 1.0;

@@ -11,7 +11,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::checkpoint::agree::Resume;
+use crate::checkpoint::agree::{Refusal, Resume};
+use crate::checkpoint::header::Attempt;
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::protocol::{CheckpointError, Found};
 use crate::checkpoint::store::{StoreError, StoreKind};
@@ -96,6 +97,19 @@ pub enum JobError {
 }
 
 impl JobError {
+    /// What the supervisor is told of a refusal that is not for a person to resolve.
+    fn sign(&self) -> Option<&'static str> {
+        let Self::Checkpoint(CheckpointError::Refused(refusal)) = self else { return None };
+        match refusal {
+            // The supervisor asks for what it knows to have been there.
+            Refusal::Unrecoverable { .. } | Refusal::Damaged { .. } | Refusal::NothingFound => {
+                Some(heartbeat::REFUSED)
+            }
+            Refusal::Changed { .. } => Some(heartbeat::CHANGED),
+            _ => None,
+        }
+    }
+
     /// Whether this rank alone knows of it, so that it must end the others.
     /// Refusals are agreed upon: all ranks have them.
     pub fn is_fatal(&self) -> bool {
@@ -149,7 +163,9 @@ pub fn run<C: Comm>(
     let mut tests = Tests { spec, settings, setup: &setup, progress, reports, ledger: None };
     let ran = match tests.run(world) {
         Err(why) if !why.is_fatal() => {
-            heartbeat::step(heartbeat::REFUSED);
+            if let Some(sign) = why.sign() {
+                heartbeat::step(sign);
+            }
             tests.progress.clear();
             if first {
                 eprintln!("error: {why}");
@@ -177,6 +193,11 @@ pub fn run<C: Comm>(
         }
         if settings.is_on() {
             world.barrier()?;
+            // None of what the run still needs is left; what is out of reach is to be
+            // known when it comes back.
+            if setup.is_first_on_host && !ran.left.is_empty() {
+                protect::ended::remember(setup.store, &settings.run_id, world.rank(), &ran.left)?;
+            }
             protect::sweep(setup.store, &settings.run_id, spec.tests().len())?;
             // All have let go of theirs.
             setup::warn(&protect::tidy(setup.store)?);
@@ -189,9 +210,17 @@ pub fn run<C: Comm>(
 struct Ran<'a, C: Comm> {
     /// Whether all are reported; a report may refuse to be written.
     is_reported: bool,
+    /// The starts that segments of the run may name which were out of reach.
+    left: Vec<Attempt>,
     /// The result of the last one, still in shared memory, if it was protected
     /// and this rank had a part in it.
     last: Option<Done<'a, C>>,
+}
+
+impl<C: Comm> Ran<'_, C> {
+    fn unreported() -> Self {
+        Self { is_reported: false, left: Vec::new(), last: None }
+    }
 }
 
 /// The tests of a job.
@@ -211,16 +240,17 @@ impl<'a> Tests<'a> {
     /// unfinished or not reported. The same on all ranks.
     fn run<C: Comm>(&mut self, world: &C) -> Result<Ran<'a, C>, JobError> {
         let tests = self.spec.tests();
+        self.remove_left_over(world)?;
         self.open_ledger(world)?;
         let first = self.first_test(world)?;
         let mut told = [u8::from(self.tell(first))];
         collect::broadcast(world, &mut told, 0)?;
         if told[0] == 0 {
-            return Ok(Ran { is_reported: false, last: None });
+            return Ok(Ran::unreported());
         }
         let mut ranks: Option<(usize, Option<C>)> = None;
         let mut announced = Instant::now();
-        let mut last = None;
+        let (mut last, mut left) = (None, Vec::new());
         for (index, test) in tests.iter().enumerate().skip(first) {
             let size = test.p * test.q;
             if ranks.as_ref().is_none_or(|(of, _)| *of != size) {
@@ -246,15 +276,37 @@ impl<'a> Tests<'a> {
             // start reports it again.
             collect::broadcast(world, &mut wrote, 0)?;
             if wrote[0] == 0 {
-                return Ok(Ran { is_reported: false, last: None });
+                return Ok(Ran::unreported());
             }
-            self.keep(world, index, result)?;
+            let missed = done.as_ref().map_or(&[][..], Done::left);
+            left.extend(self.keep(world, index, result, missed)?);
             match done {
                 Some(done) if index + 1 < tests.len() => done.clear()?,
                 done => last = done,
             }
         }
-        Ok(Ran { is_reported: true, last })
+        left.extend(self.ledger.iter().flat_map(Ledger::left));
+        Ok(Ran { is_reported: true, left, last })
+    }
+
+    /// Removes what is known to be left over of runs that have ended.
+    fn remove_left_over<C: Comm>(&self, world: &C) -> Result<(), JobError> {
+        if !self.settings.is_on() {
+            return Ok(());
+        }
+        let (run, setup) = (&self.settings.run_id, self.setup);
+        let tests = self.spec.tests();
+        let header =
+            |test: usize| tests.get(test).map(|test| protect::header_layout(run, test.p * test.q));
+        let is_keeper = setup.is_first_on_host;
+        let removed = protect::ended::remove_left_over(world, setup.store, run, is_keeper, header)?;
+        if removed > 0 && world.rank() == 0 {
+            eprintln!(
+                "{removed} segment(s) of an earlier run {run} are removed: they were out of reach \
+                 when it ended"
+            );
+        }
+        Ok(())
     }
 
     /// Finds the results that earlier starts have kept, which must be of the same
@@ -324,21 +376,26 @@ impl<'a> Tests<'a> {
     }
 
     /// Keeps the result of a test, which rank 0 has, until the whole report is
-    /// written. Collective.
+    /// written, and which starts segments of it may name that are out of reach: all
+    /// ranks get these. Collective.
     fn keep<C: Comm>(
         &mut self,
         world: &C,
         index: usize,
         mut result: Vec<u8>,
-    ) -> Result<(), JobError> {
-        let Some(ledger) = &mut self.ledger else { return Ok(()) };
+        missed: &[Attempt],
+    ) -> Result<Vec<Attempt>, JobError> {
+        let mut bytes = serde_json::to_vec(missed).expect("plain data");
+        collect::broadcast_bytes(world, &mut bytes, 0)?;
+        let missed: Vec<Attempt> = serde_json::from_slice(&bytes).expect("written just now");
+        let Some(ledger) = &mut self.ledger else { return Ok(missed) };
         collect::broadcast_bytes(world, &mut result, 0)?;
-        if let Err(why) = ledger.add(index, &result) {
+        if let Err(why) = ledger.add(index, &result, &missed) {
             // The run itself goes on; a later start may have to do without it.
             let test = index + 1;
             eprintln!("warning: the result of test {test} is not kept for later starts: {why}");
         }
-        Ok(())
+        Ok(missed)
     }
 
     /// Runs one test on its ranks, and reports it.

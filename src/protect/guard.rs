@@ -17,6 +17,7 @@ use crate::blas::MatMut;
 use crate::blas::view::SharedMat;
 use crate::checkpoint::encode::Encoder;
 use crate::checkpoint::finish::FinishedRun;
+use crate::checkpoint::header::HeaderLayout;
 use crate::checkpoint::hook::Hook;
 use crate::checkpoint::layout::{Active, Geometry, RegionShape};
 use crate::checkpoint::protocol::{
@@ -46,6 +47,11 @@ const GUESSED_BYTES_PER_SECOND: f64 = 2e9;
 /// restart fits, which may list each second rank.
 pub(super) fn state_bytes(ranks: usize) -> usize {
     (32 << 10) + 8 * ranks
+}
+
+/// The form of the headers of a test's segments, in a job of `ranks`.
+pub fn header_layout(run: &str, ranks: usize) -> HeaderLayout {
+    HeaderLayout::new(run, ranks, state_bytes(ranks))
 }
 
 /// What a checkpoint knows beside the matrix. The same on all ranks.

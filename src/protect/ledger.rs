@@ -9,16 +9,17 @@
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::result;
+use super::{ended, result};
 use crate::checkpoint::codec::checksum;
-use crate::checkpoint::store::{SegmentName, Store, StoreError};
+use crate::checkpoint::header::Attempt;
+use crate::checkpoint::store::{SegmentInfo, SegmentName, Store, StoreError};
 use crate::comm::{Comm, CommError, collect};
 use crate::report::record::TestRecord;
 
 const ROLE: &str = "results.a";
 
 /// What the tests of a run came to, by their numbers.
-type Results = BTreeMap<usize, Vec<u8>>;
+pub(super) type Results = BTreeMap<usize, Vec<u8>>;
 
 /// Results of the tests that are done, in this process and on its node.
 pub struct Ledger<'a> {
@@ -33,11 +34,13 @@ pub struct Ledger<'a> {
 
 /// What a segment holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Content {
+pub(super) struct Content {
     /// When the run was begun, in nanoseconds since 1970: a node that comes back
     /// may have results of a run of that name that was given up since.
-    life: u64,
-    results: Results,
+    pub(super) life: u64,
+    /// What segments and ledgers that are out of reach may name.
+    pub(super) left: Vec<Attempt>,
+    pub(super) results: Results,
 }
 
 /// Why results cannot be kept or found.
@@ -65,11 +68,25 @@ impl<'a> Ledger<'a> {
         is_keeper: bool,
         is_afresh: bool,
     ) -> Result<Self, LedgerError> {
-        let found = found(store, run)?;
+        let found = found(store, run, ROLE)?;
         let number = found.iter().map(|(_, number, _)| *number).max().unwrap_or(0);
-        let contents = found.into_iter().filter_map(|(_, _, content)| content);
-        let own = contents.filter(|_| !is_afresh).max_by_key(Content::age).unwrap_or_default();
-        let content = newest(world, own)?;
+        let contents: Vec<Content> =
+            found.into_iter().filter_map(|(_, _, content)| content).collect();
+        let own = contents.iter().filter(|_| !is_afresh).max_by_key(|content| content.age());
+        let own = own.cloned().unwrap_or_default();
+        let mut content = newest(world, own.clone())?;
+        let id = content.id();
+        let given_up = contents.iter().map(Content::id).filter(|other| *other != id);
+        let mut left: Vec<Attempt> =
+            contents.iter().flat_map(|content| content.left.clone()).chain(given_up).collect();
+        let has_it = own.id() == id;
+        // A node that lacks it has taken the place of one that may have it.
+        let mut some = [u8::from(has_it), u8::from(is_keeper && !has_it)];
+        collect::all_reduce(world, &mut some, u8::max)?;
+        if some == [1, 1] {
+            left.push(id);
+        }
+        content.left = ended::union(world, &left)?;
         let keeper = is_keeper.then(|| world.rank());
         let mut ledger = Self { store, run: run.to_owned(), keeper, number, content };
         // All have looked before anything goes.
@@ -87,11 +104,20 @@ impl<'a> Ledger<'a> {
         (0..).take_while(|test| self.content.results.contains_key(test)).count()
     }
 
-    /// Keeps the result of a test, as [`result::read`] reads it.
+    /// What is left over of this run, once it has ended, where it is out of reach:
+    /// nothing where all was within reach always.
+    pub fn left(&self) -> Vec<Attempt> {
+        let own = (!self.content.left.is_empty()).then(|| self.content.id());
+        self.content.left.iter().copied().chain(own).collect()
+    }
+
+    /// Keeps the result of a test, as [`result::read`] reads it, and what segments of
+    /// it may name that are out of reach.
     ///
     /// # Errors
     /// The store refuses; the results before stay.
-    pub fn add(&mut self, test: usize, result: &[u8]) -> Result<(), StoreError> {
+    pub fn add(&mut self, test: usize, result: &[u8], left: &[Attempt]) -> Result<(), StoreError> {
+        self.content.left.extend(left);
         self.content.results.insert(test, result.to_vec());
         self.keep()
     }
@@ -100,18 +126,38 @@ impl<'a> Ledger<'a> {
     fn keep(&mut self) -> Result<(), StoreError> {
         let Some(rank) = self.keeper else { return Ok(()) };
         self.number += 1;
-        let name = SegmentName::new(&self.run, &format!("{ROLE}{}", self.number), rank as u32)?;
-        let bytes = self.content.encode();
-        let mut segment = self.store.create(&name, bytes.len())?;
-        segment.as_mut_slice().copy_from_slice(&bytes);
-        drop(segment);
-        for info in self.store.list()?.into_iter().filter(|info| info.name.run() == self.run) {
-            // In a folder that nodes share, those of the others have the same number.
-            if number(info.name.role()).is_some_and(|number| number < self.number) {
-                self.store.remove(&info.name)?;
-            }
+        keep(self.store, &self.run, ROLE, self.number, rank, &self.content)
+    }
+}
+
+/// Writes segment `number` of this role, then removes those before it.
+pub(super) fn keep(
+    store: &dyn Store,
+    run: &str,
+    role: &str,
+    number: u64,
+    rank: usize,
+    content: &Content,
+) -> Result<(), StoreError> {
+    let name = SegmentName::new(run, &format!("{role}{number}"), rank as u32)?;
+    let bytes = content.encode();
+    let mut segment = store.create(&name, bytes.len())?;
+    segment.as_mut_slice().copy_from_slice(&bytes);
+    drop(segment);
+    for info in store.list()?.into_iter().filter(|info| info.name.run() == run) {
+        // In a folder that nodes share, those of the others have the same number.
+        if self::number(info.name.role(), role).is_some_and(|other| other < number) {
+            store.remove(&info.name)?;
         }
-        Ok(())
+    }
+    Ok(())
+}
+
+/// Which run a segment is the ledger of, if it is one.
+pub(super) fn life(store: &dyn Store, info: &SegmentInfo) -> Result<Option<Attempt>, StoreError> {
+    match number(info.name.role(), ROLE) {
+        Some(_) => Ok(content(store, info)?.map(|content| content.id())),
+        None => Ok(None),
     }
 }
 
@@ -141,38 +187,53 @@ fn now_unix_nanos() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Number of a ledger's segment by its role.
-fn number(role: &str) -> Option<u64> {
-    role.strip_prefix(ROLE)?.parse().ok()
+/// Number of a segment of this kind by its role.
+fn number(role: &str, kind: &str) -> Option<u64> {
+    role.strip_prefix(kind)?.parse().ok()
 }
 
-type Found = (SegmentName, u64, Option<Content>);
+pub(super) type Found = (SegmentName, u64, Option<Content>);
 
-/// The segments of `run`'s ledgers on this node; without content where a death
+/// The segments of `run` of this role on this node; without content where a death
 /// has cut the writing of it short.
-fn found(store: &dyn Store, run: &str) -> Result<Vec<Found>, StoreError> {
+pub(super) fn found(store: &dyn Store, run: &str, role: &str) -> Result<Vec<Found>, StoreError> {
     let mut found = Vec::new();
     for info in store.list()?.into_iter().filter(|info| info.name.run() == run) {
-        let Some(number) = number(info.name.role()) else { continue };
-        let mut bytes = vec![0; info.bytes];
-        let is_whole = store.peek(&info.name, &mut bytes)? == Some(info.bytes);
-        let content = is_whole.then(|| Content::decode(&bytes)).flatten();
+        let Some(number) = number(info.name.role(), role) else { continue };
+        let content = content(store, &info)?;
         found.push((info.name, number, content));
     }
     Ok(found)
 }
 
+/// What a segment holds, if it is whole.
+fn content(store: &dyn Store, info: &SegmentInfo) -> Result<Option<Content>, StoreError> {
+    let mut bytes = vec![0; info.bytes];
+    let is_whole = store.peek(&info.name, &mut bytes)? == Some(info.bytes);
+    Ok(is_whole.then(|| Content::decode(&bytes)).flatten())
+}
+
 impl Content {
+    /// What marks of an ended run name its ledgers by.
+    fn id(&self) -> Attempt {
+        Attempt { number: self.life, nonce: 0 }
+    }
+
     /// What tells the newer of two.
     fn age(&self) -> (u64, usize) {
         (self.life, self.results.len())
     }
 
-    /// A checksum of the rest, the life, and for each result the number of its
-    /// test, its length and its bytes; filled up to words.
+    /// A checksum of the rest, the life, the number of starts left and these, the
+    /// number of results, and for each the number of its test, its length and its
+    /// bytes; filled up to words.
     fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; 8];
         bytes.extend(self.life.to_le_bytes());
+        bytes.extend((self.left.len() as u64).to_le_bytes());
+        for start in &self.left {
+            bytes.extend([start.number, start.nonce].map(u64::to_le_bytes).concat());
+        }
         bytes.extend((self.results.len() as u64).to_le_bytes());
         for (&test, result) in &self.results {
             bytes.extend((test as u64).to_le_bytes());
@@ -195,7 +256,12 @@ impl Content {
         if word(&mut rest)? != checksum(bytes.get(8..)?) {
             return None;
         }
-        let (life, count) = (word(&mut rest)?, word(&mut rest)?);
+        let (life, starts) = (word(&mut rest)?, word(&mut rest)?);
+        let mut left = Vec::new();
+        for _ in 0..starts {
+            left.push(Attempt { number: word(&mut rest)?, nonce: word(&mut rest)? });
+        }
+        let count = word(&mut rest)?;
         let mut results = Results::new();
         for _ in 0..count {
             let (test, length) = (word(&mut rest)?, word(&mut rest)?);
@@ -203,7 +269,7 @@ impl Content {
             results.insert(usize::try_from(test).ok()?, result.to_vec());
             rest = tail;
         }
-        Some(Self { life, results })
+        Some(Self { life, left, results })
     }
 }
 
@@ -222,7 +288,7 @@ mod tests {
             let found: Vec<Vec<u8>> = ledger.content.results.values().cloned().collect();
             assert_eq!(ledger.done(), found.len());
             world.barrier().unwrap();
-            ledger.add(found.len(), add).unwrap();
+            ledger.add(found.len(), add, &[]).unwrap();
             assert_eq!(store.list().unwrap().len(), 1, "one segment a node");
             Ok::<_, CommError>(found)
         });
@@ -260,7 +326,9 @@ mod tests {
 
     #[test]
     fn a_torn_segment_is_passed_by() {
-        let content = Content { life: 7, results: Results::from([(0, vec![1; 5]), (3, vec![])]) };
+        let left = vec![Attempt { number: 3, nonce: 4 }];
+        let results = Results::from([(0, vec![1; 5]), (3, vec![])]);
+        let content = Content { life: 7, left, results };
         let bytes = content.encode();
         assert_eq!(Content::decode(&bytes), Some(content));
         for cut in 0..bytes.len() {

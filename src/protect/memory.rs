@@ -5,9 +5,12 @@ use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::ended;
 use crate::checkpoint::header::SegmentId;
 use crate::checkpoint::protocol::{Memory, Peer};
-use crate::checkpoint::store::{Flaw, Segment, SegmentName, Store, StoreError, Stub, View};
+use crate::checkpoint::store::{
+    Flaw, Segment, SegmentInfo, SegmentName, Store, StoreError, Stub, View,
+};
 use crate::team::Team;
 
 /// How long to wait for a process of an earlier start to be gone: a launcher
@@ -150,8 +153,13 @@ pub fn doubtful(store: &dyn Store) -> Result<Vec<String>, StoreError> {
     Ok(stubs.iter().filter(is_told).map(line).collect())
 }
 
+/// Whether a segment only says that a run has ended, see [`super::ended`].
+pub fn is_mark(info: &SegmentInfo) -> bool {
+    info.name.role().starts_with(ended::ROLE)
+}
+
 /// Test and attempt of a segment's role, see [`NodeMemory::name`].
-fn parse_role(role: &str) -> Option<(usize, u64)> {
+pub(super) fn parse_role(role: &str) -> Option<(usize, u64)> {
     let (test, attempt) = role.strip_prefix('t')?.split_once(".a")?;
     Some((test.parse().ok()?, attempt.parse().ok()?))
 }
@@ -195,9 +203,9 @@ pub fn sweep_before(store: &dyn Store, run: &str, test: usize) -> Result<(), Sto
 /// When the store cannot be listed, or a segment not be removed.
 pub fn sweep(store: &dyn Store, run: &str, test: usize) -> Result<(), StoreError> {
     for info in store.list()?.into_iter().filter(|info| info.name.run() == run) {
-        // Locks go with their holders.
-        let is_lock = info.name.role() == "lock";
-        if !is_lock && parse_role(info.name.role()).is_none_or(|(of, _)| of <= test) {
+        // Locks go with their holders; marks of ended runs stay.
+        let stays = info.name.role() == "lock" || is_mark(&info);
+        if !stays && parse_role(info.name.role()).is_none_or(|(of, _)| of <= test) {
             store.remove(&info.name)?;
         }
     }

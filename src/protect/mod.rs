@@ -6,6 +6,7 @@
 mod app;
 mod clock;
 mod code;
+pub mod ended;
 mod guard;
 mod history;
 mod inject;
@@ -20,12 +21,13 @@ mod split;
 pub use app::NodeCheckpointer;
 pub use clock::{Clock, Reading};
 pub use code::AnyCode;
-pub use guard::{Done, Opened, Protected, Surroundings, open};
+pub use guard::{Done, Opened, Protected, Surroundings, header_layout, open};
 pub use history::History;
 pub use inject::{Inject, Target, What};
 pub use interval::{Every, daly_interval_seconds, parse_seconds};
 pub use memory::{
-    NodeMemory, RunInUse, RunLock, doubtful, found_test, run_bytes, sweep, sweep_before, tidy,
+    NodeMemory, RunInUse, RunLock, doubtful, found_test, is_mark, run_bytes, sweep, sweep_before,
+    tidy,
 };
 pub use read::read_domains;
 pub use settings::{Overlap, Region, Settings};

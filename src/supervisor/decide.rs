@@ -12,6 +12,10 @@ const BACKOFF_MAX_SECONDS: f64 = 60.0;
 pub struct Ending {
     /// Its own last word, if it had one.
     pub completion: Option<u8>,
+    /// Whether its report was whole.
+    pub is_reported: bool,
+    /// How it has refused what it found, if it has.
+    pub refusal: Option<Refusal>,
     /// What became of the launcher, in words.
     pub launcher: String,
     /// We were asked to stop.
@@ -22,6 +26,16 @@ pub struct Ending {
     pub column: usize,
     /// How well that is known.
     pub resolution_columns: usize,
+}
+
+/// Why a job does not go on from what it has found, as far as the supervisor can do
+/// something about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// More is lost or damaged than can be rebuilt.
+    Lost,
+    /// A process of an earlier start was still at work.
+    Changed,
 }
 
 /// A failure of before.
@@ -38,8 +52,13 @@ pub struct Past {
 /// What comes next.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Next {
-    /// All is done.
+    /// All is done and reported: nothing of the run is needed any more.
     Finished(Exit),
+    /// More is lost than can be rebuilt.
+    Lost,
+    /// It ended by its own decision without a whole report, and has said why; what
+    /// earlier starts have left stays.
+    Declined,
     /// Stop; the segments stay.
     Stopped,
     /// Look at the nodes, and start again after a pause, unless
@@ -51,7 +70,14 @@ pub enum Next {
 pub fn next(ending: &Ending) -> Next {
     match ending.completion.map(Exit::from_code) {
         // The job's own word counts, not the launcher's.
-        Some(exit @ (Exit::Passed | Exit::ResidualFailed | Exit::BadInput)) => Next::Finished(exit),
+        Some(exit @ (Exit::Passed | Exit::ResidualFailed)) => Next::Finished(exit),
+        Some(Exit::BadInput) if ending.is_reported => Next::Finished(Exit::BadInput),
+        Some(Exit::BadInput) => match ending.refusal {
+            Some(Refusal::Lost) => Next::Lost,
+            Some(Refusal::Changed) if ending.stop_requested => Next::Stopped,
+            Some(Refusal::Changed) => Next::Restart,
+            None => Next::Declined,
+        },
         Some(Exit::Interrupted) | None if ending.stop_requested => Next::Stopped,
         Some(Exit::Interrupted) | None => Next::Restart,
     }
@@ -98,6 +124,8 @@ mod tests {
     fn ending(completion: Option<u8>) -> Ending {
         Ending {
             completion,
+            is_reported: false,
+            refusal: None,
             launcher: "exit code 0".into(),
             stop_requested: false,
             lived: true,
@@ -115,12 +143,21 @@ mod tests {
         assert_eq!(next(&ending(None)), Next::Restart, "exit code 0 alone is no success");
         assert_eq!(next(&ending(Some(0))), Next::Finished(Exit::Passed));
         assert_eq!(next(&ending(Some(1))), Next::Finished(Exit::ResidualFailed));
-        assert_eq!(next(&ending(Some(2))), Next::Finished(Exit::BadInput));
         assert_eq!(next(&ending(Some(75))), Next::Restart);
         let stopped = |completion| next(&Ending { stop_requested: true, ..ending(completion) });
         assert_eq!(stopped(None), Next::Stopped);
         assert_eq!(stopped(Some(75)), Next::Stopped);
         assert_eq!(stopped(Some(0)), Next::Finished(Exit::Passed), "it was faster");
+    }
+
+    #[test]
+    fn what_was_not_reported_is_not_finished() {
+        let declined = |refusal| next(&Ending { refusal, ..ending(Some(2)) });
+        assert_eq!(declined(None), Next::Declined);
+        assert_eq!(declined(Some(Refusal::Lost)), Next::Lost);
+        assert_eq!(declined(Some(Refusal::Changed)), Next::Restart);
+        let skipped = Ending { is_reported: true, ..ending(Some(2)) };
+        assert_eq!(next(&skipped), Next::Finished(Exit::BadInput));
     }
 
     #[test]

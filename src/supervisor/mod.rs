@@ -36,9 +36,9 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 
 use crate::cli::exit::Exit;
-use crate::job::heartbeat::{Beat, DONE, FACTOR, REFUSED};
+use crate::job::heartbeat::{Beat, CHANGED, DONE, FACTOR, REFUSED, REPORTED};
 use crate::outfile;
-use decide::{Ending, Next, Past};
+use decide::{Ending, Next, Past, Refusal};
 use follow::Follow;
 use hosts::{Health, Host, Pool};
 use plan::{Job, Launcher};
@@ -420,7 +420,9 @@ impl Supervisor {
         let pool = match purpose {
             Purpose::Start | Purpose::Look => self.state.pool.clone(),
             // Also those that are out: they may be back.
-            Purpose::Clean => Pool::new(self.state.pool.everyone().cloned().collect(), Vec::new()),
+            Purpose::Clean | Purpose::Forget => {
+                Pool::new(self.state.pool.everyone().cloned().collect(), Vec::new())
+            }
         };
         let options = &self.options;
         let folder = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
@@ -435,6 +437,7 @@ impl Supervisor {
             Purpose::Start => {}
             Purpose::Look => words.push("--look".into()),
             Purpose::Clean => words.push("--clean".into()),
+            Purpose::Forget => words.push("--forget".into()),
         }
         let words: Vec<String> = words.iter().map(|word| plan::shell_quoted(word)).collect();
         let folder = plan::shell_quoted(&folder.display().to_string());
@@ -448,7 +451,7 @@ impl Supervisor {
             }
         };
         let each = match purpose {
-            Purpose::Clean => options.probe_limit.min(CLEAN_PATIENCE),
+            Purpose::Clean | Purpose::Forget => options.probe_limit.min(CLEAN_PATIENCE),
             Purpose::Start | Purpose::Look => options.probe_limit,
         };
         // Before the first start nothing is lost by waiting.
@@ -544,6 +547,7 @@ impl Supervisor {
         self.state.launcher = Some(process.clone());
         self.state.launched_unix = now;
         self.state.is_refused = false;
+        (self.state.is_changed, self.state.is_reported) = (false, false);
         if let Some(failure) = self.state.failures.last_mut() {
             failure.relaunched_unix.get_or_insert(now);
         }
@@ -577,6 +581,8 @@ impl Supervisor {
                 let beat = self.watch.last();
                 return Ok(Ending {
                     completion,
+                    is_reported: self.state.is_reported,
+                    refusal: self.refusal(),
                     launcher,
                     stop_requested: asked.is_some(),
                     lived: beat.is_some(),
@@ -615,6 +621,15 @@ impl Supervisor {
                 self.show_status();
             }
             std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// How the present start has refused what it found, if it has.
+    fn refusal(&self) -> Option<Refusal> {
+        match (self.state.is_refused, self.state.is_changed) {
+            (true, _) => Some(Refusal::Lost),
+            (_, true) => Some(Refusal::Changed),
+            _ => None,
         }
     }
 
@@ -742,6 +757,10 @@ impl Supervisor {
         }
         if beat.phase == REFUSED {
             self.state.is_refused = true;
+        } else if beat.phase == CHANGED {
+            self.state.is_changed = true;
+        } else if beat.phase == REPORTED {
+            self.state.is_reported = true;
         } else if NO_CHECKPOINT.contains(&beat.phase.as_str()) {
             self.state.has_checkpoint = false;
         } else if self.state.last_beat.as_ref().is_some_and(|(last, _)| last.phase == COMMIT) {
@@ -760,20 +779,17 @@ impl Supervisor {
     fn conclude(&mut self, ending: &Ending) -> Result<Option<Exit>> {
         self.state.launcher = None;
         match decide::next(ending) {
-            Next::Finished(Exit::BadInput)
-                if self.state.is_refused
-                    && self.options.start_over
-                    && !self.options.says_resume =>
-            {
+            Next::Lost if self.options.start_over && !self.options.says_resume => {
                 self.state.has_checkpoint = false;
                 self.say("over", "more is lost than can be rebuilt: starting over from the seed")?;
                 Ok(None)
             }
-            Next::Finished(Exit::BadInput) if self.state.is_refused => {
+            Next::Lost => {
                 let why = "more is lost than the checkpoint can rebuild, see the message above; \
                            --start-over would begin from the seed";
                 self.give_up(why, Exit::BadInput).map(|_| Some(Exit::BadInput))
             }
+            Next::Declined => self.declined().map(Some),
             Next::Finished(exit) => self.finished(exit).map(Some),
             Next::Stopped => {
                 self.survey(Purpose::Start);
@@ -832,10 +848,16 @@ impl Supervisor {
         let silent = silent.join(", ");
         if !silent.is_empty() {
             let text = format!(
-                "{silent}: not reached; segments that are left there, should it \
-                                come back, are removed by the next `skt-hpl launch --readmit`"
+                "{silent}: not reached; segments that are left there, should it come back, are \
+                 removed by the next start of this run with it, for which the others keep a mark \
+                 (`skt-hpl shm list`)"
             );
             self.say("unclean", &text)?;
+        } else if survey.answers().any(|(_, answer)| answer.run_bytes > 0)
+            && survey.answers().all(|(_, answer)| answer.is_clean())
+        {
+            // Nothing is left anywhere that marks would have to tell of.
+            self.survey(Purpose::Forget);
         }
         self.state.status = Status::Finished;
         self.state.exit = Some(exit.code());
@@ -848,6 +870,21 @@ impl Supervisor {
         self.folder.tidy();
         self.save()?;
         Ok(exit)
+    }
+
+    /// The job has ended for a reason that is for a person to resolve. Nothing is
+    /// removed: earlier starts, of this supervisor or not, may have left checkpoints.
+    fn declined(&mut self) -> Result<Exit> {
+        let why =
+            "the job cannot run so, see the message above; what earlier starts have left stays";
+        self.give_up(why, Exit::BadInput)?;
+        // Nothing holds one who has not begun to the same options.
+        if self.state.attempt == 1 && !self.state.has_checkpoint {
+            self.state.status = Status::Finished;
+            self.folder.tidy();
+            self.save()?;
+        }
+        Ok(Exit::BadInput)
     }
 
     fn stopped(&mut self) -> Result<Exit> {

@@ -75,15 +75,17 @@ pub enum Purpose {
     Start,
     /// The job is silent: nothing is touched.
     Look,
-    /// The run is over: its segments are removed.
+    /// The run is over: its segments are removed, but not marks that it is.
     Clean,
+    /// The same, and those are: nothing is left on any node.
+    Forget,
 }
 
 /// Answers, on the node.
 pub fn answer(question: &Question) -> Answer {
     let (ended, immortal) = match question.purpose {
         Purpose::Look => (0, 0),
-        Purpose::Start | Purpose::Clean => process::sweep_ranks(&question.run),
+        Purpose::Start | Purpose::Clean | Purpose::Forget => process::sweep_ranks(&question.run),
     };
     let (available_bytes, _) = host::Host::this().available_memory();
     let mut answer = Answer {
@@ -101,9 +103,10 @@ pub fn answer(question: &Question) -> Answer {
         Err(error) => answer.no_store = Some(error.to_string()),
         Ok(kind) => {
             let store = kind.open();
-            let cleaned = match question.purpose == Purpose::Clean && immortal == 0 {
-                true => remove_all(&*store, &question.run_id),
-                false => Ok(()),
+            let cleaned = match question.purpose {
+                Purpose::Clean if immortal == 0 => remove_all(&*store, &question.run_id, false),
+                Purpose::Forget if immortal == 0 => remove_all(&*store, &question.run_id, true),
+                _ => Ok(()),
             };
             match cleaned.and_then(|()| protect::run_bytes(&*store, &question.run_id)) {
                 Ok(bytes) => answer.run_bytes = bytes,
@@ -117,9 +120,9 @@ pub fn answer(question: &Question) -> Answer {
 
 /// Removes all segments of a run: its checkpoints, and the locks that killed
 /// ranks have left. What a process is attached to is not ours to take.
-fn remove_all(store: &dyn Store, run_id: &str) -> Result<(), StoreError> {
+fn remove_all(store: &dyn Store, run_id: &str, with_marks: bool) -> Result<(), StoreError> {
     let of_run = store.list()?.into_iter().filter(|info| info.name.run() == run_id);
-    for info in of_run {
+    for info in of_run.filter(|info| with_marks || !protect::is_mark(info)) {
         store.remove_unused(&info.name)?;
     }
     Ok(())
@@ -145,6 +148,11 @@ impl Answer {
         let texts = said.into_iter().chain(&mut answer.no_store).chain(&mut answer.warnings);
         texts.for_each(|text| *text = shown_message(text));
         Some(answer)
+    }
+
+    /// Whether it could remove what the run has left there.
+    pub fn is_clean(&self) -> bool {
+        self.immortal == 0 && self.no_store.is_none()
     }
 
     /// Why this node cannot take part, if so. `need_bytes`: what its ranks'
@@ -275,7 +283,7 @@ pub fn survey(pool: &Pool, reach: &dyn Fn(&str) -> Vec<String>, limits: Limits) 
     };
     let spares = match limits.purpose {
         Purpose::Look => &[],
-        Purpose::Start | Purpose::Clean => &pool.spares[..],
+        Purpose::Start | Purpose::Clean | Purpose::Forget => &pool.spares[..],
     };
     let mut waiting: Vec<&Host> = pool.active.iter().chain(spares).collect();
     waiting.reverse();

@@ -139,6 +139,12 @@ pub struct State {
     /// Whether the present start has said that it cannot go on from what it
     /// found.
     pub is_refused: bool,
+    /// Whether it has said that a process of an earlier start was still at work.
+    #[serde(default)]
+    pub is_changed: bool,
+    /// Whether the present start has said that its report is whole.
+    #[serde(default)]
+    pub is_reported: bool,
     /// Tests that were reported with a residual that is too large, by any start.
     #[serde(default)]
     pub residuals_failed: usize,
@@ -169,6 +175,8 @@ impl State {
             last_beat: None,
             has_checkpoint: false,
             is_refused: false,
+            is_changed: false,
+            is_reported: false,
             residuals_failed: 0,
             failures: Vec::new(),
         }

@@ -405,7 +405,7 @@ fn segments_with_results() {
             if is_keeper {
                 let number = ledger.done();
                 let text = result::write_plain(&record(small_run().tests().remove(number % 2)));
-                ledger.add(number, &text)?;
+                ledger.add(number, &text, &[])?;
             }
             let essence = |(test, read)| format!("{test} {read:?}");
             Ok::<_, LedgerError>(ledger.results().map(essence).collect::<Vec<_>>())

@@ -181,17 +181,17 @@ pub fn shell_quoted(word: &str) -> String {
 /// is missing there is told by its name. The node's login shell may be any: `sh`
 /// reads it.
 pub fn probe_command(folder: &Path, words: &[String]) -> String {
-    let words: Vec<String> = words.iter().map(|word| shell_quoted(word)).collect();
-    let folder = shell_quoted(&folder.display().to_string());
-    let program = &words[0];
     let missing = |what: &str| {
         let text = format!("there is no {what}: nodes need what the launching machine has");
         format!("{{ echo {} >&2; exit 1; }}", shell_quoted(&text))
     };
+    let no_program = missing(&format!("program {}", words[0]));
+    let no_folder = missing(&format!("folder {}", folder.display()));
+    let words: Vec<String> = words.iter().map(|word| shell_quoted(word)).collect();
     let script = format!(
-        "test -x {program} || {}; cd {folder} 2>/dev/null || {}; exec {}",
-        missing(&format!("program {program}")),
-        missing(&format!("folder {folder}")),
+        "test -x {} || {no_program}; cd {} 2>/dev/null || {no_folder}; exec {}",
+        words[0],
+        shell_quoted(&folder.display().to_string()),
         words.join(" ")
     );
     format!("/bin/sh -c {}", shell_quoted(&script))
@@ -332,7 +332,7 @@ mod tests {
         assert_eq!(said(&folder, &["/bin/pwd"]), format!("{folder}\n"));
         assert_eq!(said("/", &["/bin/echo", "it's", "$HOME"]), "it's $HOME\n");
         let missing = said("/no/folder", &["/no/it's"]);
-        assert!(missing.starts_with("there is no program ") && missing.contains("s: nodes need"));
+        assert!(missing.starts_with("there is no program /no/it's: nodes"), "{missing}");
         assert!(said("/no/folder", &["/bin/pwd"]).starts_with("there is no folder /no/folder: "));
     }
 

@@ -576,6 +576,7 @@ fn answers_of_nodes() {
         run_bytes: 4096,
         available_bytes: 1 << 30,
         no_store: None,
+        store_free_bytes: None,
         warnings: vec!["RemoveIPC=yes".into()],
     };
     let ill = Answer { version: "0".into(), no_store: Some("why".into()), ..answer.clone() };
@@ -587,7 +588,8 @@ fn answers_of_nodes() {
     let each = Duration::from_secs(30);
     campaign("answers_of_nodes", &corpus, &JSON, 150, |input| {
         fs::write(&file, &input[..input.len().min(30_000)]).unwrap();
-        let limits = Limits { purpose: Purpose::Start, each, spare_losses: 0, suspects: &[] };
+        let limits =
+            Limits { purpose: Purpose::Start, each, spare_losses: 0, suspects: &[], rank_bytes: 0 };
         let survey = probe::survey(&pool, &reach, limits);
         survey.ended();
         survey.warnings().keys().for_each(|warning| assert_tame(warning));

@@ -324,6 +324,44 @@ fn the_report_grows_and_has_the_tests_of_all_starts() {
 }
 
 #[test]
+fn a_state_folder_that_vanishes_leaves_no_rank_unwatched() {
+    let Some(mut cluster) = cluster(4, 1) else { return };
+    let launch = launch(&cluster, true, "", &run());
+    wait_for_column(&cluster, 1, 1600);
+    fs::remove_dir_all(cluster.shared().join("skt-hpl.launch")).unwrap();
+    cluster.power_off("n2");
+    let ended = launch.end(&cluster);
+    assert!(ended.said.contains("the job is watched on"), "{}", ended.said);
+    assert!(ended.said.contains("the state is saved again"), "{}", ended.said);
+    ended.passed_with_the_same_x(&cluster).replaced(0, "n2", "n5");
+}
+
+#[test]
+fn a_node_whose_store_is_full_is_replaced() {
+    let Some(cluster) = cluster(4, 1) else { return };
+    let fill = "head -c 999999999999 /dev/zero > /dev/shm/full 2>/dev/null; true";
+    let mount = format!("mount -t tmpfs -o mode=1777,size=8m shm /dev/shm && {fill}");
+    let mounted = cluster.on_node("n2", "sh").args(["-c", &mount]).status().unwrap();
+    assert!(mounted.success());
+    let ended = launch(&cluster, true, "", &format!("{} --store posix", run())).end(&cluster);
+    ended.passed();
+    assert_eq!(ended.failures(), 0);
+    assert!(ended.said.contains("n5 takes its place"), "{}", ended.said);
+}
+
+#[test]
+fn a_missing_agent_is_bad_input() {
+    let Some(cluster) = cluster(2, 0) else { return };
+    let flags = "--launcher openmpi --hosts hosts --agent /nonexistent/ssh";
+    let mut command = cluster.on_head("bin/skt-hpl");
+    let out = command.arg("launch").args(flags.split(' ')).args(["--", "--n", "100"]).output();
+    let out = out.unwrap();
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{said}");
+    assert!(said.contains("cannot start /nonexistent/ssh, which is to reach the nodes"), "{said}");
+}
+
+#[test]
 fn bad_input_is_told_at_once_and_a_job_that_cannot_start_is_given_up() {
     let Some(cluster) = cluster(2, 0) else { return };
     let ended = launch(&cluster, false, "", "--n 100 --nb 0").end(&cluster);

@@ -12,8 +12,8 @@ use super::run::{self, RunArgs};
 use super::{Cli, Command, output};
 use crate::checkpoint::methods::Method;
 use crate::config::draft::Value;
-use crate::config::{ConfigError, LaunchDraft, Launching};
-use crate::protect::{Settings, parse_seconds, read_domains};
+use crate::config::{ConfigError, LaunchDraft, Launching, RunSpec, TestSpec};
+use crate::protect::{self, Settings, parse_seconds, read_domains};
 use crate::supervisor::hosts::{self, Host, HostsError, Pool};
 use crate::supervisor::plan::{Launcher, Template, shell_quoted};
 use crate::supervisor::shape;
@@ -44,7 +44,7 @@ pub struct LaunchArgs {
     #[arg(long, help_heading = NODES)]
     pub readmit: bool,
     /// Ranks [default: what the largest grid of the configuration needs, else all slots]
-    #[arg(long, value_name = "COUNT", help_heading = NODES)]
+    #[arg(long, value_name = "COUNT", value_parser = parse_ranks, help_heading = NODES)]
     pub np: Option<usize>,
 
     /// Who starts the ranks [default: auto]
@@ -89,6 +89,11 @@ pub struct LaunchArgs {
     /// Flags of the benchmark, see `skt-hpl run --help`
     #[arg(last = true, value_name = "RUN OPTIONS", allow_hyphen_values = true)]
     pub command: Vec<String>,
+}
+
+fn parse_ranks(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (1..=hosts::RANKS_MAX).contains(count));
+    count.ok_or_else(|| format!("1 to {} ranks", hosts::RANKS_MAX))
 }
 
 /// Launchers by name.
@@ -198,6 +203,7 @@ fn options(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
     for warning in &shape.warnings {
         output::say(format_args!("warning: {warning}"));
     }
+    let rank_bytes = rank_bytes(&pool, ranks, &checked.spec, &settings);
     Ok(Options {
         launcher: launcher(args, env)?,
         program: args.launcher_program.clone(),
@@ -210,6 +216,7 @@ fn options(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
             .map_err(|source| LaunchError::File { path: "/proc/self/exe".into(), source })?,
         command: args.command.clone(),
         is_protected: settings.method_for(ranks) != Method::None,
+        rank_bytes,
         run_id: settings.run_id,
         store: settings.store,
         parities: settings.parities,
@@ -222,6 +229,20 @@ fn options(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
         start_over: args.start_over,
         json: args.json.clone(),
     })
+}
+
+/// Bytes that the segments of the largest rank take in the test that needs most; 0
+/// without checkpoints.
+fn rank_bytes(pool: &Pool, ranks: usize, spec: &RunSpec, settings: &Settings) -> u64 {
+    let of_ranks = |host: &Host| std::iter::repeat_n(host.name.clone(), host.slots);
+    let names: Vec<String> = pool.active.iter().flat_map(of_ranks).take(ranks).collect();
+    let bytes = |test: TestSpec| {
+        let names = names.get(..test.p * test.q)?.iter().map(String::as_str);
+        let geometry = protect::smallest_group(settings, names)?;
+        let split = protect::memory_split(&test, settings, Some(geometry));
+        Some(split.total() - split.work_space)
+    };
+    spec.tests().into_iter().filter_map(bytes).max().unwrap_or(0)
 }
 
 /// The flags of the benchmark, checked before anything is started.
@@ -244,6 +265,7 @@ fn with_file(args: &LaunchArgs, file: &LaunchDraft) -> Result<LaunchArgs, Config
         let number = |value: &Value| value.text.parse().map_err(|_| key.wrong(value));
         first(key).map(number).transpose()
     };
+    let ranks = |value: &Value| parse_ranks(&value.text).map_err(|_| Launching::Np.wrong(value));
     let seconds = |key: Launching| {
         let seconds = |value: &Value| parse_seconds(&value.text).map_err(|_| key.wrong(value));
         first(key).map(seconds).transpose()
@@ -271,7 +293,7 @@ fn with_file(args: &LaunchArgs, file: &LaunchDraft) -> Result<LaunchArgs, Config
         hosts: args.hosts.clone().or_else(|| path(Launching::Hosts)),
         spares: args.spares.clone().or_else(|| path(Launching::Spares)),
         readmit: args.readmit || is_set(Launching::Readmit),
-        np: args.np.or(read(Launching::Np)?),
+        np: args.np.or(first(Launching::Np).map(ranks).transpose()?),
         launcher: args.launcher.or(launcher.transpose()?),
         launcher_program: args
             .launcher_program
@@ -310,7 +332,15 @@ fn pool(listed: Vec<Host>, ranks: usize, spares: Option<&Path>) -> Result<Pool, 
 fn read_hosts(path: &Path) -> Result<Vec<Host>, LaunchError> {
     let text = std::fs::read_to_string(path)
         .map_err(|source| LaunchError::File { path: path.to_owned(), source })?;
-    Ok(hosts::parse(&text, &path.display().to_string())?)
+    let file = path.display().to_string();
+    let hosts = hosts::parse(&text, &file)?;
+    for Host { name, slots } in hosts::repeated(&text, &hosts) {
+        output::say(format_args!(
+            "warning: {file}: several lines name {name}: it gets the {slots} ranks that they add \
+             up to; name it once, with slots=COUNT"
+        ));
+    }
+    Ok(hosts)
 }
 
 /// The list of nodes and its name; `None` if there is none.
@@ -424,6 +454,19 @@ mod tests {
         let line = line.replace("--n 100", "--n 100 --p 2 --q 4");
         let error = super::options(&args(&line), &none).unwrap_err().to_string();
         assert!(error.starts_with("8 ranks are needed, the nodes have 6 slots: add"), "{error}");
+    }
+
+    #[test]
+    fn a_slip_of_the_pen_is_no_order_for_terabytes() {
+        let folder = tempfile::tempdir().unwrap();
+        let hosts = folder.path().join("h");
+        std::fs::write(&hosts, "n1 slots=99999999999\n").unwrap();
+        let line = format!("--hosts {} --launcher openmpi -- --n 100", hosts.display());
+        let error = super::options(&args(&line), &none).unwrap_err().to_string();
+        assert!(error.ends_with("'99999999999' is no number of ranks (1 to 16777216)"), "{error}");
+        let words = ["x", "--np", "99999999999", "--", "--n", "100"];
+        let error = Only::try_parse_from(words).err().unwrap().to_string();
+        assert!(error.contains("1 to 16777216 ranks"), "{error}");
     }
 
     #[test]

@@ -1,14 +1,14 @@
 //! The nodes of a run: reading lists of them, and replacing lost ones.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::config::error::shown;
 
-/// Most ranks of a list: MPI counts no further.
-const MOST_RANKS: usize = i32::MAX as usize;
+/// More ranks than any machine has had: a count beyond it is a slip of the pen.
+pub const RANKS_MAX: usize = 1 << 24;
 /// Most nodes of a list: Slurm itself allows no more.
 const MOST_NODES: usize = 65536;
 /// Longest name of a node (RFC 1035).
@@ -75,7 +75,7 @@ pub enum HostsError {
 /// (PBS). `#` starts a comment. Open MPI's `max_slots=` is skipped.
 ///
 /// # Errors
-/// See [`HostsError`].
+/// See [`HostsError`]; more than [`RANKS_MAX`] ranks are one.
 pub fn parse(text: &str, file: &str) -> Result<Vec<Host>, HostsError> {
     let mut hosts: Vec<Host> = Vec::new();
     let mut places = HashMap::new();
@@ -105,16 +105,16 @@ pub fn parse(text: &str, file: &str) -> Result<Vec<Host>, HostsError> {
         let slots = match slots {
             None => 1,
             Some(count) => match count.parse() {
-                Ok(count @ 1..=MOST_RANKS) => count,
+                Ok(count @ 1..=RANKS_MAX) => count,
                 _ => {
                     let count = shown(count);
-                    return Err(bad(format!("'{count}' is no number of ranks (1 or more)")));
+                    return Err(bad(format!("'{count}' is no number of ranks (1 to {RANKS_MAX})")));
                 }
             },
         };
         ranks += slots;
-        if ranks > MOST_RANKS {
-            return Err(bad(format!("up to here {ranks} ranks; legal: at most {MOST_RANKS}")));
+        if ranks > RANKS_MAX {
+            return Err(bad(format!("{ranks} ranks up to here, {RANKS_MAX} at most")));
         }
         match places.get(name) {
             Some(&place) => {
@@ -131,6 +131,22 @@ pub fn parse(text: &str, file: &str) -> Result<Vec<Host>, HostsError> {
         return Err(HostsError::Empty { file: file.to_owned() });
     }
     Ok(hosts)
+}
+
+/// The nodes of a host file that several of its lines name, with the ranks that
+/// they add up to, as Open MPI counts them. A file that names nodes alone, one
+/// line a rank (PBS), means just that and has none.
+pub fn repeated(text: &str, hosts: &[Host]) -> Vec<Host> {
+    let lines = || text.lines().map(|line| line.split('#').next().unwrap_or("").trim());
+    let name_of = |line: &str| line.split([':', ' ', '\t']).next().unwrap_or("").to_owned();
+    let is_plain = lines().all(|line| name_of(line) == line);
+    let mut times: BTreeMap<String, usize> = BTreeMap::new();
+    for line in lines() {
+        *times.entry(name_of(line)).or_default() += 1;
+    }
+    let is_meant = is_plain && hosts.iter().all(|host| times[&host.name] > 1);
+    let is_repeated = |host: &&Host| !is_meant && times.get(&host.name).is_some_and(|n| *n > 1);
+    hosts.iter().filter(is_repeated).cloned().collect()
 }
 
 /// Names go into command lines: nothing that a shell or ssh could take for
@@ -217,8 +233,8 @@ pub fn expand_tasks(text: &str) -> Option<Vec<usize>> {
             Some((count, times)) => (count, times.strip_suffix(')')?.parse().ok()?),
             None => (part, 1usize),
         };
-        let count: usize = count.parse().ok()?;
-        if count > MOST_RANKS / MOST_NODES || times > MOST_NODES - all.len() {
+        let count = count.parse::<usize>().ok().filter(|count| *count <= RANKS_MAX)?;
+        if times > MOST_NODES - all.len() {
             return None;
         }
         all.extend(std::iter::repeat_n(count, times));
@@ -269,10 +285,11 @@ pub struct SparesSpent {
 }
 
 impl Pool {
-    /// A pool with all nodes well.
+    /// A pool with all nodes well. A spare that is in use, or listed twice, is
+    /// none more.
     pub fn new(active: Vec<Host>, spares: Vec<Host>) -> Self {
-        let is_active = |spare: &Host| active.iter().any(|host| host.name == spare.name);
-        let spares = spares.into_iter().filter(|spare| !is_active(spare)).collect();
+        let mut known: BTreeSet<String> = active.iter().map(|host| host.name.clone()).collect();
+        let spares = spares.into_iter().filter(|spare| known.insert(spare.name.clone())).collect();
         Self { active, spares, out: Vec::new() }
     }
 
@@ -376,14 +393,35 @@ mod tests {
     }
 
     #[test]
+    fn a_spare_counts_once() {
+        let spares = ["s1", "n1", "s1"].map(|name| host(name, 1)).to_vec();
+        assert_eq!(names(&Pool::new(vec![host("n1", 1)], spares).spares), ["s1"]);
+    }
+
+    #[test]
+    fn nodes_that_several_lines_name_are_told() {
+        let told = |text: &str| repeated(text, &parse(text, "h").unwrap());
+        assert_eq!(told("n1\nn2\nn1 # again\n"), [host("n1", 2)]);
+        assert_eq!(told("n1 slots=2\nn1 slots=2\nn2:2\n"), [host("n1", 4)]);
+        assert_eq!(told("n1\nn2\n\nn3 slots=4\n"), []);
+        assert_eq!(told("# PBS\nn1\nn1\nn2\nn2\n"), [], "a line a rank");
+    }
+
+    #[test]
     fn bad_host_files_are_refused_with_their_line() {
         for (text, said) in [
             ("", "h: no node in it"),
-            ("n1\nn2 slots=0", "h:2: '0' is no number of ranks (1 or more)"),
+            ("n1\nn2 slots=0", "h:2: '0' is no number of ranks (1 to 16777216)"),
             ("n1 cpus=4", "h:1: 'cpus=4' is not understood; a line is `NAME slots=COUNT`"),
             ("-oProxyCommand=x", "h:1: '-oProxyCommand=x' is no host name"),
             ("n1;reboot", "h:1: 'n1;reboot' is no host name"),
-            ("n1:x", "h:1: 'x' is no number of ranks (1 or more)"),
+            ("n1:x", "h:1: 'x' is no number of ranks (1 to 16777216)"),
+            ("n1 slots=99999999999", "h:1: '99999999999' is no number of ranks (1 to 16777216)"),
+            ("n1:16777216\nn2:16777216\n", "h:2: 33554432 ranks up to here, 16777216 at most"),
+            (
+                "n1 slots=18446744073709551615\nn1",
+                "h:1: '18446744073709551615' is no number of ranks (1 to 16777216)",
+            ),
         ] {
             assert_eq!(parse(text, "h").unwrap_err().to_string(), said);
         }

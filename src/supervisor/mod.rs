@@ -89,6 +89,8 @@ pub struct Options {
     pub run_id: String,
     /// The store.
     pub store: String,
+    /// Bytes that the segments of a rank take.
+    pub rank_bytes: u64,
     /// Losses that the code can rebuild.
     pub parities: usize,
     /// Whether checkpoints are taken.
@@ -130,6 +132,18 @@ pub enum SupervisorError {
     Launcher {
         /// Its program.
         program: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// What reaches the nodes.
+    #[error(
+        "cannot start {agent}, which is to reach the nodes: {source}; is it installed, and in \
+         PATH? --agent names another. What a checkpoint has kept stays: the same command goes on \
+         with it"
+    )]
+    Agent {
+        /// Its program.
+        agent: String,
         /// What the system said.
         source: io::Error,
     },
@@ -204,6 +218,8 @@ pub struct Supervisor {
     printed_of: Option<usize>,
     /// Why nothing is printed any more.
     print_error: Option<io::Error>,
+    /// The state could not be saved the last time.
+    is_unsaved: bool,
 }
 
 /// Runs the job to its end.
@@ -264,6 +280,7 @@ impl Supervisor {
             is_alarmed: false,
             printed_of: None,
             print_error: None,
+            is_unsaved: false,
         })
     }
 
@@ -289,11 +306,15 @@ impl Supervisor {
                 Some(job) => job,
                 None => match self.prepare()? {
                     Step::End(exit) => return Ok(exit),
-                    Step::Launch => self.launch()?,
+                    Step::Launch => match self.launch() {
+                        Ok(job) => job,
+                        Err(error) => return self.unstarted(error),
+                    },
                 },
             };
             let launcher = job.process.clone();
-            let ending = self.follow(job)?;
+            // Ranks that nobody watches are ended.
+            let ending = self.follow(job).inspect_err(|_| launcher.kill_group())?;
             // The launcher is gone; its agents may wait for nodes that are, too.
             process::sweep_launcher(&self.state.run);
             if self.options.launcher == Launcher::Openmpi {
@@ -302,6 +323,17 @@ impl Supervisor {
             if let Some(exit) = self.conclude(&ending)? {
                 return Ok(exit);
             }
+        }
+    }
+
+    /// A start that could not be made: nothing runs.
+    fn unstarted(&mut self, error: SupervisorError) -> Result<Exit> {
+        match error {
+            SupervisorError::State(_) | SupervisorError::File { .. } if self.state.attempt > 1 => {
+                let why = format!("cannot start the job again: {error}; make room there");
+                self.give_up(&why, Exit::Interrupted).map(|_| Exit::Interrupted)
+            }
+            error => Err(error),
         }
     }
 
@@ -355,7 +387,10 @@ impl Supervisor {
         {
             return self.give_up(&why, Exit::BadInput);
         }
-        let survey = self.survey(Purpose::Start);
+        let mut survey = self.survey(Purpose::Start);
+        if let Some((agent, source)) = survey.take_agent_fault() {
+            return Err(SupervisorError::Agent { agent, source });
+        }
         if survey.ended() > 0 {
             self.say("ended", &format!("{} rank(s) of the last start were left", survey.ended()))?;
         }
@@ -439,9 +474,7 @@ impl Supervisor {
             Purpose::Clean => words.push("--clean".into()),
             Purpose::Forget => words.push("--forget".into()),
         }
-        let words: Vec<String> = words.iter().map(|word| plan::shell_quoted(word)).collect();
-        let folder = plan::shell_quoted(&folder.display().to_string());
-        let command = format!("cd {folder} && exec {}", words.join(" "));
+        let command = plan::probe_command(&folder, &words);
         let here = process::this_host();
         let reach = |name: &str| {
             if options.is_local || name == here {
@@ -462,7 +495,13 @@ impl Supervisor {
         probe::survey(
             &pool,
             &reach,
-            Limits { purpose, each, spare_losses, suspects: &self.suspects },
+            Limits {
+                purpose,
+                each,
+                rank_bytes: options.rank_bytes,
+                spare_losses,
+                suspects: &self.suspects,
+            },
         )
     }
 
@@ -482,7 +521,8 @@ impl Supervisor {
         self.state.last_beat = None;
         // Before its token and its files are in use: a supervisor that is killed in
         // between must not leave them to the next start.
-        self.save()?;
+        self.mend_folder()?;
+        self.folder.save(&mut self.state)?;
         self.suspects.clear();
         self.is_alarmed = false;
         let hostfile = self.folder.file("hosts");
@@ -527,7 +567,8 @@ impl Supervisor {
             names.join(", ")
         );
         self.say("start", &text)?;
-        self.folder.event("command", &plan.argv.join(" "))?;
+        let saved = self.folder.event("command", &plan.argv.join(" "));
+        self.kept(saved)?;
         let child = Command::new(&plan.argv[0])
             .args(&plan.argv[1..])
             .envs(plan.env)
@@ -909,16 +950,53 @@ impl Supervisor {
 
     fn save(&mut self) -> Result<()> {
         self.saved = Instant::now();
-        Ok(self.folder.save(&mut self.state)?)
+        let saved = self.folder.save(&mut self.state);
+        if saved.is_ok() && std::mem::take(&mut self.is_unsaved) {
+            self.say("saved", "the state is saved again")?;
+        }
+        self.kept(saved)
+    }
+
+    /// Before the first start a folder that cannot be written to is refused. A job
+    /// that was started is not left unwatched for its sake, nor is it stopped: what
+    /// is known stands in memory as well.
+    fn kept(&mut self, saved: std::result::Result<(), StateError>) -> Result<()> {
+        match saved {
+            Err(error) if self.state.attempt == 0 => Err(error.into()),
+            Err(error) if !std::mem::replace(&mut self.is_unsaved, true) => {
+                let text = format!(
+                    "warning: {error}: the job is watched on, but should this supervisor end, \
+                     no other can take over: its ranks would run on unwatched"
+                );
+                self.tell(&text);
+                Ok(())
+            }
+            Err(_) | Ok(()) => Ok(()),
+        }
+    }
+
+    /// The folder as it was when the run began, if somebody has removed it: a start
+    /// needs files in it.
+    fn mend_folder(&mut self) -> Result<()> {
+        if !self.folder.file("lock").exists() {
+            self._lock = self.folder.lock()?;
+        }
+        Ok(())
     }
 
     /// Says something, and logs it.
     fn say(&mut self, kind: &str, text: &str) -> Result<()> {
+        self.tell(text);
+        let saved = self.folder.event(kind, text);
+        self.kept(saved)
+    }
+
+    /// Says something.
+    fn tell(&mut self, text: &str) {
         self.clear_status();
         let since = self.unix() - self.state.started_unix;
         // That nobody listens is no reason to stop.
         let _ = writeln!(io::stderr(), "launch {since:9.3} s  {text}");
-        Ok(self.folder.event(kind, text)?)
     }
 
     /// Passes on a line of the job.

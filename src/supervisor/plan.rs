@@ -177,6 +177,26 @@ pub fn shell_quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
+/// What a node is to run: `words`, a program and its arguments, in `folder`. What
+/// is missing there is told by its name. The node's login shell may be any: `sh`
+/// reads it.
+pub fn probe_command(folder: &Path, words: &[String]) -> String {
+    let missing = |what: &str| {
+        let text = format!("there is no {what}: nodes need what the launching machine has");
+        format!("{{ echo {} >&2; exit 1; }}", shell_quoted(&text))
+    };
+    let no_program = missing(&format!("program {}", words[0]));
+    let no_folder = missing(&format!("folder {}", folder.display()));
+    let words: Vec<String> = words.iter().map(|word| shell_quoted(word)).collect();
+    let script = format!(
+        "test -x {} || {no_program}; cd {} 2>/dev/null || {no_folder}; exec {}",
+        words[0],
+        shell_quoted(&folder.display().to_string()),
+        words.join(" ")
+    );
+    format!("/bin/sh -c {}", shell_quoted(&script))
+}
+
 /// The command line that runs `command` (of a shell) on a node.
 pub fn on_node(launcher: &Launcher, agent: Option<&str>, host: &str, command: &str) -> Vec<String> {
     match (launcher, agent) {
@@ -297,6 +317,23 @@ mod tests {
             reach(Launcher::Slurm, None),
             "srun|--nodes=1|--ntasks=1|--overlap|--immediate=10|--nodelist=n1|/bin/sh|-c|a 'b'"
         );
+    }
+
+    #[test]
+    fn a_probe_says_what_is_missing() {
+        let said = |folder: &str, words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            let command = probe_command(Path::new(folder), &words);
+            let out = Command::new("/bin/sh").args(["-c", &command]).output().unwrap();
+            String::from_utf8(out.stdout).unwrap() + &String::from_utf8(out.stderr).unwrap()
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().canonicalize().unwrap().display().to_string();
+        assert_eq!(said(&folder, &["/bin/pwd"]), format!("{folder}\n"));
+        assert_eq!(said("/", &["/bin/echo", "it's", "$HOME"]), "it's $HOME\n");
+        let missing = said("/no/folder", &["/no/it's"]);
+        assert!(missing.starts_with("there is no program /no/it's: nodes"), "{missing}");
+        assert!(said("/no/folder", &["/bin/pwd"]).starts_with("there is no folder /no/folder: "));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -16,19 +17,20 @@ use serde::{Deserialize, Serialize};
 use super::hosts::{Health, Host, Pool};
 use super::process::{self, Process};
 use crate::checkpoint::codec::checksum;
-use crate::checkpoint::store::{Store, StoreError, StoreKind, host};
+use crate::checkpoint::store::{Store, StoreError, StoreKind, Trap, host};
 use crate::config::error::shown_message;
 use crate::protect;
 
 /// What the answer starts with: shells may greet.
 const MARK: &str = "@skt-hpl-probe@";
-/// Time that the last nodes are given at least, once the others have answered,
-/// and in the time that the slowest of the others took.
-const PATIENCE: (Duration, u32) = (Duration::from_secs(1), 5);
+/// How long the last nodes are waited for, once the others have answered: so many
+/// times what the slowest of the others took, and so much more. An agent may take
+/// seconds for its handshake.
+const PATIENCE: (u32, Duration) = (2, Duration::from_secs(1));
 /// The same for nodes of a silent job: whether it is to be ended depends on it.
-const PATIENCE_OF_LOOK: (Duration, u32) = (Duration::from_secs(3), 10);
-/// The same for nodes of which the launcher says that they are lost.
-const PATIENCE_WITH_SUSPECTS: (Duration, u32) = (Duration::from_millis(300), 2);
+const PATIENCE_OF_LOOK: (u32, Duration) = (2, Duration::from_secs(2));
+/// The same for nodes of which the launcher, or a look, says that they are lost.
+const PATIENCE_WITH_SUSPECTS: (u32, Duration) = (1, Duration::from_millis(300));
 /// Probes under way at a time.
 const AT_ONCE: usize = 128;
 
@@ -49,6 +51,8 @@ pub struct Answer {
     pub run_bytes: u64,
     /// Bytes of memory that can still be had.
     pub available_bytes: u64,
+    /// Bytes that the store has free, where it is a folder with a bound of its own.
+    pub store_free_bytes: Option<u64>,
     /// Why the store of segments cannot be used, if so.
     pub no_store: Option<String>,
     /// What may cost a run its segments.
@@ -96,6 +100,7 @@ pub fn answer(question: &Question) -> Answer {
         immortal,
         run_bytes: 0,
         available_bytes,
+        store_free_bytes: None,
         no_store: None,
         warnings: Vec::new(),
     };
@@ -112,6 +117,12 @@ pub fn answer(question: &Question) -> Answer {
                 Ok(bytes) => answer.run_bytes = bytes,
                 Err(error) => answer.no_store = Some(error.to_string()),
             }
+            // What there is, is told where all is wanted.
+            let too_much = store.traps(u64::MAX, 0);
+            answer.store_free_bytes = too_much.iter().find_map(|trap| match trap {
+                Trap::SmallFolder { free_bytes, .. } => Some(*free_bytes),
+                _ => None,
+            });
             answer.warnings = store.traps(0, 0).iter().map(ToString::to_string).collect();
         }
     }
@@ -130,7 +141,8 @@ fn remove_all(store: &dyn Store, run_id: &str, with_marks: bool) -> Result<(), S
 
 /// Checksum of this program's file.
 pub fn program_checksum() -> u64 {
-    fs::read("/proc/self/exe").map_or(0, |bytes| checksum(&bytes))
+    static SUM: OnceLock<u64> = OnceLock::new();
+    *SUM.get_or_init(|| fs::read("/proc/self/exe").map_or(0, |bytes| checksum(&bytes)))
 }
 
 impl Answer {
@@ -156,17 +168,30 @@ impl Answer {
     }
 
     /// Why this node cannot take part, if so. `need_bytes`: what its ranks'
-    /// segments take.
-    fn fault(&self, need_bytes: u64) -> Option<String> {
+    /// segments take; `planned_bytes`: what they will, by the configuration.
+    fn fault(&self, need_bytes: u64, planned_bytes: u64) -> Option<String> {
         if self.version != env!("CARGO_PKG_VERSION") {
             let ours = env!("CARGO_PKG_VERSION");
             return Some(format!("has version {} of skt-hpl, not {ours}", self.version));
+        }
+        if self.program != program_checksum() {
+            let why =
+                "has another build of skt-hpl of the same version: copy this one's file there";
+            return Some(why.to_owned());
         }
         if let Some(why) = &self.no_store {
             return Some(format!("has no shared memory for us: {why}"));
         }
         if self.immortal > 0 {
             return Some(format!("{} rank(s) of an earlier start cannot be ended", self.immortal));
+        }
+        let of_store = self.store_free_bytes.map(|free| free.saturating_add(self.run_bytes));
+        let planned_bytes = planned_bytes.max(need_bytes);
+        if let Some(have) = of_store.filter(|have| *have < planned_bytes) {
+            return Some(format!(
+                "its store has room for {have} bytes of the {planned_bytes} that its ranks' \
+                 segments take"
+            ));
         }
         let have = self.available_bytes.saturating_add(self.run_bytes);
         (have < need_bytes).then(|| format!("{have} of {need_bytes} bytes of memory are available"))
@@ -185,11 +210,17 @@ pub enum Outcome {
 }
 
 /// What all probes found, by the names of nodes.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct Survey {
     outcomes: BTreeMap<String, Outcome>,
     /// Ranks of the nodes in use.
     slots: BTreeMap<String, usize>,
+    /// Whether the nodes were asked for a sign of life alone.
+    is_look: bool,
+    /// What a rank's segments take, by the configuration.
+    rank_bytes: u64,
+    /// Why no node can be asked: what reaches them cannot be started here.
+    agent_fault: Option<(String, io::Error)>,
 }
 
 impl Survey {
@@ -198,8 +229,12 @@ impl Survey {
         match self.outcomes.get(name) {
             None | Some(Outcome::Unknown) => Health::Unknown,
             Some(Outcome::Failed(why)) => Health::Ill(why.clone()),
+            // That a node answers is all that a look asks.
+            Some(Outcome::Answer(_)) if self.is_look => Health::Well,
             Some(Outcome::Answer(answer)) => {
-                match answer.fault(self.bytes_per_rank().saturating_mul(slots as u64)) {
+                let slots = slots as u64;
+                let planned_bytes = self.rank_bytes.saturating_mul(slots);
+                match answer.fault(self.bytes_per_rank().saturating_mul(slots), planned_bytes) {
                     None => Health::Well,
                     Some(why) => Health::Ill(why),
                 }
@@ -224,6 +259,11 @@ impl Survey {
         })
     }
 
+    /// The agent that cannot be started on this machine, and why.
+    pub fn take_agent_fault(&mut self) -> Option<(String, io::Error)> {
+        self.agent_fault.take()
+    }
+
     /// Ranks of earlier starts that were ended.
     pub fn ended(&self) -> usize {
         self.answers().fold(0, |sum: usize, (_, answer)| sum.saturating_add(answer.ended))
@@ -232,14 +272,9 @@ impl Survey {
     /// Warnings, each with the nodes that have it.
     pub fn warnings(&self) -> BTreeMap<String, Vec<&str>> {
         let mut by_text: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-        let ours = program_checksum();
         for (name, answer) in self.answers() {
             for warning in &answer.warnings {
                 by_text.entry(warning.clone()).or_default().push(name);
-            }
-            if answer.program != ours {
-                let text = "another build of skt-hpl of the same version".to_owned();
-                by_text.entry(text).or_default().push(name);
             }
         }
         by_text
@@ -254,6 +289,8 @@ pub struct Limits<'a> {
     pub purpose: Purpose,
     /// For any node.
     pub each: Duration,
+    /// Bytes that the segments of a rank take, by the configuration.
+    pub rank_bytes: u64,
     /// Once all but so many nodes in use have answered, those get little more
     /// time: their loss can be borne, and every second counts.
     pub spare_losses: usize,
@@ -274,8 +311,10 @@ struct Probe {
 pub fn survey(pool: &Pool, reach: &dyn Fn(&str) -> Vec<String>, limits: Limits) -> Survey {
     let mut asking = Asking {
         survey: Survey {
-            outcomes: BTreeMap::new(),
             slots: pool.active.iter().map(|host| (host.name.clone(), host.slots)).collect(),
+            is_look: limits.purpose == Purpose::Look,
+            rank_bytes: limits.rank_bytes,
+            ..Survey::default()
         },
         under_way: Vec::new(),
         begun: Instant::now(),
@@ -321,8 +360,9 @@ impl Asking {
                 self.under_way.push(Probe { name: name.to_owned(), child, started });
             }
             Err(error) => {
-                let why = format!("cannot start {}: {error}", argv[0]);
-                self.survey.outcomes.insert(name.to_owned(), Outcome::Failed(why));
+                // It says nothing of the node.
+                self.survey.outcomes.insert(name.to_owned(), Outcome::Unknown);
+                self.survey.agent_fault = Some((argv[0].clone(), error));
             }
         }
     }
@@ -358,11 +398,11 @@ impl Asking {
         let ill = pool.active.iter().filter(|host| !is_silent(host) && !is_well(host)).count();
         if limits.purpose == Purpose::Look {
             let is_suspect = |host: &Host| limits.suspects.contains(&host.name);
-            let (least, factor) = match pool.active.iter().filter(is_silent).all(is_suspect) {
+            let patience = match pool.active.iter().filter(is_silent).all(is_suspect) {
                 true => PATIENCE,
                 false => PATIENCE_OF_LOOK,
             };
-            let is_patient = self.begun.elapsed() < least.max(self.slowest * factor);
+            let is_patient = self.is_patient(patience);
             return ill > 0 || silent == 0 || (!is_patient && silent < pool.active.len());
         }
         let spares = pool.spares.iter().filter(is_well).count();
@@ -370,12 +410,16 @@ impl Asking {
             return spares >= ill;
         }
         let mut silent_hosts = pool.active.iter().filter(is_silent);
-        let (least, factor) = match silent_hosts.all(|host| limits.suspects.contains(&host.name)) {
+        let patience = match silent_hosts.all(|host| limits.suspects.contains(&host.name)) {
             true => PATIENCE_WITH_SUSPECTS,
             false => PATIENCE,
         };
-        let is_patient = self.begun.elapsed() < least.max(self.slowest * factor);
-        !is_patient && silent + ill <= limits.spare_losses && spares >= silent + ill
+        !self.is_patient(patience) && silent + ill <= limits.spare_losses && spares >= silent + ill
+    }
+
+    /// Whether those that are silent may still answer.
+    fn is_patient(&self, (times, more): (u32, Duration)) -> bool {
+        self.begun.elapsed() < self.slowest * times + more
     }
 
     /// Ends what is under way: nodes in use that did not answer are lost,
@@ -413,8 +457,9 @@ fn heard(mut probe: Probe) -> (String, Outcome) {
         (None, Err(error)) => Outcome::Failed(error.to_string()),
         (None, Ok(status)) => {
             let complaint = read_all(probe.child.stderr.take());
-            let last = complaint.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("");
-            Outcome::Failed(format!("probe: {status}; {}", shown_message(last)))
+            let last = complaint.lines().rfind(|line| !line.trim().is_empty());
+            let last = last.map_or("not a word: does skt-hpl run there?".into(), shown_message);
+            Outcome::Failed(format!("probe: {status}; {last}"))
         }
     };
     (probe.name, outcome)
@@ -436,6 +481,7 @@ fn read_all(pipe: Option<impl io::Read + std::os::fd::AsFd>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::answer as answer_of;
     use super::*;
 
     fn pool(active: &[&str], spares: &[&str]) -> Pool {
@@ -454,6 +500,7 @@ mod tests {
             immortal: 0,
             run_bytes: 0,
             available_bytes: 1 << 30,
+            store_free_bytes: None,
             no_store: None,
             warnings: vec![],
         }
@@ -470,6 +517,7 @@ mod tests {
     const LIMITS: Limits = Limits {
         purpose: Purpose::Start,
         each: Duration::from_secs(3),
+        rank_bytes: 0,
         spare_losses: 1,
         suspects: &[],
     };
@@ -479,21 +527,61 @@ mod tests {
         let reach = |name: &str| match name {
             "n1" => sh(says(&answer())),
             "n2" => sh("echo no route >&2; exit 255".into()),
-            "n3" => vec!["/nonexistent/ssh".into()],
+            "n3" => sh("exit 3".into()),
             "n4" => sh(says(&Answer { version: "0.0.1".into(), ..answer() })),
+            "n6" => sh(says(&Answer { program: 1, ..answer() })),
             _ => sh(says(&Answer { no_store: Some("none".into()), ..answer() })),
         };
-        let survey = survey(&pool(&["n1", "n2", "n3", "n4", "n5"], &[]), &reach, LIMITS);
+        let survey = survey(&pool(&["n1", "n2", "n3", "n4", "n5", "n6"], &[]), &reach, LIMITS);
         let health = |name| match survey.health(name, 2) {
             Health::Ill(why) => why,
             other => format!("{other:?}"),
         };
         assert_eq!(health("n1"), "Well");
         assert_eq!(health("n2"), "probe: exit status: 255; no route");
-        assert!(health("n3").starts_with("cannot start /nonexistent/ssh: "));
+        assert_eq!(health("n3"), "probe: exit status: 3; not a word: does skt-hpl run there?");
         assert!(health("n4").starts_with("has version 0.0.1 of skt-hpl, not "));
         assert_eq!(health("n5"), "has no shared memory for us: none");
-        assert_eq!(health("n6"), "Unknown");
+        assert!(health("n6").starts_with("has another build of skt-hpl"), "{}", health("n6"));
+        assert_eq!(health("n7"), "Unknown");
+    }
+
+    #[test]
+    fn a_missing_agent_is_no_fault_of_the_nodes() {
+        let reach = |_: &str| vec!["/nonexistent/ssh".to_owned()];
+        let mut found = survey(&pool(&["n1", "n2"], &[]), &reach, LIMITS);
+        assert_eq!(found.health("n1", 2), Health::Unknown);
+        let (agent, error) = found.take_agent_fault().unwrap();
+        assert_eq!((agent.as_str(), error.kind()), ("/nonexistent/ssh", io::ErrorKind::NotFound));
+    }
+
+    #[test]
+    fn a_store_needs_room_for_what_the_ranks_will_hold() {
+        let reach = |name: &str| match name {
+            "n1" => sh(says(&Answer { store_free_bytes: Some(199), ..answer() })),
+            "n2" => sh(says(&Answer { store_free_bytes: Some(200), ..answer() })),
+            "n3" => sh(says(&Answer { store_free_bytes: Some(0), run_bytes: 200, ..answer() })),
+            _ => sh(says(&answer())),
+        };
+        let limits = Limits { rank_bytes: 100, ..LIMITS };
+        let found = survey(&pool(&["n1", "n2", "n3", "n4"], &[]), &reach, limits);
+        let Health::Ill(why) = found.health("n1", 2) else { panic!("{found:?}") };
+        assert!(why.starts_with("its store has room for 199 bytes of the 200 "), "{why}");
+        for name in ["n2", "n3", "n4"] {
+            assert_eq!(found.health(name, 2), Health::Well, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_node_tells_what_its_store_has_free() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = format!("file:{}", folder.path().display());
+        let purpose = Purpose::Look;
+        let question = Question { run: "r".into(), run_id: "r".into(), store, purpose };
+        let free = answer_of(&question).store_free_bytes;
+        assert!(free.is_some_and(|bytes| bytes > 0 && bytes < u64::MAX), "{free:?}");
+        let sysv = Question { store: "sysv".into(), ..question };
+        assert_eq!(answer_of(&sysv).store_free_bytes, None);
     }
 
     #[test]
@@ -538,9 +626,29 @@ mod tests {
         assert!(took < 2.0, "{took}");
         let (found, took) = look(&["n1", "n3"]);
         assert!(matches!(found.health("n3", 0), Health::Ill(why) if why.contains("no answer")));
-        assert!((3.0..6.0).contains(&took), "{took}");
+        assert!((2.0..6.0).contains(&took), "{took}");
         let (found, _) = look(&["n1", "n4"]);
         assert_eq!(found.health("n4", 0), Health::Well);
+    }
+
+    #[test]
+    fn a_slow_agent_is_waited_for_but_not_ten_times_over() {
+        let reach = |name: &str| match name {
+            "n2" => sh("sleep 1000".into()),
+            _ => sh(format!("sleep 1.5; {}", says(&answer()))),
+        };
+        let limits = Limits { purpose: Purpose::Look, each: Duration::from_secs(30), ..LIMITS };
+        let start = Instant::now();
+        let found = survey(&pool(&["n1", "n2"], &[]), &reach, limits);
+        assert!(matches!(found.health("n2", 0), Health::Ill(why) if why.contains("no answer")));
+        let took = start.elapsed().as_secs_f64();
+        assert!((5.0..9.0).contains(&took), "{took}");
+        let suspects = ["n2".to_owned()];
+        let limits = Limits { purpose: Purpose::Start, suspects: &suspects, ..limits };
+        let start = Instant::now();
+        survey(&pool(&["n1", "n2"], &["s1"]), &reach, limits);
+        let took = start.elapsed().as_secs_f64();
+        assert!((1.8..4.0).contains(&took), "{took}");
     }
 
     #[test]

@@ -5,10 +5,9 @@ use std::collections::HashMap;
 
 use crate::job::heartbeat::{Beat, FACTOR};
 
-/// A pause this many times as long as the longest so far is a hang.
+/// A pause, or a part of the work without columns, this many times as long as the
+/// longest so far is a hang.
 const PACE_FACTOR: f64 = 10.0;
-/// The same for a part of the work that was measured before as a whole.
-const PHASE_FACTOR: f64 = 5.0;
 /// A pause this many times as long as the longest so far, and of so many
 /// seconds at least, is a reason to look whether the nodes are there.
 const LOOK_FACTOR: f64 = 3.0;
@@ -19,14 +18,15 @@ const LOOK_LEAST_SECONDS: f64 = 3.0;
 pub struct Floors {
     /// Between two advances of the column.
     pub columns_seconds: f64,
-    /// For parts of the work that have no columns, and for the start.
+    /// For parts of the work that have no columns and were not seen before, and
+    /// for the start.
     pub phase_seconds: f64,
 }
 
 impl Floors {
     /// Floors from the one that a user gives, for columns. Parts without
     /// columns - starting thousands of ranks, filling the memory - have no
-    /// pace and get ten times as much.
+    /// pace and get ten times as much, until they were measured.
     pub fn from_columns(columns_seconds: f64) -> Self {
         Self { columns_seconds, phase_seconds: 10.0 * columns_seconds }
     }
@@ -43,8 +43,9 @@ pub struct Watch {
     alive_at_seconds: f64,
     longest_step_seconds: f64,
     longest_step_columns: usize,
-    /// How long parts of the work took.
-    phases: HashMap<String, f64>,
+    /// How long parts of the work took, each in tests of one N: they say
+    /// nothing of a larger one.
+    phases: HashMap<(String, usize), f64>,
     phase_since_seconds: f64,
 }
 
@@ -78,7 +79,7 @@ impl Watch {
         if let Some(last) = &self.last {
             if last.phase != beat.phase {
                 let took = now_seconds - self.phase_since_seconds;
-                let longest = self.phases.entry(last.phase.clone()).or_default();
+                let longest = self.phases.entry((last.phase.clone(), last.n)).or_default();
                 *longest = longest.max(took);
                 self.phase_since_seconds = now_seconds;
             } else if is_new && last.n == beat.n && beat.column > last.column {
@@ -98,15 +99,20 @@ impl Watch {
 
     /// How long the job may be silent now.
     pub fn limit_seconds(&self) -> f64 {
-        match self.last.as_ref().map(|beat| beat.phase.as_str()) {
-            Some(FACTOR) => {
-                self.floors.columns_seconds.max(PACE_FACTOR * self.longest_step_seconds)
-            }
-            phase => {
-                let before = phase.and_then(|phase| self.phases.get(phase)).copied();
-                self.floors.phase_seconds.max(PHASE_FACTOR * before.unwrap_or(0.0))
-            }
+        let floor = self.floors.columns_seconds;
+        if self.last.as_ref().is_some_and(|beat| beat.phase == FACTOR) {
+            return floor.max(PACE_FACTOR * self.longest_step_seconds);
         }
+        match self.before_seconds() {
+            Some(before) => floor.max(PACE_FACTOR * before),
+            None => self.floors.phase_seconds,
+        }
+    }
+
+    /// How long the present part of the work took at most before, at this N.
+    fn before_seconds(&self) -> Option<f64> {
+        let last = self.last.as_ref()?;
+        self.phases.get(&(last.phase.clone(), last.n)).copied()
     }
 
     /// Seconds since the last sign of life, if they are too many.
@@ -127,7 +133,7 @@ impl Watch {
         let latest = self.floors.columns_seconds / 3.0;
         let pace_seconds = match self.longest_step_seconds {
             // So quick from checkpoint to checkpoint that there was no second sign.
-            0.0 => self.phases.get(FACTOR).copied(),
+            0.0 => self.before_seconds(),
             step => Some(step),
         };
         match (self.last.as_ref().map(|beat| beat.phase.as_str()), pace_seconds) {
@@ -237,6 +243,25 @@ mod tests {
         watch.beat(&beat("factor", 64), 41.0);
         assert_eq!(watch.limit_seconds(), 5.0, "40 s of encoding are no pace");
         watch.beat(&beat("encode", 128), 42.0);
-        assert_eq!(watch.limit_seconds(), 200.0);
+        assert_eq!(watch.limit_seconds(), 400.0);
+    }
+
+    #[test]
+    fn a_part_that_was_quick_before_is_not_waited_for_as_if_nobody_knew() {
+        let mut watch = watch();
+        watch.start(0.0);
+        watch.beat(&beat("encode", 64), 1.0);
+        watch.beat(&beat("factor", 64), 1.75);
+        watch.beat(&beat("encode", 128), 3.0);
+        assert_eq!(watch.limit_seconds(), 7.5);
+        assert_eq!(watch.hung_for(11.0), Some(8.0));
+        // A larger test may take longer.
+        watch.beat(&Beat { n: 100_000, ..beat("encode", 0) }, 12.0);
+        assert_eq!(watch.limit_seconds(), 60.0);
+        // The next start knows it.
+        watch.start(20.0);
+        assert_eq!(watch.limit_seconds(), 60.0, "the start itself");
+        watch.beat(&beat("encode", 128), 21.0);
+        assert_eq!(watch.limit_seconds(), 7.5);
     }
 }

@@ -15,9 +15,14 @@ fn main() {
     }
     match env::var("SKT_HPL_BLAS") {
         Ok(names) => {
+            let mut as_given = String::from("-Wl,--push-state,--no-as-needed");
             for name in names.split(',').map(str::trim).filter(|n| !n.is_empty()) {
                 println!("cargo:rustc-link-lib=dylib={name}");
+                as_given += &format!(",-l{name}");
             }
+            // rustc links with --as-needed, which drops a library that only another one
+            // of the list needs, as MKL's layers do.
+            println!("cargo:rustc-link-arg={as_given},--pop-state");
         }
         Err(_) => {
             if pkg_config::Config::new().probe("openblas").is_err() {

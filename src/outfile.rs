@@ -14,9 +14,47 @@ use std::io::{self, BufWriter, Write};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use nix::fcntl::{OFlag, readlinkat};
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
+
+/// Bit `n`: the process was started with its file descriptor `n` closed.
+static CLOSED: AtomicU8 = AtomicU8::new(0);
+
+/// Runs before `main` and before Rust's runtime, which opens /dev/null in place of
+/// what is closed: a report would go there without an error.
+#[used]
+// SAFETY: the C library calls what is in this section with nothing that the function
+// takes, before `main`; `look` needs nothing that is set up later.
+#[unsafe(link_section = ".init_array")]
+static LOOK: extern "C" fn() = look;
+
+extern "C" fn look() {
+    for fd in [libc::STDOUT_FILENO, libc::STDERR_FILENO] {
+        // SAFETY: asks for a flag, and changes nothing.
+        if unsafe { libc::fcntl(fd, libc::F_GETFD) } == -1 {
+            CLOSED.fetch_or(1 << fd, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Whether the process was started with standard output or standard error, by its
+/// number, closed.
+pub fn was_closed(fd: i32) -> bool {
+    CLOSED.load(Ordering::Relaxed) & (1 << fd) != 0
+}
+
+/// Standard output, unless it was closed.
+///
+/// # Errors
+/// It was closed when the process started.
+pub fn stdout() -> io::Result<io::Stdout> {
+    if was_closed(libc::STDOUT_FILENO) {
+        return Err(io::Error::from_raw_os_error(libc::EBADF));
+    }
+    Ok(io::stdout())
+}
 
 /// Links that are followed at most, as the kernel does it.
 const LINKS_MAX: usize = 40;

@@ -206,6 +206,69 @@ fn help_teaches_groups_examples_and_exit_codes() {
 }
 
 #[test]
+fn one_dash_leads_to_the_flag_of_two() {
+    let program = Program::new();
+    for (args, flag) in [
+        (&["-n", "1000"][..], "--n"),
+        (&["-n=1000"], "--n"),
+        (&["-nb", "64"], "--nb"),
+        (&["run", "-ft", "none"], "--ft"),
+        (&["init", "-ranks", "2"], "--ranks"),
+    ] {
+        let error = program.refused(args);
+        assert!(error.contains(&format!("'{flag}'\n")), "{args:?}: {error}");
+        assert!(!error.contains("-- -"), "{args:?}: {error}");
+    }
+    assert!(!program.refused(&["-j"]).contains("'--j"), "no such flag");
+}
+
+#[test]
+fn errors_show_no_control_bytes_and_no_endless_lines() {
+    let program = Program::new();
+    let wild = "\u{1b}]0;title\u{7}\u{1b}[2J\r\u{9b}31m";
+    let long = "x".repeat(100_000);
+    let name = format!("{wild}.dat");
+    let key = format!("{TOML}\"{wild}{}\" = 1\n", long.repeat(5));
+    program.write("key.toml", &key);
+    for args in [
+        &["--config", &name][..],
+        &["--config", &long],
+        &["--bcast", wild],
+        &["--ft", wild],
+        &["--out", "-", wild],
+        &[&format!("--{wild}")],
+        &["convert", &long],
+        &["--progress", &long],
+        &["--config", "key.toml"],
+        &["model", "path", "--machine", &name],
+        &["report", &name],
+        &["shm", "list", "--store", wild],
+        &["launch", "--hosts", &name],
+    ] {
+        let error = program.refused(args);
+        let control = |c: char| c.is_control() && c != '\n' && c != '\t';
+        assert!(!error.contains(control), "{args:.60?}: {error:?}");
+        assert!(error.len() < 5000, "{args:.60?}: {} bytes", error.len());
+    }
+}
+
+#[test]
+fn a_closed_standard_output_is_an_error() {
+    let program = Program::new();
+    for args in [&["--n", "100", "--progress", "off"][..], &["init", "--out", "-"], &["man"]] {
+        let mut command = Command::new("sh");
+        command.args(["-c", "exec \"$0\" \"$@\" >&-", env!("CARGO_BIN_EXE_skt-hpl")]).args(args);
+        for name in LAUNCHER_NAMES {
+            command.env_remove(name);
+        }
+        let output = command.current_dir(program.path()).stderr(Stdio::piped()).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {error}");
+        assert!(error.contains("error: ") && error.contains("standard output"), "{error}");
+    }
+}
+
+#[test]
 fn a_closed_pipe_is_no_panic() {
     let program = Program::new();
     for args in [&["--help"][..], &["man"], &["completions", "bash"]] {
@@ -279,6 +342,7 @@ fn init_writes_what_fits_and_keeps_what_is_there() {
     let (start, rest) = said.split_once("-np 6 ").expect("a command to run");
     assert!(start.contains("mpirun "), "{said}");
     assert!(rest.starts_with(&format!("{} --ft none\n", env!("CARGO_BIN_EXE_skt-hpl"))), "{said}");
+    assert!(!said.contains("`init --ft none`"), "{said}");
     let dat = program.read("HPL.dat");
     let value = |line: usize| dat.lines().nth(line - 1).unwrap().split(' ').next().unwrap();
     assert_eq!((value(11), value(12)), ("2", "3"));
@@ -294,7 +358,15 @@ fn init_writes_what_fits_and_keeps_what_is_there() {
     let kept = (guarded * guarded) as f64 / (n * n) as f64;
     assert!((0.38..0.44).contains(&kept), "{guarded} of {n}: {said}");
     let (_, said) = program.done(&[&["init", "--force"], &plain[1..5]].concat());
-    assert!(said.contains("with self checkpoints") && !said.contains("--ft"), "{said}");
+    assert!(said.contains("with self checkpoints"), "{said}");
+    let (own, without) = said.split_once("without checkpoints (`init --ft none`): ").unwrap();
+    assert!(!own.contains("--ft"), "{said}");
+    assert!(without.starts_with(&format!("N = {n} (")), "{n}: {said}");
+    let rate = |text: &str| -> f64 {
+        let (_, rate) = text.split_once(" GiB, about ").unwrap();
+        rate.split_once(" Gflop/s)").unwrap().0.parse().unwrap()
+    };
+    assert!(rate(own) > 0.0 && rate(without) >= rate(own), "{said}");
     let dat = program.read("HPL.dat");
 
     let error = program.refused(&["init"]);
@@ -357,5 +429,7 @@ fn man_pages_and_completions_know_the_flags() {
     for shell in ["bash", "zsh", "fish"] {
         let (text, _) = program.done(&["completions", shell]);
         assert!(text.contains("swap-threshold") && text.contains("2ringM"), "{shell}");
+        assert!(text.contains("parities") && text.contains("init"), "{shell}");
+        assert!(!text.contains("probe\"") && !text.contains("supervisor's question"), "{shell}");
     }
 }

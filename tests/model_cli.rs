@@ -242,7 +242,7 @@ fn write_report(folder: &Path, name: &str, rates: &[(usize, f64)]) {
 #[test]
 fn page_shows_tests_events_memory_and_is_self_contained() {
     let folder = tempfile::tempdir().unwrap();
-    write_report(folder.path(), "a.json", &[(1000, 60.0), (2000, 90.0)]);
+    write_report(folder.path(), "a.json", &[(1000, 60.0), (2000, 90.0), (2000, 80.0)]);
     write_report(folder.path(), "b.json", &[(2000, 70.0)]);
     stdout(folder.path(), &["report", "a.json", "b.json"]);
     let page = fs::read_to_string(folder.path().join("report.html")).unwrap();
@@ -254,6 +254,8 @@ fn page_shows_tests_events_memory_and_is_self_contained() {
         "<td>matrix</td><td>1.0</td>",
         "<td>90.00</td><td>2000</td>",
         "data:image/svg+xml,",
+        "<h3>Memory of a rank, test 2: ",
+        "<h3>Memory of a rank, test 3: ",
     ] {
         assert!(page.contains(expected), "{expected} missing");
     }

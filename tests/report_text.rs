@@ -133,6 +133,25 @@ fn own_lines_look_like_no_result() {
     }
 }
 
+/// `grep ^W` finds results and nothing else.
+#[test]
+fn every_line_that_begins_with_w_is_a_result() {
+    let spec = small_run();
+    let tests = spec.tests();
+    let failed = Outcome::Failed { scaled_residual: 1234.5, norms: PASSED_NORMS };
+    let skipped = Outcome::Skipped { reason: "Why\nWho".to_string() };
+    let records = [
+        record(tests[0].clone()),
+        record_with(tests[1].clone(), failed),
+        record_with(tests[0].clone(), skipped),
+    ];
+    let (text, _) = write(&spec, &records, Some(110.5), &["What\nWho"]);
+    let found: Vec<&str> = text.lines().filter(|line| line.starts_with('W')).collect();
+    let results: Vec<String> = tests[..2].iter().map(variant).collect();
+    assert_eq!(found.len(), results.len(), "{found:?}");
+    assert!(found.iter().zip(results).all(|(line, name)| line.starts_with(&name)), "{found:?}");
+}
+
 /// Reads a result as `awk '/^W[RC]/ {print $1, $2, $7}'` would.
 #[test]
 fn a_result_line_has_seven_fields() {

@@ -1,8 +1,12 @@
 //! `skt-hpl shm`, the built program: on what a killed run has left.
 
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, ExitStatus, Output, Stdio};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use tempfile::TempDir;
 
 /// Two ranks of a run that one of them ends at column 96, with segments in a
@@ -28,13 +32,18 @@ impl Killed {
     }
 
     fn benchmark(&self, run: &str, flags: &[&str]) -> Output {
+        self.command(run, flags).output().unwrap()
+    }
+
+    fn command(&self, run: &str, flags: &[&str]) -> Command {
         let mut command = Command::new("mpirun");
         command.args(["--oversubscribe", "--bind-to", "none", "-np", "2"]);
         command.arg(env!("CARGO_BIN_EXE_skt-hpl"));
         command.args("--n 256 --nb 32 --p 1 --q 2 --checkpoint-every 1p --run-id".split(' '));
         command.args([run, "--store", &self.store(), "--progress", "off"]).args(flags);
         command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-        command.current_dir(self.path()).output().unwrap()
+        command.current_dir(self.path());
+        command
     }
 
     /// Standard output of `shm`, which must succeed.
@@ -82,6 +91,71 @@ fn the_run_goes_on_after_a_careful_clean_and_leaves_nothing() {
     let report = String::from_utf8(output.stdout).unwrap();
     assert!(report.contains("# restart: from checkpoint"), "{report}");
     assert_eq!(killed.shm(&["list"]), "no segments\n");
+}
+
+/// Starts a long run, sends `signal` to what `whom` makes of mpirun's pid as soon as
+/// rank 0 factors; how mpirun ended, and what was on standard error.
+fn signalled(run: &str, signal: Signal, whom: fn(i32) -> i32) -> (Killed, ExitStatus, String) {
+    let killed = Killed { folder: TempDir::new().unwrap() };
+    let flags = ["--n", "8000", "--nb", "64", "--progress", "plain"];
+    let mut command = killed.command(run, &flags);
+    // In a group of its own, as a shell starts it.
+    command.process_group(0).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut job = command.spawn().unwrap();
+    let (mut said, mut reader) = (String::new(), BufReader::new(job.stderr.take().unwrap()));
+    while !said.contains("factoring") {
+        assert_ne!(reader.read_line(&mut said).unwrap(), 0, "{said}");
+    }
+    kill(Pid::from_raw(whom(job.id() as i32)), signal).unwrap();
+    reader.read_to_string(&mut said).unwrap();
+    (killed, job.wait().unwrap(), said)
+}
+
+/// The process of rank 0 below mpirun.
+fn rank_0(mpirun: i32) -> i32 {
+    let children = format!("/proc/{mpirun}/task/{mpirun}/children");
+    let children = std::fs::read_to_string(children).unwrap();
+    let is_0 = |pid: &&str| {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
+        environment.split(|byte| *byte == 0).any(|entry| entry == b"OMPI_COMM_WORLD_RANK=0")
+    };
+    children.split_whitespace().find(is_0).unwrap().parse().unwrap()
+}
+
+#[test]
+fn ctrl_c_says_once_what_stays_and_how_to_remove_it() {
+    let (killed, status, said) = signalled("ctrl-c", Signal::SIGINT, |mpirun| mpirun);
+    assert!(!status.success());
+    let lines: Vec<&str> = said.lines().filter(|line| line.contains("ended by a signal")).collect();
+    assert_eq!(lines.len(), 1, "{said}");
+    let clean = format!("`skt-hpl shm clean --run ctrl-c --store {}`", killed.store());
+    assert!(lines[0].contains("Run ctrl-c keeps up to") && lines[0].contains(&clean), "{said}");
+    assert!(killed.shm(&["list"]).contains(" waiting "));
+    assert!(killed.shm(&["clean", "--run", "ctrl-c"]).ends_with("; 0 kept\n"));
+}
+
+#[test]
+fn a_signalled_rank_still_dies_by_the_signal() {
+    let (_killed, status, said) = signalled("term", Signal::SIGTERM, rank_0);
+    assert_eq!(status.code(), Some(128 + 15), "{said}");
+    assert!(said.contains("exited on signal 15"), "{said}");
+    assert_eq!(said.matches("ended by a signal").count(), 1, "{said}");
+}
+
+#[test]
+fn what_others_keep_is_named_where_memory_lacks() {
+    let killed = Killed::new("lies-about");
+    let refused = killed.benchmark("large", &["--n", "4000000"]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("does not fit") && said.contains("(lies-about)"), "{said}");
+    assert!(said.contains("`skt-hpl shm clean --run lies-about` removes it"), "{said}");
+    // It is named neither to its own run, which has it already, nor once it is gone.
+    let own = killed.benchmark("lies-about", &["--n", "4000000"]);
+    assert!(!String::from_utf8(own.stderr).unwrap().contains("of shared memory"));
+    killed.shm(&["clean", "--run", "lies-about"]);
+    let refused = killed.benchmark("large", &["--n", "4000000"]);
+    assert!(!String::from_utf8(refused.stderr).unwrap().contains("of shared memory"));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! a low limit; where the system grants no namespaces, it says so.
 
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use skt_hpl::checkpoint::store::{Files, SegmentName, Store, StoreError, SysV, Trap};
 
@@ -129,5 +129,49 @@ fn a_low_memory_limit_is_an_error_and_not_a_kill() {
         assert_eq!(is_refused, takes_late, "{finished:?}");
         assert_eq!(store.remove(&name(0)).unwrap(), !takes_late);
         assert_eq!(store.list().unwrap(), []);
+    }
+}
+
+/// The benchmark on two ranks.
+fn benchmark(flags: &[&str]) -> Output {
+    let mut command = Command::new("mpirun");
+    command.args("--oversubscribe --bind-to none -np 2".split(' '));
+    command
+        .arg(env!("CARGO_BIN_EXE_skt-hpl"))
+        .args("--nb 32 --p 1 --q 2 --progress off".split(' '));
+    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    command.args(flags).output().unwrap()
+}
+
+#[test]
+fn a_limit_that_stays_is_no_interruption() {
+    let test = "a_limit_that_stays_is_no_interruption";
+    let Some(_) = inside(test, "echo 65536 > /proc/sys/kernel/shmmax") else { return };
+    let output = benchmark(&["--n", "512"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("kernel.shmmax"), "{said}");
+    assert_eq!(output.status.code(), Some(2), "{said}");
+}
+
+#[test]
+fn a_json_report_without_room_costs_no_line_of_the_report() {
+    let test = "a_json_report_without_room_costs_no_line_of_the_report";
+    let Some(folder) = inside(test, "mount -t tmpfs -o size=48k none $DIR") else { return };
+    let json = folder.join("report.json");
+    let orders: Vec<String> = (1..=20).map(|order: u32| (order * 8).to_string()).collect();
+    for ft in ["none", "self"] {
+        let flags = ["--n", &orders.join(","), "--ft", ft, "--json", json.to_str().unwrap()];
+        let output = benchmark(&flags);
+        let said = String::from_utf8(output.stderr).unwrap();
+        let report = String::from_utf8(output.stdout).unwrap();
+        assert!(said.contains("error: cannot write the JSON report"), "{said}");
+        assert!(said.contains("the report itself is whole"), "{said}");
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(report.contains("    20 tests completed and passed residual checks"), "{report}");
+        assert!(report.contains("End of Tests."), "{report}");
+        // What could be written is a whole document.
+        let document = std::fs::read(&json).unwrap();
+        let document: serde_json::Value = serde_json::from_slice(&document).unwrap();
+        assert_eq!(document["finished"], false);
     }
 }

@@ -1,6 +1,6 @@
 //! `skt-hpl completions`: shell completions, from the flags.
 
-use clap::{Args, CommandFactory as _, ValueEnum};
+use clap::{Args, Command, CommandFactory as _, ValueEnum};
 use clap_complete::{Shell, generate};
 
 use super::{Cli, output};
@@ -35,6 +35,15 @@ pub fn execute(args: &CompletionsArgs) -> Result<(), ConfigError> {
         ShellName::Fish => Shell::Fish,
     };
     let mut text = Vec::new();
-    generate(shell, &mut Cli::command(), "skt-hpl", &mut text);
+    generate(shell, &mut shown(&Cli::command()), "skt-hpl", &mut text);
     output::print(&text)
+}
+
+/// The command line without what is hidden: not all shells leave that out.
+fn shown(cli: &Command) -> Command {
+    Command::new("skt-hpl")
+        .version(env!("CARGO_PKG_VERSION"))
+        .disable_help_subcommand(true)
+        .args(cli.get_arguments())
+        .subcommands(cli.get_subcommands().filter(|command| !command.is_hide_set()))
 }

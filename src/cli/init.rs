@@ -7,15 +7,17 @@ use clap::Args;
 use super::convert::{FormatName, text};
 use super::launch::by_hand;
 use super::overrides::Names;
-use super::{machine, output};
+use super::{machine, output, plan};
 use crate::checkpoint::methods::Method;
+use crate::checkpoint::store::StoreKind;
 use crate::config::draft::Value;
 use crate::config::validate::near_square;
 use crate::config::{
     At, CheckpointDraft, ConfigError, Draft, Format, LaunchDraft, Place, Rules, RunSpec, Setting,
     TestSpec, param::Param, toml, validate,
 };
-use crate::protect::{Settings, memory_split, smallest_group};
+use crate::model::path::{Changes, Machine, Run, predict};
+use crate::protect::{self, Settings, memory_split, smallest_group};
 use crate::supervisor::plan::shell_quoted;
 
 /// Flags of `init`.
@@ -79,33 +81,80 @@ pub fn execute(args: &InitArgs) -> Result<(), ConfigError> {
         Some(gib) => (gib * f64::from(1 << 30)) as u64,
         None => machine::available_bytes()?,
     };
-    let Fitted { spec, protection } = fit(args, ranks, available_bytes)?;
-    let command = command_line(args, &spec, ranks, format, path);
+    let fitted = fit(args, ranks, available_bytes)?;
+    let Fitted { spec, protection } = &fitted;
+    let command = command_line(args, spec, ranks, format, path);
     let config = match format {
-        Format::Dat => text(&spec, &CheckpointDraft::new(), format)?,
+        Format::Dat => text(spec, &CheckpointDraft::new(), format)?,
         Format::Toml => format!(
             "# Made by `skt-hpl init` for this machine; run it with\n#   {command}\n\
              # A smaller n ends sooner (the time grows as n^3), but at a lower rate.\n\n{}",
-            text(&spec, &protection, format)? + &toml::write_launch(&LaunchDraft::new())
+            text(spec, protection, format)? + &toml::write_launch(&LaunchDraft::new())
         ),
     };
     if path == Path::new("-") {
         return output::print(config.as_bytes());
     }
     output::write_file(path, config.as_bytes(), args.force)?;
-    let n = spec.n[0];
-    let gib = (n as f64) * (n as f64) * 8.0 / f64::from(1 << 30);
+    let core_flops = 1e9 * plan::core_gflops_here()?;
+    let method = &protection[&Setting::Method].text;
+    let (with, is_protected) = match method.as_str() {
+        "none" => ("without checkpoints".to_owned(), false),
+        method => (format!("with {method} checkpoints"), true),
+    };
     output::say(format_args!(
-        "{}: N = {n} ({gib:.1} GiB) on {}, {}; run it with\n  {command}\n\
+        "{}: {} on {}, {with}; run it with\n  {command}\n\
          or, for a first look,\n  {command} --n {}",
         path.display(),
+        size_and_rate(spec, core_flops),
         count(ranks),
-        match protection.get(&Setting::Method) {
-            Some(method) if method.text != "none" => format!("with {} checkpoints", method.text),
-            _ => "without checkpoints".to_owned(),
-        },
-        n.min(spec.nb[0] * 50),
+        spec.n[0].min(spec.nb[0] * 50),
     ));
+    if is_protected {
+        let plain = InitArgs { ft: Some("none".to_owned()), ..args.clone() };
+        let spec = fit(&plain, ranks, available_bytes)?.spec;
+        let all = size_and_rate(&spec, core_flops);
+        output::say(format_args!("without checkpoints (`init --ft none`): {all}"));
+    }
+    if args.memory_gib.is_none() {
+        say_what_is_left()?;
+    }
+    Ok(())
+}
+
+/// `N = 23040 (4.0 GiB, about 108.6 Gflop/s)`: by the model of the solver's critical
+/// path, with cores of this rate of DGEMM.
+fn size_and_rate(spec: &RunSpec, core_flops: f64) -> String {
+    let (n, nb, (p, q)) = (spec.n[0], spec.nb[0], spec.grids[0]);
+    let run = Run {
+        n,
+        nb,
+        p,
+        q,
+        threads: spec.threads,
+        depth: spec.depth[0],
+        bcast: spec.bcast[0],
+        swap: spec.swap,
+        swap_threshold: spec.swap_threshold,
+    };
+    let gib = (n as f64) * (n as f64) * 8.0 / f64::from(1 << 30);
+    // More ranks than the model walks through have no rate.
+    let machine = Machine::ZEN4_CORE.with_core_flops(core_flops);
+    match predict(&run, &machine, &Changes::default()) {
+        Ok(prediction) => format!("N = {n} ({gib:.1} GiB, about {:.0} Gflop/s)", prediction.gflops),
+        Err(_) => format!("N = {n} ({gib:.1} GiB)"),
+    }
+}
+
+/// Memory that could be had for a larger N.
+fn say_what_is_left() -> Result<(), ConfigError> {
+    for kind in [StoreKind::SysV { huge_pages: false }, StoreKind::Posix] {
+        let left = protect::left_by_others(&*kind.open(), None);
+        let left = left.map_err(|why| ConfigError::Machine { what: why.to_string() })?;
+        if let Some(left) = left {
+            output::say(format_args!("note: {left}"));
+        }
+    }
     Ok(())
 }
 

@@ -28,8 +28,8 @@ pub mod study_error;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::job::heartbeat;
 use exit::Exit;
@@ -124,11 +124,17 @@ pub fn main() -> ExitCode {
 /// Parses a command line. Help and errors are printed here, by one rank of a
 /// job alone; all ranks get the same exit code.
 fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Exit> {
-    Cli::try_parse_from(args).map_err(|error| {
+    let args: Vec<OsString> = args.into_iter().collect();
+    Cli::try_parse_from(&args).map_err(|mut error| {
         if launcher_rank::is_first() {
             output::die_quietly_on_closed_pipe();
-            // Nobody is left to tell if even this cannot be written.
-            let _ = error.print();
+            suggest_two_dashes(&mut error, &args);
+            if error.use_stderr() {
+                output::say(format_args!("{}", error.render()));
+            } else {
+                // Nobody is left to tell if even this cannot be written.
+                let _ = error.print();
+            }
         }
         match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::Passed,
@@ -138,6 +144,26 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Exit> {
             }
         }
     })
+}
+
+/// Where `-n` or `-nb` stands for a flag that has two dashes, names that.
+fn suggest_two_dashes(error: &mut clap::Error, args: &[OsString]) {
+    let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg) else { return };
+    let Some(letter) = given.strip_prefix('-').filter(|rest| rest.len() == 1) else { return };
+    let letter = letter.to_owned();
+    // Of `-nb` clap names `-n` alone.
+    let whole = args.iter().filter_map(|arg| arg.to_str()?.strip_prefix('-'));
+    let words = whole.filter(|word| word.starts_with(&letter));
+    let names = words.map(|word| word.split_once('=').map_or(word, |(name, _)| name));
+    let cli = Cli::command();
+    let named = args.iter().skip(1).find_map(|arg| cli.find_subcommand(arg));
+    let command = named.unwrap_or(&cli);
+    let is_flag = |name: &&str| command.get_arguments().any(|arg| arg.get_long() == Some(name));
+    if let Some(name) = names.chain([letter.as_str()]).find(is_flag) {
+        let suggestion = ContextValue::String(format!("--{name}"));
+        error.remove(ContextKind::Suggested);
+        error.insert(ContextKind::SuggestedArg, suggestion);
+    }
 }
 
 fn dispatch(cli: Cli) -> ExitCode {
@@ -184,8 +210,6 @@ fn failed(error: &dyn std::error::Error) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]

@@ -208,8 +208,7 @@ fn core_gflops(
         notes.push(format!("DGEMM: {rate:.1} Gflop/s a core, from the reports' self-test"));
         return Ok(rate);
     }
-    blas::check_work_space(1).map_err(|error| StudyError::Usage(error.to_string()))?;
-    let rate = measure_gflops();
+    let rate = core_gflops_here()?;
     notes.push(format!("DGEMM: {rate:.1} Gflop/s a core, measured here on one core"));
     Ok(rate)
 }
@@ -261,7 +260,16 @@ fn best_points(tests: &[&TestReport], ranks: usize, core_gflops: f64) -> Vec<(f6
     best.into_iter().map(|(n, e)| (n as f64, e)).collect()
 }
 
-/// DGEMM in the shape of the trailing update, on one core.
+/// The rate of DGEMM in the shape of the trailing update, on one core of this
+/// machine, in Gflop/s.
+///
+/// # Errors
+/// The BLAS has no work space.
+pub(super) fn core_gflops_here() -> Result<f64, ConfigError> {
+    blas::check_work_space(1).map_err(|why| ConfigError::Machine { what: why.to_string() })?;
+    Ok(measure_gflops())
+}
+
 fn measure_gflops() -> f64 {
     const ORDER: usize = 768;
     const DEPTH: usize = 256;

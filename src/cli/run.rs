@@ -158,7 +158,8 @@ fn run_on(world: &MpiWorld, comm: &MpiComm, args: &RunArgs) -> Result<Exit, JobE
         // and what is in shared memory lets the same command go on.
         Err(error) if error.is_fatal() => {
             output::say(format_args!("error: rank {}: {error}", comm.rank()));
-            let code = if settings.is_on() { Exit::Interrupted } else { Exit::BadInput };
+            let can_go_on = settings.is_on() && !error.is_permanent();
+            let code = if can_go_on { Exit::Interrupted } else { Exit::BadInput };
             Err(comm.abort(&error.to_string(), i32::from(code.code())).into())
         }
         done => done,

@@ -154,6 +154,14 @@ pub enum ConfigError {
         /// Legal values.
         legal: String,
     },
+    /// What leniency would replace.
+    #[error("{error}; --lenient takes {used} in its place, as the reference does")]
+    Strict {
+        /// What is wrong.
+        error: Box<ConfigError>,
+        /// What `--lenient` takes instead.
+        used: String,
+    },
     /// A list shorter than its count.
     #[error(
         "{at}: {got} of {want} values found (line {count_line} says {want}); \

@@ -38,6 +38,9 @@ const ORDER: [Param; 18] = [
     Param::Alignment,
 ];
 
+/// The last lines, which change nothing in our storage.
+const MOOT: [Param; 4] = [Param::L1, Param::U, Param::Equilibration, Param::Alignment];
+
 /// Reads the text of an HPL.dat. `file` is its name for messages. With
 /// `lenient`, text where a number belongs is read as C's `atoi` does, with a
 /// warning; ranges are left to [`super::validate()`].
@@ -49,8 +52,13 @@ pub fn read(bytes: &[u8], file: &str, lenient: bool) -> Result<(Draft, Vec<Warni
         let what = "looks like UTF-16; save it as plain text (ASCII or UTF-8)".to_owned();
         return Err(ConfigError::NotAConfig { file: file.to_owned(), what });
     }
+    let mut lines = split_lines(bytes);
+    if lines.len() >= LINES - MOOT.len() {
+        // A line that is missing there is as good as an empty one.
+        lines.resize(lines.len().max(LINES), b"");
+    }
     let mut reader = Reader {
-        lines: split_lines(bytes),
+        lines,
         next: 0,
         file: file.into(),
         lenient,
@@ -143,7 +151,7 @@ impl<'a> Reader<'a> {
         let (device_line, device_place) = self.line("device out")?;
         let device_at = At::named("device out", &device_place);
         let legal = "6 (stdout), 7 (stderr), any other number for the file";
-        let device = self.whole(device_line, &device_at, legal)?;
+        let device = self.whole(device_line, &device_at, legal, |_| true)?;
         self.draft.output = Some(match device {
             6 => Output::Stdout,
             7 => Output::Stderr,
@@ -160,26 +168,39 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The whole number that a line begins with.
-    fn whole(&mut self, line: &[u8], at: &At, legal: &str) -> Result<i128, ConfigError> {
+    /// The whole number that a line begins with; with leniency what `atoi` makes
+    /// of it, if that is legal.
+    fn whole(
+        &mut self,
+        line: &[u8],
+        at: &At,
+        legal: &str,
+        is_legal: fn(i128) -> bool,
+    ) -> Result<i128, ConfigError> {
         let Some(token) = tokens(line).next() else {
             return Err(ConfigError::Empty { at: at.clone(), legal: legal.to_owned() });
         };
         let text = String::from_utf8_lossy(token);
-        match parse_whole(&text) {
-            Some(value) => Ok(value),
-            None if self.lenient => {
-                let value = leading_whole(&text);
-                let what = format!("`{}` is read as {value}, as the reference does", shown(&text));
-                self.warnings.push(Warning { at: at.clone(), what });
+        let (at, shown, legal) = (at.clone(), shown(&text), legal.to_owned());
+        let value = leading_whole(&text);
+        let error = match parse_whole(&text) {
+            Some(value) if is_legal(value) => return Ok(value),
+            Some(_) => return Err(ConfigError::OutOfRange { at, value: shown, legal }),
+            None => {
+                let (at, value) = (at.clone(), shown.clone());
+                ConfigError::NotUnderstood { at, value, wanted: "a whole number", legal }
+            }
+        };
+        match is_legal(value) {
+            false => Err(error),
+            true if !self.lenient => {
+                Err(ConfigError::Strict { error: Box::new(error), used: value.to_string() })
+            }
+            true => {
+                let what = format!("`{shown}` is read as {value}, as the reference does");
+                self.warnings.push(Warning { at, what });
                 Ok(value)
             }
-            None => Err(ConfigError::NotUnderstood {
-                at: at.clone(),
-                value: shown(&text),
-                wanted: "a whole number",
-                legal: legal.to_owned(),
-            }),
         }
     }
 
@@ -187,12 +208,9 @@ impl<'a> Reader<'a> {
     fn count(&mut self, info: &ParamInfo) -> Result<Count, ConfigError> {
         let (line, place) = self.line(info.dat_count_name)?;
         let at = At::named(info.dat_count_name, &place);
-        let legal = format!("1 to {MAX_LIST}");
-        let value = self.whole(line, &at, &legal)?;
-        match usize::try_from(value) {
-            Ok(values @ 1..=MAX_LIST) => Ok(Count { values, line: self.next }),
-            _ => Err(ConfigError::OutOfRange { at, value: value.to_string(), legal }),
-        }
+        let is_legal = |value| (1..=MAX_LIST as i128).contains(&value);
+        let values = self.whole(line, &at, &format!("1 to {MAX_LIST}"), is_legal)? as usize;
+        Ok(Count { values, line: self.next })
     }
 
     /// A line with as many values as its count says.
@@ -249,9 +267,14 @@ impl<'a> Reader<'a> {
     /// A line with one value.
     fn single(&mut self, info: &ParamInfo) -> Result<(), ConfigError> {
         let (line, place) = self.line(info.dat_name)?;
+        let at = At::param(info.param, &place);
         let Some(word) = tokens(line).next() else {
-            let at = At::param(info.param, &place);
-            return Err(ConfigError::Empty { at, legal: info.legal(false) });
+            if !MOOT.contains(&info.param) {
+                return Err(ConfigError::Empty { at, legal: info.legal(false) });
+            }
+            let what = format!("no value is given; it is moot here, {} is reported", info.default);
+            self.warnings.push(Warning { at, what });
+            return Ok(());
         };
         let text = String::from_utf8_lossy(word).into_owned();
         self.draft.values.insert(info.param, vec![Value { text, form: Form::Token, place }]);

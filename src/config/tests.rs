@@ -257,11 +257,143 @@ fn each_kind_of_bad_line_names_file_line_parameter_value_and_legal_range() {
 
 #[test]
 fn a_short_file_says_which_line_is_missing() {
-    for kept in 0..hpldat::LINES {
+    for kept in 0..27 {
         let text: String = REFERENCE.lines().take(kept).map(|l| format!("{l}\n")).collect();
         let message = message(dat(&text));
         let want = format!("HPL.dat: the file ends after line {kept}; line {} (", kept + 1);
         assert!(message.starts_with(&want), "{message}");
+    }
+}
+
+#[test]
+fn the_last_four_lines_are_moot_and_may_lack() {
+    let spec = dat(REFERENCE).unwrap().spec;
+    for kept in 27..hpldat::LINES {
+        let text: String = REFERENCE.lines().take(kept).map(|l| format!("{l}\n")).collect();
+        for text in [text.clone(), text.trim_end().to_owned(), text + "\r\n  \n"] {
+            let checked = dat(&text).unwrap();
+            assert_eq!(checked.spec, spec, "{kept} lines");
+            let lines: Vec<String> = checked.warnings.iter().map(ToString::to_string).collect();
+            assert_eq!(lines.len(), hpldat::LINES - kept, "{lines:?}");
+            let last = "HPL.dat:31: memory alignment: no value is given; it is moot here, \
+                        8 is reported";
+            assert_eq!(lines.last().unwrap(), last);
+        }
+    }
+}
+
+#[test]
+fn what_lenience_would_take_is_named() {
+    let cases = [
+        (
+            4,
+            "file",
+            "`file` is not a whole number; legal: 6 (stdout), 7 (stderr), any other number \
+                     for the file; --lenient takes 0 in its place, as the reference does",
+        ),
+        (
+            5,
+            "4x",
+            "`4x` is not a whole number; legal: 1 to 20; --lenient takes 4 in its place, as \
+                   the reference does",
+        ),
+        (
+            13,
+            "sixteen",
+            "`sixteen` is not a number; legal: any number (0 or less: no check); \
+                         --lenient takes 0.0 in its place, as the reference does",
+        ),
+        (
+            23,
+            "6",
+            "value 6 is out of range; legal: 0 (1ring), 1 (1ringM), 2 (2ring), 3 (2ringM), \
+                   4 (long), 5 (longM); --lenient takes 1 (1ringM) in its place, as the reference \
+                   does",
+        ),
+    ];
+    for (line, text, want) in cases {
+        let text = with_line(line, text);
+        let said = message(dat(&text));
+        assert!(said.ends_with(want), "{said}");
+        assert!(lenient(&text).is_ok());
+    }
+    // Where leniency does not help it is not named.
+    for (line, text) in [(5, "x"), (11, "0 1 4"), (23, "99999999999"), (31, "99999999999")] {
+        let said = message(dat(&with_line(line, text)));
+        assert!(!said.contains("lenient"), "{said}");
+    }
+}
+
+/// How the files look that people have written in twenty years: each is a run, or
+/// a mistake that `--lenient` reads as the reference does.
+#[test]
+fn files_as_they_are_found_are_runs_or_lead_to_lenient() {
+    let per_line = |change: fn(&str) -> String| -> String {
+        REFERENCE.lines().map(|line| change(line) + "\n").collect()
+    };
+    let first_lines = |count: usize| -> String {
+        REFERENCE.lines().take(count).map(|line| format!("{line}\n")).collect()
+    };
+    let runs = [
+        ("tabs before the comments", REFERENCE.replace("  ", "\t\t")),
+        ("tabs between the values", with_line(6, "29\t30\t34\t35\tNs")),
+        ("lines of Windows", per_line(|line| format!("{line}\r"))),
+        ("blanks at both ends", per_line(|line| format!("   {line}   "))),
+        ("no comments", per_line(|line| line.split("  ").next().unwrap_or(line).to_owned())),
+        ("comments of another mark", REFERENCE.replace("  Ns", "  # orders; 1 2 3")),
+        (
+            "comment right behind a comma",
+            with_line(27, "64, swapping threshold").replace("64,", "64"),
+        ),
+        ("surplus values", with_line(15, "0 1 2 1 1 0  PFACTs")),
+        ("a list for what takes one value", with_line(26, "2 1 0  SWAP")),
+        ("a threshold without a point", with_line(13, "16  threshold")),
+        ("a threshold with an exponent", with_line(13, "1.6e1  threshold")),
+        ("a negative threshold", with_line(13, "-16.0  threshold")),
+        ("values with a sign", with_line(25, "+0  DEPTHs")),
+        ("zeros in front", with_line(8, "001 02 003 0004  NBs")),
+        ("no line end at the end", REFERENCE.trim_end().to_owned()),
+        ("empty lines at the end", format!("{REFERENCE}\n\n\n")),
+        ("without the alignment", first_lines(30)),
+        ("without the moot lines", first_lines(27)),
+        ("an empty last line in place of the alignment", first_lines(30) + "\n"),
+        (
+            "empty titles",
+            REFERENCE.lines().skip(2).fold("\n\n".into(), |all: String, line| all + line + "\n"),
+        ),
+        (
+            "HPCC's, with its further lines",
+            format!(
+                "{REFERENCE}##### This line (no. 32) is ignored (it serves as a separator). ######\n\
+             0                               Number of additional problem sizes for PTRANS\n\
+             1200 10000 30000                values of N\n\
+             0                               number of additional blocking sizes for PTRANS\n\
+             40 9 8 13 13 20 16 32 64        values of NB\n"
+            ),
+        ),
+        ("a shell's leavings behind", format!("{REFERENCE}EOF\n")),
+    ];
+    for (shape, text) in runs {
+        assert!(dat(&text).is_ok(), "{shape}: {}", message(dat(&text)));
+    }
+    let mistakes = [
+        ("a broadcast beyond the last", with_line(23, "6            BCASTs")),
+        ("several broadcasts, one illegal", with_line(23, "6 1          BCASTs")),
+        ("a word for the device", with_line(4, "file         device out")),
+        ("a swap beyond the last", with_line(26, "3            SWAP")),
+        ("a mapping beyond the last", with_line(9, "2            PMAP")),
+        ("a panel factorization beyond the last", with_line(15, "0 1 3        PFACTs")),
+        ("L1 of 2", with_line(28, "2            L1")),
+        ("an alignment of 0", with_line(31, "0            memory alignment")),
+        ("a comma behind a value", with_line(27, "64,          swapping threshold")),
+        ("an order as 1e3", with_line(6, "1e3 30 34 35 Ns")),
+        ("values with commas", with_line(6, "29, 30, 34, 35  Ns")),
+        ("a block size as a float", with_line(8, "1.0 2 3 4    NBs")),
+    ];
+    for (shape, text) in mistakes {
+        let said = message(dat(&text));
+        assert!(said.contains("; --lenient takes "), "{shape}: {said}");
+        assert!(lenient(&text).is_ok(), "{shape}: {}", message(lenient(&text)));
     }
 }
 

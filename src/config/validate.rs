@@ -156,16 +156,16 @@ impl Checker<'_> {
     fn real(&mut self, param: Param) -> Result<f64, ConfigError> {
         let info = param.info();
         let value = &self.given(param)?[0];
-        match as_real(info, value) {
-            Ok(real) => Ok(real),
-            Err(error) if !self.may_substitute(value) => Err(error),
-            Err(error) => match leading_real(&value.text) {
-                real if real.is_finite() => {
-                    self.substituted(info, value, &format!("{real:?}"));
-                    Ok(real)
-                }
-                _ => Err(error),
-            },
+        let error = match as_real(info, value) {
+            Ok(real) => return Ok(real),
+            Err(error) => error,
+        };
+        match leading_real(&value.text) {
+            real if real.is_finite() && is_of_dat(value) => {
+                self.substituted(info, value, format!("{real:?}"), error)?;
+                Ok(real)
+            }
+            _ => Err(error),
         }
     }
 
@@ -180,7 +180,7 @@ impl Checker<'_> {
             Ok(index) => return Ok(index),
             Err(error) => error,
         };
-        if !self.may_substitute(value) || is_huge(&value.text) {
+        if !is_of_dat(value) || is_huge(&value.text) {
             return Err(error);
         }
         // What C's atoi makes of the text, then the reference's own check.
@@ -189,26 +189,36 @@ impl Checker<'_> {
         let index = match (check(info, &read), info.reference_substitute) {
             (Ok(index), _) => index,
             (Err(_), Some(substitute)) if !is_above(info, &read.text) => substitute,
-            (Err(error), _) => return Err(error),
+            (Err(read_error), _) => {
+                return Err(if self.rules.lenient { read_error } else { error });
+            }
         };
         let used = match info.kind {
             Kind::Choice(choices) => format!("{index} ({})", choices[index][0]),
             _ => index.to_string(),
         };
-        self.substituted(info, value, &used);
+        self.substituted(info, value, used, error)?;
         Ok(index)
     }
 
-    fn may_substitute(&self, value: &Value) -> bool {
-        self.rules.lenient && matches!(value.place, Place::Dat { .. })
-    }
-
-    fn substituted(&mut self, info: &ParamInfo, value: &Value, used: &str) {
+    /// Warns of the value that is `used` in place of an illegal one; without
+    /// leniency that stays an error, which names it.
+    fn substituted(
+        &mut self,
+        info: &ParamInfo,
+        value: &Value,
+        used: String,
+        error: ConfigError,
+    ) -> Result<(), ConfigError> {
+        if !self.rules.lenient {
+            return Err(ConfigError::Strict { error: Box::new(error), used });
+        }
         let text = shown(&value.text);
         let legal = info.legal(false);
         let what =
             format!("`{text}` is not legal ({legal}); {used} is used, as the reference does");
         self.warnings.push(Warning { at: At::param(info.param, &value.place), what });
+        Ok(())
     }
 
     /// Ps and Qs, paired; where they are not given, the nearest to a square
@@ -298,6 +308,11 @@ fn leading_real(text: &str) -> f64 {
     // A double's text has no use for more; keeps the search short.
     let ascii = text.bytes().take(64).take_while(u8::is_ascii).count();
     (1..=ascii).rev().find_map(|end| text[..end].parse().ok()).unwrap_or(0.0)
+}
+
+/// Whether a value is from HPL.dat, where the reference has a say.
+fn is_of_dat(value: &Value) -> bool {
+    matches!(value.place, Place::Dat { .. })
 }
 
 /// Whether a number is beyond a C `int`: what the reference makes of it is

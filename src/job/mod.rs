@@ -1,6 +1,7 @@
 //! A job: all tests of a run, on all its ranks, with everything around them.
 
 pub mod heartbeat;
+mod interrupt;
 mod places;
 mod setup;
 
@@ -17,6 +18,7 @@ use crate::checkpoint::methods::Method;
 use crate::checkpoint::protocol::{CheckpointError, Found};
 use crate::checkpoint::store::{StoreError, StoreKind};
 use crate::cli::exit::Exit;
+use crate::cli::output;
 use crate::comm::{Comm, CommError, collect};
 use crate::config::{RunSpec, TestSpec};
 use crate::environment::blas::NoWorkSpace;
@@ -115,6 +117,21 @@ impl JobError {
     pub fn is_fatal(&self) -> bool {
         !matches!(self, Self::Checkpoint(CheckpointError::Refused(_)) | Self::OtherTests { .. })
     }
+
+    /// Whether the same command fails again until something else is changed: a
+    /// limit, a setting.
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            Self::Store(why) | Self::Ledger(LedgerError::Store(why)) => why.is_permanent(),
+            Self::Checkpoint(CheckpointError::Memory { source, .. }) => {
+                let why = source.get_ref().and_then(|why| why.downcast_ref::<StoreError>());
+                why.is_some_and(StoreError::is_permanent)
+            }
+            Self::Checkpoint(why) => !matches!(why, CheckpointError::Comm(_)),
+            Self::Comm(_) | Self::Ledger(_) | Self::Solve(_) | Self::Report(_) => false,
+            Self::Spec(_) | Self::OtherTests { .. } | Self::Blas(_) | Self::Threads { .. } => true,
+        }
+    }
 }
 
 /// Runs all tests. Collective; every rank gets the same answer.
@@ -137,7 +154,7 @@ pub fn run<C: Comm>(
     if let Some(why) = &setup.refusal {
         progress.clear();
         if first {
-            eprintln!("error: {why}");
+            output::say(format_args!("error: {why}"));
         }
         return Ok(Exit::BadInput);
     }
@@ -152,13 +169,16 @@ pub fn run<C: Comm>(
         progress.clear();
         match Reports::open(spec, facts, options, setup.memory_note.as_deref()) {
             Ok(opened) => reports = Some(opened),
-            Err(why) => eprintln!("error: {why}"),
+            Err(why) => output::say(format_args!("error: {why}")),
         }
     }
     let mut opened = [u8::from(reports.is_some())];
     collect::broadcast(world, &mut opened, 0)?;
     if opened[0] == 0 {
         return Ok(Exit::BadInput);
+    }
+    if first && settings.is_on() {
+        interrupt::listen(spec, settings);
     }
     let mut tests = Tests { spec, settings, setup: &setup, progress, reports, ledger: None };
     let ran = match tests.run(world) {
@@ -168,7 +188,7 @@ pub fn run<C: Comm>(
             }
             tests.progress.clear();
             if first {
-                eprintln!("error: {why}");
+                output::say(format_args!("error: {why}"));
             }
             return Ok(Exit::BadInput);
         }
@@ -199,6 +219,7 @@ pub fn run<C: Comm>(
                 protect::ended::remember(setup.store, &settings.run_id, world.rank(), &ran.left)?;
             }
             protect::sweep(setup.store, &settings.run_id, spec.tests().len())?;
+            interrupt::keep(false);
             // All have let go of theirs.
             setup::warn(&protect::tidy(setup.store)?);
         }
@@ -370,7 +391,7 @@ impl<'a> Tests<'a> {
         let told = reports.text.note(&note).map_err(ReportError::from);
         let told = told.and_then(|()| known.iter().try_for_each(|test| reports.test(test, None)));
         if let Err(why) = &told {
-            eprintln!("error: {why}");
+            output::say(format_args!("error: {why}"));
         }
         told.is_ok()
     }
@@ -393,7 +414,9 @@ impl<'a> Tests<'a> {
         if let Err(why) = ledger.add(index, &result, &missed) {
             // The run itself goes on; a later start may have to do without it.
             let test = index + 1;
-            eprintln!("warning: the result of test {test} is not kept for later starts: {why}");
+            output::say(format_args!(
+                "warning: the result of test {test} is not kept for later starts: {why}"
+            ));
         }
         Ok(missed)
     }
@@ -442,6 +465,7 @@ impl<'a> Tests<'a> {
             clock: Arc::new(Reading::now),
         };
         heartbeat::phase("open", 0, test.n);
+        interrupt::keep(true);
         watcher.say("looking for what an earlier start has left, and making room");
         let (done, note) = match protect::open(ranks, test, &settings, surroundings)? {
             Opened::Ready { guard, found, resumed } => {
@@ -468,7 +492,7 @@ impl<'a> Tests<'a> {
         if let (Some(record), Some(reports)) = (record, self.reports.as_mut()) {
             self.progress.clear();
             if let Err(why) = reports.test(record, note) {
-                eprintln!("error: {why}");
+                output::say(format_args!("error: {why}"));
                 return false;
             }
         }
@@ -604,27 +628,31 @@ impl Reports {
             self.text.note(note)?;
         }
         self.text.test(record)?;
-        if let Some(json) = &mut self.json {
-            json.test(record)?;
+        // The report comes first; the document is written whole each time, the next
+        // time with this test.
+        if let Some(Err(why)) = self.json.as_mut().map(|json| json.test(record)) {
+            output::say(format_args!("warning: {why}; it is tried again"));
         }
         Ok(())
     }
 
-    /// Writes the summary; how the job ends, or nothing where it cannot be
+    /// Writes the summary; how the job ends, or nothing where the report cannot be
     /// written.
     fn close(mut self) -> Option<Exit> {
-        let counts = self.text.summary();
-        let closed = self.json.map_or(Ok(()), JsonReport::finish);
-        match (counts, closed) {
-            (Ok(counts), Ok(())) => Some(exit_for(counts)),
-            (Err(why), _) => {
-                eprintln!("error: cannot write the report: {why}");
-                None
+        let counts = match self.text.summary() {
+            Ok(counts) => counts,
+            Err(why) => {
+                output::say(format_args!("error: cannot write the report: {why}"));
+                return None;
             }
-            (_, Err(why)) => {
-                eprintln!("error: {why}");
-                None
+        };
+        let exit = exit_for(counts);
+        match self.json.map_or(Ok(()), JsonReport::finish) {
+            Err(why) => {
+                output::say(format_args!("error: {why}; the report itself is whole"));
+                Some(if exit == Exit::Passed { Exit::BadInput } else { exit })
             }
+            Ok(()) => Some(exit),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::blas::{MatMut, MatRef, gemm};
 use crate::checkpoint::layout::Geometry;
 use crate::checkpoint::store::{Store, StoreKind};
+use crate::cli::output;
 use crate::comm::{Comm, CommError, PanelBuf, collect};
 use crate::config::{RunSpec, TestSpec};
 use crate::environment::affinity::{self, Plan};
@@ -63,10 +64,11 @@ fn take_lock<'a>(
 pub fn warn(lines: &[String]) {
     const LINES: usize = 4;
     for line in lines.iter().take(LINES) {
-        eprintln!("warning: {line}");
+        output::say(format_args!("warning: {line}"));
     }
     if lines.len() > LINES {
-        eprintln!("warning: and {} more; `skt-hpl shm list` shows them", lines.len() - LINES);
+        let more = lines.len() - LINES;
+        output::say(format_args!("warning: and {more} more; `skt-hpl shm list` shows them"));
     }
 }
 
@@ -148,7 +150,18 @@ impl<'a> Setup<'a> {
             refusal = first_text(world, &in_use.unwrap_or_default())?;
         }
         warn_of_one_store(&places, world.rank());
-        let refusal = refusal.or_else(|| memory_lack(spec, settings, &places));
+        if refusal.is_none()
+            && let Some((lacking, why)) = memory_lack(spec, settings, &places)
+        {
+            let run = settings.is_on().then_some(settings.run_id.as_str());
+            let left = match places[world.rank()].host == lacking {
+                true => protect::left_by_others(store, run)?,
+                false => None,
+            };
+            let left = first_text(world, &left.unwrap_or_default())?;
+            refusal =
+                Some(why + &left.map_or(String::new(), |left| format!(" On {lacking} {left}.")));
+        }
         let memory_note = memory_note(spec, settings, &places);
         let target = Arc::new(target);
         Ok(Self {
@@ -243,17 +256,20 @@ fn self_test<C: Comm>(
     Ok(DgemmSelfTest { gflops_per_core, warnings })
 }
 
-/// Why the job does not fit into memory, if it does not, and what would.
-fn memory_lack(spec: &RunSpec, settings: &Settings, places: &[Place]) -> Option<String> {
+/// The host that lacks most memory, if one does; why the job does not fit, and what
+/// would.
+fn memory_lack(spec: &RunSpec, settings: &Settings, places: &[Place]) -> Option<(String, String)> {
     let why = check_memory(spec, settings, places)?;
-    if !settings.is_on() {
-        return Some(why.to_string());
-    }
     let plain = check_memory(spec, &Settings::none(), places);
+    // Without checkpoints, or with ranks too few for any.
+    if plain.as_ref() == Some(&why) {
+        return Some((why.host.clone(), why.to_string()));
+    }
     let largest = plain.map_or(Some(why.n), |plain| plain.largest_n);
     let without = largest
         .map_or(String::new(), |n| format!(" Without checkpoints (--ft none), N = {n} would."));
-    Some(format!("{why} That is with checkpoints (--ft {}).{without}", settings.method))
+    let text = format!("{why} That is with checkpoints (--ft {}).{without}", settings.method);
+    Some((why.host, text))
 }
 
 /// Checks all tests against the memory of all hosts; why the one that lacks

@@ -1,5 +1,6 @@
 //! The protocol's view of a node's segments.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use crate::checkpoint::protocol::{Memory, Peer};
 use crate::checkpoint::store::{
     Flaw, Segment, SegmentInfo, SegmentName, Store, StoreError, Stub, View,
 };
+use crate::report::units;
 use crate::team::Team;
 
 /// How long to wait for a process of an earlier start to be gone: a launcher
@@ -182,6 +184,30 @@ pub fn run_bytes(store: &dyn Store, run: &str) -> Result<u64, StoreError> {
     Ok(of_run.map(|info| info.bytes as u64).sum())
 }
 
+/// What runs other than `run` have left on this node without a process, in words.
+///
+/// # Errors
+/// When the store cannot be listed.
+pub fn left_by_others(store: &dyn Store, run: Option<&str>) -> Result<Option<String>, StoreError> {
+    let mut runs: BTreeMap<String, u64> = BTreeMap::new();
+    for info in store.list()? {
+        if !info.in_use && Some(info.name.run()) != run {
+            *runs.entry(info.name.run().to_owned()).or_default() += info.bytes as u64;
+        }
+    }
+    let bytes = runs.values().sum();
+    let Some((largest, _)) = runs.iter().max_by_key(|(_, bytes)| **bytes) else { return Ok(None) };
+    let others = match runs.len() {
+        1 => String::new(),
+        count => format!(" and {} more", count - 1),
+    };
+    Ok(Some(format!(
+        "{} of shared memory are kept by a run that is not running ({largest}{others}): `skt-hpl \
+         shm list` shows it, `skt-hpl shm clean --run {largest}` removes it",
+        units::bytes(bytes)
+    )))
+}
+
 /// Removes what `run` has left on this node of the tests before `test`, whose
 /// results are kept elsewhere.
 ///
@@ -213,7 +239,7 @@ pub fn sweep(store: &dyn Store, run: &str, test: usize) -> Result<(), StoreError
 }
 
 fn other(error: StoreError) -> io::Error {
-    io::Error::other(error.to_string())
+    io::Error::other(error)
 }
 
 fn not_found() -> io::Error {

@@ -125,8 +125,8 @@ fn section(page: &mut String, run: &NamedRun) {
     if let Some(figure) = timeline(report) {
         page.push_str(&figure);
     }
-    for test in &report.tests {
-        details(page, test);
+    for (index, test) in report.tests.iter().enumerate() {
+        details(page, &heading(index + 1, test), test);
     }
     page.push_str("</section>\n");
 }
@@ -220,12 +220,11 @@ fn phases(report: &RunReport) -> Option<Figure> {
         .filter(|test| test.phases_seconds.is_some())
         .take(MOST_TESTS_IN_A_CHART)
         .collect();
-    let first = tests.first()?.phases_seconds.as_ref()?.max;
-    let series = first
-        .named()
+    let names = tests.first()?.phases_seconds.as_ref()?.max.named().map(|(name, _)| name);
+    let mut series: Vec<(String, Vec<f64>)> = names
         .iter()
         .enumerate()
-        .map(|(index, (name, _))| {
+        .map(|(index, name)| {
             let seconds = tests
                 .iter()
                 .map(|t| t.phases_seconds.as_ref().map_or(0.0, |p| p.max.named()[index].1))
@@ -233,9 +232,13 @@ fn phases(report: &RunReport) -> Option<Figure> {
             ((*name).to_string(), seconds)
         })
         .collect();
+    let left_out = take_dwarfing(&mut series);
+    let but_for = left_out.map_or(String::new(), |(name, percent)| {
+        format!(", but for {name} ({percent:.0} % of all)")
+    });
     Some(Figure {
         id: "phases",
-        title: "Where the time went (the slowest rank of each phase)".into(),
+        title: format!("Where the time went{but_for} (the slowest rank of each phase)"),
         caption: "Seconds by phase, the largest of any rank.".into(),
         body: Body::Bars(Bars {
             category_label: "test",
@@ -249,6 +252,15 @@ fn phases(report: &RunReport) -> Option<Figure> {
             series,
         }),
     })
+}
+
+/// Takes the phase out beside which no other would be seen; its name, and its part of
+/// all in percent.
+fn take_dwarfing(series: &mut Vec<(String, Vec<f64>)>) -> Option<(String, f64)> {
+    let sums: Vec<f64> = series.iter().map(|(_, seconds)| seconds.iter().sum()).collect();
+    let all: f64 = sums.iter().sum();
+    let index = sums.iter().position(|sum| *sum > 0.75 * all)?;
+    (sums[index] < all).then(|| (series.remove(index).0, 100.0 * sums[index] / all))
 }
 
 /// A strip a test: generation, the timed part with what happened in it, check.
@@ -373,8 +385,14 @@ fn timeline_legend(svg: &mut String, tests: &[&TestReport], left: f64, y: f64) {
     }
 }
 
+/// What a test goes by: several may have the same variant and order.
+fn heading(number: usize, test: &TestReport) -> String {
+    let p = &test.parameters;
+    format!("test {number}: {}, N = {}, NB = {}, {} x {}", test.variant, p.n, p.nb, p.p, p.q)
+}
+
 /// Progress and memory of one test, where the report has them.
-fn details(page: &mut String, test: &TestReport) {
+fn details(page: &mut String, heading: &str, test: &TestReport) {
     if !test.progress.is_empty() {
         let over = |f: fn(&super::reader::ProgressPart) -> f64| {
             test.progress.iter().map(move |p| (p.elapsed_seconds, f(p)))
@@ -387,7 +405,7 @@ fn details(page: &mut String, test: &TestReport) {
         };
         let figure = Figure {
             id: "progress",
-            title: format!("{}, N = {}", test.variant, test.parameters.n),
+            title: heading.to_owned(),
             caption: "Progress and rate over time.".into(),
             body: Body::Panels {
                 columns: 2,
@@ -407,21 +425,20 @@ fn details(page: &mut String, test: &TestReport) {
         };
         embed(page, &figure);
     }
-    events_table(page, test);
-    memory_table(page, test);
+    events_table(page, heading, test);
+    memory_table(page, heading, test);
 }
 
 /// What happened, in words.
-fn events_table(page: &mut String, test: &TestReport) {
+fn events_table(page: &mut String, heading: &str, test: &TestReport) {
     if test.events.is_empty() {
         return;
     }
     let _ = writeln!(
         page,
-        "<h3>Events, {}, N = {}</h3>\n<table class=\"words\"><tr><th>event</th><th>at (s)</th>\
+        "<h3>Events, {}</h3>\n<table class=\"words\"><tr><th>event</th><th>at (s)</th>\
          <th>for (s)</th><th>what</th></tr>",
-        escape(&test.variant),
-        test.parameters.n
+        escape(heading)
     );
     for event in &test.events {
         let seconds = Some(event.seconds).filter(|seconds| *seconds > 0.0);
@@ -444,7 +461,7 @@ fn events_table(page: &mut String, test: &TestReport) {
 }
 
 /// The split of a rank's memory; the parts that we know in their order.
-fn memory_table(page: &mut String, test: &TestReport) {
+fn memory_table(page: &mut String, heading: &str, test: &TestReport) {
     const ORDER: [&str; 5] = ["matrix", "copies", "parities", "header", "work_space"];
     let total = test.memory_bytes.values().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
     if total == 0 {
@@ -452,10 +469,9 @@ fn memory_table(page: &mut String, test: &TestReport) {
     }
     let _ = writeln!(
         page,
-        "<h3>Memory of a rank, {}, N = {}</h3>\n<table><tr><th>part</th><th>MiB</th>\
+        "<h3>Memory of a rank, {}</h3>\n<table><tr><th>part</th><th>MiB</th>\
          <th>%</th></tr>",
-        escape(&test.variant),
-        test.parameters.n
+        escape(heading)
     );
     let rank = |name: &str| ORDER.iter().position(|known| *known == name).unwrap_or(ORDER.len());
     let mut parts: Vec<(&str, u64)> =
@@ -521,4 +537,25 @@ fn number(value: Option<f64>, decimals: usize) -> String {
 
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_phase_beside_which_no_other_is_seen_is_left_out_and_named() {
+        let series = |update: f64| {
+            vec![("panel".to_owned(), vec![1.0, 2.0]), ("update".to_owned(), vec![update, update])]
+        };
+        let mut large = series(48.5);
+        assert_eq!(take_dwarfing(&mut large), Some(("update".to_owned(), 97.0)));
+        assert_eq!(large, series(0.0)[..1]);
+        let mut even = series(3.0);
+        assert_eq!(take_dwarfing(&mut even), None);
+        assert_eq!(even, series(3.0));
+        let mut alone = series(1.0).split_off(1);
+        assert_eq!(take_dwarfing(&mut alone), None);
+        assert_eq!(take_dwarfing(&mut Vec::new()), None);
+    }
 }

@@ -26,7 +26,7 @@ const HEAD: &str =
     "T/V                N    NB     P     Q               Time                 Gflops";
 
 const EXPLANATION: &str = "
-What the columns and parameters below mean:
+Meaning of the columns and parameters below:
 T/V    : Wall time, and the variant in letters and digits.
 N      : Order of the matrix A.
 NB     : Blocking factor of the distribution.
@@ -39,27 +39,39 @@ Lines that begin with # are no part of the traditional report.
 The following parameter values will be used:
 ";
 
-/// The file of a report could not be created.
+/// There is nowhere to write a report to.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "cannot create the report file '{}' (output file, lines 3 and 4 of an HPL.dat): {source}; \
-     name a file in a folder that exists and may be written to, or take device 6 for standard \
-     output", path.display()
-)]
-pub struct OutputError {
-    /// The file.
-    pub path: PathBuf,
-    /// What the system said.
-    pub source: io::Error,
+pub enum OutputError {
+    /// Its file could not be created.
+    #[error(
+        "cannot create the report file '{}' (output file, lines 3 and 4 of an HPL.dat): {source}; \
+         name a file in a folder that exists and may be written to, or take device 6 for standard \
+         output", path.display()
+    )]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The process was started without it.
+    #[error("cannot write the report: {0} is closed; open it, or name a file with --out")]
+    Closed(&'static str),
 }
 
 /// Opens what HPL.dat names; a file that exists is replaced, as the reference
 /// does.
 ///
 /// # Errors
-/// The file cannot be created.
+/// The file cannot be created, or the stream is closed.
 pub fn open(output: &Output) -> Result<Box<dyn Write + Send>, OutputError> {
     Ok(match output {
+        Output::Stdout if outfile::was_closed(libc::STDOUT_FILENO) => {
+            return Err(OutputError::Closed("standard output"));
+        }
+        Output::Stderr if outfile::was_closed(libc::STDERR_FILENO) => {
+            return Err(OutputError::Closed("standard error"));
+        }
         Output::Stdout => Box::new(io::stdout()),
         Output::Stderr => Box::new(io::stderr()),
         Output::File(path) => Box::new(create(path)?),
@@ -67,7 +79,7 @@ pub fn open(output: &Output) -> Result<Box<dyn Write + Send>, OutputError> {
 }
 
 fn create(path: &Path) -> Result<File, OutputError> {
-    outfile::create(path).map_err(|source| OutputError { path: path.to_path_buf(), source })
+    outfile::create(path).map_err(|source| OutputError::File { path: path.to_path_buf(), source })
 }
 
 /// How many tests ended how.

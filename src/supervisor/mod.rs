@@ -759,9 +759,12 @@ impl Supervisor {
             format!("# start {before} ended here; what follows is the report of start {attempt}\n")
         });
         let text: String = border.iter().chain(lines).map(String::as_str).collect();
-        let mut out = io::stdout().lock();
-        if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            drop(out);
+        let print = || {
+            let mut out = outfile::stdout()?.lock();
+            out.write_all(text.as_bytes())?;
+            out.flush()
+        };
+        if let Err(error) = print() {
             // No reason to stop the job.
             let (path, _) = self.folder.outputs(attempt);
             let text = format!("standard output: {error}; the report stays in {}", path.display());

@@ -130,6 +130,12 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Whether the same call fails again until a limit, a setting or other users'
+    /// memory is changed; who is attached may go by itself.
+    pub fn is_permanent(&self) -> bool {
+        !matches!(self, Self::Exists { .. } | Self::InUse { .. } | Self::System { .. })
+    }
+
     /// The system refused `what` just now: reads `errno`.
     pub(super) fn last(what: impl Into<String>) -> Self {
         Self::System { what: what.into(), source: io::Error::last_os_error() }

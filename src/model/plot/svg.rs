@@ -306,7 +306,9 @@ fn legend_places(names: &[&str], width: f64, top: f64) -> Vec<(f64, f64)> {
 }
 
 fn bar_chart(page: &mut String, bars: &Bars) -> (f64, f64) {
-    let group_width = (22.0 * bars.series.len() as f64 + 16.0).max(64.0);
+    let letters = bars.categories.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    let label_width = LETTER * letters as f64 + 8.0;
+    let group_width = (22.0 * bars.series.len() as f64 + 16.0).max(label_width);
     let width = (group_width * bars.categories.len() as f64 + 96.0).max(CHART_WIDTH);
     let area = Area {
         left: 76.0,

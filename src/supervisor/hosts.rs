@@ -429,8 +429,8 @@ mod tests {
 
     #[test]
     fn numbers_and_lists_without_bound_are_refused() {
-        let ranks = "n1 slots=2147483647\nn1\n";
-        let said = "h:2: up to here 2147483648 ranks; legal: at most 2147483647";
+        let ranks = "n1 slots=16777216\nn1\n";
+        let said = "h:2: 16777217 ranks up to here, 16777216 at most";
         assert_eq!(parse(ranks, "h").unwrap_err().to_string(), said);
         let most = format!("n1 slots={}", usize::MAX);
         assert!(parse(&most, "h").unwrap_err().to_string().contains("is no number of ranks"));

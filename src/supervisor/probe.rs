@@ -28,7 +28,7 @@ const MARK: &str = "@skt-hpl-probe@";
 /// seconds for its handshake.
 const PATIENCE: (u32, Duration) = (2, Duration::from_secs(1));
 /// The same for nodes of a silent job: whether it is to be ended depends on it.
-const PATIENCE_OF_LOOK: (u32, Duration) = (2, Duration::from_secs(2));
+const PATIENCE_OF_LOOK: (u32, Duration) = (2, Duration::from_secs(3));
 /// The same for nodes of which the launcher, or a look, says that they are lost.
 const PATIENCE_WITH_SUSPECTS: (u32, Duration) = (1, Duration::from_millis(300));
 /// Probes under way at a time.
@@ -626,7 +626,7 @@ mod tests {
         assert!(took < 2.0, "{took}");
         let (found, took) = look(&["n1", "n3"]);
         assert!(matches!(found.health("n3", 0), Health::Ill(why) if why.contains("no answer")));
-        assert!((2.0..6.0).contains(&took), "{took}");
+        assert!((3.0..6.0).contains(&took), "{took}");
         let (found, _) = look(&["n1", "n4"]);
         assert_eq!(found.health("n4", 0), Health::Well);
     }

@@ -83,13 +83,13 @@ pub fn execute(args: &InitArgs) -> Result<(), ConfigError> {
     };
     let fitted = fit(args, ranks, available_bytes)?;
     let Fitted { spec, protection } = &fitted;
-    let command = command_line(args, &spec, ranks, format, path);
+    let command = command_line(args, spec, ranks, format, path);
     let config = match format {
-        Format::Dat => text(&spec, &CheckpointDraft::new(), format)?,
+        Format::Dat => text(spec, &CheckpointDraft::new(), format)?,
         Format::Toml => format!(
             "# Made by `skt-hpl init` for this machine; run it with\n#   {command}\n\
              # A smaller n ends sooner (the time grows as n^3), but at a lower rate.\n\n{}",
-            text(&spec, &protection, format)? + &toml::write_launch(&LaunchDraft::new())
+            text(spec, protection, format)? + &toml::write_launch(&LaunchDraft::new())
         ),
     };
     if path == Path::new("-") {

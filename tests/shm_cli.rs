@@ -149,7 +149,8 @@ fn what_others_keep_is_named_where_memory_lacks() {
     let said = String::from_utf8(refused.stderr).unwrap();
     assert_eq!(refused.status.code(), Some(2), "{said}");
     assert!(said.contains("does not fit") && said.contains("(lies-about)"), "{said}");
-    assert!(said.contains("`skt-hpl shm clean --run lies-about` removes it"), "{said}");
+    let clean = format!("`skt-hpl shm clean --run lies-about --store {}`", killed.store());
+    assert!(said.contains(&clean), "{said}");
     // It is named neither to its own run, which has it already, nor once it is gone.
     let own = killed.command("lies-about", "4000000", "off").output().unwrap();
     assert!(!String::from_utf8(own.stderr).unwrap().contains("of shared memory"));

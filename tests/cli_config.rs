@@ -253,6 +253,14 @@ fn errors_show_no_control_bytes_and_no_endless_lines() {
 }
 
 #[test]
+fn one_rank_is_not_told_to_turn_off_checkpoints() {
+    let program = Program::new();
+    let error = program.refused(&["--n", "4000000", "--progress", "off"]);
+    assert!(error.contains("N = 4000000 does not fit"), "{error}");
+    assert!(!error.contains("checkpoints"), "{error}");
+}
+
+#[test]
 fn a_closed_standard_output_is_an_error() {
     let program = Program::new();
     for args in [&["--n", "100", "--progress", "off"][..], &["init", "--out", "-"], &["man"]] {

@@ -32,15 +32,16 @@ impl Killed {
     }
 
     fn benchmark(&self, run: &str, flags: &[&str]) -> Output {
-        self.command(run, flags).output().unwrap()
+        self.command(run, "256", "off").args(flags).output().unwrap()
     }
 
-    fn command(&self, run: &str, flags: &[&str]) -> Command {
+    /// A run of this order, with progress shown so.
+    fn command(&self, run: &str, n: &str, progress: &str) -> Command {
         let mut command = Command::new("mpirun");
         command.args(["--oversubscribe", "--bind-to", "none", "-np", "2"]);
         command.arg(env!("CARGO_BIN_EXE_skt-hpl"));
-        command.args("--n 256 --nb 32 --p 1 --q 2 --checkpoint-every 1p --run-id".split(' '));
-        command.args([run, "--store", &self.store(), "--progress", "off"]).args(flags);
+        command.args("--nb 32 --p 1 --q 2 --checkpoint-every 1p --run-id".split(' '));
+        command.args([run, "--store", &self.store(), "--n", n, "--progress", progress]);
         command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         command.current_dir(self.path());
         command
@@ -97,8 +98,7 @@ fn the_run_goes_on_after_a_careful_clean_and_leaves_nothing() {
 /// rank 0 factors; how mpirun ended, and what was on standard error.
 fn signalled(run: &str, signal: Signal, whom: fn(i32) -> i32) -> (Killed, ExitStatus, String) {
     let killed = Killed { folder: TempDir::new().unwrap() };
-    let flags = ["--n", "8000", "--nb", "64", "--progress", "plain"];
-    let mut command = killed.command(run, &flags);
+    let mut command = killed.command(run, "8000", "plain");
     // In a group of its own, as a shell starts it.
     command.process_group(0).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut job = command.spawn().unwrap();
@@ -145,16 +145,17 @@ fn a_signalled_rank_still_dies_by_the_signal() {
 #[test]
 fn what_others_keep_is_named_where_memory_lacks() {
     let killed = Killed::new("lies-about");
-    let refused = killed.benchmark("large", &["--n", "4000000"]);
+    let refused = killed.command("large", "4000000", "off").output().unwrap();
     let said = String::from_utf8(refused.stderr).unwrap();
     assert_eq!(refused.status.code(), Some(2), "{said}");
     assert!(said.contains("does not fit") && said.contains("(lies-about)"), "{said}");
-    assert!(said.contains("`skt-hpl shm clean --run lies-about` removes it"), "{said}");
+    let clean = format!("`skt-hpl shm clean --run lies-about --store {}`", killed.store());
+    assert!(said.contains(&clean), "{said}");
     // It is named neither to its own run, which has it already, nor once it is gone.
-    let own = killed.benchmark("lies-about", &["--n", "4000000"]);
+    let own = killed.command("lies-about", "4000000", "off").output().unwrap();
     assert!(!String::from_utf8(own.stderr).unwrap().contains("of shared memory"));
     killed.shm(&["clean", "--run", "lies-about"]);
-    let refused = killed.benchmark("large", &["--n", "4000000"]);
+    let refused = killed.command("large", "4000000", "off").output().unwrap();
     assert!(!String::from_utf8(refused.stderr).unwrap().contains("of shared memory"));
 }
 

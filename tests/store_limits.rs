@@ -166,6 +166,7 @@ fn a_json_report_without_room_costs_no_line_of_the_report() {
         let report = String::from_utf8(output.stdout).unwrap();
         assert!(said.contains("error: cannot write the JSON report"), "{said}");
         assert!(said.contains("the report itself is whole"), "{said}");
+        assert_eq!(said.matches("warning: cannot write the JSON report").count(), 1, "{said}");
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(report.contains("    20 tests completed and passed residual checks"), "{report}");
         assert!(report.contains("End of Tests."), "{report}");

@@ -95,8 +95,8 @@ pub fn execute(args: &InitArgs) -> Result<(), ConfigError> {
     if path == Path::new("-") {
         return output::print(config.as_bytes());
     }
-    output::write_file(path, config.as_bytes(), args.force)?;
     let core_flops = 1e9 * plan::core_gflops_here()?;
+    output::write_file(path, config.as_bytes(), args.force)?;
     let method = &protection[&Setting::Method].text;
     let (with, is_protected) = match method.as_str() {
         "none" => ("without checkpoints".to_owned(), false),
@@ -148,8 +148,9 @@ fn size_and_rate(spec: &RunSpec, core_flops: f64) -> String {
 
 /// Memory that could be had for a larger N.
 fn say_what_is_left() -> Result<(), ConfigError> {
-    for kind in [StoreKind::SysV { huge_pages: false }, StoreKind::Posix] {
-        let left = protect::left_by_others(&*kind.open(), None);
+    let stores = [("sysv", StoreKind::SysV { huge_pages: false }), ("posix", StoreKind::Posix)];
+    for (name, kind) in stores {
+        let left = protect::left_by_others(&*kind.open(), name, None);
         let left = left.map_err(|why| ConfigError::Machine { what: why.to_string() })?;
         if let Some(left) = left {
             output::say(format_args!("note: {left}"));

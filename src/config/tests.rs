@@ -252,7 +252,7 @@ fn each_kind_of_bad_line_names_file_line_parameter_value_and_legal_range() {
     ];
     for (line, text, want) in cases {
         let said = message(dat(&with_line(*line, text)));
-        let (said, _) = said.split_once("; --lenient takes").unwrap_or((&said, ""));
+        let (said, _) = said.split_once("; --lenient takes ").unwrap_or((&said, ""));
         assert_eq!(said, *want, "line {line}: {text}");
     }
 }
@@ -303,7 +303,7 @@ fn what_lenience_would_take_is_named() {
             13,
             "sixteen",
             "`sixteen` is not a number; legal: a finite number, e.g. 16.0; \
-             --lenient takes 0.0 in its place, as the reference does",
+                         --lenient takes 0.0 in its place, as the reference does",
         ),
         (
             23,

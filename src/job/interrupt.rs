@@ -12,7 +12,6 @@ use super::heartbeat;
 use crate::config::RunSpec;
 use crate::protect::{self, Settings};
 use crate::report::units;
-use crate::supervisor::plan::shell_quoted;
 
 /// The line, made before it is needed: a handler may not allocate.
 static LINE: OnceLock<String> = OnceLock::new();
@@ -65,10 +64,7 @@ fn line(spec: &RunSpec, settings: &Settings) -> String {
     });
     let bytes = units::bytes(bytes.max().unwrap_or(0));
     let run = &settings.run_id;
-    let store = match settings.store.as_str() {
-        "sysv" => String::new(),
-        store => format!(" --store {}", shell_quoted(store)),
-    };
+    let store = protect::store_flag(&settings.store);
     format!(
         "\nskt-hpl: ended by a signal. Run {run} keeps up to {bytes} of shared memory on its \
          hosts: the same command goes on from its last checkpoint (from the beginning, if there \

@@ -582,6 +582,8 @@ fn run_plain<C: Comm>(
 struct Reports {
     text: Report<'static, Box<dyn Write + Send>>,
     json: Option<JsonReport>,
+    /// Whether a test could not be added to it, which is said once.
+    is_json_behind: bool,
 }
 
 /// Why a report could not be written.
@@ -620,7 +622,7 @@ impl Reports {
             .with_dgemm(self_test.map(|test| test.gflops_per_core))
             .with_notes(notes);
         text.header()?;
-        Ok(Self { text, json })
+        Ok(Self { text, json, is_json_behind: false })
     }
 
     fn test(&mut self, record: &TestRecord, note: Option<&str>) -> Result<(), ReportError> {
@@ -630,8 +632,10 @@ impl Reports {
         self.text.test(record)?;
         // The report comes first; the document is written whole each time, the next
         // time with this test.
-        if let Some(Err(why)) = self.json.as_mut().map(|json| json.test(record)) {
-            output::say(format_args!("warning: {why}; it is tried again"));
+        if let Some(Err(why)) = self.json.as_mut().map(|json| json.test(record))
+            && !std::mem::replace(&mut self.is_json_behind, true)
+        {
+            output::say(format_args!("warning: {why}; it is tried again with each test"));
         }
         Ok(())
     }

@@ -155,7 +155,7 @@ impl<'a> Setup<'a> {
         {
             let run = settings.is_on().then_some(settings.run_id.as_str());
             let left = match places[world.rank()].host == lacking {
-                true => protect::left_by_others(store, run)?,
+                true => protect::left_by_others(store, &settings.store, run)?,
                 false => None,
             };
             let left = first_text(world, &left.unwrap_or_default())?;

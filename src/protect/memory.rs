@@ -13,6 +13,7 @@ use crate::checkpoint::store::{
     Flaw, Segment, SegmentInfo, SegmentName, Store, StoreError, Stub, View,
 };
 use crate::report::units;
+use crate::supervisor::plan::shell_quoted;
 use crate::team::Team;
 
 /// How long to wait for a process of an earlier start to be gone: a launcher
@@ -184,11 +185,25 @@ pub fn run_bytes(store: &dyn Store, run: &str) -> Result<u64, StoreError> {
     Ok(of_run.map(|info| info.bytes as u64).sum())
 }
 
-/// What runs other than `run` have left on this node without a process, in words.
+/// What names the store to `skt-hpl shm`, with a blank before it; nothing for the
+/// default one.
+pub fn store_flag(store: &str) -> String {
+    match store {
+        "sysv" => String::new(),
+        store => format!(" --store {}", shell_quoted(store)),
+    }
+}
+
+/// What runs other than `run` have left on this node without a process, in words, of
+/// the store of this name.
 ///
 /// # Errors
 /// When the store cannot be listed.
-pub fn left_by_others(store: &dyn Store, run: Option<&str>) -> Result<Option<String>, StoreError> {
+pub fn left_by_others(
+    store: &dyn Store,
+    name: &str,
+    run: Option<&str>,
+) -> Result<Option<String>, StoreError> {
     let mut runs: BTreeMap<String, u64> = BTreeMap::new();
     for info in store.list()? {
         if !info.in_use && Some(info.name.run()) != run {
@@ -202,9 +217,10 @@ pub fn left_by_others(store: &dyn Store, run: Option<&str>) -> Result<Option<Str
         count => format!(" and {} more", count - 1),
     };
     Ok(Some(format!(
-        "{} of shared memory are kept by a run that is not running ({largest}{others}): `skt-hpl \
-         shm list` shows it, `skt-hpl shm clean --run {largest}` removes it",
-        units::bytes(bytes)
+        "runs that are not under way keep {} of shared memory ({largest}{others}): `skt-hpl shm \
+         list{flag}` shows it, `skt-hpl shm clean --run {largest}{flag}` removes it",
+        units::bytes(bytes),
+        flag = store_flag(name)
     )))
 }
 

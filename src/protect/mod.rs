@@ -26,8 +26,8 @@ pub use history::History;
 pub use inject::{Inject, Target, What};
 pub use interval::{Every, daly_interval_seconds, parse_seconds};
 pub use memory::{
-    NodeMemory, RunInUse, RunLock, doubtful, found_test, is_mark, left_by_others, run_bytes, sweep,
-    sweep_before, tidy,
+    NodeMemory, RunInUse, RunLock, doubtful, found_test, is_mark, left_by_others, run_bytes,
+    store_flag, sweep, sweep_before, tidy,
 };
 pub use read::read_domains;
 pub use settings::{Overlap, Region, Settings};

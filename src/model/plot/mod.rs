@@ -267,6 +267,32 @@ mod tests {
     }
 
     #[test]
+    fn labels_of_bars_do_not_overlap() {
+        let names = ["pivot messages", "row exchange messages", "back", "triangular solve"];
+        let figure = Figure {
+            id: "f",
+            title: "t".into(),
+            caption: "c".into(),
+            body: Body::Bars(Bars {
+                category_label: "part",
+                category_column: "part",
+                categories: names.map(str::to_owned).to_vec(),
+                y: Axis::linear("y", "y"),
+                series: vec![("s".into(), vec![1.0; 4])],
+            }),
+        };
+        let svg = figure.svg();
+        let ends = names.map(|name| {
+            let line = svg.lines().find(|line| line.contains(&format!(">{name}<"))).unwrap();
+            let x = line.split('"').nth(1).unwrap().parse::<f64>().unwrap();
+            // Letters of 11 px, set in the middle.
+            let half = 6.2 * name.len() as f64 / 2.0;
+            (x - half, x + half)
+        });
+        assert!(ends.windows(2).all(|pair| pair[0].1 < pair[1].0), "{ends:?}");
+    }
+
+    #[test]
     fn svg_escapes_text_and_holds_every_series() {
         let figure = Figure {
             id: "f",

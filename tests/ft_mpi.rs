@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use skt_hpl::checkpoint::hook::STEP_NAMES;
-use skt_hpl::checkpoint::store::{Store, SysV};
+use skt_hpl::checkpoint::store::{SegmentInfo, Store, SysV};
 
 const RANKS: usize = 4;
 /// A start that takes longer hangs.
@@ -174,7 +174,11 @@ impl Job {
 
     fn assert_nothing_is_left(&self) {
         let list = SysV::new(false).list().expect("a list");
-        let left: Vec<_> = list.iter().filter(|info| info.name.run() == self.run).collect();
+        // Where a rank's memory was not to be found, its node may come back one day: some
+        // bytes remember then that the run has ended.
+        let is_mark = |info: &&SegmentInfo| info.name.role().starts_with("ended.");
+        let of_run = list.iter().filter(|info| info.name.run() == self.run);
+        let left: Vec<_> = of_run.filter(|info| !is_mark(info) || info.bytes > 4096).collect();
         assert!(left.is_empty(), "{}: {left:?}", self.run);
     }
 }

@@ -158,7 +158,10 @@ fn run_on(world: &MpiWorld, comm: &MpiComm, args: &RunArgs) -> Result<Exit, JobE
         // and what is in shared memory lets the same command go on.
         Err(error) if error.is_fatal() => {
             output::say(format_args!("error: rank {}: {error}", comm.rank()));
-            let code = if settings.is_on() { Exit::Interrupted } else { Exit::BadInput };
+            // What the system does not give now it does not give the next start.
+            let is_lasting = matches!(error, JobError::Blas(_) | JobError::Threads { .. });
+            let can_go_on = settings.is_on() && !is_lasting;
+            let code = if can_go_on { Exit::Interrupted } else { Exit::BadInput };
             Err(comm.abort(&error.to_string(), i32::from(code.code())).into())
         }
         done => done,

@@ -28,8 +28,8 @@
 //! made besides as the state is (groups of 2; groups of 3 up to the first restart).
 //! Of all other starts a sample of kills is made.
 //!
-//! By default two restarts die in a row, but one in the largest groups that take
-//! checkpoints in phases or see each other; the output says which.
+//! By default two restarts die in a row, but one in the largest groups; the output
+//! says which.
 //! `SKT_CRASH_SOAK=1` goes on until no new kind of state turns up, and kills in
 //! earnest everywhere in groups of 3.
 
@@ -282,13 +282,11 @@ impl Explorer {
 
     /// Restarts that die in a row.
     fn rounds(&self) -> usize {
-        let Setup { ranks, parities, encoder, piece_rows, .. } = self.setup;
-        let is_large = ranks >= 5 && parities >= 2;
-        match (encoder, piece_rows) {
+        let is_large = self.setup.ranks >= 5 && self.setup.parities >= 2;
+        match is_large {
             _ if soak() => usize::MAX,
-            (Encoder::Ring, None) => 2,
-            _ if is_large => 1,
-            _ => 2,
+            true => 1,
+            false => 2,
         }
     }
 

@@ -130,8 +130,13 @@ fn ctrl_c_says_once_what_stays_and_how_to_remove_it() {
     assert_eq!(lines.len(), 1, "{said}");
     let clean = format!("`skt-hpl shm clean --run ctrl-c --store {}`", killed.store());
     assert!(lines[0].contains("Run ctrl-c keeps up to") && lines[0].contains(&clean), "{said}");
-    assert!(killed.shm(&["list"]).contains(" waiting "));
-    assert!(killed.shm(&["clean", "--run", "ctrl-c"]).ends_with("; 0 kept\n"));
+    // mpirun may return before the last of its ranks is gone, whose segments are kept.
+    let cleans = || killed.shm(&["clean", "--run", "ctrl-c"]).ends_with("; 0 kept\n");
+    let start = std::time::Instant::now();
+    while !cleans() {
+        assert!(start.elapsed().as_secs() < 10, "{}", killed.shm(&["list"]));
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
 }
 
 #[test]

@@ -233,7 +233,10 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let (me, size) = (self.group.rank(), self.group.size());
         let others: Vec<usize> = (0..size).filter(|&member| member != me).collect();
         let length = |keeper: &usize| {
-            let sums = |unit: &Unit| self.rows_and_cells(unit, *keeper, progress.epoch).2;
+            let sums = |unit: &Unit| {
+                let (rows, cells) = self.rows_and_cells(unit, *keeper, progress.epoch);
+                rows.len() * cells.len()
+            };
             progress.units.iter().map(sums).sum::<usize>()
         };
         let mut theirs: Vec<Vec<u64>> = others.iter().map(|m| vec![0; length(m)]).collect();
@@ -247,7 +250,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         for (keeper, sums) in others.into_iter().zip(theirs) {
             let mut rest = &sums[..];
             for unit in &progress.units {
-                let (rows, cells, _) = self.rows_and_cells(unit, keeper, progress.epoch);
+                let (rows, cells) = self.rows_and_cells(unit, keeper, progress.epoch);
                 let parts = &self.layout.regions[unit.region];
                 let data = parts.data(parts.a, self.config.method.encoded(progress.epoch));
                 for row in rows {
@@ -260,20 +263,18 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         Ok(())
     }
 
-    /// Rows and cells of this member's data of a unit that `keeper` finds checksums of,
-    /// and how many these are.
+    /// Rows and cells of this member's data of a unit that `keeper` finds checksums of.
     fn rows_and_cells(
         &self,
         unit: &Unit,
         keeper: usize,
         epoch: u64,
-    ) -> (Range<usize>, Range<usize>, usize) {
+    ) -> (Range<usize>, Range<usize>) {
         let parts = &self.layout.regions[unit.region];
         let block = shared_block(parts.stripes.geometry, self.group.rank(), keeper);
         let rows = block.map_or(0..0, |block| parts.stripes.block(unit.band, block));
         let cells = parts.parities(self.config.method.encoded(epoch)).cells(&unit.bytes);
-        let count = rows.len() * cells.len();
-        (rows, cells, count)
+        (rows, cells)
     }
 
     fn start_tokens(&mut self, units: usize) -> Result<Tokens<C>> {

@@ -169,23 +169,6 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
         Ok(())
     }
 
-    /// [`Vault::store_cells`] of what lies in `from`, elsewhere in the segment.
-    pub fn copy_cells(
-        &mut self,
-        from: Range<usize>,
-        into: &Summed,
-        row: usize,
-        bytes: Range<usize>,
-        step: Step,
-    ) -> Result<()> {
-        let to = into.part.at(row, bytes.clone());
-        assert!(from.end <= to.start || to.end <= from.start, "parts of a segment do not overlap");
-        let (source, len) = (self.pointer(from.clone()), from.len());
-        // SAFETY: as in `bytes`; it does not overlap with what is written.
-        let source = unsafe { std::slice::from_raw_parts(source, len) };
-        self.store_cells(into, row, bytes, source, step)
-    }
-
     /// The checksum that a cell is said to have.
     pub fn sum(&self, of: &Summed, row: usize, cell: usize) -> u64 {
         let bytes = self.bytes(of.sums_at(row, &(cell..cell + 1)));

@@ -231,6 +231,8 @@ test_packages() {
     python3 -c 'import json' 2>/dev/null || echo python3
     # The cluster made of namespaces.
     have ip || echo iproute2
+    # A command of docs/report.md.
+    have jq || echo jq
 }
 
 launcher_packages() {

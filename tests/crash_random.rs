@@ -298,7 +298,7 @@ fn nodes_that_drop_out_of_decisions_come_back() {
 
 #[test]
 fn self_checkpoint_bears_random_misfortune() {
-    play_many(Method::SelfCheckpoint, 2000);
+    play_many(Method::SelfCheckpoint, 1200);
 }
 
 #[test]

@@ -36,6 +36,15 @@ const SHAPES: [[usize; 5]; 6] = [
 const WIDE_SHAPES: [[usize; 5]; 4] =
     [[61, 8, 2, 2, 4], [83, 8, 1, 5, 4], [75, 7, 2, 3, 6], [77, 9, 3, 3, 4]];
 const MOMENTS: usize = 5;
+const DEPTHS: usize = 4;
+
+/// The depths of case `number`: all in a soak (`SKT_FT_SOAK=1`), else `count` of them,
+/// in turns.
+fn depths(number: usize, count: usize) -> impl Iterator<Item = usize> {
+    let is_soak = std::env::var_os("SKT_FT_SOAK").is_some_and(|value| value != "0");
+    let count = if is_soak { DEPTHS } else { count };
+    (0..count).map(move |depth| (number * count + depth) % DEPTHS)
+}
 
 /// Numbers that look random, from a seed.
 struct Dice(u64);
@@ -200,10 +209,12 @@ impl Tally {
 /// The whole matrix of one method.
 fn matrix(method: Method) -> Tally {
     let mut tally = Tally::default();
+    let mut kinds = 0;
     for region in REGIONS {
         for (codec, parities) in CODES {
             for encoder in Encoder::MESSAGES {
-                for depth in 0..4 {
+                kinds += 1;
+                for depth in depths(kinds, 2) {
                     for moment in 0..MOMENTS {
                         let seed = tally.cases;
                         let shapes: &[_] = if parities == 1 { &SHAPES } else { &WIDE_SHAPES };
@@ -232,7 +243,7 @@ fn matrix(method: Method) -> Tally {
         "{method}: {} cases, {} with ranks rebuilt, {} started afresh, {} refused",
         tally.cases, tally.rebuilt, tally.afresh, tally.refused
     );
-    assert_eq!(tally.cases, 3 * 4 * 3 * 4 * MOMENTS);
+    assert_eq!(tally.cases, 3 * 4 * 3 * depths(0, 2).count() * MOMENTS);
     assert!(tally.rebuilt > tally.cases / 3 && tally.afresh > 0);
     tally
 }
@@ -464,17 +475,19 @@ fn restarts_with_threads() {
 #[test]
 fn shapes_where_some_ranks_have_nothing() {
     let mut cases = 0;
-    for [n, nb, p, q] in [[9, 8, 3, 2], [1, 4, 2, 2], [8, 8, 2, 2], [17, 4, 1, 5], [16, 16, 4, 1]] {
-        for depth in 0..4 {
-            for (region, name) in [
-                (Region::Corner, "stamp:epoch=1"),
-                (Region::Side, "flush:epoch=1"),
-                (Region::Whole, "finish"),
-                (Region::Corner, "mark:chunk=0"),
-                (Region::Side, "marked"),
-                (Region::Whole, "clear"),
-                (Region::Corner, "remove"),
-            ] {
+    let steps = [
+        (Region::Corner, "stamp:epoch=1"),
+        (Region::Side, "flush:epoch=1"),
+        (Region::Whole, "finish"),
+        (Region::Corner, "mark:chunk=0"),
+        (Region::Side, "marked"),
+        (Region::Whole, "clear"),
+        (Region::Corner, "remove"),
+    ];
+    let shapes = [[9, 8, 3, 2], [1, 4, 2, 2], [8, 8, 2, 2], [17, 4, 1, 5], [16, 16, 4, 1]];
+    for (shape, [n, nb, p, q]) in shapes.into_iter().enumerate() {
+        for (step, (region, name)) in steps.into_iter().enumerate() {
+            for depth in depths(shape + step, 1) {
                 let spec = TestSpec { pmap: Pmap::ColumnMajor, ..spec(n, nb, p, q, depth) };
                 let settings = Settings { region, ..settings(1, p * q, 1) };
                 let want = undisturbed(&spec);

@@ -16,7 +16,7 @@ use clap::Parser;
 use fuzz::{assert_tame, campaign};
 use report_common::{other_run, record, record_with, small_run};
 use skt_hpl::checkpoint::header::{Attempt, HeaderLayout, Identity, Record};
-use skt_hpl::checkpoint::store::{Files, SegmentInfo, Store as _};
+use skt_hpl::checkpoint::store::{Files, SegmentInfo, Store as _, SysvLimits};
 use skt_hpl::cli::path::{self, PathArgs};
 use skt_hpl::comm::threads;
 use skt_hpl::config::{
@@ -32,6 +32,7 @@ use skt_hpl::report::reader::RunReport;
 use skt_hpl::report::top500::{self, Given};
 use skt_hpl::report::{JsonReport, Outcome};
 use skt_hpl::supervisor::hosts::{self, Health, Host, OutOfUse, Pool, Replacement};
+use skt_hpl::supervisor::line::Lines;
 use skt_hpl::supervisor::probe::{self, Answer, Limits, Purpose};
 use skt_hpl::supervisor::process::Process;
 use skt_hpl::supervisor::report as account;
@@ -308,9 +309,7 @@ fn reports_for_people() {
 /// take little.
 fn is_small(test: &Measured) -> bool {
     let run = &test.run;
-    let panels = run.n.div_ceil(run.nb);
-    let is_narrow = run.nb <= 1 << 14 && run.depth <= 64 && run.threads <= 4096;
-    panels <= 64 && is_narrow && run.p <= 8 && run.q <= 8
+    run.n.div_ceil(run.nb) <= 64 && run.nb <= 1 << 16 && run.p <= 8 && run.q <= 8
 }
 
 #[test]
@@ -405,7 +404,7 @@ fn segments_with_results() {
             if is_keeper {
                 let number = ledger.done();
                 let text = result::write_plain(&record(small_run().tests().remove(number % 2)));
-                ledger.add(number, &text, &[])?;
+                ledger.add(&world, [(number, text)].into(), &[])??;
             }
             let essence = |(test, read)| format!("{test} {read:?}");
             Ok::<_, LedgerError>(ledger.results().map(essence).collect::<Vec<_>>())
@@ -568,6 +567,7 @@ fn answers_of_nodes() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("answer");
     let answer = Answer {
+        question: 0,
         host: "n1".into(),
         version: env!("CARGO_PKG_VERSION").into(),
         program: probe::program_checksum(),
@@ -577,6 +577,13 @@ fn answers_of_nodes() {
         available_bytes: 1 << 30,
         no_store: None,
         store_free_bytes: None,
+        sysv: Some(SysvLimits {
+            shmmax_bytes: 1 << 30,
+            shmall_pages: 1 << 20,
+            shmmni: 4096,
+            used_pages: 7,
+            segments: 2,
+        }),
         warnings: vec!["RemoveIPC=yes".into()],
     };
     let ill = Answer { version: "0".into(), no_store: Some("why".into()), ..answer.clone() };
@@ -589,8 +596,8 @@ fn answers_of_nodes() {
     campaign("answers_of_nodes", &corpus, &JSON, 150, |input| {
         fs::write(&file, &input[..input.len().min(30_000)]).unwrap();
         let limits =
-            Limits { purpose: Purpose::Start, each, spare_losses: 0, suspects: &[], rank_bytes: 0 };
-        let survey = probe::survey(&pool, &reach, limits);
+            Limits { purpose: Purpose::Start, each, spare_losses: 0, suspects: &[], rank_bytes: 9 };
+        let survey = probe::survey(&mut Lines::default(), &pool, &reach, limits, &mut || false);
         survey.ended();
         survey.warnings().keys().for_each(|warning| assert_tame(warning));
         if let Health::Ill(why) = survey.health("n1", 2) {

@@ -336,6 +336,71 @@ fn a_state_folder_that_vanishes_leaves_no_rank_unwatched() {
     ended.passed_with_the_same_x(&cluster).replaced(0, "n2", "n5");
 }
 
+/// Makes the folder of the state a file system of its own, so small that it is full at
+/// will.
+fn mount_state_folder(cluster: &Alone) {
+    let script = "mkdir -m 700 skt-hpl.launch; \
+                  mount -t tmpfs -o size=16m,mode=700 state skt-hpl.launch";
+    assert!(cluster.on_head("sh").args(["-ec", script]).status().unwrap().success());
+}
+
+fn fill_state_folder(cluster: &Alone) {
+    let script = "head -c 999999999999 /dev/zero > skt-hpl.launch/full 2>/dev/null; true";
+    cluster.on_head("sh").args(["-c", script]).status().unwrap();
+}
+
+fn assert_watched_on(ended: &Ended) {
+    assert!(ended.said.contains("No space left on device"), "{}", ended.said);
+    assert_eq!(ended.said.matches("the job is watched on").count(), 1, "{}", ended.said);
+}
+
+#[test]
+fn a_state_folder_that_is_full_does_not_stop_the_run() {
+    let Some(cluster) = cluster(4, 1) else { return };
+    mount_state_folder(&cluster);
+    let launch = launch(&cluster, true, "--hang-after 5s", &run());
+    wait_for_column(&cluster, 1, 512);
+    fill_state_folder(&cluster);
+    let ended = launch.end(&cluster);
+    assert_watched_on(&ended);
+    assert_eq!(ended.passed().failures(), 0, "{}", ended.said);
+}
+
+#[test]
+fn a_node_lost_while_the_state_folder_is_full_is_replaced() {
+    let Some(mut cluster) = cluster(4, 1) else { return };
+    mount_state_folder(&cluster);
+    let launch = launch(&cluster, true, "--hang-after 5s", &run());
+    wait_for_column(&cluster, 1, 512);
+    fill_state_folder(&cluster);
+    wait_for_column(&cluster, 1, 1600);
+    cluster.power_off("n2");
+    let ended = launch.end(&cluster);
+    assert_watched_on(&ended);
+    ended.passed().replaced(0, "n2", "n5");
+    assert_eq!(ended.failures(), 1, "{}", ended.said);
+    assert!(ended.failure(0)["resumed_column"].as_u64() > Some(700), "{}", ended.failure(0));
+}
+
+#[test]
+fn a_node_whose_system_v_limits_are_low_is_replaced() {
+    let Some(cluster) = cluster(4, 2) else { return };
+    for (node, set) in [("n2", "echo 65536 > shmmax"), ("n3", "echo 3 > shmmni")] {
+        let script = format!("cd /proc/sys/kernel && {set}");
+        assert!(cluster.on_node(node, "sh").args(["-ec", &script]).status().unwrap().success());
+    }
+    let ended = launch(&cluster, true, "", &run()).end(&cluster);
+    ended.passed();
+    assert_eq!(ended.failures(), 0);
+    for (lost, why, by) in
+        [("n2", "kernel.shmmax = 65536", "n5"), ("n3", "kernel.shmmni = 3", "n6")]
+    {
+        let line = ended.said.lines().find(|line| line.contains(&format!("{by} takes its place")));
+        let line = line.unwrap_or_else(|| panic!("{}", ended.said));
+        assert!(line.contains(&format!("{lost} ")) && line.contains(why), "{line}");
+    }
+}
+
 #[test]
 fn a_node_whose_store_is_full_is_replaced() {
     let Some(cluster) = cluster(4, 1) else { return };

@@ -155,19 +155,99 @@ fn waste_table_says_where_the_formula_leaves_its_range() {
 fn plan_gives_a_table_and_a_configuration_that_reads_back() {
     let folder = tempfile::tempdir().unwrap();
     let words = stdout(folder.path(), &with(&["--out", "plan.toml"]));
-    for expected in ["none", "single", "double", "self", "Choice: self checkpoint", "Against none"]
-    {
+    for expected in [
+        "  none ",
+        "  single ",
+        "  double ",
+        "Choice: self checkpoint in groups of",
+        "Time: ",
+        "Failures: ",
+        "Finishes: in one go with",
+        "Spares: 8 suffice with",
+        "Uncertain: ",
+        "with an MTBF of half as much",
+    ] {
         assert!(words.contains(expected), "{expected} missing in\n{words}");
     }
-    assert_eq!(words.lines().filter(|l| l.starts_with("* ")).count(), 1);
     let toml = fs::read_to_string(folder.path().join("plan.toml")).unwrap();
-    assert!(toml.contains("self checkpoint, groups of"), "{toml}");
+    assert!(toml.contains("self checkpoint in groups of"), "{toml}");
     let dat = stdout(folder.path(), &["convert", "plan.toml"]);
     let star = words.lines().find(|l| l.starts_with("* ")).unwrap();
     let n = star.split_whitespace().nth(4).unwrap();
     assert!(dat.lines().any(|l| l.split_whitespace().next() == Some(n)), "N = {n} not in\n{dat}");
     // 256 nodes of 4 ranks: 32 x 32.
     assert!(words.contains("P x Q = 32 x 32"), "{words}");
+    let again = refusal(folder.path(), &with(&["--json", "--out", "-"]));
+    assert!(again.contains("--json and --out -"), "{again}");
+}
+
+#[test]
+fn plan_shows_a_handful_of_rows_and_all_on_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = |words: &str| {
+        let is_row = |l: &&str| {
+            let first = l.trim_start_matches(['*', ' ']).split(' ').next();
+            (l.starts_with("* ") || l.starts_with("  "))
+                && matches!(first, Some("none" | "single" | "double" | "self"))
+        };
+        words.lines().filter(is_row).count()
+    };
+    let few = stdout(folder.path(), &with(&[]));
+    let all = stdout(folder.path(), &with(&["--all"]));
+    assert!((4..=5).contains(&rows(&few)), "{few}");
+    // None, and three protocols in groups of 2 to 32 with 1 to 4 parities.
+    assert_eq!(rows(&all), 1 + 3 * (6 + 5 + 4 + 4), "{all}");
+    assert!(few.contains(&format!("and {} more: --all", rows(&all) - rows(&few))), "{few}");
+    for words in [few, all] {
+        assert_eq!(words.lines().filter(|l| l.starts_with("* ")).count(), 1, "{words}");
+    }
+}
+
+#[test]
+fn plan_as_json_has_what_its_text_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = plan_json(folder.path(), &[]);
+    let words = stdout(folder.path(), &with(&[]));
+    let choice = &json["choice"];
+    let number = |name: &str| choice[name].as_f64().unwrap();
+    for expected in [
+        format!("N = {}, NB = 256, P x Q = {} x {}", choice["n"], json["p"], json["q"]),
+        format!("groups of {} with", choice["group_size"]),
+        format!("every {:.0} s of work", number("interval_seconds")),
+        format!("Checkpoint: {:.2} s on average", number("checkpoint_seconds")),
+        format!("Failures: {:.2} expected", number("expected_failures")),
+        format!("{:.1} s of recovery", number("recovery_seconds")),
+        format!("in one go with {:.3} %", 100.0 * number("finish_probability")),
+    ] {
+        assert!(words.contains(&expected), "{expected} missing in\n{words}");
+    }
+    let parts = ["work_seconds", "in_checkpoints_seconds", "in_outages_seconds", "lost_seconds"]
+        .map(number);
+    let time = number("expected_seconds");
+    assert!((parts.iter().sum::<f64>() / time - 1.0).abs() < 1e-9, "{parts:?} of {time}");
+    assert_eq!(json["candidates"].as_array().unwrap().len(), 58);
+    assert_eq!(json["uncertain"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn plan_tells_how_many_spares_it_takes() {
+    let folder = tempfile::tempdir().unwrap();
+    let machine = ["plan", "--nodes", "1024", "--cores-per-node", "64", "--threads", "16"];
+    let rates = ["--memory-gib", "256", "--gflops-per-core", "40", "--copy-gbs", "20"];
+    let plan =
+        |extra: &[&str]| stdout(folder.path(), &with_all(&with_all(&machine, &rates), extra));
+    let line = |words: &str, head: &str| {
+        words.lines().find(|l| l.starts_with(head)).unwrap_or_else(|| panic!("{words}")).to_owned()
+    };
+    let choice = line(&plan(&[]), "Choice:");
+    assert!(!choice.contains("groups of 2 "), "{choice}");
+    for spares in ["0", "1", "40"] {
+        let words = plan(&["--spares", spares]);
+        assert_eq!(line(&words, "Choice:"), choice, "spares do not decide");
+        let few = spares == "0";
+        assert_eq!(line(&words, "Spares:").contains("only"), few, "{words}");
+    }
+    assert!(line(&plan(&[]), "Spares:").contains("for 99 %, the fewest"));
 }
 
 #[test]
@@ -306,22 +386,93 @@ fn reports_that_are_none_are_refused_with_their_name() {
     assert!(nothing.contains("passed its residual check"), "{nothing}");
 }
 
+/// The plan of the machine of [`with`] and further flags.
+fn plan_json(folder: &Path, extra: &[&str]) -> serde_json::Value {
+    serde_json::from_str(&stdout(folder, &with_all(&with(&["--json"]), extra))).unwrap()
+}
+
 #[test]
-fn plan_calibrates_from_reports() {
+fn plan_expects_what_earlier_runs_reached_of_the_model() {
     let folder = tempfile::tempdir().unwrap();
-    write_report(folder.path(), "a.json", &[(4000, 80.0), (8000, 100.0)]);
-    let mut args = MACHINE.to_vec();
-    let at = args.iter().position(|a| *a == "--gflops-per-core").unwrap();
-    args.drain(at..at + 2);
-    args.extend(["--report", "a.json"]);
-    let words = stdout(folder.path(), &args);
-    // Against 8 cores of 20 Gflop/s: 80/160 at 4000, 100/160 at 8000: 1/E = 1.2 + 3200/N.
-    assert!(words.contains("E(N) = N/(1.2000 N + 3200)"), "{words}");
-    assert!(words.contains("20.0 Gflop/s a core, from the reports' self-test"), "{words}");
-    write_report(folder.path(), "one.json", &[(4000, 80.0)]);
-    let last = args.len() - 1;
-    args[last] = "one.json";
-    assert!(refusal(folder.path(), &args).contains("at least two N"));
+    // One rank at 90 % of what the model says of it, with cores of 40 Gflop/s.
+    let said = stdout(
+        folder.path(),
+        &["model", "path", "--n", "4000", "--nb", "128", "--json", "--gflops-per-core", "40"],
+    );
+    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let seconds = said["runs"][0]["time_seconds"].as_f64().unwrap() / 0.9;
+    let phases = serde_json::json!({"update": seconds});
+    fs::write(folder.path().join("a.json"), path_report(4000, 128, &phases, "null")).unwrap();
+    let efficiency = |extra: &[&str]| {
+        plan_json(folder.path(), extra)["candidates"][0]["hpl_efficiency"].as_f64().unwrap()
+    };
+    let ratio = efficiency(&["--report", "a.json"]) / efficiency(&[]);
+    assert!((ratio - 0.9).abs() < 1e-6, "{ratio}");
+    let words = stdout(folder.path(), &with(&["--report", "a.json"]));
+    assert!(words.contains("90.0 % of the model's rate, as in 1 test(s)"), "{words}");
+    fs::write(folder.path().join("ft.json"), path_report(4000, 128, &phases, "{}")).unwrap();
+    let message = refusal(folder.path(), &with(&["--report", "ft.json"]));
+    assert!(message.contains("without checkpoints"), "{message}");
+}
+
+#[test]
+fn plan_takes_rates_that_were_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = |extra: &[&str]| plan_json(folder.path(), extra);
+    let measured = plan(&["--checkpoint-gbs", "1.5"]);
+    let choice = &measured["choice"];
+    let n = choice["n"].as_f64().unwrap();
+    let want = 0.6 * 8.0 * n * n / 256.0 / 1.5e9 * choice["parities"].as_f64().unwrap();
+    assert!((choice["checkpoint_seconds"].as_f64().unwrap() / want - 1.0).abs() < 1e-9);
+    // What was measured is not uncertain.
+    assert_eq!(measured["uncertain"].as_array().unwrap().len(), 1);
+    let message = refusal(folder.path(), &with(&["--checkpoint-gbs", "0"]));
+    assert!(message.contains("checkpoint_bytes_per_second = 0"), "{message}");
+    // A machine of the model: its latency within a node, its rates of panels.
+    let fit = ["model", "path", "--save-machine", "m.json", "--n", "1000", "--nb", "64"];
+    stdout(folder.path(), &with_all(&fit, &["--latency-us", "9"]));
+    assert_eq!(plan(&["--machine", "m.json"])["choice"], plan(&[])["choice"]);
+    let message = refusal(folder.path(), &with(&["--machine", "none.json"]));
+    assert!(message.contains("none.json"), "{message}");
+}
+
+#[test]
+fn simulated_waste_without_lost_runs_is_the_formulas() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = stdout(
+        folder.path(),
+        &[
+            "model",
+            "simulate",
+            "--nodes",
+            "64",
+            "--node-mtbf-hours",
+            "64",
+            "--work-hours",
+            "20",
+            "--group",
+            "16",
+            "--downtime-seconds",
+            "300",
+            "--runs",
+            "2000",
+        ],
+    );
+    let numbers = |head: &str| -> Vec<f64> {
+        let lines = text.lines().filter(|l| l.starts_with(head));
+        lines.map(|l| l[28..].split_whitespace().next().unwrap().parse().unwrap()).collect()
+    };
+    let lost = numbers("lost data")[0];
+    assert!(lost > 20.0 && lost < 60.0, "runs are lost, so that it matters\n{text}");
+    let [all, unharmed, first_order, long, finite] = numbers("waste")[..] else { panic!("{text}") };
+    assert!(all > unharmed + 0.5 * lost / 100.0, "{text}");
+    assert!((unharmed / finite - 1.0).abs() < 0.01, "{text}");
+    assert!((long / finite - 1.0).abs() < 0.01 && first_order > long, "{text}");
+    let [_finished, time, by_formula] = numbers("time")[..] else { panic!("{text}") };
+    assert!((time / by_formula - 1.0).abs() < 0.01, "{text}");
+    // Nothing is lost, nothing is to be told apart.
+    let text = stdout(folder.path(), &["model", "simulate", "--runs", "50"]);
+    assert_eq!(text.lines().filter(|l| l.starts_with("waste ")).count(), 4, "{text}");
 }
 
 /// A report of one test, as `--json` writes it, without what the model does not read.

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use skt_hpl::config::{Bcast, Swap};
 use skt_hpl::model::path::{
-    Changes, Machine, Measured, Part, Prediction, Run, Unit, closed, fit, predict,
+    Changes, Machine, Measured, Part, Prediction, Run, Unit, closed, estimate_seconds, fit, predict,
 };
 
 const G: f64 = 2e-11;
@@ -195,6 +195,30 @@ fn deeper_look_ahead_brings_nothing_while_the_newest_panel_is_waited_for() {
     let patient = Changes { wait_for_oldest: true, ..Changes::default() };
     let deeper = Run { depth: 2, ..run(16_384, 128, 2, 8) };
     assert!(predict(&deeper, &machine, &patient).unwrap().time_seconds < run_at(2));
+}
+
+#[test]
+fn an_estimate_is_the_walk_or_close_to_it() {
+    let at = |bandwidth_gbs: f64| Machine {
+        message_seconds: 2e-6,
+        message_byte_seconds: 1e-9 / bandwidth_gbs,
+        ..Machine::ZEN4_CORE
+    };
+    let few = run(20_000, 128, 3, 4);
+    let walked = plain(&few, &at(1.0)).time_seconds;
+    assert_eq!(estimate_seconds(&few, &at(1.0)).unwrap(), walked);
+    // One panel of three, and one of seven is walked.
+    let many = [
+        Run { threads: 8, ..run(256 * 12_000, 256, 60, 100) },
+        Run { swap: Swap::Mix, bcast: Bcast::TwoRingM, ..run(32 * 35_000, 32, 64, 64) },
+    ];
+    for run in many {
+        for bandwidth_gbs in [0.01, 0.3, 10.0] {
+            let walked = plain(&run, &at(bandwidth_gbs)).time_seconds;
+            let estimated = estimate_seconds(&run, &at(bandwidth_gbs)).unwrap();
+            assert_close(estimated, walked, 0.01);
+        }
+    }
 }
 
 #[test]

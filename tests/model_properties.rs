@@ -222,7 +222,7 @@ proptest! {
             protocol: Protocol::SelfCheckpoint,
             group: Group::new(size, m).unwrap(),
             nodes: 1_000,
-            spares: 100,
+            spares: None,
             node_mtbf_seconds: 3600.0 * mtbf_hours,
             work_seconds: 36_000.0,
             checkpoint_seconds: 10.0,

@@ -184,7 +184,7 @@ fn in_memory(protocol: Protocol, size: usize, parities: usize) -> InMemoryJob {
         protocol,
         group: Group::new(size, parities).unwrap(),
         nodes: 64,
-        spares: 1_000,
+        spares: Some(1_000),
         node_mtbf_seconds: 64.0 * 5_000.0,
         work_seconds: 50_000.0,
         checkpoint_seconds: 20.0,
@@ -209,7 +209,7 @@ fn simulated_job(job: &InMemoryJob, interval_seconds: f64) -> CoordinatedJob {
                 update_is_fatal: protocol == Protocol::Single,
             },
         },
-        spares: Some(job.spares),
+        spares: job.spares,
         stop_at_loss: true,
         checkpoint_at_end: false,
         limit_seconds: f64::INFINITY,
@@ -271,7 +271,7 @@ fn tang_figure_12_simulated() {
 
 #[test]
 fn time_without_loss_agrees_and_so_do_spares() {
-    let job = InMemoryJob { spares: 10, ..in_memory(Protocol::SelfCheckpoint, 16, 8) };
+    let job = InMemoryJob { spares: Some(10), ..in_memory(Protocol::SelfCheckpoint, 16, 8) };
     for interval_seconds in [200.0, 1_000.0, 4_000.0] {
         let want = job.expect(interval_seconds).unwrap();
         let batch = Batch { runs: 4_000, ..exponential(64, 5_000.0) };

@@ -147,7 +147,7 @@ fn benchmark(flags: &[&str]) -> Output {
 fn a_limit_that_stays_is_no_interruption() {
     let test = "a_limit_that_stays_is_no_interruption";
     let Some(_) = inside(test, "echo 65536 > /proc/sys/kernel/shmmax") else { return };
-    let output = benchmark(&["--n", "512"]);
+    let output = benchmark(&["--n", "512", "--checkpoint-every", "2p!"]);
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("kernel.shmmax"), "{said}");
     assert_eq!(output.status.code(), Some(2), "{said}");

@@ -301,6 +301,13 @@ fn largest_blocks(budget: u64, bytes: impl Fn(usize) -> u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::environment::blas::blas_threads;
+
+    #[test]
+    fn the_rate_of_a_core_is_measured_on_one() {
+        assert!(plan::core_gflops_here().unwrap() > 0.0);
+        assert_eq!(blas_threads().unwrap_or(1), 1);
+    }
 
     fn args() -> InitArgs {
         InitArgs {

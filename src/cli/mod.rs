@@ -17,6 +17,7 @@ pub mod output;
 pub mod overrides;
 pub mod path;
 pub mod plan;
+mod plan_report;
 pub mod probe;
 pub mod protect;
 pub mod report;

@@ -315,15 +315,29 @@ fn simulate(args: &SimulateArgs) -> Result<(), StudyError> {
     };
     let bar = ProgressBar::new("runs", args.runs);
     let show = |done: usize| bar.show(done);
-    let (summary, formula) = if args.protocol == ProtocolName::Hierarchical {
+    let (summary, unharmed, formula) = if args.protocol == ProtocolName::Hierarchical {
         let (job, formula) = hierarchical(args)?;
-        (batch.run(&job, &show)?, formula)
+        (batch.run(&job, &show)?, None, formula)
     } else {
         let (job, formula) = coordinated(args)?;
-        (batch.run(&job, &show)?, formula)
+        let summary = batch.run(&job, &show)?;
+        let unharmed = unharmed(&job, &summary).map(|job| batch.run(&job, &show)).transpose()?;
+        (summary, unharmed, formula)
     };
     bar.end();
-    Ok(output::print(report(args, &summary, &formula).as_bytes())?)
+    Ok(output::print(report(args, &summary, unharmed.as_ref(), &formula).as_bytes())?)
+}
+
+/// The same job where no failure loses data and spares are enough: what formulas of time
+/// and waste speak of. None where all runs of `summary` were so.
+fn unharmed(job: &CoordinatedJob, summary: &Summary) -> Option<CoordinatedJob> {
+    let harmed = summary.lost_data.hits + summary.out_of_spares.hits > 0;
+    let in_memory = matches!(job.protection, Protection::Memory { .. });
+    (harmed && in_memory).then_some(CoordinatedJob {
+        protection: Protection::Stable,
+        spares: None,
+        ..*job
+    })
 }
 
 fn law(args: &SimulateArgs) -> Result<Law, StudyError> {
@@ -436,7 +450,7 @@ fn in_memory_formulas(
         protocol,
         group,
         nodes: args.nodes,
-        spares: args.spares.unwrap_or(usize::MAX),
+        spares: args.spares,
         node_mtbf_seconds: args.node_mtbf_hours * HOUR_SECONDS,
         work_seconds: job.work_seconds,
         checkpoint_seconds: job.checkpoint_seconds,
@@ -447,6 +461,7 @@ fn in_memory_formulas(
     .expect(job.interval_seconds)?;
     let named = |what, value| (what, "exponential failures".to_string(), value);
     let mut formulas = vec![
+        ("waste", "exponential failures, a run of this length".into(), 1.0 - expected.efficiency),
         named("time (h)", expected.time_seconds / HOUR_SECONDS),
         named("P(no data lost)", expected.keeps_data_probability),
     ];
@@ -522,7 +537,12 @@ fn hierarchical(args: &SimulateArgs) -> Result<(HierarchicalJob, Vec<Formula>), 
     Ok((job, formulas))
 }
 
-fn report(args: &SimulateArgs, summary: &Summary, formulas: &[Formula]) -> String {
+fn report(
+    args: &SimulateArgs,
+    summary: &Summary,
+    unharmed: Option<&Summary>,
+    formulas: &[Formula],
+) -> String {
     let confidence = args.confidence;
     let mut lines = format!(
         "{} runs, seed {}, {} nodes; intervals hold with {} %\n",
@@ -564,6 +584,12 @@ fn report(args: &SimulateArgs, summary: &Summary, formulas: &[Formula]) -> Strin
     lines += &mean("waste", &summary.waste, "(fraction)", 1.0);
     lines += &mean("in outages", &summary.outage_fraction, "(fraction)", 1.0);
     lines += &mean("failures a run", &summary.failures, "", 1.0);
+    if let Some(unharmed) = unharmed {
+        lines += "if no failure lost data and spares were enough, as the formulas have it:\n";
+        let time = &unharmed.finished_time_seconds;
+        lines += &mean("time", time, "h", 1.0 / HOUR_SECONDS);
+        lines += &mean("waste", &unharmed.waste, "(fraction)", 1.0);
+    }
     for (what, how, value) in formulas {
         lines += &format!("{:<28} {value:.5} {how}\n", format!("{what} by formula"));
     }

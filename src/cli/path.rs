@@ -163,7 +163,7 @@ fn fitted(args: &PathArgs) -> Result<Option<fit::Fit>, StudyError> {
     }
     let mut runs = read_all(&args.fit)?;
     runs.retain(|measured| measured.run.n >= args.fit_from);
-    let fit = fit::fit(&runs, &start(args)?)?;
+    let fit = fit::fit(&runs, &read_machine(args.machine.as_deref())?)?;
     for unit in &fit.unseen {
         output::say(format_args!(
             "note: the reports say nothing of {unit:?}, or its cost vanishes beside the others"
@@ -204,9 +204,9 @@ fn read_all(files: &[PathBuf]) -> Result<Vec<Measured>, StudyError> {
     Ok(measured::fastest(&runs))
 }
 
-/// The machine before any fit.
-fn start(args: &PathArgs) -> Result<Machine, StudyError> {
-    let Some(path) = &args.machine else { return Ok(Machine::ZEN4_CORE) };
+/// The machine of a file of --save-machine, else one of two cores of an AMD EPYC.
+pub(super) fn read_machine(path: Option<&Path>) -> Result<Machine, StudyError> {
+    let Some(path) = path else { return Ok(Machine::ZEN4_CORE) };
     let file = path.display().to_string();
     let text = fs::read_to_string(path).map_err(|source| StudyError::File {
         what: "read",
@@ -221,7 +221,7 @@ fn start(args: &PathArgs) -> Result<Machine, StudyError> {
 fn machine(args: &PathArgs, fitted: Option<Machine>) -> Result<Machine, StudyError> {
     let mut machine = match fitted {
         Some(machine) => machine,
-        None => start(args)?,
+        None => read_machine(args.machine.as_deref())?,
     };
     machine.validate()?;
     let above_zero = |flag: &str, value: f64| {

@@ -4,6 +4,7 @@ use clap::Args;
 
 use super::output;
 use crate::config::ConfigError;
+use crate::supervisor::line;
 use crate::supervisor::probe::{self, Purpose, Question};
 
 /// Flags of `probe`.
@@ -18,32 +19,32 @@ pub struct ProbeArgs {
     /// The store
     #[arg(long)]
     store: String,
-    /// Remove the run's segments
-    #[arg(long, conflicts_with = "look")]
-    clean: bool,
-    /// Remove also what says that the run has ended
-    #[arg(long, conflicts_with_all = ["look", "clean"])]
-    forget: bool,
-    /// Touch nothing
+    /// What to do here, at first; further purposes may come on standard input
     #[arg(long)]
-    look: bool,
+    purpose: Purpose,
 }
 
-/// Answers.
+/// Answers one question after the other.
 ///
 /// # Errors
-/// The answer cannot be written.
+/// An answer cannot be written.
 pub fn execute(args: &ProbeArgs) -> Result<(), ConfigError> {
-    let question = Question {
-        run: args.run.clone(),
-        run_id: args.run_id.clone(),
-        store: args.store.clone(),
-        purpose: match (args.clean, args.forget, args.look) {
-            (true, ..) => Purpose::Clean,
-            (_, true, _) => Purpose::Forget,
-            (.., true) => Purpose::Look,
-            _ => Purpose::Start,
-        },
-    };
-    output::print(probe::answer(&question).line().as_bytes())
+    // It is no rank, and tools that list processes shall show so.
+    let _ = nix::sys::prctl::set_name(c"skt-hpl-probe");
+    let started_at = probe::whereabouts();
+    for (number, purpose) in std::iter::once((0, args.purpose)).chain(line::further_questions()) {
+        if probe::whereabouts() != started_at {
+            // A new line finds out what is there now.
+            break;
+        }
+        let question = Question {
+            run: args.run.clone(),
+            run_id: args.run_id.clone(),
+            store: args.store.clone(),
+            purpose,
+            number,
+        };
+        output::print(probe::answer(&question).line().as_bytes())?;
+    }
+    Ok(())
 }

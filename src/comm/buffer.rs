@@ -1,5 +1,6 @@
 //! A buffer of doubles on its own pages, for panels and other large messages.
 
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 
@@ -13,10 +14,22 @@ use crate::pages::HUGE_PAGE_BYTES;
 pub struct PanelBuf {
     ptr: NonNull<f64>,
     len: usize,
-    mapped_bytes: usize,
+    memory: Memory,
 }
 
-// SAFETY: PanelBuf owns its mapping alone, like a Vec<f64> owns its memory.
+/// Where a buffer lies.
+#[derive(Clone, Copy)]
+enum Memory {
+    /// A mapping of its own, of so many bytes.
+    Mapping(usize),
+    /// The heap: hundreds of small tests would spend their time on mappings.
+    Heap(Layout),
+}
+
+/// Buffers of fewer bytes are on the heap.
+const MAPPED_BYTES: usize = 64 << 10;
+
+// SAFETY: PanelBuf owns its memory alone, like a Vec<f64> owns its memory.
 unsafe impl Send for PanelBuf {}
 // SAFETY: shared access only reads.
 unsafe impl Sync for PanelBuf {}
@@ -29,6 +42,9 @@ impl PanelBuf {
     pub fn new(len: usize) -> std::io::Result<Self> {
         let too_long = || std::io::Error::from(std::io::ErrorKind::OutOfMemory);
         let bytes = len.max(1).checked_mul(size_of::<f64>()).ok_or_else(too_long)?;
+        if bytes < MAPPED_BYTES {
+            return Self::on_heap(len, bytes).ok_or_else(too_long);
+        }
         let page = if bytes >= HUGE_PAGE_BYTES { HUGE_PAGE_BYTES } else { 4096 };
         let mapped_bytes = bytes.checked_next_multiple_of(page).ok_or_else(too_long)?;
         let size = std::num::NonZeroUsize::new(mapped_bytes).expect("at least one page");
@@ -45,7 +61,14 @@ impl PanelBuf {
             // SAFETY: advice on our own mapping; a refusal only costs speed.
             let _ = unsafe { madvise(ptr, mapped_bytes, MmapAdvise::MADV_HUGEPAGE) };
         }
-        Ok(Self { ptr: ptr.cast(), len, mapped_bytes })
+        Ok(Self { ptr: ptr.cast(), len, memory: Memory::Mapping(mapped_bytes) })
+    }
+
+    fn on_heap(len: usize, bytes: usize) -> Option<Self> {
+        let layout = Layout::from_size_align(bytes, 4096).expect("a few pages");
+        // SAFETY: of at least one double.
+        let ptr = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        Some(Self { ptr: ptr.cast(), len, memory: Memory::Heap(layout) })
     }
 
     /// As [`Self::new`], for what is to be sent and received.
@@ -66,15 +89,19 @@ impl PanelBuf {
 
 impl Drop for PanelBuf {
     fn drop(&mut self) {
-        // SAFETY: the mapping made in `new`, unmapped once.
-        let _ = unsafe { munmap(self.ptr.cast(), self.mapped_bytes) };
+        match self.memory {
+            // SAFETY: the mapping made in `new`, unmapped once.
+            Memory::Mapping(bytes) => drop(unsafe { munmap(self.ptr.cast(), bytes) }),
+            // SAFETY: of the heap with this layout, freed once.
+            Memory::Heap(layout) => unsafe { dealloc(self.ptr.as_ptr().cast(), layout) },
+        }
     }
 }
 
 impl Deref for PanelBuf {
     type Target = [f64];
     fn deref(&self) -> &[f64] {
-        // SAFETY: len doubles are mapped, zero-filled by the kernel.
+        // SAFETY: len doubles are there, zero-filled at first.
         unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len) }
     }
 }

@@ -10,19 +10,21 @@
 //! written before. That is the whole protocol: what a part holds, and when it may
 //! be written again, is up to those who use it.
 
+use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use nix::fcntl::posix_fallocate;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-use super::collect::all_gather_bytes;
+use super::collect::{all_gather_bytes, all_reduce};
 use super::{Comm, Result, Tag};
 use crate::blas::MatMut;
 use crate::pages;
@@ -33,9 +35,11 @@ const LINE_BYTES: usize = 64;
 /// Flags that a part has.
 pub const FLAGS: usize = HEAD_BYTES / LINE_BYTES - 1;
 
-/// Looks at a flag, some microseconds, before the waiting rank lets others have its
-/// core: the one that it waits for may need it.
-const SPINS: u32 = 200;
+/// Looks at a flag, some microseconds at most, before the waiting rank lets others
+/// have its core: the one that it waits for may need it. With more ranks than cores
+/// they are in vain nearly each time; so they become fewer quickly after a wait for
+/// which they were not enough, and more slowly after one for which they were.
+const SPINS: RangeInclusive<u32> = 4..=128;
 /// Further looks from one to the next at the rest of the job.
 const LOOKS_A_PROBE: u32 = 16;
 /// Never sent: looked for by who waits long, to learn of a job that was aborted.
@@ -46,6 +50,8 @@ const TAG_NEVER: Tag = 0x140;
 pub struct NodeMemory {
     parts: Vec<Part>,
     me: usize,
+    /// Of [`SPINS`], for the next wait.
+    spins: AtomicU32,
 }
 
 /// What a rank tells the others of its part.
@@ -58,6 +64,42 @@ struct Offer {
     /// Written at the beginning of the part: another file that goes by the same
     /// numbers, in another container, has another one.
     token: u64,
+}
+
+/// Memory of parts up to this size is kept: to make it anew takes longer than to
+/// solve the small system that it is for, and hundreds of these may follow.
+const KEPT_BYTES_MAX: usize = 1 << 20;
+
+/// The memory of one group, kept from one use to the next where it is small.
+#[derive(Debug, Default)]
+pub struct Kept(RefCell<Option<Arc<NodeMemory>>>);
+
+impl Kept {
+    /// As [`NodeMemory::new`], but what the memory holds is not told: only its flags
+    /// are 0. Collective over `comm`, always the same group, whose ranks have all
+    /// dropped what they got before, or none.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    pub fn take<C: Comm>(&self, comm: &C, doubles: usize) -> Result<Option<Arc<NodeMemory>>> {
+        let mut kept = self.0.borrow_mut();
+        // All have some or none: it is kept by the sizes of all parts.
+        if let Some(node) = kept.take_if(|node| Arc::strong_count(node) == 1) {
+            let mut is_enough = [u8::from(node.doubles() >= doubles)];
+            all_reduce(comm, &mut is_enough, u8::min)?;
+            if is_enough == [1] {
+                // All are here, so nobody waits for a flag any more.
+                node.lower_flags();
+                comm.barrier()?;
+                return Ok(Some(kept.insert(node).clone()));
+            }
+        }
+        let made = NodeMemory::new(comm, doubles)?.map(Arc::new);
+        let is_small =
+            |node: &&Arc<NodeMemory>| node.parts.iter().all(|part| part.bytes <= KEPT_BYTES_MAX);
+        *kept = made.as_ref().filter(is_small).cloned();
+        Ok(made)
+    }
 }
 
 impl NodeMemory {
@@ -87,7 +129,8 @@ impl NodeMemory {
         // Nobody closes its file before all have opened it.
         let seen = all_gather_bytes(comm, &[u8::from(parts.is_some())])?;
         let all_see = seen.iter().all(|seen| seen[0] == 1);
-        Ok(parts.filter(|_| all_see).map(|(parts, _)| Self { parts, me }))
+        let spins = AtomicU32::new(*SPINS.end());
+        Ok(parts.filter(|_| all_see).map(|(parts, _)| Self { parts, me, spins }))
     }
 
     /// This rank's number in the group.
@@ -98,6 +141,19 @@ impl NodeMemory {
     /// Ranks of the group.
     pub fn size(&self) -> usize {
         self.parts.len()
+    }
+
+    /// Doubles of this rank's part.
+    fn doubles(&self) -> usize {
+        (self.parts[self.me].bytes - HEAD_BYTES) / size_of::<f64>()
+    }
+
+    /// Sets the flags of this rank to 0.
+    fn lower_flags(&self) {
+        for flag in 0..FLAGS {
+            self.parts[self.me].flag(flag).store(0, Ordering::Relaxed);
+        }
+        fence(Ordering::SeqCst);
     }
 
     /// Doubles `range` of this rank's part, to be written.
@@ -180,10 +236,11 @@ impl NodeMemory {
     /// # Errors
     /// When the job has been aborted.
     pub fn wait<C: Comm>(&self, comm: &C, rank: usize, flag: usize, value: u64) -> Result<()> {
+        let spins = self.spins.load(Ordering::Relaxed);
         let mut looks = 0u32;
         while !self.is_raised(rank, flag, value) {
             looks = looks.wrapping_add(1);
-            if looks < SPINS {
+            if looks < spins {
                 std::hint::spin_loop();
                 continue;
             }
@@ -192,6 +249,8 @@ impl NodeMemory {
             }
             std::thread::yield_now();
         }
+        let next = if looks < spins { spins + 2 } else { spins / 2 };
+        self.spins.store(next.clamp(*SPINS.start(), *SPINS.end()), Ordering::Relaxed);
         Ok(())
     }
 
@@ -220,15 +279,20 @@ unsafe impl Sync for Part {}
 impl Part {
     /// Maps a file of `bytes`, where huge pages fit.
     fn map(file: &File, bytes: usize) -> io::Result<Self> {
-        let place = pages::Place::new(bytes)?;
-        let (at, how) = (place.base().as_ptr(), libc::MAP_SHARED | libc::MAP_FIXED);
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: replaces the mapping of our own place alone, which is as long.
+        let has_huge_pages = bytes >= pages::HUGE_PAGE_BYTES;
+        let place = has_huge_pages.then(|| pages::Place::new(bytes)).transpose()?;
+        let at = place.as_ref().map_or(ptr::null_mut(), |place| place.base().as_ptr());
+        let fixed = if has_huge_pages { libc::MAP_FIXED } else { 0 };
+        let (access, how) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | fixed);
+        // SAFETY: replaces the mapping of our own place alone, which is as long, or goes
+        // where nothing is.
         let base = unsafe { libc::mmap(at, bytes, access, how, file.as_raw_fd(), 0) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        place.taken();
+        if let Some(place) = place {
+            place.taken();
+        }
         Ok(Self { base: NonNull::new(base.cast()).expect("never mapped at 0"), bytes })
     }
 
@@ -306,6 +370,28 @@ mod tests {
     use super::*;
     use crate::comm::CommError;
     use crate::comm::threads::run;
+
+    #[test]
+    fn small_memory_is_kept_and_its_flags_begin_anew() {
+        run(3, |comm| {
+            let (kept, mut first) = (Kept::default(), Vec::new());
+            let large = KEPT_BYTES_MAX / size_of::<f64>();
+            // Ranks ask for different amounts; the last one of one round for too much.
+            for (round, doubles) in [100, 90, 100, 5000, 4000, large, 10].iter().enumerate() {
+                let node = kept.take(&comm, doubles + comm.rank())?.expect("one process");
+                assert!((0..3).all(|rank| !node.is_raised(rank, 0, 1)), "round {round}");
+                comm.barrier()?;
+                node.raise(0, 7);
+                (0..3).try_for_each(|rank| node.wait(&comm, rank, 0, 7))?;
+                first.push(node.parts[0].token().load(Ordering::Relaxed));
+            }
+            let is_kept: Vec<bool> = first.windows(2).map(|pair| pair[0] == pair[1]).collect();
+            assert_eq!(is_kept, [true, true, false, true, false, false]);
+            Ok::<_, CommError>(())
+        })
+        .into_iter()
+        .for_each(|rank| rank.unwrap());
+    }
 
     #[test]
     fn each_sees_what_the_others_wrote_before_a_flag() {

@@ -82,6 +82,9 @@ pub fn set_blas_threads(count: usize) -> bool {
     let count = c_int::try_from(count).expect("a number of threads fits a C int");
     assert!(count > 0, "a BLAS has at least one thread");
     let mut told = false;
+    if count == 1 && std::env::var_os("MKL_THREADING_LAYER").is_none() {
+        take_sequential_mkl();
+    }
     for name in [c"openblas_set_num_threads", c"MKL_Set_Num_Threads"] {
         if let Some(address) = symbol(name) {
             call_with_int(address, count);
@@ -169,6 +172,18 @@ fn blis_kernel() -> Option<String> {
         let query: extern "C" fn() -> c_int = std::mem::transmute(query);
         let name: extern "C" fn(c_int) -> *const c_char = std::mem::transmute(name);
         text_at(name(query()))
+    }
+}
+
+/// Tells `mkl_rt` to load the layer of MKL without threads: the one that it takes by
+/// itself needs an OpenMP library, which may not be there. To be called before any
+/// other function of MKL.
+fn take_sequential_mkl() {
+    const MKL_THREADING_SEQUENTIAL: c_int = 1;
+    if let Some(address) = symbol(c"MKL_Set_Threading_Layer") {
+        // SAFETY: `int MKL_Set_Threading_Layer(int)`.
+        let set: extern "C" fn(c_int) -> c_int = unsafe { std::mem::transmute(address) };
+        set(MKL_THREADING_SEQUENTIAL);
     }
 }
 

@@ -12,6 +12,7 @@
 
 use std::ops::Range;
 
+use crate::comm::node::Kept;
 use crate::comm::{Comm, Result};
 use crate::config::Pmap;
 
@@ -97,6 +98,10 @@ pub struct Grid<C: Comm> {
     pub row: C,
     /// The ranks of this process column; a rank's number there is its process row.
     pub col: C,
+    /// Memory that the ranks of the process row share.
+    pub row_memory: Kept,
+    /// Memory that those of the process column share.
+    pub col_memory: Kept,
 }
 
 impl<C: Comm> Grid<C> {
@@ -116,7 +121,8 @@ impl<C: Comm> Grid<C> {
         };
         let row = all.split(Some(myrow as u32), mycol as u32)?.expect("a colour was given");
         let col = all.split(Some(mycol as u32), myrow as u32)?.expect("a colour was given");
-        Ok(Some(Self { p, q, myrow, mycol, all, row, col }))
+        let (row_memory, col_memory) = (Kept::default(), Kept::default());
+        Ok(Some(Self { p, q, myrow, mycol, all, row, col, row_memory, col_memory }))
     }
 
     /// How rows are dealt out, for panels of `nb` columns.

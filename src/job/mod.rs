@@ -2,6 +2,7 @@
 
 pub mod heartbeat;
 mod interrupt;
+mod outlook;
 mod places;
 mod setup;
 
@@ -14,20 +15,19 @@ use std::time::{Duration, Instant};
 
 use crate::checkpoint::agree::{Refusal, Resume};
 use crate::checkpoint::header::Attempt;
-use crate::checkpoint::methods::Method;
 use crate::checkpoint::protocol::{CheckpointError, Found};
 use crate::checkpoint::store::{StoreError, StoreKind};
 use crate::cli::exit::Exit;
 use crate::cli::output;
 use crate::comm::{Comm, CommError, collect};
-use crate::config::{RunSpec, TestSpec};
+use crate::config::{Pmap, RunSpec, TestSpec};
 use crate::environment::blas::NoWorkSpace;
 use crate::grid::Grid;
 use crate::pgesv::SolveError;
 use crate::pgesv::guard::Unguarded;
-use crate::protect::ledger::{Ledger, LedgerError};
+use crate::protect::ledger::{Ledger, LedgerError, Results};
 use crate::protect::{
-    self, Done, NodeMemory, Opened, Protected, Reading, Settings, Surroundings, Target,
+    self, Done, NodeMemory, Opened, Outlook, Protected, Reading, Settings, Surroundings, Target,
 };
 use crate::ptest::{self, Observer, Phase};
 use crate::report::clock::now_unix_seconds;
@@ -167,7 +167,7 @@ pub fn run<C: Comm>(
             start_unix_seconds,
         };
         progress.clear();
-        match Reports::open(spec, facts, options, setup.memory_note.as_deref()) {
+        match Reports::open(spec, facts, options, setup.notes(settings)) {
             Ok(opened) => reports = Some(opened),
             Err(why) => output::say(format_args!("error: {why}")),
         }
@@ -180,7 +180,17 @@ pub fn run<C: Comm>(
     if first && settings.is_on() {
         interrupt::listen(spec, settings);
     }
-    let mut tests = Tests { spec, settings, setup: &setup, progress, reports, ledger: None };
+    let mut tests = Tests {
+        spec,
+        settings,
+        setup: &setup,
+        progress,
+        reports,
+        ledger: None,
+        found: None,
+        unsettled: Results::new(),
+        settled_at: Instant::now(),
+    };
     let ran = match tests.run(world) {
         Err(why) if !why.is_fatal() => {
             if let Some(sign) = why.sign() {
@@ -254,6 +264,53 @@ struct Tests<'a> {
     /// Results of the tests that are done, where there are several and they are
     /// protected.
     ledger: Option<Ledger<'a>>,
+    /// The test of which an earlier start has left data, on any rank.
+    found: Option<usize>,
+    /// On rank 0: results that are reported and not in the ledger yet.
+    unsettled: Results,
+    /// When the ledger got the last ones.
+    settled_at: Instant,
+}
+
+/// The ranks of a grid, kept from one test to the next of the same grid.
+struct Ranks<C: Comm> {
+    size: usize,
+    /// Nothing on ranks beyond the grid, which stay idle.
+    comm: Option<C>,
+    grid: Option<(Pmap, Grid<C>)>,
+}
+
+impl<C: Comm> Ranks<C> {
+    /// The first `size` of the ranks of `world`. Collective.
+    fn new(world: &C, size: usize) -> Result<Self, CommError> {
+        let color = (world.rank() < size).then_some(0);
+        Ok(Self { size, comm: world.split(color, world.rank() as u32)?, grid: None })
+    }
+
+    /// Their grid for a test.
+    ///
+    /// # Panics
+    /// On a rank beyond it.
+    fn grid(&mut self, test: &TestSpec) -> Result<&Grid<C>, CommError> {
+        let &TestSpec { p, q, pmap, .. } = test;
+        let is_same = |(order, grid): &(Pmap, Grid<C>)| (*order, grid.p, grid.q) == (pmap, p, q);
+        if !self.grid.as_ref().is_some_and(is_same) {
+            let comm = self.comm.as_ref().expect("a rank of the grid");
+            self.grid = Some((pmap, Grid::new(comm, p, q, pmap)?.expect("a place for each")));
+        }
+        Ok(&self.grid.as_ref().expect("made just now").1)
+    }
+}
+
+/// What rank 0 has all ranks do behind a test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// It could not be reported.
+    Stop,
+    /// The next test.
+    GoOn,
+    /// Results go to the ledger first.
+    Settle,
 }
 
 impl<'a> Tests<'a> {
@@ -269,18 +326,16 @@ impl<'a> Tests<'a> {
         if told[0] == 0 {
             return Ok(Ran::unreported());
         }
-        let mut ranks: Option<(usize, Option<C>)> = None;
+        let mut ranks: Option<Ranks<C>> = None;
         let mut announced = Instant::now();
         let (mut last, mut left) = (None, Vec::new());
         for (index, test) in tests.iter().enumerate().skip(first) {
             let size = test.p * test.q;
-            if ranks.as_ref().is_none_or(|(of, _)| *of != size) {
-                let color = (world.rank() < size).then_some(0);
-                ranks = Some((size, world.split(color, world.rank() as u32)?));
+            if ranks.as_ref().is_none_or(|ranks| ranks.size != size) {
+                ranks = Some(Ranks::new(world, size)?);
             }
-            let (mut wrote, mut done, mut result) = ([1u8], None, Vec::new());
-            // Ranks beyond the grid stay idle.
-            if let Some((_, Some(ranks))) = &ranks {
+            let (mut is_written, mut done) = (true, None);
+            if let Some(ranks) = ranks.as_mut().filter(|ranks| ranks.comm.is_some()) {
                 // An earlier start has left something of the first test alone, or
                 // of those before it.
                 let is_behind = index > first || self.done() > 0;
@@ -289,18 +344,19 @@ impl<'a> Tests<'a> {
                     resume => resume,
                 };
                 let turn = Turn { index, tests: tests.len(), resume };
-                let Reported { is_written, result: bytes, done: left } =
-                    self.run_one(ranks, test, turn, &mut announced)?;
-                (wrote[0], done, result) = (u8::from(is_written), left, bytes);
+                let reported = self.run_one(ranks, test, turn, &mut announced)?;
+                (is_written, done) = (reported.is_written, reported.done);
+                self.unsettled.insert(index, reported.result);
             }
-            // A result that cannot be kept is no result: all stop, and the next
-            // start reports it again.
-            collect::broadcast(world, &mut wrote, 0)?;
-            if wrote[0] == 0 {
-                return Ok(Ran::unreported());
+            match self.verdict(world, index, is_written, done.is_some())? {
+                // A result that cannot be kept is no result: all stop, and the next
+                // start reports it again.
+                Verdict::Stop => return Ok(Ran::unreported()),
+                Verdict::GoOn => {}
+                Verdict::Settle => {
+                    left.extend(self.settle(world, done.as_ref().map_or(&[], Done::left))?);
+                }
             }
-            let missed = done.as_ref().map_or(&[][..], Done::left);
-            left.extend(self.keep(world, index, result, missed)?);
             match done {
                 Some(done) if index + 1 < tests.len() => done.clear()?,
                 done => last = done,
@@ -355,19 +411,21 @@ impl<'a> Tests<'a> {
 
     /// The test to begin with: behind those whose results are kept, and not before
     /// the one of which an earlier start has left data.
-    fn first_test<C: Comm>(&self, world: &C) -> Result<usize, JobError> {
+    fn first_test<C: Comm>(&mut self, world: &C) -> Result<usize, JobError> {
         if !self.settings.is_on() || self.settings.resume == Resume::Never {
             return Ok(0);
         }
         let found = protect::found_test(self.setup.store, &self.settings.run_id)?;
-        let mut first = [found.unwrap_or(0) as u64];
-        collect::all_reduce(world, &mut first, u64::max)?;
+        // One more than its number: 0 where nothing is found.
+        let mut found = [found.map_or(0, |test| 1 + test as u64)];
+        collect::all_reduce(world, &mut found, u64::max)?;
+        self.found = (found[0] as usize).checked_sub(1);
         let done = self.done();
         if done > 0 {
             // A death may have come before all of it was removed.
             protect::sweep_before(self.setup.store, &self.settings.run_id, done)?;
         }
-        Ok(done.max(first[0] as usize))
+        Ok(done.max(self.found.unwrap_or(0)))
     }
 
     /// Tests whose results are kept, from the first on.
@@ -396,40 +454,75 @@ impl<'a> Tests<'a> {
         told.is_ok()
     }
 
-    /// Keeps the result of a test, which rank 0 has, until the whole report is
-    /// written, and which starts segments of it may name that are out of reach: all
-    /// ranks get these. Collective.
-    fn keep<C: Comm>(
-        &mut self,
+    /// Whether a test runs under checkpoints: not where none is due by far, for
+    /// hundreds of them may follow; but where an earlier start did, or the user wants
+    /// to go on from it.
+    fn is_protected(&self, index: usize, resume: Resume) -> bool {
+        match self.setup.outlooks[index] {
+            None => false,
+            Some(Outlook::TooShort) => resume == Resume::Require || self.found == Some(index),
+            Some(Outlook::Due | Outlook::NoneDue) => true,
+        }
+    }
+
+    /// What all do behind test `index`, as rank 0 says. Collective.
+    fn verdict<C: Comm>(
+        &self,
         world: &C,
         index: usize,
-        mut result: Vec<u8>,
-        missed: &[Attempt],
-    ) -> Result<Vec<Attempt>, JobError> {
-        let mut bytes = serde_json::to_vec(missed).expect("plain data");
-        collect::broadcast_bytes(world, &mut bytes, 0)?;
-        let missed: Vec<Attempt> = serde_json::from_slice(&bytes).expect("written just now");
-        let Some(ledger) = &mut self.ledger else { return Ok(missed) };
-        collect::broadcast_bytes(world, &mut result, 0)?;
-        if let Err(why) = ledger.add(index, &result, &missed) {
-            // The run itself goes on; a later start may have to do without it.
-            let test = index + 1;
+        is_written: bool,
+        is_protected: bool,
+    ) -> Result<Verdict, CommError> {
+        const ALL: [Verdict; 3] = [Verdict::Stop, Verdict::GoOn, Verdict::Settle];
+        let next = index + 1;
+        let is_last = next == self.setup.outlooks.len();
+        // A start finds data of the next test only where all before it are settled.
+        let is_settled_now = is_protected
+            || self.ledger.is_some()
+                && (is_last
+                    || self.is_protected(next, Resume::Auto)
+                    || self.settled_at.elapsed() >= SETTLE_INTERVAL);
+        let own = match (is_written, is_settled_now) {
+            (false, _) => Verdict::Stop,
+            (true, false) => Verdict::GoOn,
+            (true, true) => Verdict::Settle,
+        };
+        let mut said = [own as u8];
+        collect::broadcast(world, &mut said, 0)?;
+        Ok(ALL.into_iter().find(|&verdict| verdict as u8 == said[0]).expect("said by rank 0"))
+    }
+
+    /// Keeps the results that rank 0 has until the whole report is written, and
+    /// which starts segments of them may name that are out of reach: all ranks get
+    /// these. Collective.
+    fn settle<C: Comm>(&mut self, world: &C, missed: &[Attempt]) -> Result<Vec<Attempt>, JobError> {
+        let results = std::mem::take(&mut self.unsettled);
+        self.settled_at = Instant::now();
+        let Some(ledger) = &mut self.ledger else {
+            let mut bytes = serde_json::to_vec(missed).expect("plain data");
+            collect::broadcast_bytes(world, &mut bytes, 0)?;
+            return Ok(serde_json::from_slice(&bytes).expect("written just now"));
+        };
+        if let Err(why) = ledger.add(world, results, missed)? {
+            // The run itself goes on; a later start may have to do without them.
             output::say(format_args!(
-                "warning: the result of test {test} is not kept for later starts: {why}"
+                "warning: results so far are not kept for later starts: {why}"
             ));
         }
-        Ok(missed)
+        // The ledger has them.
+        Ok(Vec::new())
     }
 
     /// Runs one test on its ranks, and reports it.
     fn run_one<C: Comm>(
         &mut self,
-        ranks: &C,
+        ranks: &mut Ranks<C>,
         test: &TestSpec,
         turn: Turn,
         announced: &mut Instant,
     ) -> Result<Reported<'a, C>, JobError> {
         let setup = self.setup;
+        let is_protected = self.is_protected(turn.index, turn.resume);
         let (team, target) = (&setup.team, setup.target.clone());
         let Turn { index, tests, resume } = turn;
         let mut watcher = Watcher {
@@ -441,10 +534,8 @@ impl<'a> Tests<'a> {
             target: &target,
             samples: Samples::default(),
         };
-        let method = self.settings.method_for(test.p * test.q);
-        if method == Method::None || test.n == 0 {
-            let grid = Grid::new(ranks, test.p, test.q, test.pmap)?.expect("a place for each");
-            let mut record = run_plain(&grid, team, test, &mut watcher)?;
+        if !is_protected {
+            let mut record = run_plain(ranks.grid(test)?, team, test, &mut watcher)?;
             if let Some(record) = &mut record {
                 record.memory = protect::memory_split(test, self.settings, None);
                 record.progress = watcher.samples.list();
@@ -453,15 +544,14 @@ impl<'a> Tests<'a> {
             let is_written = self.report(record.as_ref(), None);
             return Ok(Reported { is_written, result, done: None });
         }
-        let settings = Settings { method, resume, ..self.settings.clone() };
+        let ranks = ranks.comm.as_ref().expect("a rank of the grid");
+        let settings = Settings { resume, ..self.settings.clone() };
         let surroundings = Surroundings {
             memory: NodeMemory::new(setup.store, &settings.run_id, index, team)
                 .under(setup.lock.clone()),
             host: ranks.host(),
             hook: target.clone(),
-            guessed_rate: 0.8e9
-                * setup.self_test.gflops_per_core
-                * (test.p * test.q * test.threads) as f64,
+            guessed_rate: outlook::guessed_rate(test, setup.self_test.gflops_per_core),
             clock: Arc::new(Reading::now),
         };
         heartbeat::phase("open", 0, test.n);
@@ -602,7 +692,7 @@ impl Reports {
         spec: &RunSpec,
         facts: RunFacts,
         options: &Options,
-        memory_note: Option<&str>,
+        of_setup: Vec<String>,
     ) -> Result<Self, ReportError> {
         let mut notes = facts.environment.notes();
         let self_test = facts.dgemm_self_test.clone();
@@ -610,7 +700,7 @@ impl Reports {
             notes.push(format!("dgemm    : {:.1} Gflop/s a core", test.gflops_per_core));
             notes.extend(test.warnings.iter().map(|warning| format!("warning  : {warning}")));
         }
-        notes.extend(memory_note.map(|words| format!("protected: {words}")));
+        notes.extend(of_setup);
         let json = match &options.json {
             Some(path) => Some(JsonReport::create(path, spec, facts)?),
             None => None,
@@ -673,6 +763,10 @@ fn exit_for(counts: Counts) -> Exit {
 const SMALL_N: usize = 2000;
 /// Between announcements of such tests.
 const SMALL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Between additions to the ledger of results of tests that are not protected: a
+/// loss costs that much of them, and an addition less than a thousandth of it.
+const SETTLE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Shows a test's progress.
 struct Watcher<'a> {

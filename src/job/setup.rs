@@ -2,6 +2,7 @@
 //! the check of the memory.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::blas::{MatMut, MatRef, gemm};
 use crate::checkpoint::layout::Geometry;
@@ -12,14 +13,16 @@ use crate::config::{RunSpec, TestSpec};
 use crate::environment::affinity::{self, Plan};
 use crate::environment::preflight::{self, DoesNotFit};
 use crate::environment::{DgemmSelfTest, Environment, blas, host, memory, selftest};
-use crate::protect::{self, RunLock, Settings, Target};
+use crate::protect::{self, Outlook, RunLock, Settings, Target};
 use crate::team::Team;
 
 use super::places::{self, Place};
-use super::{JobError, Options};
+use super::{JobError, Options, outlook};
 
-/// Seconds that the DGEMM self-test takes.
+/// Seconds that the DGEMM self-test takes, where tests take longer.
 const SELF_TEST_SECONDS: f64 = 0.1;
+/// That it takes where they are over in an instant.
+const SELF_TEST_SECONDS_MIN: f64 = 0.01;
 
 /// What all tests of a job share on a rank.
 pub struct Setup<'a> {
@@ -41,6 +44,37 @@ pub struct Setup<'a> {
     pub target: Arc<Target>,
     /// Keeps other jobs of the same name away.
     pub lock: Option<Arc<RunLock<'a>>>,
+    /// Whether each test will have checkpoints, if it is protected: the same on all
+    /// ranks.
+    pub outlooks: Vec<Option<Outlook>>,
+    /// What the set-up took on this rank, in words.
+    pub steps: String,
+}
+
+/// What the parts of the set-up take.
+struct StopWatch {
+    since: Instant,
+    steps: Vec<(&'static str, f64)>,
+}
+
+impl StopWatch {
+    fn start() -> Self {
+        Self { since: Instant::now(), steps: Vec::new() }
+    }
+
+    /// The part of that name ends here.
+    fn lap(&mut self, name: &'static str) {
+        let now = Instant::now();
+        self.steps.push((name, (now - self.since).as_secs_f64()));
+        self.since = now;
+    }
+
+    fn words(&self) -> String {
+        let all: f64 = self.steps.iter().map(|(_, seconds)| seconds).sum();
+        let part = |(name, seconds): &(&str, f64)| format!("{name} {seconds:.3} s");
+        let parts: Vec<String> = self.steps.iter().map(part).collect();
+        format!("{} ({all:.3} s in all)", parts.join(", "))
+    }
 }
 
 /// Takes hold of the run, if it is protected; else why that cannot be.
@@ -109,6 +143,7 @@ impl<'a> Setup<'a> {
         options: &Options,
         store: &'a (dyn Store + Send + Sync),
     ) -> Result<Self, JobError> {
+        let mut watch = StopWatch::start();
         let kind: StoreKind = settings.store.parse()?;
         let target = Target::new(&settings.inject, world.rank(), kind.open(), &settings.run_id);
         // Our own threads call the BLAS, each for itself.
@@ -122,6 +157,7 @@ impl<'a> Setup<'a> {
             id = Some(store.id()?);
         }
         let places = places::gather(world, mask, id, held_bytes)?;
+        watch.lap("ranks and stores");
         let plan = plan(&places, world.rank(), spec.threads);
         let team = start_team(spec.threads, &plan)
             .map_err(|why| JobError::Threads { threads: spec.threads, why })?;
@@ -134,7 +170,9 @@ impl<'a> Setup<'a> {
             hosts: places::hosts(&places),
             pinning: words(&plan),
         };
-        let self_test = self_test(world, &team, &environment)?;
+        watch.lap("threads and BLAS");
+        let self_test = self_test(world, &team, &environment, self_test_seconds(spec))?;
+        watch.lap("DGEMM self-test");
         let (here, index_on_host) = places::neighbours(&places, world.rank());
         debug_assert_eq!(here[index_on_host], world.rank());
         let index = places::index_in_store(&places, world.rank());
@@ -163,6 +201,12 @@ impl<'a> Setup<'a> {
                 Some(why + &left.map_or(String::new(), |left| format!(" On {lacking} {left}.")));
         }
         let memory_note = memory_note(spec, settings, &places);
+        let outlooks = match refusal {
+            None => outlook::outlooks(world, spec, settings, self_test.gflops_per_core)?,
+            // Of no use, and what does not fit may not even be counted.
+            Some(_) => Vec::new(),
+        };
+        watch.lap("lock and memory");
         let target = Arc::new(target);
         Ok(Self {
             team,
@@ -174,7 +218,20 @@ impl<'a> Setup<'a> {
             is_first_on_host: index_on_host == 0,
             target,
             lock,
+            outlooks,
+            steps: watch.words(),
         })
+    }
+}
+
+impl Setup<'_> {
+    /// What the head of the report says of it.
+    pub fn notes(&self, settings: &Settings) -> Vec<String> {
+        let mut notes = vec![format!("start    : {}", self.steps)];
+        notes.extend(self.memory_note.iter().map(|words| format!("protected: {words}")));
+        let due = outlook::note(settings, &self.outlooks);
+        notes.extend(due.map(|words| format!("protected: {words}")));
+        notes
     }
 }
 
@@ -212,12 +269,23 @@ fn words(plan: &Option<Plan>) -> String {
     }
 }
 
+/// A tenth of what the tests of a run take at 10^9 operations a second on a core.
+fn self_test_seconds(spec: &RunSpec) -> f64 {
+    let seconds = |test: &TestSpec| {
+        let cores = (test.p * test.q * test.threads) as f64;
+        2.0 / 3.0 * (test.n as f64).powi(3) / (1e9 * cores)
+    };
+    let all: f64 = spec.tests().iter().map(seconds).sum();
+    (0.1 * all).clamp(SELF_TEST_SECONDS_MIN, SELF_TEST_SECONDS)
+}
+
 /// Times DGEMM in the shape of the trailing update on all threads of all ranks
 /// at once: that is the rate that the benchmark could have.
 fn self_test<C: Comm>(
     world: &C,
     team: &Team,
     environment: &Environment,
+    seconds: f64,
 ) -> Result<DgemmSelfTest, CommError> {
     const ROWS: usize = 768;
     const COLS: usize = 768;
@@ -246,7 +314,7 @@ fn self_test<C: Comm>(
             team.fork(&multiply, || ());
             flops
         },
-        SELF_TEST_SECONDS,
+        seconds,
     );
     let mut sum = [rate];
     collect::all_sum(world, &mut sum)?;

@@ -24,8 +24,8 @@ pub struct InMemoryJob {
     pub group: Group,
     /// Nodes that compute.
     pub nodes: usize,
-    /// Nodes that wait.
-    pub spares: usize,
+    /// Nodes that wait; `None` for as many as needed.
+    pub spares: Option<usize>,
     /// Mean time between failures of one node.
     pub node_mtbf_seconds: f64,
     /// Time of the computation without checkpoints or failures.
@@ -54,7 +54,8 @@ pub struct Expectation {
     /// Probability that no data are lost (for [`Protocol::None`]: that nothing
     /// fails at all).
     pub keeps_data_probability: f64,
-    /// Probability that the spares suffice.
+    /// Probability that the spares suffice where no data are lost: 1 for
+    /// [`Protocol::None`], where that means that nothing fails.
     pub spares_suffice_probability: f64,
 }
 
@@ -194,6 +195,30 @@ impl InMemoryJob {
     }
 
     /// Probability that at most as many nodes fail as there are spares.
+    fn spares_suffice(&self, interval_seconds: f64) -> f64 {
+        match (self.protocol, self.spares) {
+            (Protocol::None, _) | (_, None) => 1.0,
+            (_, Some(spares)) => self.failures_in_a_run(interval_seconds).at_most(spares),
+        }
+    }
+
+    /// The fewest spares that suffice with `probability`; `None` where 100,000 do not.
+    ///
+    /// # Errors
+    /// As [`InMemoryJob::expect`].
+    pub fn fewest_spares(
+        &self,
+        interval_seconds: f64,
+        probability: f64,
+    ) -> Result<Option<usize>, ModelError> {
+        self.expect(interval_seconds)?;
+        if self.protocol == Protocol::None {
+            return Ok(Some(0));
+        }
+        Ok(self.failures_in_a_run(interval_seconds).quantile(probability))
+    }
+
+    /// How many nodes fail in a run.
     ///
     /// Failures are not Poisson over a run: a run that fails more lasts longer
     /// and fails more. In one segment of L seconds (L + alpha C after a failure)
@@ -201,8 +226,8 @@ impl InMemoryJob {
     /// geometric with `p2 = e^(-(L + alpha C)/mu)`; each interruption brings a
     /// geometric number of failures with `pv = e^(-V/mu)`, as outages are struck
     /// too. Mean and variance add up over the segments, and a negative binomial
-    /// law of that mean and variance is summed.
-    fn spares_suffice(&self, interval_seconds: f64) -> f64 {
+    /// law has that mean and variance.
+    fn failures_in_a_run(&self, interval_seconds: f64) -> NegativeBinomial {
         let mtbf_seconds = self.system_mtbf_seconds();
         let peace = |seconds: f64| (-seconds / mtbf_seconds).exp();
         let outage = peace(self.outage_seconds());
@@ -216,10 +241,10 @@ impl InMemoryJob {
                 interruptions * (1.0 - outage) / (outage * outage) + variance / (outage * outage),
             )
         };
-        if self.protocol == Protocol::None || interval_seconds >= self.work_seconds {
+        if interval_seconds >= self.work_seconds {
             let whole = peace(self.work_seconds);
             let (mean, variance) = segment(whole, whole);
-            return failures_at_most(self.spares, mean, variance);
+            return NegativeBinomial { mean, variance };
         }
         let period_seconds = interval_seconds + self.checkpoint_seconds;
         let redo_seconds = self.overlap_fraction * self.checkpoint_seconds;
@@ -227,43 +252,67 @@ impl InMemoryJob {
             / self.coordinated().work_seconds(period_seconds);
         let (mean, variance) = segment(peace(period_seconds), peace(period_seconds + redo_seconds));
         let (last_mean, last_variance) = segment(peace(interval_seconds), peace(interval_seconds));
-        failures_at_most(
-            self.spares,
-            periods * mean + last_mean,
-            periods * variance + last_variance,
-        )
+        NegativeBinomial {
+            mean: periods * mean + last_mean,
+            variance: periods * variance + last_variance,
+        }
     }
 }
 
-/// Probability that a negative binomial variable of this mean and variance is at
-/// most `limit`; Poisson where the variance is no larger than the mean.
+/// A negative binomial law; Poisson where the variance is no larger than the mean.
 ///
 /// With p = mean/variance and r = mean p/(1-p) the probability of k is
 /// `p^r (1-p)^k r (r+1) ... (r+k-1) / k!`.
-fn failures_at_most(limit: usize, mean: f64, variance: f64) -> f64 {
-    if mean == 0.0 {
-        return 1.0;
+#[derive(Debug, Clone, Copy)]
+struct NegativeBinomial {
+    mean: f64,
+    variance: f64,
+}
+
+impl NegativeBinomial {
+    /// Probabilities of at most 0, 1, 2, ..., until they do not grow any more.
+    fn cumulated(self) -> impl Iterator<Item = f64> {
+        let Self { mean, variance } = self;
+        let excess = if mean > 0.0 { (variance - mean) / mean } else { 0.0 };
+        let poisson = excess < 1e-9;
+        let p = 1.0 / (1.0 + excess.max(0.0));
+        let r = mean / excess;
+        // Logarithms: the first term may be far below the smallest float.
+        let mut log_term = if poisson { -mean } else { r * p.ln() };
+        let (mut sum, mut k) = (0.0, 0.0);
+        std::iter::from_fn(move || {
+            let term = log_term.exp();
+            if k > mean && term < 1e-18 * sum {
+                return None;
+            }
+            sum += term;
+            k += 1.0;
+            log_term +=
+                if poisson { (mean / k).ln() } else { ((1.0 - p) * (r + k - 1.0) / k).ln() };
+            Some(sum.min(1.0))
+        })
     }
-    if !(mean.is_finite() && variance.is_finite()) {
-        return 0.0;
+
+    fn is_finite(self) -> bool {
+        self.mean.is_finite() && self.variance.is_finite()
     }
-    let excess = (variance - mean) / mean;
-    let poisson = excess < 1e-9;
-    let p = 1.0 / (1.0 + excess.max(0.0));
-    let r = mean / excess;
-    // Logarithms: the first term may be far below the smallest float.
-    let mut log_term = if poisson { -mean } else { r * p.ln() };
-    let mut sum = log_term.exp();
-    for k in 1..=limit {
-        let k = k as f64;
-        log_term += if poisson { (mean / k).ln() } else { ((1.0 - p) * (r + k - 1.0) / k).ln() };
-        let term = log_term.exp();
-        sum += term;
-        if k > mean && term < 1e-18 * sum {
-            break;
+
+    /// Probability of at most `limit`.
+    fn at_most(self, limit: usize) -> f64 {
+        if !self.is_finite() {
+            return 0.0;
         }
+        self.cumulated().take(limit.saturating_add(1)).last().expect("at least P(0)")
     }
-    sum.min(1.0)
+
+    /// The least number that is not exceeded with `probability`; `None` beyond 100,000.
+    fn quantile(self, probability: f64) -> Option<usize> {
+        const MOST: usize = 100_000;
+        if !self.is_finite() {
+            return None;
+        }
+        self.cumulated().take(MOST + 1).position(|sum| sum >= probability)
+    }
 }
 
 #[cfg(test)]
@@ -272,13 +321,25 @@ mod tests {
 
     #[test]
     fn poisson_and_negative_binomial_at_known_points() {
+        let at_most = |k, mean, variance| NegativeBinomial { mean, variance }.at_most(k);
         // Poisson with mean 2: P(<= 3) = 0.857123.
-        assert!((failures_at_most(3, 2.0, 2.0) - 0.857_123_46).abs() < 1e-7);
+        assert!((at_most(3, 2.0, 2.0) - 0.857_123_46).abs() < 1e-7);
         // Geometric with p = 1/3 (r = 1): mean 2, variance 6, P(<= 3) = 1 - (2/3)^4.
         let want = 1.0 - (2.0f64 / 3.0).powi(4);
-        assert!((failures_at_most(3, 2.0, 6.0) - want).abs() < 1e-12);
-        assert_eq!(failures_at_most(0, 0.0, 0.0), 1.0);
-        assert!((failures_at_most(12_000, 1e4, 1e4) - 1.0).abs() < 1e-9);
-        assert!((failures_at_most(10_000, 1e4, 1e4) - 0.502_66).abs() < 1e-4);
+        assert!((at_most(3, 2.0, 6.0) - want).abs() < 1e-12);
+        assert_eq!(at_most(0, 0.0, 0.0), 1.0);
+        assert!((at_most(12_000, 1e4, 1e4) - 1.0).abs() < 1e-9);
+        assert!((at_most(10_000, 1e4, 1e4) - 0.502_66).abs() < 1e-4);
+        assert_eq!(at_most(5, f64::INFINITY, f64::INFINITY), 0.0);
+    }
+
+    #[test]
+    fn quantiles_are_the_least_that_suffice() {
+        let quantile = |p, mean, variance| NegativeBinomial { mean, variance }.quantile(p);
+        // Poisson with mean 2: 0.8571 up to 3, 0.9473 up to 4.
+        assert_eq!(quantile(0.857, 2.0, 2.0), Some(3));
+        assert_eq!(quantile(0.86, 2.0, 2.0), Some(4));
+        assert_eq!(quantile(0.99, 0.0, 0.0), Some(0));
+        assert_eq!(quantile(0.99, 1e6, 1e6), None);
     }
 }

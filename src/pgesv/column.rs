@@ -34,7 +34,7 @@ impl Column {
         let mut column = Self { node: None, nb, cols };
         if share && grid.p > 1 {
             let doubles = Self::doubles(nb, cols, grid.myrow);
-            column.node = NodeMemory::new(&grid.col, doubles)?.map(Arc::new);
+            column.node = grid.col_memory.take(&grid.col, doubles)?;
         }
         Ok(column)
     }

@@ -217,7 +217,7 @@ impl<C: Comm> Workspace<C> {
             |what| move |e: std::io::Error| SolveError::Memory { what, why: e.to_string() };
         let (message, w) = panel::largest(params.n, params.nb, rows, grid.myrow);
         // Those in flight, and the one that is being applied.
-        let panels = Panels::new(&grid.row, params.depth + 1, message, params.share)?;
+        let panels = Panels::new(grid, params.depth + 1, message, params.share)?;
         let nb = params.nb.min(params.n.max(1));
         let column = Column::new(grid, params.share, nb, shape.cols)?;
         let exchange = |cols, ahead| {

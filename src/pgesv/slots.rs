@@ -20,6 +20,7 @@ use std::sync::Arc;
 use super::SolveError;
 use crate::comm::node::NodeMemory;
 use crate::comm::{Comm, PanelBuf, Result};
+use crate::grid::Grid;
 
 const READY: usize = 0;
 const APPLIED: usize = 1;
@@ -36,19 +37,19 @@ pub enum Panels {
 
 impl Panels {
     /// Room for `count` panels of up to `doubles` in flight at a time, in shared
-    /// memory if all of `row` share a node and `share` asks for it. Collective.
+    /// memory if all of the process row share a node and `share` asks for it. Collective.
     ///
     /// # Errors
     /// When there is no memory, or a rank cannot be reached.
     pub fn new<C: Comm>(
-        row: &C,
+        grid: &Grid<C>,
         count: usize,
         doubles: usize,
         share: bool,
     ) -> std::result::Result<Self, SolveError> {
-        if share && row.size() > 1 {
+        if share && grid.q > 1 {
             let slot_doubles = doubles.next_multiple_of(PAGE_DOUBLES);
-            if let Some(node) = NodeMemory::new(row, count * slot_doubles)? {
+            if let Some(node) = grid.row_memory.take(&grid.row, count * slot_doubles)? {
                 return Ok(Self::Slots(Arc::new(Slots { node, count, slot_doubles })));
             }
         }
@@ -113,7 +114,7 @@ impl Place {
 
 /// The slots of a process row.
 pub struct Slots {
-    node: NodeMemory,
+    node: Arc<NodeMemory>,
     /// Slots of each rank.
     count: usize,
     slot_doubles: usize,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::app::NodeCheckpointer;
 use super::clock::{Clock, Origin, Reading};
 use super::history::{History, Taken, remember};
-use super::interval::{Every, daly_interval_seconds, panel_after, panel_flops, pays, seconds_left};
+use super::interval::Pace;
 use super::memory::NodeMemory;
 use super::result;
 use super::settings::{Overlap, Region, Settings};
@@ -39,8 +39,6 @@ pub(super) const ALIGN_BYTES: usize = 4096;
 /// Raised when [`State`] or the result of a test changes its form: a program reads
 /// its own alone.
 const STATE_FORMAT: u32 = 2;
-/// Rate at which a checkpoint is thought to move its bytes, until one has.
-const GUESSED_BYTES_PER_SECOND: f64 = 2e9;
 
 /// Room in the header of a segment, in a job of `ranks`, for what a checkpoint
 /// knows beside the matrix, or for the result of the test. At least the latest
@@ -85,16 +83,15 @@ pub struct Protected<'a, C: Comm> {
     groups: Vec<Vec<usize>>,
     survives_nodes: bool,
     state: State,
+    /// That it took to open the test.
+    open_seconds: f64,
     /// Seconds of the run when the clock of this start, `start`, began.
     before_seconds: f64,
     start: Instant,
     /// Since the last cut, to measure the pace.
     cut_at: Instant,
     cut_panel: usize,
-    /// Operations a second of the whole job: guessed, then measured.
-    rate: f64,
-    /// Seconds of the last checkpoint: guessed, then measured.
-    cost_seconds: f64,
+    pace: Pace,
     /// Panel before which the next checkpoint is to be taken.
     due: usize,
     /// The checkpoint that is being encoded while the solver goes on.
@@ -149,6 +146,12 @@ pub(super) fn region_shape(spec: &TestSpec) -> RegionShape {
     RegionShape { rows: shape.most_rows, pitch_bytes: shape.lda * size_of::<f64>() }
 }
 
+/// The pace that a test is thought to have, of whose operations `rate` are done a
+/// second.
+pub fn guessed_pace(spec: &TestSpec, settings: &Settings, rate: f64) -> Pace {
+    Pace::guess(spec, settings, rate, region_shape(spec).bytes())
+}
+
 /// Opens a test on the ranks of `comm`, one for each place of its grid: finds
 /// what an earlier start has left, rebuilds what is lost, and makes the rest.
 /// Collective. The grid is to be built on [`Protected::comm`], where each rank
@@ -186,7 +189,6 @@ pub fn open<'a, C: Comm>(
         protocol::Opened::Finished(run) => return Ok(Opened::Done(run)),
     };
     let recovered = checkpointer.recover()?;
-    let bytes = shape.bytes() as f64;
     let mut guard = Protected {
         settings: settings.clone(),
         overlaps: overlaps(settings, &checkpointer)?,
@@ -194,12 +196,12 @@ pub fn open<'a, C: Comm>(
         groups: found.groups.clone(),
         survives_nodes: !found.single_domain && !found.shared_domains,
         state: State::default(),
+        open_seconds: started.elapsed().as_secs_f64(),
         before_seconds: 0.0,
         start: started,
         cut_at: started,
         cut_panel: 0,
-        rate: guessed_rate,
-        cost_seconds: bytes / GUESSED_BYTES_PER_SECOND,
+        pace: guessed_pace(spec, settings, guessed_rate),
         due: 0,
         begun: None,
         checkpointer,
@@ -297,6 +299,7 @@ impl<'a, C: Comm> Protected<'a, C> {
             parities: *parities,
             survives_nodes: self.survives_nodes,
             segment_bytes: self.checkpointer.segment_bytes() as u64,
+            open_seconds: self.open_seconds,
             checkpoints: self.state.checkpoints,
             overlap: self.overlaps,
             checkpoint_seconds: self.state.checkpoint_seconds,
@@ -374,47 +377,11 @@ impl<'a, C: Comm> Protected<'a, C> {
 
     /// Measures the pace between two cuts.
     fn measure(&mut self, next: usize) {
-        let TestSpec { n, nb, .. } = self.spec;
-        let flops: f64 = (self.cut_panel..next).map(|k| panel_flops(k, n, nb)).sum();
+        let flops = self.pace.flops(self.cut_panel..next);
         let stall_seconds = self.begun.as_ref().map_or(0.0, |begun| begun.stall.seconds());
         let seconds = self.cut_at.elapsed().as_secs_f64() - stall_seconds;
         if flops > 0.0 && seconds > 0.0 {
-            self.rate = flops / seconds;
-        }
-    }
-
-    /// Whether to take a checkpoint before panel `next`, as rank 0 sees it.
-    fn is_worth_it(&self, next: usize, panels: usize) -> bool {
-        let TestSpec { n, nb, p, q, .. } = self.spec;
-        let back_bytes = 0.5 * (n * n * size_of::<f64>()) as f64 / (p * q) as f64;
-        let remaining = seconds_left(next, self.rate, n, nb) + back_bytes / 5e9;
-        let saved_panel = self.state.panel;
-        let at_risk: f64 =
-            (saved_panel..next).map(|k| panel_flops(k, n, nb)).sum::<f64>() / self.rate;
-        match self.settings.every {
-            Every::Never => false,
-            Every::Drill(_) => true,
-            // Who names an interval wants them; but not where what is left takes
-            // less time than the checkpoint.
-            Every::Panels(_) | Every::Seconds(_) if next < panels => remaining > self.cost_seconds,
-            // At the end of the factorization little is left, but all is at risk.
-            Every::Auto | Every::Panels(_) | Every::Seconds(_) => {
-                pays(self.cost_seconds, at_risk, remaining, self.settings.mtbf_seconds)
-            }
-        }
-    }
-
-    /// The panel before which the next checkpoint is due, as rank 0 sees it.
-    fn next_due(&self, next: usize, panels: usize) -> usize {
-        let TestSpec { n, nb, .. } = self.spec;
-        let after = |seconds: f64| panel_after(next, seconds, self.rate, n, nb);
-        match self.settings.every {
-            Every::Never => panels,
-            Every::Panels(count) | Every::Drill(count) => (next + count).min(panels),
-            Every::Seconds(seconds) => after(seconds),
-            Every::Auto => {
-                after(daly_interval_seconds(self.cost_seconds, self.settings.mtbf_seconds))
-            }
+            self.pace.rate = flops / seconds;
         }
     }
 
@@ -511,40 +478,41 @@ impl<'a, C: Comm> Protected<'a, C> {
             bytes: stats.encoded_bytes as u64,
         };
         remember(&mut state.taken, taken);
-        self.cost_seconds = most[3];
+        self.pace.cost_seconds = most[3];
         Ok(())
     }
 
     /// Whether all take one before panel `panel`: rank 0 decides.
-    fn decide(&mut self, panel: usize, panels: usize) -> Result<bool, CheckpointError> {
-        let is_due = panel > self.state.panel && panel >= self.due;
-        let mut take = [u8::from(is_due && self.is_worth_it(panel, panels))];
+    fn decide(&mut self, panel: usize) -> Result<bool, CheckpointError> {
+        let saved = self.state.panel;
+        let is_due = panel > saved && panel >= self.due;
+        let mut take = [u8::from(is_due && self.pace.is_worth_it(saved, panel))];
         collect::broadcast(self.checkpointer.comm(), &mut take, 0)?;
         Ok(take[0] != 0)
     }
 
     /// Looks ahead from panel `panel` to the next one before which a checkpoint
     /// may be due.
-    fn look_ahead(&mut self, panel: usize, panels: usize) -> Result<(), CheckpointError> {
-        let mut due = [self.next_due(panel, panels) as u64];
+    fn look_ahead(&mut self, panel: usize) -> Result<(), CheckpointError> {
+        let mut due = [self.pace.next_due(panel) as u64];
         collect::broadcast(self.checkpointer.comm(), &mut due, 0)?;
         self.due = due[0] as usize;
         Ok(())
     }
 
-    fn cut_here(&mut self, next: usize, panels: usize) -> Result<usize, CheckpointError> {
+    fn cut_here(&mut self, next: usize) -> Result<usize, CheckpointError> {
         if next > self.cut_panel {
             self.measure(next);
         }
         let to = match self.overlaps {
             false => {
-                if self.decide(next, panels)? {
+                if self.decide(next)? {
                     self.checkpoint(next)?;
                 }
-                self.look_ahead(next, panels)?;
+                self.look_ahead(next)?;
                 self.due
             }
-            true => self.cut_ahead(next, panels)?,
+            true => self.cut_ahead(next)?,
         };
         (self.cut_panel, self.cut_at) = (next, Instant::now());
         Ok(to)
@@ -552,12 +520,12 @@ impl<'a, C: Comm> Protected<'a, C> {
 
     /// With overlap: a checkpoint begins as soon as it is known when the next one is
     /// due, and has the company of all updates up to there.
-    fn cut_ahead(&mut self, next: usize, panels: usize) -> Result<usize, CheckpointError> {
+    fn cut_ahead(&mut self, next: usize) -> Result<usize, CheckpointError> {
         if self.begun.is_some() {
             self.checkpoint(next)?;
         }
-        self.look_ahead(next, panels)?;
-        if self.due > next && self.decide(self.due, panels)? {
+        self.look_ahead(next)?;
+        if self.due > next && self.decide(self.due)? {
             let (at, active) = (Instant::now(), self.active());
             let stages = self.stages(next, self.due);
             self.checkpointer.begin_in_stages(&[active], &[stages])?;
@@ -649,8 +617,8 @@ impl<C: Comm> Guard for Protected<'_, C> {
         self.state.panel
     }
 
-    fn cut(&mut self, next: usize, panels: usize) -> Result<usize, SolveError> {
-        self.cut_here(next, panels).map_err(|error| solve_error(next, error))
+    fn cut(&mut self, next: usize, _panels: usize) -> Result<usize, SolveError> {
+        self.cut_here(next).map_err(|error| solve_error(next, error))
     }
 
     fn seconds(&self) -> f64 {

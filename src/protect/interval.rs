@@ -1,8 +1,12 @@
 //! How often to take a checkpoint, and whether one still pays.
 
+use std::ops::Range;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+
+use super::settings::Settings;
+use crate::config::TestSpec;
 
 /// Interval between checkpoints, as a user says it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -64,6 +68,116 @@ impl FromStr for Every {
     }
 }
 
+/// Rate at which a checkpoint is thought to move its bytes, until one has.
+const GUESSED_BYTES_PER_SECOND: f64 = 2e9;
+/// Rate at which a rank goes through its part of U to find x.
+const BACK_BYTES_PER_SECOND: f64 = 5e9;
+/// A test that is so many times slower than thought still has no checkpoint due
+/// before its end, if it is [`Outlook::TooShort`].
+const SLOWER: f64 = 10.0;
+
+/// What decides when checkpoints of a test are taken.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pace {
+    every: Every,
+    mtbf_seconds: f64,
+    n: usize,
+    nb: usize,
+    ranks: usize,
+    /// Operations a second of the whole job: guessed, then measured.
+    pub rate: f64,
+    /// Seconds of the last checkpoint: guessed, then measured.
+    pub cost_seconds: f64,
+}
+
+/// Whether a test will have checkpoints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outlook {
+    /// At least one.
+    Due,
+    /// None, unless it is slower than thought.
+    NoneDue,
+    /// None, were it ten times slower than thought.
+    TooShort,
+}
+
+impl Pace {
+    /// The pace of a test at `rate` operations a second, of whose matrix a rank has
+    /// `rank_bytes` at most.
+    pub fn guess(spec: &TestSpec, settings: &Settings, rate: f64, rank_bytes: usize) -> Self {
+        let &TestSpec { n, nb, p, q, .. } = spec;
+        let &Settings { every, mtbf_seconds, .. } = settings;
+        let cost_seconds = rank_bytes as f64 / GUESSED_BYTES_PER_SECOND;
+        Self { every, mtbf_seconds, n, nb, ranks: p * q, rate, cost_seconds }
+    }
+
+    fn panels(&self) -> usize {
+        self.n.div_ceil(self.nb)
+    }
+
+    /// Operations of panels `range`.
+    pub fn flops(&self, range: Range<usize>) -> f64 {
+        range.map(|k| panel_flops(k, self.n, self.nb)).sum()
+    }
+
+    /// Whether a checkpoint before panel `next` is worth its time, the last one being
+    /// before panel `saved`.
+    pub fn is_worth_it(&self, saved: usize, next: usize) -> bool {
+        let back_bytes = 0.5 * (self.n * self.n * size_of::<f64>()) as f64 / self.ranks as f64;
+        let remaining =
+            seconds_left(next, self.rate, self.n, self.nb) + back_bytes / BACK_BYTES_PER_SECOND;
+        match self.every {
+            Every::Never => false,
+            Every::Drill(_) => true,
+            // A user who names an interval wants them; but not where what is left takes
+            // less time than the checkpoint.
+            Every::Panels(_) | Every::Seconds(_) if next < self.panels() => {
+                remaining > self.cost_seconds
+            }
+            // At the end of the factorization little is left, but all is at risk.
+            Every::Auto | Every::Panels(_) | Every::Seconds(_) => {
+                let at_risk = self.flops(saved..next) / self.rate;
+                pays(self.cost_seconds, at_risk, remaining, self.mtbf_seconds)
+            }
+        }
+    }
+
+    /// The panel before which the next checkpoint is due, seen from panel `next`.
+    pub fn next_due(&self, next: usize) -> usize {
+        let after = |seconds: f64| panel_after(next, seconds, self.rate, self.n, self.nb);
+        match self.every {
+            Every::Never => self.panels(),
+            Every::Panels(count) | Every::Drill(count) => (next + count).min(self.panels()),
+            Every::Seconds(seconds) => after(seconds),
+            Every::Auto => after(daly_interval_seconds(self.cost_seconds, self.mtbf_seconds)),
+        }
+    }
+
+    /// Whether the test has a checkpoint at this pace.
+    fn takes_one(&self) -> bool {
+        let mut next = 0;
+        while next < self.panels() {
+            next = self.next_due(next);
+            if self.is_worth_it(0, next) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Whether the test will have checkpoints.
+    pub fn outlook(&self) -> Outlook {
+        let slow = Self { rate: self.rate / SLOWER, ..self.clone() };
+        match (self.takes_one(), slow.takes_one()) {
+            (true, _) => Outlook::Due,
+            // Its set-up is what one who asks for none wants to have, and to measure.
+            (false, _) if self.every == Every::Never => Outlook::NoneDue,
+            (false, true) => Outlook::NoneDue,
+            (false, false) => Outlook::TooShort,
+        }
+    }
+}
+
 /// Daly's higher-order optimum of the time between checkpoints that take
 /// `cost_seconds` each (J. T. Daly, Future Generation Computer Systems 22, 2006;
 /// Tang et al., TPDS 2018, eq. 9):
@@ -83,12 +197,12 @@ pub fn daly_interval_seconds(cost_seconds: f64, mtbf_seconds: f64) -> f64 {
 
 /// Whether a checkpoint pays: what it is expected to save, the work at risk
 /// times the chance of a failure in the time that remains, against its cost.
-pub fn pays(cost: f64, at_risk: f64, remaining: f64, mtbf: f64) -> bool {
+fn pays(cost: f64, at_risk: f64, remaining: f64, mtbf: f64) -> bool {
     at_risk * -(-remaining / mtbf).exp_m1() > cost
 }
 
 /// Operations of panel `k`: `2 jb (n-j)^2`, as good as exact for this purpose.
-pub fn panel_flops(k: usize, n: usize, nb: usize) -> f64 {
+fn panel_flops(k: usize, n: usize, nb: usize) -> f64 {
     let j = (k * nb).min(n) as f64;
     let (n, jb) = (n as f64, ((k + 1) * nb).min(n) as f64 - j);
     2.0 * jb * (n - j) * (n - j)
@@ -96,7 +210,7 @@ pub fn panel_flops(k: usize, n: usize, nb: usize) -> f64 {
 
 /// The panel before which `seconds` from panel `from` on are over, at `rate`
 /// operations a second; at least one panel on.
-pub fn panel_after(from: usize, seconds: f64, rate: f64, n: usize, nb: usize) -> usize {
+fn panel_after(from: usize, seconds: f64, rate: f64, n: usize, nb: usize) -> usize {
     let (panels, mut left) = (n.div_ceil(nb), seconds * rate);
     let mut k = from;
     while k < panels && (left > 0.0 || k == from) {
@@ -107,7 +221,7 @@ pub fn panel_after(from: usize, seconds: f64, rate: f64, n: usize, nb: usize) ->
 }
 
 /// Seconds for panels `from..` at `rate` operations a second.
-pub fn seconds_left(from: usize, rate: f64, n: usize, nb: usize) -> f64 {
+fn seconds_left(from: usize, rate: f64, n: usize, nb: usize) -> f64 {
     let m = n.saturating_sub(from * nb) as f64;
     2.0 / 3.0 * m * m * m / rate
 }

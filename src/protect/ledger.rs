@@ -17,9 +17,11 @@ use crate::comm::{Comm, CommError, collect};
 use crate::report::record::TestRecord;
 
 const ROLE: &str = "results.a";
+/// No run writes so many segments of a kind: one with such a number is not ours.
+const NUMBERS_MAX: u64 = 1 << 48;
 
 /// What the tests of a run came to, by their numbers.
-pub(super) type Results = BTreeMap<usize, Vec<u8>>;
+pub type Results = BTreeMap<usize, Vec<u8>>;
 
 /// Results of the tests that are done, in this process and on its node.
 pub struct Ledger<'a> {
@@ -111,15 +113,25 @@ impl<'a> Ledger<'a> {
         self.content.left.iter().copied().chain(own).collect()
     }
 
-    /// Keeps the result of a test, as [`result::read`] reads it, and what segments of
-    /// it may name that are out of reach.
+    /// Keeps results, as [`result::read`] reads them, by the numbers of their tests,
+    /// and what segments of these may name that are out of reach: those of rank 0.
+    /// Whether this process could keep them is in the inner answer: the results before
+    /// stay in any case. Collective.
     ///
     /// # Errors
-    /// The store refuses; the results before stay.
-    pub fn add(&mut self, test: usize, result: &[u8], left: &[Attempt]) -> Result<(), StoreError> {
-        self.content.left.extend(left);
-        self.content.results.insert(test, result.to_vec());
-        self.keep()
+    /// A rank is lost.
+    pub fn add<C: Comm>(
+        &mut self,
+        world: &C,
+        results: Results,
+        left: &[Attempt],
+    ) -> Result<Result<(), StoreError>, CommError> {
+        let mut bytes = Content { life: 0, left: left.to_vec(), results }.encode();
+        collect::broadcast_bytes(world, &mut bytes, 0)?;
+        let new = Content::decode(&bytes).expect("encoded by rank 0");
+        self.content.left.extend(new.left);
+        self.content.results.extend(new.results);
+        Ok(self.keep())
     }
 
     /// Writes a new segment, then removes those before it.
@@ -189,7 +201,7 @@ fn now_unix_nanos() -> u64 {
 
 /// Number of a segment of this kind by its role.
 fn number(role: &str, kind: &str) -> Option<u64> {
-    role.strip_prefix(kind)?.parse().ok()
+    role.strip_prefix(kind)?.parse().ok().filter(|number| *number < NUMBERS_MAX)
 }
 
 pub(super) type Found = (SegmentName, u64, Option<Content>);
@@ -288,7 +300,8 @@ mod tests {
             let found: Vec<Vec<u8>> = ledger.content.results.values().cloned().collect();
             assert_eq!(ledger.done(), found.len());
             world.barrier().unwrap();
-            ledger.add(found.len(), add, &[]).unwrap();
+            let new = Results::from([(found.len(), add.to_vec())]);
+            ledger.add(&world, new, &[])?.unwrap();
             assert_eq!(store.list().unwrap().len(), 1, "one segment a node");
             Ok::<_, CommError>(found)
         });
@@ -322,6 +335,22 @@ mod tests {
         assert_eq!(start(&nodes, true, b"new")[0], Vec::<Vec<u8>>::new(), "begun anew");
         nodes[1] = away;
         assert_eq!(start(&nodes, false, b""), [vec![b"new".to_vec()], vec![b"new".to_vec()]]);
+    }
+
+    #[test]
+    fn a_segment_with_the_highest_number_is_not_counted_on_from() {
+        let nodes = folders(1);
+        let store = Files::in_folder(nodes[0].path());
+        let highest = SegmentName::new("run", &format!("{ROLE}{}", u64::MAX), 0).unwrap();
+        drop(store.create(&highest, 8).unwrap());
+        threads::run(1, |world| {
+            let mut ledger = Ledger::open(&world, &store, "run", true, false).unwrap();
+            ledger.add(&world, [(0, b"one".to_vec())].into(), &[])?.unwrap();
+            assert_eq!(Ledger::open(&world, &store, "run", true, false).unwrap().done(), 1);
+            Ok::<_, CommError>(())
+        })
+        .remove(0)
+        .unwrap();
     }
 
     #[test]

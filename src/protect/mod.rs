@@ -21,10 +21,10 @@ mod split;
 pub use app::NodeCheckpointer;
 pub use clock::{Clock, Reading};
 pub use code::AnyCode;
-pub use guard::{Done, Opened, Protected, Surroundings, header_layout, open};
+pub use guard::{Done, Opened, Protected, Surroundings, guessed_pace, header_layout, open};
 pub use history::History;
 pub use inject::{Inject, Target, What};
-pub use interval::{Every, daly_interval_seconds, parse_seconds};
+pub use interval::{Every, Outlook, Pace, daly_interval_seconds, parse_seconds};
 pub use memory::{
     NodeMemory, RunInUse, RunLock, doubtful, found_test, is_mark, left_by_others, run_bytes,
     store_flag, sweep, sweep_before, tidy,

@@ -168,6 +168,7 @@ mod tests {
                 parities: MANY,
                 survives_nodes: false,
                 segment_bytes: u64::MAX,
+                open_seconds: LONG,
                 message_bytes: u64::MAX,
                 checkpoints: u64::MAX,
                 overlap: false,

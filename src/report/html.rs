@@ -186,7 +186,7 @@ fn test_table(page: &mut String, report: &RunReport) {
          <th>time (s)</th><th>Gflop/s</th><th>% of DGEMM</th><th>scaled residual</th>\
          <th>outcome</th></tr>\n",
     );
-    for test in &report.tests {
+    for (index, test) in report.tests.iter().enumerate() {
         let p = &test.parameters;
         let class = match test.status.as_str() {
             "passed" | "not-checked" => "",
@@ -196,8 +196,9 @@ fn test_table(page: &mut String, report: &RunReport) {
             test.scaled_residual.map_or_else(|| "-".into(), |residual| format!("{residual:.3e}"));
         let _ = writeln!(
             page,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
+            "<tr><td>{}. {}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
              <td>{}</td><td>{}</td><td>{residual}</td><td{class}>{}</td></tr>",
+            index + 1,
             escape(&test.variant),
             p.n,
             p.nb,
@@ -213,42 +214,59 @@ fn test_table(page: &mut String, report: &RunReport) {
     page.push_str("</table>\n");
 }
 
+/// Tests that a chart shows, each with its number in the table.
+fn charted(
+    report: &RunReport,
+    is_shown: impl Fn(&TestReport) -> bool,
+) -> Vec<(usize, &TestReport)> {
+    let shown = (1..).zip(&report.tests).filter(|(_, test)| is_shown(test));
+    shown.take(MOST_TESTS_IN_A_CHART).collect()
+}
+
+/// What a chart's title says where it does not show all tests.
+fn of_how_many(report: &RunReport, shown: usize) -> String {
+    match report.tests.len() {
+        all if all > shown && shown == MOST_TESTS_IN_A_CHART => {
+            format!(", the first {shown} of {all} tests")
+        }
+        _ => String::new(),
+    }
+}
+
+/// A test in a chart.
+fn short_name((number, test): &(usize, &TestReport)) -> String {
+    format!("{number}. N={} NB={}", test.parameters.n, test.parameters.nb)
+}
+
 fn phases(report: &RunReport) -> Option<Figure> {
-    let tests: Vec<&TestReport> = report
-        .tests
-        .iter()
-        .filter(|test| test.phases_seconds.is_some())
-        .take(MOST_TESTS_IN_A_CHART)
-        .collect();
-    let names = tests.first()?.phases_seconds.as_ref()?.max.named().map(|(name, _)| name);
+    let tests = charted(report, |test| test.phases_seconds.is_some());
+    let names = tests.first()?.1.phases_seconds.as_ref()?.max.named().map(|(name, _)| name);
     let mut series: Vec<(String, Vec<f64>)> = names
         .iter()
         .enumerate()
         .map(|(index, name)| {
             let seconds = tests
                 .iter()
-                .map(|t| t.phases_seconds.as_ref().map_or(0.0, |p| p.max.named()[index].1))
+                .map(|(_, t)| t.phases_seconds.as_ref().map_or(0.0, |p| p.max.named()[index].1))
                 .collect();
             ((*name).to_string(), seconds)
         })
         .collect();
+    // The phase that most often dwarfs the others comes last: they have the same
+    // colours with it and without.
+    series.sort_by_key(|(name, _)| name == "update");
     let left_out = take_dwarfing(&mut series);
-    let but_for = left_out.map_or(String::new(), |(name, percent)| {
-        format!(", but for {name} ({percent:.0} % of all)")
-    });
+    let but_for = left_out
+        .map_or(String::new(), |(name, percent)| format!(", without {name} ({percent:.0} %)"));
     Some(Figure {
         id: "phases",
-        title: format!("Where the time went{but_for} (the slowest rank of each phase)"),
+        title: format!("Where the time went{but_for}{}", of_how_many(report, tests.len())),
         caption: "Seconds by phase, the largest of any rank.".into(),
         body: Body::Bars(Bars {
             category_label: "test",
             category_column: "test",
-            categories: tests
-                .iter()
-                .enumerate()
-                .map(|(i, t)| format!("{}. N={} NB={}", i + 1, t.parameters.n, t.parameters.nb))
-                .collect(),
-            y: Axis::linear("time (s)", "time_seconds"),
+            categories: tests.iter().map(short_name).collect(),
+            y: Axis::linear("time of the slowest rank (s)", "time_seconds"),
             series,
         }),
     })
@@ -267,35 +285,26 @@ fn take_dwarfing(series: &mut Vec<(String, Vec<f64>)>) -> Option<(String, f64)> 
 fn timeline(report: &RunReport) -> Option<String> {
     const WIDTH: f64 = 900.0;
     const ROW: f64 = 26.0;
-    const LEFT: f64 = 130.0;
-    let tests: Vec<&TestReport> = report
-        .tests
-        .iter()
-        .filter(|t| t.time_seconds.is_some())
-        .take(MOST_TESTS_IN_A_CHART)
-        .collect();
+    const LEFT: f64 = 150.0;
+    let tests = charted(report, |test| test.time_seconds.is_some());
     let total = |t: &TestReport| parts(t).iter().map(|(_, seconds, _)| seconds).sum::<f64>();
-    let longest = tests.iter().map(|t| total(t)).fold(0.0, f64::max);
+    let longest = tests.iter().map(|(_, t)| total(t)).fold(0.0, f64::max);
     if longest <= 0.0 {
         return None;
     }
     let scale = (WIDTH - LEFT - 90.0) / longest;
     let height = ROW * tests.len() as f64 + 30.0;
     let mut svg = format!(
-        "<h3>Timeline</h3>\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" \
+        "<h3>Timeline{}</h3>\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" \
          height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\" font-size=\"12\" \
          font-family=\"DejaVu Sans,Verdana,sans-serif\" role=\"img\">\n\
-         <title>Timeline of the tests</title>\n"
+         <title>Timeline of the tests</title>\n",
+        of_how_many(report, tests.len())
     );
-    for (row, test) in tests.iter().enumerate() {
+    for (row, numbered @ (_, test)) in tests.iter().enumerate() {
         let top = ROW * row as f64;
-        let _ = writeln!(
-            svg,
-            "<text x=\"0\" y=\"{:.1}\">{}. N = {}</text>",
-            top + 15.0,
-            row + 1,
-            test.parameters.n
-        );
+        let _ =
+            writeln!(svg, "<text x=\"0\" y=\"{:.1}\">{}</text>", top + 15.0, short_name(numbered));
         let mut left = LEFT;
         for (name, seconds, colour) in parts(test) {
             let width = seconds * scale;
@@ -360,13 +369,13 @@ fn event_colour(kind: &str) -> &'static str {
     }
 }
 
-fn timeline_legend(svg: &mut String, tests: &[&TestReport], left: f64, y: f64) {
+fn timeline_legend(svg: &mut String, tests: &[(usize, &TestReport)], left: f64, y: f64) {
     let mut entries: Vec<(String, &str)> = vec![
         ("generate".into(), "#b0b0b0"),
         ("factor and solve (timed)".into(), "#0072B2"),
         ("check".into(), "#009E73"),
     ];
-    for event in tests.iter().flat_map(|t| drawn(t)) {
+    for event in tests.iter().flat_map(|(_, t)| drawn(t)) {
         if !entries.iter().any(|(name, _)| *name == event.kind) {
             entries.push((event.kind.clone(), event_colour(&event.kind)));
         }
@@ -542,6 +551,39 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A run of tests of one second for the panel and so many for the update.
+    fn run_of(tests: usize, update: f64) -> RunReport {
+        let test = format!(
+            r#"{{"parameters": {{"n": 100, "nb": 8}}, "time_seconds": 2.0,
+                 "phases_seconds": {{"max": {{"panel": 1.0, "update": {update}}}}}}}"#
+        );
+        let tests = vec![test; tests].join(",");
+        RunReport::parse(&format!(r#"{{"format": "skt-hpl report", "tests": [{tests}]}}"#)).unwrap()
+    }
+
+    #[test]
+    fn a_phase_has_its_colour_with_the_largest_one_and_without() {
+        let names = |report: &RunReport| match phases(report).unwrap().body {
+            Body::Bars(bars) => bars.series.into_iter().map(|(name, _)| name).collect::<Vec<_>>(),
+            _ => unreachable!("phases are bars"),
+        };
+        let (all, fewer) = (names(&run_of(2, 1.0)), names(&run_of(2, 90.0)));
+        assert_eq!(fewer.len(), 5);
+        assert_eq!(all[..5], fewer);
+    }
+
+    #[test]
+    fn charts_tell_tests_of_one_order_apart_and_how_many_they_leave_out() {
+        let page = |tests| page(&[NamedRun { name: "a".into(), report: run_of(tests, 90.0) }]);
+        let (some, many) = (page(3), page(MOST_TESTS_IN_A_CHART + 2));
+        for number in 1..=3 {
+            assert!(some.contains(&format!(">{number}. N=100 NB=8<")), "{some}");
+        }
+        assert!(some.contains("<h3>Timeline</h3>") && !some.contains("the first"));
+        assert!(many.contains("<h3>Timeline, the first 12 of 14 tests</h3>"));
+        assert!(many.contains("without update (99 %25), the first 12 of 14 tests"));
+    }
 
     #[test]
     fn a_phase_beside_which_no_other_is_seen_is_left_out_and_named() {

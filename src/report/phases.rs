@@ -77,14 +77,17 @@ fn protection_lines(protection: &Protection) -> Vec<String> {
              to {group_size} ranks, each survives the loss of {parities} {what}"
         ),
         format!(
-            "# checkpoints: {} in {:.2} s (encode {:.2} s, copy {:.2} s), {} saved a rank, {} \
-             shared memory a rank",
+            "# shared memory: {} a rank, found or made in {:.2} s",
+            units::bytes(protection.segment_bytes),
+            protection.open_seconds,
+        ),
+        format!(
+            "# checkpoints: {} in {:.2} s (encode {:.2} s, copy {:.2} s), {} saved a rank",
             protection.checkpoints,
             protection.checkpoint_seconds,
             protection.encode_seconds,
             protection.copy_seconds,
             units::bytes(protection.saved_bytes),
-            units::bytes(protection.segment_bytes),
         ),
     ];
     if protection.overlap {

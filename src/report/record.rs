@@ -113,6 +113,9 @@ pub struct Protection {
     pub survives_nodes: bool,
     /// Bytes of shared memory on a rank.
     pub segment_bytes: u64,
+    /// Seconds that this start took to find or make it, and to rebuild what was lost:
+    /// on a first start before the clock began.
+    pub open_seconds: f64,
     /// Checkpoints taken since the first start.
     pub checkpoints: u64,
     /// Whether parities were computed beside the update.

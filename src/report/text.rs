@@ -5,7 +5,7 @@
 //! output of `xhpl` read ours. Lines that begin with `#` are our own.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use crate::config::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, TestSpec};
@@ -65,6 +65,7 @@ pub enum OutputError {
 /// # Errors
 /// The file cannot be created, or the stream is closed.
 pub fn open(output: &Output) -> Result<Box<dyn Write + Send>, OutputError> {
+    // A call to the system for each line would take longer than a small test.
     Ok(match output {
         Output::Stdout if outfile::was_closed(libc::STDOUT_FILENO) => {
             return Err(OutputError::Closed("standard output"));
@@ -72,9 +73,9 @@ pub fn open(output: &Output) -> Result<Box<dyn Write + Send>, OutputError> {
         Output::Stderr if outfile::was_closed(libc::STDERR_FILENO) => {
             return Err(OutputError::Closed("standard error"));
         }
-        Output::Stdout => Box::new(io::stdout()),
-        Output::Stderr => Box::new(io::stderr()),
-        Output::File(path) => Box::new(create(path)?),
+        Output::Stdout => Box::new(BufWriter::new(io::stdout())),
+        Output::Stderr => Box::new(BufWriter::new(io::stderr())),
+        Output::File(path) => Box::new(BufWriter::new(create(path)?)),
     })
 }
 

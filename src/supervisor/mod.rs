@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! until the job is done, or there is a reason to give up:
-//!     probe all nodes, replace the lost in place          probe, hosts
+//!     probe all nodes, replace the lost in place          probe, line, hosts
 //!     start the job on them                               plan
 //!     follow its signs of life until it ends or hangs     follow, watch
 //!     what now?                                           decide
@@ -15,6 +15,7 @@
 pub mod decide;
 pub mod follow;
 pub mod hosts;
+pub mod line;
 pub mod plan;
 pub mod probe;
 pub mod process;
@@ -41,6 +42,7 @@ use crate::outfile;
 use decide::{Ending, Next, Past, Refusal};
 use follow::Follow;
 use hosts::{Health, Host, Pool};
+use line::Lines;
 use plan::{Job, Launcher};
 use probe::{Limits, Purpose, Survey};
 use process::Process;
@@ -57,6 +59,8 @@ const END_PATIENCE: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Between two writings of the state.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
+/// How often room is set aside for what the job writes.
+const RESERVE_EVERY: Duration = Duration::from_secs(600);
 /// How long nodes that are not needed any more may take to be cleaned.
 const CLEAN_PATIENCE: Duration = Duration::from_secs(5);
 /// The step of the protocol after which there is a checkpoint.
@@ -205,6 +209,8 @@ pub struct Supervisor {
     /// Ours to keep until we end.
     _lock: nix::fcntl::Flock<File>,
     saved: Instant,
+    /// To the nodes.
+    lines: Lines,
     /// Something is on the status line.
     status_shown: bool,
     /// Warnings and the nodes that they were told of.
@@ -274,6 +280,7 @@ impl Supervisor {
             began_unix,
             _lock: lock,
             saved: Instant::now(),
+            lines: Lines::default(),
             status_shown: false,
             told_warnings: BTreeSet::new(),
             suspects: Vec::new(),
@@ -317,6 +324,7 @@ impl Supervisor {
             let ending = self.follow(job).inspect_err(|_| launcher.kill_group())?;
             // The launcher is gone; its agents may wait for nodes that are, too.
             process::sweep_launcher(&self.state.run);
+            self.folder.release(self.state.attempt);
             if self.options.launcher == Launcher::Openmpi {
                 remove_session(launcher.pid);
             }
@@ -387,6 +395,10 @@ impl Supervisor {
         {
             return self.give_up(&why, Exit::BadInput);
         }
+        if past.last().is_some_and(|failure| !failure.lived) {
+            // The launcher has to get to the nodes by new ones.
+            self.lines = Lines::default();
+        }
         let mut survey = self.survey(Purpose::Start);
         if let Some((agent, source)) = survey.take_agent_fault() {
             return Err(SupervisorError::Agent { agent, source });
@@ -451,7 +463,11 @@ impl Supervisor {
         self.state.failures.iter().map(past).collect()
     }
 
-    fn survey(&self, purpose: Purpose) -> Survey {
+    fn survey(&mut self, purpose: Purpose) -> Survey {
+        self.survey_until(purpose, &mut || false)
+    }
+
+    fn survey_until(&mut self, purpose: Purpose, is_over: &mut dyn FnMut() -> bool) -> Survey {
         let pool = match purpose {
             Purpose::Start | Purpose::Look => self.state.pool.clone(),
             // Also those that are out: they may be back.
@@ -461,19 +477,14 @@ impl Supervisor {
         };
         let options = &self.options;
         let folder = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
-        let mut words = vec![
+        let words = vec![
             options.program_file.display().to_string(),
             "probe".into(),
             format!("--run={}", self.state.run),
             format!("--run-id={}", options.run_id),
             format!("--store={}", options.store),
+            format!("--purpose={purpose}"),
         ];
-        match purpose {
-            Purpose::Start => {}
-            Purpose::Look => words.push("--look".into()),
-            Purpose::Clean => words.push("--clean".into()),
-            Purpose::Forget => words.push("--forget".into()),
-        }
         let command = plan::probe_command(&folder, &words);
         let here = process::this_host();
         let reach = |name: &str| {
@@ -492,17 +503,14 @@ impl Supervisor {
             Purpose::Start if self.state.attempt > 0 => options.parities,
             _ => 0,
         };
-        probe::survey(
-            &pool,
-            &reach,
-            Limits {
-                purpose,
-                each,
-                rank_bytes: options.rank_bytes,
-                spare_losses,
-                suspects: &self.suspects,
-            },
-        )
+        let limits = Limits {
+            purpose,
+            each,
+            rank_bytes: options.rank_bytes,
+            spare_losses,
+            suspects: &self.suspects,
+        };
+        probe::survey(&mut self.lines, &pool, &reach, limits, is_over)
     }
 
     fn warn(&mut self, survey: &Survey) -> Result<()> {
@@ -611,7 +619,12 @@ impl Supervisor {
         let mut asked: Option<Instant> = None;
         let mut done: Option<Instant> = None;
         let mut looks = Looks::default();
+        let mut reserved: Option<Instant> = None;
         loop {
+            if reserved.is_none_or(|since| since.elapsed() > RESERVE_EVERY) {
+                reserved = Some(Instant::now());
+                self.folder.reserve(self.state.attempt);
+            }
             // Asked before the output is read: what comes after that is read
             // in the next round.
             let end = ended(&mut job);
@@ -644,7 +657,7 @@ impl Supervisor {
             }
             if !is_done
                 && killed.is_none()
-                && let Some(why) = self.look(&mut looks)
+                && let Some(why) = self.look(&mut looks, &mut job)
             {
                 killed = Some(self.kill(&job, &why)?);
             }
@@ -657,6 +670,7 @@ impl Supervisor {
             if (overdue || stop::asked() > 1) && killed.is_none() {
                 killed = Some(self.kill(&job, "the launcher does not end")?);
             }
+            self.lines.keep_alive();
             if self.saved.elapsed() > SAVE_EVERY {
                 self.save()?;
                 self.show_status();
@@ -678,7 +692,7 @@ impl Supervisor {
     /// still there: a launcher may wait for ever for one that is not, and parts
     /// of the work without columns may be silent for long. Returns what is
     /// wrong.
-    fn look(&mut self, looks: &mut Looks) -> Option<String> {
+    fn look(&mut self, looks: &mut Looks, job: &mut Running) -> Option<String> {
         let (silent, after) =
             (self.watch.silent_seconds(self.now()), self.watch.look_after_seconds());
         if silent < after {
@@ -688,7 +702,12 @@ impl Supervisor {
         if !is_alarmed && (silent < after || silent < looks.next_at_silence_seconds) {
             return None;
         }
-        let survey = self.survey(Purpose::Look);
+        let mut is_over = || ended(job).is_some();
+        let survey = self.survey_until(Purpose::Look, &mut is_over);
+        if is_over() {
+            // The launcher has found out by itself.
+            return None;
+        }
         // All well, once: the next look has twice the time.
         looks.next_at_silence_seconds = 2.0 * self.watch.silent_seconds(self.now());
         let (name, why) =

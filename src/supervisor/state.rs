@@ -18,14 +18,21 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use nix::fcntl::{Flock, FlockArg};
+use nix::errno::Errno;
+use nix::fcntl::{FallocateFlags, Flock, FlockArg, fallocate};
 use serde::{Deserialize, Serialize};
 
 use super::hosts::{Pool, Replacement};
 use super::process::Process;
+use crate::config::error::shown_message;
 use crate::job::heartbeat::Beat;
 use crate::outfile;
 
+/// Room that is set aside for each file that a start writes: some hours of signs of
+/// life.
+const RESERVED_BYTES: i64 = 4 << 20;
+/// Not worth to be set aside.
+const LEAST_RESERVED_BYTES: i64 = 4 << 10;
 /// Raised when a field changes its meaning.
 const FORMAT_VERSION: u32 = 1;
 
@@ -249,6 +256,34 @@ impl Folder {
         (self.file(&format!("attempt-{attempt}.out")), self.file(&format!("attempt-{attempt}.err")))
     }
 
+    /// Sets room aside for what start `attempt` is going to write, beyond what it has
+    /// written: it is heard also while the file system is full. Where the file system
+    /// cannot do so, nothing is lost by it.
+    pub fn reserve(&self, attempt: usize) {
+        let (out, err) = self.outputs(attempt);
+        for path in [err, out] {
+            let Ok(file) = unfollowed().write(true).open(path) else { continue };
+            let written = file.metadata().map_or(0, |metadata| metadata.len() as i64);
+            let mut bytes = RESERVED_BYTES;
+            let set_aside =
+                |bytes| fallocate(&file, FallocateFlags::FALLOC_FL_KEEP_SIZE, written, bytes);
+            while set_aside(bytes) == Err(Errno::ENOSPC) && bytes > LEAST_RESERVED_BYTES {
+                bytes /= 2;
+            }
+        }
+    }
+
+    /// Gives back what [`Folder::reserve`] has set aside, once the start has ended.
+    pub fn release(&self, attempt: usize) {
+        let (out, err) = self.outputs(attempt);
+        for path in [err, out] {
+            let Ok(file) = unfollowed().write(true).open(path) else { continue };
+            // Cut to its own length, a file loses what lies behind. Not to be able to
+            // does no harm.
+            let _ = file.metadata().and_then(|metadata| file.set_len(metadata.len()));
+        }
+    }
+
     /// Makes the folder, for this user alone, and takes the lock; it is held as
     /// long as what is returned lives.
     ///
@@ -263,7 +298,7 @@ impl Folder {
         let file = options.create(true).truncate(false).write(true).open(&path).map_err(failed)?;
         check(&path, &file.metadata().map_err(failed)?)?;
         Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
-            nix::errno::Errno::EWOULDBLOCK => StateError::Locked { path: path.clone() },
+            Errno::EWOULDBLOCK => StateError::Locked { path: path.clone() },
             other => failed(other.into()),
         })
     }
@@ -282,7 +317,7 @@ impl Folder {
     pub fn is_locked(&self) -> bool {
         let Ok(file) = unfollowed().read(true).open(self.file("lock")) else { return false };
         let lock = Flock::lock(file, FlockArg::LockSharedNonblock);
-        matches!(lock, Err((_, nix::errno::Errno::EWOULDBLOCK)))
+        matches!(lock, Err((_, Errno::EWOULDBLOCK)))
     }
 
     /// What was saved last, if anything, to act on it.
@@ -321,7 +356,7 @@ impl Folder {
                 let why = format!("version {}", state.format_version);
                 Err(StateError::Format { path, why })
             }
-            Err(error) => Err(StateError::Format { path, why: error.to_string() }),
+            Err(error) => Err(StateError::Format { path, why: shown_message(&error.to_string()) }),
         }
     }
 
@@ -461,6 +496,28 @@ mod tests {
     }
 
     #[test]
+    fn room_is_set_aside_for_a_start_and_given_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = Folder::new(folder.path());
+        let (out, err) = folder.outputs(1);
+        let mut writer = File::create(&out).unwrap();
+        File::create(&err).unwrap();
+        writer.write_all(b"report").unwrap();
+        let keep_size = FallocateFlags::FALLOC_FL_KEEP_SIZE;
+        if fallocate(&writer, keep_size, 0, 1) == Err(Errno::EOPNOTSUPP) {
+            eprintln!("skipped: this file system sets no room aside");
+            return;
+        }
+        folder.reserve(1);
+        let blocks = || fs::metadata(&out).unwrap().blocks() * 512;
+        assert!(blocks() >= RESERVED_BYTES as u64, "{}", blocks());
+        writer.write_all(b" and more").unwrap();
+        folder.release(1);
+        assert!(blocks() <= 1 << 16, "{}", blocks());
+        assert_eq!(fs::read_to_string(&out).unwrap(), "report and more");
+    }
+
+    #[test]
     fn host_names_of_a_state_are_checked() {
         let folder = tempfile::tempdir().unwrap();
         let folder = Folder::new(folder.path());
@@ -475,6 +532,19 @@ mod tests {
             let said = folder.load().unwrap_err().to_string();
             assert!(said.contains(&format!("'{bad}' is no host name")), "{said}");
         }
+    }
+
+    #[test]
+    fn what_a_state_holds_instead_is_told_in_a_short_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = Folder::new(folder.path());
+        let other = format!(r#""status":"\u001b[31m\n{}""#, "x".repeat(1 << 20));
+        let text = serde_json::to_string(&state()).unwrap();
+        let text = text.replace(r#""status":"running""#, &other);
+        fs::write(folder.file("state.json"), text).unwrap();
+        let said = folder.look().unwrap_err().to_string();
+        assert!(said.contains(r"unknown variant `\u{1b}[31m\nxxx"), "{said}");
+        assert!(said.len() < 1000 && !said.contains(char::is_control), "{} bytes", said.len());
     }
 
     #[test]

@@ -95,14 +95,57 @@ fi
 # as they go, since a rank believes that it has its node alone. A spare gets the
 # one of the node whose line in the host file it has taken.
 place=$(cat /mnt/*.launch/hosts 2>/dev/null | grep -nE "^$host([ :]|\$)" | head -n 1 | cut -d : -f 1)
-taskset -c $(( ${place:-${host#n}} % $(nproc) )) \
-    nsenter -t "$pid" -m -u -i -n -p -- /usr/bin/env -i \
-    PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/mnt \
-    /bin/sh -c "cd /mnt; $*"
-code=$?
+far_end() {
+    taskset -c $(( ${place:-${host#n}} % $(nproc) )) \
+        nsenter -t "$pid" -m -u -i -n -p -- /usr/bin/env -i \
+        PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/mnt \
+        /bin/sh -c "cd /mnt; $*"
+}
+# What is on its way while the link is cut comes when it is healed.
+link() {
+    while IFS= read -r line || [ -n "$line" ]; do
+        while [ -e "/mnt/cut/$host" ]; do sleep 0.1; done
+        printf '%s\n' "$line"
+    done
+}
+exec 4>&1
+code=$( { { far_end "$@" 3>&- 4>&-; echo $? >&3; } | link >&4 3>&-; } 3>&1 )
 # A connection to a host that vanished without a word just stays.
 while [ -e "/mnt/silent/$host" ]; do sleep 1; done
 exit $code
+"#;
+
+/// The box's user of ssh: as a user has it who can get to all nodes.
+const SSH_ON_HEAD: &str = r#"
+mkdir /mnt/ssh
+ssh-keygen -q -t ed25519 -N '' -f /mnt/ssh/user
+home=$(getent passwd "$(id -u)" | cut -d : -f 6)
+mount -t tmpfs -o mode=700 home "$home"
+mkdir -m 700 "$home/.ssh"
+printf 'IdentityFile /mnt/ssh/user
+UserKnownHostsFile /mnt/ssh/known_hosts
+' > "$home/.ssh/config"
+"#;
+
+/// Arguments: the node, its address, a processor for all that comes by ssh, as the
+/// agent gives it.
+const SSHD_ON_NODE: &str = r#"
+mount -t tmpfs run /run
+mkdir /run/sshd
+home=$(getent passwd "$(id -u)" | cut -d : -f 6)
+mount -t tmpfs -o mode=700 home "$home"
+ssh-keygen -q -t ed25519 -N '' -f "/mnt/ssh/$1"
+cat > "/mnt/ssh/$1.conf" <<END
+ListenAddress $2
+HostKey /mnt/ssh/$1
+PidFile none
+AuthorizedKeysFile /mnt/ssh/user.pub
+StrictModes no
+PermitRootLogin yes
+PasswordAuthentication no
+UsePAM no
+END
+exec taskset -c $(( $3 % $(nproc) )) /usr/sbin/sshd -f "/mnt/ssh/$1.conf" -E /run/sshd.log
 "#;
 
 /// A cluster of nodes n1, n2, ... and a head.
@@ -229,6 +272,32 @@ impl ClusterBox {
             return Ok(());
         }
         Err(format!("{script}: {}", String::from_utf8_lossy(&out.stderr).trim()))
+    }
+
+    /// Starts an sshd on each node, so that `ssh NODE` gets there from the head, as
+    /// its user. Keys and settings are the box's own; home folders are empty ones.
+    pub fn start_sshd(&mut self) -> Result<(), String> {
+        if !self.is_roots() {
+            return Err("sshd needs root".into());
+        }
+        self.owns("sshd");
+        self.sh_on_head(SSH_ON_HEAD)?;
+        for (index, node) in self.nodes_on().iter().enumerate() {
+            let address = format!("10.77.0.{}", 10 + node[1..].parse::<usize>().expect("n1, n2"));
+            let mut sh = self.on_node(node, "/bin/sh");
+            let processor = index.to_string();
+            let out = sh.args(["-ec", SSHD_ON_NODE, "sh", node, &address, &processor]).output();
+            let out = out.map_err(|why| format!("cannot start nsenter: {why}"))?;
+            if !out.status.success() {
+                let said = String::from_utf8_lossy(&out.stderr);
+                return Err(format!("sshd on {node}: {}", said.trim()));
+            }
+            self.sh_on_head(&format!(
+                "echo \"{node} $(cut -d' ' -f1,2 /mnt/ssh/{node}.pub)\" >> /mnt/ssh/known_hosts
+                 ssh -o BatchMode=yes {node} true"
+            ))?;
+        }
+        Ok(())
     }
 
     /// Whether we are root outside of it, too.

@@ -172,6 +172,7 @@ fn protection() -> Protection {
         parities: 1,
         survives_nodes: true,
         segment_bytes: 3 << 30,
+        open_seconds: 0.75,
         checkpoints: 4,
         overlap: false,
         checkpoint_seconds: 0.5,

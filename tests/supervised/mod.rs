@@ -1,5 +1,5 @@
 //! `skt-hpl launch` at work on a cluster in a box, and how it ended.
-#![allow(dead_code)] // Each test uses its part.
+#![allow(dead_code, unused_macros)] // Each test uses its part.
 
 #[macro_use]
 pub mod scenarios;
@@ -25,6 +25,8 @@ pub const N: &str = "4800";
 pub enum Kind {
     /// mpirun of Open MPI.
     Openmpi,
+    /// The same, with real ssh to reach the nodes.
+    Ssh,
     /// mpiexec.hydra of MPICH, with a build of our program for it, which
     /// `SKT_HPL_MPICH` names.
     Mpich,
@@ -63,7 +65,7 @@ impl Kind {
     /// Our program, built for this MPI.
     fn program(self) -> Result<PathBuf, String> {
         match self {
-            Kind::Openmpi | Kind::Slurm => Ok(env!("CARGO_BIN_EXE_skt-hpl").into()),
+            Kind::Openmpi | Kind::Ssh | Kind::Slurm => Ok(env!("CARGO_BIN_EXE_skt-hpl").into()),
             Kind::Mpich => std::env::var_os("SKT_HPL_MPICH").map(PathBuf::from).ok_or_else(|| {
                 "SKT_HPL_MPICH names no build of skt-hpl for MPICH; scripts/test-launchers makes one"
                     .to_owned()
@@ -75,6 +77,12 @@ impl Kind {
     fn tools(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Kind::Openmpi => &[("mpirun", "openmpi-bin")],
+            Kind::Ssh => &[
+                ("mpirun", "openmpi-bin"),
+                ("ssh", "openssh-client"),
+                ("ssh-keygen", "openssh-client"),
+                ("/usr/sbin/sshd", "openssh-server"),
+            ],
             Kind::Mpich => &[("mpiexec.hydra", "mpich")],
             Kind::Slurm => &[
                 ("slurmctld", "slurmctld"),
@@ -88,7 +96,7 @@ impl Kind {
     /// Flags of `launch` on the box.
     fn flags(self) -> Vec<String> {
         let arguments: Vec<&str> = match self {
-            Kind::Openmpi => OPENMPI_ARGUMENTS.to_vec(),
+            Kind::Openmpi | Kind::Ssh => OPENMPI_ARGUMENTS.to_vec(),
             Kind::Slurm => vec![],
             Kind::Mpich => vec![
                 "-iface",
@@ -109,21 +117,21 @@ impl Kind {
                 "1",
             ],
         };
-        let launcher = match self {
-            Kind::Openmpi => "openmpi",
-            Kind::Mpich => "mpich",
+        let words = match self {
+            Kind::Openmpi => "--hosts hosts --launcher openmpi --agent /mnt/bin/agent",
+            Kind::Ssh => "--hosts hosts --launcher openmpi",
+            Kind::Mpich => "--hosts hosts --launcher mpich --agent /mnt/bin/agent",
             // The allocation says it all.
-            Kind::Slurm => return vec!["--launcher-arg=--mpi=pmix".to_owned()],
+            Kind::Slurm => "--launcher-arg=--mpi=pmix",
         };
-        let words = ["--hosts", "hosts", "--agent", "/mnt/bin/agent", "--launcher", launcher];
         let arguments = arguments.iter().map(|word| format!("--launcher-arg={word}"));
-        words.map(str::to_owned).into_iter().chain(arguments).collect()
+        words.split(' ').map(str::to_owned).chain(arguments).collect()
     }
 
     /// Its process on the head.
     pub fn launcher(self) -> &'static str {
         match self {
-            Kind::Openmpi => "mpirun",
+            Kind::Openmpi | Kind::Ssh => "mpirun",
             Kind::Mpich => "mpiexec.hydra",
             Kind::Slurm => "srun",
         }
@@ -153,8 +161,10 @@ fn new_box(kind: Kind, nodes: usize, spares: usize) -> Result<ClusterBox, String
     }
     let program = kind.program()?;
     let mut cluster = ClusterBox::new(nodes + spares)?;
-    if kind == Kind::Slurm {
-        start_slurm(&mut cluster)?;
+    match kind {
+        Kind::Slurm => start_slurm(&mut cluster)?,
+        Kind::Ssh => cluster.start_sshd()?,
+        Kind::Openmpi | Kind::Mpich => {}
     }
     cluster.install(&program, "skt-hpl");
     let list = |range: std::ops::RangeInclusive<usize>| {
@@ -236,7 +246,7 @@ pub struct Ended {
 
 pub fn launch(cluster: &Alone, spares: bool, flags: &str, run: &str) -> Launch {
     let mut command = match cluster.kind {
-        Kind::Openmpi | Kind::Mpich => cluster.on_head("bin/skt-hpl"),
+        Kind::Openmpi | Kind::Ssh | Kind::Mpich => cluster.on_head("bin/skt-hpl"),
         Kind::Slurm => {
             let mut command = cluster.on_head("salloc");
             let nodes = cluster.nodes_on().len();

@@ -7,7 +7,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytemuck::{Pod, Zeroable};
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
+use serde::{Deserialize, Serialize};
 
+use super::header::PAGE_BYTES;
 use super::{Result, SegmentName, StoreError};
 
 /// Left free for everything else when memory is reserved.
@@ -246,7 +248,7 @@ pub enum Trap {
 }
 
 /// Limits of System V shared memory and what of them is in use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SysvLimits {
     /// Largest segment.
     pub shmmax_bytes: u64,
@@ -258,6 +260,27 @@ pub struct SysvLimits {
     pub used_pages: u64,
     /// Segments there are.
     pub segments: u64,
+}
+
+impl SysvLimits {
+    /// Pages that a segment with so many bytes of data takes at most: with the first
+    /// page, and what the mark of a new segment may take.
+    pub fn pages_of(bytes: u64) -> u64 {
+        bytes.div_ceil(PAGE_BYTES as u64).saturating_add(2)
+    }
+
+    /// Those that are too low for `segments` more of `pages` together, the largest with
+    /// so many bytes of data.
+    pub fn too_low(&self, segments: u64, pages: u64, largest_bytes: u64) -> Vec<Trap> {
+        let largest = largest_bytes.saturating_add(2 * PAGE_BYTES as u64);
+        let limits = [
+            ("kernel.shmmax", self.shmmax_bytes, largest),
+            ("kernel.shmall", self.shmall_pages, self.used_pages.saturating_add(pages)),
+            ("kernel.shmmni", self.shmmni, self.segments.saturating_add(segments)),
+        ];
+        let low = limits.into_iter().filter(|(_, value, enough)| enough > value);
+        low.map(|(limit, value, enough)| Trap::LowLimit { limit, value, enough }).collect()
+    }
 }
 
 /// A machine, seen through its /proc, /sys and /etc.
@@ -379,19 +402,8 @@ impl Host {
 
     /// What threatens System V segments.
     pub fn sysv_traps(&self, wanted_bytes: u64, largest_bytes: u64) -> Vec<Trap> {
-        let limits = self.sysv_limits();
-        let wanted_pages = limits.used_pages.saturating_add(wanted_bytes.div_ceil(4096));
-        let low = |limit, value, enough| {
-            (enough > value).then_some(Trap::LowLimit { limit, value, enough })
-        };
-        // The first page, and what the mark of a new segment may take.
-        let largest = largest_bytes + 2 * super::header::PAGE_BYTES as u64;
-        let traps = [
-            low("kernel.shmmax", limits.shmmax_bytes, largest),
-            low("kernel.shmall", limits.shmall_pages, wanted_pages),
-            self.own_ipc_namespace(),
-        ];
-        traps.into_iter().flatten().collect()
+        let low = self.sysv_limits().too_low(0, wanted_bytes.div_ceil(4096), largest_bytes);
+        low.into_iter().chain(self.own_ipc_namespace()).collect()
     }
 
     /// What threatens segments that are files in `folder`.

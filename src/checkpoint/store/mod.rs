@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 
 pub use error::StoreError;
 pub use files::Files;
-pub use host::{Host, Liveness, Trap};
+pub use host::{Host, Liveness, SysvLimits, Trap};
 pub use segment::{NewSegment, Segment, View};
 pub use stub::{Flaw, Stub};
 pub use sysv::SysV;

@@ -21,7 +21,7 @@ pub(super) fn memory_of_parities() -> Result<Figure, ModelError> {
                 let group = Group::new(n as usize, m)?;
                 Ok(100.0 * Protocol::SelfCheckpoint.available_fraction(group))
             })?;
-            Ok(Series::line(format!("{m} parities"), points))
+            Ok(Series::line(format!("m = {m}"), points))
         })
         .collect::<Result<Vec<_>, ModelError>>()?;
     Ok(Figure {
@@ -43,7 +43,7 @@ fn day_job(protocol: Protocol, parities: usize, nodes: usize) -> Result<InMemory
         protocol,
         group: Group::new(16, parities)?,
         nodes,
-        spares: 1_000_000,
+        spares: None,
         node_mtbf_seconds: 5.0 * YEAR_SECONDS,
         work_seconds: 24.0 * HOUR_SECONDS,
         checkpoint_seconds: 10.0 * parities as f64,
@@ -120,7 +120,7 @@ pub(super) fn spares() -> Result<Figure, ModelError> {
             let spares = log_steps(1.0, 1_000.0, 70).map(f64::round);
             let points = sample(spares, |spares| {
                 let job = InMemoryJob {
-                    spares: spares as usize,
+                    spares: Some(spares as usize),
                     ..day_job(Protocol::SelfCheckpoint, 2, nodes)?
                 };
                 let expected = job.expect(job.best_interval_seconds()?)?;
@@ -383,7 +383,7 @@ pub(super) fn simulated_loss() -> Result<Figure, ModelError> {
                 protocol: Protocol::SelfCheckpoint,
                 group: Group::new(size, parities)?,
                 nodes: 64,
-                spares: 1_000_000,
+                spares: None,
                 node_mtbf_seconds: 64.0 * 5_000.0,
                 work_seconds: 50_000.0,
                 checkpoint_seconds: 20.0,

@@ -32,7 +32,7 @@ pub(super) fn substitute(walk: &mut Walk) {
     }
     let levels = f64::from(p.next_power_of_two().ilog2());
     let mut handed: Option<Moment> = None;
-    for k in (0..n.div_ceil(nb)).rev() {
+    for k in (0..n.div_ceil(nb)).rev().step_by(walk.stride) {
         let column = k % q;
         let (top, bottom) = (k * nb, ((k + 1) * nb).min(n));
         let jb = (bottom - top) as f64;

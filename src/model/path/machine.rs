@@ -188,6 +188,11 @@ impl Machine {
         self
     }
 
+    /// The same machine, all of it `times` as slow.
+    pub(super) fn slowed(&self, times: f64) -> Self {
+        Self::from_seconds(Unit::ALL.map(|unit| times * self.seconds_per(unit)))
+    }
+
     /// # Errors
     /// The first number that is negative or not finite, or a DGEMM rate that is
     /// not finite: efficiency is measured against it.

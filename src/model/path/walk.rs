@@ -29,6 +29,9 @@ struct Below {
 
 pub(super) struct Walk<'a> {
     pub(super) run: &'a Run,
+    /// Panels that one step stands for: of so many the first is walked, on a machine as
+    /// many times as slow.
+    pub(super) stride: usize,
     pub(super) machine: &'a Machine,
     changes: &'a Changes,
     /// By process column.
@@ -49,10 +52,16 @@ pub(super) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(run: &'a Run, machine: &'a Machine, changes: &'a Changes) -> Self {
+    pub(super) fn new(
+        run: &'a Run,
+        machine: &'a Machine,
+        changes: &'a Changes,
+        stride: usize,
+    ) -> Self {
         let last = run.n - (run.panels() - 1) * run.nb;
         Self {
             run,
+            stride,
             machine,
             changes,
             clocks: vec![Moment::default(); run.q],
@@ -72,23 +81,23 @@ impl<'a> Walk<'a> {
     }
 
     pub(super) fn run(mut self) -> Prediction {
-        let panels = self.run.panels();
+        let steps = self.run.panels().div_ceil(self.stride);
         let depth = self.run.depth;
-        for next in 0..panels.min(depth) {
+        for next in 0..steps.min(depth) {
             let clock = self.clocks[next % self.run.q];
             let ready = self.advance(clock, next);
             self.clocks[next % self.run.q] = ready;
             self.start(next, ready, &self.idle_windows());
             self.finish(false);
         }
-        for k in 0..panels {
+        for k in 0..steps {
             if depth == 0 {
                 let ready = self.advance(self.clocks[k % self.run.q], k);
                 self.clocks[k % self.run.q] = ready;
                 self.start(k, ready, &self.idle_windows());
                 self.finish(false);
             }
-            self.update(k, (depth > 0 && k + depth < panels).then_some(k + depth));
+            self.update(k, (depth > 0 && k + depth < steps).then_some(k + depth));
         }
         let start = self.clocks.clone();
         back::substitute(&mut self);
@@ -104,7 +113,6 @@ impl<'a> Walk<'a> {
     /// `ahead` is brought up to date, factored and sent off.
     fn update(&mut self, current: usize, ahead: Option<usize>) {
         let q = self.run.q;
-        let first = (current + 1 + self.run.depth).min(self.run.panels());
         let owner = ahead.map(|next| next % q);
         let below = self.below(current);
         let jb = self.width(current) as f64;
@@ -118,7 +126,7 @@ impl<'a> Walk<'a> {
                 clock = self.advance(clock, ahead.expect("it is the owner"));
                 ready = Some(clock);
             }
-            let cols = self.columns_from(column, first);
+            let cols = self.columns_right_of(column, current);
             let product = work::product(below.most, cols, jb, false);
             let core_seconds = self.machine.seconds(&product);
             let hides = if self.changes.split_update {
@@ -223,7 +231,8 @@ impl<'a> Walk<'a> {
             return clock;
         }
         let (run, machine, jb) = (self.run, self.machine, self.width(k) as f64);
-        let exchange = if k + 1 == run.panels() { self.exchange_last } else { self.exchange };
+        let exchange =
+            if self.panel(k) + 1 == run.panels() { self.exchange_last } else { self.exchange };
         let threads = if cols < TEAM_GRAIN_COLS { 1.0 } else { threads };
         let copying = if run.p == 1 { threads } else { 1.0 };
         let (copies, mean_copies) = exchange.copies(cols);
@@ -306,25 +315,32 @@ impl<'a> Walk<'a> {
         self.clocks.iter().map(|&now| Window { start: now, end: now, rows: 0.0 }).collect()
     }
 
-    /// Columns of panel `k`.
+    /// The panel that is walked in step `k`.
+    fn panel(&self, k: usize) -> usize {
+        k * self.stride
+    }
+
+    /// Columns of the panel of step `k`.
     fn width(&self, k: usize) -> usize {
-        self.run.nb.min(self.run.n - k * self.run.nb)
+        self.run.nb.min(self.run.n - self.panel(k) * self.run.nb)
     }
 
     fn below(&self, k: usize) -> Below {
         let Run { n, nb, p, .. } = *self.run;
-        let first = ((k + 1) * nb).min(n);
+        let first = ((self.panel(k) + 1) * nb).min(n);
         Below {
             most: most_from(Cyclic::rows(nb, p), first, n),
             mean: (n - first) as f64 / p as f64,
         }
     }
 
-    /// Local columns of process column `column` from panel `first` on, b included.
-    fn columns_from(&self, column: usize, first: usize) -> f64 {
-        let Run { n, nb, q, .. } = *self.run;
+    /// Local columns of process column `column` right of the panels that are in
+    /// flight in step `k`, b included.
+    fn columns_right_of(&self, column: usize, k: usize) -> f64 {
+        let Run { n, nb, q, depth, .. } = *self.run;
+        let first = ((self.panel(k) + 1 + depth) * nb).min(n);
         let map = Cyclic::cols(nb, q);
-        (map.count_before(n + 1, column) - map.count_before((first * nb).min(n), column)) as f64
+        (map.count_before(n + 1, column) - map.count_before(first, column)) as f64
     }
 
     fn prediction(mut self) -> Prediction {

@@ -293,6 +293,19 @@ mod tests {
     }
 
     #[test]
+    fn a_long_title_is_not_cut() {
+        let width = |letters: usize| -> f64 {
+            let title = "m".repeat(letters);
+            let body = Body::Lines(chart());
+            let svg = Figure { id: "f", title, caption: String::new(), body }.svg();
+            svg.split("width=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap()
+        };
+        assert_eq!(width(3), width(30));
+        // It begins at 16 px, and a letter of 16 px, bold, has 9 px and more.
+        assert!(width(80) >= 16.0 + 80.0 * 9.2);
+    }
+
+    #[test]
     fn svg_escapes_text_and_holds_every_series() {
         let figure = Figure {
             id: "f",

@@ -21,6 +21,8 @@ const TITLE_HEIGHT: f64 = 40.0;
 const LEGEND_ROW: f64 = 20.0;
 /// Width of a letter of 12 px, about; SVG cannot be asked.
 const LETTER: f64 = 6.7;
+/// The same of a letter of the title, 16 px and bold.
+const TITLE_LETTER: f64 = 9.6;
 
 /// Where a chart's plotting area lies on the page.
 #[derive(Clone, Copy)]
@@ -39,6 +41,7 @@ pub(super) fn document(figure: &Figure) -> String {
         Body::Bars(bars) => bar_chart(&mut page, bars),
         Body::Panels { columns, panels } => panel_grid(&mut page, *columns, panels),
     };
+    let width = width.max(32.0 + TITLE_LETTER * figure.title.chars().count() as f64);
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
          viewBox=\"0 0 {width:.0} {height:.0}\" role=\"img\" \

@@ -35,7 +35,7 @@ pub(super) fn tick_label(value: f64) -> String {
     if magnitude == 0.0 {
         return "0".into();
     }
-    if (1e-3..1e4).contains(&magnitude) {
+    if (1e-3..1e5).contains(&magnitude) {
         // Ticks are sums of steps such as 0.1: the twelfth digit is dust.
         let rounded: f64 = format!("{value:.11e}").parse().expect("a formatted float is a float");
         return rounded.to_string();
@@ -74,7 +74,7 @@ mod tests {
         for (value, want) in [
             (0.0, "0"),
             (0.1 + 0.2, "0.3"),
-            (1000.0, "1000"),
+            (10000.0, "10000"),
             (1e5, "10\u{2075}"),
             (2e-6, "2\u{b7}10\u{207b}\u{2076}"),
         ] {

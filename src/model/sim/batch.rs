@@ -89,7 +89,8 @@ impl Batch {
 /// What many runs say.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Summary {
-    /// 1 - useful work / time, of all runs.
+    /// 1 - useful work / time, of all runs: one that lost its data wasted all of its time.
+    /// Formulas of the waste know of no such runs.
     pub waste: Estimate,
     /// Time of the runs that finished.
     pub finished_time_seconds: Estimate,

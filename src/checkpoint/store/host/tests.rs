@@ -107,6 +107,10 @@ fn low_sysv_limits_are_named() {
     let shmmax = Trap::LowLimit { limit: "kernel.shmmax", value: 1_000_000, enough: 1_008_192 };
     assert!(shmmax.to_string().contains("sysctl -w kernel.shmmax=1008192"), "{shmmax}");
     assert_eq!(host.sysv_traps(4096, 1_000_000), [shmmax]);
+    let limits = SysvLimits { shmmni: 9, ..host.sysv_limits() };
+    assert_eq!(limits.too_low(7, 0, 0), []);
+    let shmmni = Trap::LowLimit { limit: "kernel.shmmni", value: 9, enough: 10 };
+    assert_eq!(limits.too_low(8, 0, 0), [shmmni]);
 }
 
 #[test]

@@ -1,0 +1,373 @@
+//! What `skt-hpl plan` says: in words, and as JSON.
+
+use std::fmt::Write as _;
+
+use serde_json::json;
+
+use crate::model::inmemory::{Expectation, InMemoryJob};
+use crate::model::plan::{Candidate, Machine, Plan, WhatIf};
+use crate::model::tang::memory::Protocol;
+use crate::model::{HOUR_SECONDS, ModelError};
+
+/// What a plan rests on: a machine, and where its numbers are from.
+pub(super) struct Basis {
+    pub machine: Machine,
+    pub notes: Vec<String>,
+}
+
+/// The plan in words; with `all`, every candidate.
+///
+/// # Errors
+/// As [`Machine::what_ifs`].
+pub(super) fn describe(basis: &Basis, plan: &Plan, all: bool) -> Result<String, ModelError> {
+    let mut words = machine_line(&basis.machine);
+    for note in &basis.notes {
+        let _ = writeln!(words, "{note}");
+    }
+    let _ = write!(words, "\n{}\n", table(&basis.machine, plan, all));
+    words += &answer(&basis.machine, plan);
+    words += &uncertain(plan, &basis.machine)?;
+    Ok(words)
+}
+
+fn machine_line(machine: &Machine) -> String {
+    let mtbf_hours = machine.node_mtbf_seconds / HOUR_SECONDS;
+    format!(
+        "Machine: {} node(s) of {} rank(s) x {} thread(s), {:.1} GiB for the run and {:.0} Gflop/s \
+         each; MTBF {} h a node, {:.2} h for all\n",
+        machine.nodes,
+        machine.ranks_per_node,
+        machine.threads,
+        machine.node_memory_bytes / f64::from(1u32 << 30),
+        machine.node_flops() / 1e9,
+        large(mtbf_hours, 0),
+        mtbf_hours / machine.nodes as f64,
+    )
+}
+
+const TABLE_HEAD: &str = "  protocol   n  m          N  memory    E(N)  checkpoint   interval    expected  \
+                          efficiency  keeps data  spares     expected\n                                 \
+                          %       %           s          s      time h           %           %          \
+                          Gflop/s\n";
+
+/// The chosen candidate with a star, the fastest, and the best of each other protocol; or
+/// all of them.
+fn table(machine: &Machine, plan: &Plan, all: bool) -> String {
+    let mut shown: Vec<usize> = if all {
+        (0..plan.candidates.len()).collect()
+    } else {
+        let others = Protocol::ALL.into_iter().filter(|p| *p != plan.choice().job.protocol);
+        let best = others.filter_map(|protocol| plan.best_of(protocol, machine.finish_probability));
+        best.chain([plan.fastest, plan.chosen]).collect()
+    };
+    shown.sort_unstable();
+    shown.dedup();
+    let mut rows = String::from(TABLE_HEAD);
+    for &index in &shown {
+        rows += &table_row(&plan.candidates[index], index == plan.chosen);
+    }
+    let left = plan.candidates.len() - shown.len();
+    if left > 0 {
+        let _ = writeln!(rows, "  and {left} more: --all");
+    }
+    rows
+}
+
+fn table_row(candidate: &Candidate, chosen: bool) -> String {
+    let Candidate { job, expected, .. } = candidate;
+    let none = job.protocol == Protocol::None;
+    let or_dash = |text: String| if none { "-".to_string() } else { text };
+    let memory = candidate.memory.workspace_bytes / candidate.memory.total_bytes();
+    let interval = if expected.interval_seconds >= job.work_seconds {
+        "-".to_string()
+    } else {
+        format!("{:.0}", expected.interval_seconds)
+    };
+    format!(
+        "{star} {name:<8} {n:>3} {m:>2} {order:>10}  {memory:>6.1}  {e:>6.2}  {checkpoint:>10}  \
+         {interval:>9}  {hours:>10}  {efficiency:>10.2}  {keeps:>10}  {spares:>6}  {gflops:>11}\n",
+        star = if chosen { '*' } else { ' ' },
+        name = job.protocol.name(),
+        n = or_dash(job.group.size().to_string()),
+        m = or_dash(job.group.parities().to_string()),
+        order = candidate.n,
+        memory = 100.0 * memory,
+        e = 100.0 * candidate.hpl_efficiency,
+        checkpoint = or_dash(format!("{:.2}", job.checkpoint_seconds)),
+        hours = large(expected.time_seconds / HOUR_SECONDS, 3),
+        efficiency = 100.0 * expected.efficiency,
+        keeps = percent(expected.keeps_data_probability),
+        spares = candidate.fewest_spares.map_or("-".into(), |spares| spares.to_string()),
+        gflops = large(candidate.expected_gflops, 1),
+    )
+}
+
+/// A number with some decimals, or as a power of ten where it would be long.
+pub(super) fn large(value: f64, decimals: usize) -> String {
+    if value < 1e8 { format!("{value:.decimals$}") } else { format!("{value:.2e}") }
+}
+
+fn percent(fraction: f64) -> String {
+    format!("{:.3}", 100.0 * fraction)
+}
+
+fn hours(seconds: f64) -> String {
+    large(seconds / HOUR_SECONDS, 3)
+}
+
+fn counted(count: usize, what: &str, more: &str) -> String {
+    format!("{count} {}", if count == 1 { what } else { more })
+}
+
+/// How a candidate is protected, in words.
+pub(super) fn protection(candidate: &Candidate) -> String {
+    let Candidate { job, expected, .. } = candidate;
+    if job.protocol == Protocol::None {
+        return "no checkpoint".into();
+    }
+    let every = if expected.interval_seconds < job.work_seconds {
+        format!(", every {:.0} s of work", expected.interval_seconds)
+    } else {
+        String::new()
+    };
+    format!(
+        "{} checkpoint in groups of {} with {}{every}",
+        job.protocol.name(),
+        job.group.size(),
+        counted(job.group.parities(), "parity", "parities")
+    )
+}
+
+/// The chosen candidate, line by line.
+fn answer(machine: &Machine, plan: &Plan) -> String {
+    let choice = plan.choice();
+    let Candidate { job, expected, memory, .. } = choice;
+    let gib = f64::from(1u32 << 30);
+    let mut words = format!("Choice: {}\n", protection(choice));
+    let _ = writeln!(
+        words,
+        "Matrix: N = {}, NB = {}, P x Q = {} x {}; a node holds {:.2} GiB matrix, {:.2} GiB \
+         copies, {:.2} GiB parities",
+        choice.n,
+        machine.nb,
+        plan.grid.0,
+        plan.grid.1,
+        memory.workspace_bytes / gib,
+        memory.copies_bytes / gib,
+        memory.parities_bytes / gib
+    );
+    let (p, q) = plan.grid;
+    if q > 4 * p && p * q > 4 {
+        let _ = writeln!(
+            words,
+            "Grid: {} ranks make a long one; another number of ranks may be faster",
+            p * q
+        );
+    }
+    let _ = writeln!(
+        words,
+        "Rate: {:.2} % of DGEMM while it computes; {} Gflop/s expected from start to end",
+        100.0 * choice.hpl_efficiency,
+        large(choice.expected_gflops, 1)
+    );
+    let parts = choice.time_parts();
+    let _ = writeln!(
+        words,
+        "Time: {} h expected: work {} h, checkpoints {} h, outages {} h, lost work {} h",
+        hours(expected.time_seconds),
+        hours(parts.work_seconds),
+        hours(parts.checkpoints_seconds),
+        hours(parts.outages_seconds),
+        hours(parts.lost_seconds)
+    );
+    if job.protocol != Protocol::None {
+        let _ = writeln!(
+            words,
+            "Checkpoint: {:.2} s on average, {}; {:.0} of them",
+            job.checkpoint_seconds,
+            if machine.checkpoint_bytes_per_second.is_some() {
+                "at the measured rate"
+            } else {
+                "computed"
+            },
+            choice.checkpoints()
+        );
+    }
+    let _ = writeln!(words, "{}", failures_line(job, expected));
+    words += &finish_line(machine, plan);
+    words += &larger_group_line(plan);
+    words
+}
+
+fn failures_line(job: &InMemoryJob, expected: &Expectation) -> String {
+    let failures = large(expected.failures, if expected.failures < 0.1 { 4 } else { 2 });
+    if job.protocol == Protocol::None {
+        return format!("Failures: {failures} expected; each sends the run back to its start");
+    }
+    format!(
+        "Failures: {failures} expected; each takes {:.0} s of downtime, {:.1} s of recovery and \
+         the work since the last checkpoint",
+        job.downtime_seconds, job.recovery_seconds
+    )
+}
+
+fn finish_line(machine: &Machine, plan: &Plan) -> String {
+    let choice = plan.choice();
+    let Candidate { job, expected, fewest_spares, .. } = choice;
+    let wanted = 100.0 * machine.finish_probability;
+    let mut line = format!("Finishes: in one go with {} %", percent(expected.finish_probability()));
+    if job.protocol != Protocol::None {
+        let _ = write!(line, "; data are kept with {} %", percent(expected.keeps_data_probability));
+    }
+    if !plan.keeps_data {
+        let _ = write!(line, ", which is the surest and less than the {wanted} % asked for");
+    }
+    let _ = match (job.protocol, machine.spares, fewest_spares) {
+        (Protocol::None, _, _) => writeln!(line),
+        (_, Some(given), Some(fewest)) if given < *fewest => writeln!(
+            line,
+            "\nSpares: {given} suffice with {} % only: {fewest} it takes for {wanted} %",
+            percent(expected.spares_suffice_probability)
+        ),
+        (_, Some(given), Some(fewest)) => writeln!(
+            line,
+            "\nSpares: {given} suffice with {} %; {fewest} it takes for {wanted} %",
+            percent(expected.spares_suffice_probability)
+        ),
+        (_, None, Some(fewest)) => writeln!(
+            line,
+            "\nSpares: {} for {wanted} %, the fewest",
+            counted(*fewest, "is needed", "are needed"),
+        ),
+        (_, _, None) => writeln!(line, "\nSpares: not even 100000 suffice with {wanted} %"),
+    };
+    line
+}
+
+/// Why not the fastest.
+fn larger_group_line(plan: &Plan) -> String {
+    let (choice, fastest) = (plan.choice(), &plan.candidates[plan.fastest]);
+    if plan.chosen == plan.fastest {
+        return String::new();
+    }
+    let loses = |candidate: &Candidate| 1.0 - candidate.expected.keeps_data_probability;
+    format!(
+        "Group: {} members with {} would be {:.2} % faster, and lose the data with {:.1e} instead of \
+         {:.1e}, recover in {:.1} s instead of {:.1} s\n",
+        fastest.job.group.size(),
+        counted(fastest.job.group.parities(), "parity", "parities"),
+        100.0 * (fastest.expected_gflops / choice.expected_gflops - 1.0),
+        loses(fastest),
+        loses(choice),
+        fastest.job.recovery_seconds,
+        choice.job.recovery_seconds
+    )
+}
+
+fn uncertain(plan: &Plan, machine: &Machine) -> Result<String, ModelError> {
+    let mut words = String::from(
+        "Uncertain: E(N) is a model that was checked on two ranks of one machine, not on a network",
+    );
+    if machine.rate_over_model != 1.0 {
+        words += "; the reports' share of its rate is taken to hold here, too";
+    }
+    for WhatIf { what, interval_seconds, fewest_spares, expected, expected_gflops } in
+        machine.what_ifs(plan)?
+    {
+        let _ = write!(
+            words,
+            "\n  with {what}: {} Gflop/s, {} failures, finishes with {} %",
+            large(expected_gflops, 1),
+            large(expected.failures, if expected.failures < 0.1 { 4 } else { 2 }),
+            percent(expected.finish_probability()),
+        );
+        if plan.choice().job.protocol == Protocol::None {
+            continue;
+        }
+        let spares = fewest_spares.map_or("-".to_owned(), |spares| spares.to_string());
+        let _ = write!(words, "; spares {spares}, best interval {interval_seconds:.0} s");
+    }
+    words.push('\n');
+    Ok(words)
+}
+
+/// The plan as JSON, all candidates included.
+///
+/// # Errors
+/// As [`Machine::what_ifs`].
+pub(super) fn json(basis: &Basis, plan: &Plan) -> Result<String, ModelError> {
+    let machine = &basis.machine;
+    let uncertain: Vec<_> = machine
+        .what_ifs(plan)?
+        .into_iter()
+        .map(|what_if| {
+            json!({
+                "what_if": what_if.what,
+                "best_interval_seconds": finite(what_if.interval_seconds),
+                "fewest_spares": what_if.fewest_spares,
+                "expected_seconds": finite(what_if.expected.time_seconds),
+                "expected_failures": finite(what_if.expected.failures),
+                "finish_probability": what_if.expected.finish_probability(),
+                "expected_gflops": what_if.expected_gflops,
+            })
+        })
+        .collect();
+    let document = json!({
+        "machine": {
+            "nodes": machine.nodes,
+            "ranks_per_node": machine.ranks_per_node,
+            "threads": machine.threads,
+            "node_memory_bytes": machine.node_memory_bytes,
+            "node_gflops": machine.node_flops() / 1e9,
+            "node_mtbf_seconds": machine.node_mtbf_seconds,
+            "rate_over_model": machine.rate_over_model,
+        },
+        "notes": basis.notes,
+        "nb": machine.nb,
+        "p": plan.grid.0,
+        "q": plan.grid.1,
+        "keeps_data": plan.keeps_data,
+        "choice": json_candidate(plan.choice()),
+        "fastest": json_candidate(&plan.candidates[plan.fastest]),
+        "uncertain": uncertain,
+        "candidates": plan.candidates.iter().map(json_candidate).collect::<Vec<_>>(),
+    });
+    Ok(serde_json::to_string_pretty(&document).expect("numbers and names") + "\n")
+}
+
+/// JSON has no infinity: null.
+fn finite(value: f64) -> Option<f64> {
+    value.is_finite().then_some(value)
+}
+
+fn json_candidate(candidate: &Candidate) -> serde_json::Value {
+    let Candidate { job, expected, memory, .. } = candidate;
+    let has_group = job.protocol != Protocol::None;
+    let parts = candidate.time_parts();
+    json!({
+        "protocol": job.protocol.name(),
+        "group_size": has_group.then_some(job.group.size()),
+        "parities": has_group.then_some(job.group.parities()),
+        "n": candidate.n,
+        "hpl_efficiency": candidate.hpl_efficiency,
+        "matrix_bytes": memory.workspace_bytes,
+        "copies_bytes": memory.copies_bytes,
+        "parities_bytes": memory.parities_bytes,
+        "checkpoint_seconds": job.checkpoint_seconds,
+        "interval_seconds": finite(expected.interval_seconds),
+        "downtime_seconds": job.downtime_seconds,
+        "recovery_seconds": job.recovery_seconds,
+        "work_seconds": job.work_seconds,
+        "expected_seconds": finite(expected.time_seconds),
+        "in_checkpoints_seconds": parts.checkpoints_seconds,
+        "in_outages_seconds": finite(parts.outages_seconds),
+        "lost_seconds": finite(parts.lost_seconds),
+        "expected_failures": finite(expected.failures),
+        "keeps_data_probability": expected.keeps_data_probability,
+        "spares": job.spares,
+        "fewest_spares": candidate.fewest_spares,
+        "spares_suffice_probability": expected.spares_suffice_probability,
+        "finish_probability": expected.finish_probability(),
+        "expected_gflops": candidate.expected_gflops,
+    })
+}

@@ -1,0 +1,289 @@
+//! A line to a node: an agent with `skt-hpl probe` at its far end.
+//!
+//! That one answers the question it was started with, and then those that come on
+//! its standard input. So the line is kept for the next question: an agent takes
+//! its time to get to a node that computes - ssh's handshake, seconds of it -, and
+//! when a node is lost all of them are asked twice. Where an agent does not pass
+//! on standard input, the far end ends with its first answer, and the next
+//! question gets a new line.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+
+use super::probe::{Answer, Purpose};
+use super::process::Process;
+use crate::config::error::shown_message;
+
+/// Lines that are kept at a time; each is a process here. Further nodes get a new
+/// line for each question.
+const KEPT_MAX: usize = 128;
+/// How often a kept line is used, so that nothing on its way takes it for idle.
+const KEEP_EVERY: Duration = Duration::from_secs(30);
+/// The far end of a line on which nothing comes for so long ends by itself: its
+/// supervisor is gone, and no packet has told.
+const FAR_END_PATIENCE: Duration = Duration::from_secs(180);
+/// What is read from a line that does not answer.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// A line, and the question that waits for its answer.
+#[derive(Debug)]
+pub struct Line {
+    child: Child,
+    /// Takes further questions, unless the line is for one alone.
+    questions: Option<ChildStdin>,
+    number: u64,
+    asked: Instant,
+    said: Vec<u8>,
+    opening: Option<Duration>,
+}
+
+/// What has come on a line.
+#[derive(Debug)]
+pub enum Heard {
+    /// Not yet an answer.
+    Nothing,
+    /// The answer.
+    Answer(Box<Answer>),
+    /// Its end, and why.
+    End(String),
+}
+
+impl Line {
+    /// A new line, by the program and arguments `argv`, which hold the first
+    /// question.
+    ///
+    /// # Errors
+    /// The program cannot be started here.
+    pub fn open(argv: &[String], is_kept: bool) -> io::Result<Self> {
+        let mut command = Command::new(&argv[0]);
+        command.args(&argv[1..]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdin(if is_kept { Stdio::piped() } else { Stdio::null() });
+        // A group of its own, so that the agent's children can be ended too.
+        let mut child = command.process_group(0).spawn()?;
+        let questions = child.stdin.take();
+        // Nothing that the agent does or does not may hold us up.
+        let pipes = [
+            questions.as_ref().map(AsFd::as_fd),
+            child.stdout.as_ref().map(AsFd::as_fd),
+            child.stderr.as_ref().map(AsFd::as_fd),
+        ];
+        for pipe in pipes.into_iter().flatten() {
+            fcntl(pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        }
+        let asked = Instant::now();
+        Ok(Self { child, questions, number: 0, asked, said: Vec::new(), opening: None })
+    }
+
+    /// Whether it is for more than one question.
+    pub fn is_kept(&self) -> bool {
+        self.questions.is_some()
+    }
+
+    /// How long its first answer took, which includes the way to the node.
+    pub fn opening(&self) -> Option<Duration> {
+        self.opening
+    }
+
+    /// Asks a further question; false if it cannot be asked on this line. An answer
+    /// to the one before that comes late is none.
+    pub fn ask(&mut self, purpose: Purpose) -> bool {
+        self.number += 1;
+        self.asked = Instant::now();
+        self.said.clear();
+        self.send(&format!("{} {purpose}", self.number))
+    }
+
+    /// Sends a line of text; false if the line has ended, or is for one question alone.
+    fn send(&mut self, text: &str) -> bool {
+        let is_written = self.questions.as_mut().is_some_and(|way| writeln!(way, "{text}").is_ok());
+        is_written && matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// What has come by now.
+    pub fn hear(&mut self) -> Heard {
+        // Asked before: all that an ended one has said is there to be read.
+        let status = self.child.try_wait();
+        if let Some(out) = &mut self.child.stdout {
+            let room = MOST_BYTES.saturating_sub(self.said.len() as u64);
+            // Would-block ends it as the end of the file does.
+            let _ = out.take(room).read_to_end(&mut self.said);
+        }
+        if let Some(answer) = Answer::find(&String::from_utf8_lossy(&self.said), self.number) {
+            self.opening.get_or_insert(self.asked.elapsed());
+            return Heard::Answer(Box::new(answer));
+        }
+        match status {
+            Ok(None) => Heard::Nothing,
+            Ok(Some(status)) => Heard::End(format!("probe: {status}; {}", self.complaint())),
+            Err(error) => Heard::End(error.to_string()),
+        }
+    }
+
+    /// The last line on the standard error of an ended one.
+    fn complaint(&mut self) -> String {
+        let mut said = Vec::new();
+        if let Some(err) = &mut self.child.stderr {
+            // A child of its may hold the pipe open: nothing is waited for.
+            let _ = err.take(MOST_BYTES).read_to_end(&mut said);
+        }
+        let said = String::from_utf8_lossy(&said);
+        let last = said.lines().rfind(|line| !line.trim().is_empty());
+        last.map_or("not a word: does skt-hpl run there?".into(), shown_message)
+    }
+}
+
+impl Drop for Line {
+    /// The far end sees the end of its standard input.
+    fn drop(&mut self) {
+        if let Some(process) = Process::of(self.child.id() as i32) {
+            process.kill_group();
+        }
+        let _ = self.child.wait();
+    }
+}
+
+/// Lines that wait for a question, by the names of their nodes.
+#[derive(Debug, Default)]
+pub struct Lines {
+    idle: BTreeMap<String, Line>,
+    kept: Option<Instant>,
+}
+
+impl Lines {
+    /// Takes out the line to a node.
+    pub fn take(&mut self, name: &str) -> Option<Line> {
+        self.idle.remove(name)
+    }
+
+    /// Keeps a line to a node, if it may be.
+    pub fn keep(&mut self, name: &str, line: Line) {
+        if line.is_kept() {
+            self.idle.insert(name.to_owned(), line);
+        }
+    }
+
+    /// Whether one more may be kept beside `others` that are in use.
+    pub fn has_room(&self, others: usize) -> bool {
+        self.idle.len() + others < KEPT_MAX
+    }
+
+    /// Uses those that have not been for a while, and lets go of those that have
+    /// ended.
+    pub fn keep_alive(&mut self) {
+        if self.kept.is_some_and(|kept| kept.elapsed() < KEEP_EVERY) {
+            return;
+        }
+        self.kept = Some(Instant::now());
+        self.idle.retain(|_, line| line.send(""));
+    }
+}
+
+/// Further questions on standard input, at the far end, with their numbers: until
+/// it ends, says something else, or nothing has come for three minutes.
+pub fn further_questions() -> impl Iterator<Item = (u64, Purpose)> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in io::stdin().lines() {
+            // The receiver is gone when the process ends.
+            let Ok(line) = line else { return };
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    std::iter::from_fn(move || {
+        loop {
+            let line = receiver.recv_timeout(FAR_END_PATIENCE).ok()?;
+            // An empty one only keeps the line in use.
+            if !line.is_empty() {
+                let (number, purpose) = line.split_once(' ')?;
+                return Some((number.parse().ok()?, purpose.parse().ok()?));
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The far end as a shell script that answers `said`, a line each.
+    fn line(script: &str, is_kept: bool) -> Line {
+        Line::open(&["/bin/sh".into(), "-c".into(), script.to_owned()], is_kept).unwrap()
+    }
+
+    fn answer(question: &str) -> String {
+        let line = super::super::probe::tests::answer().line();
+        format!("echo '{}'", line.trim_end().replace("\"question\":0", question))
+    }
+
+    /// What is heard within ten seconds.
+    fn heard(line: &mut Line) -> Heard {
+        let start = Instant::now();
+        loop {
+            match line.hear() {
+                Heard::Nothing if start.elapsed() < Duration::from_secs(10) => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                heard => return heard,
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_answers_one_question_after_the_other() {
+        let echo = answer("\"question\":'$number'");
+        let script = format!("number=0; {echo}; while read number purpose; do {echo}; done");
+        let mut line = line(&script, true);
+        assert!(matches!(heard(&mut line), Heard::Answer(_)));
+        for _ in 0..3 {
+            assert!(line.ask(Purpose::Look));
+            assert!(matches!(heard(&mut line), Heard::Answer(_)));
+        }
+        assert!(line.opening().is_some());
+    }
+
+    #[test]
+    fn an_answer_that_comes_late_is_none_to_the_next_question() {
+        let (first, second) = (answer("\"question\":0"), answer("\"question\":1"));
+        let script = format!("read x; {first}; read x; {second}; read x");
+        let mut line = line(&script, true);
+        assert!(matches!(line.hear(), Heard::Nothing));
+        // The answer to the first comes only now.
+        assert!(line.ask(Purpose::Start));
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(matches!(line.hear(), Heard::Nothing));
+        line.questions.as_mut().unwrap().write_all(b"\n").unwrap();
+        assert!(matches!(heard(&mut line), Heard::Answer(_)));
+    }
+
+    #[test]
+    fn a_line_whose_far_end_has_ended_takes_no_question() {
+        let mut ended = line(&answer("\"question\":0"), true);
+        assert!(matches!(heard(&mut ended), Heard::Answer(_)));
+        ended.child.wait().unwrap();
+        assert!(!ended.ask(Purpose::Look));
+        assert!(!line("cat", false).ask(Purpose::Look));
+        let mut lines = Lines::default();
+        lines.keep("n1", ended);
+        lines.keep("n2", line("cat", true));
+        lines.keep("n3", line("cat", false));
+        assert!(lines.has_room(KEPT_MAX - 3) && !lines.has_room(KEPT_MAX - 2));
+        lines.keep_alive();
+        assert!(lines.take("n1").is_none() && lines.take("n2").is_some());
+    }
+
+    #[test]
+    fn what_ends_a_line_is_told() {
+        let mut line = line("echo hello; echo >&2; echo no route >&2; exit 255", true);
+        let Heard::End(why) = heard(&mut line) else { panic!("{line:?}") };
+        assert_eq!(why, "probe: exit status: 255; no route");
+    }
+}

@@ -1,0 +1,332 @@
+//! Tables of docs/model.md and docs/performance.md against what they were made of: raw
+//! runs in docs/measurements, and the model of the critical path.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use skt_hpl::config::{Bcast, Swap};
+use skt_hpl::model::path::{Changes, Machine, Measured, Part, Run, fit, measured, predict};
+
+const MODEL: &str = include_str!("../docs/model.md");
+const PERFORMANCE: &str = include_str!("../docs/performance.md");
+
+/// The rows of the table whose head begins with `head`: cells without blanks around.
+fn table(page: &'static str, head: &str) -> Vec<Vec<&'static str>> {
+    let start = page.find(head).unwrap_or_else(|| panic!("no table {head:?}"));
+    let lines = page[start..].lines().take_while(|line| line.starts_with('|'));
+    let cells =
+        |line: &'static str| line.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>();
+    lines.skip(2).map(cells).collect()
+}
+
+fn measurements() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/measurements")
+}
+
+/// The fastest of each run in the files of 2026-11-20-path whose names begin so.
+fn runs(beginning: &str) -> Vec<Measured> {
+    let folder = measurements().join("2026-11-20-path");
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with(beginning))
+        .collect();
+    files.sort();
+    assert!(!files.is_empty(), "{beginning}");
+    let all: Vec<Measured> = files.iter().flat_map(|path| Measured::read(path).unwrap()).collect();
+    measured::fastest(&all)
+}
+
+fn fitted() -> Machine {
+    let tests: Vec<Measured> =
+        runs("fit-").into_iter().filter(|measured| measured.run.n >= 2048).collect();
+    fit::fit(&tests, &Machine::ZEN4_CORE).unwrap().machine
+}
+
+#[test]
+fn runs_that_the_fit_has_not_seen() {
+    let machine = fitted();
+    let rows = table(MODEL, "| tests | time: mean error (worst)");
+    let files = ["check-1x2-", "check-2x1-", "check-depth-", "check-bcast-"];
+    assert_eq!(rows.len(), files.len());
+    let mut tests = 0;
+    // By phase, least and most of all rows: what it is off by, of its own seconds.
+    let mut own = [(f64::INFINITY, 0.0f64); 5];
+    let mut at_10000 = 0.0f64;
+    for (row, files) in rows.iter().zip(files) {
+        let runs = runs(files);
+        tests += runs.len();
+        let count = runs.len() as f64;
+        let (mut sum, mut worst, mut phases) = (0.0, 0.0f64, [0.0; 5]);
+        let mut off_and_seconds = [(0.0, 0.0); 5];
+        for measured in &runs {
+            let predicted = predict(&measured.run, &machine, &Changes::default()).unwrap();
+            let off = (predicted.time_seconds / measured.time_seconds - 1.0).abs();
+            sum += off;
+            worst = worst.max(off);
+            if measured.run.n == 10_000 {
+                at_10000 = at_10000.max(off);
+            }
+            let pairs = predicted.mean.named().into_iter().zip(measured.mean.named());
+            for (index, ((_, p), (_, m))) in pairs.take(5).enumerate() {
+                phases[index] += (p - m).abs() / measured.time_seconds / count;
+                off_and_seconds[index].0 += (p - m).abs();
+                off_and_seconds[index].1 += m;
+            }
+        }
+        for (index, (off, seconds)) in off_and_seconds.into_iter().enumerate() {
+            let share = 100.0 * off / seconds;
+            // On one process column nothing is broadcast.
+            if row[index + 2] != "-" {
+                own[index] = (own[index].0.min(share), own[index].1.max(share));
+            }
+        }
+        if files == "check-1x2-" {
+            let others = 100.0 * (sum - worst) / (count - 1.0);
+            let said = format!("the other eight tests of its row are off by {others:.1} %");
+            assert!(runs.len() == 9 && MODEL.contains(&said), "{said}");
+        }
+        let time = format!("{:.1} % ({:.1} %)", 100.0 * sum / count, 100.0 * worst);
+        assert_eq!(row[1], time, "{}", row[0]);
+        for (cell, phase) in row[2..].iter().zip(phases) {
+            assert!(*cell == "-" || *cell == format!("{:.2}", 100.0 * phase), "{row:?}: {phase}");
+        }
+    }
+    let [panel, swap, bcast, update, back] = own;
+    let between = |(least, most): (f64, f64)| format!("{least:.0} to {most:.0} %");
+    for said in [
+        format!("the update is off by {:.1} to {:.0} %", update.0, update.1),
+        format!("the panel by {}, the row exchange by {}", between(panel), between(swap)),
+        format!("broadcasts by {}, the back substitution by {}", between(bcast), between(back)),
+        format!("At N = 10000 the times are within {:.1} %", 100.0 * at_10000),
+    ] {
+        assert!(MODEL.contains(&said), "docs/model.md does not say: {said}");
+    }
+    assert!(MODEL.contains(&format!("(two cores, {tests} tests by messages")), "{tests} tests");
+    let all = runs("check-").len();
+    assert!(MODEL.contains(&format!("prints {all}")), "{all} different ones");
+}
+
+#[test]
+fn the_machine_of_the_model_is_that_of_the_raw_runs() {
+    let (found, kept) = (fitted(), Machine::ZEN4_CORE);
+    for unit in skt_hpl::model::path::Unit::ALL {
+        let (found, kept) = (found.seconds_per(unit), kept.seconds_per(unit));
+        assert!((found / kept - 1.0).abs() < 1e-3, "{unit:?}: {found}, in the code {kept}");
+    }
+}
+
+/// Median; of an even number, the mean of the two in the middle.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0
+}
+
+/// Rates of one case by side, in the order of their turns.
+type Rates = BTreeMap<String, Vec<f64>>;
+
+/// Of the raw runs of some files: rates of order `n` on `grid`.
+fn rates(files: &[&str], n: u64, grid: &str) -> Rates {
+    let mut rates = Rates::new();
+    for file in files {
+        let text = std::fs::read_to_string(measurements().join(file)).unwrap();
+        for line in text.lines() {
+            let run: serde_json::Value = serde_json::from_str(line).unwrap();
+            if run["n"] == n && run["grid"] == grid {
+                let side = run["side"].as_str().unwrap().to_owned();
+                rates.entry(side).or_default().push(run["gflops"].as_f64().unwrap());
+            }
+        }
+    }
+    rates
+}
+
+#[test]
+fn the_comparison_with_the_reference_is_that_of_the_raw_runs() {
+    let rounds: [&[&str]; 4] = [
+        &[
+            "2026-11-20-first-round.jsonl",
+            "2026-11-20-8192-2x1.jsonl",
+            "2026-11-20-8192-1-rank-2-threads.jsonl",
+        ],
+        &["2026-11-20-second-round.jsonl"],
+        &["2026-11-20-third-round.jsonl"],
+        &["2026-11-20-fourth-round.jsonl"],
+    ];
+    let rows = table(PERFORMANCE, "| case, 2 cores | reference");
+    assert_eq!(rows.len(), 6);
+    for row in rows {
+        let n: u64 = row[0].split([' ', ',']).nth(2).unwrap().parse().unwrap();
+        let grid = match row[0].split_once(", ").unwrap().1 {
+            "1 x 2 ranks" => "1x2",
+            "2 x 1 ranks" => "2x1",
+            "1 rank x 2 threads" => "1x1",
+            other => panic!("{other}"),
+        };
+        for (round, cell) in rounds.iter().zip(&row[3..7]) {
+            let of = rates(round, n, grid);
+            let (ours, reference) = (&of["skt-hpl"], &of["reference"]);
+            let ratio = median(ours.clone()) / median(reference.clone());
+            let runs = ours.len();
+            let mut want = format!("{ratio:.3}, {runs} run{}", if runs == 1 { "" } else { "s" });
+            if cell.contains('(') {
+                let pairs: Vec<f64> = ours.iter().zip(reference).map(|(a, b)| a / b).collect();
+                let least = pairs.iter().copied().fold(f64::INFINITY, f64::min);
+                let most = pairs.iter().copied().fold(0.0, f64::max);
+                want = want.replacen(',', &format!(" ({least:.3} to {most:.3}),"), 1);
+            }
+            assert_eq!(*cell, want, "{}", row[0]);
+        }
+        let of = rates(rounds[3], n, grid);
+        assert_eq!(row[1], format!("{:.1}", median(of["reference"].clone())), "{}", row[0]);
+        let ours = row[2].split(' ').next().unwrap();
+        assert_eq!(ours, format!("{:.1}", median(of["skt-hpl"].clone())), "{}", row[0]);
+    }
+}
+
+#[test]
+fn larger_machines_on_paper() {
+    let rows = table(PERFORMANCE, "| ranks, memory full | NB, ring | N |");
+    assert_eq!(rows.len(), 8);
+    for row in rows {
+        let mut words = row[0].split([' ', ',']).filter_map(|word| word.parse::<f64>().ok());
+        let mut next = || words.next().unwrap();
+        let (p, q, threads) = (next() as usize, next() as usize, next());
+        let (nb, ring) = row[1].split_once(", ").unwrap();
+        let nb: usize = nb.parse().unwrap();
+        let run = Run {
+            n: row[2].replace(',', "").parse().unwrap(),
+            nb,
+            p,
+            q,
+            threads: threads as usize,
+            depth: 1,
+            bcast: *Bcast::ALL.iter().find(|bcast| bcast.name() == ring).unwrap(),
+            swap: Swap::Mix,
+            swap_threshold: 64,
+        };
+        if !row[0].contains("strong") {
+            let full = (4.0 * threads * 2f64.powi(27) * (p * q) as f64).sqrt();
+            assert_eq!(run.n, full as usize / nb * nb, "{}", row[0]);
+        }
+        // 23 GB/s for 64 cores, rounded as in the rows.
+        let gbs = [(1.0, 0.36), (4.0, 1.44), (16.0, 5.75)]
+            .into_iter()
+            .find_map(|(cores, gbs)| (cores == threads).then_some(gbs))
+            .unwrap();
+        let machine = Machine {
+            message_seconds: 1.5e-6,
+            message_byte_seconds: 1e-9 / gbs,
+            ..Machine::ZEN4_CORE
+        };
+        let prediction = predict(&run, &machine, &Changes::default()).unwrap();
+        assert_eq!(row[3], format!("{:.1} %", 100.0 * prediction.efficiency), "{}", row[0]);
+        let on_path = |parts: &[Part]| {
+            let seconds: f64 = parts.iter().map(|&part| prediction.path[part as usize]).sum();
+            format!("{:.1}", 100.0 * seconds / prediction.time_seconds)
+        };
+        let columns: [&[Part]; 5] = [
+            &[Part::Product],
+            &[Part::RowMessages],
+            &[Part::Bcast],
+            &[Part::Panel, Part::Pivots],
+            &[Part::Solve, Part::Rows],
+        ];
+        for (cell, parts) in row[5..].iter().zip(columns) {
+            assert_eq!(*cell, on_path(parts), "{}: {parts:?}", row[0]);
+        }
+    }
+}
+
+/// Mean seconds of the phases of a test at N = 10000, and its time.
+#[test]
+fn where_the_time_goes() {
+    let head = "| phase | 1 x 2, NB 160 | 1 x 2, NB 224 | 2 x 1, NB 160 | 2 x 1, NB 224 |";
+    let rows = table(PERFORMANCE, head);
+    let columns = [("1x2", 160), ("1x2", 224), ("2x1", 160), ("2x1", 224)];
+    for (column, (grid, nb)) in columns.into_iter().enumerate() {
+        let runs = runs(&format!("shared-check-{grid}-"));
+        let is_shown = |m: &&Measured| m.run.n == 10_000 && m.run.nb == nb;
+        let measured = runs.iter().find(is_shown).unwrap();
+        for row in &rows {
+            let named = measured.mean.named();
+            let (_, seconds) = named.iter().find(|(name, _)| *name == row[0]).unwrap();
+            let share = 100.0 * seconds / measured.time_seconds;
+            assert_eq!(row[column + 1], format!("{seconds:.3}, {share:.1} %"), "{}", row[0]);
+        }
+    }
+}
+
+#[test]
+fn runs_with_and_without_checkpoints() {
+    let raw = std::fs::read_to_string(measurements().join("2026-11-20-checkpoints.jsonl")).unwrap();
+    let lines = raw.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let mut runs = Vec::new();
+    for line in lines {
+        match line["runs"].as_array() {
+            Some(list) => runs.extend(list.iter().filter(|run| run["every"].is_null()).cloned()),
+            None if line["bench"] == "hpl" => runs.push(line),
+            None => {}
+        }
+    }
+    let rows = table(PERFORMANCE, "| | without (`--ft none`) | with 5 checkpoints | more |");
+    assert_eq!(rows.len(), runs.len() / 2);
+    let of = |run: &serde_json::Value, name: &str| run[name].as_f64();
+    let seconds = |run| of(run, "time_seconds").or(of(run, "seconds")).unwrap();
+    for (row, pair) in rows.iter().zip(runs.chunks(2)) {
+        let (without, with) = (seconds(&pair[0]), seconds(&pair[1]));
+        let part = |name| of(&pair[1], name).unwrap();
+        assert_eq!(row[1], format!("{without:.2} s"));
+        assert_eq!(row[2], format!("{with:.2} s"));
+        assert_eq!(row[3], format!("{:.1} %", 100.0 * (with / without - 1.0)));
+        let checkpoints = format!(
+            "{:.2} s ({:.2}, {:.2})",
+            part("checkpoint_seconds"),
+            part("encode_seconds"),
+            part("copy_seconds")
+        );
+        assert_eq!(row[4], checkpoints);
+    }
+}
+
+/// What the page says beside its first table of the model, of runs by messages and in
+/// shared memory.
+#[test]
+fn a_model_of_messages_against_shared_memory() {
+    let machine = fitted();
+    let (check, shared) = (runs("check-2x1-"), runs("shared-check-2x1-"));
+    let at =
+        |runs: &[Measured], nb| *runs.iter().find(|m| m.run.n == 10_000 && m.run.nb == nb).unwrap();
+    let list = |of: &dyn Fn(usize) -> f64| {
+        let [a, b, c] = [96, 160, 224].map(|nb| format!("{:.2}", of(nb)));
+        format!("{a}, {b} and {c} s")
+    };
+    let model = list(&|nb| {
+        predict(&at(&check, nb).run, &machine, &Changes::default()).unwrap().time_seconds
+    });
+    let by_messages = list(&|nb| at(&check, nb).time_seconds);
+    let in_memory = list(&|nb| at(&shared, nb).time_seconds);
+    for expected in [
+        format!("it says {model};"),
+        format!("measured were {by_messages} by messages, {in_memory} in shared memory"),
+    ] {
+        assert!(MODEL.contains(&expected), "docs/model.md does not say: {expected}");
+    }
+}
+
+#[test]
+fn every_file_of_measurements_is_named_where_it_is_used() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut pages = std::fs::read_to_string(root.join("README.md")).unwrap();
+    for entry in std::fs::read_dir(root.join("docs")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "md") {
+            pages += &std::fs::read_to_string(path).unwrap();
+        }
+    }
+    // What is in a folder goes by the folder's name.
+    for entry in std::fs::read_dir(measurements()).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert!(pages.contains(&name), "no page names docs/measurements/{name}");
+    }
+}

@@ -1,0 +1,141 @@
+//! `skt-hpl launch` with ssh as the agent, on a cluster in a box with an sshd on each
+//! node: how long it takes from the loss of a node until the job computes again.
+
+mod cluster_box;
+#[macro_use]
+mod supervised;
+
+use std::time::Duration;
+
+use supervised::*;
+
+/// The longest time from a loss to the first panel that is done again.
+const LONGEST_SECONDS: f64 = 10.0;
+
+/// How a node is lost.
+#[derive(Debug, Clone, Copy)]
+enum Loss {
+    /// Its peers get a last packet.
+    PowerOff,
+    /// They get none.
+    SilentPowerOff,
+    /// It lives on, and its link is dead until the job computes without it.
+    LinkCut,
+}
+
+/// Seconds from a loss until the job computes again, by part.
+struct Parts {
+    detection: f64,
+    replacement: f64,
+    restart: f64,
+    recovery: f64,
+}
+
+impl Parts {
+    fn total(&self) -> f64 {
+        self.detection + self.replacement + self.restart + self.recovery
+    }
+}
+
+/// Loses a node of a run of its own, the `round`-th here.
+fn lose(kind: Kind, round: usize, loss: Loss) -> Option<Parts> {
+    let mut cluster = cluster(kind, 4, 2)?;
+    let index = 1 + round % 4;
+    let victim = format!("n{index}");
+    // Of two spares the one that has the same processor in the box.
+    let spare = format!("n{}", 5 + (index + 1) % 2);
+    cluster.write("spares", &format!("{spare} slots=1\n"));
+    // Long enough to be at work for some seconds more, on any machine.
+    let launch = launch(&cluster, true, "", &run().replace(N, "9600"));
+    wait_for_column(&cluster, 1, 1600);
+    // Anywhere between two signs of life.
+    std::thread::sleep(Duration::from_millis(137 * round as u64 % 1000));
+    let lost = unix();
+    match loss {
+        Loss::PowerOff => cluster.power_off(&victim),
+        Loss::SilentPowerOff => cluster.power_off_silently(&victim),
+        Loss::LinkCut => cluster.cut(&victim),
+    }
+    wait_for_column(&cluster, 2, 0);
+    if cluster.is_on(&victim) {
+        cluster.heal(&victim);
+    }
+    let ended = launch.end(&cluster);
+    ended.passed().replaced(0, &victim, &spare);
+    assert_clean(&cluster);
+    let failure = ended.failure(0);
+    let at = |key: &str| failure[key].as_f64().unwrap_or_else(|| panic!("{key} of {failure}"));
+    let parts = Parts {
+        detection: at("detected_unix") - lost,
+        replacement: at("relaunched_unix") - at("detected_unix"),
+        restart: at("alive_unix") - at("relaunched_unix"),
+        recovery: at("computing_unix") - at("alive_unix"),
+    };
+    let how = failure["how"].as_str().unwrap_or_default();
+    eprintln!(
+        "{round:>3} {:<14} {:>9.2} {:>11.2} {:>7.2} {:>8.2} {:>7.2}  {victim}: {how}",
+        format!("{loss:?}"),
+        parts.detection,
+        parts.replacement,
+        parts.restart,
+        parts.recovery,
+        parts.total()
+    );
+    Some(parts)
+}
+
+/// So many losses, of each kind in turn: the seconds of all parts, in order of their
+/// totals, are told.
+fn losses(kind: Kind, rounds: usize) -> Vec<Parts> {
+    let kinds = [Loss::PowerOff, Loss::SilentPowerOff, Loss::LinkCut];
+    eprintln!("loss               detection replacement restart recovery   total  node");
+    let lost = (0..rounds).filter_map(|round| lose(kind, round, kinds[round % kinds.len()]));
+    let mut all: Vec<Parts> = lost.collect();
+    all.sort_by(|a, b| a.total().total_cmp(&b.total()));
+    let of = |part: fn(&Parts) -> f64| {
+        let mut seconds: Vec<f64> = all.iter().map(part).collect();
+        seconds.sort_by(f64::total_cmp);
+        seconds
+    };
+    let columns = [
+        of(|parts| parts.detection),
+        of(|parts| parts.replacement),
+        of(|parts| parts.restart),
+        of(|parts| parts.recovery),
+        of(Parts::total),
+    ];
+    for (name, at) in [("median", all.len() / 2), ("largest", all.len().saturating_sub(1))] {
+        let cell = |seconds: &Vec<f64>| seconds.get(at).map_or("-".into(), |s| format!("{s:.2}"));
+        let [detection, replacement, restart, recovery, total] = columns.each_ref().map(cell);
+        eprintln!(
+            "{name:<18} {detection:>9} {replacement:>11} {restart:>7} {recovery:>8} {total:>7}"
+        );
+    }
+    all
+}
+
+#[test]
+fn a_node_lost_is_replaced_by_ssh() {
+    for parts in losses(Kind::Ssh, 2) {
+        // Other work may have the machine, and recovery is as slow as that makes it.
+        let until_restarted = parts.total() - parts.recovery;
+        assert!(until_restarted < 1.5 * LONGEST_SECONDS, "{until_restarted}");
+    }
+}
+
+/// `scripts/soak-node-loss --agent ssh` runs it.
+#[test]
+#[ignore = "takes minutes"]
+fn nodes_lost_many_times() {
+    let from = |name: &str| std::env::var(name).ok();
+    let rounds = from("SKT_HPL_ROUNDS").map_or(20, |text| text.parse().expect("a number"));
+    let kind = match from("SKT_HPL_AGENT").as_deref() {
+        None | Some("ssh") => Kind::Ssh,
+        Some("box") => Kind::Openmpi,
+        Some(other) => panic!("SKT_HPL_AGENT={other}: ssh or box"),
+    };
+    let all = losses(kind, rounds);
+    assert_eq!(all.len(), rounds, "skipped");
+    let late = all.iter().filter(|parts| parts.total() > LONGEST_SECONDS).count();
+    assert_eq!(late, 0, "of {rounds} took more than {LONGEST_SECONDS} s");
+}

@@ -118,6 +118,10 @@ fn a_node_cut_off_until_the_end_does_not_block_the_next_run() {
     ended.passed().replaced(0, "n1", "n5");
     assert!(ended.said.contains("n1: not reached"), "{}", ended.said);
     cluster.heal("n1");
+    // Its Open MPI daemon of the first run learns of that run's end only now.
+    wait_for("the end of what the first run left on n1", || {
+        ["orted", "skt-hpl"].iter().all(|comm| cluster.pids("n1", comm).is_empty())
+    });
     let again = launch(&cluster, true, "", &run()).end(&cluster);
     assert!(again.said.contains("segment(s) of an earlier run"), "{}", again.said);
     // With all nodes reached, marks go, too.

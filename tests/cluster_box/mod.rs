@@ -368,10 +368,15 @@ impl ClusterBox {
         self.write(&format!("cut/{node}"), "");
     }
 
-    /// Heals it.
+    /// Heals it. Both sides ask anew for each other's addresses: a question that was
+    /// asked into the cut link would fail, up to three seconds later, whatever waits
+    /// for its answer by then.
     pub fn heal(&self, node: &str) {
         let _ = fs::remove_file(self.shared().join("cut").join(node));
         self.link(node, "up");
+        let flush = self.on_node(node, "ip").args(["neigh", "flush", "dev", "eth0"]).output();
+        assert!(flush.expect("ip").status.success());
+        self.sh_on_head("ip neigh flush dev br0").expect("ip");
     }
 
     fn link(&self, node: &str, state: &str) {

@@ -14,7 +14,8 @@ use skt_hpl::comm::threads::{ThreadComm, run};
 use skt_hpl::comm::{Comm, CommError, PanelBuf, SendRequest, Tag, collect};
 use skt_hpl::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
 use skt_hpl::grid::Grid;
-use skt_hpl::pgesv::guard::{Beside, Guard, Nothing};
+use skt_hpl::pgesv::guard::{Background, Guard, Nothing, Remaining};
+use skt_hpl::pgesv::steps::Final;
 use skt_hpl::pgesv::{LocalShape, SolveError};
 use skt_hpl::ptest::{self, Silent, check};
 use skt_hpl::team::Team;
@@ -82,7 +83,7 @@ fn reference_solution(n: usize) -> Vec<f64> {
 /// Cuts the factorization before given panels, and takes no checkpoint there.
 struct Cutter {
     memory: Vec<f64>,
-    beside: Nothing,
+    background: Nothing,
     cuts: Vec<usize>,
 }
 
@@ -91,9 +92,9 @@ impl Guard for Cutter {
         &mut self.memory
     }
 
-    fn lend(&mut self, shape: LocalShape) -> (SharedMat<'_>, &mut dyn Beside) {
+    fn lend(&mut self, shape: LocalShape) -> (SharedMat<'_>, &mut dyn Background) {
         let LocalShape { rows, cols, lda, .. } = shape;
-        (MatMut::row_major(&mut self.memory, rows, cols, lda).share(), &mut self.beside)
+        (MatMut::row_major(&mut self.memory, rows, cols, lda).share(), &mut self.background)
     }
 
     fn start(&mut self) -> usize {
@@ -112,7 +113,7 @@ impl Guard for Cutter {
 fn guard<C: Comm>(grid: &Grid<C>, spec: &TestSpec, cuts: &[usize]) -> Cutter {
     // What generation does not fill must not matter.
     let memory = vec![f64::NAN; ptest::shape(grid, spec).doubles()];
-    Cutter { memory, beside: Nothing, cuts: cuts.to_vec() }
+    Cutter { memory, background: Nothing, cuts: cuts.to_vec() }
 }
 
 /// Solves on threads and collects x.
@@ -421,4 +422,118 @@ fn a_panel_that_is_passed_on_is_looked_after_meanwhile() {
         let counts: Vec<usize> = counts.into_iter().map(|count| count.expect("solved")).collect();
         assert!(counts.iter().all(|&count| count > 0), "DEPTH {depth}: {counts:?}");
     }
+}
+
+/// Keeps a copy of each element when the solver calls it final, and compares at the
+/// next cut.
+struct Auditor {
+    memory: Vec<f64>,
+    final_elements: FinalElements,
+    cuts: Vec<usize>,
+}
+
+struct FinalElements {
+    matrix: *const f64,
+    shape: LocalShape,
+    /// Row by row; those called final.
+    kept: Vec<Option<f64>>,
+    /// Elements compared so far, and those of them outside of finished columns.
+    compared: usize,
+}
+
+impl FinalElements {
+    fn compare(&mut self, memory: &[f64]) {
+        for (at, kept) in self.kept.iter_mut().enumerate() {
+            let Some(kept) = kept.take() else { continue };
+            let (row, col) = (at / self.shape.cols, at % self.shape.cols);
+            let now = memory[row * self.shape.lda + col];
+            assert_eq!(kept.to_bits(), now.to_bits(), "row {row}, column {col} is not final");
+            self.compared += 1;
+        }
+    }
+}
+
+// SAFETY: touches memory alone.
+unsafe impl Background for FinalElements {
+    fn is_active(&self) -> bool {
+        true
+    }
+
+    fn progress(&mut self, done: Final) -> Result<Remaining, SolveError> {
+        let LocalShape { rows, cols, lda, .. } = self.shape;
+        for (row, kept) in self.kept.chunks_exact_mut(cols.max(1)).enumerate().take(rows) {
+            let width = if row < done.rows() { cols } else { done.cols() };
+            for (col, kept) in kept.iter_mut().enumerate().take(width) {
+                // SAFETY: final, so nobody writes to it.
+                kept.get_or_insert_with(|| unsafe { *self.matrix.add(row * lda + col) });
+            }
+        }
+        Ok(Remaining::Work)
+    }
+
+    fn add_stall(&mut self, _: f64) {}
+}
+
+impl Guard for Auditor {
+    fn matrix(&mut self) -> &mut [f64] {
+        &mut self.memory
+    }
+
+    fn lend(&mut self, shape: LocalShape) -> (SharedMat<'_>, &mut dyn Background) {
+        let LocalShape { rows, cols, lda, .. } = shape;
+        self.final_elements.matrix = self.memory.as_ptr();
+        self.final_elements.shape = shape;
+        self.final_elements.kept.resize(rows * cols, None);
+        let a = MatMut::row_major(&mut self.memory, rows, cols, lda).share();
+        (a, &mut self.final_elements)
+    }
+
+    fn start(&mut self) -> usize {
+        0
+    }
+
+    fn cut(&mut self, next: usize, panels: usize) -> Result<usize, SolveError> {
+        self.final_elements.compare(&self.memory);
+        Ok(self.cuts.iter().copied().find(|&cut| cut > next).unwrap_or(panels).min(panels))
+    }
+
+    fn seconds(&self) -> f64 {
+        1.0
+    }
+}
+
+#[test]
+fn what_the_solver_calls_final_does_not_change_before_the_cut() {
+    let mut compared = 0;
+    for (p, q) in [(1, 1), (2, 1), (1, 2), (2, 3)] {
+        for (depth, threads, transport) in [
+            (0, 1, Transport::Shared),
+            (1, 1, Transport::Messages),
+            (1, 2, Transport::Shared),
+            (2, 2, Transport::Messages),
+        ] {
+            let spec = TestSpec { depth, threads, transport, ..base(250, 16, p, q) };
+            let ranks = run(p * q, |world| {
+                let grid = Grid::new(&world, p, q, spec.pmap)?.expect("all ranks take part");
+                let team = Team::new(threads, |_| ()).expect("threads");
+                let shape = ptest::shape(&grid, &spec);
+                let mut guard = Auditor {
+                    memory: vec![0.0; shape.doubles()],
+                    final_elements: FinalElements {
+                        matrix: std::ptr::null(),
+                        shape,
+                        kept: Vec::new(),
+                        compared: 0,
+                    },
+                    cuts: vec![1, 4, 5, 9, 15],
+                };
+                ptest::generate(&grid, &team, &spec, &mut guard);
+                ptest::solve(&grid, &team, &spec, &mut guard, &mut Silent)?;
+                Ok::<_, SolveError>(guard.final_elements.compared)
+            });
+            compared += ranks.into_iter().map(|rank| rank.unwrap()).sum::<usize>();
+        }
+    }
+    // Of 5 cuts in each of 16 runs, 250 x 250 elements each.
+    assert!(compared > 16 * 250 * 250, "{compared} elements compared");
 }

@@ -365,4 +365,16 @@ impl<'a> SharedMat<'a> {
         // SAFETY: the caller keeps blocks apart.
         unsafe { self.0.alias() }.block(rows, cols)
     }
+
+    /// A block to read, on any number of threads.
+    ///
+    /// # Safety
+    /// No block to write that is in use at the same time may share an element with it.
+    ///
+    /// # Panics
+    /// When it reaches beyond the matrix.
+    pub unsafe fn read(&self, rows: Range<usize>, cols: Range<usize>) -> MatRef<'a> {
+        // SAFETY: the caller keeps it apart from what is written.
+        unsafe { self.0.alias() }.into_ref().block(rows, cols)
+    }
 }

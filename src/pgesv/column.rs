@@ -15,13 +15,13 @@ const MAIL: usize = 0;
 /// The memory of a process column: nothing, or for each rank
 /// `pivot mail | rows of the trailing columns | rows of the columns of one panel`,
 /// and on the first one `| U of the trailing columns | U of those of one panel`.
-pub(super) struct Column {
+pub(super) struct ColumnMemory {
     node: Option<Arc<NodeMemory>>,
     nb: usize,
     cols: usize,
 }
 
-impl Column {
+impl ColumnMemory {
     /// For panels of up to `nb` columns and up to `cols` columns right of them, in
     /// shared memory if `share` asks for it and all ranks of the process column
     /// share a node. Collective over the process column.

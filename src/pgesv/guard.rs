@@ -1,72 +1,60 @@
-//! Who keeps the matrix, and keeps it safe: all that the solver knows of
+//! The owner of the matrix, which keeps it safe: all that the solver knows of
 //! checkpoints.
 
 use std::time::Instant;
 
+use super::steps::Final;
 use super::{LocalShape, SolveError};
 use crate::blas::MatMut;
 use crate::blas::view::SharedMat;
 use crate::comm::PanelBuf;
 
-/// What of a rank's matrix has come to what it is at the next cut: local rows before
-/// `rows`, and in all rows local columns before `cols`. `usize::MAX`: all.
+/// What is left to do in the background.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Final {
-    /// Rows.
-    pub rows: usize,
-    /// Columns.
-    pub cols: usize,
-}
-
-/// What is left to do beside the factorization.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Left {
-    /// Nothing before more is final, or others say something.
+pub enum Remaining {
+    /// Nothing before more is final, or before another rank says something.
     Nothing,
-    /// To look after messages that are on their way.
+    /// To progress messages that are on their way.
     Messages,
-    /// More, at once.
+    /// Work that can be done at once.
     Work,
 }
 
-/// What goes on beside the factorization: a checkpoint that is being taken.
+/// Work in the background of the factorization: a checkpoint that is being taken.
 ///
 /// # Safety
-/// The solver may call it from another thread than that which has lent the matrix,
-/// while that one computes and uses its team: the implementation must not touch
-/// what is bound to a thread. There is one call at a time, and none while another
-/// thread of the rank speaks to other ranks.
-pub unsafe trait Beside {
+/// The solver may call [`Background::progress`] on another thread than that which has
+/// lent the matrix, while that one computes and uses its team: the implementation must
+/// not touch what is bound to a thread. There is one call at a time, and none while
+/// another thread of the rank speaks to other ranks.
+pub unsafe trait Background {
     /// Whether anything goes on.
-    fn goes_on(&self) -> bool;
+    fn is_active(&self) -> bool;
 
-    /// Does a little of it. `done` is final. Never waits.
-    ///
-    /// # Safety
-    /// Nobody writes to what is final before the cut.
+    /// Does a little of it, on what is `done`. Never waits.
     ///
     /// # Errors
     /// When a rank is lost.
-    unsafe fn look_after(&mut self, done: Final) -> Result<Left, SolveError>;
+    fn progress(&mut self, done: Final) -> Result<Remaining, SolveError>;
 
-    /// The solver has stood still for so long, for such a call to end.
-    fn kept_waiting(&mut self, seconds: f64);
+    /// The solver has stood still for so long, until a call of `progress` ended.
+    fn add_stall(&mut self, seconds: f64);
 }
 
 /// Nothing goes on.
 pub struct Nothing;
 
 // SAFETY: touches nothing.
-unsafe impl Beside for Nothing {
-    fn goes_on(&self) -> bool {
+unsafe impl Background for Nothing {
+    fn is_active(&self) -> bool {
         false
     }
 
-    unsafe fn look_after(&mut self, _: Final) -> Result<Left, SolveError> {
-        Ok(Left::Nothing)
+    fn progress(&mut self, _: Final) -> Result<Remaining, SolveError> {
+        Ok(Remaining::Nothing)
     }
 
-    fn kept_waiting(&mut self, _: f64) {}
+    fn add_stall(&mut self, _: f64) {}
 }
 
 /// Keeps one rank's matrix, and decides where the factorization is cut.
@@ -75,8 +63,8 @@ pub trait Guard {
     fn matrix(&mut self) -> &mut [f64];
 
     /// The rank's part of [A|b], of shape `shape`, to be factored up to the next
-    /// cut, and who is to be told of it.
-    fn lend(&mut self, shape: LocalShape) -> (SharedMat<'_>, &mut dyn Beside);
+    /// cut, and what goes on in the background meanwhile.
+    fn lend(&mut self, shape: LocalShape) -> (SharedMat<'_>, &mut dyn Background);
 
     /// The timed part begins. Returns the panel to go on from: 0, or after a
     /// restart the one before which the last checkpoint was taken.
@@ -98,7 +86,7 @@ pub trait Guard {
 /// No checkpoints: plain memory, one cut at the end.
 pub struct Unguarded {
     memory: PanelBuf,
-    beside: Nothing,
+    background: Nothing,
     start: Instant,
 }
 
@@ -108,7 +96,7 @@ impl Unguarded {
     /// # Errors
     /// When the system has no such memory.
     pub fn new(doubles: usize) -> std::io::Result<Self> {
-        Ok(Self { memory: PanelBuf::new(doubles)?, beside: Nothing, start: Instant::now() })
+        Ok(Self { memory: PanelBuf::new(doubles)?, background: Nothing, start: Instant::now() })
     }
 }
 
@@ -117,9 +105,9 @@ impl Guard for Unguarded {
         &mut self.memory
     }
 
-    fn lend(&mut self, shape: LocalShape) -> (SharedMat<'_>, &mut dyn Beside) {
+    fn lend(&mut self, shape: LocalShape) -> (SharedMat<'_>, &mut dyn Background) {
         let LocalShape { rows, cols, lda, .. } = shape;
-        (MatMut::row_major(&mut self.memory, rows, cols, lda).share(), &mut self.beside)
+        (MatMut::row_major(&mut self.memory, rows, cols, lda).share(), &mut self.background)
     }
 
     fn start(&mut self) -> usize {

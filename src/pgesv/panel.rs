@@ -8,16 +8,15 @@
 //! of L1, the product along rows of L2. The owner factors the panel W column by
 //! column in a place of its own and then writes L1 and L2 into the message.
 
-use std::ops::Range;
-
 use super::SolveError;
-use super::slots::{Place, Slot};
+use super::slots::{PanelBuffer, Slot};
 use crate::blas::{MatMut, MatRef, transpose};
 use crate::comm::panel_bcast::PanelBcast;
 use crate::comm::{Comm, PanelBuf};
 use crate::grid::{Cyclic, Grid};
 use crate::pfact::first_own_row;
 use crate::team::Team;
+use crate::update::Operands;
 
 /// Doubles of a cache line: parts of the message begin on one.
 const LINE: usize = 8;
@@ -180,8 +179,8 @@ fn odd_lines(doubles: usize) -> usize {
     doubles.div_ceil(LINE) / 2 * 2 * LINE + LINE
 }
 
-/// A panel on its way along the process row, or arrived.
-pub struct Flight<C: Comm> {
+/// A factored panel (HPL_T_panel): on its way along the process row, or arrived.
+pub struct Panel<C: Comm> {
     /// Its number: column over NB.
     pub k: usize,
     /// How it lies on this rank.
@@ -192,27 +191,27 @@ pub struct Flight<C: Comm> {
 /// The message of a panel.
 enum Message<C: Comm> {
     Broadcast(PanelBcast<C>),
-    /// Read where the owner has it.
-    Here(Slot),
+    /// Read in the memory of its owner.
+    Shared(Slot),
 }
 
-impl<C: Comm> Flight<C> {
-    /// Starts to broadcast panel `k`; on its owner `place` holds the message.
-    pub fn start(
+impl<C: Comm> Panel<C> {
+    /// Starts to broadcast panel `k`; on its owner `buffer` holds the message.
+    pub fn start_broadcast(
         grid: &Grid<C>,
         topology: crate::config::Bcast,
         k: usize,
         layout: Layout,
-        place: Place,
+        buffer: PanelBuffer,
     ) -> Result<Self, SolveError> {
-        let message = match place {
-            Place::Buffer(buf) => {
+        let message = match buffer {
+            PanelBuffer::Message(buf) => {
                 let (root, len) = (k % grid.q, layout.doubles());
                 Message::Broadcast(PanelBcast::start(&grid.row, topology, root, buf, len)?)
             }
-            Place::Slot(slot) => {
+            PanelBuffer::Shared(slot) => {
                 slot.publish();
-                Message::Here(slot)
+                Message::Shared(slot)
             }
         };
         Ok(Self { k, layout, message })
@@ -222,15 +221,15 @@ impl<C: Comm> Flight<C> {
     pub fn progress(&mut self, grid: &Grid<C>) -> Result<(), SolveError> {
         match &mut self.message {
             Message::Broadcast(bcast) => Ok(bcast.progress(&grid.row)?),
-            Message::Here(_) => Ok(()),
+            Message::Shared(_) => Ok(()),
         }
     }
 
-    /// Moves on what this rank passes on, while the panel is read; never waits.
+    /// Progresses what this rank passes on, while the panel is read; never waits.
     pub fn progress_sends(&self) -> Result<(), SolveError> {
         match &self.message {
             Message::Broadcast(bcast) => Ok(bcast.progress_sends()?),
-            Message::Here(_) => Ok(()),
+            Message::Shared(_) => Ok(()),
         }
     }
 
@@ -240,7 +239,7 @@ impl<C: Comm> Flight<C> {
         self.progress(grid)?;
         Ok(match &self.message {
             Message::Broadcast(bcast) => !bcast.is_receiving(),
-            Message::Here(slot) => slot.has_come(&grid.row)?,
+            Message::Shared(slot) => slot.has_come(&grid.row)?,
         })
     }
 
@@ -248,10 +247,10 @@ impl<C: Comm> Flight<C> {
     ///
     /// # Errors
     /// On all ranks alike when it could not be factored.
-    pub fn finish(&mut self, grid: &Grid<C>) -> Result<(), SolveError> {
+    pub fn wait(&mut self, grid: &Grid<C>) -> Result<(), SolveError> {
         match &mut self.message {
             Message::Broadcast(bcast) => bcast.finish(&grid.row)?,
-            Message::Here(slot) => slot.wait(&grid.row)?,
+            Message::Shared(slot) => slot.wait(&grid.row)?,
         }
         let head = &self.data()[..LINE];
         if head[BROKE] != 0.0 {
@@ -264,28 +263,37 @@ impl<C: Comm> Flight<C> {
     /// The message.
     ///
     /// # Panics
-    /// Before [`Self::finish`].
-    pub fn data(&self) -> &[f64] {
+    /// Before [`Self::wait`].
+    fn data(&self) -> &[f64] {
         match &self.message {
             Message::Broadcast(bcast) => bcast.data(),
-            Message::Here(slot) => slot.read(),
+            Message::Shared(slot) => slot.read(),
         }
     }
 
-    /// Ends the flight: gives the buffer back, if it has one, once it has been
-    /// passed on.
-    pub fn land(self) -> Result<Option<PanelBuf>, SolveError> {
+    /// What the update needs of the panel.
+    ///
+    /// # Panics
+    /// Before [`Self::wait`].
+    pub fn operands(&self) -> Operands<'_> {
+        let (layout, data) = (&self.layout, self.data());
+        Operands {
+            l1: layout.l1(data),
+            l2: layout.l2(data),
+            ipiv: layout.ipiv(data),
+            below: layout.below,
+        }
+    }
+
+    /// Ends the use of the panel: gives the buffer back, if it has one, once it has
+    /// been passed on.
+    pub fn release(self) -> Result<Option<PanelBuf>, SolveError> {
         match self.message {
             Message::Broadcast(bcast) => Ok(Some(bcast.reclaim()?)),
-            Message::Here(slot) => {
+            Message::Shared(slot) => {
                 slot.release();
                 Ok(None)
             }
         }
-    }
-
-    /// Global columns of the panel.
-    pub fn columns(&self) -> Range<usize> {
-        self.layout.j..self.layout.j + self.layout.jb
     }
 }

@@ -27,15 +27,15 @@ const APPLIED: usize = 1;
 /// Slots begin on a page.
 const PAGE_DOUBLES: usize = 512;
 
-/// Where panels in flight lie.
-pub enum Panels {
-    /// In buffers, which messages fill: those that no flight has.
-    Buffers(VecDeque<PanelBuf>),
+/// Where the panels of the look-ahead lie.
+pub enum PanelBuffers {
+    /// In buffers, which messages fill: those that are free.
+    Messages(VecDeque<PanelBuf>),
     /// In their owners' memory.
-    Slots(Arc<Slots>),
+    Shared(Arc<Slots>),
 }
 
-impl Panels {
+impl PanelBuffers {
     /// Room for `count` panels of up to `doubles` in flight at a time, in shared
     /// memory if all of the process row share a node and `share` asks for it. Collective.
     ///
@@ -50,37 +50,39 @@ impl Panels {
         if share && grid.q > 1 {
             let slot_doubles = doubles.next_multiple_of(PAGE_DOUBLES);
             if let Some(node) = grid.row_memory.take(&grid.row, count * slot_doubles)? {
-                return Ok(Self::Slots(Arc::new(Slots { node, count, slot_doubles })));
+                return Ok(Self::Shared(Arc::new(Slots { node, count, slot_doubles })));
             }
         }
         let buffers = (0..count).map(|_| PanelBuf::new(doubles)).collect::<std::io::Result<_>>();
         let why = |e: std::io::Error| SolveError::Memory { what: "panels", why: e.to_string() };
-        buffers.map(Self::Buffers).map_err(why)
+        buffers.map(Self::Messages).map_err(why)
     }
 
     /// Whether they lie in shared memory.
     pub fn are_shared(&self) -> bool {
-        matches!(self, Self::Slots(_))
+        matches!(self, Self::Shared(_))
     }
 
-    /// To be called when none is in flight: the next one is panel `k`.
+    /// To be called when no panel is in use: the next one is panel `k`.
     pub fn begin_at(&self, k: usize) {
-        if let Self::Slots(slots) = self {
+        if let Self::Shared(slots) = self {
             slots.node.raise(APPLIED, k as u64);
         }
     }
 
-    /// A place for panel `k`. Waits until nobody needs what was there.
+    /// A buffer for panel `k`. Waits until no rank needs the panel that was there.
     ///
     /// # Errors
     /// When the job has been aborted.
-    pub fn place<C: Comm>(&mut self, row: &C, k: usize) -> Result<Place> {
+    pub fn take<C: Comm>(&mut self, row: &C, k: usize) -> Result<PanelBuffer> {
         Ok(match self {
-            Self::Buffers(free) => Place::Buffer(free.pop_front().expect("one for each in flight")),
-            Self::Slots(slots) => {
+            Self::Messages(free) => {
+                PanelBuffer::Message(free.pop_front().expect("one for each panel"))
+            }
+            Self::Shared(slots) => {
                 let slot = Slot { slots: slots.clone(), k };
                 slot.wait_for_room(row)?;
-                Place::Slot(slot)
+                PanelBuffer::Shared(slot)
             }
         })
     }
@@ -88,26 +90,26 @@ impl Panels {
     /// Takes back the buffer of a panel that has been applied.
     pub fn put_back(&mut self, buffer: Option<PanelBuf>) {
         match self {
-            Self::Buffers(free) => free.extend(buffer),
-            Self::Slots(_) => debug_assert!(buffer.is_none(), "slots have no buffers"),
+            Self::Messages(free) => free.extend(buffer),
+            Self::Shared(_) => debug_assert!(buffer.is_none(), "slots have no buffers"),
         }
     }
 }
 
 /// Where one panel lies.
-pub enum Place {
+pub enum PanelBuffer {
     /// In a buffer of this rank.
-    Buffer(PanelBuf),
+    Message(PanelBuf),
     /// In its owner's memory.
-    Slot(Slot),
+    Shared(Slot),
 }
 
-impl Place {
+impl PanelBuffer {
     /// The message, for the owner of the panel to write.
     pub fn message(&mut self) -> &mut [f64] {
         match self {
-            Self::Buffer(buffer) => buffer,
-            Self::Slot(slot) => slot.write(),
+            Self::Message(buffer) => buffer,
+            Self::Shared(slot) => slot.write(),
         }
     }
 }

@@ -27,7 +27,8 @@ use crate::checkpoint::recover::Recovered;
 use crate::comm::{Comm, collect};
 use crate::config::TestSpec;
 use crate::grid::Cyclic;
-use crate::pgesv::guard::{Beside, Final, Guard, Left};
+use crate::pgesv::guard::{Background, Guard, Remaining};
+use crate::pgesv::steps::Final;
 use crate::pgesv::{LocalShape, SolveError};
 use crate::ptest;
 use crate::report::record::{Protection, Restart, Sample, Stall, TestRecord};
@@ -561,28 +562,29 @@ fn solve_error(panel: usize, error: CheckpointError) -> SolveError {
 // SAFETY: what it calls of the checkpointer reads and writes memory of this process
 // and of its group's, and sends messages; it does not touch the store, whose team is
 // bound to its thread.
-unsafe impl<C: Comm> Beside for Protected<'_, C> {
-    fn goes_on(&self) -> bool {
+unsafe impl<C: Comm> Background for Protected<'_, C> {
+    fn is_active(&self) -> bool {
         self.begun.is_some()
     }
 
-    unsafe fn look_after(&mut self, done: Final) -> Result<Left, SolveError> {
+    fn progress(&mut self, done: Final) -> Result<Remaining, SolveError> {
         if self.begun.is_none() {
-            return Ok(Left::Nothing);
+            return Ok(Remaining::Nothing);
         }
-        let outside = Active { row: done.rows, byte: done.cols.saturating_mul(size_of::<f64>()) };
-        // SAFETY: the caller's promise holds up to the cut, and nothing is written
-        // there before `complete` has returned.
+        let byte = done.cols().saturating_mul(size_of::<f64>());
+        let outside = Active { row: done.rows(), byte };
+        // SAFETY: nobody writes to what is final up to the cut, nor there before
+        // `complete` has returned.
         unsafe { self.checkpointer.ready(0, outside) };
         match self.checkpointer.poll() {
-            Ok(Polled::Done | Polled::Idle) => Ok(Left::Nothing),
-            Ok(Polled::Waiting) => Ok(Left::Messages),
-            Ok(Polled::More) => Ok(Left::Work),
+            Ok(Polled::Done | Polled::Idle) => Ok(Remaining::Nothing),
+            Ok(Polled::Waiting) => Ok(Remaining::Messages),
+            Ok(Polled::More) => Ok(Remaining::Work),
             Err(error) => Err(solve_error(self.due, error)),
         }
     }
 
-    fn kept_waiting(&mut self, seconds: f64) {
+    fn add_stall(&mut self, seconds: f64) {
         if let Some(begun) = &mut self.begun {
             begun.stall.turn_seconds += seconds;
         }
@@ -594,7 +596,7 @@ impl<C: Comm> Guard for Protected<'_, C> {
         bytemuck::cast_slice_mut(self.checkpointer.region(0))
     }
 
-    fn lend(&mut self, shape: LocalShape) -> (SharedMat<'_>, &mut dyn Beside) {
+    fn lend(&mut self, shape: LocalShape) -> (SharedMat<'_>, &mut dyn Background) {
         let LocalShape { rows, cols, lda, .. } = shape;
         let (a, bytes) = self.checkpointer.region_at(0);
         // SAFETY: the region stays where it is as long as the checkpointer is

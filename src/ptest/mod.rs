@@ -154,13 +154,13 @@ pub fn solve<C: Comm>(
         if next == panels {
             break;
         }
-        let (a, beside) = guard.lend(shape);
+        let (a, background) = guard.lend(shape);
         let mut solver = Solver::new(grid, team, params, shape, &a, &mut work);
         let mut on_progress = |columns: usize| {
             let elapsed_seconds = before_seconds + start.elapsed().as_secs_f64();
             observer.columns(columns.min(spec.n), elapsed_seconds);
         };
-        solver.factor(next..to, &mut on_progress, beside)?;
+        solver.factor(next..to, &mut on_progress, background)?;
         next = to;
     }
     observer.phase(Phase::BackSubstitute);
@@ -174,8 +174,7 @@ pub fn solve<C: Comm>(
         by_message(grid.p > 1 && !work.shares_rows()),
     ];
     let mut phases = work.phases();
-    let told = phases.panel + phases.swap + phases.bcast + phases.update + phases.back;
-    phases.other = (here - told).max(0.0);
+    phases.other = (here - phases.sum()).max(0.0);
     collect::all_max(&grid.all, &mut most)?;
     let by_messages = [("panels", most[1]), ("rows", most[2])];
     let by_messages =

@@ -21,6 +21,13 @@ pub struct Phases {
     pub other: f64,
 }
 
+impl Phases {
+    /// Seconds of all phases together.
+    pub fn sum(&self) -> f64 {
+        self.panel + self.swap + self.bcast + self.update + self.back + self.other
+    }
+}
+
 /// Phases over all ranks of the grid.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct PhaseTable {

@@ -1,0 +1,209 @@
+//! A second thread for the update, which progresses what goes on in the background
+//! of the factorization while the solver's own thread computes.
+//!
+//! A message of some megabytes has to be progressed every millisecond or so, and a
+//! product takes a hundred. The thread that speaks to other ranks holds a *token*: the
+//! solver's thread holds it except where it computes, and gets it back as soon as it
+//! asks for it, before the other thread begins anything else.
+
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use super::SolveError;
+use super::guard::{Background, Remaining};
+use super::steps::{Final, Step, Stretch};
+
+/// Between two calls while messages are on their way.
+const PAUSE: Duration = Duration::from_micros(200);
+/// Between two calls while there is nothing to do: only the solver, which wakes the
+/// thread, or another rank can change that.
+const LONG_PAUSE: Duration = Duration::from_millis(5);
+
+/// What the two threads share.
+struct Shared {
+    token: Mutex<()>,
+    /// Whether the solver waits for the token.
+    is_wanted: AtomicBool,
+    is_over: AtomicBool,
+    stretch: Stretch,
+    /// What is final: more and more rows of it.
+    done: Final,
+    rows: AtomicUsize,
+}
+
+/// The solver's right to speak to other ranks.
+pub(super) struct Token<'c> {
+    /// What is shared with the second thread, if there is one.
+    shared: Option<(&'c Shared, Thread)>,
+    held: Option<MutexGuard<'c, ()>>,
+    waited_seconds: f64,
+}
+
+/// Ends the second thread, however the solver's part ends.
+struct End<'c>(&'c AtomicBool, Thread);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+        self.1.unpark();
+    }
+}
+
+/// What the second thread progresses.
+struct Lent<'b>(&'b mut dyn Background);
+
+// SAFETY: `Lent` does nothing but call `Background::progress`, one call at a time, with
+// the token held; an implementation of that unsafe trait allows that on any thread.
+unsafe impl Send for Lent<'_> {}
+
+impl Lent<'_> {
+    fn progress(&mut self, shared: &Shared) -> Result<(), SolveError> {
+        while !shared.is_over.load(Ordering::Relaxed) {
+            let token = shared.acquire();
+            let done = shared.done.with_rows(shared.rows.load(Ordering::Acquire));
+            let remaining = self.0.progress(done)?;
+            drop(token);
+            match remaining {
+                Remaining::Work if shared.is_wanted.load(Ordering::Relaxed) => {
+                    thread::sleep(PAUSE);
+                }
+                Remaining::Work => {}
+                Remaining::Messages => thread::park_timeout(PAUSE),
+                Remaining::Nothing => thread::park_timeout(LONG_PAUSE),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    fn acquire(&self) -> MutexGuard<'_, ()> {
+        // There is nothing behind it that a panic could leave half done.
+        self.token.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Token<'_> {
+    /// The token of a solver without a second thread.
+    pub fn alone() -> Self {
+        Self { shared: None, held: None, waited_seconds: 0.0 }
+    }
+
+    /// Releases the token: the solver speaks to no rank until it acquires it again.
+    pub fn release(&mut self) {
+        self.held = None;
+    }
+
+    /// Acquires the token, if it is not held.
+    pub fn acquire(&mut self) {
+        let Some((shared, _)) = &self.shared else { return };
+        if self.held.is_none() {
+            let start = Instant::now();
+            shared.is_wanted.store(true, Ordering::Relaxed);
+            self.held = Some(shared.acquire());
+            shared.is_wanted.store(false, Ordering::Relaxed);
+            self.waited_seconds += start.elapsed().as_secs_f64();
+        }
+    }
+
+    /// Acquires the token unless it would have to wait. Whether it is held.
+    pub fn try_acquire(&mut self) -> bool {
+        let Some((shared, _)) = &self.shared else { return true };
+        if self.held.is_none() {
+            self.held = match shared.token.try_lock() {
+                Ok(held) => Some(held),
+                Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
+                Err(TryLockError::WouldBlock) => None,
+            };
+        }
+        self.held.is_some()
+    }
+
+    /// Tells the second thread that the factorization has come to `step`.
+    pub fn tell(&self, step: Step) {
+        let Some((shared, thread)) = &self.shared else { return };
+        let done = shared.stretch.final_part(step);
+        debug_assert_eq!(done.cols(), shared.done.cols());
+        if done.rows() > shared.rows.load(Ordering::Relaxed) {
+            shared.rows.store(done.rows(), Ordering::Release);
+            thread.unpark();
+        }
+    }
+}
+
+/// What goes on in the background up to the next cut, and how it learns of the steps.
+pub(super) struct Watch<'b> {
+    pub background: &'b mut dyn Background,
+    pub stretch: Stretch,
+}
+
+impl Watch<'_> {
+    /// Progresses the background, if anything goes on there, until `is_over`. The
+    /// factorization has come to `step`.
+    ///
+    /// # Errors
+    /// Those of the background and of `is_over`.
+    pub fn progress_until(
+        &mut self,
+        step: Step,
+        mut is_over: impl FnMut() -> Result<bool, SolveError>,
+    ) -> Result<(), SolveError> {
+        let done = self.stretch.final_part(step);
+        let mut call_seconds = 0.0;
+        while self.background.is_active() && !is_over()? {
+            let start = Instant::now();
+            self.background.progress(done)?;
+            call_seconds = start.elapsed().as_secs_f64();
+        }
+        // It may have been over during the last call.
+        self.background.add_stall(call_seconds);
+        Ok(())
+    }
+
+    /// Runs `body`, which begins with the token, while a second thread progresses the
+    /// background, if anything goes on there. The factorization has come to `step`.
+    ///
+    /// # Errors
+    /// Those of `body`, else those of the background.
+    pub fn run_beside<R>(
+        &mut self,
+        step: Step,
+        body: impl FnOnce(&mut Token) -> Result<R, SolveError>,
+    ) -> Result<R, SolveError> {
+        if !self.background.is_active() {
+            return body(&mut Token::alone());
+        }
+        let done = self.stretch.final_part(step);
+        let shared = Shared {
+            token: Mutex::new(()),
+            is_wanted: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+            stretch: self.stretch,
+            done,
+            rows: AtomicUsize::new(done.rows()),
+        };
+        let held = Some(shared.acquire());
+        let mut lent = Lent(&mut *self.background);
+        let (result, waited_seconds) = thread::scope(|scope| {
+            let other = scope.spawn(|| lent.progress(&shared));
+            let thread = other.thread().clone();
+            let mut token =
+                Token { shared: Some((&shared, thread.clone())), held, waited_seconds: 0.0 };
+            let result = {
+                let _end = End(&shared.is_over, thread);
+                body(&mut token)
+            };
+            let start = Instant::now();
+            let waited_seconds = token.waited_seconds;
+            drop(token);
+            let progressed = other.join().unwrap_or_else(|panic| resume_unwind(panic));
+            let waited_seconds = waited_seconds + start.elapsed().as_secs_f64();
+            (result.and_then(|value| progressed.map(|()| value)), waited_seconds)
+        });
+        self.background.add_stall(waited_seconds);
+        result
+    }
+}

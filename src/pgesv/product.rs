@@ -288,7 +288,7 @@ mod tests {
     /// Pieces are finished in any order; rows are told in theirs.
     #[test]
     fn rows_are_done_when_all_before_them_are() {
-        let queue = ProductQueue::new(1000, 3, 0);
+        let queue = ProductQueue::new(8000, 3, 0);
         let pieces: Vec<Piece> = std::iter::from_fn(|| queue.take()).collect();
         assert!(pieces.len() > 3 && queue.take().is_none());
         let own = pieces[1].rows.clone();
@@ -303,6 +303,6 @@ mod tests {
         assert_eq!(queue.rows_done(own), pieces[3].rows.start);
         pieces[3..].iter().for_each(|piece| queue.finish(piece));
         let last = pieces.last().unwrap().rows.clone();
-        assert_eq!(queue.rows_done(last), 1000);
+        assert_eq!(queue.rows_done(last), 8000);
     }
 }

@@ -107,3 +107,87 @@ impl Stretch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What the driver does between two cuts, in order.
+    enum Event {
+        ComesTo(Step),
+        Writes(Range<usize>, Range<usize>),
+    }
+
+    /// The way of `Solver::factor` from panel `start` on, written down from the formulas
+    /// of its header.
+    fn events(stretch: &Stretch, start: usize, depth: usize) -> Vec<Event> {
+        let Stretch { n, nb, rows, cols, myrow, mycol, end } = *stretch;
+        let panels = n.div_ceil(nb);
+        let row = |k: usize| rows.count_before((k * nb).min(n), myrow);
+        let col = |k: usize| cols.count_before((k * nb).min(n), mycol);
+        let (all_rows, all_cols) = (rows.count_before(n, myrow), cols.count_before(n + 1, mycol));
+        let update_columns_of = |next: usize, from: usize| {
+            (from..next).map(move |k| Event::Writes(row(k)..all_rows, col(next)..col(next + 1)))
+        };
+        let mut events = Vec::new();
+        for next in start..panels.min(start + depth) {
+            if start == 0 {
+                events.extend(update_columns_of(next, 0));
+            }
+            events.push(Event::ComesTo(Step::Begun));
+        }
+        for k in start..end {
+            if depth == 0 {
+                events.push(Event::ComesTo(Step::Factoring { k }));
+            }
+            events.push(Event::Writes(row(k)..row(k + 1), col(k)..col(k + 1)));
+            events.push(Event::ComesTo(Step::Applying { k }));
+            if depth > 0 && k + depth < panels {
+                events.extend(update_columns_of(k + depth, k));
+            }
+            let right = col(k + 1 + depth)..all_cols;
+            events.push(Event::Writes(row(k)..row(k + 1), right.clone()));
+            for first in (row(k + 1)..all_rows).step_by(3) {
+                let after = (first + 3).min(all_rows);
+                events.push(Event::Writes(first..after, right.clone()));
+                events.push(Event::ComesTo(Step::Multiplied { k, rows: after - row(k + 1) }));
+            }
+            events.push(Event::ComesTo(Step::Applied { k }));
+        }
+        events
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(500))]
+        #[test]
+        fn nothing_is_written_behind_what_is_final(
+            n in 1usize..40, nb in 1usize..9, p in 1usize..4, q in 1usize..4,
+            depth in 0usize..4, me in 0usize..9, cuts in prop::array::uniform2(0usize..40),
+        ) {
+            let panels = n.div_ceil(nb);
+            let (start, end) = (cuts[0] % panels, cuts[1] % panels + 1);
+            prop_assume!(start < end);
+            let (rows, cols) = (Cyclic::rows(nb, p), Cyclic::cols(nb, q));
+            let stretch = Stretch { n, nb, rows, cols, myrow: me % p, mycol: me / p % q, end };
+            let mut done = Final { rows: 0, cols: 0 };
+            for event in events(&stretch, start, depth) {
+                match event {
+                    Event::ComesTo(step) => {
+                        let now = stretch.final_part(step);
+                        prop_assert!(now.rows >= done.rows && now.cols >= done.cols, "{:?}", step);
+                        done = now;
+                    }
+                    Event::Writes(rows, cols) => prop_assert!(
+                        rows.is_empty() || cols.is_empty()
+                            || rows.start >= done.rows && cols.start >= done.cols,
+                        "{:?} x {:?} is written when {:?} is final", rows, cols, done
+                    ),
+                }
+            }
+            prop_assert_eq!(done.rows, usize::MAX, "at the cut all rows are");
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! `scripts/test-pages` finds what a page says and the program does not do.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
@@ -9,12 +10,18 @@ use tempfile::TempDir;
 /// Runs the script on a page: its exit code and what it says. None where it could not
 /// run anything.
 fn verdict(page: &str) -> Option<(i32, String)> {
+    verdict_with(page, &std::env::var("PATH").unwrap())
+}
+
+/// The same, with the programs of the folders `path`.
+fn verdict_with(page: &str, programs: &str) -> Option<(i32, String)> {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("page.md");
     fs::write(&path, page).unwrap();
     let output = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/test-pages"))
         .args(["--program", env!("CARGO_BIN_EXE_skt-hpl")])
         .arg(&path)
+        .env("PATH", programs)
         .output()
         .unwrap();
     let said = [output.stdout, output.stderr].concat();
@@ -67,6 +74,25 @@ fn a_page_that_is_right_passes_and_what_is_not_run_is_told() {
     assert_eq!(code, 0, "{said}");
     assert!(said.contains("page.md:8: sleep 1000\n    not run: it takes too long\n"), "{said}");
     assert!(said.contains("pages: 6 run, 1 not run, 0 wrong"), "{said}");
+}
+
+/// A fresh system has none, and what was unpacked is no clone.
+#[test]
+fn a_system_without_git_will_do() {
+    // Not in /tmp, which is covered inside.
+    let programs = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    for folder in std::env::split_paths(&std::env::var_os("PATH").unwrap()) {
+        for program in fs::read_dir(folder).into_iter().flatten().flatten() {
+            if program.file_name() != "git" {
+                // Of programs of one name, the first counts.
+                let _ = symlink(program.path(), programs.path().join(program.file_name()));
+            }
+        }
+    }
+    let programs = programs.path().to_str().unwrap();
+    if let Some((code, said)) = verdict_with("```sh\ntest -f Cargo.toml\n```\n", programs) {
+        assert_eq!(code, 0, "{said}");
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod ffi;
 pub mod passes;
 mod solve_rows;
 pub mod transpose;
+pub mod vectors;
 pub mod view;
 
 pub use view::{MatMut, MatRef};

@@ -15,6 +15,7 @@
 //! Each element takes the same operations in the same order wherever the rows
 //! are cut.
 
+use super::vectors::Vectors;
 use super::{MatMut, MatRef};
 
 /// Most columns that go by at once: for each, a register holds its `u_k`.
@@ -97,16 +98,14 @@ impl Pass<'_> {
     /// `line` and `columns` name memory that is there; nobody else is on what the
     /// pass writes: `line`, and with `RANK1` the columns.
     unsafe fn run<const RANK1: bool>(&self) -> u64 {
-        #[cfg(target_arch = "x86_64")]
-        {
-            if is_x86_feature_detected!("avx512f") {
-                // SAFETY: the CPU has been asked; the rest is our caller's.
-                return unsafe { avx512::run::<RANK1>(self) };
-            }
-            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-                // SAFETY: as above.
-                return unsafe { avx2::run::<RANK1>(self) };
-            }
+        match Vectors::here() {
+            // SAFETY: the processor has them; the rest is our caller's.
+            #[cfg(target_arch = "x86_64")]
+            Vectors::Avx512 => return unsafe { avx512::run::<RANK1>(self) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Vectors::Avx2 => return unsafe { avx2::run::<RANK1>(self) },
+            Vectors::Baseline => {}
         }
         let bits = |i: usize| {
             // SAFETY: row i is one of the pass.
@@ -310,10 +309,10 @@ mod tests {
         let mut kinds: Vec<unsafe fn(&Pass) -> u64> = vec![plain::<RANK1>];
         #[cfg(target_arch = "x86_64")]
         {
-            if is_x86_feature_detected!("avx512f") {
+            if Vectors::here() >= Vectors::Avx512 {
                 kinds.push(avx512::run::<RANK1>);
             }
-            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            if Vectors::here() >= Vectors::Avx2 {
                 kinds.push(avx2::run::<RANK1>);
             }
         }

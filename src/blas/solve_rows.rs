@@ -18,6 +18,8 @@
 //! An element of U is the same sum in the same order in whatever strip it is, so
 //! its bits do not depend on how the columns are cut up among threads.
 
+#[cfg(target_arch = "x86_64")]
+use super::vectors::Vectors;
 use super::{MatMut, MatRef, Rows};
 
 /// Solves in place, or for the rows `from`, if there is a kernel for these layouts
@@ -33,17 +35,16 @@ pub(super) fn solve(l: MatRef, from: Option<&Rows>, a: &mut MatMut) -> bool {
         let a = a.as_mut_ptr();
         let from = from.map(|from| (from.rows, from.cols.start));
         let system = System { l: l.as_ptr(), ldl: l.ld(), n, a, lda, width, from };
-        if is_x86_feature_detected!("avx512f") {
-            // SAFETY: the CPU has been asked; the views cover what they name.
-            unsafe { avx512::solve(&system) };
-            return true;
-        }
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+        match Vectors::here() {
+            // SAFETY: the processor has them; the views cover what they name.
+            Vectors::Avx512 => unsafe { avx512::solve(&system) },
             // SAFETY: as above.
-            unsafe { avx2::solve(&system) };
-            return true;
+            Vectors::Avx2 => unsafe { avx2::solve(&system) },
+            Vectors::Baseline => return false,
         }
+        true
     }
+    #[cfg(not(target_arch = "x86_64"))]
     false
 }
 
@@ -267,13 +268,11 @@ mod tests {
             }
             #[cfg(target_arch = "x86_64")]
             {
-                if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                if Vectors::here() >= Vectors::Avx2 {
                     // SAFETY: asked; the arrays are as large as said.
                     unsafe { avx2::solve(&system(&l, ldl, n, &mut ways[1], lda, width)) };
-                    if is_x86_feature_detected!("avx512f") {
-                        // All instruction sets sum in the same order.
-                        prop_assert_eq!(&ways[0], &ways[1]);
-                    }
+                    // All instruction sets sum in the same order.
+                    prop_assert_eq!(&ways[0], &ways[1]);
                 }
             }
             let x = &ways[0];

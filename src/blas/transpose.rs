@@ -1,5 +1,7 @@
 //! Copies between a row-major block and a column-major one.
 
+#[cfg(target_arch = "x86_64")]
+use super::vectors::Vectors;
 use super::{MatMut, MatRef};
 
 /// Lines of the longer side that are worked on at a time: short enough that
@@ -56,8 +58,8 @@ impl Job {
     /// These lines and places are in both matrices.
     unsafe fn block(&self, lines: std::ops::Range<usize>, places: std::ops::Range<usize>) {
         #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx512f") {
-            // SAFETY: the CPU has been asked; the rest is our caller's.
+        if Vectors::here() == Vectors::Avx512 {
+            // SAFETY: the processor has them; the rest is our caller's.
             return unsafe { self.block_avx512(lines, places) };
         }
         // SAFETY: our caller's.

@@ -3,7 +3,7 @@
 //! Each is one plain loop; the compiler vectorizes it for AVX-512, for AVX2 with
 //! FMA, and for the baseline, and the best that the CPU has is called.
 
-use std::sync::OnceLock;
+use crate::blas::vectors::Vectors;
 
 /// The largest magnitude of a range, and where it is.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -37,31 +37,6 @@ impl Best {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Level {
-    Baseline,
-    #[cfg(target_arch = "x86_64")]
-    Avx2,
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
-}
-
-fn level() -> Level {
-    static LEVEL: OnceLock<Level> = OnceLock::new();
-    *LEVEL.get_or_init(|| {
-        #[cfg(target_arch = "x86_64")]
-        {
-            if is_x86_feature_detected!("avx512f") {
-                return Level::Avx512;
-            }
-            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-                return Level::Avx2;
-            }
-        }
-        Level::Baseline
-    })
-}
-
 /// Defines `$name` over the loop `$body`, which takes `FUSED`: whether the
 /// instruction set multiplies and adds at once.
 macro_rules! multiversion {
@@ -74,12 +49,12 @@ macro_rules! multiversion {
                 fn avx512($($arg: $type),*) -> $ret { $body::<true>($($arg),*) }
                 #[target_feature(enable = "avx2,fma")]
                 fn avx2($($arg: $type),*) -> $ret { $body::<true>($($arg),*) }
-                match level() {
-                    // SAFETY: the CPU has been asked.
-                    Level::Avx512 => return unsafe { avx512($($arg),*) },
+                match Vectors::here() {
+                    // SAFETY: the processor has them.
+                    Vectors::Avx512 => return unsafe { avx512($($arg),*) },
                     // SAFETY: as above.
-                    Level::Avx2 => return unsafe { avx2($($arg),*) },
-                    Level::Baseline => {}
+                    Vectors::Avx2 => return unsafe { avx2($($arg),*) },
+                    Vectors::Baseline => {}
                 }
             }
             $body::<false>($($arg),*)

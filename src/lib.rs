@@ -52,7 +52,6 @@ pub mod environment;
 pub mod grid;
 pub mod job;
 pub mod matgen;
-pub mod model;
 pub mod outfile;
 pub mod pages;
 pub mod pfact;
@@ -64,3 +63,5 @@ pub mod supervisor;
 pub mod swap;
 pub mod team;
 pub mod update;
+
+pub use skt_model as model;

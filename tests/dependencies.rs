@@ -1,29 +1,68 @@
 //! `docs/dependencies.md` says of every crate that the project needs what it is
-//! for, and of no other.
+//! for, and of no other. The members of the workspace share one version of each.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
 
-const CARGO: &str = include_str!("../Cargo.toml");
 const DOCS: &str = include_str!("../docs/dependencies.md");
 
 /// Names in the tables under a heading, without the backquotes.
-fn documented(heading: &str) -> BTreeSet<&'static str> {
+fn documented(heading: &str) -> BTreeSet<String> {
     let section = DOCS.split(&format!("\n## {heading}\n")).nth(1).expect("the heading is there");
     let section = section.split("\n## ").next().unwrap();
-    section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect()
+    let name = |line: &str| Some(line.strip_prefix("| `")?.split('`').next()?.to_owned());
+    section.lines().filter_map(name).collect()
+}
+
+/// The manifests of all members, that of the program first.
+fn manifests() -> Vec<toml::Table> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let members = fs::read_dir(root.join("crates")).unwrap().map(|entry| entry.unwrap().path());
+    let folders = [root.to_path_buf()].into_iter().chain(members);
+    folders
+        .map(|folder| fs::read_to_string(folder.join("Cargo.toml")).unwrap().parse().unwrap())
+        .collect()
+}
+
+/// The crates of others in a table of any of the manifests.
+fn needed(manifests: &[toml::Table], table: &str) -> BTreeSet<String> {
+    let tables = manifests.iter().filter_map(|manifest| manifest.get(table)?.as_table());
+    let names = tables.flat_map(|table| table.keys().cloned());
+    names.filter(|name| !name.starts_with("skt-")).collect()
 }
 
 #[test]
 fn each_dependency_is_explained() {
-    let cargo: toml::Table = CARGO.parse().unwrap();
-    for (table, heading) in [
-        ("dependencies", "In the program"),
-        ("build-dependencies", "To build"),
-        ("dev-dependencies", "In tests and benches"),
+    let manifests = manifests();
+    let in_program = needed(&manifests, "dependencies");
+    let in_tests = needed(&manifests, "dev-dependencies");
+    let in_tests: BTreeSet<String> = in_tests.difference(&in_program).cloned().collect();
+    let to_build = needed(&manifests, "build-dependencies");
+    for (needed, heading) in [
+        (in_program, "In the program"),
+        (to_build, "To build"),
+        (in_tests, "In tests and benches"),
     ] {
-        let needed = cargo[table].as_table().unwrap();
-        let needed: BTreeSet<&str> = needed.keys().map(String::as_str).collect();
         assert!(!needed.is_empty());
-        assert_eq!(documented(heading), needed, "{table} and its section in docs/dependencies.md");
+        assert_eq!(documented(heading), needed, "{heading} in docs/dependencies.md");
     }
+}
+
+#[test]
+fn members_take_the_version_of_the_workspace() {
+    let manifests = manifests();
+    let mut used = BTreeSet::new();
+    for manifest in &manifests {
+        for table in ["dependencies", "dev-dependencies", "build-dependencies"] {
+            let Some(table) = manifest.get(table) else { continue };
+            for (name, dependency) in table.as_table().unwrap() {
+                let shared = dependency.get("workspace").and_then(toml::Value::as_bool);
+                assert_eq!(shared, Some(true), "{name} of {}", manifest["package"]["name"]);
+                used.insert(name);
+            }
+        }
+    }
+    let shared = manifests[0]["workspace"]["dependencies"].as_table().unwrap();
+    assert_eq!(shared.keys().collect::<BTreeSet<_>>(), used, "what no member needs is there");
 }

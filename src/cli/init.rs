@@ -11,7 +11,6 @@ use super::{machine, output, plan};
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::store::StoreKind;
 use crate::config::draft::Value;
-use crate::config::validate::near_square;
 use crate::config::{
     At, CheckpointDraft, ConfigError, Draft, Format, LaunchDraft, Place, Rules, RunSpec, Setting,
     TestSpec, param::Param, toml, validate,
@@ -19,6 +18,7 @@ use crate::config::{
 use crate::model::path::{Changes, Machine, Run, predict};
 use crate::protect::{self, Settings, memory_split, smallest_group};
 use crate::supervisor::plan::shell_quoted;
+use skt_terms::layout::near_square;
 
 /// Flags of `init`.
 #[derive(Debug, Clone, Args)]

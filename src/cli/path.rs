@@ -14,10 +14,10 @@ use super::output;
 use super::study_error::StudyError;
 use crate::config::{Bcast, Swap};
 use crate::model::path::{
-    Changes, Machine, Measured, Part, Prediction, Run, closed, fit, measured, predict,
+    Changes, Machine, Measured, Part, PhaseSeconds, Prediction, Run, closed, fit, measured, predict,
 };
 use crate::model::plot::{Axis, Bars, Body, Figure};
-use crate::report::reader::{self, PhaseSeconds};
+use crate::report::{self, reader};
 
 /// Flags of `model path`.
 #[derive(Debug, Args)]
@@ -175,7 +175,7 @@ fn fitted(args: &PathArgs) -> Result<Option<fit::Fit>, StudyError> {
 fn read_all(files: &[PathBuf]) -> Result<Vec<Measured>, StudyError> {
     let mut runs = Vec::new();
     for path in files {
-        let found = Measured::read(path)?;
+        let found = report::measured::read(path)?;
         if found.is_empty() {
             return Err(StudyError::Usage(format!(
                 "'{}' has no test that ran to its end without checkpoints (--ft none)",

@@ -21,9 +21,10 @@ use crate::environment::{blas, selftest};
 use crate::model::HOUR_SECONDS;
 use crate::model::chen::Network;
 use crate::model::error::positive;
-use crate::model::path::{self, Changes, Measured};
+use crate::model::path::{self, Changes};
 use crate::model::plan::{Candidate, Machine, Plan, networked};
 use crate::model::tang::memory::Protocol;
+use crate::report::measured;
 use crate::report::reader::RunReport;
 use crate::supervisor::plan::shell_quoted;
 
@@ -245,7 +246,7 @@ fn rate_over_model(
     let mut shares = Vec::new();
     for (file, report) in args.report.iter().zip(reports) {
         let hosts = report.environment.hosts.len().max(1);
-        for measured in Measured::read(file)? {
+        for measured in measured::read(file)? {
             let ranks = measured.run.p * measured.run.q;
             let machine = networked(core, network, hosts, ranks.div_ceil(hosts));
             let model = path::predict(&measured.run, &machine, &Changes::default())?;

@@ -15,7 +15,6 @@ pub mod node;
 pub mod panel_bcast;
 pub mod sim;
 pub mod threads;
-pub mod tree;
 
 use std::ops::Range;
 use std::sync::Arc;

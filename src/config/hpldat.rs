@@ -8,10 +8,11 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use super::draft::{Draft, Form, Value};
-use super::error::{At, ConfigError, Place, Warning, shown};
+use super::error::{At, ConfigError, Place, Warning};
 use super::param::{MAX_LIST, Param, ParamInfo};
 use super::spec::{Generator, Output, RunSpec, Transport, clean_title};
 use super::validate::{leading_whole, parse_whole};
+use skt_terms::shown::shown;
 
 /// Lines of an HPL.dat.
 pub const LINES: usize = 31;

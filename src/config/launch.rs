@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 use super::checkpoint::Written;
 use super::draft::Value;
-use super::error::{At, ConfigError, shown};
+use super::error::{At, ConfigError};
+use skt_terms::shown::shown;
 
 /// A setting of `skt-hpl launch`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -12,10 +12,11 @@ use ::toml::de::{DeTable, DeValue};
 
 use super::checkpoint::{CheckpointDraft, SETTINGS, Setting, Written};
 use super::draft::{Draft, Form, Value};
-use super::error::{At, ConfigError, Place, shown};
+use super::error::{At, ConfigError, Place};
 use super::launch::{LAUNCH, LaunchDraft, Launching};
 use super::param::{PARAMS, Param};
 use super::spec::{Output, RunSpec, clean_title};
+use skt_terms::shown::shown;
 
 /// Keys that are not in the table of parameters.
 const OTHER_KEYS: [&str; 4] = ["title", "output", "checkpoint", "launch"];

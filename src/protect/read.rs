@@ -14,9 +14,9 @@ use crate::checkpoint::methods::Method;
 use crate::checkpoint::store::{SegmentName, StoreKind};
 use crate::config::checkpoint::Written;
 use crate::config::draft::{Form, Value};
-use crate::config::error::shown;
 use crate::config::validate::parse_whole;
 use crate::config::{CheckpointDraft, ConfigError, Place, RunSpec, Setting};
+use skt_terms::shown::shown;
 
 /// Most parities that a group may have.
 const MOST_PARITIES: usize = 127;

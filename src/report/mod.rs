@@ -4,6 +4,7 @@ pub mod cformat;
 pub mod clock;
 pub mod html;
 pub mod json;
+pub mod measured;
 pub mod phases;
 pub mod progress;
 pub mod reader;

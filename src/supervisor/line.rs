@@ -19,7 +19,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
 use super::probe::{Answer, Purpose};
 use super::process::Process;
-use crate::config::error::shown_message;
+use skt_terms::shown::shown_message;
 
 /// Lines that are kept at a time; each is a process here. Further nodes get a new
 /// line for each question.

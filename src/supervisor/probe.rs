@@ -20,8 +20,8 @@ use super::line::{Heard, Line, Lines};
 use super::process;
 use crate::checkpoint::codec::checksum;
 use crate::checkpoint::store::{Store, StoreError, StoreKind, SysvLimits, Trap, host};
-use crate::config::error::shown_message;
 use crate::protect;
+use skt_terms::shown::shown_message;
 
 /// What the answer starts with: shells may greet.
 const MARK: &str = "@skt-hpl-probe@";

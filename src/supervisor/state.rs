@@ -24,9 +24,9 @@ use serde::{Deserialize, Serialize};
 
 use super::hosts::{Pool, Replacement};
 use super::process::Process;
-use crate::config::error::shown_message;
 use crate::job::heartbeat::Beat;
 use crate::outfile;
+use skt_terms::shown::shown_message;
 
 /// Room that is set aside for each file that a start writes: some hours of signs of
 /// life.

@@ -39,11 +39,9 @@ fn each_dependency_is_explained() {
     let in_tests = needed(&manifests, "dev-dependencies");
     let in_tests: BTreeSet<String> = in_tests.difference(&in_program).cloned().collect();
     let to_build = needed(&manifests, "build-dependencies");
-    for (needed, heading) in [
-        (in_program, "In the program"),
-        (to_build, "To build"),
-        (in_tests, "In tests and benches"),
-    ] {
+    for (needed, heading) in
+        [(in_program, "In the program"), (to_build, "To build"), (in_tests, "In tests and benches")]
+    {
         assert!(!needed.is_empty());
         assert_eq!(documented(heading), needed, "{heading} in docs/dependencies.md");
     }

@@ -22,7 +22,7 @@ use skt_hpl::comm::threads;
 use skt_hpl::config::{
     Checked, ConfigError, Fact, Format, LaunchDraft, RunSpec, hpldat, parse, toml,
 };
-use skt_hpl::job::heartbeat::Beat;
+use skt_hpl::heartbeat::Beat;
 use skt_hpl::model::path::{Changes, Machine, Measured, fit, measured, predict};
 use skt_hpl::model::sim::trace::Trace;
 use skt_hpl::protect::ledger::{Ledger, LedgerError};

@@ -9,14 +9,14 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 
-use super::model::write_figure;
-use super::output;
+use super::figure;
 use super::study_error::StudyError;
 use crate::config::{Bcast, Swap};
 use crate::model::path::{
     Changes, Machine, Measured, Part, PhaseSeconds, Prediction, Run, closed, fit, measured, predict,
 };
 use crate::model::plot::{Axis, Bars, Body, Figure};
+use crate::output;
 use crate::report::{self, reader};
 
 /// Flags of `model path`.
@@ -607,5 +607,5 @@ fn draw(path: &Path, run: &Run, p: &Prediction, force: bool) -> Result<(), Study
             ],
         }),
     };
-    write_figure(&figure, path, force)
+    figure::write(&figure, path, force)
 }

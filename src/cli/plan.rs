@@ -4,16 +4,17 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
+use skt_terms::shown::shell_quoted;
 
 use super::convert::text;
 use super::launch::by_hand;
+use super::machine;
 use super::path::read_machine;
 use super::plan_report::{Basis, describe, json, large, protection};
 use super::study_error::StudyError;
-use super::{machine, output};
 use crate::blas::{MatMut, MatRef, gemm};
-use crate::config::draft::Value;
 use crate::config::param::Param;
+use crate::config::value::Value;
 use crate::config::{
     CheckpointDraft, ConfigError, Draft, Format, Rules, RunSpec, Setting, checkpoint, validate,
 };
@@ -24,9 +25,9 @@ use crate::model::error::positive;
 use crate::model::path::{self, Changes};
 use crate::model::plan::{Candidate, Machine, Plan, networked};
 use crate::model::tang::memory::Protocol;
+use crate::output;
 use crate::report::measured;
 use crate::report::reader::RunReport;
-use crate::supervisor::plan::shell_quoted;
 
 /// Flags of `plan`.
 #[derive(Debug, Args)]

@@ -12,9 +12,9 @@ use std::ptr;
 use std::sync::Arc;
 
 use mpi::ffi;
+use skt_terms::exit::Exit;
 
 use super::{Comm, CommError, PanelBuf, RecvRequest, Result, SendRequest, Tag};
-use crate::cli::exit::Exit;
 
 /// MPI counts are C ints: longer messages go in pieces of this many bytes.
 const PIECE_BYTES: usize = 1 << 30;

@@ -11,10 +11,11 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Comm, PanelBuf, RecvRequest, Result, SendRequest, Tag, disjoint_ranges};
 use skt_terms::choice::Bcast;
 use skt_terms::rings::ring_heads;
 use skt_terms::tree;
+
+use super::{Comm, PanelBuf, RecvRequest, Result, SendRequest, Tag, disjoint_ranges};
 
 const TAG_PANEL: Tag = 0x100;
 const TAG_SPREAD: Tag = 0x101;

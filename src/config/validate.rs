@@ -4,11 +4,12 @@ use skt_terms::layout::near_square;
 use skt_terms::shown::shown;
 
 use super::checkpoint::CheckpointDraft;
-use super::draft::{Draft, Form, Value};
+use super::draft::Draft;
 use super::error::{At, ConfigError, Place, Warning};
 use super::launch::LaunchDraft;
 use super::param::{Kind, MAX_LIST, Param, ParamInfo};
 use super::spec::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, Transport};
+use super::value::{Form, Value};
 
 /// Most tests of a run: a second each makes more than a day, and a list of all is
 /// still short.

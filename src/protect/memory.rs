@@ -6,14 +6,15 @@ use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use skt_terms::shown::shell_quoted;
+use skt_terms::units;
+
 use super::ended;
 use crate::checkpoint::header::SegmentId;
 use crate::checkpoint::protocol::{Memory, Peer};
 use crate::checkpoint::store::{
     Flaw, Segment, SegmentInfo, SegmentName, Store, StoreError, Stub, View,
 };
-use crate::report::units;
-use crate::supervisor::plan::shell_quoted;
 use crate::team::Team;
 
 /// How long to wait for a process of an earlier start to be gone: a launcher

@@ -12,7 +12,6 @@ pub mod record;
 pub mod samples;
 pub mod text;
 pub mod top500;
-pub mod units;
 
 pub use json::{JsonError, JsonReport, RunFacts};
 pub use progress::{Progress, ProgressMode};

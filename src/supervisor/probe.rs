@@ -14,6 +14,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use skt_terms::shown::shown_message;
 
 use super::hosts::{Health, Host, Pool};
 use super::line::{Heard, Line, Lines};
@@ -21,7 +22,6 @@ use super::process;
 use crate::checkpoint::codec::checksum;
 use crate::checkpoint::store::{Store, StoreError, StoreKind, SysvLimits, Trap, host};
 use crate::protect;
-use skt_terms::shown::shown_message;
 
 /// What the answer starts with: shells may greet.
 const MARK: &str = "@skt-hpl-probe@";

@@ -1,4 +1,4 @@
-//! How text that others wrote is shown.
+//! How text is shown: what others wrote, and commands that can be typed again.
 
 /// A value as it may be shown: control characters escaped, cut at 40.
 pub fn shown(value: &str) -> String {
@@ -27,6 +27,15 @@ pub fn shown_message(message: &str) -> String {
         part.iter().map(one).collect()
     };
     end.map_or_else(|| escaped(start), |end| format!("{} ... {}", escaped(start), escaped(end)))
+}
+
+/// A word as a POSIX shell reads it back.
+pub fn shell_quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-._/=:,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 #[cfg(test)]

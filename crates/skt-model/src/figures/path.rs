@@ -1,9 +1,10 @@
 //! The critical path of the solver on machines that nobody has at hand.
 
+use skt_terms::choice::{Bcast, Swap};
+
 use crate::ModelError;
 use crate::path::{Changes, Machine, Part, Run, predict};
 use crate::plot::{Axis, Bars, Body, Figure, Lines, Series};
-use skt_terms::choice::{Bcast, Swap};
 
 const GIB: f64 = (1u32 << 30) as f64;
 

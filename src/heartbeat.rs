@@ -10,9 +10,9 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
+use skt_terms::exit::Exit;
 
-use crate::cli::exit::Exit;
-use crate::cli::launcher_rank;
+use crate::launcher_rank;
 
 /// The environment variable that switches it on.
 pub const ENV: &str = "SKT_HPL_HEARTBEAT";

@@ -44,7 +44,6 @@
 #![warn(missing_docs)]
 
 pub mod blas;
-pub mod checkpoint;
 pub mod cli;
 pub mod comm;
 pub mod config;
@@ -56,7 +55,6 @@ pub mod launcher_rank;
 pub mod matgen;
 pub mod outfile;
 pub mod output;
-pub mod pages;
 pub mod pfact;
 pub mod pgesv;
 pub mod protect;
@@ -67,4 +65,5 @@ pub mod swap;
 pub mod team;
 pub mod update;
 
+pub use skt_checkpoint::{checkpoint, pages};
 pub use skt_model as model;

@@ -279,20 +279,23 @@ impl DerefMut for Bytes {
     }
 }
 
-impl Peer for View {
+/// Another rank's segment, as bytes.
+pub struct PeerBytes(View);
+
+impl Peer for PeerBytes {
     unsafe fn bytes(&self, range: Range<usize>) -> &[u8] {
         // SAFETY: the caller's promise.
-        unsafe { View::bytes(self, range) }
+        unsafe { self.0.bytes(range) }
     }
 
     fn will_read(&self, range: Range<usize>) {
-        self.map_pages(range);
+        self.0.map_pages(range);
     }
 }
 
 impl<'a> Memory for NodeMemory<'a> {
     type Segment = Bytes;
-    type Peer = View;
+    type Peer = PeerBytes;
     type Lock = Arc<RunLock<'a>>;
 
     fn lock(&mut self, index: usize) -> io::Result<Self::Lock> {
@@ -353,8 +356,9 @@ impl<'a> Memory for NodeMemory<'a> {
         }
     }
 
-    fn peer(&mut self, id: SegmentId) -> io::Result<Option<View>> {
-        self.store.view(&self.name(id)?).map_err(other)
+    fn peer(&mut self, id: SegmentId) -> io::Result<Option<PeerBytes>> {
+        let view = self.store.view(&self.name(id)?).map_err(other)?;
+        Ok(view.map(PeerBytes))
     }
 
     fn remove(&mut self, id: SegmentId) -> io::Result<()> {

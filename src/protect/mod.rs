@@ -5,7 +5,6 @@
 
 mod app;
 mod clock;
-mod code;
 pub mod ended;
 mod guard;
 mod history;
@@ -18,9 +17,9 @@ pub mod result;
 mod settings;
 mod split;
 
+pub use crate::checkpoint::any_code::AnyCode;
 pub use app::NodeCheckpointer;
 pub use clock::{Clock, Reading};
-pub use code::AnyCode;
 pub use guard::{Done, Opened, Protected, Surroundings, guessed_pace, header_layout, open};
 pub use history::History;
 pub use inject::{Inject, Target, What};

@@ -1,7 +1,7 @@
 //! Plain codes, one byte at a time: Cauchy Reed-Solomon over GF(2^8), and XOR
 //! as the case of one parity with all coefficients 1.
 
-use skt_hpl::checkpoint::code::{Code, Rebuild};
+use skt_checkpoint::checkpoint::code::{Code, Rebuild};
 
 #[derive(Clone, Debug)]
 pub struct PlainCode {

@@ -5,6 +5,7 @@
 //! and says why each loss is survived.
 
 pub mod agree;
+pub mod any_code;
 pub mod code;
 pub mod codec;
 pub mod encode;

@@ -5,8 +5,8 @@ use std::io::Read;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use skt_hpl::comm::Comm;
-use skt_hpl::comm::mpi::{MpiWorld, PANIC_EXIT_CODE};
+use skt_checkpoint::comm::Comm;
+use skt_checkpoint::comm::mpi::{MpiWorld, PANIC_EXIT_CODE};
 
 /// What goes wrong on rank 0.
 const ROLE: &str = "SKT_TEST_MPI_ROLE";

@@ -4,12 +4,12 @@ mod crash;
 
 use std::collections::BTreeSet;
 
-use skt_hpl::checkpoint::agree::Refusal;
-use skt_hpl::checkpoint::encode::Encoder;
-use skt_hpl::checkpoint::layout::RegionShape;
-use skt_hpl::checkpoint::methods::Method;
-use skt_hpl::checkpoint::protocol::CheckpointError;
-use skt_hpl::comm::sim::Kill;
+use skt_checkpoint::checkpoint::agree::Refusal;
+use skt_checkpoint::checkpoint::encode::Encoder;
+use skt_checkpoint::checkpoint::layout::RegionShape;
+use skt_checkpoint::checkpoint::methods::Method;
+use skt_checkpoint::checkpoint::protocol::CheckpointError;
+use skt_checkpoint::comm::sim::Kill;
 
 use crash::cluster::{Cluster, Disturbance, Foretold, Setup, check_undisturbed, start};
 

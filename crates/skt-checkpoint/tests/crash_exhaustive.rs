@@ -44,8 +44,8 @@ use crash::camera::{Image, Picture};
 use crash::cluster::{Cluster, Disturbance, Foretold, Setup, check_undisturbed, start};
 use crash::essence::essence;
 use crash::futures::{Futures, Lingering};
-use skt_hpl::checkpoint::encode::Encoder;
-use skt_hpl::comm::sim::Linger;
+use skt_checkpoint::checkpoint::encode::Encoder;
+use skt_checkpoint::comm::sim::Linger;
 
 /// Real kills of each start, to prove what is foreseen, where not all are made.
 const SAMPLE: u64 = 2;

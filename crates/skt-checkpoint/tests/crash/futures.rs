@@ -34,7 +34,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use skt_hpl::comm::sim::{Kill, Linger, Standing};
+use skt_checkpoint::comm::sim::{Kill, Linger, Standing};
 
 use super::camera::{Camera, Picture, Witness};
 use super::cluster::{Cluster, Disturbance, Setup, start, start_before};

@@ -84,8 +84,8 @@ pub fn differences(theirs: &Parameters, ours: &Parameters) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checkpoint::any_code::AnyCode;
     use crate::checkpoint::codec::CodecKind;
-    use crate::protect::AnyCode;
 
     #[test]
     fn differences_are_told_field_by_field() {

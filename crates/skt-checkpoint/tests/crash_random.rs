@@ -14,11 +14,11 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crash::cluster::{Cluster, Disturbance, Foretold, Setup, check_undisturbed, start};
-use skt_hpl::checkpoint::agree::Resume;
-use skt_hpl::checkpoint::encode::Encoder;
-use skt_hpl::checkpoint::layout::RegionShape;
-use skt_hpl::checkpoint::methods::Method;
-use skt_hpl::comm::sim::{Kill, Linger};
+use skt_checkpoint::checkpoint::agree::Resume;
+use skt_checkpoint::checkpoint::encode::Encoder;
+use skt_checkpoint::checkpoint::layout::RegionShape;
+use skt_checkpoint::checkpoint::methods::Method;
+use skt_checkpoint::comm::sim::{Kill, Linger};
 
 struct Dice(u64);
 

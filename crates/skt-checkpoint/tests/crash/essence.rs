@@ -13,9 +13,9 @@
 
 use std::ops::Range;
 
-use skt_hpl::checkpoint::header::{HeaderLayout, Record};
-use skt_hpl::checkpoint::layout::{RegionParts, SegmentLayout};
-use skt_hpl::checkpoint::methods::Method;
+use skt_checkpoint::checkpoint::header::{HeaderLayout, Record};
+use skt_checkpoint::checkpoint::layout::{RegionParts, SegmentLayout};
+use skt_checkpoint::checkpoint::methods::Method;
 
 use super::cluster::{Cluster, Foretold, Setup};
 

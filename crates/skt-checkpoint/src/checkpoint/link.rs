@@ -88,9 +88,9 @@ impl Link {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checkpoint::any_code::AnyCode;
     use crate::checkpoint::codec::CodecKind;
     use crate::comm::threads;
-    use crate::protect::AnyCode;
 
     #[test]
     fn all_members_measure_the_same_and_choose_within_bounds() {

@@ -12,20 +12,20 @@ use std::io;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Arc, Mutex};
 
-use skt_hpl::checkpoint::agree::{Refusal, Resume};
-use skt_hpl::checkpoint::encode::Encoder;
-use skt_hpl::checkpoint::finish::FinishedRun;
-use skt_hpl::checkpoint::header::{HeaderLayout, SegmentId};
-use skt_hpl::checkpoint::hook::{Hook, Step};
-use skt_hpl::checkpoint::layout::{Active, Geometry, RegionShape, SegmentLayout};
-use skt_hpl::checkpoint::methods::Method;
-use skt_hpl::checkpoint::protocol::{
+use skt_checkpoint::checkpoint::agree::{Refusal, Resume};
+use skt_checkpoint::checkpoint::encode::Encoder;
+use skt_checkpoint::checkpoint::finish::FinishedRun;
+use skt_checkpoint::checkpoint::header::{HeaderLayout, SegmentId};
+use skt_checkpoint::checkpoint::hook::{Hook, Step};
+use skt_checkpoint::checkpoint::layout::{Active, Geometry, RegionShape, SegmentLayout};
+use skt_checkpoint::checkpoint::methods::Method;
+use skt_checkpoint::checkpoint::protocol::{
     CheckpointError, Checkpointer, Config, Memory, Opened, Peer, Stats,
 };
-use skt_hpl::comm::sim::{
+use skt_checkpoint::comm::sim::{
     Conductor, Kill, Linger, Options, Outcome, Point, SimComm, run_conducted,
 };
-use skt_hpl::comm::{Comm, CommError};
+use skt_checkpoint::comm::{Comm, CommError};
 use twox_hash::XxHash3_64;
 
 use super::camera::{Camera, Staged, Witness};

@@ -15,8 +15,8 @@ use std::collections::{BTreeSet, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crash::cluster::{Cluster, Disturbance, Foretold, Setup, check_undisturbed, start};
-use skt_hpl::checkpoint::methods::Method;
-use skt_hpl::comm::sim::{Kill, Linger};
+use skt_checkpoint::checkpoint::methods::Method;
+use skt_checkpoint::comm::sim::{Kill, Linger};
 
 /// Starts that are killed in a row, by default.
 const ROUNDS: usize = 3;

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use skt_hpl::checkpoint::header::SegmentId;
-use skt_hpl::comm::sim::{Conductor, Standing};
+use skt_checkpoint::checkpoint::header::SegmentId;
+use skt_checkpoint::comm::sim::{Conductor, Standing};
 
 use super::cluster::{Book, Cluster, Node, fingerprint};
 

@@ -9,12 +9,10 @@ use std::time::{Duration, Instant};
 use skt_terms::shown::shell_quoted;
 use skt_terms::units;
 
-use super::ended;
+use super::role::{is_mark, of_test, parse_role};
 use crate::checkpoint::header::SegmentId;
 use crate::checkpoint::protocol::{Memory, Peer};
-use crate::checkpoint::store::{
-    Flaw, Segment, SegmentInfo, SegmentName, Store, StoreError, Stub, View,
-};
+use crate::checkpoint::store::{Flaw, Segment, SegmentName, Store, StoreError, Stub, View};
 use crate::team::Team;
 
 /// How long to wait for a process of an earlier start to be gone: a launcher
@@ -61,7 +59,7 @@ impl<'a> NodeMemory<'a> {
     }
 
     fn name(&self, id: SegmentId) -> io::Result<SegmentName> {
-        let role = format!("t{}.a{}", self.test, id.attempt);
+        let role = of_test(self.test, id.attempt);
         SegmentName::new(&self.run, &role, id.rank as u32).map_err(other)
     }
 }
@@ -155,17 +153,6 @@ pub fn doubtful(store: &dyn Store) -> Result<Vec<String>, StoreError> {
         format!("{location} is not used: {why} (`skt-hpl shm clean --force` removes it)")
     };
     Ok(stubs.iter().filter(is_told).map(line).collect())
-}
-
-/// Whether a segment only says that a run has ended, see [`super::ended`].
-pub fn is_mark(info: &SegmentInfo) -> bool {
-    info.name.role().starts_with(ended::ROLE)
-}
-
-/// Test and attempt of a segment's role, see [`NodeMemory::name`].
-pub(super) fn parse_role(role: &str) -> Option<(usize, u64)> {
-    let (test, attempt) = role.strip_prefix('t')?.split_once(".a")?;
-    Some((test.parse().ok()?, attempt.parse().ok()?))
 }
 
 /// The highest test of `run` of which there are segments on this node.

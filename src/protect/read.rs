@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use skt_terms::shown::shown;
 
-use super::interval::{Every, parse_seconds};
+use super::every::{Every, parse_seconds};
 use super::settings::{Overlap, Settings};
 use crate::checkpoint::agree::Resume;
 use crate::checkpoint::codec::{CodecKind, checksum};

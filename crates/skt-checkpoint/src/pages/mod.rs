@@ -16,6 +16,8 @@ use libc::c_void;
 
 pub use stream::{stream, stream_in_pieces};
 
+/// Bytes of an ordinary page on the machines that we know.
+pub const PAGE_BYTES: usize = 4096;
 /// Bytes of a huge page on the machines that we know.
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 

@@ -7,7 +7,8 @@
 //! recovery, which start over when another failure strikes; then work goes on
 //! from the last completed checkpoint. (Bosilca et al., RR-7950, section 3.2.)
 
-use super::failure::{Failure, Source};
+use super::failure::Source;
+use super::trace::Failure;
 use super::{End, Job, Outcome};
 use crate::error::{fraction, non_negative, positive};
 use crate::{Group, ModelError};

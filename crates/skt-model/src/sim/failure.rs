@@ -1,10 +1,9 @@
 //! When which node fails.
 
-use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use super::random::Stream;
-use super::trace::Trace;
+use super::trace::{Failure, Trace};
 use crate::ModelError;
 use crate::error::{at_least, positive};
 
@@ -88,30 +87,6 @@ impl Law {
         let mut source = Source { stream, kind, next: Failure { at_seconds: 0.0, node: 0 } };
         source.start(nodes, ages);
         Ok(source)
-    }
-}
-
-/// A failure of a node.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Failure {
-    /// When, from the start of the run.
-    pub at_seconds: f64,
-    /// Which position of the job: 0 to nodes - 1.
-    pub node: usize,
-}
-
-impl Eq for Failure {}
-
-impl Ord for Failure {
-    /// Reversed, so that a heap yields the earliest; ties by node.
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.at_seconds.total_cmp(&self.at_seconds).then(other.node.cmp(&self.node))
-    }
-}
-
-impl PartialOrd for Failure {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
     }
 }
 

@@ -16,7 +16,8 @@
 //! is struck again while it recovers starts over; another one that is struck
 //! meanwhile recovers beside it, and all wait for the last.
 
-use super::failure::{Failure, Source};
+use super::failure::Source;
+use super::trace::Failure;
 use super::{End, Job, Outcome};
 use crate::ModelError;
 use crate::bosilca::WasteModel;

@@ -1,11 +1,35 @@
 //! Failures from a log: one a line, `time node`.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use skt_terms::shown::shown;
 
-use super::failure::Failure;
 use crate::ModelError;
+
+/// A failure of a node.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Failure {
+    /// When, from the start of the run.
+    pub at_seconds: f64,
+    /// Which position of the job: 0 to nodes - 1.
+    pub node: usize,
+}
+
+impl Eq for Failure {}
+
+impl Ord for Failure {
+    /// Reversed, so that a heap yields the earliest; ties by node.
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.at_seconds.total_cmp(&self.at_seconds).then(other.node.cmp(&self.node))
+    }
+}
+
+impl PartialOrd for Failure {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
 
 /// Recorded failures of a machine, cheap to clone.
 #[derive(Debug, Clone, PartialEq)]

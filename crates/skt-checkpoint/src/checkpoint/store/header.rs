@@ -8,8 +8,8 @@ use super::host::Process;
 use super::{ROLE_BYTES_MAX, RUN_BYTES_MAX, SegmentName};
 use crate::checkpoint::codec::checksum;
 
-/// Bytes before the data.
-pub const PAGE_BYTES: usize = 4096;
+/// Bytes before the data: a page.
+pub use crate::pages::PAGE_BYTES;
 
 const MAGIC: [u8; 8] = *b"SKTHPLSG";
 const VERSION: u64 = 1;

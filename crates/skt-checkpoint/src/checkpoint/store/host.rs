@@ -9,8 +9,8 @@ use bytemuck::{Pod, Zeroable};
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use serde::{Deserialize, Serialize};
 
-use super::header::PAGE_BYTES;
 use super::{Result, SegmentName, StoreError};
+use crate::pages::PAGE_BYTES;
 
 /// Left free for everything else when memory is reserved.
 const MARGIN_BYTES: u64 = 64 << 20;

@@ -44,17 +44,17 @@
 #![warn(missing_docs)]
 
 pub mod blas;
-pub mod checkpoint;
 pub mod cli;
 pub mod comm;
 pub mod config;
 pub mod environment;
 pub mod grid;
+pub mod heartbeat;
 pub mod job;
+pub mod launcher_rank;
 pub mod matgen;
-pub mod model;
 pub mod outfile;
-pub mod pages;
+pub mod output;
 pub mod pfact;
 pub mod pgesv;
 pub mod protect;
@@ -64,3 +64,6 @@ pub mod supervisor;
 pub mod swap;
 pub mod team;
 pub mod update;
+
+pub use skt_checkpoint::{checkpoint, pages};
+pub use skt_model as model;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use skt_hpl::config::{Bcast, Swap};
 use skt_hpl::model::path::{Changes, Machine, Measured, Part, Run, fit, measured, predict};
+use skt_hpl::report::measured::read;
 
 const MODEL: &str = include_str!("../docs/model.md");
 const PERFORMANCE: &str = include_str!("../docs/performance.md");
@@ -33,7 +34,7 @@ fn runs(beginning: &str) -> Vec<Measured> {
         .collect();
     files.sort();
     assert!(!files.is_empty(), "{beginning}");
-    let all: Vec<Measured> = files.iter().flat_map(|path| Measured::read(path).unwrap()).collect();
+    let all: Vec<Measured> = files.iter().flat_map(|path| read(path).unwrap()).collect();
     measured::fastest(&all)
 }
 

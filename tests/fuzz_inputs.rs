@@ -22,7 +22,7 @@ use skt_hpl::comm::threads;
 use skt_hpl::config::{
     Checked, ConfigError, Fact, Format, LaunchDraft, RunSpec, hpldat, parse, toml,
 };
-use skt_hpl::job::heartbeat::Beat;
+use skt_hpl::heartbeat::Beat;
 use skt_hpl::model::path::{Changes, Machine, Measured, fit, measured, predict};
 use skt_hpl::model::sim::trace::Trace;
 use skt_hpl::protect::ledger::{Ledger, LedgerError};
@@ -30,7 +30,7 @@ use skt_hpl::protect::{Settings, result};
 use skt_hpl::report::html::{self, NamedRun};
 use skt_hpl::report::reader::RunReport;
 use skt_hpl::report::top500::{self, Given};
-use skt_hpl::report::{JsonReport, Outcome};
+use skt_hpl::report::{self, JsonReport, Outcome};
 use skt_hpl::supervisor::hosts::{self, Health, Host, OutOfUse, Pool, Replacement};
 use skt_hpl::supervisor::line::Lines;
 use skt_hpl::supervisor::probe::{self, Answer, Limits, Purpose};
@@ -315,7 +315,7 @@ fn is_small(test: &Measured) -> bool {
 #[test]
 fn reports_for_the_model() {
     campaign("reports_for_the_model", &reports(), &JSON, 1000, |input| {
-        let tests = match Measured::parse(&String::from_utf8_lossy(input)) {
+        let tests = match report::measured::parse(&String::from_utf8_lossy(input)) {
             Ok(tests) => tests,
             Err(error) => return assert_tame(&error),
         };

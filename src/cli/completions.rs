@@ -3,8 +3,9 @@
 use clap::{Args, Command, CommandFactory as _, ValueEnum};
 use clap_complete::{Shell, generate};
 
-use super::{Cli, output};
+use super::Cli;
 use crate::config::ConfigError;
+use crate::output;
 
 /// The shells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::output;
 use crate::config::{
     CheckpointDraft, ConfigError, Format, Rules, RunSpec, checkpoint, hpldat, read_bytes,
     read_draft, toml, validate,
 };
+use crate::output;
 use crate::protect::Settings;
 
 /// The forms by name.

@@ -3,22 +3,23 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use skt_terms::layout::near_square;
+use skt_terms::shown::shell_quoted;
 
 use super::convert::{FormatName, text};
 use super::launch::by_hand;
 use super::overrides::Names;
-use super::{machine, output, plan};
+use super::{machine, plan};
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::store::StoreKind;
-use crate::config::draft::Value;
-use crate::config::validate::near_square;
+use crate::config::value::Value;
 use crate::config::{
     At, CheckpointDraft, ConfigError, Draft, Format, LaunchDraft, Place, Rules, RunSpec, Setting,
     TestSpec, param::Param, toml, validate,
 };
 use crate::model::path::{Changes, Machine, Run, predict};
+use crate::output;
 use crate::protect::{self, Settings, memory_split, smallest_group};
-use crate::supervisor::plan::shell_quoted;
 
 /// Flags of `init`.
 #[derive(Debug, Clone, Args)]

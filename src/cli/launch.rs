@@ -6,16 +6,18 @@ use std::time::Duration;
 
 use clap::{Args, Parser as _};
 use nix::unistd::geteuid;
+use skt_terms::exit::Exit;
+use skt_terms::shown::shell_quoted;
 
-use super::exit::Exit;
 use super::run::{self, RunArgs};
-use super::{Cli, Command, output};
+use super::{Cli, Command};
 use crate::checkpoint::methods::Method;
-use crate::config::draft::Value;
+use crate::config::value::Value;
 use crate::config::{ConfigError, LaunchDraft, Launching, RunSpec, TestSpec};
+use crate::output;
 use crate::protect::{self, Settings, parse_seconds, read_domains};
 use crate::supervisor::hosts::{self, Host, HostsError, Pool};
-use crate::supervisor::plan::{Launcher, Template, shell_quoted};
+use crate::supervisor::plan::{Launcher, Template};
 use crate::supervisor::shape;
 use crate::supervisor::watch::Floors;
 use crate::supervisor::{self, Options, SupervisorError};

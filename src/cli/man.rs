@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory as _};
 
-use super::{Cli, output};
+use super::Cli;
 use crate::config::ConfigError;
+use crate::output;
 
 /// Flags of `man`.
 #[derive(Debug, Args)]

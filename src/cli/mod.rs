@@ -6,14 +6,12 @@
 
 pub mod completions;
 pub mod convert;
-pub mod exit;
+mod figure;
 pub mod init;
 pub mod launch;
-pub mod launcher_rank;
 pub mod machine;
 pub mod man;
 pub mod model;
-pub mod output;
 pub mod overrides;
 pub mod path;
 pub mod plan;
@@ -31,9 +29,9 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory as _, Parser, Subcommand};
+use skt_terms::exit::Exit;
 
-use crate::job::heartbeat;
-use exit::Exit;
+use crate::{heartbeat, launcher_rank, output};
 
 const LONG_ABOUT: &str = "\
 High-Performance Linpack: solves a dense random linear system on a P x Q grid of MPI ranks and \

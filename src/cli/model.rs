@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::study_error::StudyError;
-use super::{output, path};
+use super::{figure, path};
 use crate::model::bosilca::{Application, Platform, WasteModel};
 use crate::model::error::{at_least, positive};
 use crate::model::figures;
@@ -19,7 +19,7 @@ use crate::model::sim::trace::Trace;
 use crate::model::sim::{Ages, Batch, CoordinatedJob, HierarchicalJob, Law, Summary};
 use crate::model::tang::memory::Protocol;
 use crate::model::{Group, HOUR_SECONDS, YEAR_SECONDS, exact, optimum};
-use crate::outfile;
+use crate::{outfile, output};
 
 /// Flags of `model`.
 #[derive(Debug, Args)]
@@ -243,22 +243,7 @@ fn file_error(what: &'static str, path: &Path, source: std::io::Error) -> StudyE
 fn write_one(args: &FigureArgs) -> Result<(), StudyError> {
     let figure = figures::make(&args.name)?;
     let Some(path) = &args.out else { return Ok(output::print(figure.csv().as_bytes())?) };
-    write_figure(&figure, path, args.force)
-}
-
-/// Writes a figure in the form that the name of its file asks for.
-pub(super) fn write_figure(figure: &Figure, path: &Path, force: bool) -> Result<(), StudyError> {
-    let text = match path.extension().and_then(|e| e.to_str()) {
-        Some("svg") => figure.svg(),
-        Some("csv") => figure.csv(),
-        _ => {
-            return Err(StudyError::Usage(format!(
-                "--out {}: the name must end in .svg or .csv",
-                path.display()
-            )));
-        }
-    };
-    Ok(output::write_file(path, text.as_bytes(), force)?)
+    figure::write(&figure, path, args.force)
 }
 
 fn print_waste(args: &WasteArgs) -> Result<(), StudyError> {

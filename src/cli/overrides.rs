@@ -5,8 +5,8 @@ use std::ffi::OsStr;
 use clap::Args;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 
-use crate::config::draft::Value;
 use crate::config::param::{Kind, Param};
+use crate::config::value::Value;
 use crate::config::{At, ConfigError, Draft, Output, Place, Setting};
 
 const PROBLEM: &str = "Problem (a list replaces the file's list)";

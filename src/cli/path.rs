@@ -9,15 +9,15 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 
-use super::model::write_figure;
-use super::output;
+use super::figure;
 use super::study_error::StudyError;
 use crate::config::{Bcast, Swap};
 use crate::model::path::{
-    Changes, Machine, Measured, Part, Prediction, Run, closed, fit, measured, predict,
+    Changes, Machine, Measured, Part, PhaseSeconds, Prediction, Run, closed, fit, measured, predict,
 };
 use crate::model::plot::{Axis, Bars, Body, Figure};
-use crate::report::reader::{self, PhaseSeconds};
+use crate::output;
+use crate::report::{self, reader};
 
 /// Flags of `model path`.
 #[derive(Debug, Args)]
@@ -175,7 +175,7 @@ fn fitted(args: &PathArgs) -> Result<Option<fit::Fit>, StudyError> {
 fn read_all(files: &[PathBuf]) -> Result<Vec<Measured>, StudyError> {
     let mut runs = Vec::new();
     for path in files {
-        let found = Measured::read(path)?;
+        let found = report::measured::read(path)?;
         if found.is_empty() {
             return Err(StudyError::Usage(format!(
                 "'{}' has no test that ran to its end without checkpoints (--ft none)",
@@ -607,5 +607,5 @@ fn draw(path: &Path, run: &Run, p: &Prediction, force: bool) -> Result<(), Study
             ],
         }),
     };
-    write_figure(&figure, path, force)
+    figure::write(&figure, path, force)
 }

@@ -4,16 +4,17 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
+use skt_terms::shown::shell_quoted;
 
 use super::convert::text;
 use super::launch::by_hand;
+use super::machine;
 use super::path::read_machine;
 use super::plan_report::{Basis, describe, json, large, protection};
 use super::study_error::StudyError;
-use super::{machine, output};
 use crate::blas::{MatMut, MatRef, gemm};
-use crate::config::draft::Value;
 use crate::config::param::Param;
+use crate::config::value::Value;
 use crate::config::{
     CheckpointDraft, ConfigError, Draft, Format, Rules, RunSpec, Setting, checkpoint, validate,
 };
@@ -21,11 +22,12 @@ use crate::environment::{blas, selftest};
 use crate::model::HOUR_SECONDS;
 use crate::model::chen::Network;
 use crate::model::error::positive;
-use crate::model::path::{self, Changes, Measured};
+use crate::model::path::{self, Changes};
 use crate::model::plan::{Candidate, Machine, Plan, networked};
 use crate::model::tang::memory::Protocol;
+use crate::output;
+use crate::report::measured;
 use crate::report::reader::RunReport;
-use crate::supervisor::plan::shell_quoted;
 
 /// Flags of `plan`.
 #[derive(Debug, Args)]
@@ -245,7 +247,7 @@ fn rate_over_model(
     let mut shares = Vec::new();
     for (file, report) in args.report.iter().zip(reports) {
         let hosts = report.environment.hosts.len().max(1);
-        for measured in Measured::read(file)? {
+        for measured in measured::read(file)? {
             let ranks = measured.run.p * measured.run.q;
             let machine = networked(core, network, hosts, ranks.div_ceil(hosts));
             let model = path::predict(&measured.run, &machine, &Changes::default())?;

@@ -2,8 +2,8 @@
 
 use clap::Args;
 
-use super::output;
 use crate::config::ConfigError;
+use crate::output;
 use crate::supervisor::line;
 use crate::supervisor::probe::{self, Purpose, Question};
 

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::overrides::Names;
-use crate::config::draft::Value;
+use crate::config::value::Value;
 use crate::config::{CheckpointDraft, Setting};
 use crate::protect::Inject;
 
@@ -119,7 +119,8 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::config::checkpoint::{SETTINGS, Written};
+    use crate::config::checkpoint::SETTINGS;
+    use crate::config::value::Written;
 
     #[derive(Parser)]
     struct Only {

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::output;
 use super::study_error::StudyError;
 use crate::model::error::positive;
+use crate::output;
 use crate::report::html::{self, NamedRun};
 use crate::report::reader::RunReport;
 use crate::report::top500::{self, Given};

@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use skt_terms::exit::Exit;
 
-use super::exit::Exit;
 use super::overrides::Overrides;
 use super::protect::ProtectArgs;
-use super::{launcher_rank, output};
 use crate::comm::mpi::{MpiComm, MpiWorld};
 use crate::comm::{Comm as _, collect};
 use crate::config::param::Param;
@@ -17,9 +16,11 @@ use crate::config::{
     Checked, ConfigError, Draft, Format, LaunchDraft, Rules, RunSpec, Warning, read_bytes,
     read_draft, validate,
 };
-use crate::job::{self, JobError, Options, heartbeat};
+use crate::heartbeat;
+use crate::job::{self, JobError, Options};
 use crate::protect::{Settings, read_domains};
 use crate::report::progress::ProgressMode;
+use crate::{launcher_rank, output};
 
 const FILES: &str = "Input and output";
 

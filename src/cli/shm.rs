@@ -4,14 +4,13 @@ use std::io::Write;
 
 use clap::{Args, Subcommand};
 
-use super::study_error::StudyError;
-use super::{launcher_rank, output};
 use crate::checkpoint::store::{
     Flaw, Liveness, SegmentInfo, Store, StoreError, StoreKind, Stub, host,
 };
 use crate::config::{ConfigError, Place, Setting};
 use crate::environment::host::this_host;
 use crate::protect::is_mark;
+use crate::{launcher_rank, output};
 
 const HOSTS: &str = "\
 Segments live on the host where their rank ran: this command sees those of the host that it runs \
@@ -75,7 +74,7 @@ pub struct StoreArg {
 ///
 /// # Errors
 /// See [`ShmError`].
-pub fn execute(args: &ShmArgs) -> Result<(), StudyError> {
+pub fn execute(args: &ShmArgs) -> Result<(), ShmError> {
     let mut out = Vec::new();
     if launcher_rank::size().is_some_and(|size| size > 1) {
         out.extend(format!("host {}:\n", this_host().name).into_bytes());
@@ -94,7 +93,7 @@ pub fn execute(args: &ShmArgs) -> Result<(), StudyError> {
     };
     // What was removed before an error is worth knowing.
     output::print(&out)?;
-    Ok(done?)
+    done
 }
 
 fn open(arg: &StoreArg) -> Result<Box<dyn Store + Send + Sync>, ShmError> {
@@ -112,7 +111,7 @@ fn open(arg: &StoreArg) -> Result<Box<dyn Store + Send + Sync>, ShmError> {
 /// Why `shm list` or `shm clean` failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ShmError {
-    /// No such store.
+    /// No such store, or standard output is closed.
     #[error(transparent)]
     Kind(#[from] ConfigError),
     /// The store refused.

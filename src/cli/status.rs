@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::launch::STATE_FOLDER;
-use super::output;
 use crate::config::ConfigError;
+use crate::output;
 use crate::supervisor::report;
 use crate::supervisor::state::{Folder, State, StateError, Status, now_unix};
 

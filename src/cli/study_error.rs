@@ -2,7 +2,6 @@
 
 use std::io;
 
-use super::shm::ShmError;
 use crate::config::ConfigError;
 use crate::model::ModelError;
 use crate::report::reader::ReadError;
@@ -19,9 +18,6 @@ pub enum StudyError {
     /// A report of an earlier run.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// The segments of this host.
-    #[error(transparent)]
-    Shm(#[from] ShmError),
     /// A file.
     #[error("cannot {what} '{file}': {source}")]
     File {

@@ -11,8 +11,11 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Comm, PanelBuf, RecvRequest, Result, SendRequest, Tag, disjoint_ranges, tree};
-use crate::config::Bcast;
+use skt_terms::choice::Bcast;
+use skt_terms::rings::ring_heads;
+use skt_terms::tree;
+
+use super::{Comm, PanelBuf, RecvRequest, Result, SendRequest, Tag, disjoint_ranges};
 
 const TAG_PANEL: Tag = 0x100;
 const TAG_SPREAD: Tag = 0x101;
@@ -23,27 +26,6 @@ const TAG_ROLL: Tag = 0x102;
 struct Route {
     from: Option<usize>,
     to: Vec<usize>,
-}
-
-/// Relative ranks at which a ring begins, first come first served. The rank
-/// before each of them, and the last one, forward to nobody.
-pub(crate) fn ring_heads(topology: Bcast, size: usize) -> Vec<usize> {
-    let heads = match topology {
-        Bcast::OneRing => vec![1],
-        Bcast::OneRingM => vec![1, 2],
-        Bcast::TwoRing => vec![1, size.div_ceil(2)],
-        Bcast::TwoRingM => vec![1, 2, 2 + (size.max(2) - 2).div_ceil(2)],
-        Bcast::Long => vec![],
-        // The next panel's owner gets the whole; the others spread and roll.
-        Bcast::LongM => vec![1],
-    };
-    let mut seen = Vec::new();
-    for head in heads {
-        if head < size && !seen.contains(&head) {
-            seen.push(head);
-        }
-    }
-    seen
 }
 
 fn ring_route(topology: Bcast, size: usize, me: usize) -> Route {

@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use super::draft::Value;
 use super::error::{At, Place};
+use super::value::{Value, Written};
 
 /// A setting of the protection against the loss of ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,19 +32,6 @@ pub enum Setting {
 
 /// Settings as written.
 pub type CheckpointDraft = BTreeMap<Setting, Value>;
-
-/// How a setting is written in TOML.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Written {
-    /// A whole number.
-    Whole,
-    /// `true` or `false`.
-    Flag,
-    /// A string.
-    Text,
-    /// A string with a unit, or a number of seconds.
-    Time,
-}
 
 /// One setting, described.
 #[derive(Debug, Clone, Copy)]

@@ -10,32 +10,7 @@ use super::error::Place;
 use super::launch::LaunchDraft;
 use super::param::Param;
 use super::spec::Output;
-
-/// How a value was written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
-    /// Plain text: a token of HPL.dat or of the command line.
-    Token,
-    /// A TOML integer, in decimal digits.
-    Integer,
-    /// A TOML float.
-    Float,
-    /// A TOML string.
-    Quoted,
-    /// A TOML boolean.
-    Boolean,
-}
-
-/// One value as written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Value {
-    /// Its text.
-    pub text: String,
-    /// How it was written.
-    pub form: Form,
-    /// Where.
-    pub place: Place,
-}
+use super::value::Value;
 
 /// A configuration as written.
 #[derive(Debug, Clone, Default)]
@@ -50,23 +25,6 @@ pub struct Draft {
     pub checkpoint: CheckpointDraft,
     /// Settings of `skt-hpl launch` that were given.
     pub launch: LaunchDraft,
-}
-
-impl Value {
-    /// A whole number that nobody wrote.
-    pub fn number(number: usize) -> Self {
-        Self { text: number.to_string(), form: Form::Integer, place: Place::Default }
-    }
-
-    /// A text that nobody wrote.
-    pub fn text(text: impl Into<String>) -> Self {
-        Self { text: text.into(), form: Form::Quoted, place: Place::Default }
-    }
-
-    /// What a flag says.
-    pub fn flag(text: impl Into<String>) -> Self {
-        Self { text: text.into(), form: Form::Token, place: Place::Flag }
-    }
 }
 
 impl Draft {

@@ -7,11 +7,14 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::draft::{Draft, Form, Value};
-use super::error::{At, ConfigError, Place, Warning, shown};
+use skt_terms::shown::shown;
+
+use super::draft::Draft;
+use super::error::{At, ConfigError, Place, Warning};
 use super::param::{MAX_LIST, Param, ParamInfo};
 use super::spec::{Generator, Output, RunSpec, Transport, clean_title};
 use super::validate::{leading_whole, parse_whole};
+use super::value::{Form, Value};
 
 /// Lines of an HPL.dat.
 pub const LINES: usize = 31;

@@ -6,9 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use super::checkpoint::Written;
-use super::draft::Value;
-use super::error::{At, ConfigError, shown};
+use skt_terms::shown::shown;
+
+use super::error::{At, ConfigError};
+use super::value::{Value, Written};
 
 /// A setting of `skt-hpl launch`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -21,6 +21,7 @@ pub mod param;
 pub mod spec;
 pub mod toml;
 pub mod validate;
+pub mod value;
 
 #[cfg(test)]
 mod tests;

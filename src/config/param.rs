@@ -5,13 +5,12 @@
 
 use std::fmt::Write as _;
 
+use skt_terms::choice::{Bcast, Fact, Generator, Pmap, Swap, Transport};
+use skt_terms::layout::N_MAX;
+
 /// Largest value that the reference can hold (a C `int`); also what MPI can
 /// count.
 const INT_MAX: i128 = i32::MAX as i128;
-
-/// Largest order of a matrix: the generator's index `1 + i + j N`, with b as
-/// column N, then still fits 64 bits.
-pub(crate) const N_MAX: i128 = u32::MAX as i128;
 
 /// Values that a list may hold at most (`HPL_MAX_PARAM`).
 pub const MAX_LIST: usize = 20;
@@ -83,7 +82,7 @@ pub struct ParamInfo {
     pub default: &'static str,
 }
 
-const FACTS: Kind = Kind::Choice(&[&["left"], &["crout"], &["right"]]);
+const FACTS: Kind = Kind::Choice(Fact::NAMES);
 const FORMS: Kind = Kind::Choice(&[&["transposed"], &["no-transposed"]]);
 const ANY_COUNT: Kind = Kind::Whole { min: 0, max: INT_MAX };
 const FROM_ONE: Kind = Kind::Whole { min: 1, max: INT_MAX };
@@ -107,7 +106,7 @@ pub const PARAMS: [ParamInfo; 21] = [
         dat_count_name: "# of problem sizes (N)",
         key: "n",
         is_list: true,
-        kind: Kind::Whole { min: 0, max: N_MAX },
+        kind: Kind::Whole { min: 0, max: N_MAX as i128 },
         ..NONE
     },
     ParamInfo {
@@ -124,7 +123,7 @@ pub const PARAMS: [ParamInfo; 21] = [
         param: Param::Pmap,
         dat_name: "PMAP",
         key: "pmap",
-        kind: Kind::Choice(&[&["row", "row-major"], &["column", "column-major"]]),
+        kind: Kind::Choice(Pmap::NAMES),
         reference_substitute: Some(0),
         default: "row",
         ..NONE
@@ -201,14 +200,7 @@ pub const PARAMS: [ParamInfo; 21] = [
         dat_count_name: "# of broadcast",
         key: "bcast",
         is_list: true,
-        kind: Kind::Choice(&[
-            &["1ring", "1rg"],
-            &["1ringM", "1rM"],
-            &["2ring", "2rg"],
-            &["2ringM", "2rM"],
-            &["long", "Blong", "Lng"],
-            &["longM", "BlongM", "LnM"],
-        ]),
+        kind: Kind::Choice(Bcast::NAMES),
         reference_substitute: Some(1),
         default: "1ringM",
     },
@@ -226,7 +218,7 @@ pub const PARAMS: [ParamInfo; 21] = [
         param: Param::Swap,
         dat_name: "SWAP",
         key: "swap",
-        kind: Kind::Choice(&[&["binary-exchange", "bin-exch"], &["spread-roll", "long"], &["mix"]]),
+        kind: Kind::Choice(Swap::NAMES),
         reference_substitute: Some(1),
         default: "mix",
         ..NONE
@@ -279,7 +271,7 @@ pub const PARAMS: [ParamInfo; 21] = [
     ParamInfo {
         param: Param::Generator,
         key: "generator",
-        kind: Kind::Choice(&[&["hpl"], &["xoshiro"]]),
+        kind: Kind::Choice(Generator::NAMES),
         default: "hpl",
         ..NONE
     },
@@ -293,7 +285,7 @@ pub const PARAMS: [ParamInfo; 21] = [
     ParamInfo {
         param: Param::Transport,
         key: "transport",
-        kind: Kind::Choice(&[&["shared"], &["messages"]]),
+        kind: Kind::Choice(Transport::NAMES),
         default: "shared",
         ..NONE
     },

@@ -603,22 +603,6 @@ fn a_grid_larger_than_the_job_is_named_with_its_line() {
 }
 
 #[test]
-fn near_square_grids_hold_all_ranks() {
-    let cases = [
-        (0, (1, 1)),
-        (1, (1, 1)),
-        (2, (1, 2)),
-        (4, (2, 2)),
-        (6, (2, 3)),
-        (7, (1, 7)),
-        (48, (6, 8)),
-    ];
-    for (ranks, grid) in cases {
-        assert_eq!(validate::near_square(ranks), grid);
-    }
-}
-
-#[test]
 fn lists_that_make_too_many_tests_are_refused_before_the_tests_are_listed() {
     let list = |value: &str| format!("[{}]", vec![value; 20].join(", "));
     let lists: Vec<String> = ["n", "nb", "nbmin", "depth", "bcast", "pfact", "rfact"]

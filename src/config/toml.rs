@@ -9,13 +9,15 @@ use std::sync::Arc;
 
 use ::toml::Spanned;
 use ::toml::de::{DeTable, DeValue};
+use skt_terms::shown::shown;
 
-use super::checkpoint::{CheckpointDraft, SETTINGS, Setting, Written};
-use super::draft::{Draft, Form, Value};
-use super::error::{At, ConfigError, Place, shown};
+use super::checkpoint::{CheckpointDraft, SETTINGS, Setting};
+use super::draft::Draft;
+use super::error::{At, ConfigError, Place};
 use super::launch::{LAUNCH, LaunchDraft, Launching};
 use super::param::{PARAMS, Param};
 use super::spec::{Output, RunSpec, clean_title};
+use super::value::{Form, Value, Written};
 
 /// Keys that are not in the table of parameters.
 const OTHER_KEYS: [&str; 4] = ["title", "output", "checkpoint", "launch"];

@@ -1,11 +1,15 @@
 //! The one place that decides what a legal run is.
 
+use skt_terms::layout::near_square;
+use skt_terms::shown::shown;
+
 use super::checkpoint::CheckpointDraft;
-use super::draft::{Draft, Form, Value};
-use super::error::{At, ConfigError, Place, Warning, shown};
+use super::draft::Draft;
+use super::error::{At, ConfigError, Place, Warning};
 use super::launch::LaunchDraft;
 use super::param::{Kind, MAX_LIST, Param, ParamInfo};
 use super::spec::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, Transport};
+use super::value::{Form, Value};
 
 /// Most tests of a run: a second each makes more than a day, and a list of all is
 /// still short.
@@ -276,13 +280,6 @@ impl Checker<'_> {
         };
         sides.iter().map(side).collect()
     }
-}
-
-/// The grid nearest to a square with `P <= Q` and `P Q = ranks`.
-pub fn near_square(ranks: usize) -> (usize, usize) {
-    let ranks = ranks.max(1);
-    let p = (1..=ranks.isqrt()).rev().find(|&p| ranks.is_multiple_of(p)).unwrap_or(1);
-    (p, ranks / p)
 }
 
 /// A whole number with an optional sign, and nothing else. Numbers past what

@@ -7,9 +7,8 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-
-use crate::comm::PanelBuf;
-use crate::report::units;
+use skt_checkpoint::comm::PanelBuf;
+use skt_terms::units;
 
 /// The BLAS that this process calls.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

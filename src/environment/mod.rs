@@ -9,7 +9,7 @@ pub mod selftest;
 
 use serde::Serialize;
 
-use crate::report::units;
+use skt_terms::units;
 
 pub use blas::BlasInfo;
 pub use host::HostInfo;

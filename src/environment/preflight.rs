@@ -1,6 +1,6 @@
 //! Whether the job fits into the memory of its hosts, asked before it starts.
 
-use crate::report::units;
+use skt_terms::units;
 
 /// The ranks on one host, and what they may take together.
 #[derive(Debug, Clone, PartialEq, Eq)]

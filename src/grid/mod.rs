@@ -1,86 +1,10 @@
-//! The P x Q process grid and the block-cyclic map of rows and columns onto it.
-//!
-//! One dimension at a time: global indices are dealt out in blocks of `nb` to
-//! `procs` processes in turn, the first block to process 0.
-//!
-//! Columns are dealt out in blocks of NB, as a panel belongs to one process column.
-//! Rows need not be, and are dealt out in small blocks ([`Cyclic::rows`]): all
-//! process rows then have the same number of rows of what is left of the matrix, and
-//! of each diagonal block. With blocks of NB some process row would have up to NB
-//! rows more to multiply than others, and one alone would send the rows that the
-//! pivots displace.
-
-use std::ops::Range;
+//! The P x Q process grid: this rank's place in it, and the groups that it talks in.
 
 use crate::comm::node::Kept;
 use crate::comm::{Comm, Result};
 use crate::config::Pmap;
 
-/// One dimension of a block-cyclic distribution.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cyclic {
-    /// Block size.
-    pub nb: usize,
-    /// Number of processes.
-    pub procs: usize,
-}
-
-/// Rows of a block, at most.
-const ROW_BLOCK: usize = 8;
-
-impl Cyclic {
-    /// How rows are dealt out to `p` process rows, for panels of `nb` columns.
-    pub fn rows(nb: usize, p: usize) -> Self {
-        let block = if p == 1 { nb } else { (nb / p).clamp(1, ROW_BLOCK) };
-        Self { nb: block, procs: p }
-    }
-
-    /// How columns are dealt out to `q` process columns, for panels of `nb` columns.
-    pub fn cols(nb: usize, q: usize) -> Self {
-        Self { nb, procs: q }
-    }
-
-    /// The process that holds global index `g` (HPL_indxg2p).
-    pub fn owner(self, g: usize) -> usize {
-        (g / self.nb) % self.procs
-    }
-
-    /// How many of the global indices `0..n` process `me` holds (HPL_numroc).
-    /// Also the local index of the first index at or beyond `n` that it holds.
-    pub fn count_before(self, n: usize, me: usize) -> usize {
-        let (blocks, rest) = (n / self.nb, n % self.nb);
-        let whole = (blocks + self.procs - 1 - me) / self.procs * self.nb;
-        whole + if blocks % self.procs == me { rest } else { 0 }
-    }
-
-    /// Local index of global index `g` on its owner (HPL_indxg2l).
-    pub fn local(self, g: usize) -> usize {
-        g / (self.nb * self.procs) * self.nb + g % self.nb
-    }
-
-    /// Global index of local index `l` on process `me` (HPL_indxl2g).
-    pub fn global(self, l: usize, me: usize) -> usize {
-        (l / self.nb * self.procs + me) * self.nb + l % self.nb
-    }
-
-    /// The global indices `global` that process `me` holds, in order, as stretches
-    /// that are contiguous: for each the first local index, the first global one,
-    /// and the length.
-    pub fn stretches(
-        self,
-        global: Range<usize>,
-        me: usize,
-    ) -> impl Iterator<Item = (usize, usize, usize)> {
-        let end = self.count_before(global.end, me);
-        let mut local = self.count_before(global.start, me);
-        std::iter::from_fn(move || {
-            let start = local;
-            let next = if self.procs == 1 { end } else { (start / self.nb + 1) * self.nb };
-            local = next.min(end);
-            (start < end).then(|| (start, self.global(start, me), local - start))
-        })
-    }
-}
+pub use skt_terms::layout::Cyclic;
 
 /// This rank's place in the process grid, and the groups it talks in.
 pub struct Grid<C: Comm> {
@@ -133,54 +57,5 @@ impl<C: Comm> Grid<C> {
     /// How columns are dealt out, for panels of `nb` columns.
     pub fn cols(&self, nb: usize) -> Cyclic {
         Cyclic::cols(nb, self.q)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn every_index_has_one_place(n in 0usize..200, nb in 1usize..40, procs in 1usize..8) {
-            let map = Cyclic { nb, procs };
-            let mut next = vec![0; procs];
-            for g in 0..n {
-                let me = map.owner(g);
-                prop_assert_eq!(map.local(g), next[me]);
-                prop_assert_eq!(map.global(next[me], me), g);
-                next[me] += 1;
-            }
-            for (me, &count) in next.iter().enumerate() {
-                prop_assert_eq!(map.count_before(n, me), count);
-            }
-        }
-
-        #[test]
-        fn stretches_are_the_indices_that_a_process_holds(
-            from in 0usize..100, len in 0usize..100, nb in 1usize..40, procs in 1usize..8,
-        ) {
-            let map = Cyclic { nb, procs };
-            for me in 0..procs {
-                let held: Vec<_> = (from..from + len).filter(|&g| map.owner(g) == me).collect();
-                let stretches = map.stretches(from..from + len, me);
-                let told: Vec<_> = stretches
-                    .inspect(|&(local, global, len)| {
-                        assert!(len > 0 && map.local(global) == local && map.owner(global) == me);
-                    })
-                    .flat_map(|(_, global, len)| global..global + len)
-                    .collect();
-                prop_assert_eq!(told, held);
-            }
-        }
-
-        #[test]
-        fn rows_are_dealt_out_evenly(n in 0usize..3000, nb in 1usize..300, p in 1usize..20) {
-            let map = Cyclic::rows(nb, p);
-            let counts: Vec<_> = (0..p).map(|me| map.count_before(n, me)).collect();
-            let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
-            prop_assert!(most - least <= ROW_BLOCK, "{:?}", counts);
-        }
     }
 }

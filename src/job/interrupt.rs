@@ -7,11 +7,11 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+use skt_terms::units;
 
-use super::heartbeat;
 use crate::config::RunSpec;
+use crate::heartbeat;
 use crate::protect::{self, Settings};
-use crate::report::units;
 
 /// The line, made before it is needed: a handler may not allocate.
 static LINE: OnceLock<String> = OnceLock::new();

@@ -1,6 +1,5 @@
 //! A job: all tests of a run, on all its ranks, with everything around them.
 
-pub mod heartbeat;
 mod interrupt;
 mod outlook;
 mod places;
@@ -13,12 +12,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use skt_terms::exit::Exit;
+
 use crate::checkpoint::agree::{Refusal, Resume};
 use crate::checkpoint::header::Attempt;
 use crate::checkpoint::protocol::{CheckpointError, Found};
 use crate::checkpoint::store::{StoreError, StoreKind};
-use crate::cli::exit::Exit;
-use crate::cli::output;
 use crate::comm::{Comm, CommError, collect};
 use crate::config::{Pmap, RunSpec, TestSpec};
 use crate::environment::blas::NoWorkSpace;
@@ -37,6 +36,7 @@ use crate::report::record::TestRecord;
 use crate::report::samples::Samples;
 use crate::report::text::{self, Counts, Report};
 use crate::team::Team;
+use crate::{heartbeat, output};
 
 /// What a job is told beside the run itself.
 #[derive(Debug, Clone, Default)]

@@ -4,20 +4,19 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::places::{self, Place};
+use super::{JobError, Options, outlook};
 use crate::blas::{MatMut, MatRef, gemm};
 use crate::checkpoint::layout::Geometry;
 use crate::checkpoint::store::{Store, StoreKind};
-use crate::cli::output;
 use crate::comm::{Comm, CommError, PanelBuf, collect};
 use crate::config::{RunSpec, TestSpec};
 use crate::environment::affinity::{self, Plan};
 use crate::environment::preflight::{self, DoesNotFit};
 use crate::environment::{DgemmSelfTest, Environment, blas, host, memory, selftest};
+use crate::output;
 use crate::protect::{self, Outlook, RunLock, Settings, Target};
 use crate::team::Team;
-
-use super::places::{self, Place};
-use super::{JobError, Options, outlook};
 
 /// Seconds that the DGEMM self-test takes, where tests take longer.
 const SELF_TEST_SECONDS: f64 = 0.1;

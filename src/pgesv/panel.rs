@@ -18,6 +18,8 @@ use crate::pfact::first_own_row;
 use crate::team::Team;
 use crate::update::Operands;
 
+pub use skt_terms::layout::leading_dimension;
+
 /// Doubles of a cache line: parts of the message begin on one.
 const LINE: usize = 8;
 
@@ -164,13 +166,6 @@ pub fn largest(n: usize, nb: usize, rows: Cyclic, myrow: usize) -> (usize, usize
     panels.fold((LINE, 0), |(message, w), layout| {
         (message.max(layout.doubles()), w.max(layout.w_doubles()))
     })
-}
-
-/// A multiple of a cache line that is not a multiple of a page: columns that lie
-/// whole pages apart would share few cache sets.
-pub fn leading_dimension(doubles: usize) -> usize {
-    let ld = doubles.next_multiple_of(LINE).max(LINE);
-    if ld.is_multiple_of(512) { ld + LINE } else { ld }
 }
 
 /// An odd number of cache lines: elements of a row of W, which a pivot exchanges, lie

@@ -3,9 +3,9 @@
 use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::code::AnyCode;
 use super::memory::NodeMemory;
 use super::settings::Settings;
+use crate::checkpoint::any_code::AnyCode;
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::protocol::{Checkpointer, Config};
 

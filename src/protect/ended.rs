@@ -7,13 +7,11 @@
 //! lineage has missed the rest of a run whose result is reported.
 
 use super::ledger::{self, Content, LedgerError};
-use super::memory::parse_role;
+use super::role::{ENDED, parse_role};
 use crate::checkpoint::header::{Attempt, HeaderLayout};
 use crate::checkpoint::store::{Store, StoreError};
-use crate::comm::{Comm, CommError, collect};
+use crate::comm::{Comm, collect};
 
-/// What the part of a mark in a run begins with.
-pub const ROLE: &str = "ended.a";
 /// Starts that a node remembers; of more, the latest.
 const ENDED_MAX: usize = 64;
 
@@ -32,7 +30,7 @@ pub fn remove_left_over<C: Comm>(
     header: impl Fn(usize) -> Option<HeaderLayout>,
 ) -> Result<u64, LedgerError> {
     let own = if is_keeper { read(store, run)? } else { Vec::new() };
-    let ended = union(world, &own)?;
+    let ended = ledger::union(world, &own)?;
     let mut removed = [0];
     if is_keeper && !ended.is_empty() {
         for info in store.list()?.into_iter().filter(|info| info.name.run() == run) {
@@ -69,14 +67,14 @@ pub fn remember(
     let mut all = read(store, run)?;
     all.extend(ended);
     let left = newest(all);
-    let number = ledger::found(store, run, ROLE)?.iter().map(|(_, number, _)| *number).max();
+    let number = ledger::found(store, run, ENDED)?.iter().map(|(_, number, _)| *number).max();
     let content = Content { left, ..Content::default() };
-    ledger::keep(store, run, ROLE, number.unwrap_or(0) + 1, rank, &content)
+    ledger::keep(store, run, ENDED, number.unwrap_or(0) + 1, rank, &content)
 }
 
 /// All that the marks of this node name.
 fn read(store: &dyn Store, run: &str) -> Result<Vec<Attempt>, StoreError> {
-    let found = ledger::found(store, run, ROLE)?;
+    let found = ledger::found(store, run, ENDED)?;
     let contents = found.into_iter().filter_map(|(_, _, content)| content);
     Ok(newest(contents.flat_map(|content| content.left).collect()))
 }
@@ -86,19 +84,6 @@ fn newest(mut starts: Vec<Attempt>) -> Vec<Attempt> {
     starts.sort_unstable();
     starts.dedup();
     starts.split_off(starts.len().saturating_sub(ENDED_MAX))
-}
-
-/// The starts that any rank names, on all. Collective.
-pub(super) fn union<C: Comm>(world: &C, own: &[Attempt]) -> Result<Vec<Attempt>, CommError> {
-    let bytes = serde_json::to_vec(own).expect("plain data");
-    let all = collect::all_gather_bytes(world, &bytes)?;
-    let read = |bytes: &Vec<u8>| -> Vec<Attempt> {
-        serde_json::from_slice(bytes).expect("written just now")
-    };
-    let mut all: Vec<Attempt> = all.iter().flat_map(read).collect();
-    all.sort_unstable();
-    all.dedup();
-    Ok(all)
 }
 
 #[cfg(test)]
@@ -207,7 +192,7 @@ mod tests {
         without_node_0(&all, End::Marks);
         for node in &all[1..] {
             let store = Files::in_folder(node.path());
-            let [(name, ..)] = &ledger::found(&store, "run", ROLE).unwrap()[..] else { panic!() };
+            let [(name, ..)] = &ledger::found(&store, "run", ENDED).unwrap()[..] else { panic!() };
             let mut segment = store.attach(name).unwrap().expect("a mark");
             let bytes = segment.as_mut_slice();
             let half = bytes.len() / 2;

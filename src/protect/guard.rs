@@ -12,14 +12,14 @@ use super::interval::Pace;
 use super::memory::NodeMemory;
 use super::result;
 use super::settings::{Overlap, Region, Settings};
-use super::split::memory_split;
+use super::split::{ALIGN_BYTES, memory_split, region_shape, state_bytes};
 use crate::blas::MatMut;
 use crate::blas::view::SharedMat;
 use crate::checkpoint::encode::Encoder;
 use crate::checkpoint::finish::FinishedRun;
 use crate::checkpoint::header::HeaderLayout;
 use crate::checkpoint::hook::Hook;
-use crate::checkpoint::layout::{Active, Geometry, RegionShape};
+use crate::checkpoint::layout::{Active, Geometry};
 use crate::checkpoint::protocol::{
     self, CheckpointError, Checkpointer, Config, Found, Polled, Stats,
 };
@@ -30,23 +30,13 @@ use crate::grid::Cyclic;
 use crate::pgesv::guard::{Background, Guard, Remaining};
 use crate::pgesv::steps::Final;
 use crate::pgesv::{LocalShape, SolveError};
-use crate::ptest;
 use crate::report::record::{Protection, Restart, Sample, Stall, TestRecord};
 
 /// Restarts that a report lists; of more, the latest.
 pub(super) const RESTARTS_KEPT: usize = 60;
-/// Parts of a segment begin on pages.
-pub(super) const ALIGN_BYTES: usize = 4096;
 /// Raised when [`State`] or the result of a test changes its form: a program reads
 /// its own alone.
 const STATE_FORMAT: u32 = 2;
-
-/// Room in the header of a segment, in a job of `ranks`, for what a checkpoint
-/// knows beside the matrix, or for the result of the test. At least the latest
-/// restart fits, which may list each second rank.
-pub(super) fn state_bytes(ranks: usize) -> usize {
-    (32 << 10) + 8 * ranks
-}
 
 /// The form of the headers of a test's segments, in a job of `ranks`.
 pub fn header_layout(run: &str, ranks: usize) -> HeaderLayout {
@@ -139,12 +129,6 @@ pub struct Surroundings<'a> {
     pub guessed_rate: f64,
     /// What reads the clocks of this node: [`Reading::now`].
     pub clock: Clock,
-}
-
-/// Shape of the region of every rank: that of the largest part of the matrix.
-pub(super) fn region_shape(spec: &TestSpec) -> RegionShape {
-    let shape = ptest::local_shape(spec, 0, 0);
-    RegionShape { rows: shape.most_rows, pitch_bytes: shape.lda * size_of::<f64>() }
 }
 
 /// The pace that a test is thought to have, of whose operations `rate` are done a

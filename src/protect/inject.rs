@@ -10,7 +10,7 @@ use crate::checkpoint::codec::checksum;
 use crate::checkpoint::hook::{Hook, Step, StepPattern};
 use crate::checkpoint::store::{SegmentName, Store};
 use crate::comm::Result;
-use crate::job::heartbeat;
+use crate::heartbeat;
 
 /// Where a rank dies: `[RANK@]WHAT`, with WHAT a step of the protocol,
 /// `column:J`, `time:SECONDS`, or `back` (in the back substitution).

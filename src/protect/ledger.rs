@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::{ended, result};
+use super::result;
 use crate::checkpoint::codec::checksum;
 use crate::checkpoint::header::Attempt;
 use crate::checkpoint::store::{SegmentInfo, SegmentName, Store, StoreError};
@@ -88,7 +88,7 @@ impl<'a> Ledger<'a> {
         if some == [1, 1] {
             left.push(id);
         }
-        content.left = ended::union(world, &left)?;
+        content.left = union(world, &left)?;
         let keeper = is_keeper.then(|| world.rank());
         let mut ledger = Self { store, run: run.to_owned(), keeper, number, content };
         // All have looked before anything goes.
@@ -283,6 +283,19 @@ impl Content {
         }
         Some(Self { life, left, results })
     }
+}
+
+/// The starts that any rank names, on all. Collective.
+pub(super) fn union<C: Comm>(world: &C, own: &[Attempt]) -> Result<Vec<Attempt>, CommError> {
+    let bytes = serde_json::to_vec(own).expect("plain data");
+    let all = collect::all_gather_bytes(world, &bytes)?;
+    let read = |bytes: &Vec<u8>| -> Vec<Attempt> {
+        serde_json::from_slice(bytes).expect("written just now")
+    };
+    let mut all: Vec<Attempt> = all.iter().flat_map(read).collect();
+    all.sort_unstable();
+    all.dedup();
+    Ok(all)
 }
 
 #[cfg(test)]

@@ -6,14 +6,13 @@ use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::ended;
+use skt_terms::shown::shell_quoted;
+use skt_terms::units;
+
+use super::role::{is_mark, of_test, parse_role};
 use crate::checkpoint::header::SegmentId;
 use crate::checkpoint::protocol::{Memory, Peer};
-use crate::checkpoint::store::{
-    Flaw, Segment, SegmentInfo, SegmentName, Store, StoreError, Stub, View,
-};
-use crate::report::units;
-use crate::supervisor::plan::shell_quoted;
+use crate::checkpoint::store::{Flaw, Segment, SegmentName, Store, StoreError, Stub, View};
 use crate::team::Team;
 
 /// How long to wait for a process of an earlier start to be gone: a launcher
@@ -60,7 +59,7 @@ impl<'a> NodeMemory<'a> {
     }
 
     fn name(&self, id: SegmentId) -> io::Result<SegmentName> {
-        let role = format!("t{}.a{}", self.test, id.attempt);
+        let role = of_test(self.test, id.attempt);
         SegmentName::new(&self.run, &role, id.rank as u32).map_err(other)
     }
 }
@@ -154,17 +153,6 @@ pub fn doubtful(store: &dyn Store) -> Result<Vec<String>, StoreError> {
         format!("{location} is not used: {why} (`skt-hpl shm clean --force` removes it)")
     };
     Ok(stubs.iter().filter(is_told).map(line).collect())
-}
-
-/// Whether a segment only says that a run has ended, see [`super::ended`].
-pub fn is_mark(info: &SegmentInfo) -> bool {
-    info.name.role().starts_with(ended::ROLE)
-}
-
-/// Test and attempt of a segment's role, see [`NodeMemory::name`].
-pub(super) fn parse_role(role: &str) -> Option<(usize, u64)> {
-    let (test, attempt) = role.strip_prefix('t')?.split_once(".a")?;
-    Some((test.parse().ok()?, attempt.parse().ok()?))
 }
 
 /// The highest test of `run` of which there are segments on this node.
@@ -278,20 +266,23 @@ impl DerefMut for Bytes {
     }
 }
 
-impl Peer for View {
+/// Another rank's segment, as bytes.
+pub struct PeerBytes(View);
+
+impl Peer for PeerBytes {
     unsafe fn bytes(&self, range: Range<usize>) -> &[u8] {
         // SAFETY: the caller's promise.
-        unsafe { View::bytes(self, range) }
+        unsafe { self.0.bytes(range) }
     }
 
     fn will_read(&self, range: Range<usize>) {
-        self.map_pages(range);
+        self.0.map_pages(range);
     }
 }
 
 impl<'a> Memory for NodeMemory<'a> {
     type Segment = Bytes;
-    type Peer = View;
+    type Peer = PeerBytes;
     type Lock = Arc<RunLock<'a>>;
 
     fn lock(&mut self, index: usize) -> io::Result<Self::Lock> {
@@ -352,8 +343,9 @@ impl<'a> Memory for NodeMemory<'a> {
         }
     }
 
-    fn peer(&mut self, id: SegmentId) -> io::Result<Option<View>> {
-        self.store.view(&self.name(id)?).map_err(other)
+    fn peer(&mut self, id: SegmentId) -> io::Result<Option<PeerBytes>> {
+        let view = self.store.view(&self.name(id)?).map_err(other)?;
+        Ok(view.map(PeerBytes))
     }
 
     fn remove(&mut self, id: SegmentId) -> io::Result<()> {

@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::str::FromStr;
 
-use super::interval::{Every, parse_seconds};
+use skt_terms::shown::shown;
+
+use super::every::{Every, parse_seconds};
 use super::settings::{Overlap, Settings};
 use crate::checkpoint::agree::Resume;
 use crate::checkpoint::codec::{CodecKind, checksum};
 use crate::checkpoint::link::MESSAGE_BYTES;
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::store::{SegmentName, StoreKind};
-use crate::config::checkpoint::Written;
-use crate::config::draft::{Form, Value};
-use crate::config::error::shown;
 use crate::config::validate::parse_whole;
+use crate::config::value::{Form, Value, Written};
 use crate::config::{CheckpointDraft, ConfigError, Place, RunSpec, Setting};
 
 /// Most parities that a group may have.

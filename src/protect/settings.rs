@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::every::Every;
 use super::inject::Inject;
-use super::interval::Every;
 use crate::checkpoint::agree::Resume;
 use crate::checkpoint::codec::CodecKind;
 use crate::checkpoint::encode::Encoder;

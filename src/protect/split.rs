@@ -1,14 +1,29 @@
 //! Where the memory of a rank goes.
 
-use super::guard::{ALIGN_BYTES, region_shape, state_bytes};
 use super::settings::Settings;
 use crate::checkpoint::group;
 use crate::checkpoint::header::HeaderLayout;
-use crate::checkpoint::layout::{BANDS, CELL_BYTES, Geometry, Part, SegmentLayout};
+use crate::checkpoint::layout::{BANDS, CELL_BYTES, Geometry, Part, RegionShape, SegmentLayout};
 use crate::checkpoint::methods::Method;
 use crate::config::TestSpec;
 use crate::ptest;
 use crate::report::record::MemorySplit;
+
+/// Parts of a segment begin on pages.
+pub(super) const ALIGN_BYTES: usize = 4096;
+
+/// Room in the header of a segment, in a job of `ranks`, for what a checkpoint
+/// knows beside the matrix, or for the result of the test. At least the latest
+/// restart fits, which may list each second rank.
+pub(super) fn state_bytes(ranks: usize) -> usize {
+    (32 << 10) + 8 * ranks
+}
+
+/// Shape of the region of every rank: that of the largest part of the matrix.
+pub(super) fn region_shape(spec: &TestSpec) -> RegionShape {
+    let shape = ptest::local_shape(spec, 0, 0);
+    RegionShape { rows: shape.most_rows, pitch_bytes: shape.lda * size_of::<f64>() }
+}
 
 /// Shape of the smallest group of ranks on these hosts, whose members need most
 /// memory; `None` without checkpoints. What is wrong with the groups is said

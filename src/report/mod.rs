@@ -4,6 +4,7 @@ pub mod cformat;
 pub mod clock;
 pub mod html;
 pub mod json;
+pub mod measured;
 pub mod phases;
 pub mod progress;
 pub mod reader;
@@ -11,7 +12,6 @@ pub mod record;
 pub mod samples;
 pub mod text;
 pub mod top500;
-pub mod units;
 
 pub use json::{JsonError, JsonReport, RunFacts};
 pub use progress::{Progress, ProgressMode};

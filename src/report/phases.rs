@@ -2,8 +2,9 @@
 //!
 //! Every line begins with `#`, which no line of the reference's text does.
 
+use skt_terms::units;
+
 use super::record::{Phases, Protection, Restart, Stall, TestRecord};
-use super::units;
 use crate::config::Transport;
 
 /// Names and values of the phases, in the order of the table.

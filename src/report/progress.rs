@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};
 use std::str::FromStr;
 
-use super::units;
+use skt_terms::units;
 
 /// Seconds between two updates of a live line.
 const LIVE_INTERVAL_SECONDS: f64 = 0.25;

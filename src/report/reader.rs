@@ -9,8 +9,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-
-use crate::config::error::{shown, shown_message};
+use skt_model::path::PhaseSeconds;
+use skt_terms::shown::{shown, shown_message};
 
 /// A report that cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -227,38 +227,6 @@ pub struct PhasesPart {
     pub max: PhaseSeconds,
     /// Mean over ranks.
     pub mean: PhaseSeconds,
-}
-
-/// Seconds by phase.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
-#[serde(default)]
-pub struct PhaseSeconds {
-    /// Panel factorization.
-    pub panel: f64,
-    /// Row exchange.
-    pub swap: f64,
-    /// Panel broadcast.
-    pub bcast: f64,
-    /// Trailing update.
-    pub update: f64,
-    /// Back substitution.
-    pub back: f64,
-    /// All else.
-    pub other: f64,
-}
-
-impl PhaseSeconds {
-    /// Name and seconds, in the order of the report.
-    pub fn named(&self) -> [(&'static str, f64); 6] {
-        [
-            ("panel", self.panel),
-            ("swap", self.swap),
-            ("bcast", self.bcast),
-            ("update", self.update),
-            ("back", self.back),
-            ("other", self.other),
-        ]
-    }
 }
 
 /// What a JSON text says, or what is wrong with it.

@@ -1,6 +1,6 @@
 //! What to do when a job has ended: a pure function of what is known.
 
-use crate::cli::exit::Exit;
+use skt_terms::exit::Exit;
 
 /// This many failures in one place, all nodes being well, are no accident.
 pub const SAME_PLACE_MAX: usize = 3;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::config::error::shown;
+use skt_terms::shown::shown;
 
 /// More ranks than any machine has had: a count beyond it is a slip of the pen.
 pub const RANKS_MAX: usize = 1 << 24;

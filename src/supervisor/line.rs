@@ -16,10 +16,10 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use skt_terms::shown::shown_message;
 
 use super::probe::{Answer, Purpose};
 use super::process::Process;
-use crate::config::error::shown_message;
 
 /// Lines that are kept at a time; each is a process here. Further nodes get a new
 /// line for each question.

@@ -35,9 +35,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
+use skt_terms::exit::Exit;
 
-use crate::cli::exit::Exit;
-use crate::job::heartbeat::{Beat, CHANGED, DONE, FACTOR, REFUSED, REPORTED};
+use crate::heartbeat::{Beat, CHANGED, DONE, FACTOR, REFUSED, REPORTED};
 use crate::outfile;
 use decide::{Ending, Next, Past, Refusal};
 use follow::Follow;

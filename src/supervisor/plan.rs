@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
+use skt_terms::shown::shell_quoted;
+
 use super::hosts::{self, Host};
-use crate::job::heartbeat;
+use crate::heartbeat;
 
 /// Who starts the ranks.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -166,15 +168,6 @@ fn filled_in(template: &Template, job: &Job) -> Plan {
         .replace("{command}", &command.join(" "));
     let argv = vec!["/bin/sh".into(), "-c".into(), line];
     Plan { argv, env: Vec::new(), hostfile: hosts::openmpi_file(job.hosts) }
-}
-
-/// A word as a POSIX shell reads it back.
-pub fn shell_quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-._/=:,@%+".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 /// What a node is to run: `words`, a program and its arguments, in `folder`. What

@@ -14,13 +14,13 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use skt_terms::shown::shown_message;
 
 use super::hosts::{Health, Host, Pool};
 use super::line::{Heard, Line, Lines};
 use super::process;
 use crate::checkpoint::codec::checksum;
 use crate::checkpoint::store::{Store, StoreError, StoreKind, SysvLimits, Trap, host};
-use crate::config::error::shown_message;
 use crate::protect;
 
 /// What the answer starts with: shells may greet.

@@ -21,11 +21,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, Flock, FlockArg, fallocate};
 use serde::{Deserialize, Serialize};
+use skt_terms::shown::shown_message;
 
 use super::hosts::{Pool, Replacement};
 use super::process::Process;
-use crate::config::error::shown_message;
-use crate::job::heartbeat::Beat;
+use crate::heartbeat::Beat;
 use crate::outfile;
 
 /// Room that is set aside for each file that a start writes: some hours of signs of

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::job::heartbeat::{Beat, FACTOR};
+use crate::heartbeat::{Beat, FACTOR};
 
 /// A pause, or a part of the work without columns, this many times as long as the
 /// longest so far is a hang.

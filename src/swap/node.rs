@@ -21,7 +21,7 @@ use std::sync::Arc;
 use super::Plan;
 use crate::blas::MatMut;
 use crate::blas::view::SharedMat;
-use crate::comm::node::NodeMemory;
+use crate::comm::node::{NodeMatrix as _, NodeMemory};
 use crate::comm::{Comm, Result};
 use crate::pages;
 use crate::team::Team;

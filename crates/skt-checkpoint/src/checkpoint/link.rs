@@ -1,0 +1,119 @@
+//! What a message between members of a group costs, measured at the start.
+
+use std::time::Instant;
+
+use super::code::Code;
+use super::encode::optimal_segment_bytes;
+use crate::comm::collect::all_max;
+use crate::comm::{Comm, PanelBuf, Result, Tag};
+
+const TAG_LINK: Tag = 5;
+/// Rounds of short messages, and of long ones.
+const SHORT_ROUNDS: usize = 20;
+const LONG_ROUNDS: usize = 4;
+const LONG_BYTES: usize = 256 << 10;
+
+/// Messages are never shorter than this (a page: what a transport moves at
+/// least) nor longer (so that what is in flight stays in the last cache).
+pub const MESSAGE_BYTES: std::ops::RangeInclusive<usize> = 4 << 10..=4 << 20;
+
+/// Cost of a message between neighbours of a group, with all of them at it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Link {
+    /// Seconds that the shortest message takes.
+    pub latency_seconds: f64,
+    /// Seconds that each byte adds.
+    pub send_seconds_per_byte: f64,
+    /// Seconds to add a byte to a partial sum.
+    pub add_seconds_per_byte: f64,
+}
+
+impl Link {
+    /// Measures it, in some milliseconds on a fast network: all members pass
+    /// messages round, as they do when they encode. Collective; the worst of the
+    /// members, the same on all.
+    ///
+    /// # Errors
+    /// When a rank dies.
+    pub fn measure<C: Comm, K: Code>(comm: &C, code: &K) -> Result<Self> {
+        let buffer = || PanelBuf::for_messages(LONG_BYTES / size_of::<f64>());
+        let (mut out, mut into) = (buffer()?, buffer()?);
+        let mut best_of = |rounds: usize, bytes: usize| -> Result<f64> {
+            let (me, n) = (comm.rank(), comm.size());
+            let mut best = f64::INFINITY;
+            for _ in 0..rounds {
+                comm.barrier()?;
+                let start = Instant::now();
+                let out = &bytemuck::cast_slice::<f64, u8>(&out)[..bytes];
+                let into = &mut bytemuck::cast_slice_mut::<f64, u8>(&mut into)[..bytes];
+                let mut recvs = [(into, (me + n - 1) % n, TAG_LINK)];
+                comm.exchange_bytes(&[(out, (me + 1) % n, TAG_LINK)], &mut recvs)?;
+                best = best.min(start.elapsed().as_secs_f64());
+            }
+            Ok(best)
+        };
+        let short = best_of(SHORT_ROUNDS, 8)?;
+        let long = best_of(LONG_ROUNDS, LONG_BYTES)?;
+        let mut add = f64::INFINITY;
+        for _ in 0..LONG_ROUNDS {
+            let start = Instant::now();
+            let source = bytemuck::cast_slice(&into);
+            code.fma(code.one(), source, bytemuck::cast_slice_mut(&mut out));
+            add = add.min(start.elapsed().as_secs_f64());
+        }
+        let mut worst = [short, (long - short).max(0.0), add];
+        all_max(comm, &mut worst)?;
+        Ok(Self {
+            latency_seconds: worst[0],
+            send_seconds_per_byte: worst[1] / LONG_BYTES as f64,
+            add_seconds_per_byte: worst[2] / LONG_BYTES as f64,
+        })
+    }
+
+    /// The length of messages that moves `bytes` round a group of so many
+    /// `members` fastest, within [`MESSAGE_BYTES`].
+    pub fn message_bytes(&self, bytes: usize, members: usize) -> usize {
+        let Self { latency_seconds, send_seconds_per_byte, add_seconds_per_byte } = *self;
+        let best = optimal_segment_bytes(
+            bytes,
+            members,
+            latency_seconds,
+            send_seconds_per_byte,
+            add_seconds_per_byte,
+        );
+        best.clamp(*MESSAGE_BYTES.start(), *MESSAGE_BYTES.end())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::any_code::AnyCode;
+    use crate::checkpoint::codec::CodecKind;
+    use crate::comm::threads;
+
+    #[test]
+    fn all_members_measure_the_same_and_choose_within_bounds() {
+        let code = AnyCode::new(CodecKind::Xor);
+        let links = threads::run(3, |comm| Link::measure(&comm, &code));
+        let links: Vec<Link> = links.into_iter().map(|link| link.expect("nobody dies")).collect();
+        assert!(links.iter().all(|link| *link == links[0]));
+        assert!(links[0].latency_seconds > 0.0 && links[0].add_seconds_per_byte > 0.0);
+        for bytes in [0, 1 << 10, 1 << 20, 1 << 40] {
+            for members in [2, 3, 200] {
+                assert!(MESSAGE_BYTES.contains(&links[0].message_bytes(bytes, members)));
+            }
+        }
+    }
+
+    #[test]
+    fn slower_starts_ask_for_longer_messages() {
+        let link = |latency_seconds| Link {
+            latency_seconds,
+            send_seconds_per_byte: 1e-10,
+            add_seconds_per_byte: 1e-10,
+        };
+        let [fast, slow] = [1e-6, 1e-4].map(|seconds| link(seconds).message_bytes(64 << 20, 16));
+        assert!(slow > 9 * fast && slow < 11 * fast, "{fast} {slow}");
+    }
+}

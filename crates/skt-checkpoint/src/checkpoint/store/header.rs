@@ -1,0 +1,146 @@
+//! The first page of each segment: proof that it is ours, and whose.
+
+use std::mem::offset_of;
+
+use bytemuck::{Pod, Zeroable};
+
+use super::host::Process;
+use super::{ROLE_BYTES_MAX, RUN_BYTES_MAX, SegmentName};
+use crate::checkpoint::codec::checksum;
+
+/// Bytes before the data: a page.
+pub use crate::pages::PAGE_BYTES;
+
+const MAGIC: [u8; 8] = *b"SKTHPLSG";
+const VERSION: u64 = 1;
+/// A complete segment has `ready = checksum ^ READY`.
+const READY: u64 = 0x5259_4441_4552_5953;
+
+/// The header as it lies in memory. Written once, but for `ready`.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct Header {
+    magic: [u8; 8],
+    version: u64,
+    run: [u8; RUN_BYTES_MAX],
+    role: [u8; ROLE_BYTES_MAX],
+    rank: u64,
+    data_bytes: u64,
+    /// Of the creator.
+    process: Process,
+    created_unix_seconds: u64,
+    /// Of all above.
+    checksum: u64,
+    ready: u64,
+}
+
+/// What a valid header says.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    pub name: SegmentName,
+    pub data_bytes: usize,
+    pub process: Process,
+    pub created_unix_seconds: u64,
+    pub is_ready: bool,
+}
+
+impl Header {
+    /// A header for a segment that this process creates now; not yet ready.
+    pub fn new(name: &SegmentName, data_bytes: usize) -> Self {
+        let mut header = Self {
+            magic: MAGIC,
+            version: VERSION,
+            run: padded(name.run()),
+            role: padded(name.role()),
+            rank: name.rank().into(),
+            data_bytes: data_bytes as u64,
+            process: Process::this(),
+            created_unix_seconds: super::host::now_unix_seconds(),
+            ..Zeroable::zeroed()
+        };
+        header.checksum = header.compute_checksum();
+        header
+    }
+
+    /// Marks the segment complete.
+    pub fn set_ready(&mut self) {
+        self.ready = self.checksum ^ READY;
+    }
+
+    fn compute_checksum(&self) -> u64 {
+        checksum(&bytemuck::bytes_of(self)[..offset_of!(Self, checksum)])
+    }
+
+    /// Whether a damaged header, in whose other bytes nothing can be trusted, is
+    /// one of this program all the same.
+    pub fn is_recognizable(&self) -> bool {
+        self.magic == MAGIC || self.process.is_of_this_boot()
+    }
+
+    /// What the header says, if it is one of ours and whole, in a segment of
+    /// `segment_bytes`.
+    pub fn identity(&self, segment_bytes: usize) -> Option<Identity> {
+        let room = segment_bytes.checked_sub(PAGE_BYTES)?;
+        let data_bytes = usize::try_from(self.data_bytes).ok()?;
+        let is_ours = self.magic == MAGIC
+            && self.version == VERSION
+            && self.checksum == self.compute_checksum()
+            && data_bytes <= room;
+        if !is_ours {
+            return None;
+        }
+        let (run, role) = (unpadded(&self.run)?, unpadded(&self.role)?);
+        Some(Identity {
+            name: SegmentName::new(run, role, u32::try_from(self.rank).ok()?).ok()?,
+            data_bytes,
+            process: self.process,
+            created_unix_seconds: self.created_unix_seconds,
+            is_ready: self.ready == self.checksum ^ READY,
+        })
+    }
+}
+
+fn padded<const N: usize>(text: &str) -> [u8; N] {
+    let mut bytes = [0; N];
+    bytes[..text.len()].copy_from_slice(text.as_bytes());
+    bytes
+}
+
+fn unpadded(bytes: &[u8]) -> Option<&str> {
+    let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
+    std::str::from_utf8(&bytes[..end]).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comes_back_as_written() {
+        let name = SegmentName::new(&"r".repeat(RUN_BYTES_MAX), "state", 41).unwrap();
+        let mut header = Header::new(&name, 800);
+        let identity = header.identity(PAGE_BYTES + 800).unwrap();
+        assert_eq!((&identity.name, identity.data_bytes), (&name, 800));
+        assert_eq!(identity.process, Process::this());
+        assert!(!identity.is_ready);
+        header.set_ready();
+        assert!(header.identity(PAGE_BYTES + 4096).unwrap().is_ready);
+    }
+
+    #[test]
+    fn a_flipped_bit_anywhere_makes_it_foreign_or_unready() {
+        let mut header = Header::new(&SegmentName::new("run", "state", 1).unwrap(), 800);
+        header.set_ready();
+        for bit in 0..size_of::<Header>() * 8 {
+            let mut bad = header;
+            bytemuck::bytes_of_mut(&mut bad)[bit / 8] ^= 1 << (bit % 8);
+            let trusted = bad.identity(8192).is_some_and(|identity| identity.is_ready);
+            assert!(!trusted, "bit {bit}");
+        }
+        header.magic[0] ^= 1;
+        assert!(header.is_recognizable() && !Header::zeroed().is_recognizable());
+        header.magic[0] ^= 1;
+        assert!(header.identity(PAGE_BYTES + 792).is_none(), "segment shorter than its data");
+        assert!(header.identity(100).is_none(), "segment shorter than a header");
+    }
+}

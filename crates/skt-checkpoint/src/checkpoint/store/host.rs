@@ -1,0 +1,504 @@
+//! What the machine is like: its memory, its limits, its habits of taking
+//! segments away, and which processes live.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytemuck::{Pod, Zeroable};
+use nix::sys::statfs::{TMPFS_MAGIC, statfs};
+use serde::{Deserialize, Serialize};
+
+use super::{Result, SegmentName, StoreError};
+use crate::pages::PAGE_BYTES;
+
+/// Left free for everything else when memory is reserved.
+const MARGIN_BYTES: u64 = 64 << 20;
+/// Inode of the first IPC namespace (PROC_IPC_INIT_INO of the kernel).
+const FIRST_IPC_NAMESPACE: u64 = 0xefff_ffff;
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+/// Users up to this id are of the system and spared by systemd.
+const SYSTEM_USER_MAX: u32 = 999;
+
+/// This user's effective id.
+pub(super) fn user_id() -> u32 {
+    // SAFETY: cannot fail, touches no memory.
+    unsafe { libc::geteuid() }
+}
+
+/// Seconds since 1970.
+pub fn now_unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Whether a process still runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Liveness {
+    /// It runs.
+    Alive,
+    /// It has ended, or the machine was started anew since.
+    Dead,
+    /// It belongs to another PID namespace (a container) and cannot be seen.
+    Unknown,
+}
+
+/// A process, told apart from a later one of the same number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct Process {
+    pid: u64,
+    /// Start, in clock ticks after boot.
+    start_ticks: u64,
+    /// Inode of its PID namespace.
+    pid_namespace: u64,
+    /// /proc/sys/kernel/random/boot_id, padded with zeros.
+    boot_id: [u8; 64],
+}
+
+impl Process {
+    /// This one.
+    pub fn this() -> Self {
+        let pid = std::process::id();
+        Self {
+            pid: pid.into(),
+            start_ticks: running_since(pid).unwrap_or(0),
+            pid_namespace: namespace("pid"),
+            boot_id: boot_id(),
+        }
+    }
+
+    /// As [`Process::parse`] reads it.
+    pub fn text(&self) -> String {
+        let end = self.boot_id.iter().position(|&b| b == 0).unwrap_or(self.boot_id.len());
+        let boot_id = String::from_utf8_lossy(&self.boot_id[..end]);
+        format!("{}.{}.{}.{boot_id}", self.pid, self.start_ticks, self.pid_namespace)
+    }
+
+    /// Reads what [`Process::text`] wrote.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut fields = text.splitn(4, '.');
+        let mut number = || fields.next()?.parse().ok();
+        let (pid, start_ticks, pid_namespace) = (number()?, number()?, number()?);
+        let mut boot_id = [0; 64];
+        let text = fields.next()?.as_bytes();
+        boot_id.get_mut(..text.len())?.copy_from_slice(text);
+        Some(Self { pid, start_ticks, pid_namespace, boot_id })
+    }
+
+    /// Whether it was one of this boot, of a system that tells.
+    pub fn is_of_this_boot(&self) -> bool {
+        self.boot_id[0] != 0 && self.boot_id == boot_id()
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> u32 {
+        self.pid as u32
+    }
+
+    /// Whether it still runs.
+    pub fn liveness(&self) -> Liveness {
+        if self.boot_id != boot_id() {
+            Liveness::Dead
+        } else if self.pid_namespace != namespace("pid") {
+            Liveness::Unknown
+        } else if running_since(self.pid()) == Some(self.start_ticks) {
+            Liveness::Alive
+        } else {
+            Liveness::Dead
+        }
+    }
+}
+
+/// Whether the process `pid` runs that did something at that time. A process that
+/// was started clearly later is another one, of the same number.
+pub(super) fn liveness_at(pid: u32, unix_seconds: u64) -> Liveness {
+    /// The clocks of the two times differ by so much at most.
+    const DOUBT_SECONDS: u64 = 5;
+    let Some(ticks) = running_since(pid) else { return Liveness::Dead };
+    match unix_start(ticks) {
+        Some(start) if start > unix_seconds + DOUBT_SECONDS => Liveness::Dead,
+        _ => Liveness::Alive,
+    }
+}
+
+/// Seconds from 1970 to so many clock ticks after boot.
+fn unix_start(ticks: u64) -> Option<u64> {
+    let stat = fs::read_to_string("/proc/stat").ok()?;
+    let boot = stat.lines().find_map(|line| line.strip_prefix("btime "))?;
+    // SAFETY: cannot fail, touches no memory.
+    let ticks_a_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    Some(boot.trim().parse::<u64>().ok()? + ticks / u64::try_from(ticks_a_second).ok()?)
+}
+
+/// When a process was started, in ticks; `None` when there is none, or only
+/// its remains (a zombie has let go of its memory).
+fn running_since(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, field 2, is in brackets and may hold anything.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let state = fields.next()?;
+    // Fields 4 to 21 lie between the state and the start, field 22.
+    let start = fields.nth(18)?.parse().ok()?;
+    (!matches!(state, "Z" | "X")).then_some(start)
+}
+
+fn boot_id() -> [u8; 64] {
+    let text = fs::read_to_string(BOOT_ID).unwrap_or_default();
+    let mut id = [0; 64];
+    for (to, from) in id.iter_mut().zip(text.trim().bytes()) {
+        *to = from;
+    }
+    id
+}
+
+/// The kernel that runs here, until it is started anew: the boot id. Where the
+/// system tells none, the name of the host.
+pub(super) fn kernel() -> String {
+    let boot_id = fs::read_to_string(BOOT_ID).unwrap_or_default();
+    match boot_id.trim() {
+        "" => nix::unistd::gethostname()
+            .map_or_else(|_| "unknown".into(), |name| name.to_string_lossy().into_owned()),
+        id => id.to_owned(),
+    }
+}
+
+/// Inode of this thread's namespace of that kind, 0 when it cannot be read.
+pub(super) fn namespace(kind: &str) -> u64 {
+    let link = fs::read_link(format!("/proc/thread-self/ns/{kind}")).unwrap_or_default();
+    inode_in(&link).unwrap_or(0)
+}
+
+/// 17 of `ipc:[17]`.
+fn inode_in(link: &Path) -> Option<u64> {
+    link.to_str()?.split_once('[')?.1.strip_suffix(']')?.parse().ok()
+}
+
+/// Something about this machine that may cost a run its segments.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Trap {
+    /// systemd removes the user's segments when the last session ends.
+    #[error(
+        "systemd-logind removes System V and POSIX segments of user {user} when the last session \
+         of that user ends (RemoveIPC=yes in {source_file}): set RemoveIPC=no in \
+         /etc/systemd/logind.conf, or `loginctl enable-linger {user}`"
+    )]
+    RemoveIpc {
+        /// Id of the user.
+        user: u32,
+        /// Where the setting comes from.
+        source_file: String,
+    },
+    /// The process has an IPC namespace of its own.
+    #[error(
+        "this process runs in an IPC namespace of its own (a container?): System V segments are \
+         gone with the container; run it with the host's (docker --ipc=host), or use file:FOLDER \
+         on a volume"
+    )]
+    OwnIpcNamespace,
+    /// The folder is another one in each job step.
+    #[error(
+        "{} is another one than that of the system (private mount namespace, e.g. Slurm's \
+         job_container/tmpfs): segments in it are gone with the job step", .0.display()
+    )]
+    PrivateFolder(PathBuf),
+    /// The folder is too small.
+    #[error(
+        "{} has {free_bytes} of {wanted_bytes} bytes free: mount -o remount,size=... or the store \
+         `sysv`", folder.display()
+    )]
+    SmallFolder {
+        /// The folder.
+        folder: PathBuf,
+        /// Bytes free.
+        free_bytes: u64,
+        /// Bytes this host's ranks want together.
+        wanted_bytes: u64,
+    },
+    /// The folder cannot be used.
+    #[error("{}: {reason}", folder.display())]
+    NoFolder {
+        /// The folder.
+        folder: PathBuf,
+        /// What the system says.
+        reason: String,
+    },
+    /// A limit of System V shared memory is too low.
+    #[error("{limit} = {value}, {enough} is needed: sysctl -w {limit}={enough}")]
+    LowLimit {
+        /// The setting.
+        limit: &'static str,
+        /// Its value.
+        value: u64,
+        /// A value that would do.
+        enough: u64,
+    },
+    /// Memory does not suffice.
+    #[error(
+        "{available_bytes} of {wanted_bytes} bytes of memory are available ({limit}): take a \
+         smaller N or more nodes"
+    )]
+    LowMemory {
+        /// Bytes that can be had.
+        available_bytes: u64,
+        /// Bytes this host's ranks want together.
+        wanted_bytes: u64,
+        /// What sets the bound.
+        limit: String,
+    },
+}
+
+/// Limits of System V shared memory and what of them is in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SysvLimits {
+    /// Largest segment.
+    pub shmmax_bytes: u64,
+    /// Pages in all segments together.
+    pub shmall_pages: u64,
+    /// Number of segments.
+    pub shmmni: u64,
+    /// Pages in use.
+    pub used_pages: u64,
+    /// Segments there are.
+    pub segments: u64,
+}
+
+impl SysvLimits {
+    /// Pages that a segment with so many bytes of data takes at most: with the first
+    /// page, and what the mark of a new segment may take.
+    pub fn pages_of(bytes: u64) -> u64 {
+        bytes.div_ceil(PAGE_BYTES as u64).saturating_add(2)
+    }
+
+    /// Those that are too low for `segments` more of `pages` together, the largest with
+    /// so many bytes of data.
+    pub fn too_low(&self, segments: u64, pages: u64, largest_bytes: u64) -> Vec<Trap> {
+        let largest = largest_bytes.saturating_add(2 * PAGE_BYTES as u64);
+        let limits = [
+            ("kernel.shmmax", self.shmmax_bytes, largest),
+            ("kernel.shmall", self.shmall_pages, self.used_pages.saturating_add(pages)),
+            ("kernel.shmmni", self.shmmni, self.segments.saturating_add(segments)),
+        ];
+        let low = limits.into_iter().filter(|(_, value, enough)| enough > value);
+        low.map(|(limit, value, enough)| Trap::LowLimit { limit, value, enough }).collect()
+    }
+}
+
+/// A machine, seen through its /proc, /sys and /etc.
+#[derive(Debug, Clone)]
+pub struct Host {
+    root: PathBuf,
+    user: u32,
+}
+
+impl Host {
+    /// This machine and user.
+    pub fn this() -> Self {
+        Self { root: PathBuf::from("/"), user: user_id() }
+    }
+
+    /// A machine whose files lie under `root`, for tests.
+    pub fn under(root: &Path, user: u32) -> Self {
+        Self { root: root.to_owned(), user }
+    }
+
+    fn read(&self, path: &str) -> Option<String> {
+        fs::read_to_string(self.root.join(path)).ok()
+    }
+
+    fn read_number(&self, path: &str) -> Option<u64> {
+        self.read(path)?.trim().parse().ok()
+    }
+
+    /// Bytes of memory that can still be had, and what sets that bound.
+    /// Unbounded where nothing can be read.
+    pub fn available_memory(&self) -> (u64, String) {
+        let meminfo = self.read("proc/meminfo").unwrap_or_default();
+        let machine = meminfo
+            .lines()
+            .find_map(|line| line.strip_prefix("MemAvailable:"))
+            .and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok())
+            .map(|kib| (kib * 1024, "MemAvailable of /proc/meminfo".to_owned()));
+        let groups = self.cgroup_memory();
+        machine.into_iter().chain(groups).min().unwrap_or((u64::MAX, "no limit known".to_owned()))
+    }
+
+    /// Headroom under the memory limit of each control group around us.
+    fn cgroup_memory(&self) -> Vec<(u64, String)> {
+        let mut bounds = Vec::new();
+        for line in self.read("proc/self/cgroup").unwrap_or_default().lines() {
+            // HIERARCHY:CONTROLLERS:PATH; no controllers means version 2.
+            let mut fields = line.splitn(3, ':').skip(1);
+            let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
+            let (mount, limit, usage, cache) = match controllers {
+                "" => ("sys/fs/cgroup", "memory.max", "memory.current", "inactive_file "),
+                list if list.split(',').any(|c| c == "memory") => (
+                    "sys/fs/cgroup/memory",
+                    "memory.limit_in_bytes",
+                    "memory.usage_in_bytes",
+                    "total_inactive_file ",
+                ),
+                _ => continue,
+            };
+            for folder in Path::new(path.trim_start_matches('/')).ancestors() {
+                let at = |file: &str| format!("{}/{file}", Path::new(mount).join(folder).display());
+                let Some(limit_bytes) = self.read_number(&at(limit)) else { continue };
+                let stat = self.read(&at("memory.stat")).unwrap_or_default();
+                let reclaimable = stat
+                    .lines()
+                    .find_map(|line| line.strip_prefix(cache)?.trim().parse().ok())
+                    .unwrap_or(0);
+                let used = self.read_number(&at(usage)).unwrap_or(0).saturating_sub(reclaimable);
+                bounds.push((limit_bytes.saturating_sub(used), format!("/{}", at(limit))));
+            }
+        }
+        bounds
+    }
+
+    /// Refuses unless the next `next_bytes` can be taken and some memory stays.
+    ///
+    /// # Errors
+    /// [`StoreError::NoMemory`], which says that `left_bytes` are wanted.
+    pub(super) fn check_memory(
+        &self,
+        name: &SegmentName,
+        next_bytes: u64,
+        left_bytes: u64,
+    ) -> Result<()> {
+        let (available_bytes, limit) = self.available_memory();
+        if next_bytes.saturating_add(MARGIN_BYTES) <= available_bytes {
+            return Ok(());
+        }
+        let name = name.clone();
+        Err(StoreError::NoMemory { name, wanted_bytes: left_bytes, available_bytes, limit })
+    }
+
+    /// The limits of System V shared memory; unbounded where not readable.
+    pub fn sysv_limits(&self) -> SysvLimits {
+        let limit =
+            |name: &str| self.read_number(&format!("proc/sys/kernel/{name}")).unwrap_or(u64::MAX);
+        let table = self.read("proc/sysvipc/shm").unwrap_or_default();
+        // Columns: key shmid perms size ...
+        let sizes: Vec<u64> = table
+            .lines()
+            .skip(1)
+            .filter_map(|line| line.split_whitespace().nth(3)?.parse().ok())
+            .collect();
+        SysvLimits {
+            shmmax_bytes: limit("shmmax"),
+            shmall_pages: limit("shmall"),
+            shmmni: limit("shmmni"),
+            used_pages: sizes.iter().map(|size| size.div_ceil(4096)).sum(),
+            segments: sizes.len() as u64,
+        }
+    }
+
+    /// What threatens any store on this machine.
+    pub fn common_traps(&self, wanted_bytes: u64) -> Vec<Trap> {
+        let (available_bytes, limit) = self.available_memory();
+        let memory = (wanted_bytes.saturating_add(MARGIN_BYTES) > available_bytes)
+            .then_some(Trap::LowMemory { available_bytes, wanted_bytes, limit });
+        memory.into_iter().chain(self.remove_ipc()).collect()
+    }
+
+    /// What threatens System V segments.
+    pub fn sysv_traps(&self, wanted_bytes: u64, largest_bytes: u64) -> Vec<Trap> {
+        let low = self.sysv_limits().too_low(0, wanted_bytes.div_ceil(4096), largest_bytes);
+        low.into_iter().chain(self.own_ipc_namespace()).collect()
+    }
+
+    /// What threatens segments that are files in `folder`.
+    pub fn folder_traps(&self, folder: &Path, wanted_bytes: u64) -> Vec<Trap> {
+        let stat = match statfs(folder) {
+            Ok(stat) => stat,
+            Err(error) => {
+                let reason = error.desc().to_owned();
+                return vec![Trap::NoFolder { folder: folder.to_owned(), reason }];
+            }
+        };
+        let free_bytes = stat.blocks_available() as u64 * stat.block_size() as u64;
+        let folder = folder.to_owned();
+        let mut traps = Vec::new();
+        if stat.filesystem_type() == TMPFS_MAGIC && self.own_mount_namespace() {
+            traps.push(Trap::PrivateFolder(folder.clone()));
+        }
+        // Without any blocks it sets no bound: hugetlbfs mounted without a size.
+        if stat.blocks() > 0 && free_bytes < wanted_bytes {
+            traps.push(Trap::SmallFolder { folder, free_bytes, wanted_bytes });
+        }
+        traps
+    }
+
+    fn own_ipc_namespace(&self) -> Option<Trap> {
+        let link = fs::read_link(self.root.join("proc/self/ns/ipc")).ok()?;
+        (inode_in(&link)? != FIRST_IPC_NAMESPACE).then_some(Trap::OwnIpcNamespace)
+    }
+
+    /// Whether init sees other mounts than we do; `false` when it cannot be
+    /// told (it takes the rights of root).
+    fn own_mount_namespace(&self) -> bool {
+        let link =
+            |process: &str| fs::read_link(self.root.join("proc").join(process).join("ns/mnt"));
+        matches!((link("self"), link("1")), (Ok(own), Ok(first)) if own != first)
+    }
+
+    /// systemd's RemoveIPC, which is on unless set otherwise and spares users
+    /// of the system.
+    fn remove_ipc(&self) -> Option<Trap> {
+        let is_systemd = self.root.join("run/systemd/system").is_dir();
+        if !is_systemd || self.user <= SYSTEM_USER_MAX {
+            return None;
+        }
+        let lingers = fs::read_dir(self.root.join("var/lib/systemd/linger"))
+            .is_ok_and(|dir| dir.flatten().any(|entry| self.is_own_name(&entry.file_name())));
+        if lingers {
+            return None;
+        }
+        let (source_file, is_on) = self.logind_setting("RemoveIPC");
+        is_on.then_some(Trap::RemoveIpc { user: self.user, source_file })
+    }
+
+    fn is_own_name(&self, name: &std::ffi::OsStr) -> bool {
+        let passwd = self.read("etc/passwd").unwrap_or_default();
+        passwd.lines().any(|line| {
+            // NAME:PASSWORD:UID:...
+            let fields: Vec<&str> = line.split(':').collect();
+            fields.first().copied() == name.to_str()
+                && fields.get(2).and_then(|id| id.parse().ok()) == Some(self.user)
+        })
+    }
+
+    /// A switch of logind.conf that is on by default: the last file that sets
+    /// it, drop-ins after the main file, and its value.
+    fn logind_setting(&self, key: &str) -> (String, bool) {
+        let roots = ["usr/lib/systemd", "run/systemd", "etc/systemd"];
+        let main = roots.iter().rev().map(|r| format!("{r}/logind.conf"));
+        let mut files: Vec<String> = main.filter(|f| self.root.join(f).exists()).take(1).collect();
+        let mut drop_ins = std::collections::BTreeMap::new();
+        for root in roots {
+            let folder = format!("{root}/logind.conf.d");
+            let Ok(dir) = fs::read_dir(self.root.join(&folder)) else { continue };
+            for entry in dir.flatten() {
+                if let Some(name) = entry.file_name().to_str().filter(|n| n.ends_with(".conf")) {
+                    // A file of the same name in a later folder replaces it.
+                    drop_ins.insert(name.to_owned(), format!("{folder}/{name}"));
+                }
+            }
+        }
+        files.extend(drop_ins.into_values());
+        let mut setting = ("systemd's default".to_owned(), true);
+        for file in files {
+            for line in self.read(&file).unwrap_or_default().lines() {
+                let Some((name, value)) = line.split_once('=') else { continue };
+                if name.trim() == key {
+                    let is_off = ["no", "false", "off", "0", "n", "f"]
+                        .contains(&value.trim().to_ascii_lowercase().as_str());
+                    setting = (format!("/{file}"), !is_off);
+                }
+            }
+        }
+        setting
+    }
+}
+
+#[cfg(test)]
+mod tests;

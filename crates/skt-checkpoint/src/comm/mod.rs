@@ -1,0 +1,172 @@
+//! What ranks say to each other.
+//!
+//! The solver and the checkpoint code are generic over [`Comm`]. In production
+//! it is [`mpi::MpiComm`]; in tests it is [`threads::ThreadComm`], ranks on
+//! threads of one process. The same code runs in both.
+//!
+//! All data is bytes at this level; [`Comm::send`] and friends take slices of
+//! any plain type and view them as bytes (both ends of a message run the same
+//! binary, so byte order and layout agree).
+
+pub mod buffer;
+pub mod collect;
+pub mod mpi;
+pub mod node;
+pub mod sim;
+pub mod threads;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytemuck::Pod;
+
+pub use buffer::{PanelBuf, disjoint_ranges};
+
+/// A message tag. Below 32768, which every MPI supports.
+pub type Tag = u16;
+
+/// Why a communication failed.
+#[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
+pub enum CommError {
+    /// Another rank has failed or asked all ranks to stop.
+    #[error("the job was aborted: {0}")]
+    Aborted(String),
+    /// This rank has been told to die here (fault injection in tests).
+    #[error("rank killed by fault injection at step {0}")]
+    Killed(u64),
+    /// The transport reported an error.
+    #[error("{call} failed: {what}")]
+    Transport {
+        /// The call that failed, e.g. `MPI_Recv`.
+        call: &'static str,
+        /// What the library said of it.
+        what: String,
+    },
+    /// A message arrived that is not as long as the buffer that awaits it.
+    #[error("message of {got} bytes from rank {source_rank} (tag {tag}), {want} expected")]
+    Length {
+        /// Sender of the message.
+        source_rank: usize,
+        /// Its tag.
+        tag: Tag,
+        /// Bytes awaited.
+        want: usize,
+        /// Bytes received.
+        got: usize,
+    },
+}
+
+/// Result of a communication.
+pub type Result<T> = std::result::Result<T, CommError>;
+
+/// A send under way that keeps its buffer alive until it is complete.
+pub trait SendRequest {
+    /// Whether the buffer is free again. Makes progress; never blocks.
+    fn test(&mut self) -> Result<bool>;
+    /// Blocks until the buffer is free again.
+    fn wait(self) -> Result<()>;
+}
+
+/// A receive under way that owns its buffer until it is complete.
+pub trait RecvRequest: Sized {
+    /// Whether the message is there. Makes progress; never blocks. After it
+    /// has said `true`, [`RecvRequest::wait`] returns at once.
+    fn test(&mut self) -> Result<bool>;
+    /// Blocks until the message is there and gives the buffer back.
+    fn wait(self) -> Result<PanelBuf>;
+}
+
+/// A group of ranks that can talk to each other.
+///
+/// Collective calls must be made by all ranks of the group in the same order.
+/// Messages between two ranks with the same tag arrive in the order sent.
+/// A rank that is dropped while others wait for it makes their calls fail
+/// rather than hang.
+pub trait Comm: Sized + Send {
+    /// Sends under way, see [`Comm::isend`].
+    type Send: SendRequest;
+    /// Receives under way, see [`Comm::irecv`].
+    type Recv: RecvRequest;
+
+    /// This rank, `0..size`.
+    fn rank(&self) -> usize;
+
+    /// Number of ranks in the group.
+    fn size(&self) -> usize;
+
+    /// Splits the group: ranks with the same `color` form a new group, ordered
+    /// by `key`, then by rank in this group. `None` joins no group. Collective.
+    fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Self>>;
+
+    /// Sends bytes; returns when `data` may be changed again (which may be
+    /// before or after they are received).
+    fn send_bytes(&self, data: &[u8], dest: usize, tag: Tag) -> Result<()>;
+
+    /// Receives exactly `data.len()` bytes.
+    fn recv_bytes(&self, data: &mut [u8], source: usize, tag: Tag) -> Result<()>;
+
+    /// Does all these sends and receives at once, without deadlock whatever
+    /// their order, and returns when all are complete.
+    fn exchange_bytes(
+        &self,
+        sends: &[(&[u8], usize, Tag)],
+        recvs: &mut [(&mut [u8], usize, Tag)],
+    ) -> Result<()>;
+
+    /// Starts to send `buf[range]` and returns; the request keeps `buf` alive.
+    fn isend(
+        &self,
+        buf: Arc<PanelBuf>,
+        range: Range<usize>,
+        dest: usize,
+        tag: Tag,
+    ) -> Result<Self::Send>;
+
+    /// Starts to receive exactly `range.len()` doubles into `buf[range]`.
+    fn irecv(
+        &self,
+        buf: PanelBuf,
+        range: Range<usize>,
+        source: usize,
+        tag: Tag,
+    ) -> Result<Self::Recv>;
+
+    /// Whether a message with this tag from `source` could be received now.
+    /// Also lets the transport make progress.
+    fn probe(&self, source: usize, tag: Tag) -> Result<bool>;
+
+    /// Returns when all ranks of the group have called it. Collective.
+    fn barrier(&self) -> Result<()>;
+
+    /// Name of the host this rank runs on.
+    fn host(&self) -> String;
+
+    /// Makes all ranks of the whole job fail promptly with this reason, in
+    /// whatever call they are or come to. Does not return in production.
+    fn abort(&self, reason: &str, exit_code: i32) -> CommError;
+
+    /// [`Comm::send_bytes`] for any plain type.
+    fn send<T: Pod>(&self, data: &[T], dest: usize, tag: Tag) -> Result<()> {
+        self.send_bytes(bytemuck::cast_slice(data), dest, tag)
+    }
+
+    /// [`Comm::recv_bytes`] for any plain type.
+    fn recv<T: Pod>(&self, data: &mut [T], source: usize, tag: Tag) -> Result<()> {
+        self.recv_bytes(bytemuck::cast_slice_mut(data), source, tag)
+    }
+
+    /// Sends to one rank and receives from another (or the same) at once.
+    fn sendrecv<T: Pod>(
+        &self,
+        out: &[T],
+        dest: usize,
+        into: &mut [T],
+        source: usize,
+        tag: Tag,
+    ) -> Result<()> {
+        self.exchange_bytes(
+            &[(bytemuck::cast_slice(out), dest, tag)],
+            &mut [(bytemuck::cast_slice_mut(into), source, tag)],
+        )
+    }
+}

@@ -1,0 +1,442 @@
+//! Memory that the ranks of a group see of each other, where they share a node.
+//!
+//! Each rank has a part that it alone writes, but for what is agreed to be written by
+//! others, and maps those of all others.
+//! A part is a file of memory without a name (memfd): the others open it through
+//! `/proc`, and it is gone with the last process that has it, however that dies.
+//!
+//! A part begins with *flags*, numbers that only grow. A rank that has written
+//! something raises one of its flags; who waits for that flag sees what was
+//! written before. That is the whole protocol: what a part holds, and when it may
+//! be written again, is up to those who use it.
+
+use std::cell::RefCell;
+use std::fs::{File, OpenOptions};
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::ops::{Range, RangeInclusive};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::MetadataExt;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use nix::fcntl::posix_fallocate;
+use nix::sys::memfd::{MFdFlags, memfd_create};
+
+use super::collect::{all_gather_bytes, all_reduce};
+use super::{Comm, Result, Tag};
+use crate::pages;
+
+/// Bytes ahead of the data: the token, and flags a cache line apart.
+const HEAD_BYTES: usize = 4096;
+const LINE_BYTES: usize = 64;
+/// Flags that a part has.
+pub const FLAGS: usize = HEAD_BYTES / LINE_BYTES - 1;
+
+/// Looks at a flag, some microseconds at most, before the waiting rank lets others
+/// have its core: the one that it waits for may need it. With more ranks than cores
+/// they are in vain nearly each time; so they become fewer quickly after a wait for
+/// which they were not enough, and more slowly after one for which they were.
+const SPINS: RangeInclusive<u32> = 4..=128;
+/// Further looks from one to the next at the rest of the job.
+const LOOKS_A_PROBE: u32 = 16;
+/// Never sent: looked for by who waits long, to learn of a job that was aborted.
+const TAG_NEVER: Tag = 0x140;
+
+/// The memory of one group, as one rank sees it.
+#[derive(Debug)]
+pub struct NodeMemory {
+    parts: Vec<Part>,
+    me: usize,
+    /// Of [`SPINS`], for the next wait.
+    spins: AtomicU32,
+}
+
+/// What a rank tells the others of its part.
+#[derive(Clone, Copy, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct Offer {
+    process: u64,
+    descriptor: u64,
+    bytes: u64,
+    /// Written at the beginning of the part: another file that goes by the same
+    /// numbers, in another container, has another one.
+    token: u64,
+}
+
+/// Memory of parts up to this size is kept: to make it anew takes longer than to
+/// solve the small system that it is for, and hundreds of these may follow.
+const KEPT_BYTES_MAX: usize = 1 << 20;
+
+/// The memory of one group, kept from one use to the next where it is small.
+#[derive(Debug, Default)]
+pub struct Kept(RefCell<Option<Arc<NodeMemory>>>);
+
+impl Kept {
+    /// As [`NodeMemory::new`], but what the memory holds is not told: only its flags
+    /// are 0. Collective over `comm`, always the same group, whose ranks have all
+    /// dropped what they got before, or none.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    pub fn take<C: Comm>(&self, comm: &C, doubles: usize) -> Result<Option<Arc<NodeMemory>>> {
+        let mut kept = self.0.borrow_mut();
+        // All have some or none: it is kept by the sizes of all parts.
+        if let Some(node) = kept.take_if(|node| Arc::strong_count(node) == 1) {
+            let mut is_enough = [u8::from(node.doubles() >= doubles)];
+            all_reduce(comm, &mut is_enough, u8::min)?;
+            if is_enough == [1] {
+                // All are here, so nobody waits for a flag any more.
+                node.lower_flags();
+                comm.barrier()?;
+                return Ok(Some(kept.insert(node).clone()));
+            }
+        }
+        let made = NodeMemory::new(comm, doubles)?.map(Arc::new);
+        let is_small =
+            |node: &&Arc<NodeMemory>| node.parts.iter().all(|part| part.bytes <= KEPT_BYTES_MAX);
+        *kept = made.as_ref().filter(is_small).cloned();
+        Ok(made)
+    }
+}
+
+impl NodeMemory {
+    /// Memory of at least `doubles` zeros for each rank of `comm` (they may ask for
+    /// different amounts). `None`, on all ranks alike, where they do not all see
+    /// each other's memory: on several nodes, or in containers. Collective.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    pub fn new<C: Comm>(comm: &C, doubles: usize) -> Result<Option<Self>> {
+        let own = Own::new(HEAD_BYTES + doubles * size_of::<f64>()).ok();
+        let nothing = Offer { process: 0, descriptor: 0, bytes: 0, token: 0 };
+        let offer = own.as_ref().map_or(nothing, |own| own.offer);
+        let offers = all_gather_bytes(comm, bytemuck::bytes_of(&offer))?;
+        let offers: Vec<Offer> =
+            offers.iter().map(|bytes| bytemuck::pod_read_unaligned(bytes)).collect();
+        let me = comm.rank();
+        let parts = own.and_then(|own| {
+            let Own { part, file, .. } = own;
+            let mut mine = Some(part);
+            let parts = offers
+                .iter()
+                .enumerate()
+                .map(|(rank, offer)| if rank == me { mine.take() } else { Part::of_other(offer) });
+            Some((parts.collect::<Option<Vec<_>>>()?, file))
+        });
+        // Nobody closes its file before all have opened it.
+        let seen = all_gather_bytes(comm, &[u8::from(parts.is_some())])?;
+        let all_see = seen.iter().all(|seen| seen[0] == 1);
+        let spins = AtomicU32::new(*SPINS.end());
+        Ok(parts.filter(|_| all_see).map(|(parts, _)| Self { parts, me, spins }))
+    }
+
+    /// This rank's number in the group.
+    pub fn rank(&self) -> usize {
+        self.me
+    }
+
+    /// Ranks of the group.
+    pub fn size(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// Doubles of this rank's part.
+    fn doubles(&self) -> usize {
+        (self.parts[self.me].bytes - HEAD_BYTES) / size_of::<f64>()
+    }
+
+    /// Sets the flags of this rank to 0.
+    fn lower_flags(&self) {
+        for flag in 0..FLAGS {
+            self.parts[self.me].flag(flag).store(0, Ordering::Relaxed);
+        }
+        fence(Ordering::SeqCst);
+    }
+
+    /// Doubles `range` of this rank's part, to be written.
+    ///
+    /// # Safety
+    /// No other slice of these doubles is in use on this rank, and the other ranks
+    /// do not read them until a flag is raised.
+    ///
+    /// # Panics
+    /// When the part has no such doubles.
+    #[allow(clippy::mut_from_ref)]
+    pub unsafe fn mine(&self, range: Range<usize>) -> &mut [f64] {
+        let start = self.parts[self.me].doubles(&range);
+        // SAFETY: within the part; nobody else has it, by the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(start, range.len()) }
+    }
+
+    /// Doubles `range` of the part of `rank`.
+    ///
+    /// # Safety
+    /// Its owner does not write to them while the slice is in use.
+    ///
+    /// # Panics
+    /// When the part has no such doubles.
+    pub unsafe fn part(&self, rank: usize, range: Range<usize>) -> &[f64] {
+        let start = self.parts[rank].doubles(&range);
+        // SAFETY: within the part; unchanged by the caller's promise.
+        unsafe { std::slice::from_raw_parts(start, range.len()) }
+    }
+
+    /// Where doubles `range` of the part of `rank` begin.
+    ///
+    /// # Panics
+    /// When the part has no such doubles.
+    pub fn address(&self, rank: usize, range: &Range<usize>) -> *mut f64 {
+        self.parts[rank].doubles(range)
+    }
+
+    /// Raises a flag of this rank: all that it wrote before is there for who sees
+    /// the flag at `value`.
+    pub fn raise(&self, flag: usize, value: u64) {
+        // A fence, not the store's order alone: rows are written past the caches.
+        fence(Ordering::SeqCst);
+        self.parts[self.me].flag(flag).store(value, Ordering::Release);
+    }
+
+    /// Whether `rank` has raised its flag to `value` or beyond.
+    pub fn is_raised(&self, rank: usize, flag: usize, value: u64) -> bool {
+        self.parts[rank].flag(flag).load(Ordering::Acquire) >= value
+    }
+
+    /// As [`Self::is_raised`], for who looks again and again on his own: learns of a
+    /// job that was aborted, and moves messages on.
+    ///
+    /// # Errors
+    /// When the job has been aborted.
+    pub fn look<C: Comm>(&self, comm: &C, rank: usize, flag: usize, value: u64) -> Result<bool> {
+        let is_raised = self.is_raised(rank, flag, value);
+        if !is_raised {
+            comm.probe(rank, TAG_NEVER)?;
+        }
+        Ok(is_raised)
+    }
+
+    /// Waits until `rank` has raised its flag to `value` or beyond.
+    ///
+    /// # Errors
+    /// When the job has been aborted.
+    pub fn wait<C: Comm>(&self, comm: &C, rank: usize, flag: usize, value: u64) -> Result<()> {
+        let spins = self.spins.load(Ordering::Relaxed);
+        let mut looks = 0u32;
+        while !self.is_raised(rank, flag, value) {
+            looks = looks.wrapping_add(1);
+            if looks < spins {
+                std::hint::spin_loop();
+                continue;
+            }
+            if looks.is_multiple_of(LOOKS_A_PROBE) {
+                comm.probe(rank, TAG_NEVER)?;
+            }
+            std::thread::yield_now();
+        }
+        let next = if looks < spins { spins + 2 } else { spins / 2 };
+        self.spins.store(next.clamp(*SPINS.start(), *SPINS.end()), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// [`Self::wait`] for all other ranks.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn wait_for_others<C: Comm>(&self, comm: &C, flag: usize, value: u64) -> Result<()> {
+        let others = (0..self.size()).filter(|&rank| rank != self.me);
+        others.into_iter().try_for_each(|rank| self.wait(comm, rank, flag, value))
+    }
+}
+
+/// One rank's part, mapped.
+#[derive(Debug)]
+struct Part {
+    base: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: an address range; who may read and write it is told by the flags.
+unsafe impl Send for Part {}
+// SAFETY: as above.
+unsafe impl Sync for Part {}
+
+impl Part {
+    /// Maps a file of `bytes`, where huge pages fit.
+    fn map(file: &File, bytes: usize) -> io::Result<Self> {
+        let has_huge_pages = bytes >= pages::HUGE_PAGE_BYTES;
+        let place = has_huge_pages.then(|| pages::Place::new(bytes)).transpose()?;
+        let at = place.as_ref().map_or(ptr::null_mut(), |place| place.base().as_ptr());
+        let fixed = if has_huge_pages { libc::MAP_FIXED } else { 0 };
+        let (access, how) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | fixed);
+        // SAFETY: replaces the mapping of our own place alone, which is as long, or goes
+        // where nothing is.
+        let base = unsafe { libc::mmap(at, bytes, access, how, file.as_raw_fd(), 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        if let Some(place) = place {
+            place.taken();
+        }
+        Ok(Self { base: NonNull::new(base.cast()).expect("never mapped at 0"), bytes })
+    }
+
+    /// The part that another rank offers, if this process can see it.
+    fn of_other(offer: &Offer) -> Option<Self> {
+        let bytes = usize::try_from(offer.bytes).ok().filter(|&bytes| bytes >= HEAD_BYTES)?;
+        let path = format!("/proc/{}/fd/{}", offer.process, offer.descriptor);
+        let file = OpenOptions::new().read(true).write(true).open(path).ok()?;
+        if file.metadata().ok()?.size() != offer.bytes {
+            return None;
+        }
+        let part = Self::map(&file, bytes).ok()?;
+        if part.token().load(Ordering::Acquire) != offer.token {
+            return None;
+        }
+        // SAFETY: our own mapping; populating changes no byte, and where the system
+        // cannot do it, pages are mapped as they are read.
+        unsafe { libc::madvise(part.base.as_ptr().cast(), bytes, libc::MADV_POPULATE_READ) };
+        Some(part)
+    }
+
+    fn token(&self) -> &AtomicU64 {
+        // SAFETY: the first word of the head, aligned; only used as an atomic.
+        unsafe { self.base.cast().as_ref() }
+    }
+
+    fn flag(&self, flag: usize) -> &AtomicU64 {
+        assert!(flag < FLAGS, "flag {flag}");
+        // SAFETY: within the head, aligned; only used as an atomic.
+        unsafe { self.base.add((1 + flag) * LINE_BYTES).cast().as_ref() }
+    }
+
+    fn doubles(&self, range: &Range<usize>) -> *mut f64 {
+        let end = HEAD_BYTES + range.end * size_of::<f64>();
+        assert!(range.start <= range.end && end <= self.bytes, "{range:?} of a part");
+        // SAFETY: within the mapping.
+        unsafe { self.base.as_ptr().add(HEAD_BYTES).cast::<f64>().add(range.start) }
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `map`, unmapped once.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// This rank's part, and what it tells the others of it.
+struct Own {
+    part: Part,
+    file: File,
+    offer: Offer,
+}
+
+impl Own {
+    fn new(bytes: usize) -> io::Result<Self> {
+        let file = File::from(memfd_create("skt-hpl", MFdFlags::MFD_CLOEXEC)?);
+        file.set_len(bytes as u64)?;
+        let part = Part::map(&file, bytes)?;
+        // SAFETY: zeros that nobody else has seen yet.
+        unsafe { pages::collapse(part.base, bytes) };
+        // Too little memory is to be known now, not by a signal later.
+        posix_fallocate(file.as_fd(), 0, bytes as i64)?;
+        // Random keys: other processes, on whatever node, have others.
+        let token = RandomState::new().hash_one(part.base.as_ptr() as u64) | 1;
+        part.token().store(token, Ordering::Release);
+        let descriptor = file.as_raw_fd() as u64;
+        let process = u64::from(std::process::id());
+        Ok(Self { part, file, offer: Offer { process, descriptor, bytes: bytes as u64, token } })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comm::CommError;
+    use crate::comm::threads::run;
+
+    #[test]
+    fn small_memory_is_kept_and_its_flags_begin_anew() {
+        run(3, |comm| {
+            let (kept, mut first) = (Kept::default(), Vec::new());
+            let large = KEPT_BYTES_MAX / size_of::<f64>();
+            // Ranks ask for different amounts; the last one of one round for too much.
+            for (round, doubles) in [100, 90, 100, 5000, 4000, large, 10].iter().enumerate() {
+                let node = kept.take(&comm, doubles + comm.rank())?.expect("one process");
+                assert!((0..3).all(|rank| !node.is_raised(rank, 0, 1)), "round {round}");
+                comm.barrier()?;
+                node.raise(0, 7);
+                (0..3).try_for_each(|rank| node.wait(&comm, rank, 0, 7))?;
+                first.push(node.parts[0].token().load(Ordering::Relaxed));
+            }
+            let is_kept: Vec<bool> = first.windows(2).map(|pair| pair[0] == pair[1]).collect();
+            assert_eq!(is_kept, [true, true, false, true, false, false]);
+            Ok::<_, CommError>(())
+        })
+        .into_iter()
+        .for_each(|rank| rank.unwrap());
+    }
+
+    #[test]
+    fn each_sees_what_the_others_wrote_before_a_flag() {
+        let doubles = 300_000;
+        run(4, |comm| {
+            let node = NodeMemory::new(&comm, doubles + comm.rank())?.expect("one process");
+            for round in 1..20u64 {
+                // SAFETY: the others have read the last round.
+                let mine = unsafe { node.mine(0..doubles) };
+                mine.fill((round * 10 + comm.rank() as u64) as f64);
+                node.raise(0, round);
+                for rank in 0..4 {
+                    node.wait(&comm, rank, 0, round)?;
+                    // SAFETY: not written before all have raised flag 1.
+                    let part = unsafe { node.part(rank, 0..doubles) };
+                    let want = (round * 10 + rank as u64) as f64;
+                    assert!(part.iter().all(|&x| x == want), "round {round} of {rank}");
+                }
+                node.raise(1, round);
+                node.wait_for_others(&comm, 1, round)?;
+            }
+            Ok::<_, CommError>(())
+        })
+        .into_iter()
+        .for_each(|rank| rank.unwrap());
+    }
+
+    #[test]
+    fn who_waits_learns_of_an_abort() {
+        let ranks = run(3, |comm| {
+            let node = NodeMemory::new(&comm, 10)?.expect("one process");
+            match comm.rank() {
+                0 => Err(comm.abort("over", 1)),
+                1 => node.wait(&comm, 0, 3, 1),
+                // Who does not wait, but looks.
+                _ => loop {
+                    if node.look(&comm, 0, 3, 1)? {
+                        return Ok(());
+                    }
+                },
+            }
+        });
+        assert!(ranks.into_iter().all(|rank| rank.is_err()));
+    }
+
+    #[test]
+    fn a_part_that_cannot_be_seen_is_not_taken() {
+        let own = Own::new(HEAD_BYTES + 80).expect("memory");
+        assert!(Part::of_other(&own.offer).is_some());
+        assert!(Part::of_other(&Offer { token: own.offer.token ^ 2, ..own.offer }).is_none());
+        assert!(Part::of_other(&Offer { bytes: own.offer.bytes + 1, ..own.offer }).is_none());
+        assert!(Part::of_other(&Offer { bytes: 0, ..own.offer }).is_none());
+        assert!(Part::of_other(&Offer { descriptor: 1 << 40, ..own.offer }).is_none());
+    }
+
+    #[test]
+    #[should_panic(expected = "of a part")]
+    fn no_range_beyond_a_part() {
+        let own = Own::new(HEAD_BYTES + 80).expect("memory");
+        own.part.doubles(&(5..11));
+    }
+}

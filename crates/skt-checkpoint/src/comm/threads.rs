@@ -1,0 +1,334 @@
+//! Ranks as threads of one process, for tests: the same [`Comm`] as over MPI.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use super::collect::{all_gather_bytes, broadcast};
+use super::{Comm, CommError, PanelBuf, RecvRequest, Result, SendRequest, Tag};
+
+/// A receive that waits longer than this is taken for a deadlock.
+const HANG_LIMIT: Duration = Duration::from_secs(120);
+
+const TAG_BARRIER: Tag = 0x7f80;
+
+/// Who sent a message: group, world rank, tag.
+type Key = (u32, usize, Tag);
+
+#[derive(Default)]
+struct Inbox {
+    messages: Mutex<HashMap<Key, VecDeque<Vec<u8>>>>,
+    arrived: Condvar,
+}
+
+struct World {
+    inboxes: Vec<Inbox>,
+    aborted: Mutex<Option<String>>,
+    next_group: AtomicU32,
+}
+
+impl World {
+    fn abort(&self, reason: &str) -> CommError {
+        let reason = {
+            let mut aborted = self.aborted.lock().expect("abort lock");
+            aborted.get_or_insert_with(|| reason.to_owned()).clone()
+        };
+        for inbox in &self.inboxes {
+            // Under the lock, or a rank between its check and its wait would sleep on.
+            let _guard = inbox.messages.lock();
+            inbox.arrived.notify_all();
+        }
+        CommError::Aborted(reason)
+    }
+
+    fn check(&self) -> Result<()> {
+        match &*self.aborted.lock().expect("abort lock") {
+            Some(reason) => Err(CommError::Aborted(reason.clone())),
+            None => Ok(()),
+        }
+    }
+}
+
+/// One rank of a group of threads.
+pub struct ThreadComm {
+    world: Arc<World>,
+    group: u32,
+    /// World ranks of the members.
+    members: Arc<Vec<usize>>,
+    rank: usize,
+}
+
+/// Runs `body` as `size` ranks, each on its own thread, and returns what each
+/// returned. An error or a panic of one rank aborts all the others.
+///
+/// # Panics
+/// When a rank panicked, after all have ended.
+pub fn run<T, E, F>(size: usize, body: F) -> Vec<std::result::Result<T, E>>
+where
+    T: Send,
+    E: Send + std::fmt::Display,
+    F: Fn(ThreadComm) -> std::result::Result<T, E> + Sync,
+{
+    let world = Arc::new(World {
+        inboxes: (0..size).map(|_| Inbox::default()).collect(),
+        aborted: Mutex::new(None),
+        next_group: AtomicU32::new(1),
+    });
+    let members = Arc::new((0..size).collect::<Vec<_>>());
+    std::thread::scope(|scope| {
+        let ranks: Vec<_> = (0..size)
+            .map(|rank| {
+                let (world, members, body) = (world.clone(), members.clone(), &body);
+                scope.spawn(move || {
+                    let guard = AbortOnPanic(world.clone());
+                    let result = body(ThreadComm { world: world.clone(), group: 0, members, rank });
+                    std::mem::forget(guard);
+                    if let Err(error) = &result {
+                        world.abort(&format!("rank {rank}: {error}"));
+                    }
+                    result
+                })
+            })
+            .collect();
+        let joined: Vec<_> = ranks.into_iter().map(|rank| rank.join()).collect();
+        joined
+            .into_iter()
+            .map(|result| result.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    })
+}
+
+struct AbortOnPanic(Arc<World>);
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        self.0.abort("a rank panicked");
+    }
+}
+
+impl ThreadComm {
+    fn inbox(&self) -> &Inbox {
+        &self.world.inboxes[self.members[self.rank]]
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, VecDeque<Vec<u8>>>> {
+        self.inbox().messages.lock().expect("inbox lock")
+    }
+
+    fn try_take(&self, source: usize, tag: Tag) -> Option<Vec<u8>> {
+        self.lock().get_mut(&(self.group, source, tag)).and_then(VecDeque::pop_front)
+    }
+
+    fn take(&self, source: usize, tag: Tag) -> Result<Vec<u8>> {
+        let deadline = Instant::now() + HANG_LIMIT;
+        let mut messages = self.lock();
+        loop {
+            if let Some(message) =
+                messages.get_mut(&(self.group, source, tag)).and_then(VecDeque::pop_front)
+            {
+                return Ok(message);
+            }
+            self.world.check()?;
+            let now = Instant::now();
+            if now >= deadline {
+                drop(messages);
+                return Err(self.world.abort(&format!(
+                    "rank {} waited {HANG_LIMIT:?} for tag {tag} from rank {source}",
+                    self.rank
+                )));
+            }
+            messages =
+                self.inbox().arrived.wait_timeout(messages, deadline - now).expect("inbox").0;
+        }
+    }
+
+    fn receive_into(&self, data: &mut [u8], source: usize, tag: Tag) -> Result<()> {
+        copy_message(&self.take(source, tag)?, data, source, tag)
+    }
+
+    fn again(&self) -> Self {
+        Self {
+            world: self.world.clone(),
+            group: self.group,
+            members: self.members.clone(),
+            rank: self.rank,
+        }
+    }
+}
+
+pub(super) fn copy_message(
+    message: &[u8],
+    into: &mut [u8],
+    source_rank: usize,
+    tag: Tag,
+) -> Result<()> {
+    if message.len() != into.len() {
+        let (want, got) = (into.len(), message.len());
+        return Err(CommError::Length { source_rank, tag, want, got });
+    }
+    into.copy_from_slice(message);
+    Ok(())
+}
+
+impl Comm for ThreadComm {
+    type Send = Done;
+    type Recv = ThreadRecv;
+
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.members.len()
+    }
+
+    fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Self>> {
+        let wish = [u64::from(color.unwrap_or(u32::MAX)), u64::from(key)];
+        let all = all_gather_bytes(self, bytemuck::cast_slice(&wish))?;
+        let wishes: Vec<[u64; 2]> = all.iter().map(|w| bytemuck::pod_read_unaligned(w)).collect();
+        // One fresh number a possible colour, the same on all ranks.
+        let mut base = [self.world.next_group.load(Ordering::SeqCst)];
+        if self.rank == 0 {
+            base[0] = self.world.next_group.fetch_add(self.size() as u32, Ordering::SeqCst);
+        }
+        broadcast(self, &mut base, 0)?;
+        let Some(color) = color else { return Ok(None) };
+        let mut ranks: Vec<usize> =
+            (0..self.size()).filter(|&r| wishes[r][0] == u64::from(color)).collect();
+        let first = ranks[0];
+        ranks.sort_by_key(|&r| (wishes[r][1], r));
+        let rank = ranks.iter().position(|&r| r == self.rank).expect("own colour");
+        Ok(Some(Self {
+            world: self.world.clone(),
+            group: base[0] + first as u32,
+            members: Arc::new(ranks.iter().map(|&r| self.members[r]).collect()),
+            rank,
+        }))
+    }
+
+    fn send_bytes(&self, data: &[u8], dest: usize, tag: Tag) -> Result<()> {
+        self.world.check()?;
+        let inbox = &self.world.inboxes[self.members[dest]];
+        let mut messages = inbox.messages.lock().expect("inbox lock");
+        messages.entry((self.group, self.rank, tag)).or_default().push_back(data.to_vec());
+        inbox.arrived.notify_all();
+        Ok(())
+    }
+
+    fn recv_bytes(&self, data: &mut [u8], source: usize, tag: Tag) -> Result<()> {
+        self.receive_into(data, source, tag)
+    }
+
+    fn exchange_bytes(
+        &self,
+        sends: &[(&[u8], usize, Tag)],
+        recvs: &mut [(&mut [u8], usize, Tag)],
+    ) -> Result<()> {
+        for &(data, dest, tag) in sends {
+            self.send_bytes(data, dest, tag)?;
+        }
+        for (data, source, tag) in recvs {
+            self.receive_into(data, *source, *tag)?;
+        }
+        Ok(())
+    }
+
+    fn isend(
+        &self,
+        buf: Arc<PanelBuf>,
+        range: Range<usize>,
+        dest: usize,
+        tag: Tag,
+    ) -> Result<Done> {
+        self.send(&buf[range], dest, tag)?;
+        Ok(Done)
+    }
+
+    fn irecv(
+        &self,
+        buf: PanelBuf,
+        range: Range<usize>,
+        source: usize,
+        tag: Tag,
+    ) -> Result<ThreadRecv> {
+        assert!(range.end <= buf.len(), "receive beyond the buffer");
+        Ok(ThreadRecv { comm: self.again(), buf, range, source, tag, arrived: false })
+    }
+
+    fn probe(&self, source: usize, tag: Tag) -> Result<bool> {
+        self.world.check()?;
+        Ok(self.lock().get(&(self.group, source, tag)).is_some_and(|queue| !queue.is_empty()))
+    }
+
+    fn barrier(&self) -> Result<()> {
+        let mut step = 1;
+        while step < self.size() {
+            let to = (self.rank + step) % self.size();
+            let from = (self.rank + self.size() - step) % self.size();
+            self.sendrecv(&[0u8], to, &mut [0u8], from, TAG_BARRIER)?;
+            step <<= 1;
+        }
+        Ok(())
+    }
+
+    fn host(&self) -> String {
+        "localhost".into()
+    }
+
+    fn abort(&self, reason: &str, _exit_code: i32) -> CommError {
+        self.world.abort(reason)
+    }
+}
+
+/// A send that was complete when it was made: messages are copied.
+pub struct Done;
+
+impl SendRequest for Done {
+    fn test(&mut self) -> Result<bool> {
+        Ok(true)
+    }
+    fn wait(self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A receive under way between threads.
+pub struct ThreadRecv {
+    comm: ThreadComm,
+    buf: PanelBuf,
+    range: Range<usize>,
+    source: usize,
+    tag: Tag,
+    arrived: bool,
+}
+
+impl ThreadRecv {
+    fn accept(&mut self, message: &[u8]) -> Result<()> {
+        let into = bytemuck::cast_slice_mut(&mut self.buf[self.range.clone()]);
+        copy_message(message, into, self.source, self.tag)?;
+        self.arrived = true;
+        Ok(())
+    }
+}
+
+impl RecvRequest for ThreadRecv {
+    fn test(&mut self) -> Result<bool> {
+        if !self.arrived {
+            self.comm.world.check()?;
+            if let Some(message) = self.comm.try_take(self.source, self.tag) {
+                self.accept(&message)?;
+            }
+        }
+        Ok(self.arrived)
+    }
+
+    fn wait(mut self) -> Result<PanelBuf> {
+        if !self.arrived {
+            let message = self.comm.take(self.source, self.tag)?;
+            self.accept(&message)?;
+        }
+        Ok(self.buf)
+    }
+}

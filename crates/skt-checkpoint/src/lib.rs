@@ -1,0 +1,14 @@
+//! Ranks, their messages, and memory of theirs that outlives their processes: what a
+//! checkpointed application needs, and nothing of LU, of a BLAS or of a command line.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`comm`] | what ranks say to each other: MPI, threads, simulated ranks; memory of a node |
+//! | [`pages`] | huge pages for shared memory, copies past the caches |
+//! | [`checkpoint`] | codec, store, protocol |
+#![deny(unsafe_op_in_unsafe_fn)]
+#![warn(missing_docs)]
+
+pub mod checkpoint;
+pub mod comm;
+pub mod pages;

@@ -1,0 +1,138 @@
+//! Memory that processes share: huge pages for it, and copies into it.
+//!
+//! Private memory gets huge pages by advice. Shared memory (System V, POSIX,
+//! memfd) gets them by advice only where the administrator has set
+//! `shmem_enabled`, which is rare. Linux 6.1 and later collapse pages into huge
+//! ones when asked to, whatever that setting says (`MADV_COLLAPSE`, madvise(2)):
+//! it needs a mapping that begins on a huge page, and is done once, as the
+//! memory is reserved. Older systems refuse, and keep their ordinary pages.
+
+mod stream;
+
+use std::io;
+use std::ptr::{self, NonNull};
+
+use libc::c_void;
+
+pub use stream::{stream, stream_in_pieces};
+
+/// Bytes of an ordinary page on the machines that we know.
+pub const PAGE_BYTES: usize = 4096;
+/// Bytes of a huge page on the machines that we know.
+pub const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// Of Linux 6.1; the bindings of libc know it on some targets only.
+const MADV_COLLAPSE: libc::c_int = 25;
+
+/// A free range of addresses that begins on a huge page, kept free for a mapping
+/// to be put over it. Dropping it gives the range up.
+#[derive(Debug)]
+pub struct Place {
+    base: NonNull<c_void>,
+    bytes: usize,
+}
+
+impl Place {
+    /// A place for a mapping of `bytes`, rounded up to whole small pages.
+    ///
+    /// # Errors
+    /// When the process has no such range of addresses.
+    pub fn new(bytes: usize) -> io::Result<Self> {
+        let bytes = bytes.max(1).next_multiple_of(4096);
+        let reserved = bytes + HUGE_PAGE_BYTES;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a fresh mapping at a place of the system's choice, never touched.
+        let start = unsafe { libc::mmap(ptr::null_mut(), reserved, libc::PROT_NONE, flags, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let before = (start as usize).next_multiple_of(HUGE_PAGE_BYTES) - start as usize;
+        // SAFETY: both ends lie within the mapping made just now; nothing uses them.
+        unsafe {
+            let base = start.byte_add(before);
+            if before > 0 {
+                libc::munmap(start, before);
+            }
+            libc::munmap(base.byte_add(bytes), reserved - before - bytes);
+            Ok(Self { base: NonNull::new_unchecked(base), bytes })
+        }
+    }
+
+    /// Where it begins: what is mapped here has to replace it.
+    pub fn base(&self) -> NonNull<c_void> {
+        self.base
+    }
+
+    /// Leaves the range to the mapping that has been put over it.
+    pub fn taken(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // SAFETY: the range is ours, nothing has been put over it.
+        unsafe { libc::munmap(self.base.as_ptr(), self.bytes) };
+    }
+}
+
+/// Puts the whole huge pages among these bytes of a fresh shared mapping on huge
+/// pages. Returns whether the system did; what it did not do is as it was.
+///
+/// # Safety
+/// A readable and writable mapping of `bytes` at `base` whose content is zero, and
+/// which nothing else writes to meanwhile.
+pub unsafe fn collapse(base: NonNull<u8>, bytes: usize) -> bool {
+    let address = base.as_ptr() as usize;
+    let start = address.next_multiple_of(HUGE_PAGE_BYTES);
+    let end = (address + bytes) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+    if start >= end {
+        return false;
+    }
+    // SAFETY: within the mapping. A page in each is there then: a range without
+    // any is refused.
+    unsafe {
+        for page in (start..end).step_by(HUGE_PAGE_BYTES) {
+            let byte = base.as_ptr().add(page - address);
+            byte.write_volatile(byte.read_volatile());
+        }
+        let at = base.as_ptr().add(start - address).cast();
+        libc::madvise(at, end - start, MADV_COLLAPSE) == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_begins_on_a_huge_page_and_is_given_up() {
+        for bytes in [1, 4096, 10_000, HUGE_PAGE_BYTES, 3 * HUGE_PAGE_BYTES + 1] {
+            let place = Place::new(bytes).expect("addresses");
+            assert_eq!(place.base().as_ptr() as usize % HUGE_PAGE_BYTES, 0);
+            assert!(place.bytes >= bytes && place.bytes < bytes + 4096);
+        }
+    }
+
+    #[test]
+    fn collapsing_keeps_what_is_there() {
+        let bytes = 2 * HUGE_PAGE_BYTES + 8192;
+        let place = Place::new(bytes).expect("addresses");
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let how = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+        // SAFETY: over our own place; unmapped at the end, used in between.
+        unsafe {
+            let at = libc::mmap(place.base().as_ptr(), bytes, access, how, -1, 0);
+            assert_ne!(at, libc::MAP_FAILED);
+            place.taken();
+            let base = NonNull::new(at.cast::<u8>()).expect("mapped");
+            base.as_ptr().write(7);
+            base.as_ptr().add(bytes - 1).write(9);
+            // Old systems refuse, and all is as before.
+            collapse(base, bytes);
+            assert_eq!((*base.as_ptr(), *base.as_ptr().add(bytes - 1)), (7, 9));
+            assert_eq!(*base.as_ptr().add(HUGE_PAGE_BYTES), 0);
+            libc::munmap(at, bytes);
+        }
+    }
+}

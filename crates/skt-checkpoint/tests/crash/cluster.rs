@@ -1,0 +1,1250 @@
+//! Nodes with memory that outlives processes, and an application on them that
+//! checkpoints: the world in which the protocol is killed.
+//!
+//! The checker stands apart from the code under test. It knows the true
+//! contents of every rank at every epoch from a formula, keeps its own book of
+//! who has committed what and whose memory is gone, and foretells from that
+//! alone what a restart must come to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::ops::{Deref, DerefMut, Range};
+use std::sync::{Arc, Mutex};
+
+use skt_checkpoint::checkpoint::agree::{Refusal, Resume};
+use skt_checkpoint::checkpoint::encode::Encoder;
+use skt_checkpoint::checkpoint::finish::FinishedRun;
+use skt_checkpoint::checkpoint::header::{HeaderLayout, SegmentId};
+use skt_checkpoint::checkpoint::hook::{Hook, Step};
+use skt_checkpoint::checkpoint::layout::{Active, Geometry, RegionShape, SegmentLayout};
+use skt_checkpoint::checkpoint::methods::Method;
+use skt_checkpoint::checkpoint::protocol::{
+    CheckpointError, Checkpointer, Config, Memory, Opened, Peer, Stats,
+};
+use skt_checkpoint::comm::sim::{
+    Conductor, Kill, Linger, Options, Outcome, Point, SimComm, run_conducted,
+};
+use skt_checkpoint::comm::{Comm, CommError};
+use twox_hash::XxHash3_64;
+
+use super::camera::{Camera, Staged, Witness};
+use super::code::PlainCode;
+
+const STATE_CAPACITY_BYTES: usize = 32;
+
+/// Segments of a node.
+#[derive(Clone, Default)]
+pub struct Node {
+    pub segments: BTreeMap<SegmentId, Vec<u64>>,
+    in_use: BTreeSet<SegmentId>,
+    pub(super) doomed: BTreeSet<SegmentId>,
+    /// Where those in use lie.
+    pub(super) places: BTreeMap<SegmentId, usize>,
+    pub(super) sizes: BTreeMap<SegmentId, usize>,
+    /// Holds on the run.
+    pub(super) locks: BTreeSet<usize>,
+    /// What a process of an earlier start writes to a segment as soon as it has been
+    /// looked at.
+    pub ghosts: BTreeMap<SegmentId, Vec<u64>>,
+}
+
+impl Node {
+    /// A process of another job holds the run.
+    pub fn hold(&mut self, index: usize) {
+        self.locks.insert(index);
+    }
+}
+
+/// A hold on the run; gone with its process.
+pub struct NodeLock {
+    index: usize,
+    home: Arc<Mutex<Node>>,
+}
+
+impl Drop for NodeLock {
+    fn drop(&mut self) {
+        self.home.lock().unwrap().locks.remove(&self.index);
+    }
+}
+
+/// Checksum of the segments of a node.
+pub fn fingerprint(segments: &BTreeMap<SegmentId, Vec<u64>>) -> u64 {
+    let mut hasher = XxHash3_64::new();
+    for (id, words) in segments {
+        hasher.write_usize(id.rank);
+        hasher.write_u64(id.attempt);
+        hasher.write(bytemuck::cast_slice(words));
+    }
+    hasher.finish()
+}
+
+/// A process's view of its node.
+pub struct NodeMemory {
+    node: Arc<Mutex<Node>>,
+    /// Nodes whose segments in use it can read.
+    in_reach: Vec<Arc<Mutex<Node>>>,
+    index: usize,
+    book: Arc<Mutex<Book>>,
+}
+
+/// A segment in use: goes back to its node when the process ends or dies.
+pub struct NodeSegment {
+    id: SegmentId,
+    bytes: usize,
+    /// From a Vec, taken apart: others may read here too.
+    words: *mut u64,
+    len: usize,
+    home: Arc<Mutex<Node>>,
+}
+
+// SAFETY: owns its words; all ranks are fibers of one thread.
+unsafe impl Send for NodeSegment {}
+
+impl NodeSegment {
+    fn new(id: SegmentId, bytes: usize, words: Vec<u64>, home: &Arc<Mutex<Node>>) -> Self {
+        let words = Box::leak(words.into_boxed_slice());
+        Self { id, bytes, words: words.as_mut_ptr(), len: words.len(), home: home.clone() }
+    }
+}
+
+impl Deref for NodeSegment {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: so many bytes are there; nobody else writes to them.
+        unsafe { std::slice::from_raw_parts(self.words.cast(), self.bytes) }
+    }
+}
+
+impl DerefMut for NodeSegment {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above; who reads meanwhile breaks the promise of `Peer`.
+        unsafe { std::slice::from_raw_parts_mut(self.words.cast(), self.bytes) }
+    }
+}
+
+impl Drop for NodeSegment {
+    fn drop(&mut self) {
+        // SAFETY: taken apart in `new`, put together once.
+        let words = unsafe { Vec::from_raw_parts(self.words, self.len, self.len) };
+        let mut node = self.home.lock().unwrap();
+        node.in_use.remove(&self.id);
+        node.places.remove(&self.id);
+        if !node.doomed.remove(&self.id) {
+            // The words stay where they are.
+            node.segments.insert(self.id, words);
+        }
+    }
+}
+
+/// Another process's segment. Its words stay where they are when that process
+/// dies, for as long as the job runs.
+pub struct SeenSegment {
+    at: usize,
+    bytes: usize,
+}
+
+impl Peer for SeenSegment {
+    unsafe fn bytes(&self, range: Range<usize>) -> &[u8] {
+        assert!(range.start <= range.end && range.end <= self.bytes);
+        // SAFETY: so many bytes are there, and stand still by the caller's promise.
+        unsafe {
+            let start = (self.at as *const u8).add(range.start);
+            std::slice::from_raw_parts(start, range.len())
+        }
+    }
+}
+
+impl Memory for NodeMemory {
+    type Segment = NodeSegment;
+    type Peer = SeenSegment;
+    type Lock = NodeLock;
+
+    fn lock(&mut self, index: usize) -> io::Result<NodeLock> {
+        if !self.node.lock().unwrap().locks.insert(index) {
+            return Err(io::Error::other("another job has it"));
+        }
+        Ok(NodeLock { index, home: self.node.clone() })
+    }
+
+    fn list(&mut self) -> io::Result<Vec<SegmentId>> {
+        let node = self.node.lock().unwrap();
+        assert!(node.in_use.is_empty(), "all look around before anyone opens");
+        assert!(!node.locks.is_empty(), "nobody looks around without a hold on the run");
+        Ok(node.segments.keys().copied().collect())
+    }
+
+    fn read_header(&mut self, id: SegmentId, into: &mut [u8]) -> io::Result<usize> {
+        let mut node = self.node.lock().unwrap();
+        let bytes = node.sizes[&id];
+        let all = &bytemuck::cast_slice::<u64, u8>(&node.segments[&id])[..bytes];
+        let len = all.len().min(into.len());
+        into[..len].copy_from_slice(&all[..len]);
+        if let Some(words) = node.ghosts.remove(&id) {
+            node.segments.insert(id, words);
+        }
+        Ok(bytes)
+    }
+
+    fn create(&mut self, id: SegmentId, bytes: usize) -> io::Result<NodeSegment> {
+        let mut node = self.node.lock().unwrap();
+        if node.segments.contains_key(&id) || !node.in_use.insert(id) {
+            return Err(io::Error::from(io::ErrorKind::AlreadyExists));
+        }
+        node.sizes.insert(id, bytes);
+        let segment = NodeSegment::new(id, bytes, vec![0; bytes.div_ceil(8)], &self.node);
+        node.places.insert(id, segment.words as usize);
+        Ok(segment)
+    }
+
+    fn attach(&mut self, id: SegmentId) -> io::Result<NodeSegment> {
+        let mut node = self.node.lock().unwrap();
+        let words = node.segments.remove(&id).expect("a segment that was offered");
+        assert!(node.in_use.insert(id), "one process a segment");
+        let segment = NodeSegment::new(id, node.sizes[&id], words, &self.node);
+        node.places.insert(id, segment.words as usize);
+        Ok(segment)
+    }
+
+    fn peer(&mut self, id: SegmentId) -> io::Result<Option<SeenSegment>> {
+        let seen = |node: &Arc<Mutex<Node>>| {
+            let node = node.lock().unwrap();
+            // A segment is there whether its owner lives or not.
+            let rests = || node.segments.get(&id).map(|words| words.as_ptr() as usize);
+            let at = node.places.get(&id).copied().or_else(rests)?;
+            Some(SeenSegment { at, bytes: node.sizes[&id] })
+        };
+        Ok(self.in_reach.iter().find_map(seen))
+    }
+
+    fn remove(&mut self, id: SegmentId) -> io::Result<()> {
+        let mut node = self.node.lock().unwrap();
+        if node.in_use.contains(&id) {
+            node.doomed.insert(id);
+        } else {
+            node.segments.remove(&id);
+        }
+        let mut book = self.book.lock().unwrap();
+        if book.home.get(&id.rank) == Some(&self.index) {
+            book.forget_rank(id.rank);
+        }
+        if node.segments.is_empty() && node.in_use.is_subset(&node.doomed) {
+            // What this node knew is gone with what it bore.
+            book.followed.remove(&self.index);
+            book.joined.remove(&self.index);
+        }
+        Ok(())
+    }
+}
+
+/// The run: application, grouping, protocol settings.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Ranks = processes.
+    pub ranks: usize,
+    pub members: usize,
+    pub parities: usize,
+    pub method: Method,
+    pub encoder: Encoder,
+    /// Whether processes can read the segments of all nodes, as on one host.
+    pub one_host: bool,
+    pub xor: bool,
+    pub shapes: Vec<RegionShape>,
+    pub bands: usize,
+    pub segment_bytes: usize,
+    pub chunk_bytes: usize,
+    pub allow_shared_domains: bool,
+    /// The active rectangle shrinks to nothing over so many epochs.
+    pub shrink_over: u64,
+    /// Each third epoch all is active again.
+    pub thaws: bool,
+    /// Whether checkpoints are taken in phases, rows becoming ready so many at a
+    /// time.
+    pub piece_rows: Option<usize>,
+    /// Corners that become final from outside before that, with the columns left of
+    /// them.
+    pub stages: usize,
+    /// Bytes of a cell, which has a checksum, and of messages under way.
+    pub cell_bytes: usize,
+    pub in_flight_bytes: usize,
+    /// Rows more than were really left alone that the application claims to
+    /// have left alone.
+    pub lie_rows: usize,
+    /// Room for the application's state.
+    pub state_capacity_bytes: usize,
+}
+
+impl Setup {
+    pub fn small(ranks: usize, parities: usize) -> Self {
+        Self {
+            ranks,
+            members: ranks,
+            parities,
+            method: Method::SelfCheckpoint,
+            encoder: Encoder::Ring,
+            one_host: false,
+            xor: parities == 1,
+            shapes: vec![
+                RegionShape { rows: 2 * (ranks - parities), pitch_bytes: 16 },
+                RegionShape { rows: 1, pitch_bytes: 8 },
+            ],
+            bands: 2,
+            segment_bytes: 64,
+            chunk_bytes: 48,
+            allow_shared_domains: false,
+            shrink_over: 2,
+            thaws: false,
+            piece_rows: None,
+            stages: 0,
+            cell_bytes: 8,
+            in_flight_bytes: 192,
+            lie_rows: 0,
+            state_capacity_bytes: STATE_CAPACITY_BYTES,
+        }
+    }
+
+    pub fn header(&self) -> HeaderLayout {
+        HeaderLayout::new("run", self.ranks, self.state_capacity_bytes)
+    }
+
+    /// Segments of a job of one group.
+    pub fn layout(&self) -> SegmentLayout {
+        let geometry = Geometry { members: self.ranks, parities: self.parities };
+        let (parts, header) = (self.method.parts(), self.header().bytes());
+        SegmentLayout::new(header, &self.shapes, geometry, self.bands, parts, self.cell_bytes, 8)
+    }
+
+    /// What rank `rank` changes of a region before epoch `epoch`.
+    pub fn active(&self, epoch: u64, rank: usize, region: usize) -> Active {
+        if region > 0 || (self.thaws && epoch.is_multiple_of(3)) {
+            return Active::ALL;
+        }
+        let shape = self.shapes[0];
+        let part = (epoch - 1).min(self.shrink_over) as usize;
+        let over = self.shrink_over as usize;
+        // Ranks differ a little, as in a block-cyclic matrix.
+        let row = (shape.rows * part / over + rank % 2).min(shape.rows);
+        let row = if part == 0 { 0 } else { row };
+        Active { row, byte: (shape.pitch_bytes * part / over / 8) * 8 }
+    }
+
+    /// Corners of the active part of an epoch, each within the one before.
+    pub fn corners(&self, epoch: u64, rank: usize, region: usize) -> Vec<Active> {
+        let RegionShape { rows, pitch_bytes } = self.shapes[region];
+        let from = self.active(epoch, rank, region);
+        let (row, byte) = (from.row.min(rows), from.byte.min(pitch_bytes));
+        let between =
+            |low: usize, high: usize, stage| low + (high - low) * stage / (self.stages + 1);
+        let corner = |stage| Active {
+            row: between(row, rows, stage),
+            byte: between(byte / 8, pitch_bytes / 8, stage) * 8,
+        };
+        (1..=self.stages).map(corner).collect()
+    }
+
+    /// The truth: contents of a region of a rank, given what happened in each
+    /// epoch so far.
+    pub fn contents(&self, rank: usize, region: usize, history: &[u8]) -> Vec<u8> {
+        let shape = self.shapes[region];
+        let mut bytes = vec![0; shape.bytes()];
+        self.change(&mut bytes, rank, region, 0, Active::ALL, 0);
+        for (i, &what) in history.iter().enumerate() {
+            let epoch = i as u64 + 1;
+            let active = self.active(epoch, rank, region);
+            self.change(&mut bytes, rank, region, epoch, active, what);
+        }
+        bytes
+    }
+
+    fn change(&self, a: &mut [u8], rank: usize, region: usize, epoch: u64, at: Active, what: u8) {
+        let pitch = self.shapes[region].pitch_bytes;
+        for (i, byte) in a.iter_mut().enumerate() {
+            if i / pitch >= at.row && i % pitch >= at.byte {
+                let seed = [rank as u64, region as u64, epoch, i as u64, u64::from(what)];
+                let mix =
+                    |h: u64, x: u64| (h ^ x).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+                *byte = (seed.into_iter().fold(77, mix) >> 40) as u8;
+            }
+        }
+    }
+}
+
+/// What the checker knows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Book {
+    /// Ranks whose data is gone and not rebuilt.
+    pub lost: BTreeSet<usize>,
+    /// Newest commit each rank's memory bears, with the state it carries.
+    pub committed: BTreeMap<usize, (u64, Vec<u8>)>,
+    /// Newest epoch each rank's memory is stamped with, and the epoch whose
+    /// update it was in (for method `single`).
+    pub stamped: BTreeMap<usize, u64>,
+    pub updating: BTreeMap<usize, u64>,
+    /// Node that bears each rank's memory.
+    pub home: BTreeMap<usize, usize>,
+    /// Groups, as formed at the first start.
+    pub groups: Vec<Vec<usize>>,
+    /// Starts of the job so far.
+    pub starts: u64,
+    /// Starts that each node's memory has joined, and the newest that it has
+    /// followed.
+    pub joined: BTreeMap<usize, BTreeSet<u64>>,
+    pub followed: BTreeMap<usize, u64>,
+    /// Ranks whose memory bears the mark that the run is done, and the result.
+    pub marked: BTreeMap<usize, Vec<u8>>,
+    /// Ranks that have come to the end in the present start.
+    pub at_end: BTreeSet<usize>,
+    /// What has been reported of the run, once it was.
+    pub reported: Option<Vec<u8>>,
+    /// Nodes have been out of reach: what they bear may be reported as well.
+    pub was_split: bool,
+}
+
+impl Book {
+    fn forget_rank(&mut self, rank: usize) {
+        self.home.remove(&rank);
+        self.committed.remove(&rank);
+        self.stamped.remove(&rank);
+        self.updating.remove(&rank);
+        self.marked.remove(&rank);
+        self.lost.insert(rank);
+    }
+
+    /// What stood on this node counts as lost.
+    pub fn forget_node(&mut self, node: usize) {
+        let gone: Vec<usize> =
+            self.home.iter().filter(|(_, n)| **n == node).map(|(&rank, _)| rank).collect();
+        for rank in gone {
+            self.forget_rank(rank);
+        }
+    }
+
+    /// Checksum of all that the next start depends on.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        let Self { lost, committed, updating, marked, reported, .. } = self;
+        (lost, committed, updating, marked, reported).hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+/// A node that is out of reach, its memory intact, and what the book said of
+/// the rank it bears.
+#[derive(Clone)]
+struct Away {
+    node: usize,
+    rank: usize,
+    segment: SegmentId,
+    committed: (u64, Vec<u8>),
+    stamped: u64,
+    updating: Option<u64>,
+    marked: Option<Vec<u8>>,
+}
+
+/// What a restart must come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Foretold {
+    Fresh,
+    Recovered(u64, Vec<u8>),
+    Unrecoverable(u64, BTreeSet<usize>),
+    /// The run is done, with this result.
+    Finished(Vec<u8>),
+}
+
+/// The cluster between two starts of the job.
+#[derive(Clone)]
+pub struct Cluster {
+    pub nodes: Vec<Node>,
+    /// Node of each process of the next start.
+    pub placement: Vec<usize>,
+    /// Domain of each node.
+    pub domains: Vec<String>,
+    pub book: Book,
+    away: Vec<Away>,
+    /// Those that are present and stale.
+    stale: Vec<Away>,
+}
+
+impl Cluster {
+    /// `per_node` processes a node.
+    pub fn new(setup: &Setup, per_node: usize) -> Self {
+        let nodes = setup.ranks.div_ceil(per_node);
+        Self {
+            nodes: vec![Node::default(); nodes],
+            placement: (0..setup.ranks).map(|rank| rank / per_node).collect(),
+            domains: (0..nodes).map(|node| format!("node{node}")).collect(),
+            book: Book::default(),
+            away: Vec::new(),
+            stale: Vec::new(),
+        }
+    }
+
+    /// The memory of these nodes is gone; fresh nodes take their place.
+    pub fn lose_nodes(&mut self, lost: &BTreeSet<usize>) {
+        for &node in lost {
+            let fresh = self.nodes.len();
+            self.nodes.push(Node::default());
+            self.domains.push(format!("node{fresh}"));
+            self.placement.iter_mut().filter(|p| **p == node).for_each(|p| *p = fresh);
+            self.nodes[node] = Node::default();
+            self.book.forget_node(node);
+        }
+    }
+
+    /// A node that bears one rank is out of reach, and may come back. False when
+    /// it bears none.
+    pub fn send_away(&mut self, node: usize) -> bool {
+        let home = self.book.home.iter().find(|(_, n)| **n == node);
+        let Some(rank) = home.map(|(&rank, _)| rank) else { return false };
+        let away = self.set_aside(node, rank);
+        let fresh = self.nodes.len();
+        self.nodes.push(Node::default());
+        self.domains.push(format!("node{fresh}"));
+        self.placement.iter_mut().filter(|p| **p == node).for_each(|p| *p = fresh);
+        self.book.was_split = true;
+        self.away.push(away);
+        true
+    }
+
+    /// Takes what a node bears of a rank out of the book.
+    fn set_aside(&mut self, node: usize, rank: usize) -> Away {
+        let book = &mut self.book;
+        let of_rank = self.nodes[node].segments.keys().copied().filter(|id| id.rank == rank);
+        let away = Away {
+            node,
+            rank,
+            segment: of_rank.max().expect("at home here"),
+            committed: book.committed[&rank].clone(),
+            stamped: book.stamped[&rank],
+            updating: book.updating.get(&rank).copied(),
+            marked: book.marked.get(&rank).cloned(),
+        };
+        book.forget_rank(rank);
+        away
+    }
+
+    /// A node comes back, in the place of one that bears nothing.
+    pub fn bring_back(&mut self, index: usize) {
+        let bears = |node: &usize| {
+            self.book.home.values().any(|n| n == node)
+                || self.stale.iter().any(|away| away.node == *node)
+        };
+        let Some(place) = self.placement.iter().position(|node| !bears(node)) else { return };
+        if self.away.is_empty() {
+            return;
+        }
+        let away = self.away.swap_remove(index % self.away.len());
+        self.placement[place] = away.node;
+        self.stale.push(away);
+    }
+
+    /// Newest start that anybody present has followed; nobody who has not joined it
+    /// counts.
+    fn newest_followed(&self) -> u64 {
+        let followed = self.placement.iter().filter_map(|node| self.book.followed.get(node));
+        followed.copied().max().unwrap_or(0)
+    }
+
+    /// What is present is as good as it was when nobody present has followed a
+    /// start that it has not joined; else it is stale, for as long as they are
+    /// there.
+    pub fn reconsider(&mut self) {
+        let newest = self.newest_followed();
+        let counts = |book: &Book, node: usize| {
+            let followed = book.followed.get(&node).copied().unwrap_or(0);
+            followed == newest || book.joined.get(&node).is_some_and(|all| all.contains(&newest))
+        };
+        for (rank, node) in self.book.home.clone() {
+            if !counts(&self.book, node) {
+                let away = self.set_aside(node, rank);
+                self.stale.push(away);
+            }
+        }
+        for away in std::mem::take(&mut self.stale) {
+            let bears = self.nodes[away.node].segments.contains_key(&away.segment);
+            if !bears || !self.placement.contains(&away.node) {
+                continue;
+            }
+            let book = &mut self.book;
+            if !counts(book, away.node) {
+                self.stale.push(away);
+                continue;
+            }
+            book.lost.remove(&away.rank);
+            book.home.insert(away.rank, away.node);
+            book.committed.insert(away.rank, away.committed);
+            book.stamped.insert(away.rank, away.stamped);
+            if let Some(epoch) = away.updating {
+                book.updating.insert(away.rank, epoch);
+            }
+            if let Some(result) = away.marked {
+                book.marked.insert(away.rank, result);
+            }
+        }
+    }
+
+    /// All headers, for a failing case to print.
+    pub fn describe(&self, setup: &Setup) -> String {
+        let header = setup.header();
+        let mut text = format!("{:?}\n", self.book);
+        for (process, &node) in self.placement.iter().enumerate() {
+            text += &format!("process {process} on node {node}");
+            for (id, words) in &self.nodes[node].segments {
+                let record = header.decode_record(bytemuck::cast_slice(words));
+                text += &format!(" {id:?} {record:?}");
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    /// Number of segments on the nodes of the job.
+    pub fn segments(&self) -> usize {
+        self.placement.iter().map(|&node| self.nodes[node].segments.len()).sum()
+    }
+
+    /// The state of the protocol without the contents: what each segment says
+    /// of itself, in its own words, with attempts numbered by age.
+    pub fn outline(&self, setup: &Setup) -> Vec<u64> {
+        let header = setup.header();
+        let mut found = Vec::new();
+        for (place, &node) in self.placement.iter().enumerate() {
+            for (id, words) in &self.nodes[node].segments {
+                let bytes = bytemuck::cast_slice(words);
+                let whole = header.decode_identity(bytes).is_some();
+                let record = header.decode_record(bytes).unwrap_or_default();
+                found.push((place, id.rank, whole, record));
+            }
+        }
+        let mut attempts: Vec<_> =
+            found.iter().flat_map(|(.., r)| [&[r.lineage], &r.joined[..]].concat()).collect();
+        attempts.sort_unstable();
+        attempts.dedup();
+        let age = |attempt| attempts.binary_search(&attempt).expect("listed") as u64;
+        let low = found.iter().map(|(.., record)| record.stamp).min().unwrap_or(0);
+        // Members are alike but for their numbers: as a set.
+        let kinds: BTreeSet<[u64; 9]> = found
+            .into_iter()
+            .map(|(place, rank, whole, record)| {
+                let moved = u64::from(place != rank);
+                let lineage = age(record.lineage);
+                let joined = record.joined.iter().map(|&start| 1 << age(start)).sum();
+                let commit = record.commit.saturating_sub(low);
+                let stamp = record.stamp.saturating_sub(low) + 10 * u64::from(record.stamp == 0);
+                let updating = record.updating.saturating_sub(low);
+                let (hollow, finished) = (u64::from(record.hollow), u64::from(record.finished));
+                let whole = u64::from(whole);
+                let flags = [moved, whole, lineage, joined, commit, stamp, updating, hollow];
+                let [a, b, c, d, e, f, g, h] = flags;
+                [a, b, c, d, e, f, g, h, finished]
+            })
+            .collect();
+        let mut outline = vec![self.book.lost.len() as u64];
+        outline.extend(kinds.into_iter().flatten());
+        outline
+    }
+
+    /// Checksum of all that the next start depends on.
+    pub fn fingerprint(&self) -> u64 {
+        let nodes = self.placement.iter().map(|&node| fingerprint(&self.nodes[node].segments));
+        Self::fingerprint_of(nodes, self.book.fingerprint())
+    }
+
+    /// [`Cluster::fingerprint`] from those of the nodes, in the order of the
+    /// processes, and of the book.
+    pub fn fingerprint_of(nodes: impl Iterator<Item = u64>, book: u64) -> u64 {
+        nodes.fold(book, |all, node| {
+            (all.rotate_left(23) ^ node).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        })
+    }
+
+    /// Once a result is reported, no start computes again while anything is left
+    /// of the run that has seen its end.
+    fn check_promise(&self, foretold: &Foretold) {
+        if let (Some(reported), false) = (&self.book.reported, self.book.was_split) {
+            match foretold {
+                Foretold::Finished(result) => assert_eq!(result, reported),
+                Foretold::Fresh => {}
+                other => panic!("{reported:?} was reported, and now {other:?}"),
+            }
+        }
+    }
+
+    /// What the next start must come to, given what the book says.
+    pub fn foretell(&self, setup: &Setup) -> Foretold {
+        let book = &self.book;
+        if let Some(result) = book.marked.values().next() {
+            return Foretold::Finished(result.clone());
+        }
+        let Some((epoch, state)) = book.committed.values().max_by_key(|c| c.0).cloned() else {
+            return Foretold::Fresh;
+        };
+        if epoch == 0 {
+            return Foretold::Fresh;
+        }
+        let mut lost = book.lost.clone();
+        if setup.method == Method::Single {
+            // Half-written when the update was not seen to end by anybody.
+            let torn = book.updating.iter().filter(|(_, e)| **e > epoch).map(|(&rank, _)| rank);
+            lost.extend(torn);
+        }
+        let mut broken = BTreeSet::new();
+        for group in &book.groups {
+            let gone: Vec<usize> = group.iter().copied().filter(|r| lost.contains(r)).collect();
+            if gone.len() > setup.parities {
+                broken.extend(gone);
+            }
+        }
+        if broken.is_empty() {
+            Foretold::Recovered(epoch, state)
+        } else {
+            Foretold::Unrecoverable(epoch, broken)
+        }
+    }
+}
+
+/// How one start of the job is disturbed.
+#[derive(Clone, Debug)]
+pub struct Disturbance {
+    pub seed: u64,
+    pub kills: Vec<Kill>,
+    pub linger: Linger,
+    pub rendezvous: bool,
+    pub switches_of_256: u8,
+    pub resume: Resume,
+    /// Checkpoints to take before the job ends by itself.
+    pub until_epoch: u64,
+    /// Whether to end with `finish`.
+    pub finish: bool,
+    /// The refusal that must come, whatever the book says.
+    pub refusal: Option<Refusal>,
+    pub trace: bool,
+}
+
+impl Disturbance {
+    pub fn none(seed: u64, until_epoch: u64) -> Self {
+        Self {
+            seed,
+            kills: Vec::new(),
+            linger: Linger::Steps(0),
+            rendezvous: seed % 2 == 1,
+            switches_of_256: 64,
+            resume: Resume::Auto,
+            until_epoch,
+            finish: false,
+            refusal: None,
+            trace: false,
+        }
+    }
+}
+
+/// The rank that a process turned out to be, and the state of the epoch that it
+/// is about to make or restore.
+type Known = Arc<Mutex<Option<(usize, Vec<u8>)>>>;
+
+struct BookHook {
+    point: Point,
+    book: Arc<Mutex<Book>>,
+    node: usize,
+    memory: Arc<Mutex<Node>>,
+    rank: Known,
+    /// All ranks, and the result of this start.
+    ranks: usize,
+    result: Vec<u8>,
+}
+
+impl BookHook {
+    /// What must hold at each step of the end, and what it leaves.
+    fn check_end(&self, step: &Step) {
+        let mut book = self.book.lock().unwrap();
+        let rank = self.rank.lock().unwrap().as_ref().map(|(rank, _)| *rank);
+        match (step.name, rank) {
+            ("finish", Some(rank)) => {
+                book.at_end.insert(rank);
+            }
+            ("mark", Some(_)) => {
+                assert_eq!(book.at_end.len(), self.ranks, "marked before all were done");
+            }
+            // Comes right after the mark.
+            ("marked", Some(rank)) => {
+                book.marked.insert(rank, self.result.clone());
+            }
+            // A start that found it done marks the others of its node.
+            ("mark" | "marked", None) => {
+                let header = HeaderLayout::new("run", self.ranks, STATE_CAPACITY_BYTES);
+                for (id, words) in &self.memory.lock().unwrap().segments {
+                    let record = header.decode_record(bytemuck::cast_slice(words));
+                    let record = record.filter(|record| record.finished);
+                    if let (Some(record), Some(node)) = (record, book.home.get(&id.rank))
+                        && *node == self.node
+                    {
+                        book.marked.insert(id.rank, record.state);
+                    }
+                }
+            }
+            ("remove", _) => assert!(book.reported.is_some(), "removed before it was reported"),
+            _ => {}
+        }
+    }
+}
+
+impl Hook for BookHook {
+    fn at(&self, step: &Step) -> Result<(), CommError> {
+        self.check_end(step);
+        if step.name == "joined" {
+            let mut book = self.book.lock().unwrap();
+            let starts = book.starts;
+            book.joined.entry(self.node).or_default().insert(starts);
+        }
+        if let Some((rank, state)) = &*self.rank.lock().unwrap() {
+            let mut book = self.book.lock().unwrap();
+            match step.name {
+                // Comes right after the record that says: rebuilt, stamped.
+                "recover-copy" if step.chunk.is_none() => {
+                    book.lost.remove(rank);
+                    book.home.insert(*rank, self.node);
+                    book.committed.insert(*rank, (step.epoch, state.clone()));
+                    book.stamped.insert(*rank, step.epoch);
+                }
+                // Come right after COMMIT.
+                "flush" | "stamp" => {
+                    book.committed.insert(*rank, (step.epoch, state.clone()));
+                }
+                // Comes right after the mark that the update begins.
+                "copy" | "encode" | "barrier" if step.chunk.is_none() => {
+                    book.updating.insert(*rank, step.epoch);
+                }
+                _ => {}
+            }
+        }
+        self.point.step(step)
+    }
+}
+
+/// What a process of the application came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ended {
+    pub refused: bool,
+    /// The result, of this start or an earlier one.
+    pub result: Option<Vec<u8>>,
+    pub epoch: u64,
+    pub state: Vec<u8>,
+    pub lost: Vec<usize>,
+}
+
+pub type Ran = Outcome<Ended, CheckpointError>;
+
+/// Starts the job once, as disturbed, and checks every process on its way.
+pub fn start(setup: &Setup, cluster: &mut Cluster, how: &Disturbance) -> Ran {
+    start_before::<()>(setup, cluster, how, None).0
+}
+
+/// [`start`] before a witness, who is given back.
+pub fn start_before<W: Witness>(
+    setup: &Setup,
+    cluster: &mut Cluster,
+    how: &Disturbance,
+    witness: Option<W>,
+) -> (Ran, Option<W>) {
+    let foretold = match how.resume {
+        Resume::Never => Foretold::Fresh,
+        _ => cluster.foretell(setup),
+    };
+    cluster.check_promise(&foretold);
+    if foretold == Foretold::Fresh {
+        cluster.book.reported = None;
+    }
+    cluster.book.at_end.clear();
+    cluster.book.starts += 1;
+    let starts = cluster.book.starts;
+    let book = Arc::new(Mutex::new(std::mem::take(&mut cluster.book)));
+    let nodes: Vec<Arc<Mutex<Node>>> =
+        cluster.nodes.drain(..).map(|node| Arc::new(Mutex::new(node))).collect();
+    let (placement, domains) = (&cluster.placement, &cluster.domains);
+    let options = Options {
+        hosts: placement.iter().map(|&node| format!("host{node}")).collect(),
+        seed: how.seed,
+        switches_of_256: how.switches_of_256,
+        rendezvous: how.rendezvous,
+        kills: how.kills.clone(),
+        linger: how.linger,
+        trace: how.trace,
+    };
+    let staged = witness.map(|witness| {
+        let camera = Camera::new(&nodes, placement, &book);
+        Arc::new(Mutex::new(Staged { witness, camera }))
+    });
+    let conductor = staged.clone().map(|staged| staged as Arc<Mutex<dyn Conductor>>);
+    let outcome = run_conducted(&options, conductor, |comm| {
+        let node = placement[comm.rank()];
+        let mut process = Process {
+            setup,
+            how,
+            book: book.clone(),
+            node,
+            known: Arc::new(Mutex::new(None)),
+            point: comm.point(),
+        };
+        let in_reach = match setup.one_host {
+            true => nodes.clone(),
+            false => vec![nodes[node].clone()],
+        };
+        let memory =
+            NodeMemory { node: nodes[node].clone(), in_reach, index: node, book: book.clone() };
+        process.live(comm, memory, &domains[node], starts, &foretold)
+    });
+    let witness = staged.map(|staged| {
+        let staged = Arc::into_inner(staged).expect("the run is over").into_inner().unwrap();
+        let Staged { mut witness, mut camera } = staged;
+        witness.at_end(&mut camera);
+        witness
+    });
+    cluster.nodes = nodes
+        .into_iter()
+        .map(|node| Arc::into_inner(node).expect("all have ended").into_inner().unwrap())
+        .collect();
+    cluster.book = Arc::into_inner(book).expect("all have ended").into_inner().unwrap();
+    assert_eq!(outcome.deadlock, None, "deadlock");
+    (outcome, witness)
+}
+
+struct Process<'a> {
+    setup: &'a Setup,
+    how: &'a Disturbance,
+    book: Arc<Mutex<Book>>,
+    node: usize,
+    known: Known,
+    point: Point,
+}
+
+impl Process<'_> {
+    fn config(&self, domain: &str, nonce: u64) -> Config<PlainCode> {
+        let setup = self.setup;
+        Config {
+            method: setup.method,
+            members: setup.members,
+            parities: setup.parities,
+            encoder: setup.encoder,
+            message_bytes: Some(setup.segment_bytes),
+            allow_shared_domains: setup.allow_shared_domains,
+            resume: self.how.resume,
+            domain: domain.to_owned(),
+            node: format!("{}", self.node),
+            clock: nonce,
+            nonce: nonce * 7919 % 1000,
+            state_capacity_bytes: setup.state_capacity_bytes,
+            bands: setup.bands,
+            cell_bytes: setup.cell_bytes,
+            in_flight_bytes: setup.in_flight_bytes,
+            align_bytes: 8,
+            chunk_bytes: setup.chunk_bytes,
+            check_frozen: true,
+            ..Config::new("run", PlainCode::new(setup.xor))
+        }
+    }
+
+    fn live(
+        &mut self,
+        comm: SimComm,
+        memory: NodeMemory,
+        domain: &str,
+        starts: u64,
+        foretold: &Foretold,
+    ) -> Result<Ended, CheckpointError> {
+        let (point, book) = (self.point.clone(), self.book.clone());
+        let (ranks, result) = (self.setup.ranks, result_of(starts, self.how.until_epoch));
+        let (node, rank) = (self.node, self.known.clone());
+        let at = memory.node.clone();
+        let hook = BookHook { point, book, node, memory: at, rank, ranks, result: result.clone() };
+        let config = self.config(domain, starts);
+        let opened = Checkpointer::open(&comm, memory, config, &self.setup.shapes, Arc::new(hook));
+        let (mut ckpt, found) = match opened {
+            Err(CheckpointError::Refused(refusal)) if self.how.refusal.is_some() => {
+                assert_eq!(Some(&refusal), self.how.refusal.as_ref());
+                return Ok(Ended { refused: true, ..Ended::default() });
+            }
+            Err(CheckpointError::Refused(refusal)) => {
+                // An orderly end: nobody is killed by it.
+                check_refusal(&refusal, foretold);
+                return Ok(Ended { refused: true, ..Ended::default() });
+            }
+            Ok(Opened::Finished(done)) => {
+                let Foretold::Finished(result) = foretold else {
+                    panic!("told it is done, foretold {foretold:?}");
+                };
+                return self.report(&comm, done, result);
+            }
+            Ok(Opened::Ready(ckpt, found)) => (ckpt, found),
+            Err(error) => return Err(error),
+        };
+        let rank = ckpt.rank();
+        self.note_open(rank, found.epoch, &found.lost, &found.groups, foretold);
+        let mut state = match ckpt.recover()? {
+            None => {
+                assert_eq!(*foretold, Foretold::Fresh);
+                for region in 0..self.setup.shapes.len() {
+                    let start = self.setup.contents(rank, region, &[]);
+                    ckpt.region(region).copy_from_slice(&start);
+                }
+                Vec::new()
+            }
+            Some(recovered) => {
+                let got = Foretold::Recovered(recovered.epoch, recovered.state.clone());
+                assert_eq!(got, *foretold, "rank {rank}");
+                recovered.state
+            }
+        };
+        self.check(&mut ckpt, rank, &state);
+        while ckpt.epoch() < self.how.until_epoch {
+            state.push(starts as u8);
+            let epoch = state.len() as u64;
+            let stats = match self.setup.piece_rows {
+                None => {
+                    self.compute(&mut ckpt, rank, &state)?;
+                    self.cut(&state);
+                    ckpt.checkpoint(&self.claims(rank, epoch), &state)?
+                }
+                Some(piece_rows) => self.take_in_phases(&mut ckpt, rank, &state, piece_rows)?,
+            };
+            assert_eq!(stats.epoch, epoch);
+            let mut book = self.book.lock().unwrap();
+            book.committed.insert(rank, (epoch, state.clone()));
+            book.stamped.insert(rank, epoch);
+            book.updating.remove(&rank);
+        }
+        self.check(&mut ckpt, rank, &state);
+        if self.setup.piece_rows.is_some() {
+            // The job ends in the midst of things.
+            self.work_on(&mut ckpt, rank, state.len() as u64 + 1)?;
+        }
+        let ended = Ended { epoch: ckpt.epoch(), state, lost: found.lost, ..Ended::default() };
+        if !self.how.finish {
+            return Ok(ended);
+        }
+        // What other ranks say is of no importance.
+        let done = ckpt.finish(if rank == 0 { &result } else { &[7] })?;
+        Ok(Ended { result: self.report(&comm, done, &result)?.result, ..ended })
+    }
+
+    /// Reports a result on process 0, and clears up.
+    fn report(
+        &self,
+        comm: &SimComm,
+        done: FinishedRun<SimComm, NodeMemory>,
+        result: &[u8],
+    ) -> Result<Ended, CheckpointError> {
+        assert_eq!(done.result(), result);
+        self.point.step(&"report")?;
+        if comm.rank() == 0 {
+            let mut book = self.book.lock().unwrap();
+            // Whoever is lost from here on, one of the others tells the same.
+            let bearing: BTreeSet<usize> = book.home.keys().copied().collect();
+            assert_eq!(book.marked.keys().copied().collect::<BTreeSet<_>>(), bearing);
+            let reported = book.reported.get_or_insert_with(|| result.to_vec());
+            let is_same = reported == result;
+            assert!(is_same || book.was_split, "another result was reported before");
+            drop(book);
+            self.point.step(&"reported")?;
+        }
+        done.clear()?;
+        Ok(Ended { result: Some(result.to_vec()), ..Ended::default() })
+    }
+
+    /// Runs right after the last record that `open` writes.
+    fn note_open(
+        &self,
+        rank: usize,
+        epoch: u64,
+        lost: &[usize],
+        groups: &[Vec<usize>],
+        foretold: &Foretold,
+    ) {
+        let mut book = self.book.lock().unwrap();
+        let starts = book.starts;
+        book.followed.insert(self.node, starts);
+        let state = match foretold {
+            Foretold::Fresh => {
+                assert_eq!(epoch, 0);
+                book.lost.remove(&rank);
+                book.home.insert(rank, self.node);
+                book.committed.insert(rank, (0, Vec::new()));
+                book.stamped.insert(rank, 0);
+                book.updating.remove(&rank);
+                book.groups = groups.to_vec();
+                Vec::new()
+            }
+            Foretold::Recovered(_, state) => {
+                assert_eq!(book.groups, groups, "groups outlive restarts");
+                if lost.contains(&rank) {
+                    // Torn copies of `single` are lost without a death.
+                    book.lost.insert(rank);
+                    book.committed.remove(&rank);
+                } else {
+                    assert_eq!(book.home[&rank], self.node, "a rank is where its data is");
+                    book.committed.insert(rank, (epoch, state.clone()));
+                }
+                book.updating.remove(&rank);
+                state.clone()
+            }
+            Foretold::Unrecoverable(..) | Foretold::Finished(_) => {
+                panic!("opened, and should not have been: {foretold:?}")
+            }
+        };
+        *self.known.lock().unwrap() = Some((rank, state));
+    }
+
+    /// Writes A piece by piece, with places to die between.
+    fn compute(
+        &self,
+        ckpt: &mut Checkpointer<SimComm, NodeMemory, PlainCode>,
+        rank: usize,
+        history: &[u8],
+    ) -> Result<(), CheckpointError> {
+        for region in 0..self.setup.shapes.len() {
+            let after = self.setup.contents(rank, region, history);
+            let half = after.len() / 2;
+            self.point.step(&"compute")?;
+            ckpt.region(region)[..half].copy_from_slice(&after[..half]);
+            self.point.step(&"compute")?;
+            ckpt.region(region)[half..].copy_from_slice(&after[half..]);
+        }
+        Ok(())
+    }
+
+    /// What the next records bear.
+    fn cut(&self, state: &[u8]) {
+        self.known.lock().unwrap().as_mut().unwrap().1 = state.to_vec();
+    }
+
+    fn claims(&self, rank: usize, epoch: u64) -> Vec<Active> {
+        let claim = |region| {
+            let active = self.setup.active(epoch, rank, region);
+            Active { row: active.row + self.setup.lie_rows, ..active }
+        };
+        (0..self.setup.shapes.len()).map(claim).collect()
+    }
+
+    /// Computes for the epoch to come, and encodes what is final meanwhile.
+    fn take_in_phases(
+        &self,
+        ckpt: &mut Checkpointer<SimComm, NodeMemory, PlainCode>,
+        rank: usize,
+        history: &[u8],
+        piece_rows: usize,
+    ) -> Result<Stats, CheckpointError> {
+        let epoch = history.len() as u64;
+        self.work_on(ckpt, rank, epoch)?;
+        let stages: Vec<_> = (0..self.setup.shapes.len())
+            .map(|region| self.setup.corners(epoch, rank, region))
+            .collect();
+        ckpt.begin_in_stages(&self.claims(rank, epoch), &stages)?;
+        for stage in 0..self.setup.stages {
+            for (region, corners) in stages.iter().enumerate() {
+                let RegionShape { rows, pitch_bytes } = self.setup.shapes[region];
+                let truth = self.setup.contents(rank, region, history);
+                let corner = corners[stage];
+                self.point.step(&"compute")?;
+                for row in 0..rows {
+                    let end = if row < corner.row { pitch_bytes } else { corner.byte };
+                    let bytes = row * pitch_bytes..row * pitch_bytes + end;
+                    ckpt.region(region)[bytes.clone()].copy_from_slice(&truth[bytes]);
+                }
+                // SAFETY: not changed again before `complete` below.
+                unsafe { ckpt.ready(region, corner) };
+                ckpt.poll()?;
+            }
+        }
+        for (region, &RegionShape { rows, pitch_bytes }) in self.setup.shapes.iter().enumerate() {
+            let truth = self.setup.contents(rank, region, history);
+            let inside = stages[region].last().copied().unwrap_or(Active::ALL);
+            for first in (0..rows).step_by(piece_rows) {
+                let end = (first + piece_rows).min(rows);
+                self.point.step(&"compute")?;
+                for row in first.max(inside.row)..end {
+                    let bytes = row * pitch_bytes + inside.byte..(row + 1) * pitch_bytes;
+                    ckpt.region(region)[bytes.clone()].copy_from_slice(&truth[bytes]);
+                }
+                // SAFETY: not changed again before `complete` below.
+                unsafe { ckpt.ready(region, Active { row: end, byte: 0 }) };
+                ckpt.poll()?;
+            }
+        }
+        self.cut(history);
+        ckpt.complete(history)
+    }
+
+    /// Work towards an epoch, on what it is to change: columns, single rows, and
+    /// the first rows. What is there afterwards is of no epoch at all.
+    fn work_on(
+        &self,
+        ckpt: &mut Checkpointer<SimComm, NodeMemory, PlainCode>,
+        rank: usize,
+        epoch: u64,
+    ) -> Result<(), CheckpointError> {
+        for (region, &RegionShape { rows, pitch_bytes }) in self.setup.shapes.iter().enumerate() {
+            let Active { row, byte } = self.setup.active(epoch, rank, region);
+            let (row, byte) = (row.min(rows), byte.min(pitch_bytes));
+            let middle = row + (rows - row) / 2;
+            let column = (byte + (pitch_bytes - byte) / 2) / 8 * 8;
+            let parts = [
+                (row..rows, column.max(byte)..(column + 8).min(pitch_bytes)),
+                (rows.max(row + 1) - 1..rows, byte..pitch_bytes),
+                (row..middle, byte..pitch_bytes),
+            ];
+            for (rows, bytes) in parts {
+                self.point.step(&"work")?;
+                let a = ckpt.region(region);
+                for row in rows {
+                    let at = row * pitch_bytes;
+                    a[at + bytes.start..at + bytes.end]
+                        .iter_mut()
+                        .for_each(|byte| *byte = byte.wrapping_add(0x35));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check(
+        &self,
+        ckpt: &mut Checkpointer<SimComm, NodeMemory, PlainCode>,
+        rank: usize,
+        history: &[u8],
+    ) {
+        for (region, bytes) in ckpt.regions().into_iter().enumerate() {
+            let truth = self.setup.contents(rank, region, history);
+            assert!(*bytes == truth[..], "rank {rank} region {region} is wrong");
+        }
+    }
+}
+
+/// Differs from start to start, as times do.
+fn result_of(starts: u64, epoch: u64) -> Vec<u8> {
+    vec![b'R', starts as u8, epoch as u8, 1, 2, 3]
+}
+
+fn check_refusal(refusal: &Refusal, foretold: &Foretold) {
+    let (Refusal::Unrecoverable { epoch, lost, .. }, Foretold::Unrecoverable(at, broken)) =
+        (refusal, foretold)
+    else {
+        panic!("refused with `{refusal}`, foretold {foretold:?}");
+    };
+    assert_eq!(epoch, at);
+    let named: BTreeSet<usize> = lost.iter().flat_map(|group| &group.ranks).copied().collect();
+    assert_eq!(named, *broken);
+}
+
+/// Checks that an undisturbed start came to what was foretold, all alike.
+pub fn check_undisturbed(ran: &Ran, foretold: &Foretold) {
+    let refused = matches!(foretold, Foretold::Unrecoverable(..));
+    let mut first = None;
+    for result in &ran.results {
+        let ended = result.as_ref().unwrap_or_else(|e| panic!("undisturbed, and yet: {e}"));
+        assert_eq!(ended.refused, refused);
+        if let Foretold::Finished(result) = foretold {
+            assert_eq!(ended.result.as_ref(), Some(result), "another result than before");
+        }
+        let first = first.get_or_insert((ended.epoch, &ended.state, &ended.result));
+        assert_eq!((ended.epoch, &ended.state, &ended.result), *first);
+    }
+}

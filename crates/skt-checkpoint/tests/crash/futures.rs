@@ -1,0 +1,236 @@
+//! What a death leaves, for every step of a start and every set of ranks that may
+//! die there, without a run for each: one run tells all that is left when the others
+//! stop at once, and one run a set all that is left when they go on.
+//!
+//! **When the others stop at once** ([`Linger::Steps`] of 0) nobody does anything
+//! any more: every call of every rank fails, from the step of the death on, and
+//! ranks whose calls fail write nothing. What is left is what was there when the
+//! run came to that step, whoever died. So one run that takes a picture at each step
+//! has it.
+//!
+//! **When the others go on** ([`Linger::UntilBlocked`]) they do so until each of
+//! them has returned or waits for something that will not come. How far that is does
+//! not depend on the order in which they take turns: a rank waits for messages from
+//! a named rank with a named tag, for the members of a barrier or a split, and for
+//! nothing else, and what it does then depends on what has come, not on when. (It
+//! may ask whether a message is here; but that decides when it does something, not
+//! what, and never whether it waits for it in the end.) So if two orders are given,
+//! and a rank can do its next thing in one of them, it comes to do it in the other:
+//! all end at the same place. It depends on how far the dead had come alone.
+//!
+//! How far the dead had come changes with their own steps only. So the set of those
+//! to die is held back in one run: nobody of it moves before all others are stuck.
+//! When they are, the memory is as the death of the set at this place would leave
+//! it. Then those held back go on to where they stand at the next step of the run
+//! in which they are to be killed; then the others again until they are stuck; and
+//! so on to the end.
+//!
+//! Those held back must do what they did in that run. They see more messages than
+//! they did then, for the others are ahead; so when they ask whether one is here,
+//! they are told what they were told then.
+//!
+//! All of that is put to the proof by real kills: `crash_exhaustive` makes all of
+//! them for the smallest groups, and a sample of every start otherwise.
+
+use std::collections::{HashMap, VecDeque};
+
+use skt_checkpoint::comm::sim::{Kill, Linger, Standing};
+
+use super::camera::{Camera, Picture, Witness};
+use super::cluster::{Cluster, Disturbance, Setup, start, start_before};
+
+/// A start that ran undisturbed, and what a death at any of its steps leaves.
+pub struct Futures<'a> {
+    setup: &'a Setup,
+    before: &'a Cluster,
+    how: &'a Disturbance,
+    chronicle: Chronicle,
+}
+
+/// What happened in a start.
+#[derive(Default)]
+struct Chronicle {
+    /// Where all ranks stand when the run comes to a step, and what is there then.
+    steps: Vec<(Vec<Standing>, Picture)>,
+    /// What each rank was told when it asked whether a message is here.
+    told: Vec<VecDeque<bool>>,
+    /// What is there at its end.
+    end: Option<Picture>,
+}
+
+impl Witness for Chronicle {
+    fn at_step(&mut self, standings: &[Standing], camera: &mut Camera) {
+        self.steps.push((standings.to_vec(), camera.take()));
+    }
+
+    fn choose(&mut self, _: &[Standing], _: u64, _: usize, _: &mut Camera) -> Option<usize> {
+        None
+    }
+
+    fn sees(&mut self, rank: usize, is_here: bool) -> bool {
+        self.told[rank].push_back(is_here);
+        is_here
+    }
+
+    fn at_end(&mut self, camera: &mut Camera) {
+        self.end = Some(camera.take());
+    }
+}
+
+/// Holds some ranks back.
+struct HoldBack {
+    /// One bit each.
+    held: u64,
+    dead: Vec<usize>,
+    /// Where those stand, in the order in which they come there.
+    places: Vec<Vec<Standing>>,
+    /// What is there when all others are stuck, by place.
+    pictures: Vec<Picture>,
+    /// What each rank is told: those held back the same as before, or they would do
+    /// other things than they did.
+    told: Vec<VecDeque<bool>>,
+}
+
+impl Witness for HoldBack {
+    fn at_step(&mut self, _: &[Standing], _: &mut Camera) {}
+
+    fn choose(
+        &mut self,
+        standings: &[Standing],
+        able: u64,
+        current: usize,
+        camera: &mut Camera,
+    ) -> Option<usize> {
+        let others = able & !self.held;
+        if others >> current & 1 == 1 {
+            return Some(current);
+        }
+        if others != 0 {
+            return Some(others.trailing_zeros() as usize);
+        }
+        let is_there = |place: &Vec<Standing>| {
+            self.dead.iter().zip(place).all(|(&rank, at)| standings[rank] == *at)
+        };
+        if self.places.get(self.pictures.len()).is_some_and(is_there) {
+            self.pictures.push(camera.take());
+        }
+        let Some(place) = self.places.get(self.pictures.len()) else {
+            // The rest of the run is for nobody to die in.
+            return Some(able.trailing_zeros() as usize);
+        };
+        let mut on_the_way = self.dead.iter().zip(place);
+        let next =
+            on_the_way.find(|(rank, at)| able >> **rank & 1 == 1 && standings[**rank] < **at);
+        let (&rank, _) = next.unwrap_or_else(|| {
+            panic!("{:?} cannot come to {place:?}: all stand at {standings:?}", self.dead)
+        });
+        Some(rank)
+    }
+
+    fn sees(&mut self, rank: usize, is_here: bool) -> bool {
+        if self.held >> rank & 1 == 0 {
+            return is_here;
+        }
+        let told = self.told[rank].pop_front().expect("it asks as often as before");
+        assert!(is_here || !told, "rank {rank} was told of a message that is not here now");
+        told
+    }
+
+    fn at_end(&mut self, camera: &mut Camera) {
+        // Those held back were the last to end.
+        let ended = |place: &Vec<Standing>| place.iter().all(|at| *at == Standing::ENDED);
+        if self.places.get(self.pictures.len()).is_some_and(ended) {
+            self.pictures.push(camera.take());
+        }
+    }
+}
+
+/// What the death of a set leaves when the others go on: by step, which of the
+/// pictures.
+pub struct Lingering {
+    by_step: Vec<usize>,
+    pictures: Vec<Picture>,
+}
+
+impl Lingering {
+    /// When they die at this step (from 0).
+    pub fn at(&self, step: usize) -> &Picture {
+        &self.pictures[self.by_step[step]]
+    }
+}
+
+impl<'a> Futures<'a> {
+    /// Runs the start undisturbed.
+    pub fn of(setup: &'a Setup, before: &'a Cluster, how: &'a Disturbance) -> Self {
+        assert!(how.kills.is_empty());
+        let mut nodes = before.placement.clone();
+        nodes.sort_unstable();
+        nodes.dedup();
+        assert_eq!(nodes.len(), before.placement.len(), "one process a node");
+        let told = vec![VecDeque::new(); setup.ranks];
+        let chronicle = Some(Chronicle { steps: Vec::new(), told, end: None });
+        let (ran, chronicle) = start_before(setup, &mut before.clone(), how, chronicle);
+        let chronicle = chronicle.expect("it was given");
+        assert_eq!(ran.steps, chronicle.steps.len() as u64);
+        Self { setup, before, how, chronicle }
+    }
+
+    /// Steps at which somebody may die.
+    pub fn steps(&self) -> usize {
+        self.chronicle.steps.len()
+    }
+
+    /// What the death of these ranks at a step (from 0) leaves when the others stop
+    /// at once. Who has ended does not die any more.
+    pub fn stopped(&self, dead: &[usize], step: usize) -> &Picture {
+        let (standings, picture) = &self.chronicle.steps[step];
+        if dead.iter().all(|&rank| standings[rank] == Standing::ENDED) {
+            return self.chronicle.end.as_ref().expect("it has come to its end");
+        }
+        picture
+    }
+
+    /// What the death of these ranks leaves when the others go on.
+    pub fn lingering(&self, dead: &[usize]) -> Lingering {
+        let mut places: Vec<Vec<Standing>> = Vec::new();
+        let mut known = HashMap::new();
+        let by_step = self.chronicle.steps.iter().map(|(standings, _)| {
+            let place: Vec<Standing> = dead.iter().map(|&rank| standings[rank]).collect();
+            *known.entry(place.clone()).or_insert_with(|| {
+                places.push(place);
+                places.len() - 1
+            })
+        });
+        let by_step = by_step.collect();
+        let held = dead.iter().fold(0, |set, rank| set | 1 << rank);
+        let count = places.len();
+        let (dead, pictures, told) = (dead.to_vec(), Vec::new(), self.chronicle.told.clone());
+        let hold = HoldBack { held, dead, places, pictures, told };
+        let mut after = self.before.clone();
+        let (ran, hold) = start_before(self.setup, &mut after, self.how, Some(hold));
+        assert!(ran.results.iter().all(Result::is_ok), "nobody was killed");
+        let pictures = hold.expect("it was given").pictures;
+        assert_eq!(pictures.len(), count, "held back, they did not come as far as before");
+        Lingering { by_step, pictures }
+    }
+
+    /// The start with these ranks killed at a step (from 0).
+    pub fn disturbance(&self, dead: &[usize], step: usize, linger: Linger) -> Disturbance {
+        let step = step as u64 + 1;
+        let kills = dead.iter().map(|&rank| Kill { step, rank }).collect();
+        Disturbance { kills, linger, ..self.how.clone() }
+    }
+
+    /// The cluster as a picture of this start shows it.
+    pub fn cluster(&self, picture: &Picture) -> Cluster {
+        picture.cluster(self.before)
+    }
+
+    /// Kills them, and returns what is left.
+    pub fn kill(&self, how: &Disturbance) -> Cluster {
+        let mut after = self.before.clone();
+        let ran = start(self.setup, &mut after, how);
+        assert!(ran.steps >= how.kills[0].step, "the schedule before a kill is the same");
+        after
+    }
+}

@@ -1,0 +1,44 @@
+//! What the literature says a checkpointed run will cost, as functions to call.
+//!
+//! One folder or file a paper, one file a section, the formula above each
+//! function:
+//!
+//! | module | source |
+//! |---|---|
+//! | [`tang`] | Tang et al., "An Efficient In-Memory Checkpoint Method and its Practice on Fault-Tolerant HPL", TPDS 2018 |
+//! | [`chen`] | Chen and Dongarra, "A Scalable Checkpoint Encoding Algorithm for Diskless Checkpointing", HASE 2008 |
+//! | [`bautista`] | Bautista Gomez et al., "Low-overhead checkpoint for large-scale GPU-accelerated systems" |
+//! | [`bosilca`] | Bosilca et al., "Unified Model for Assessing Checkpointing Protocols at Extreme-Scale", INRIA RR-7950, 2012 |
+//! | [`exact`] | closed forms without the first-order assumption, for exponential failures |
+//! | [`inmemory`] | the same questions for m parities and abort-and-restart with spares |
+//! | [`sim`] | a discrete-event simulator that checks all of them |
+//! | [`plan`] | from a machine to a configuration |
+//! | [`path`] | the critical path of the solver itself, after Dongarra, Luszczek and Petitet, "The LINPACK Benchmark: Past, Present and Future", 2003 |
+//!
+//! Times are seconds, memory is bytes, rates are flop/s or bytes/s, shares are
+//! fractions between 0 and 1; every name says which.
+
+#![warn(missing_docs)]
+
+pub mod bautista;
+pub mod bosilca;
+pub mod chen;
+pub mod error;
+pub mod exact;
+pub mod figures;
+pub mod group;
+pub mod inmemory;
+pub mod optimum;
+pub mod path;
+pub mod plan;
+pub mod plot;
+pub mod sim;
+pub mod tang;
+
+pub use error::ModelError;
+pub use group::Group;
+
+/// Seconds in an hour.
+pub const HOUR_SECONDS: f64 = 3600.0;
+/// Seconds in a year of 365 days.
+pub const YEAR_SECONDS: f64 = 365.0 * 24.0 * HOUR_SECONDS;

@@ -1,0 +1,62 @@
+//! The back substitution, `pgesv::back` with clocks for work.
+
+use skt_terms::layout::Cyclic;
+
+use super::Run;
+use super::clock::{Moment, Part};
+use super::machine::{Counts, Unit};
+use super::walk::{Walk, most_from};
+
+const DOUBLE: f64 = 8.0;
+
+/// From the last block to the first. The column that solves a block takes it off
+/// the rows of the next Q-1 blocks, hands these to its left neighbour, and does the
+/// rest of its rows while that one works. One of its ranks, all taking turns, has
+/// gathered the diagonal block before.
+pub(super) fn substitute(walk: &mut Walk) {
+    let Run { n, nb, p, q, .. } = *walk.run;
+    let (rows, cols) = (Cyclic::rows(nb, p), Cyclic::cols(nb, q));
+    let machine = *walk.machine;
+    let message = |bytes: f64| machine.message_seconds + bytes * machine.message_byte_seconds;
+    let stream = |entries: f64| Counts::of(&[(Unit::StreamedByte, entries * DOUBLE)]);
+    let copy = |entries: f64| Counts::of(&[(Unit::CopiedByte, 2.0 * entries * DOUBLE)]);
+    // To one rank of a process column from all others, at once.
+    let gathered = |doubles: f64| match p {
+        1 => 0.0,
+        _ => message(doubles * (1.0 - 1.0 / p as f64) * DOUBLE),
+    };
+    let share = 1.0 / q as f64;
+    let (holder, taker) = (cols.owner(n), cols.owner(n - 1));
+    if holder != taker {
+        let sent = walk.clocks[holder].after(Part::Back, message(most_from(rows, 0, n) * DOUBLE));
+        walk.clocks[taker] = walk.clocks[taker].and(sent);
+    }
+    let levels = f64::from(p.next_power_of_two().ilog2());
+    let mut handed: Option<Moment> = None;
+    for k in (0..n.div_ceil(nb)).rev().step_by(walk.stride) {
+        let column = k % q;
+        let (top, bottom) = (k * nb, ((k + 1) * nb).min(n));
+        let jb = (bottom - top) as f64;
+        let own = 1.0 / p as f64;
+        let mut clock = walk.clocks[column];
+        // Own rows are packed; all of them are put in their places at home.
+        let home = copy(jb * jb * (1.0 + own));
+        clock = clock.after(Part::Back, machine.seconds(&home) + gathered(jb * jb));
+        if let Some(handed) = handed.filter(|_| q > 1) {
+            clock = clock.and(handed);
+        }
+        clock = clock.after(Part::Back, gathered(jb));
+        let triangle = stream(jb * jb);
+        clock = clock.after(Part::Back, machine.seconds(&triangle));
+        clock = clock.after(Part::Back, levels * message(jb * DOUBLE));
+        let near_first = (k + 1).saturating_sub(q) * nb;
+        let near = most_from(rows, near_first, top);
+        clock = clock.after(Part::Back, machine.seconds(&stream(near * jb)));
+        handed = Some(clock.after(Part::Back, message(near * DOUBLE)));
+        let far = most_from(rows, 0, near_first);
+        walk.clocks[column] = clock.after(Part::Back, machine.seconds(&stream(far * jb)));
+        walk.counts.back.add(&triangle, share * own);
+        walk.counts.back.add(&copy(2.0 * jb * jb), share * own);
+        walk.counts.back.add(&stream(top as f64 * own * jb), share);
+    }
+}

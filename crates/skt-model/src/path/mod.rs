@@ -1,0 +1,206 @@
+//! The critical path of our own solver on paper: what a run on a P x Q grid takes,
+//! and what of it hides behind the trailing product.
+//!
+//! ```text
+//! counts of each step (work)  x  seconds for one of each (Machine)
+//!     ──>  a clock for every process column, panel by panel (walk)
+//!     ──>  time, times by phase as the report has them, and the critical path by part
+//! ```
+//!
+//! The walk follows `pgesv` step by step: who updates and factors the next panel
+//! when, how it travels (`comm::panel_bcast`), where rows are exchanged, what waits
+//! for what. The ranks of a process column go in step, for every row exchange and
+//! every pivot makes them, and all have the same number of rows within one of the
+//! small blocks in which rows are dealt out (`grid::Cyclic::rows`); so one clock a
+//! process column is enough, and the time of the process row with most rows counts.
+//! It takes O(N/NB (P + Q)) steps: seconds for the largest machines there are.
+//!
+//! [`fit`] finds the seconds for one of each unit from JSON reports of real runs.
+//! [`closed`] has the formula of the reference for the same thing.
+//!
+//! All of it goes by messages. What is left out: ranks of a node that read panels,
+//! rows and pivots in each other's memory, contention in the network (a rank always
+//! has its own bandwidth), system noise, checkpoints, pivots that are not spread
+//! evenly.
+
+mod back;
+mod bcast;
+mod clock;
+pub mod closed;
+pub mod fit;
+mod machine;
+pub mod measured;
+mod phases;
+mod walk;
+mod work;
+
+use skt_terms::choice::{Bcast, Swap};
+use skt_terms::layout::N_MAX;
+
+use super::ModelError;
+use super::error::within;
+
+pub use clock::{PARTS, Part, Parts};
+pub use machine::{Counts, Machine, UNITS, Unit};
+pub use measured::Measured;
+pub use phases::PhaseSeconds;
+
+/// What is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    /// Order of the matrix.
+    pub n: usize,
+    /// Blocking factor.
+    pub nb: usize,
+    /// Process rows.
+    pub p: usize,
+    /// Process columns.
+    pub q: usize,
+    /// Threads a rank.
+    pub threads: usize,
+    /// Panels in flight ahead of the update.
+    pub depth: usize,
+    /// Panel broadcast.
+    pub bcast: Bcast,
+    /// Row exchange.
+    pub swap: Swap,
+    /// Local columns above which [`Swap::Mix`] takes spread-roll.
+    pub swap_threshold: usize,
+}
+
+/// Steps of the walk that a run may take, some ten seconds: for a matrix of order
+/// 14,529,408 on 128 x 192 processes NB = 192 is enough.
+const MOST_STEPS: usize = 30_000_000;
+
+/// Steps of an estimate, some tenths of a second.
+const ESTIMATE_STEPS: usize = 600_000;
+
+impl Run {
+    /// # Errors
+    /// The first number out of its range, or more steps than the walk takes.
+    pub fn validate(&self) -> Result<(), ModelError> {
+        self.validate_numbers()?;
+        self.validate_steps(self.panels())
+    }
+
+    fn validate_numbers(&self) -> Result<(), ModelError> {
+        const INT_MAX: usize = i32::MAX as usize;
+        const NB_MAX: usize = 1 << 16;
+        within("n", self.n, 1..=N_MAX, "1 to 4294967295")?;
+        // A panel's columns are walked one by one.
+        within("nb", self.nb, 1..=NB_MAX, "1 to 65536")?;
+        for (name, value, min) in [
+            ("p", self.p, 1),
+            ("q", self.q, 1),
+            ("threads", self.threads, 1),
+            ("depth", self.depth, 0),
+        ] {
+            within(name, value, min..=INT_MAX, "1 (depth: 0) to 2147483647")?;
+        }
+        Ok(())
+    }
+
+    fn validate_steps(&self, panels: usize) -> Result<(), ModelError> {
+        let a_panel = self.p + self.q + self.depth.min(panels);
+        within(
+            "N / NB (P + Q + DEPTH), the steps of the walk,",
+            panels.saturating_mul(a_panel),
+            0..=MOST_STEPS,
+            "at most 30000000; take a larger NB",
+        )?;
+        Ok(())
+    }
+
+    /// Number of panels.
+    pub fn panels(&self) -> usize {
+        self.n.div_ceil(self.nb)
+    }
+
+    /// The operations that the benchmark counts: `N^2 (2N/3 + 3/2)`.
+    pub fn flops(&self) -> f64 {
+        let n = self.n as f64;
+        n * n * (2.0 / 3.0 * n + 1.5)
+    }
+}
+
+/// Changes to the solver that do not exist yet, to see what each would bring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Changes {
+    /// The messages of the row exchange hide behind the trailing product, as far as
+    /// it is long enough: the update is split in two, and one half's rows travel
+    /// while the other is multiplied.
+    pub split_update: bool,
+    /// The rows of U are dealt out evenly before they roll around a process column.
+    pub even_roll: bool,
+    /// A panel is passed on when it arrives, not at the next call into MPI.
+    pub prompt_forwarding: bool,
+    /// Rings pass a panel on in this many pieces, promptly; 0 or 1 for whole panels.
+    pub ring_segments: usize,
+    /// With DEPTH >= 2, a rank waits for the panel that it needs next, not for the
+    /// newest one.
+    pub wait_for_oldest: bool,
+    /// A team brings the panel ahead up to date and factors it with all of its
+    /// threads, then multiplies.
+    pub team_panel: bool,
+}
+
+/// What the model says of a run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Prediction {
+    /// Time of the timed part.
+    pub time_seconds: f64,
+    /// Its rate.
+    pub gflops: f64,
+    /// Rate over the DGEMM rate of all cores.
+    pub efficiency: f64,
+    /// Mean over ranks of each phase, as the report has it.
+    pub mean: PhaseSeconds,
+    /// Largest of any process column.
+    pub max: PhaseSeconds,
+    /// The critical path; its parts sum up to the time.
+    pub path: Parts,
+    /// What the parts would take if nothing hid them: panels, pivots and broadcasts
+    /// one after the other, the rest as the mean over ranks.
+    pub unhidden: Parts,
+    /// Work of a rank by phase, mean over ranks, without what it waits for.
+    pub counts: PhaseCounts,
+}
+
+/// Units of work by phase: those of a rank, mean over ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct PhaseCounts {
+    /// Panel factorization, pivot messages included.
+    pub panel: Counts,
+    /// Row exchange.
+    pub swap: Counts,
+    /// Triangular solve and product.
+    pub update: Counts,
+    /// Back substitution, messages left out.
+    pub back: Counts,
+}
+
+/// What `run` takes on `machine`.
+///
+/// # Errors
+/// A parameter outside of its range.
+pub fn predict(run: &Run, machine: &Machine, changes: &Changes) -> Result<Prediction, ModelError> {
+    run.validate()?;
+    machine.validate()?;
+    Ok(walk::Walk::new(run, machine, changes, 1).run())
+}
+
+/// Seconds that `run` takes on `machine`, where its panels are more than can be
+/// walked: of every so many one is, but of at least `4 Q` in all. Within 1 % of
+/// [`predict`] where that is possible.
+///
+/// # Errors
+/// A parameter outside of its range.
+pub fn estimate_seconds(run: &Run, machine: &Machine) -> Result<f64, ModelError> {
+    machine.validate()?;
+    run.validate_numbers()?;
+    let wanted = (ESTIMATE_STEPS / (run.p + run.q)).max(4 * run.q);
+    let stride = (run.panels() / wanted).max(1);
+    run.validate_steps(run.panels() / stride)?;
+    let slowed = machine.slowed(stride as f64);
+    Ok(walk::Walk::new(run, &slowed, &Changes::default(), stride).run().time_seconds)
+}

@@ -1,0 +1,397 @@
+//! The walk over the panels: `pgesv::Solver::factor` with clocks for work.
+
+use skt_terms::layout::Cyclic;
+
+use super::bcast::{self, Window, Wire};
+use super::clock::{Moment, Part};
+use super::machine::{Counts, Machine};
+use super::work::{self, RowExchange};
+use super::{Changes, PARTS, PhaseCounts, PhaseSeconds, Prediction, Run, Unit, back};
+use std::collections::VecDeque;
+
+/// Columns below which exchange and solve are not cut up for a team.
+const TEAM_GRAIN_COLS: f64 = 64.0;
+
+/// A panel that is factored and not yet applied everywhere.
+struct Flight {
+    k: usize,
+    arrivals: bcast::Arrivals,
+}
+
+/// Rows below a panel's diagonal block.
+#[derive(Clone, Copy)]
+struct Below {
+    /// On the process row that has most.
+    most: f64,
+    /// Mean over process rows.
+    mean: f64,
+}
+
+pub(super) struct Walk<'a> {
+    pub(super) run: &'a Run,
+    /// Panels that one step stands for: of so many the first is walked, on a machine as
+    /// many times as slow.
+    pub(super) stride: usize,
+    pub(super) machine: &'a Machine,
+    changes: &'a Changes,
+    /// By process column.
+    pub(super) clocks: Vec<Moment>,
+    /// By process column: what the mean rank will wait for the one with most rows
+    /// when they next meet, in seconds.
+    waits: Vec<f64>,
+    /// By process column.
+    pub(super) phases: Vec<PhaseSeconds>,
+    flights: VecDeque<Flight>,
+    exchange: RowExchange,
+    exchange_last: RowExchange,
+    unhidden: [f64; PARTS],
+    pub(super) counts: PhaseCounts,
+    /// Threads that work on the panel ahead: one while the others of a team are out
+    /// on the product.
+    ahead_threads: f64,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(
+        run: &'a Run,
+        machine: &'a Machine,
+        changes: &'a Changes,
+        stride: usize,
+    ) -> Self {
+        let last = run.n - (run.panels() - 1) * run.nb;
+        Self {
+            run,
+            stride,
+            machine,
+            changes,
+            clocks: vec![Moment::default(); run.q],
+            waits: vec![0.0; run.q],
+            phases: vec![PhaseSeconds::default(); run.q],
+            flights: VecDeque::new(),
+            exchange: RowExchange::new(run.p, run.nb, changes),
+            exchange_last: RowExchange::new(run.p, last, changes),
+            unhidden: [0.0; PARTS],
+            counts: PhaseCounts::default(),
+            ahead_threads: if run.depth == 0 || changes.team_panel {
+                run.threads as f64
+            } else {
+                1.0
+            },
+        }
+    }
+
+    pub(super) fn run(mut self) -> Prediction {
+        let steps = self.run.panels().div_ceil(self.stride);
+        let depth = self.run.depth;
+        for next in 0..steps.min(depth) {
+            let clock = self.clocks[next % self.run.q];
+            let ready = self.advance(clock, next);
+            self.clocks[next % self.run.q] = ready;
+            self.start(next, ready, &self.idle_windows());
+            self.finish(false);
+        }
+        for k in 0..steps {
+            if depth == 0 {
+                let ready = self.advance(self.clocks[k % self.run.q], k);
+                self.clocks[k % self.run.q] = ready;
+                self.start(k, ready, &self.idle_windows());
+                self.finish(false);
+            }
+            self.update(k, (depth > 0 && k + depth < steps).then_some(k + depth));
+        }
+        let start = self.clocks.clone();
+        back::substitute(&mut self);
+        let seconds =
+            self.clocks.iter().zip(&start).map(|(end, start)| end.at_seconds - start.at_seconds);
+        for (phases, seconds) in self.phases.iter_mut().zip(seconds) {
+            phases.back = seconds;
+        }
+        self.prediction()
+    }
+
+    /// Panel `current` on the columns right of those in flight; meanwhile panel
+    /// `ahead` is brought up to date, factored and sent off.
+    fn update(&mut self, current: usize, ahead: Option<usize>) {
+        let q = self.run.q;
+        let owner = ahead.map(|next| next % q);
+        let below = self.below(current);
+        let jb = self.width(current) as f64;
+        let mut ready = None;
+        let mut windows = Vec::with_capacity(q);
+        for column in 0..q {
+            let advances = owner == Some(column);
+            let mut clock = self.clocks[column];
+            clock = self.wait_for(clock, column, current);
+            if advances && self.run.threads == 1 {
+                clock = self.advance(clock, ahead.expect("it is the owner"));
+                ready = Some(clock);
+            }
+            let cols = self.columns_right_of(column, current);
+            let product = work::product(below.most, cols, jb, false);
+            let core_seconds = self.machine.seconds(&product);
+            let hides = if self.changes.split_update {
+                core_seconds / self.run.threads as f64
+            } else {
+                0.0
+            };
+            let threads = self.run.threads as f64;
+            clock = self.exchange_and_solve(clock, column, current, cols, hides, threads);
+            let start = clock;
+            if advances && self.run.threads > 1 {
+                let advanced = self.advance(clock, ahead.expect("it is the owner"));
+                ready = Some(advanced);
+                clock = self.join(clock, advanced, core_seconds, column);
+            } else {
+                let seconds = core_seconds / self.run.threads as f64;
+                clock = clock.after(Part::Product, seconds);
+                self.phases[column].update += seconds;
+            }
+            self.account_product(column, below, cols, jb, false, threads);
+            windows.push(Window { start, end: clock, rows: below.most });
+            self.clocks[column] = clock;
+        }
+        if let (Some(next), Some(ready)) = (ahead, ready) {
+            self.start(next, ready, &windows);
+        }
+        let landed = self.flights.pop_front().expect("the current panel is in flight");
+        debug_assert_eq!(landed.k, current);
+        for (column, clock) in self.clocks.iter_mut().enumerate() {
+            let before = clock.at_seconds;
+            *clock = clock.and(landed.arrivals.sent[column]);
+            self.phases[column].bcast += clock.at_seconds - before;
+        }
+        if ahead.is_some() {
+            self.finish(self.changes.wait_for_oldest);
+        }
+    }
+
+    /// A team multiplies while one of its threads advances the next panel, then
+    /// that one helps.
+    fn join(
+        &mut self,
+        start: Moment,
+        advanced: Moment,
+        core_seconds: f64,
+        column: usize,
+    ) -> Moment {
+        let threads = self.run.threads as f64;
+        let advance_seconds = advanced.at_seconds - start.at_seconds;
+        let spent = if self.changes.team_panel { 0.0 } else { advance_seconds };
+        let left = (core_seconds - (threads - 1.0) * spent).max(0.0);
+        let seconds = left / threads;
+        self.phases[column].update += seconds;
+        advanced.after(Part::Product, seconds)
+    }
+
+    /// The owner of panel `next` applies all panels in flight to it and factors it.
+    fn advance(&mut self, mut clock: Moment, next: usize) -> Moment {
+        let column = next % self.run.q;
+        let cols = self.width(next) as f64;
+        for k in next - self.flights.len()..next {
+            clock = self.wait_for(clock, column, k);
+            clock = self.exchange_and_solve(clock, column, k, cols, 0.0, self.ahead_threads);
+            let (below, jb) = (self.below(k), self.width(k) as f64);
+            let product = work::product(below.most, cols, jb, true);
+            let seconds = self.machine.seconds(&product) / self.ahead_threads;
+            clock = clock.after(Part::Product, seconds);
+            self.phases[column].update += seconds;
+            self.account_product(column, below, cols, jb, true, self.ahead_threads);
+        }
+        self.factor(clock, column, next)
+    }
+
+    fn factor(&mut self, clock: Moment, column: usize, k: usize) -> Moment {
+        let (below, jb) = (self.below(k), self.width(k) as f64);
+        let compute =
+            self.machine.seconds(&work::panel(below.most, jb, self.run.p)) / self.ahead_threads;
+        let pivots = work::pivots(jb, self.run.p);
+        let messages = self.machine.seconds(&pivots);
+        self.unhidden[Part::Panel as usize] += compute;
+        self.unhidden[Part::Pivots as usize] += messages;
+        self.phases[column].panel += compute + messages + std::mem::take(&mut self.waits[column]);
+        let share = 1.0 / self.run.q as f64;
+        self.counts.panel.add(&work::panel(below.most, jb, self.run.p), share);
+        self.counts.panel.add(&pivots, share);
+        clock.after(Part::Panel, compute).after(Part::Pivots, messages)
+    }
+
+    /// Exchanges rows by panel `k` on `cols` columns, and solves for U there;
+    /// messages of up to `hidden_seconds` hide. `threads` share it, unless messages
+    /// are in between or the columns are few.
+    fn exchange_and_solve(
+        &mut self,
+        clock: Moment,
+        column: usize,
+        k: usize,
+        cols: f64,
+        hidden_seconds: f64,
+        threads: f64,
+    ) -> Moment {
+        if cols == 0.0 {
+            return clock;
+        }
+        let (run, machine, jb) = (self.run, self.machine, self.width(k) as f64);
+        let exchange =
+            if self.panel(k) + 1 == run.panels() { self.exchange_last } else { self.exchange };
+        let threads = if cols < TEAM_GRAIN_COLS { 1.0 } else { threads };
+        let copying = if run.p == 1 { threads } else { 1.0 };
+        let (copies, mean_copies) = exchange.copies(cols);
+        let copy_seconds = machine.seconds(&copies) / copying;
+        let messages = exchange.messages(run.swap, run.swap_threshold, cols);
+        let message_seconds = (machine.seconds(&messages) - hidden_seconds).max(0.0);
+        let solve = work::solve(jb, cols);
+        let solve_seconds = machine.seconds(&solve) / threads;
+        let keep = if run.p > 1 { work::keep(jb, run.p, cols) } else { Counts::default() };
+        let keep_seconds = machine.seconds(&keep);
+        let share = 1.0 / run.q as f64;
+        let phases = &mut self.phases[column];
+        phases.swap += copy_seconds + message_seconds + std::mem::take(&mut self.waits[column]);
+        phases.update += solve_seconds + keep_seconds;
+        self.counts.swap.add(&mean_copies, share);
+        self.counts.swap.add(&messages, share);
+        self.counts.update.add(&solve, share);
+        self.counts.update.add(&keep, share);
+        clock
+            .after(Part::Rows, copy_seconds)
+            .after(Part::RowMessages, message_seconds)
+            .after(Part::Solve, solve_seconds)
+            .after(Part::Rows, keep_seconds)
+    }
+
+    /// Books a product whose time on the process row with most rows is on the
+    /// clock already: the mean rank has less to do and waits.
+    fn account_product(
+        &mut self,
+        column: usize,
+        below: Below,
+        cols: f64,
+        jb: f64,
+        whole: bool,
+        threads: f64,
+    ) {
+        let most = self.machine.seconds(&work::product(below.most, cols, jb, whole));
+        let mean = work::product(below.mean, cols, jb, whole);
+        let waits = (most - self.machine.seconds(&mean)) / threads;
+        self.phases[column].update -= waits;
+        self.waits[column] += waits;
+        self.counts.update.add(&mean, 1.0 / self.run.q as f64);
+    }
+
+    /// Sends panel `next` off.
+    fn start(&mut self, next: usize, ready: Moment, windows: &[Window]) {
+        let bytes = work::panel_bytes(self.below(next).most, self.width(next));
+        let changes = self.changes;
+        let wire = Wire {
+            latency_seconds: self.machine.message_seconds,
+            byte_seconds: self.machine.message_byte_seconds,
+            prompt: changes.prompt_forwarding || changes.ring_segments > 1,
+            segments: changes.ring_segments.max(1),
+        };
+        let (topology, q) = (self.run.bcast, self.run.q);
+        self.unhidden[Part::Bcast as usize] += bcast::idle_seconds(topology, &wire, bytes, q);
+        let arrivals = bcast::arrivals(topology, &wire, next % q, ready, bytes, windows);
+        self.flights.push_back(Flight { k: next, arrivals });
+    }
+
+    /// All wait for the newest panel in flight, or for the oldest.
+    fn finish(&mut self, oldest: bool) {
+        let flight = if oldest { self.flights.front() } else { self.flights.back() };
+        let k = flight.expect("a panel is in flight").k;
+        for column in 0..self.run.q {
+            self.clocks[column] = self.wait_for(self.clocks[column], column, k);
+        }
+    }
+
+    fn wait_for(&mut self, clock: Moment, column: usize, k: usize) -> Moment {
+        let oldest = self.flights.front().expect("it is in flight").k;
+        let here = self.flights[k - oldest].arrivals.here[column];
+        let later = clock.and(here);
+        self.phases[column].bcast += later.at_seconds - clock.at_seconds;
+        later
+    }
+
+    /// Nobody multiplies.
+    fn idle_windows(&self) -> Vec<Window> {
+        self.clocks.iter().map(|&now| Window { start: now, end: now, rows: 0.0 }).collect()
+    }
+
+    /// The panel that is walked in step `k`.
+    fn panel(&self, k: usize) -> usize {
+        k * self.stride
+    }
+
+    /// Columns of the panel of step `k`.
+    fn width(&self, k: usize) -> usize {
+        self.run.nb.min(self.run.n - self.panel(k) * self.run.nb)
+    }
+
+    fn below(&self, k: usize) -> Below {
+        let Run { n, nb, p, .. } = *self.run;
+        let first = ((self.panel(k) + 1) * nb).min(n);
+        Below {
+            most: most_from(Cyclic::rows(nb, p), first, n),
+            mean: (n - first) as f64 / p as f64,
+        }
+    }
+
+    /// Local columns of process column `column` right of the panels that are in
+    /// flight in step `k`, b included.
+    fn columns_right_of(&self, column: usize, k: usize) -> f64 {
+        let Run { n, nb, q, depth, .. } = *self.run;
+        let first = ((self.panel(k) + 1 + depth) * nb).min(n);
+        let map = Cyclic::cols(nb, q);
+        (map.count_before(n + 1, column) - map.count_before(first, column)) as f64
+    }
+
+    fn prediction(mut self) -> Prediction {
+        let run = self.run;
+        let end = self.clocks.iter().copied().reduce(Moment::and).expect("a process column");
+        let (mut mean, mut max) = (PhaseSeconds::default(), PhaseSeconds::default());
+        let share = 1.0 / run.q as f64;
+        for phases in &self.phases {
+            mean.panel += share * phases.panel;
+            mean.swap += share * phases.swap;
+            mean.bcast += share * phases.bcast;
+            mean.update += share * phases.update;
+            mean.back += share * phases.back;
+            max.panel = max.panel.max(phases.panel);
+            max.swap = max.swap.max(phases.swap);
+            max.bcast = max.bcast.max(phases.bcast);
+            max.update = max.update.max(phases.update);
+            max.back = max.back.max(phases.back);
+        }
+        let (machine, threads) = (self.machine, run.threads as f64);
+        let of = |counts: &Counts, units: &[Unit]| -> f64 {
+            units.iter().map(|&unit| counts.get(unit) * machine.seconds_per(unit)).sum()
+        };
+        let counts = &self.counts;
+        let product = [Unit::ProductFlop, Unit::ProductEntry, Unit::PackedEntry];
+        self.unhidden[Part::Product as usize] = of(&counts.update, &product) / threads;
+        self.unhidden[Part::Solve as usize] = of(&counts.update, &[Unit::SolveFlop]) / threads;
+        let copied = [Unit::CopiedByte];
+        let copying = if run.p == 1 { threads } else { 1.0 };
+        self.unhidden[Part::Rows as usize] =
+            of(&counts.swap, &copied) / copying + of(&counts.update, &copied);
+        self.unhidden[Part::RowMessages as usize] =
+            of(&counts.swap, &[Unit::Message, Unit::MessageByte]);
+        self.unhidden[Part::Back as usize] = mean.back;
+        let gflops = run.flops() / end.at_seconds * 1e-9;
+        let cores = run.p as f64 * run.q as f64 * run.threads as f64;
+        Prediction {
+            time_seconds: end.at_seconds,
+            gflops,
+            efficiency: gflops * 1e9 * machine.product_flop_seconds / cores,
+            mean,
+            max,
+            path: end.by,
+            unhidden: self.unhidden,
+            counts: self.counts,
+        }
+    }
+}
+
+/// Most of the indices `first..n` that any process holds.
+pub(super) fn most_from(map: Cyclic, first: usize, n: usize) -> f64 {
+    let held = |me: usize| map.count_before(n, me) - map.count_before(first, me);
+    (0..map.procs).map(held).max().expect("a process") as f64
+}

@@ -1,0 +1,264 @@
+//! What each step of the solver does, counted: the one place that the walk and
+//! the fit both read.
+
+use skt_terms::choice::Swap;
+use skt_terms::layout::leading_dimension;
+
+use super::Changes;
+use super::machine::{Counts, Unit};
+
+/// Bytes of a double.
+const DOUBLE: f64 = 8.0;
+/// Rows of one product, see `pgesv`: U is packed anew for each.
+const PRODUCT_ROWS: f64 = 1024.0;
+/// Doubles ahead of the two rows in a pivot's message, see `pfact::pivot`.
+const PIVOT_HEAD: f64 = 4.0;
+
+/// Trailing product `A2 -= L2 U` on `rows x cols` with `k` columns of L2, cut into
+/// pieces of 1024 rows unless `whole`.
+pub(super) fn product(rows: f64, cols: f64, k: f64, whole: bool) -> Counts {
+    let calls = if whole { 1.0 } else { products(rows) };
+    Counts::of(&[
+        (Unit::ProductFlop, 2.0 * rows * cols * k),
+        (Unit::ProductEntry, rows * cols),
+        (Unit::PackedEntry, k * (calls * cols + rows)),
+    ])
+}
+
+/// Products that a trailing product is cut into; messages are moved on after each.
+pub(super) fn products(rows: f64) -> f64 {
+    (rows / PRODUCT_ROWS).ceil().max(1.0)
+}
+
+/// Triangular solve `U = L1^-1 A1` with `k` rows, on `cols` columns.
+pub(super) fn solve(k: f64, cols: f64) -> Counts {
+    Counts::of(&[(Unit::SolveFlop, k * k * cols)])
+}
+
+/// P > 1: each rank writes its rows of U, of `k`, back into A.
+pub(super) fn keep(k: f64, p: usize, cols: f64) -> Counts {
+    Counts::of(&[(Unit::CopiedByte, 2.0 * DOUBLE * k / p as f64 * cols)])
+}
+
+/// A panel of `jb` columns with `rows` rows of a rank below its diagonal block, on
+/// `p` process rows, without its messages.
+///
+/// Of the LU of the diagonal block, `2/3 jb^3` operations, each rank solves for the
+/// rows of U1 by itself: `1/6 jb^3`, for the recursion halves the panel, and a half
+/// of `h` columns costs `h^3`. The rest is products on rows that are still active,
+/// of which each rank has its share. Own rows are copied in, L1 and L2 out.
+pub(super) fn panel(rows: f64, jb: f64, p: usize) -> Counts {
+    let (even, cube) = (1.0 / p as f64, jb * jb * jb);
+    Counts::of(&[
+        (Unit::PanelColumn, jb),
+        (Unit::PanelEntry, (rows + jb * (1.0 + even) / 2.0) * jb),
+        (Unit::PanelFlop, rows * jb * jb + cube / 6.0 + cube * even / 2.0),
+    ])
+}
+
+/// The pivot messages of a panel of `jb` columns on `p` process rows: recursive
+/// doubling once a column, two more steps where `p` is no power of two.
+pub(super) fn pivots(jb: f64, p: usize) -> Counts {
+    let leaning = if p.is_power_of_two() { 0.0 } else { 2.0 };
+    let steps = jb * (f64::from(p.ilog2()) + leaning);
+    let bytes = DOUBLE * (PIVOT_HEAD + 2.0 * jb);
+    Counts::of(&[(Unit::Message, steps), (Unit::MessageByte, steps * bytes)])
+}
+
+/// Bytes of a panel's message, see `pgesv::panel`.
+pub(super) fn panel_bytes(rows: f64, jb: usize) -> f64 {
+    let ld = leading_dimension(jb) as f64;
+    DOUBLE * (8.0 + jb.next_multiple_of(8) as f64 + ld * (jb as f64 + rows))
+}
+
+/// How the rows of a panel are exchanged on `p` process rows.
+///
+/// Each rank has `jb / P` rows of the diagonal block. All of them are displaced, and
+/// go to the places of the pivot rows, which become the rows of U: a rank that has
+/// more pivot rows than others gathers and gets more.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RowExchange {
+    p: usize,
+    jb: f64,
+    /// Pivot rows on the rank that has most of them.
+    most_pivots: f64,
+    /// Messages, and rows in them, one after the other.
+    binary: (f64, f64),
+    long: (f64, f64),
+}
+
+impl RowExchange {
+    /// For panels of `jb` columns. Pivots are taken as spread evenly at random
+    /// over the process rows.
+    pub(super) fn new(p: usize, jb: usize, changes: &Changes) -> Self {
+        let jb = jb as f64;
+        let most = |groups: usize| {
+            let even = jb / groups as f64;
+            if groups == 1 { even } else { largest_share(groups, even).min(jb) }
+        };
+        let rolled = |groups: usize| {
+            if changes.even_roll { jb / groups as f64 } else { most(groups) }
+        };
+        Self {
+            p,
+            jb,
+            most_pivots: most(p),
+            binary: binary_exchange(p, jb, rolled),
+            long: spread_roll(p, most(p), rolled(p)),
+        }
+    }
+
+    /// Copies on the rank that has most of them, and the mean over ranks, for `cols`
+    /// columns: own rows of U and displaced rows that leave are gathered, displaced
+    /// rows are put in their places. U is solved from where it arrives.
+    pub(super) fn copies(&self, cols: f64) -> (Counts, Counts) {
+        let entries =
+            |rows: f64, bytes: f64| Counts::of(&[(Unit::CopiedByte, rows * cols * bytes)]);
+        if self.p == 1 {
+            // Two rows read, two written, in place.
+            let all = entries(self.jb, 4.0 * DOUBLE);
+            return (all, all);
+        }
+        let even = self.jb / self.p as f64;
+        let leaving = leaving(self.p, even);
+        (
+            entries(2.0 * self.most_pivots + leaving, 2.0 * DOUBLE),
+            entries(2.0 * even + leaving, 2.0 * DOUBLE),
+        )
+    }
+
+    /// Messages on the critical path, for `cols` columns.
+    pub(super) fn messages(&self, swap: Swap, threshold: usize, cols: f64) -> Counts {
+        if self.p == 1 {
+            return Counts::default();
+        }
+        let long = match swap {
+            Swap::BinaryExchange => false,
+            Swap::SpreadRoll => true,
+            // As `swap::exchange`: of two ranks each sends the other what it needs.
+            Swap::Mix => self.p > 2 && cols > threshold as f64,
+        };
+        let (messages, rows) = if long { self.long } else { self.binary };
+        Counts::of(&[(Unit::Message, messages), (Unit::MessageByte, rows * cols * DOUBLE)])
+    }
+}
+
+/// Of so many displaced rows, those that end on other ranks.
+fn leaving(p: usize, displaced: f64) -> f64 {
+    displaced * (1.0 - 1.0 / p as f64)
+}
+
+/// Recursive doubling: messages, and rows in them. In step s groups of 2^s ranks
+/// swap all that they have, rows of U and displaced ones that leave; the group that
+/// has most pivot rows, of as many as `most` is told, holds up the step.
+fn binary_exchange(p: usize, jb: f64, most: impl Fn(usize) -> f64) -> (f64, f64) {
+    let steps = p.ilog2();
+    let power = 1usize << steps;
+    let displaced = leaving(p, jb);
+    let swapped = |step: u32| {
+        let groups = power >> step;
+        most(groups) + displaced / groups as f64
+    };
+    let doubling = (0..steps).map(swapped).sum::<f64>();
+    if p.is_power_of_two() {
+        return (f64::from(steps), doubling);
+    }
+    // Those beyond the power hand in their rows and get the whole.
+    let leaning = most(p) + displaced / p as f64 + jb + displaced;
+    (f64::from(steps) + 2.0, doubling + leaning)
+}
+
+/// Displaced rows straight to the ranks that get them, `most` to the one that has
+/// most pivots, in messages that are under way at once: one latency. Then around the
+/// ring, where the largest share of any rank, `rolled`, holds up all others at each
+/// of its P-1 steps.
+fn spread_roll(p: usize, most: f64, rolled: f64) -> (f64, f64) {
+    let around = p as f64 - 1.0;
+    (1.0 + around, leaving(p, most) + around * rolled)
+}
+
+/// Expected largest of `p` shares of `mean` rows each on average, as Poisson
+/// variables: `sum over m >= 0 of 1 - F(m)^p`.
+fn largest_share(p: usize, mean: f64) -> f64 {
+    // log of the probability of m, by recurrence, so that large means do not
+    // underflow.
+    let (mut log_term, mut below, mut expected) = (-mean, 0.0f64, 0.0);
+    let mut m = 0.0;
+    loop {
+        below = (below + log_term.exp()).min(1.0);
+        let above = 1.0 - below.powi(p as i32);
+        expected += above;
+        if m > mean && above < 1e-9 {
+            return expected;
+        }
+        m += 1.0;
+        log_term += (mean / m).ln();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_of_two_shares_is_half_a_difference_above_the_mean() {
+        // E max(X, Y) = mean + E|X - Y| / 2, about sigma / sqrt(pi) for large means.
+        let mean: f64 = 96.0;
+        let want = mean + (mean / std::f64::consts::PI).sqrt();
+        assert!((largest_share(2, mean) - want).abs() < 0.05, "{}", largest_share(2, mean));
+        assert!((largest_share(1, mean) - mean).abs() < 1e-6);
+        assert!(largest_share(128, 2.0) > 6.0 && largest_share(128, 2.0) < 7.5);
+    }
+
+    #[test]
+    fn two_process_rows_by_hand() {
+        let even = Changes { even_roll: true, ..Changes::default() };
+        let exchange = RowExchange::new(2, 64, &even);
+        // Half of a rank's 32 displaced rows leave it, or, of those that come, half of
+        // as many as the pivot rows of the rank that has most.
+        let coming = largest_share(2, 32.0) / 2.0;
+        let long = exchange.messages(Swap::SpreadRoll, 0, 10.0);
+        assert_eq!(long.get(Unit::Message), 2.0);
+        assert_eq!(long.get(Unit::MessageByte), (coming + 32.0) * 10.0 * 8.0);
+        let short = exchange.messages(Swap::BinaryExchange, 0, 10.0);
+        assert_eq!(short.get(Unit::Message), 1.0);
+        assert_eq!(short.get(Unit::MessageByte), (16.0 + 32.0) * 10.0 * 8.0);
+        let mix = |cols| exchange.messages(Swap::Mix, 64, cols).get(Unit::Message);
+        assert_eq!((mix(64.0), mix(65.0)), (1.0, 1.0));
+        // Gathered: 32 rows of U, 16 displaced; put: 32 displaced.
+        assert_eq!(exchange.copies(10.0).1.get(Unit::CopiedByte), 80.0 * 10.0 * 16.0);
+    }
+
+    #[test]
+    fn four_process_rows_by_hand() {
+        let even = Changes { even_roll: true, ..Changes::default() };
+        let exchange = RowExchange::new(4, 64, &even);
+        let mix = |cols| exchange.messages(Swap::Mix, 64, cols);
+        // 64 rows of U and 48 displaced that leave: a quarter, then a half of them.
+        assert_eq!(mix(64.0).get(Unit::Message), 2.0);
+        assert_eq!(mix(64.0).get(Unit::MessageByte), (28.0 + 56.0) * 64.0 * 8.0);
+        // All displaced rows at once, then three steps of the ring.
+        let coming = largest_share(4, 16.0) * 0.75;
+        assert_eq!(mix(100.0).get(Unit::Message), 4.0);
+        assert_eq!(mix(100.0).get(Unit::MessageByte), (coming + 3.0 * 16.0) * 100.0 * 8.0);
+        let uneven = RowExchange::new(4, 64, &Changes::default()).messages(Swap::Mix, 64, 100.0);
+        let rows = uneven.get(Unit::MessageByte) / 800.0;
+        assert!((rows - 3.75 * largest_share(4, 16.0)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_panel_alone_is_its_lu_and_shares_it_among_process_rows() {
+        let flops = |rows, p| panel(rows, 60.0, p).get(Unit::PanelFlop);
+        let block = 60.0f64.powi(3);
+        assert!((flops(0.0, 1) - 2.0 / 3.0 * block).abs() < 1e-6);
+        assert!((flops(100.0, 3) - (360_000.0 + block / 3.0)).abs() < 1e-6);
+        let entries = |p| panel(100.0, 60.0, p).get(Unit::PanelEntry);
+        assert_eq!((entries(1), entries(3)), (160.0 * 60.0, 140.0 * 60.0));
+    }
+
+    #[test]
+    fn pivots_need_two_more_steps_where_ranks_lean_on_others() {
+        let steps = |p| pivots(10.0, p).get(Unit::Message) / 10.0;
+        assert_eq!([1, 2, 3, 4, 6, 8].map(steps), [0.0, 1.0, 3.0, 2.0, 4.0, 3.0]);
+    }
+}

@@ -1,0 +1,651 @@
+//! From a machine to a configuration: which N, which protocol, which group, how
+//! often, how many spares, and what each alternative would give.
+//!
+//! Every candidate is a protocol with a group of n members and m parities. Its
+//! share of the memory fixes N (Tang et al., eq. 6 to 8), N the efficiency (the
+//! model of the solver's critical path, [`path`]), both the work; its group fixes
+//! the time of a checkpoint (Chen and Dongarra, eq. 8, or a measured rate), that
+//! and the MTBF the best interval, the expected time and the probability to finish
+//! ([`InMemoryJob`]).
+//!
+//! Of the candidates that this program recommends (none and self) and that keep
+//! their data as surely as is asked for, the one with the highest expected rate is
+//! taken; of groups whose rates are within [`RATE_TOLERANCE`] of that, the smallest.
+//! Spares do not decide: how many it takes follows from the choice.
+
+use skt_terms::choice::{Bcast, Swap};
+use skt_terms::layout::near_square;
+
+use super::chen::{Code, Network};
+use super::error::{at_least, fraction, non_negative, positive};
+use super::inmemory::{Expectation, InMemoryJob};
+use super::path::{self, Run};
+use super::tang::memory::{MemorySplit, Protocol};
+use super::tang::volume::Saved;
+use super::{Group, ModelError};
+
+/// Group sizes that are tried.
+const GROUP_SIZES: [usize; 6] = [2, 4, 8, 16, 24, 32];
+/// Numbers of parities that are tried.
+const PARITIES: [usize; 4] = [1, 2, 3, 4];
+
+/// A gain in rate that is no reason for a larger group: less than runs of the same
+/// configuration differ, while more nodes share the fate of each, and its recovery
+/// takes longer.
+pub const RATE_TOLERANCE: f64 = 0.003;
+
+/// Share of the memory that panels, buffers and the program itself take.
+pub const WORKSPACE_FRACTION: f64 = 0.04;
+
+/// A machine, and what is asked of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Machine {
+    /// Nodes that compute.
+    pub nodes: usize,
+    /// Nodes that wait; `None` for as many as it takes.
+    pub spares: Option<usize>,
+    /// Ranks on a node.
+    pub ranks_per_node: usize,
+    /// Threads of a rank.
+    pub threads: usize,
+    /// Memory of a node that the run may use, in bytes.
+    pub node_memory_bytes: f64,
+    /// What a core charges for each unit of work; its messages are those within a node.
+    pub core: path::Machine,
+    /// Measured rate over that of the model of the critical path; 1 where nothing
+    /// was measured.
+    pub rate_over_model: f64,
+    /// The network, as one node sees it.
+    pub network: Network,
+    /// Copy from memory to memory on a node.
+    pub copy_bytes_per_second: f64,
+    /// Rate at which a node encodes and copies its part of the matrix with one parity,
+    /// where it was measured; `None` to compute it.
+    pub checkpoint_bytes_per_second: Option<f64>,
+    /// Mean time between failures of one node.
+    pub node_mtbf_seconds: f64,
+    /// Detection, replacement and relaunch after a failure.
+    pub downtime_seconds: f64,
+    /// Blocking factor; N is a multiple of it.
+    pub nb: usize,
+    /// Least probability to finish in one go.
+    pub finish_probability: f64,
+}
+
+/// One way to run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Candidate {
+    /// Order of the matrix.
+    pub n: usize,
+    /// Efficiency of the computation alone, `E(N)`.
+    pub hpl_efficiency: f64,
+    /// Memory of a node.
+    pub memory: MemorySplit,
+    /// Protocol, group, spares, and the times of the work, of a checkpoint (the mean
+    /// one) and of a recovery.
+    pub job: InMemoryJob,
+    /// The fewest spares with which it finishes as surely as is asked for, or, where
+    /// data are lost too often for that, that suffice as surely; `None` where 100,000
+    /// do not.
+    pub fewest_spares: Option<usize>,
+    /// Interval, time, probabilities.
+    pub expected: Expectation,
+    /// Flops over expected time.
+    pub expected_gflops: f64,
+}
+
+impl Candidate {
+    /// Checkpoints of a run without failures: one after each interval but the last.
+    pub fn checkpoints(&self) -> f64 {
+        (self.job.work_seconds / self.expected.interval_seconds - 1.0).max(0.0)
+    }
+
+    /// Where the expected time goes.
+    pub fn time_parts(&self) -> TimeParts {
+        let Self { job, expected, .. } = self;
+        let checkpoints_seconds = self.checkpoints() * job.checkpoint_seconds;
+        let outages_seconds = expected.failures * job.outage_seconds();
+        let known = job.work_seconds + checkpoints_seconds + outages_seconds;
+        TimeParts {
+            work_seconds: job.work_seconds,
+            checkpoints_seconds,
+            outages_seconds,
+            lost_seconds: (expected.time_seconds - known).max(0.0),
+        }
+    }
+}
+
+/// Parts of the expected time of a run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TimeParts {
+    /// The computation, once.
+    pub work_seconds: f64,
+    /// Its checkpoints, once.
+    pub checkpoints_seconds: f64,
+    /// Downtime and recovery.
+    pub outages_seconds: f64,
+    /// Work and checkpoints that failures destroy.
+    pub lost_seconds: f64,
+}
+
+/// An input of the plan that may be far off, and what the planned run, at its planned
+/// interval and with its planned spares, gives then.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WhatIf {
+    /// What is otherwise.
+    pub what: String,
+    /// The interval that would be best.
+    pub interval_seconds: f64,
+    /// The fewest spares that would suffice as surely as is asked for.
+    pub fewest_spares: Option<usize>,
+    /// What is expected.
+    pub expected: Expectation,
+    /// Flops over expected time.
+    pub expected_gflops: f64,
+}
+
+/// How many times as long as computed a checkpoint may take: Tang et al. measured 16 s
+/// (section 7.3) where the model computes 3.8 to 5 s for such nodes.
+const CHECKPOINT_TIMES: f64 = 4.0;
+
+/// The outcome: all candidates and which is taken.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// Process rows and columns.
+    pub grid: (usize, usize),
+    /// Every candidate, by protocol, then parities, then group size.
+    pub candidates: Vec<Candidate>,
+    /// Index of the chosen one.
+    pub chosen: usize,
+    /// Index of the one with the highest expected rate of all that could have been
+    /// chosen; another than the chosen one where that has smaller groups.
+    pub fastest: usize,
+    /// Whether the chosen one keeps its data as surely as is asked for.
+    pub keeps_data: bool,
+}
+
+impl Plan {
+    /// The chosen candidate.
+    pub fn choice(&self) -> &Candidate {
+        &self.candidates[self.chosen]
+    }
+
+    /// The best candidate of a protocol: the fastest of those that keep their data with
+    /// `probability`, else the surest.
+    pub fn best_of(&self, protocol: Protocol, probability: f64) -> Option<usize> {
+        best(&self.candidates, |candidate| candidate.job.protocol == protocol, probability)
+            .map(|(index, _)| index)
+    }
+}
+
+impl Machine {
+    /// # Errors
+    /// The first parameter outside of its range.
+    pub fn validate(&self) -> Result<(), ModelError> {
+        at_least("nodes", self.nodes, 1, "1 or more")?;
+        at_least("ranks_per_node", self.ranks_per_node, 1, "1 or more")?;
+        at_least("threads", self.threads, 1, "1 or more")?;
+        at_least("nb", self.nb, 1, "1 or more")?;
+        positive("node_memory_bytes", self.node_memory_bytes)?;
+        positive("rate_over_model", self.rate_over_model)?;
+        positive("copy_bytes_per_second", self.copy_bytes_per_second)?;
+        if let Some(rate) = self.checkpoint_bytes_per_second {
+            positive("checkpoint_bytes_per_second", rate)?;
+        }
+        positive("node_mtbf_seconds", self.node_mtbf_seconds)?;
+        non_negative("downtime_seconds", self.downtime_seconds)?;
+        fraction("finish_probability", self.finish_probability)?;
+        self.core.validate()?;
+        self.network.validate()
+    }
+
+    /// DGEMM rate of all cores of a node.
+    pub fn node_flops(&self) -> f64 {
+        (self.ranks_per_node * self.threads) as f64 / self.core.product_flop_seconds
+    }
+
+    /// All candidates, and the one to take.
+    ///
+    /// # Errors
+    /// As [`Machine::validate`]; [`ModelError::Plan`] where the memory does not
+    /// hold one block a rank.
+    pub fn plan(&self) -> Result<Plan, ModelError> {
+        self.validate()?;
+        let usable_bytes = self.node_memory_bytes * (1.0 - WORKSPACE_FRACTION);
+        let sized = self
+            .ways()?
+            .into_iter()
+            .map(|(protocol, group)| {
+                let memory = protocol.split(group, usable_bytes);
+                Ok((protocol, group, memory, self.order(memory.workspace_bytes)?))
+            })
+            .collect::<Result<Vec<_>, ModelError>>()?;
+        let orders = || sized.iter().map(|way| way.3);
+        let (least, most) = (orders().min().expect("none"), orders().max().expect("none"));
+        let efficiency = EfficiencyCurve::walked(self, least, most)?;
+        let candidates = sized
+            .into_iter()
+            .map(|(protocol, group, memory, n)| {
+                self.candidate(protocol, group, memory, n, efficiency.at(n))
+            })
+            .collect::<Result<Vec<_>, ModelError>>()?;
+        let (fastest, keeps_data) = best(&candidates, is_recommended, self.finish_probability)
+            .expect("there is always none");
+        let chosen = if keeps_data { self.smallest_group(&candidates, fastest) } else { fastest };
+        let grid = near_square(self.nodes * self.ranks_per_node);
+        Ok(Plan { grid, candidates, chosen, fastest, keeps_data })
+    }
+
+    /// The planned run with half of the MTBF, and with checkpoints that take four times
+    /// as long, where their time was computed.
+    ///
+    /// # Errors
+    /// As [`InMemoryJob::expect`].
+    pub fn what_ifs(&self, plan: &Plan) -> Result<Vec<WhatIf>, ModelError> {
+        let job = plan.choice().job;
+        let mut changed = vec![(
+            "an MTBF of half as much".to_owned(),
+            InMemoryJob { node_mtbf_seconds: 0.5 * job.node_mtbf_seconds, ..job },
+        )];
+        if job.protocol != Protocol::None && self.checkpoint_bytes_per_second.is_none() {
+            let slower = InMemoryJob {
+                checkpoint_seconds: CHECKPOINT_TIMES * job.checkpoint_seconds,
+                recovery_seconds: CHECKPOINT_TIMES * job.recovery_seconds,
+                ..job
+            };
+            changed.push((format!("checkpoints of {CHECKPOINT_TIMES} times as long"), slower));
+        }
+        changed.into_iter().map(|(what, job)| self.what_if(plan.choice(), what, &job)).collect()
+    }
+
+    fn what_if(
+        &self,
+        choice: &Candidate,
+        what: String,
+        job: &InMemoryJob,
+    ) -> Result<WhatIf, ModelError> {
+        let planned_seconds = choice.expected.interval_seconds;
+        let expected = job.expect(planned_seconds)?;
+        Ok(WhatIf {
+            what,
+            interval_seconds: job.best_interval_seconds()?,
+            fewest_spares: job.fewest_spares(planned_seconds, self.finish_probability)?,
+            expected,
+            expected_gflops: choice.expected_gflops * choice.expected.time_seconds
+                / expected.time_seconds,
+        })
+    }
+
+    /// Protocols and groups that are tried.
+    fn ways(&self) -> Result<Vec<(Protocol, Group)>, ModelError> {
+        let mut ways = vec![(Protocol::None, Group::new(2, 1)?)];
+        for protocol in [Protocol::Single, Protocol::Double, Protocol::SelfCheckpoint] {
+            for parities in PARITIES {
+                for size in GROUP_SIZES {
+                    if 2 * parities <= size && size <= self.nodes {
+                        ways.push((protocol, Group::new(size, parities)?));
+                    }
+                }
+            }
+        }
+        Ok(ways)
+    }
+
+    /// Of all groups that are as good as the fastest candidate's, within
+    /// [`RATE_TOLERANCE`], the smallest, and of these the fastest.
+    fn smallest_group(&self, candidates: &[Candidate], fastest: usize) -> usize {
+        let best = &candidates[fastest];
+        if best.job.protocol == Protocol::None {
+            return fastest;
+        }
+        let enough = best.expected_gflops * (1.0 - RATE_TOLERANCE);
+        (0..candidates.len())
+            .filter(|&i| {
+                let other = &candidates[i];
+                other.job.protocol == best.job.protocol
+                    && other.expected.keeps_data_probability >= self.finish_probability
+                    && other.expected_gflops >= enough
+            })
+            .min_by(|&a, &b| {
+                let (a, b) = (&candidates[a], &candidates[b]);
+                let sizes = a.job.group.size().cmp(&b.job.group.size());
+                sizes.then(b.expected_gflops.total_cmp(&a.expected_gflops))
+            })
+            .unwrap_or(fastest)
+    }
+
+    fn candidate(
+        &self,
+        protocol: Protocol,
+        group: Group,
+        memory: MemorySplit,
+        n: usize,
+        hpl_efficiency: f64,
+    ) -> Result<Candidate, ModelError> {
+        let flops = self.run(n).flops();
+        let work_seconds = flops / (hpl_efficiency * self.node_flops() * self.nodes as f64);
+        let (checkpoint_seconds, recovery_seconds) = match protocol {
+            Protocol::None => (0.0, 0.0),
+            _ => self.checkpoint_and_recovery(group, n as f64)?,
+        };
+        let ample = InMemoryJob {
+            protocol,
+            group,
+            nodes: self.nodes.max(group.size()),
+            spares: None,
+            node_mtbf_seconds: self.node_mtbf_seconds,
+            work_seconds,
+            checkpoint_seconds,
+            overlap_fraction: 0.0,
+            downtime_seconds: self.downtime_seconds,
+            recovery_seconds,
+        };
+        let interval_seconds = ample.best_interval_seconds()?;
+        let keeps_data = ample.expect(interval_seconds)?.keeps_data_probability;
+        let suffice = self.finish_probability / keeps_data;
+        let suffice = if suffice < 1.0 { suffice } else { self.finish_probability };
+        let fewest_spares = ample.fewest_spares(interval_seconds, suffice)?;
+        let job = InMemoryJob { spares: self.spares.or(fewest_spares), ..ample };
+        let expected = job.expect(interval_seconds)?;
+        let expected_gflops = flops / expected.time_seconds / 1e9;
+        Ok(Candidate { n, hpl_efficiency, memory, job, fewest_spares, expected, expected_gflops })
+    }
+
+    /// The largest multiple of NB whose matrix fits.
+    fn order(&self, workspace_bytes: f64) -> Result<usize, ModelError> {
+        let doubles = workspace_bytes * self.nodes as f64 / 8.0;
+        let n = doubles.sqrt() as usize / self.nb * self.nb;
+        if n == 0 {
+            return Err(ModelError::Plan {
+                reason: format!(
+                    "{workspace_bytes:.0} bytes a node hold not one block of {}; give more memory \
+                     or a smaller NB",
+                    self.nb
+                ),
+            });
+        }
+        Ok(n)
+    }
+
+    /// The run of order `n` as the configuration has it, all else by default.
+    pub fn run(&self, n: usize) -> Run {
+        let (p, q) = near_square(self.nodes * self.ranks_per_node);
+        Run {
+            n,
+            nb: self.nb,
+            p,
+            q,
+            threads: self.threads,
+            depth: 1,
+            bcast: Bcast::OneRingM,
+            swap: Swap::Mix,
+            swap_threshold: 64,
+        }
+    }
+
+    /// The mean checkpoint, of the trailing corner: 3/5 of the matrix; and a recovery,
+    /// which encodes all of it once more and copies it back.
+    fn checkpoint_and_recovery(&self, group: Group, order: f64) -> Result<(f64, f64), ModelError> {
+        let node_bytes = 8.0 * order * order / self.nodes as f64;
+        let mean_bytes = node_bytes * Saved::Corner.mean_fraction_by_time();
+        Ok((self.saving_seconds(group, mean_bytes)?, self.saving_seconds(group, node_bytes)?))
+    }
+
+    /// Encodes and copies `bytes` of each node: Chen and Dongarra, eq. 8, and the copy
+    /// behind it; or at the measured rate, as often as there are parities.
+    fn saving_seconds(&self, group: Group, bytes: f64) -> Result<f64, ModelError> {
+        let parities = group.parities();
+        if let Some(rate) = self.checkpoint_bytes_per_second {
+            return Ok(parities as f64 * bytes / rate);
+        }
+        let code = if parities == 1 { Code::Sum } else { Code::Weighted };
+        let encode = self.network.grouped_seconds(group.size(), parities, bytes, code)?;
+        Ok(encode + bytes / self.copy_bytes_per_second)
+    }
+}
+
+/// A core of a job on `nodes` nodes: between nodes its messages go over their network,
+/// which the ranks of a node share evenly.
+pub fn networked(
+    core: &path::Machine,
+    network: &Network,
+    nodes: usize,
+    ranks_per_node: usize,
+) -> path::Machine {
+    if nodes == 1 {
+        return *core;
+    }
+    path::Machine {
+        message_seconds: network.latency_seconds,
+        message_byte_seconds: network.transfer_seconds_per_byte * ranks_per_node as f64,
+        ..*core
+    }
+}
+
+/// E(N) by the model of the critical path, walked at a few orders. Between them ln E is
+/// a polynomial of ln N.
+struct EfficiencyCurve {
+    /// ln N, ln E.
+    points: Vec<(f64, f64)>,
+}
+
+impl EfficiencyCurve {
+    /// Over all orders from `least` to `most`, both multiples of NB.
+    fn walked(machine: &Machine, least: usize, most: usize) -> Result<Self, ModelError> {
+        const POINTS: i32 = 4;
+        let ratio = most as f64 / least as f64;
+        let mut orders: Vec<usize> = (0..POINTS)
+            .map(|i| least as f64 * ratio.powf(f64::from(i) / f64::from(POINTS - 1)))
+            .map(|n| (n / machine.nb as f64).round() as usize * machine.nb)
+            .collect();
+        orders.dedup();
+        let core =
+            networked(&machine.core, &machine.network, machine.nodes, machine.ranks_per_node);
+        let peak_flops = machine.node_flops() * machine.nodes as f64;
+        let points = orders
+            .into_iter()
+            .map(|n| {
+                let run = machine.run(n);
+                let rate = run.flops() / path::estimate_seconds(&run, &core)?;
+                let efficiency = machine.rate_over_model * rate / peak_flops;
+                Ok(((n as f64).ln(), efficiency.ln()))
+            })
+            .collect::<Result<Vec<_>, ModelError>>()?;
+        Ok(Self { points })
+    }
+
+    /// By Lagrange's formula.
+    fn at(&self, n: usize) -> f64 {
+        let x = (n as f64).ln();
+        let term = |i: usize, (xi, yi): (f64, f64)| -> f64 {
+            let others = self.points.iter().enumerate().filter(|(j, _)| *j != i);
+            others.map(|(_, (xj, _))| (x - xj) / (xi - xj)).product::<f64>() * yi
+        };
+        self.points.iter().enumerate().map(|(i, &point)| term(i, point)).sum::<f64>().exp()
+    }
+}
+
+/// Whether to recommend it; other protocols can be run, to compare.
+fn is_recommended(candidate: &Candidate) -> bool {
+    matches!(candidate.job.protocol, Protocol::None | Protocol::SelfCheckpoint)
+}
+
+/// Of those that are `eligible` the fastest that keeps its data with `probability`, and
+/// true; else the surest, and false.
+fn best(
+    candidates: &[Candidate],
+    eligible: impl Fn(&Candidate) -> bool,
+    probability: f64,
+) -> Option<(usize, bool)> {
+    let all = || candidates.iter().enumerate().filter(|(_, candidate)| eligible(candidate));
+    let rate = |candidate: &Candidate| candidate.expected_gflops;
+    let keeps = |candidate: &Candidate| candidate.expected.keeps_data_probability;
+    let sure = all().filter(|(_, candidate)| keeps(candidate) >= probability);
+    if let Some((index, _)) = sure.max_by(|(_, a), (_, b)| rate(a).total_cmp(&rate(b))) {
+        return Some((index, true));
+    }
+    let surest = |a: &Candidate, b: &Candidate| {
+        keeps(a).total_cmp(&keeps(b)).then(rate(a).total_cmp(&rate(b)))
+    };
+    all().max_by(|(_, a), (_, b)| surest(a, b)).map(|(index, _)| (index, false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::path::{Changes, predict};
+    use crate::{HOUR_SECONDS, YEAR_SECONDS};
+
+    fn cluster(nodes: usize, node_mtbf_seconds: f64) -> Machine {
+        Machine {
+            nodes,
+            spares: Some(50),
+            ranks_per_node: 2,
+            threads: 4,
+            node_memory_bytes: 64e9,
+            core: path::Machine::ZEN4_CORE.with_core_flops(50e9),
+            rate_over_model: 1.0,
+            network: Network {
+                latency_seconds: 2e-6,
+                transfer_seconds_per_byte: 1e-10,
+                reduce_seconds_per_byte: 5e-11,
+            },
+            copy_bytes_per_second: 20e9,
+            checkpoint_bytes_per_second: None,
+            node_mtbf_seconds,
+            downtime_seconds: 60.0,
+            nb: 256,
+            finish_probability: 0.99,
+        }
+    }
+
+    #[test]
+    fn a_reliable_machine_needs_no_checkpoint() {
+        let plan = cluster(64, 1e6 * YEAR_SECONDS).plan().unwrap();
+        assert_eq!(plan.choice().job.protocol, Protocol::None);
+        assert_eq!(plan.choice().fewest_spares, Some(0));
+        assert!(plan.keeps_data);
+    }
+
+    #[test]
+    fn an_unreliable_one_takes_the_self_checkpoint() {
+        let machine = cluster(1_000, 1.0 * YEAR_SECONDS);
+        let plan = machine.plan().unwrap();
+        assert!(plan.keeps_data);
+        let choice = plan.choice();
+        assert_eq!(choice.job.protocol, Protocol::SelfCheckpoint);
+        let best_of = |protocol| &plan.candidates[plan.best_of(protocol, 0.99).unwrap()];
+        // The double checkpoint keeps a third of the memory: a smaller, slower matrix.
+        let double = best_of(Protocol::Double);
+        assert!(double.n < choice.n && double.expected_gflops < choice.expected_gflops);
+        let none = best_of(Protocol::None);
+        assert!(none.n > choice.n && none.expected.finish_probability() < 0.5);
+    }
+
+    #[test]
+    fn a_larger_group_has_to_be_worth_it() {
+        let machine = cluster(1_000, 1.0 * YEAR_SECONDS);
+        let plan = machine.plan().unwrap();
+        let (choice, fastest) = (plan.choice(), &plan.candidates[plan.fastest]);
+        assert!(choice.job.group.size() < fastest.job.group.size());
+        assert!(choice.expected_gflops >= (1.0 - RATE_TOLERANCE) * fastest.expected_gflops);
+        for smaller in plan.candidates.iter().filter(|candidate| {
+            candidate.job.protocol == Protocol::SelfCheckpoint
+                && candidate.job.group.size() < choice.job.group.size()
+                && candidate.expected.keeps_data_probability >= 0.99
+        }) {
+            assert!(smaller.expected_gflops < (1.0 - RATE_TOLERANCE) * fastest.expected_gflops);
+        }
+    }
+
+    #[test]
+    fn spares_follow_from_the_choice_and_do_not_decide_it() {
+        let with = |spares| Machine { spares, ..cluster(1_000, 1.0 * YEAR_SECONDS) };
+        let free = with(None).plan().unwrap();
+        let fewest = free.choice().fewest_spares.unwrap();
+        assert!(fewest > 0);
+        assert!(free.choice().expected.finish_probability() >= 0.99);
+        let finishes = |spares| {
+            let plan = with(Some(spares)).plan().unwrap();
+            assert_eq!(plan.choice().job.group, free.choice().job.group, "{spares} spares");
+            plan.choice().expected.finish_probability()
+        };
+        assert!(finishes(fewest - 1) < 0.99);
+        assert!(finishes(fewest) >= 0.99);
+    }
+
+    #[test]
+    fn the_network_counts() {
+        let at = |bytes_per_second: f64| {
+            let mut machine = cluster(16, YEAR_SECONDS);
+            machine.network.transfer_seconds_per_byte = 1.0 / bytes_per_second;
+            machine.plan().unwrap().choice().hpl_efficiency
+        };
+        assert!(at(0.01e9) < 0.2 * at(10e9), "{} {}", at(0.01e9), at(10e9));
+        // One node has none.
+        let alone = Machine { nodes: 1, ..cluster(1, YEAR_SECONDS) };
+        let mut slow = alone;
+        slow.network.transfer_seconds_per_byte = 1e-6;
+        let efficiency = |machine: Machine| machine.plan().unwrap().choice().hpl_efficiency;
+        assert_eq!(efficiency(alone), efficiency(slow));
+    }
+
+    #[test]
+    fn between_the_orders_walked_the_efficiency_is_that_of_the_walk() {
+        for bytes_per_second in [0.05e9, 1e9, 20e9] {
+            let mut machine = cluster(24, YEAR_SECONDS);
+            machine.network.transfer_seconds_per_byte = 1.0 / bytes_per_second;
+            let core = networked(&machine.core, &machine.network, 24, 2);
+            for candidate in machine.plan().unwrap().candidates {
+                let run = machine.run(candidate.n);
+                let walked = predict(&run, &core, &Changes::default()).unwrap().efficiency;
+                let error = candidate.hpl_efficiency / walked - 1.0;
+                assert!(error.abs() < 0.005, "N {}: {error}", candidate.n);
+            }
+        }
+    }
+
+    #[test]
+    fn a_measured_rate_takes_the_place_of_the_computed_checkpoint() {
+        let machine = Machine {
+            checkpoint_bytes_per_second: Some(1e9),
+            ..cluster(1_000, 1.0 * YEAR_SECONDS)
+        };
+        for candidate in machine.plan().unwrap().candidates {
+            let InMemoryJob { protocol, group, checkpoint_seconds, recovery_seconds, .. } =
+                candidate.job;
+            let of_matrix = match protocol {
+                Protocol::None => 0.0,
+                _ => group.parities() as f64 * 8.0 * (candidate.n as f64).powi(2) / 1e12,
+            };
+            assert!((recovery_seconds - of_matrix).abs() < 1e-9);
+            assert!((checkpoint_seconds - 0.6 * of_matrix).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn the_matrix_fits_and_is_whole_blocks() {
+        let machine = cluster(100, YEAR_SECONDS);
+        for candidate in machine.plan().unwrap().candidates {
+            assert_eq!(candidate.n % 256, 0);
+            let n = candidate.n as f64;
+            assert!(8.0 * n * n / 100.0 <= candidate.memory.workspace_bytes);
+            assert!(candidate.memory.total_bytes() <= 64e9);
+            assert!(candidate.expected.efficiency <= 1.0);
+        }
+    }
+
+    #[test]
+    fn a_hopeless_machine_gets_the_surest_and_is_told() {
+        let plan = cluster(1_000, 5.0 * HOUR_SECONDS).plan().unwrap();
+        assert!(!plan.keeps_data);
+    }
+
+    #[test]
+    fn bad_machines_are_refused() {
+        let bad = Machine { node_mtbf_seconds: -1.0, ..cluster(4, 1.0) };
+        assert!(bad.plan().unwrap_err().to_string().starts_with("node_mtbf_seconds = -1"));
+        let tiny = Machine { node_memory_bytes: 1e5, ..cluster(4, YEAR_SECONDS) };
+        assert!(matches!(tiny.plan(), Err(ModelError::Plan { .. })));
+    }
+}

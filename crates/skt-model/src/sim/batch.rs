@@ -1,0 +1,133 @@
+//! Many runs of one job, on all cores.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use super::failure::{Ages, Law};
+use super::random::Stream;
+use super::stats::{Estimate, Proportion};
+use super::{End, Job, Outcome};
+use crate::ModelError;
+use crate::error::at_least;
+
+/// How to repeat a job.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Batch {
+    /// Independent runs.
+    pub runs: usize,
+    /// Seed; the same seed gives the same outcomes on any number of threads.
+    pub seed: u64,
+    /// Threads; 0 for one a core.
+    pub threads: usize,
+    /// Nodes that can fail.
+    pub nodes: usize,
+    /// How they fail.
+    pub law: Law,
+    /// How old they are at the start.
+    pub ages: Ages,
+}
+
+impl Batch {
+    /// Runs `job` and sums up; `progress` is told the number of finished runs
+    /// now and then, from any thread.
+    ///
+    /// # Errors
+    /// No run; a law, trace or number of nodes that cannot be (see
+    /// [`Law::source`]).
+    pub fn run(
+        &self,
+        job: &impl Job,
+        progress: &(dyn Fn(usize) + Sync),
+    ) -> Result<Summary, ModelError> {
+        Ok(Summary::of(&self.outcomes(job, progress)?))
+    }
+
+    /// As [`Batch::run`], with every outcome in order of the runs.
+    ///
+    /// # Errors
+    /// As [`Batch::run`].
+    pub fn outcomes(
+        &self,
+        job: &impl Job,
+        progress: &(dyn Fn(usize) + Sync),
+    ) -> Result<Vec<Outcome>, ModelError> {
+        at_least("runs", self.runs, 1, "1 or more")?;
+        at_least("nodes", self.nodes, 1, "1 or more")?;
+        let streams = Stream::streams(self.seed, self.runs);
+        let next = AtomicUsize::new(0);
+        let done = AtomicUsize::new(0);
+        let work = || -> Result<Vec<(usize, Outcome)>, ModelError> {
+            let mut outcomes = Vec::new();
+            loop {
+                // Relaxed: the counter alone decides who takes which run; results travel by join.
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(stream) = streams.get(index) else { return Ok(outcomes) };
+                let mut source = self.law.source(self.nodes, self.ages, stream.clone())?;
+                outcomes.push((index, job.run(&mut source)));
+                progress(done.fetch_add(1, Ordering::Relaxed) + 1);
+            }
+        };
+        let mut outcomes = thread::scope(|scope| {
+            let workers: Vec<_> = (0..self.thread_count()).map(|_| scope.spawn(work)).collect();
+            let mut all = Vec::with_capacity(self.runs);
+            for worker in workers {
+                all.extend(worker.join().expect("a simulation thread panicked")?);
+            }
+            Ok::<_, ModelError>(all)
+        })?;
+        outcomes.sort_by_key(|(index, _)| *index);
+        Ok(outcomes.into_iter().map(|(_, outcome)| outcome).collect())
+    }
+
+    fn thread_count(&self) -> usize {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let wanted = if self.threads == 0 { cores } else { self.threads };
+        wanted.min(self.runs)
+    }
+}
+
+/// What many runs say.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Summary {
+    /// 1 - useful work / time, of all runs: one that lost its data wasted all of its time.
+    /// Formulas of the waste know of no such runs.
+    pub waste: Estimate,
+    /// Time of the runs that finished.
+    pub finished_time_seconds: Estimate,
+    /// Runs that finished.
+    pub finished: Proportion,
+    /// Runs that lost their data at least once.
+    pub lost_data: Proportion,
+    /// Runs that ended for want of spares.
+    pub out_of_spares: Proportion,
+    /// Runs that were given up.
+    pub timed_out: Proportion,
+    /// Failures a run.
+    pub failures: Estimate,
+    /// Share of time in downtime and recovery.
+    pub outage_fraction: Estimate,
+}
+
+impl Summary {
+    /// Of all `outcomes`, at least one.
+    pub fn of(outcomes: &[Outcome]) -> Self {
+        let share = |test: &dyn Fn(&Outcome) -> bool| Proportion {
+            hits: outcomes.iter().filter(|o| test(o)).count(),
+            count: outcomes.len(),
+        };
+        Self {
+            waste: Estimate::of(outcomes.iter().map(Outcome::waste)),
+            finished_time_seconds: Estimate::of(
+                outcomes.iter().filter(|o| o.end == End::Finished).map(|o| o.time_seconds),
+            ),
+            finished: share(&|o| o.end == End::Finished),
+            lost_data: share(&|o| o.data_losses > 0),
+            out_of_spares: share(&|o| o.end == End::OutOfSpares),
+            timed_out: share(&|o| o.end == End::TimedOut),
+            failures: Estimate::of(outcomes.iter().map(|o| o.failures as f64)),
+            outage_fraction: Estimate::of(
+                outcomes.iter().map(|o| o.outage_seconds / o.time_seconds.max(f64::MIN_POSITIVE)),
+            ),
+        }
+    }
+}

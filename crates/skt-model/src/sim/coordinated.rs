@@ -1,0 +1,244 @@
+//! A job that checkpoints all at once: to stable storage, or in memory with
+//! groups, parities and spares.
+//!
+//! Rules. Work runs at full speed for `interval_seconds`, then a checkpoint
+//! takes C seconds in which work goes on at alpha. A completed checkpoint holds
+//! the state at its start. A failure, at any time, costs the downtime and the
+//! recovery, which start over when another failure strikes; then work goes on
+//! from the last completed checkpoint. (Bosilca et al., RR-7950, section 3.2.)
+
+use super::failure::Source;
+use super::trace::Failure;
+use super::{End, Job, Outcome};
+use crate::error::{fraction, non_negative, positive};
+use crate::{Group, ModelError};
+
+/// What the checkpoint can bear.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Protection {
+    /// Stable storage: no loss of nodes loses data.
+    Stable,
+    /// Nothing: every failure sends the job back to its start.
+    Nothing,
+    /// In the memory of groups of nodes; node i belongs to group i / n.
+    Memory {
+        /// Members and parities.
+        group: Group,
+        /// Whether a failure during a checkpoint loses the data (the single
+        /// protocol, Tang et al., fig. 6).
+        update_is_fatal: bool,
+    },
+}
+
+/// A job and its protocol.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CoordinatedJob {
+    /// Work to do, in seconds of full speed.
+    pub work_seconds: f64,
+    /// Work at full speed between two checkpoints (W = T - C).
+    pub interval_seconds: f64,
+    /// C.
+    pub checkpoint_seconds: f64,
+    /// alpha.
+    pub overlap_fraction: f64,
+    /// D: detection and relaunch.
+    pub downtime_seconds: f64,
+    /// R.
+    pub recovery_seconds: f64,
+    /// What the checkpoint bears.
+    pub protection: Protection,
+    /// Spare nodes; `None` for as many as needed.
+    pub spares: Option<usize>,
+    /// Stop when data are lost, instead of starting the work anew.
+    pub stop_at_loss: bool,
+    /// Take a checkpoint after the last interval too (for comparisons with
+    /// formulas of infinitely long jobs).
+    pub checkpoint_at_end: bool,
+    /// Give up after this time; `INFINITY` for never.
+    pub limit_seconds: f64,
+}
+
+impl CoordinatedJob {
+    /// # Errors
+    /// The first parameter outside of its range.
+    pub fn validate(&self) -> Result<(), ModelError> {
+        positive("work_seconds", self.work_seconds)?;
+        if self.interval_seconds != f64::INFINITY {
+            positive("interval_seconds", self.interval_seconds)?;
+        }
+        non_negative("checkpoint_seconds", self.checkpoint_seconds)?;
+        fraction("overlap_fraction", self.overlap_fraction)?;
+        non_negative("downtime_seconds", self.downtime_seconds)?;
+        non_negative("recovery_seconds", self.recovery_seconds)?;
+        if self.limit_seconds != f64::INFINITY {
+            positive("limit_seconds", self.limit_seconds)?;
+        }
+        Ok(())
+    }
+}
+
+impl Job for CoordinatedJob {
+    fn run(&self, failures: &mut Source) -> Outcome {
+        Run::new(self, failures).run()
+    }
+}
+
+/// The state of one run.
+struct Run<'a> {
+    job: &'a CoordinatedJob,
+    failures: &'a mut Source,
+    now: f64,
+    /// Work done by the present state.
+    work: f64,
+    /// Work held by the last completed checkpoint.
+    saved: f64,
+    /// Work at which the next checkpoint starts.
+    next_checkpoint: f64,
+    spares: Option<usize>,
+    outcome: Outcome,
+}
+
+/// Why the run cannot go on.
+struct Over(End);
+
+impl<'a> Run<'a> {
+    fn new(job: &'a CoordinatedJob, failures: &'a mut Source) -> Self {
+        let outcome = Outcome {
+            end: End::Finished,
+            time_seconds: 0.0,
+            work_seconds: 0.0,
+            failures: 0,
+            failures_in_checkpoint: 0,
+            failures_in_recovery: 0,
+            checkpoints: 0,
+            data_losses: 0,
+            outage_seconds: 0.0,
+        };
+        Self {
+            job,
+            failures,
+            now: 0.0,
+            work: 0.0,
+            saved: 0.0,
+            next_checkpoint: job.interval_seconds,
+            spares: job.spares,
+            outcome,
+        }
+    }
+
+    fn run(mut self) -> Outcome {
+        let end = loop {
+            match self.step() {
+                Ok(false) => {}
+                Ok(true) => break End::Finished,
+                Err(Over(end)) => break end,
+            }
+        };
+        self.outcome.end = end;
+        self.outcome.time_seconds = self.now;
+        self.outcome.work_seconds = self.work;
+        self.outcome
+    }
+
+    /// One interval and one checkpoint, or less where a failure strikes; true
+    /// when all work is done.
+    fn step(&mut self) -> Result<bool, Over> {
+        if self.now > self.job.limit_seconds {
+            return Err(Over(End::TimedOut));
+        }
+        let target = self.next_checkpoint.min(self.job.work_seconds);
+        if let Err(failure) = self.pass(target - self.work) {
+            return self.roll_back(failure, false).map(|()| false);
+        }
+        self.work = target;
+        if self.work >= self.job.work_seconds && !self.job.checkpoint_at_end {
+            return Ok(true);
+        }
+        self.checkpoint()?;
+        Ok(self.work >= self.job.work_seconds)
+    }
+
+    fn checkpoint(&mut self) -> Result<(), Over> {
+        let state = self.work;
+        if let Err(failure) = self.pass(self.job.checkpoint_seconds) {
+            self.outcome.failures_in_checkpoint += 1;
+            return self.roll_back(failure, true);
+        }
+        self.outcome.checkpoints += 1;
+        self.saved = state;
+        self.work = state + self.job.overlap_fraction * self.job.checkpoint_seconds;
+        self.next_checkpoint = self.work + self.job.interval_seconds;
+        Ok(())
+    }
+
+    /// Lets time pass until `duration` is over or a node fails.
+    fn pass(&mut self, duration: f64) -> Result<(), Failure> {
+        let end = self.now + duration;
+        if self.failures.peek().at_seconds >= end {
+            self.now = end;
+            return Ok(());
+        }
+        let failure = self.failures.pop();
+        self.now = failure.at_seconds;
+        Err(failure)
+    }
+
+    /// Downtime and recovery after `failure`, with all that may strike in them.
+    fn roll_back(&mut self, failure: Failure, in_checkpoint: bool) -> Result<(), Over> {
+        let began = self.now;
+        let mut lost = in_checkpoint
+            && matches!(self.job.protection, Protection::Memory { update_is_fatal: true, .. });
+        let mut missing = vec![failure.node];
+        loop {
+            // Where outages outlast the MTBF the job would stay in here for ages.
+            if self.now > self.job.limit_seconds {
+                return Err(Over(End::TimedOut));
+            }
+            self.outcome.failures += 1;
+            self.take_spare()?;
+            lost |= self.beyond_repair(&missing);
+            match self.pass(self.job.downtime_seconds + self.job.recovery_seconds) {
+                Ok(()) => break,
+                Err(next) => {
+                    self.outcome.failures_in_recovery += 1;
+                    if !missing.contains(&next.node) {
+                        missing.push(next.node);
+                    }
+                }
+            }
+        }
+        self.outcome.outage_seconds += self.now - began;
+        self.work = self.saved;
+        if lost { self.lose() } else { Ok(()) }
+    }
+
+    fn take_spare(&mut self) -> Result<(), Over> {
+        match &mut self.spares {
+            None => Ok(()),
+            Some(0) => Err(Over(End::OutOfSpares)),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn beyond_repair(&self, missing: &[usize]) -> bool {
+        match self.job.protection {
+            Protection::Stable => false,
+            Protection::Nothing => true,
+            Protection::Memory { group, .. } => {
+                let last = missing.last().expect("at least one node is missing");
+                let peers = missing.iter().filter(|&n| n / group.size() == last / group.size());
+                peers.count() > group.parities()
+            }
+        }
+    }
+
+    fn lose(&mut self) -> Result<(), Over> {
+        self.outcome.data_losses += 1;
+        (self.work, self.saved) = (0.0, 0.0);
+        self.next_checkpoint = self.job.interval_seconds;
+        if self.job.stop_at_loss { Err(Over(End::DataLost)) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,316 @@
+//! When which node fails.
+
+use std::collections::BinaryHeap;
+
+use super::random::Stream;
+use super::trace::{Failure, Trace};
+use crate::ModelError;
+use crate::error::{at_least, positive};
+
+/// How long a node lives.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Law {
+    /// Memoryless.
+    Exponential {
+        /// Mean life of a node.
+        mtbf_seconds: f64,
+    },
+    /// Density `k/h (x/h)^(k-1) e^(-(x/h)^k)`; k < 1 for infant mortality.
+    Weibull {
+        /// Mean life of a node.
+        mtbf_seconds: f64,
+        /// k.
+        shape: f64,
+    },
+    /// The logarithm of the life is normal.
+    LogNormal {
+        /// Mean life of a node.
+        mtbf_seconds: f64,
+        /// Standard deviation of the logarithm.
+        sigma: f64,
+    },
+    /// Recorded failures.
+    Trace(Trace),
+}
+
+/// How old the nodes are when the job starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Ages {
+    /// As old as nodes are in a machine that has run for long: the time to the
+    /// first failure of a node is the residual of a life seen at random.
+    #[default]
+    Steady,
+    /// All new, as after a complete exchange.
+    New,
+}
+
+impl Law {
+    /// # Errors
+    /// A mean, shape or sigma that is not above zero.
+    pub fn validate(&self) -> Result<(), ModelError> {
+        match *self {
+            Self::Exponential { mtbf_seconds } => {
+                positive("mtbf_seconds", mtbf_seconds)?;
+            }
+            Self::Weibull { mtbf_seconds, shape } => {
+                positive("mtbf_seconds", mtbf_seconds)?;
+                positive("shape", shape)?;
+            }
+            Self::LogNormal { mtbf_seconds, sigma } => {
+                positive("mtbf_seconds", mtbf_seconds)?;
+                positive("sigma", sigma)?;
+            }
+            Self::Trace(_) => {}
+        }
+        Ok(())
+    }
+
+    /// A source of failures for `nodes` nodes, fed by `stream`.
+    ///
+    /// # Errors
+    /// As [`Law::validate`]; no node; a trace that names a node beyond `nodes`.
+    pub fn source(&self, nodes: usize, ages: Ages, stream: Stream) -> Result<Source, ModelError> {
+        self.validate()?;
+        at_least("nodes", nodes, 1, "1 or more")?;
+        let kind = match self {
+            Self::Exponential { mtbf_seconds } => {
+                Kind::Superposed { mtbf_seconds: mtbf_seconds / nodes as f64, nodes }
+            }
+            Self::Weibull { .. } | Self::LogNormal { .. } => {
+                Kind::Renewal { life: Life::of(self), heap: BinaryHeap::new() }
+            }
+            Self::Trace(trace) => {
+                trace.check_nodes(nodes)?;
+                Kind::Replay { trace: trace.clone(), next: 0, offset_seconds: 0.0 }
+            }
+        };
+        let mut source = Source { stream, kind, next: Failure { at_seconds: 0.0, node: 0 } };
+        source.start(nodes, ages);
+        Ok(source)
+    }
+}
+
+/// All failures of one run, in order of time.
+///
+/// The position of a failed node is taken at once by a new one: its life
+/// starts at the failure.
+#[derive(Debug, Clone)]
+pub struct Source {
+    stream: Stream,
+    kind: Kind,
+    next: Failure,
+}
+
+#[derive(Debug, Clone)]
+enum Kind {
+    /// n memoryless nodes are one memoryless platform.
+    Superposed { mtbf_seconds: f64, nodes: usize },
+    /// The next failure of every node.
+    Renewal { life: Life, heap: BinaryHeap<Failure> },
+    /// A trace entered at a random time; it wraps around at its end.
+    Replay { trace: Trace, next: usize, offset_seconds: f64 },
+}
+
+impl Source {
+    /// The next failure, which stays the next.
+    pub fn peek(&self) -> Failure {
+        self.next
+    }
+
+    /// Lets the next failure pass.
+    pub fn pop(&mut self) -> Failure {
+        let failure = self.next;
+        self.next = match &mut self.kind {
+            Kind::Superposed { mtbf_seconds, nodes } => Failure {
+                at_seconds: failure.at_seconds + *mtbf_seconds * self.stream.exponential(),
+                node: self.stream.below(*nodes),
+            },
+            Kind::Renewal { life, heap } => {
+                heap.pop();
+                let at_seconds = failure.at_seconds + life.draw(&mut self.stream);
+                heap.push(Failure { at_seconds, node: failure.node });
+                *heap.peek().expect("one entry a node")
+            }
+            Kind::Replay { trace, next, offset_seconds } => trace.step(next, offset_seconds),
+        };
+        failure
+    }
+
+    fn start(&mut self, nodes: usize, ages: Ages) {
+        self.next = match &mut self.kind {
+            Kind::Superposed { mtbf_seconds, .. } => Failure {
+                at_seconds: *mtbf_seconds * self.stream.exponential(),
+                node: self.stream.below(nodes),
+            },
+            Kind::Renewal { life, heap } => {
+                let mut first = Vec::with_capacity(nodes);
+                for node in 0..nodes {
+                    let at_seconds = match ages {
+                        Ages::New => life.draw(&mut self.stream),
+                        Ages::Steady => life.draw_residual(&mut self.stream),
+                    };
+                    first.push(Failure { at_seconds, node });
+                }
+                *heap = BinaryHeap::from(first);
+                *heap.peek().expect("one entry a node")
+            }
+            Kind::Replay { trace, next, offset_seconds } => {
+                let entered_seconds = self.stream.uniform() * trace.span_seconds();
+                (*next, *offset_seconds) = trace.enter(entered_seconds);
+                trace.step(next, offset_seconds)
+            }
+        };
+    }
+}
+
+/// The two laws that remember.
+#[derive(Debug, Clone, Copy)]
+enum Life {
+    Weibull { scale_seconds: f64, shape: f64 },
+    LogNormal { mu: f64, sigma: f64 },
+}
+
+impl Life {
+    fn of(law: &Law) -> Self {
+        match *law {
+            // mean = scale Gamma(1 + 1/k)
+            Law::Weibull { mtbf_seconds, shape } => Self::Weibull {
+                scale_seconds: mtbf_seconds / ln_gamma(1.0 + 1.0 / shape).exp(),
+                shape,
+            },
+            // mean = e^(mu + sigma^2/2)
+            Law::LogNormal { mtbf_seconds, sigma } => {
+                Self::LogNormal { mu: mtbf_seconds.ln() - sigma * sigma / 2.0, sigma }
+            }
+            Law::Exponential { .. } | Law::Trace(_) => {
+                unreachable!("only laws with a memory are drawn node by node")
+            }
+        }
+    }
+
+    fn draw(&self, stream: &mut Stream) -> f64 {
+        match *self {
+            Self::Weibull { scale_seconds, shape } => {
+                scale_seconds * stream.exponential().powf(1.0 / shape)
+            }
+            Self::LogNormal { mu, sigma } => (mu + sigma * stream.normal()).exp(),
+        }
+    }
+
+    /// What is left of a life seen at a random time: a uniform share of a life
+    /// drawn with probability proportional to its length. Such a life has
+    /// (x/h)^k ~ Gamma(1 + 1/k) for Weibull, and mu + sigma^2 in place of mu
+    /// for the log-normal law.
+    fn draw_residual(&self, stream: &mut Stream) -> f64 {
+        let whole = match *self {
+            Self::Weibull { scale_seconds, shape } => {
+                scale_seconds * stream.gamma(1.0 + 1.0 / shape).powf(1.0 / shape)
+            }
+            Self::LogNormal { mu, sigma } => (mu + sigma * sigma + sigma * stream.normal()).exp(),
+        };
+        whole * stream.uniform()
+    }
+}
+
+/// ln Gamma(x) for x >= 1, by Lanczos' series with g = 7 and nine terms, good to
+/// about 15 digits.
+fn ln_gamma(x: f64) -> f64 {
+    const G: f64 = 7.0;
+    const TERMS: [f64; 9] = [
+        0.999_999_999_999_809_9,
+        676.520_368_121_885_1,
+        -1_259.139_216_722_402_8,
+        771.323_428_777_653_1,
+        -176.615_029_162_140_6,
+        12.507_343_278_686_905,
+        -0.138_571_095_265_720_12,
+        9.984_369_578_019_572e-6,
+        1.505_632_735_149_311_6e-7,
+    ];
+    let x = x - 1.0;
+    let series = (1..9).fold(TERMS[0], |sum, i| sum + TERMS[i] / (x + i as f64));
+    let t = x + G + 0.5;
+    0.5 * std::f64::consts::TAU.ln() + (x + 0.5) * t.ln() - t + series.ln()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gamma_function_at_known_points() {
+        for (x, gamma) in [(1.0, 1.0), (1.5, 0.886_226_925_452_758), (4.0, 6.0), (6.0, 120.0)] {
+            assert!((ln_gamma(x).exp() / gamma - 1.0).abs() < 1e-13, "Gamma({x})");
+        }
+    }
+
+    fn laws() -> [Law; 4] {
+        [
+            Law::Exponential { mtbf_seconds: 1e6 },
+            Law::Weibull { mtbf_seconds: 1e6, shape: 0.7 },
+            Law::Weibull { mtbf_seconds: 1e6, shape: 1.5 },
+            Law::LogNormal { mtbf_seconds: 1e6, sigma: 1.0 },
+        ]
+    }
+
+    /// A machine in its steady state fails at the rate nodes/MTBF from the
+    /// first second on, whatever the law.
+    #[test]
+    fn steady_platform_has_the_rate_of_its_mean() {
+        for law in laws() {
+            let mut count = 0.0;
+            for stream in Stream::streams(11, 100) {
+                let mut source = law.source(1000, Ages::Steady, stream).unwrap();
+                while source.pop().at_seconds < 1e5 {
+                    count += 1.0;
+                }
+            }
+            // 100 runs x 1000 nodes x 1e5 s / 1e6 s = 10 000 failures; 4 sigma = 400.
+            assert!((count - 1e4f64).abs() < 400.0, "{law:?}: {count}");
+        }
+    }
+
+    #[test]
+    fn new_nodes_die_early_when_the_shape_is_below_one() {
+        let early = |ages| {
+            let law = Law::Weibull { mtbf_seconds: 1e6, shape: 0.5 };
+            let mut source = law.source(10_000, ages, Stream::streams(3, 1).remove(0)).unwrap();
+            let mut count = 0;
+            while source.pop().at_seconds < 1e4 {
+                count += 1;
+            }
+            count
+        };
+        assert!(early(Ages::New) > 3 * early(Ages::Steady));
+    }
+
+    #[test]
+    fn failures_come_in_order_and_name_legal_nodes() {
+        for law in laws() {
+            let mut source = law.source(7, Ages::New, Stream::streams(5, 1).remove(0)).unwrap();
+            let mut last = 0.0;
+            for _ in 0..1000 {
+                let failure = source.pop();
+                assert!(failure.at_seconds >= last && failure.node < 7);
+                last = failure.at_seconds;
+            }
+        }
+    }
+
+    #[test]
+    fn bad_laws_are_refused() {
+        let stream = || Stream::streams(1, 1).remove(0);
+        for law in [
+            Law::Exponential { mtbf_seconds: -1.0 },
+            Law::Weibull { mtbf_seconds: 1.0, shape: 0.0 },
+            Law::LogNormal { mtbf_seconds: 1.0, sigma: f64::NAN },
+        ] {
+            assert!(matches!(
+                law.source(2, Ages::New, stream()),
+                Err(ModelError::OutOfRange { .. })
+            ));
+        }
+        let law = Law::Exponential { mtbf_seconds: 1.0 };
+        assert!(law.source(0, Ages::New, stream()).is_err());
+    }
+}

@@ -1,0 +1,129 @@
+//! Section 3: how the efficiency of HPL grows with the order of the matrix.
+
+use crate::ModelError;
+use crate::error::{fraction, positive};
+
+/// `E(N) = N / (a N + b)`: Tang et al., TPDS 2018, eq. 2.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Efficiency {
+    /// Inverse of the efficiency of an infinite matrix; at least 1 where the
+    /// peak is a true peak.
+    pub a: f64,
+    /// Cost of the N^2 part relative to the peak's N^3 part, in rows.
+    pub b: f64,
+}
+
+impl Efficiency {
+    /// The model through one measurement `E(n1) = e1`, for a given `a`:
+    /// `b = (1 - a e1) n1 / e1` (eq. 4).
+    ///
+    /// # Errors
+    /// `n1` not above 0, `e1` not in (0, 1], or `a e1 > 1`, which would make
+    /// smaller matrices faster.
+    pub fn through(n1: f64, e1: f64, a: f64) -> Result<Self, ModelError> {
+        positive("n", n1)?;
+        positive("efficiency_fraction", fraction("efficiency_fraction", e1)?)?;
+        positive("a", a)?;
+        if a * e1 > 1.0 {
+            return Err(ModelError::OutOfRange {
+                parameter: "a",
+                value: a,
+                expected: "at most 1/efficiency_fraction",
+            });
+        }
+        Ok(Self { a, b: (1.0 - a * e1) * n1 / e1 })
+    }
+
+    /// Least squares of `1/E = a + b/N`, weighted so that relative errors of E
+    /// count alike.
+    ///
+    /// `points` holds pairs (N, efficiency as a fraction of the peak, or any
+    /// rate: `a` and `b` then carry its inverse unit).
+    ///
+    /// # Errors
+    /// [`ModelError::Fit`] with fewer than two different N, with values not
+    /// above zero, or where the fit is not a rising curve.
+    pub fn fit(points: &[(f64, f64)]) -> Result<Self, ModelError> {
+        let unusable = |reason: String| Err(ModelError::Fit { reason });
+        if let Some((n, e)) =
+            points.iter().find(|(n, e)| !(*n > 0.0 && *e > 0.0 && n.is_finite() && e.is_finite()))
+        {
+            return unusable(format!("N = {n} with efficiency {e}: both must be above 0"));
+        }
+        let first = points.first().map(|p| p.0);
+        if points.iter().all(|p| Some(p.0) == first) {
+            return unusable(format!(
+                "{} points at one N; at least two N are needed",
+                points.len()
+            ));
+        }
+        // Weighted normal equations of y = a + b x with x = 1/N, y = 1/E, w = E^2.
+        let (mut s, mut sx, mut sy, mut sxx, mut sxy) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        for &(n, e) in points {
+            let (x, y, w) = (1.0 / n, 1.0 / e, e * e);
+            s += w;
+            sx += w * x;
+            sy += w * y;
+            sxx += w * x * x;
+            sxy += w * x * y;
+        }
+        let b = (s * sxy - sx * sy) / (s * sxx - sx * sx);
+        let a = (sy - b * sx) / s;
+        if !(a > 0.0 && b >= 0.0) {
+            return unusable(format!("a = {a:.4e}, b = {b:.4e}: efficiency falls with N"));
+        }
+        Ok(Self { a, b })
+    }
+
+    /// Efficiency at order `n`.
+    pub fn at(self, n: f64) -> f64 {
+        n / (self.a * n + self.b)
+    }
+
+    /// Efficiency of an infinitely large matrix, `1/a`.
+    pub fn limit(self) -> f64 {
+        1.0 / self.a
+    }
+
+    /// Order at which half of the limit is reached: `b/a`. The TOP500 list's
+    /// N1/2 takes half of Rmax instead: [`Efficiency::half_of`].
+    pub fn half_of_limit(self) -> f64 {
+        self.b / self.a
+    }
+
+    /// Order at which half of `E(nmax)` is reached: from E(N) = E(nmax)/2,
+    /// `N = b nmax / (a nmax + 2 b)`.
+    pub fn half_of(self, nmax: f64) -> f64 {
+        self.b * nmax / (self.a * nmax + 2.0 * self.b)
+    }
+}
+
+/// Efficiency with the share `memory_fraction` of the memory, where all of it
+/// gives `e1`: with N2 = sqrt(k) N1,
+/// `e2 = sqrt(k) e1 / (1 - (1 - sqrt(k)) a e1)` (eq. 5, the equality).
+///
+/// # Errors
+/// `e1` or `memory_fraction` not in [0, 1], `a` not above 0 or above `1/e1`.
+pub fn with_memory(e1: f64, memory_fraction: f64, a: f64) -> Result<f64, ModelError> {
+    fraction("efficiency_fraction", e1)?;
+    fraction("memory_fraction", memory_fraction)?;
+    positive("a", a)?;
+    if a * e1 > 1.0 {
+        return Err(ModelError::OutOfRange {
+            parameter: "a",
+            value: a,
+            expected: "at most 1/efficiency_fraction",
+        });
+    }
+    let root = memory_fraction.sqrt();
+    Ok(root * e1 / (1.0 - (1.0 - root) * a * e1))
+}
+
+/// Lower bound of [`with_memory`] over all `a` > 1, attained as a -> 1 (eq. 5,
+/// the inequality): what can be said of a machine of which only Rmax is known.
+///
+/// # Errors
+/// As [`with_memory`].
+pub fn with_memory_lower_bound(e1: f64, memory_fraction: f64) -> Result<f64, ModelError> {
+    with_memory(e1, memory_fraction, 1.0)
+}

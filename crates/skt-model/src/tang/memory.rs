@@ -1,0 +1,87 @@
+//! Section 4.2: what the checkpoint leaves of the memory.
+//!
+//! The paper has one parity; with m of them the parity of M bytes takes
+//! m M/(n-m) instead of M/(n-1), and the rest follows.
+
+use crate::Group;
+
+/// How many copies of what a protocol keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// No checkpoint at all.
+    None,
+    /// One copy, one parity; a loss while they are updated is fatal (fig. 6).
+    Single,
+    /// Two copies, two parities (fig. 7).
+    Double,
+    /// One copy, two parities: the workspace is the second copy (fig. 8).
+    SelfCheckpoint,
+}
+
+impl Protocol {
+    /// All of them, in the paper's order.
+    pub const ALL: [Self; 4] = [Self::None, Self::Single, Self::Double, Self::SelfCheckpoint];
+
+    /// Its name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Single => "single",
+            Self::Double => "double",
+            Self::SelfCheckpoint => "self",
+        }
+    }
+
+    /// Copies of the data beside the workspace, and parities.
+    fn copies(self) -> (f64, f64) {
+        match self {
+            Self::None => (0.0, 0.0),
+            Self::Single => (1.0, 1.0),
+            Self::Double => (2.0, 2.0),
+            Self::SelfCheckpoint => (1.0, 2.0),
+        }
+    }
+
+    /// Share of the memory left to the application.
+    ///
+    /// Tang et al., TPDS 2018, eq. 6 to 8 for m = 1; in general
+    /// `1 / (1 + copies + parities m/(n-m))`, that is
+    /// - self: `(n-m) / (2n)`,
+    /// - double: `(n-m) / (3n-m)`,
+    /// - single: `(n-m) / (2n-m)`,
+    /// - none: 1.
+    pub fn available_fraction(self, group: Group) -> f64 {
+        let (copies, parities) = self.copies();
+        1.0 / (1.0 + copies + parities * group.parity_ratio())
+    }
+
+    /// How `total_bytes` of a process are split.
+    pub fn split(self, group: Group, total_bytes: f64) -> MemorySplit {
+        let (copies, parities) = self.copies();
+        let workspace_bytes = total_bytes * self.available_fraction(group);
+        MemorySplit {
+            workspace_bytes,
+            copies_bytes: copies * workspace_bytes,
+            parities_bytes: parities * workspace_bytes * group.parity_ratio(),
+        }
+    }
+}
+
+/// What the memory of a process holds, in bytes (Tang et al., TPDS 2018,
+/// table 1: A1+A2, B, C+D).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MemorySplit {
+    /// The application's data.
+    pub workspace_bytes: f64,
+    /// Copies of it.
+    pub copies_bytes: f64,
+    /// Parities.
+    pub parities_bytes: f64,
+}
+
+impl MemorySplit {
+    /// All of it.
+    pub fn total_bytes(&self) -> f64 {
+        self.workspace_bytes + self.copies_bytes + self.parities_bytes
+    }
+}

@@ -1,0 +1,20 @@
+//! What the crates of this workspace have in common: HPL's terms as values and pure
+//! functions. It knows no files, no ranks that run, no matrix.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`choice`] | the choices of a run, with their codes in HPL.dat and their names |
+//! | [`layout`] | where the entries of the matrix lie: process grid, block-cyclic maps |
+//! | [`rings`], [`tree`] | who passes a panel on to whom |
+//! | [`exit`] | how the program ends |
+//! | [`shown`] | how text is shown: what others wrote, and commands that can be typed again |
+//! | [`units`] | quantities in units that people read |
+#![warn(missing_docs)]
+
+pub mod choice;
+pub mod exit;
+pub mod layout;
+pub mod rings;
+pub mod shown;
+pub mod tree;
+pub mod units;

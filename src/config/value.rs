@@ -1,0 +1,59 @@
+//! One value as written, and how a value is written.
+
+use super::error::Place;
+
+/// How a value was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Plain text: a token of HPL.dat or of the command line.
+    Token,
+    /// A TOML integer, in decimal digits.
+    Integer,
+    /// A TOML float.
+    Float,
+    /// A TOML string.
+    Quoted,
+    /// A TOML boolean.
+    Boolean,
+}
+
+/// One value as written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Value {
+    /// Its text.
+    pub text: String,
+    /// How it was written.
+    pub form: Form,
+    /// Where.
+    pub place: Place,
+}
+
+impl Value {
+    /// A whole number that nobody wrote.
+    pub fn number(number: usize) -> Self {
+        Self { text: number.to_string(), form: Form::Integer, place: Place::Default }
+    }
+
+    /// A text that nobody wrote.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { text: text.into(), form: Form::Quoted, place: Place::Default }
+    }
+
+    /// What a flag says.
+    pub fn flag(text: impl Into<String>) -> Self {
+        Self { text: text.into(), form: Form::Token, place: Place::Flag }
+    }
+}
+
+/// How a setting is written in TOML.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Written {
+    /// A whole number.
+    Whole,
+    /// `true` or `false`.
+    Flag,
+    /// A string.
+    Text,
+    /// A string with a unit, or a number of seconds.
+    Time,
+}

@@ -1,0 +1,151 @@
+//! The tests of JSON reports as the model of the solver takes them.
+
+use std::fs;
+use std::path::Path;
+
+use serde::Deserialize;
+use skt_model::path::{Measured, Run};
+use skt_terms::choice::{Bcast, Swap, Transport};
+
+use super::reader::{self, PhasesPart, ReadError};
+
+#[derive(Deserialize)]
+struct Report {
+    format: String,
+    tests: Vec<Test>,
+}
+
+#[derive(Deserialize)]
+struct Test {
+    parameters: Parameters,
+    status: String,
+    time_seconds: Option<f64>,
+    phases_seconds: Option<PhasesPart>,
+    protection: Option<serde_json::Value>,
+    /// What went by messages; older reports do not say.
+    by_messages: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+struct Parameters {
+    n: usize,
+    nb: usize,
+    p: usize,
+    q: usize,
+    depth: usize,
+    bcast: Bcast,
+    swap: Swap,
+    swap_threshold: usize,
+    threads: usize,
+    transport: Option<Transport>,
+}
+
+/// The tests of a report (`--json`) that passed or were not checked, ran without
+/// checkpoints, and have their phases.
+///
+/// # Errors
+/// The file cannot be read, or is no report of this program.
+pub fn read(path: &Path) -> Result<Vec<Measured>, ReadError> {
+    let text = fs::read_to_string(path)
+        .map_err(|source| ReadError::Io { path: path.to_path_buf(), source })?;
+    parse(&text).map_err(|reason| ReadError::Format { path: path.to_path_buf(), reason })
+}
+
+/// As [`read`], from text.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub fn parse(text: &str) -> Result<Vec<Measured>, String> {
+    let report: Report = reader::from_json(text)?;
+    reader::check_format(&report.format)?;
+    report.tests.into_iter().filter_map(|test| test.measured().transpose()).collect()
+}
+
+impl Test {
+    /// None where it says nothing of the time.
+    fn measured(self) -> Result<Option<Measured>, String> {
+        let Parameters { n, nb, p, q, depth, bcast, swap, swap_threshold, threads, .. } =
+            self.parameters;
+        if !matches!(self.status.as_str(), "passed" | "not-checked") || self.protection.is_some() {
+            return Ok(None);
+        }
+        let time_seconds = self.time_seconds.filter(|&seconds| seconds > 0.0);
+        let (1.., Some(time_seconds), Some(phases)) = (n, time_seconds, &self.phases_seconds)
+        else {
+            return Ok(None);
+        };
+        let run = Run { n, nb, p, q, threads, depth, bcast, swap, swap_threshold };
+        run.validate().map_err(|error| error.to_string())?;
+        let (mean, shared) = (phases.mean, self.is_shared());
+        Ok(Some(Measured { run, time_seconds, mean, shared }))
+    }
+
+    fn is_shared(&self) -> bool {
+        let Parameters { p, q, transport, .. } = self.parameters;
+        match &self.by_messages {
+            Some(list) => {
+                let by_messages = |what: &str| list.iter().any(|other| other == what);
+                q > 1 && !by_messages("panels") || p > 1 && !by_messages("rows")
+            }
+            // Reports that name neither are older than shared memory.
+            None => transport == Some(Transport::Shared) && (p > 1 || q > 1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One test of 1.5 s on 2 x 3 ranks, with `more` behind its parameters and fields.
+    fn test(parameters: &str, fields: &str) -> Measured {
+        let text = format!(
+            r#"{{"format": "skt-hpl report", "tests": [{{
+                "status": "passed", "time_seconds": 1.5, "protection": null,
+                "phases_seconds": {{"mean": {PHASES}, "max": {PHASES}}},
+                "parameters": {{"n": 100, "nb": 10, "p": 2, "q": 3, "depth": 1, "bcast": "1ring",
+                    "swap": "mix", "swap_threshold": 64, "threads": 1 {parameters}}} {fields}}}]}}"#
+        );
+        parse(&text).unwrap()[0]
+    }
+
+    const PHASES: &str =
+        r#"{"panel": 1, "swap": 0, "bcast": 0, "update": 0.5, "back": 0, "other": 0}"#;
+
+    #[test]
+    fn reports_tell_what_went_by_messages() {
+        let shared = r#", "transport": "shared""#;
+        let by = |list: &str| test(shared, &format!(r#", "by_messages": [{list}]"#)).shared;
+        assert!(!by(r#""panels", "rows""#));
+        assert!(by(r#""panels""#) && by(r#""rows""#) && by(""));
+        assert!(!test("", "").shared);
+        assert!(test(shared, "").shared);
+        assert!(!test(r#", "transport": "messages""#, "").shared);
+    }
+
+    #[test]
+    fn what_no_walk_can_take_is_refused() {
+        let text = |n: &str| {
+            format!(
+                r#"{{"format": "skt-hpl report", "tests": [{{
+                "status": "passed", "time_seconds": 1.5, "protection": null,
+                "phases_seconds": {{"mean": {PHASES}, "max": {PHASES}}},
+                "parameters": {{"n": {n}, "nb": 10, "p": 2, "q": 3, "depth": 1, "bcast": "1ring",
+                    "swap": "mix", "swap_threshold": 64, "threads": 1}}}}]}}"#
+            )
+        };
+        let why = parse(&text("9007199254740992")).unwrap_err();
+        assert!(why.contains("n = 9007199254740992 is out of range") && why.contains("4294967295"));
+        let why = parse(&text("4000000000")).unwrap_err();
+        assert!(why.contains("larger NB"), "{why}");
+        assert_eq!(parse(&text("0")).unwrap(), []);
+    }
+
+    #[test]
+    fn numbers_at_the_ends_of_their_range_do_not_wrap() {
+        let text = include_str!("../../docs/measurements/2026-11-20-path/fit-1x2-1.json");
+        let huge = text.replace(r#""p":1,"#, &format!(r#""p":{},"#, u64::MAX));
+        assert_ne!(huge, text);
+        assert!(parse(&huge).is_err());
+    }
+}

@@ -16,16 +16,8 @@ pub struct Ending {
     pub is_reported: bool,
     /// How it has refused what it found, if it has.
     pub refusal: Option<Refusal>,
-    /// What became of the launcher, in words.
-    pub launcher: String,
-    /// We were asked to stop.
+    /// The launcher was asked to end.
     pub stop_requested: bool,
-    /// Whether there was a sign of life.
-    pub lived: bool,
-    /// Column of the last sign of life.
-    pub column: usize,
-    /// How well that is known.
-    pub resolution_columns: usize,
 }
 
 /// Why a job does not go on from what it has found, as far as the supervisor can do
@@ -122,16 +114,7 @@ mod tests {
     use super::*;
 
     fn ending(completion: Option<u8>) -> Ending {
-        Ending {
-            completion,
-            is_reported: false,
-            refusal: None,
-            launcher: "exit code 0".into(),
-            stop_requested: false,
-            lived: true,
-            column: 0,
-            resolution_columns: 0,
-        }
+        Ending { completion, is_reported: false, refusal: None, stop_requested: false }
     }
 
     fn failed(column: usize) -> Past {

@@ -25,6 +25,7 @@ const PATIENCE_WITH_SUSPECTS: Duration = Duration::from_millis(300);
 const RENEW_AFTER: Duration = Duration::from_secs(1);
 /// Probes under way at a time.
 const AT_ONCE: usize = 128;
+
 /// What the nodes have answered, by their names.
 #[derive(Debug, Default)]
 pub struct Survey {

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use super::{Action, Machine, Phase};
+use super::{Action, Machine};
 use crate::job::heartbeat::{Beat, CHANGED, FACTOR, REFUSED, REPORTED};
 
 /// The step of the protocol after which there is a checkpoint.
@@ -39,11 +39,9 @@ impl Machine {
     /// Notes the node in use that a line says is lost.
     pub(super) fn suspect(&mut self, line: &str) {
         let Some(name) = lost_node(line) else { return };
-        if let Phase::Running(running) = &mut self.phase
-            && self.state.pool.active.iter().any(|host| host.name == name)
-        {
+        if self.state.pool.active.iter().any(|host| host.name == name) {
             self.suspects.push(name.to_owned());
-            running.is_alarmed = true;
+            self.running.is_alarmed = true;
         }
     }
 

@@ -3,46 +3,39 @@
 //! in that order. `super::shell` does it and feeds back what comes of it.
 //!
 //! ```text
-//!                                           +-- Pausing <--+
-//!             no job                        |              | all nodes well
-//!   Finding ---------------------> Asking --|--------------+
-//!      |                             ^      v
-//!      | a job of an                 |   Starting
-//!      | earlier supervisor          |      |
-//!      +----------> Running <--------|------+
-//!                      |   the launcher ended
-//!                      +-------------+
+//! Finding ---> Asking ---> Pausing ---> Starting ---> Running ---+
+//!    |           ^                                      ^  |     |
+//!    |           +---- the launcher has ended: -------- | -+     |
+//!    |                 ask, replace, start again        |        |
+//!    +---- the job of an earlier supervisor ------------+        +---> Over
 //! ```
 //!
-//! Every phase can lead to [`Phase::Over`]. [`Action::Ask`], [`Action::FindJob`],
-//! [`Action::Launch`] and [`Action::End`] are the last of what one event leads to, and
-//! the next event is what came of them.
+//! Each phase can lead to `Over`. [`Action::FindJob`], [`Action::Ask`],
+//! [`Action::Launch`] and [`Action::End`] come last among the actions of an event, and
+//! the next event says what came of them.
 
+mod ending;
+mod event;
 mod heard;
+mod running;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::PathBuf;
+
+pub use event::{Action, Event, Inquiry, Start};
+use running::Running;
 
 use super::SupervisorError;
 use super::decide::{self, Ending, Next, Past, Refusal};
-use super::hosts::{Health, Host, Pool};
+use super::hosts::{Health, Pool};
 use super::probe::Purpose;
 use super::process::Process;
-use super::state::{Failure, State, StateError, Status};
+use super::state::{Failure, State, StateError};
 use super::survey::Survey;
 use super::watch::Watch;
 use crate::cli::exit::Exit;
-use crate::job::heartbeat::{Beat, DONE};
-
-/// How long a launcher may take to end after SIGTERM.
-const STOP_PATIENCE_SECONDS: f64 = 10.0;
-/// How long it may take to end when the job is done: all that the job had to
-/// write is written then. MPICH over TCP hangs in `MPI_Finalize` at times (UCX
-/// issue 8738).
-const END_PATIENCE_SECONDS: f64 = 10.0;
 
 /// What the user wants of a run.
 #[derive(Debug, Clone)]
@@ -65,110 +58,6 @@ pub struct Rules {
     pub listed: BTreeSet<String>,
 }
 
-/// What has happened.
-#[derive(Debug)]
-pub enum Event {
-    /// The supervisor begins.
-    Begin,
-    /// No launcher of an earlier supervisor is known; `swept` processes that one had
-    /// started were found and ended.
-    NoJob {
-        /// How many.
-        swept: usize,
-    },
-    /// The launcher of an earlier supervisor is known: it runs, or has ended while no
-    /// supervisor was there.
-    Found {
-        /// Whether it runs.
-        runs: bool,
-    },
-    /// The end of [`Action::Ask`].
-    Answers(Survey),
-    /// The launcher is started.
-    Launched(Process),
-    /// The launcher cannot be started.
-    Unstarted(SupervisorError),
-    /// New lines of the job's report.
-    Report(Vec<String>),
-    /// The report cannot be printed.
-    Unprinted {
-        /// What the system said.
-        source: io::Error,
-        /// The file that has it.
-        file: PathBuf,
-    },
-    /// A sign of life of the job.
-    Beat(Beat),
-    /// Another line of the job or its launcher.
-    Line(String),
-    /// What the job writes cannot be read.
-    Unread(SupervisorError),
-    /// The launcher has ended, and how. All that the job wrote came before.
-    Ended(String),
-    /// Time has passed; the user has asked so many times to stop.
-    Tick {
-        /// How many times.
-        stops: usize,
-    },
-    /// [`Action::Save`] is done.
-    Saved,
-    /// The state or an event could not be written.
-    Unsaved(StateError),
-}
-
-/// What is to be done.
-#[derive(Debug)]
-pub enum Action {
-    /// Tell the user.
-    Tell(String),
-    /// Tell the user and log it as an event of that kind.
-    Say(&'static str, String),
-    /// Print on standard output.
-    Print(String),
-    /// Write the state.
-    Save,
-    /// Remove the files that only a run under way needs.
-    Tidy,
-    /// Look for a job that an earlier supervisor has left.
-    FindJob,
-    /// Close the lines to all nodes: the next questions go by new ones.
-    CloseLines,
-    /// Ask nodes.
-    Ask(Inquiry),
-    /// Start the launcher.
-    Launch(Start),
-    /// Ask the launcher to end.
-    Terminate,
-    /// Kill the launcher and its process group.
-    Kill,
-    /// Write the account of the run.
-    Account,
-    /// End.
-    End(Result<Exit, SupervisorError>),
-}
-
-/// Which nodes are asked, and what for.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Inquiry {
-    /// What for.
-    pub purpose: Purpose,
-    /// Which.
-    pub pool: Pool,
-    /// So many nodes in use need not be waited for as long as the others.
-    pub spare_losses: usize,
-    /// Nodes that are said to be lost.
-    pub suspects: Vec<String>,
-}
-
-/// A start of the job.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Start {
-    /// Nodes, in the order of the ranks.
-    pub hosts: Vec<Host>,
-    /// The value of `--resume`, if the user's arguments are not to decide.
-    pub resume: Option<&'static str>,
-}
-
 /// Where the supervisor stands.
 #[derive(Debug)]
 enum Phase {
@@ -181,7 +70,7 @@ enum Phase {
         until_unix: f64,
     },
     Starting,
-    Running(Running),
+    Running,
     Over,
 }
 
@@ -195,23 +84,6 @@ enum Then {
     Forget(Exit),
 }
 
-/// A launcher under watch.
-#[derive(Debug, Default)]
-struct Running {
-    /// Why it was killed.
-    killed: Option<String>,
-    /// When it was asked to end.
-    terminated_unix: Option<f64>,
-    /// When the job was seen to be done.
-    done_unix: Option<f64>,
-    /// A line has said that a node in use is lost.
-    is_alarmed: bool,
-    /// Nodes are looked for, and whether because of an alarm.
-    looking: Option<bool>,
-    /// After so long a silence they are looked for again.
-    next_look_seconds: f64,
-}
-
 /// The supervisor's decisions about one run. Times are Unix seconds by a clock that
 /// does not go back.
 #[derive(Debug)]
@@ -221,6 +93,8 @@ pub struct Machine {
     pub state: State,
     watch: Watch,
     phase: Phase,
+    /// Of the present launcher, or the last one.
+    running: Running,
     /// Nodes that the launcher, the ranks or a look have said to be lost since the
     /// last start.
     suspects: Vec<String>,
@@ -250,6 +124,7 @@ impl Machine {
             state,
             watch,
             phase: Phase::Finding,
+            running: Running::default(),
             suspects: Vec::new(),
             told: Told::default(),
             actions: Vec::new(),
@@ -316,7 +191,7 @@ impl Machine {
         let attempt = self.state.attempt;
         self.say("found", format!("start {attempt} of an earlier supervisor {what}"));
         self.watch.start(now_unix);
-        self.phase = Phase::Running(Running::default());
+        (self.phase, self.running) = (Phase::Running, Running::default());
     }
 
     fn saved(&mut self) {
@@ -394,7 +269,7 @@ impl Machine {
 
     fn answers(&mut self, now_unix: f64, survey: Survey) {
         match &self.phase {
-            Phase::Running(_) => self.looked(now_unix, &survey),
+            Phase::Running => self.looked(now_unix, &survey),
             Phase::Asking(Then::Start) => self.replace_lost(now_unix, survey),
             Phase::Asking(Then::Stop) => self.stopped(),
             Phase::Asking(Then::Finish(exit)) => self.cleaned(*exit, &survey),
@@ -476,7 +351,7 @@ impl Machine {
             failure.relaunched_unix.get_or_insert(now_unix);
         }
         self.watch.start(now_unix);
-        self.phase = Phase::Running(Running::default());
+        (self.phase, self.running) = (Phase::Running, Running::default());
         self.act(Action::Save);
     }
 
@@ -495,102 +370,16 @@ impl Machine {
         match &self.phase {
             Phase::Pausing { .. } if stops > 0 => self.stopped(),
             Phase::Pausing { until_unix } if now_unix >= *until_unix => self.launch(),
-            Phase::Running(_) => self.watch_job(now_unix, stops),
+            Phase::Running => self.watch_job(now_unix, stops),
             _ => {}
         }
     }
 
-    /// Kills a launcher that hangs, looks for lost nodes, and passes on the wish to
-    /// stop.
-    fn watch_job(&mut self, now_unix: f64, stops: usize) {
-        let is_done = self.state.last_beat.as_ref().is_some_and(|(beat, _)| beat.phase == DONE);
-        let hung_seconds = self.watch.hung_for(now_unix);
-        let limit_seconds = self.watch.limit_seconds();
-        let Phase::Running(running) = &mut self.phase else { unreachable!("a job is watched") };
-        if is_done {
-            let since = *running.done_unix.get_or_insert(now_unix);
-            if now_unix - since > END_PATIENCE_SECONDS {
-                self.kill("the job is done, the launcher does not end");
-            }
-        } else if let Some(silent) = hung_seconds {
-            self.kill(&format!("no sign of life for {silent:.1} s (limit {limit_seconds:.1} s)"));
-        } else if self.is_time_to_look(now_unix) {
-            return self.ask(Purpose::Look);
-        }
-        if stops > 0 {
-            self.stop_job(now_unix, stops);
-        }
-    }
-
-    /// When the job has been silent for a while, its nodes are looked for: a launcher
-    /// may wait for ever for one that is not there, and parts of the work without
-    /// columns may be silent for long.
-    fn is_time_to_look(&mut self, now_unix: f64) -> bool {
-        let silent_seconds = self.watch.silent_seconds(now_unix);
-        let after_seconds = self.watch.look_after_seconds();
-        let Phase::Running(running) = &mut self.phase else { return false };
-        if running.killed.is_some() {
-            return false;
-        }
-        if silent_seconds < after_seconds {
-            running.next_look_seconds = 0.0;
-        }
-        let is_alarmed = std::mem::take(&mut running.is_alarmed);
-        let is_silent = silent_seconds >= after_seconds.max(running.next_look_seconds);
-        running.looking = (is_alarmed || is_silent).then_some(is_alarmed);
-        running.looking.is_some()
-    }
-
-    /// The answers of nodes that were looked for while the job runs.
-    fn looked(&mut self, now_unix: f64, survey: &Survey) {
-        let silent_seconds = self.watch.silent_seconds(now_unix);
-        let Phase::Running(running) = &mut self.phase else { return };
-        let is_alarmed = running.looking.take().expect("nodes were looked for");
-        // All well, once: the next look has twice the time.
-        running.next_look_seconds = 2.0 * silent_seconds;
-        let ill = self.state.pool.active.iter().find_map(|host| match survey.health(&host.name) {
-            Health::Ill(why) => Some((host.name.clone(), why)),
-            Health::Well | Health::Unknown => None,
-        });
-        if let Some((name, why)) = ill {
-            let sign = if is_alarmed { "a connection broke" } else { "silence" };
-            let text = format!("{sign}, and {name} is lost: {why}");
-            self.suspects.push(name);
-            self.kill(&text);
-        }
-    }
-
-    fn stop_job(&mut self, now_unix: f64, stops: usize) {
-        let Phase::Running(running) = &mut self.phase else { return };
-        let since = *running.terminated_unix.get_or_insert_with(|| {
-            self.actions.push(Action::Say(
-                "stop",
-                "asked to stop: ending the job, its checkpoint stays".to_owned(),
-            ));
-            self.actions.push(Action::Terminate);
-            now_unix
-        });
-        if stops > 1 || now_unix - since > STOP_PATIENCE_SECONDS {
-            self.kill("the launcher does not end");
-        }
-    }
-
-    /// Kills the launcher, once. It cannot be talked to: while a lost node is
-    /// unnoticed, Open MPI's ignores SIGTERM.
-    fn kill(&mut self, why: &str) {
-        let Phase::Running(running) = &mut self.phase else { return };
-        if running.killed.is_none() {
-            running.killed = Some(why.to_owned());
-            self.say("kill", format!("{why}: killing the launcher"));
-            self.act(Action::Kill);
-        }
-    }
-
     fn ended(&mut self, now_unix: f64, how: &str) {
-        let Phase::Running(running) = std::mem::replace(&mut self.phase, Phase::Over) else {
-            unreachable!("no launcher runs")
+        let how = match &self.running.killed {
+            None => how.to_owned(),
+            Some(why) => format!("{why}; {how}"),
         };
-        let how = running.killed.map_or(how.to_owned(), |why| format!("{why}; {how}"));
         let state = &mut self.state;
         state.launcher = None;
         let ending = Ending {
@@ -601,7 +390,7 @@ impl Machine {
                 (_, true) => Some(Refusal::Changed),
                 _ => None,
             },
-            stop_requested: running.terminated_unix.is_some(),
+            stop_requested: self.running.terminated_unix.is_some(),
         };
         match decide::next(&ending) {
             Next::Lost if self.rules.start_over && !self.rules.says_resume => {
@@ -651,98 +440,5 @@ impl Machine {
         state.failures.push(failure);
         self.say("failure", text);
         self.act(Action::Save);
-    }
-
-    /// The job is done: its segments are removed from all nodes.
-    fn clean(&mut self, exit: Exit) {
-        // The last start knows its own tests alone.
-        let exit = match exit {
-            Exit::Passed if self.state.residuals_failed > 0 => Exit::ResidualFailed,
-            exit => exit,
-        };
-        if let Some((beat, _)) = &self.state.last_beat
-            && beat.phase != DONE
-        {
-            let text = "the job was lost after its report was whole; what it left is removed here";
-            self.say("reported", text);
-        }
-        self.ask_then(Then::Finish(exit));
-    }
-
-    fn cleaned(&mut self, exit: Exit, survey: &Survey) {
-        let everyone = self.state.pool.everyone().map(|host| host.name.as_str());
-        let silent: Vec<&str> =
-            everyone.filter(|name| !survey.answers.contains_key(*name)).collect();
-        if !silent.is_empty() {
-            let text = format!(
-                "{}: not reached; segments that are left there, should it come back, are \
-                 removed by the next start of this run with it, for which the others keep a mark \
-                 (`skt-hpl shm list`)",
-                silent.join(", ")
-            );
-            self.say("unclean", text);
-        } else if survey.answers.values().any(|answer| answer.run_bytes > 0)
-            && survey.answers.values().all(|answer| answer.is_clean())
-        {
-            // No node has anything left that marks would have to tell of.
-            return self.ask_then(Then::Forget(exit));
-        }
-        self.finish(exit);
-    }
-
-    fn finish(&mut self, exit: Exit) {
-        self.state.status = Status::Finished;
-        self.state.exit = Some(exit.code());
-        let failures = self.state.failures.len();
-        self.say("finished", format!("the job is done, after {failures} failure(s)"));
-        if let Some(source) = self.told.print_error.take() {
-            self.act(Action::Save);
-            return self.end(Err(SupervisorError::File { path: "standard output".into(), source }));
-        }
-        self.act(Action::Tidy);
-        self.act(Action::Save);
-        self.end(Ok(exit));
-    }
-
-    /// The job has ended for a reason that is for a person to resolve. Nothing is
-    /// removed: earlier starts, of this supervisor or not, may have left checkpoints.
-    fn declined(&mut self) {
-        let why =
-            "the job cannot run so, see the message above; what earlier starts have left stays";
-        self.give_up(why, Exit::BadInput);
-        // Where nothing was computed yet, other options may be given.
-        if self.state.attempt == 1 && !self.state.has_checkpoint {
-            self.state.status = Status::Finished;
-            self.act(Action::Tidy);
-            self.act(Action::Save);
-        }
-        self.end(Ok(Exit::BadInput));
-    }
-
-    fn stopped(&mut self) {
-        self.state.status = Status::Stopped;
-        self.state.exit = Some(Exit::Interrupted.code());
-        self.say("stopped", "stopped; start the same command again to resume");
-        self.act(Action::Save);
-        self.end(Ok(Exit::Interrupted));
-    }
-
-    fn give_up(&mut self, why: &str, exit: Exit) {
-        self.state.status = Status::GaveUp;
-        self.state.exit = Some(exit.code());
-        self.state.reason = Some(why.to_owned());
-        self.say("gave-up", format!("giving up: {why}"));
-        if exit == Exit::Interrupted {
-            self.say("hint", "what survives stays; start the same command again to resume");
-        }
-        self.act(Action::Save);
-    }
-
-    fn end(&mut self, end: Result<Exit, SupervisorError>) {
-        self.phase = Phase::Over;
-        if end.is_ok() {
-            self.act(Action::Account);
-        }
-        self.act(Action::End(end));
     }
 }

@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::job::heartbeat::Beat;
+use crate::supervisor::hosts::Host;
 use crate::supervisor::probe::tests::answer;
+use crate::supervisor::state::Status;
 use crate::supervisor::watch::Floors;
 
 const NODES: [&str; 3] = ["n1", "n2", "n3"];
@@ -710,8 +713,13 @@ enum Launcher {
 }
 
 impl World {
-    fn new(rules: Rules) -> Self {
-        let state = state(&["s1", "s2"]);
+    /// A supervisor begins; if `is_second`, one before it has started a launcher.
+    fn new(rules: Rules, is_second: bool) -> Self {
+        let mut state = state(&["s1", "s2"]);
+        if is_second {
+            (state.attempt, state.launcher) = (1, Some(state.supervisor.clone()));
+        }
+        let starts = usize::from(is_second);
         let mut world = World {
             machine: Machine::new(rules, state, Watch::new(Floors::from_columns(30.0))),
             now: 1000.0,
@@ -722,7 +730,7 @@ impl World {
             is_terminated: false,
             is_fresh: false,
             lost: BTreeSet::new(),
-            starts: 0,
+            starts,
             overs: 0,
             earliest_start: 0.0,
             has_account: false,
@@ -734,7 +742,11 @@ impl World {
 
     fn feed(&mut self, event: Event) {
         let is_unread = matches!(event, Event::Unread(_));
-        for action in self.machine.on(self.now, event) {
+        let actions = self.machine.on(self.now, event);
+        let is_end = |action: &Action| matches!(action, Action::End(_));
+        let end = actions.iter().position(is_end);
+        assert!(end.is_none_or(|end| end + 1 == actions.len()), "{actions:?}");
+        for action in actions {
             if self.end.is_none() {
                 self.check(action, is_unread);
             }
@@ -810,7 +822,15 @@ impl World {
         }
         self.now += f64::from(how) / 8.0;
         match std::mem::replace(&mut self.pending, Pending::Nothing) {
+            Pending::Job if self.machine.state.launcher.is_some() => {
+                self.launcher = Launcher::Runs;
+                self.feed(Event::Found { runs: how.is_multiple_of(2) });
+            }
             Pending::Job => self.feed(Event::NoJob { swept: usize::from(how % 2) }),
+            Pending::Answers(inquiry) if what == 5 && inquiry.purpose != Purpose::Look => {
+                self.pending = Pending::Answers(inquiry);
+                self.tick(false);
+            }
             Pending::Answers(inquiry) => self.answer(&inquiry, what, how),
             Pending::Start if what == 255 => self.feed(Event::Unstarted(full_disk().into())),
             Pending::Start => {
@@ -914,8 +934,10 @@ proptest! {
         restarts_max in 0usize..6,
         start_over in any::<bool>(),
         says_resume in any::<bool>(),
+        is_second in any::<bool>(),
     ) {
-        let mut world = World::new(Rules { restarts_max, start_over, says_resume, ..rules() });
+        let rules = Rules { restarts_max, start_over, says_resume, ..rules() };
+        let mut world = World::new(rules, is_second);
         for (what, how) in script {
             if world.end.is_some() {
                 break;

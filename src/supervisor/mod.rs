@@ -46,21 +46,21 @@ use watch::Floors;
 /// What is to be run, and how.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Who starts the ranks.
+    /// The program that starts the ranks.
     pub launcher: Launcher,
-    /// The launcher's program, if not the usual one.
+    /// The launcher's program, if it is not the usual one.
     pub program: Option<String>,
     /// Further arguments for it.
     pub extra: Vec<String>,
-    /// What reaches a node, if not the launcher's usual way.
+    /// The command that reaches a node, if it is not the launcher's usual one.
     pub agent: Option<String>,
-    /// All ranks on this machine: nothing to reach.
+    /// All ranks run on this machine: no agent is needed.
     pub is_local: bool,
     /// Nodes.
     pub pool: Pool,
     /// Ranks.
     pub ranks: usize,
-    /// Our program, as nodes find it.
+    /// This program's file, which the nodes have under the same path.
     pub program_file: PathBuf,
     /// Arguments of the benchmark.
     pub command: Vec<String>,
@@ -78,13 +78,13 @@ pub struct Options {
     pub says_resume: bool,
     /// Where the state is kept.
     pub state: PathBuf,
-    /// Least limits for silence.
+    /// The least limits for the job's silence.
     pub floors: Floors,
     /// Longest time that a node may take to answer.
     pub probe_limit: Duration,
     /// Failures before giving up.
     pub restarts_max: usize,
-    /// Let nodes in again that failed a probe.
+    /// Nodes that failed a probe may be used again.
     pub readmit: bool,
     /// When more is lost than can be rebuilt, start over.
     pub start_over: bool,
@@ -95,10 +95,10 @@ pub struct Options {
 /// Why a supervisor cannot work.
 #[derive(Debug, thiserror::Error)]
 pub enum SupervisorError {
-    /// Its state.
+    /// The state cannot be kept or read.
     #[error(transparent)]
     State(#[from] StateError),
-    /// A file.
+    /// A file cannot be read or written.
     #[error("{}: {source}", path.display())]
     File {
         /// Which.
@@ -106,7 +106,7 @@ pub enum SupervisorError {
         /// What the system said.
         source: io::Error,
     },
-    /// The launcher.
+    /// The launcher cannot be started.
     #[error("cannot start {program}: {source}; is it installed, and in PATH?")]
     Launcher {
         /// Its program.
@@ -114,7 +114,7 @@ pub enum SupervisorError {
         /// What the system said.
         source: io::Error,
     },
-    /// What reaches the nodes.
+    /// The agent that reaches the nodes cannot be started.
     #[error(
         "cannot start {agent}, which is to reach the nodes: {source}; is it installed, and in \
          PATH? --agent names another. What a checkpoint has kept stays: the same command goes on \
@@ -143,7 +143,7 @@ pub enum SupervisorError {
         /// Which.
         host: String,
     },
-    /// Signals.
+    /// Signals cannot be caught.
     #[error("cannot catch signals: {0}")]
     Signals(io::Error),
 }

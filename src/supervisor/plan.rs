@@ -5,7 +5,7 @@ use std::path::Path;
 use super::hosts::{self, Host};
 use crate::job::heartbeat;
 
-/// Who starts the ranks.
+/// The program that starts the ranks.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Launcher {

@@ -16,7 +16,7 @@ use crate::checkpoint::store::{Store, StoreError, StoreKind, SysvLimits, Trap, h
 use crate::config::error::shown_message;
 use crate::protect;
 
-/// What the answer starts with: shells may greet.
+/// An answer starts with it: a login shell may print a greeting before.
 const MARK: &str = "@skt-hpl-probe@";
 /// What a node says of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,17 +36,16 @@ pub struct Answer {
     pub immortal: usize,
     /// Bytes of segments of this run.
     pub run_bytes: u64,
-    /// Bytes of memory that can still be had.
+    /// Bytes of memory that are available.
     pub available_bytes: u64,
-    /// Bytes that the store has free, where it is a folder with a bound of its own.
+    /// Bytes that the store has free, if it is a folder of a file system of its own.
     pub store_free_bytes: Option<u64>,
-    /// Limits of a store of System V segments, and what others than this run have of
-    /// them.
+    /// Limits of a store of System V segments, and how much of them other runs use.
     #[serde(default)]
     pub sysv: Option<SysvLimits>,
     /// Why the store of segments cannot be used, if so.
     pub no_store: Option<String>,
-    /// What may cost a run its segments.
+    /// Settings of the node by which a run may lose its segments.
     pub warnings: Vec<String>,
 }
 
@@ -72,9 +71,9 @@ pub enum Purpose {
     Start,
     /// The job is silent: nothing is touched.
     Look,
-    /// The run is over: its segments are removed, but not marks that it is.
+    /// The run is over: its segments are removed, except the marks that say so.
     Clean,
-    /// The same, and those are: nothing is left on any node.
+    /// The run is over and no node has segments of it: the marks are removed, too.
     Forget,
 }
 
@@ -103,13 +102,13 @@ impl FromStr for Purpose {
     }
 }
 
-/// Where a process and its program are: another one once its file has been replaced
-/// or its folder removed.
+/// The paths of this process's program and folder; they change when the program's file
+/// is replaced or the folder is removed.
 pub fn whereabouts() -> [Option<PathBuf>; 2] {
     ["/proc/self/exe", "/proc/self/cwd"].map(|link| fs::read_link(link).ok())
 }
 
-/// Answers, on the node.
+/// The node's answer to a question.
 pub fn answer(question: &Question) -> Answer {
     let (ended, immortal) = match question.purpose {
         Purpose::Look => (0, 0),
@@ -146,7 +145,7 @@ pub fn answer(question: &Question) -> Answer {
             if let StoreKind::SysV { .. } = kind {
                 answer.sysv = Some(others_of_sysv(&*store, &question.run_id));
             }
-            // What there is, is told where all is wanted.
+            // A need of all bytes there are makes the store tell what it has free.
             let too_much = store.traps(u64::MAX, 0);
             answer.store_free_bytes = too_much.iter().find_map(|trap| match trap {
                 Trap::SmallFolder { free_bytes, .. } => Some(*free_bytes),
@@ -158,10 +157,10 @@ pub fn answer(question: &Question) -> Answer {
     answer
 }
 
-/// The limits of System V segments, with what others than this run have of them.
+/// The limits of System V segments, and how much of them runs other than this one use.
 fn others_of_sysv(store: &dyn Store, run_id: &str) -> SysvLimits {
     let mut limits = host::Host::this().sysv_limits();
-    // What cannot be listed is told as a fault of the store.
+    // A store that cannot be listed is reported as `no_store`.
     for info in store.list().unwrap_or_default().iter().filter(|info| info.name.run() == run_id) {
         let pages = SysvLimits::pages_of(info.bytes as u64);
         limits.used_pages = limits.used_pages.saturating_sub(pages);
@@ -171,7 +170,7 @@ fn others_of_sysv(store: &dyn Store, run_id: &str) -> SysvLimits {
 }
 
 /// Removes all segments of a run: its checkpoints, and the locks that killed
-/// ranks have left. What a process is attached to is not ours to take.
+/// ranks have left. A segment that a process is attached to stays.
 fn remove_all(store: &dyn Store, run_id: &str, with_marks: bool) -> Result<(), StoreError> {
     let of_run = store.list()?.into_iter().filter(|info| info.name.run() == run_id);
     for info in of_run.filter(|info| with_marks || !protect::is_mark(info)) {
@@ -199,7 +198,7 @@ impl Answer {
             serde_json::from_str::<Answer>(json).ok()
         });
         let mut answer = { answers }.find(|answer| answer.question == number)?;
-        // They are shown, and another machine has written them.
+        // Texts of another machine are made safe to show.
         let said = [&mut answer.host, &mut answer.version];
         let texts = said.into_iter().chain(&mut answer.no_store).chain(&mut answer.warnings);
         texts.for_each(|text| *text = shown_message(text));

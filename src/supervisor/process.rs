@@ -1,4 +1,4 @@
-//! Processes by more than their number: a number may be used again.
+//! Processes, each told apart from a later one of the same number.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -10,16 +10,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::store::host::{running_since, stat};
 
-/// A process of this machine, since its last start.
+/// A process, named by its number, its start, and the machine's start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     /// Its number.
     pub pid: i32,
-    /// When it started, in ticks since the machine did.
+    /// When it started, in clock ticks since the machine's start.
     start_ticks: u64,
-    /// Which start of the machine.
+    /// The machine's boot id, which names its start.
     boot: String,
-    /// Which machine.
+    /// The machine's name.
     host: String,
 }
 
@@ -30,8 +30,7 @@ impl Process {
         Some(Self { pid, start_ticks, boot: boot_id(), host: this_host() })
     }
 
-    /// Whether it still runs here. A dead one that its parent has not yet
-    /// asked after does not.
+    /// Whether it still runs here. A zombie does not.
     pub fn runs(&self) -> bool {
         self.boot == boot_id() && running_since(self.pid as u32) == Some(self.start_ticks)
     }
@@ -53,7 +52,7 @@ impl Process {
     /// Sends a signal if it still runs.
     pub fn signal(&self, signal: Signal) {
         if self.runs() {
-            // It may end in between; then there is nobody to tell.
+            // It may end in between, and then needs no signal.
             let _ = kill(Pid::from_raw(self.pid), signal);
         }
     }

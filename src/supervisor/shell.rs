@@ -51,7 +51,7 @@ pub struct Shell {
     end: Option<Result<Exit>>,
 }
 
-/// Seconds since 1970, by a clock that nobody sets while this supervisor lives.
+/// Seconds since 1970 by a clock that is not set while this supervisor lives.
 struct Clock {
     start: Instant,
     start_unix: f64,
@@ -185,7 +185,7 @@ impl Shell {
         &self.job.as_ref().expect("only a launcher that runs is signalled").launcher
     }
 
-    /// The job of a supervisor before us, if there is one.
+    /// Looks for the job of an earlier supervisor.
     fn find_job(&mut self) -> Result<()> {
         let state = &self.machine.state;
         let Some(launcher) = state.launcher.clone() else {
@@ -214,8 +214,8 @@ impl Shell {
         let Some(job) = &mut self.job else { return };
         let attempt = self.machine.state.attempt;
         job.reserve(&self.folder, attempt);
-        // Asked before the output is read: what comes after that is read in the next
-        // round.
+        // The end is looked for before the output is read, so that at the end all of it
+        // is read.
         let ended = job.ended();
         let [report, lines] = match job.read(ended.is_some()) {
             Ok(read) => read,
@@ -330,7 +330,7 @@ impl Shell {
             .stdin(Stdio::null())
             .stdout(out_file)
             .stderr(err_file)
-            // Ctrl-C is for us alone: the job is stopped in order.
+            // Ctrl-C reaches the supervisor alone, which stops the job in order.
             .process_group(0)
             .spawn()
             .map_err(|source| SupervisorError::Launcher {
@@ -362,8 +362,7 @@ impl Shell {
         plan::plan(&options.launcher, &job)
     }
 
-    /// The folder as it was when the run began, if somebody has removed it: a start
-    /// needs files in it.
+    /// Makes the state folder again if it was removed: a start needs files in it.
     fn mend_folder(&mut self) -> Result<()> {
         if !self.folder.file("lock").exists() {
             self.lock = self.folder.lock()?;

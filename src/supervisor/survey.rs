@@ -10,18 +10,18 @@ use super::hosts::{Health, Host, Pool};
 use super::line::{Heard, Line, Lines};
 use super::probe::{Answer, Purpose};
 
-/// How long the last nodes are waited for, once the others have answered: so many
-/// times what the slowest of the others took, and so much more. What it took when its
-/// line was opened counts: the line to a node that is well may have broken, and an agent
-/// may take seconds for the handshake of a new one.
+/// How long the last nodes are waited for once the others have answered: so many times
+/// as long as the slowest of the others took, and so much longer. The time that it took
+/// when its line was opened counts, too: the line to a node that is well may have broken,
+/// and an agent may take seconds for the handshake of a new one.
 const PATIENCE: (u32, Duration) = (2, Duration::from_secs(1));
-/// The same for nodes of a silent job: whether it is to be ended depends on it.
+/// The same for nodes of a silent job, which is ended if one of them is lost.
 const PATIENCE_OF_LOOK: (u32, Duration) = (2, Duration::from_secs(2));
-/// The same for nodes of which the launcher, or a look, says that they are lost. What
-/// the others take now is what counts.
+/// The same for nodes that the launcher, or a look, says are lost: so much longer than
+/// the slowest of the others takes now.
 const PATIENCE_WITH_SUSPECTS: Duration = Duration::from_millis(300);
-/// A kept line that does not answer for so long is given up for a new one: it may
-/// have broken in a way that no packet tells, and the node be well.
+/// A kept line on which no answer comes for so long is replaced by a new one: the line
+/// may have broken without a packet that says so while the node is well.
 const RENEW_AFTER: Duration = Duration::from_secs(1);
 /// Probes under way at a time.
 const AT_ONCE: usize = 128;
@@ -60,18 +60,18 @@ impl Survey {
     }
 }
 
-/// How long to wait.
+/// What the nodes are asked for, and how long their answers are waited for.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits<'a> {
-    /// What for. A look asks the nodes in use alone, and ends when it has found
+    /// Why they are asked. A look asks the nodes in use alone, and ends when it has found
     /// one that is ill.
     pub purpose: Purpose,
-    /// For any node.
+    /// The longest time for any node.
     pub each: Duration,
     /// Bytes that the segments of a rank take, by the configuration.
     pub rank_bytes: u64,
-    /// Once all but so many nodes in use have answered, those get little more
-    /// time: their loss can be borne, and every second counts.
+    /// Once all but so many nodes in use have answered, these get little more time: the
+    /// checkpoint can rebuild what they had, and every second counts.
     pub spare_losses: usize,
     /// Nodes that the launcher has said to be lost. A hint: they are asked all
     /// the same, but not waited for as long.

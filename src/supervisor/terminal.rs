@@ -10,8 +10,7 @@ pub struct Terminal {
     has_status: bool,
 }
 
-// That nobody listens on standard error is no reason to stop: what cannot be written
-// there is let go.
+// A standard error that is closed is no reason to stop: its write errors are ignored.
 impl Terminal {
     /// A message, so many seconds after the run began.
     pub fn tell(&mut self, seconds: f64, text: &str) {

@@ -69,9 +69,9 @@ pub fn parse(text: &str, file: &str) -> Result<Vec<Host>, HostsError> {
     Ok(hosts)
 }
 
-/// The nodes of a host file that several of its lines name, with the ranks that
-/// they add up to, as Open MPI counts them. A file that names nodes alone, one
-/// line a rank (PBS), means just that and has none.
+/// The nodes that several lines of a host file name, each with the sum of their ranks,
+/// as Open MPI counts them. None where each line is a name alone and stands for a rank
+/// (PBS).
 pub fn repeated(text: &str, hosts: &[Host]) -> Vec<Host> {
     let lines = || text.lines().map(|line| line.split('#').next().unwrap_or("").trim());
     let name_of = |line: &str| line.split([':', ' ', '\t']).next().unwrap_or("").to_owned();

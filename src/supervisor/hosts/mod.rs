@@ -12,7 +12,8 @@ pub use slurm::{expand_slurm, expand_tasks};
 
 use crate::config::error::shown;
 
-/// More ranks than any machine has had: a count beyond it is a slip of the pen.
+/// The most ranks of a list, more than any machine has had: a greater count is a typing
+/// error.
 pub const RANKS_MAX: usize = 1 << 24;
 /// Longest name of a node (RFC 1035).
 const MOST_NAME_BYTES: usize = 255;
@@ -75,7 +76,7 @@ fn check_name(name: &str) -> Result<(), String> {
     Err(format!("'{}' is no host name", shown(name)))
 }
 
-/// A name that a file of ours has: whoever wrote it, it goes into command lines.
+/// A name read from a state file, checked like one of a list: it goes into command lines.
 fn checked_name<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     let name = String::deserialize(from)?;
     check_name(&name).map_err(serde::de::Error::custom)?;

@@ -19,11 +19,11 @@ pub struct OutOfUse {
 /// wait, and those that are out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pool {
-    /// In use.
+    /// Nodes in use.
     pub active: Vec<Host>,
-    /// Waiting.
+    /// Spare nodes.
     pub spares: Vec<Host>,
-    /// Failed a probe.
+    /// Nodes that failed a probe.
     pub out: Vec<OutOfUse>,
 }
 
@@ -34,32 +34,31 @@ pub enum Health {
     Well,
     /// Not to be used, and why.
     Ill(String),
-    /// Nobody waited for its answer: a spare that was not needed.
+    /// Its answer was not waited for: a spare that was not needed.
     Unknown,
 }
 
 /// A node that took another's place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replacement {
-    /// Which is out.
+    /// The lost node.
     pub lost: String,
-    /// Why.
+    /// Why it is lost.
     pub why: String,
-    /// Which came in.
+    /// The spare that took its place.
     pub by: String,
 }
 
-/// Too few spares.
+/// There are too few spares.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no spare node is left for {}", lost.join(", "))]
 pub struct SparesSpent {
-    /// The nodes that nobody can replace, with the reasons.
+    /// The lost nodes without a spare, each with the reason.
     pub lost: Vec<String>,
 }
 
 impl Pool {
-    /// A pool with all nodes well. A spare that is in use, or listed twice, is
-    /// none more.
+    /// A pool with all nodes well. A spare that is in use or listed twice counts once.
     pub fn new(active: Vec<Host>, spares: Vec<Host>) -> Self {
         let mut known: BTreeSet<String> = active.iter().map(|host| host.name.clone()).collect();
         let spares = spares.into_iter().filter(|spare| known.insert(spare.name.clone())).collect();
@@ -91,7 +90,7 @@ impl Pool {
         self
     }
 
-    /// Lets nodes that were out wait again.
+    /// Makes the nodes that are out spares again; their names.
     pub fn readmit(&mut self) -> Vec<String> {
         let back: Vec<Host> = self.out.drain(..).map(|out| out.host).collect();
         let names = back.iter().map(|host| host.name.clone()).collect();

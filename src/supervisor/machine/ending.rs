@@ -39,7 +39,7 @@ impl Machine {
         } else if survey.answers.values().any(|answer| answer.run_bytes > 0)
             && survey.answers.values().all(|answer| answer.is_clean())
         {
-            // No node has anything left that marks would have to tell of.
+            // No node has a segment left that a mark would be needed for.
             return self.ask_then(Then::Forget(exit));
         }
         self.finish(exit);

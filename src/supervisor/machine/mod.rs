@@ -226,7 +226,7 @@ impl Machine {
             return self.end(Ok(Exit::BadInput));
         }
         if past.last().is_some_and(|failure| !failure.lived) {
-            // The launcher has to get to the nodes by new ones.
+            // The launcher reaches the nodes by new connections: so does the probe.
             self.act(Action::CloseLines);
         }
         self.ask_then(Then::Start);
@@ -331,7 +331,7 @@ impl Machine {
         state.attempt += 1;
         state.last_beat = None;
         self.suspects.clear();
-        // Were all of the checkpoint lost, the job would start over without a word.
+        // Without it, a job whose checkpoint is lost as a whole would start over silently.
         let must_find = self.rules.is_protected && !self.rules.says_resume && state.has_checkpoint;
         let resume = match state.is_refused && self.rules.start_over {
             true => Some("never"),

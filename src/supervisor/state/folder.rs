@@ -27,7 +27,7 @@ use crate::outfile;
 /// Room that is set aside for each file that a start writes: some hours of signs of
 /// life.
 const RESERVED_BYTES: i64 = 4 << 20;
-/// Not worth to be set aside.
+/// Less is not worth setting aside.
 const LEAST_RESERVED_BYTES: i64 = 4 << 10;
 /// Why a state cannot be kept or read.
 #[derive(Debug, thiserror::Error)]
@@ -162,7 +162,7 @@ impl Folder {
         self.read(check)
     }
 
-    /// What was saved last, by whomever, to show it.
+    /// What was saved last, to show it: it may be another user's.
     ///
     /// # Errors
     /// It cannot be read.

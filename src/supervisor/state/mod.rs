@@ -19,7 +19,7 @@ const FORMAT_VERSION: u32 = 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
-    /// A supervisor has it, or was killed.
+    /// A supervisor watches it, or was killed while it did.
     Running,
     /// Stopped on request; can go on.
     Stopped,
@@ -34,40 +34,40 @@ pub enum Status {
 pub struct Failure {
     /// Which start failed, from 1.
     pub attempt: usize,
-    /// What was seen.
+    /// How the launcher ended, and why it was killed if it was.
     pub how: String,
     /// Nodes that were replaced.
     pub replaced: Vec<Replacement>,
-    /// What the job did when last heard of.
+    /// The phase of the job's last sign of life.
     pub phase: String,
-    /// Columns that were eliminated then.
+    /// Columns that were eliminated by then.
     pub column: usize,
     /// Whether the job had given a sign of life.
     pub lived: bool,
     /// Whether a node was lost.
     pub node_lost: bool,
-    /// The job's last sign of life. The failure was after it.
+    /// When the job gave its last sign of life, before the failure.
     pub last_sign_unix: f64,
-    /// The supervisor knows.
+    /// When the supervisor noticed the failure.
     pub detected_unix: f64,
-    /// The new job is started: nodes are probed and replaced.
+    /// When the job was started again, with the nodes probed and replaced.
     pub relaunched_unix: Option<f64>,
-    /// Its ranks are there.
+    /// When its ranks gave the first sign of life.
     pub alive_unix: Option<f64>,
-    /// It computes again.
+    /// When it computed again.
     pub computing_unix: Option<f64>,
-    /// At this column.
+    /// The column from which it computed.
     pub resumed_column: Option<usize>,
 }
 
 /// The phases of a failure in seconds (Tang et al., TPDS 2018, figure 15).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Timeline {
-    /// From the last sign of life, so an upper bound.
+    /// From the last sign of life until the failure was noticed: an upper bound.
     pub detection_seconds: f64,
-    /// Probing all nodes, and replacing the lost.
+    /// Until the nodes are probed and replaced and the launcher is started.
     pub replacement_seconds: Option<f64>,
-    /// Until the ranks are there.
+    /// Until the ranks give a sign of life.
     pub restart_seconds: Option<f64>,
     /// Until they compute again.
     pub recovery_seconds: Option<f64>,
@@ -90,7 +90,7 @@ impl Failure {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct State {
     format_version: u32,
-    /// The run among all runs: the first part of each token.
+    /// A name that no other run has: the first part of each token.
     pub run: String,
     /// Its name in the store of segments.
     pub run_id: String,
@@ -100,9 +100,9 @@ pub struct State {
     pub ranks: usize,
     /// Nodes.
     pub pool: Pool,
-    /// Where it stands.
+    /// Whether it runs, or how it ended.
     pub status: Status,
-    /// Why it stands there, if there is something to say.
+    /// Why it was given up.
     pub reason: Option<String>,
     /// Exit code, once there is one.
     pub exit: Option<u8>,
@@ -110,7 +110,7 @@ pub struct State {
     pub started_unix: f64,
     /// When this was written.
     pub written_unix: f64,
-    /// Who supervises.
+    /// The supervisor.
     pub supervisor: Process,
     /// Starts so far; the present one's number.
     pub attempt: usize,
@@ -134,7 +134,7 @@ pub struct State {
     /// Tests that were reported with a residual that is too large, by any start.
     #[serde(default)]
     pub residuals_failed: usize,
-    /// What failed.
+    /// All failures so far.
     pub failures: Vec<Failure>,
 }
 

@@ -230,6 +230,8 @@ fn a_lost_node_is_replaced_in_place() {
     let seconds = failure.timeline();
     assert_eq!((seconds.replacement_seconds, seconds.restart_seconds), (Some(0.0), Some(1.0)));
     assert_eq!((seconds.detection_seconds.round(), seconds.recovery_seconds), (100.0, Some(0.5)));
+    // What was said of the start before is no reason to doubt a node of this one.
+    assert_eq!(play.tick_after(10.0), ["ask look n1 s1 n3 + "]);
 }
 
 #[test]
@@ -884,6 +886,7 @@ impl World {
                 let source = io::Error::other("closed");
                 self.feed(Event::Unprinted { source, file: "out".into() });
             }
+            126 if how > 128 => self.feed(beat("start", 0, Some(2))),
             126 => self.feed(Event::Unread(full_disk().into())),
             127..190 => self.launcher_ends(),
             _ => self.tick(what == 255),

@@ -33,10 +33,11 @@ use skt_hpl::report::top500::{self, Given};
 use skt_hpl::report::{self, JsonReport, Outcome};
 use skt_hpl::supervisor::hosts::{self, Health, Host, OutOfUse, Pool, Replacement};
 use skt_hpl::supervisor::line::Lines;
-use skt_hpl::supervisor::probe::{self, Answer, Limits, Purpose};
+use skt_hpl::supervisor::probe::{Answer, Purpose, program_checksum};
 use skt_hpl::supervisor::process::Process;
 use skt_hpl::supervisor::report as account;
 use skt_hpl::supervisor::state::{Failure, Folder, State};
+use skt_hpl::supervisor::survey::{self, Limits};
 use skt_hpl::supervisor::watch::{Floors, Watch};
 
 /// A run with the other value of every choice, and few tests: they are listed for
@@ -570,7 +571,7 @@ fn answers_of_nodes() {
         question: 0,
         host: "n1".into(),
         version: env!("CARGO_PKG_VERSION").into(),
-        program: probe::program_checksum(),
+        program: program_checksum(),
         ended: 1,
         immortal: 0,
         run_bytes: 4096,
@@ -597,10 +598,10 @@ fn answers_of_nodes() {
         fs::write(&file, &input[..input.len().min(30_000)]).unwrap();
         let limits =
             Limits { purpose: Purpose::Start, each, spare_losses: 0, suspects: &[], rank_bytes: 9 };
-        let survey = probe::survey(&mut Lines::default(), &pool, &reach, limits, &mut || false);
+        let survey = survey::survey(&mut Lines::default(), &pool, &reach, limits, &mut || false);
         survey.ended();
         survey.warnings().keys().for_each(|warning| assert_tame(warning));
-        if let Health::Ill(why) = survey.health("n1", 2) {
+        if let Health::Ill(why) = survey.health("n1") {
             assert_tame(&why);
         }
     });

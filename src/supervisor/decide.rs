@@ -10,26 +10,18 @@ const BACKOFF_MAX_SECONDS: f64 = 60.0;
 /// How a job ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ending {
-    /// Its own last word, if it had one.
+    /// The exit code that the job itself has told, if it has.
     pub completion: Option<u8>,
     /// Whether its report was whole.
     pub is_reported: bool,
-    /// How it has refused what it found, if it has.
+    /// Why it has refused the checkpoint that it found, if it has.
     pub refusal: Option<Refusal>,
-    /// What became of the launcher, in words.
-    pub launcher: String,
-    /// We were asked to stop.
+    /// The launcher was asked to end.
     pub stop_requested: bool,
-    /// Whether there was a sign of life.
-    pub lived: bool,
-    /// Column of the last sign of life.
-    pub column: usize,
-    /// How well that is known.
-    pub resolution_columns: usize,
 }
 
-/// Why a job does not go on from what it has found, as far as the supervisor can do
-/// something about it.
+/// Why a job does not go on from the checkpoint that it has found, where the supervisor
+/// can do something about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     /// More is lost or damaged than can be rebuilt.
@@ -38,7 +30,7 @@ pub enum Refusal {
     Changed,
 }
 
-/// A failure of before.
+/// An earlier failure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Past {
     /// Whether the job had given a sign of life.
@@ -69,7 +61,7 @@ pub enum Next {
 /// What follows from an ending.
 pub fn next(ending: &Ending) -> Next {
     match ending.completion.map(Exit::from_code) {
-        // The job's own word counts, not the launcher's.
+        // The code that the job tells counts, not the launcher's.
         Some(exit @ (Exit::Passed | Exit::ResidualFailed)) => Next::Finished(exit),
         Some(Exit::BadInput) if ending.is_reported => Next::Finished(Exit::BadInput),
         Some(Exit::BadInput) => match ending.refusal {
@@ -122,16 +114,7 @@ mod tests {
     use super::*;
 
     fn ending(completion: Option<u8>) -> Ending {
-        Ending {
-            completion,
-            is_reported: false,
-            refusal: None,
-            launcher: "exit code 0".into(),
-            stop_requested: false,
-            lived: true,
-            column: 0,
-            resolution_columns: 0,
-        }
+        Ending { completion, is_reported: false, refusal: None, stop_requested: false }
     }
 
     fn failed(column: usize) -> Past {

@@ -1,27 +1,23 @@
 //! Reading a file that another process writes, line by line.
 
 use std::fs::File;
-use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::io::{self, Read as _};
 use std::path::Path;
 
 /// Follows a file.
 #[derive(Debug)]
 pub struct Follow {
     file: File,
-    /// Bytes up to the last whole line that was handed out.
-    offset: u64,
     partial: Vec<u8>,
 }
 
 impl Follow {
-    /// Follows `path` from `offset` bytes on.
+    /// Follows `path` from its beginning.
     ///
     /// # Errors
     /// The file cannot be opened.
-    pub fn new(path: &Path, offset: u64) -> io::Result<Self> {
-        let mut file = File::open(path)?;
-        file.seek(SeekFrom::Start(offset))?;
-        Ok(Self { file, offset, partial: Vec::new() })
+    pub fn new(path: &Path) -> io::Result<Self> {
+        Ok(Self { file: File::open(path)?, partial: Vec::new() })
     }
 
     /// Hands out the lines that are whole by now, with their ends.
@@ -36,7 +32,6 @@ impl Follow {
         for line in self.partial[..=end].split_inclusive(|byte| *byte == b'\n') {
             each(&String::from_utf8_lossy(line));
         }
-        self.offset += end as u64 + 1;
         self.partial.drain(..=end);
         Ok(())
     }
@@ -46,14 +41,8 @@ impl Follow {
         if self.partial.is_empty() {
             return None;
         }
-        self.offset += self.partial.len() as u64;
         let rest = std::mem::take(&mut self.partial);
         Some(String::from_utf8_lossy(&rest).into_owned())
-    }
-
-    /// Where a later reader has to go on.
-    pub fn offset(&self) -> u64 {
-        self.offset
     }
 }
 
@@ -68,19 +57,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out");
         let mut writer = File::create(&path).unwrap();
-        let mut follow = Follow::new(&path, 0).unwrap();
+        let mut follow = Follow::new(&path).unwrap();
         let mut seen = Vec::new();
-        let mut write = |text: &str, follow: &mut Follow, seen: &mut Vec<String>| {
+        let mut write = |text: &str| {
             writer.write_all(text.as_bytes()).unwrap();
             follow.lines(|line| seen.push(line.to_owned())).unwrap();
+            seen.clone()
         };
-        write("one\ntw", &mut follow, &mut seen);
-        assert_eq!((seen.as_slice(), follow.offset()), (&["one\n".to_owned()][..], 4));
-        write("o\nthree", &mut follow, &mut seen);
-        assert_eq!(seen, ["one\n", "two\n"]);
-        let mut later = Follow::new(&path, follow.offset()).unwrap();
-        later.lines(|_| panic!("no whole line")).unwrap();
-        assert_eq!(later.rest().as_deref(), Some("three"));
-        assert_eq!((later.rest(), later.offset()), (None, 13));
+        assert_eq!(write("one\ntw"), ["one\n"]);
+        assert_eq!(write("o\nthree"), ["one\n", "two\n"]);
+        assert_eq!(follow.rest().as_deref(), Some("three"));
+        assert_eq!(follow.rest(), None);
     }
 }

@@ -174,8 +174,7 @@ impl Lines {
         self.idle.len() + others < KEPT_MAX
     }
 
-    /// Uses those that have not been for a while, and lets go of those that have
-    /// ended.
+    /// Uses the lines that were idle for half a minute, and drops those that have ended.
     pub fn keep_alive(&mut self) {
         if self.kept.is_some_and(|kept| kept.elapsed() < KEEP_EVERY) {
             return;

@@ -7,7 +7,7 @@ use skt_terms::shown::shell_quoted;
 use super::hosts::{self, Host};
 use crate::heartbeat;
 
-/// Who starts the ranks.
+/// The program that starts the ranks.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Launcher {

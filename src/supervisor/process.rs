@@ -1,4 +1,4 @@
-//! Processes by more than their number: a number may be used again.
+//! Processes, each told apart from a later one of the same number.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -8,30 +8,31 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
-/// A process of this machine, since its last start.
+use crate::checkpoint::store::host::{running_since, stat};
+
+/// A process, named by its number, its start, and the machine's start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     /// Its number.
     pub pid: i32,
-    /// When it started, in ticks since the machine did.
+    /// When it started, in clock ticks since the machine's start.
     start_ticks: u64,
-    /// Which start of the machine.
+    /// The machine's boot id, which names its start.
     boot: String,
-    /// Which machine.
+    /// The machine's name.
     host: String,
 }
 
 impl Process {
     /// The process that has this number now.
     pub fn of(pid: i32) -> Option<Self> {
-        let start_ticks = start_ticks(pid)?;
+        let start_ticks = running_since(pid as u32)?;
         Some(Self { pid, start_ticks, boot: boot_id(), host: this_host() })
     }
 
-    /// Whether it still runs here. A dead one that its parent has not yet
-    /// asked after does not.
+    /// Whether it still runs here. A zombie does not.
     pub fn runs(&self) -> bool {
-        self.boot == boot_id() && start_ticks(self.pid) == Some(self.start_ticks)
+        self.boot == boot_id() && running_since(self.pid as u32) == Some(self.start_ticks)
     }
 
     /// Whether it was started with the heartbeat `token`, as far as its environment
@@ -51,7 +52,7 @@ impl Process {
     /// Sends a signal if it still runs.
     pub fn signal(&self, signal: Signal) {
         if self.runs() {
-            // It may end in between; then there is nobody to tell.
+            // It may end in between, and then needs no signal.
             let _ = kill(Pid::from_raw(self.pid), signal);
         }
     }
@@ -71,22 +72,6 @@ fn boot_id() -> String {
 /// This machine's name.
 pub fn this_host() -> String {
     nix::unistd::gethostname().map_or_else(|_| String::new(), |n| n.to_string_lossy().into_owned())
-}
-
-/// When a process started; none if it is dead.
-fn start_ticks(pid: i32) -> Option<u64> {
-    stat(pid)?(22)
-}
-
-/// The numbers in a living process's stat by their place in proc(5), from 4
-/// on: after its name, which may hold anything, and its state.
-fn stat(pid: i32) -> Option<impl Fn(usize) -> Option<u64>> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let fields: Vec<String> = stat.rsplit_once(") ")?.1.split(' ').map(str::to_owned).collect();
-    if ["Z", "X"].contains(&fields.first()?.as_str()) {
-        return None;
-    }
-    Some(move |place: usize| fields.get(place - 3)?.parse().ok())
 }
 
 /// Kills the ranks of the run `run` that a launcher has left on this machine:
@@ -148,7 +133,7 @@ fn environment_of(pid: i32) -> Vec<u8> {
 /// yet (field 26): the kernel sets the latter after the environment. Kernel
 /// threads have neither.
 fn takes_on_program(pid: i32) -> bool {
-    stat(pid).is_some_and(|field| field(23) != Some(0) && field(26) == Some(0))
+    stat(pid as u32).is_some_and(|field| field(23) != Some(0) && field(26) == Some(0))
 }
 
 /// Kills the processes that `look` finds, and looks again until it finds none

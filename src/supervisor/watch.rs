@@ -115,7 +115,7 @@ impl Watch {
         self.phases.get(&(last.phase.clone(), last.n)).copied()
     }
 
-    /// Seconds since the last sign of life, if they are too many.
+    /// Seconds since the last sign of life, if they exceed the limit.
     pub fn hung_for(&self, now_seconds: f64) -> Option<f64> {
         let silent = self.silent_seconds(now_seconds);
         (silent > self.limit_seconds()).then_some(silent)
@@ -126,9 +126,8 @@ impl Watch {
         now_seconds - self.alive_at_seconds
     }
 
-    /// After so long a silence it is worth to look whether the nodes are there:
-    /// soon where the pace is known, since not every launcher notices a node
-    /// that vanishes without a word.
+    /// After how many seconds of silence the nodes are looked for: soon where the pace
+    /// is known, since not every launcher notices a node that vanishes.
     pub fn look_after_seconds(&self) -> f64 {
         let latest = self.floors.columns_seconds / 3.0;
         let pace_seconds = match self.longest_step_seconds {
@@ -147,8 +146,8 @@ impl Watch {
         self.last.as_ref()
     }
 
-    /// The most columns that lay between two signs of life: where a job was
-    /// when it died is known no better.
+    /// The most columns between two signs of life: the column at which a job died is
+    /// known to within so many.
     pub fn resolution_columns(&self) -> usize {
         self.longest_step_columns
     }

@@ -131,15 +131,20 @@ fn unix_start(ticks: u64) -> Option<u64> {
 }
 
 /// When a process was started, in ticks; `None` when there is none, or only
+/// its remains.
+pub fn running_since(pid: u32) -> Option<u64> {
+    stat(pid)?(22)
+}
+
+/// The numbers in a process's stat by their place in proc(5), from 4 on: after its name,
+/// which may hold anything, and its state. `None` when there is no such process, or only
 /// its remains (a zombie has let go of its memory).
-fn running_since(pid: u32) -> Option<u64> {
+pub fn stat(pid: u32) -> Option<impl Fn(usize) -> Option<u64>> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, field 2, is in brackets and may hold anything.
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    let state = fields.next()?;
-    // Fields 4 to 21 lie between the state and the start, field 22.
-    let start = fields.nth(18)?.parse().ok()?;
-    (!matches!(state, "Z" | "X")).then_some(start)
+    let fields: Vec<String> =
+        stat.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect();
+    let is_gone = matches!(fields.first()?.as_str(), "Z" | "X");
+    (!is_gone).then_some(move |place: usize| fields.get(place - 3)?.parse().ok())
 }
 
 fn boot_id() -> [u8; 64] {

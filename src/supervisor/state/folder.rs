@@ -16,185 +16,19 @@ use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, Flock, FlockArg, fallocate};
-use serde::{Deserialize, Serialize};
-use skt_terms::shown::shown_message;
 
-use super::hosts::{Pool, Replacement};
-use super::process::Process;
-use crate::heartbeat::Beat;
+use super::{FORMAT_VERSION, State, now_unix};
 use crate::outfile;
+use skt_terms::shown::shown_message;
 
 /// Room that is set aside for each file that a start writes: some hours of signs of
 /// life.
 const RESERVED_BYTES: i64 = 4 << 20;
-/// Not worth to be set aside.
+/// Less is not worth setting aside.
 const LEAST_RESERVED_BYTES: i64 = 4 << 10;
-/// Raised when a field changes its meaning.
-const FORMAT_VERSION: u32 = 1;
-
-/// Where a run stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Status {
-    /// A supervisor has it, or was killed.
-    Running,
-    /// Stopped on request; can go on.
-    Stopped,
-    /// Given up; can go on when its reason is gone.
-    GaveUp,
-    /// Done.
-    Finished,
-}
-
-/// A failure and what was done about it. Times are Unix seconds.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Failure {
-    /// Which start failed, from 1.
-    pub attempt: usize,
-    /// What was seen.
-    pub how: String,
-    /// Nodes that were replaced.
-    pub replaced: Vec<Replacement>,
-    /// What the job did when last heard of.
-    pub phase: String,
-    /// Columns that were eliminated then.
-    pub column: usize,
-    /// Whether the job had given a sign of life.
-    pub lived: bool,
-    /// Whether a node was lost.
-    pub node_lost: bool,
-    /// The job's last sign of life. The failure was after it.
-    pub last_sign_unix: f64,
-    /// The supervisor knows.
-    pub detected_unix: f64,
-    /// The new job is started: nodes are probed and replaced.
-    pub relaunched_unix: Option<f64>,
-    /// Its ranks are there.
-    pub alive_unix: Option<f64>,
-    /// It computes again.
-    pub computing_unix: Option<f64>,
-    /// At this column.
-    pub resumed_column: Option<usize>,
-}
-
-/// The phases of a failure in seconds (Tang et al., TPDS 2018, figure 15).
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Timeline {
-    /// From the last sign of life, so an upper bound.
-    pub detection_seconds: f64,
-    /// Probing all nodes, and replacing the lost.
-    pub replacement_seconds: Option<f64>,
-    /// Until the ranks are there.
-    pub restart_seconds: Option<f64>,
-    /// Until they compute again.
-    pub recovery_seconds: Option<f64>,
-}
-
-impl Failure {
-    /// The phases.
-    pub fn timeline(&self) -> Timeline {
-        let span = |from: Option<f64>, to: Option<f64>| Some(to? - from?);
-        Timeline {
-            detection_seconds: self.detected_unix - self.last_sign_unix,
-            replacement_seconds: span(Some(self.detected_unix), self.relaunched_unix),
-            restart_seconds: span(self.relaunched_unix, self.alive_unix),
-            recovery_seconds: span(self.alive_unix, self.computing_unix),
-        }
-    }
-}
-
-/// All that a supervisor must not forget.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct State {
-    format_version: u32,
-    /// The run among all runs: the first part of each token.
-    pub run: String,
-    /// Its name in the store of segments.
-    pub run_id: String,
-    /// Arguments of the benchmark.
-    pub command: Vec<String>,
-    /// Ranks.
-    pub ranks: usize,
-    /// Nodes.
-    pub pool: Pool,
-    /// Where it stands.
-    pub status: Status,
-    /// Why it stands there, if there is something to say.
-    pub reason: Option<String>,
-    /// Exit code, once there is one.
-    pub exit: Option<u8>,
-    /// When it began.
-    pub started_unix: f64,
-    /// When this was written.
-    pub written_unix: f64,
-    /// Who supervises.
-    pub supervisor: Process,
-    /// Starts so far; the present one's number.
-    pub attempt: usize,
-    /// The launcher of the present start.
-    pub launcher: Option<Process>,
-    /// When it was started.
-    pub launched_unix: f64,
-    /// The last sign of life of the present start, and when.
-    pub last_beat: Option<(Beat, f64)>,
-    /// Whether there is a checkpoint to go back to.
-    pub has_checkpoint: bool,
-    /// Whether the present start has said that it cannot go on from what it
-    /// found.
-    pub is_refused: bool,
-    /// Whether it has said that a process of an earlier start was still at work.
-    #[serde(default)]
-    pub is_changed: bool,
-    /// Whether the present start has said that its report is whole.
-    #[serde(default)]
-    pub is_reported: bool,
-    /// Tests that were reported with a residual that is too large, by any start.
-    #[serde(default)]
-    pub residuals_failed: usize,
-    /// What failed.
-    pub failures: Vec<Failure>,
-}
-
-impl State {
-    /// A run that begins now.
-    pub fn new(run_id: &str, command: &[String], ranks: usize, pool: Pool, me: Process) -> Self {
-        let now = now_unix();
-        Self {
-            format_version: FORMAT_VERSION,
-            run: format!("{:x}-{:x}", (now * 1e6) as u64, me.pid),
-            run_id: run_id.to_owned(),
-            command: command.to_vec(),
-            ranks,
-            pool,
-            status: Status::Running,
-            reason: None,
-            exit: None,
-            started_unix: now,
-            written_unix: now,
-            supervisor: me,
-            attempt: 0,
-            launcher: None,
-            launched_unix: now,
-            last_beat: None,
-            has_checkpoint: false,
-            is_refused: false,
-            is_changed: false,
-            is_reported: false,
-            residuals_failed: 0,
-            failures: Vec::new(),
-        }
-    }
-
-    /// The token of the present start.
-    pub fn token(&self) -> String {
-        format!("{}.{}", self.run, self.attempt)
-    }
-}
-
 /// Why a state cannot be kept or read.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
@@ -328,7 +162,7 @@ impl Folder {
         self.read(check)
     }
 
-    /// What was saved last, by whomever, to show it.
+    /// What was saved last, to show it: it may be another user's.
     ///
     /// # Errors
     /// It cannot be read.
@@ -426,17 +260,13 @@ fn check(path: &Path, metadata: &Metadata) -> Result<(), StateError> {
     Err(StateError::NotOurs { path: path.to_owned(), why, advice })
 }
 
-/// Seconds since 1970.
-pub fn now_unix() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
-    use crate::supervisor::hosts::Host;
+    use crate::supervisor::hosts::{Host, Pool};
+    use crate::supervisor::process::Process;
 
     fn state() -> State {
         let me = Process::of(std::process::id() as i32).unwrap();
@@ -545,31 +375,5 @@ mod tests {
         let said = folder.look().unwrap_err().to_string();
         assert!(said.contains(r"unknown variant `\u{1b}[31m\nxxx"), "{said}");
         assert!(said.len() < 1000 && !said.contains(char::is_control), "{} bytes", said.len());
-    }
-
-    #[test]
-    fn the_timeline_is_told_as_far_as_it_went() {
-        let mut failure = Failure {
-            attempt: 1,
-            how: String::new(),
-            replaced: vec![],
-            phase: "factor".into(),
-            column: 5,
-            lived: true,
-            node_lost: true,
-            last_sign_unix: 10.0,
-            detected_unix: 12.5,
-            relaunched_unix: Some(13.0),
-            alive_unix: None,
-            computing_unix: None,
-            resumed_column: None,
-        };
-        let timeline = failure.timeline();
-        assert_eq!((timeline.detection_seconds, timeline.replacement_seconds), (2.5, Some(0.5)));
-        assert_eq!((timeline.restart_seconds, timeline.recovery_seconds), (None, None));
-        failure.alive_unix = Some(13.75);
-        failure.computing_unix = Some(15.0);
-        assert_eq!(failure.timeline().restart_seconds, Some(0.75));
-        assert_eq!(failure.timeline().recovery_seconds, Some(1.25));
     }
 }

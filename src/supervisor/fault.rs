@@ -1,0 +1,90 @@
+//! Whether a node that has answered can take part: version, program, store, memory.
+
+use super::probe::{Answer, program_checksum};
+use crate::checkpoint::store::{SysvLimits, Trap};
+
+/// Segments that each rank has: its data, and its hold on the run.
+const SEGMENTS_A_RANK: u64 = 2;
+/// Further ones of a node: results of tests, while they are written anew.
+const SEGMENTS_A_NODE: u64 = 2;
+
+/// Why the node cannot take part with so many ranks, if so. `need_bytes`: what the
+/// segments of a rank take on the nodes that have some; `planned_bytes`: what they take
+/// by the configuration.
+pub fn of(answer: &Answer, ranks: u64, need_bytes: u64, planned_bytes: u64) -> Option<String> {
+    if answer.version != env!("CARGO_PKG_VERSION") {
+        let ours = env!("CARGO_PKG_VERSION");
+        return Some(format!("has version {} of skt-hpl, not {ours}", answer.version));
+    }
+    if answer.program != program_checksum() {
+        let why = "has another build of skt-hpl of the same version: copy this one's file there";
+        return Some(why.to_owned());
+    }
+    if let Some(why) = &answer.no_store {
+        return Some(format!("has no shared memory for us: {why}"));
+    }
+    if answer.immortal > 0 {
+        return Some(format!("{} rank(s) of an earlier start cannot be ended", answer.immortal));
+    }
+    if let Some(low) = low_limit(answer, ranks, planned_bytes.max(need_bytes)) {
+        return Some(format!("its limits of shared memory do not suffice: {low}"));
+    }
+    let of_store = answer.store_free_bytes.map(|free| free.saturating_add(answer.run_bytes));
+    let need_bytes = need_bytes.saturating_mul(ranks);
+    let planned_bytes = planned_bytes.saturating_mul(ranks).max(need_bytes);
+    if let Some(have) = of_store.filter(|have| *have < planned_bytes) {
+        return Some(format!(
+            "its store has room for {have} bytes of the {planned_bytes} that its ranks' \
+             segments take"
+        ));
+    }
+    let have = answer.available_bytes.saturating_add(answer.run_bytes);
+    (have < need_bytes).then(|| format!("{have} of {need_bytes} bytes of memory are available"))
+}
+
+/// The limit of System V segments that `ranks` ranks of `bytes` each would meet.
+fn low_limit(answer: &Answer, ranks: u64, bytes: u64) -> Option<Trap> {
+    let limits = answer.sysv.filter(|_| bytes > 0)?;
+    let segments = ranks.saturating_mul(SEGMENTS_A_RANK).saturating_add(SEGMENTS_A_NODE);
+    let pages = SysvLimits::pages_of(bytes).saturating_mul(ranks);
+    limits.too_low(segments, pages, bytes).into_iter().next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::supervisor::probe::tests::answer;
+
+    #[test]
+    fn a_store_needs_room_for_what_the_ranks_will_hold() {
+        let fault = |store_free_bytes, run_bytes| {
+            of(&Answer { store_free_bytes, run_bytes, ..answer() }, 2, 0, 100)
+        };
+        let why = fault(Some(199), 0).unwrap();
+        assert!(why.starts_with("its store has room for 199 bytes of the 200 "), "{why}");
+        for (free, held) in [(Some(200), 0), (Some(0), 200), (None, 0)] {
+            assert_eq!(fault(free, held), None);
+        }
+    }
+
+    #[test]
+    fn limits_of_system_v_memory_are_known_before_a_rank_meets_them() {
+        let limits = SysvLimits {
+            shmmax_bytes: 100 * 4096,
+            shmall_pages: 1000,
+            shmmni: 4096,
+            used_pages: 0,
+            segments: 0,
+        };
+        let low = |limits| of(&Answer { sysv: Some(limits), ..answer() }, 2, 0, 98 * 4096);
+        assert_eq!((low(limits), low(SysvLimits { used_pages: 800, ..limits })), (None, None));
+        for (limits, said) in [
+            (SysvLimits { shmmax_bytes: 99 * 4096, ..limits }, "kernel.shmmax = 405504, 409600 is"),
+            (SysvLimits { used_pages: 801, ..limits }, "kernel.shmall = 1000, 1001 is"),
+            (SysvLimits { segments: 4096 - 5, ..limits }, "kernel.shmmni = 4096, 4097 is"),
+        ] {
+            let why = low(limits).unwrap();
+            assert!(why.contains(&format!("do not suffice: {said} needed")), "{why}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Host files: reading those of users, writing those for launchers.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
+
+use super::{Host, HostsError, RANKS_MAX, check_name};
+use skt_terms::shown::shown;
+
+/// Reads a host file. A line is a name and optionally the number of ranks:
+/// `n1 slots=4` (Open MPI), `n1:4` (MPICH), or the name again for each rank
+/// (PBS). `#` starts a comment. Open MPI's `max_slots=` is skipped.
+///
+/// # Errors
+/// See [`HostsError`]; more than [`RANKS_MAX`] ranks are one.
+pub fn parse(text: &str, file: &str) -> Result<Vec<Host>, HostsError> {
+    let mut hosts: Vec<Host> = Vec::new();
+    let mut places = HashMap::new();
+    let mut ranks = 0;
+    for (index, line) in text.lines().enumerate() {
+        let bad = |what: String| HostsError::Line { file: file.to_owned(), line: index + 1, what };
+        let line = line.split('#').next().unwrap_or("").trim();
+        let mut words = line.split_whitespace();
+        let Some(first) = words.next() else { continue };
+        let (name, mut slots) = match first.split_once(':') {
+            Some((name, count)) => (name, Some(count)),
+            None => (first, None),
+        };
+        for word in words {
+            match word.split_once('=') {
+                Some(("slots", count)) => slots = Some(count),
+                Some(("max_slots" | "max-slots", _)) => {}
+                _ => {
+                    return Err(bad(format!(
+                        "'{}' is not understood; a line is `NAME slots=COUNT`",
+                        shown(word)
+                    )));
+                }
+            }
+        }
+        check_name(name).map_err(bad)?;
+        let slots = match slots {
+            None => 1,
+            Some(count) => match count.parse() {
+                Ok(count @ 1..=RANKS_MAX) => count,
+                _ => {
+                    let count = shown(count);
+                    return Err(bad(format!("'{count}' is no number of ranks (1 to {RANKS_MAX})")));
+                }
+            },
+        };
+        ranks += slots;
+        if ranks > RANKS_MAX {
+            return Err(bad(format!("{ranks} ranks up to here, {RANKS_MAX} at most")));
+        }
+        match places.get(name) {
+            Some(&place) => {
+                let host: &mut Host = &mut hosts[place];
+                host.slots += slots;
+            }
+            None => {
+                places.insert(name, hosts.len());
+                hosts.push(Host { name: name.to_owned(), slots });
+            }
+        }
+    }
+    if hosts.is_empty() {
+        return Err(HostsError::Empty { file: file.to_owned() });
+    }
+    Ok(hosts)
+}
+
+/// The nodes that several lines of a host file name, each with the sum of their ranks,
+/// as Open MPI counts them. None where each line is a name alone and stands for a rank
+/// (PBS).
+pub fn repeated(text: &str, hosts: &[Host]) -> Vec<Host> {
+    let lines = || text.lines().map(|line| line.split('#').next().unwrap_or("").trim());
+    let name_of = |line: &str| line.split([':', ' ', '\t']).next().unwrap_or("").to_owned();
+    let is_plain = lines().all(|line| name_of(line) == line);
+    let mut times: BTreeMap<String, usize> = BTreeMap::new();
+    for line in lines() {
+        *times.entry(name_of(line)).or_default() += 1;
+    }
+    let is_meant = is_plain && hosts.iter().all(|host| times[&host.name] > 1);
+    let is_repeated = |host: &&Host| !is_meant && times.get(&host.name).is_some_and(|n| *n > 1);
+    hosts.iter().filter(is_repeated).cloned().collect()
+}
+
+/// The host file for Open MPI.
+pub fn openmpi_file(hosts: &[Host]) -> String {
+    let mut text = String::new();
+    for host in hosts {
+        let _ = writeln!(text, "{} slots={}", host.name, host.slots);
+    }
+    text
+}
+
+/// The host file for MPICH.
+pub fn hydra_file(hosts: &[Host]) -> String {
+    let mut text = String::new();
+    for host in hosts {
+        let _ = writeln!(text, "{}:{}", host.name, host.slots);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(name: &str, slots: usize) -> Host {
+        Host { name: name.to_owned(), slots }
+    }
+
+    #[test]
+    fn host_files_of_all_launchers_are_understood() {
+        let text = "# nodes\nn1 slots=4 max_slots=8\nn2:2 # two\n\nn3\nn4\nn4\n";
+        let hosts = parse(text, "h").unwrap();
+        assert_eq!(hosts, [host("n1", 4), host("n2", 2), host("n3", 1), host("n4", 2)]);
+        assert_eq!(parse(&openmpi_file(&hosts), "h").unwrap(), hosts);
+        assert_eq!(parse(&hydra_file(&hosts), "h").unwrap(), hosts);
+    }
+
+    #[test]
+    fn nodes_that_several_lines_name_are_told() {
+        let told = |text: &str| repeated(text, &parse(text, "h").unwrap());
+        assert_eq!(told("n1\nn2\nn1 # again\n"), [host("n1", 2)]);
+        assert_eq!(told("n1 slots=2\nn1 slots=2\nn2:2\n"), [host("n1", 4)]);
+        assert_eq!(told("n1\nn2\n\nn3 slots=4\n"), []);
+        assert_eq!(told("# PBS\nn1\nn1\nn2\nn2\n"), [], "a line a rank");
+    }
+
+    #[test]
+    fn bad_host_files_are_refused_with_their_line() {
+        for (text, said) in [
+            ("", "h: no node in it"),
+            ("n1\nn2 slots=0", "h:2: '0' is no number of ranks (1 to 16777216)"),
+            ("n1 cpus=4", "h:1: 'cpus=4' is not understood; a line is `NAME slots=COUNT`"),
+            ("-oProxyCommand=x", "h:1: '-oProxyCommand=x' is no host name"),
+            ("n1;reboot", "h:1: 'n1;reboot' is no host name"),
+            ("n1:x", "h:1: 'x' is no number of ranks (1 to 16777216)"),
+            ("n1 slots=99999999999", "h:1: '99999999999' is no number of ranks (1 to 16777216)"),
+            ("n1:16777216\nn2:16777216\n", "h:2: 33554432 ranks up to here, 16777216 at most"),
+            (
+                "n1 slots=18446744073709551615\nn1",
+                "h:1: '18446744073709551615' is no number of ranks (1 to 16777216)",
+            ),
+        ] {
+            assert_eq!(parse(text, "h").unwrap_err().to_string(), said);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_shown_and_not_obeyed_by_a_terminal() {
+        for text in ["n1 \x1b[31m", "\x1b[31m", "n1:\x1b[31m"] {
+            let error = parse(text, "h").unwrap_err().to_string();
+            assert!(error.contains("\\u{1b}[31m"), "{error}");
+        }
+        assert!(parse(&"n".repeat(256), "h").unwrap_err().to_string().len() < 100);
+    }
+
+    #[test]
+    fn ranks_without_bound_are_refused() {
+        let ranks = "n1 slots=16777216\nn1\n";
+        let said = "h:2: 16777217 ranks up to here, 16777216 at most";
+        assert_eq!(parse(ranks, "h").unwrap_err().to_string(), said);
+        let most = format!("n1 slots={}", usize::MAX);
+        assert!(parse(&most, "h").unwrap_err().to_string().contains("is no number of ranks"));
+    }
+}

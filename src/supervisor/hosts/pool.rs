@@ -1,0 +1,218 @@
+//! The nodes in use, the spares and those that are out; lost nodes are replaced here.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::Host;
+
+/// A node that is not used any more, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutOfUse {
+    /// The node.
+    pub host: Host,
+    /// What was wrong with it.
+    pub why: String,
+}
+
+/// The nodes of a run: those in use, in the order of their ranks, those that
+/// wait, and those that are out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pool {
+    /// Nodes in use.
+    pub active: Vec<Host>,
+    /// Spare nodes.
+    pub spares: Vec<Host>,
+    /// Nodes that failed a probe.
+    pub out: Vec<OutOfUse>,
+}
+
+/// What a probe found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Health {
+    /// Ready.
+    Well,
+    /// Not to be used, and why.
+    Ill(String),
+    /// Its answer was not waited for: a spare that was not needed.
+    Unknown,
+}
+
+/// A node that took another's place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replacement {
+    /// The lost node.
+    pub lost: String,
+    /// Why it is lost.
+    pub why: String,
+    /// The spare that took its place.
+    pub by: String,
+}
+
+/// There are too few spares.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no spare node is left for {}", lost.join(", "))]
+pub struct SparesSpent {
+    /// The lost nodes without a spare, each with the reason.
+    pub lost: Vec<String>,
+}
+
+impl Pool {
+    /// A pool with all nodes well. A spare that is in use or listed twice counts once.
+    pub fn new(active: Vec<Host>, spares: Vec<Host>) -> Self {
+        let mut known: BTreeSet<String> = active.iter().map(|host| host.name.clone()).collect();
+        let spares = spares.into_iter().filter(|spare| known.insert(spare.name.clone())).collect();
+        Self { active, spares, out: Vec::new() }
+    }
+
+    /// Ranks that fit on the nodes in use.
+    pub fn ranks(&self) -> usize {
+        // A state that was tampered with may have any.
+        self.active.iter().fold(0, |sum: usize, host| sum.saturating_add(host.slots))
+    }
+
+    /// The first nodes in use, as many as so many ranks need.
+    pub fn used(&self, ranks: usize) -> Vec<Host> {
+        let mut left = ranks;
+        let takes = |host: &&Host| {
+            let is_needed = left > 0;
+            left -= host.slots.min(left);
+            is_needed
+        };
+        self.active.iter().take_while(takes).cloned().collect()
+    }
+
+    /// These nodes, and those of `listed` that are new as further spares.
+    pub fn with_new(mut self, listed: &Pool) -> Self {
+        let known: BTreeSet<String> = self.everyone().map(|host| host.name.clone()).collect();
+        let new = listed.active.iter().chain(&listed.spares);
+        self.spares.extend(new.filter(|host| !known.contains(&host.name)).cloned());
+        self
+    }
+
+    /// Makes the nodes that are out spares again; their names.
+    pub fn readmit(&mut self) -> Vec<String> {
+        let back: Vec<Host> = self.out.drain(..).map(|out| out.host).collect();
+        let names = back.iter().map(|host| host.name.clone()).collect();
+        self.spares.extend(back);
+        names
+    }
+
+    /// Takes out the nodes that are ill. Spares that are well take the places
+    /// of those that were in use, *in place*: the ranks of the others stay
+    /// where they are. A spare needs as many slots as it replaces; one that
+    /// says 1 is given them.
+    ///
+    /// # Errors
+    /// When there are too few spares. The lost nodes then keep their places,
+    /// so that the list is whole when they are back.
+    pub fn replace(
+        &mut self,
+        health: impl Fn(&str) -> Health,
+    ) -> Result<Vec<Replacement>, SparesSpent> {
+        let mut waiting = Vec::new();
+        for host in self.spares.drain(..) {
+            match health(&host.name) {
+                Health::Ill(why) => self.out.push(OutOfUse { host, why }),
+                Health::Well | Health::Unknown => waiting.push(host),
+            }
+        }
+        self.spares = waiting;
+        let mut done = Vec::new();
+        let mut unreplaced = Vec::new();
+        for place in &mut self.active {
+            let Health::Ill(why) = health(&place.name) else { continue };
+            let fits =
+                |spare: &Host| spare.fits(place.slots) && health(&spare.name) == Health::Well;
+            let Some(index) = self.spares.iter().position(fits) else {
+                unreplaced.push(format!("{} ({why})", place.name));
+                continue;
+            };
+            let spare = self.spares.remove(index);
+            let slots = place.slots;
+            let by = spare.name.clone();
+            let lost = std::mem::replace(place, Host { name: spare.name, slots });
+            done.push(Replacement { lost: lost.name.clone(), why: why.clone(), by });
+            self.out.push(OutOfUse { host: lost, why });
+        }
+        if unreplaced.is_empty() { Ok(done) } else { Err(SparesSpent { lost: unreplaced }) }
+    }
+
+    /// All nodes, those that are out last.
+    pub fn everyone(&self) -> impl Iterator<Item = &Host> {
+        self.active.iter().chain(&self.spares).chain(self.out.iter().map(|out| &out.host))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(name: &str, slots: usize) -> Host {
+        Host { name: name.to_owned(), slots }
+    }
+
+    fn names(hosts: &[Host]) -> Vec<&str> {
+        hosts.iter().map(|host| host.name.as_str()).collect()
+    }
+
+    #[test]
+    fn a_spare_counts_once() {
+        let spares = ["s1", "n1", "s1"].map(|name| host(name, 1)).to_vec();
+        assert_eq!(names(&Pool::new(vec![host("n1", 1)], spares).spares), ["s1"]);
+    }
+
+    #[test]
+    fn spares_take_the_very_places_of_the_lost() {
+        let mut pool = Pool::new(
+            vec![host("n1", 2), host("n2", 2), host("n3", 2)],
+            vec![host("n3", 2), host("s1", 1), host("s2", 2), host("s3", 2)],
+        );
+        assert_eq!(names(&pool.spares), ["s1", "s2", "s3"], "a node in use is no spare");
+        let dead = |list: &'static [&str]| {
+            move |name: &str| match list.contains(&name) {
+                true => Health::Ill("silent".to_owned()),
+                false => Health::Well,
+            }
+        };
+        let done = pool.replace(dead(&["n2", "s2"])).unwrap();
+        assert_eq!(names(&pool.active), ["n1", "s1", "n3"]);
+        assert_eq!(pool.active[1].slots, 2);
+        assert_eq!((done[0].lost.as_str(), done[0].by.as_str()), ("n2", "s1"));
+        // Well again, but out.
+        assert_eq!(pool.replace(dead(&[])).unwrap(), []);
+        assert_eq!(names(&pool.active), ["n1", "s1", "n3"]);
+        pool.replace(dead(&["n1"])).unwrap();
+        let spent = pool.replace(dead(&["n3"])).unwrap_err();
+        assert_eq!(spent.to_string(), "no spare node is left for n3 (silent)");
+        assert_eq!(names(&pool.active), ["s3", "s1", "n3"]);
+        assert_eq!(pool.ranks(), 6);
+        assert_eq!(pool.readmit(), ["s2", "n2", "n1"]);
+        pool.replace(dead(&["n3"])).unwrap();
+        assert_eq!(names(&pool.active), ["s3", "s1", "s2"]);
+    }
+
+    #[test]
+    fn a_spare_that_is_too_small_stays_a_spare() {
+        let mut pool = Pool::new(vec![host("n1", 4)], vec![host("s1", 2)]);
+        let off = |name: &str| match name {
+            "n1" => Health::Ill("off".to_owned()),
+            _ => Health::Well,
+        };
+        let spent = pool.replace(off).unwrap_err();
+        assert_eq!(spent.lost, ["n1 (off)"]);
+        assert_eq!(names(&pool.spares), ["s1"]);
+    }
+
+    #[test]
+    fn a_spare_that_nobody_waited_for_stays_but_is_not_used() {
+        let mut pool = Pool::new(vec![host("n1", 1)], vec![host("s1", 1), host("s2", 1)]);
+        let health = |name: &str| match name {
+            "n1" => Health::Ill("off".to_owned()),
+            "s1" => Health::Unknown,
+            _ => Health::Well,
+        };
+        assert_eq!(pool.replace(health).unwrap()[0].by, "s2");
+        assert_eq!((names(&pool.active), names(&pool.spares)), (vec!["s2"], vec!["s1"]));
+    }
+}

@@ -1,0 +1,124 @@
+//! Slurm's lists of nodes and of ranks.
+
+use super::{HostsError, RANKS_MAX, check_name};
+use skt_terms::shown::shown;
+
+/// Most nodes of a list: Slurm itself allows no more.
+const MOST_NODES: usize = 65536;
+
+/// The nodes of a Slurm list, e.g. `n[1-3,07],login`.
+///
+/// # Errors
+/// See [`HostsError::NodeList`].
+pub fn expand_slurm(list: &str) -> Result<Vec<String>, HostsError> {
+    let bad = |what: &str| HostsError::NodeList { list: shown(list), what: what.to_owned() };
+    let mut names = Vec::new();
+    let mut depth = 0;
+    let parts = list.split(|c: char| {
+        depth += i32::from(c == '[') - i32::from(c == ']');
+        c == ',' && depth == 0
+    });
+    for part in parts.filter(|part| !part.is_empty()) {
+        let mut all = vec![String::new()];
+        let mut rest = part;
+        while let Some((before, after)) = rest.split_once('[') {
+            let (inside, behind) = after.split_once(']').ok_or_else(|| bad("a [ without ]"))?;
+            let numbers = expand_ranges(inside).ok_or_else(|| bad("a bad range"))?;
+            if all.len() * numbers.len() > MOST_NODES {
+                return Err(bad("more than 65536 nodes"));
+            }
+            // All names are about as long; what is no name is not multiplied.
+            let first = format!("{}{before}{}", all[0], numbers[0]);
+            check_name(&first).map_err(|what| bad(&what))?;
+            let extend = |name: &String| {
+                numbers.iter().map(|n| format!("{name}{before}{n}")).collect::<Vec<_>>()
+            };
+            all = all.iter().flat_map(extend).collect();
+            rest = behind;
+        }
+        if names.len() + all.len() > MOST_NODES {
+            return Err(bad("more than 65536 nodes"));
+        }
+        for name in all {
+            let name = name + rest;
+            check_name(&name).map_err(|what| bad(&what))?;
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+/// `1-3,07` as 1, 2, 3, 07; leading zeros are kept.
+fn expand_ranges(inside: &str) -> Option<Vec<String>> {
+    let mut all = Vec::new();
+    for range in inside.split(',') {
+        let (from, to) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (u64, u64) = (from.parse().ok()?, to.parse().ok()?);
+        let is_long =
+            from.len() > 20 || last.saturating_sub(first) >= (MOST_NODES - all.len()) as u64;
+        if first > last || is_long {
+            return None;
+        }
+        all.extend((first..=last).map(|n| format!("{n:0width$}", width = from.len())));
+    }
+    Some(all)
+}
+
+/// `$SLURM_TASKS_PER_NODE`, e.g. `2(x3),1` as 2, 2, 2, 1.
+pub fn expand_tasks(text: &str) -> Option<Vec<usize>> {
+    let mut all = Vec::new();
+    for part in text.split(',') {
+        let (count, times) = match part.split_once("(x") {
+            Some((count, times)) => (count, times.strip_suffix(')')?.parse().ok()?),
+            None => (part, 1usize),
+        };
+        let count = count.parse::<usize>().ok().filter(|count| *count <= RANKS_MAX)?;
+        if times > MOST_NODES - all.len() {
+            return None;
+        }
+        all.extend(std::iter::repeat_n(count, times));
+    }
+    Some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_without_bound_are_refused() {
+        assert_eq!(expand_slurm("n[1-65536]").unwrap().len(), 65536);
+        let zeros = "0".repeat(70_000);
+        let long = "x".repeat(70_000);
+        for list in [
+            "n[1-65537]",
+            "n[1-65536],m",
+            "n[1-65536][1-65536]",
+            "n[1-40000,1-40000]",
+            &format!("n[{zeros}1-2]"),
+            &format!("{long}[1-65536]"),
+            &format!("n[1-65536]{long}"),
+            &format!("n[1-65536]{}", "[1]".repeat(20_000)),
+        ] {
+            let error = expand_slurm(list).unwrap_err().to_string();
+            assert!(error.len() < 300, "{error}");
+        }
+        assert_eq!(expand_tasks("1(x65537)"), None);
+        assert_eq!(expand_tasks("1(x65536),1"), None);
+        assert_eq!(expand_tasks("18446744073709551615"), None);
+        assert_eq!(expand_tasks("128(x65536)").unwrap().len(), 65536);
+    }
+
+    #[test]
+    fn slurm_lists_are_expanded() {
+        let all = |list: &str| expand_slurm(list).unwrap().join(" ");
+        assert_eq!(all("n[1-3,07],login"), "n1 n2 n3 n07 login");
+        assert_eq!(all("c[008-010]"), "c008 c009 c010");
+        assert_eq!(all("r[1-2]n[1-2]-ib"), "r1n1-ib r1n2-ib r2n1-ib r2n2-ib");
+        for bad in ["n[1-3", "n[3-1]", "n[a]", "n[1-999999999]", "n;"] {
+            assert!(expand_slurm(bad).is_err(), "{bad}");
+        }
+        assert_eq!(expand_tasks("2(x3),1"), Some(vec![2, 2, 2, 1]));
+        assert_eq!(expand_tasks("x"), None);
+    }
+}

@@ -1,0 +1,103 @@
+//! How a run ends: done, declined, stopped or given up.
+
+use super::{Action, Machine, Phase, Then};
+use crate::heartbeat::DONE;
+use crate::supervisor::SupervisorError;
+use crate::supervisor::state::Status;
+use crate::supervisor::survey::Survey;
+use skt_terms::exit::Exit;
+
+impl Machine {
+    /// The job is done: its segments are removed from all nodes.
+    pub(super) fn clean(&mut self, exit: Exit) {
+        // The last start knows its own tests alone.
+        let exit = match exit {
+            Exit::Passed if self.state.residuals_failed > 0 => Exit::ResidualFailed,
+            exit => exit,
+        };
+        if let Some((beat, _)) = &self.state.last_beat
+            && beat.phase != DONE
+        {
+            let text = "the job was lost after its report was whole; what it left is removed here";
+            self.say("reported", text);
+        }
+        self.ask_then(Then::Finish(exit));
+    }
+
+    pub(super) fn cleaned(&mut self, exit: Exit, survey: &Survey) {
+        let everyone = self.state.pool.everyone().map(|host| host.name.as_str());
+        let silent: Vec<&str> =
+            everyone.filter(|name| !survey.answers.contains_key(*name)).collect();
+        if !silent.is_empty() {
+            let text = format!(
+                "{}: not reached; segments that are left there, should it come back, are \
+                 removed by the next start of this run with it, for which the others keep a mark \
+                 (`skt-hpl shm list`)",
+                silent.join(", ")
+            );
+            self.say("unclean", text);
+        } else if survey.answers.values().any(|answer| answer.run_bytes > 0)
+            && survey.answers.values().all(|answer| answer.is_clean())
+        {
+            // No node has a segment left that a mark would be needed for.
+            return self.ask_then(Then::Forget(exit));
+        }
+        self.finish(exit);
+    }
+
+    pub(super) fn finish(&mut self, exit: Exit) {
+        self.state.status = Status::Finished;
+        self.state.exit = Some(exit.code());
+        let failures = self.state.failures.len();
+        self.say("finished", format!("the job is done, after {failures} failure(s)"));
+        if let Some(source) = self.told.print_error.take() {
+            self.act(Action::Save);
+            return self.end(Err(SupervisorError::File { path: "standard output".into(), source }));
+        }
+        self.act(Action::Tidy);
+        self.act(Action::Save);
+        self.end(Ok(exit));
+    }
+
+    /// The job has ended for a reason that is for a person to resolve. Nothing is
+    /// removed: earlier starts, of this supervisor or not, may have left checkpoints.
+    pub(super) fn declined(&mut self) {
+        let why =
+            "the job cannot run so, see the message above; what earlier starts have left stays";
+        self.give_up(why, Exit::BadInput);
+        // Where nothing was computed yet, other options may be given.
+        if self.state.attempt == 1 && !self.state.has_checkpoint {
+            self.state.status = Status::Finished;
+            self.act(Action::Tidy);
+            self.act(Action::Save);
+        }
+        self.end(Ok(Exit::BadInput));
+    }
+
+    pub(super) fn stopped(&mut self) {
+        self.state.status = Status::Stopped;
+        self.state.exit = Some(Exit::Interrupted.code());
+        self.say("stopped", "stopped; start the same command again to resume");
+        self.act(Action::Save);
+        self.end(Ok(Exit::Interrupted));
+    }
+
+    pub(super) fn give_up(&mut self, why: &str, exit: Exit) {
+        self.state.status = Status::GaveUp;
+        self.state.exit = Some(exit.code());
+        self.state.reason = Some(why.to_owned());
+        self.say("gave-up", format!("giving up: {why}"));
+        if exit == Exit::Interrupted {
+            self.say("hint", "what survives stays; start the same command again to resume");
+        }
+        self.act(Action::Save);
+    }
+
+    pub(super) fn end(&mut self, end: Result<Exit, SupervisorError>) {
+        self.phase = Phase::Over;
+        if end.is_ok() {
+            self.act(Action::Account);
+        }
+        self.act(Action::End(end));
+    }
+}

@@ -1,0 +1,117 @@
+//! What the supervisor is told, and what it wants done.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::heartbeat::Beat;
+use crate::supervisor::SupervisorError;
+use crate::supervisor::hosts::{Host, Pool};
+use crate::supervisor::probe::Purpose;
+use crate::supervisor::process::Process;
+use crate::supervisor::state::StateError;
+use crate::supervisor::survey::Survey;
+use skt_terms::exit::Exit;
+
+/// What has happened.
+#[derive(Debug)]
+pub enum Event {
+    /// The supervisor begins.
+    Begin,
+    /// No launcher of an earlier supervisor is known; `swept` processes that one had
+    /// started were found and ended.
+    NoJob {
+        /// How many.
+        swept: usize,
+    },
+    /// The launcher of an earlier supervisor is known: it runs, or has ended while no
+    /// supervisor was there.
+    Found {
+        /// Whether it runs.
+        runs: bool,
+    },
+    /// The end of [`Action::Ask`].
+    Answers(Survey),
+    /// The launcher is started.
+    Launched(Process),
+    /// The launcher cannot be started.
+    Unstarted(SupervisorError),
+    /// New lines of the job's report.
+    Report(Vec<String>),
+    /// The report cannot be printed.
+    Unprinted {
+        /// What the system said.
+        source: io::Error,
+        /// The file that has it.
+        file: PathBuf,
+    },
+    /// A sign of life of the job.
+    Beat(Beat),
+    /// Another line of the job or its launcher.
+    Line(String),
+    /// What the job writes cannot be read.
+    Unread(SupervisorError),
+    /// The launcher has ended, and how. All that the job wrote came before.
+    Ended(String),
+    /// Time has passed; the user has asked so many times to stop.
+    Tick {
+        /// How many times.
+        stops: usize,
+    },
+    /// [`Action::Save`] is done.
+    Saved,
+    /// The state or an event could not be written.
+    Unsaved(StateError),
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub enum Action {
+    /// Tell the user.
+    Tell(String),
+    /// Tell the user and log it as an event of that kind.
+    Say(&'static str, String),
+    /// Print on standard output.
+    Print(String),
+    /// Write the state.
+    Save,
+    /// Remove the files that only a run under way needs.
+    Tidy,
+    /// Look for a job that an earlier supervisor has left.
+    FindJob,
+    /// Close the lines to all nodes: the next questions go by new ones.
+    CloseLines,
+    /// Ask nodes.
+    Ask(Inquiry),
+    /// Start the launcher.
+    Launch(Start),
+    /// Ask the launcher to end.
+    Terminate,
+    /// Kill the launcher and its process group.
+    Kill,
+    /// Write the account of the run.
+    Account,
+    /// End.
+    End(Result<Exit, SupervisorError>),
+}
+
+/// Which nodes are asked, and what for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Inquiry {
+    /// What for.
+    pub purpose: Purpose,
+    /// Which.
+    pub pool: Pool,
+    /// So many nodes in use need not be waited for as long as the others.
+    pub spare_losses: usize,
+    /// Nodes that are said to be lost.
+    pub suspects: Vec<String>,
+}
+
+/// A start of the job.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Start {
+    /// Nodes, in the order of the ranks.
+    pub hosts: Vec<Host>,
+    /// The value of `--resume`, if the user's arguments are not to decide.
+    pub resume: Option<&'static str>,
+}

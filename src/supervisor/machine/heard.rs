@@ -1,0 +1,122 @@
+//! What the job says, and what the supervisor notes of it.
+
+use std::io;
+use std::path::Path;
+
+use super::{Action, Machine};
+use crate::heartbeat::{Beat, CHANGED, FACTOR, REFUSED, REPORTED};
+
+/// The step of the protocol after which there is a checkpoint.
+const COMMIT: &str = "commit";
+/// Steps after which there is none: a test is done and reported, or begins.
+const NO_CHECKPOINT: [&str; 2] = ["clear", "generate"];
+
+impl Machine {
+    /// Prints lines of the job's report as they come: those of all starts, one
+    /// after the other. The last one has all tests, also those that earlier starts
+    /// have done.
+    pub(super) fn report(&mut self, lines: &[String]) {
+        self.state.residuals_failed += lines.iter().filter(|line| is_failed_residual(line)).count();
+        if self.told.print_error.is_some() {
+            return;
+        }
+        let attempt = self.state.attempt;
+        let before = self.told.report_of.replace(attempt).filter(|before| *before != attempt);
+        let border = before.map(|before| {
+            format!("# start {before} ended here; what follows is the report of start {attempt}\n")
+        });
+        let text = border.iter().chain(lines).map(String::as_str).collect();
+        self.act(Action::Print(text));
+    }
+
+    /// That nothing can be printed is no reason to stop the job.
+    pub(super) fn unprinted(&mut self, source: io::Error, file: &Path) {
+        let text = format!("standard output: {source}; the report stays in {}", file.display());
+        self.told.print_error = Some(source);
+        self.say("unprinted", text);
+    }
+
+    /// Notes the node in use that a line says is lost.
+    pub(super) fn suspect(&mut self, line: &str) {
+        let Some(name) = lost_node(line) else { return };
+        if self.state.pool.active.iter().any(|host| host.name == name) {
+            self.suspects.push(name.to_owned());
+            self.running.is_alarmed = true;
+        }
+    }
+
+    /// Notes a sign of life.
+    pub(super) fn beat(&mut self, now_unix: f64, beat: Beat) {
+        self.watch.beat(&beat, now_unix);
+        let state = &mut self.state;
+        let computing = beat.phase == FACTOR || beat.exit.is_some();
+        let mut back = None;
+        if let Some(failure) = state.failures.last_mut() {
+            if state.last_beat.is_none() {
+                failure.alive_unix.get_or_insert(now_unix);
+            }
+            if computing && failure.relaunched_unix.is_some() && failure.computing_unix.is_none() {
+                failure.computing_unix = Some(now_unix);
+                failure.resumed_column = Some(beat.column);
+                let seconds = now_unix - failure.detected_unix;
+                back = Some(format!(
+                    "computing again at column {}, {seconds:.2} s after detection",
+                    beat.column
+                ));
+            }
+        }
+        if beat.phase == REFUSED {
+            state.is_refused = true;
+        } else if beat.phase == CHANGED {
+            state.is_changed = true;
+        } else if beat.phase == REPORTED {
+            state.is_reported = true;
+        } else if NO_CHECKPOINT.contains(&beat.phase.as_str()) {
+            state.has_checkpoint = false;
+        } else if state.last_beat.as_ref().is_some_and(|(last, _)| last.phase == COMMIT) {
+            state.has_checkpoint = true;
+        }
+        state.last_beat = Some((beat, now_unix));
+        if let Some(text) = back {
+            self.say("computing", text);
+        }
+    }
+}
+
+/// The node that a line of Open MPI says is lost: its launcher's `Remote daemon:
+/// [[47992,0],2] on node n2`, or a rank's `  Peer host:  n2`.
+fn lost_node(line: &str) -> Option<&str> {
+    match line.split_once("Peer host:") {
+        Some((_, name)) => Some(name.trim()),
+        None => {
+            let (before, name) = line.rsplit_once(" on node ")?;
+            before.contains("Remote daemon").then(|| name.trim())
+        }
+    }
+}
+
+/// Whether a line of a report says that a test has failed.
+fn is_failed_residual(line: &str) -> bool {
+    line.starts_with("||Ax-b||") && line.trim_end().ends_with(" FAILED")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_residual_is_seen() {
+        let line = "||Ax-b||_oo/(eps*(||A||_oo*||x||_oo+||b||_oo)*N)=   9.7e+04 ...... ";
+        assert!(is_failed_residual(&format!("{line}FAILED\n")));
+        assert!(!is_failed_residual(&format!("{line}PASSED\n")));
+        assert!(!is_failed_residual("              0 tests completed and FAILED\n"));
+    }
+
+    #[test]
+    fn lost_nodes_are_named_by_open_mpi() {
+        assert_eq!(lost_node("  Remote daemon: [[47992,0],2] on node n2\n"), Some("n2"));
+        assert_eq!(lost_node("  Peer host:  n2\n"), Some("n2"));
+        assert_eq!(lost_node("  HNP daemon   : [[47992,0],0] on node head\n"), None);
+        assert_eq!(lost_node("computing on node n2"), None);
+    }
+}

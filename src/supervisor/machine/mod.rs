@@ -1,0 +1,444 @@
+//! What the supervisor decides, without a process, a file, a clock or a node of its
+//! own: [`Machine::on`] takes an event and its time and returns what is to be done,
+//! in that order. `super::shell` does it and feeds back what comes of it.
+//!
+//! ```text
+//! Finding ---> Asking ---> Pausing ---> Starting ---> Running ---+
+//!    |           ^                                      ^  |     |
+//!    |           +---- the launcher has ended: -------- | -+     |
+//!    |                 ask, replace, start again        |        |
+//!    +---- the job of an earlier supervisor ------------+        +---> Over
+//! ```
+//!
+//! Each phase can lead to `Over`. [`Action::FindJob`], [`Action::Ask`],
+//! [`Action::Launch`] and [`Action::End`] come last among the actions of an event, and
+//! the next event says what came of them.
+
+mod ending;
+mod event;
+mod heard;
+mod running;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::io;
+
+pub use event::{Action, Event, Inquiry, Start};
+use running::Running;
+
+use super::SupervisorError;
+use super::decide::{self, Ending, Next, Past, Refusal};
+use super::hosts::{Health, Pool};
+use super::probe::Purpose;
+use super::process::Process;
+use super::state::{Failure, State, StateError};
+use super::survey::Survey;
+use super::watch::Watch;
+use skt_terms::exit::Exit;
+
+/// What the user wants of a run.
+#[derive(Debug, Clone)]
+pub struct Rules {
+    /// Ranks.
+    pub ranks: usize,
+    /// Losses that the code can rebuild.
+    pub parities: usize,
+    /// Whether checkpoints are taken.
+    pub is_protected: bool,
+    /// Whether the arguments say what to do with older data.
+    pub says_resume: bool,
+    /// Failures before giving up.
+    pub restarts_max: usize,
+    /// Nodes that failed a probe wait as spares again.
+    pub readmit: bool,
+    /// When more is lost than can be rebuilt, start over.
+    pub start_over: bool,
+    /// Names of the nodes that may be used.
+    pub listed: BTreeSet<String>,
+}
+
+/// Where the supervisor stands.
+#[derive(Debug)]
+enum Phase {
+    /// A job of an earlier supervisor may be there.
+    Finding,
+    /// Nodes are asked while no launcher runs.
+    Asking(Then),
+    /// The nodes are well; the start is at this time.
+    Pausing {
+        until_unix: f64,
+    },
+    Starting,
+    Running,
+    Over,
+}
+
+/// What comes after the nodes' answers.
+#[derive(Debug, Clone, Copy)]
+enum Then {
+    Start,
+    Stop,
+    Finish(Exit),
+    /// The same, once the nodes have forgotten the run.
+    Forget(Exit),
+}
+
+/// The supervisor's decisions about one run. Times are Unix seconds by a clock that
+/// does not go back.
+#[derive(Debug)]
+pub struct Machine {
+    rules: Rules,
+    /// What must not be forgotten.
+    pub state: State,
+    watch: Watch,
+    phase: Phase,
+    /// Of the present launcher, or the last one.
+    running: Running,
+    /// Nodes that the launcher, the ranks or a look have said to be lost since the
+    /// last start.
+    suspects: Vec<String>,
+    told: Told,
+    /// What the present event leads to.
+    actions: Vec<Action>,
+}
+
+/// What the user was told, and is not to be told again.
+#[derive(Debug, Default)]
+struct Told {
+    /// Warnings, each with a node that has it.
+    warnings: BTreeSet<(String, String)>,
+    /// The start whose report was printed last.
+    report_of: Option<usize>,
+    /// Why the report is not printed any more.
+    print_error: Option<io::Error>,
+    /// The state could not be written the last time.
+    is_unsaved: bool,
+}
+
+impl Machine {
+    /// The decisions for the run of `state`, of which nothing is under way yet.
+    pub fn new(rules: Rules, state: State, watch: Watch) -> Self {
+        Self {
+            rules,
+            state,
+            watch,
+            phase: Phase::Finding,
+            running: Running::default(),
+            suspects: Vec::new(),
+            told: Told::default(),
+            actions: Vec::new(),
+        }
+    }
+
+    /// What is to be done now that `event` has happened, at that time.
+    pub fn on(&mut self, now_unix: f64, event: Event) -> Vec<Action> {
+        match event {
+            Event::Begin => self.begin(),
+            Event::NoJob { swept } => self.no_job(swept),
+            Event::Found { runs } => self.found(now_unix, runs),
+            Event::Answers(survey) => self.answers(now_unix, survey),
+            Event::Launched(launcher) => self.launched(now_unix, launcher),
+            Event::Unstarted(error) => self.unstarted(error),
+            Event::Report(lines) => self.report(&lines),
+            Event::Unprinted { source, file } => self.unprinted(source, &file),
+            Event::Beat(beat) => self.beat(now_unix, beat),
+            Event::Line(line) => self.suspect(&line),
+            // A job that is not watched is ended.
+            Event::Unread(error) => {
+                self.act(Action::Kill);
+                self.end(Err(error));
+            }
+            Event::Ended(how) => self.ended(now_unix, &how),
+            Event::Tick { stops } => self.tick(now_unix, stops),
+            Event::Saved => self.saved(),
+            Event::Unsaved(error) => self.unsaved(error),
+        }
+        std::mem::take(&mut self.actions)
+    }
+
+    fn act(&mut self, action: Action) {
+        self.actions.push(action);
+    }
+
+    fn say(&mut self, kind: &'static str, text: impl Into<String>) {
+        self.act(Action::Say(kind, text.into()));
+    }
+
+    fn begin(&mut self) {
+        if self.rules.readmit {
+            let back = self.state.pool.readmit();
+            if !back.is_empty() {
+                self.say("readmit", format!("in again as spares: {}", back.join(", ")));
+            }
+        }
+        self.act(Action::FindJob);
+    }
+
+    fn no_job(&mut self, swept: usize) {
+        if swept > 0 {
+            self.say(
+                "ended",
+                format!("{swept} process(es) that an earlier supervisor had started"),
+            );
+        }
+        // The nodes are asked once it is seen that the state can be kept.
+        self.act(Action::Save);
+    }
+
+    fn found(&mut self, now_unix: f64, runs: bool) {
+        let what = if runs { "goes on" } else { "has ended" };
+        let attempt = self.state.attempt;
+        self.say("found", format!("start {attempt} of an earlier supervisor {what}"));
+        self.watch.start(now_unix);
+        (self.phase, self.running) = (Phase::Running, Running::default());
+    }
+
+    fn saved(&mut self) {
+        if std::mem::take(&mut self.told.is_unsaved) {
+            self.say("saved", "the state is saved again");
+        }
+        if matches!(self.phase, Phase::Finding) {
+            self.prepare();
+        }
+    }
+
+    /// Before the first start a folder that cannot be written to is refused. A job
+    /// that was started is not left unwatched for its sake, nor is it stopped: what
+    /// is known stands in memory as well.
+    fn unsaved(&mut self, error: StateError) {
+        if self.state.attempt == 0 || matches!(self.phase, Phase::Finding) {
+            self.end(Err(error.into()));
+        } else if !std::mem::replace(&mut self.told.is_unsaved, true) {
+            self.act(Action::Tell(format!(
+                "warning: {error}: the job is watched on, but should this supervisor end, \
+                 no other can take over: its ranks would run on unwatched"
+            )));
+        }
+    }
+
+    /// Asks the nodes before a start, if there is to be one.
+    fn prepare(&mut self) {
+        let past = self.past();
+        let resolution_columns = self.watch.resolution_columns();
+        if let Some(why) = decide::give_up(&past, resolution_columns, self.rules.restarts_max) {
+            self.give_up(&why, Exit::BadInput);
+            return self.end(Ok(Exit::BadInput));
+        }
+        if past.last().is_some_and(|failure| !failure.lived) {
+            // The launcher reaches the nodes by new connections: so does the probe.
+            self.act(Action::CloseLines);
+        }
+        self.ask_then(Then::Start);
+    }
+
+    fn past(&self) -> Vec<Past> {
+        let past = |failure: &Failure| Past {
+            lived: failure.lived,
+            column: failure.column,
+            node_lost: failure.node_lost,
+        };
+        self.state.failures.iter().map(past).collect()
+    }
+
+    fn ask_then(&mut self, then: Then) {
+        self.phase = Phase::Asking(then);
+        self.ask(match then {
+            Then::Start | Then::Stop => Purpose::Start,
+            Then::Finish(_) => Purpose::Clean,
+            Then::Forget(_) => Purpose::Forget,
+        });
+    }
+
+    fn ask(&mut self, purpose: Purpose) {
+        let pool = match purpose {
+            Purpose::Start | Purpose::Look => self.state.pool.clone(),
+            // Also those that are out: they may be back.
+            Purpose::Clean | Purpose::Forget => {
+                Pool::new(self.state.pool.everyone().cloned().collect(), Vec::new())
+            }
+        };
+        // Before the first start nothing is lost by waiting.
+        let spare_losses = match purpose {
+            Purpose::Start if self.state.attempt > 0 => self.rules.parities,
+            _ => 0,
+        };
+        let suspects = self.suspects.clone();
+        self.act(Action::Ask(Inquiry { purpose, pool, spare_losses, suspects }));
+    }
+
+    fn answers(&mut self, now_unix: f64, survey: Survey) {
+        match &self.phase {
+            Phase::Running => self.looked(now_unix, &survey),
+            Phase::Asking(Then::Start) => self.replace_lost(now_unix, survey),
+            Phase::Asking(Then::Stop) => self.stopped(),
+            Phase::Asking(Then::Finish(exit)) => self.cleaned(*exit, &survey),
+            Phase::Asking(Then::Forget(exit)) => self.finish(*exit),
+            phase => unreachable!("nobody was asked: {phase:?}"),
+        }
+    }
+
+    /// Replaces the nodes that are lost before a start.
+    fn replace_lost(&mut self, now_unix: f64, survey: Survey) {
+        if let Some((agent, source)) = survey.agent_fault {
+            return self.end(Err(SupervisorError::Agent { agent, source }));
+        }
+        if survey.ended() > 0 {
+            self.say("ended", format!("{} rank(s) of the last start were left", survey.ended()));
+        }
+        self.warn(&survey);
+        let health = |name: &str| match self.rules.listed.contains(name) {
+            false => Health::Ill("is not listed any more".to_owned()),
+            true => survey.health(name),
+        };
+        let replaced = match self.state.pool.replace(health) {
+            Ok(replaced) => replaced,
+            Err(spent) => {
+                self.give_up(&spent.to_string(), Exit::Interrupted);
+                return self.end(Ok(Exit::Interrupted));
+            }
+        };
+        for change in &replaced {
+            let text = format!("{} {}; {} takes its place", change.lost, change.why, change.by);
+            self.say("replaced", text);
+        }
+        if let Some(failure) = self.state.failures.last_mut()
+            && failure.relaunched_unix.is_none()
+            && !replaced.is_empty()
+        {
+            failure.node_lost = true;
+            failure.replaced = replaced;
+        }
+        let pause_seconds = decide::backoff_seconds(&self.past());
+        if pause_seconds > 0.0 {
+            self.say("pause", format!("{pause_seconds:.0} s before the next start"));
+        }
+        self.phase = Phase::Pausing { until_unix: now_unix + pause_seconds };
+    }
+
+    fn warn(&mut self, survey: &Survey) {
+        for (text, mut nodes) in survey.warnings() {
+            // A node is not named twice.
+            nodes.retain(|node| self.told.warnings.insert((text.clone(), (*node).to_owned())));
+            if !nodes.is_empty() {
+                self.say("warning", format!("warning: {}: {text}", nodes.join(", ")));
+            }
+        }
+    }
+
+    fn launch(&mut self) {
+        let state = &mut self.state;
+        state.attempt += 1;
+        state.last_beat = None;
+        self.suspects.clear();
+        // Without it, a job whose checkpoint is lost as a whole would start over silently.
+        let must_find = self.rules.is_protected && !self.rules.says_resume && state.has_checkpoint;
+        let resume = match state.is_refused && self.rules.start_over {
+            true => Some("never"),
+            false => must_find.then_some("require"),
+        };
+        let hosts = state.pool.used(self.rules.ranks);
+        self.phase = Phase::Starting;
+        self.act(Action::Launch(Start { hosts, resume }));
+    }
+
+    fn launched(&mut self, now_unix: f64, launcher: Process) {
+        let state = &mut self.state;
+        state.launcher = Some(launcher);
+        state.launched_unix = now_unix;
+        (state.is_refused, state.is_changed, state.is_reported) = (false, false, false);
+        if let Some(failure) = state.failures.last_mut() {
+            failure.relaunched_unix.get_or_insert(now_unix);
+        }
+        self.watch.start(now_unix);
+        (self.phase, self.running) = (Phase::Running, Running::default());
+        self.act(Action::Save);
+    }
+
+    fn unstarted(&mut self, error: SupervisorError) {
+        match error {
+            SupervisorError::State(_) | SupervisorError::File { .. } if self.state.attempt > 1 => {
+                let why = format!("cannot start the job again: {error}; make room there");
+                self.give_up(&why, Exit::Interrupted);
+                self.end(Ok(Exit::Interrupted));
+            }
+            error => self.end(Err(error)),
+        }
+    }
+
+    fn tick(&mut self, now_unix: f64, stops: usize) {
+        match &self.phase {
+            Phase::Pausing { .. } if stops > 0 => self.stopped(),
+            Phase::Pausing { until_unix } if now_unix >= *until_unix => self.launch(),
+            Phase::Running => self.watch_job(now_unix, stops),
+            _ => {}
+        }
+    }
+
+    fn ended(&mut self, now_unix: f64, how: &str) {
+        let how = match &self.running.killed {
+            None => how.to_owned(),
+            Some(why) => format!("{why}; {how}"),
+        };
+        let state = &mut self.state;
+        state.launcher = None;
+        let ending = Ending {
+            completion: state.last_beat.as_ref().and_then(|(beat, _)| beat.exit),
+            is_reported: state.is_reported,
+            refusal: match (state.is_refused, state.is_changed) {
+                (true, _) => Some(Refusal::Lost),
+                (_, true) => Some(Refusal::Changed),
+                _ => None,
+            },
+            stop_requested: self.running.terminated_unix.is_some(),
+        };
+        match decide::next(&ending) {
+            Next::Lost if self.rules.start_over && !self.rules.says_resume => {
+                state.has_checkpoint = false;
+                self.say("over", "more is lost than can be rebuilt: starting over from the seed");
+                self.prepare();
+            }
+            Next::Lost => {
+                let why = "more is lost than the checkpoint can rebuild, see the message above; \
+                           --start-over would begin from the seed";
+                self.give_up(why, Exit::BadInput);
+                self.end(Ok(Exit::BadInput));
+            }
+            Next::Declined => self.declined(),
+            Next::Finished(exit) => self.clean(exit),
+            Next::Stopped => self.ask_then(Then::Stop),
+            Next::Restart => {
+                self.note_failure(now_unix, how);
+                self.prepare();
+            }
+        }
+    }
+
+    fn note_failure(&mut self, now_unix: f64, how: String) {
+        let state = &mut self.state;
+        let beat = self.watch.last();
+        let last = state.last_beat.take();
+        let failure = Failure {
+            attempt: state.attempt,
+            how,
+            replaced: Vec::new(),
+            phase: last.as_ref().map_or("start".into(), |(beat, _)| beat.phase.clone()),
+            column: beat.map_or(0, |beat| beat.column),
+            lived: beat.is_some(),
+            node_lost: false,
+            last_sign_unix: last.map_or(state.launched_unix, |(_, unix)| unix),
+            detected_unix: now_unix,
+            relaunched_unix: None,
+            alive_unix: None,
+            computing_unix: None,
+            resumed_column: None,
+        };
+        let text = format!(
+            "start {} failed in phase {} at column {}: {}",
+            failure.attempt, failure.phase, failure.column, failure.how
+        );
+        state.failures.push(failure);
+        self.say("failure", text);
+        self.act(Action::Save);
+    }
+}

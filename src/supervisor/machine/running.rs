@@ -1,0 +1,107 @@
+//! Watching a launcher that runs: it is killed when it hangs, and ended when the user
+//! wants to stop.
+
+use super::{Action, Machine};
+use crate::heartbeat::DONE;
+use crate::supervisor::hosts::Health;
+use crate::supervisor::probe::Purpose;
+use crate::supervisor::survey::Survey;
+
+/// How long a launcher may take to end after SIGTERM.
+const STOP_PATIENCE_SECONDS: f64 = 10.0;
+/// How long it may take to end when the job is done: all that the job had to
+/// write is written then. MPICH over TCP hangs in `MPI_Finalize` at times (UCX
+/// issue 8738).
+const END_PATIENCE_SECONDS: f64 = 10.0;
+
+/// What is known of a launcher that runs.
+#[derive(Debug, Default)]
+pub(super) struct Running {
+    /// Why it was killed.
+    pub killed: Option<String>,
+    /// When it was asked to end.
+    pub terminated_unix: Option<f64>,
+    /// When the job was seen to be done.
+    done_unix: Option<f64>,
+    /// A line has said that a node in use is lost.
+    pub is_alarmed: bool,
+    /// Nodes are looked for, and whether because of an alarm.
+    looking: Option<bool>,
+    /// After so long a silence they are looked for again.
+    next_look_seconds: f64,
+}
+
+impl Machine {
+    /// Kills a launcher that hangs, looks for lost nodes, and passes on the user's wish
+    /// to stop.
+    pub(super) fn watch_job(&mut self, now_unix: f64, stops: usize) {
+        if self.state.last_beat.as_ref().is_some_and(|(beat, _)| beat.phase == DONE) {
+            let since = *self.running.done_unix.get_or_insert(now_unix);
+            if now_unix - since > END_PATIENCE_SECONDS {
+                self.kill("the job is done, the launcher does not end");
+            }
+        } else if let Some(silent) = self.watch.hung_for(now_unix) {
+            let limit = self.watch.limit_seconds();
+            self.kill(&format!("no sign of life for {silent:.1} s (limit {limit:.1} s)"));
+        } else if self.running.killed.is_none() && self.is_time_to_look(now_unix) {
+            return self.ask(Purpose::Look);
+        }
+        if stops > 0 {
+            self.stop_job(now_unix, stops);
+        }
+    }
+
+    /// When the job has been silent for a while, its nodes are looked for: a launcher
+    /// may wait for ever for one that is not there, and parts of the work without
+    /// columns may be silent for long.
+    fn is_time_to_look(&mut self, now_unix: f64) -> bool {
+        let silent_seconds = self.watch.silent_seconds(now_unix);
+        let after_seconds = self.watch.look_after_seconds();
+        if silent_seconds < after_seconds {
+            self.running.next_look_seconds = 0.0;
+        }
+        let is_alarmed = std::mem::take(&mut self.running.is_alarmed);
+        let is_silent = silent_seconds >= after_seconds.max(self.running.next_look_seconds);
+        self.running.looking = (is_alarmed || is_silent).then_some(is_alarmed);
+        is_alarmed || is_silent
+    }
+
+    /// The answers of nodes that were looked for while the job runs.
+    pub(super) fn looked(&mut self, now_unix: f64, survey: &Survey) {
+        let is_alarmed = self.running.looking.take().expect("nodes were looked for");
+        // All well, once: the next look has twice the time.
+        self.running.next_look_seconds = 2.0 * self.watch.silent_seconds(now_unix);
+        let ill = self.state.pool.active.iter().find_map(|host| match survey.health(&host.name) {
+            Health::Ill(why) => Some((host.name.clone(), why)),
+            Health::Well | Health::Unknown => None,
+        });
+        if let Some((name, why)) = ill {
+            let sign = if is_alarmed { "a connection broke" } else { "silence" };
+            let text = format!("{sign}, and {name} is lost: {why}");
+            self.suspects.push(name);
+            self.kill(&text);
+        }
+    }
+
+    fn stop_job(&mut self, now_unix: f64, stops: usize) {
+        if self.running.terminated_unix.is_none() {
+            self.running.terminated_unix = Some(now_unix);
+            self.say("stop", "asked to stop: ending the job, its checkpoint stays");
+            self.act(Action::Terminate);
+        }
+        let is_late = |since| now_unix - since > STOP_PATIENCE_SECONDS;
+        if stops > 1 || self.running.terminated_unix.is_some_and(is_late) {
+            self.kill("the launcher does not end");
+        }
+    }
+
+    /// Kills the launcher, once. It cannot be talked to: while a lost node is
+    /// unnoticed, Open MPI's ignores SIGTERM.
+    fn kill(&mut self, why: &str) {
+        if self.running.killed.is_none() {
+            self.running.killed = Some(why.to_owned());
+            self.say("kill", format!("{why}: killing the launcher"));
+            self.act(Action::Kill);
+        }
+    }
+}

@@ -1,0 +1,952 @@
+//! The supervisor's decisions without processes: what each failure of a cluster leads
+//! to, event by event, and what holds whatever happens.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::heartbeat::Beat;
+use crate::supervisor::hosts::Host;
+use crate::supervisor::probe::tests::answer;
+use crate::supervisor::state::Status;
+use crate::supervisor::watch::Floors;
+
+const NODES: [&str; 3] = ["n1", "n2", "n3"];
+
+fn rules() -> Rules {
+    Rules {
+        ranks: 3,
+        parities: 1,
+        is_protected: true,
+        says_resume: false,
+        restarts_max: 50,
+        readmit: false,
+        start_over: false,
+        listed: NODES.iter().chain(&["s1", "s2"]).map(|name| (*name).to_owned()).collect(),
+    }
+}
+
+fn hosts(names: &[&str]) -> Vec<Host> {
+    names.iter().map(|name| Host { name: (*name).to_owned(), slots: 1 }).collect()
+}
+
+fn state(spares: &[&str]) -> State {
+    let me = Process::of(std::process::id() as i32).unwrap();
+    State::new(
+        "run",
+        &["--n".into(), "1000".into()],
+        3,
+        Pool::new(hosts(&NODES), hosts(spares)),
+        me,
+    )
+}
+
+/// Answers of the nodes that were asked: all but the `ill` ones are well, and have
+/// segments of so many bytes.
+fn survey(pool: &Pool, ill: &[&str], run_bytes: u64) -> Survey {
+    let mut survey = Survey::default();
+    for host in pool.active.iter().chain(&pool.spares) {
+        let health = match ill.contains(&host.name.as_str()) {
+            true => Health::Ill("no answer".to_owned()),
+            false => {
+                let answer = crate::supervisor::probe::Answer { run_bytes, ..answer() };
+                survey.answers.insert(host.name.clone(), answer);
+                Health::Well
+            }
+        };
+        survey.health.insert(host.name.clone(), health);
+    }
+    survey
+}
+
+fn beat(phase: &str, column: usize, exit: Option<u8>) -> Event {
+    let (token, phase) = (String::new(), phase.to_owned());
+    Event::Beat(Beat { token, rank: 0, phase, column, n: 1000, elapsed_seconds: 0.0, exit })
+}
+
+fn full_disk() -> StateError {
+    StateError::File { path: "state".into(), source: io::Error::other("full") }
+}
+
+fn names(hosts: &[Host]) -> String {
+    hosts.iter().map(|host| host.name.as_str()).collect::<Vec<_>>().join(" ")
+}
+
+/// An action in a line.
+fn shown(action: &Action) -> String {
+    match action {
+        Action::Tell(text) => text.clone(),
+        Action::Say(kind, text) => format!("{kind}: {text}"),
+        Action::Print(text) => format!("print {text}"),
+        Action::Ask(Inquiry { purpose, pool, spare_losses, suspects }) => {
+            let losses = (*spare_losses > 0).then(|| format!(", {spare_losses} may be silent"));
+            let lost = (!suspects.is_empty()).then(|| format!(", lost? {}", suspects.join(" ")));
+            let (losses, lost) = (losses.unwrap_or_default(), lost.unwrap_or_default());
+            format!("ask {purpose} {} + {}{losses}{lost}", names(&pool.active), names(&pool.spares))
+        }
+        Action::Launch(Start { hosts, resume }) => match resume {
+            None => format!("launch {}", names(hosts)),
+            Some(resume) => format!("launch {} --resume {resume}", names(hosts)),
+        },
+        Action::End(Ok(exit)) => format!("end {}", exit.code()),
+        Action::End(Err(error)) => format!("end: {error}"),
+        Action::Save | Action::Tidy | Action::FindJob | Action::CloseLines => format!("{action:?}"),
+        Action::Terminate | Action::Kill | Action::Account => format!("{action:?}"),
+    }
+}
+
+/// A machine and its time, with a state folder.
+struct Play {
+    machine: Machine,
+    now: f64,
+    is_full: bool,
+    asked: Option<Inquiry>,
+}
+
+impl Play {
+    fn new(rules: Rules, state: State) -> Self {
+        let machine = Machine::new(rules, state, Watch::new(Floors::from_columns(30.0)));
+        Self { machine, now: 1000.0, is_full: false, asked: None }
+    }
+
+    /// What an event leads to, each action in a line. Events and the state are written,
+    /// unless the folder is full.
+    fn on(&mut self, event: Event) -> Vec<String> {
+        let mut lines = Vec::new();
+        for action in self.machine.on(self.now, event) {
+            lines.push(shown(&action));
+            match (action, self.is_full) {
+                (Action::Say(..) | Action::Save, true) => {
+                    lines.extend(self.on(Event::Unsaved(full_disk())));
+                }
+                (Action::Save, false) => lines.extend(self.on(Event::Saved)),
+                (Action::Ask(inquiry), _) => self.asked = Some(inquiry),
+                _ => {}
+            }
+        }
+        lines
+    }
+
+    /// All nodes answer but these.
+    fn answers_but(&mut self, ill: &[&str]) -> Vec<String> {
+        let pool = self.asked.take().expect("nodes are asked").pool;
+        self.on(Event::Answers(survey(&pool, ill, 4096)))
+    }
+
+    fn tick_after(&mut self, seconds: f64) -> Vec<String> {
+        self.now += seconds;
+        self.on(Event::Tick { stops: 0 })
+    }
+
+    fn stops(&mut self, stops: usize) -> Vec<String> {
+        self.on(Event::Tick { stops })
+    }
+
+    fn ended(&mut self, how: &str) -> Vec<String> {
+        self.on(Event::Ended(how.to_owned()))
+    }
+
+    /// The launcher starts on these nodes after the pause, and the job computes.
+    fn launches(&mut self, pause_seconds: f64, on: &str) {
+        if pause_seconds > 0.0 {
+            assert_eq!(self.tick_after(pause_seconds - 0.01), [""; 0], "not yet");
+            self.now += 0.01;
+        }
+        assert_eq!(self.tick_after(0.0), [format!("launch {on}")]);
+        let launcher = self.machine.state.supervisor.clone();
+        assert_eq!(self.on(Event::Launched(launcher)), ["Save"]);
+    }
+
+    /// Signs of life, each a second after the one before.
+    fn beats(&mut self, phases: &[(&str, usize)]) {
+        for (phase, column) in phases {
+            self.now += 1.0;
+            self.on(beat(phase, *column, None));
+        }
+    }
+
+    /// A supervisor that has just started the job.
+    fn running(rules: Rules, spares: &[&str]) -> Self {
+        let mut play = Play::new(rules, state(spares));
+        assert_eq!(play.on(Event::Begin), ["FindJob"]);
+        let asked = format!("ask start n1 n2 n3 + {}", spares.join(" "));
+        assert_eq!(play.on(Event::NoJob { swept: 0 }), ["Save".to_owned(), asked]);
+        assert_eq!(play.answers_but(&[]), [""; 0]);
+        play.launches(0.0, "n1 n2 n3");
+        play
+    }
+
+    /// The same, and the job has a checkpoint at column 512.
+    fn computing(rules: Rules, spares: &[&str]) -> Self {
+        let mut play = Play::running(rules, spares);
+        let past = [("generate", 0), ("factor", 0), ("factor", 64), ("commit", 512)];
+        play.beats(&past);
+        play.beats(&[("stamp", 512), ("factor", 512)]);
+        play
+    }
+}
+
+#[test]
+fn an_undisturbed_run_leaves_nothing() {
+    let mut play = Play::computing(rules(), &["s1"]);
+    play.on(beat("reported", 1000, Some(0)));
+    play.on(beat("done", 1000, Some(0)));
+    assert_eq!(play.ended("the launcher ended with code 0"), ["ask clean n1 n2 n3 s1 + "]);
+    assert_eq!(play.answers_but(&[]), ["ask forget n1 n2 n3 s1 + "]);
+    let end = ["finished: the job is done, after 0 failure(s)", "Tidy", "Save", "Account", "end 0"];
+    assert_eq!(play.answers_but(&[]), end);
+}
+
+#[test]
+fn a_lost_node_is_replaced_in_place() {
+    let mut play = Play::computing(rules(), &["s1"]);
+    assert_eq!(play.on(Event::Line("  Peer host:  n2\n".into())), [""; 0]);
+    assert_eq!(play.tick_after(0.1), ["ask look n1 n2 n3 + s1, lost? n2"]);
+    assert_eq!(
+        play.answers_but(&["n2"]),
+        ["kill: a connection broke, and n2 is lost: no answer: killing the launcher", "Kill"]
+    );
+    assert_eq!(play.tick_after(100.0), [""; 0], "once is enough");
+    assert_eq!(
+        play.ended("the launcher was killed by signal 9"),
+        [
+            "failure: start 1 failed in phase factor at column 512: a connection broke, and n2 is \
+             lost: no answer; the launcher was killed by signal 9",
+            "Save",
+            "ask start n1 n2 n3 + s1, 1 may be silent, lost? n2 n2",
+        ]
+    );
+    assert_eq!(play.answers_but(&["n2"]), ["replaced: n2 no answer; s1 takes its place"]);
+    play.launches(0.0, "n1 s1 n3 --resume require");
+    play.beats(&[("start", 0)]);
+    play.now += 0.5;
+    assert_eq!(
+        play.on(beat("factor", 512, None)),
+        ["computing: computing again at column 512, 1.50 s after detection"]
+    );
+    let failure = &play.machine.state.failures[0];
+    assert!(failure.node_lost && failure.resumed_column == Some(512), "{failure:?}");
+    let seconds = failure.timeline();
+    assert_eq!((seconds.replacement_seconds, seconds.restart_seconds), (Some(0.0), Some(1.0)));
+    assert_eq!((seconds.detection_seconds.round(), seconds.recovery_seconds), (100.0, Some(0.5)));
+    // What was said of the start before is no reason to doubt a node of this one.
+    assert_eq!(play.tick_after(10.0), ["ask look n1 s1 n3 + "]);
+}
+
+#[test]
+fn a_node_lost_before_the_first_checkpoint_costs_what_was_computed() {
+    let mut play = Play::running(rules(), &["s1"]);
+    play.beats(&[("generate", 0), ("factor", 0), ("factor", 256)]);
+    play.ended("the launcher ended with code 1");
+    play.answers_but(&["n1"]);
+    play.launches(0.0, "s1 n2 n3");
+}
+
+#[test]
+fn a_second_node_lost_in_recovery_is_replaced_too() {
+    let mut play = Play::computing(Rules { parities: 2, ..rules() }, &["s1", "s2"]);
+    play.ended("the launcher ended with code 1");
+    play.answers_but(&["n2"]);
+    play.launches(0.0, "n1 s1 n3 --resume require");
+    play.beats(&[("recover-rebuild", 0)]);
+    assert_eq!(
+        play.ended("the launcher ended with code 1"),
+        [
+            "failure: start 2 failed in phase recover-rebuild at column 0: the launcher ended \
+             with code 1",
+            "Save",
+            "ask start n1 s1 n3 + s2, 2 may be silent",
+        ]
+    );
+    assert_eq!(play.answers_but(&["n3"]), ["replaced: n3 no answer; s2 takes its place"]);
+    play.launches(0.0, "n1 s1 s2 --resume require");
+}
+
+#[test]
+fn two_nodes_lost_at_once_are_replaced() {
+    let mut play = Play::computing(Rules { parities: 2, ..rules() }, &["s1", "s2"]);
+    play.ended("the launcher ended with code 1");
+    assert_eq!(play.answers_but(&["n1", "n3"]).len(), 2);
+    play.launches(0.0, "s1 n2 s2 --resume require");
+}
+
+#[test]
+fn a_silent_job_whose_nodes_are_well_is_killed_and_goes_on_where_it_was() {
+    let mut play = Play::computing(rules(), &["s1"]);
+    // Its pace is a second: nodes are looked for after three.
+    assert_eq!(play.tick_after(2.9), [""; 0]);
+    assert_eq!(play.tick_after(0.1), ["ask look n1 n2 n3 + s1"]);
+    assert_eq!(play.answers_but(&[]), [""; 0]);
+    assert_eq!(play.tick_after(2.9), [""; 0], "twice the time until the next look");
+    assert_eq!(play.tick_after(0.1), ["ask look n1 n2 n3 + s1"]);
+    assert_eq!(play.answers_but(&[]), [""; 0]);
+    assert_eq!(
+        play.tick_after(25.0),
+        ["kill: no sign of life for 31.0 s (limit 30.0 s): killing the launcher", "Kill"]
+    );
+    play.ended("the launcher was killed by signal 9");
+    assert_eq!(play.answers_but(&[]), ["pause: 1 s before the next start"]);
+    play.launches(1.0, "n1 n2 n3 --resume require");
+}
+
+#[test]
+fn a_sign_of_life_ends_the_silence() {
+    let mut play = Play::computing(rules(), &["s1"]);
+    play.tick_after(3.0);
+    play.answers_but(&[]);
+    play.beats(&[("factor", 520)]);
+    // The longest pause is four seconds by now, and ten are the limit.
+    assert_eq!(play.tick_after(9.9), [""; 0]);
+    assert_eq!(play.tick_after(0.1), ["ask look n1 n2 n3 + s1"]);
+}
+
+#[test]
+fn a_node_found_lost_in_silence_is_the_reason() {
+    let mut play = Play::computing(rules(), &["s1"]);
+    play.tick_after(3.0);
+    assert_eq!(
+        play.answers_but(&["n3"]),
+        ["kill: silence, and n3 is lost: no answer: killing the launcher", "Kill"]
+    );
+}
+
+#[test]
+fn a_launcher_that_ends_while_nodes_are_looked_for_has_found_out_by_itself() {
+    let mut play = Play::computing(rules(), &["s1"]);
+    play.tick_after(3.0);
+    let lines = play.ended("the launcher ended with code 1");
+    assert!(lines[0].ends_with("at column 512: the launcher ended with code 1"), "{lines:?}");
+    assert_eq!(lines[2], "ask start n1 n2 n3 + s1, 1 may be silent");
+}
+
+#[test]
+fn a_killed_launcher_is_started_again_after_pauses_that_double() {
+    let mut play = Play::computing(rules(), &[]);
+    for (column, pause) in [(520, 1.0), (640, 2.0), (760, 4.0)] {
+        play.beats(&[("factor", column)]);
+        let lines = play.ended("the launcher was killed by signal 9");
+        assert_eq!(lines[1..], ["Save", "ask start n1 n2 n3 + , 1 may be silent"]);
+        assert_eq!(play.answers_but(&[]), [format!("pause: {pause} s before the next start")]);
+        play.launches(pause, "n1 n2 n3 --resume require");
+    }
+}
+
+#[test]
+fn without_a_spare_the_run_gives_up_until_the_node_is_back() {
+    let mut play = Play::computing(rules(), &["s1"]);
+    play.ended("the launcher ended with code 1");
+    assert_eq!(
+        play.answers_but(&["n2", "s1"]),
+        [
+            "gave-up: giving up: no spare node is left for n2 (no answer)",
+            "hint: what survives stays; start the same command again to resume",
+            "Save",
+            "Account",
+            "end 75",
+        ]
+    );
+    let state = play.machine.state;
+    assert_eq!((state.status, state.exit), (Status::GaveUp, Some(75)));
+    let mut next = Play::new(rules(), state);
+    next.on(Event::Begin);
+    next.on(Event::NoJob { swept: 0 });
+    assert_eq!(next.answers_but(&[]), ["pause: 1 s before the next start"]);
+    next.launches(1.0, "n1 n2 n3 --resume require");
+}
+
+#[test]
+fn nodes_that_are_out_are_in_again_if_asked_for() {
+    let mut play = Play::computing(rules(), &["s1"]);
+    play.ended("the launcher ended with code 1");
+    play.answers_but(&["n2"]);
+    let mut next = Play::new(Rules { readmit: true, ..rules() }, play.machine.state.clone());
+    assert_eq!(next.on(Event::Begin), ["readmit: in again as spares: n2", "FindJob"]);
+    let lines = next.on(Event::NoJob { swept: 2 });
+    assert_eq!(lines[0], "ended: 2 process(es) that an earlier supervisor had started");
+    assert_eq!(lines[2], "ask start n1 s1 n3 + n2, 1 may be silent");
+    // Without it, n2 stays out although it is well.
+    let mut next = Play::new(rules(), play.machine.state);
+    next.on(Event::Begin);
+    assert_eq!(next.on(Event::NoJob { swept: 0 })[1], "ask start n1 s1 n3 + , 1 may be silent");
+}
+
+#[test]
+fn more_losses_than_the_code_covers_end_the_run_or_start_it_over() {
+    let lost = |start_over| {
+        let mut play = Play::computing(Rules { start_over, ..rules() }, &["s1"]);
+        play.on(beat("refused", 0, Some(2)));
+        (play.ended("the launcher ended with code 2"), play)
+    };
+    let (lines, _) = lost(false);
+    let why = "gave-up: giving up: more is lost than the checkpoint can rebuild, see the message \
+               above; --start-over would begin from the seed";
+    assert_eq!(lines, [why, "Save", "Account", "end 2"]);
+    let (lines, mut play) = lost(true);
+    assert_eq!(lines[0], "over: more is lost than can be rebuilt: starting over from the seed");
+    assert_eq!(lines[1], "ask start n1 n2 n3 + s1, 1 may be silent");
+    assert_eq!(play.answers_but(&[]), [""; 0]);
+    play.launches(0.0, "n1 n2 n3 --resume never");
+    assert!(!play.machine.state.is_refused && !play.machine.state.has_checkpoint);
+}
+
+#[test]
+fn a_job_that_met_a_process_of_the_start_before_is_started_again() {
+    let mut play = Play::computing(rules(), &[]);
+    play.on(beat("changed", 0, Some(2)));
+    let lines = play.ended("the launcher ended with code 2");
+    assert!(lines[0].starts_with("failure: start 1 failed in phase changed"), "{lines:?}");
+}
+
+#[test]
+fn a_run_is_stopped_in_order_and_resumed() {
+    let mut play = Play::computing(rules(), &[]);
+    let stop = ["stop: asked to stop: ending the job, its checkpoint stays", "Terminate"];
+    assert_eq!(play.stops(1), stop);
+    assert_eq!(play.stops(1), [""; 0]);
+    assert_eq!(play.ended("the launcher ended with code 143").len(), 1, "ranks are ended");
+    let end = ["Save", "Account", "end 75"];
+    let stopped = play.answers_but(&[]);
+    assert_eq!(stopped[0], "stopped: stopped; start the same command again to resume");
+    assert_eq!(stopped[1..], end);
+    assert_eq!(play.machine.state.failures, []);
+    let mut next = Play::new(rules(), play.machine.state);
+    next.on(Event::Begin);
+    next.on(Event::NoJob { swept: 0 });
+    next.answers_but(&[]);
+    next.launches(0.0, "n1 n2 n3 --resume require");
+}
+
+#[test]
+fn a_launcher_that_does_not_end_when_asked_is_killed() {
+    let killed = ["kill: the launcher does not end: killing the launcher", "Kill"];
+    let mut patient = Play::computing(rules(), &[]);
+    patient.stops(1);
+    (521..=530).for_each(|column| patient.beats(&[("factor", column)]));
+    assert_eq!(patient.stops(1), [""; 0]);
+    patient.now += 0.1;
+    assert_eq!(patient.stops(1), killed);
+    // Asked twice, at once.
+    let mut hasty = Play::computing(rules(), &[]);
+    hasty.stops(1);
+    assert_eq!(hasty.stops(2), killed);
+    assert_eq!(hasty.ended("the launcher was killed by signal 9").len(), 1);
+    assert_eq!(hasty.answers_but(&[]).last().unwrap(), "end 75");
+}
+
+#[test]
+fn a_wish_to_stop_counts_also_while_nothing_runs() {
+    let stopped = |ill: &[&str]| {
+        let mut play = Play::computing(rules(), &["s1"]);
+        play.ended("the launcher ended with code 1");
+        play.answers_but(ill);
+        play.stops(1)
+    };
+    for ill in [&[][..], &["n2"]] {
+        assert_eq!(stopped(ill).last().unwrap(), "end 75", "{ill:?}");
+    }
+}
+
+#[test]
+fn a_job_that_cannot_start_is_given_up() {
+    let mut play = Play::running(rules(), &[]);
+    for pause in [1.0, 2.0] {
+        let lines = play.ended("the launcher ended with code 1");
+        assert_eq!(lines[2], "CloseLines");
+        play.answers_but(&[]);
+        play.launches(pause, "n1 n2 n3");
+    }
+    let why = "gave-up: giving up: the job did not come to life in 3 starts, with all nodes well";
+    let lines = play.ended("the launcher ended with code 1");
+    assert_eq!(lines[2..], [why, "Save", "Account", "end 2"]);
+}
+
+#[test]
+fn a_job_that_fails_too_often_is_given_up() {
+    let mut play = Play::computing(Rules { restarts_max: 2, ..rules() }, &[]);
+    for (column, pause) in [(600, 1.0), (700, 2.0)] {
+        play.beats(&[("factor", column)]);
+        play.ended("the launcher ended with code 1");
+        play.answers_but(&[]);
+        play.launches(pause, "n1 n2 n3 --resume require");
+    }
+    play.beats(&[("factor", 990)]);
+    let lines = play.ended("the launcher ended with code 1");
+    assert_eq!(lines[2], "gave-up: giving up: the job failed 3 times (--max-restarts 2)");
+    assert_eq!(lines.last().unwrap(), "end 2");
+}
+
+#[test]
+fn a_node_lost_after_the_report_was_whole_costs_nothing() {
+    let mut play = Play::computing(rules(), &["s1"]);
+    play.on(beat("reported", 1000, Some(0)));
+    play.on(beat("clear", 1000, Some(0)));
+    let lines = play.ended("the launcher ended with code 1");
+    let said =
+        "reported: the job was lost after its report was whole; what it left is removed here";
+    assert_eq!(lines, [said, "ask clean n1 n2 n3 s1 + "]);
+    let lines = play.answers_but(&["n2", "s1"]);
+    assert!(lines[0].starts_with("unclean: n2, s1: not reached; segments that are"), "{lines:?}");
+    assert_eq!(lines[1], "finished: the job is done, after 0 failure(s)");
+    assert_eq!(lines.last().unwrap(), "end 0");
+}
+
+#[test]
+fn nodes_that_have_nothing_are_not_asked_to_forget() {
+    let mut play = Play::computing(rules(), &[]);
+    play.on(beat("done", 1000, Some(0)));
+    play.ended("the launcher ended with code 0");
+    let pool = play.asked.take().unwrap().pool;
+    let lines = play.on(Event::Answers(survey(&pool, &[], 0)));
+    assert_eq!(lines[0], "finished: the job is done, after 0 failure(s)");
+}
+
+#[test]
+fn a_launcher_that_outlives_its_job_is_killed_and_the_run_is_done() {
+    let mut play = Play::computing(rules(), &[]);
+    play.on(beat("done", 1000, Some(0)));
+    assert_eq!(play.tick_after(0.0), [""; 0]);
+    assert_eq!(play.tick_after(10.0), [""; 0]);
+    let why = "kill: the job is done, the launcher does not end: killing the launcher";
+    assert_eq!(play.tick_after(0.1), [why, "Kill"]);
+    assert_eq!(play.ended("the launcher was killed by signal 9"), ["ask clean n1 n2 n3 + "]);
+}
+
+#[test]
+fn a_lost_state_folder_stops_no_job_that_runs() {
+    let mut play = Play::computing(rules(), &["s1"]);
+    play.is_full = true;
+    let lines = play.ended("the launcher ended with code 1");
+    let warnings = lines.iter().filter(|line| line.contains("the job is watched on"));
+    assert_eq!(warnings.count(), 1, "{lines:?}");
+    assert_eq!(play.answers_but(&["n2"]).len(), 1, "told once");
+    assert_eq!(play.tick_after(0.0), ["launch n1 s1 n3 --resume require"]);
+    play.is_full = false;
+    let launcher = play.machine.state.supervisor.clone();
+    let lines = play.on(Event::Launched(launcher));
+    assert_eq!(lines, ["Save", "saved: the state is saved again"]);
+}
+
+#[test]
+fn a_start_that_finds_no_room_in_the_state_folder_can_be_resumed() {
+    let mut play = Play::computing(rules(), &["s1"]);
+    play.ended("the launcher ended with code 1");
+    play.answers_but(&[]);
+    play.tick_after(1.0);
+    let lines = play.on(Event::Unstarted(full_disk().into()));
+    let why = "gave-up: giving up: cannot start the job again: state: full; make room there";
+    assert_eq!(lines[0], why);
+    assert_eq!(lines.last().unwrap(), "end 75");
+    // The first start is refused.
+    let mut play = Play::new(rules(), state(&[]));
+    play.on(Event::Begin);
+    play.on(Event::NoJob { swept: 0 });
+    play.answers_but(&[]);
+    play.tick_after(0.0);
+    assert_eq!(play.on(Event::Unstarted(full_disk().into())), ["end: state: full"]);
+}
+
+#[test]
+fn a_state_folder_that_is_full_at_the_beginning_is_refused() {
+    let mut play = Play::new(rules(), state(&[]));
+    play.is_full = true;
+    play.on(Event::Begin);
+    assert_eq!(play.on(Event::NoJob { swept: 0 }), ["Save", "end: state: full"]);
+    // Also by a supervisor that would go on with a run.
+    let mut play = Play::new(rules(), state(&[]));
+    play.machine.state.attempt = 3;
+    play.is_full = true;
+    play.on(Event::Begin);
+    assert_eq!(play.on(Event::NoJob { swept: 0 }), ["Save", "end: state: full"]);
+}
+
+#[test]
+fn a_job_that_declines_its_input_is_given_up_at_once() {
+    let mut play = Play::running(rules(), &[]);
+    play.on(beat("start", 0, Some(2)));
+    let why = "gave-up: giving up: the job cannot run so, see the message above; what earlier \
+               starts have left stays";
+    let lines = play.ended("the launcher ended with code 2");
+    assert_eq!(lines, [why, "Save", "Tidy", "Save", "Account", "end 2"]);
+    assert_eq!(play.machine.state.status, Status::Finished, "other options may be given");
+    let mut play = Play::computing(rules(), &[]);
+    play.on(beat("start", 0, Some(2)));
+    assert_eq!(play.ended("").len(), 4);
+    assert_eq!(play.machine.state.status, Status::GaveUp);
+}
+
+#[test]
+fn the_job_of_an_earlier_supervisor_goes_on_or_has_ended() {
+    let found = |runs| {
+        let first = Play::computing(rules(), &[]);
+        let mut play = Play::new(rules(), first.machine.state);
+        assert_eq!(play.on(Event::Begin), ["FindJob"]);
+        (play.on(Event::Found { runs }), play)
+    };
+    let (lines, mut play) = found(true);
+    assert_eq!(lines, ["found: start 1 of an earlier supervisor goes on"]);
+    play.beats(&[("factor", 600)]);
+    play.on(beat("done", 1000, Some(0)));
+    assert_eq!(play.ended("the launcher ended unseen"), ["ask clean n1 n2 n3 + "]);
+    let (lines, mut play) = found(false);
+    assert_eq!(lines, ["found: start 1 of an earlier supervisor has ended"]);
+    play.beats(&[("factor", 600)]);
+    let lines = play.ended("the launcher ended unseen");
+    assert!(lines[0].ends_with("factor at column 600: the launcher ended unseen"), "{lines:?}");
+}
+
+#[test]
+fn a_residual_that_failed_in_any_start_is_the_runs_end() {
+    let mut play = Play::computing(rules(), &["s1"]);
+    let line = "||Ax-b||_oo/(eps*(||A||_oo*||x||_oo+||b||_oo)*N)= 9.7e+04 ...... FAILED\n";
+    assert_eq!(play.on(Event::Report(vec![line.into()])), [format!("print {line}")]);
+    play.ended("the launcher ended with code 1");
+    play.answers_but(&["n2"]);
+    play.launches(0.0, "n1 s1 n3 --resume require");
+    assert_eq!(
+        play.on(Event::Report(vec!["a\n".into(), "b\n".into()])),
+        ["print # start 1 ended here; what follows is the report of start 2\na\nb\n"]
+    );
+    assert_eq!(play.on(Event::Report(vec!["c\n".into()])), ["print c\n"]);
+    play.on(beat("done", 1000, Some(0)));
+    play.ended("the launcher ended with code 0");
+    play.answers_but(&[]);
+    assert_eq!(play.answers_but(&[]).last().unwrap(), "end 1");
+}
+
+#[test]
+fn a_report_that_cannot_be_printed_is_told_at_the_end_again() {
+    let mut play = Play::computing(rules(), &[]);
+    let source = io::Error::other("closed");
+    assert_eq!(
+        play.on(Event::Unprinted { source, file: "attempt-1.out".into() }),
+        ["unprinted: standard output: closed; the report stays in attempt-1.out"]
+    );
+    assert_eq!(play.on(Event::Report(vec!["a\n".into()])), [""; 0]);
+    play.on(beat("done", 1000, Some(0)));
+    play.ended("the launcher ended with code 0");
+    play.answers_but(&[]);
+    let lines = play.answers_but(&[]);
+    assert_eq!(lines[1..], ["Save", "end: standard output: closed"], "the report's file stays");
+}
+
+#[test]
+fn a_job_whose_words_cannot_be_read_is_killed() {
+    let mut play = Play::computing(rules(), &[]);
+    assert_eq!(play.on(Event::Unread(full_disk().into())), ["Kill", "end: state: full"]);
+}
+
+#[test]
+fn a_missing_agent_ends_the_run() {
+    let mut play = Play::new(rules(), state(&[]));
+    play.on(Event::Begin);
+    play.on(Event::NoJob { swept: 0 });
+    let fault = Some(("ssh".to_owned(), io::Error::other("no such file")));
+    let lines = play.on(Event::Answers(Survey { agent_fault: fault, ..Survey::default() }));
+    assert!(lines[0].starts_with("end: cannot start ssh, which is to reach"), "{lines:?}");
+}
+
+#[test]
+fn a_node_that_is_not_listed_any_more_is_replaced() {
+    let mut rules = rules();
+    rules.listed.remove("n2");
+    let mut play = Play::new(rules, state(&["s1"]));
+    play.on(Event::Begin);
+    play.on(Event::NoJob { swept: 0 });
+    let said = "replaced: n2 is not listed any more; s1 takes its place";
+    assert_eq!(play.answers_but(&[]), [said]);
+    play.launches(0.0, "n1 s1 n3");
+}
+
+#[test]
+fn warnings_and_what_was_left_are_told_once() {
+    let mut play = Play::new(rules(), state(&[]));
+    play.on(Event::Begin);
+    play.on(Event::NoJob { swept: 0 });
+    let mut warned = survey(&play.asked.take().unwrap().pool, &["n3"], 0);
+    for (index, answer) in warned.answers.values_mut().enumerate() {
+        (answer.ended, answer.warnings) = (1 + index, vec!["swap".to_owned()]);
+    }
+    let copy =
+        || Survey { answers: warned.answers.clone(), health: BTreeMap::new(), agent_fault: None };
+    let told = ["ended: 3 rank(s) of the last start were left", "warning: warning: n1, n2: swap"];
+    assert_eq!(play.on(Event::Answers(copy())), told);
+    play.launches(0.0, "n1 n2 n3");
+    play.ended("the launcher ended with code 1");
+    assert_eq!(play.on(Event::Answers(copy()))[..1], told[..1]);
+}
+
+/// A cluster of which a script of numbers says what happens, and what holds whatever
+/// it does.
+struct World {
+    machine: Machine,
+    now: f64,
+    stops: usize,
+    is_full: bool,
+    /// What the supervisor waits for.
+    pending: Pending,
+    launcher: Launcher,
+    is_terminated: bool,
+    /// The present start begins from the seed: it finds nothing that it could refuse.
+    is_fresh: bool,
+    /// Nodes that were said to be lost, and have not answered since.
+    lost: BTreeSet<String>,
+    starts: usize,
+    /// Starts from the seed since more was lost than could be rebuilt.
+    overs: usize,
+    earliest_start: f64,
+    has_account: bool,
+    end: Option<Result<Exit, SupervisorError>>,
+}
+
+#[derive(Debug)]
+enum Pending {
+    Nothing,
+    Job,
+    Answers(Inquiry),
+    Start,
+}
+
+#[derive(Debug, PartialEq)]
+enum Launcher {
+    None,
+    Runs,
+    Killed,
+}
+
+impl World {
+    /// A supervisor begins; if `is_second`, one before it has started a launcher.
+    fn new(rules: Rules, is_second: bool) -> Self {
+        let mut state = state(&["s1", "s2"]);
+        if is_second {
+            (state.attempt, state.launcher) = (1, Some(state.supervisor.clone()));
+        }
+        let starts = usize::from(is_second);
+        let mut world = World {
+            machine: Machine::new(rules, state, Watch::new(Floors::from_columns(30.0))),
+            now: 1000.0,
+            stops: 0,
+            is_full: false,
+            pending: Pending::Nothing,
+            launcher: Launcher::None,
+            is_terminated: false,
+            is_fresh: false,
+            lost: BTreeSet::new(),
+            starts,
+            overs: 0,
+            earliest_start: 0.0,
+            has_account: false,
+            end: None,
+        };
+        world.feed(Event::Begin);
+        world
+    }
+
+    fn feed(&mut self, event: Event) {
+        let is_unread = matches!(event, Event::Unread(_));
+        let actions = self.machine.on(self.now, event);
+        let is_end = |action: &Action| matches!(action, Action::End(_));
+        let end = actions.iter().position(is_end);
+        assert!(end.is_none_or(|end| end + 1 == actions.len()), "{actions:?}");
+        for action in actions {
+            if self.end.is_none() {
+                self.check(action, is_unread);
+            }
+        }
+    }
+
+    /// Does an action, which must be one that is allowed.
+    fn check(&mut self, action: Action, is_unread: bool) {
+        assert!(matches!(self.pending, Pending::Nothing), "{action:?} in {:?}", self.pending);
+        if let Action::Say(kind, text) = &action {
+            self.overs += usize::from(*kind == "over");
+            if *kind == "pause" {
+                let seconds: f64 = text.split(' ').next().unwrap().parse().unwrap();
+                self.earliest_start = self.now + seconds;
+            }
+        }
+        match action {
+            Action::Say(..) | Action::Save if self.is_full => {
+                self.feed(Event::Unsaved(full_disk()));
+            }
+            Action::Save => self.feed(Event::Saved),
+            Action::Say(..) | Action::Tell(_) | Action::Print(_) => {}
+            Action::Tidy => assert_eq!(self.launcher, Launcher::None),
+            Action::CloseLines => {}
+            Action::FindJob => self.pending = Pending::Job,
+            Action::Ask(inquiry) => {
+                let is_look = inquiry.purpose == Purpose::Look;
+                let launcher = if is_look { Launcher::Runs } else { Launcher::None };
+                assert_eq!(self.launcher, launcher, "{inquiry:?}");
+                self.pending = Pending::Answers(inquiry);
+            }
+            Action::Launch(start) => {
+                assert_eq!(self.launcher, Launcher::None, "two launchers");
+                let is_lost = |host: &&Host| self.lost.contains(&host.name);
+                assert_eq!(start.hosts.iter().find(is_lost), None, "a lost node");
+                assert_eq!(start.hosts.len(), 3);
+                assert!(self.now >= self.earliest_start, "no pause");
+                assert_eq!(self.stops, 0, "the user wants it to stop");
+                self.starts += 1;
+                self.is_terminated = false;
+                let most = 1 + self.machine.rules.restarts_max + self.overs;
+                assert!(self.starts <= most, "{} starts", self.starts);
+                self.is_fresh = start.resume == Some("never");
+                self.pending = Pending::Start;
+            }
+            Action::Terminate => {
+                assert!(!self.is_terminated && self.launcher != Launcher::None);
+                self.is_terminated = true;
+            }
+            Action::Kill => {
+                assert_ne!(self.launcher, Launcher::None);
+                assert!(is_unread || self.launcher != Launcher::Killed, "killed twice");
+                self.launcher = Launcher::Killed;
+            }
+            Action::Account => {
+                assert!(!self.has_account && self.launcher == Launcher::None);
+                self.has_account = true;
+            }
+            Action::End(end) => {
+                let state = &self.machine.state;
+                assert!(end.is_err() || (state.status != Status::Running && self.has_account));
+                assert!(end.is_err() || (state.exit.is_some() && state.launcher.is_none()));
+                assert!(self.launcher == Launcher::None || self.launcher == Launcher::Killed);
+                self.end = Some(end);
+            }
+        }
+    }
+
+    /// Lets happen what two numbers say.
+    fn step(&mut self, what: u8, how: u8) {
+        if what < 4 {
+            self.is_full = !self.is_full;
+        }
+        self.now += f64::from(how) / 8.0;
+        match std::mem::replace(&mut self.pending, Pending::Nothing) {
+            Pending::Job if self.machine.state.launcher.is_some() => {
+                self.launcher = Launcher::Runs;
+                self.feed(Event::Found { runs: how.is_multiple_of(2) });
+            }
+            Pending::Job => self.feed(Event::NoJob { swept: usize::from(how % 2) }),
+            Pending::Answers(inquiry) if what == 5 && inquiry.purpose != Purpose::Look => {
+                self.pending = Pending::Answers(inquiry);
+                self.tick(false);
+            }
+            Pending::Answers(inquiry) => self.answer(&inquiry, what, how),
+            Pending::Start if what == 255 => self.feed(Event::Unstarted(full_disk().into())),
+            Pending::Start => {
+                self.launcher = Launcher::Runs;
+                let launcher = self.machine.state.supervisor.clone();
+                self.feed(Event::Launched(launcher));
+            }
+            Pending::Nothing if self.launcher == Launcher::None => self.tick(what == 255),
+            Pending::Nothing => self.job_does(what, how),
+        }
+    }
+
+    fn answer(&mut self, inquiry: &Inquiry, what: u8, how: u8) {
+        if inquiry.purpose == Purpose::Look && how.is_multiple_of(4) {
+            return self.launcher_ends();
+        }
+        let mut survey = Survey::default();
+        let asked = inquiry.pool.active.iter().chain(&inquiry.pool.spares);
+        for (index, host) in asked.enumerate() {
+            let is_spare = index >= inquiry.pool.active.len();
+            let health = match (what >> index) & 1 == 1 && how.is_multiple_of(3) {
+                true if is_spare && how.is_multiple_of(2) => Health::Unknown,
+                true => Health::Ill("no answer".to_owned()),
+                false => Health::Well,
+            };
+            match health {
+                Health::Well => {
+                    self.lost.remove(&host.name);
+                    survey.answers.insert(host.name.clone(), answer());
+                }
+                Health::Ill(_) => drop(self.lost.insert(host.name.clone())),
+                Health::Unknown => {}
+            }
+            survey.health.insert(host.name.clone(), health);
+        }
+        self.feed(Event::Answers(survey));
+    }
+
+    fn job_does(&mut self, what: u8, how: u8) {
+        const PHASES: [&str; 8] =
+            ["start", "generate", "factor", "commit", "stamp", "clear", "changed", "reported"];
+        let (column, phase) = (usize::from(how) * 4, PHASES[usize::from(how % 8)]);
+        match what {
+            0..90 => self.feed(beat(phase, column, None)),
+            90..110 => self.feed(beat("factor", column, None)),
+            110..112 => self.feed(beat("reported", column, Some(how % 3))),
+            112..116 if !self.is_fresh => self.feed(beat("refused", column, Some(2))),
+            116..120 => self.feed(Event::Line(format!("  Peer host:  n{}\n", how % 4))),
+            120..124 => self.feed(Event::Report(vec!["line\n".to_owned()])),
+            124..126 => {
+                let source = io::Error::other("closed");
+                self.feed(Event::Unprinted { source, file: "out".into() });
+            }
+            126 if how > 128 => self.feed(beat("start", 0, Some(2))),
+            126 => self.feed(Event::Unread(full_disk().into())),
+            127..190 => self.launcher_ends(),
+            _ => self.tick(what == 255),
+        }
+    }
+
+    fn tick(&mut self, is_stop: bool) {
+        self.stops += usize::from(is_stop);
+        self.feed(Event::Tick { stops: self.stops });
+    }
+
+    fn launcher_ends(&mut self) {
+        self.launcher = Launcher::None;
+        self.feed(Event::Ended("the launcher ended".to_owned()));
+    }
+
+    /// All goes well from here.
+    fn finish(&mut self) {
+        self.is_full = false;
+        for _ in 0..20 {
+            if self.end.is_some() {
+                return;
+            }
+            match self.launcher {
+                Launcher::None => self.step(4, 254),
+                _ => {
+                    self.pending = Pending::Nothing;
+                    self.feed(beat("done", 1000, Some(0)));
+                    self.launcher_ends();
+                }
+            }
+            self.now += 60.0;
+        }
+        panic!("no end in {:?}", self.machine);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 10_000, ..Default::default() })]
+
+    /// Never two launchers at a time, none while nodes are asked or before a killed one
+    /// has ended, none on a node that was said to be lost and has not answered since,
+    /// none before its pause is over, when the user wants to stop, or beyond
+    /// `--max-restarts`; and one end, with an account, whatever happens.
+    #[test]
+    fn whatever_happens_the_rules_hold(
+        script in proptest::collection::vec((any::<u8>(), any::<u8>()), 0..120),
+        restarts_max in 0usize..6,
+        start_over in any::<bool>(),
+        says_resume in any::<bool>(),
+        is_second in any::<bool>(),
+    ) {
+        let rules = Rules { restarts_max, start_over, says_resume, ..rules() };
+        let mut world = World::new(rules, is_second);
+        for (what, how) in script {
+            if world.end.is_some() {
+                break;
+            }
+            world.step(what, how);
+        }
+        world.finish();
+    }
+}

@@ -1,0 +1,416 @@
+//! What the supervisor does: turns the [`Action`]s of [`super::machine`] into
+//! processes, questions to nodes and files, and what comes of them into [`Event`]s.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::fcntl::Flock;
+use nix::sys::signal::Signal;
+
+use super::job::{self, Job};
+use super::line::Lines;
+use super::machine::{Action, Event, Inquiry, Machine, Rules, Start};
+use super::plan::{self, Launcher, Plan};
+use super::probe::Purpose;
+use super::process::{self, Process};
+use super::state::{Folder, State, StateError, Status, now_unix};
+use super::survey::{self, Limits};
+use super::terminal::Terminal;
+use super::watch::Watch;
+use super::{Options, SupervisorError, report, stop};
+use crate::heartbeat::Beat;
+use crate::outfile;
+use skt_terms::exit::Exit;
+
+/// How often the supervisor looks.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Between two writings of the state.
+const SAVE_EVERY: Duration = Duration::from_secs(1);
+/// How long nodes that are not needed any more may take to be cleaned.
+const CLEAN_PATIENCE: Duration = Duration::from_secs(5);
+
+type Result<T> = std::result::Result<T, SupervisorError>;
+
+/// Supervises one run.
+pub struct Shell {
+    options: Options,
+    machine: Machine,
+    folder: Folder,
+    /// Held until the supervisor ends.
+    lock: Flock<File>,
+    clock: Clock,
+    terminal: Terminal,
+    /// To the nodes.
+    lines: Lines,
+    job: Option<Job>,
+    saved: Instant,
+    /// How the supervisor ends, once it does.
+    end: Option<Result<Exit>>,
+}
+
+/// Seconds since 1970 by a clock that is not set while this supervisor lives.
+struct Clock {
+    start: Instant,
+    start_unix: f64,
+}
+
+impl Clock {
+    fn unix(&self) -> f64 {
+        self.start_unix + self.start.elapsed().as_secs_f64()
+    }
+}
+
+impl Shell {
+    /// A supervisor of the run that `options` name: a new one, or the one that the state
+    /// folder tells of.
+    ///
+    /// # Errors
+    /// See [`SupervisorError`].
+    pub fn new(options: Options) -> Result<Self> {
+        let folder = Folder::new(&options.state);
+        let lock = folder.lock()?;
+        let me = Process::of(std::process::id() as i32).expect("this process runs");
+        let state = match folder.load()?.filter(|state| state.status != Status::Finished) {
+            None => {
+                folder.tidy();
+                let _ = fs::remove_file(folder.file("events.jsonl"));
+                let pool = options.pool.clone();
+                State::new(&options.run_id, &options.command, options.ranks, pool, me)
+            }
+            Some(old) if old.command != options.command || old.ranks != options.ranks => {
+                let command = old.command.join(" ");
+                return Err(SupervisorError::OtherRun { folder: options.state, command });
+            }
+            Some(mut old) => {
+                old.pool = old.pool.with_new(&options.pool);
+                (old.supervisor, old.status) = (me, Status::Running);
+                (old.reason, old.exit) = (None, None);
+                old
+            }
+        };
+        // Not before what an earlier supervisor has written.
+        let start_unix = now_unix().max(state.written_unix);
+        let rules = Rules {
+            ranks: options.ranks,
+            parities: options.parities,
+            is_protected: options.is_protected,
+            says_resume: options.says_resume,
+            restarts_max: options.restarts_max,
+            readmit: options.readmit,
+            start_over: options.start_over,
+            listed: options.pool.everyone().map(|host| host.name.clone()).collect(),
+        };
+        let machine = Machine::new(rules, state, Watch::new(options.floors));
+        Ok(Self {
+            options,
+            machine,
+            folder,
+            lock,
+            clock: Clock { start: Instant::now(), start_unix },
+            terminal: Terminal::default(),
+            lines: Lines::default(),
+            job: None,
+            saved: Instant::now(),
+            end: None,
+        })
+    }
+
+    /// Runs the job to its end.
+    ///
+    /// # Errors
+    /// See [`SupervisorError`].
+    pub fn run(mut self) -> Result<Exit> {
+        self.feed(Event::Begin);
+        loop {
+            if let Some(end) = self.end.take() {
+                self.terminal.clear_status();
+                return end;
+            }
+            self.hear();
+            self.feed(Event::Tick { stops: stop::asked() });
+            if self.job.is_some() {
+                self.lines.keep_alive();
+                if self.saved.elapsed() > SAVE_EVERY {
+                    self.save();
+                    let line = report::status_line(&self.machine.state, self.clock.unix());
+                    self.terminal.show_status(&line);
+                }
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Tells the machine of an event and does what follows.
+    fn feed(&mut self, event: Event) {
+        if self.end.is_some() {
+            return;
+        }
+        for action in self.machine.on(self.clock.unix(), event) {
+            if self.end.is_none() {
+                self.act(action);
+            }
+        }
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Tell(text) => self.tell(&text),
+            Action::Say(kind, text) => self.say(kind, &text),
+            Action::Print(text) => self.print(&text),
+            Action::Save => self.save(),
+            Action::Tidy => self.folder.tidy(),
+            Action::FindJob => {
+                if let Err(error) = self.find_job() {
+                    self.end = Some(Err(error));
+                }
+            }
+            Action::CloseLines => self.lines = Lines::default(),
+            Action::Ask(inquiry) => self.ask(&inquiry),
+            Action::Launch(start) => self.launch(&start),
+            Action::Terminate => self.launcher().signal(Signal::SIGTERM),
+            Action::Kill => self.launcher().kill_group(),
+            Action::Account => {
+                if let Err(error) = self.account() {
+                    self.end = Some(Err(error));
+                }
+            }
+            Action::End(end) => self.end = Some(end),
+        }
+    }
+
+    fn launcher(&self) -> &Process {
+        &self.job.as_ref().expect("only a launcher that runs is signalled").launcher
+    }
+
+    /// Looks for the job of an earlier supervisor.
+    fn find_job(&mut self) -> Result<()> {
+        let state = &self.machine.state;
+        let Some(launcher) = state.launcher.clone() else {
+            // A supervisor that was killed when it had just started a job had no
+            // time to note its launcher.
+            let (swept, _) = process::sweep_launcher(&state.run);
+            self.feed(Event::NoJob { swept });
+            return Ok(());
+        };
+        if let Some(host) = launcher.elsewhere() {
+            return Err(SupervisorError::Elsewhere { host: host.to_owned() });
+        }
+        let runs = launcher.runs();
+        if runs && !launcher.may_have(&state.token()) {
+            let why = format!("process {} is none of this run", launcher.pid);
+            return Err(StateError::Format { path: self.folder.file("state.json"), why }.into());
+        }
+        self.feed(Event::Found { runs });
+        let outputs = Job::outputs(&self.folder, self.machine.state.attempt)?;
+        self.job = Some(Job::new(launcher, None, outputs));
+        Ok(())
+    }
+
+    /// Tells the machine what the job has written, and whether its launcher has ended.
+    fn hear(&mut self) {
+        let Some(job) = &mut self.job else { return };
+        let attempt = self.machine.state.attempt;
+        job.reserve(&self.folder, attempt);
+        // The end is looked for before the output is read, so that at the end all of it
+        // is read.
+        let ended = job.ended();
+        let [report, lines] = match job.read(ended.is_some()) {
+            Ok(read) => read,
+            Err(error) => return self.feed(Event::Unread(error)),
+        };
+        if !report.is_empty() {
+            self.feed(Event::Report(report));
+        }
+        let token = self.machine.state.token();
+        for line in lines {
+            match Beat::find(&line, &token) {
+                Some((before, beat)) => {
+                    if !before.is_empty() {
+                        self.terminal.forward(&format!("{before}\n"));
+                    }
+                    self.feed(Event::Beat(beat));
+                }
+                None => {
+                    self.terminal.forward(&line);
+                    self.feed(Event::Line(line));
+                }
+            }
+        }
+        if let Some(how) = ended {
+            let pid = self.launcher().pid;
+            self.job = None;
+            // The launcher is gone; its agents may wait for nodes that are, too.
+            process::sweep_launcher(&self.machine.state.run);
+            self.folder.release(attempt);
+            if self.options.launcher == Launcher::Openmpi {
+                job::remove_session(pid);
+            }
+            self.feed(Event::Ended(how));
+        }
+    }
+
+    fn ask(&mut self, inquiry: &Inquiry) {
+        let options = &self.options;
+        let folder = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+        let words = vec![
+            options.program_file.display().to_string(),
+            "probe".into(),
+            format!("--run={}", self.machine.state.run),
+            format!("--run-id={}", options.run_id),
+            format!("--store={}", options.store),
+            format!("--purpose={}", inquiry.purpose),
+        ];
+        let command = plan::probe_command(&folder, &words);
+        let here = process::this_host();
+        let reach = |name: &str| {
+            if options.is_local || name == here {
+                vec!["/bin/sh".to_owned(), "-c".to_owned(), command.clone()]
+            } else {
+                plan::on_node(&options.launcher, options.agent.as_deref(), name, &command)
+            }
+        };
+        let each = match inquiry.purpose {
+            Purpose::Clean | Purpose::Forget => options.probe_limit.min(CLEAN_PATIENCE),
+            Purpose::Start | Purpose::Look => options.probe_limit,
+        };
+        let limits = Limits {
+            purpose: inquiry.purpose,
+            each,
+            rank_bytes: options.rank_bytes,
+            spare_losses: inquiry.spare_losses,
+            suspects: &inquiry.suspects,
+        };
+        let job = &mut self.job;
+        let mut is_over = || job.as_mut().is_some_and(|job| job.ended().is_some());
+        let survey = survey::survey(&mut self.lines, &inquiry.pool, &reach, limits, &mut is_over);
+        // A launcher that has ended meanwhile has found out by itself.
+        if !is_over() {
+            self.feed(Event::Answers(survey));
+        }
+    }
+
+    fn launch(&mut self, start: &Start) {
+        match self.start(start) {
+            Ok(job) => {
+                let launcher = job.launcher.clone();
+                self.job = Some(job);
+                self.feed(Event::Launched(launcher));
+            }
+            Err(error) => self.feed(Event::Unstarted(error)),
+        }
+    }
+
+    fn start(&mut self, start: &Start) -> Result<Job> {
+        // Before its token and its files are in use: a supervisor that is killed in
+        // between must not leave them to the next start.
+        self.mend_folder()?;
+        self.folder.save(&mut self.machine.state)?;
+        let attempt = self.machine.state.attempt;
+        let hostfile = self.folder.file("hosts");
+        // The launcher may change the folder before it reads it.
+        let hostfile = std::path::absolute(&hostfile).unwrap_or(hostfile);
+        let plan = self.plan(start, &hostfile);
+        let failed = |path: PathBuf| |source| SupervisorError::File { path, source };
+        outfile::replace(&hostfile, 0o600, false, |out| out.write_all(plan.hostfile.as_bytes()))
+            .map_err(failed(hostfile))?;
+        let (out, err) = self.folder.outputs(attempt);
+        let out_file = outfile::create_new(&out).map_err(failed(out))?;
+        let err_file = outfile::create_new(&err).map_err(failed(err))?;
+        let outputs = Job::outputs(&self.folder, attempt)?;
+        let names: Vec<&str> = start.hosts.iter().map(|host| host.name.as_str()).collect();
+        let (ranks, names) = (self.options.ranks, names.join(", "));
+        self.say("start", &format!("start {attempt}: {ranks} ranks on {names}"));
+        self.log("command", &plan.argv.join(" "));
+        let child = Command::new(&plan.argv[0])
+            .args(&plan.argv[1..])
+            .envs(plan.env)
+            .stdin(Stdio::null())
+            .stdout(out_file)
+            .stderr(err_file)
+            // Ctrl-C reaches the supervisor alone, which stops the job in order.
+            .process_group(0)
+            .spawn()
+            .map_err(|source| SupervisorError::Launcher {
+                program: plan.argv[0].clone(),
+                source,
+            })?;
+        let me = &self.machine.state.supervisor;
+        let launcher = Process::of(child.id() as i32).unwrap_or_else(|| me.clone());
+        Ok(Job::new(launcher, Some(child), outputs))
+    }
+
+    fn plan(&self, start: &Start, hostfile: &std::path::Path) -> Plan {
+        let options = &self.options;
+        let mut command = vec![options.program_file.display().to_string(), "run".into()];
+        command.extend_from_slice(&options.command);
+        if let Some(resume) = start.resume {
+            command.extend(["--resume".into(), resume.into()]);
+        }
+        let job = plan::Job {
+            ranks: options.ranks,
+            hosts: &start.hosts,
+            hostfile,
+            command: &command,
+            agent: options.agent.as_deref(),
+            program: options.program.as_deref(),
+            extra: &options.extra,
+            token: &self.machine.state.token(),
+        };
+        plan::plan(&options.launcher, &job)
+    }
+
+    /// Makes the state folder again if it was removed: a start needs files in it.
+    fn mend_folder(&mut self) -> Result<()> {
+        if !self.folder.file("lock").exists() {
+            self.lock = self.folder.lock()?;
+        }
+        Ok(())
+    }
+
+    fn save(&mut self) {
+        self.saved = Instant::now();
+        let saved = self.folder.save(&mut self.machine.state);
+        self.feed(saved.map_or_else(Event::Unsaved, |()| Event::Saved));
+    }
+
+    /// Tells the user something, and logs it.
+    fn say(&mut self, kind: &str, text: &str) {
+        self.tell(text);
+        self.log(kind, text);
+    }
+
+    fn tell(&mut self, text: &str) {
+        let since = self.clock.unix() - self.machine.state.started_unix;
+        self.terminal.tell(since, text);
+    }
+
+    fn log(&mut self, kind: &str, text: &str) {
+        if let Err(error) = self.folder.event(kind, text) {
+            self.feed(Event::Unsaved(error));
+        }
+    }
+
+    fn print(&mut self, text: &str) {
+        if let Err(source) = self.terminal.print(text) {
+            let (file, _) = self.folder.outputs(self.machine.state.attempt);
+            self.feed(Event::Unprinted { source, file });
+        }
+    }
+
+    /// Writes the account of the run.
+    fn account(&mut self) -> Result<()> {
+        let state = &self.machine.state;
+        for line in report::timelines(state) {
+            self.terminal.forward(&(line + "\n"));
+        }
+        if let Some(path) = self.options.json.clone() {
+            let text = serde_json::to_string_pretty(&report::account(state)).expect("plain");
+            outfile::write(&path, (text + "\n").as_bytes())
+                .map_err(|source| SupervisorError::File { path, source })?;
+        }
+        Ok(())
+    }
+}

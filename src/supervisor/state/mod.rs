@@ -1,0 +1,211 @@
+//! What a supervisor must not forget, and the folder that keeps it.
+
+mod folder;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+pub use folder::{Folder, StateError};
+
+use super::hosts::{Pool, Replacement};
+use super::process::Process;
+use crate::heartbeat::Beat;
+
+/// Raised when a field changes its meaning.
+const FORMAT_VERSION: u32 = 1;
+
+/// Where a run stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Status {
+    /// A supervisor watches it, or was killed while it did.
+    Running,
+    /// Stopped on request; can go on.
+    Stopped,
+    /// Given up; can go on when its reason is gone.
+    GaveUp,
+    /// Done.
+    Finished,
+}
+
+/// A failure and what was done about it. Times are Unix seconds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Which start failed, from 1.
+    pub attempt: usize,
+    /// How the launcher ended, and why it was killed if it was.
+    pub how: String,
+    /// Nodes that were replaced.
+    pub replaced: Vec<Replacement>,
+    /// The phase of the job's last sign of life.
+    pub phase: String,
+    /// Columns that were eliminated by then.
+    pub column: usize,
+    /// Whether the job had given a sign of life.
+    pub lived: bool,
+    /// Whether a node was lost.
+    pub node_lost: bool,
+    /// When the job gave its last sign of life, before the failure.
+    pub last_sign_unix: f64,
+    /// When the supervisor noticed the failure.
+    pub detected_unix: f64,
+    /// When the job was started again, with the nodes probed and replaced.
+    pub relaunched_unix: Option<f64>,
+    /// When its ranks gave the first sign of life.
+    pub alive_unix: Option<f64>,
+    /// When it computed again.
+    pub computing_unix: Option<f64>,
+    /// The column from which it computed.
+    pub resumed_column: Option<usize>,
+}
+
+/// The phases of a failure in seconds (Tang et al., TPDS 2018, figure 15).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Timeline {
+    /// From the last sign of life until the failure was noticed: an upper bound.
+    pub detection_seconds: f64,
+    /// Until the nodes are probed and replaced and the launcher is started.
+    pub replacement_seconds: Option<f64>,
+    /// Until the ranks give a sign of life.
+    pub restart_seconds: Option<f64>,
+    /// Until they compute again.
+    pub recovery_seconds: Option<f64>,
+}
+
+impl Failure {
+    /// The phases.
+    pub fn timeline(&self) -> Timeline {
+        let span = |from: Option<f64>, to: Option<f64>| Some(to? - from?);
+        Timeline {
+            detection_seconds: self.detected_unix - self.last_sign_unix,
+            replacement_seconds: span(Some(self.detected_unix), self.relaunched_unix),
+            restart_seconds: span(self.relaunched_unix, self.alive_unix),
+            recovery_seconds: span(self.alive_unix, self.computing_unix),
+        }
+    }
+}
+
+/// All that a supervisor must not forget.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    format_version: u32,
+    /// A name that no other run has: the first part of each token.
+    pub run: String,
+    /// Its name in the store of segments.
+    pub run_id: String,
+    /// Arguments of the benchmark.
+    pub command: Vec<String>,
+    /// Ranks.
+    pub ranks: usize,
+    /// Nodes.
+    pub pool: Pool,
+    /// Whether it runs, or how it ended.
+    pub status: Status,
+    /// Why it was given up.
+    pub reason: Option<String>,
+    /// Exit code, once there is one.
+    pub exit: Option<u8>,
+    /// When it began.
+    pub started_unix: f64,
+    /// When this was written.
+    pub written_unix: f64,
+    /// The supervisor.
+    pub supervisor: Process,
+    /// Starts so far; the present one's number.
+    pub attempt: usize,
+    /// The launcher of the present start.
+    pub launcher: Option<Process>,
+    /// When it was started.
+    pub launched_unix: f64,
+    /// The last sign of life of the present start, and when.
+    pub last_beat: Option<(Beat, f64)>,
+    /// Whether there is a checkpoint to go back to.
+    pub has_checkpoint: bool,
+    /// Whether the present start has said that it cannot go on from what it
+    /// found.
+    pub is_refused: bool,
+    /// Whether it has said that a process of an earlier start was still at work.
+    #[serde(default)]
+    pub is_changed: bool,
+    /// Whether the present start has said that its report is whole.
+    #[serde(default)]
+    pub is_reported: bool,
+    /// Tests that were reported with a residual that is too large, by any start.
+    #[serde(default)]
+    pub residuals_failed: usize,
+    /// All failures so far.
+    pub failures: Vec<Failure>,
+}
+
+impl State {
+    /// A run that begins now.
+    pub fn new(run_id: &str, command: &[String], ranks: usize, pool: Pool, me: Process) -> Self {
+        let now = now_unix();
+        Self {
+            format_version: FORMAT_VERSION,
+            run: format!("{:x}-{:x}", (now * 1e6) as u64, me.pid),
+            run_id: run_id.to_owned(),
+            command: command.to_vec(),
+            ranks,
+            pool,
+            status: Status::Running,
+            reason: None,
+            exit: None,
+            started_unix: now,
+            written_unix: now,
+            supervisor: me,
+            attempt: 0,
+            launcher: None,
+            launched_unix: now,
+            last_beat: None,
+            has_checkpoint: false,
+            is_refused: false,
+            is_changed: false,
+            is_reported: false,
+            residuals_failed: 0,
+            failures: Vec::new(),
+        }
+    }
+
+    /// The token of the present start.
+    pub fn token(&self) -> String {
+        format!("{}.{}", self.run, self.attempt)
+    }
+}
+
+/// Seconds since 1970.
+pub fn now_unix() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_timeline_is_told_as_far_as_it_went() {
+        let mut failure = Failure {
+            attempt: 1,
+            how: String::new(),
+            replaced: vec![],
+            phase: "factor".into(),
+            column: 5,
+            lived: true,
+            node_lost: true,
+            last_sign_unix: 10.0,
+            detected_unix: 12.5,
+            relaunched_unix: Some(13.0),
+            alive_unix: None,
+            computing_unix: None,
+            resumed_column: None,
+        };
+        let timeline = failure.timeline();
+        assert_eq!((timeline.detection_seconds, timeline.replacement_seconds), (2.5, Some(0.5)));
+        assert_eq!((timeline.restart_seconds, timeline.recovery_seconds), (None, None));
+        failure.alive_unix = Some(13.75);
+        failure.computing_unix = Some(15.0);
+        assert_eq!(failure.timeline().restart_seconds, Some(0.75));
+        assert_eq!(failure.timeline().recovery_seconds, Some(1.25));
+    }
+}

@@ -1,0 +1,553 @@
+//! Asking all nodes at once whether they can take part, by the very agent that the
+//! launcher uses, with a time limit. See [`super::probe`] for what a node does.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::{Duration, Instant};
+
+use super::fault;
+use super::hosts::{Health, Host, Pool};
+use super::line::{Heard, Line, Lines};
+use super::probe::{Answer, Purpose};
+
+/// How long the last nodes are waited for once the others have answered: so many times
+/// as long as the slowest of the others took, and so much longer. The time that it took
+/// when its line was opened counts, too: the line to a node that is well may have broken,
+/// and an agent may take seconds for the handshake of a new one.
+const PATIENCE: (u32, Duration) = (2, Duration::from_secs(1));
+/// The same for nodes of a silent job, which is ended if one of them is lost.
+const PATIENCE_OF_LOOK: (u32, Duration) = (2, Duration::from_secs(2));
+/// The same for nodes that the launcher, or a look, says are lost: so much longer than
+/// the slowest of the others takes now.
+const PATIENCE_WITH_SUSPECTS: Duration = Duration::from_millis(300);
+/// A kept line on which no answer comes for so long is replaced by a new one: the line
+/// may have broken without a packet that says so while the node is well.
+const RENEW_AFTER: Duration = Duration::from_secs(1);
+/// Probes under way at a time.
+const AT_ONCE: usize = 128;
+
+/// What the nodes have answered, by their names.
+#[derive(Debug, Default)]
+pub struct Survey {
+    /// The answers.
+    pub answers: BTreeMap<String, Answer>,
+    /// Whether a node can take part, unless it was not waited for.
+    pub health: BTreeMap<String, Health>,
+    /// The agent that cannot be started on this machine, and why: no node can be asked.
+    pub agent_fault: Option<(String, io::Error)>,
+}
+
+impl Survey {
+    /// Whether a node can take part.
+    pub fn health(&self, name: &str) -> Health {
+        self.health.get(name).cloned().unwrap_or(Health::Unknown)
+    }
+
+    /// Ranks of earlier starts that were ended.
+    pub fn ended(&self) -> usize {
+        self.answers.values().fold(0, |sum: usize, answer| sum.saturating_add(answer.ended))
+    }
+
+    /// Warnings, each with the nodes that have it.
+    pub fn warnings(&self) -> BTreeMap<String, Vec<&str>> {
+        let mut by_text: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        for (name, answer) in &self.answers {
+            for warning in &answer.warnings {
+                by_text.entry(warning.clone()).or_default().push(name);
+            }
+        }
+        by_text
+    }
+}
+
+/// What the nodes are asked for, and how long their answers are waited for.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits<'a> {
+    /// Why they are asked. A look asks the nodes in use alone, and ends when it has found
+    /// one that is ill.
+    pub purpose: Purpose,
+    /// The longest time for any node.
+    pub each: Duration,
+    /// Bytes that the segments of a rank take, by the configuration.
+    pub rank_bytes: u64,
+    /// Once all but so many nodes in use have answered, these get little more time: the
+    /// checkpoint can rebuild what they had, and every second counts.
+    pub spare_losses: usize,
+    /// Nodes that the launcher has said to be lost. A hint: they are asked all
+    /// the same, but not waited for as long.
+    pub suspects: &'a [String],
+}
+
+/// A probe under way.
+struct Probe {
+    name: String,
+    line: Line,
+    started: Instant,
+    /// Whether the line was opened for it.
+    is_new: bool,
+}
+
+/// Probes all nodes of the pool that are not out, on the lines that are kept to
+/// them or on new ones, for which `reach` gives the command line of a node. When it
+/// `is_over` before there are answers enough, nothing is concluded from silence.
+pub fn survey(
+    lines: &mut Lines,
+    pool: &Pool,
+    reach: &dyn Fn(&str) -> Vec<String>,
+    limits: Limits,
+    is_over: &mut dyn FnMut() -> bool,
+) -> Survey {
+    let mut asking = Asking {
+        outcomes: BTreeMap::new(),
+        agent_fault: None,
+        held_bytes: 0,
+        pool,
+        limits,
+        lines,
+        reach,
+        under_way: Vec::new(),
+        begun: Instant::now(),
+        slowest: Duration::ZERO,
+        slowest_opening: Duration::ZERO,
+    };
+    let spares = match limits.purpose {
+        Purpose::Look => &[],
+        Purpose::Start | Purpose::Clean | Purpose::Forget => &pool.spares[..],
+    };
+    let mut waiting: Vec<&Host> = pool.active.iter().chain(spares).collect();
+    waiting.reverse();
+    while !waiting.is_empty() || !asking.under_way.is_empty() {
+        while asking.under_way.len() < AT_ONCE
+            && let Some(host) = waiting.pop()
+        {
+            asking.start(&host.name);
+        }
+        asking.collect();
+        if waiting.is_empty() && asking.is_enough() {
+            break;
+        }
+        if is_over() {
+            return asking.stop(false);
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    asking.stop(true)
+}
+
+/// What became of a probe.
+#[derive(Debug)]
+enum Outcome {
+    /// The node's answer.
+    Answer(Answer),
+    /// It failed, and how.
+    Failed(String),
+    /// No time was left for it, or its agent is missing here.
+    Unknown,
+}
+
+/// A survey under way.
+struct Asking<'a> {
+    outcomes: BTreeMap<String, Outcome>,
+    agent_fault: Option<(String, io::Error)>,
+    /// What a rank's segments take on the nodes that have some.
+    held_bytes: u64,
+    pool: &'a Pool,
+    limits: Limits<'a>,
+    lines: &'a mut Lines,
+    reach: &'a dyn Fn(&str) -> Vec<String>,
+    under_way: Vec<Probe>,
+    begun: Instant,
+    /// The longest that a node took to answer.
+    slowest: Duration,
+    /// The longest that one of these took when its line was opened.
+    slowest_opening: Duration,
+}
+
+impl Asking<'_> {
+    fn start(&mut self, name: &str) {
+        let started = Instant::now();
+        let kept = self.lines.take(name);
+        match kept.and_then(|mut line| line.ask(self.limits.purpose).then_some(line)) {
+            Some(line) => {
+                self.under_way.push(Probe { name: name.to_owned(), line, started, is_new: false });
+            }
+            None => self.open(name, started),
+        }
+    }
+
+    /// Opens a new line, for a probe that was started at that time.
+    fn open(&mut self, name: &str, started: Instant) {
+        let kept = self.under_way.iter().filter(|probe| probe.line.is_kept()).count();
+        let argv = (self.reach)(name);
+        match Line::open(&argv, self.lines.has_room(kept)) {
+            Ok(line) => {
+                self.under_way.push(Probe { name: name.to_owned(), line, started, is_new: true });
+            }
+            Err(error) => {
+                // It says nothing of the node.
+                self.outcomes.insert(name.to_owned(), Outcome::Unknown);
+                self.agent_fault = Some((argv[0].clone(), error));
+            }
+        }
+    }
+
+    fn collect(&mut self) {
+        let limit = self.limits.each;
+        for mut probe in std::mem::take(&mut self.under_way) {
+            let waited = probe.started.elapsed();
+            let outcome = match probe.line.hear() {
+                Heard::Answer(answer) => {
+                    let opening = probe.line.opening().unwrap_or_default();
+                    self.slowest = self.slowest.max(waited);
+                    self.slowest_opening = self.slowest_opening.max(opening);
+                    let host = self.pool.active.iter().find(|host| host.name == probe.name);
+                    let ranks = host.map_or(1, |host| host.slots as u64).max(1);
+                    self.held_bytes = self.held_bytes.max(answer.run_bytes / ranks);
+                    self.lines.keep(&probe.name, probe.line);
+                    Outcome::Answer(*answer)
+                }
+                Heard::End(why) if probe.is_new => Outcome::Failed(why),
+                Heard::Nothing if waited >= limit => {
+                    Outcome::Failed(format!("no answer in {:.1} s", limit.as_secs_f64()))
+                }
+                Heard::Nothing if probe.is_new || waited < RENEW_AFTER => {
+                    self.under_way.push(probe);
+                    continue;
+                }
+                Heard::Nothing | Heard::End(_) => {
+                    self.open(&probe.name, probe.started);
+                    continue;
+                }
+            };
+            self.outcomes.insert(probe.name, outcome);
+        }
+    }
+
+    /// Whether a node can take part, as far as it has answered.
+    fn health(&self, host: &Host) -> Health {
+        match self.outcomes.get(&host.name) {
+            None | Some(Outcome::Unknown) => Health::Unknown,
+            Some(Outcome::Failed(why)) => Health::Ill(why.clone()),
+            // A look asks for a sign of life alone.
+            Some(Outcome::Answer(_)) if self.limits.purpose == Purpose::Look => Health::Well,
+            Some(Outcome::Answer(answer)) => {
+                let (held_bytes, rank_bytes) = (self.held_bytes, self.limits.rank_bytes);
+                match fault::of(answer, host.slots as u64, held_bytes, rank_bytes) {
+                    None => Health::Well,
+                    Some(why) => Health::Ill(why),
+                }
+            }
+        }
+    }
+
+    /// Whether the answers so far suffice to go on.
+    fn is_enough(&self) -> bool {
+        let (pool, limits) = (self.pool, &self.limits);
+        let is_silent = |host: &&Host| !self.outcomes.contains_key(&host.name);
+        let is_well = |host: &&Host| self.health(host) == Health::Well;
+        let silent = pool.active.iter().filter(is_silent).count();
+        let ill = pool.active.iter().filter(|host| !is_silent(host) && !is_well(host)).count();
+        let is_suspect = |host: &Host| limits.suspects.contains(&host.name);
+        let are_suspects = pool.active.iter().filter(is_silent).all(is_suspect);
+        if limits.purpose == Purpose::Look {
+            let patience = if are_suspects { PATIENCE } else { PATIENCE_OF_LOOK };
+            let is_late = !self.is_patient(patience) && silent < pool.active.len();
+            return ill > 0 || silent == 0 || is_late;
+        }
+        let spares = pool.spares.iter().filter(is_well).count();
+        if silent == 0 {
+            return spares >= ill;
+        }
+        let is_patient = match are_suspects {
+            true => self.begun.elapsed() < self.slowest + PATIENCE_WITH_SUSPECTS,
+            false => self.is_patient(PATIENCE),
+        };
+        !is_patient && silent + ill <= limits.spare_losses && spares >= silent + ill
+    }
+
+    /// Whether those that are silent may still answer.
+    fn is_patient(&self, (times, more): (u32, Duration)) -> bool {
+        self.begun.elapsed() < self.slowest.max(self.slowest_opening) * times + more
+    }
+
+    /// Ends what is under way. If `silence_counts`, nodes in use that did not answer are
+    /// lost; others were not waited for.
+    fn stop(mut self, silence_counts: bool) -> Survey {
+        // A look ends with the first that is ill: the others' time was not up.
+        let is_failed = |outcome: &Outcome| matches!(outcome, Outcome::Failed(_));
+        let is_look = self.limits.purpose == Purpose::Look;
+        let is_cut_short = is_look && self.outcomes.values().any(is_failed);
+        for probe in std::mem::take(&mut self.under_way) {
+            let is_in_use = self.pool.active.iter().any(|host| host.name == probe.name);
+            let outcome = match is_in_use && silence_counts && !is_cut_short {
+                true => {
+                    let waited = probe.started.elapsed().as_secs_f64();
+                    Outcome::Failed(format!("no answer in {waited:.1} s, when all others had"))
+                }
+                false => {
+                    self.lines.keep(&probe.name, probe.line);
+                    Outcome::Unknown
+                }
+            };
+            self.outcomes.insert(probe.name, outcome);
+        }
+        let asked = self.pool.active.iter().chain(&self.pool.spares);
+        let health = asked.map(|host| (host.name.clone(), self.health(host))).collect();
+        let answers = self.outcomes.into_iter().filter_map(|(name, outcome)| match outcome {
+            Outcome::Answer(answer) => Some((name, answer)),
+            Outcome::Failed(_) | Outcome::Unknown => None,
+        });
+        Survey { answers: answers.collect(), health, agent_fault: self.agent_fault }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+    use crate::supervisor::probe::tests::answer;
+
+    fn pool(active: &[&str], spares: &[&str]) -> Pool {
+        let hosts = |names: &[&str]| {
+            names.iter().map(|name| Host { name: (*name).to_owned(), slots: 2 }).collect()
+        };
+        Pool::new(hosts(active), hosts(spares))
+    }
+
+    fn sh(script: String) -> Vec<String> {
+        vec!["/bin/sh".into(), "-c".into(), script]
+    }
+
+    fn says(answer: &Answer) -> String {
+        format!("echo Welcome!; printf '%s' '{}'", answer.line())
+    }
+
+    /// By new lines to all.
+    fn survey(pool: &Pool, reach: &dyn Fn(&str) -> Vec<String>, limits: Limits) -> Survey {
+        super::survey(&mut Lines::default(), pool, reach, limits, &mut || false)
+    }
+
+    const LIMITS: Limits = Limits {
+        purpose: Purpose::Start,
+        each: Duration::from_secs(3),
+        rank_bytes: 0,
+        spare_losses: 1,
+        suspects: &[],
+    };
+
+    /// A far end that notes each opening in a file, and answers all questions.
+    fn answers_all(openings: &Path) -> String {
+        let line = answer().line();
+        let line = line.trim_end().replace("\"question\":0", "\"question\":'$number'");
+        format!(
+            "echo opened >> {}; number=0; echo '{line}'; \
+             while read number purpose; do echo '{line}'; done",
+            openings.display()
+        )
+    }
+
+    #[test]
+    fn answers_are_heard_behind_greetings_and_faults_are_told() {
+        let reach = |name: &str| match name {
+            "n1" => sh(says(&answer())),
+            "n2" => sh("echo no route >&2; exit 255".into()),
+            "n3" => sh("exit 3".into()),
+            "n4" => sh(says(&Answer { version: "0.0.1".into(), ..answer() })),
+            "n6" => sh(says(&Answer { program: 1, ..answer() })),
+            _ => sh(says(&Answer { no_store: Some("none".into()), ..answer() })),
+        };
+        let found = survey(&pool(&["n1", "n2", "n3", "n4", "n5", "n6"], &[]), &reach, LIMITS);
+        let health = |name| match found.health(name) {
+            Health::Ill(why) => why,
+            other => format!("{other:?}"),
+        };
+        assert_eq!(health("n1"), "Well");
+        assert_eq!(health("n2"), "probe: exit status: 255; no route");
+        assert_eq!(health("n3"), "probe: exit status: 3; not a word: does skt-hpl run there?");
+        assert!(health("n4").starts_with("has version 0.0.1 of skt-hpl, not "));
+        assert_eq!(health("n5"), "has no shared memory for us: none");
+        assert!(health("n6").starts_with("has another build of skt-hpl"), "{}", health("n6"));
+        assert_eq!(health("n7"), "Unknown");
+    }
+
+    #[test]
+    fn a_missing_agent_is_no_fault_of_the_nodes() {
+        let reach = |_: &str| vec!["/nonexistent/ssh".to_owned()];
+        let found = survey(&pool(&["n1", "n2"], &[]), &reach, LIMITS);
+        assert_eq!(found.health("n1"), Health::Unknown);
+        let (agent, error) = found.agent_fault.unwrap();
+        assert_eq!((agent.as_str(), error.kind()), ("/nonexistent/ssh", io::ErrorKind::NotFound));
+    }
+
+    #[test]
+    fn a_line_is_kept_for_the_next_questions_unless_it_goes_deaf() {
+        let folder = tempfile::tempdir().unwrap();
+        let (well, deaf) = (folder.path().join("well"), folder.path().join("deaf"));
+        let openings = |path: &Path| fs::read_to_string(path).unwrap().lines().count();
+        let reach = |name: &str| match name {
+            "n1" => sh(answers_all(&well)),
+            // Only the first of its lines does not hear a second question.
+            _ if !deaf.exists() => {
+                sh(format!("touch {}; {}; sleep 1000", deaf.display(), says(&answer())))
+            }
+            _ => sh(answers_all(&deaf)),
+        };
+        let (mut lines, pool) = (Lines::default(), pool(&["n1", "n2"], &[]));
+        for purpose in [Purpose::Start, Purpose::Look, Purpose::Start, Purpose::Look] {
+            let limits = Limits { purpose, each: Duration::from_secs(30), ..LIMITS };
+            let found = super::survey(&mut lines, &pool, &reach, limits, &mut || false);
+            for name in ["n1", "n2"] {
+                assert_eq!(found.health(name), Health::Well, "{name} {purpose}");
+            }
+        }
+        assert_eq!((openings(&well), openings(&deaf)), (1, 1));
+    }
+
+    #[test]
+    fn a_suspect_does_not_cost_the_time_of_a_handshake_where_lines_are_kept() {
+        const HANDSHAKE_SECONDS: f64 = 3.0;
+        let folder = tempfile::tempdir().unwrap();
+        let openings = |name: &str| folder.path().join(name);
+        let reach = |name: &str| {
+            let opened = openings(name);
+            let is_lost = name == "n2" && opened.exists();
+            let wait = if is_lost { 1000.0 } else { HANDSHAKE_SECONDS };
+            sh(format!(
+                "echo opened >> {}; sleep {wait}; {}",
+                opened.display(),
+                match name {
+                    "n2" => says(&answer()),
+                    _ => answers_all(&opened),
+                }
+            ))
+        };
+        let (mut lines, pool) = (Lines::default(), pool(&["n1", "n2"], &["s1"]));
+        let limits = Limits { each: Duration::from_secs(30), spare_losses: 0, ..LIMITS };
+        let found = super::survey(&mut lines, &pool, &reach, limits, &mut || false);
+        assert_eq!(found.health("n2"), Health::Well);
+        // The spare may not have been waited for.
+        std::thread::sleep(Duration::from_secs(1));
+        let suspects = ["n2".to_owned()];
+        let limits = Limits { spare_losses: 1, suspects: &suspects, ..limits };
+        let start = Instant::now();
+        let found = super::survey(&mut lines, &pool, &reach, limits, &mut || false);
+        assert!(matches!(found.health("n2"), Health::Ill(why) if why.contains("no answer")));
+        assert_eq!(found.health("s1"), Health::Well);
+        let took = start.elapsed().as_secs_f64();
+        assert!((0.3..HANDSHAKE_SECONDS).contains(&took), "{took}");
+    }
+
+    #[test]
+    fn silence_says_nothing_when_the_job_has_ended_meanwhile() {
+        let reach = |name: &str| match name {
+            "n2" => sh("sleep 1000".into()),
+            _ => sh(says(&answer())),
+        };
+        let limits = Limits { purpose: Purpose::Look, each: Duration::from_secs(30), ..LIMITS };
+        let (start, mut lines) = (Instant::now(), Lines::default());
+        let mut is_over = || start.elapsed() > Duration::from_millis(500);
+        let pool = pool(&["n1", "n2"], &[]);
+        let found = super::survey(&mut lines, &pool, &reach, limits, &mut is_over);
+        assert_eq!(found.health("n2"), Health::Unknown);
+        assert!(start.elapsed() < Duration::from_secs(3));
+    }
+
+    #[test]
+    fn one_silent_node_costs_a_second_and_two_the_whole_limit() {
+        let reach = |name: &str| match name {
+            "n2" | "n3" => sh("sleep 1000".into()),
+            _ => sh(says(&answer())),
+        };
+        // A busy machine answers late, and the patience grows with that.
+        let patient = Limits { each: Duration::from_secs(30), ..LIMITS };
+        let start = Instant::now();
+        let found = survey(&pool(&["n1", "n2"], &["s1"]), &reach, patient);
+        assert!(matches!(found.health("n2"), Health::Ill(why) if why.contains("no answer")));
+        let took = start.elapsed().as_secs_f64();
+        assert!((1.0..25.0).contains(&took), "{took}");
+        let suspects = ["n2".to_owned()];
+        let start = Instant::now();
+        survey(&pool(&["n1", "n2"], &["s1"]), &reach, Limits { suspects: &suspects, ..patient });
+        let with_hint = start.elapsed().as_secs_f64();
+        assert!((0.3..25.0).contains(&with_hint), "{with_hint}");
+        let start = Instant::now();
+        survey(&pool(&["n1", "n2", "n3"], &["s1", "s2"]), &reach, LIMITS);
+        assert!(start.elapsed() >= LIMITS.each);
+    }
+
+    #[test]
+    fn a_look_ends_with_the_first_that_is_ill_or_when_one_alone_is_silent() {
+        let reach = |name: &str| match name {
+            "n2" => sh("sleep 0.2; echo no route >&2; exit 255".into()),
+            "n3" | "s1" => sh("sleep 1000".into()),
+            _ => sh(says(&answer())),
+        };
+        let limits = Limits { purpose: Purpose::Look, each: Duration::from_secs(20), ..LIMITS };
+        let look = |active: &[&str]| {
+            let start = Instant::now();
+            let found = survey(&pool(active, &["s1"]), &reach, limits);
+            assert_eq!(found.health("s1"), Health::Unknown, "spares are not asked");
+            (found, start.elapsed().as_secs_f64())
+        };
+        let (found, took) = look(&["n1", "n2"]);
+        assert!(matches!(found.health("n2"), Health::Ill(why) if why.contains("no route")));
+        assert!(took < 2.0, "{took}");
+        let (found, took) = look(&["n1", "n3"]);
+        assert!(matches!(found.health("n3"), Health::Ill(why) if why.contains("no answer")));
+        assert!((2.0..5.0).contains(&took), "{took}");
+        let (found, _) = look(&["n3", "n2"]);
+        assert_eq!(found.health("n3"), Health::Unknown, "its time was not up");
+        let (found, _) = look(&["n1", "n4"]);
+        assert_eq!(found.health("n4"), Health::Well);
+    }
+
+    #[test]
+    fn a_slow_agent_is_waited_for_but_not_ten_times_over() {
+        let reach = |name: &str| match name {
+            "n2" => sh("sleep 1000".into()),
+            _ => sh(format!("sleep 1.5; {}", says(&answer()))),
+        };
+        let limits = Limits { purpose: Purpose::Look, each: Duration::from_secs(30), ..LIMITS };
+        let start = Instant::now();
+        let found = survey(&pool(&["n1", "n2"], &[]), &reach, limits);
+        assert!(matches!(found.health("n2"), Health::Ill(why) if why.contains("no answer")));
+        let took = start.elapsed().as_secs_f64();
+        assert!((5.0..9.0).contains(&took), "{took}");
+        let suspects = ["n2".to_owned()];
+        let limits = Limits { purpose: Purpose::Start, suspects: &suspects, ..limits };
+        let start = Instant::now();
+        survey(&pool(&["n1", "n2"], &["s1"]), &reach, limits);
+        let took = start.elapsed().as_secs_f64();
+        assert!((1.8..4.0).contains(&took), "{took}");
+    }
+
+    #[test]
+    fn spares_that_are_not_needed_are_not_waited_for() {
+        let reach = |name: &str| match name {
+            "s1" => sh("sleep 1000".into()),
+            _ => sh(says(&answer())),
+        };
+        let patient = Limits { each: Duration::from_secs(30), ..LIMITS };
+        let start = Instant::now();
+        let found = survey(&pool(&["n1", "n2"], &["s1"]), &reach, patient);
+        assert!(start.elapsed() < Duration::from_secs(15));
+        assert_eq!(found.health("s1"), Health::Unknown);
+    }
+
+    #[test]
+    fn a_spare_needs_the_memory_that_survivors_segments_take() {
+        let reach = |name: &str| match name {
+            "n1" => sh(says(&Answer { run_bytes: 1 << 30, available_bytes: 5, ..answer() })),
+            _ => sh(says(&Answer { available_bytes: (1 << 30) - 1, ..answer() })),
+        };
+        let mut pool = pool(&["n1"], &[]);
+        pool.active[0].slots = 1;
+        pool.active.push(Host { name: "s1".into(), slots: 1 });
+        let found = survey(&pool, &reach, LIMITS);
+        assert_eq!(found.health("n1"), Health::Well);
+        let Health::Ill(why) = found.health("s1") else { panic!() };
+        assert_eq!(why, "1073741823 of 1073741824 bytes of memory are available");
+    }
+}

@@ -80,6 +80,11 @@ fn reference_solution(n: usize) -> Vec<f64> {
     b
 }
 
+/// The first of `cuts` behind panel `next`, or the end.
+fn next_cut(cuts: &[usize], next: usize, panels: usize) -> usize {
+    cuts.iter().copied().find(|&cut| cut > next).unwrap_or(panels).min(panels)
+}
+
 /// Cuts the factorization before given panels, and takes no checkpoint there.
 struct Cutter {
     memory: Vec<f64>,
@@ -102,7 +107,7 @@ impl Guard for Cutter {
     }
 
     fn cut(&mut self, next: usize, panels: usize) -> Result<usize, SolveError> {
-        Ok(self.cuts.iter().copied().find(|&cut| cut > next).unwrap_or(panels).min(panels))
+        Ok(next_cut(&self.cuts, next, panels))
     }
 
     fn seconds(&self) -> f64 {
@@ -437,7 +442,7 @@ struct FinalElements {
     shape: LocalShape,
     /// Row by row; those called final.
     kept: Vec<Option<f64>>,
-    /// Elements compared so far, and those of them outside of finished columns.
+    /// Elements compared so far.
     compared: usize,
 }
 
@@ -494,7 +499,7 @@ impl Guard for Auditor {
 
     fn cut(&mut self, next: usize, panels: usize) -> Result<usize, SolveError> {
         self.final_elements.compare(&self.memory);
-        Ok(self.cuts.iter().copied().find(|&cut| cut > next).unwrap_or(panels).min(panels))
+        Ok(next_cut(&self.cuts, next, panels))
     }
 
     fn seconds(&self) -> f64 {

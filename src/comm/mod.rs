@@ -1,7 +1,6 @@
 //! What ranks say to each other: all of [`skt_checkpoint::comm`], and what HPL needs
 //! beside it.
 
-pub mod node;
 pub mod panel_bcast;
 pub mod threads;
 

@@ -53,7 +53,7 @@ impl LocalShape {
     /// most `usize::MAX`.
     pub fn work_doubles(&self, params: &Params, rows: Cyclic, myrow: usize) -> usize {
         let (message, w) = panel::largest(params.n, params.nb, rows, myrow);
-        let nb = params.nb.min(params.n.max(1));
+        let nb = params.widest_panel();
         let exchange = match rows.procs {
             1 => 0,
             _ if params.share => ColumnMemory::doubles(nb, self.cols, myrow),

@@ -40,7 +40,7 @@ impl<C: Comm> LookAhead<C> {
     /// # Errors
     /// When there is no memory for it.
     pub fn new(grid: &Grid<C>, params: &Params, column: &ColumnMemory) -> Result<Self, SolveError> {
-        let nb = params.nb.min(params.n.max(1));
+        let nb = params.widest_panel();
         let (message, w) = panel::largest(params.n, params.nb, grid.rows(params.nb), grid.myrow);
         Ok(Self {
             panels: VecDeque::with_capacity(params.depth + 1),

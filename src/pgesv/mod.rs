@@ -82,6 +82,11 @@ impl Params {
     pub fn panels(&self) -> usize {
         self.n.div_ceil(self.nb)
     }
+
+    /// Columns of the widest panel.
+    fn widest_panel(&self) -> usize {
+        self.nb.min(self.n.max(1))
+    }
 }
 
 /// Why there is no solution.
@@ -139,7 +144,7 @@ impl<C: Comm> Workspace<C> {
     /// # Errors
     /// When there is no memory for it.
     pub fn new(grid: &Grid<C>, params: &Params, shape: LocalShape) -> Result<Self, SolveError> {
-        let nb = params.nb.min(params.n.max(1));
+        let nb = params.widest_panel();
         let column = ColumnMemory::new(grid, params.share, nb, shape.cols)?;
         Ok(Self {
             look_ahead: LookAhead::new(grid, params, &column)?,

@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::SolveError;
+use super::{SolveError, memory_error};
 use crate::comm::node::NodeMemory;
 use crate::comm::{Comm, PanelBuf, Result};
 use crate::grid::Grid;
@@ -54,8 +54,7 @@ impl PanelBuffers {
             }
         }
         let buffers = (0..count).map(|_| PanelBuf::new(doubles)).collect::<std::io::Result<_>>();
-        let why = |e: std::io::Error| SolveError::Memory { what: "panels", why: e.to_string() };
-        buffers.map(Self::Messages).map_err(why)
+        buffers.map(Self::Messages).map_err(memory_error("panels"))
     }
 
     /// Whether they lie in shared memory.

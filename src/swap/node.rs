@@ -21,7 +21,7 @@ use std::sync::Arc;
 use super::Plan;
 use crate::blas::MatMut;
 use crate::blas::view::SharedMat;
-use crate::comm::node::{NodeMatrix as _, NodeMemory};
+use crate::comm::node::NodeMemory;
 use crate::comm::{Comm, Result};
 use crate::pages;
 use crate::team::Team;
@@ -133,10 +133,12 @@ impl NodeRoom {
 
     /// The U of all, `jb x width`.
     pub(super) fn u(&self, jb: usize, width: usize) -> SharedMat<'_> {
-        let start = self.u_start;
-        // SAFETY: each rank writes its own share, after it has seen all flags WRITTEN:
-        // nobody looks at the last U any more. All read it after all flags SOLVED.
-        unsafe { self.node.matrix(0, start..start + jb * width, jb, width) }.share()
+        let doubles = self.u_start..self.u_start + jb * width;
+        let first = self.node.address(0, &doubles);
+        // SAFETY: within the part of rank 0, which all have mapped to write. Each rank
+        // writes its own share, after it has seen all flags WRITTEN: nobody looks at the
+        // last U any more. All read it after all flags SOLVED.
+        unsafe { MatMut::row_major_at(first, doubles.len(), jb, width, width) }.share()
     }
 
     /// Says that this rank's share is solved, and waits for those of the others.

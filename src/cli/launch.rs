@@ -181,7 +181,7 @@ fn options(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
     let slots = listed.iter().map(|host| host.slots).sum();
     let checked =
         run::load_checked(&RunArgs { ranks: Some(args.np.unwrap_or(slots)), ..run.clone() })?;
-    let needed = checked.spec.grids.iter().map(|(p, q)| p * q).max().unwrap_or(1);
+    let needed = checked.spec.most_ranks();
     let ranks = args.np.unwrap_or(needed);
     checked.require_ranks(ranks)?;
     let mut listed = listed;
@@ -239,7 +239,7 @@ fn rank_bytes(pool: &Pool, ranks: usize, spec: &RunSpec, settings: &Settings) ->
     let of_ranks = |host: &Host| std::iter::repeat_n(host.name.clone(), host.slots);
     let names: Vec<String> = pool.active.iter().flat_map(of_ranks).take(ranks).collect();
     let bytes = |test: TestSpec| {
-        let names = names.get(..test.p * test.q)?.iter().map(String::as_str);
+        let names = names.get(..test.ranks())?.iter().map(String::as_str);
         let geometry = protect::smallest_group(settings, names)?;
         let split = protect::memory_split(&test, settings, Some(geometry));
         Some(split.total() - split.work_space)

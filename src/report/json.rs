@@ -257,6 +257,7 @@ fn parameters(spec: &RunSpec) -> serde_json::Value {
         generator,
         threads,
         transport,
+        checksums,
     } = spec;
     let grids: Vec<_> = grids.iter().map(|(p, q)| serde_json::json!({"p": p, "q": q})).collect();
     let output = match output {

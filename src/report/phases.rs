@@ -22,7 +22,7 @@ pub fn named(phases: &Phases) -> [(&'static str, f64); 6] {
 /// Share of the DGEMM self-test that the test reached on all of its cores:
 /// `gflops / (gflops_per_core * P * Q * threads)`.
 pub fn efficiency(record: &TestRecord, dgemm_gflops_per_core: f64) -> f64 {
-    let cores = record.spec.p * record.spec.q * record.spec.threads;
+    let cores = record.spec.ranks() * record.spec.threads;
     record.gflops / (dgemm_gflops_per_core * cores as f64)
 }
 
@@ -140,7 +140,7 @@ fn percent(part: f64, whole: f64) -> String {
 }
 
 fn efficiency_line(record: &TestRecord, per_core: f64) -> String {
-    let cores = record.spec.p * record.spec.q * record.spec.threads;
+    let cores = record.spec.ranks() * record.spec.threads;
     format!(
         "# efficiency: {:.1} % of the DGEMM self-test ({} a core on {cores} core{})",
         100.0 * efficiency(record, per_core),

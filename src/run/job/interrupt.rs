@@ -57,10 +57,10 @@ pub fn keep(is_kept: bool) {
 /// What stays, how to go on, and how to remove it.
 fn line(spec: &RunSpec, settings: &Settings) -> String {
     let bytes = spec.tests().into_iter().map(|test| {
-        let hosts = std::iter::repeat_n("", test.p * test.q);
+        let hosts = std::iter::repeat_n("", test.ranks());
         let geometry = protect::smallest_group(settings, hosts);
         let split = protect::memory_split(&test, settings, geometry);
-        (split.total() - split.work_space).saturating_mul((test.p * test.q) as u64)
+        (split.total() - split.work_space).saturating_mul(test.ranks() as u64)
     });
     let bytes = units::bytes(bytes.max().unwrap_or(0));
     let run = &settings.run_id;

@@ -330,7 +330,7 @@ impl<'a> Tests<'a> {
         let mut announced = Instant::now();
         let (mut last, mut left) = (None, Vec::new());
         for (index, test) in tests.iter().enumerate().skip(first) {
-            let size = test.p * test.q;
+            let size = test.ranks();
             if ranks.as_ref().is_none_or(|ranks| ranks.size != size) {
                 ranks = Some(Ranks::new(world, size)?);
             }
@@ -374,7 +374,7 @@ impl<'a> Tests<'a> {
         let (run, setup) = (&self.settings.run_id, self.setup);
         let tests = self.spec.tests();
         let header =
-            |test: usize| tests.get(test).map(|test| protect::header_layout(run, test.p * test.q));
+            |test: usize| tests.get(test).map(|test| protect::header_layout(run, test.ranks()));
         let is_keeper = setup.is_first_on_host;
         let removed = protect::ended::remove_left_over(world, setup.store, run, is_keeper, header)?;
         if removed > 0 && world.rank() == 0 {
@@ -802,7 +802,7 @@ impl Observer for Watcher<'_> {
         *self.announced = Instant::now();
         let line = match phase {
             Phase::Generate { total_bytes } => {
-                generating_line(n, total_bytes, self.test.p * self.test.q)
+                generating_line(n, total_bytes, self.test.ranks())
             }
             Phase::Factor => {
                 format!("N={n}: factoring (test {} of {})", self.index + 1, self.tests)

@@ -88,7 +88,7 @@ pub fn segment_layout(
     settings: &Settings,
     geometry: Geometry,
 ) -> (HeaderLayout, SegmentLayout) {
-    let ranks = spec.p * spec.q;
+    let ranks = spec.ranks();
     let header = HeaderLayout::new(&settings.run_id, ranks, state_bytes(ranks));
     let (shapes, parts) = ([region_shape(spec)], settings.method.parts());
     let layout = SegmentLayout::new(

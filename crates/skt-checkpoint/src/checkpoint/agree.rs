@@ -25,8 +25,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::group::{self, PlacementError};
-use super::header::{Attempt, Identity, Record, SegmentId};
+use super::header::{Identity, SegmentId};
 use super::methods::Method;
+use super::record::{Attempt, Holds, Record};
 
 /// What to do with what is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -296,35 +297,6 @@ pub enum Decision {
     Finished(Finished),
 }
 
-/// Whether the data of a segment can be used at an epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
-    Usable,
-    Lost,
-}
-
-fn standing(method: Method, record: &Record, epoch: u64) -> Standing {
-    let usable = !record.hollow
-        && match method {
-            // From (B, C) when stamped, else from (A, D): complete since the
-            // barrier before anybody's commit, and untouched until the stamp.
-            Method::SelfCheckpoint => {
-                assert!(record.commit == record.stamp || record.commit == record.stamp + 1);
-                record.stamp == epoch || record.stamp + 1 == epoch
-            }
-            // The other copy is complete since that barrier.
-            Method::Double => record.commit == epoch || record.commit + 1 == epoch,
-            // Complete at `epoch` when somebody has seen the end of the update;
-            // half-written when nobody has.
-            Method::Single => {
-                (record.stamp == epoch && record.updating == 0)
-                    || (record.stamp + 1 == epoch && record.updating == epoch)
-            }
-            Method::None => false,
-        };
-    if usable { Standing::Usable } else { Standing::Lost }
-}
-
 /// Decides. `offers` has one entry a process, in the order of their ranks.
 ///
 /// # Errors
@@ -351,9 +323,12 @@ pub fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusal> {
 fn finished(offers: &[Offer]) -> Option<Finished> {
     let base = lineage(offers);
     let is_kept = |claim: &Claim| {
-        claim.content.as_ref().is_some_and(|content| counts(content, base) && !content.1.hollow)
+        claim
+            .content
+            .as_ref()
+            .is_some_and(|content| counts(content, base) && !content.1.is_hollow())
     };
-    let is_marked = |claim: &Claim| claim.content.as_ref().is_some_and(|(_, r)| r.finished);
+    let is_marked = |claim: &Claim| claim.content.as_ref().is_some_and(|(_, r)| r.is_finished());
     let claims = offers.iter().flat_map(|offer| &offer.claims);
     let marked = claims.clone().find(|claim| is_kept(claim) && is_marked(claim))?;
     let (_, record) = marked.content.as_ref().expect("it is marked");
@@ -371,7 +346,7 @@ fn finished(offers: &[Offer]) -> Option<Finished> {
         };
         offers.iter().map(of).collect()
     };
-    let (epoch, result) = (record.commit, record.state.clone());
+    let (epoch, result) = (record.committed(), record.state().to_vec());
     let left = left(offers, base, false);
     Some(Finished { epoch, result, left, mark, discard: ids(false), keep: ids(true) })
 }
@@ -387,7 +362,7 @@ fn plan(offers: &[Offer], rules: &Rules) -> Result<Plan, Refusal> {
         Resume::Never => BTreeMap::new(),
         _ => current_claims(offers, base),
     };
-    let epoch = current.values().map(|(_, record)| record.commit).max().unwrap_or(0);
+    let epoch = current.values().map(|(_, record)| record.committed()).max().unwrap_or(0);
     if epoch == 0 {
         if rules.resume == Resume::Require {
             return Err(Refusal::NothingFound);
@@ -396,11 +371,11 @@ fn plan(offers: &[Offer], rules: &Rules) -> Result<Plan, Refusal> {
     }
     let usable: BTreeMap<usize, &Content> = current
         .iter()
-        .filter(|(_, (_, record))| standing(rules.method, record, epoch) == Standing::Usable)
+        .filter(|(_, (_, record))| record.holds(rules.method, epoch) != Holds::Nothing)
         .map(|(&rank, &content)| (rank, content))
         .collect();
-    let newest = current.values().find(|(_, record)| record.commit == epoch);
-    let state = newest.expect("the epoch comes from such a commit").1.state.clone();
+    let newest = current.values().find(|(_, record)| record.committed() == epoch);
+    let state = newest.expect("the epoch comes from such a commit").1.state().to_vec();
     let resumed = resume(offers, rules, attempt, (epoch, state), &usable);
     resumed.map_err(|refusal| name_torn(refusal, rules.method, &current, &usable))
 }
@@ -416,7 +391,7 @@ fn name_torn(
         Refusal::Unrecoverable { epoch, lost, parities, .. } if method == Method::Single => {
             let is_torn = |rank: &usize| {
                 let unusable = current.get(rank).filter(|_| !usable.contains_key(rank));
-                unusable.is_some_and(|(_, record)| record.updating != 0 && !record.hollow)
+                unusable.is_some_and(|(_, record)| record.updating() != 0 && !record.is_hollow())
             };
             let ranks = lost.iter().flat_map(|group| group.ranks.iter().copied());
             let torn = ranks.filter(is_torn).collect();
@@ -446,12 +421,12 @@ fn refuse_other_shapes(offers: &[Offer]) -> Result<(), Refusal> {
 /// The lineage to go on from: the latest attempt that any segment has followed.
 /// Where two never knew of each other, the one that came further.
 fn lineage(offers: &[Offer]) -> Attempt {
-    let newest = |(_, r): &&Content| (r.lineage.number, r.commit, r.lineage.nonce);
-    contents(offers).max_by_key(newest).map_or(Attempt::default(), |(_, record)| record.lineage)
+    let newest = |(_, r): &&Content| (r.lineage().number, r.committed(), r.lineage().nonce);
+    contents(offers).max_by_key(newest).map_or(Attempt::default(), |(_, record)| record.lineage())
 }
 
 fn newest_attempt(offers: &[Offer]) -> u64 {
-    let all = |(_, r): &'_ Content| r.joined.iter().chain([&r.lineage]).map(|a| a.number).max();
+    let all = |(_, r): &'_ Content| r.joined().iter().chain([&r.lineage()]).map(|a| a.number).max();
     contents(offers).filter_map(all).max().unwrap_or(0)
 }
 
@@ -462,9 +437,10 @@ fn newest_attempt(offers: &[Offer]) -> u64 {
 fn left(offers: &[Offer], base: Attempt, is_missed: bool) -> Vec<Attempt> {
     let mut left: Vec<Attempt> = Vec::new();
     for (_, record) in contents(offers).filter(|content| counts(content, base)) {
-        left.extend(&record.left);
+        left.extend(record.left());
         if is_missed {
-            left.extend(record.joined.iter().chain([&record.lineage]));
+            left.extend(record.joined());
+            left.push(record.lineage());
         }
     }
     left.retain(|start| *start != Attempt::default());
@@ -475,7 +451,7 @@ fn left(offers: &[Offer], base: Attempt, is_missed: bool) -> Vec<Attempt> {
 
 /// Whether a segment is not stale.
 fn counts((_, record): &Content, base: Attempt) -> bool {
-    record.lineage == base || record.joined.contains(&base)
+    record.lineage() == base || record.joined().contains(&base)
 }
 
 /// The best segment of each rank, of those that are not stale.
@@ -485,7 +461,7 @@ fn current_claims(offers: &[Offer], base: Attempt) -> BTreeMap<usize, &Content> 
         if !counts(content, base) {
             continue;
         }
-        let order = |(_, r): &Content| (!r.hollow, r.commit, r.stamp, r.clone());
+        let order = |(_, r): &Content| (!r.is_hollow(), r.committed(), r.stamped(), r.clone());
         let entry = best.entry(content.0.rank).or_insert(content);
         if order(content) > order(entry) {
             *entry = content;
@@ -703,15 +679,26 @@ mod tests {
     };
     const BASE: Attempt = Attempt { number: 3, nonce: 1 };
 
+    /// Of a segment that follows `lineage`, with this commit and stamp.
+    fn record(lineage: Attempt, commit: u64, stamp: u64) -> Record {
+        let mut record = Record::of_new_segment();
+        record.join(lineage, &[]);
+        record.confirm(lineage, RULES.method, 0, &[]);
+        for epoch in 1..=commit {
+            record.commit(epoch, vec![epoch as u8]);
+            if epoch <= stamp {
+                record.stamp(epoch);
+            }
+        }
+        record
+    }
+
     /// A segment of rank `rank` of four, with this commit and stamp.
     fn claim(rank: usize, commit: u64, stamp: u64) -> Claim {
         let members = vec![0, 1, 2, 3];
         let identity = Identity { fingerprint: 7, rank, members, ..Identity::default() };
-        let state = vec![commit as u8];
-        let record =
-            Record { sequence: 4, lineage: BASE, commit, stamp, state, ..Record::default() };
         let id = SegmentId { rank, attempt: 3 };
-        Claim { id, content: Some((identity, record)), other: None }
+        Claim { id, content: Some((identity, record(BASE, commit, stamp))), other: None }
     }
 
     fn offers(claims: [Vec<Claim>; 4]) -> Vec<Offer> {
@@ -748,9 +735,16 @@ mod tests {
         }
     }
 
+    /// Of the segment of a replacement that is not rebuilt.
+    fn hollow() -> Record {
+        let mut record = Record::of_new_segment();
+        record.join(BASE, &[]);
+        record.confirm(BASE, RULES.method, 4, &[4]);
+        record
+    }
+
     fn mark(offer: &mut Offer) {
-        let record = &mut edit(offer).1;
-        (record.finished, record.state) = (true, b"result".to_vec());
+        edit(offer).1.finish(b"result");
     }
 
     fn edit(offer: &mut Offer) -> &mut Content {
@@ -771,8 +765,7 @@ mod tests {
     fn what_segments_out_of_reach_may_name_is_kept_in_mind() {
         let (alone, older) = (Attempt { number: 4, nonce: 1 }, Attempt { number: 2, nonce: 8 });
         let mut found = one_each([(4, 4); 4]);
-        edit(&mut found[1]).1.joined = vec![alone];
-        edit(&mut found[2]).1.left = vec![older];
+        edit(&mut found[1]).1.join(alone, &[older]);
         // Nothing is out of reach now.
         assert_eq!(planned(&found, &RULES).expect("legal").left, [older]);
         found[0].claims.clear();
@@ -817,14 +810,16 @@ mod tests {
     #[test]
     fn what_missed_a_decision_is_stale_however_new_its_epoch() {
         let mut found = one_each([(5, 5); 4]);
-        edit(&mut found[1]).1.lineage = Attempt { number: 2, nonce: 8 };
-        edit(&mut found[1]).1.joined = vec![Attempt { number: 4, nonce: 8 }];
-        edit(&mut found[1]).1.commit = 6;
+        let (old, later) = (Attempt { number: 2, nonce: 8 }, Attempt { number: 4, nonce: 8 });
+        edit(&mut found[1]).1 = record(old, 6, 5);
+        edit(&mut found[1]).1.join(later, &[]);
         let plan = planned(&found, &RULES).expect("one loss");
         assert_eq!((plan.epoch, plan.lost, plan.unusable), (5, vec![1], 1));
         // It has joined what the others follow, and another start since: it counts,
         // and so does its commit.
-        edit(&mut found[1]).1.joined.insert(0, BASE);
+        edit(&mut found[1]).1 = record(old, 6, 5);
+        edit(&mut found[1]).1.join(BASE, &[]);
+        edit(&mut found[1]).1.join(later, &[]);
         let plan = planned(&found, &RULES).expect("nothing lost");
         assert_eq!((plan.epoch, plan.lost.len()), (6, 0));
     }
@@ -846,7 +841,7 @@ mod tests {
         found[0].claims[0].content = None;
         let plan = planned(&found, &RULES).expect("one loss");
         assert_eq!((plan.lost.clone(), plan.discard[0].len()), (vec![0], 1));
-        edit(&mut found[2]).1.hollow = true;
+        edit(&mut found[2]).1 = hollow();
         let error = planned(&found, &RULES).expect_err("two losses");
         let lost = vec![LostGroup { group: Some(0), ranks: vec![0, 2] }];
         assert_eq!(error, Refusal::Unrecoverable { epoch: 4, lost, torn: vec![], parities: 1 });
@@ -901,10 +896,10 @@ mod tests {
     fn a_half_written_single_copy_is_never_used() {
         let rules = Rules { method: Method::Single, ..RULES };
         let mut found = one_each([(4, 4); 4]);
-        edit(&mut found[1]).1.updating = 5;
+        edit(&mut found[1]).1.begin_update(5);
         let plan = planned(&found, &rules).expect("one torn copy is one loss");
         assert_eq!(plan.lost, [1]);
-        edit(&mut found[3]).1.updating = 5;
+        edit(&mut found[3]).1.begin_update(5);
         let refusal = planned(&found, &rules).unwrap_err();
         assert!(
             matches!(&refusal, Refusal::Unrecoverable { torn, .. } if *torn == [1, 3]),
@@ -921,9 +916,9 @@ mod tests {
             "{refusal}"
         );
         // Somebody saw the end of the update: all were complete by then.
-        edit(&mut found[0]).1.commit = 5;
-        edit(&mut found[0]).1.stamp = 5;
-        edit(&mut found[2]).1.updating = 5;
+        edit(&mut found[0]).1.commit(5, vec![5]);
+        edit(&mut found[0]).1.stamp(5);
+        edit(&mut found[2]).1.begin_update(5);
         let plan = planned(&found, &rules).expect("all complete");
         assert_eq!((plan.epoch, plan.lost.len()), (5, 0));
     }
@@ -948,16 +943,17 @@ mod tests {
         let plan = planned(&found, &never).expect("afresh");
         assert_eq!((plan.epoch, &plan.discard[2][..]), (0, &[id(2)][..]));
         // A run without a checkpoint is done as well as another.
-        edit(&mut found[2]).1.commit = 0;
+        edit(&mut found[2]).1 = record(BASE, 0, 0);
+        mark(&mut found[2]);
         assert_eq!(ended(&found, &require).epoch, 0);
     }
 
     #[test]
     fn a_mark_that_missed_a_decision_is_stale() {
         let mut found = one_each([(5, 5); 4]);
-        mark(&mut found[1]);
         let old = Attempt { number: 2, nonce: 8 };
-        edit(&mut found[1]).1.lineage = old;
+        edit(&mut found[1]).1 = record(old, 5, 5);
+        mark(&mut found[1]);
         let plan = planned(&found, &RULES).expect("one loss");
         assert_eq!((plan.epoch, plan.lost, plan.unusable), (5, vec![1], 1));
         // The other way round: what missed the end is not asked.
@@ -965,8 +961,7 @@ mod tests {
         for rank in [0, 2, 3] {
             mark(&mut found[rank]);
         }
-        edit(&mut found[1]).1.lineage = old;
-        edit(&mut found[1]).1.commit = 9;
+        edit(&mut found[1]).1 = record(old, 9, 9);
         let done = ended(&found, &RULES);
         assert_eq!((done.epoch, done.discard[1].len(), done.keep[1].len()), (5, 1, 0));
         assert!(done.mark.iter().all(Vec::is_empty));

@@ -10,11 +10,12 @@ use std::sync::Arc;
 
 use super::agree::Finished;
 use super::code::Code;
-use super::header::{Attempt, SegmentId};
+use super::header::SegmentId;
 use super::hook::{Hook, Step};
 use super::methods::Method;
 use super::opening::Opening;
 use super::protocol::{CheckpointError, Checkpointer, Memory, Result, memory_error};
+use super::record::Attempt;
 use super::vault::{Backing, Vault};
 use crate::comm::Comm;
 use crate::comm::collect::broadcast_bytes;
@@ -78,8 +79,7 @@ impl<C: Comm, M: Memory> FinishedRun<C, M> {
             let mut vault = Vault::new(Backing::Lasting(segment), hook.clone(), chunk_bytes);
             let record = header.decode_record(vault.bytes(0..header.bytes()));
             let mut record = record.expect("as it was offered");
-            record.finished = true;
-            record.state.clone_from(&result);
+            record.finish(&result);
             vault.store_record(&header, &mut record, Step::new("mark", epoch))?;
         }
         hook.at(&Step::new("marked", epoch))?;
@@ -114,7 +114,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// [`CheckpointError::StateTooLarge`], on all ranks.
     pub fn finish(mut self, result: &[u8]) -> Result<FinishedRun<C, M>> {
         assert!(self.taking.is_none(), "complete the epoch that has begun first");
-        let epoch = self.record.stamp;
+        let epoch = self.record.stamped();
         self.vault.step(Step::new("finish", epoch))?;
         let mut result = result.to_vec();
         broadcast_bytes(&self.job, &mut result, 0)?;
@@ -128,9 +128,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         self.job.barrier()?;
         let is_lasting = self.config.method != Method::None;
         if is_lasting {
-            assert!(!self.record.hollow && self.record.updating == 0, "recover first");
-            self.record.finished = true;
-            self.record.state.clone_from(&result);
+            self.record.finish(&result);
             self.write_record(Step::new("mark", epoch))?;
             self.vault.step(Step::new("marked", epoch))?;
             // All are marked: any one that is left tells the result.
@@ -139,7 +137,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let ids = if is_lasting { vec![self.id] } else { Vec::new() };
         let (held, hook) = self.vault.into_parts();
         let (comm, memory, _lock) = (self.job, self.memory, self.lock);
-        let (left, _held) = (self.record.left, Some(held));
+        let (left, _held) = (self.record.left().to_vec(), Some(held));
         Ok(FinishedRun { comm, memory, hook, epoch, result, left, ids, _held, _lock })
     }
 }

@@ -15,7 +15,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         for (region, active) in active.iter().enumerate() {
             stats.copied_bytes += self.flush_region(region, *active, Step::new("flush", epoch))?;
         }
-        self.record.stamp = epoch;
+        self.record.stamp(epoch);
         self.write_record(Step::new("stamp", epoch))?;
         stats.flush_seconds = start.elapsed().as_secs_f64();
         stats.copy_seconds += stats.flush_seconds;

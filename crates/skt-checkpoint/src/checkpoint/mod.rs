@@ -23,6 +23,7 @@ pub mod parameters;
 mod phases;
 mod progress;
 pub mod protocol;
+pub mod record;
 pub mod recover;
 mod ring;
 pub mod store;

@@ -80,12 +80,11 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         if self.config.method == Method::None {
             return Ok(());
         }
-        assert_eq!(self.record.commit, self.record.stamp, "the last flush is done");
-        assert!(!self.record.hollow && self.record.updating == 0);
-        let epoch = self.record.stamp + 1;
+        self.record.assert_settled();
+        let epoch = self.record.stamped() + 1;
         self.vault.step(Step::new("checkpoint", epoch))?;
         let (active, stages) = self.agree_on_parts(active, stages)?;
-        if self.config.check_frozen && self.record.stamp > 0 {
+        if self.config.check_frozen && self.record.stamped() > 0 {
             self.assert_frozen(&active);
         }
         let mut stats = Stats { epoch, ..Stats::default() };
@@ -175,8 +174,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
                 let agreed = Instant::now();
                 stats.agree_seconds = (agreed - start).as_secs_f64();
                 // Every D of every group is complete: whoever sees this knows it.
-                self.record.commit = epoch;
-                self.record.state = state;
+                self.record.commit(epoch, state);
                 self.write_record(Step::new("commit", epoch))?;
                 stats.commit_seconds = agreed.elapsed().as_secs_f64();
                 self.flush(epoch, &active, &mut stats)?;
@@ -207,7 +205,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// The least of all members, in whole cells; what is active is everything where
     /// there is no copy yet.
     fn agree_on_parts(&self, active: &[Active], stages: Option<&[Vec<Active>]>) -> Result<Parts> {
-        let all = self.record.stamp == 0;
+        let all = self.record.stamped() == 0;
         let corners =
             active.iter().filter(|_| !all).chain(stages.iter().copied().flatten().flatten());
         let mut least: Vec<[u64; 2]> = corners.map(|a| [a.row as u64, a.byte as u64]).collect();

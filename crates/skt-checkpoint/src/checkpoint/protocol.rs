@@ -11,7 +11,7 @@ use super::code::Code;
 use super::encode::{Band, Encoder, Scratch};
 use super::finish::FinishedRun;
 use super::gathered::Gathered;
-use super::header::{HeaderLayout, Identity, Record, SegmentId};
+use super::header::{HeaderLayout, Identity, SegmentId};
 use super::hook::{Hook, Step};
 use super::layout::{Active, Geometry, Part, RegionShape, SegmentLayout};
 use super::link::Link;
@@ -20,6 +20,7 @@ use super::opening::Opening;
 use super::parameters::parameters;
 use super::phases::Taking;
 pub use super::progress::Polled;
+use super::record::Record;
 use super::vault::{Backing, Vault};
 use crate::comm::collect::all_reduce;
 use crate::comm::{Comm, CommError};
@@ -434,10 +435,9 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             let header = self.vault.bytes(0..self.header.bytes());
             self.record = self.header.decode_record(header).expect("as it was offered");
         } else {
-            self.record.hollow = true;
+            self.record = Record::of_new_segment();
         }
-        self.record.join(self.plan.attempt);
-        self.record.leave(&self.plan.left);
+        self.record.join(self.plan.attempt, &self.plan.left);
         self.write_record(step)?;
         if !attached {
             // Last: a segment without its identity is nobody's.
@@ -451,24 +451,12 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// All have joined: from here on segments follow this attempt's decision.
     /// A segment that has not joined is stale from now on.
     fn confirm(&mut self) -> Result<()> {
-        let (epoch, method) = (self.plan.epoch, self.config.method);
-        let usable = !self.record.hollow;
-        assert!(epoch > 0 || !usable, "a new beginning has new segments");
-        self.record.follow(self.plan.attempt);
-        if usable {
-            // COMMIT(e) before the flush, or a second death would find B torn
-            // and nobody to say that (A, D) is what counts.
-            assert!(self.record.commit == epoch || self.record.commit + 1 == epoch);
-            self.record.commit = epoch;
-            self.record.state.clone_from(&self.plan.state);
-            if method != Method::SelfCheckpoint {
-                self.record.stamp = epoch;
-                self.record.updating = 0;
-            }
-        } else if epoch == 0 {
-            self.record.hollow = false;
-        }
-        self.write_record(Step::new("confirm", epoch))
+        let Plan { attempt, epoch, state, .. } = &self.plan;
+        let step = Step::new("confirm", *epoch);
+        // COMMIT(e) before the flush, or a second death would find B torn and nobody to
+        // say that (A, D) is what counts.
+        self.record.confirm(*attempt, self.config.method, *epoch, state);
+        self.write_record(step)
     }
 
     /// Looks for the segments of the group's other members. If each of the group
@@ -579,7 +567,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
 
     /// Newest epoch; 0 before the first checkpoint.
     pub fn epoch(&self) -> u64 {
-        self.record.commit
+        self.record.committed()
     }
 
     /// Bytes of this rank's segment.
@@ -727,9 +715,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         self.copy_all(epoch, &active, stats)?;
         self.encode_all(epoch, &active, stats)?;
         self.barrier(epoch, stats)?;
-        self.record.commit = epoch;
-        self.record.stamp = epoch;
-        self.record.state = state;
+        self.record.commit(epoch, state);
+        self.record.stamp(epoch);
         self.write_record(Step::new("commit", epoch))
     }
 
@@ -741,15 +728,13 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         state: Vec<u8>,
         stats: &mut Stats,
     ) -> Result<()> {
-        self.record.updating = epoch;
+        self.record.begin_update(epoch);
         self.write_record(Step::new("begin", epoch))?;
         self.copy_all(epoch, active, stats)?;
         self.encode_all(epoch, active, stats)?;
         self.barrier(epoch, stats)?;
-        self.record.commit = epoch;
-        self.record.stamp = epoch;
-        self.record.updating = 0;
-        self.record.state = state;
+        self.record.commit(epoch, state);
+        self.record.stamp(epoch);
         self.write_record(Step::new("commit", epoch))
     }
 
@@ -827,7 +812,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
 
     /// Frozen means frozen: outside of `active` A equals its copy.
     pub(super) fn assert_frozen(&self, active: &[Active]) {
-        let (copy, _) = self.config.method.settled(self.record.stamp);
+        let (copy, _) = self.config.method.settled(self.record.stamped());
         for (index, (parts, active)) in self.layout.regions.iter().zip(active).enumerate() {
             if let Some(row) =
                 self.first_difference(parts.a, parts.b[copy], active.row, active.byte)

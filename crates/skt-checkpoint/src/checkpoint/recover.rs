@@ -14,6 +14,7 @@ use super::hook::Step;
 use super::layout::Active;
 use super::methods::Method;
 use super::protocol::{Checkpointer, Memory, Result};
+use super::record::Holds;
 use crate::comm::Comm;
 use crate::comm::collect::all_reduce;
 
@@ -50,15 +51,15 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let start = Instant::now();
         let lost = self.lost_members();
         assert!(lost.len() <= self.config.parities, "refused when it was decided");
-        assert_eq!(self.record.hollow, lost.contains(&self.group.rank()));
+        assert_eq!(self.record.is_hollow(), lost.contains(&self.group.rank()));
         let damaged = self.verify(epoch, &lost)?;
         let mut copied_bytes = 0;
-        if !self.record.hollow && self.record.stamp < epoch {
+        if self.record.holds(self.config.method, epoch) == Holds::Workspace {
             copied_bytes += self.finish_flush(epoch)?;
         }
         let rebuilt_bytes = self.rebuild(epoch, &lost)?;
         let mut mended = [self.mend(epoch, &damaged, &lost)? as u64];
-        if self.record.hollow {
+        if self.record.is_hollow() {
             self.rebuilt(epoch)?;
         }
         copied_bytes += self.reset_workspace(epoch)?;
@@ -66,7 +67,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         self.ready = true;
         Ok(Some(Recovered {
             epoch,
-            state: self.record.state.clone(),
+            state: self.record.state().to_vec(),
             rebuilt: self.plan.lost.clone(),
             rebuilt_bytes,
             copied_bytes,
@@ -86,13 +87,12 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// was active is not known where COMMIT was not seen.
     fn finish_flush(&mut self, epoch: u64) -> Result<usize> {
         assert_eq!(self.config.method, Method::SelfCheckpoint);
-        assert_eq!((self.record.commit, self.record.stamp + 1), (epoch, epoch));
         let mut copied = 0;
         for region in 0..self.layout.regions.len() {
             let step = Step::new("recover-flush", epoch);
             copied += self.flush_region(region, Active::ALL, step)?;
         }
-        self.record.stamp = epoch;
+        self.record.stamp(epoch);
         self.write_record(Step::new("recover-stamp", epoch))?;
         Ok(copied)
     }
@@ -115,17 +115,15 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
 
     /// A replacement has all that its rank had.
     fn rebuilt(&mut self, epoch: u64) -> Result<()> {
-        self.record.hollow = false;
-        self.record.commit = epoch;
-        self.record.stamp = epoch;
-        self.record.state.clone_from(&self.plan.state);
+        self.record.rebuilt(epoch, &self.plan.state);
         self.write_record(Step::new("recover-stamp", epoch))
     }
 
     /// A := B, and both sets of parities equal: what a checkpoint that was cut
     /// short left in the other one is not what its frozen part must hold.
     fn reset_workspace(&mut self, epoch: u64) -> Result<usize> {
-        assert!(self.record.stamp == epoch && self.record.commit == epoch && !self.record.hollow);
+        self.record.assert_settled();
+        assert_eq!(self.record.stamped(), epoch);
         let (copy, set) = self.config.method.settled(epoch);
         let mut copied = 0;
         for region in 0..self.layout.regions.len() {

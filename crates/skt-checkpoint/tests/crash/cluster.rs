@@ -22,6 +22,7 @@ use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::checkpoint::protocol::{
     CheckpointError, Checkpointer, Config, Memory, Opened, Peer, Stats,
 };
+use skt_checkpoint::checkpoint::record::Record;
 use skt_checkpoint::comm::sim::{
     Conductor, Kill, Linger, Options, Outcome, Point, SimComm, run_conducted,
 };
@@ -617,22 +618,23 @@ impl Cluster {
             }
         }
         let mut attempts: Vec<_> =
-            found.iter().flat_map(|(.., r)| [&[r.lineage], &r.joined[..]].concat()).collect();
+            found.iter().flat_map(|(.., r)| [&[r.lineage()], r.joined()].concat()).collect();
         attempts.sort_unstable();
         attempts.dedup();
         let age = |attempt| attempts.binary_search(&attempt).expect("listed") as u64;
-        let low = found.iter().map(|(.., record)| record.stamp).min().unwrap_or(0);
+        let low = found.iter().map(|(.., record)| record.stamped()).min().unwrap_or(0);
         // Members are alike but for their numbers: as a set.
         let kinds: BTreeSet<[u64; 9]> = found
             .into_iter()
             .map(|(place, rank, whole, record)| {
                 let moved = u64::from(place != rank);
-                let lineage = age(record.lineage);
-                let joined = record.joined.iter().map(|&start| 1 << age(start)).sum();
-                let commit = record.commit.saturating_sub(low);
-                let stamp = record.stamp.saturating_sub(low) + 10 * u64::from(record.stamp == 0);
-                let updating = record.updating.saturating_sub(low);
-                let (hollow, finished) = (u64::from(record.hollow), u64::from(record.finished));
+                let lineage = age(record.lineage());
+                let joined = record.joined().iter().map(|&start| 1 << age(start)).sum();
+                let commit = record.committed().saturating_sub(low);
+                let stamp = record.stamped();
+                let stamp = stamp.saturating_sub(low) + 10 * u64::from(stamp == 0);
+                let updating = record.updating().saturating_sub(low);
+                let [hollow, finished] = [record.is_hollow(), record.is_finished()].map(u64::from);
                 let whole = u64::from(whole);
                 let flags = [moved, whole, lineage, joined, commit, stamp, updating, hollow];
                 let [a, b, c, d, e, f, g, h] = flags;
@@ -774,11 +776,11 @@ impl BookHook {
                 let header = HeaderLayout::new("run", self.ranks, STATE_CAPACITY_BYTES);
                 for (id, words) in &self.memory.lock().unwrap().segments {
                     let record = header.decode_record(bytemuck::cast_slice(words));
-                    let record = record.filter(|record| record.finished);
+                    let record = record.filter(Record::is_finished);
                     if let (Some(record), Some(node)) = (record, book.home.get(&id.rank))
                         && *node == self.node
                     {
-                        book.marked.insert(id.rank, record.state);
+                        book.marked.insert(id.rank, record.state().to_vec());
                     }
                 }
             }

@@ -44,6 +44,7 @@ fn base(n: usize, nb: usize, p: usize, q: usize) -> TestSpec {
         generator: Generator::Hpl,
         threads: 1,
         transport: Transport::Shared,
+        checksums: 0,
     }
 }
 

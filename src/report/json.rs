@@ -290,5 +290,6 @@ fn parameters(spec: &RunSpec) -> serde_json::Value {
         "generator": generator,
         "threads": threads,
         "transport": transport,
+        "checksums": checksums,
     })
 }

@@ -174,6 +174,7 @@ mod tests {
             generator: Generator::Hpl,
             threads: 4,
             transport: Transport::Shared,
+            checksums: 0,
         };
         TestRecord {
             spec,

@@ -55,6 +55,7 @@ pub fn spec(n: usize, nb: usize, p: usize, q: usize, depth: usize) -> TestSpec {
         generator: Generator::Hpl,
         threads: 1,
         transport: Transport::Shared,
+        checksums: 0,
     }
 }
 

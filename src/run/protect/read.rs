@@ -280,7 +280,7 @@ mod tests {
             (
                 "method = \"triple\"",
                 "f:6: checkpoint.method: `triple` is not one of the choices; \
-                 legal: self, double, single, none",
+                 legal: self, abft, double, single, none",
             ),
             (
                 "\ngroup_size = 1",

@@ -29,6 +29,26 @@ pub enum PlacementError {
         /// Ranks needed.
         least: usize,
     },
+    /// One failure domain holds too many of the ranks, whose groups are given.
+    #[error(
+        "failure domain `{domain}` holds {held} of {ranks} ranks in {groups} groups: more than \
+         {parities} of some group, whose data its loss would take along. Spread the ranks over \
+         more domains (at most {most} in each), ask for more parities, or allow shared domains"
+    )]
+    CrowdedGroups {
+        /// The domain.
+        domain: String,
+        /// Ranks in it.
+        held: usize,
+        /// Ranks of the job.
+        ranks: usize,
+        /// Groups there are.
+        groups: usize,
+        /// Losses that a group survives.
+        parities: usize,
+        /// Ranks that a domain may hold.
+        most: usize,
+    },
     /// One failure domain holds too many of the ranks.
     #[error(
         "failure domain `{domain}` holds {held} of {ranks} ranks, and no two members of a group may \
@@ -101,6 +121,71 @@ pub fn form(
     });
     debug_assert!(allow_shared_domains || !shared_domains);
     Ok(Groups { members: formed, shared_domains, single_domain: false })
+}
+
+/// The ranks of a job whose application has the groups.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placement {
+    /// The rank of each process.
+    pub ranks: Vec<usize>,
+    /// Whether some domain holds more of a group than may be lost of it.
+    pub shared_domains: bool,
+    /// Whether all ranks stand in one domain.
+    pub single_domain: bool,
+}
+
+/// Gives the ranks of `groups`, which are of one size and have all ranks, to the processes
+/// that stand in these `domains`, so that no domain holds more than `parities` of a group:
+/// each process its own number where that will do.
+///
+/// # Errors
+/// When a domain holds too many ranks, and `allow_shared_domains` is not set. A job within
+/// one single domain is always allowed and marked as such.
+///
+/// # Panics
+/// When the groups are not of one size, or do not have as many ranks as there are processes.
+pub fn place(
+    domains: &[String],
+    groups: &[Vec<usize>],
+    parities: usize,
+    allow_shared_domains: bool,
+) -> Result<Placement, PlacementError> {
+    let size = groups[0].len();
+    assert!(groups.iter().all(|group| group.len() == size) && groups.len() * size == domains.len());
+    let by_domain = ranks_by_domain(domains);
+    let single_domain = by_domain.len() == 1;
+    let own: Vec<usize> = (0..domains.len()).collect();
+    if single_domain || most_in_a_domain(domains, groups, &own) <= parities {
+        return Ok(Placement { ranks: own, shared_domains: single_domain, single_domain });
+    }
+    // Neighbours in this order, a domain's ranks among them, go to different groups.
+    let mut ranks = own;
+    for (i, process) in by_domain.concat().into_iter().enumerate() {
+        ranks[process] = groups[i % groups.len()][i / groups.len()];
+    }
+    let shared_domains = most_in_a_domain(domains, groups, &ranks) > parities;
+    if shared_domains && !allow_shared_domains {
+        let crowd = by_domain.iter().max_by_key(|list| list.len()).expect("two domains or more");
+        return Err(PlacementError::CrowdedGroups {
+            domain: domains[crowd[0]].clone(),
+            held: crowd.len(),
+            ranks: domains.len(),
+            groups: groups.len(),
+            parities,
+            most: parities * groups.len(),
+        });
+    }
+    Ok(Placement { ranks, shared_domains, single_domain })
+}
+
+/// The most ranks of a group that one domain holds, `ranks` being those of the processes.
+pub fn most_in_a_domain(domains: &[String], groups: &[Vec<usize>], ranks: &[usize]) -> usize {
+    let mut held: BTreeMap<(&String, usize), usize> = BTreeMap::new();
+    for (domain, rank) in domains.iter().zip(ranks) {
+        let group = groups.iter().position(|group| group.contains(rank));
+        *held.entry((domain, group.expect("every rank has a group"))).or_default() += 1;
+    }
+    held.into_values().max().unwrap_or(0)
 }
 
 /// Ranks of each domain; domains in the order of their first rank.

@@ -82,10 +82,14 @@ impl Method {
     /// self    (n-m) / 2n
     /// double  (n-m) / (3n-m)
     /// single  (n-m) / (2n-m)
+    /// abft    (n-m) / n        of the memory of a group: n-m ranks have data
     /// ```
     pub fn available(self, geometry: Geometry) -> f64 {
         let (copies, parity_sets) = self.parts();
         let (data, parities) = (geometry.data() as f64, geometry.parities as f64);
+        if self == Self::Abft {
+            return data / (data + parities);
+        }
         1.0 / (1.0 + copies as f64 + parity_sets as f64 * parities / data)
     }
 }

@@ -77,7 +77,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         assert!(self.taking.is_none(), "complete the epoch that has begun first");
         assert_eq!(active.len(), self.layout.regions.len(), "one entry a region");
         assert!(stages.is_none_or(|stages| stages.len() == active.len()), "one list a region");
-        if self.config.method == Method::None {
+        if self.config.method.parts().1 == 0 {
             return Ok(());
         }
         self.record.assert_settled();
@@ -154,8 +154,10 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         if state.len() > capacity {
             return Err(CheckpointError::StateTooLarge { bytes: state.len(), capacity });
         }
-        if self.config.method == Method::None {
-            return Ok(Stats::default());
+        match self.config.method {
+            Method::None => return Ok(Stats::default()),
+            Method::Abft => return self.keep_state(state),
+            _ => {}
         }
         let Taking { epoch, active, encoding, mut stats, .. } =
             self.taking.take().expect("an epoch that has begun");
@@ -181,7 +183,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             }
             Method::Double => self.take_double(epoch, &active, state, &mut stats)?,
             Method::Single => self.take_single(epoch, &active, state, &mut stats)?,
-            Method::None => unreachable!("returned above"),
+            Method::Abft | Method::None => unreachable!("returned above"),
         }
         self.last_active = active;
         Ok(stats)

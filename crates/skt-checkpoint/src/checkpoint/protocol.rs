@@ -22,7 +22,7 @@ use super::phases::Taking;
 pub use super::progress::Polled;
 use super::record::Record;
 use super::vault::{Backing, Vault};
-use crate::comm::collect::all_reduce;
+use crate::comm::collect::{all_reduce, broadcast_bytes};
 use crate::comm::{Comm, CommError};
 
 /// Another rank's segment, to be read where it lies.
@@ -114,6 +114,9 @@ pub struct Config<K> {
     pub members: usize,
     /// Parities of a stripe, m.
     pub parities: usize,
+    /// Ranks of each group, where the application has the groups: all of one size, with
+    /// all ranks. `None`: they are formed.
+    pub groups: Option<Vec<Vec<usize>>>,
     /// How parities are computed.
     pub encoder: Encoder,
     /// Bytes of a message when encoding; `None`: what [`Link::measure`] finds
@@ -161,6 +164,7 @@ impl<K> Config<K> {
             code,
             members: 16,
             parities: 1,
+            groups: None,
             encoder: Encoder::Auto,
             message_bytes: None,
             allow_shared_domains: false,
@@ -419,9 +423,14 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             this.vault.step(Step::new("joined", this.plan.epoch))?;
             this.job.barrier()?;
             // All segments are there.
-            this.meet_peers(attached.is_none())?;
+            let encodes = this.config.method.parts().1 > 0;
+            if encodes {
+                this.meet_peers(attached.is_none())?;
+            }
             this.confirm()?;
-            this.prepare_to_encode()?;
+            if encodes {
+                this.prepare_to_encode()?;
+            }
         }
         let found = this.found();
         Ok(Opened::Ready(Box::new(this), found))
@@ -640,6 +649,22 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         self.complete(state)
     }
 
+    /// Method `abft`: the state is that of all ranks when all have come here. The data is
+    /// what it is.
+    pub(super) fn keep_state(&mut self, state: &[u8]) -> Result<Stats> {
+        self.record.assert_settled();
+        let epoch = self.record.stamped() + 1;
+        let mut state = state.to_vec();
+        let mut stats = Stats { epoch, ..Stats::default() };
+        self.vault.step(Step::new("checkpoint", epoch))?;
+        broadcast_bytes(&self.job, &mut state, 0)?;
+        self.barrier(epoch, &mut stats)?;
+        self.record.commit(epoch, state);
+        self.record.stamp(epoch);
+        self.write_record(Step::new("commit", epoch))?;
+        Ok(stats)
+    }
+
     /// The parities of epoch - 2 become those of `epoch`. They differ from those
     /// of epoch - 1 where A was active then. What is active now is encoded anew;
     /// the rest of that, which froze in between, is copied. All checksums are.
@@ -853,7 +878,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
 /// Geometry and code of a group. Without checkpoints neither is used, and any
 /// legal geometry does, also for a job of one rank.
 fn shaped<K: Code + Clone>(config: &Config<K>, members: usize) -> Result<(Geometry, K)> {
-    if config.method == Method::None {
+    if config.method.parts().1 == 0 {
         return Ok((Geometry { members: 2, parities: 1 }, config.code.clone()));
     }
     let geometry = Geometry { members, parities: config.parities };

@@ -801,9 +801,7 @@ impl Observer for Watcher<'_> {
         }
         *self.announced = Instant::now();
         let line = match phase {
-            Phase::Generate { total_bytes } => {
-                generating_line(n, total_bytes, self.test.ranks())
-            }
+            Phase::Generate { total_bytes } => generating_line(n, total_bytes, self.test.ranks()),
             Phase::Factor => {
                 format!("N={n}: factoring (test {} of {})", self.index + 1, self.tests)
             }

@@ -14,8 +14,8 @@ use crate::checkpoint::codec::{CodecKind, checksum};
 use crate::checkpoint::link::MESSAGE_BYTES;
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::store::{SegmentName, StoreKind};
-use crate::config::validate::parse_whole;
 use crate::config::checkpoint::MOST_CHECKSUMS;
+use crate::config::validate::parse_whole;
 use crate::config::value::{Form, Value, Written};
 use crate::config::{CheckpointDraft, ConfigError, Place, RunSpec, Setting};
 
@@ -135,7 +135,8 @@ impl Reader<'_> {
     fn refuse_checkpoints(&self) -> Result<(), ConfigError> {
         use Setting::{Codec, Encoder, Every, GroupSize, MessageBytes, Overlap, Region};
         let of_checkpoints = [Every, GroupSize, Region, Codec, Encoder, MessageBytes, Overlap];
-        match of_checkpoints.into_iter().find_map(|setting| Some((setting, self.0.get(&setting)?))) {
+        match of_checkpoints.into_iter().find_map(|setting| Some((setting, self.0.get(&setting)?)))
+        {
             Some((setting, value)) => {
                 Err(ConfigError::NoCheckpoints { at: setting.at(&value.place) })
             }

@@ -280,6 +280,72 @@ mod tests {
             .collect()
     }
 
+    /// Process rows of a grid of `p` times `width`, row by row or column by column.
+    fn rows(p: usize, width: usize, by_column: bool) -> Vec<Vec<usize>> {
+        let rank = |r: usize, c: usize| if by_column { c * p + r } else { r * width + c };
+        (0..p).map(|r| (0..width).map(|c| rank(r, c)).collect()).collect()
+    }
+
+    #[test]
+    fn given_groups_are_placed_so_that_a_domain_is_not_missed() {
+        for (p, width, by_column, parities, counts, moves) in [
+            // Each node has a rank of each row already.
+            (2, 4, true, 1, vec![2; 4], false),
+            // Two ranks of a row on each node.
+            (2, 4, false, 1, vec![2; 4], true),
+            (2, 4, false, 2, vec![2; 4], false),
+            (3, 3, false, 1, vec![3, 1, 2, 3], true),
+            (1, 3, false, 1, vec![1; 3], false),
+            (2, 3, false, 2, vec![4, 2], true),
+        ] {
+            let (domains, groups) = (names(&counts), rows(p, width, by_column));
+            let placed = place(&domains, &groups, parities, false).expect("it fits");
+            let mut all = placed.ranks.clone();
+            all.sort_unstable();
+            assert_eq!(all, (0..domains.len()).collect::<Vec<_>>(), "each rank once");
+            assert!(most_in_a_domain(&domains, &groups, &placed.ranks) <= parities);
+            assert_eq!(placed.ranks != all, moves, "{counts:?}");
+            assert!(!placed.shared_domains && !placed.single_domain);
+        }
+    }
+
+    #[test]
+    fn given_groups_on_too_few_domains_are_refused_by_name() {
+        let (domains, groups) = (names(&[3, 3]), rows(2, 3, false));
+        let refused = place(&domains, &groups, 1, false).unwrap_err().to_string();
+        assert!(refused.contains("`node1` holds 3 of 6 ranks in 2 groups"), "{refused}");
+        assert!(refused.contains("at most 2 in each"), "{refused}");
+        assert!(place(&domains, &groups, 1, true).expect("allowed").shared_domains);
+        let one = place(&names(&[6]), &groups, 1, false).expect("one host is always allowed");
+        assert!(one.single_domain && one.shared_domains);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_can_be_placed_is(
+            p in 1usize..5, width in 2usize..6, parities in 1usize..3, by_column: bool,
+            cuts in prop::collection::vec(0usize..6, 1..8),
+        ) {
+            let groups = rows(p, width, by_column);
+            let mut left = p * width;
+            let mut counts: Vec<usize> = cuts.iter().map(|&cut| {
+                let count = cut.min(left);
+                left -= count;
+                count
+            }).collect();
+            counts.push(left);
+            let domains = names(&counts);
+            let fits = counts.iter().all(|&count| count <= parities * p);
+            match place(&domains, &groups, parities, false) {
+                Ok(placed) if !placed.single_domain => {
+                    prop_assert!(most_in_a_domain(&domains, &groups, &placed.ranks) <= parities);
+                }
+                Ok(_) => {}
+                Err(_) => prop_assert!(!fits),
+            }
+        }
+    }
+
     #[test]
     fn regular_nodes_make_neighbouring_groups() {
         let groups = form(&names(&[2; 8]), 4, 1, false).expect("legal");

@@ -13,7 +13,7 @@
 //! ```
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
@@ -21,11 +21,15 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 /// The signal that has come, or 0.
 static TOLD: AtomicI32 = AtomicI32::new(0);
-/// What is written to standard error at the end.
+/// What is written to standard error at the end, made before it is needed: a handler may
+/// not allocate.
 static LAST_WORDS: OnceLock<String> = OnceLock::new();
+/// Whether it is true by now.
+static ARE_TRUE: AtomicBool = AtomicBool::new(false);
 
 /// Has SIGTERM and SIGINT end this process between pieces, with `last_words` on standard
-/// error, if there are any. A signal that is ignored or handled already stays so.
+/// error, if there are any, while [`say_last_words`] says so. A signal that is ignored or
+/// handled already stays so.
 pub fn listen(last_words: Option<String>) {
     const LEGAL: &str = "these signals may be handled";
     if let Some(words) = last_words {
@@ -42,6 +46,11 @@ pub fn listen(last_words: Option<String>) {
     }
 }
 
+/// Whether the last words are true from now on.
+pub fn say_last_words(are_true: bool) {
+    ARE_TRUE.store(are_true, Ordering::Relaxed);
+}
+
 extern "C" fn told(signal: libc::c_int) {
     TOLD.store(signal, Ordering::SeqCst);
     if RUNNING.load(Ordering::SeqCst) == 0 {
@@ -51,7 +60,7 @@ extern "C" fn told(signal: libc::c_int) {
 
 /// Ends the process as the signal would have. Allowed in signal context.
 fn end() -> ! {
-    if let Some(words) = LAST_WORDS.get() {
+    if let (true, Some(words)) = (ARE_TRUE.load(Ordering::Relaxed), LAST_WORDS.get()) {
         // SAFETY: `write` is allowed in signal context; the words are never changed, and
         // nothing is done about an error.
         unsafe { libc::write(libc::STDERR_FILENO, words.as_ptr().cast(), words.len()) };

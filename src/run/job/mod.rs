@@ -177,8 +177,8 @@ pub fn run<C: Comm>(
     if opened[0] == 0 {
         return Ok(Exit::BadInput);
     }
-    if first && settings.is_on() {
-        interrupt::listen(spec, settings);
+    if settings.is_on() {
+        interrupt::listen(spec, settings, first);
     }
     let mut tests = Tests {
         spec,

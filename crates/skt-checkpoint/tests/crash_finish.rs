@@ -95,7 +95,10 @@ impl Explorer {
                         }
                     }));
                     if let Err(panic) = caught {
-                        eprintln!("in this case: {case}");
+                        let how = Disturbance { trace: true, ..plain.clone() };
+                        let undisturbed = start(&self.setup, &mut cluster.clone(), &how);
+                        let at = undisturbed.trace.get(step as usize - 1);
+                        eprintln!("in this case: {case}\nkilled at {at:?}");
                         std::panic::resume_unwind(panic);
                     }
                     step += 1;

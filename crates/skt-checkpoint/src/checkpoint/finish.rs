@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::agree::Finished;
 use super::code::Code;
 use super::header::SegmentId;
-use super::hook::{Hook, Step};
+use super::hook::{Hook, Step, StepName};
 use super::methods::Method;
 use super::opening::Opening;
 use super::protocol::{CheckpointError, Checkpointer, Memory, Result, memory_error};
@@ -80,9 +80,9 @@ impl<C: Comm, M: Memory> FinishedRun<C, M> {
             let record = header.decode_record(vault.bytes(0..header.bytes()));
             let mut record = record.expect("as it was offered");
             record.finish(&result);
-            vault.store_record(&header, &mut record, Step::new("mark", epoch))?;
+            vault.store_record(&header, &mut record, Step::new(StepName::Mark, epoch))?;
         }
-        hook.at(&Step::new("marked", epoch))?;
+        hook.at(&Step::new(StepName::Marked, epoch))?;
         comm.barrier()?;
         let ids = keep[process].clone();
         Ok(Self { comm, memory, hook, epoch, result, left, ids, _held: None, _lock: lock })
@@ -94,10 +94,10 @@ impl<C: Comm, M: Memory> FinishedRun<C, M> {
     /// # Errors
     /// When a rank died, or the system refuses.
     pub fn clear(mut self) -> Result<()> {
-        self.hook.at(&Step::new("clear", self.epoch))?;
+        self.hook.at(&Step::new(StepName::Clear, self.epoch))?;
         self.comm.barrier()?;
         for &id in &self.ids {
-            self.hook.at(&Step::new("remove", self.epoch))?;
+            self.hook.at(&Step::new(StepName::Remove, self.epoch))?;
             self.memory.remove(id).map_err(memory_error("removing", id, 0))?;
         }
         Ok(())
@@ -115,7 +115,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     pub fn finish(mut self, result: &[u8]) -> Result<FinishedRun<C, M>> {
         assert!(self.taking.is_none(), "complete the epoch that has begun first");
         let epoch = self.record.stamped();
-        self.vault.step(Step::new("finish", epoch))?;
+        self.vault.step(Step::new(StepName::Finish, epoch))?;
         let mut result = result.to_vec();
         broadcast_bytes(&self.job, &mut result, 0)?;
         let capacity = self.config.state_capacity_bytes;
@@ -129,8 +129,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let is_lasting = self.config.method != Method::None;
         if is_lasting {
             self.record.finish(&result);
-            self.write_record(Step::new("mark", epoch))?;
-            self.vault.step(Step::new("marked", epoch))?;
+            self.write_record(Step::new(StepName::Mark, epoch))?;
+            self.vault.step(Step::new(StepName::Marked, epoch))?;
             // All are marked: any one that is left tells the result.
             self.job.barrier()?;
         }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::code::Code;
-use super::hook::Step;
+use super::hook::{Step, StepName};
 use super::layout::Active;
 use super::protocol::{Checkpointer, Memory, Result, Stats};
 use crate::comm::Comm;
@@ -13,10 +13,11 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     pub(super) fn flush(&mut self, epoch: u64, active: &[Active], stats: &mut Stats) -> Result<()> {
         let start = Instant::now();
         for (region, active) in active.iter().enumerate() {
-            stats.copied_bytes += self.flush_region(region, *active, Step::new("flush", epoch))?;
+            stats.copied_bytes +=
+                self.flush_region(region, *active, Step::new(StepName::Flush, epoch))?;
         }
         self.record.stamp(epoch);
-        self.write_record(Step::new("stamp", epoch))?;
+        self.write_record(Step::new(StepName::Stamp, epoch))?;
         stats.flush_seconds = start.elapsed().as_secs_f64();
         stats.copy_seconds += stats.flush_seconds;
         Ok(())

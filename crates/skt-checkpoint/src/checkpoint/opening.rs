@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::agree::{Claim, Decision, Offer, Refusal, Rules, decide};
 use super::header::{HeaderLayout, Identity, SegmentId};
-use super::hook::{Hook, Step};
+use super::hook::{Hook, Step, StepName};
 use super::methods::Method;
 use super::parameters::{Parameters, differences, fingerprint};
 use super::protocol::{Config, Memory, Result, memory_error};
@@ -52,7 +52,7 @@ impl<M: Memory> Opening<M> {
         let index = number_on_node(comm, &config.node)?;
         let is_lasting = config.method != Method::None;
         let held = if is_lasting { this.hold(index)? } else { None };
-        this.hook.at(&Step::new("agree", 0))?;
+        this.hook.at(&Step::new(StepName::Agree, 0))?;
         if is_lasting && held.is_none() {
             this.look_around()?;
         }
@@ -80,7 +80,7 @@ impl<M: Memory> Opening<M> {
     /// Takes hold of the run on this node, as its process number `index`; why that
     /// cannot be.
     fn hold(&mut self, index: usize) -> Result<Option<String>> {
-        self.hook.at(&Step::new("lock", 0))?;
+        self.hook.at(&Step::new(StepName::Lock, 0))?;
         match self.memory.lock(index) {
             Ok(lock) => {
                 self.lock = Some(lock);
@@ -171,7 +171,7 @@ impl<M: Memory> Opening<M> {
     /// Removes these segments, which are of no use.
     pub fn discard(&mut self, ids: &[SegmentId], epoch: u64) -> Result<()> {
         for &id in ids {
-            self.hook.at(&Step::new("discard", epoch))?;
+            self.hook.at(&Step::new(StepName::Discard, epoch))?;
             self.memory.remove(id).map_err(memory_error("removing", id, 0))?;
         }
         Ok(())

@@ -12,7 +12,7 @@
 use std::time::Instant;
 
 use super::code::Code;
-use super::hook::Step;
+use super::hook::{Step, StepName};
 use super::layout::Active;
 use super::methods::Method;
 use super::progress::{Polled, Progress};
@@ -82,7 +82,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         }
         self.record.assert_settled();
         let epoch = self.record.stamped() + 1;
-        self.vault.step(Step::new("checkpoint", epoch))?;
+        self.vault.step(Step::new(StepName::Checkpoint, epoch))?;
         let (active, stages) = self.agree_on_parts(active, stages)?;
         if self.config.check_frozen && self.record.stamped() > 0 {
             self.assert_frozen(&active);
@@ -177,7 +177,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
                 stats.agree_seconds = (agreed - start).as_secs_f64();
                 // Every D of every group is complete: whoever sees this knows it.
                 self.record.commit(epoch, state);
-                self.write_record(Step::new("commit", epoch))?;
+                self.write_record(Step::new(StepName::Commit, epoch))?;
                 stats.commit_seconds = agreed.elapsed().as_secs_f64();
                 self.flush(epoch, &active, &mut stats)?;
             }

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use super::code::Code;
 use super::encode::{Encoder, IN_FLIGHT, TAG_READY, TAG_SUMS};
 use super::gathered::shared_block;
-use super::hook::Step;
+use super::hook::{Step, StepName};
 use super::layout::{Active, Stripes};
 use super::protocol::{Checkpointer, Memory, Result};
 use super::ring::Laps;
@@ -138,7 +138,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         active: &[Active],
         stages: Option<&[Vec<Active>]>,
     ) -> Result<Progress<C>> {
-        self.vault.step(Step::new("encode", epoch))?;
+        self.vault.step(Step::new(StepName::Encode, epoch))?;
         let mut units = Vec::new();
         let mut mirrors = true;
         for (region, active) in active.iter().enumerate() {
@@ -209,7 +209,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let set = self.config.method.encoded(epoch);
         while progress.begun < end {
             let Unit { region, band, bytes } = progress.units[progress.begun].clone();
-            let step = Step::new("encode", epoch).band(region, band);
+            let step = Step::new(StepName::Encode, epoch).band(region, band);
             let parts = &self.layout.regions[region];
             let cells = parts.parities(set).cells(&bytes);
             self.gathered.open(&parts.stripes, self.group.rank(), band, cells);
@@ -229,7 +229,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         if !is_read_by_others {
             return Ok(());
         }
-        self.vault.step(Step::new("sums", progress.epoch))?;
+        self.vault.step(Step::new(StepName::Sums, progress.epoch))?;
         let (me, size) = (self.group.rank(), self.group.size());
         let others: Vec<usize> = (0..size).filter(|&member| member != me).collect();
         let length = |keeper: &usize| {
@@ -398,7 +398,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
                 }
                 turns += 1;
                 let lap = laps.running.remove(at).expect("it is due");
-                let step = Step::new("encode", progress.epoch).band(lap.region, lap.band);
+                let step = Step::new(StepName::Encode, progress.epoch).band(lap.region, lap.band);
                 if let Some(mut lap) = self.band(lap.region).turn(lap, set, step)? {
                     lap.due += laps.window;
                     laps.running.insert(at, lap);
@@ -409,7 +409,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
                     return Ok(if laps.are_here()? { Polled::Idle } else { Polled::Waiting });
                 }
                 let Unit { region, band, bytes } = progress.units[progress.begun].clone();
-                self.vault.step(Step::new("encode", progress.epoch).band(region, band))?;
+                self.vault.step(Step::new(StepName::Encode, progress.epoch).band(region, band))?;
                 laps.tiles = self.band(region).ring_tiles(band, bytes, laps.message_bytes).into();
                 progress.begun += 1;
             }

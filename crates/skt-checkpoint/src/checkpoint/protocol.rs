@@ -12,7 +12,7 @@ use super::encode::{Band, Encoder, Scratch};
 use super::finish::FinishedRun;
 use super::gathered::Gathered;
 use super::header::{HeaderLayout, Identity, SegmentId};
-use super::hook::{Hook, Step};
+use super::hook::{Hook, Step, StepName};
 use super::layout::{Active, Geometry, Part, RegionShape, SegmentLayout};
 use super::link::Link;
 use super::methods::Method;
@@ -379,7 +379,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             (Method::None, _) => Backing::Private(vec![0; layout.bytes.div_ceil(8)]),
             (_, Some(segment)) => Backing::Lasting(segment),
             (_, None) => {
-                hook.at(&Step::new("create", plan.epoch))?;
+                hook.at(&Step::new(StepName::Create, plan.epoch))?;
                 let create = memory.create(id, layout.bytes);
                 Backing::Lasting(create.map_err(memory_error("creating", id, layout.bytes))?)
             }
@@ -420,7 +420,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         };
         if this.config.method != Method::None {
             this.join(&identity, attached.is_some())?;
-            this.vault.step(Step::new("joined", this.plan.epoch))?;
+            this.vault.step(Step::new(StepName::Joined, this.plan.epoch))?;
             this.job.barrier()?;
             // All segments are there.
             let encodes = this.config.method.parts().1 > 0;
@@ -439,7 +439,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// Takes part in this attempt; nothing that a later start could miss has
     /// changed yet.
     fn join(&mut self, identity: &Identity, attached: bool) -> Result<()> {
-        let step = Step::new("join", self.plan.epoch);
+        let step = Step::new(StepName::Join, self.plan.epoch);
         if attached {
             let header = self.vault.bytes(0..self.header.bytes());
             self.record = self.header.decode_record(header).expect("as it was offered");
@@ -461,7 +461,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// A segment that has not joined is stale from now on.
     fn confirm(&mut self) -> Result<()> {
         let Plan { attempt, epoch, state, .. } = &self.plan;
-        let step = Step::new("confirm", *epoch);
+        let step = Step::new(StepName::Confirm, *epoch);
         // COMMIT(e) before the flush, or a second death would find B torn and nobody to
         // say that (A, D) is what counts.
         self.record.confirm(*attempt, self.config.method, *epoch, state);
@@ -682,7 +682,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             let encoded = stripes.bands_from(now.row);
             for band in stripes.bands_from(before.row) {
                 let end = if encoded.contains(&band) { now.byte } else { usize::MAX };
-                let step = Step::new("carry", epoch).band(region, band);
+                let step = Step::new(StepName::Carry, epoch).band(region, band);
                 stats.copied_bytes += self.carry_band(region, band, before.byte..end, step)?;
             }
         }
@@ -697,7 +697,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let sums = &self.layout.regions[region].sums;
         let (from, to) = (sums[method.encoded(epoch - 1)], sums[method.encoded(epoch)]);
         let all = (0..from.rows, 0..from.pitch_bytes);
-        self.copy_rows(from, to, all.0, all.1, Step::new("carry", epoch).band(region, 0))
+        self.copy_rows(from, to, all.0, all.1, Step::new(StepName::Carry, epoch).band(region, 0))
     }
 
     /// Copies bytes `bytes` of each row of one band's parities from the set of
@@ -742,7 +742,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         self.barrier(epoch, stats)?;
         self.record.commit(epoch, state);
         self.record.stamp(epoch);
-        self.write_record(Step::new("commit", epoch))
+        self.write_record(Step::new(StepName::Commit, epoch))
     }
 
     /// Mark the copy as torn; copy and encode over it; barrier; COMMIT.
@@ -754,17 +754,17 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         stats: &mut Stats,
     ) -> Result<()> {
         self.record.begin_update(epoch);
-        self.write_record(Step::new("begin", epoch))?;
+        self.write_record(Step::new(StepName::Begin, epoch))?;
         self.copy_all(epoch, active, stats)?;
         self.encode_all(epoch, active, stats)?;
         self.barrier(epoch, stats)?;
         self.record.commit(epoch, state);
         self.record.stamp(epoch);
-        self.write_record(Step::new("commit", epoch))
+        self.write_record(Step::new(StepName::Commit, epoch))
     }
 
     pub(super) fn barrier(&mut self, epoch: u64, stats: &mut Stats) -> Result<()> {
-        self.vault.step(Step::new("barrier", epoch))?;
+        self.vault.step(Step::new(StepName::Barrier, epoch))?;
         self.vault.order();
         let start = Instant::now();
         self.job.barrier()?;
@@ -799,7 +799,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             let parts = &self.layout.regions[region];
             let (a, b, stripes) = (parts.a, parts.b[copy], parts.stripes);
             for band in stripes.bands_from(active.row) {
-                let step = Step::new("copy", epoch).band(region, band);
+                let step = Step::new(StepName::Copy, epoch).band(region, band);
                 self.vault.step(step)?;
                 let bytes = active.byte..a.pitch_bytes;
                 stats.copied_bytes += self.copy_rows(a, b, stripes.band(band), bytes, step)?;

@@ -10,7 +10,7 @@
 use std::time::Instant;
 
 use super::code::Code;
-use super::hook::Step;
+use super::hook::{Step, StepName};
 use super::layout::Active;
 use super::methods::Method;
 use super::protocol::{Checkpointer, Memory, Result};
@@ -107,11 +107,11 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         assert_eq!(self.config.method, Method::SelfCheckpoint);
         let mut copied = 0;
         for region in 0..self.layout.regions.len() {
-            let step = Step::new("recover-flush", epoch);
+            let step = Step::new(StepName::RecoverFlush, epoch);
             copied += self.flush_region(region, Active::ALL, step)?;
         }
         self.record.stamp(epoch);
-        self.write_record(Step::new("recover-stamp", epoch))?;
+        self.write_record(Step::new(StepName::RecoverStamp, epoch))?;
         Ok(copied)
     }
 
@@ -124,7 +124,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let mut written = 0;
         for region in 0..self.layout.regions.len() {
             for band in 0..self.layout.regions[region].stripes.bands() {
-                let step = Step::new("recover-rebuild", epoch).band(region, band);
+                let step = Step::new(StepName::RecoverRebuild, epoch).band(region, band);
                 written += self.band(region).rebuild(lost, settled, band, step)?;
             }
         }
@@ -134,7 +134,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// A replacement has all that its rank had.
     fn rebuilt(&mut self, epoch: u64) -> Result<()> {
         self.record.rebuilt(epoch, &self.plan.state);
-        self.write_record(Step::new("recover-stamp", epoch))
+        self.write_record(Step::new(StepName::RecoverStamp, epoch))
     }
 
     /// A := B, and both sets of parities equal: what a checkpoint that was cut
@@ -147,7 +147,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         for region in 0..self.layout.regions.len() {
             let parts = &self.layout.regions[region];
             let (a, b, parity) = (parts.a, parts.b[copy], parts.parity.clone());
-            let step = Step::new("recover-copy", epoch).band(region, 0);
+            let step = Step::new(StepName::RecoverCopy, epoch).band(region, 0);
             self.vault.step(step)?;
             copied += self.copy_rows(b, a, 0..a.rows, 0..a.pitch_bytes, step)?;
             if self.config.method == Method::SelfCheckpoint {

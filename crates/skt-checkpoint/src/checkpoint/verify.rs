@@ -9,7 +9,7 @@ use super::agree::{Damage, Refusal};
 use super::code::Code;
 use super::codec::checksum;
 use super::encode::Place;
-use super::hook::Step;
+use super::hook::{Step, StepName};
 use super::layout::Summed;
 use super::protocol::{Checkpointer, Memory, Result};
 use super::record::Holds;
@@ -38,7 +38,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// [`Refusal::Damaged`] on all ranks, when more is damaged or lost of one stripe
     /// than its parities bear.
     pub(super) fn verify(&mut self, epoch: u64, lost: &[usize]) -> Result<Damaged> {
-        self.vault.step(Step::new("recover-verify", epoch))?;
+        self.vault.step(Step::new(StepName::RecoverVerify, epoch))?;
         let found = self.find_damage(epoch);
         let mut places = Vec::with_capacity(found.len().min(CELLS_MAX));
         for Found { place, .. } in found.iter().take(CELLS_MAX) {
@@ -157,7 +157,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let settled = self.config.method.settled(epoch);
         let mut mended = 0;
         for (place, members) in damaged {
-            let step = Step::new("recover-mend", epoch).band(place.region, place.band);
+            let step = Step::new(StepName::RecoverMend, epoch).band(place.region, place.band);
             self.vault.step(step)?;
             let mut gone: Vec<usize> = members.iter().chain(lost).copied().collect();
             gone.sort_unstable();

@@ -16,7 +16,7 @@ use skt_checkpoint::checkpoint::agree::{Refusal, Resume};
 use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::checkpoint::finish::FinishedRun;
 use skt_checkpoint::checkpoint::header::{HeaderLayout, SegmentId};
-use skt_checkpoint::checkpoint::hook::{Hook, Step};
+use skt_checkpoint::checkpoint::hook::{Hook, Step, StepName};
 use skt_checkpoint::checkpoint::layout::{Active, Geometry, RegionShape, SegmentLayout};
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::checkpoint::protocol::{
@@ -761,18 +761,18 @@ impl BookHook {
         let mut book = self.book.lock().unwrap();
         let rank = self.rank.lock().unwrap().as_ref().map(|(rank, _)| *rank);
         match (step.name, rank) {
-            ("finish", Some(rank)) => {
+            (StepName::Finish, Some(rank)) => {
                 book.at_end.insert(rank);
             }
-            ("mark", Some(_)) => {
+            (StepName::Mark, Some(_)) => {
                 assert_eq!(book.at_end.len(), self.ranks, "marked before all were done");
             }
             // Comes right after the mark.
-            ("marked", Some(rank)) => {
+            (StepName::Marked, Some(rank)) => {
                 book.marked.insert(rank, self.result.clone());
             }
             // A start that found it done marks the others of its node.
-            ("mark" | "marked", None) => {
+            (StepName::Mark | StepName::Marked, None) => {
                 let header = HeaderLayout::new("run", self.ranks, STATE_CAPACITY_BYTES);
                 for (id, words) in &self.memory.lock().unwrap().segments {
                     let record = header.decode_record(bytemuck::cast_slice(words));
@@ -784,7 +784,9 @@ impl BookHook {
                     }
                 }
             }
-            ("remove", _) => assert!(book.reported.is_some(), "removed before it was reported"),
+            (StepName::Remove, _) => {
+                assert!(book.reported.is_some(), "removed before it was reported")
+            }
             _ => {}
         }
     }
@@ -793,7 +795,7 @@ impl BookHook {
 impl Hook for BookHook {
     fn at(&self, step: &Step) -> Result<(), CommError> {
         self.check_end(step);
-        if step.name == "joined" {
+        if step.name == StepName::Joined {
             let mut book = self.book.lock().unwrap();
             let starts = book.starts;
             book.joined.entry(self.node).or_default().insert(starts);
@@ -802,18 +804,18 @@ impl Hook for BookHook {
             let mut book = self.book.lock().unwrap();
             match step.name {
                 // Comes right after the record that says: rebuilt, stamped.
-                "recover-copy" if step.chunk.is_none() => {
+                StepName::RecoverCopy if step.chunk.is_none() => {
                     book.lost.remove(rank);
                     book.home.insert(*rank, self.node);
                     book.committed.insert(*rank, (step.epoch, state.clone()));
                     book.stamped.insert(*rank, step.epoch);
                 }
                 // Come right after COMMIT.
-                "flush" | "stamp" => {
+                StepName::Flush | StepName::Stamp => {
                     book.committed.insert(*rank, (step.epoch, state.clone()));
                 }
                 // Comes right after the mark that the update begins.
-                "copy" | "encode" | "barrier" if step.chunk.is_none() => {
+                StepName::Copy | StepName::Encode | StepName::Barrier if step.chunk.is_none() => {
                     book.updating.insert(*rank, step.epoch);
                 }
                 _ => {}

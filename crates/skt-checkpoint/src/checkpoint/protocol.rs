@@ -656,12 +656,12 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let epoch = self.record.stamped() + 1;
         let mut state = state.to_vec();
         let mut stats = Stats { epoch, ..Stats::default() };
-        self.vault.step(Step::new("checkpoint", epoch))?;
+        self.vault.step(Step::new(StepName::Checkpoint, epoch))?;
         broadcast_bytes(&self.job, &mut state, 0)?;
         self.barrier(epoch, &mut stats)?;
         self.record.commit(epoch, state);
         self.record.stamp(epoch);
-        self.write_record(Step::new("commit", epoch))?;
+        self.write_record(Step::new(StepName::Commit, epoch))?;
         Ok(stats)
     }
 

@@ -31,7 +31,7 @@ pub fn keep(is_kept: bool) {
 fn line(spec: &RunSpec, settings: &Settings) -> String {
     let bytes = spec.tests().into_iter().map(|test| {
         let hosts = std::iter::repeat_n("", test.ranks());
-        let geometry = protect::smallest_group(settings, hosts);
+        let geometry = protect::smallest_group(&test, settings, hosts);
         let split = protect::memory_split(&test, settings, geometry);
         (split.total() - split.work_space).saturating_mul(test.ranks() as u64)
     });

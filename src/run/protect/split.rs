@@ -5,7 +5,7 @@ use crate::checkpoint::group;
 use crate::checkpoint::header::HeaderLayout;
 use crate::checkpoint::layout::{BANDS, CELL_BYTES, Geometry, Part, RegionShape, SegmentLayout};
 use crate::checkpoint::methods::Method;
-use crate::config::TestSpec;
+use crate::config::{Pmap, TestSpec};
 use crate::report::record::MemorySplit;
 use crate::run::ptest;
 
@@ -25,16 +25,30 @@ pub(super) fn region_shape(spec: &TestSpec) -> RegionShape {
     RegionShape { rows: shape.most_rows, pitch_bytes: shape.lda * size_of::<f64>() }
 }
 
-/// Shape of the smallest group of ranks on these hosts, whose members need most
-/// memory; `None` without checkpoints. What is wrong with the groups is said
+/// The process rows of a test, checksum columns included: ranks of each, in the order of
+/// their columns.
+pub fn process_rows(spec: &TestSpec) -> Vec<Vec<usize>> {
+    let width = spec.q + spec.checksums;
+    let rank = |row: usize, col: usize| match spec.pmap {
+        Pmap::RowMajor => row * width + col,
+        Pmap::ColumnMajor => col * spec.p + row,
+    };
+    (0..spec.p).map(|row| (0..width).map(|col| rank(row, col)).collect()).collect()
+}
+
+/// Shape of the smallest group of ranks of a test on these hosts, whose members need most
+/// memory; `None` without protection. What is wrong with the groups is said
 /// when they are formed.
 pub fn smallest_group<'a>(
+    spec: &TestSpec,
     settings: &Settings,
     hosts: impl ExactSizeIterator<Item = &'a str>,
 ) -> Option<Geometry> {
     let (members, parities) = (settings.group_size, settings.parities);
-    if settings.method_for(hosts.len()) == Method::None {
-        return None;
+    match settings.method_for(hosts.len()) {
+        Method::None => return None,
+        Method::Abft => return Some(Geometry { members: spec.q + spec.checksums, parities }),
+        Method::SelfCheckpoint | Method::Double | Method::Single => {}
     }
     let domains: Vec<String> = hosts.map(|host| settings.domain_of(host)).collect();
     let groups = group::form(&domains, members, parities, settings.allow_shared_domains).ok()?;
@@ -188,10 +202,11 @@ mod tests {
     fn a_job_of_one_rank_has_no_group() {
         let settings =
             Settings { method: Method::SelfCheckpoint, method_is_asked: false, ..Settings::none() };
-        assert_eq!(smallest_group(&settings, ["a"].into_iter()), None);
-        let two = smallest_group(&settings, ["a", "a"].into_iter());
+        let spec = test_spec(64);
+        assert_eq!(smallest_group(&spec, &settings, ["a"].into_iter()), None);
+        let two = smallest_group(&spec, &settings, ["a", "a"].into_iter());
         assert_eq!(two, Some(Geometry { members: 2, parities: 1 }));
-        let seventeen = smallest_group(&settings, ["a"; 17].into_iter());
+        let seventeen = smallest_group(&spec, &settings, ["a"; 17].into_iter());
         assert_eq!(seventeen, Some(Geometry { members: 8, parities: 1 }));
     }
 }

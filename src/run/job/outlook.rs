@@ -29,9 +29,16 @@ pub fn outlooks<C: Comm>(
         [None, Some(Outlook::Due), Some(Outlook::NoneDue), Some(Outlook::TooShort)];
     let outlook = |test: &TestSpec| {
         let method = settings.method_for(test.ranks());
-        (method != Method::None && test.n > 0).then(|| {
-            protect::guessed_pace(test, settings, guessed_rate(test, gflops_per_core)).outlook()
-        })
+        match method {
+            _ if test.n == 0 => None,
+            Method::None => None,
+            // However short the test is.
+            Method::Abft => Some(Outlook::Due),
+            _ => {
+                let rate = guessed_rate(test, gflops_per_core);
+                Some(protect::guessed_pace(test, settings, rate).outlook())
+            }
+        }
     };
     let code = |test: &TestSpec| {
         let outlook = outlook(test);

@@ -3,6 +3,7 @@
 //! [`crate::checkpoint`] knows nothing of LU and [`crate::hpl::pgesv`] nothing of
 //! checkpoints; this is where they meet.
 
+pub mod abft;
 mod app;
 mod clock;
 pub mod ended;

@@ -22,10 +22,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut words = std::env::args().skip(1);
     let program: PathBuf = words
         .next()
-        .ok_or("usage: node_loss SKT_HPL [N] [--silent]: see scripts/demo-node-loss")?
+        .ok_or(
+            "usage: node_loss SKT_HPL [N] [--silent] [--keep FOLDER]: see scripts/demo-node-loss",
+        )?
         .into();
     let n = words.next().unwrap_or_else(|| "8000".into());
-    let silent = words.next().is_some_and(|word| word == "--silent");
+    let (mut silent, mut keep) = (false, None);
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--silent" => silent = true,
+            "--keep" => keep = Some(PathBuf::from(words.next().ok_or("--keep FOLDER")?)),
+            _ => return Err(format!("{word}: --silent or --keep FOLDER").into()),
+        }
+    }
 
     let mut cluster = ClusterBox::new(5)?;
     cluster.install(&program, "skt-hpl");
@@ -54,6 +63,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         let told = ["WR", "WC", "||Ax", "# x:", "# checkpoints", "# restart"];
         if told.iter().any(|start| line.starts_with(start)) {
             println!("{line}");
+        }
+    }
+    if let Some(folder) = keep {
+        fs::create_dir_all(&folder)?;
+        for (of, name) in [("json", "launch.json"), ("run.json", "run.json")] {
+            fs::copy(cluster.shared().join(format!("{FOLDER}.{of}")), folder.join(name))?;
         }
     }
     if !status.success() || disturbed != undisturbed {
@@ -85,7 +100,7 @@ fn tell(said: ChildStderr) {
 fn start(cluster: &ClusterBox, n: &str, state: &str, told: bool) -> Result<Child, Box<dyn Error>> {
     let script = format!(
         "exec bin/skt-hpl launch --hosts hosts --spares spares --agent /mnt/bin/agent \
-         --state {state} --launcher openmpi {} -- --n {n} --p 1 --q 4 --nb 128 \
+         --state {state} --json {state}.json --launcher openmpi {} -- --json {state}.run.json --n {n} --p 1 --q 4 --nb 128 \
          --checkpoint-every 8p --progress off > {state}.report",
         OPENMPI_ARGUMENTS.map(|word| format!("--launcher-arg={word}")).join(" ")
     );

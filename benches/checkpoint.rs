@@ -23,10 +23,10 @@ use skt_hpl::checkpoint::hook::{Hook, NoHook, Step};
 use skt_hpl::checkpoint::layout::{Active, RegionShape};
 use skt_hpl::checkpoint::protocol::{CheckpointError, Checkpointer, Found, Opened};
 use skt_hpl::checkpoint::store::{SegmentName, Store, SysV};
-use skt_hpl::comm::mpi::MpiWorld;
-use skt_hpl::comm::{Comm, CommError, collect, threads};
-use skt_hpl::protect::{NodeCheckpointer, NodeMemory, Settings, sweep};
-use skt_hpl::team::Team;
+use skt_hpl::hpl::comm::mpi::MpiWorld;
+use skt_hpl::hpl::comm::{Comm, CommError, collect, threads};
+use skt_hpl::machine::team::Team;
+use skt_hpl::run::protect::{NodeCheckpointer, NodeMemory, Settings, sweep};
 
 const PITCH_BYTES: usize = 32 << 10;
 const REPEATS: usize = 7;

@@ -10,17 +10,17 @@ use std::time::{Duration, Instant};
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
-use skt_hpl::blas::{MatMut, MatRef, gemm};
-use skt_hpl::comm::threads::{self, ThreadComm};
-use skt_hpl::comm::{CommError, PanelBuf};
 use skt_hpl::config::{Fact, Generator, Pmap};
-use skt_hpl::environment::blas::set_blas_threads;
-use skt_hpl::grid::{Cyclic, Grid};
-use skt_hpl::pfact::{self, Panel, Place, Variant, pivot};
-use skt_hpl::pgesv::panel::leading_dimension;
-use skt_hpl::team::Team;
-use skt_hpl::update::{self, Operands};
-use skt_hpl::{matgen, swap};
+use skt_hpl::hpl::comm::threads::{self, ThreadComm};
+use skt_hpl::hpl::comm::{CommError, PanelBuf};
+use skt_hpl::hpl::grid::{Cyclic, Grid};
+use skt_hpl::hpl::pfact::{self, Panel, Place, Variant, pivot};
+use skt_hpl::hpl::pgesv::panel::leading_dimension;
+use skt_hpl::hpl::update::{self, Operands};
+use skt_hpl::hpl::{matgen, swap};
+use skt_hpl::machine::blas::{MatMut, MatRef, gemm};
+use skt_hpl::machine::environment::blas::set_blas_threads;
+use skt_hpl::machine::team::Team;
 
 /// Rows and columns of the matrix.
 const ORDER: usize = 4096;

@@ -18,10 +18,10 @@ use clap::Parser;
 use skt_hpl::checkpoint::layout::{Active, RegionShape};
 use skt_hpl::checkpoint::protocol::{Checkpointer, Found, Opened};
 use skt_hpl::checkpoint::store::SysV;
-use skt_hpl::comm::mpi::{MpiComm, MpiWorld};
-use skt_hpl::comm::{Comm, CommError, Tag, collect};
-use skt_hpl::protect::{Inject, NodeCheckpointer, NodeMemory, Settings, Target, sweep};
-use skt_hpl::team::Team;
+use skt_hpl::hpl::comm::mpi::{MpiComm, MpiWorld};
+use skt_hpl::hpl::comm::{Comm, CommError, Tag, collect};
+use skt_hpl::machine::team::Team;
+use skt_hpl::run::protect::{Inject, NodeCheckpointer, NodeMemory, Settings, Target, sweep};
 
 const TAG_UP: Tag = 1;
 const TAG_DOWN: Tag = 2;

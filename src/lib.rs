@@ -2,17 +2,17 @@
 //! pivoting on a P x Q grid of ranks, a drop-in for the reference `xhpl`.
 //!
 //! The program is `skt-hpl`; this is the library that it is made of. The solver
-//! is generic over [`comm::Comm`]: MPI in production, threads of one process
+//! is generic over [`hpl::comm::Comm`]: MPI in production, threads of one process
 //! here, so that everything can be tried without a launcher.
 //!
 //! ```
-//! use skt_hpl::comm::threads;
+//! use skt_hpl::hpl::comm::threads;
 //! use skt_hpl::config::{Format, parse};
-//! use skt_hpl::grid::Grid;
-//! use skt_hpl::pgesv::guard::Unguarded;
-//! use skt_hpl::ptest::{self, Silent};
+//! use skt_hpl::hpl::grid::Grid;
+//! use skt_hpl::hpl::pgesv::guard::Unguarded;
+//! use skt_hpl::run::ptest::{self, Silent};
 //! use skt_hpl::report::Outcome;
-//! use skt_hpl::team::Team;
+//! use skt_hpl::machine::team::Team;
 //!
 //! // A run as a TOML file would describe it; it has one test.
 //! let toml = b"n = 200\nnb = 16\np = 2\nq = 2\nbcast = \"2ring\"\n";
@@ -34,36 +34,22 @@
 //!
 //! | to read of | begin with |
 //! |---|---|
-//! | the algorithm | [`pgesv`], then [`pfact`], [`swap`], [`update`] |
-//! | how data lies | [`grid`], [`pgesv::panel`], [`matgen`] |
-//! | how ranks talk | [`comm`], [`comm::panel_bcast`] |
+//! | the algorithm | [`hpl::pgesv`], then [`hpl::pfact`], [`hpl::swap`], [`hpl::update`] |
+//! | how data lies | [`hpl::grid`], [`hpl::pgesv::panel`], [`hpl::matgen`] |
+//! | how ranks talk | [`hpl::comm`], [`hpl::comm::panel_bcast`] |
 //! | what comes in and goes out | [`config`], [`report`], [`cli`] |
-//! | what is around a run | [`job`], [`ptest`], [`environment`] |
-//! | checkpoints in memory | [`checkpoint`] |
+//! | what is around a run | [`run::job`], [`run::ptest`], [`machine::environment`] |
+//! | checkpoints in memory | [`checkpoint`], [`run::protect`] |
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(missing_docs)]
 
-pub mod blas;
 pub mod cli;
-pub mod comm;
 pub mod config;
-pub mod environment;
-pub mod grid;
-pub mod heartbeat;
-pub mod job;
-pub mod launcher_rank;
-pub mod matgen;
-pub mod outfile;
-pub mod output;
-pub mod pfact;
-pub mod pgesv;
-pub mod protect;
-pub mod ptest;
+pub mod hpl;
+pub mod machine;
 pub mod report;
+pub mod run;
 pub mod supervisor;
-pub mod swap;
-pub mod team;
-pub mod update;
 
 pub use skt_checkpoint::{checkpoint, pages};
 pub use skt_model as model;

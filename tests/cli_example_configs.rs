@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use skt_hpl::checkpoint::layout::Geometry;
 use skt_hpl::checkpoint::methods::Method;
 use skt_hpl::config::{Format, RunSpec, parse, read_bytes};
-use skt_hpl::protect::Settings;
+use skt_hpl::run::protect::Settings;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("hpl-configs")

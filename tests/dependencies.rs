@@ -67,10 +67,22 @@ fn members_take_the_version_of_the_workspace() {
     assert_eq!(shared.keys().collect::<BTreeSet<_>>(), used, "what no member needs is there");
 }
 
-/// The modules of the solver's crate as docs/architecture.md lists them, the highest first.
-fn modules() -> Vec<&'static str> {
-    let paths = ARCHITECTURE.lines().filter_map(|line| line.strip_prefix("src/"));
-    paths.map(|path| path.split(['/', '.']).next().unwrap()).collect()
+/// The modules of the solver's crate as docs/architecture.md lists them, the highest
+/// first: rooms (`src/run/`), and below each what it holds (`  job/`), as `run::job`.
+fn modules() -> Vec<String> {
+    let name = |path: &str| path.split(['/', '.']).next().unwrap().to_owned();
+    let list = ARCHITECTURE.split("\nsrc/main.rs").nth(1).expect("the list is there");
+    let mut modules = Vec::<String>::new();
+    let mut room = String::new();
+    for line in list.split("\n```").next().unwrap().lines() {
+        if let Some(path) = line.strip_prefix("src/") {
+            room = name(path);
+            modules.push(room.clone());
+        } else if let Some(path) = line.strip_prefix("  ").filter(|path| !path.starts_with(' ')) {
+            modules.push(format!("{room}::{}", name(path)));
+        }
+    }
+    modules
 }
 
 fn sources(folder: &Path) -> Vec<PathBuf> {
@@ -79,37 +91,55 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     paths.flat_map(deep).collect()
 }
 
-/// The modules that a source names behind `crate::`, comments left out.
+/// The items of a group of imports that begins behind its brace.
+fn items(group: &str) -> Vec<&str> {
+    let (mut items, mut begin, mut depth) = (Vec::new(), 0, 0);
+    for (at, c) in group.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' | ',' if depth == 0 => {
+                items.push(group[begin..at].trim());
+                begin = at + 1;
+                if c == '}' {
+                    break;
+                }
+            }
+            '}' => depth -= 1,
+            _ => {}
+        }
+    }
+    items
+}
+
+/// The first `depth` names of each path that `tree` stands for, joined.
+fn paths(tree: &str, depth: usize) -> Vec<String> {
+    if let Some(group) = tree.strip_prefix('{') {
+        return items(group).into_iter().flat_map(|item| paths(item, depth)).collect();
+    }
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    let end = tree.find(|c: char| !is_name(c)).unwrap_or(tree.len());
+    let (name, rest) = tree.split_at(end);
+    match rest.strip_prefix("::").filter(|_| depth > 1) {
+        _ if name.is_empty() => Vec::new(),
+        None => vec![name.to_owned()],
+        Some(rest) => {
+            paths(rest, depth - 1).iter().map(|inner| format!("{name}::{inner}")).collect()
+        }
+    }
+}
+
+/// What a source names behind `crate::`, two names deep, comments left out.
 fn imports(source: &str) -> BTreeSet<String> {
     let code: String = source.lines().map(|line| line.split("//").next().unwrap()).collect();
-    let mut found = BTreeSet::new();
-    for rest in code.split("crate::").skip(1) {
-        let rest = rest.split(';').next().unwrap();
-        let group = rest.strip_prefix('{');
-        let mut depth = 0;
-        let is_outermost = |c: &char| {
-            let before = depth;
-            depth += i32::from(*c == '{') - i32::from(*c == '}');
-            before == 0 && depth == 0
-        };
-        let outermost: String = group.unwrap_or(rest).chars().filter(is_outermost).collect();
-        let items = outermost.split(',').take(if group.is_some() { usize::MAX } else { 1 });
-        let name = |item: &str| {
-            let item = item.trim();
-            let end = item.find(|c: char| !c.is_alphanumeric() && c != '_');
-            item[..end.unwrap_or(item.len())].to_owned()
-        };
-        found.extend(items.map(name).filter(|name| !name.is_empty()));
-    }
-    found
+    code.split("crate::").skip(1).flat_map(|tree| paths(tree, 2)).collect()
 }
 
 #[test]
 fn names_behind_crate_are_found() {
-    let source =
-        "use crate::a::{B, C}; // crate::no\nuse crate::{b, c::{D, E}, f};\nx(crate::g::h, i);";
+    let source = "use crate::a::{B, C::{D, E}}; // crate::no\n\
+                  use crate::{b, c::{d::{E, F}, g}, h};\nx(crate::i::j::k(), l);";
     let found: Vec<_> = imports(source).into_iter().collect();
-    assert_eq!(found, ["a", "b", "c", "f", "g"]);
+    assert_eq!(found, ["a::B", "a::C", "b", "c::d", "c::g", "h", "i::j"]);
 }
 
 #[test]
@@ -117,20 +147,45 @@ fn modules_import_only_those_below() {
     // What src/lib.rs has of the crates below.
     const CRATES: [&str; 3] = ["checkpoint", "model", "pages"];
     let modules = modules();
-    let place = |name: &str| modules.iter().position(|module| *module == name);
+    // A file of a room that is not in the list by itself stands where the room does.
+    let place = |path: &str| {
+        let room = path.split("::").next().unwrap();
+        let listed = |name: &str| modules.iter().position(|module| module == name);
+        listed(path).or_else(|| listed(room)).unwrap_or_else(|| panic!("{room} is not in the list"))
+    };
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     for path in sources(&src) {
         let inside = path.strip_prefix(&src).unwrap();
-        let own = inside.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs");
-        if own == "lib" {
+        let mut names = inside.iter().map(|name| name.to_str().unwrap().trim_end_matches(".rs"));
+        let own: Vec<_> = names.by_ref().take(2).collect();
+        if ["lib", "main"].contains(&own[0]) {
             continue;
         }
-        let own_place = place(own).unwrap_or_else(|| panic!("{own} is not in the list"));
         let source = fs::read_to_string(&path).unwrap();
         let code = source.split("#[cfg(test)]\nmod tests {").next().unwrap();
-        for import in imports(code).iter().filter(|name| !CRATES.contains(&name.as_str())) {
-            let other = place(import).unwrap_or_else(|| panic!("{import} is not in the list"));
-            assert!(own_place <= other, "{} imports crate::{import}", inside.display());
+        for import in imports(code) {
+            if CRATES.contains(&import.split("::").next().unwrap()) {
+                continue;
+            }
+            let order = place(&own.join("::")) <= place(&import);
+            assert!(order, "{} imports crate::{import}", inside.display());
         }
+    }
+}
+
+#[test]
+fn all_that_is_listed_is_there() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let rooms: BTreeSet<_> = fs::read_dir(&src)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir())
+        .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    let listed = modules();
+    let listed_rooms = listed.iter().filter(|name| !name.contains("::")).cloned().collect();
+    assert_eq!(rooms, listed_rooms);
+    for module in listed.iter().map(|name| src.join(name.replace("::", "/"))) {
+        assert!(module.is_dir() || module.with_extension("rs").is_file(), "{}", module.display());
     }
 }

@@ -6,8 +6,8 @@ mod drill;
 use drill::{Cluster, settings, spec};
 use skt_hpl::checkpoint::layout::Geometry;
 use skt_hpl::checkpoint::methods::Method;
-use skt_hpl::grid::Cyclic;
-use skt_hpl::protect::{self, Settings};
+use skt_hpl::hpl::grid::Cyclic;
+use skt_hpl::run::protect::{self, Settings};
 
 #[test]
 fn segments_take_what_the_formula_says() {

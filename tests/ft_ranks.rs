@@ -14,7 +14,7 @@ use skt_hpl::checkpoint::codec::CodecKind;
 use skt_hpl::checkpoint::encode::Encoder;
 use skt_hpl::checkpoint::methods::Method;
 use skt_hpl::config::{Fact, Pmap, TestSpec};
-use skt_hpl::protect::{Every, Overlap, Reading, Region, Settings};
+use skt_hpl::run::protect::{Every, Overlap, Reading, Region, Settings};
 
 const REGIONS: [Region; 3] = [Region::Corner, Region::Side, Region::Whole];
 const CODES: [(CodecKind, usize); 4] = [

@@ -18,19 +18,19 @@ use report_common::{other_run, record, record_with, small_run};
 use skt_hpl::checkpoint::header::{Attempt, HeaderLayout, Identity, Record};
 use skt_hpl::checkpoint::store::{Files, SegmentInfo, Store as _, SysvLimits};
 use skt_hpl::cli::path::{self, PathArgs};
-use skt_hpl::comm::threads;
 use skt_hpl::config::{
     Checked, ConfigError, Fact, Format, LaunchDraft, RunSpec, hpldat, parse, toml,
 };
-use skt_hpl::heartbeat::Beat;
+use skt_hpl::hpl::comm::threads;
 use skt_hpl::model::path::{Changes, Machine, Measured, fit, measured, predict};
 use skt_hpl::model::sim::trace::Trace;
-use skt_hpl::protect::ledger::{Ledger, LedgerError};
-use skt_hpl::protect::{Settings, result};
+use skt_hpl::report::heartbeat::Beat;
 use skt_hpl::report::html::{self, NamedRun};
 use skt_hpl::report::reader::RunReport;
 use skt_hpl::report::top500::{self, Given};
 use skt_hpl::report::{self, JsonReport, Outcome};
+use skt_hpl::run::protect::ledger::{Ledger, LedgerError};
+use skt_hpl::run::protect::{Settings, result};
 use skt_hpl::supervisor::hosts::{self, Health, Host, OutOfUse, Pool, Replacement};
 use skt_hpl::supervisor::line::Lines;
 use skt_hpl::supervisor::probe::{Answer, Purpose, program_checksum};
@@ -254,7 +254,7 @@ fn reports() -> Vec<Vec<u8>> {
 }
 
 fn facts() -> skt_hpl::report::RunFacts {
-    use skt_hpl::environment::{Environment, HostRanks, blas, host, memory};
+    use skt_hpl::machine::environment::{Environment, HostRanks, blas, host, memory};
     skt_hpl::report::RunFacts {
         command_line: vec!["skt-hpl".into(), "--json".into(), "a b.json".into()],
         environment: Environment {

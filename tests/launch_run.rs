@@ -193,7 +193,7 @@ fn a_short_cut_of_a_link_is_no_failure_and_a_long_one_is() {
 #[test]
 fn a_frozen_rank_is_found_and_the_run_goes_on_where_it_was() {
     let Some(cluster) = cluster(4, 1) else { return };
-    let launch = launch(&cluster, true, "--hang-after 3s", &run());
+    let launch = launch(&cluster, true, "--hang-after 8s", &run());
     wait_for_column(&cluster, 1, 1600);
     for pid in cluster.pids("n3", "skt-hpl") {
         kill(Pid::from_raw(pid), Signal::SIGSTOP).unwrap();

@@ -11,8 +11,8 @@ use report_common::{PASSED_NORMS, other_run, record, record_with, small_run};
 use report_schema::Schema;
 use serde_json::{Value, json};
 use skt_hpl::config::RunSpec;
-use skt_hpl::environment::memory::CgroupLimit;
-use skt_hpl::environment::{
+use skt_hpl::machine::environment::memory::CgroupLimit;
+use skt_hpl::machine::environment::{
     BlasInfo, DgemmSelfTest, Environment, HostInfo, HostRanks, MemoryInfo, blas, host, memory,
 };
 use skt_hpl::report::{JsonReport, Outcome, RunFacts, TestRecord};

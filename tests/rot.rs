@@ -17,7 +17,7 @@ use skt_hpl::checkpoint::encode::Encoder;
 use skt_hpl::checkpoint::layout::Geometry;
 use skt_hpl::checkpoint::methods::Method;
 use skt_hpl::checkpoint::store::SegmentInfo;
-use skt_hpl::protect::{Settings, segment_layout};
+use skt_hpl::run::protect::{Settings, segment_layout};
 
 /// The page of the store, before what the protocol sees.
 const PAGE_BYTES: usize = 4096;

@@ -8,17 +8,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lapack::dgesv;
 use ndarray::Array2;
-use skt_hpl::blas::view::SharedMat;
-use skt_hpl::blas::{MatMut, MatRef};
-use skt_hpl::comm::threads::{ThreadComm, run};
-use skt_hpl::comm::{Comm, CommError, PanelBuf, SendRequest, Tag, collect};
 use skt_hpl::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
-use skt_hpl::grid::Grid;
-use skt_hpl::pgesv::guard::{Background, Guard, Nothing, Remaining};
-use skt_hpl::pgesv::steps::Final;
-use skt_hpl::pgesv::{LocalShape, SolveError};
-use skt_hpl::ptest::{self, Silent, check};
-use skt_hpl::team::Team;
+use skt_hpl::hpl::comm::threads::{ThreadComm, run};
+use skt_hpl::hpl::comm::{Comm, CommError, PanelBuf, SendRequest, Tag, collect};
+use skt_hpl::hpl::grid::Grid;
+use skt_hpl::hpl::pgesv::guard::{Background, Guard, Nothing, Remaining};
+use skt_hpl::hpl::pgesv::steps::Final;
+use skt_hpl::hpl::pgesv::{LocalShape, SolveError};
+use skt_hpl::machine::blas::view::SharedMat;
+use skt_hpl::machine::blas::{MatMut, MatRef};
+use skt_hpl::machine::team::Team;
+use skt_hpl::run::ptest::{self, Silent, check};
 
 const BCASTS: [Bcast; 6] =
     [Bcast::OneRing, Bcast::OneRingM, Bcast::TwoRing, Bcast::TwoRingM, Bcast::Long, Bcast::LongM];

@@ -15,7 +15,7 @@ use std::ptr;
 use nix::sched::{CloneFlags, unshare};
 use skt_hpl::checkpoint::store::{Files, Flaw, SegmentName, Store, StoreKind, SysV};
 use skt_hpl::cli::shm::{self, CleanOptions};
-use skt_hpl::protect::RunLock;
+use skt_hpl::run::protect::RunLock;
 use tempfile::TempDir;
 
 /// A user that nobody is.
@@ -119,7 +119,7 @@ fn a_segment_that_another_user_gives_away_is_none() {
     assert!(store.peek(&name(), &mut [0; 8]).unwrap().is_none());
     assert_eq!(store.list().unwrap(), []);
     // It is told, and stops nobody.
-    let told = skt_hpl::protect::doubtful(&store).unwrap();
+    let told = skt_hpl::run::protect::doubtful(&store).unwrap();
     let words = format!("made by user {OTHER} and given to this one");
     assert!(told.len() == 1 && told[0].contains(&words), "{told:?}");
     assert_eq!(store.remove_dead_stubs().unwrap(), []);

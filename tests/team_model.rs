@@ -15,7 +15,7 @@ mod sync {
     }
 }
 
-#[path = "../src/team/gate.rs"]
+#[path = "../src/machine/team/gate.rs"]
 mod gate;
 
 use gate::Gate;

@@ -5,7 +5,7 @@ use clap_complete::{Shell, generate};
 
 use super::Cli;
 use crate::config::ConfigError;
-use crate::output;
+use crate::report::output;
 
 /// The shells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -8,8 +8,8 @@ use crate::config::{
     CheckpointDraft, ConfigError, Format, Rules, RunSpec, checkpoint, hpldat, read_bytes,
     read_draft, toml, validate,
 };
-use crate::output;
-use crate::protect::Settings;
+use crate::report::output;
+use crate::run::protect::Settings;
 
 /// The forms by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

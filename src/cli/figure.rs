@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::study_error::StudyError;
 use crate::model::plot::Figure;
-use crate::output;
+use crate::report::output;
 
 /// Writes a figure in the form that the name of its file asks for.
 pub(super) fn write(figure: &Figure, path: &Path, force: bool) -> Result<(), StudyError> {

@@ -18,8 +18,8 @@ use crate::config::{
     TestSpec, param::Param, toml, validate,
 };
 use crate::model::path::{Changes, Machine, Run, predict};
-use crate::output;
-use crate::protect::{self, Settings, memory_split, smallest_group};
+use crate::report::output;
+use crate::run::protect::{self, Settings, memory_split, smallest_group};
 
 /// Flags of `init`.
 #[derive(Debug, Clone, Args)]
@@ -302,7 +302,7 @@ fn largest_blocks(budget: u64, bytes: impl Fn(usize) -> u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::environment::blas::blas_threads;
+    use crate::machine::environment::blas::blas_threads;
 
     #[test]
     fn the_rate_of_a_core_is_measured_on_one() {

@@ -6,7 +6,7 @@ use clap::{Args, CommandFactory as _};
 
 use super::Cli;
 use crate::config::ConfigError;
-use crate::output;
+use crate::report::output;
 
 /// Flags of `man`.
 #[derive(Debug, Args)]

@@ -31,7 +31,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory as _, Parser, Subcommand};
 use skt_terms::exit::Exit;
 
-use crate::{heartbeat, launcher_rank, output};
+use crate::machine::launcher_rank;
+use crate::report::{heartbeat, output};
 
 const LONG_ABOUT: &str = "\
 High-Performance Linpack: solves a dense random linear system on a P x Q grid of MPI ranks and \

@@ -19,7 +19,7 @@ use crate::model::sim::trace::Trace;
 use crate::model::sim::{Ages, Batch, CoordinatedJob, HierarchicalJob, Law, Summary};
 use crate::model::tang::memory::Protocol;
 use crate::model::{Group, HOUR_SECONDS, YEAR_SECONDS, exact, optimum};
-use crate::{outfile, output};
+use crate::report::{outfile, output};
 
 /// Flags of `model`.
 #[derive(Debug, Args)]

@@ -16,7 +16,7 @@ use crate::model::path::{
     Changes, Machine, Measured, Part, PhaseSeconds, Prediction, Run, closed, fit, measured, predict,
 };
 use crate::model::plot::{Axis, Bars, Body, Figure};
-use crate::output;
+use crate::report::output;
 use crate::report::{self, reader};
 
 /// Flags of `model path`.

@@ -12,21 +12,21 @@ use super::machine;
 use super::path::read_machine;
 use super::plan_report::{Basis, describe, json, large, protection};
 use super::study_error::StudyError;
-use crate::blas::{MatMut, MatRef, gemm};
 use crate::config::param::Param;
 use crate::config::value::Value;
 use crate::config::{
     CheckpointDraft, ConfigError, Draft, Format, Rules, RunSpec, Setting, checkpoint, validate,
 };
-use crate::environment::{blas, selftest};
+use crate::machine::blas::{MatMut, MatRef, gemm};
+use crate::machine::environment::{blas, selftest};
 use crate::model::HOUR_SECONDS;
 use crate::model::chen::Network;
 use crate::model::error::positive;
 use crate::model::path::{self, Changes};
 use crate::model::plan::{Candidate, Machine, Plan, networked};
 use crate::model::tang::memory::Protocol;
-use crate::output;
 use crate::report::measured;
+use crate::report::output;
 use crate::report::reader::RunReport;
 
 /// Flags of `plan`.

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::config::ConfigError;
-use crate::output;
+use crate::report::output;
 use crate::supervisor::line;
 use crate::supervisor::probe::{self, Purpose, Question};
 

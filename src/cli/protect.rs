@@ -5,7 +5,7 @@ use clap::Args;
 use super::overrides::Names;
 use crate::config::value::Value;
 use crate::config::{CheckpointDraft, Setting};
-use crate::protect::Inject;
+use crate::run::protect::Inject;
 
 const PROTECTION: &str = "Protection against the loss of nodes";
 

@@ -6,8 +6,8 @@ use clap::Args;
 
 use super::study_error::StudyError;
 use crate::model::error::positive;
-use crate::output;
 use crate::report::html::{self, NamedRun};
+use crate::report::output;
 use crate::report::reader::RunReport;
 use crate::report::top500::{self, Given};
 

@@ -9,18 +9,19 @@ use skt_terms::exit::Exit;
 
 use super::overrides::Overrides;
 use super::protect::ProtectArgs;
-use crate::comm::mpi::{MpiComm, MpiWorld};
-use crate::comm::{Comm as _, collect};
 use crate::config::param::Param;
 use crate::config::{
     Checked, ConfigError, Draft, Format, LaunchDraft, Rules, RunSpec, Warning, read_bytes,
     read_draft, validate,
 };
-use crate::heartbeat;
-use crate::job::{self, JobError, Options};
-use crate::protect::{Settings, read_domains};
+use crate::hpl::comm::mpi::{MpiComm, MpiWorld};
+use crate::hpl::comm::{Comm as _, collect};
+use crate::machine::launcher_rank;
+use crate::report::heartbeat;
+use crate::report::output;
 use crate::report::progress::ProgressMode;
-use crate::{launcher_rank, output};
+use crate::run::job::{self, JobError, Options};
+use crate::run::protect::{Settings, read_domains};
 
 const FILES: &str = "Input and output";
 

@@ -8,9 +8,10 @@ use crate::checkpoint::store::{
     Flaw, Liveness, SegmentInfo, Store, StoreError, StoreKind, Stub, host,
 };
 use crate::config::{ConfigError, Place, Setting};
-use crate::environment::host::this_host;
-use crate::protect::is_mark;
-use crate::{launcher_rank, output};
+use crate::machine::environment::host::this_host;
+use crate::machine::launcher_rank;
+use crate::report::output;
+use crate::run::protect::is_mark;
 
 const HOSTS: &str = "\
 Segments live on the host where their rank ran: this command sees those of the host that it runs \

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::launch::STATE_FOLDER;
 use crate::config::ConfigError;
-use crate::output;
+use crate::report::output;
 use crate::supervisor::report;
 use crate::supervisor::state::{Folder, State, StateError, Status, now_unix};
 

@@ -2,7 +2,7 @@
 //!
 //! Everything that reads, writes or documents the settings of the protection
 //! works from [`SETTINGS`]. What is legal beyond a single value is decided where
-//! the settings are used, in [`crate::protect::Settings`].
+//! the settings are used, in [`crate::run::protect::Settings`].
 
 use std::collections::BTreeMap;
 

@@ -36,7 +36,7 @@ pub struct Checked {
     pub spec: RunSpec,
     /// What was substituted, ignored or derived.
     pub warnings: Vec<Warning>,
-    /// What was said of checkpoints; checked by [`crate::protect::Settings`].
+    /// What was said of checkpoints; checked by [`crate::run::protect::Settings`].
     pub checkpoint: CheckpointDraft,
     /// What was said of launching; checked by `skt-hpl launch`.
     pub launch: LaunchDraft,

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use crate::config::{Output, RunSpec, TestSpec};
-use crate::environment::{DgemmSelfTest, Environment};
-use crate::outfile;
+use crate::machine::environment::{DgemmSelfTest, Environment};
+use crate::report::outfile;
 
 use super::clock;
 use super::phases;

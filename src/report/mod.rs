@@ -1,10 +1,14 @@
-//! What people and programs get to read: the reference's text, JSON, progress.
+//! What people and programs get to read: the reference's text, JSON, progress, signs
+//! of life, and the files that these go to.
 
 pub mod cformat;
 pub mod clock;
+pub mod heartbeat;
 pub mod html;
 pub mod json;
 pub mod measured;
+pub mod outfile;
+pub mod output;
 pub mod phases;
 pub mod progress;
 pub mod reader;

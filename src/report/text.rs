@@ -9,7 +9,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use crate::config::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, TestSpec};
-use crate::outfile;
+use crate::report::outfile;
 
 use super::cformat::{c_exp, c_fixed};
 use super::clock::ctime;

@@ -5,7 +5,7 @@ use std::path::Path;
 use skt_terms::shown::shell_quoted;
 
 use super::hosts::{self, Host};
-use crate::heartbeat;
+use crate::report::heartbeat;
 
 /// The program that starts the ranks.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

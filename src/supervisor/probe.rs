@@ -14,7 +14,7 @@ use skt_terms::shown::shown_message;
 use super::process;
 use crate::checkpoint::codec::checksum;
 use crate::checkpoint::store::{Store, StoreError, StoreKind, SysvLimits, Trap, host};
-use crate::protect;
+use crate::run::protect;
 
 /// An answer starts with it: a login shell may print a greeting before.
 const MARK: &str = "@skt-hpl-probe@";

@@ -39,7 +39,7 @@ impl Process {
     /// may be read.
     pub fn may_have(&self, token: &str) -> bool {
         let environment = environment_of(self.pid);
-        let wanted = format!("{}={token}", crate::heartbeat::ENV);
+        let wanted = format!("{}={token}", crate::report::heartbeat::ENV);
         let mut entries = environment.split(|byte| *byte == 0);
         environment.is_empty() || entries.any(|entry| entry == wanted.as_bytes())
     }
@@ -99,7 +99,7 @@ pub fn sweep_launcher(run: &str) -> (usize, usize) {
 /// Processes with a heartbeat of the run `run` in their environment, but for
 /// this one.
 fn of_run(run: &str) -> impl Iterator<Item = i32> {
-    let wanted = format!("{}={run}.", crate::heartbeat::ENV);
+    let wanted = format!("{}={run}.", crate::report::heartbeat::ENV);
     let has_beat = move |pid: &i32| {
         environment_of(*pid).split(|byte| *byte == 0).any(|e| e.starts_with(wanted.as_bytes()))
     };
@@ -179,7 +179,7 @@ mod tests {
     fn only_processes_of_the_run_are_swept() {
         let start = |token: &str| {
             let mut command = std::process::Command::new("sleep");
-            command.arg("100").env(crate::heartbeat::ENV, token).spawn().unwrap()
+            command.arg("100").env(crate::report::heartbeat::ENV, token).spawn().unwrap()
         };
         let me = format!("test-{}", std::process::id());
         let (mut ours, mut other) = (start(&format!("{me}.1")), start(&format!("{me}0.1")));
@@ -199,7 +199,8 @@ mod tests {
         let token = format!("{me}.1");
         for _ in 0..50 {
             let mut command = std::process::Command::new("sleep");
-            let mut child = command.arg("100").env(crate::heartbeat::ENV, &token).spawn().unwrap();
+            let mut child =
+                command.arg("100").env(crate::report::heartbeat::ENV, &token).spawn().unwrap();
             let swept = sweep_launcher(&me);
             child.kill().unwrap();
             child.wait().unwrap();

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::hosts::{Host, Pool};
 use crate::checkpoint::group::{self, Groups};
 use crate::checkpoint::methods::Method;
-use crate::protect::Settings;
+use crate::run::protect::Settings;
 
 /// The shape in a sentence, and what to be warned of.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

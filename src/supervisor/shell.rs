@@ -21,8 +21,8 @@ use super::survey::{self, Limits};
 use super::terminal::Terminal;
 use super::watch::Watch;
 use super::{Options, SupervisorError, report, stop};
-use crate::heartbeat::Beat;
-use crate::outfile;
+use crate::report::heartbeat::Beat;
+use crate::report::outfile;
 use skt_terms::exit::Exit;
 
 /// How often the supervisor looks.

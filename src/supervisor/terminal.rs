@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
-use crate::outfile;
+use crate::report::outfile;
 
 /// Standard output and standard error.
 #[derive(Debug, Default)]

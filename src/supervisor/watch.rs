@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::heartbeat::{Beat, FACTOR};
+use crate::report::heartbeat::{Beat, FACTOR};
 
 /// A pause, or a part of the work without columns, this many times as long as the
 /// longest so far is a hang.

@@ -12,7 +12,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use skt_hpl::blas::MatRef;
 use skt_hpl::checkpoint::agree::{Refusal, Resume};
 use skt_hpl::checkpoint::codec::CodecKind;
 use skt_hpl::checkpoint::encode::Encoder;
@@ -21,18 +20,19 @@ use skt_hpl::checkpoint::hook::{Hook, NoHook, Step, StepPattern};
 use skt_hpl::checkpoint::methods::Method;
 use skt_hpl::checkpoint::protocol::{CheckpointError, Found};
 use skt_hpl::checkpoint::store::{Files, SegmentInfo, Store, SysV};
-use skt_hpl::comm::threads::{ThreadComm, run};
-use skt_hpl::comm::{Comm, CommError, collect};
 use skt_hpl::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
-use skt_hpl::grid::Grid;
-use skt_hpl::pgesv::SolveError;
-use skt_hpl::pgesv::guard::{Guard, Unguarded};
-use skt_hpl::protect::{
+use skt_hpl::hpl::comm::threads::{ThreadComm, run};
+use skt_hpl::hpl::comm::{Comm, CommError, collect};
+use skt_hpl::hpl::grid::Grid;
+use skt_hpl::hpl::pgesv::SolveError;
+use skt_hpl::hpl::pgesv::guard::{Guard, Unguarded};
+use skt_hpl::machine::blas::MatRef;
+use skt_hpl::machine::team::Team;
+use skt_hpl::report::record::Protection;
+use skt_hpl::run::protect::{
     self, Clock, Every, NodeMemory, Opened, Overlap, Reading, Region, Settings, Surroundings,
 };
-use skt_hpl::ptest::{self, Observer, Phase, check};
-use skt_hpl::report::record::Protection;
-use skt_hpl::team::Team;
+use skt_hpl::run::ptest::{self, Observer, Phase, check};
 use tempfile::TempDir;
 
 /// A small system on a `p x q` grid.

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::heartbeat::Beat;
+use crate::report::heartbeat::Beat;
 use crate::supervisor::SupervisorError;
 use crate::supervisor::hosts::{Host, Pool};
 use crate::supervisor::probe::Purpose;

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use super::{Action, Machine};
-use crate::heartbeat::{Beat, CHANGED, FACTOR, REFUSED, REPORTED};
+use crate::report::heartbeat::{Beat, CHANGED, FACTOR, REFUSED, REPORTED};
 
 /// The step of the protocol after which there is a checkpoint.
 const COMMIT: &str = "commit";

@@ -2,7 +2,7 @@
 //! wants to stop.
 
 use super::{Action, Machine};
-use crate::heartbeat::DONE;
+use crate::report::heartbeat::DONE;
 use crate::supervisor::hosts::Health;
 use crate::supervisor::probe::Purpose;
 use crate::supervisor::survey::Survey;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::heartbeat::Beat;
+use crate::report::heartbeat::Beat;
 use crate::supervisor::hosts::Host;
 use crate::supervisor::probe::tests::answer;
 use crate::supervisor::state::Status;

@@ -21,7 +21,7 @@ use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, Flock, FlockArg, fallocate};
 
 use super::{FORMAT_VERSION, State, now_unix};
-use crate::outfile;
+use crate::report::outfile;
 use skt_terms::shown::shown_message;
 
 /// Room that is set aside for each file that a start writes: some hours of signs of

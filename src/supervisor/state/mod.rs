@@ -10,7 +10,7 @@ pub use folder::{Folder, StateError};
 
 use super::hosts::{Pool, Replacement};
 use super::process::Process;
-use crate::heartbeat::Beat;
+use crate::report::heartbeat::Beat;
 
 /// Raised when a field changes its meaning.
 const FORMAT_VERSION: u32 = 1;

@@ -1,0 +1,61 @@
+//! The P x Q process grid: this rank's place in it, and the groups that it talks in.
+
+use crate::config::Pmap;
+use crate::hpl::comm::node::Kept;
+use crate::hpl::comm::{Comm, Result};
+
+pub use skt_terms::layout::Cyclic;
+
+/// This rank's place in the process grid, and the groups it talks in.
+pub struct Grid<C: Comm> {
+    /// Process rows.
+    pub p: usize,
+    /// Process columns.
+    pub q: usize,
+    /// This rank's process row.
+    pub myrow: usize,
+    /// This rank's process column.
+    pub mycol: usize,
+    /// All ranks of the grid.
+    pub all: C,
+    /// The ranks of this process row; a rank's number there is its process column.
+    pub row: C,
+    /// The ranks of this process column; a rank's number there is its process row.
+    pub col: C,
+    /// Memory that the ranks of the process row share.
+    pub row_memory: Kept,
+    /// Memory that those of the process column share.
+    pub col_memory: Kept,
+}
+
+impl<C: Comm> Grid<C> {
+    /// Lays `p x q` of the ranks of `world` out as a grid (HPL_grid_init).
+    /// Collective over `world`; ranks beyond `p q` get `None` and stay idle.
+    ///
+    /// # Panics
+    /// When the group is too small.
+    pub fn new(world: &C, p: usize, q: usize, pmap: Pmap) -> Result<Option<Self>> {
+        assert!(p * q <= world.size(), "a {p} x {q} grid needs {} ranks", p * q);
+        let rank = world.rank();
+        let color = (rank < p * q).then_some(0);
+        let Some(all) = world.split(color, rank as u32)? else { return Ok(None) };
+        let (myrow, mycol) = match pmap {
+            Pmap::RowMajor => (rank / q, rank % q),
+            Pmap::ColumnMajor => (rank % p, rank / p),
+        };
+        let row = all.split(Some(myrow as u32), mycol as u32)?.expect("a colour was given");
+        let col = all.split(Some(mycol as u32), myrow as u32)?.expect("a colour was given");
+        let (row_memory, col_memory) = (Kept::default(), Kept::default());
+        Ok(Some(Self { p, q, myrow, mycol, all, row, col, row_memory, col_memory }))
+    }
+
+    /// How rows are dealt out, for panels of `nb` columns.
+    pub fn rows(&self, nb: usize) -> Cyclic {
+        Cyclic::rows(nb, self.p)
+    }
+
+    /// How columns are dealt out, for panels of `nb` columns.
+    pub fn cols(&self, nb: usize) -> Cyclic {
+        Cyclic::cols(nb, self.q)
+    }
+}

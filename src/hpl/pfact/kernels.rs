@@ -1,0 +1,202 @@
+//! Loops over contiguous doubles, compiled for several instruction sets.
+//!
+//! Each is one plain loop; the compiler vectorizes it for AVX-512, for AVX2 with
+//! FMA, and for the baseline, and the best that the CPU has is called.
+
+use crate::machine::blas::vectors::Vectors;
+
+/// The largest magnitude of a range, and where it is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Best {
+    /// Magnitude; 0 of an empty range; NaN where an element was not finite.
+    pub magnitude: f64,
+    /// Index of the (first) element that has it.
+    pub index: usize,
+}
+
+impl Best {
+    /// Of nothing.
+    pub const NONE: Self = Self { magnitude: 0.0, index: usize::MAX };
+
+    /// The better of two; at a tie the lower index, so that the cut into
+    /// chunks and threads makes no difference. What is not finite wins.
+    pub fn or(self, other: Self) -> Self {
+        match self.magnitude.partial_cmp(&other.magnitude) {
+            None if self.magnitude.is_nan() => self,
+            None => other,
+            Some(std::cmp::Ordering::Greater) => self,
+            Some(std::cmp::Ordering::Less) => other,
+            Some(std::cmp::Ordering::Equal) if self.index <= other.index => self,
+            Some(std::cmp::Ordering::Equal) => other,
+        }
+    }
+
+    /// The same with its index counted from `offset` before.
+    pub fn moved(self, offset: usize) -> Self {
+        Self { index: self.index.saturating_add(offset), ..self }
+    }
+}
+
+/// Defines `$name` over the loop `$body`, which takes `FUSED`: whether the
+/// instruction set multiplies and adds at once.
+macro_rules! multiversion {
+    ($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*) -> $ret:ty = $body:ident) => {
+        $(#[$doc])*
+        pub fn $name($($arg: $type),*) -> $ret {
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx512f,avx2,fma")]
+                fn avx512($($arg: $type),*) -> $ret { $body::<true>($($arg),*) }
+                #[target_feature(enable = "avx2,fma")]
+                fn avx2($($arg: $type),*) -> $ret { $body::<true>($($arg),*) }
+                match Vectors::here() {
+                    // SAFETY: the processor has them.
+                    Vectors::Avx512 => return unsafe { avx512($($arg),*) },
+                    // SAFETY: as above.
+                    Vectors::Avx2 => return unsafe { avx2($($arg),*) },
+                    Vectors::Baseline => {}
+                }
+            }
+            $body::<false>($($arg),*)
+        }
+    };
+}
+
+multiversion! {
+    /// `y += alpha x`.
+    ///
+    /// # Panics
+    /// When the lengths differ.
+    axpy(alpha: f64, x: &[f64], y: &mut [f64]) -> () = axpy_loop
+}
+
+multiversion! {
+    /// `x *= alpha`.
+    scale(alpha: f64, x: &mut [f64]) -> () = scale_loop
+}
+
+multiversion! {
+    /// `x /= alpha`.
+    divide(alpha: f64, x: &mut [f64]) -> () = divide_loop
+}
+
+multiversion! {
+    /// The largest magnitude of `x`; NaN when any element is not finite.
+    search(x: &[f64]) -> Best = search_loop
+}
+
+multiversion! {
+    /// Exchanges `x` and `y`.
+    ///
+    /// # Panics
+    /// When the lengths differ.
+    swap(x: &mut [f64], y: &mut [f64]) -> () = swap_loop
+}
+
+#[inline(always)]
+fn axpy_loop<const FUSED: bool>(alpha: f64, x: &[f64], y: &mut [f64]) {
+    assert_eq!(x.len(), y.len());
+    for (y, &x) in y.iter_mut().zip(x) {
+        *y = if FUSED { alpha.mul_add(x, *y) } else { *y + alpha * x };
+    }
+}
+
+#[inline(always)]
+fn scale_loop<const FUSED: bool>(alpha: f64, x: &mut [f64]) {
+    for x in x {
+        *x *= alpha;
+    }
+}
+
+#[inline(always)]
+fn divide_loop<const FUSED: bool>(alpha: f64, x: &mut [f64]) {
+    for x in x {
+        *x /= alpha;
+    }
+}
+
+#[inline(always)]
+fn swap_loop<const FUSED: bool>(x: &mut [f64], y: &mut [f64]) {
+    assert_eq!(x.len(), y.len());
+    for (x, y) in x.iter_mut().zip(y) {
+        std::mem::swap(x, y);
+    }
+}
+
+#[inline(always)]
+#[allow(clippy::eq_op)] // x - x is not 0 for all x
+fn search_loop<const FUSED: bool>(x: &[f64]) -> Best {
+    const LANES: usize = 32;
+    let mut largest = [0.0f64; LANES];
+    // x - x is 0 of a finite x, NaN of all others.
+    let mut poison = [0.0f64; LANES];
+    let (chunks, rest) = x.as_chunks::<LANES>();
+    for chunk in chunks {
+        for lane in 0..LANES {
+            let magnitude = chunk[lane].abs();
+            largest[lane] = if magnitude > largest[lane] { magnitude } else { largest[lane] };
+            poison[lane] += chunk[lane] - chunk[lane];
+        }
+    }
+    for (lane, x) in rest.iter().enumerate() {
+        largest[lane] = largest[lane].max(x.abs());
+        poison[lane] += x - x;
+    }
+    let magnitude = largest.iter().fold(0.0f64, |a, &b| a.max(b));
+    if poison.iter().any(|p| p.is_nan()) {
+        let index = x.iter().position(|x| !x.is_finite()).expect("what poisoned the sum");
+        return Best { magnitude: f64::NAN, index };
+    }
+    match x.iter().position(|x| x.abs() == magnitude) {
+        Some(index) => Best { magnitude, index },
+        None => Best::NONE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn plain_search(x: &[f64]) -> Best {
+        let mut best = Best::NONE;
+        for (index, v) in x.iter().enumerate() {
+            let magnitude = if v.is_finite() { v.abs() } else { f64::NAN };
+            best = best.or(Best { magnitude, index });
+        }
+        best
+    }
+
+    proptest! {
+        #[test]
+        fn search_finds_the_first_largest(
+            mut x in prop::collection::vec(-4i32..5, 0..200), bad in 0usize..400, kind in 0u8..3,
+        ) {
+            let mut x: Vec<f64> = x.drain(..).map(f64::from).collect();
+            if bad < x.len() {
+                x[bad] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY][kind as usize];
+            }
+            let (found, want) = (search(&x), plain_search(&x));
+            prop_assert_eq!(found.index, want.index);
+            prop_assert!(found.magnitude == want.magnitude
+                || found.magnitude.is_nan() && want.magnitude.is_nan());
+        }
+
+        #[test]
+        fn loops_do_what_their_formulas_say(
+            x in prop::collection::vec(-1e3..1e3f64, 0..100), alpha in -2.0..2.0f64,
+        ) {
+            let mut y: Vec<f64> = x.iter().rev().copied().collect();
+            let before = y.clone();
+            axpy(alpha, &x, &mut y);
+            for i in 0..x.len() {
+                prop_assert!((y[i] - (before[i] + alpha * x[i])).abs() < 1e-9);
+            }
+            let (mut a, mut b) = (x.clone(), before.clone());
+            swap(&mut a, &mut b);
+            prop_assert_eq!((&a, &b), (&before, &x));
+            scale(alpha, &mut a);
+            prop_assert!(a.iter().zip(&before).all(|(a, b)| *a == b * alpha));
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! The pivot of one column: search among the ranks of the process column and
+//! exchange of the two rows, in one message exchange (HPL_pdmxswp).
+//!
+//! Each rank offers its largest element with the whole panel row that holds it;
+//! the rank that has it adds the current row, which the pivot row displaces. Offers are combined by recursive
+//! doubling or, where all ranks share a node, by each looking at all of them.
+//! After it all ranks know the pivot row (row j of L1 and U1) and the rank that
+//! gave it knows the row to put in its place.
+
+use std::sync::Arc;
+
+use super::kernels::Best;
+use super::{Panel, PfactError};
+use crate::hpl::comm::node::NodeMemory;
+use crate::hpl::comm::{Comm, Result};
+
+const TAG_PIVOT: crate::hpl::comm::Tag = 0x110;
+
+/// Doubles ahead of the rows in an offer.
+const HEAD: usize = 4;
+const MAGNITUDE: usize = 0;
+/// Global row of the offered pivot.
+const GLOBAL_ROW: usize = 1;
+/// Process row that offers it.
+const PROC_ROW: usize = 2;
+/// Whether the current row is in the message.
+const HAS_CURRENT: usize = 3;
+
+/// Two offers of `HEAD + 2 jb` doubles: head, pivot row, current row.
+pub struct Room {
+    mine: Vec<f64>,
+    theirs: Vec<f64>,
+    mail: Option<Mail>,
+}
+
+impl Room {
+    /// Room for panels of up to `nb` columns; with `mail` no message is sent.
+    pub fn new(nb: usize, mail: Option<Mail>) -> Self {
+        let len = HEAD + 2 * nb;
+        Self { mine: vec![0.0; len], theirs: vec![0.0; len], mail }
+    }
+}
+
+/// Offers in memory that all ranks of the process column see.
+///
+/// Each rank has two places, for every other column: who offers for column j + 2
+/// has seen all offers for column j + 1, whose owners had seen those for column j.
+pub struct Mail {
+    node: Arc<NodeMemory>,
+    start: usize,
+    nb: usize,
+    flag: usize,
+    /// Offers made.
+    count: u64,
+}
+
+impl Mail {
+    /// Mail in parts of `node`, of [`Mail::doubles`] from `start` on, with one flag.
+    pub fn new(node: Arc<NodeMemory>, start: usize, nb: usize, flag: usize) -> Self {
+        Self { node, start, nb, flag, count: 0 }
+    }
+
+    /// Doubles that it takes of each part.
+    pub fn doubles(nb: usize) -> usize {
+        2 * Self::place_doubles(nb)
+    }
+
+    fn place_doubles(nb: usize) -> usize {
+        (HEAD + 2 * nb).next_multiple_of(8)
+    }
+
+    /// Combines all offers of columns of `jb` into `mine`.
+    fn combine<C: Comm>(&mut self, col: &C, mine: &mut [f64], jb: usize) -> Result<()> {
+        self.count += 1;
+        let start = self.start + (self.count % 2) as usize * Self::place_doubles(self.nb);
+        let place = start..start + mine.len();
+        // SAFETY: all have seen what was here, see above.
+        unsafe { self.node.mine(place.clone()) }.copy_from_slice(mine);
+        self.node.raise(self.flag, self.count);
+        for rank in (0..self.node.size()).filter(|&rank| rank != self.node.rank()) {
+            self.node.wait(col, rank, self.flag, self.count)?;
+            // SAFETY: not written again before this rank offers for the next column.
+            merge(mine, unsafe { self.node.part(rank, place.clone()) }, jb);
+        }
+        Ok(())
+    }
+}
+
+/// Finds the pivot of column `j` and exchanges the rows. `best` is this rank's
+/// largest element among its active rows, as a row of W. Returns the pivot.
+///
+/// # Errors
+/// The same on all ranks: no usable pivot.
+pub(super) fn exchange<C: Comm>(
+    panel: &mut Panel<C>,
+    j: usize,
+    best: Best,
+) -> std::result::Result<f64, PfactError> {
+    let pivot = if panel.col.size() == 1 {
+        exchange_alone(panel, j, best)
+    } else {
+        exchange_among(panel, j, best)?
+    };
+    // A largest element of 0 or one that is not finite leaves nothing to divide by.
+    if pivot != 0.0 && pivot.is_finite() {
+        Ok(pivot)
+    } else {
+        Err(PfactError::Pivot { column: j, value: pivot })
+    }
+}
+
+/// P = 1: the pivot row becomes row j, and the current row takes its place.
+fn exchange_alone<C: Comm>(panel: &mut Panel<C>, j: usize, best: Best) -> f64 {
+    let current = panel.active(j);
+    let pivot_row = if best.index == usize::MAX { current } else { best.index };
+    panel.ipiv[j] = panel.global_row(pivot_row) as f64;
+    for c in 0..panel.jb() {
+        let column = panel.w.col_mut(c);
+        column[j] = column[pivot_row];
+        column[pivot_row] = column[current];
+    }
+    panel.w.as_ref().at(j, j)
+}
+
+fn exchange_among<C: Comm>(panel: &mut Panel<C>, j: usize, best: Best) -> Result<f64> {
+    offer(panel, j, best);
+    combine(panel)?;
+    Ok(accept(panel, j, best))
+}
+
+/// Writes this rank's offer into the room.
+fn offer<C: Comm>(panel: &mut Panel<C>, j: usize, best: Best) {
+    let jb = panel.jb();
+    let (current_row, has_rows) = (panel.current(j), best.index != usize::MAX);
+    let global = if has_rows { panel.global_row(best.index) } else { usize::MAX };
+    let w = panel.w.as_ref();
+    let (head, rows) = panel.room.mine.split_at_mut(HEAD);
+    let (pivot, current) = rows.split_at_mut(jb);
+    // A rank without rows must lose even against a zero.
+    head[MAGNITUDE] = if has_rows { best.magnitude } else { -1.0 };
+    head[GLOBAL_ROW] = global as f64;
+    head[PROC_ROW] = panel.place.myrow as f64;
+    head[HAS_CURRENT] = f64::from(u8::from(current_row.is_some()));
+    for c in 0..jb {
+        if has_rows {
+            pivot[c] = w.at(best.index, c);
+        }
+        if let Some(row) = current_row {
+            current[c] = w.at(row, c);
+        }
+    }
+}
+
+/// Combines the offers of all ranks, on all ranks: recursive doubling among the
+/// largest power of two of them, the others lean on a partner.
+fn combine<C: Comm>(panel: &mut Panel<C>) -> Result<()> {
+    let (col, jb) = (panel.col, panel.jb());
+    let len = HEAD + 2 * jb;
+    let room = &mut *panel.room;
+    if let Some(mail) = &mut room.mail {
+        return mail.combine(col, &mut room.mine[..len], jb);
+    }
+    let (me, size) = (col.rank(), col.size());
+    let power = 1 << size.ilog2();
+    if me >= power {
+        col.send(&room.mine[..len], me - power, TAG_PIVOT)?;
+        return col.recv(&mut room.mine[..len], me - power, TAG_PIVOT);
+    }
+    if me + power < size {
+        col.recv(&mut room.theirs[..len], me + power, TAG_PIVOT)?;
+        merge(&mut room.mine, &room.theirs, jb);
+    }
+    let mut step = 1;
+    while step < power {
+        let partner = me ^ step;
+        col.sendrecv(&room.mine[..len], partner, &mut room.theirs[..len], partner, TAG_PIVOT)?;
+        merge(&mut room.mine, &room.theirs, jb);
+        step <<= 1;
+    }
+    if me + power < size {
+        col.send(&room.mine[..len], me + power, TAG_PIVOT)?;
+    }
+    Ok(())
+}
+
+/// Merges the other rank's offer into this one's. The larger magnitude wins; at
+/// a tie the upper row of the matrix; what is not a number wins over all numbers.
+fn merge(mine: &mut [f64], theirs: &[f64], jb: usize) {
+    let key = |offer: &[f64]| {
+        let magnitude = offer[MAGNITUDE];
+        (if magnitude.is_nan() { f64::INFINITY } else { magnitude }, -offer[GLOBAL_ROW])
+    };
+    if key(theirs) > key(mine) {
+        mine[..HAS_CURRENT].copy_from_slice(&theirs[..HAS_CURRENT]);
+        mine[HEAD..HEAD + jb].copy_from_slice(&theirs[HEAD..HEAD + jb]);
+    }
+    if theirs[HAS_CURRENT] != 0.0 {
+        mine[HAS_CURRENT] = 1.0;
+        mine[HEAD + jb..HEAD + 2 * jb].copy_from_slice(&theirs[HEAD + jb..HEAD + 2 * jb]);
+    }
+}
+
+/// Puts the rows where the combined offer says. Returns the pivot.
+fn accept<C: Comm>(panel: &mut Panel<C>, j: usize, best: Best) -> f64 {
+    let jb = panel.jb();
+    let room = &*panel.room;
+    let (head, rows) = room.mine.split_at(HEAD);
+    let (pivot, current) = (&rows[..jb], &rows[jb..2 * jb]);
+    let mine = head[PROC_ROW] == panel.place.myrow as f64;
+    panel.ipiv[j] = head[GLOBAL_ROW];
+    // The current row goes to the place that the pivot row leaves.
+    if mine && best.index != usize::MAX {
+        for (c, &value) in current.iter().enumerate() {
+            panel.w.set(best.index, c, value);
+        }
+    }
+    for (c, &value) in pivot.iter().enumerate() {
+        panel.w.set(j, c, value);
+    }
+    if head[MAGNITUDE].is_nan() { f64::NAN } else { pivot[j] }
+}

@@ -1,0 +1,161 @@
+//! The row exchange of a step and the solve for U, on a range of columns.
+//!
+//! ```text
+//! A1 = P A1        rows of the process column, by the panel's pivots
+//! U  = L1^-1 A1
+//! ```
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::local::Local;
+use super::panel::{Layout, Panel};
+use super::{SolveError, memory_error};
+use crate::hpl::comm::Comm;
+use crate::hpl::swap::node::NodeRoom;
+use crate::hpl::swap::{self, Plan};
+use crate::hpl::update;
+use crate::machine::blas::MatRef;
+use crate::report::record::Phases;
+
+/// Columns on which rows are exchanged just before U is solved for there, where all
+/// rows are here: NB rows of them stay in the cache between.
+const EXCHANGE_COLS: usize = 384;
+/// Columns below which exchange and solve are not worth cutting up for the team.
+const TEAM_GRAIN_COLS: usize = 64;
+
+/// How the rows of a process column are exchanged, with the work space for it.
+pub(super) enum RowExchange {
+    /// P = 1: in A.
+    InPlace,
+    /// Among the ranks of the process column; U comes to lie in the work space.
+    Among(swap::Room),
+}
+
+impl RowExchange {
+    /// For panels of up to `nb` columns and up to `cols` columns at a time, on `p`
+    /// process rows; in `shared` memory, if there is any.
+    ///
+    /// # Errors
+    /// When there is no memory.
+    pub fn new(
+        p: usize,
+        nb: usize,
+        cols: usize,
+        shared: Option<NodeRoom>,
+    ) -> Result<Self, SolveError> {
+        Ok(match shared {
+            _ if p == 1 => Self::InPlace,
+            Some(room) => Self::Among(swap::Room::Node(room)),
+            None => {
+                let room = swap::Room::new(nb, cols);
+                Self::Among(room.map_err(memory_error("the row exchange"))?)
+            }
+        })
+    }
+
+    /// Whether ranks read rows in each other's memory.
+    pub fn is_shared(&self) -> bool {
+        matches!(self, Self::Among(swap::Room::Node(_)))
+    }
+
+    /// Exchanges rows on the columns `cols` and solves for U there. Returns U,
+    /// `jb x cols`; this rank's rows of it are in A as well.
+    ///
+    /// # Safety
+    /// Nobody else is on these columns; U in A is not written to while it is in use.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    pub unsafe fn solve<'u, 'm: 'u, C: Comm>(
+        &'u mut self,
+        local: &Local<'m, C>,
+        panel: &Panel<C>,
+        cols: Range<usize>,
+        phases: &mut Phases,
+    ) -> Result<MatRef<'u>, SolveError> {
+        let start = Instant::now();
+        // SAFETY: the caller's promise.
+        let (u, swapped) = unsafe {
+            match self {
+                Self::InPlace => in_place(local, panel, cols, start),
+                Self::Among(room) => among(local, panel, cols, room)?,
+            }
+        };
+        phases.swap += (swapped - start).as_secs_f64();
+        phases.update += swapped.elapsed().as_secs_f64();
+        Ok(u)
+    }
+}
+
+/// P > 1. Returns U, and when the rows were exchanged.
+///
+/// # Safety
+/// Nobody else is on these columns.
+unsafe fn among<'u, C: Comm>(
+    local: &Local<C>,
+    panel: &Panel<C>,
+    cols: Range<usize>,
+    room: &'u mut swap::Room,
+) -> Result<(MatRef<'u>, Instant), SolveError> {
+    let (operands, Layout { j, jb, .. }) = (panel.operands(), panel.layout);
+    let Local { grid, team, a, params, .. } = local;
+    let plan = Plan::new(j, operands.ipiv, local.rows, grid.myrow);
+    let way = swap::Way { swap: params.swap, threshold: params.swap_threshold };
+    // SAFETY: the caller's promise.
+    let columns = unsafe { a.block(0..local.shape.rows, cols.clone()) };
+    let arrived = swap::exchange(&grid.col, &plan, way, team, columns, room)?;
+    let (swapped, share) = (Instant::now(), arrived.share());
+    team.split(share.len(), TEAM_GRAIN_COLS, |part| {
+        let part = share.start + part.start..share.start + part.end;
+        // SAFETY: shares do not overlap, nor do the team's parts of this one.
+        let u = unsafe { arrived.u().block(0..jb, part.clone()) };
+        update::solve_arrived(&operands, arrived.columns(part), u);
+    });
+    let u = arrived.solved(&grid.col)?;
+    // SAFETY: U is only read from here on.
+    let u = unsafe { u.read(0..jb, 0..cols.len()) };
+    for (row_here, row, len) in local.rows.stretches(j..j + jb, grid.myrow) {
+        // SAFETY: the caller's promise; these rows of A are the place of this rank's
+        // rows of U.
+        let mut own = unsafe { a.block(row_here..row_here + len, cols.clone()) };
+        (0..len).for_each(|i| own.row_mut(i).copy_from_slice(u.row(row - j + i)));
+    }
+    Ok((u, swapped))
+}
+
+/// P = 1: all rows are here. On a few columns at a time. Returns U, in A, and when the
+/// rows would have been exchanged, were that done first: as this thread saw it, which
+/// has the first part.
+///
+/// # Safety
+/// Nobody else is on these columns; U in A is not written to while it is in use.
+unsafe fn in_place<'m, C: Comm>(
+    local: &Local<'m, C>,
+    panel: &Panel<C>,
+    cols: Range<usize>,
+    start: Instant,
+) -> (MatRef<'m>, Instant) {
+    let (operands, Layout { top, below, .. }) = (panel.operands(), panel.layout);
+    let (a, rows, swap_nanos) = (local.a, local.shape.rows, AtomicU64::new(0));
+    local.team.split(cols.len(), TEAM_GRAIN_COLS, |part| {
+        let is_first = part.start == 0;
+        for first in part.clone().step_by(EXCHANGE_COLS) {
+            let part = first..(first + EXCHANGE_COLS).min(part.end);
+            let part = cols.start + part.start..cols.start + part.end;
+            let start = Instant::now();
+            // SAFETY: the caller's promise; the team's parts do not overlap.
+            let columns = unsafe { a.block(0..rows, part.clone()) };
+            swap::exchange_local(columns, top, operands.ipiv);
+            if is_first {
+                swap_nanos.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+            }
+            // SAFETY: as above.
+            update::solve(&operands, unsafe { a.block(top..below, part) });
+        }
+    });
+    // SAFETY: U is only read from here on.
+    let u = unsafe { a.read(top..below, cols) };
+    (u, start + Duration::from_nanos(swap_nanos.into_inner()))
+}

@@ -1,0 +1,133 @@
+//! One rank's part of the system.
+
+use std::ops::Range;
+
+use super::Params;
+use super::background::Token;
+use super::column::ColumnMemory;
+use super::panel::{self, Panel};
+use super::steps::Stretch;
+use crate::hpl::comm::Comm;
+use crate::hpl::grid::{Cyclic, Grid};
+use crate::hpl::swap;
+use crate::machine::blas::transpose;
+use crate::machine::blas::view::SharedMat;
+use crate::machine::team::Team;
+
+/// Shape of one rank's part of [A|b].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LocalShape {
+    /// Rows.
+    pub rows: usize,
+    /// Columns, that of b included where this rank holds it.
+    pub cols: usize,
+    /// Doubles from one row to the next: the same on all ranks.
+    pub lda: usize,
+    /// Rows of the rank that has most.
+    pub most_rows: usize,
+}
+
+impl LocalShape {
+    /// The part of process `(myrow, mycol)`.
+    pub fn new(n: usize, rows: Cyclic, cols: Cyclic, myrow: usize, mycol: usize) -> Self {
+        // Process 0 holds most, in each direction.
+        Self {
+            rows: rows.count_before(n, myrow),
+            cols: cols.count_before(n + 1, mycol),
+            lda: panel::leading_dimension(cols.count_before(n + 1, 0)),
+            most_rows: rows.count_before(n, 0),
+        }
+    }
+
+    /// Doubles of this rank's part; at most `usize::MAX`.
+    pub fn doubles(&self) -> usize {
+        self.rows.saturating_mul(self.lda)
+    }
+
+    /// Doubles of the largest part of any rank; at most `usize::MAX`.
+    pub fn padded_doubles(&self) -> usize {
+        self.most_rows.saturating_mul(self.lda)
+    }
+
+    /// Doubles of work space beside the matrix, for `params` on a grid of `p` rows; at
+    /// most `usize::MAX`.
+    pub fn work_doubles(&self, params: &Params, rows: Cyclic, myrow: usize) -> usize {
+        let (message, w) = panel::largest(params.n, params.nb, rows, myrow);
+        let nb = params.widest_panel();
+        let exchange = match rows.procs {
+            1 => 0,
+            _ if params.share => ColumnMemory::doubles(nb, self.cols, myrow),
+            _ => swap::Room::doubles(nb, self.cols).saturating_add(swap::Room::doubles(nb, nb)),
+        };
+        let messages = message.saturating_mul(params.depth + 1);
+        messages.saturating_add(w).saturating_add(exchange)
+    }
+}
+
+/// One rank's part of the system, and the processes and threads that solve it.
+pub(super) struct Local<'m, C: Comm> {
+    pub grid: &'m Grid<C>,
+    pub team: &'m Team,
+    pub params: Params,
+    /// The part of [A|b], row by row.
+    pub a: &'m SharedMat<'m>,
+    pub rows: Cyclic,
+    pub cols: Cyclic,
+    pub shape: LocalShape,
+}
+
+impl<C: Comm> Local<'_, C> {
+    /// Whether this process column owns panel `k`.
+    pub fn owns(&self, k: usize) -> bool {
+        k % self.grid.q == self.grid.mycol
+    }
+
+    /// Local columns of panels `panels`, those of A alone.
+    pub fn columns_of(&self, panels: Range<usize>) -> Range<usize> {
+        let local = |k: usize| {
+            self.cols.count_before((k * self.params.nb).min(self.params.n), self.grid.mycol)
+        };
+        local(panels.start)..local(panels.end)
+    }
+
+    /// Local columns right of panel `k`, with that of b where this rank holds it.
+    pub fn columns_right_of(&self, k: usize) -> Range<usize> {
+        self.columns_of(0..k + 1).end..self.shape.cols
+    }
+
+    /// This rank's way to the cut before panel `end`.
+    pub fn stretch(&self, end: usize) -> Stretch {
+        let Self { grid, params, rows, cols, .. } = *self;
+        let (Params { n, nb, .. }, Grid { myrow, mycol, .. }) = (params, grid);
+        Stretch { n, nb, rows, cols, myrow: *myrow, mycol: *mycol, end }
+    }
+
+    /// Releases the token where what follows speaks to the process column alone, and
+    /// this rank is all of it.
+    pub fn release_if_alone(&self, token: &mut Token) {
+        if self.grid.p == 1 {
+            token.release();
+        }
+    }
+
+    /// Writes U1 of a panel that is applied now into its columns, where the back
+    /// substitution looks for it. Not earlier: as long as the panel is in the
+    /// look-ahead, its columns are as a checkpoint needs them.
+    pub fn store_u1(&self, panel: &Panel<C>) {
+        if !self.owns(panel.k) {
+            return;
+        }
+        let (l1, cols) = (panel.operands().l1, self.columns_of(panel.k..panel.k + 1));
+        let panel::Layout { j, jb, .. } = panel.layout;
+        for (local, row, len) in self.rows.stretches(j..j + jb, self.grid.myrow) {
+            // SAFETY: the solver's thread alone is on these columns.
+            let diagonal = unsafe { self.a.block(local..local + len, cols.clone()) };
+            transpose::copy(l1.block(row - j..row - j + len, 0..jb), diagonal);
+        }
+    }
+
+    /// The layout of panel `k` on this rank.
+    pub fn layout(&self, k: usize) -> panel::Layout {
+        panel::Layout::new(k, (self.params.n, self.params.nb), self.rows, self.grid.myrow)
+    }
+}

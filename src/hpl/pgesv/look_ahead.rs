@@ -1,0 +1,292 @@
+//! The look-ahead: DEPTH panels that are factored, and on their way to the other
+//! process columns, before they are applied.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::time::Instant;
+
+use super::SolveError;
+use super::background::{Token, Watch};
+use super::column::ColumnMemory;
+use super::exchange::RowExchange;
+use super::local::Local;
+use super::panel::{self, Layout, Panel};
+use super::product::{NARROW_PRODUCT_ROWS, cut};
+use super::slots::PanelBuffers;
+use super::steps::Step;
+use super::{Params, memory_error};
+use crate::hpl::comm::{Comm, PanelBuf};
+use crate::hpl::grid::Grid;
+use crate::hpl::pfact::{self, PfactError};
+use crate::hpl::update;
+use crate::machine::blas::MatRef;
+use crate::report::record::Phases;
+
+/// Panels that are factored and not yet applied everywhere, and work space for more.
+pub(super) struct LookAhead<C: Comm> {
+    /// In order.
+    panels: VecDeque<Panel<C>>,
+    buffers: PanelBuffers,
+    /// The panel that is being factored.
+    w: PanelBuf,
+    pivot_room: pfact::pivot::Room,
+    /// For the columns of one panel.
+    exchange: RowExchange,
+}
+
+impl<C: Comm> LookAhead<C> {
+    /// Work space for `params`. Collective.
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub fn new(grid: &Grid<C>, params: &Params, column: &ColumnMemory) -> Result<Self, SolveError> {
+        let nb = params.widest_panel();
+        let (message, w) = panel::largest(params.n, params.nb, grid.rows(params.nb), grid.myrow);
+        Ok(Self {
+            panels: VecDeque::with_capacity(params.depth + 1),
+            // Those in flight, and the one that is being applied.
+            buffers: PanelBuffers::new(grid, params.depth + 1, message, params.share)?,
+            w: PanelBuf::new(w).map_err(memory_error("the panel"))?,
+            pivot_room: pfact::pivot::Room::new(nb, column.mail()),
+            exchange: RowExchange::new(grid.p, nb, nb, column.room(true))?,
+        })
+    }
+
+    /// Whether panels are read in their owner's memory.
+    pub fn is_shared(&self) -> bool {
+        self.buffers.are_shared()
+    }
+
+    /// Whether panels travel as messages, which have to be progressed.
+    pub fn has_messages(&self, grid: &Grid<C>) -> bool {
+        grid.q > 1 && !self.is_shared()
+    }
+
+    /// Factors panels `start` .. `start + DEPTH` and starts to broadcast them, if the
+    /// look-ahead is empty. At panel 0 each has to be updated by those before it; at
+    /// any later cut all are up to date.
+    ///
+    /// # Errors
+    /// On all ranks alike when a column has no usable pivot.
+    pub fn begin(
+        &mut self,
+        local: &Local<C>,
+        start: usize,
+        watch: &mut Watch,
+        phases: &mut Phases,
+    ) -> Result<(), SolveError> {
+        if !self.panels.is_empty() {
+            return Ok(());
+        }
+        self.buffers.begin_at(start);
+        let Params { depth, .. } = local.params;
+        for next in start..local.params.panels().min(start + depth) {
+            if start == 0 {
+                self.update_columns_of(local, next, None, phases)?;
+            }
+            self.factor_and_broadcast(local, next, &mut Token::alone(), phases)?;
+            self.wait_for_newest(local, watch, Step::Begun, phases)?;
+        }
+        Ok(())
+    }
+
+    /// Takes panel `k`, the oldest, out of the look-ahead; with DEPTH 0 it is factored
+    /// only now.
+    ///
+    /// # Errors
+    /// On all ranks alike when a column has no usable pivot.
+    pub fn take(
+        &mut self,
+        local: &Local<C>,
+        k: usize,
+        watch: &mut Watch,
+        phases: &mut Phases,
+    ) -> Result<Panel<C>, SolveError> {
+        if local.params.depth == 0 {
+            self.factor_and_broadcast(local, k, &mut Token::alone(), phases)?;
+            self.wait_for_newest(local, watch, Step::Factoring { k }, phases)?;
+        }
+        let panel = self.panels.pop_front().expect("panel k is in the look-ahead");
+        assert_eq!(panel.k, k, "panels are applied in order");
+        Ok(panel)
+    }
+
+    /// Gives back the buffer of a panel that has been applied.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    pub fn give_back(&mut self, panel: Panel<C>) -> Result<(), SolveError> {
+        self.buffers.put_back(panel.release()?);
+        Ok(())
+    }
+
+    /// Updates the columns of panel `next`, if there is one, by all panels before it, of
+    /// which `oldest` is being applied; factors it, and starts to broadcast it.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    pub fn advance(
+        &mut self,
+        local: &Local<C>,
+        next: Option<usize>,
+        oldest: &Panel<C>,
+        token: &mut Token,
+        phases: &mut Phases,
+    ) -> Result<(), SolveError> {
+        let Some(next) = next else { return Ok(()) };
+        local.release_if_alone(token);
+        let updated = self.update_columns_of(local, next, Some(oldest), phases);
+        token.acquire();
+        updated?;
+        self.factor_and_broadcast(local, next, token, phases)
+    }
+
+    /// Applies to the columns of panel `next`, on their owner, the panel `oldest` and
+    /// all of the look-ahead.
+    fn update_columns_of(
+        &mut self,
+        local: &Local<C>,
+        next: usize,
+        oldest: Option<&Panel<C>>,
+        phases: &mut Phases,
+    ) -> Result<(), SolveError> {
+        let cols = local.columns_of(next..next + 1);
+        let Self { panels, exchange, .. } = self;
+        oldest.into_iter().chain(&*panels).try_for_each(|panel| {
+            if cols.is_empty() {
+                return Ok(());
+            }
+            // SAFETY: the team works on columns right of the look-ahead, if at all.
+            unsafe { apply_to_columns(local, panel, cols.clone(), exchange, phases) }
+        })
+    }
+
+    /// Factors panel `next`, whose columns are up to date, on their owner, and starts to
+    /// broadcast it.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    pub fn factor_and_broadcast(
+        &mut self,
+        local: &Local<C>,
+        next: usize,
+        token: &mut Token,
+        phases: &mut Phases,
+    ) -> Result<(), SolveError> {
+        let layout = local.layout(next);
+        let start = Instant::now();
+        let mut buffer = self.buffers.take(&local.grid.row, next)?;
+        phases.bcast += start.elapsed().as_secs_f64();
+        let start = Instant::now();
+        if local.owns(next) {
+            let cols = local.columns_of(next..next + 1);
+            // SAFETY: the team works on columns right of the look-ahead, if at all.
+            let columns = unsafe { local.a.read(0..local.shape.rows, cols) };
+            local.release_if_alone(token);
+            let factored = self.factor(local, &layout, columns, buffer.message());
+            token.acquire();
+            factored?;
+            phases.panel += start.elapsed().as_secs_f64();
+        }
+        let start = Instant::now();
+        let topology = local.params.bcast;
+        let panel = Panel::start_broadcast(local.grid, topology, next, layout, buffer)?;
+        self.panels.push_back(panel);
+        phases.bcast += start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Factors a panel into its message; its columns stay as they are. A panel that
+    /// breaks is marked so, for all ranks to learn of it from the message.
+    fn factor(
+        &mut self,
+        local: &Local<C>,
+        layout: &Layout,
+        columns: MatRef,
+        message: &mut [f64],
+    ) -> Result<(), SolveError> {
+        let mut w = layout.w(&mut self.w);
+        {
+            let source = columns.block(layout.top..columns.rows(), 0..layout.jb);
+            let target =
+                w.rb().block(pfact::first_own_row(layout.jb)..layout.w_rows(), 0..layout.jb);
+            panel::copy_rows(source, target, local.team);
+        }
+        let (head, ipiv) = layout.head_and_ipiv(message);
+        let (rows, myrow) = (local.rows, local.grid.myrow);
+        let mut panel = pfact::Panel {
+            w: w.rb(),
+            ipiv,
+            place: pfact::Place { j: layout.j, rows, myrow, top: layout.top },
+            col: &local.grid.col,
+            team: local.team,
+            room: &mut self.pivot_room,
+        };
+        match pfact::factor(&mut panel, &local.params.variant) {
+            Ok(()) => panel::mark_sound(head),
+            Err(PfactError::Pivot { column, value }) => {
+                panel::mark_broken(head, layout.j + column, value);
+            }
+            Err(PfactError::Comm(error)) => return Err(error.into()),
+        }
+        layout.write(w.as_ref(), message, local.team);
+        Ok(())
+    }
+
+    /// Waits for the newest panel, and progresses the background meanwhile. The
+    /// factorization has come to `step`.
+    ///
+    /// # Errors
+    /// On all ranks alike when the panel has no usable pivot.
+    pub fn wait_for_newest(
+        &mut self,
+        local: &Local<C>,
+        watch: &mut Watch,
+        step: Step,
+        phases: &mut Phases,
+    ) -> Result<(), SolveError> {
+        let start = Instant::now();
+        let newest = self.panels.back_mut().expect("a panel that has just been factored");
+        watch.progress_until(step, || newest.has_come(local.grid))?;
+        newest.wait(local.grid)?;
+        phases.bcast += start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Progresses the messages of the panel that is being applied, and of all others.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    pub fn progress(&mut self, local: &Local<C>, current: &Panel<C>) -> Result<(), SolveError> {
+        current.progress_sends()?;
+        self.panels.iter_mut().try_for_each(|panel| panel.progress(local.grid))
+    }
+}
+
+/// Applies `panel` to the columns `cols` of another panel.
+///
+/// # Safety
+/// Nobody else is on these columns.
+///
+/// # Errors
+/// When a rank cannot be reached.
+unsafe fn apply_to_columns<C: Comm>(
+    local: &Local<C>,
+    panel: &Panel<C>,
+    cols: Range<usize>,
+    exchange: &mut RowExchange,
+    phases: &mut Phases,
+) -> Result<(), SolveError> {
+    let operands = panel.operands();
+    // SAFETY: the caller's promise.
+    let u = unsafe { exchange.solve(local, panel, cols.clone(), phases) }?;
+    let start = Instant::now();
+    for rows in cut(0..local.shape.rows - operands.below, NARROW_PRODUCT_ROWS) {
+        let a2_rows = operands.below + rows.start..operands.below + rows.end;
+        // SAFETY: the caller's promise; A2 and U share no element.
+        let a2 = unsafe { local.a.block(a2_rows, cols.clone()) };
+        update::multiply(&operands, u, rows, a2);
+    }
+    phases.update += start.elapsed().as_secs_f64();
+    Ok(())
+}

@@ -1,0 +1,260 @@
+//! The driver: factor [A|b] and solve (HPL_pdgesv).
+//!
+//! ```text
+//! for each panel k:
+//!     A1 = P A1,  U = L1^-1 A1      row exchange and solve             exchange
+//!     A2 = A2 - L2 U                product                            product
+//!     meanwhile the owner of panel k + DEPTH updates its columns,
+//!     factors it, and starts to broadcast L1, L2 and P                 look_ahead
+//! back substitution                                                    back
+//! ```
+//!
+//! Between two panels the matrix is a *cut*: before panel k, panels up to k have
+//! been applied to all columns, and those of panels k .. k + DEPTH - 1, the look-ahead,
+//! are up to date: only their factorization is not in the matrix yet. So the look-ahead
+//! goes on across a cut, and a run that begins at one, from a checkpoint, factors those
+//! panels once more.
+//!
+//! The local matrix is stored row by row. Row exchanges then stream contiguous
+//! memory, finished rows of U are a prefix of each rank's memory, and panels,
+//! which want columns, are factored in their message anyway. L is not kept: it
+//! is dead once its panel has been applied.
+//!
+//! Which columns are updated in one call depends on k and DEPTH alone, never on
+//! time or on where the loop was interrupted: the solution has the same bits
+//! every time.
+
+mod back;
+mod background;
+mod column;
+mod exchange;
+pub mod guard;
+mod local;
+mod look_ahead;
+pub mod panel;
+mod product;
+mod slots;
+pub mod steps;
+
+use std::ops::Range;
+use std::time::Instant;
+
+use crate::config::{Bcast, Swap};
+use crate::hpl::comm::{Comm, CommError};
+use crate::hpl::grid::Grid;
+use crate::hpl::pfact::Variant;
+use crate::machine::blas::view::SharedMat;
+use crate::machine::team::Team;
+use crate::report::record::Phases;
+use background::Watch;
+use column::ColumnMemory;
+use exchange::RowExchange;
+use guard::Background;
+use local::Local;
+pub use local::LocalShape;
+use look_ahead::LookAhead;
+use product::{Product, ProductClock};
+use steps::Step;
+
+/// How to solve.
+#[derive(Debug, Clone, Copy)]
+pub struct Params {
+    /// Order of the matrix.
+    pub n: usize,
+    /// Blocking factor.
+    pub nb: usize,
+    /// Panels of the look-ahead.
+    pub depth: usize,
+    /// Panel broadcast.
+    pub bcast: Bcast,
+    /// Panel factorization.
+    pub variant: Variant,
+    /// Row exchange.
+    pub swap: Swap,
+    /// Local columns above which [`Swap::Mix`] takes spread-roll.
+    pub swap_threshold: usize,
+    /// Whether ranks on one node read panels and rows in each other's memory.
+    pub share: bool,
+}
+
+impl Params {
+    /// Number of panels.
+    pub fn panels(&self) -> usize {
+        self.n.div_ceil(self.nb)
+    }
+
+    /// Columns of the widest panel.
+    fn widest_panel(&self) -> usize {
+        self.nb.min(self.n.max(1))
+    }
+}
+
+/// Why there is no solution.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum SolveError {
+    /// No usable pivot: zero, infinite, or not a number.
+    #[error("no usable pivot in column {column}: {value}; the matrix is singular or holds NaN")]
+    Pivot {
+        /// Global column, from 0.
+        column: usize,
+        /// What was found.
+        value: f64,
+    },
+    /// A rank could not be reached.
+    #[error(transparent)]
+    Comm(#[from] CommError),
+    /// The checkpoint could not be taken.
+    #[error("checkpoint before panel {panel}: {why}")]
+    Checkpoint {
+        /// The panel before which it was to be taken.
+        panel: usize,
+        /// What went wrong.
+        why: String,
+    },
+    /// No memory for the work space.
+    #[error("no memory for {what}: {why}")]
+    Memory {
+        /// What it was for.
+        what: &'static str,
+        /// What the system said.
+        why: String,
+    },
+}
+
+/// What the driver tells of its progress, on every rank.
+pub type OnProgress<'a> = &'a mut dyn FnMut(usize);
+
+fn memory_error(what: &'static str) -> impl Fn(std::io::Error) -> SolveError {
+    move |e| SolveError::Memory { what, why: e.to_string() }
+}
+
+/// What a solver needs beside the matrix, allocated once: it outlives the cuts
+/// between which the matrix is lent to a [`Solver`].
+pub struct Workspace<C: Comm> {
+    look_ahead: LookAhead<C>,
+    /// For the trailing columns.
+    exchange: RowExchange,
+    /// Where this rank's time went so far.
+    phases: Phases,
+}
+
+impl<C: Comm> Workspace<C> {
+    /// Work space for `params` on a rank whose part has `shape`. Collective.
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub fn new(grid: &Grid<C>, params: &Params, shape: LocalShape) -> Result<Self, SolveError> {
+        let nb = params.widest_panel();
+        let column = ColumnMemory::new(grid, params.share, nb, shape.cols)?;
+        Ok(Self {
+            look_ahead: LookAhead::new(grid, params, &column)?,
+            exchange: RowExchange::new(grid.p, nb, shape.cols, column.room(false))?,
+            phases: Phases::default(),
+        })
+    }
+
+    /// Whether panels are read in their owner's memory.
+    pub fn shares_panels(&self) -> bool {
+        self.look_ahead.is_shared()
+    }
+
+    /// Whether rows and pivots are.
+    pub fn shares_rows(&self) -> bool {
+        self.exchange.is_shared()
+    }
+
+    /// Where this rank's time went so far; `other` is for the caller to fill in.
+    pub fn phases(&self) -> Phases {
+        self.phases
+    }
+}
+
+/// The solver of one system on one rank.
+pub struct Solver<'m, C: Comm> {
+    local: Local<'m, C>,
+    work: &'m mut Workspace<C>,
+}
+
+impl<'m, C: Comm> Solver<'m, C> {
+    /// A solver for the local part `a` of [A|b], of shape `shape`.
+    pub fn new(
+        grid: &'m Grid<C>,
+        team: &'m Team,
+        params: Params,
+        shape: LocalShape,
+        a: &'m SharedMat<'m>,
+        work: &'m mut Workspace<C>,
+    ) -> Self {
+        let (rows, cols) = (grid.rows(params.nb), grid.cols(params.nb));
+        Self { local: Local { grid, team, params, a, rows, cols, shape }, work }
+    }
+
+    /// Factors panels `range`, from one cut to another. The look-ahead goes on across
+    /// cuts. Tells `on_progress` of each panel applied, and `background` what part of
+    /// the matrix does not change any more up to the end of `range`.
+    ///
+    /// # Errors
+    /// On all ranks alike when a column has no usable pivot.
+    pub fn factor(
+        &mut self,
+        range: Range<usize>,
+        on_progress: OnProgress,
+        background: &mut dyn Background,
+    ) -> Result<(), SolveError> {
+        let (local, Params { nb, depth, .. }) = (&self.local, self.local.params);
+        let Workspace { look_ahead, exchange, phases } = &mut *self.work;
+        let watch = &mut Watch { background, stretch: local.stretch(range.end) };
+        look_ahead.begin(local, range.start, watch, phases)?;
+        for k in range {
+            // P, L1, L2: panel k leaves the look-ahead, and panel k + DEPTH joins it.
+            let panel = look_ahead.take(local, k, watch, phases)?;
+            let next = (depth > 0 && k + depth < local.params.panels()).then_some(k + depth);
+            local.store_u1(&panel);
+            watch.run_beside(Step::Applying { k }, |token| {
+                let cols = local.columns_right_of(k + depth);
+                // A rank of one thread lets the next panel go first.
+                let is_alone = local.team.threads() == 1;
+                let (before, meanwhile) = if is_alone { (next, None) } else { (None, next) };
+                look_ahead.advance(local, before, &panel, token, phases)?;
+                // A1 = P A1,  U = L1^-1 A1
+                local.release_if_alone(token);
+                // SAFETY: no other thread is on the columns right of the look-ahead.
+                let u = unsafe { exchange.solve(local, &panel, cols.clone(), phases) }?;
+                // A2 = A2 - L2 U, on all threads; this one advances the next panel first.
+                let has_messages = look_ahead.has_messages(local.grid);
+                // SAFETY: what the look-ahead writes to meanwhile is left of these columns.
+                let product =
+                    unsafe { Product::new(local, &panel, u, cols, meanwhile, has_messages) };
+                let clock = ProductClock::start(phases);
+                let computed = local.team.fork(&|_| product.compute(), || {
+                    look_ahead.advance(local, meanwhile, &panel, token, phases)?;
+                    product.compute_between_messages(token, || look_ahead.progress(local, &panel))
+                });
+                token.acquire();
+                clock.stop(phases);
+                computed
+            })?;
+            look_ahead.give_back(panel)?;
+            if next.is_some() {
+                look_ahead.wait_for_newest(local, watch, Step::Applied { k }, phases)?;
+            }
+            on_progress((k + 1) * nb);
+        }
+        Ok(())
+    }
+
+    /// Solves U x = y in place of the factored system. Returns this rank's part
+    /// of x: one double for each of its columns of A, the same on all ranks of a
+    /// process column.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    pub fn back_substitute(&mut self) -> Result<Vec<f64>, SolveError> {
+        let (start, Local { grid, team, params, a, shape, .. }) = (Instant::now(), &self.local);
+        // SAFETY: no other view of the matrix is in use.
+        let a = unsafe { a.read(0..shape.rows, 0..shape.cols) };
+        let x = back::substitute(grid, team, params.n, params.nb, a)?;
+        self.work.phases.back += start.elapsed().as_secs_f64();
+        Ok(x)
+    }
+}

@@ -1,0 +1,308 @@
+//! The product of a step, `A2 = A2 - L2 U`, cut up for the threads of a rank.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use super::SolveError;
+use super::background::Token;
+use super::local::Local;
+use super::panel::Panel;
+use super::steps::Step;
+use crate::hpl::comm::Comm;
+use crate::hpl::update::{self, Operands};
+use crate::machine::blas::MatRef;
+use crate::machine::blas::view::SharedMat;
+use crate::report::record::Phases;
+
+/// Products are cut at multiples of as many rows, from the first on: the AVX-512
+/// kernels of the BLAS take 24 or 48 at a time, are slow on what is left over, and
+/// round differently there. So x has the same bits however long the products are.
+const ROW_GRAIN: usize = 48;
+/// Most rows of one product: the BLAS packs all of U anew for each.
+const PRODUCT_ROWS: usize = 43 * ROW_GRAIN;
+/// The same where messages are to be moved on between products.
+const PRODUCT_ROWS_BETWEEN_MESSAGES: usize = 22 * ROW_GRAIN;
+/// Most rows of a product on the columns of one panel: the BLAS packs rows of L2,
+/// uses them once, and so far they stay in the cache meanwhile.
+pub(super) const NARROW_PRODUCT_ROWS: usize = 16 * ROW_GRAIN;
+/// Rows below which a piece of the product is not cut up for a team any more:
+/// the BLAS packs U anew for each.
+const SHORTEST_PIECE_ROWS: usize = 64;
+/// What the threads of a team take of the product in one long piece each: the rest
+/// makes up for what was not foreseen.
+const FIRST_PERCENT: usize = 98;
+
+/// The product of one step: of a panel's L2 and the U of the columns `cols`, on rows
+/// that the threads of a rank take from a queue.
+pub(super) struct Product<'p, 'm> {
+    panel: Operands<'p>,
+    k: usize,
+    /// `jb` x columns.
+    u: MatRef<'p>,
+    a: &'p SharedMat<'m>,
+    cols: Range<usize>,
+    /// Most rows of one call of the BLAS.
+    most_rows: usize,
+    queue: ProductQueue,
+}
+
+impl<'p, 'm> Product<'p, 'm> {
+    /// The product of `panel` and `u` on the local columns `cols`, while which this rank
+    /// advances panel `meanwhile`. `has_messages`: between calls of the BLAS messages are
+    /// to be progressed.
+    ///
+    /// # Safety
+    /// As long as the product is in use, nobody else is on these columns of the panel's
+    /// A2, and nobody writes to U.
+    pub unsafe fn new<C: Comm>(
+        local: &Local<'m, C>,
+        panel: &'p Panel<C>,
+        u: MatRef<'p>,
+        cols: Range<usize>,
+        meanwhile: Option<usize>,
+        has_messages: bool,
+    ) -> Self {
+        let (operands, threads) = (panel.operands(), local.team.threads());
+        let (rows, jb) = (local.shape.rows - operands.below, panel.layout.jb);
+        let is_late = meanwhile.is_some_and(|next| local.owns(next));
+        let late = if is_late { rows_of_advance(rows, jb, cols.len()) } else { 0 };
+        let most_rows = match has_messages && threads == 1 {
+            true => PRODUCT_ROWS_BETWEEN_MESSAGES,
+            false => PRODUCT_ROWS,
+        };
+        let queue = ProductQueue::new(rows, threads, late);
+        Self { panel: operands, k: panel.k, u, a: local.a, cols, most_rows, queue }
+    }
+
+    /// `A2 = A2 - L2 U` on the rows `rows` of A2, part of a piece that this thread has
+    /// taken.
+    fn multiply(&self, rows: Range<usize>) {
+        let local = self.panel.below + rows.start..self.panel.below + rows.end;
+        // SAFETY: a piece is taken by one thread; the rest is the promise to `new`.
+        let a2 = unsafe { self.a.block(local, self.cols.clone()) };
+        update::multiply(&self.panel, self.u, rows, a2);
+    }
+
+    /// Computes pieces until none is left.
+    pub fn compute(&self) {
+        while let Some(piece) = self.queue.take() {
+            cut(piece.rows.clone(), self.most_rows).for_each(|rows| self.multiply(rows));
+            self.queue.finish(&piece);
+        }
+    }
+
+    /// The same for the thread that speaks to other ranks, once it has advanced the next
+    /// panel: releases `token` while it multiplies, calls `progress` between products if
+    /// the token is free, and tells the background what is final by then.
+    ///
+    /// # Errors
+    /// Those of `progress`.
+    pub fn compute_between_messages(
+        &self,
+        token: &mut Token,
+        mut progress: impl FnMut() -> Result<(), SolveError>,
+    ) -> Result<(), SolveError> {
+        while let Some(piece) = self.queue.take() {
+            for rows in cut(piece.rows.clone(), self.most_rows) {
+                let so_far = piece.rows.start..rows.end;
+                token.release();
+                self.multiply(rows);
+                // The thread that has the token now progresses all messages.
+                if token.try_acquire() {
+                    progress()?;
+                }
+                let rows = self.queue.rows_done(so_far);
+                token.tell(Step::Multiplied { k: self.k, rows });
+            }
+            self.queue.finish(&piece);
+        }
+        token.release();
+        Ok(())
+    }
+}
+
+/// Times a product that the solver's thread interleaves with other phases.
+pub(super) struct ProductClock {
+    start: Instant,
+    phases_seconds: f64,
+}
+
+impl ProductClock {
+    pub fn start(phases: &Phases) -> Self {
+        Self { start: Instant::now(), phases_seconds: phases.sum() }
+    }
+
+    /// What since the start is not in another phase was the product, or waiting for its
+    /// end.
+    pub fn stop(self, phases: &mut Phases) {
+        let other_seconds = phases.sum() - self.phases_seconds;
+        phases.update += self.start.elapsed().as_secs_f64() - other_seconds;
+    }
+}
+
+/// Rows of A2 in pieces, which the threads of a rank take in order.
+struct ProductQueue {
+    pieces: Vec<Range<usize>>,
+    done: Vec<AtomicBool>,
+    next: AtomicUsize,
+}
+
+/// A piece that a thread has taken.
+struct Piece {
+    index: usize,
+    rows: Range<usize>,
+}
+
+impl ProductQueue {
+    /// `rows` rows for `threads` threads, the last of which comes later than the others
+    /// by the time of `late` rows.
+    fn new(rows: usize, threads: usize, late: usize) -> Self {
+        let pieces = row_pieces(rows, threads, late);
+        let done = pieces.iter().map(|_| AtomicBool::new(false)).collect();
+        Self { pieces, done, next: AtomicUsize::new(0) }
+    }
+
+    /// The next piece that nobody has taken.
+    fn take(&self) -> Option<Piece> {
+        let index = self.next.fetch_add(1, Ordering::Relaxed);
+        Some(Piece { index, rows: self.pieces.get(index)?.clone() })
+    }
+
+    /// A piece has its product.
+    fn finish(&self, piece: &Piece) {
+        self.done[piece.index].store(true, Ordering::Release);
+    }
+
+    /// Rows, from the first on, that have their product, where those of the unfinished
+    /// piece `part` have it too.
+    fn rows_done(&self, part: Range<usize>) -> usize {
+        let unfinished = self.done.iter().position(|done| !done.load(Ordering::Acquire));
+        let rows = unfinished.map_or(part.end, |piece| self.pieces[piece].start);
+        if part.contains(&rows) { part.end } else { rows }
+    }
+}
+
+/// Rows of the trailing product, `width` columns wide, that take as long as it takes
+/// to update the next panel, `rows` long and `jb` wide, and to factor it:
+///
+/// ```text
+/// update, at 3/4 of the rate of the product      2 NB^2 rows
+/// factorization, at half of the rate               NB^2 rows
+/// product on one row                             2 NB width
+/// ```
+fn rows_of_advance(rows: usize, jb: usize, width: usize) -> usize {
+    7 * jb * rows / (3 * width.max(1))
+}
+
+/// Cuts the rows of the trailing product into pieces. Each thread of a team gets one
+/// long piece first, such that all are done with theirs at about the same time; the
+/// last of these is for the thread that comes late from the next panel, by the time of
+/// `late` rows. The rest follows in short pieces for the threads that are free. So
+/// there are few pieces, as the BLAS packs U anew for each, and yet no thread waits
+/// long at the end.
+fn row_pieces(rows: usize, threads: usize, late: usize) -> Vec<Range<usize>> {
+    let mut pieces = Vec::new();
+    let mut start = 0;
+    while start < rows {
+        let left = rows - start;
+        let share = if threads == 1 {
+            left
+        } else if pieces.len() < threads {
+            let is_last = pieces.len() == threads - 1;
+            first_share(rows, threads, late, is_last)
+        } else {
+            10 * left / (11 * threads)
+        };
+        let length = share.max(SHORTEST_PIECE_ROWS).next_multiple_of(ROW_GRAIN);
+        let end = start + length.min(left);
+        pieces.push(start..end);
+        start = end;
+    }
+    pieces
+}
+
+/// Rows of the first piece of one of `threads`, two or more: of the last one, which
+/// comes late, or of one of the others.
+fn first_share(rows: usize, threads: usize, late: usize, is_last: bool) -> usize {
+    let share = (rows + late) / threads;
+    let share = match (share.checked_sub(late), is_last) {
+        (Some(last), true) => last,
+        (Some(_), false) => share,
+        // All others are done before it comes.
+        (None, true) => 0,
+        (None, false) => rows / (threads - 1),
+    };
+    share * FIRST_PERCENT / 100
+}
+
+/// Cuts rows into parts of at most `most`, about equally long.
+pub(super) fn cut(rows: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> {
+    let count = rows.len().div_ceil(most).max(1);
+    let length = rows.len().div_ceil(count).next_multiple_of(ROW_GRAIN).max(ROW_GRAIN);
+    rows.clone().step_by(length).map(move |start| start..(start + length).min(rows.end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_and_products_cover_all_rows_once_in_order() {
+        for rows in [0, 1, 63, 64, 65, 1000, 1024, 1025, 40_000] {
+            for (threads, late) in (1..20).flat_map(|threads| [(threads, 0), (threads, 450)]) {
+                let pieces = row_pieces(rows, threads, late);
+                let parts: Vec<_> =
+                    pieces.iter().cloned().flat_map(|piece| cut(piece, PRODUCT_ROWS)).collect();
+                assert!(parts.iter().all(|part| !part.is_empty() && part.len() <= PRODUCT_ROWS));
+                let ends = parts.iter().map(|part| part.end);
+                let starts = parts.iter().skip(1).map(|part| part.start).chain([rows]);
+                assert!(parts.first().is_none_or(|first| first.start == 0));
+                assert!(rows == 0 || ends.eq(starts));
+                assert!(threads > 1 || pieces.len() == usize::from(rows > 0));
+            }
+        }
+    }
+
+    /// The thread that advances the panel needs as long for that and its piece as the
+    /// others need for theirs.
+    #[test]
+    fn first_pieces_end_together() {
+        for (rows, threads, late) in [(8000, 2, 0), (8000, 2, 450), (8000, 4, 450), (500, 2, 450)] {
+            let pieces = row_pieces(rows, threads, late);
+            let (last, others) = (pieces[threads - 1].len() + late, &pieces[..threads - 1]);
+            let most = rows.div_ceil(50) + ROW_GRAIN + SHORTEST_PIECE_ROWS;
+            assert!(others.iter().all(|other| other.len().abs_diff(last) <= most), "{pieces:?}");
+            let rest = rows - pieces[threads - 1].end;
+            assert!(rest <= rows / 50 && pieces.len() <= threads + 4, "{pieces:?}");
+        }
+    }
+
+    #[test]
+    fn a_thread_that_comes_too_late_leaves_the_rows_to_the_others() {
+        let pieces = row_pieces(40_000, 16, 10_000);
+        assert!(pieces[..15].iter().all(|piece| piece.len() >= 40_000 / 16), "{pieces:?}");
+        assert!(pieces[15].len() <= SHORTEST_PIECE_ROWS.next_multiple_of(ROW_GRAIN), "{pieces:?}");
+    }
+
+    /// Pieces are finished in any order; rows are told in theirs.
+    #[test]
+    fn rows_are_done_when_all_before_them_are() {
+        let queue = ProductQueue::new(8000, 3, 0);
+        let pieces: Vec<Piece> = std::iter::from_fn(|| queue.take()).collect();
+        assert!(pieces.len() > 3 && queue.take().is_none());
+        let own = pieces[1].rows.clone();
+        let half = own.start..own.start + ROW_GRAIN;
+        assert_eq!(queue.rows_done(half.clone()), 0);
+        queue.finish(&pieces[2]);
+        assert_eq!(queue.rows_done(half.clone()), 0);
+        queue.finish(&pieces[0]);
+        assert_eq!(queue.rows_done(half.clone()), half.end);
+        assert_eq!(queue.rows_done(own.clone()), own.end);
+        queue.finish(&pieces[1]);
+        assert_eq!(queue.rows_done(own), pieces[3].rows.start);
+        pieces[3..].iter().for_each(|piece| queue.finish(piece));
+        let last = pieces.last().unwrap().rows.clone();
+        assert_eq!(queue.rows_done(last), 8000);
+    }
+}

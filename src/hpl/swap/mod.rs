@@ -1,0 +1,403 @@
+//! The row exchange of a panel on the columns right of it, and the spread of the
+//! rows of U over the process column (HPL_dlaswp, HPL_pdlaswp00, HPL_pdlaswp01).
+//!
+//! A panel of `jb` pivots moves at most `2 jb` rows: rows come up to become the
+//! `jb` rows of U, and rows of the diagonal block are displaced to the places
+//! that those leave. [`Plan`] is that permutation. With P = 1 it is done in
+//! place (`local`); else the rows of U go to all ranks of the process column,
+//! by recursive doubling (`binary_exchange`), by spread and roll
+//! (`spread_roll`), or read where they are (`node`).
+
+mod binary_exchange;
+mod local;
+pub mod node;
+mod spread_roll;
+
+pub use local::exchange as exchange_local;
+
+use std::ops::Range;
+
+use crate::config::Swap;
+use crate::hpl::comm::{Comm, PanelBuf, Result};
+use crate::hpl::grid::Cyclic;
+use crate::machine::blas::view::SharedMat;
+use crate::machine::blas::{MatMut, MatRef, Rows};
+use crate::machine::team::Team;
+use node::NodeRoom;
+
+/// Where the rows of one panel go, as seen from one rank of the process column.
+///
+/// What a rank has to offer: its rows of U, in the order of `u_rows`; then its
+/// displaced rows that leave it, in the order of the ranks that get them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Plan {
+    /// This rank.
+    me: usize,
+    /// Rows of U in the order of the rank that has them: for rank r, rows
+    /// `starts[r]..starts[r+1]` of `u_rows`.
+    starts: Vec<usize>,
+    /// Their places in U.
+    u_rows: Vec<usize>,
+    /// Local rows at which this rank has its own.
+    mine: Vec<usize>,
+    /// Displaced rows that go to another rank, in the order of the rank that has
+    /// them, then of the one that gets them.
+    leaving: Vec<Displaced>,
+    /// For each rank, and the end, where its own begin among `leaving`.
+    leaving_starts: Vec<usize>,
+    /// Displaced rows that stay on this rank: local rows, from and to.
+    staying: Vec<(usize, usize)>,
+}
+
+/// A row of the diagonal block that goes where a pivot row was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Displaced {
+    /// The rank that has it.
+    owner: usize,
+    /// The rank that gets it.
+    taker: usize,
+    /// Local row on the owner.
+    from: usize,
+    /// Local row on the taker.
+    to: usize,
+}
+
+impl Plan {
+    /// The plan of a panel that begins at global row `j`, with pivots `ipiv`
+    /// (global rows, as doubles), for process row `me`.
+    pub fn new(j: usize, ipiv: &[f64], rows: Cyclic, me: usize) -> Self {
+        let moves = Moves::of(j, ipiv);
+        let mut plan = Self { me, ..Self::default() };
+        for &(from, to) in &moves.displaced {
+            let (owner, taker) = (rows.owner(from), rows.owner(to));
+            let (from, to) = (rows.local(from), rows.local(to));
+            match owner == taker {
+                false => plan.leaving.push(Displaced { owner, taker, from, to }),
+                true if owner == me => plan.staying.push((from, to)),
+                true => {}
+            }
+        }
+        plan.leaving.sort_unstable();
+        for rank in 0..rows.procs {
+            plan.starts.push(plan.u_rows.len());
+            plan.leaving_starts.push(plan.leaving.partition_point(|row| row.owner < rank));
+            for (i, &source) in moves.u_source.iter().enumerate() {
+                if rows.owner(source) == rank {
+                    plan.u_rows.push(i);
+                    if rank == me {
+                        plan.mine.push(rows.local(source));
+                    }
+                }
+            }
+        }
+        plan.starts.push(plan.u_rows.len());
+        plan.leaving_starts.push(plan.leaving.len());
+        plan
+    }
+
+    fn segment(&self, rank: usize) -> Range<usize> {
+        self.starts[rank]..self.starts[rank + 1]
+    }
+
+    /// Displaced rows that leave `rank`.
+    fn leaving(&self, rank: usize) -> &[Displaced] {
+        &self.leaving[self.leaving_starts[rank]..self.leaving_starts[rank + 1]]
+    }
+
+    /// Displaced rows that come to this rank from `rank`, and where they begin
+    /// among the rows that leave that one.
+    fn coming(&self, rank: usize) -> (usize, &[Displaced]) {
+        let leaving = self.leaving(rank);
+        let first = leaving.partition_point(|row| row.taker < self.me);
+        let end = leaving.partition_point(|row| row.taker <= self.me);
+        (first, &leaving[first..end])
+    }
+
+    /// Local rows of this rank's offer.
+    fn offer(&self) -> impl Iterator<Item = usize> {
+        self.mine.iter().copied().chain(self.leaving(self.me).iter().map(|row| row.from))
+    }
+
+    /// Rows in the offer of `rank`.
+    fn offered(&self, rank: usize) -> usize {
+        self.segment(rank).len() + self.leaving(rank).len()
+    }
+
+    /// Puts the displaced rows that stay on this rank in their places.
+    fn move_staying(&self, a: &mut MatMut) {
+        for &(from, to) in &self.staying {
+            let (from, to) = a.two_rows_mut(from, to);
+            to.copy_from_slice(from);
+        }
+    }
+
+    /// Takes the rows that come to this rank out of the offer of `rank`.
+    fn take_coming(&self, rank: usize, offer: &[f64], mut a: MatMut) {
+        let width = a.cols();
+        let (first, coming) = self.coming(rank);
+        let first = self.segment(rank).len() + first;
+        for (row, content) in coming.iter().zip(offer[first * width..].chunks_exact(width)) {
+            a.row_mut(row.to).copy_from_slice(content);
+        }
+    }
+}
+
+/// A panel's permutation in global rows.
+struct Moves {
+    /// For each row of U: the row it comes from.
+    u_source: Vec<usize>,
+    /// Rows of the diagonal block that leave it, and where to.
+    displaced: Vec<(usize, usize)>,
+}
+
+impl Moves {
+    fn of(j: usize, ipiv: &[f64]) -> Self {
+        let jb = ipiv.len();
+        // Content of the rows touched: those of the block, then pivots below it.
+        let mut content: Vec<usize> = (j..j + jb).collect();
+        let mut below: Vec<usize> =
+            ipiv.iter().map(|&row| row as usize).filter(|&row| row >= j + jb).collect();
+        below.sort_unstable();
+        below.dedup();
+        content.extend(&below);
+        for (i, &pivot) in ipiv.iter().enumerate() {
+            let pivot = pivot as usize;
+            let place = if pivot < j + jb {
+                pivot - j
+            } else {
+                jb + below.binary_search(&pivot).expect("listed above")
+            };
+            content.swap(i, place);
+        }
+        let displaced = below
+            .iter()
+            .enumerate()
+            .map(|(i, &to)| (content[jb + i], to))
+            .filter(|&(from, to)| from != to)
+            .collect();
+        content.truncate(jb);
+        Self { u_source: content, displaced }
+    }
+}
+
+/// Work space of an exchange.
+pub enum Room {
+    /// For messages: the rows, and U.
+    Own(PanelBuf, PanelBuf),
+    /// Where all ranks of the process column share a node.
+    Node(NodeRoom),
+}
+
+impl Room {
+    /// Room to exchange the rows of panels of up to `nb` columns on up to
+    /// `cols` columns at a time, by messages.
+    ///
+    /// # Errors
+    /// When there is no such memory.
+    pub fn new(nb: usize, cols: usize) -> std::io::Result<Self> {
+        Ok(Self::Own(PanelBuf::new(2 * nb * cols)?, PanelBuf::new(nb * cols)?))
+    }
+
+    /// Doubles that it takes: the rows of U and the displaced rows, and U once solved.
+    pub fn doubles(nb: usize, cols: usize) -> usize {
+        nb.saturating_mul(3).saturating_mul(cols)
+    }
+}
+
+/// How rows are exchanged.
+#[derive(Debug, Clone, Copy)]
+pub struct Way {
+    /// By which messages, where it is by messages.
+    pub swap: Swap,
+    /// Columns above which [`Swap::Mix`] takes spread-roll.
+    pub threshold: usize,
+}
+
+/// Exchanges rows of the columns `a` along the process column. All rows of U
+/// arrive on every rank, to be solved for what [`Arrived::share`] says. The rows of
+/// the diagonal block in `a` are left stale: U goes there once it is solved.
+/// Collective over the process column.
+///
+/// # Errors
+/// When a rank cannot be reached.
+pub fn exchange<'r, C: Comm>(
+    col: &C,
+    plan: &Plan,
+    way: Way,
+    team: &Team,
+    a: MatMut,
+    room: &'r mut Room,
+) -> Result<Arrived<'r>> {
+    let (jb, width) = (plan.u_rows.len(), a.cols());
+    if width == 0 {
+        let u = SharedMat::row_major(&mut [], jb, 0);
+        return Ok(Arrived { rows: vec![&[]; jb], u, share: 0..0, shared: None });
+    }
+    let (buffer, u) = match room {
+        Room::Own(rows, u) => (rows, u),
+        Room::Node(room) => {
+            room.next();
+            let room = &*room;
+            let rows = room.exchange(col, plan, team, a)?;
+            let share = room.share(width);
+            return Ok(Arrived { rows, u: room.u(jb, width), share, shared: Some(room) });
+        }
+    };
+    let u = SharedMat::row_major(&mut u[..jb * width], jb, width);
+    let long = match way.swap {
+        Swap::BinaryExchange => false,
+        Swap::SpreadRoll => true,
+        // Of two ranks, each sends the other what it needs in one message.
+        Swap::Mix => col.size() > 2 && width > way.threshold,
+    };
+    let exchange = if long { spread_roll::exchange } else { binary_exchange::exchange };
+    let order = exchange(col, plan, a, buffer)?;
+    let rows = order.iter().map(|&row| &buffer[row * width..(row + 1) * width]).collect();
+    Ok(Arrived { rows, u, share: 0..width, shared: None })
+}
+
+/// The rows of U where an exchange has left them, and the place of the solved U.
+pub struct Arrived<'r> {
+    rows: Vec<&'r [f64]>,
+    u: SharedMat<'r>,
+    share: Range<usize>,
+    shared: Option<&'r NodeRoom>,
+}
+
+impl<'r> Arrived<'r> {
+    /// The columns for which this rank is to solve.
+    pub fn share(&self) -> Range<usize> {
+        self.share.clone()
+    }
+
+    /// The rows, their columns `cols`.
+    pub fn columns(&self, cols: Range<usize>) -> Rows<'_> {
+        Rows { rows: &self.rows, cols }
+    }
+
+    /// Where U goes.
+    pub fn u(&self) -> &SharedMat<'r> {
+        &self.u
+    }
+
+    /// To be called when U is solved for this rank's share: waits for the others'.
+    /// Returns U.
+    ///
+    /// # Errors
+    /// When the job has been aborted.
+    pub fn solved<C: Comm>(self, col: &C) -> Result<SharedMat<'r>> {
+        if let Some(room) = self.shared {
+            room.wait_for_solved(col)?;
+        }
+        Ok(self.u)
+    }
+}
+
+/// Copies rows `from` of `a` to consecutive rows of `to`.
+fn gather(a: MatRef, from: impl Iterator<Item = usize>, to: &mut [f64]) {
+    for (row, to) in from.zip(to.chunks_exact_mut(a.cols())) {
+        to.copy_from_slice(a.row(row));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hpl::comm::CommError;
+    use crate::hpl::comm::node::NodeMemory;
+    use crate::hpl::comm::threads::run;
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    /// What the sequence of exchanges `i <-> ipiv[i]` does to whole rows.
+    fn swapped(rows: usize, j: usize, ipiv: &[usize]) -> Vec<usize> {
+        let mut content: Vec<usize> = (0..rows).collect();
+        for (i, &pivot) in ipiv.iter().enumerate() {
+            content.swap(j + i, pivot);
+        }
+        content
+    }
+
+    /// `swap`: by these messages; none: in shared memory.
+    fn check(
+        (p, block): (usize, usize),
+        nb: usize,
+        rows: usize,
+        j: usize,
+        ipiv: &[usize],
+        swap: Option<Swap>,
+        width: usize,
+    ) {
+        let map = Cyclic { nb: block, procs: p };
+        let want = swapped(rows, j, ipiv);
+        let jb = ipiv.len();
+        let ipiv: Vec<f64> = ipiv.iter().map(|&row| row as f64).collect();
+        run(p, |comm| {
+            let me = comm.rank();
+            let mine = map.count_before(rows, me);
+            let value = |global: usize, c: usize| (global * 100 + c) as f64;
+            let mut a: Vec<f64> = (0..mine)
+                .flat_map(|l| (0..width).map(move |c| value(map.global(l, me), c)))
+                .collect();
+            let plan = Plan::new(j, &ipiv, map, me);
+            let mut room = Room::new(nb, width).expect("memory");
+            if swap.is_none() {
+                let u_start = 3 + NodeRoom::rows_doubles(nb, width);
+                let node = NodeMemory::new(&comm, u_start + NodeRoom::u_doubles(nb, width))?;
+                let node = Arc::new(node.expect("one process"));
+                room = Room::Node(NodeRoom::new(node, (3, u_start), (nb, width), 5));
+            }
+            let view = MatMut::row_major(&mut a, mine, width, width);
+            let way = Way { swap: swap.unwrap_or(Swap::Mix), threshold: 4 };
+            let arrived = exchange(&comm, &plan, way, &Team::solo(), view, &mut room)?;
+            for i in 0..jb {
+                for c in 0..width {
+                    let got = arrived.rows[i][c];
+                    assert_eq!(got, value(want[j + i], c), "row {i} of U");
+                }
+            }
+            let (share, of) = (arrived.share(), if swap.is_some() { width } else { 0 });
+            assert!(share.len() >= of);
+            for c in share {
+                // SAFETY: this rank's share.
+                let mut column = unsafe { arrived.u().block(0..jb, c..c + 1) };
+                (0..jb).for_each(|i| column.set(i, 0, value(i, c)));
+            }
+            let u = arrived.solved(&comm)?;
+            // SAFETY: nobody writes it any more.
+            let u = unsafe { u.block(0..jb, 0..width) };
+            for (i, c) in (0..jb).flat_map(|i| (0..width).map(move |c| (i, c))) {
+                assert_eq!(u.as_ref().at(i, c), value(i, c), "U where all have solved");
+            }
+            for l in 0..mine {
+                let global = map.global(l, me);
+                if !(j..j + jb).contains(&global) {
+                    assert_eq!(a[l * width], value(want[global], 0), "row {global}");
+                }
+            }
+            Ok::<_, CommError>(())
+        })
+        .into_iter()
+        .for_each(|rank| rank.unwrap());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+        #[test]
+        fn rows_end_where_the_pivots_say(
+            p in 1usize..7, row_block in 1usize..5, nb in 1usize..5, block in 0usize..4,
+            blocks_below in 0usize..6, rest in 0usize..4, width in 1usize..8, picks in prop::collection::vec(0.0..1.0f64, 4),
+            swap in prop::sample::select(
+                vec![Some(Swap::BinaryExchange), Some(Swap::SpreadRoll), Some(Swap::Mix), None],
+            ),
+        ) {
+            let j = block * nb;
+            let rows = j + nb + blocks_below * nb + rest % nb;
+            let ipiv: Vec<usize> = (0..nb)
+                .map(|i| j + i + ((rows - j - i) as f64 * picks[i]) as usize)
+                .collect();
+            check((p, row_block), nb, rows, j, &ipiv, swap, width);
+        }
+    }
+}

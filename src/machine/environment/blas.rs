@@ -1,0 +1,265 @@
+//! Which BLAS is loaded, and setting its own threads.
+//!
+//! The libraries tell about themselves by functions that only they have; these
+//! are looked up at run time, so that one binary works with any of them.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use skt_checkpoint::comm::PanelBuf;
+use skt_terms::units;
+
+/// The BLAS that this process calls.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct BlasInfo {
+    /// `OpenBLAS`, `oneMKL`, `BLIS`, or the file's name; `unknown` if there is
+    /// no file (a static library).
+    pub library: String,
+    /// File it was loaded from.
+    pub path: Option<PathBuf>,
+    /// What the library says of its version and build.
+    pub version: Option<String>,
+    /// The kernel it picked for this processor, e.g. `SkylakeX`, `zen3`.
+    pub kernel: Option<String>,
+}
+
+/// A library that tells about itself, by a function that only it has.
+const KNOWN: [(&str, &CStr); 3] = [
+    ("OpenBLAS", c"openblas_get_config"),
+    ("oneMKL", c"MKL_Get_Version_String"),
+    ("BLIS", c"bli_info_get_version_str"),
+];
+
+/// Asks the loaded library: the one whose `dgemm_` we call, should several be
+/// loaded (an MPI or a profiler may bring its own).
+pub fn loaded() -> BlasInfo {
+    let path = symbol(c"dgemm_").and_then(file_of);
+    let present: Vec<_> =
+        KNOWN.iter().filter_map(|(library, marker)| Some((*library, symbol(marker)?))).collect();
+    let serves = |(_, address): &&(&str, *mut c_void)| path.is_some() && file_of(*address) == path;
+    // A library may consist of several files: dgemm_ in one, the rest in others.
+    let chosen = present.iter().find(serves).or(match present.as_slice() {
+        [only] => Some(only),
+        _ => None,
+    });
+    match chosen {
+        Some(("OpenBLAS", _)) => info(
+            "OpenBLAS",
+            path,
+            text_from(c"openblas_get_config"),
+            text_from(c"openblas_get_corename"),
+        ),
+        Some(("oneMKL", _)) => info("oneMKL", path, mkl_version(), None),
+        Some(("BLIS", _)) => {
+            info("BLIS", path, text_from(c"bli_info_get_version_str"), blis_kernel())
+        }
+        _ => {
+            let name = path.as_deref().and_then(Path::file_name);
+            let name = name.map(|name| name.to_string_lossy().into_owned());
+            info(&name.unwrap_or("unknown".to_string()), path, None, None)
+        }
+    }
+}
+
+fn info(
+    library: &str,
+    path: Option<PathBuf>,
+    version: Option<String>,
+    kernel: Option<String>,
+) -> BlasInfo {
+    BlasInfo { library: library.to_string(), path, version, kernel }
+}
+
+/// Sets the threads that the BLAS itself may use in a call. We call it from
+/// threads of our own, so it gets 1. All libraries that are loaded are told;
+/// whether there was any that could be.
+///
+/// # Panics
+/// `count` is 0 or beyond a C int.
+pub fn set_blas_threads(count: usize) -> bool {
+    let count = c_int::try_from(count).expect("a number of threads fits a C int");
+    assert!(count > 0, "a BLAS has at least one thread");
+    let mut told = false;
+    if count == 1 && std::env::var_os("MKL_THREADING_LAYER").is_none() {
+        take_sequential_mkl();
+    }
+    for name in [c"openblas_set_num_threads", c"MKL_Set_Num_Threads"] {
+        if let Some(address) = symbol(name) {
+            call_with_int(address, count);
+            told = true;
+        }
+    }
+    if let Some(address) = symbol(c"bli_thread_set_num_threads") {
+        call_with_blis_int(address, i64::from(count));
+        told = true;
+    }
+    told
+}
+
+/// Threads that OpenBLAS or oneMKL would use in a call, if one is loaded.
+pub fn blas_threads() -> Option<usize> {
+    let address = symbol(c"openblas_get_num_threads").or_else(|| symbol(c"MKL_Get_Max_Threads"))?;
+    // SAFETY: both are `int f(void)` in their libraries' headers.
+    let count = unsafe { std::mem::transmute::<*mut c_void, extern "C" fn() -> c_int>(address)() };
+    usize::try_from(count).ok()
+}
+
+/// Address of a function in any of the loaded libraries.
+fn symbol(name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: the name is NUL-terminated; RTLD_DEFAULT searches what is loaded.
+    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    (!address.is_null()).then_some(address)
+}
+
+/// The file that an address was loaded from.
+fn file_of(address: *mut c_void) -> Option<PathBuf> {
+    // SAFETY: `info` is plain data for which zeros are a value; dladdr writes
+    // to it only, and the name it gives lives as long as the library is loaded.
+    let name = unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        if libc::dladdr(address, &mut info) == 0 || info.dli_fname.is_null() {
+            return None;
+        }
+        CStr::from_ptr(info.dli_fname).to_string_lossy().into_owned()
+    };
+    let path = PathBuf::from(name);
+    Some(path.canonicalize().unwrap_or(path))
+}
+
+/// Calls a `const char *f(void)`.
+fn text_from(name: &CStr) -> Option<String> {
+    let address = symbol(name)?;
+    // SAFETY: all names passed here are functions of that type in their
+    // libraries' headers, and give a static NUL-terminated text or NULL.
+    unsafe {
+        let function: extern "C" fn() -> *const c_char = std::mem::transmute(address);
+        text_at(function())
+    }
+}
+
+/// # Safety
+/// `text` is NULL or points to a NUL-terminated text.
+unsafe fn text_at(text: *const c_char) -> Option<String> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: as the caller promises.
+    let text = unsafe { CStr::from_ptr(text) };
+    let text = text.to_string_lossy().trim().to_string();
+    (!text.is_empty()).then_some(text)
+}
+
+fn mkl_version() -> Option<String> {
+    let address = symbol(c"MKL_Get_Version_String")?;
+    let mut buffer = [0u8; 256];
+    // SAFETY: `void MKL_Get_Version_String(char *buffer, int length)`; one byte
+    // less is offered than there is, so that the text ends.
+    unsafe {
+        let function: extern "C" fn(*mut c_char, c_int) = std::mem::transmute(address);
+        function(buffer.as_mut_ptr().cast(), buffer.len() as c_int - 1);
+    }
+    let text = CStr::from_bytes_until_nul(&buffer).ok()?.to_string_lossy().trim().to_string();
+    (!text.is_empty()).then_some(text)
+}
+
+fn blis_kernel() -> Option<String> {
+    let (query, name) = (symbol(c"bli_arch_query_id")?, symbol(c"bli_arch_string")?);
+    // SAFETY: `arch_t bli_arch_query_id(void)` and
+    // `const char *bli_arch_string(arch_t)`, where arch_t is a C enum.
+    unsafe {
+        let query: extern "C" fn() -> c_int = std::mem::transmute(query);
+        let name: extern "C" fn(c_int) -> *const c_char = std::mem::transmute(name);
+        text_at(name(query()))
+    }
+}
+
+/// Tells `mkl_rt` to load the layer of MKL without threads: the one that it takes by
+/// itself needs an OpenMP library, which may not be there. To be called before any
+/// other function of MKL.
+fn take_sequential_mkl() {
+    const MKL_THREADING_SEQUENTIAL: c_int = 1;
+    if let Some(address) = symbol(c"MKL_Set_Threading_Layer") {
+        // SAFETY: `int MKL_Set_Threading_Layer(int)`.
+        let set: extern "C" fn(c_int) -> c_int = unsafe { std::mem::transmute(address) };
+        set(MKL_THREADING_SEQUENTIAL);
+    }
+}
+
+fn call_with_int(address: *mut c_void, value: c_int) {
+    // SAFETY: `openblas_set_num_threads` and `MKL_Set_Num_Threads` take an int
+    // and give nothing.
+    unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(c_int)>(address)(value) }
+}
+
+fn call_with_blis_int(address: *mut c_void, value: i64) {
+    // SAFETY: `void bli_thread_set_num_threads(dim_t)`. dim_t has 64 bits
+    // unless BLIS was built for 32; both are passed in one register, of which
+    // the narrow one is the lower half.
+    unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(i64)>(address)(value) }
+}
+
+/// Bytes that a BLAS maps for each thread that calls it: OpenBLAS 64 to 128 MiB.
+const WORK_SPACE_BYTES: usize = 128 << 20;
+
+/// There is no room for the work space of the BLAS.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "no {} of address space for the work space of the BLAS in {threads} thread(s): {why}; raise \
+     the limit (ulimit -v), or lower the number of threads",
+    units::bytes(*bytes as u64)
+)]
+pub struct NoWorkSpace {
+    threads: usize,
+    bytes: usize,
+    why: std::io::Error,
+}
+
+/// Whether the BLAS can have its work space in `threads` threads that call it. To be
+/// asked before the first call: OpenBLAS asks the system for ever for what it does not
+/// get.
+///
+/// # Errors
+/// When the system does not map so much.
+pub fn check_work_space(threads: usize) -> Result<(), NoWorkSpace> {
+    let bytes = WORK_SPACE_BYTES.saturating_mul(threads);
+    // Mapped, never touched.
+    let mapped = PanelBuf::new(bytes / size_of::<f64>());
+    mapped.map(drop).map_err(|why| NoWorkSpace { threads, bytes, why })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_linked_blas_is_found() {
+        // A call keeps the linker from dropping the library.
+        let mut x = [2.0];
+        crate::machine::blas::solve_upper(
+            crate::machine::blas::MatRef::row_major(&[4.0], 1, 1, 1),
+            &mut x,
+        );
+        assert_eq!(x, [0.5]);
+        let blas = loaded();
+        let path = blas.path.expect("a BLAS is loaded");
+        assert!(path.to_string_lossy().contains("blas") || blas.library != "unknown", "{path:?}");
+        if blas.library == "OpenBLAS" {
+            assert!(blas.version.unwrap().contains("OpenBLAS"));
+            assert!(!blas.kernel.unwrap().is_empty());
+            assert!(set_blas_threads(1));
+            assert_eq!(blas_threads(), Some(1));
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "at least one thread")]
+    fn no_threads_is_refused() {
+        set_blas_threads(0);
+    }
+
+    #[test]
+    fn what_is_not_loaded_is_not_found() {
+        assert_eq!(symbol(c"no_such_function_anywhere"), None);
+    }
+}

@@ -1,0 +1,189 @@
+//! Signs of life of a job under `skt-hpl launch`: lines on rank 0's standard
+//! error, which every launcher forwards, with a mark that the supervisor looks
+//! for and takes out.
+//!
+//! Off unless the environment has [`ENV`], whose value comes back in each
+//! record: a record of another job counts for nothing.
+
+use std::io::Write as _;
+use std::sync::{Mutex, OnceLock};
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+use skt_terms::exit::Exit;
+
+use crate::machine::launcher_rank;
+
+/// The environment variable that switches it on.
+pub const ENV: &str = "SKT_HPL_HEARTBEAT";
+/// What a record starts with. No part of a report looks so.
+pub const MARK: &str = "@skt-hpl-beat@";
+/// The part of the work in which columns advance.
+pub const FACTOR: &str = "factor";
+/// The report is whole; what is left is to clear shared memory.
+pub const REPORTED: &str = "reported";
+/// All is done.
+pub const DONE: &str = "done";
+/// A process of an earlier start was still at work.
+pub const CHANGED: &str = "changed";
+/// More is lost or damaged than can be rebuilt.
+pub const REFUSED: &str = "refused";
+/// Least seconds between records of columns.
+const INTERVAL_SECONDS: f64 = 1.0;
+
+/// A sign of life.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Beat {
+    /// The value of [`ENV`].
+    pub token: String,
+    /// Who speaks.
+    pub rank: usize,
+    /// What the job does, see [`phase`]; [`DONE`] in its last record.
+    pub phase: String,
+    /// Columns that are eliminated.
+    pub column: usize,
+    /// Order of the matrix.
+    pub n: usize,
+    /// Seconds since the process started to beat.
+    pub elapsed_seconds: f64,
+    /// Once its report is whole, see [`reported`]: how the job ends.
+    pub exit: Option<u8>,
+}
+
+impl Beat {
+    /// The record as a line, its end included.
+    pub fn line(&self) -> String {
+        let json = serde_json::to_string(self).expect("text and numbers become JSON");
+        format!("{MARK}{json}\n")
+    }
+
+    /// The record in a line, and what stands before it: a line of progress may
+    /// have been left open. A record of a job other than `token`'s is none.
+    pub fn find<'a>(line: &'a str, token: &str) -> Option<(&'a str, Beat)> {
+        let (before, json) = line.split_once(MARK)?;
+        let beat: Beat = serde_json::from_str(json.trim_end()).ok()?;
+        (beat.token == token).then_some((before, beat))
+    }
+}
+
+struct Heart {
+    token: String,
+    start: Instant,
+    last: Mutex<Beat>,
+}
+
+fn heart() -> Option<&'static Heart> {
+    static HEART: OnceLock<Option<Heart>> = OnceLock::new();
+    HEART
+        .get_or_init(|| {
+            let token = std::env::var(ENV).ok()?;
+            let rank = launcher_rank::rank().unwrap_or(0);
+            let last = Beat {
+                token: token.clone(),
+                rank,
+                phase: "start".into(),
+                column: 0,
+                n: 0,
+                elapsed_seconds: f64::NEG_INFINITY,
+                exit: None,
+            };
+            (rank == 0).then(|| Heart { token, start: Instant::now(), last: Mutex::new(last) })
+        })
+        .as_ref()
+}
+
+impl Heart {
+    fn phase_changes(&self, name: &str) -> bool {
+        self.last.lock().expect("never held over a panic").phase != name
+    }
+
+    /// Speaks if a record is due.
+    fn beat(&self, now: bool, change: impl FnOnce(&mut Beat)) {
+        let elapsed_seconds = self.start.elapsed().as_secs_f64();
+        let mut last = self.last.lock().expect("never held over a panic");
+        if !now && elapsed_seconds - last.elapsed_seconds < INTERVAL_SECONDS {
+            return;
+        }
+        change(&mut last);
+        last.elapsed_seconds = elapsed_seconds;
+        debug_assert_eq!(last.token, self.token);
+        // One write a line; a closed pipe is the supervisor's affair.
+        let _ = std::io::stderr().lock().write_all(last.line().as_bytes());
+    }
+}
+
+/// The job starts with a part of its work, on a matrix of order `n`, with
+/// `column` columns eliminated. Rank 0 speaks at once.
+pub fn phase(name: &str, column: usize, n: usize) {
+    if let Some(heart) = heart() {
+        heart.beat(true, |beat| {
+            beat.phase = name.to_owned();
+            (beat.column, beat.n) = (column, n);
+        });
+    }
+}
+
+/// `column` columns are eliminated. Rank 0 speaks at most once a second, and at
+/// once when it did something else before.
+pub fn columns(column: usize, n: usize) {
+    if let Some(heart) = heart() {
+        let change = heart.phase_changes(FACTOR);
+        heart.beat(change, |beat| {
+            beat.phase = FACTOR.to_owned();
+            (beat.column, beat.n) = (column, n);
+        });
+    }
+}
+
+/// A step of the checkpoint protocol; rank 0 speaks when it is another than
+/// before, the column staying what it is.
+pub fn step(name: &str) {
+    if let Some(heart) = heart()
+        && heart.phase_changes(name)
+    {
+        heart.beat(true, |beat| beat.phase = name.to_owned());
+    }
+}
+
+/// The report is whole: whatever happens from now on, this is how the job ends.
+/// All later records say so, too.
+pub fn reported(exit: Exit) {
+    ends(REPORTED, exit);
+}
+
+/// The job ends as it wants to end, and has nothing left to do.
+pub fn done(exit: Exit) {
+    ends(DONE, exit);
+}
+
+fn ends(name: &str, exit: Exit) {
+    if let Some(heart) = heart() {
+        heart.beat(true, |beat| {
+            beat.phase = name.to_owned();
+            beat.exit = Some(exit.code());
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_found_behind_an_open_line_and_only_by_its_token() {
+        let beat = Beat {
+            token: "t1".into(),
+            rank: 0,
+            phase: "factor".into(),
+            column: 512,
+            n: 4000,
+            elapsed_seconds: 1.25,
+            exit: None,
+        };
+        let line = format!("\r12% {}", beat.line());
+        assert_eq!(Beat::find(&line, "t1"), Some(("\r12% ", beat)));
+        assert_eq!(Beat::find(&line, "t2"), None);
+        assert_eq!(Beat::find("@skt-hpl-beat@{\"token\":\"t1\"}", "t1"), None);
+        assert_eq!(Beat::find("plain", "t1"), None);
+    }
+}

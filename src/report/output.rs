@@ -1,0 +1,99 @@
+//! Where the command line's own text goes.
+
+use std::fmt;
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use nix::sys::signal::{SigHandler, Signal, signal};
+
+use crate::config::ConfigError;
+use crate::report::outfile;
+
+/// Lets a closed pipe end the process, as other text tools do (`| head`). Not
+/// for the benchmark itself: there a broken connection must stay an error that
+/// the transport can handle.
+pub fn die_quietly_on_closed_pipe() {
+    // SAFETY: SIG_DFL installs no handler, so no code of ours runs in signal
+    // context.
+    let _ = unsafe { signal(Signal::SIGPIPE, SigHandler::SigDfl) };
+}
+
+/// Characters of a line, and lines, that a message has at most.
+const LINE_MAX: usize = 1000;
+const LINES_MAX: usize = 100;
+
+/// A message on standard error. That it may be closed is no reason to stop.
+pub fn say(message: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{}", printable(&message.to_string()));
+}
+
+/// A text that may have come from anywhere, as a terminal can be shown it: control
+/// characters escaped but for line ends, long lines cut.
+pub fn printable(text: &str) -> String {
+    let mut lines: Vec<String> = text.lines().take(LINES_MAX).map(printable_line).collect();
+    if text.lines().nth(LINES_MAX).is_some() {
+        lines.push("...".to_owned());
+    }
+    lines.join("\n")
+}
+
+fn printable_line(line: &str) -> String {
+    let mut shown = String::new();
+    for character in line.chars().take(LINE_MAX) {
+        match character {
+            '\t' => shown.push(character),
+            _ if character.is_control() => shown.extend(character.escape_debug()),
+            _ => shown.push(character),
+        }
+    }
+    match line.chars().skip(LINE_MAX).count() {
+        0 => shown,
+        cut => format!("{shown}... ({cut} more characters)"),
+    }
+}
+
+/// Writes text to standard output.
+///
+/// # Errors
+/// It cannot be written.
+pub fn print(text: &[u8]) -> Result<(), ConfigError> {
+    let write = || {
+        let mut stdout = outfile::stdout()?.lock();
+        stdout.write_all(text)?;
+        stdout.flush()
+    };
+    write().map_err(|source| ConfigError::Write { file: "standard output".to_owned(), source })
+}
+
+/// Writes a file; one that exists is overwritten only by `force`.
+///
+/// # Errors
+/// It exists, or cannot be written.
+pub fn write_file(path: &Path, text: &[u8], force: bool) -> Result<(), ConfigError> {
+    let file = path.display().to_string();
+    let open = if force { outfile::create(path) } else { outfile::create_new(path) };
+    match open.and_then(|mut open| open.write_all(text)) {
+        Ok(()) => Ok(()),
+        Err(source) if source.kind() == io::ErrorKind::AlreadyExists => {
+            Err(ConfigError::Exists { file })
+        }
+        Err(source) => Err(ConfigError::Write { file, source }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_escaped_and_long_lines_cut() {
+        assert_eq!(
+            printable("a\u{1b}[2Jb\r\u{9b}\u{7}\tc\n  d\n"),
+            "a\\u{1b}[2Jb\\r\\u{9b}\\u{7}\tc\n  d"
+        );
+        assert_eq!(printable("Größe: 3 µs"), "Größe: 3 µs");
+        let long = printable(&format!("{}\nend", "x".repeat(3 << 20)));
+        assert_eq!(long, format!("{}... (3144728 more characters)\nend", "x".repeat(1000)));
+        assert_eq!(printable(&"x\n".repeat(1 << 20)).lines().count(), 101);
+    }
+}

@@ -1,0 +1,85 @@
+//! Which tests of a job will have checkpoints, as it is thought before the first.
+
+use crate::checkpoint::methods::Method;
+use crate::config::{RunSpec, TestSpec};
+use crate::hpl::comm::{Comm, CommError, collect};
+use crate::run::protect::{self, Every, Outlook, Settings};
+
+/// Share of the rate of DGEMM that a test is thought to reach.
+const GUESSED_EFFICIENCY: f64 = 0.8;
+
+/// Operations a second that a test is thought to do, at so many 10^9 a second of
+/// DGEMM on a core.
+pub fn guessed_rate(test: &TestSpec, gflops_per_core: f64) -> f64 {
+    GUESSED_EFFICIENCY * 1e9 * gflops_per_core * (test.p * test.q * test.threads) as f64
+}
+
+/// Whether each test will have checkpoints, as rank 0 sees it: on all ranks.
+/// `None` for those that are not protected. Collective.
+///
+/// # Errors
+/// A rank is lost.
+pub fn outlooks<C: Comm>(
+    world: &C,
+    spec: &RunSpec,
+    settings: &Settings,
+    gflops_per_core: f64,
+) -> Result<Vec<Option<Outlook>>, CommError> {
+    const ALL: [Option<Outlook>; 4] =
+        [None, Some(Outlook::Due), Some(Outlook::NoneDue), Some(Outlook::TooShort)];
+    let outlook = |test: &TestSpec| {
+        let method = settings.method_for(test.p * test.q);
+        (method != Method::None && test.n > 0).then(|| {
+            protect::guessed_pace(test, settings, guessed_rate(test, gflops_per_core)).outlook()
+        })
+    };
+    let code = |test: &TestSpec| {
+        let outlook = outlook(test);
+        ALL.iter().position(|&other| other == outlook).expect("one of all") as u8
+    };
+    let mut codes: Vec<u8> = spec.tests().iter().map(code).collect();
+    collect::broadcast(world, &mut codes, 0)?;
+    Ok(codes.into_iter().map(|code| ALL[usize::from(code)]).collect())
+}
+
+/// What is said of tests that will have no checkpoint, if there are any.
+pub fn note(settings: &Settings, outlooks: &[Option<Outlook>]) -> Option<String> {
+    let is_without =
+        |outlook: &&Option<Outlook>| matches!(outlook, Some(Outlook::NoneDue | Outlook::TooShort));
+    let without = outlooks.iter().filter(is_without).count();
+    if without == 0 || settings.every == Every::Never {
+        return None;
+    }
+    let which = match outlooks.len() {
+        1 => "the test".to_owned(),
+        tests if tests == without => format!("any of the {tests} tests"),
+        tests => format!("{without} of the {tests} tests"),
+    };
+    Some(format!(
+        "no checkpoint is due before the end of {which}: a loss is followed by a start from \
+         the beginning (--checkpoint-every TIME takes some)"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_without_a_checkpoint_are_told() {
+        let settings = Settings { method: Method::SelfCheckpoint, ..Settings::none() };
+        let [due, later, brief] = [Outlook::Due, Outlook::NoneDue, Outlook::TooShort].map(Some);
+        let which = |outlooks: &[Option<Outlook>]| {
+            let note = note(&settings, outlooks)?;
+            let (_, rest) = note.split_once("the end of ").expect(&note);
+            Some(rest.split_once(": a loss").expect(rest).0.to_owned())
+        };
+        assert_eq!(which(&[due]), None);
+        assert_eq!(which(&[None]), None, "not protected");
+        assert_eq!(which(&[later]).as_deref(), Some("the test"));
+        assert_eq!(which(&[brief, brief]).as_deref(), Some("any of the 2 tests"));
+        assert_eq!(which(&[due, brief, later]).as_deref(), Some("2 of the 3 tests"));
+        let never = Settings { every: Every::Never, ..settings.clone() };
+        assert_eq!(note(&never, &[later]), None, "the user knows");
+    }
+}

@@ -1,0 +1,151 @@
+//! Which ranks run on which hosts, and what each host has.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::checkpoint::store::StoreId;
+use crate::hpl::comm::{Comm, CommError, collect};
+use crate::machine::environment::HostRanks;
+use crate::machine::environment::memory;
+use crate::machine::environment::preflight::HostShare;
+
+/// What a rank tells the others of its place.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Place {
+    /// Its host.
+    pub host: String,
+    /// CPUs it may use.
+    pub mask: Vec<usize>,
+    /// Memory that outlives it, if the job is protected.
+    pub store: Option<StoreId>,
+    /// Memory that is free on the host.
+    available_bytes: Option<u64>,
+    /// Memory that its control groups leave.
+    limit_bytes: Option<u64>,
+}
+
+/// The places of all ranks, in their order. `store` is where this rank has its
+/// segments, if the job is protected; `held_bytes` is what the run holds
+/// on this host already, from an earlier start: as good as free. Collective.
+pub fn gather<C: Comm>(
+    world: &C,
+    mask: Vec<usize>,
+    store: Option<StoreId>,
+    held_bytes: u64,
+) -> Result<Vec<Place>, CommError> {
+    let memory = memory::this_process();
+    let place = Place {
+        host: world.host(),
+        mask,
+        store,
+        available_bytes: memory.available_bytes.map(|bytes| bytes + held_bytes),
+        limit_bytes: memory.cgroup.map(|group| group.left_bytes() + held_bytes),
+    };
+    let bytes = serde_json::to_vec(&place).expect("names and numbers become JSON");
+    let all = collect::all_gather_bytes(world, &bytes)?;
+    Ok(all.iter().map(|bytes| serde_json::from_slice(bytes).expect("what a rank sent")).collect())
+}
+
+/// Ranks on the host of `rank`, in order, and the place of `rank` among them.
+pub fn neighbours(places: &[Place], rank: usize) -> (Vec<usize>, usize) {
+    let here: Vec<usize> =
+        (0..places.len()).filter(|&other| places[other].host == places[rank].host).collect();
+    let index = here.iter().position(|&other| other == rank).expect("its own neighbour");
+    (here, index)
+}
+
+/// Place of `rank` among the ranks that see the same segments.
+pub fn index_in_store(places: &[Place], rank: usize) -> usize {
+    let memory = |place: &Place| place.store.as_ref().map(|store| store.memory.clone());
+    let own = memory(&places[rank]);
+    places[..rank].iter().filter(|place| memory(place) == own).count()
+}
+
+/// Why ranks must not share their store, if they do through several kernels: the
+/// memory of one machine, into which files are mapped, is not that of another.
+pub fn store_of_several_kernels(places: &[Place], store: &str) -> Option<String> {
+    let stores = || places.iter().filter_map(|place| Some((&place.host, place.store.as_ref()?)));
+    let (host, other) = stores().find_map(|(host, id)| {
+        let is_shared = |other: &StoreId| other.memory == id.memory && other.kernel != id.kernel;
+        let (other, _) = stores().find(|(_, other)| is_shared(other))?;
+        Some((host, other))
+    })?;
+    Some(format!(
+        "hosts {host} and {other} share the store {store}: what one machine writes to a mapped \
+         file another may not see, and what a lost one has not written yet is lost with it. Use \
+         memory of the hosts (--store sysv or posix), or a folder of each host's own"
+    ))
+}
+
+/// Hosts that see the same segments as another one: what takes one of them away may
+/// take all.
+pub fn hosts_of_one_store(places: &[Place]) -> Vec<String> {
+    let mut hosts = BTreeSet::new();
+    for place in places.iter().filter(|place| place.store.is_some()) {
+        let is_other = |other: &&Place| other.store == place.store && other.host != place.host;
+        if places.iter().any(|other| is_other(&other)) {
+            hosts.insert(place.host.clone());
+        }
+    }
+    hosts.into_iter().collect()
+}
+
+/// Hosts in the order of their first ranks, with what `ranks` of them share.
+pub fn shares(places: &[Place]) -> Vec<HostShare> {
+    let mut shares: Vec<HostShare> = Vec::new();
+    for place in places {
+        match shares.iter_mut().find(|share| share.host == place.host) {
+            Some(share) => share.ranks += 1,
+            None => shares.push(HostShare {
+                host: place.host.clone(),
+                ranks: 1,
+                available_bytes: place.available_bytes,
+                limit_bytes: place.limit_bytes,
+            }),
+        }
+    }
+    shares
+}
+
+/// The same for the report.
+pub fn hosts(places: &[Place]) -> Vec<HostRanks> {
+    shares(places)
+        .into_iter()
+        .map(|share| HostRanks { host: share.host, ranks: share.ranks })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(host: &str, memory: &str, kernel: &str) -> Place {
+        let store = Some(StoreId { memory: memory.into(), kernel: kernel.into() });
+        let (host, mask) = (host.into(), Vec::new());
+        Place { host, mask, store, available_bytes: None, limit_bytes: None }
+    }
+
+    #[test]
+    fn who_sees_the_same_segments_is_told_by_the_store() {
+        let places = [
+            place("a", "m", "k"),
+            place("b", "m", "k"),
+            place("a", "n", "k"),
+            place("a", "m", "k"),
+        ];
+        let indices = [0, 1, 2, 3].map(|rank| index_in_store(&places, rank));
+        assert_eq!(indices, [0, 1, 0, 2]);
+        assert_eq!(hosts_of_one_store(&places), ["a", "b"]);
+        assert_eq!(store_of_several_kernels(&places, "sysv"), None);
+        assert_eq!(hosts_of_one_store(&places[2..]), [""; 0]);
+    }
+
+    #[test]
+    fn machines_that_share_a_folder_are_named() {
+        let places = [place("a", "m", "k"), place("b", "n", "l"), place("c", "n", "k")];
+        let why = store_of_several_kernels(&places, "file:/net").expect("b and c share it");
+        assert!(why.starts_with("hosts b and c share the store file:/net"), "{why}");
+        assert_eq!(store_of_several_kernels(&places[..2], "file:/net"), None);
+    }
+}

@@ -1,0 +1,371 @@
+//! What is done before the first test: threads, pinning, the DGEMM self-test,
+//! the check of the memory.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::places::{self, Place};
+use super::{JobError, Options, outlook};
+use crate::checkpoint::layout::Geometry;
+use crate::checkpoint::store::{Store, StoreKind};
+use crate::config::{RunSpec, TestSpec};
+use crate::hpl::comm::{Comm, CommError, PanelBuf, collect};
+use crate::machine::blas::{MatMut, MatRef, gemm};
+use crate::machine::environment::affinity::{self, Plan};
+use crate::machine::environment::preflight::{self, DoesNotFit};
+use crate::machine::environment::{DgemmSelfTest, Environment, blas, host, memory, selftest};
+use crate::machine::team::Team;
+use crate::report::output;
+use crate::run::protect::{self, Outlook, RunLock, Settings, Target};
+
+/// Seconds that the DGEMM self-test takes, where tests take longer.
+const SELF_TEST_SECONDS: f64 = 0.1;
+/// That it takes where they are over in an instant.
+const SELF_TEST_SECONDS_MIN: f64 = 0.01;
+
+/// What all tests of a job share on a rank.
+pub struct Setup<'a> {
+    /// The rank's threads.
+    pub team: Team,
+    /// Where the job runs.
+    pub environment: Environment,
+    /// How fast DGEMM is, all cores at work: the mean over ranks.
+    pub self_test: DgemmSelfTest,
+    /// Why the job cannot run, if it cannot.
+    pub refusal: Option<String>,
+    /// What the protection costs of the memory, in words.
+    pub memory_note: Option<String>,
+    /// Memory that outlives the process.
+    pub store: &'a (dyn Store + Send + Sync),
+    /// Whether this process is the first of its host.
+    pub is_first_on_host: bool,
+    /// Faults to inject into this process.
+    pub target: Arc<Target>,
+    /// Keeps other jobs of the same name away.
+    pub lock: Option<Arc<RunLock<'a>>>,
+    /// Whether each test will have checkpoints, if it is protected: the same on all
+    /// ranks.
+    pub outlooks: Vec<Option<Outlook>>,
+    /// What the set-up took on this rank, in words.
+    pub steps: String,
+}
+
+/// What the parts of the set-up take.
+struct StopWatch {
+    since: Instant,
+    steps: Vec<(&'static str, f64)>,
+}
+
+impl StopWatch {
+    fn start() -> Self {
+        Self { since: Instant::now(), steps: Vec::new() }
+    }
+
+    /// The part of that name ends here.
+    fn lap(&mut self, name: &'static str) {
+        let now = Instant::now();
+        self.steps.push((name, (now - self.since).as_secs_f64()));
+        self.since = now;
+    }
+
+    fn words(&self) -> String {
+        let all: f64 = self.steps.iter().map(|(_, seconds)| seconds).sum();
+        let part = |(name, seconds): &(&str, f64)| format!("{name} {seconds:.3} s");
+        let parts: Vec<String> = self.steps.iter().map(part).collect();
+        format!("{} ({all:.3} s in all)", parts.join(", "))
+    }
+}
+
+/// Takes hold of the run, if it is protected; else why that cannot be.
+fn take_lock<'a>(
+    settings: &Settings,
+    store: &'a (dyn Store + Send + Sync),
+    host: &str,
+    index: usize,
+) -> Result<(Option<Arc<RunLock<'a>>>, Option<String>), JobError> {
+    if !settings.is_on() {
+        return Ok((None, None));
+    }
+    match RunLock::take(store, &settings.run_id, host, index)? {
+        Ok(lock) => Ok((Some(Arc::new(lock)), None)),
+        Err(in_use) => Ok((None, Some(in_use.to_string()))),
+    }
+}
+
+/// Tells of the first of what there is to be told: another user may have planted
+/// thousands.
+pub fn warn(lines: &[String]) {
+    const LINES: usize = 4;
+    for line in lines.iter().take(LINES) {
+        output::say(format_args!("warning: {line}"));
+    }
+    if lines.len() > LINES {
+        let more = lines.len() - LINES;
+        output::say(format_args!("warning: and {more} more; `skt-hpl shm list` shows them"));
+    }
+}
+
+/// Says on the first rank which hosts are one to a failure of their memory.
+fn warn_of_one_store(places: &[Place], rank: usize) {
+    let hosts = places::hosts_of_one_store(places);
+    if rank == 0 && !hosts.is_empty() {
+        eprintln!(
+            "warning: hosts {} see one and the same memory: what takes one of them away may take \
+             the segments of all (--domains can name them as one)",
+            hosts.join(", ")
+        );
+    }
+}
+
+/// The text of the first rank that has one. Collective.
+fn first_text<C: Comm>(world: &C, text: &str) -> Result<Option<String>, CommError> {
+    let all = collect::all_gather_bytes(world, text.as_bytes())?;
+    let first = all.into_iter().find(|bytes| !bytes.is_empty());
+    Ok(first.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+/// What is said first.
+pub fn starting_line(ranks: usize, spec: &RunSpec) -> String {
+    let (tests, threads) = (spec.tests().len(), spec.threads);
+    format!("{tests} test(s) on {ranks} rank(s) of {threads} thread(s): measuring DGEMM")
+}
+
+impl<'a> Setup<'a> {
+    /// Sets the job up, whose segments are in `store`. Collective.
+    ///
+    /// # Errors
+    /// A rank is lost, threads cannot be started, or the BLAS has no work space.
+    pub fn new<C: Comm>(
+        world: &C,
+        spec: &RunSpec,
+        settings: &Settings,
+        options: &Options,
+        store: &'a (dyn Store + Send + Sync),
+    ) -> Result<Self, JobError> {
+        let mut watch = StopWatch::start();
+        let kind: StoreKind = settings.store.parse()?;
+        let target = Target::new(&settings.inject, world.rank(), kind.open(), &settings.run_id);
+        // Our own threads call the BLAS, each for itself.
+        blas::set_blas_threads(1);
+        let mask = affinity::current_mask().unwrap_or_default();
+        let (mut id, mut held_bytes) = (None, 0);
+        if settings.is_on() {
+            // Of whichever run: nobody can go on from them.
+            warn(&protect::tidy(store)?);
+            held_bytes = protect::run_bytes(store, &settings.run_id)?;
+            id = Some(store.id()?);
+        }
+        let places = places::gather(world, mask, id, held_bytes)?;
+        watch.lap("ranks and stores");
+        let plan = plan(&places, world.rank(), spec.threads);
+        let team = start_team(spec.threads, &plan)
+            .map_err(|why| JobError::Threads { threads: spec.threads, why })?;
+        blas::check_work_space(spec.threads)?;
+        let environment = Environment {
+            host: host::this_host(),
+            memory: memory::this_process(),
+            blas: blas::loaded(),
+            mpi_library: options.mpi_library.clone(),
+            hosts: places::hosts(&places),
+            pinning: words(&plan),
+        };
+        watch.lap("threads and BLAS");
+        let self_test = self_test(world, &team, &environment, self_test_seconds(spec))?;
+        watch.lap("DGEMM self-test");
+        let (here, index_on_host) = places::neighbours(&places, world.rank());
+        debug_assert_eq!(here[index_on_host], world.rank());
+        let index = places::index_in_store(&places, world.rank());
+        if settings.is_on() && index == 0 {
+            warn(&protect::doubtful(store)?);
+        }
+        let mut refusal = places::store_of_several_kernels(&places, &settings.store);
+        let mut lock = None;
+        // The same on all ranks.
+        if refusal.is_none() {
+            let (held, in_use) = take_lock(settings, store, &places[world.rank()].host, index)?;
+            lock = held;
+            refusal = first_text(world, &in_use.unwrap_or_default())?;
+        }
+        warn_of_one_store(&places, world.rank());
+        if refusal.is_none()
+            && let Some((lacking, why)) = memory_lack(spec, settings, &places)
+        {
+            let run = settings.is_on().then_some(settings.run_id.as_str());
+            let left = match places[world.rank()].host == lacking {
+                true => protect::left_by_others(store, &settings.store, run)?,
+                false => None,
+            };
+            let left = first_text(world, &left.unwrap_or_default())?;
+            refusal =
+                Some(why + &left.map_or(String::new(), |left| format!(" On {lacking} {left}.")));
+        }
+        let memory_note = memory_note(spec, settings, &places);
+        let outlooks = match refusal {
+            None => outlook::outlooks(world, spec, settings, self_test.gflops_per_core)?,
+            // Of no use, and what does not fit may not even be counted.
+            Some(_) => Vec::new(),
+        };
+        watch.lap("lock and memory");
+        let target = Arc::new(target);
+        Ok(Self {
+            team,
+            environment,
+            self_test,
+            refusal,
+            memory_note,
+            store,
+            is_first_on_host: index_on_host == 0,
+            target,
+            lock,
+            outlooks,
+            steps: watch.words(),
+        })
+    }
+}
+
+impl Setup<'_> {
+    /// What the head of the report says of it.
+    pub fn notes(&self, settings: &Settings) -> Vec<String> {
+        let mut notes = vec![format!("start    : {}", self.steps)];
+        notes.extend(self.memory_note.iter().map(|words| format!("protected: {words}")));
+        let due = outlook::note(settings, &self.outlooks);
+        notes.extend(due.map(|words| format!("protected: {words}")));
+        notes
+    }
+}
+
+/// Where the threads of `rank` go. Where the system does not tell, nowhere.
+fn plan(places: &[Place], rank: usize, threads: usize) -> Option<Plan> {
+    let cpus = affinity::online().ok()?;
+    let (here, index) = places::neighbours(places, rank);
+    let masks: Vec<Vec<usize>> = here.iter().map(|&other| places[other].mask.clone()).collect();
+    (!masks.iter().any(Vec::is_empty)).then(|| affinity::plan(&cpus, &masks, index, threads))
+}
+
+fn start_team(threads: usize, plan: &Option<Plan>) -> std::io::Result<Team> {
+    let cpus = match plan {
+        Some(Plan::Pin(cpus)) => cpus.clone(),
+        _ => Vec::new(),
+    };
+    let pin = move |thread: usize| {
+        if let Some(&cpu) = cpus.get(thread) {
+            // A refusal costs speed, not correctness; the report tells the plan.
+            let _ = affinity::pin_thread(cpu);
+        }
+    };
+    pin(0);
+    Team::new(threads, pin)
+}
+
+fn words(plan: &Option<Plan>) -> String {
+    match plan {
+        None => "not pinned: the system does not tell which processors there are".into(),
+        Some(Plan::Pin(cpus)) => {
+            let list: Vec<String> = cpus.iter().map(ToString::to_string).collect();
+            format!("each thread to a core of its own; rank 0 to cpu {}", list.join(","))
+        }
+        Some(Plan::Leave(why)) => why.to_string(),
+    }
+}
+
+/// A tenth of what the tests of a run take at 10^9 operations a second on a core.
+fn self_test_seconds(spec: &RunSpec) -> f64 {
+    let seconds = |test: &TestSpec| {
+        let cores = (test.p * test.q * test.threads) as f64;
+        2.0 / 3.0 * (test.n as f64).powi(3) / (1e9 * cores)
+    };
+    let all: f64 = spec.tests().iter().map(seconds).sum();
+    (0.1 * all).clamp(SELF_TEST_SECONDS_MIN, SELF_TEST_SECONDS)
+}
+
+/// Times DGEMM in the shape of the trailing update on all threads of all ranks
+/// at once: that is the rate that the benchmark could have.
+fn self_test<C: Comm>(
+    world: &C,
+    team: &Team,
+    environment: &Environment,
+    seconds: f64,
+) -> Result<DgemmSelfTest, CommError> {
+    const ROWS: usize = 768;
+    const COLS: usize = 768;
+    const DEPTH: usize = 256;
+    world.barrier()?;
+    let threads = team.threads();
+    let one = ROWS * COLS + DEPTH * (ROWS + COLS);
+    // Without room for it there is none for the benchmark, which will say so.
+    let Ok(mut memory) = PanelBuf::new(one * threads) else {
+        return Ok(DgemmSelfTest { gflops_per_core: 0.0, warnings: Vec::new() });
+    };
+    memory.fill(1e-3);
+    let parts: Vec<std::sync::Mutex<&mut [f64]>> =
+        memory.chunks_exact_mut(one).map(std::sync::Mutex::new).collect();
+    let multiply = |thread: usize| {
+        let mut part = parts[thread].lock().expect("one thread each");
+        let (c, operands) = part.split_at_mut(ROWS * COLS);
+        let (a, b) = operands.split_at(ROWS * DEPTH);
+        let a = MatRef::col_major(a, ROWS, DEPTH, ROWS);
+        let b = MatRef::row_major(b, DEPTH, COLS, COLS);
+        gemm(-1.0, a, b, 1.0, MatMut::row_major(c, ROWS, COLS, COLS));
+    };
+    let flops = (2 * ROWS * COLS * DEPTH) as f64;
+    let rate = selftest::measure(
+        || {
+            team.fork(&multiply, || ());
+            flops
+        },
+        seconds,
+    );
+    let mut sum = [rate];
+    collect::all_sum(world, &mut sum)?;
+    let gflops_per_core = sum[0] / world.size() as f64;
+    let (blas, host) = (&environment.blas, &environment.host);
+    let warnings = selftest::warnings(gflops_per_core, blas, host.has_avx2, host.nominal_gigahertz);
+    Ok(DgemmSelfTest { gflops_per_core, warnings })
+}
+
+/// The host that lacks most memory, if one does; why the job does not fit, and what
+/// would.
+fn memory_lack(spec: &RunSpec, settings: &Settings, places: &[Place]) -> Option<(String, String)> {
+    let why = check_memory(spec, settings, places)?;
+    let plain = check_memory(spec, &Settings::none(), places);
+    // Without checkpoints, or with ranks too few for any.
+    if plain.as_ref() == Some(&why) {
+        return Some((why.host.clone(), why.to_string()));
+    }
+    let largest = plain.map_or(Some(why.n), |plain| plain.largest_n);
+    let without = largest
+        .map_or(String::new(), |n| format!(" Without checkpoints (--ft none), N = {n} would."));
+    let text = format!("{why} That is with checkpoints (--ft {}).{without}", settings.method);
+    Some((why.host, text))
+}
+
+/// Checks all tests against the memory of all hosts; why the one that lacks
+/// most does not fit.
+fn check_memory(spec: &RunSpec, settings: &Settings, places: &[Place]) -> Option<DoesNotFit> {
+    let lacking = spec.tests().into_iter().filter_map(|test| {
+        // Ranks beyond the grid stay idle and hold nothing.
+        let places = &places[..test.p * test.q];
+        let geometry = smallest_group(settings, places);
+        let bytes = |n: usize| {
+            let test = TestSpec { n, ..test.clone() };
+            protect::memory_split(&test, settings, geometry).total()
+        };
+        preflight::check(test.n, &places::shares(places), bytes).err()
+    });
+    lacking.max_by_key(|why| why.need_bytes)
+}
+
+fn smallest_group(settings: &Settings, places: &[Place]) -> Option<Geometry> {
+    protect::smallest_group(settings, places.iter().map(|place| place.host.as_str()))
+}
+
+/// What the protection of the test that needs most memory costs of it, in
+/// words; nothing without checkpoints.
+fn memory_note(spec: &RunSpec, settings: &Settings, places: &[Place]) -> Option<String> {
+    let splits = spec.tests().into_iter().filter_map(|test| {
+        let geometry = smallest_group(settings, places.get(..test.p * test.q)?)?;
+        Some((geometry, protect::memory_split(&test, settings, Some(geometry))))
+    });
+    let (geometry, split) = splits.max_by_key(|(_, split)| split.total())?;
+    Some(protect::memory_words(settings, geometry, &split))
+}

@@ -1,0 +1,5 @@
+//! A run: all tests of a configuration on all ranks, under protection.
+
+pub mod job;
+pub mod protect;
+pub mod ptest;

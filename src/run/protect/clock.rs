@@ -1,0 +1,221 @@
+//! The time of a run over all of its starts.
+//!
+//! Within a start the monotonic clock counts. From one start to the next the
+//! uptime of a node counts that has stayed up in between: no hand sets it. The
+//! wall clock counts only where no such node is left; it may add time, never take
+//! any away. Reports tell when it was asked, and when it was set.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use nix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+use crate::checkpoint::codec::checksum;
+use crate::hpl::comm::{Comm, CommError, collect};
+
+/// Nodes whose uptime a checkpoint knows. They stand in the header of each
+/// segment.
+const UPTIMES_KEPT: usize = 16;
+/// Wall clock and uptime may differ by so much: clocks of nodes do.
+const STEP_LEAST_SECONDS: f64 = 1.0;
+
+/// The clocks of a node at one instant.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Reading {
+    /// Which start of which kernel (and which time namespace) `uptime_seconds`
+    /// counts from.
+    pub boot: u64,
+    /// Seconds since then, those asleep included.
+    pub uptime_seconds: f64,
+    /// Seconds since 1970, by the wall clock.
+    pub unix_seconds: f64,
+}
+
+/// Reads the clocks of this node.
+pub type Clock = Arc<dyn Fn() -> Reading + Send + Sync>;
+
+impl Reading {
+    /// The clocks of the system.
+    pub fn now() -> Self {
+        let uptime = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("Linux has this clock");
+        let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        // A time namespace shifts the uptime.
+        let namespace = fs::read_link("/proc/self/ns/time").unwrap_or_default();
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH);
+        Self {
+            boot: checksum(format!("{boot_id} {}", namespace.display()).as_bytes()),
+            uptime_seconds: uptime.tv_sec() as f64 + uptime.tv_nsec() as f64 * 1e-9,
+            unix_seconds: unix.map_or(0.0, |since| since.as_secs_f64()),
+        }
+    }
+
+    /// The clocks of all ranks at one instant: that at which they leave a barrier.
+    /// Collective.
+    pub(super) fn together<C: Comm>(comm: &C, clock: &Clock) -> Result<(Instant, Self), CommError> {
+        comm.barrier()?;
+        Ok((Instant::now(), clock()))
+    }
+}
+
+/// What clocks said when the run began. The same on all ranks.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Origin {
+    /// The wall clock of rank 0, in seconds since 1970.
+    unix_seconds: f64,
+    /// Uptimes, see [`Reading`].
+    uptimes: Vec<(u64, f64)>,
+}
+
+/// How long a run has taken by the time it is started again.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Resumed {
+    pub elapsed_seconds: f64,
+    /// No node has stayed up since the checkpoint.
+    pub is_by_wall_clock: bool,
+    /// Seconds by which the wall clock was set since the checkpoint, as far as
+    /// that is known, and 0 where it is too little to tell.
+    pub wall_clock_step_seconds: f64,
+}
+
+impl Origin {
+    /// Of a run that has taken `elapsed_seconds` when all ranks took their
+    /// `reading`. Collective.
+    pub fn new<C: Comm>(
+        comm: &C,
+        reading: &Reading,
+        elapsed_seconds: f64,
+    ) -> Result<Self, CommError> {
+        let mine = [reading.boot, (reading.uptime_seconds - elapsed_seconds).to_bits()];
+        let all = collect::all_gather_bytes(comm, bytemuck::bytes_of(&mine))?;
+        let mut uptimes: Vec<(u64, f64)> = Vec::new();
+        for bytes in all {
+            let [boot, uptime] = bytemuck::pod_read_unaligned(&bytes);
+            if uptimes.len() < UPTIMES_KEPT && uptimes.iter().all(|(known, _)| *known != boot) {
+                uptimes.push((boot, f64::from_bits(uptime)));
+            }
+        }
+        let mut unix_seconds = [reading.unix_seconds - elapsed_seconds];
+        collect::broadcast(comm, &mut unix_seconds, 0)?;
+        Ok(Self { unix_seconds: unix_seconds[0], uptimes })
+    }
+
+    /// The run begins so many seconds later.
+    pub fn put_off(&mut self, seconds: f64) {
+        self.unix_seconds += seconds;
+        self.uptimes.iter_mut().for_each(|(_, uptime)| *uptime += seconds);
+    }
+
+    /// How long the run has taken when all ranks took their `reading`: not less
+    /// than `least_seconds`. Collective; the same on all ranks.
+    pub fn resume<C: Comm>(
+        &self,
+        comm: &C,
+        reading: &Reading,
+        least_seconds: f64,
+    ) -> Result<Resumed, CommError> {
+        let since_origin = |&(_, uptime): &(u64, f64)| reading.uptime_seconds - uptime;
+        let known = self.uptimes.iter().find(|(boot, _)| *boot == reading.boot);
+        let by_wall_clock = match comm.rank() {
+            0 => reading.unix_seconds - self.unix_seconds,
+            _ => f64::NEG_INFINITY,
+        };
+        let by_uptime = known.map_or(f64::NEG_INFINITY, since_origin);
+        let mut most = [by_uptime, by_wall_clock, least_seconds];
+        collect::all_max(comm, &mut most)?;
+        let [by_uptime, by_wall_clock, least_seconds] = most;
+        let is_by_wall_clock = by_uptime == f64::NEG_INFINITY;
+        let elapsed_seconds =
+            if is_by_wall_clock { by_wall_clock } else { by_uptime }.max(least_seconds);
+        // Of a clock that counts alone no more is known than that it went back.
+        let step = by_wall_clock - elapsed_seconds;
+        Ok(Resumed {
+            elapsed_seconds,
+            is_by_wall_clock,
+            wall_clock_step_seconds: if step.abs() > STEP_LEAST_SECONDS { step } else { 0.0 },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hpl::comm::threads;
+
+    const DAY: f64 = 86400.0;
+
+    /// Node `node` of kernel `boot`, up for 1000 s and some when the run is
+    /// `run_seconds` old, with a wall clock that is `off` seconds wrong.
+    fn at(node: usize, boot: u64, run_seconds: f64, off: f64) -> Reading {
+        Reading {
+            boot,
+            uptime_seconds: 1000.0 * (node + 1) as f64 + run_seconds,
+            unix_seconds: 1.7e9 + run_seconds + off,
+        }
+    }
+
+    /// A run whose nodes' clocks say `first` 2 s after it began and `then` 20 s
+    /// after it, with a checkpoint after 10 s.
+    fn resumed(first: &[Reading], then: &[Reading]) -> Resumed {
+        let ran = threads::run(first.len(), |comm| {
+            let mut origin = Origin::new(&comm, &first[comm.rank()], 2.5)?;
+            origin.put_off(0.5);
+            origin.resume(&comm, &then[comm.rank()], 10.0)
+        });
+        let ran: Vec<Resumed> = ran.into_iter().map(Result::unwrap).collect();
+        assert!(ran.iter().all(|resumed| *resumed == ran[0]), "{ran:?}");
+        ran[0]
+    }
+
+    fn told(resumed: Resumed) -> (f64, bool, f64) {
+        let Resumed { elapsed_seconds, is_by_wall_clock, wall_clock_step_seconds } = resumed;
+        (elapsed_seconds.round(), is_by_wall_clock, wall_clock_step_seconds.round())
+    }
+
+    #[test]
+    fn a_wall_clock_that_is_set_between_starts_changes_nothing_and_is_told() {
+        for off in [0.0, 0.9, -DAY, DAY] {
+            let first = [at(0, 7, 2.0, 0.0), at(1, 8, 2.0, 500.0)];
+            let then = [at(0, 7, 20.0, off), at(1, 8, 20.0, -500.0)];
+            let step = if off.abs() < 1.0 { 0.0 } else { off };
+            assert_eq!(told(resumed(&first, &then)), (20.0, false, step));
+        }
+    }
+
+    #[test]
+    fn any_node_that_stays_up_knows_the_time() {
+        let first = [at(0, 7, 2.0, DAY), at(1, 8, 2.0, 0.0), at(2, 9, 2.0, 0.0)];
+        // Two are replaced, and the third has another rank now.
+        let then = [at(5, 3, 20.0, 0.0), at(2, 9, 20.0, 0.0), at(6, 4, 20.0, 0.0)];
+        assert_eq!(told(resumed(&first, &then)), (20.0, false, -DAY));
+    }
+
+    #[test]
+    fn where_no_node_stays_up_the_wall_clock_adds_and_never_takes_away() {
+        let first = [at(0, 7, 2.0, 0.0), at(1, 8, 2.0, 0.0)];
+        let then = |off| [at(0, 17, 20.0, off), at(1, 18, 20.0, 0.0)];
+        assert_eq!(told(resumed(&first, &then(0.0))), (20.0, true, 0.0));
+        assert_eq!(told(resumed(&first, &then(DAY))), (DAY + 20.0, true, 0.0));
+        // 10 s had gone when the checkpoint was taken.
+        assert_eq!(told(resumed(&first, &then(-DAY))), (10.0, true, 10.0 - DAY));
+    }
+
+    #[test]
+    fn the_clocks_of_the_system_go_on() {
+        let (a, b) = (Reading::now(), Reading::now());
+        assert_eq!(a.boot, b.boot);
+        assert!(b.uptime_seconds >= a.uptime_seconds && a.uptime_seconds > 0.0);
+    }
+
+    #[test]
+    fn of_a_large_job_few_uptimes_are_kept() {
+        let ran = threads::run(40, |comm| {
+            let node = comm.rank() / 2;
+            Origin::new(&comm, &at(node, 1 + node as u64, 0.0, 0.0), 0.0)
+        });
+        let origin = ran.into_iter().next().unwrap().unwrap();
+        assert_eq!(origin.uptimes.len(), UPTIMES_KEPT);
+        assert!(serde_json::to_string(&origin).unwrap().len() < 60 * UPTIMES_KEPT);
+    }
+}

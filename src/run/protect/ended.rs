@@ -1,0 +1,237 @@
+//! What a node remembers of runs that have ended while segments of theirs were out of
+//! reach: so that these, when they come back, are known for what they are, and do not
+//! block the next run of that name.
+//!
+//! A mark is one small segment of each node. It names, exactly, starts that were
+//! superseded when something was out of reach: whoever still has one of them as its
+//! lineage has missed the rest of a run whose result is reported.
+
+use super::ledger::{self, Content, LedgerError};
+use super::role::{ENDED, parse_role};
+use crate::checkpoint::header::{Attempt, HeaderLayout};
+use crate::checkpoint::store::{Store, StoreError};
+use crate::hpl::comm::{Comm, collect};
+
+/// Starts that a node remembers; of more, the latest.
+const ENDED_MAX: usize = 64;
+
+/// Finds the marks of all nodes, and removes what they say is left over, of the tests
+/// for which `header` knows the form of the segments' headers. Returns the number of
+/// segments removed. Collective, with the run held on all nodes; one process of each
+/// node `is_keeper`.
+///
+/// # Errors
+/// A rank is lost, or the store refuses.
+pub fn remove_left_over<C: Comm>(
+    world: &C,
+    store: &dyn Store,
+    run: &str,
+    is_keeper: bool,
+    header: impl Fn(usize) -> Option<HeaderLayout>,
+) -> Result<u64, LedgerError> {
+    let own = if is_keeper { read(store, run)? } else { Vec::new() };
+    let ended = ledger::union(world, &own)?;
+    let mut removed = [0];
+    if is_keeper && !ended.is_empty() {
+        for info in store.list()?.into_iter().filter(|info| info.name.run() == run) {
+            let of = match parse_role(info.name.role()) {
+                Some((test, _)) => header(test).and_then(|header| {
+                    let mut bytes = vec![0; header.bytes()];
+                    store.peek(&info.name, &mut bytes).transpose()?.ok()?;
+                    Some(header.decode_record(&bytes)?.lineage)
+                }),
+                None => ledger::life(store, &info)?,
+            };
+            // What a process is attached to is not ours to take.
+            if of.is_some_and(|start| ended.contains(&start)) && store.remove_unused(&info.name)? {
+                removed[0] += 1;
+            }
+        }
+    }
+    // Nobody looks before all is removed.
+    collect::all_reduce(world, &mut removed, |a, b| a + b)?;
+    Ok(removed[0])
+}
+
+/// Remembers that the run of these starts has ended. `rank`: of this process, the one
+/// that keeps its node's marks.
+///
+/// # Errors
+/// When the store refuses; the mark before stays.
+pub fn remember(
+    store: &dyn Store,
+    run: &str,
+    rank: usize,
+    ended: &[Attempt],
+) -> Result<(), StoreError> {
+    let mut all = read(store, run)?;
+    all.extend(ended);
+    let left = newest(all);
+    let number = ledger::found(store, run, ENDED)?.iter().map(|(_, number, _)| *number).max();
+    let content = Content { left, ..Content::default() };
+    ledger::keep(store, run, ENDED, number.unwrap_or(0) + 1, rank, &content)
+}
+
+/// All that the marks of this node name.
+fn read(store: &dyn Store, run: &str) -> Result<Vec<Attempt>, StoreError> {
+    let found = ledger::found(store, run, ENDED)?;
+    let contents = found.into_iter().filter_map(|(_, _, content)| content);
+    Ok(newest(contents.flat_map(|content| content.left).collect()))
+}
+
+/// In order, each once; of very many the latest.
+fn newest(mut starts: Vec<Attempt>) -> Vec<Attempt> {
+    starts.sort_unstable();
+    starts.dedup();
+    starts.split_off(starts.len().saturating_sub(ENDED_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::{NodeMemory, Settings};
+    use super::*;
+    use crate::checkpoint::agree::{Refusal, Resume};
+    use crate::checkpoint::hook::NoHook;
+    use crate::checkpoint::layout::{Active, RegionShape};
+    use crate::checkpoint::protocol::{CheckpointError, Checkpointer, Opened};
+    use crate::checkpoint::store::Files;
+    use crate::hpl::comm::threads;
+    use crate::machine::team::Team;
+    use tempfile::TempDir;
+
+    const RANKS: usize = 4;
+    const STATE_BYTES: usize = 64;
+
+    /// How a start ends.
+    #[derive(Clone, Copy, PartialEq)]
+    enum End {
+        /// After a checkpoint.
+        Dies,
+        /// In the instant between clearing and marking.
+        Clears,
+        /// In order.
+        Marks,
+    }
+
+    /// Starts a job on these nodes: the epoch that it goes on from and the segments that
+    /// it has removed as left over.
+    fn start(nodes: &[&TempDir], resume: Resume, end: End) -> Result<(u64, u64), Refusal> {
+        let ran = threads::run(RANKS, |world| {
+            let (store, team) = (Files::in_folder(nodes[world.rank()].path()), Team::solo());
+            let header = |test| (test == 0).then(|| HeaderLayout::new("run", RANKS, STATE_BYTES));
+            let removed = remove_left_over(&world, &store, "run", true, header).unwrap();
+            let memory = NodeMemory::new(&store, "run", 0, &team);
+            let host = format!("{}", nodes[world.rank()].path().display());
+            let settings = Settings { resume, group_size: RANKS, ..Settings::new("run") };
+            let config = settings.config(&memory, String::new(), &host, STATE_BYTES).unwrap();
+            let shape = RegionShape { rows: 8, pitch_bytes: 64 };
+            let opened = Checkpointer::open(&world, memory, config, &[shape], Arc::new(NoHook));
+            let (mut saved, found) = match opened {
+                Ok(Opened::Ready(saved, found)) => (saved, found),
+                Ok(Opened::Finished(_)) => panic!("nothing was left of its end"),
+                Err(CheckpointError::Refused(refusal)) => return Ok(Err(refusal)),
+                Err(error) => return Err(error),
+            };
+            saved.recover()?;
+            saved.checkpoint(&[Active::ALL], b"state")?;
+            if end != End::Dies {
+                let done = saved.finish(b"done")?;
+                let left = done.left().to_vec();
+                done.clear()?;
+                world.barrier()?;
+                if end == End::Marks && !left.is_empty() {
+                    remember(&store, "run", world.rank(), &left).unwrap();
+                }
+            }
+            Ok::<_, CheckpointError>(Ok((found.epoch, removed)))
+        });
+        ran.into_iter().map(Result::unwrap).next().expect("rank 0")
+    }
+
+    fn nodes(count: usize) -> Vec<TempDir> {
+        (0..count).map(|_| tempfile::tempdir().unwrap()).collect()
+    }
+
+    fn segments(node: &TempDir) -> usize {
+        Files::in_folder(node.path()).list().unwrap().len()
+    }
+
+    /// Node 0 drops out with epoch 1; the others end the run with node 4.
+    fn without_node_0(all: &[TempDir], end: End) {
+        let all: Vec<&TempDir> = all.iter().collect();
+        assert_eq!(start(&all[..4], Resume::Auto, End::Dies), Ok((0, 0)));
+        assert_eq!(start(&[&all[1..4], &all[4..5]].concat(), Resume::Auto, end), Ok((1, 0)));
+    }
+
+    #[test]
+    fn what_comes_back_after_the_end_of_its_run_is_removed() {
+        let all = nodes(6);
+        without_node_0(&all, End::Marks);
+        assert_eq!(all.iter().map(segments).collect::<Vec<_>>(), [1, 1, 1, 1, 1, 0]);
+        // One node that remembers is enough.
+        let again = [&all[0], &all[5], &all[3], &nodes(1)[0]];
+        assert_eq!(start(&again, Resume::Auto, End::Clears), Ok((0, 1)));
+        assert_eq!(segments(&all[0]), 0);
+    }
+
+    #[test]
+    fn a_death_before_the_mark_leads_to_a_refusal() {
+        let all = nodes(5);
+        without_node_0(&all, End::Clears);
+        let all: Vec<&TempDir> = all.iter().collect();
+        let again = start(&all[..4], Resume::Auto, End::Dies);
+        assert!(matches!(again, Err(Refusal::Unrecoverable { epoch: 1, .. })), "{again:?}");
+        assert_eq!(segments(all[0]), 1);
+    }
+
+    #[test]
+    fn a_torn_mark_says_nothing() {
+        let all = nodes(5);
+        without_node_0(&all, End::Marks);
+        for node in &all[1..] {
+            let store = Files::in_folder(node.path());
+            let [(name, ..)] = &ledger::found(&store, "run", ENDED).unwrap()[..] else { panic!() };
+            let mut segment = store.attach(name).unwrap().expect("a mark");
+            let bytes = segment.as_mut_slice();
+            let half = bytes.len() / 2;
+            bytes[half..].fill(0);
+        }
+        let all: Vec<&TempDir> = all.iter().collect();
+        assert!(start(&all[..4], Resume::Auto, End::Dies).is_err());
+    }
+
+    #[test]
+    fn marks_of_an_ended_run_leave_the_next_one_alone() {
+        let all = nodes(6);
+        without_node_0(&all, End::Marks);
+        let all: Vec<&TempDir> = all.iter().collect();
+        // Nobody who remembers takes part: a person decides.
+        let fresh = nodes(3);
+        let next = [all[0], &fresh[0], &fresh[1], &fresh[2]];
+        assert!(start(&next, Resume::Auto, End::Dies).is_err());
+        assert_eq!(start(&next, Resume::Never, End::Dies), Ok((0, 0)));
+        // Then a node that remembers replaces one of them.
+        let next = [all[0], &fresh[0], &fresh[1], all[2]];
+        assert_eq!(start(&next, Resume::Auto, End::Dies), Ok((1, 0)));
+        // So do all that were there always, where nothing is remembered.
+        let calm = nodes(4);
+        let calm: Vec<&TempDir> = calm.iter().collect();
+        assert_eq!(start(&calm, Resume::Auto, End::Dies), Ok((0, 0)));
+        assert_eq!(start(&calm, Resume::Auto, End::Marks), Ok((1, 0)));
+        assert!(calm.iter().all(|node| segments(node) == 0));
+    }
+
+    #[test]
+    fn of_very_many_starts_the_latest_are_remembered() {
+        let node = &nodes(1)[0];
+        let store = Files::in_folder(node.path());
+        for number in 0..2 * ENDED_MAX as u64 {
+            remember(&store, "run", 0, &[Attempt { number, nonce: 1 }]).unwrap();
+        }
+        let all = read(&store, "run").unwrap();
+        assert_eq!((all.len(), all[0].number), (ENDED_MAX, ENDED_MAX as u64));
+        assert_eq!(segments(node), 1);
+    }
+}

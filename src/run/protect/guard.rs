@@ -1,0 +1,613 @@
+//! The solver's [`Guard`] whose matrix lives in shared memory and is saved.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use super::app::NodeCheckpointer;
+use super::clock::{Clock, Origin, Reading};
+use super::history::{History, Taken, remember};
+use super::interval::Pace;
+use super::memory::NodeMemory;
+use super::result;
+use super::settings::{Overlap, Region, Settings};
+use super::split::{ALIGN_BYTES, memory_split, region_shape, state_bytes};
+use crate::checkpoint::encode::Encoder;
+use crate::checkpoint::finish::FinishedRun;
+use crate::checkpoint::header::HeaderLayout;
+use crate::checkpoint::hook::Hook;
+use crate::checkpoint::layout::{Active, Geometry};
+use crate::checkpoint::protocol::{
+    self, CheckpointError, Checkpointer, Config, Found, Polled, Stats,
+};
+use crate::checkpoint::recover::Recovered;
+use crate::config::TestSpec;
+use crate::hpl::comm::{Comm, collect};
+use crate::hpl::grid::Cyclic;
+use crate::hpl::pgesv::guard::{Background, Guard, Remaining};
+use crate::hpl::pgesv::steps::Final;
+use crate::hpl::pgesv::{LocalShape, SolveError};
+use crate::machine::blas::MatMut;
+use crate::machine::blas::view::SharedMat;
+use crate::report::record::{Protection, Restart, Sample, Stall, TestRecord};
+
+/// Restarts that a report lists; of more, the latest.
+pub(super) const RESTARTS_KEPT: usize = 60;
+/// Raised when [`State`] or the result of a test changes its form: a program reads
+/// its own alone.
+const STATE_FORMAT: u32 = 2;
+
+/// The form of the headers of a test's segments, in a job of `ranks`.
+pub fn header_layout(run: &str, ranks: usize) -> HeaderLayout {
+    HeaderLayout::new(run, ranks, state_bytes(ranks))
+}
+
+/// What a checkpoint knows beside the matrix. The same on all ranks.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+struct State {
+    /// Panels that are factored and applied.
+    panel: usize,
+    /// Of the timed part, all starts together, when this checkpoint was taken.
+    elapsed_seconds: f64,
+    /// What clocks said when the timed part began.
+    origin: Origin,
+    checkpoints: u64,
+    checkpoint_seconds: f64,
+    stall_seconds: f64,
+    stall: Stall,
+    skew_seconds: f64,
+    encode_seconds: f64,
+    copy_seconds: f64,
+    saved_bytes: u64,
+    taken: Vec<Taken>,
+    restarts: Vec<Restart>,
+}
+
+/// Keeps one rank's matrix in shared memory, and saves it now and then.
+pub struct Protected<'a, C: Comm> {
+    checkpointer: Box<NodeCheckpointer<'a, C>>,
+    settings: Settings,
+    /// Whether the solver goes on while parities are computed.
+    overlaps: bool,
+    spec: TestSpec,
+    groups: Vec<Vec<usize>>,
+    survives_nodes: bool,
+    state: State,
+    /// That it took to open the test.
+    open_seconds: f64,
+    /// Seconds of the run when the clock of this start, `start`, began.
+    before_seconds: f64,
+    start: Instant,
+    /// Since the last cut, to measure the pace.
+    cut_at: Instant,
+    cut_panel: usize,
+    pace: Pace,
+    /// Panel before which the next checkpoint is to be taken.
+    due: usize,
+    /// The checkpoint that is being encoded while the solver goes on.
+    begun: Option<Begun>,
+}
+
+/// A checkpoint that has begun.
+struct Begun {
+    at: Instant,
+    /// For which the solver stood still so far.
+    stall: Stall,
+}
+
+/// Stages of a checkpoint, at most: each cuts the columns up once more.
+const STAGES: usize = 16;
+
+/// A test whose result is in shared memory: [`super::result::read`] has it.
+pub type Done<'a, C> = FinishedRun<C, NodeMemory<'a>>;
+
+/// A test opened under checkpoints.
+pub enum Opened<'a, C: Comm> {
+    /// There is work to do.
+    Ready {
+        /// The guard.
+        guard: Box<Protected<'a, C>>,
+        /// What an earlier start has left.
+        found: Found,
+        /// Whether the matrix comes from a checkpoint.
+        resumed: bool,
+    },
+    /// An earlier start has done it.
+    Done(Done<'a, C>),
+}
+
+/// What `open` needs beside the test.
+pub struct Surroundings<'a> {
+    /// Segments of this test on this node.
+    pub memory: NodeMemory<'a>,
+    /// Host of this process.
+    pub host: String,
+    /// Fault injection.
+    pub hook: Arc<dyn Hook>,
+    /// Operations a second that the job is thought to do.
+    pub guessed_rate: f64,
+    /// What reads the clocks of this node: [`Reading::now`].
+    pub clock: Clock,
+}
+
+/// The pace that a test is thought to have, of whose operations `rate` are done a
+/// second.
+pub fn guessed_pace(spec: &TestSpec, settings: &Settings, rate: f64) -> Pace {
+    Pace::guess(spec, settings, rate, region_shape(spec).bytes())
+}
+
+/// Opens a test on the ranks of `comm`, one for each place of its grid: finds
+/// what an earlier start has left, rebuilds what is lost, and makes the rest.
+/// Collective. The grid is to be built on [`Protected::comm`], where each rank
+/// has the place that its data belongs to.
+///
+/// # Errors
+/// See [`CheckpointError`].
+pub fn open<'a, C: Comm>(
+    comm: &C,
+    spec: &TestSpec,
+    settings: &Settings,
+    surroundings: Surroundings<'a>,
+) -> Result<Opened<'a, C>, CheckpointError> {
+    let started = Instant::now();
+    let Surroundings { memory, host, hook, guessed_rate, clock } = surroundings;
+    let shape = region_shape(spec);
+    let mut application = serde_json::to_value(spec).expect("plain data");
+    application["state_format"] = STATE_FORMAT.into();
+    let application = application.to_string();
+    let refused = |source| {
+        let rank = comm.rank();
+        CheckpointError::Memory { what: "looking at the store", rank, bytes: 0, source }
+    };
+    let config = settings.config(&memory, application, &host, state_bytes(comm.size()));
+    let config = config.map_err(refused)?;
+    let config = Config {
+        align_bytes: ALIGN_BYTES,
+        // Little beside the matrix.
+        in_flight_bytes: config.in_flight_bytes.min(shape.bytes() / 8),
+        ..config
+    };
+    let (mut checkpointer, found) = match Checkpointer::open(comm, memory, config, &[shape], hook)?
+    {
+        protocol::Opened::Ready(checkpointer, found) => (checkpointer, found),
+        protocol::Opened::Finished(run) => return Ok(Opened::Done(run)),
+    };
+    let recovered = checkpointer.recover()?;
+    let mut guard = Protected {
+        settings: settings.clone(),
+        overlaps: overlaps(settings, &checkpointer)?,
+        spec: spec.clone(),
+        groups: found.groups.clone(),
+        survives_nodes: !found.single_domain && !found.shared_domains,
+        state: State::default(),
+        open_seconds: started.elapsed().as_secs_f64(),
+        before_seconds: 0.0,
+        start: started,
+        cut_at: started,
+        cut_panel: 0,
+        pace: guessed_pace(spec, settings, guessed_rate),
+        due: 0,
+        begun: None,
+        checkpointer,
+    };
+    let (at, reading) = Reading::together(guard.comm(), &clock)?;
+    guard.start = at;
+    if let Some(recovered) = &recovered {
+        guard.state =
+            serde_json::from_slice(&recovered.state).expect("a state that this program wrote");
+        guard.resume(recovered, &reading, started)?;
+    }
+    guard.state.origin = Origin::new(guard.comm(), &reading, guard.before_seconds)?;
+    guard.agree_on_state()?;
+    Ok(Opened::Ready { guard: Box::new(guard), found, resumed: recovered.is_some() })
+}
+
+impl<'a, C: Comm> Protected<'a, C> {
+    /// All ranks, in the order of their places.
+    pub fn comm(&self) -> &C {
+        self.checkpointer.comm()
+    }
+
+    /// The restart that this start is, if it is one.
+    pub fn restart(&self) -> Option<&Restart> {
+        self.state.restarts.last()
+    }
+
+    /// Notes that this start, which began at `started`, goes on from a checkpoint.
+    fn resume(
+        &mut self,
+        recovered: &Recovered,
+        reading: &Reading,
+        started: Instant,
+    ) -> Result<(), CheckpointError> {
+        let state = &mut self.state;
+        let (taken_seconds, here_seconds) =
+            (state.elapsed_seconds, started.elapsed().as_secs_f64());
+        let comm = self.checkpointer.comm();
+        let resumed = state.origin.resume(comm, reading, taken_seconds + here_seconds)?;
+        self.before_seconds = resumed.elapsed_seconds;
+        let start_seconds = (resumed.elapsed_seconds - here_seconds).max(taken_seconds);
+        let column = (state.panel * self.spec.nb).min(self.spec.n);
+        // What it took was known after it was complete: too late to be in it.
+        let last = Taken {
+            start_seconds: taken_seconds,
+            seconds: 0.0,
+            epoch: recovered.epoch,
+            column,
+            bytes: 0,
+        };
+        remember(&mut state.taken, last);
+        state.restarts.push(Restart {
+            epoch: recovered.epoch,
+            column,
+            rebuilt_ranks: recovered.rebuilt.clone(),
+            damaged_blocks: recovered.mended_cells,
+            start_seconds,
+            lost_seconds: start_seconds - taken_seconds,
+            recover_seconds: here_seconds,
+            is_by_wall_clock: resumed.is_by_wall_clock,
+            wall_clock_step_seconds: resumed.wall_clock_step_seconds,
+        });
+        let surplus = state.restarts.len().saturating_sub(RESTARTS_KEPT);
+        state.restarts.drain(..surplus);
+        Ok(())
+    }
+
+    /// What has happened since the first start.
+    pub fn history(&self) -> History {
+        History {
+            taken: self.state.taken.clone(),
+            restarts: self.state.restarts.clone(),
+            before_seconds: self.before_seconds,
+        }
+    }
+
+    /// Shape of the smallest group.
+    pub fn geometry(&self) -> Geometry {
+        let members = self.groups.iter().map(Vec::len).min().unwrap_or(0);
+        Geometry { members, parities: self.settings.parities }
+    }
+
+    /// What the protection was and did.
+    pub fn protection(&self) -> Protection {
+        let Settings { method, codec, region, parities, .. } = &self.settings;
+        Protection {
+            method: method.to_string(),
+            codec: codec.to_string(),
+            encoder: self.checkpointer.encoder().to_string(),
+            message_bytes: self.checkpointer.message_bytes() as u64,
+            region: region.to_string(),
+            run_id: self.settings.run_id.clone(),
+            groups: self.groups.len(),
+            group_size: self.groups.iter().map(Vec::len).max().unwrap_or(0),
+            parities: *parities,
+            survives_nodes: self.survives_nodes,
+            segment_bytes: self.checkpointer.segment_bytes() as u64,
+            open_seconds: self.open_seconds,
+            checkpoints: self.state.checkpoints,
+            overlap: self.overlaps,
+            checkpoint_seconds: self.state.checkpoint_seconds,
+            stall_seconds: self.state.stall_seconds,
+            stall: self.state.stall,
+            skew_seconds: self.state.skew_seconds,
+            encode_seconds: self.state.encode_seconds,
+            copy_seconds: self.state.copy_seconds,
+            saved_bytes: self.state.saved_bytes,
+            restarts: self.state.restarts.clone(),
+        }
+    }
+
+    /// The result of the test for [`Protected::finish`]: its record, with the
+    /// samples of this start and all that has happened since the first.
+    pub fn result(&self, mut record: TestRecord, samples: &[Sample]) -> Vec<u8> {
+        record.memory = memory_split(&self.spec, &self.settings, Some(self.geometry()));
+        record.rank_bytes = record.memory.total();
+        record.protection = Some(self.protection());
+        let capacity_bytes = state_bytes(self.checkpointer.comm().size());
+        result::write(record, samples, self.history(), capacity_bytes)
+    }
+
+    /// The test is done: what rank 0 has as its result stays in shared memory
+    /// until it is reported. Collective.
+    ///
+    /// # Errors
+    /// When a rank is lost, the system refuses, or the result is too large.
+    pub fn finish(self, result: &[u8]) -> Result<Done<'a, C>, CheckpointError> {
+        self.checkpointer.finish(result)
+    }
+
+    /// Rank 0's state on all ranks: what each has measured differs.
+    fn agree_on_state(&mut self) -> Result<(), CheckpointError> {
+        let mut bytes = serde_json::to_vec(&self.state).expect("plain data");
+        collect::broadcast_bytes(self.checkpointer.comm(), &mut bytes, 0)?;
+        self.state = serde_json::from_slice(&bytes).expect("written just now");
+        Ok(())
+    }
+
+    /// What may have changed since the last checkpoint, on all ranks alike.
+    fn active(&self) -> Active {
+        let nb = self.spec.nb;
+        let from = self.corner(self.state.panel * nb, self.state.panel * nb);
+        match (self.state.checkpoints, self.settings.region) {
+            (0, _) | (_, Region::Whole) => Active::ALL,
+            (_, Region::Side) => Active { row: 0, ..from },
+            (_, Region::Corner) => from,
+        }
+    }
+
+    /// The local corner from global row `row` and column `column` on: the least of
+    /// any rank. More than what has changed does no harm, and what is final on all
+    /// is final on each.
+    fn corner(&self, row: usize, column: usize) -> Active {
+        let TestSpec { nb, p, q, .. } = self.spec;
+        let least = |map: Cyclic, from: usize| {
+            (0..map.procs).map(|me| map.count_before(from, me)).min().unwrap_or(0)
+        };
+        let (row, column) = (least(Cyclic::rows(nb, p), row), least(Cyclic::cols(nb, q), column));
+        Active { row, byte: column * size_of::<f64>() }
+    }
+
+    /// How the matrix becomes final from panel `next` on up to the cut before panel
+    /// `due`: in the update of a panel the rows above and the columns up to its own
+    /// are, and what is left in that of the last.
+    fn stages(&self, next: usize, due: usize) -> Vec<Active> {
+        let every = (due - next).div_ceil(STAGES).max(1);
+        let panels = (next..due).rev().step_by(every);
+        let corner = |panel| self.corner(panel * self.spec.nb, (panel + 1) * self.spec.nb);
+        let mut stages: Vec<_> = panels.map(corner).collect();
+        stages.reverse();
+        stages
+    }
+
+    /// Measures the pace between two cuts.
+    fn measure(&mut self, next: usize) {
+        let flops = self.pace.flops(self.cut_panel..next);
+        let stall_seconds = self.begun.as_ref().map_or(0.0, |begun| begun.stall.seconds());
+        let seconds = self.cut_at.elapsed().as_secs_f64() - stall_seconds;
+        if flops > 0.0 && seconds > 0.0 {
+            self.pace.rate = flops / seconds;
+        }
+    }
+
+    /// Takes a checkpoint before panel `next`, or completes the one that has begun.
+    fn checkpoint(&mut self, next: usize) -> Result<(), CheckpointError> {
+        let (start, active) = (Instant::now(), self.active());
+        let mut state = self.state.clone();
+        state.panel = next;
+        state.elapsed_seconds = self.seconds();
+        state.checkpoints += 1;
+        let capacity_bytes = state_bytes(self.checkpointer.comm().size());
+        let (state, bytes) = result::fit(state, capacity_bytes, |state| &mut state.restarts);
+        let begun = self.begun.take();
+        let (stats, skew_seconds) = match &begun {
+            None => {
+                // Who is done early waits here for the others: not the encoder's fault.
+                self.checkpointer.comm().barrier()?;
+                let skew_seconds = start.elapsed().as_secs_f64();
+                (self.checkpointer.checkpoint(&[active], &bytes)?, skew_seconds)
+            }
+            Some(_) => {
+                let stats = self.checkpointer.complete(&bytes)?;
+                let behind_seconds = stats.commit_seconds + stats.flush_seconds;
+                let agreed_seconds = start.elapsed().as_secs_f64() - behind_seconds;
+                (stats, self.skew(agreed_seconds)?)
+            }
+        };
+        let here_seconds = start.elapsed().as_secs_f64() - skew_seconds;
+        // What `begin` has copied counts there.
+        let (begun_at, mut stall, copy_seconds) = match begun {
+            None => (start, Stall::default(), stats.copy_seconds),
+            Some(begun) => (begun.at, begun.stall, stats.flush_seconds),
+        };
+        stall.copy_seconds = copy_seconds;
+        stall.agree_seconds =
+            (stats.agree_seconds + stats.commit_seconds).min(here_seconds - copy_seconds);
+        stall.encode_seconds = here_seconds - copy_seconds - stall.agree_seconds;
+        let all_seconds = begun_at.elapsed().as_secs_f64() - skew_seconds;
+        self.count(state, &stats, [all_seconds, skew_seconds], stall)
+    }
+
+    /// Seconds that this rank was at the cut before the last one came, given those
+    /// from there to the agreement, which all leave together.
+    fn skew(&self, agreed_seconds: f64) -> Result<f64, CheckpointError> {
+        let mut last = [-agreed_seconds];
+        collect::all_max(self.checkpointer.comm(), &mut last)?;
+        Ok(agreed_seconds + last[0])
+    }
+
+    /// Keeps in mind what a checkpoint has cost the rank that it cost most: it goes
+    /// into the next one, and into the report. `state` is of rank 0.
+    fn count(
+        &mut self,
+        state: State,
+        stats: &Stats,
+        [all_seconds, skew_seconds]: [f64; 2],
+        stall: Stall,
+    ) -> Result<(), CheckpointError> {
+        let Stall { begin_seconds, turn_seconds, encode_seconds, agree_seconds, copy_seconds } =
+            stall;
+        let mut most = [
+            state.elapsed_seconds,
+            all_seconds,
+            skew_seconds,
+            stall.seconds(),
+            stats.encode_seconds,
+            stats.copy_seconds,
+            begin_seconds,
+            turn_seconds,
+            encode_seconds,
+            agree_seconds,
+            copy_seconds,
+        ];
+        collect::all_max(self.checkpointer.comm(), &mut most)?;
+        self.state = state;
+        let state = &mut self.state;
+        state.elapsed_seconds = most[0];
+        state.checkpoint_seconds += most[1];
+        state.skew_seconds += most[2];
+        state.stall_seconds += most[3];
+        state.encode_seconds += most[4];
+        state.copy_seconds += most[5];
+        state.stall.begin_seconds += most[6];
+        state.stall.turn_seconds += most[7];
+        state.stall.encode_seconds += most[8];
+        state.stall.agree_seconds += most[9];
+        state.stall.copy_seconds += most[10];
+        state.saved_bytes += stats.encoded_bytes as u64;
+        let taken = Taken {
+            start_seconds: state.elapsed_seconds,
+            seconds: most[3],
+            epoch: self.checkpointer.epoch(),
+            column: (state.panel * self.spec.nb).min(self.spec.n),
+            bytes: stats.encoded_bytes as u64,
+        };
+        remember(&mut state.taken, taken);
+        self.pace.cost_seconds = most[3];
+        Ok(())
+    }
+
+    /// Whether all take one before panel `panel`: rank 0 decides.
+    fn decide(&mut self, panel: usize) -> Result<bool, CheckpointError> {
+        let saved = self.state.panel;
+        let is_due = panel > saved && panel >= self.due;
+        let mut take = [u8::from(is_due && self.pace.is_worth_it(saved, panel))];
+        collect::broadcast(self.checkpointer.comm(), &mut take, 0)?;
+        Ok(take[0] != 0)
+    }
+
+    /// Looks ahead from panel `panel` to the next one before which a checkpoint
+    /// may be due.
+    fn look_ahead(&mut self, panel: usize) -> Result<(), CheckpointError> {
+        let mut due = [self.pace.next_due(panel) as u64];
+        collect::broadcast(self.checkpointer.comm(), &mut due, 0)?;
+        self.due = due[0] as usize;
+        Ok(())
+    }
+
+    fn cut_here(&mut self, next: usize) -> Result<usize, CheckpointError> {
+        if next > self.cut_panel {
+            self.measure(next);
+        }
+        let to = match self.overlaps {
+            false => {
+                if self.decide(next)? {
+                    self.checkpoint(next)?;
+                }
+                self.look_ahead(next)?;
+                self.due
+            }
+            true => self.cut_ahead(next)?,
+        };
+        (self.cut_panel, self.cut_at) = (next, Instant::now());
+        Ok(to)
+    }
+
+    /// With overlap: a checkpoint begins as soon as it is known when the next one is
+    /// due, and has the company of all updates up to there.
+    fn cut_ahead(&mut self, next: usize) -> Result<usize, CheckpointError> {
+        if self.begun.is_some() {
+            self.checkpoint(next)?;
+        }
+        self.look_ahead(next)?;
+        if self.due > next && self.decide(self.due)? {
+            let (at, active) = (Instant::now(), self.active());
+            let stages = self.stages(next, self.due);
+            self.checkpointer.begin_in_stages(&[active], &[stages])?;
+            let begin_seconds = at.elapsed().as_secs_f64();
+            self.begun = Some(Begun { at, stall: Stall { begin_seconds, ..Stall::default() } });
+        }
+        Ok(self.due)
+    }
+}
+
+/// Whether parities are computed beside the solver: the same on all ranks.
+fn overlaps<C: Comm>(
+    settings: &Settings,
+    checkpointer: &NodeCheckpointer<C>,
+) -> Result<bool, CheckpointError> {
+    let in_ring = settings.method.flushes() && checkpointer.encoder() == Encoder::Ring;
+    let mut overlaps = [match settings.overlap {
+        Overlap::Auto => f64::from(u8::from(in_ring)),
+        Overlap::On => 1.0,
+        Overlap::Off => 0.0,
+    }];
+    collect::all_max(checkpointer.comm(), &mut overlaps)?;
+    Ok(overlaps[0] > 0.0)
+}
+
+fn solve_error(panel: usize, error: CheckpointError) -> SolveError {
+    match error {
+        CheckpointError::Comm(error) => SolveError::Comm(error),
+        error => SolveError::Checkpoint { panel, why: error.to_string() },
+    }
+}
+
+// SAFETY: what it calls of the checkpointer reads and writes memory of this process
+// and of its group's, and sends messages; it does not touch the store, whose team is
+// bound to its thread.
+unsafe impl<C: Comm> Background for Protected<'_, C> {
+    fn is_active(&self) -> bool {
+        self.begun.is_some()
+    }
+
+    fn progress(&mut self, done: Final) -> Result<Remaining, SolveError> {
+        if self.begun.is_none() {
+            return Ok(Remaining::Nothing);
+        }
+        let byte = done.cols().saturating_mul(size_of::<f64>());
+        let outside = Active { row: done.rows(), byte };
+        // SAFETY: nobody writes to what is final up to the cut, nor there before
+        // `complete` has returned.
+        unsafe { self.checkpointer.ready(0, outside) };
+        match self.checkpointer.poll() {
+            Ok(Polled::Done | Polled::Idle) => Ok(Remaining::Nothing),
+            Ok(Polled::Waiting) => Ok(Remaining::Messages),
+            Ok(Polled::More) => Ok(Remaining::Work),
+            Err(error) => Err(solve_error(self.due, error)),
+        }
+    }
+
+    fn add_stall(&mut self, seconds: f64) {
+        if let Some(begun) = &mut self.begun {
+            begun.stall.turn_seconds += seconds;
+        }
+    }
+}
+
+impl<C: Comm> Guard for Protected<'_, C> {
+    fn matrix(&mut self) -> &mut [f64] {
+        bytemuck::cast_slice_mut(self.checkpointer.region(0))
+    }
+
+    fn lend(&mut self, shape: LocalShape) -> (SharedMat<'_>, &mut dyn Background) {
+        let LocalShape { rows, cols, lda, .. } = shape;
+        let (a, bytes) = self.checkpointer.region_at(0);
+        // SAFETY: the region stays where it is as long as the checkpointer is
+        // borrowed, on a page, and all of its bytes make doubles. Beside the solver
+        // it is read alone, and only where the solver has called rows final.
+        let a =
+            unsafe { MatMut::row_major_at(a.cast(), bytes / size_of::<f64>(), rows, cols, lda) };
+        (a.share(), self)
+    }
+
+    fn start(&mut self) -> usize {
+        let waited_seconds = self.start.elapsed().as_secs_f64();
+        match self.state.restarts.is_empty() {
+            true => self.state.origin.put_off(waited_seconds),
+            false => self.before_seconds += waited_seconds,
+        }
+        self.start = Instant::now();
+        (self.cut_panel, self.cut_at) = (self.state.panel, self.start);
+        self.due = self.state.panel;
+        self.state.panel
+    }
+
+    fn cut(&mut self, next: usize, _panels: usize) -> Result<usize, SolveError> {
+        self.cut_here(next).map_err(|error| solve_error(next, error))
+    }
+
+    fn seconds(&self) -> f64 {
+        self.before_seconds + self.start.elapsed().as_secs_f64()
+    }
+}

@@ -1,0 +1,212 @@
+//! Faults on purpose: a rank kills itself, as a node that dies would.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use crate::checkpoint::codec::checksum;
+use crate::checkpoint::hook::{Hook, Step, StepPattern};
+use crate::checkpoint::store::{SegmentName, Store};
+use crate::hpl::comm::Result;
+use crate::report::heartbeat;
+
+/// Where a rank dies: `[RANK@]WHAT`, with WHAT a step of the protocol,
+/// `column:J`, `time:SECONDS`, or `back` (in the back substitution).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Inject {
+    text: String,
+    /// The process that dies, by its rank in the launcher's order.
+    pub process: usize,
+    /// When.
+    pub what: What,
+}
+
+/// When a rank dies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum What {
+    /// At a step of the checkpoint protocol.
+    Step(StepPattern),
+    /// When this column is eliminated.
+    Column(usize),
+    /// So many milliseconds after the start of the factorization.
+    Milliseconds(u64),
+    /// At the beginning of the back substitution.
+    Back,
+}
+
+/// What is no fault to inject.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}`: {why}; say [RANK@]STEP, [RANK@]column:J, [RANK@]time:SECONDS or [RANK@]back")]
+pub struct BadInject {
+    text: String,
+    why: String,
+}
+
+impl FromStr for Inject {
+    type Err = BadInject;
+
+    fn from_str(text: &str) -> std::result::Result<Self, BadInject> {
+        let bad = |why: String| BadInject { text: text.to_owned(), why };
+        let (process, what) = text.split_once('@').unwrap_or(("0", text));
+        let process = process.parse().map_err(|_| bad(format!("`{process}` is no rank")))?;
+        let number = |number: &str| -> std::result::Result<f64, BadInject> {
+            let value: f64 = number.parse().map_err(|_| bad(format!("`{number}` is no number")))?;
+            if (0.0..1e12).contains(&value) { Ok(value) } else { Err(bad("out of range".into())) }
+        };
+        let what = match what.split_once(':') {
+            Some(("column", column)) => What::Column(number(column)? as usize),
+            Some(("time", seconds)) => What::Milliseconds((number(seconds)? * 1e3) as u64),
+            None if what == "back" => What::Back,
+            // `recover:rebuild` is another way to say `recover-rebuild`.
+            Some(("recover", step)) => What::Step(parse_step(&format!("recover-{step}"), &bad)?),
+            _ => What::Step(parse_step(what, &bad)?),
+        };
+        Ok(Self { text: text.to_owned(), process, what })
+    }
+}
+
+fn parse_step(
+    text: &str,
+    bad: &impl Fn(String) -> BadInject,
+) -> std::result::Result<StepPattern, BadInject> {
+    text.parse().map_err(|error| bad(format!("{error}")))
+}
+
+impl TryFrom<String> for Inject {
+    type Error = BadInject;
+    fn try_from(text: String) -> std::result::Result<Self, BadInject> {
+        text.parse()
+    }
+}
+
+impl From<Inject> for String {
+    fn from(inject: Inject) -> String {
+        inject.text
+    }
+}
+
+impl fmt::Display for Inject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Faults of this process. Each happens once a run: it leaves a mark in the
+/// store before it strikes, so that the same command started again goes on.
+pub struct Target {
+    /// When, with the name of the mark.
+    faults: Vec<(String, What)>,
+    store: Box<dyn Store + Send + Sync>,
+    run: String,
+    process: usize,
+    started: std::sync::OnceLock<Instant>,
+}
+
+impl Target {
+    /// The faults of `process` among `all`, of run `run`.
+    pub fn new(
+        all: &[Inject],
+        process: usize,
+        store: Box<dyn Store + Send + Sync>,
+        run: &str,
+    ) -> Self {
+        let mine = all.iter().enumerate().filter(|(_, inject)| inject.process == process);
+        let faults = mine.map(|(at, inject)| (mark(&all[..at], inject), inject.what.clone()));
+        let faults = faults.collect();
+        let started = std::sync::OnceLock::new();
+        Self { faults, store, run: run.to_owned(), process, started }
+    }
+
+    /// So many columns are eliminated.
+    pub fn columns(&self, done: usize) {
+        let elapsed = self.started.get_or_init(Instant::now).elapsed();
+        self.strike(|what| match what {
+            What::Column(column) => *column <= done,
+            What::Milliseconds(ms) => elapsed.as_millis() as u64 >= *ms,
+            _ => false,
+        });
+    }
+
+    /// The back substitution begins.
+    pub fn back(&self) {
+        self.strike(|what| *what == What::Back);
+    }
+
+    fn strike(&self, is_now: impl Fn(&What) -> bool) {
+        for (mark, what) in &self.faults {
+            if is_now(what) && self.leave_mark(mark) {
+                kill_self();
+            }
+        }
+    }
+
+    /// Whether this fault has not struck before.
+    fn leave_mark(&self, mark: &str) -> bool {
+        let name = SegmentName::new(&self.run, mark, self.process as u32);
+        name.is_ok_and(|name| self.store.create(&name, 8).is_ok())
+    }
+}
+
+/// Name of a fault's mark: of its text, and of how often the same stands `before`
+/// it, so that a start with other faults beside it knows it again.
+fn mark(before: &[Inject], inject: &Inject) -> String {
+    let number = before.iter().filter(|other| other.text == inject.text).count();
+    format!("struck{:016x}", checksum(format!("{}#{number}", inject.text).as_bytes()))
+}
+
+impl Hook for Target {
+    fn at(&self, step: &Step) -> Result<()> {
+        heartbeat::step(step.name);
+        self.strike(|what| matches!(what, What::Step(pattern) if pattern.matches(step)));
+        Ok(())
+    }
+}
+
+/// Death without a word, as when the power fails.
+fn kill_self() -> ! {
+    // SAFETY: a signal to this process; it does not return.
+    unsafe {
+        libc::kill(libc::getpid(), libc::SIGKILL);
+        loop {
+            libc::pause();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_keeps_its_mark_on_another_command_line() {
+        let [a, b]: [Inject; 2] = ["1@back", "1@encode"].map(|text| text.parse().unwrap());
+        assert_eq!(mark(&[], &b), mark(std::slice::from_ref(&a), &b));
+        assert_ne!(mark(&[], &a), mark(&[], &b));
+        // The same fault twice strikes twice.
+        assert_ne!(mark(&[], &a), mark(std::slice::from_ref(&a), &a));
+        assert!(SegmentName::new("run", &mark(&[], &a), 1).is_ok());
+    }
+
+    #[test]
+    fn faults_are_read_and_written() {
+        for (text, process, what) in [
+            ("3@column:4096", 3, What::Column(4096)),
+            ("time:1.5", 0, What::Milliseconds(1500)),
+            ("2@back", 2, What::Back),
+            ("1@encode:3", 1, What::Step("encode:3".parse().unwrap())),
+            ("recover:rebuild", 0, What::Step("recover-rebuild".parse().unwrap())),
+            ("flush:tile=7", 0, What::Step("flush:band=7".parse().unwrap())),
+        ] {
+            let inject: Inject = text.parse().unwrap();
+            assert_eq!((inject.process, &inject.what), (process, &what), "{text}");
+            let json = serde_json::to_string(&inject).unwrap();
+            assert_eq!(serde_json::from_str::<Inject>(&json).unwrap(), inject);
+        }
+        for text in ["", "x@back", "column:x", "time:-1", "explode", "1@encode:x"] {
+            assert!(text.parse::<Inject>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! Results of the tests of a run that are done, kept on every node until the
+//! whole report is written: so that a death in a later test, or between two,
+//! loses none of them.
+//!
+//! The segments of a test go when it is reported, for the next one needs their
+//! memory. What it came to stays here, in one small segment of each node, which
+//! is written anew with each result: the new one first, then the old one goes.
+
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::result;
+use crate::checkpoint::codec::checksum;
+use crate::checkpoint::header::Attempt;
+use crate::checkpoint::store::{SegmentInfo, SegmentName, Store, StoreError};
+use crate::hpl::comm::{Comm, CommError, collect};
+use crate::report::record::TestRecord;
+
+const ROLE: &str = "results.a";
+/// No run writes so many segments of a kind: one with such a number is not ours.
+const NUMBERS_MAX: u64 = 1 << 48;
+
+/// What the tests of a run came to, by their numbers.
+pub type Results = BTreeMap<usize, Vec<u8>>;
+
+/// Results of the tests that are done, in this process and on its node.
+pub struct Ledger<'a> {
+    store: &'a (dyn Store + Send + Sync),
+    run: String,
+    /// Of this process in the job, if it is the one that keeps its node's.
+    keeper: Option<usize>,
+    /// Of the newest segment.
+    number: u64,
+    content: Content,
+}
+
+/// What a segment holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Content {
+    /// When the run was begun, in nanoseconds since 1970: a node that comes back
+    /// may have results of a run of that name that was given up since.
+    pub(super) life: u64,
+    /// What segments and ledgers that are out of reach may name.
+    pub(super) left: Vec<Attempt>,
+    pub(super) results: Results,
+}
+
+/// Why results cannot be kept or found.
+#[derive(Debug, thiserror::Error)]
+pub enum LedgerError {
+    /// A rank could not be reached.
+    #[error(transparent)]
+    Comm(#[from] CommError),
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl<'a> Ledger<'a> {
+    /// Finds what earlier starts have kept on any node, unless the run is to begin
+    /// anew, and keeps it on all. Collective; the same results on all ranks. One
+    /// process of each node `is_keeper`.
+    ///
+    /// # Errors
+    /// A rank is lost, or the store refuses.
+    pub fn open<C: Comm>(
+        world: &C,
+        store: &'a (dyn Store + Send + Sync),
+        run: &str,
+        is_keeper: bool,
+        is_afresh: bool,
+    ) -> Result<Self, LedgerError> {
+        let found = found(store, run, ROLE)?;
+        let number = found.iter().map(|(_, number, _)| *number).max().unwrap_or(0);
+        let contents: Vec<Content> =
+            found.into_iter().filter_map(|(_, _, content)| content).collect();
+        let own = contents.iter().filter(|_| !is_afresh).max_by_key(|content| content.age());
+        let own = own.cloned().unwrap_or_default();
+        let mut content = newest(world, own.clone())?;
+        let id = content.id();
+        let given_up = contents.iter().map(Content::id).filter(|other| *other != id);
+        let mut left: Vec<Attempt> =
+            contents.iter().flat_map(|content| content.left.clone()).chain(given_up).collect();
+        let has_it = own.id() == id;
+        // A node that lacks it has taken the place of one that may have it.
+        let mut some = [u8::from(has_it), u8::from(is_keeper && !has_it)];
+        collect::all_reduce(world, &mut some, u8::max)?;
+        if some == [1, 1] {
+            left.push(id);
+        }
+        content.left = union(world, &left)?;
+        let keeper = is_keeper.then(|| world.rank());
+        let mut ledger = Self { store, run: run.to_owned(), keeper, number, content };
+        // All have looked before anything goes.
+        ledger.keep()?;
+        Ok(ledger)
+    }
+
+    /// Results so far, by the numbers of their tests.
+    pub fn results(&self) -> impl Iterator<Item = (usize, Option<TestRecord>)> {
+        self.content.results.iter().map(|(&test, bytes)| (test, result::try_read(bytes)))
+    }
+
+    /// Tests from the first on, none left out, that are done.
+    pub fn done(&self) -> usize {
+        (0..).take_while(|test| self.content.results.contains_key(test)).count()
+    }
+
+    /// What is left over of this run, once it has ended, where it is out of reach:
+    /// nothing where all was within reach always.
+    pub fn left(&self) -> Vec<Attempt> {
+        let own = (!self.content.left.is_empty()).then(|| self.content.id());
+        self.content.left.iter().copied().chain(own).collect()
+    }
+
+    /// Keeps results, as [`result::read`] reads them, by the numbers of their tests,
+    /// and what segments of these may name that are out of reach: those of rank 0.
+    /// Whether this process could keep them is in the inner answer: the results before
+    /// stay in any case. Collective.
+    ///
+    /// # Errors
+    /// A rank is lost.
+    pub fn add<C: Comm>(
+        &mut self,
+        world: &C,
+        results: Results,
+        left: &[Attempt],
+    ) -> Result<Result<(), StoreError>, CommError> {
+        let mut bytes = Content { life: 0, left: left.to_vec(), results }.encode();
+        collect::broadcast_bytes(world, &mut bytes, 0)?;
+        let new = Content::decode(&bytes).expect("encoded by rank 0");
+        self.content.left.extend(new.left);
+        self.content.results.extend(new.results);
+        Ok(self.keep())
+    }
+
+    /// Writes a new segment, then removes those before it.
+    fn keep(&mut self) -> Result<(), StoreError> {
+        let Some(rank) = self.keeper else { return Ok(()) };
+        self.number += 1;
+        keep(self.store, &self.run, ROLE, self.number, rank, &self.content)
+    }
+}
+
+/// Writes segment `number` of this role, then removes those before it.
+pub(super) fn keep(
+    store: &dyn Store,
+    run: &str,
+    role: &str,
+    number: u64,
+    rank: usize,
+    content: &Content,
+) -> Result<(), StoreError> {
+    let name = SegmentName::new(run, &format!("{role}{number}"), rank as u32)?;
+    let bytes = content.encode();
+    let mut segment = store.create(&name, bytes.len())?;
+    segment.as_mut_slice().copy_from_slice(&bytes);
+    drop(segment);
+    for info in store.list()?.into_iter().filter(|info| info.name.run() == run) {
+        // In a folder that nodes share, those of the others have the same number.
+        if self::number(info.name.role(), role).is_some_and(|other| other < number) {
+            store.remove(&info.name)?;
+        }
+    }
+    Ok(())
+}
+
+/// Which run a segment is the ledger of, if it is one.
+pub(super) fn life(store: &dyn Store, info: &SegmentInfo) -> Result<Option<Attempt>, StoreError> {
+    match number(info.name.role(), ROLE) {
+        Some(_) => Ok(content(store, info)?.map(|content| content.id())),
+        None => Ok(None),
+    }
+}
+
+/// The newest content that any rank has, on all. Collective.
+fn newest<C: Comm>(world: &C, own: Content) -> Result<Content, CommError> {
+    let (life, tests) = own.age();
+    let mut best = [life];
+    collect::all_reduce(world, &mut best, u64::max)?;
+    let mut most = [if life == best[0] { 1 + tests as u64 } else { 0 }];
+    collect::all_reduce(world, &mut most, u64::max)?;
+    let has_it = life == best[0] && 1 + tests as u64 == most[0];
+    let mut root = [if has_it { world.rank() as u64 } else { u64::MAX }];
+    collect::all_reduce(world, &mut root, u64::min)?;
+    let mut bytes = own.encode();
+    collect::broadcast_bytes(world, &mut bytes, root[0] as usize)?;
+    let mut content = Content::decode(&bytes).expect("encoded by that rank");
+    if content.life == 0 {
+        let mut life = [now_unix_nanos()];
+        collect::broadcast(world, &mut life, 0)?;
+        content.life = life[0];
+    }
+    Ok(content)
+}
+
+fn now_unix_nanos() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Number of a segment of this kind by its role.
+fn number(role: &str, kind: &str) -> Option<u64> {
+    role.strip_prefix(kind)?.parse().ok().filter(|number| *number < NUMBERS_MAX)
+}
+
+pub(super) type Found = (SegmentName, u64, Option<Content>);
+
+/// The segments of `run` of this role on this node; without content where a death
+/// has cut the writing of it short.
+pub(super) fn found(store: &dyn Store, run: &str, role: &str) -> Result<Vec<Found>, StoreError> {
+    let mut found = Vec::new();
+    for info in store.list()?.into_iter().filter(|info| info.name.run() == run) {
+        let Some(number) = number(info.name.role(), role) else { continue };
+        let content = content(store, &info)?;
+        found.push((info.name, number, content));
+    }
+    Ok(found)
+}
+
+/// What a segment holds, if it is whole.
+fn content(store: &dyn Store, info: &SegmentInfo) -> Result<Option<Content>, StoreError> {
+    let mut bytes = vec![0; info.bytes];
+    let is_whole = store.peek(&info.name, &mut bytes)? == Some(info.bytes);
+    Ok(is_whole.then(|| Content::decode(&bytes)).flatten())
+}
+
+impl Content {
+    /// What marks of an ended run name its ledgers by.
+    fn id(&self) -> Attempt {
+        Attempt { number: self.life, nonce: 0 }
+    }
+
+    /// What tells the newer of two.
+    fn age(&self) -> (u64, usize) {
+        (self.life, self.results.len())
+    }
+
+    /// A checksum of the rest, the life, the number of starts left and these, the
+    /// number of results, and for each the number of its test, its length and its
+    /// bytes; filled up to words.
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![0; 8];
+        bytes.extend(self.life.to_le_bytes());
+        bytes.extend((self.left.len() as u64).to_le_bytes());
+        for start in &self.left {
+            bytes.extend([start.number, start.nonce].map(u64::to_le_bytes).concat());
+        }
+        bytes.extend((self.results.len() as u64).to_le_bytes());
+        for (&test, result) in &self.results {
+            bytes.extend((test as u64).to_le_bytes());
+            bytes.extend((result.len() as u64).to_le_bytes());
+            bytes.extend(result);
+        }
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        let sum = checksum(&bytes[8..]);
+        bytes[..8].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut rest = bytes;
+        let word = |rest: &mut &[u8]| {
+            let (head, tail) = rest.split_first_chunk::<8>()?;
+            *rest = tail;
+            Some(u64::from_le_bytes(*head))
+        };
+        if word(&mut rest)? != checksum(bytes.get(8..)?) {
+            return None;
+        }
+        let (life, starts) = (word(&mut rest)?, word(&mut rest)?);
+        let mut left = Vec::new();
+        for _ in 0..starts {
+            left.push(Attempt { number: word(&mut rest)?, nonce: word(&mut rest)? });
+        }
+        let count = word(&mut rest)?;
+        let mut results = Results::new();
+        for _ in 0..count {
+            let (test, length) = (word(&mut rest)?, word(&mut rest)?);
+            let (result, tail) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+            results.insert(usize::try_from(test).ok()?, result.to_vec());
+            rest = tail;
+        }
+        Some(Self { life, left, results })
+    }
+}
+
+/// The starts that any rank names, on all. Collective.
+pub(super) fn union<C: Comm>(world: &C, own: &[Attempt]) -> Result<Vec<Attempt>, CommError> {
+    let bytes = serde_json::to_vec(own).expect("plain data");
+    let all = collect::all_gather_bytes(world, &bytes)?;
+    let read = |bytes: &Vec<u8>| -> Vec<Attempt> {
+        serde_json::from_slice(bytes).expect("written just now")
+    };
+    let mut all: Vec<Attempt> = all.iter().flat_map(read).collect();
+    all.sort_unstable();
+    all.dedup();
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::store::Files;
+    use crate::hpl::comm::threads;
+
+    /// What each of the ranks finds, each with a folder of its own; then adds a
+    /// result.
+    fn start(folders: &[tempfile::TempDir], is_afresh: bool, add: &[u8]) -> Vec<Vec<Vec<u8>>> {
+        let ran = threads::run(folders.len(), |world| {
+            let store = Files::in_folder(folders[world.rank()].path());
+            let mut ledger = Ledger::open(&world, &store, "run", true, is_afresh).unwrap();
+            let found: Vec<Vec<u8>> = ledger.content.results.values().cloned().collect();
+            assert_eq!(ledger.done(), found.len());
+            world.barrier().unwrap();
+            let new = Results::from([(found.len(), add.to_vec())]);
+            ledger.add(&world, new, &[])?.unwrap();
+            assert_eq!(store.list().unwrap().len(), 1, "one segment a node");
+            Ok::<_, CommError>(found)
+        });
+        ran.into_iter().map(Result::unwrap).collect()
+    }
+
+    fn folders(count: usize) -> Vec<tempfile::TempDir> {
+        (0..count).map(|_| tempfile::tempdir().unwrap()).collect()
+    }
+
+    #[test]
+    fn any_node_that_is_left_tells_all() {
+        let mut nodes = folders(3);
+        let none = Vec::<Vec<u8>>::new();
+        assert_eq!(start(&nodes, false, b"one"), [none.clone(), none.clone(), none]);
+        // Two are replaced.
+        (nodes[0], nodes[2]) = (folders(1).remove(0), folders(1).remove(0));
+        let one = vec![b"one".to_vec()];
+        assert_eq!(start(&nodes, false, b"two"), [one.clone(), one.clone(), one]);
+        (nodes[0], nodes[1]) = (folders(1).remove(0), folders(1).remove(0));
+        let both = vec![b"one".to_vec(), b"two".to_vec()];
+        assert_eq!(start(&nodes, false, b"three")[0], both);
+    }
+
+    #[test]
+    fn a_node_that_comes_back_does_not_bring_back_a_run_that_was_given_up() {
+        let mut nodes = folders(2);
+        start(&nodes, false, b"old");
+        start(&nodes, false, b"older still");
+        let away = std::mem::replace(&mut nodes[1], folders(1).remove(0));
+        assert_eq!(start(&nodes, true, b"new")[0], Vec::<Vec<u8>>::new(), "begun anew");
+        nodes[1] = away;
+        assert_eq!(start(&nodes, false, b""), [vec![b"new".to_vec()], vec![b"new".to_vec()]]);
+    }
+
+    #[test]
+    fn a_segment_with_the_highest_number_is_not_counted_on_from() {
+        let nodes = folders(1);
+        let store = Files::in_folder(nodes[0].path());
+        let highest = SegmentName::new("run", &format!("{ROLE}{}", u64::MAX), 0).unwrap();
+        drop(store.create(&highest, 8).unwrap());
+        threads::run(1, |world| {
+            let mut ledger = Ledger::open(&world, &store, "run", true, false).unwrap();
+            ledger.add(&world, [(0, b"one".to_vec())].into(), &[])?.unwrap();
+            assert_eq!(Ledger::open(&world, &store, "run", true, false).unwrap().done(), 1);
+            Ok::<_, CommError>(())
+        })
+        .remove(0)
+        .unwrap();
+    }
+
+    #[test]
+    fn a_torn_segment_is_passed_by() {
+        let left = vec![Attempt { number: 3, nonce: 4 }];
+        let results = Results::from([(0, vec![1; 5]), (3, vec![])]);
+        let content = Content { life: 7, left, results };
+        let bytes = content.encode();
+        assert_eq!(Content::decode(&bytes), Some(content));
+        for cut in 0..bytes.len() {
+            let mut torn = bytes.clone();
+            torn[cut..].fill(0);
+            let same = torn == bytes;
+            assert!(same || Content::decode(&torn).is_none(), "{cut}");
+            assert_eq!(Content::decode(&bytes[..cut]), None, "{cut}");
+        }
+        assert_eq!(Content::decode(&vec![0; 4096]), None, "never written");
+    }
+}

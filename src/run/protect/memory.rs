@@ -1,0 +1,394 @@
+//! The protocol's view of a node's segments.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::{Deref, DerefMut, Range};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use skt_terms::shown::shell_quoted;
+use skt_terms::units;
+
+use super::role::{is_mark, of_test, parse_role};
+use crate::checkpoint::header::SegmentId;
+use crate::checkpoint::protocol::{Memory, Peer};
+use crate::checkpoint::store::{Flaw, Segment, SegmentName, Store, StoreError, Stub, View};
+use crate::machine::team::Team;
+
+/// How long to wait for a process of an earlier start to be gone: a launcher
+/// may return before all of its ranks have died.
+const IN_USE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Segments of one test of a run on this node.
+pub struct NodeMemory<'a> {
+    store: &'a (dyn Store + Send + Sync),
+    run: String,
+    test: usize,
+    team: &'a Team,
+    lock: Option<Arc<RunLock<'a>>>,
+}
+
+impl<'a> NodeMemory<'a> {
+    /// Segments of test number `test` of `run`; `team` touches new ones.
+    pub fn new(
+        store: &'a (dyn Store + Send + Sync),
+        run: &str,
+        test: usize,
+        team: &'a Team,
+    ) -> Self {
+        Self { store, run: run.to_owned(), test, team, lock: None }
+    }
+
+    /// Under a hold that this process has on the run already.
+    pub fn under(self, lock: Option<Arc<RunLock<'a>>>) -> Self {
+        Self { lock, ..self }
+    }
+
+    /// Number of the test.
+    pub fn test(&self) -> usize {
+        self.test
+    }
+
+    /// Which memory it is, the same for all processes that see its segments: what
+    /// [`crate::checkpoint::protocol::Config::node`] is to be.
+    ///
+    /// # Errors
+    /// When the store cannot tell.
+    pub fn node(&self) -> io::Result<String> {
+        Ok(self.store.id().map_err(other)?.memory)
+    }
+
+    fn name(&self, id: SegmentId) -> io::Result<SegmentName> {
+        let role = of_test(self.test, id.attempt);
+        SegmentName::new(&self.run, &role, id.rank as u32).map_err(other)
+    }
+}
+
+/// A process's hold on a run: no other job of that name can start on this store
+/// meanwhile. Given up when dropped; after a death the next start takes it over.
+pub struct RunLock<'a> {
+    store: &'a (dyn Store + Send + Sync),
+    name: SegmentName,
+    _held: Segment,
+}
+
+/// The run is held by a living process.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "run `{run}` is under way on host {host} ({location}): another job with the same \
+     configuration, or one that has not ended yet. Wait for it, or name this one with --run-id"
+)]
+pub struct RunInUse {
+    run: String,
+    host: String,
+    location: String,
+}
+
+impl<'a> RunLock<'a> {
+    /// Takes the hold of the process, on `host`, that is number `index` of those of
+    /// the job that see this store. Waits a while for a process of an earlier start to be gone.
+    ///
+    /// # Errors
+    /// [`RunInUse`] inside, when it is held; else what the store says.
+    pub fn take(
+        store: &'a (dyn Store + Send + Sync),
+        run: &str,
+        host: &str,
+        index: usize,
+    ) -> Result<std::result::Result<Self, RunInUse>, StoreError> {
+        let name = SegmentName::new(run, "lock", index as u32)?;
+        let start = Instant::now();
+        loop {
+            let held = match store.attach(&name) {
+                Ok(None) => store.create(&name, 8).map(Some),
+                found => found,
+            };
+            match held {
+                Ok(Some(held)) => return Ok(Ok(Self { store, name, _held: held })),
+                Ok(None) => {}
+                Err(StoreError::InUse { location, .. } | StoreError::Exists { location, .. }) => {
+                    if start.elapsed() > IN_USE_PATIENCE {
+                        let (run, host) = (run.to_owned(), host.to_owned());
+                        return Ok(Err(RunInUse { run, host, location }));
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+            // Two that have given way to each other are not to do so again.
+            let pause_milliseconds = 30 + u64::from(std::process::id() % 41);
+            std::thread::sleep(Duration::from_millis(pause_milliseconds));
+        }
+    }
+}
+
+impl Drop for RunLock<'_> {
+    fn drop(&mut self) {
+        // On the way out: what cannot be removed is taken over by the next start.
+        let _ = self.store.remove(&self.name);
+    }
+}
+
+/// Removes from the store what is surely this user's and of no use to any run; a
+/// line about each that was damaged.
+///
+/// # Errors
+/// When the store cannot be listed, or something not be removed.
+pub fn tidy(store: &dyn Store) -> Result<Vec<String>, StoreError> {
+    let removed = store.remove_dead_stubs()?;
+    let line =
+        |stub: &Stub| format!("{} was damaged and is removed: {}", stub.location, stub.why());
+    Ok(removed.iter().filter(|stub| stub.flaw != Flaw::Unnamed).map(line).collect())
+}
+
+/// A line about each thing at the places of segments that no run uses and that is
+/// not surely this user's, or that another user has planted.
+///
+/// # Errors
+/// When the store cannot be listed.
+pub fn doubtful(store: &dyn Store) -> Result<Vec<String>, StoreError> {
+    let stubs = store.stubs()?;
+    let is_told = |stub: &&Stub| matches!(stub.flaw, Flaw::Doubtful(_) | Flaw::Planted(_));
+    let line = |stub: &Stub| {
+        let (location, why) = (&stub.location, stub.why());
+        format!("{location} is not used: {why} (`skt-hpl shm clean --force` removes it)")
+    };
+    Ok(stubs.iter().filter(is_told).map(line).collect())
+}
+
+/// The highest test of `run` of which there are segments on this node.
+///
+/// # Errors
+/// When the store cannot be listed.
+pub fn found_test(store: &dyn Store, run: &str) -> Result<Option<usize>, StoreError> {
+    let of_run = store.list()?.into_iter().filter(|info| info.name.run() == run);
+    Ok(of_run.filter_map(|info| parse_role(info.name.role())).map(|(test, _)| test).max())
+}
+
+/// Bytes of all segments of `run` on this node: what a restart has already.
+///
+/// # Errors
+/// When the store cannot be listed.
+pub fn run_bytes(store: &dyn Store, run: &str) -> Result<u64, StoreError> {
+    let of_run = store.list()?.into_iter().filter(|info| info.name.run() == run);
+    Ok(of_run.map(|info| info.bytes as u64).sum())
+}
+
+/// What names the store to `skt-hpl shm`, with a blank before it; nothing for the
+/// default one.
+pub fn store_flag(store: &str) -> String {
+    match store {
+        "sysv" => String::new(),
+        store => format!(" --store {}", shell_quoted(store)),
+    }
+}
+
+/// What runs other than `run` have left on this node without a process, in words, of
+/// the store of this name.
+///
+/// # Errors
+/// When the store cannot be listed.
+pub fn left_by_others(
+    store: &dyn Store,
+    name: &str,
+    run: Option<&str>,
+) -> Result<Option<String>, StoreError> {
+    let mut runs: BTreeMap<String, u64> = BTreeMap::new();
+    for info in store.list()? {
+        if !info.in_use && Some(info.name.run()) != run {
+            *runs.entry(info.name.run().to_owned()).or_default() += info.bytes as u64;
+        }
+    }
+    let bytes = runs.values().sum();
+    let Some((largest, _)) = runs.iter().max_by_key(|(_, bytes)| **bytes) else { return Ok(None) };
+    let others = match runs.len() {
+        1 => String::new(),
+        count => format!(" and {} more", count - 1),
+    };
+    Ok(Some(format!(
+        "runs that are not under way keep {} of shared memory ({largest}{others}): `skt-hpl shm \
+         list{flag}` shows it, `skt-hpl shm clean --run {largest}{flag}` removes it",
+        units::bytes(bytes),
+        flag = store_flag(name)
+    )))
+}
+
+/// Removes what `run` has left on this node of the tests before `test`, whose
+/// results are kept elsewhere.
+///
+/// # Errors
+/// When the store cannot be listed, or a segment not be removed.
+pub fn sweep_before(store: &dyn Store, run: &str, test: usize) -> Result<(), StoreError> {
+    for info in store.list()?.into_iter().filter(|info| info.name.run() == run) {
+        if parse_role(info.name.role()).is_some_and(|(of, _)| of < test) {
+            store.remove(&info.name)?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes what `run` has left on this node, of test `test` and those before,
+/// and what is of no test.
+///
+/// # Errors
+/// When the store cannot be listed, or a segment not be removed.
+pub fn sweep(store: &dyn Store, run: &str, test: usize) -> Result<(), StoreError> {
+    for info in store.list()?.into_iter().filter(|info| info.name.run() == run) {
+        // Locks go with their holders; marks of ended runs stay.
+        let stays = info.name.role() == "lock" || is_mark(&info);
+        if !stays && parse_role(info.name.role()).is_none_or(|(of, _)| of <= test) {
+            store.remove(&info.name)?;
+        }
+    }
+    Ok(())
+}
+
+fn other(error: StoreError) -> io::Error {
+    io::Error::other(error)
+}
+
+fn not_found() -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, "the segment is gone")
+}
+
+/// A segment, as bytes.
+pub struct Bytes(Segment);
+
+impl Deref for Bytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        self.0.as_slice()
+    }
+}
+
+impl DerefMut for Bytes {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.0.as_mut_slice()
+    }
+}
+
+/// Another rank's segment, as bytes.
+pub struct PeerBytes(View);
+
+impl Peer for PeerBytes {
+    unsafe fn bytes(&self, range: Range<usize>) -> &[u8] {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.bytes(range) }
+    }
+
+    fn will_read(&self, range: Range<usize>) {
+        self.0.map_pages(range);
+    }
+}
+
+impl<'a> Memory for NodeMemory<'a> {
+    type Segment = Bytes;
+    type Peer = PeerBytes;
+    type Lock = Arc<RunLock<'a>>;
+
+    fn lock(&mut self, index: usize) -> io::Result<Self::Lock> {
+        if let Some(lock) = &self.lock {
+            return Ok(lock.clone());
+        }
+        let host = nix::unistd::gethostname()?;
+        let taken = RunLock::take(self.store, &self.run, &host.to_string_lossy(), index);
+        taken.map_err(other)?.map(Arc::new).map_err(io::Error::other)
+    }
+
+    fn list(&mut self) -> io::Result<Vec<SegmentId>> {
+        let list = self.store.list().map_err(other)?;
+        Ok(list
+            .iter()
+            .filter(|info| info.name.run() == self.run && info.is_ready)
+            .filter_map(|info| {
+                let (test, attempt) = parse_role(info.name.role())?;
+                (test == self.test)
+                    .then_some(SegmentId { rank: info.name.rank() as usize, attempt })
+            })
+            .collect())
+    }
+
+    fn read_header(&mut self, id: SegmentId, into: &mut [u8]) -> io::Result<usize> {
+        self.store.peek(&self.name(id)?, into).map_err(other)?.ok_or_else(not_found)
+    }
+
+    fn create(&mut self, id: SegmentId, bytes: usize) -> io::Result<Bytes> {
+        let new = self.store.begin(&self.name(id)?, bytes.next_multiple_of(8)).map_err(other)?;
+        let parts = self.team.threads();
+        let failed = std::sync::Mutex::new(None);
+        // Each thread touches a part: memory lands near the cores that use it.
+        self.team.split(parts, 1, |range| {
+            for part in range {
+                if let Err(error) = new.touch(part, parts) {
+                    failed.lock().expect("touch lock").get_or_insert(error);
+                }
+            }
+        });
+        match failed.into_inner().expect("touch lock") {
+            Some(error) => Err(other(error)),
+            None => new.finish().map(Bytes).map_err(other),
+        }
+    }
+
+    fn attach(&mut self, id: SegmentId) -> io::Result<Bytes> {
+        let (name, start) = (self.name(id)?, Instant::now());
+        loop {
+            match self.store.attach(&name) {
+                Err(StoreError::InUse { .. }) if start.elapsed() < IN_USE_PATIENCE => {}
+                found => {
+                    let segment = found.map_err(other)?.ok_or_else(not_found)?;
+                    segment.map_pages();
+                    return Ok(Bytes(segment));
+                }
+            }
+        }
+    }
+
+    fn peer(&mut self, id: SegmentId) -> io::Result<Option<PeerBytes>> {
+        let view = self.store.view(&self.name(id)?).map_err(other)?;
+        Ok(view.map(PeerBytes))
+    }
+
+    fn remove(&mut self, id: SegmentId) -> io::Result<()> {
+        self.store.remove(&self.name(id)?).map(|_| ()).map_err(other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Settings;
+    use super::*;
+    use crate::checkpoint::hook::NoHook;
+    use crate::checkpoint::layout::RegionShape;
+    use crate::checkpoint::protocol::{CheckpointError, Checkpointer, Opened};
+    use crate::checkpoint::store::Files;
+    use crate::hpl::comm::{Comm as _, threads};
+
+    #[test]
+    fn who_opens_a_run_holds_it_until_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let ran = threads::run(2, |comm| {
+            let (store, team) = (Files::in_folder(folder.path()), Team::solo());
+            let locks = || {
+                comm.barrier().unwrap();
+                let list = store.list().unwrap();
+                let count = list.iter().filter(|info| info.name.role() == "lock").count();
+                comm.barrier().unwrap();
+                count
+            };
+            let settings = Settings { allow_shared_domains: true, ..Settings::new("run") };
+            let memory = NodeMemory::new(&store, "run", 0, &team);
+            let config = settings.config(&memory, String::new(), "node", 8).expect("a config");
+            let shape = RegionShape { rows: 4, pitch_bytes: 64 };
+            let opened = Checkpointer::open(&comm, memory, config, &[shape], Arc::new(NoHook))?;
+            let Opened::Ready(mut saved, _) = opened else { panic!("nothing is there") };
+            saved.recover()?;
+            assert_eq!(locks(), 2, "each process has a hold of its own");
+            let done = saved.finish(b"done")?;
+            assert_eq!(locks(), 2);
+            done.clear()?;
+            assert_eq!(locks(), 0);
+            Ok::<_, CheckpointError>(())
+        });
+        assert!(ran.into_iter().all(|rank| rank.is_ok()));
+    }
+}

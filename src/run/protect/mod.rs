@@ -1,0 +1,37 @@
+//! HPL under checkpoints: what the run saves, when, and where it goes on.
+//!
+//! [`crate::checkpoint`] knows nothing of LU and [`crate::hpl::pgesv`] nothing of
+//! checkpoints; this is where they meet.
+
+mod app;
+mod clock;
+pub mod ended;
+mod every;
+mod guard;
+mod history;
+mod inject;
+mod interval;
+pub mod ledger;
+mod memory;
+mod read;
+pub mod result;
+mod role;
+mod settings;
+mod split;
+
+pub use crate::checkpoint::any_code::AnyCode;
+pub use app::NodeCheckpointer;
+pub use clock::{Clock, Reading};
+pub use every::{Every, parse_seconds};
+pub use guard::{Done, Opened, Protected, Surroundings, guessed_pace, header_layout, open};
+pub use history::History;
+pub use inject::{Inject, Target, What};
+pub use interval::{Outlook, Pace, daly_interval_seconds};
+pub use memory::{
+    NodeMemory, RunInUse, RunLock, doubtful, found_test, left_by_others, run_bytes, store_flag,
+    sweep, sweep_before, tidy,
+};
+pub use read::read_domains;
+pub use role::is_mark;
+pub use settings::{Overlap, Region, Settings};
+pub use split::{memory_split, memory_words, segment_layout, smallest_group};

@@ -1,0 +1,340 @@
+//! From what a user wrote to [`Settings`]: the one place that decides what a
+//! legal protection is.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::str::FromStr;
+
+use skt_terms::shown::shown;
+
+use super::every::{Every, parse_seconds};
+use super::settings::{Overlap, Settings};
+use crate::checkpoint::agree::Resume;
+use crate::checkpoint::codec::{CodecKind, checksum};
+use crate::checkpoint::link::MESSAGE_BYTES;
+use crate::checkpoint::methods::Method;
+use crate::checkpoint::store::{SegmentName, StoreKind};
+use crate::config::validate::parse_whole;
+use crate::config::value::{Form, Value, Written};
+use crate::config::{CheckpointDraft, ConfigError, Place, RunSpec, Setting};
+
+/// Most parities that a group may have.
+const MOST_PARITIES: usize = 127;
+/// Most members that a group may have: GF(2^8) has no more points.
+const MOST_MEMBERS: usize = 255;
+
+impl Settings {
+    /// The settings that a draft describes, for the run `spec`. The file of
+    /// failure domains is not read, see [`read_domains`].
+    ///
+    /// # Errors
+    /// The first setting that is not legal, with its place.
+    pub fn read(draft: &CheckpointDraft, spec: &RunSpec) -> Result<Self, ConfigError> {
+        let from = Reader(draft);
+        let method = from.parsed(Setting::Method)?;
+        let mut settings = Self::none();
+        settings.method = method.unwrap_or(Method::SelfCheckpoint);
+        settings.method_is_asked = method.is_some();
+        let resume = |text: &str| match text {
+            "auto" => Some(Resume::Auto),
+            "never" => Some(Resume::Never),
+            "require" => Some(Resume::Require),
+            _ => None,
+        };
+        settings.every =
+            from.with(Setting::Every, |text| text.parse().ok())?.unwrap_or(Every::Auto);
+        let mtbf = from.with(Setting::Mtbf, |text| parse_seconds(text).ok())?;
+        settings.mtbf_seconds = mtbf.unwrap_or(settings.mtbf_seconds);
+        settings.resume = from.with(Setting::Resume, resume)?.unwrap_or(settings.resume);
+        settings.region = from.parsed(Setting::Region)?.unwrap_or(settings.region);
+        settings.encoder = from.parsed(Setting::Encoder)?.unwrap_or(settings.encoder);
+        settings.message_bytes = from.message_bytes()?;
+        let overlap = from.with(Setting::Overlap, Overlap::named)?;
+        settings.overlap = overlap.unwrap_or(settings.overlap);
+        let allow = from.with(Setting::AllowSharedDomains, |text| text.parse().ok())?;
+        settings.allow_shared_domains = allow.unwrap_or(false);
+        from.with(Setting::Domains, |text| (!text.is_empty()).then_some(()))?;
+        (settings.group_size, settings.parities) = from.group()?;
+        settings.codec = from.codec(settings.parities)?;
+        let is_name = |text: &str| SegmentName::new(text, "t0.a0", 0).is_ok();
+        let name = from.with(Setting::RunId, |text| is_name(text).then(|| text.to_owned()))?;
+        settings.run_id = name.unwrap_or_else(|| default_run_id(spec));
+        let is_store = |text: &str| text.parse::<StoreKind>().is_ok();
+        let store = from.with(Setting::Store, |text| is_store(text).then(|| text.to_owned()))?;
+        settings.store = store.unwrap_or(settings.store);
+        Ok(settings)
+    }
+}
+
+struct Reader<'a>(&'a CheckpointDraft);
+
+impl Reader<'_> {
+    /// What `parse` makes of a setting, if it was given.
+    fn with<T>(
+        &self,
+        setting: Setting,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<Option<T>, ConfigError> {
+        let Some(value) = self.0.get(&setting) else { return Ok(None) };
+        let info = setting.info();
+        let fits = matches!(
+            (info.written, value.form),
+            (_, Form::Token)
+                | (Written::Text, Form::Quoted)
+                | (Written::Time, Form::Quoted | Form::Integer | Form::Float)
+                | (Written::Whole, Form::Integer)
+                | (Written::Flag, Form::Boolean)
+        );
+        match parse(&value.text).filter(|_| fits) {
+            Some(parsed) => Ok(Some(parsed)),
+            None => Err(ConfigError::NotUnderstood {
+                at: setting.at(&value.place),
+                value: shown(&value.text),
+                wanted: match (info.written, info.choices) {
+                    (Written::Whole, _) => "a whole number",
+                    (Written::Flag, _) | (_, [_, ..]) => "one of the choices",
+                    (Written::Time, _) | (Written::Text, []) => "understood",
+                },
+                legal: info.legal.to_owned(),
+            }),
+        }
+    }
+
+    fn parsed<T: FromStr>(&self, setting: Setting) -> Result<Option<T>, ConfigError> {
+        self.with(setting, |text| text.parse().ok())
+    }
+
+    fn out_of_range(&self, setting: Setting, value: &dyn ToString, legal: String) -> ConfigError {
+        let place =
+            self.0.get(&setting).map_or(Place::Default, |value: &Value| value.place.clone());
+        ConfigError::OutOfRange { at: setting.at(&place), value: value.to_string(), legal }
+    }
+
+    /// A whole number from `least` to `most`.
+    fn whole(
+        &self,
+        setting: Setting,
+        default: usize,
+        least: usize,
+        most: usize,
+    ) -> Result<usize, ConfigError> {
+        let number = self.with(setting, parse_whole)?.unwrap_or(default as i128);
+        match usize::try_from(number) {
+            Ok(number) if (least..=most).contains(&number) => Ok(number),
+            _ => Err(self.out_of_range(setting, &number, format!("{least} to {most}"))),
+        }
+    }
+
+    /// Members and parities of a group.
+    fn group(&self) -> Result<(usize, usize), ConfigError> {
+        let default = Settings::none();
+        let parities = self.whole(Setting::Parities, default.parities, 1, MOST_PARITIES)?;
+        // Without a word on the size, it follows the parities.
+        let members = default.group_size.max(2 * parities);
+        let members = self.whole(Setting::GroupSize, members, 2 * parities, MOST_MEMBERS)?;
+        Ok((members, parities))
+    }
+
+    fn message_bytes(&self) -> Result<Option<usize>, ConfigError> {
+        let (least, most) = MESSAGE_BYTES.into_inner();
+        let bytes = self.whole(Setting::MessageBytes, least, least, most)?;
+        Ok(self.0.contains_key(&Setting::MessageBytes).then_some(bytes))
+    }
+
+    fn codec(&self, parities: usize) -> Result<CodecKind, ConfigError> {
+        match (self.parsed(Setting::Codec)?, parities) {
+            (None, 1) => Ok(CodecKind::Xor),
+            (None, _) => Ok(CodecKind::ReedSolomon),
+            (Some(codec), 1) | (Some(codec @ CodecKind::ReedSolomon), _) => Ok(codec),
+            (Some(codec), _) => {
+                let legal = "reed-solomon, with more than one parity".to_owned();
+                Err(self.out_of_range(Setting::Codec, &codec, legal))
+            }
+        }
+    }
+}
+
+/// The failure domain of each host that the file of the draft names; nothing
+/// without a file.
+///
+/// # Errors
+/// The file cannot be read, or a line is no pair of host and domain.
+pub fn read_domains(draft: &CheckpointDraft) -> Result<BTreeMap<String, String>, ConfigError> {
+    let Some(value) = draft.get(&Setting::Domains) else { return Ok(BTreeMap::new()) };
+    let file = value.text.clone();
+    let text = fs::read_to_string(&file)
+        .map_err(|source| ConfigError::Read { file: file.clone(), source })?;
+    let mut domains = BTreeMap::new();
+    for (number, line) in text.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or_default();
+        match line.split_whitespace().collect::<Vec<_>>()[..] {
+            [] => {}
+            [host, domain] => {
+                domains.insert(host.to_owned(), domain.to_owned());
+            }
+            _ => {
+                let what = format!("line {}: a host and its domain are expected", number + 1);
+                return Err(ConfigError::NotAConfig { file, what });
+            }
+        }
+    }
+    Ok(domains)
+}
+
+/// The same for the same tests, so that the same command finds its data again.
+fn default_run_id(spec: &RunSpec) -> String {
+    let tests = serde_json::to_vec(&spec.tests()).expect("plain data");
+    format!("hpl-{:016x}", checksum(&tests))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::encode::Encoder;
+    use crate::config::checkpoint::SETTINGS;
+    use crate::config::toml::write_checkpoint;
+    use crate::config::{Checked, Format, parse};
+    use crate::run::protect::Region;
+
+    const RUN: &str = "n = 100\nnb = 8\np = 2\nq = 2\n";
+
+    fn checked(table: &str) -> Result<Checked, ConfigError> {
+        parse(format!("{RUN}[checkpoint]\n{table}\n").as_bytes(), "f", Format::Toml, false)
+    }
+
+    fn settings(table: &str) -> Result<Settings, ConfigError> {
+        let checked = checked(table)?;
+        Settings::read(&checked.checkpoint, &checked.spec)
+    }
+
+    #[test]
+    fn a_table_says_all_that_flags_say() {
+        let table = "method = \"double\"\nevery = \"20p\"\nmtbf = 3600\nresume = \"require\"\n\
+                     run_id = \"a.b\"\ngroup_size = 8\nparities = 2\nregion = \"side\"\n\
+                     codec = \"reed-solomon\"\nencoder = \"tree\"\nmessage_bytes = 8192\noverlap = \"on\"\n\
+                     domains = \"racks\"\n\
+                     allow_shared_domains = true\nstore = \"file:/x\"";
+        let want = Settings {
+            method: Method::Double,
+            every: Every::Panels(20),
+            mtbf_seconds: 3600.0,
+            resume: Resume::Require,
+            run_id: "a.b".into(),
+            group_size: 8,
+            parities: 2,
+            region: Region::Side,
+            codec: CodecKind::ReedSolomon,
+            encoder: Encoder::Tree,
+            message_bytes: Some(8192),
+            overlap: Overlap::On,
+            allow_shared_domains: true,
+            store: "file:/x".into(),
+            ..Settings::none()
+        };
+        assert_eq!(settings(table).unwrap(), want);
+        assert_eq!(checked(table).unwrap().checkpoint.len(), SETTINGS.len());
+        // Written and read again it is the same.
+        let written = write_checkpoint(&checked(table).unwrap().checkpoint);
+        let again = parse(format!("{RUN}{written}").as_bytes(), "f", Format::Toml, false).unwrap();
+        assert_eq!(Settings::read(&again.checkpoint, &again.spec).unwrap(), want);
+    }
+
+    #[test]
+    fn an_empty_table_is_the_default() {
+        let empty = settings("").unwrap();
+        assert_eq!(empty.method, Method::SelfCheckpoint);
+        assert!(!empty.method_is_asked);
+        let written = write_checkpoint(&CheckpointDraft::new());
+        // The defaults, written out, change nothing.
+        let set: String = written
+            .lines()
+            .filter_map(|line| line.strip_prefix("# "))
+            .filter(|line| line.contains(" = ") && !line.contains("= ("))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        assert_eq!(set.lines().count(), SETTINGS.iter().filter(|s| s.has_default_value()).count());
+        assert_eq!(Settings { method_is_asked: false, ..settings(&set).unwrap() }, empty);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_line_and_what_is_legal() {
+        let cases = [
+            (
+                "method = \"triple\"",
+                "f:6: checkpoint.method: `triple` is not one of the choices; \
+                 legal: self, double, single, none",
+            ),
+            (
+                "\ngroup_size = 1",
+                "f:7: checkpoint.group_size: value 1 is out of range; legal: 2 to 255",
+            ),
+            (
+                "parities = 3\ngroup_size = 5",
+                "f:7: checkpoint.group_size: value 5 is out of range; legal: 6 to 255",
+            ),
+            ("parities = 0", "f:6: checkpoint.parities: value 0 is out of range; legal: 1 to 127"),
+            (
+                "parities = \"1\"",
+                "f:6: checkpoint.parities: `1` is not a whole number; legal: 1 to 127",
+            ),
+            (
+                "parities = 2\ncodec = \"xor\"",
+                "f:7: checkpoint.codec: value xor is out of range; \
+                 legal: reed-solomon, with more than one parity",
+            ),
+            (
+                "every = \"often\"",
+                "f:6: checkpoint.every: `often` is not understood; \
+                 legal: auto, never, a time (90s, 10min, 24h, 3d), panels (20p), or drill (20p!)",
+            ),
+            (
+                "mtbf = 0",
+                "f:6: checkpoint.mtbf: `0` is not understood; legal: a time: 90s, 10min, 24h, 3d",
+            ),
+            (
+                "allow_shared_domains = \"yes\"",
+                "f:6: checkpoint.allow_shared_domains: `yes` is not one of the choices; \
+                 legal: true, false",
+            ),
+            (
+                "run_id = \"a/b\"",
+                "f:6: checkpoint.run_id: `a/b` is not understood; \
+                 legal: 1 to 64 letters, digits, `.`, `_` and `-`",
+            ),
+            (
+                "store = \"tape\"",
+                "f:6: checkpoint.store: `tape` is not understood; \
+                 legal: sysv, sysv-huge, posix, file:FOLDER",
+            ),
+            ("metod = \"self\"", "f:6: checkpoint.metod: no such key; did you mean `method`?"),
+            (
+                "region = [\"side\"]",
+                "f:6: checkpoint.region: `this array` is not a value; legal: corner, side, whole",
+            ),
+        ];
+        for (table, want) in cases {
+            assert_eq!(settings(table).unwrap_err().to_string(), want, "{table}");
+        }
+        let top = parse(b"n = 1\ngroup_size = 4\n", "f", Format::Toml, false).unwrap_err();
+        let want = "f:2: group_size: no such key; it belongs into the table [checkpoint]";
+        assert_eq!(top.to_string(), want);
+        let scalar = parse(b"checkpoint = 4\n", "f", Format::Toml, false).unwrap_err().to_string();
+        assert!(scalar.starts_with("f:1: checkpoint: `this integer` is not a table"), "{scalar}");
+    }
+
+    #[test]
+    fn domains_are_pairs() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("racks");
+        let draft =
+            CheckpointDraft::from([(Setting::Domains, Value::flag(file.display().to_string()))]);
+        assert!(matches!(read_domains(&draft), Err(ConfigError::Read { .. })));
+        fs::write(&file, "a r1 # first\n\nb r1\nc r2\n").unwrap();
+        let domains = read_domains(&draft).unwrap();
+        assert_eq!(domains.len(), 3);
+        assert_eq!(domains["b"], "r1");
+        fs::write(&file, "a r1\nb\n").unwrap();
+        let error = read_domains(&draft).unwrap_err().to_string();
+        assert!(error.ends_with("racks: line 2: a host and its domain are expected"), "{error}");
+    }
+}

@@ -1,0 +1,197 @@
+//! Where the memory of a rank goes.
+
+use super::settings::Settings;
+use crate::checkpoint::group;
+use crate::checkpoint::header::HeaderLayout;
+use crate::checkpoint::layout::{BANDS, CELL_BYTES, Geometry, Part, RegionShape, SegmentLayout};
+use crate::checkpoint::methods::Method;
+use crate::config::TestSpec;
+use crate::report::record::MemorySplit;
+use crate::run::ptest;
+
+/// Parts of a segment begin on pages.
+pub(super) const ALIGN_BYTES: usize = 4096;
+
+/// Room in the header of a segment, in a job of `ranks`, for what a checkpoint
+/// knows beside the matrix, or for the result of the test. At least the latest
+/// restart fits, which may list each second rank.
+pub(super) fn state_bytes(ranks: usize) -> usize {
+    (32 << 10) + 8 * ranks
+}
+
+/// Shape of the region of every rank: that of the largest part of the matrix.
+pub(super) fn region_shape(spec: &TestSpec) -> RegionShape {
+    let shape = ptest::local_shape(spec, 0, 0);
+    RegionShape { rows: shape.most_rows, pitch_bytes: shape.lda * size_of::<f64>() }
+}
+
+/// Shape of the smallest group of ranks on these hosts, whose members need most
+/// memory; `None` without checkpoints. What is wrong with the groups is said
+/// when they are formed.
+pub fn smallest_group<'a>(
+    settings: &Settings,
+    hosts: impl ExactSizeIterator<Item = &'a str>,
+) -> Option<Geometry> {
+    let (members, parities) = (settings.group_size, settings.parities);
+    if settings.method_for(hosts.len()) == Method::None {
+        return None;
+    }
+    let domains: Vec<String> = hosts.map(|host| settings.domain_of(host)).collect();
+    let groups = group::form(&domains, members, parities, settings.allow_shared_domains).ok()?;
+    let smallest = groups.members.iter().map(Vec::len).min()?;
+    Some(Geometry { members: smallest, parities })
+}
+
+/// More than any node has: 64 PiB. Copies and parities of it are a few times as much.
+const MOST_REGION_BYTES: u128 = 1 << 56;
+
+/// Where the memory of the largest rank of a test goes, in groups of `geometry`
+/// (Tang et al., TPDS 2018, table 1, for any number of parities); `None`:
+/// without checkpoints. What 64 bits do not count is `u64::MAX`.
+pub fn memory_split(
+    spec: &TestSpec,
+    settings: &Settings,
+    geometry: Option<Geometry>,
+) -> MemorySplit {
+    // Process row 0 has most rows; b may lie in any process column.
+    let columns = [0, (spec.n / spec.nb) % spec.q];
+    let work_bytes = columns.map(|mycol| ptest::work_bytes(spec, 0, mycol));
+    let work_space = work_bytes.into_iter().max().unwrap_or(0);
+    let Some(geometry) = geometry else {
+        let rank_bytes = columns.map(|mycol| ptest::rank_bytes(spec, 0, mycol));
+        let total = rank_bytes.into_iter().max().unwrap_or(0);
+        return MemorySplit {
+            matrix: total.saturating_sub(work_space),
+            work_space,
+            ..MemorySplit::default()
+        };
+    };
+    let shape = region_shape(spec);
+    // A segment counts its bytes in 64 bits, copies and parities included.
+    if shape.rows as u128 * shape.pitch_bytes as u128 > MOST_REGION_BYTES {
+        return MemorySplit { matrix: u64::MAX, work_space, ..MemorySplit::default() };
+    }
+    let (_, layout) = segment_layout(spec, settings, geometry);
+    let bytes = |parts: &[Part]| -> u64 {
+        parts.iter().map(|part| (part.rows * part.pitch_bytes) as u64).sum()
+    };
+    let region = &layout.regions[0];
+    let (matrix, copies) = (bytes(&[region.a]), bytes(&region.b));
+    let parities = bytes(&region.parity);
+    let header = layout.bytes as u64 - matrix - copies - parities;
+    MemorySplit { matrix, copies, parities, header, work_space }
+}
+
+/// Where everything lies in the segment of a rank, behind the page of the store.
+pub fn segment_layout(
+    spec: &TestSpec,
+    settings: &Settings,
+    geometry: Geometry,
+) -> (HeaderLayout, SegmentLayout) {
+    let ranks = spec.p * spec.q;
+    let header = HeaderLayout::new(&settings.run_id, ranks, state_bytes(ranks));
+    let (shapes, parts) = ([region_shape(spec)], settings.method.parts());
+    let layout = SegmentLayout::new(
+        header.bytes(),
+        &shapes,
+        geometry,
+        BANDS,
+        parts,
+        CELL_BYTES,
+        ALIGN_BYTES,
+    );
+    (header, layout)
+}
+
+/// The memory of a test in words, with the share that the method leaves to the
+/// matrix in theory (Tang et al., TPDS 2018, eq. 6 to 8, for any number of
+/// parities) and in these bytes.
+pub fn memory_words(settings: &Settings, geometry: Geometry, split: &MemorySplit) -> String {
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    let of_segment = split.matrix as f64 / (split.total() - split.work_space).max(1) as f64;
+    format!(
+        "{} in groups of {} with {} {} leaves {:.1} % of its memory to the matrix (here {:.1} %): \
+         a rank has {:.1} MiB matrix, {:.1} MiB copies, {:.1} MiB parities, {:.1} MiB header, \
+         beside {:.1} MiB work space",
+        settings.method,
+        geometry.members,
+        geometry.parities,
+        if geometry.parities == 1 { "parity" } else { "parities" },
+        100.0 * settings.method.available(geometry),
+        100.0 * of_segment,
+        mib(split.matrix),
+        mib(split.copies),
+        mib(split.parities),
+        mib(split.header),
+        mib(split.work_space),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Format, parse};
+
+    fn test_spec(n: usize) -> TestSpec {
+        let toml = format!("n = {n}\nnb = 64\np = 2\nq = 4\n");
+        parse(toml.as_bytes(), "t", Format::Toml, false).unwrap().spec.tests().remove(0)
+    }
+
+    #[test]
+    fn bytes_follow_the_formula_within_two_per_cent() {
+        let spec = test_spec(20_000);
+        for method in Method::ALL {
+            for (members, parities) in [(2, 1), (4, 1), (8, 1), (8, 2), (8, 4)] {
+                let geometry = Geometry { members, parities };
+                let settings = Settings { method, parities, ..Settings::none() };
+                let split = memory_split(&spec, &settings, Some(geometry));
+                let segment = (split.total() - split.work_space) as f64;
+                let formula = split.matrix as f64 / method.available(geometry);
+                assert!((segment / formula - 1.0).abs() < 0.02, "{method} {members} {parities}");
+            }
+        }
+    }
+
+    #[test]
+    fn without_checkpoints_it_is_what_the_test_says() {
+        let spec = test_spec(1000);
+        let split = memory_split(&spec, &Settings::none(), None);
+        let most = (0..4).map(|mycol| ptest::rank_bytes(&spec, 0, mycol)).max().unwrap();
+        assert_eq!(split.total(), most);
+        assert_eq!((split.copies, split.parities, split.header), (0, 0, 0));
+    }
+
+    /// As many bytes as 128 bits count, at least of the matrix.
+    #[test]
+    fn no_order_wraps_around() {
+        let geometry = Some(Geometry { members: 2, parities: 1 });
+        for n in
+            [1 << 20, 1 << 29, 1 << 30, 1 << 31, (1 << 31) + 1, 3_037_000_500, u32::MAX as usize]
+        {
+            for (nb, depth) in [(1, 1), (192, 3), (1 << 31, i32::MAX as usize)] {
+                for p in [1, 2] {
+                    let spec = TestSpec { n, nb, depth, p, q: 3 - p, ..test_spec(64) };
+                    let matrix = (n as u128).pow(2) * 8 / (spec.p * spec.q) as u128;
+                    let least = matrix.min(u64::MAX.into()) as u64;
+                    for geometry in [None, geometry] {
+                        let method = Method::SelfCheckpoint;
+                        let settings = Settings { method, ..Settings::none() };
+                        let split = memory_split(&spec, &settings, geometry);
+                        assert!(split.total() >= least, "N={n} NB={nb} DEPTH={depth}: {split:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_job_of_one_rank_has_no_group() {
+        let settings =
+            Settings { method: Method::SelfCheckpoint, method_is_asked: false, ..Settings::none() };
+        assert_eq!(smallest_group(&settings, ["a"].into_iter()), None);
+        let two = smallest_group(&settings, ["a", "a"].into_iter());
+        assert_eq!(two, Some(Geometry { members: 2, parities: 1 }));
+        let seventeen = smallest_group(&settings, ["a"; 17].into_iter());
+        assert_eq!(seventeen, Some(Geometry { members: 8, parities: 1 }));
+    }
+}

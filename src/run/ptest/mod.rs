@@ -1,0 +1,339 @@
+//! One test: generate, solve, time, check (HPL_pdtest).
+
+pub mod check;
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use crate::config::{TestSpec, Transport};
+use crate::hpl::comm::{Comm, CommError, collect};
+use crate::hpl::grid::{Cyclic, Grid};
+use crate::hpl::matgen;
+use crate::hpl::pfact::Variant;
+use crate::hpl::pgesv::guard::Guard;
+use crate::hpl::pgesv::{LocalShape, Params, SolveError, Solver, Workspace};
+use crate::machine::blas::MatMut;
+use crate::machine::team::Team;
+use crate::report::record::{MemorySplit, Outcome, PhaseTable, Phases, TestRecord};
+
+/// What a test tells while it runs; called on every rank.
+pub trait Observer {
+    /// A part of the test begins.
+    fn phase(&mut self, phase: Phase);
+    /// So many columns are eliminated, so many seconds after the first start: as
+    /// [`Guard::seconds`].
+    fn columns(&mut self, done: usize, elapsed_seconds: f64);
+}
+
+/// The parts of a test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Making the matrix, so many bytes over all ranks.
+    Generate {
+        /// Bytes of all local matrices.
+        total_bytes: u64,
+    },
+    /// LU factorization.
+    Factor,
+    /// Back substitution.
+    BackSubstitute,
+    /// Norms and residual.
+    Check,
+    /// All done.
+    Done,
+}
+
+impl Phase {
+    /// Its name, for a supervisor.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Generate { .. } => "generate",
+            // Columns advance only once the first panel is done.
+            Phase::Factor => "begin",
+            Phase::BackSubstitute => "back",
+            Phase::Check => "check",
+            Phase::Done => "tested",
+        }
+    }
+
+    /// Whether all columns are eliminated.
+    pub fn is_behind_columns(self) -> bool {
+        matches!(self, Phase::BackSubstitute | Phase::Check | Phase::Done)
+    }
+}
+
+/// For who does not want to know.
+pub struct Silent;
+
+impl Observer for Silent {
+    fn phase(&mut self, _: Phase) {}
+    fn columns(&mut self, _: usize, _: f64) {}
+}
+
+impl From<&TestSpec> for Params {
+    fn from(spec: &TestSpec) -> Self {
+        Self {
+            n: spec.n,
+            nb: spec.nb,
+            // Never more panels in flight than there are.
+            depth: spec.depth.min(spec.n.div_ceil(spec.nb)),
+            bcast: spec.bcast,
+            variant: Variant {
+                pfact: spec.pfact,
+                rfact: spec.rfact,
+                nbmin: spec.nbmin,
+                ndiv: spec.ndiv,
+            },
+            swap: spec.swap,
+            swap_threshold: spec.swap_threshold,
+            share: spec.transport == Transport::Shared,
+        }
+    }
+}
+
+/// Bytes that rank `(myrow, mycol)` of the grid needs for a test: matrix and work space;
+/// at most `u64::MAX`.
+pub fn rank_bytes(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
+    let matrix = local_shape(spec, myrow, mycol).doubles().saturating_mul(size_of::<f64>());
+    (matrix as u64).saturating_add(work_bytes(spec, myrow, mycol))
+}
+
+/// Bytes of work space beside the matrix; at most `u64::MAX`.
+pub fn work_bytes(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
+    let rows = Cyclic::rows(spec.nb, spec.p);
+    let shape = local_shape(spec, myrow, mycol);
+    let doubles = shape.work_doubles(&Params::from(spec), rows, myrow);
+    doubles.saturating_mul(size_of::<f64>()) as u64
+}
+
+/// Shape of the part of the system that rank `(myrow, mycol)` of the grid holds.
+pub fn local_shape(spec: &TestSpec, myrow: usize, mycol: usize) -> LocalShape {
+    let rows = Cyclic::rows(spec.nb, spec.p);
+    let cols = Cyclic::cols(spec.nb, spec.q);
+    LocalShape::new(spec.n, rows, cols, myrow, mycol)
+}
+
+/// `N^2 (2N/3 + 3/2)` operations in `seconds`, in 10^9 a second.
+pub fn gflops(n: usize, seconds: f64) -> f64 {
+    let n = n as f64;
+    if seconds > 0.0 { n / 1e9 * (n / seconds) * (2.0 / 3.0 * n + 1.5) } else { 0.0 }
+}
+
+/// A solution on one rank.
+pub struct Solution {
+    /// Its part of x: for each of its columns of A.
+    pub x: Vec<f64>,
+    /// Seconds from the barrier before to the end, the maximum over ranks.
+    pub seconds: f64,
+    /// Where this rank's time went.
+    pub phases: Phases,
+    /// What went from rank to rank by messages, on any rank: `panels`, `rows`.
+    pub by_messages: Vec<String>,
+}
+
+/// Factors and solves the system that `guard` holds, timed (HPL_pdgesv with its
+/// timer). Collective over the grid.
+///
+/// # Errors
+/// On all ranks alike when a column has no usable pivot.
+pub fn solve<C: Comm>(
+    grid: &Grid<C>,
+    team: &Team,
+    spec: &TestSpec,
+    guard: &mut dyn Guard,
+    observer: &mut dyn Observer,
+) -> Result<Solution, SolveError> {
+    let (params, shape) = (Params::from(spec), shape(grid, spec));
+    let mut work = Workspace::new(grid, &params, shape)?;
+    let panels = params.panels();
+    observer.phase(Phase::Factor);
+    grid.all.barrier()?;
+    let mut next = guard.start();
+    let (start, before_seconds) = (Instant::now(), guard.seconds());
+    loop {
+        let to = guard.cut(next, panels)?;
+        if next == panels {
+            break;
+        }
+        let (a, background) = guard.lend(shape);
+        let mut solver = Solver::new(grid, team, params, shape, &a, &mut work);
+        let mut on_progress = |columns: usize| {
+            let elapsed_seconds = before_seconds + start.elapsed().as_secs_f64();
+            observer.columns(columns.min(spec.n), elapsed_seconds);
+        };
+        solver.factor(next..to, &mut on_progress, background)?;
+        next = to;
+    }
+    observer.phase(Phase::BackSubstitute);
+    let a = view(guard.matrix(), shape).share();
+    let x = Solver::new(grid, team, params, shape, &a, &mut work).back_substitute()?;
+    let here = start.elapsed().as_secs_f64();
+    let by_message = |is: bool| f64::from(u8::from(is));
+    let mut most = [
+        guard.seconds(),
+        by_message(grid.q > 1 && !work.shares_panels()),
+        by_message(grid.p > 1 && !work.shares_rows()),
+    ];
+    let mut phases = work.phases();
+    phases.other = (here - phases.sum()).max(0.0);
+    collect::all_max(&grid.all, &mut most)?;
+    let by_messages = [("panels", most[1]), ("rows", most[2])];
+    let by_messages =
+        by_messages.iter().filter(|(_, is)| *is > 0.0).map(|(what, _)| what.to_string());
+    Ok(Solution { x, seconds: most[0], phases, by_messages: by_messages.collect() })
+}
+
+/// Shape of this rank's part of the system of a test.
+pub fn shape<C: Comm>(grid: &Grid<C>, spec: &TestSpec) -> LocalShape {
+    local_shape(spec, grid.myrow, grid.mycol)
+}
+
+/// A rank's part of the system in its memory.
+fn view(memory: &mut [f64], shape: LocalShape) -> MatMut<'_> {
+    MatMut::row_major(memory, shape.rows, shape.cols, shape.lda)
+}
+
+/// Makes the system of a test in the memory that `guard` holds. Returns the
+/// seconds it took.
+pub fn generate<C: Comm>(
+    grid: &Grid<C>,
+    team: &Team,
+    spec: &TestSpec,
+    guard: &mut dyn Guard,
+) -> f64 {
+    let started = Instant::now();
+    let a = view(guard.matrix(), shape(grid, spec));
+    matgen::generate(grid, team, spec.n, spec.nb, spec.generator, a);
+    started.elapsed().as_secs_f64()
+}
+
+/// Runs one test on all ranks of the grid; the record is known on rank 0 of it.
+/// `resumed`: the system that `guard` holds is one from a checkpoint.
+///
+/// # Errors
+/// When a rank is lost. What is wrong with the test itself is in its record.
+pub fn run<C: Comm>(
+    grid: &Grid<C>,
+    team: &Team,
+    spec: &TestSpec,
+    guard: &mut dyn Guard,
+    resumed: bool,
+    observer: &mut dyn Observer,
+) -> Result<Option<TestRecord>, SolveError> {
+    let mut record = empty_record(grid, spec)?;
+    if !resumed {
+        let total_bytes = (spec.n * (spec.n + 1) * size_of::<f64>()) as u64;
+        observer.phase(Phase::Generate { total_bytes });
+        record.generate_seconds = generate(grid, team, spec, guard);
+    }
+    record.start_unix_seconds = unix_seconds();
+    match solve(grid, team, spec, guard, observer) {
+        Ok(solution) => {
+            record.end_unix_seconds = unix_seconds();
+            record.time_seconds = solution.seconds;
+            record.gflops = gflops(spec.n, solution.seconds);
+            record.phases = phase_table(grid, &solution.phases)?;
+            record.by_messages = solution.by_messages;
+            record.x_fingerprint = fingerprint(grid, spec, &solution.x)?;
+            observer.phase(Phase::Check);
+            let started = Instant::now();
+            record.outcome = judge(grid, team, spec, guard, &solution.x)?;
+            record.check_seconds = started.elapsed().as_secs_f64();
+        }
+        Err(SolveError::Pivot { column, value }) => {
+            record.end_unix_seconds = unix_seconds();
+            record.outcome = Outcome::Broke { column, pivot: value.to_string() };
+        }
+        Err(error) => return Err(error),
+    }
+    observer.phase(Phase::Done);
+    Ok((grid.all.rank() == 0).then_some(record))
+}
+
+/// A number that differs when any bit of x does, and not with the grid: the sum
+/// over all j of a hash of j and the bits of x_j.
+fn fingerprint<C: Comm>(grid: &Grid<C>, spec: &TestSpec, x: &[f64]) -> Result<u64, CommError> {
+    let cols = grid.cols(spec.nb);
+    let hash = |(local, value): (usize, &f64)| {
+        let place = cols.global(local, grid.mycol) as u64;
+        let mixed = (place ^ value.to_bits().rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed ^ mixed >> 29 ^ place).wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ value.to_bits()
+    };
+    let mut sum = [x.iter().enumerate().map(hash).fold(0u64, u64::wrapping_add)];
+    collect::all_reduce(&grid.row, &mut sum, u64::wrapping_add)?;
+    Ok(sum[0])
+}
+
+fn empty_record<C: Comm>(grid: &Grid<C>, spec: &TestSpec) -> Result<TestRecord, CommError> {
+    let mut bytes = [rank_bytes(spec, grid.myrow, grid.mycol) as f64];
+    collect::all_max(&grid.all, &mut bytes)?;
+    Ok(TestRecord {
+        spec: spec.clone(),
+        time_seconds: 0.0,
+        gflops: 0.0,
+        start_unix_seconds: 0,
+        end_unix_seconds: 0,
+        generate_seconds: 0.0,
+        check_seconds: 0.0,
+        phases: PhaseTable::default(),
+        rank_bytes: bytes[0] as u64,
+        memory: MemorySplit::default(),
+        progress: Vec::new(),
+        events: Vec::new(),
+        x_fingerprint: 0,
+        by_messages: Vec::new(),
+        protection: None,
+        outcome: Outcome::NotChecked,
+    })
+}
+
+/// The record of a test for whose matrix some rank has no memory.
+///
+/// # Errors
+/// When a rank is lost.
+pub fn skipped<C: Comm>(grid: &Grid<C>, spec: &TestSpec) -> Result<Option<TestRecord>, CommError> {
+    let mut record = empty_record(grid, spec)?;
+    let reason = format!("no memory for the matrix ({} bytes on a rank)", record.rank_bytes);
+    record.outcome = Outcome::Skipped { reason };
+    Ok((grid.all.rank() == 0).then_some(record))
+}
+
+/// Makes the matrix anew, where it was, and checks the solution against it.
+fn judge<C: Comm>(
+    grid: &Grid<C>,
+    team: &Team,
+    spec: &TestSpec,
+    guard: &mut dyn Guard,
+    x: &[f64],
+) -> Result<Outcome, CommError> {
+    if spec.threshold <= 0.0 {
+        return Ok(Outcome::NotChecked);
+    }
+    generate(grid, team, spec, guard);
+    let a = view(guard.matrix(), shape(grid, spec));
+    let norms = check::norms(grid, spec.n, spec.nb, a.as_ref(), x)?;
+    let scaled_residual = check::scaled_residual(spec.n, &norms);
+    // Not `>=`: a residual that is no number must fail.
+    Ok(if scaled_residual < spec.threshold {
+        Outcome::Passed { scaled_residual, norms }
+    } else {
+        Outcome::Failed { scaled_residual, norms }
+    })
+}
+
+fn phase_table<C: Comm>(grid: &Grid<C>, mine: &Phases) -> Result<PhaseTable, CommError> {
+    let Phases { panel, swap, bcast, update, back, other } = *mine;
+    let list = [panel, swap, bcast, update, back, other];
+    let (mut max, mut sum) = (list, list);
+    collect::all_max(&grid.all, &mut max)?;
+    collect::all_sum(&grid.all, &mut sum)?;
+    let phases = |list: [f64; 6]| {
+        let [panel, swap, bcast, update, back, other] = list;
+        Phases { panel, swap, bcast, update, back, other }
+    };
+    let ranks = grid.all.size() as f64;
+    Ok(PhaseTable { max: phases(max), mean: phases(sum.map(|s| s / ranks)) })
+}
+
+fn unix_seconds() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() as i64)
+}

@@ -197,7 +197,7 @@ fn help_teaches_groups_examples_and_exit_codes() {
         "Exit codes:",
         "Input and output:",
         "Panel factorization:",
-        "moot in our storage:",
+        "without effect:",
         "skt-hpl init",
         "default 192",
     ] {

@@ -39,7 +39,7 @@ pub struct ConvertArgs {
     /// The form to write [default: by OUTPUT's extension, else the other form]
     #[arg(long, value_name = "FORM")]
     pub to: Option<FormatName>,
-    /// Do with illegal values of HPL.dat what the reference does, with a warning
+    /// Replace illegal values of HPL.dat as the reference does, with a warning
     #[arg(long)]
     pub lenient: bool,
     /// Overwrite OUTPUT if it exists

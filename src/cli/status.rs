@@ -16,7 +16,7 @@ pub struct StatusArgs {
     /// Folder of the state, as for `launch`
     #[arg(long, value_name = "FOLDER", default_value = STATE_FOLDER)]
     pub state: PathBuf,
-    /// All that is known, as JSON
+    /// Print the whole state as JSON
     #[arg(long)]
     pub json: bool,
 }

@@ -70,8 +70,8 @@ pub fn execute(args: &ConvertArgs) -> Result<(), ConfigError> {
     match to {
         Format::Toml if !checked.launch.is_empty() => text += &toml::write_launch(&checked.launch),
         Format::Dat if !checked.launch.is_empty() => output::say(format_args!(
-            "warning: launch: HPL.dat knows no launcher; give its settings to `skt-hpl launch` as \
-             flags"
+            "warning: launch: HPL.dat cannot hold settings of the launcher; give them to `skt-hpl \
+             launch` as flags"
         )),
         _ => {}
     }
@@ -98,7 +98,8 @@ pub(super) fn text(
             let flags = checkpoint::flags(protection);
             if !flags.is_empty() {
                 output::say(format_args!(
-                    "warning: checkpoint: HPL.dat knows no checkpoints; add {flags}"
+                    "warning: checkpoint: HPL.dat cannot hold settings of checkpoints; add \
+                     {flags}"
                 ));
             }
             Ok(text)

@@ -147,7 +147,7 @@ pub enum LaunchError {
     Template(String),
     /// No launcher.
     #[error(
-        "no launcher: `{program} --version` says nothing of Open MPI or Hydra; name it with \
+        "no launcher: `{program} --version` names neither Open MPI nor Hydra; name it with \
          --launcher and --launcher-program"
     )]
     NoLauncher {

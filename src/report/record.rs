@@ -206,8 +206,8 @@ impl Restart {
         match (is_by_wall_clock, step) {
             (false, 0.0) => None,
             (false, _) => Some(format!(
-                "the wall clock was set by {step:+.0} s {since}, or that of another node is so \
-                 far off; the time is by the uptime of a node that was there all along"
+                "the wall clock was set by {step:+.0} s {since}, or differs by that much from \
+                 another node's; the time is measured by the uptime of a node that stayed up"
             )),
             (true, 0.0) => Some(format!(
                 "no node stayed up {since}: this part of the time is by the wall clock"

@@ -83,7 +83,7 @@ pub fn give_up(past: &[Past], resolution_columns: usize, restarts_max: usize) ->
         let newest = &unexplained[..SAME_PLACE_MAX];
         if newest.iter().all(|failure| !failure.lived) {
             return Some(format!(
-                "the job did not come to life in {SAME_PLACE_MAX} starts, with all nodes well"
+                "the job gave no sign of life in {SAME_PLACE_MAX} starts, with all nodes well"
             ));
         }
         let column = newest[0].column;
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn a_job_that_never_lives_and_one_that_never_ends_are_given_up() {
         let dead = Past { lived: false, ..failed(0) };
-        assert!(give_up(&[dead; 3], 0, 50).unwrap().contains("did not come to life"));
+        assert!(give_up(&[dead; 3], 0, 50).unwrap().contains("gave no sign of life"));
         let walking: Vec<Past> = (0..6).map(|i| failed(100 * i)).collect();
         assert!(give_up(&walking, 10, 6).is_none());
         assert!(give_up(&walking, 10, 5).unwrap().contains("--max-restarts 5"));

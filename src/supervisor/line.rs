@@ -135,7 +135,7 @@ impl Line {
         }
         let said = String::from_utf8_lossy(&said);
         let last = said.lines().rfind(|line| !line.trim().is_empty());
-        last.map_or("not a word: does skt-hpl run there?".into(), shown_message)
+        last.map_or("no answer at all: does skt-hpl run there?".into(), shown_message)
     }
 }
 

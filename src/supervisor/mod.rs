@@ -116,9 +116,8 @@ pub enum SupervisorError {
     },
     /// The agent that reaches the nodes cannot be started.
     #[error(
-        "cannot start {agent}, which is to reach the nodes: {source}; is it installed, and in \
-         PATH? --agent names another. What a checkpoint has kept stays: the same command goes on \
-         with it"
+        "cannot start {agent}, which runs commands on the nodes: {source}; is it installed, and in \
+         PATH? --agent names another. Checkpoints are kept: the same command goes on from them"
     )]
     Agent {
         /// Its program.

@@ -56,7 +56,7 @@ pub fn timelines(state: &State) -> Vec<String> {
             cell(total),
         ));
     }
-    lines.push("detection counts from the job's last sign of life: at most so long".to_owned());
+    lines.push("detection counts from the job's last sign of life: upper bounds".to_owned());
     lines
 }
 

@@ -282,7 +282,10 @@ impl Asking<'_> {
             let outcome = match is_in_use && silence_counts && !is_cut_short {
                 true => {
                     let waited = probe.started.elapsed().as_secs_f64();
-                    Outcome::Failed(format!("no answer in {waited:.1} s, when all others had"))
+                    Outcome::Failed(format!(
+                        "no answer in {waited:.1} s, after all others had \
+                         answered"
+                    ))
                 }
                 false => {
                     self.lines.keep(&probe.name, probe.line);
@@ -365,7 +368,11 @@ mod tests {
         };
         assert_eq!(health("n1"), "Well");
         assert_eq!(health("n2"), "probe: exit status: 255; no route");
-        assert_eq!(health("n3"), "probe: exit status: 3; not a word: does skt-hpl run there?");
+        assert_eq!(
+            health("n3"),
+            "probe: exit status: 3; no answer at all: does skt-hpl run \
+             there?"
+        );
         assert!(health("n4").starts_with("has version 0.0.1 of skt-hpl, not "));
         assert_eq!(health("n5"), "has no shared memory for us: none");
         assert!(health("n6").starts_with("has another build of skt-hpl"), "{}", health("n6"));

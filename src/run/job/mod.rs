@@ -69,9 +69,9 @@ pub enum JobError {
     Ledger(#[from] LedgerError),
     /// It has kept results of other tests.
     #[error(
-        "run {run} was begun with other settings: what an earlier start has kept as the result of \
-         test {test} is of another test. Restart with the settings of that run, name this one \
-         with --run-id, or start afresh with --resume never"
+        "run {run} was started with other settings: the result that an earlier start kept for test \
+         {test} is of another test. Restart with the settings of that run, name this one with \
+         --run-id, or start from the beginning with --resume never"
     )]
     OtherTests {
         /// Name of the run.
@@ -556,7 +556,7 @@ impl<'a> Tests<'a> {
         };
         heartbeat::phase("open", 0, test.n);
         interrupt::keep(true);
-        watcher.say("looking for what an earlier start has left, and making room");
+        watcher.say("looking for data of an earlier start, and reserving memory");
         let (done, note) = match protect::open(ranks, test, &settings, surroundings)? {
             Opened::Ready { guard, found, resumed } => {
                 for line in opening_lines(&guard, &found, resumed) {
@@ -566,7 +566,8 @@ impl<'a> Tests<'a> {
             }
             Opened::Done(done) => {
                 let number = index + 1;
-                let words = "was done by an earlier start, which did not get to remove its result";
+                let words = "was done by an earlier start, which ended before it removed the \
+                     result";
                 (done, Some(format!("test {number} {words}")))
             }
         };
@@ -630,7 +631,7 @@ fn run_protected<'a, C: Comm>(
 fn opening_lines<C: Comm>(guard: &Protected<C>, found: &Found, resumed: bool) -> Vec<String> {
     let mut lines = Vec::new();
     if found.unusable > 0 {
-        lines.push(format!("{} segment(s) of earlier starts were of no use", found.unusable));
+        lines.push(format!("{} segment(s) of earlier starts could not be used", found.unusable));
     }
     if let (true, Some(restart)) = (resumed, guard.restart()) {
         lines.push(format!(

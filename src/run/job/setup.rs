@@ -110,8 +110,8 @@ fn warn_of_one_store(places: &[Place], rank: usize) {
     let hosts = places::hosts_of_one_store(places);
     if rank == 0 && !hosts.is_empty() {
         eprintln!(
-            "warning: hosts {} see one and the same memory: what takes one of them away may take \
-             the segments of all (--domains can name them as one)",
+            "warning: hosts {} share one memory: the loss of one of them may take the segments of \
+             all (--domains can name them as one)",
             hosts.join(", ")
         );
     }

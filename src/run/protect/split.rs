@@ -111,8 +111,8 @@ pub fn memory_words(settings: &Settings, geometry: Geometry, split: &MemorySplit
     let of_segment = split.matrix as f64 / (split.total() - split.work_space).max(1) as f64;
     format!(
         "{} in groups of {} with {} {} leaves {:.1} % of its memory to the matrix (here {:.1} %): \
-         a rank has {:.1} MiB matrix, {:.1} MiB copies, {:.1} MiB parities, {:.1} MiB header, \
-         beside {:.1} MiB work space",
+         a rank has {:.1} MiB matrix, {:.1} MiB copies, {:.1} MiB parities, {:.1} MiB header, and \
+         {:.1} MiB work space",
         settings.method,
         geometry.members,
         geometry.parities,

@@ -1,5 +1,5 @@
-//! `skt-hpl model path`: where the time of a run goes on a machine that nobody has
-//! at hand, and what would make it faster.
+//! `skt-hpl model path`: where the time of a run goes on a machine that is not
+//! available, and which changes would make it faster.
 
 use std::fmt::Write as _;
 use std::fs;

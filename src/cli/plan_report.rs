@@ -1,4 +1,4 @@
-//! What `skt-hpl plan` says: in words, and as JSON.
+//! The answer of `skt-hpl plan`, as text and as JSON.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! `skt-hpl status`: where a launched run stands.
+//! `skt-hpl status`: shows the state of a launched run.
 
 use std::path::PathBuf;
 

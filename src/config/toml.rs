@@ -1,8 +1,8 @@
 //! TOML: the fields of HPL.dat by readable names, and ours.
 //!
-//! The keys of HPL.dat stand at the top level, each a scalar or, where HPL.dat
-//! has a list, a list. The tables `[checkpoint]` and `[launch]` hold the settings
-//! of the protection and of the launcher, of which HPL.dat knows nothing.
+//! The keys of HPL.dat are at the top level, each a scalar or, where HPL.dat has a
+//! list, a list. The tables `[checkpoint]` and `[launch]` have the settings of the
+//! protection and of the launcher, which HPL.dat does not have.
 
 use std::fmt::Write as _;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! What the launcher says of this process, before MPI is up.
 //!
-//! Under `mpirun` every rank parses the same command line; one of them should
-//! speak.
+//! Under `mpirun` every rank parses the same command line; only one of them should
+//! print messages.
 
 use std::env;
 use std::thread;

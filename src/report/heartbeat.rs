@@ -1,9 +1,9 @@
-//! Signs of life of a job under `skt-hpl launch`: lines on rank 0's standard
-//! error, which every launcher forwards, with a mark that the supervisor looks
-//! for and takes out.
+//! Signs of life of a job under `skt-hpl launch`: lines on rank 0's standard error,
+//! which every launcher forwards, with a mark by which the supervisor finds and removes
+//! them.
 //!
-//! Off unless the environment has [`ENV`], whose value comes back in each
-//! record: a record of another job counts for nothing.
+//! Off unless the environment has [`ENV`], whose value is in each record: records of
+//! other jobs are ignored.
 
 use std::io::Write as _;
 use std::sync::{Mutex, OnceLock};

@@ -1,5 +1,5 @@
-//! Progress on standard error: what runs now, how far it is, how long it will
-//! take.
+//! Progress on standard error: what the run does now, how much is done, and how long
+//! the rest will take.
 //!
 //! Only rank 0 has one that is not off. The solver calls
 //! [`Progress::columns`] once a panel; between two lines that costs two

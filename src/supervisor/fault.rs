@@ -1,4 +1,4 @@
-//! Whether a node that has answered can take part: version, program, store, memory.
+//! Checks that a node that has answered can take part: version, program, store, memory.
 
 use super::probe::{Answer, program_checksum};
 use crate::checkpoint::store::{SysvLimits, Trap};

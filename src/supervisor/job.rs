@@ -1,4 +1,4 @@
-//! A launcher under way, and the files that its job writes.
+//! A running launcher, and the files that its job writes.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;

@@ -1,11 +1,10 @@
 //! A line to a node: an agent with `skt-hpl probe` at its far end.
 //!
-//! That one answers the question it was started with, and then those that come on
-//! its standard input. So the line is kept for the next question: an agent takes
-//! its time to get to a node that computes - ssh's handshake, seconds of it -, and
-//! when a node is lost all of them are asked twice. Where an agent does not pass
-//! on standard input, the far end ends with its first answer, and the next
-//! question gets a new line.
+//! The probe answers the question that it was started with, and then those that come on
+//! its standard input. So the line is kept for the next question: an agent may take
+//! seconds to reach a node that computes (ssh's handshake), and when a node is lost all
+//! nodes are asked twice. Where an agent does not pass on standard input, the far end
+//! ends with its first answer, and the next question gets a new line.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _, Write as _};

@@ -10,9 +10,8 @@
 //!     what now?                                      decide
 //! ```
 //!
-//! `machine` decides, `shell` does it. What is known stands in a folder, see
-//! [`state`]: a supervisor that is killed leaves the job alone, and the next one goes on
-//! with it.
+//! `machine` decides, `shell` acts. The state is in a folder, see [`state`]: if a
+//! supervisor is killed, the job goes on, and the next supervisor takes it over.
 
 pub mod decide;
 mod fault;

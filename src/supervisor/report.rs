@@ -1,4 +1,4 @@
-//! The account of a run: a status line, the timelines of failures, JSON.
+//! The record of a run: a status line, the timelines of failures, JSON.
 
 use serde_json::{Value, json};
 

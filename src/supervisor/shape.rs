@@ -1,5 +1,5 @@
-//! What losses a list of nodes can bear: judged before the run, from the groups
-//! that its ranks will form.
+//! Which losses a list of nodes survives: computed before the run, from the groups that
+//! its ranks will form.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Asking all nodes at once whether they can take part, by the very agent that the
+//! Asks all nodes at once whether they can take part, by the same agent that the
 //! launcher uses, with a time limit. See [`super::probe`] for what a node does.
 
 use std::collections::BTreeMap;

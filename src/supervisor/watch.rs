@@ -1,5 +1,5 @@
-//! Is the job still alive? A limit for the time between two signs of life,
-//! from the pace that was measured.
+//! Whether the job is still alive: a limit for the time between two signs of life, from
+//! the measured pace.
 
 use std::collections::HashMap;
 

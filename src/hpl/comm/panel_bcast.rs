@@ -1,11 +1,11 @@
 //! How a panel travels along its process row (HPL_bcast and its six topologies).
 //!
-//! Ranks are counted from the root: relative rank 1 owns the next panel, and
-//! the "modified" topologies spare it from forwarding so that it can get on.
+//! Ranks are counted from the root: relative rank 1 owns the next panel, and the
+//! "modified" topologies spare it from forwarding so that it can factor that panel.
 //!
-//! The ring topologies pass whole messages and are told apart by a table of who
-//! sends to whom. The long ones cut the message into a piece for each rank,
-//! spread the pieces along a binary tree, and roll them around a ring.
+//! The ring topologies pass whole messages and differ in a table of which rank sends to
+//! which. The long ones cut the message into a piece for each rank, spread the pieces
+//! along a binary tree, and roll them around a ring.
 
 use std::cell::RefCell;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! The P x Q process grid: this rank's place in it, and the groups that it talks in.
+//! The P x Q process grid: this rank's row and column, and its groups of ranks.
 
 use crate::config::Pmap;
 use crate::hpl::comm::node::Kept;

@@ -1,4 +1,4 @@
-//! Which tests of a job will have checkpoints, as it is thought before the first.
+//! Which tests of a job will have checkpoints, as predicted before the first test.
 
 use crate::checkpoint::methods::Method;
 use crate::config::{RunSpec, TestSpec};

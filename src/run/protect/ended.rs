@@ -1,10 +1,10 @@
-//! What a node remembers of runs that have ended while segments of theirs were out of
-//! reach: so that these, when they come back, are known for what they are, and do not
+//! The record on a node of runs that ended while some of their segments were out of
+//! reach: when those segments come back, they are recognized as left over, and do not
 //! block the next run of that name.
 //!
 //! A mark is one small segment of each node. It names, exactly, starts that were
-//! superseded when something was out of reach: whoever still has one of them as its
-//! lineage has missed the rest of a run whose result is reported.
+//! superseded while a node was out of reach: a segment that still has one of them as
+//! its lineage has missed the rest of a run whose result is reported.
 
 use super::ledger::{self, Content, LedgerError};
 use super::role::{ENDED, parse_role};

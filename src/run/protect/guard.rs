@@ -1,4 +1,4 @@
-//! The solver's [`Guard`] whose matrix lives in shared memory and is saved.
+//! The solver's [`Guard`] whose matrix is in shared memory and is saved by checkpoints.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! How often to take a checkpoint, and whether one still pays.
+//! How often to take a checkpoint, and whether another one saves more than it costs.
 
 use std::ops::Range;
 

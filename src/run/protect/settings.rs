@@ -1,4 +1,4 @@
-//! What a user can say of checkpoints.
+//! The settings of checkpoints.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Where the memory of a rank goes.
+//! How the memory of a rank is used: matrix, copies, parities, header, work space.
 
 use super::settings::Settings;
 use crate::checkpoint::group;

@@ -1,4 +1,4 @@
-//! What the supervisor is told, and what it wants done.
+//! The events that the supervisor is told of, and the actions that it asks for.
 
 use std::io;
 use std::path::PathBuf;

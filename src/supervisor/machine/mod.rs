@@ -1,6 +1,6 @@
-//! What the supervisor decides, without a process, a file, a clock or a node of its
-//! own: [`Machine::on`] takes an event and its time and returns what is to be done,
-//! in that order. `super::shell` does it and feeds back what comes of it.
+//! The decisions of the supervisor, without a process, a file, a clock or a node of its
+//! own: [`Machine::on`] takes an event and its time and returns the actions to take, in
+//! order. `super::shell` takes them and returns what follows as events.
 //!
 //! ```text
 //! Finding ---> Asking ---> Pausing ---> Starting ---> Running ---+
@@ -12,7 +12,7 @@
 //!
 //! Each phase can lead to `Over`. [`Action::FindJob`], [`Action::Ask`],
 //! [`Action::Launch`] and [`Action::End`] come last among the actions of an event, and
-//! the next event says what came of them.
+//! the next event has their result.
 
 mod ending;
 mod event;

@@ -1,5 +1,5 @@
-//! The supervisor's decisions without processes: what each failure of a cluster leads
-//! to, event by event, and what holds whatever happens.
+//! The supervisor's decisions without processes: what follows from each failure of a
+//! cluster, event by event, and what holds in every case.
 
 use std::collections::BTreeMap;
 

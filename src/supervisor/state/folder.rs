@@ -1,4 +1,5 @@
-//! What a supervisor knows, in a folder, so that it may die at any instant.
+//! The state of a supervisor, in a folder, so that the supervisor may die at any
+//! instant.
 //!
 //! ```text
 //! lock              held by the living supervisor
@@ -9,8 +10,8 @@
 //! attempt-3.err     and standard error, with the launcher's own words
 //! ```
 //!
-//! The job writes to files and not to a pipe of ours: it goes on when the
-//! supervisor is killed, and the next supervisor reads on.
+//! The job writes to files and not to a pipe of the supervisor: it goes on when the
+//! supervisor is killed, and the next supervisor continues to read.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Read as _, Write as _};

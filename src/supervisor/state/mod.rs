@@ -1,4 +1,4 @@
-//! What a supervisor must not forget, and the folder that keeps it.
+//! The state of a supervisor that the next one needs, and the folder that keeps it.
 
 mod folder;
 

@@ -1,6 +1,6 @@
-//! What other users do to a store: they plant segments and take names, and no run
-//! goes on from the one or is stopped by the other. And what damages segments of
-//! one's own: it is told, and makes way.
+//! Other users plant segments in a store and take names: no run goes on from a planted
+//! segment, or is stopped by a taken name. Damaged segments of one's own are reported
+//! and replaced.
 //!
 //! Takes the rights of root, to be other users; without them each test says so.
 //! System V segments are of the whole machine, and so each test has a namespace for

@@ -1,5 +1,5 @@
-//! Every store keeps its promises: memory that outlives its process, whole or
-//! not there at all, and nobody else's ever touched.
+//! The guarantees of every store: memory outlives its process, is complete or absent,
+//! and that of other users is never touched.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};

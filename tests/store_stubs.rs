@@ -1,6 +1,6 @@
-//! A death between the creation of a segment and the writing of its first page:
-//! what it leaves is known as ours, and removed by the next who looks; what only
-//! looks like it stays.
+//! A death between the creation of a segment and the writing of its first page: what it
+//! leaves is recognized as ours and removed by the next search; a segment that only
+//! looks similar stays.
 //!
 //! System V segments are of the whole machine, and so each test here has a
 //! namespace for them of its own; where the system grants none, it says so.

@@ -1,5 +1,5 @@
 //! What the crates of this workspace have in common: HPL's terms as values and pure
-//! functions. It knows no files, no ranks that run, no matrix.
+//! functions. It has no files, no running ranks, no matrix.
 //!
 //! | module | what |
 //! |---|---|

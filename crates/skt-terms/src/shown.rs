@@ -1,4 +1,5 @@
-//! How text is shown: what others wrote, and commands that can be typed again.
+//! How text is shown: text of other users without control characters, and commands that
+//! can be typed again.
 
 /// A value as it may be shown: control characters escaped, cut at 40.
 pub fn shown(value: &str) -> String {

@@ -1,4 +1,4 @@
-//! What ranks say to each other.
+//! Communication between ranks.
 //!
 //! The solver and the checkpoint code are generic over [`Comm`]. In production
 //! it is [`mpi::MpiComm`]; in tests it is [`threads::ThreadComm`], ranks on

@@ -1,14 +1,14 @@
-//! Memory that the ranks of a group see of each other, where they share a node.
+//! Shared memory of the ranks of a group that share a node.
 //!
-//! Each rank has a part that it alone writes, but for what is agreed to be written by
-//! others, and maps those of all others.
-//! A part is a file of memory without a name (memfd): the others open it through
-//! `/proc`, and it is gone with the last process that has it, however that dies.
+//! Each rank has a part that it alone writes, except for ranges that others write by
+//! agreement, and maps the parts of all others. A part is a file of memory without a
+//! name (memfd): the others open it through `/proc`, and it is gone with the last
+//! process that has it, however that dies.
 //!
-//! A part begins with *flags*, numbers that only grow. A rank that has written
-//! something raises one of its flags; who waits for that flag sees what was
-//! written before. That is the whole protocol: what a part holds, and when it may
-//! be written again, is up to those who use it.
+//! A part begins with *flags*, numbers that only grow. A rank that has written data
+//! raises one of its flags; a rank that waits for that flag sees what was written
+//! before. That is the whole protocol: the callers decide what a part holds, and when
+//! it may be written again.
 
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};

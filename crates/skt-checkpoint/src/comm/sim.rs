@@ -1,14 +1,14 @@
 //! Simulated ranks: every rank a fiber of one thread, one running at a time.
 //!
-//! A seeded scheduler chooses who goes on at every call, so that a run is a
-//! function of its [`Options`] alone. Every call and every [`Point`] is a
-//! numbered step, and ranks can be killed at any of them. A run of a few
-//! hundred steps takes well under a millisecond: enough for a test to stop a
-//! protocol at each of its steps in turn.
+//! A seeded scheduler chooses at every call which rank goes on, so that a run is a
+//! function of its [`Options`] alone. Every call and every [`Point`] is a numbered
+//! step, and ranks can be killed at any of them. A run of a few hundred steps takes
+//! well under a millisecond: enough for a test to stop a protocol at each of its steps
+//! in turn.
 //!
-//! As with MPI, survivors learn of a death late: after [`Linger`], in whatever
-//! call they are or come to. A job in which nobody can go on, and nobody was
-//! killed, is a deadlock and is reported as such.
+//! As with MPI, survivors learn of a death late: after [`Linger`], in whatever call
+//! they are or come to. A job in which no rank can go on, and none was killed, is a
+//! deadlock and is reported as such.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell, UnsafeCell};

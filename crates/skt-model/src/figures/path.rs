@@ -1,4 +1,4 @@
-//! The critical path of the solver on machines that nobody has at hand.
+//! The critical path of the solver on machines that are not available.
 
 use skt_terms::choice::{Bcast, Swap};
 

@@ -166,7 +166,7 @@ fn fitted(args: &PathArgs) -> Result<Option<fit::Fit>, StudyError> {
     let fit = fit::fit(&runs, &read_machine(args.machine.as_deref())?)?;
     for unit in &fit.unseen {
         output::say(format_args!(
-            "note: the reports say nothing of {unit:?}, or its cost vanishes beside the others"
+            "note: the reports say nothing of {unit:?}, or its cost is negligible against the others"
         ));
     }
     Ok(Some(fit))

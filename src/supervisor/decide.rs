@@ -3,7 +3,7 @@
 use skt_terms::exit::Exit;
 
 /// This many failures in one place, all nodes being well, are no accident.
-pub const SAME_PLACE_MAX: usize = 3;
+pub const SAME_FAILURES_MAX: usize = 3;
 /// The longest pause before a start.
 const BACKOFF_MAX_SECONDS: f64 = 60.0;
 
@@ -79,11 +79,11 @@ pub fn next(ending: &Ending) -> Next {
 pub fn give_up(past: &[Past], resolution_columns: usize, restarts_max: usize) -> Option<String> {
     let unexplained = past.iter().rev().take_while(|failure| !failure.node_lost);
     let unexplained: Vec<&Past> = unexplained.collect();
-    if unexplained.len() >= SAME_PLACE_MAX {
-        let newest = &unexplained[..SAME_PLACE_MAX];
+    if unexplained.len() >= SAME_FAILURES_MAX {
+        let newest = &unexplained[..SAME_FAILURES_MAX];
         if newest.iter().all(|failure| !failure.lived) {
             return Some(format!(
-                "the job gave no sign of life in {SAME_PLACE_MAX} starts, with all nodes well"
+                "the job gave no sign of life in {SAME_FAILURES_MAX} starts, with all nodes well"
             ));
         }
         let column = newest[0].column;
@@ -92,7 +92,7 @@ pub fn give_up(past: &[Past], resolution_columns: usize, restarts_max: usize) ->
         };
         if newest.iter().all(near) {
             return Some(format!(
-                "the job failed {SAME_PLACE_MAX} times at column {column}, with all nodes well"
+                "the job failed {SAME_FAILURES_MAX} times at column {column}, with all nodes well"
             ));
         }
     }

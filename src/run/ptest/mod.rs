@@ -74,7 +74,7 @@ impl From<&TestSpec> for Params {
         Self {
             n: spec.n,
             nb: spec.nb,
-            // Never more panels in flight than there are.
+            // The look-ahead has at most all panels.
             depth: spec.depth.min(spec.n.div_ceil(spec.nb)),
             bcast: spec.bcast,
             variant: Variant {

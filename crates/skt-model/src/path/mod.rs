@@ -57,7 +57,7 @@ pub struct Run {
     pub q: usize,
     /// Threads a rank.
     pub threads: usize,
-    /// Panels in flight ahead of the update.
+    /// Look-ahead: panels factored ahead of the update.
     pub depth: usize,
     /// Panel broadcast.
     pub bcast: Bcast,

@@ -211,7 +211,7 @@ fn what_only_looks_like_it_stays() {
         assert_eq!(store.remove_dead_stubs().unwrap(), [], "{what}");
         let text = clean(&store, true);
         assert_eq!(text, "", "{what}");
-        // Whoever has the first key: ours is made at the next.
+        // The first key is taken: ours is made at the next.
         drop(store.create(&name(), 8).unwrap());
         assert!(store.remove(&name()).unwrap());
         let left: Vec<String> = table();

@@ -132,7 +132,7 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Exit> {
             if error.use_stderr() {
                 output::say(format_args!("{}", error.render()));
             } else {
-                // Nobody is left to tell if even this cannot be written.
+                // If even this cannot be written, there is no way to report it.
                 let _ = error.print();
             }
         }

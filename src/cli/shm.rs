@@ -144,8 +144,8 @@ pub struct Cleaned {
     pub kept: usize,
 }
 
-/// Writes one line a segment of ours: run, rank, part, bytes, who is attached,
-/// its state in a word, its age and where it is.
+/// Writes one line a segment of ours: run, rank, part, bytes, attached processes, its
+/// state in a word, its age and its location.
 ///
 /// # Errors
 /// When the store cannot be listed or `out` not written.
@@ -264,14 +264,15 @@ pub fn clean(
             done.removed_bytes += segment.bytes as u64;
         }
     }
-    // Of which run they are, nobody knows.
+    // These do not name their run.
     if options.run.is_none() {
         clean_stubs(store, options.force, &mut done, out)?;
     }
     Ok(done)
 }
 
-/// Removes what is no segment, surely ours and of no use to anybody, by force all.
+/// Removes stubs that are ours for sure and that no run can use; with `force`, all
+/// stubs.
 fn clean_stubs(
     store: &dyn Store,
     force: bool,

@@ -277,7 +277,7 @@ pub enum ConfigError {
         /// The parser's message.
         message: String,
     },
-    /// A key nobody knows.
+    /// An unknown key.
     #[error("{file}:{line}: {key}: no such key; {hint}")]
     UnknownKey {
         /// The file.

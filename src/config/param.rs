@@ -77,8 +77,8 @@ pub struct ParamInfo {
     pub kind: Kind,
     /// What the reference puts in place of an illegal value, without a word.
     pub reference_substitute: Option<usize>,
-    /// The value where nobody gave one, as it would be written in TOML; empty
-    /// for what has no default.
+    /// The value where none is given, as it would be written in TOML; empty for what
+    /// has no default.
     pub default: &'static str,
 }
 

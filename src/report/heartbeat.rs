@@ -36,7 +36,7 @@ const INTERVAL_SECONDS: f64 = 1.0;
 pub struct Beat {
     /// The value of [`ENV`].
     pub token: String,
-    /// Who speaks.
+    /// The rank that writes the record.
     pub rank: usize,
     /// What the job does, see [`phase`]; [`DONE`] in its last record.
     pub phase: String,

@@ -122,9 +122,9 @@ pub fn target(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Writes a new file under a random name beside `path`, which then takes the
-/// place of `path`: who reads it never sees half of it. Its permissions are `mode`
-/// less the umask. `sync`: it is on the disk before that.
+/// Writes a new file under a random name in the folder of `path`, which then replaces
+/// `path`: a reader never sees half of it. Its permissions are `mode` less the umask.
+/// `sync`: it is on the disk before that.
 ///
 /// # Errors
 /// What `write` returns; the system refuses. `path` is as it was.
@@ -189,7 +189,7 @@ fn find(path: &Path) -> io::Result<Found> {
     Err(io::Error::from_raw_os_error(libc::ELOOP))
 }
 
-/// Who may write to a folder.
+/// The users that may write to a folder.
 struct Folder {
     owner: u32,
     mode: u32,

@@ -6,8 +6,8 @@
 //! without a failure, the expected number of failures before it succeeds is `e^(L/mu) -
 //! 1`, and the expected time it takes, without what the failures cost besides, is `mu
 //! (e^(L/mu) - 1)`. (The building block is in Bougeret et al., "Checkpointing
-//! strategies for parallel jobs", INRIA RR-7520, 2011, who let no failure strike in a
-//! downtime.)
+//! strategies for parallel jobs", INRIA RR-7520, 2011, which lets no failure strike in
+//! a downtime.)
 
 use super::bosilca::WasteModel;
 

@@ -21,7 +21,7 @@ const TAG_PANEL: Tag = 0x100;
 const TAG_SPREAD: Tag = 0x101;
 const TAG_ROLL: Tag = 0x102;
 
-/// Who a whole message comes from, and who it goes on to, as relative ranks.
+/// The relative ranks that a whole message comes from and goes on to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Route {
     from: Option<usize>,
@@ -157,8 +157,8 @@ impl<C: Comm> PanelBcast<C> {
         Ok(())
     }
 
-    /// Moves on what is being passed on; never waits. A transport may move nothing
-    /// while nobody calls it.
+    /// Progresses the sends to other ranks; never waits. A transport may move nothing
+    /// unless it is called.
     pub fn progress_sends(&self) -> Result<()> {
         if let State::Complete { sends, .. } = &self.state {
             for send in sends.borrow_mut().iter_mut() {

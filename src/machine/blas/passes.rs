@@ -94,8 +94,8 @@ impl Pass<'_> {
     /// The pass with the best instructions of this CPU.
     ///
     /// # Safety
-    /// `line` and `columns` name memory that is there; nobody else is on what the
-    /// pass writes: `line`, and with `RANK1` the columns.
+    /// `line` and `columns` name valid memory; no other reference to what the pass
+    /// writes is in use: `line`, and with `RANK1` the columns.
     unsafe fn run<const RANK1: bool>(&self) -> u64 {
         match Vectors::here() {
             // SAFETY: the processor has them; the rest is our caller's.

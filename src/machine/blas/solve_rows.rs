@@ -93,8 +93,8 @@ macro_rules! kernel {
             use std::arch::x86_64::*;
 
             /// # Safety
-            /// The CPU has the features, and `system` names memory that is there,
-            /// that of A nobody else's.
+            /// The CPU has the features, and `system` names valid memory; no other reference to
+            /// that of A is in use.
             #[target_feature(enable = $features)]
             pub(super) unsafe fn solve(system: &System) {
                 let mut at = 0;

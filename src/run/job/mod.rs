@@ -237,7 +237,7 @@ pub fn run<C: Comm>(
     Ok(Exit::from_code(code))
 }
 
-/// What came of the tests of a job.
+/// The results of the tests of a job.
 struct Ran<'a, C: Comm> {
     /// Whether all are reported; a report may refuse to be written.
     is_reported: bool,

@@ -150,7 +150,7 @@ impl<'a> Setup<'a> {
         let mask = affinity::current_mask().unwrap_or_default();
         let (mut id, mut held_bytes) = (None, 0);
         if settings.is_on() {
-            // Of whichever run: nobody can go on from them.
+            // Those of all runs: no run can go on from them.
             warn(&protect::tidy(store)?);
             held_bytes = protect::run_bytes(store, &settings.run_id)?;
             id = Some(store.id()?);

@@ -48,7 +48,7 @@ pub fn remove_left_over<C: Comm>(
             }
         }
     }
-    // Nobody looks before all is removed.
+    // No rank looks before all segments are removed.
     collect::all_reduce(world, &mut removed, |a, b| a + b)?;
     Ok(removed[0])
 }
@@ -207,7 +207,7 @@ mod tests {
         let all = nodes(6);
         without_node_0(&all, End::Marks);
         let all: Vec<&TempDir> = all.iter().collect();
-        // Nobody who remembers takes part: a person decides.
+        // No node with a mark takes part: a person decides.
         let fresh = nodes(3);
         let next = [all[0], &fresh[0], &fresh[1], &fresh[2]];
         assert!(start(&next, Resume::Auto, End::Dies).is_err());

@@ -382,7 +382,7 @@ impl<'a, C: Comm> Protected<'a, C> {
         let begun = self.begun.take();
         let (stats, skew_seconds) = match &begun {
             None => {
-                // Who is done early waits here for the others: not the encoder's fault.
+                // A rank that is early waits here for the others: this time is not the encoder's.
                 self.checkpointer.comm().barrier()?;
                 let skew_seconds = start.elapsed().as_secs_f64();
                 (self.checkpointer.checkpoint(&[active], &bytes)?, skew_seconds)
@@ -557,8 +557,8 @@ unsafe impl<C: Comm> Background for Protected<'_, C> {
         }
         let byte = done.cols().saturating_mul(size_of::<f64>());
         let outside = Active { row: done.rows(), byte };
-        // SAFETY: nobody writes to what is final up to the cut, nor there before
-        // `complete` has returned.
+        // SAFETY: nothing writes to what is final until the cut, nor then before `complete` has
+        // returned.
         unsafe { self.checkpointer.ready(0, outside) };
         match self.checkpointer.poll() {
             Ok(Polled::Done | Polled::Idle) => Ok(Remaining::Nothing),

@@ -27,7 +27,7 @@ pub enum Region {
 /// Whether parities are computed while the solver goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Overlap {
-    /// Where a group does it in a ring of messages: somebody else moves them.
+    /// Where a group computes them in a ring of messages, which the network moves.
     Auto,
     /// Yes.
     On,

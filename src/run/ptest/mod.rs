@@ -61,7 +61,7 @@ impl Phase {
     }
 }
 
-/// For who does not want to know.
+/// An observer that ignores everything.
 pub struct Silent;
 
 impl Observer for Silent {

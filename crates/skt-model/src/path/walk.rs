@@ -310,7 +310,7 @@ impl<'a> Walk<'a> {
         later
     }
 
-    /// Nobody multiplies.
+    /// No thread multiplies.
     fn idle_windows(&self) -> Vec<Window> {
         self.clocks.iter().map(|&now| Window { start: now, end: now, rows: 0.0 }).collect()
     }

@@ -36,7 +36,7 @@
 //! |---|---|
 //! | the algorithm | [`hpl::pgesv`], then [`hpl::pfact`], [`hpl::swap`], [`hpl::update`] |
 //! | how data lies | [`hpl::grid`], [`hpl::pgesv::panel`], [`hpl::matgen`] |
-//! | how ranks talk | [`hpl::comm`], [`hpl::comm::panel_bcast`] |
+//! | how ranks communicate | [`hpl::comm`], [`hpl::comm::panel_bcast`] |
 //! | what comes in and goes out | [`config`], [`report`], [`cli`] |
 //! | what is around a run | [`run::job`], [`run::ptest`], [`machine::environment`] |
 //! | checkpoints in memory | [`checkpoint`], [`run::protect`] |

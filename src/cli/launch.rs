@@ -106,7 +106,7 @@ pub enum LauncherName {
     Auto,
     /// Open MPI's mpirun.
     Openmpi,
-    /// Hydra, of MPICH and its kin.
+    /// Hydra, of MPICH and its derivatives.
     Mpich,
     /// Slurm's srun, inside an allocation.
     Slurm,
@@ -276,7 +276,7 @@ fn with_file(args: &LaunchArgs, file: &LaunchDraft) -> Result<LaunchArgs, Config
     if let (Some(_), Some(template)) =
         (first(Launching::Launcher), first(Launching::LauncherTemplate))
     {
-        // It stands instead of a launcher.
+        // It replaces a launcher.
         return Err(Launching::LauncherTemplate.wrong(template));
     }
     // A launcher from the command line has nothing to do with one of the file.
@@ -403,7 +403,7 @@ pub fn by_hand(ranks: usize) -> String {
     format!("mpirun {allow}-np {ranks} {}", shell_quoted(&program.to_string_lossy()))
 }
 
-/// Which launcher speaks so of its version.
+/// Which launcher reports its version so.
 fn of_version(text: &str) -> Option<Launcher> {
     match text {
         text if text.contains("Open MPI") || text.contains("OpenRTE") => Some(Launcher::Openmpi),

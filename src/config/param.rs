@@ -305,7 +305,7 @@ impl ParamInfo {
     }
 
     /// The legal values in words. `names` says whether names are understood
-    /// where the value stands (HPL.dat has codes alone).
+    /// where the value is given (HPL.dat has codes alone).
     pub fn legal(&self, names: bool) -> String {
         match self.kind {
             Kind::Real => "a finite number, e.g. 16.0".to_owned(),

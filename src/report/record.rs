@@ -89,7 +89,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Whether the system was solved, so that there is a rate to speak of.
+    /// Whether the system was solved, so that there is a meaningful rate.
     pub fn ran_to_end(&self) -> bool {
         !matches!(self, Outcome::Broke { .. } | Outcome::Skipped { .. })
     }
@@ -125,7 +125,7 @@ pub struct Protection {
     pub open_seconds: f64,
     /// Checkpoints taken since the first start.
     pub checkpoints: u64,
-    /// Whether parities were computed beside the update.
+    /// Whether parities were computed during the update.
     pub overlap: bool,
     /// Seconds from where each began to where it was complete.
     pub checkpoint_seconds: f64,

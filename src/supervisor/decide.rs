@@ -26,7 +26,7 @@ pub struct Ending {
 pub enum Refusal {
     /// More is lost or damaged than can be rebuilt.
     Lost,
-    /// A process of an earlier start was still at work.
+    /// A process of an earlier start was still running.
     Changed,
 }
 

@@ -15,7 +15,7 @@ use super::state::Folder;
 /// How often room is set aside for what the job writes.
 const RESERVE_EVERY: Duration = Duration::from_secs(600);
 
-/// A job under way.
+/// A running job.
 #[derive(Debug)]
 pub struct Job {
     /// Its launcher.

@@ -168,7 +168,7 @@ impl Lines {
         }
     }
 
-    /// Whether one more may be kept beside `others` that are in use.
+    /// Whether one more may be kept in addition to `others` that are in use.
     pub fn has_room(&self, others: usize) -> bool {
         self.idle.len() + others < KEPT_MAX
     }

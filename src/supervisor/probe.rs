@@ -77,7 +77,7 @@ pub enum Purpose {
     Forget,
 }
 
-/// Purposes by the words that stand for them between supervisor and node.
+/// Purposes by the words that name them between supervisor and node.
 const PURPOSES: [(&str, Purpose); 4] = [
     ("start", Purpose::Start),
     ("look", Purpose::Look),

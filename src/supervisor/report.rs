@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::state::{State, Status};
 
-/// Where the run stands, in a line.
+/// The state of the run, in a line.
 pub fn status_line(state: &State, now_unix: f64) -> String {
     let elapsed = now_unix - state.started_unix;
     let what = match (&state.last_beat, state.status) {

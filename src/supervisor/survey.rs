@@ -23,7 +23,7 @@ const PATIENCE_WITH_SUSPECTS: Duration = Duration::from_millis(300);
 /// A kept line on which no answer comes for so long is replaced by a new one: the line
 /// may have broken without a packet that says so while the node is well.
 const RENEW_AFTER: Duration = Duration::from_secs(1);
-/// Probes under way at a time.
+/// Probes in progress at a time.
 const AT_ONCE: usize = 128;
 
 /// What the nodes have answered, by their names.
@@ -78,7 +78,7 @@ pub struct Limits<'a> {
     pub suspects: &'a [String],
 }
 
-/// A probe under way.
+/// A probe in progress.
 struct Probe {
     name: String,
     line: Line,
@@ -145,7 +145,7 @@ enum Outcome {
     Unknown,
 }
 
-/// A survey under way.
+/// A survey in progress.
 struct Asking<'a> {
     outcomes: BTreeMap<String, Outcome>,
     agent_fault: Option<(String, io::Error)>,
@@ -270,7 +270,7 @@ impl Asking<'_> {
         self.begun.elapsed() < self.slowest.max(self.slowest_opening) * times + more
     }
 
-    /// Ends what is under way. If `silence_counts`, nodes in use that did not answer are
+    /// Ends what is in progress. If `silence_counts`, nodes in use that did not answer are
     /// lost; others were not waited for.
     fn stop(mut self, silence_counts: bool) -> Survey {
         // A look ends with the first that is ill: the others' time was not up.
@@ -395,7 +395,7 @@ mod tests {
         let openings = |path: &Path| fs::read_to_string(path).unwrap().lines().count();
         let reach = |name: &str| match name {
             "n1" => sh(answers_all(&well)),
-            // Only the first of its lines does not hear a second question.
+            // Only the first of its lines does not read a second question.
             _ if !deaf.exists() => {
                 sh(format!("touch {}; {}; sleep 1000", deaf.display(), says(&answer())))
             }

@@ -84,7 +84,7 @@ enum State<C: Comm> {
     Moving,
 }
 
-/// A broadcast under way.
+/// A broadcast in progress.
 pub struct PanelBcast<C: Comm> {
     root: usize,
     len: usize,

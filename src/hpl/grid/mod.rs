@@ -6,7 +6,7 @@ use crate::hpl::comm::{Comm, Result};
 
 pub use skt_terms::layout::Cyclic;
 
-/// This rank's place in the process grid, and the groups it talks in.
+/// This rank's position in the process grid, and its groups of ranks.
 pub struct Grid<C: Comm> {
     /// Process rows.
     pub p: usize,

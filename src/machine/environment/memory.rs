@@ -208,7 +208,7 @@ mod tests {
 35 31 0:32 /docker/abc /sys/fs/cgroup/memory rw,relatime shared:9 master:2 - cgroup cgroup rw,memory
 ";
 
-    /// A folder that stands for `/`.
+    /// A folder that plays the part of `/`.
     struct Root(tempfile::TempDir);
 
     impl Root {

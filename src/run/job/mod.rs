@@ -38,7 +38,7 @@ use crate::run::protect::{
 };
 use crate::run::ptest::{self, Observer, Phase};
 
-/// What a job is told beside the run itself.
+/// What a job is told besides the run itself.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Where the JSON report goes.
@@ -601,7 +601,7 @@ struct Reported<'a, C: Comm> {
     done: Option<Done<'a, C>>,
 }
 
-/// Where a test stands in its run.
+/// The position of a test in its run.
 #[derive(Clone, Copy)]
 struct Turn {
     /// From 0.
@@ -760,7 +760,7 @@ fn exit_for(counts: Counts) -> Exit {
     }
 }
 
-/// Orders below this take no time to speak of; hundreds of them may follow.
+/// Orders below this take next to no time; hundreds of them may follow.
 const SMALL_N: usize = 2000;
 /// Between announcements of such tests.
 const SMALL_INTERVAL: Duration = Duration::from_secs(1);

@@ -29,7 +29,7 @@ pub struct Setup<'a> {
     pub team: Team,
     /// Where the job runs.
     pub environment: Environment,
-    /// How fast DGEMM is, all cores at work: the mean over ranks.
+    /// How fast DGEMM is, with all cores in use: the mean over ranks.
     pub self_test: DgemmSelfTest,
     /// Why the job cannot run, if it cannot.
     pub refusal: Option<String>,

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::checkpoint::codec::checksum;
 use crate::hpl::comm::{Comm, CommError, collect};
 
-/// Nodes whose uptime a checkpoint knows. They stand in the header of each
+/// Nodes whose uptime a checkpoint knows. They are in the header of each
 /// segment.
 const UPTIMES_KEPT: usize = 16;
 /// Wall clock and uptime may differ by so much: clocks of nodes do.

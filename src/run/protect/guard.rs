@@ -43,7 +43,7 @@ pub fn header_layout(run: &str, ranks: usize) -> HeaderLayout {
     HeaderLayout::new(run, ranks, state_bytes(ranks))
 }
 
-/// What a checkpoint knows beside the matrix. The same on all ranks.
+/// What a checkpoint has besides the matrix. The same on all ranks.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct State {
     /// Panels that are factored and applied.
@@ -117,7 +117,7 @@ pub enum Opened<'a, C: Comm> {
     Done(Done<'a, C>),
 }
 
-/// What `open` needs beside the test.
+/// What `open` needs besides the test.
 pub struct Surroundings<'a> {
     /// Segments of this test on this node.
     pub memory: NodeMemory<'a>,
@@ -164,7 +164,7 @@ pub fn open<'a, C: Comm>(
     let config = config.map_err(refused)?;
     let config = Config {
         align_bytes: ALIGN_BYTES,
-        // Little beside the matrix.
+        // Little compared with the matrix.
         in_flight_bytes: config.in_flight_bytes.min(shape.bytes() / 8),
         ..config
     };
@@ -521,7 +521,7 @@ impl<'a, C: Comm> Protected<'a, C> {
     }
 }
 
-/// Whether parities are computed beside the solver: the same on all ranks.
+/// Whether parities are computed while the solver goes on: the same on all ranks.
 fn overlaps<C: Comm>(
     settings: &Settings,
     checkpointer: &NodeCheckpointer<C>,

@@ -315,7 +315,7 @@ impl<'a> Memory for NodeMemory<'a> {
         let new = self.store.begin(&self.name(id)?, bytes.next_multiple_of(8)).map_err(other)?;
         let parts = self.team.threads();
         let failed = std::sync::Mutex::new(None);
-        // Each thread touches a part: memory lands near the cores that use it.
+        // Each thread touches a part: memory is placed near the cores that use it.
         self.team.split(parts, 1, |range| {
             for part in range {
                 if let Err(error) = new.touch(part, parts) {

@@ -92,7 +92,7 @@ pub struct Settings {
     pub group_size: usize,
     /// Losses that a group survives.
     pub parities: usize,
-    /// Whether members of a group may stand in one failure domain.
+    /// Whether members of a group may be in one failure domain.
     pub allow_shared_domains: bool,
     /// Failure domain of each host; a host that is not named is its own.
     pub domains: BTreeMap<String, String>,

@@ -13,7 +13,7 @@ use crate::run::ptest;
 pub(super) const ALIGN_BYTES: usize = 4096;
 
 /// Room in the header of a segment, in a job of `ranks`, for what a checkpoint
-/// knows beside the matrix, or for the result of the test. At least the latest
+/// has besides the matrix, or for the result of the test. At least the latest
 /// restart fits, which may list each second rank.
 pub(super) fn state_bytes(ranks: usize) -> usize {
     (32 << 10) + 8 * ranks

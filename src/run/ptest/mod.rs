@@ -97,7 +97,7 @@ pub fn rank_bytes(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
     (matrix as u64).saturating_add(work_bytes(spec, myrow, mycol))
 }
 
-/// Bytes of work space beside the matrix; at most `u64::MAX`.
+/// Bytes of work space besides the matrix; at most `u64::MAX`.
 pub fn work_bytes(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
     let rows = Cyclic::rows(spec.nb, spec.p);
     let shape = local_shape(spec, myrow, mycol);

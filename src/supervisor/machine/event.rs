@@ -74,7 +74,7 @@ pub enum Action {
     Print(String),
     /// Write the state.
     Save,
-    /// Remove the files that only a run under way needs.
+    /// Remove the files that only a running run needs.
     Tidy,
     /// Look for a job that an earlier supervisor has left.
     FindJob,

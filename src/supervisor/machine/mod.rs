@@ -58,7 +58,7 @@ pub struct Rules {
     pub listed: BTreeSet<String>,
 }
 
-/// Where the supervisor stands.
+/// The phase of the supervisor.
 #[derive(Debug)]
 enum Phase {
     /// A job of an earlier supervisor may be there.
@@ -117,7 +117,7 @@ struct Told {
 }
 
 impl Machine {
-    /// The decisions for the run of `state`, of which nothing is under way yet.
+    /// The decisions for the run of `state`, of which nothing runs yet.
     pub fn new(rules: Rules, state: State, watch: Watch) -> Self {
         Self {
             rules,
@@ -205,7 +205,7 @@ impl Machine {
 
     /// Before the first start a folder that cannot be written to is refused. A job
     /// that was started is not left unwatched for its sake, nor is it stopped: what
-    /// is known stands in memory as well.
+    /// is known is in memory as well.
     fn unsaved(&mut self, error: StateError) {
         if self.state.attempt == 0 || matches!(self.phase, Phase::Finding) {
             self.end(Err(error.into()));

@@ -63,7 +63,7 @@ pub enum StateError {
         /// What may help.
         advice: String,
     },
-    /// Another supervisor is at work.
+    /// Another supervisor is running.
     #[error("{}: another `skt-hpl launch` is at work on this run", path.display())]
     Locked {
         /// The lock.
@@ -222,7 +222,7 @@ impl Folder {
             .map_err(|source| StateError::File { path, source })
     }
 
-    /// Removes what only a run under way needs, and of older starts all.
+    /// Removes what only a running run needs, and of older starts all.
     pub fn tidy(&self) {
         let Ok(entries) = fs::read_dir(&self.0) else { return };
         for entry in entries.flatten() {

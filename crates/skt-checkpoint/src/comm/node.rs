@@ -61,7 +61,7 @@ struct Offer {
     process: u64,
     descriptor: u64,
     bytes: u64,
-    /// Written at the beginning of the part: another file that goes by the same
+    /// Written at the beginning of the part: another file with the same
     /// numbers, in another container, has another one.
     token: u64,
 }

@@ -78,7 +78,7 @@ impl Options {
     }
 }
 
-/// Where a rank stands: how many of its steps it has gone through, and whether it
+/// The progress of a rank: how many of its steps it has gone through, and whether it
 /// waits for others in the last of them. Rises as the rank goes on. Between two
 /// steps (and before the first wait in one) a rank is never interrupted, so two runs
 /// in which it stands at the same place, having received the same, are the same to it.
@@ -829,7 +829,7 @@ impl SendRequest for SimSend {
     }
 }
 
-/// A receive under way between simulated ranks.
+/// A receive in progress between simulated ranks.
 pub struct SimRecv {
     comm: SimComm,
     buf: PanelBuf,

@@ -294,7 +294,7 @@ impl SendRequest for Done {
     }
 }
 
-/// A receive under way between threads.
+/// A receive in progress between threads.
 pub struct ThreadRecv {
     comm: ThreadComm,
     buf: PanelBuf,

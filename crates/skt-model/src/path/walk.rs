@@ -29,7 +29,7 @@ struct Below {
 
 pub(super) struct Walk<'a> {
     pub(super) run: &'a Run,
-    /// Panels that one step stands for: of so many the first is walked, on a machine as
+    /// Panels that one step represents: of so many the first is walked, on a machine as
     /// many times as slow.
     pub(super) stride: usize,
     pub(super) machine: &'a Machine,

@@ -400,7 +400,7 @@ impl Comm for MpiComm {
             && requests.are_pending()
         {
             eprintln!(
-                "error: rank {}: {error}; messages are still under way into memory of the caller: \
+                "error: rank {}: {error}; messages into memory of the caller are still in progress: \
                  all ranks end",
                 self.rank
             );

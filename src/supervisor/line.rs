@@ -23,10 +23,10 @@ use super::process::Process;
 /// Lines that are kept at a time; each is a process here. Further nodes get a new
 /// line for each question.
 const KEPT_MAX: usize = 128;
-/// How often a kept line is used, so that nothing on its way takes it for idle.
+/// How often a kept line is used, so that no device on its way takes it for idle.
 const KEEP_EVERY: Duration = Duration::from_secs(30);
-/// The far end of a line on which nothing comes for so long ends by itself: its
-/// supervisor is gone, and no packet has told.
+/// The far end of a line on which nothing comes for this long ends by itself: its
+/// supervisor is gone without a last packet.
 const FAR_END_PATIENCE: Duration = Duration::from_secs(180);
 /// What is read from a line that does not answer.
 const MOST_BYTES: u64 = 1 << 20;
@@ -67,7 +67,7 @@ impl Line {
         // A group of its own, so that the agent's children can be ended too.
         let mut child = command.process_group(0).spawn()?;
         let questions = child.stdin.take();
-        // Nothing that the agent does or does not may hold us up.
+        // The supervisor never waits for the agent.
         let pipes = [
             questions.as_ref().map(AsFd::as_fd),
             child.stdout.as_ref().map(AsFd::as_fd),

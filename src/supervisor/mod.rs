@@ -87,7 +87,7 @@ pub struct Options {
     pub readmit: bool,
     /// When more is lost than can be rebuilt, start over.
     pub start_over: bool,
-    /// Where the account of the run goes.
+    /// Where the JSON record of the run goes.
     pub json: Option<PathBuf>,
 }
 

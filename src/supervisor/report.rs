@@ -60,7 +60,7 @@ pub fn timelines(state: &State) -> Vec<String> {
     lines
 }
 
-/// All that is known of a run.
+/// The whole record of a run.
 pub fn account(state: &State) -> Value {
     let failures: Vec<Value> = state
         .failures

@@ -11,7 +11,7 @@ use crate::run::protect::Settings;
 /// The shape in a sentence, and what to be warned of.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Shape {
-    /// What can be borne.
+    /// Which losses the run survives.
     pub summary: String,
     /// What could go wrong.
     pub warnings: Vec<String>,

@@ -400,7 +400,7 @@ impl Shell {
         }
     }
 
-    /// Writes the account of the run.
+    /// Writes the JSON record of the run.
     fn account(&mut self) -> Result<()> {
         let state = &self.machine.state;
         for line in report::timelines(state) {

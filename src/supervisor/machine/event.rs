@@ -88,7 +88,7 @@ pub enum Action {
     Terminate,
     /// Kill the launcher and its process group.
     Kill,
-    /// Write the account of the run.
+    /// Write the JSON record of the run.
     Account,
     /// End.
     End(Result<Exit, SupervisorError>),

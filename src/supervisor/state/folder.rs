@@ -25,10 +25,10 @@ use super::{FORMAT_VERSION, State, now_unix};
 use crate::report::outfile;
 use skt_terms::shown::shown_message;
 
-/// Room that is set aside for each file that a start writes: some hours of signs of
+/// Space that is reserved for each file that a start writes: some hours of signs of
 /// life.
 const RESERVED_BYTES: i64 = 4 << 20;
-/// Less is not worth setting aside.
+/// Less is not worth reserving.
 const LEAST_RESERVED_BYTES: i64 = 4 << 10;
 /// Why a state cannot be kept or read.
 #[derive(Debug, thiserror::Error)]
@@ -91,9 +91,9 @@ impl Folder {
         (self.file(&format!("attempt-{attempt}.out")), self.file(&format!("attempt-{attempt}.err")))
     }
 
-    /// Sets room aside for what start `attempt` is going to write, beyond what it has
-    /// written: it is heard also while the file system is full. Where the file system
-    /// cannot do so, nothing is lost by it.
+    /// Reserves space for what start `attempt` is going to write, beyond what it has
+    /// written: so its signs of life arrive also while the file system is full. Where
+    /// the file system cannot reserve, nothing is lost.
     pub fn reserve(&self, attempt: usize) {
         let (out, err) = self.outputs(attempt);
         for path in [err, out] {
@@ -108,7 +108,7 @@ impl Folder {
         }
     }
 
-    /// Gives back what [`Folder::reserve`] has set aside, once the start has ended.
+    /// Frees what [`Folder::reserve`] has reserved, once the start has ended.
     pub fn release(&self, attempt: usize) {
         let (out, err) = self.outputs(attempt);
         for path in [err, out] {

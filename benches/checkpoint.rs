@@ -1,4 +1,4 @@
-//! A checkpoint in GB/s a rank: encode, flush, rebuild, for each encoder, beside
+//! A checkpoint in GB/s a rank: encode, flush, rebuild, for each encoder, compared with
 //! memcpy and XOR on all ranks at once in the same run.
 //!
 //! ```text
@@ -6,12 +6,12 @@
 //! mpirun -np 2 $(ls -t target/release/deps/checkpoint-* | head -1)     over MPI
 //! ```
 //!
-//! Rates are bytes of the region by the seconds of the slowest rank, the median
-//! of [`REPEATS`]; a rank's share of the machine counts, so that more ranks than
-//! cores have less each. The encoders take turns, each time in another order, so
-//! that what the machine does meanwhile meets all of them: `of ring` compares
-//! whole checkpoints of one run. `CHECKPOINT_BENCH_MIB` sets the region (32; the
-//! segments of all encoders are there at once, about 16 regions a rank).
+//! Rates are bytes of the region by the seconds of the slowest rank, the median of
+//! [`REPEATS`]; a rank's share of the machine counts, so that more ranks than cores
+//! have less each. The encoders take turns, each time in another order, so that other
+//! work of the machine affects all of them: `of ring` compares whole checkpoints of one
+//! run. `CHECKPOINT_BENCH_MIB` sets the region (32; the segments of all encoders are
+//! there at once, about 16 regions a rank).
 
 use std::hint::black_box;
 use std::sync::{Arc, Mutex};

@@ -1,8 +1,8 @@
 //! A cluster in a box to look at: `scripts/demo-node-loss` runs this.
 //!
-//! Four nodes and a spare, made of Linux namespaces, run HPL. In the middle of
-//! a checkpoint one node loses its power. The run ends with PASSED, and with
-//! the same x as one that nobody has disturbed.
+//! Four nodes and a spare, made of Linux namespaces, run HPL. Between two
+//! checkpoints one node loses its power. The run ends with PASSED, and with
+//! the same x as an undisturbed one.
 
 #[path = "../tests/cluster_box/mod.rs"]
 mod cluster_box;
@@ -22,10 +22,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut words = std::env::args().skip(1);
     let program: PathBuf = words
         .next()
-        .ok_or("usage: node_loss SKT_HPL [N] [--silent]: see scripts/demo-node-loss")?
+        .ok_or(
+            "usage: node_loss SKT_HPL [N] [--silent] [--keep FOLDER]: see scripts/demo-node-loss",
+        )?
         .into();
     let n = words.next().unwrap_or_else(|| "8000".into());
-    let silent = words.next().is_some_and(|word| word == "--silent");
+    let (mut silent, mut keep) = (false, None);
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--silent" => silent = true,
+            "--keep" => keep = Some(PathBuf::from(words.next().ok_or("--keep FOLDER")?)),
+            _ => return Err(format!("{word}: --silent or --keep FOLDER").into()),
+        }
+    }
 
     let mut cluster = ClusterBox::new(5)?;
     cluster.install(&program, "skt-hpl");
@@ -36,10 +45,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     quiet.wait()?;
     let undisturbed = x_of(&cluster, "undisturbed")?;
 
-    println!("Now n2 loses its power in its second checkpoint:");
+    println!("Now n2 loses its power after a third of the columns:");
     let mut job = start(&cluster, &n, FOLDER, true)?;
     let told = job.stderr.take().map(|said| std::thread::spawn(move || tell(said)));
-    wait_for_second_checkpoint(&cluster, &mut job)?;
+    wait_for_column(&cluster, &mut job, n.parse::<usize>()? / 3)?;
     println!("--- power off: n2{}", if silent { ", its link first: no last packet" } else { "" });
     match silent {
         true => cluster.power_off_silently("n2"),
@@ -50,14 +59,24 @@ fn main() -> Result<(), Box<dyn Error>> {
         let _ = told.join();
     }
     let disturbed = x_of(&cluster, FOLDER)?;
-    for line in fs::read_to_string(cluster.shared().join(format!("{FOLDER}.report")))?.lines() {
+    let report = fs::read_to_string(cluster.shared().join(format!("{FOLDER}.report")))?;
+    for line in report.lines() {
         let told = ["WR", "WC", "||Ax", "# x:", "# checkpoints", "# restart"];
         if told.iter().any(|start| line.starts_with(start)) {
             println!("{line}");
         }
     }
+    if let Some(folder) = keep {
+        fs::create_dir_all(&folder)?;
+        for (of, name) in [("json", "launch.json"), ("run.json", "run.json")] {
+            fs::copy(cluster.shared().join(format!("{FOLDER}.{of}")), folder.join(name))?;
+        }
+    }
     if !status.success() || disturbed != undisturbed {
         return Err(format!("the run went wrong: {status}, {disturbed}, not {undisturbed}").into());
+    }
+    if !report.contains("# restart") {
+        return Err("the run started from the beginning: nothing was rebuilt".into());
     }
     println!("x has the same bits as the undisturbed run's.");
     let remains = cluster.remains_after(Duration::from_secs(10));
@@ -85,7 +104,7 @@ fn tell(said: ChildStderr) {
 fn start(cluster: &ClusterBox, n: &str, state: &str, told: bool) -> Result<Child, Box<dyn Error>> {
     let script = format!(
         "exec bin/skt-hpl launch --hosts hosts --spares spares --agent /mnt/bin/agent \
-         --state {state} --launcher openmpi {} -- --n {n} --p 1 --q 4 --nb 128 \
+         --state {state} --json {state}.json --launcher openmpi {} -- --json {state}.run.json --n {n} --p 1 --q 4 --nb 128 \
          --checkpoint-every 8p --progress off > {state}.report",
         OPENMPI_ARGUMENTS.map(|word| format!("--launcher-arg={word}")).join(" ")
     );
@@ -96,16 +115,24 @@ fn start(cluster: &ClusterBox, n: &str, state: &str, told: bool) -> Result<Child
     Ok(command.spawn()?)
 }
 
-fn wait_for_second_checkpoint(cluster: &ClusterBox, job: &mut Child) -> Result<(), Box<dyn Error>> {
+fn wait_for_column(
+    cluster: &ClusterBox,
+    job: &mut Child,
+    column: usize,
+) -> Result<(), Box<dyn Error>> {
     let file = cluster.shared().join(FOLDER).join("attempt-1.err");
     let start = Instant::now();
     loop {
         let said = fs::read_to_string(&file).unwrap_or_default();
-        if said.matches("\"phase\":\"encode\"").count() >= 2 {
+        let columns = said.split("\"column\":").skip(1).filter_map(|rest| {
+            let digits = rest.find(|c: char| !c.is_ascii_digit())?;
+            rest[..digits].parse::<usize>().ok()
+        });
+        if columns.max().is_some_and(|done| done >= column) {
             return Ok(());
         }
-        if start.elapsed() > Duration::from_secs(120) || job.try_wait()?.is_some() {
-            return Err("the job takes no second checkpoint; is N too small?".into());
+        if start.elapsed() > Duration::from_secs(300) || job.try_wait()?.is_some() {
+            return Err(format!("the job does not come to column {column}; is N too small?").into());
         }
         std::thread::sleep(Duration::from_millis(2));
     }

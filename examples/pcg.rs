@@ -150,7 +150,7 @@ fn run(world: &MpiComm, args: &Args) -> Result<(), Failure> {
         println!("{} iterations, residual {:.2e}", solved.iterations, solved.residual);
         println!("x: {:016x} (differs when any bit of the solution does)", solved.x);
     }
-    // Reported: nobody needs it any more.
+    // Reported: it is not needed any more.
     done.clear()?;
     Ok(sweep(&store, &args.run_id, 0)?)
 }

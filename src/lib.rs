@@ -1,9 +1,9 @@
 //! High-Performance Linpack: a block-cyclic LU factorization with partial
 //! pivoting on a P x Q grid of ranks, a drop-in for the reference `xhpl`.
 //!
-//! The program is `skt-hpl`; this is the library that it is made of. The solver
-//! is generic over [`hpl::comm::Comm`]: MPI in production, threads of one process
-//! here, so that everything can be tried without a launcher.
+//! The program is `skt-hpl`; this is the library that it is made of. The solver is
+//! generic over [`hpl::comm::Comm`]: MPI in production, threads of one process here, so
+//! that everything can be tested without a launcher.
 //!
 //! ```
 //! use skt_hpl::hpl::comm::threads;
@@ -36,7 +36,7 @@
 //! |---|---|
 //! | the algorithm | [`hpl::pgesv`], then [`hpl::pfact`], [`hpl::swap`], [`hpl::update`] |
 //! | how data lies | [`hpl::grid`], [`hpl::pgesv::panel`], [`hpl::matgen`] |
-//! | how ranks talk | [`hpl::comm`], [`hpl::comm::panel_bcast`] |
+//! | how ranks communicate | [`hpl::comm`], [`hpl::comm::panel_bcast`] |
 //! | what comes in and goes out | [`config`], [`report`], [`cli`] |
 //! | what is around a run | [`run::job`], [`run::ptest`], [`machine::environment`] |
 //! | checkpoints in memory | [`checkpoint`], [`run::protect`] |

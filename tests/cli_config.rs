@@ -197,7 +197,7 @@ fn help_teaches_groups_examples_and_exit_codes() {
         "Exit codes:",
         "Input and output:",
         "Panel factorization:",
-        "moot in our storage:",
+        "without effect:",
         "skt-hpl init",
         "default 192",
     ] {
@@ -306,7 +306,13 @@ fn convert_goes_both_ways_and_says_what_is_lost() {
     assert!(toml.contains("\nmethod = \"double\"\n") && toml.contains("\nevery = \"60\"\n"));
     let (_, error) = program.done(&["convert", "c.toml"]);
     let flags = "--ft double --checkpoint-every 60";
-    assert_eq!(error, format!("warning: checkpoint: HPL.dat knows no checkpoints; add {flags}\n"));
+    assert_eq!(
+        error,
+        format!(
+            "warning: checkpoint: HPL.dat cannot hold settings of checkpoints; \
+         add {flags}\n"
+        )
+    );
     program.write("c.toml", &format!("{TOML}[checkpoint]\nparities = 0\n"));
     let error = program.refused(&["convert", "c.toml"]);
     let want = "c.toml:6: checkpoint.parities: value 0 is out of range; legal: 1 to 127";

@@ -1,10 +1,10 @@
-//! The bits of x, compared with those that a golden file keeps: a change of the
-//! solver that is to change no bit is seen to change none.
+//! The bits of x, compared with those in a golden file: shows that a change of the
+//! solver changes no bit.
 //!
 //! Bits depend on the kernels of the BLAS and on the processor's vector sets, so the
-//! file has a table for each combination that it knows; on others the test says so.
-//! `SKT_BLESS=1` writes the table of this machine; `SKT_HPL_PROGRAM` names another build
-//! of the program, to take its bits or to compare them.
+//! file has a table for each known combination; on others the test says so.
+//! `SKT_BLESS=1` writes the table of this machine; `SKT_HPL_PROGRAM` names another
+//! build of the program, to take its bits or to compare them.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -78,7 +78,7 @@ impl Job {
     fn spawn(&self, more: &[&str]) -> Child {
         Command::new("mpirun")
             .args(["-np", &RANKS.to_string(), "--oversubscribe", "--bind-to", "none"])
-            // Whoever is left is killed at once.
+            // The ranks that are left are killed at once.
             .args(["--mca", "odls_base_sigkill_timeout", "0"])
             .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
             .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")

@@ -173,7 +173,7 @@ impl Tally {
                 let epoch = ran.work().found.epoch;
                 let low = case.epoch - u64::from(case.in_checkpoint);
                 let high = case.epoch - u64::from(case.in_checkpoint && case.before_barrier);
-                // Who dies between two checkpoints may be overtaken by the others.
+                // A rank that dies between two checkpoints may be overtaken by the others.
                 let high = high + u64::from(!case.in_checkpoint);
                 assert!((low..=high).contains(&epoch), "{label}: epoch {epoch}, {:?}", case.fault);
                 assert_eq!(ran.work().resumed, epoch > 0, "{label}");

@@ -1,9 +1,9 @@
-//! Everything that reads what somebody else may have written, under mutated input:
-//! no panic, no hang, no memory without bound, messages that can be shown; and what is
-//! read and written again is the same.
+//! Every reader of data that another program or user may have written, under mutated
+//! input: no panic, no hang, no unbounded memory, messages that can be shown; and what
+//! is read and written again is the same.
 //!
-//! `scripts/soak-fuzz` runs each of these for half an hour; how one is repeated stands
-//! in `fuzz::campaign`.
+//! `scripts/soak-fuzz` runs each of these for half an hour; `fuzz::campaign` says how
+//! to repeat one.
 
 mod fuzz;
 mod report_common;

@@ -1,4 +1,4 @@
-//! The cluster in a box does what a cluster does.
+//! The cluster in a box behaves as a cluster does.
 
 mod cluster_box;
 

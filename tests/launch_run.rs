@@ -427,7 +427,10 @@ fn a_missing_agent_is_bad_input() {
     let out = out.unwrap();
     let said = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(2), "{said}");
-    assert!(said.contains("cannot start /nonexistent/ssh, which is to reach the nodes"), "{said}");
+    assert!(
+        said.contains("cannot start /nonexistent/ssh, which runs commands on the nodes"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -438,7 +441,7 @@ fn bad_input_is_told_at_once_and_a_job_that_cannot_start_is_given_up() {
     assert!(ended.said.contains("--nb"), "{}", ended.said);
     let ended = launch(&cluster, false, "--launcher-program /bin/false", "--n 100").end(&cluster);
     assert_eq!(ended.code, Some(2));
-    assert!(ended.said.contains("did not come to life in 3 starts"), "{}", ended.said);
+    assert!(ended.said.contains("gave no sign of life in 3 starts"), "{}", ended.said);
     // A launcher that says 0 and has done nothing has no success.
     let flags = "--launcher-program /bin/true --state other";
     let ended = launch(&cluster, false, flags, "--n 100").end(&cluster);

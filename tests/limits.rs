@@ -1,5 +1,5 @@
-//! Orders that no machine holds, and machines that hold next to nothing: refused with
-//! what is wrong, soon.
+//! Orders that no machine holds, and machines that hold next to nothing, are refused at
+//! once, with what is wrong.
 
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! `skt-hpl plan`, `model` and `report` as people call them.
+//! `skt-hpl plan`, `model` and `report` on the command line.
 
 use std::fs;
 use std::path::Path;

@@ -309,7 +309,7 @@ fn the_commands_that_init_and_plan_print_can_be_run_as_they_stand() {
     let folder = TempDir::with_prefix("a folder ").unwrap();
     let sh = |line: &str| {
         let mut shell = Command::new("sh");
-        // As in a shell of which nobody has told MPI that root is meant.
+        // As in a shell in which root is not allowed to run MPI.
         shell.env_remove("OMPI_ALLOW_RUN_AS_ROOT").env_remove("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
         shell.args(["-c", line]).current_dir(folder.path()).stdin(Stdio::null());
         let _one = ONE_JOB.lock().unwrap_or_else(PoisonError::into_inner);

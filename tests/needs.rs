@@ -1,5 +1,5 @@
-//! `scripts/needs.sh` takes what works on this machine, and nothing else: each
-//! test puts something in the way that looks as if it were there.
+//! `scripts/needs.sh` takes only what works on this machine: each test puts something
+//! in its way that exists but does not work.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,4 +1,4 @@
-//! `scripts/test-pages` finds what a page says and the program does not do.
+//! `scripts/test-pages` finds where a page and the program differ.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,6 +1,6 @@
-//! What other users plant where the program writes and reads - links in folders
-//! that all may write to, a supervisor's state - and what a supervisor that was
-//! killed leaves.
+//! Files that other users plant where the program writes and reads (links in folders
+//! that all may write to, a supervisor's state), and files that a killed supervisor
+//! leaves.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown, lchown, symlink};

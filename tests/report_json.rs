@@ -194,7 +194,7 @@ fn a_document_says_what_is_known() {
     assert_eq!(passed["phases_seconds"]["max"]["update"], json!(4.0));
     assert_eq!(passed["norms"]["a_1"], json!(10.538_95));
     assert_eq!(failed["scaled_residual"], Value::Null, "JSON has no NaN");
-    // Nobody must read a rate where nothing was solved.
+    // Where nothing was solved there is no rate.
     assert_eq!((&broke["gflops"], &broke["efficiency"]), (&Value::Null, &Value::Null));
     assert_eq!((&broke["column"], &broke["time_seconds"]), (&json!(17), &json!(5.0)));
     assert_eq!((&skipped["time_seconds"], &skipped["start"]), (&Value::Null, &Value::Null));

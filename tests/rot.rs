@@ -1,8 +1,8 @@
-//! Memory that changes without being written: HPL is killed, one bit of what it has
-//! left flips, and the next start must come to the same x, bit for bit, or refuse by
-//! name. Never another x, never a failed residual.
+//! Memory that changes without being written: HPL is killed, one bit of its segments
+//! flips, and the next start must compute the same x, bit for bit, or refuse and name
+//! the rank. Never another x, never a failed residual.
 //!
-//! `SKT_ROT_CASES` says how many cases there are to be.
+//! `SKT_ROT_CASES` sets the number of cases.
 
 mod drill;
 

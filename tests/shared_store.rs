@@ -92,6 +92,6 @@ fn a_second_job_on_the_store_is_refused_for_the_true_reason() {
     let output = benchmark(folder.path(), "twice", &format!("--store {store}"));
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{error}");
-    assert!(error.contains("run `twice` is under way on host box0"), "{error}");
+    assert!(error.contains("run `twice` is running on host box0"), "{error}");
     assert!(held.is_ok());
 }

@@ -1,4 +1,4 @@
-//! `skt-hpl shm`, the built program: on what a killed run has left.
+//! `skt-hpl shm`, the built program, on the segments of a killed run.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::process::CommandExt as _;

@@ -409,7 +409,7 @@ impl Comm for Counting {
     }
 }
 
-/// A transport may move nothing while nobody calls it: a rank that passes a panel on
+/// A transport may move nothing unless it is called: a rank that passes a panel on
 /// looks after that between the products, also where no other panel is in flight.
 #[test]
 fn a_panel_that_is_passed_on_is_looked_after_meanwhile() {
@@ -470,7 +470,7 @@ unsafe impl Background for FinalElements {
         for (row, kept) in self.kept.chunks_exact_mut(cols.max(1)).enumerate().take(rows) {
             let width = if row < done.rows() { cols } else { done.cols() };
             for (col, kept) in kept.iter_mut().enumerate().take(width) {
-                // SAFETY: final, so nobody writes to it.
+                // SAFETY: final, so nothing writes to it.
                 kept.get_or_insert_with(|| unsafe { *self.matrix.add(row * lda + col) });
             }
         }

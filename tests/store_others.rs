@@ -1,6 +1,6 @@
-//! What other users do to a store: they plant segments and take names, and no run
-//! goes on from the one or is stopped by the other. And what damages segments of
-//! one's own: it is told, and makes way.
+//! Other users plant segments in a store and take names: no run goes on from a planted
+//! segment, or is stopped by a taken name. Damaged segments of one's own are reported
+//! and replaced.
 //!
 //! Takes the rights of root, to be other users; without them each test says so.
 //! System V segments are of the whole machine, and so each test has a namespace for
@@ -18,7 +18,7 @@ use skt_hpl::cli::shm::{self, CleanOptions};
 use skt_hpl::run::protect::RunLock;
 use tempfile::TempDir;
 
-/// A user that nobody is.
+/// A user id that no one has.
 const OTHER: u32 = 54_321;
 const PAGE_BYTES: usize = 4096;
 
@@ -118,7 +118,7 @@ fn a_segment_that_another_user_gives_away_is_none() {
     assert!(store.view(&name()).unwrap().is_none());
     assert!(store.peek(&name(), &mut [0; 8]).unwrap().is_none());
     assert_eq!(store.list().unwrap(), []);
-    // It is told, and stops nobody.
+    // It is reported, and stops no run.
     let told = skt_hpl::run::protect::doubtful(&store).unwrap();
     let words = format!("made by user {OTHER} and given to this one");
     assert!(told.len() == 1 && told[0].contains(&words), "{told:?}");
@@ -178,7 +178,7 @@ fn a_damaged_lock_mends_itself_and_one_in_use_is_held() {
     damage(only().0);
     lock(&sysv);
     assert_eq!(SysV::new(false).stubs().unwrap(), []);
-    // Its holder does not know, and so it is nobody else's.
+    // Its holder does not know, so no other process may take it.
     let held = SysV::new(false).create(&name(), 8).unwrap();
     damage(only().0);
     assert!(SysV::new(false).create(&name(), 8).is_err());

@@ -1,5 +1,5 @@
-//! Every store keeps its promises: memory that outlives its process, whole or
-//! not there at all, and nobody else's ever touched.
+//! The guarantees of every store: memory outlives its process, is complete or absent,
+//! and that of other users is never touched.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
@@ -189,7 +189,7 @@ fn a_kill_at_any_stage_of_a_creation_leaves_what_can_be_told_and_removed() {
             let listed = f.listed();
             assert_eq!(listed.len(), 1, "{stage:?}");
             assert_eq!((listed[0].is_ready, listed[0].bytes), (false, BYTES), "{stage:?}");
-            // Also without naming the run: it is of no use to anybody.
+            // Also without naming the run: no run can use it.
             let (cleaned, text) = f.shm(false);
             assert_eq!((cleaned.removed, f.listed().len()), (1, 0), "{stage:?}: {text}");
             // Or the next creation of that name takes its place.
@@ -274,7 +274,7 @@ fn stale_segments_are_listed_and_cleaned() {
         for word in ["state", "40000", "waiting"] {
             assert!(line.contains(word), "{line}");
         }
-        // Who names no run does not take from one what it can go on from.
+        // Without a name of a run, `clean` removes nothing from which a run can go on.
         let mut text = Vec::new();
         shm::clean(&*f.store, &CleanOptions::default(), &mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
@@ -391,7 +391,7 @@ fn files_are_private_and_what_is_damaged_is_told_and_makes_way() {
         assert_eq!((store.stubs().unwrap(), store.list().unwrap().len()), (vec![], 1));
         assert!(store.remove(&name).unwrap());
     }
-    // What bears no name of a segment is nobody's business.
+    // Files without the name of a segment are left alone.
     let other = folder.path().join("skt-hpl-notes");
     std::fs::write(&other, "keep").unwrap();
     std::os::unix::fs::symlink(&other, &path).unwrap();
@@ -422,8 +422,8 @@ fn files_are_private_and_what_is_damaged_is_told_and_makes_way() {
     assert_eq!(std::fs::read(other).unwrap(), b"keep");
 }
 
-/// Who has the segment of that name, made or found, has it alone: also where it is
-/// removed in the same instant, as a lock is that its holder gives up.
+/// A process that has the segment of that name, made or found, has it alone: also where
+/// it is removed in the same instant, as a lock is that its holder gives up.
 #[test]
 fn of_many_that_take_and_remove_a_segment_one_has_it_at_a_time() {
     on_every_store("holders", |f| {

@@ -1,6 +1,6 @@
-//! A death between the creation of a segment and the writing of its first page:
-//! what it leaves is known as ours, and removed by the next who looks; what only
-//! looks like it stays.
+//! A death between the creation of a segment and the writing of its first page: what it
+//! leaves is recognized as ours and removed by the next search; a segment that only
+//! looks similar stays.
 //!
 //! System V segments are of the whole machine, and so each test here has a
 //! namespace for them of its own; where the system grants none, it says so.
@@ -211,7 +211,7 @@ fn what_only_looks_like_it_stays() {
         assert_eq!(store.remove_dead_stubs().unwrap(), [], "{what}");
         let text = clean(&store, true);
         assert_eq!(text, "", "{what}");
-        // Whoever has the first key: ours is made at the next.
+        // The first key is taken: ours is made at the next.
         drop(store.create(&name(), 8).unwrap());
         assert!(store.remove(&name()).unwrap());
         let left: Vec<String> = table();

@@ -1,6 +1,6 @@
-//! The protocol between a team's caller and its workers, in all interleavings and
-//! under the memory model of the language: no worker sleeps past a job, each does
-//! each job once, and the caller sees what they wrote.
+//! The protocol between a team's caller and its workers, in all interleavings and under
+//! the memory model of the language: no worker misses a job, each does each job once,
+//! and the caller sees what they wrote.
 
 /// `super::sync` of the protocol, as loom has it.
 mod sync {

@@ -39,7 +39,7 @@ pub struct ConvertArgs {
     /// The form to write [default: by OUTPUT's extension, else the other form]
     #[arg(long, value_name = "FORM")]
     pub to: Option<FormatName>,
-    /// Do with illegal values of HPL.dat what the reference does, with a warning
+    /// Replace illegal values of HPL.dat as the reference does, with a warning
     #[arg(long)]
     pub lenient: bool,
     /// Overwrite OUTPUT if it exists
@@ -70,8 +70,8 @@ pub fn execute(args: &ConvertArgs) -> Result<(), ConfigError> {
     match to {
         Format::Toml if !checked.launch.is_empty() => text += &toml::write_launch(&checked.launch),
         Format::Dat if !checked.launch.is_empty() => output::say(format_args!(
-            "warning: launch: HPL.dat knows no launcher; give its settings to `skt-hpl launch` as \
-             flags"
+            "warning: launch: HPL.dat cannot hold settings of the launcher; give them to `skt-hpl \
+             launch` as flags"
         )),
         _ => {}
     }
@@ -98,7 +98,8 @@ pub(super) fn text(
             let flags = checkpoint::flags(protection);
             if !flags.is_empty() {
                 output::say(format_args!(
-                    "warning: checkpoint: HPL.dat knows no checkpoints; add {flags}"
+                    "warning: checkpoint: HPL.dat cannot hold settings of checkpoints; add \
+                     {flags}"
                 ));
             }
             Ok(text)

@@ -24,7 +24,7 @@ use crate::supervisor::{self, Options, SupervisorError};
 
 const NODES: &str = "Nodes";
 const START: &str = "Starting the ranks";
-const WATCH: &str = "Watching them";
+const WATCH: &str = "Watching the job";
 
 /// Folder of the state, unless another is named.
 pub const STATE_FOLDER: &str = "skt-hpl.launch";
@@ -42,14 +42,14 @@ pub struct LaunchArgs {
     /// Further spare nodes
     #[arg(long, value_name = "FILE", help_heading = NODES)]
     pub spares: Option<PathBuf>,
-    /// Let nodes in again that failed an earlier probe
+    /// Use nodes again that failed an earlier probe
     #[arg(long, help_heading = NODES)]
     pub readmit: bool,
     /// Ranks [default: what the largest grid of the configuration needs, else all slots]
     #[arg(long, value_name = "COUNT", value_parser = parse_ranks, help_heading = NODES)]
     pub np: Option<usize>,
 
-    /// Who starts the ranks [default: auto]
+    /// What starts the ranks [default: auto]
     #[arg(long, value_enum, value_name = "NAME", help_heading = START)]
     pub launcher: Option<LauncherName>,
     /// The launcher's program [default: mpirun, mpiexec.hydra or srun, from PATH]
@@ -63,12 +63,13 @@ pub struct LaunchArgs {
     #[arg(long, value_name = "LINE", conflicts_with_all = ["launcher", "launcher_arg"])]
     #[arg(help_heading = START)]
     pub launcher_template: Option<String>,
-    /// What reaches a node: AGENT HOST COMMAND [default: ssh, in a Slurm job srun]
+    /// The program that runs a command on a node: AGENT HOST COMMAND [default: ssh, in a Slurm
+    /// job srun]
     #[arg(long, value_name = "AGENT", help_heading = START)]
     pub agent: Option<String>,
 
-    /// The job hangs when no column is done for so long, or ten times the longest pause before;
-    /// parts of the work without columns get ten times as much [default: 30s]
+    /// The job hangs when no column is done for this time, or for ten times the longest pause
+    /// before; parts of the work without columns get ten times as much [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = parse_seconds, help_heading = WATCH)]
     pub hang_after: Option<f64>,
     /// Longest time for a node to answer a probe [default: 15s]
@@ -80,11 +81,11 @@ pub struct LaunchArgs {
     /// When more is lost than can be rebuilt, start over from the seed
     #[arg(long, help_heading = WATCH)]
     pub start_over: bool,
-    /// Folder of the state: what `status` shows, and what a supervisor that was killed leaves to
-    /// the next [default: skt-hpl.launch]
+    /// Folder of the state, which `status` shows, and from which the next supervisor goes on
+    /// [default: skt-hpl.launch]
     #[arg(long, value_name = "FOLDER", help_heading = WATCH)]
     pub state: Option<PathBuf>,
-    /// Write an account of the run, with the phases of each failure, as JSON
+    /// Write a JSON record of the run, with the phases of each failure
     #[arg(long, value_name = "FILE", help_heading = WATCH)]
     pub json: Option<PathBuf>,
 
@@ -105,7 +106,7 @@ pub enum LauncherName {
     Auto,
     /// Open MPI's mpirun.
     Openmpi,
-    /// Hydra, of MPICH and its kin.
+    /// Hydra, of MPICH and its derivatives.
     Mpich,
     /// Slurm's srun, inside an allocation.
     Slurm,
@@ -146,7 +147,7 @@ pub enum LaunchError {
     Template(String),
     /// No launcher.
     #[error(
-        "no launcher: `{program} --version` says nothing of Open MPI or Hydra; name it with \
+        "no launcher: `{program} --version` names neither Open MPI nor Hydra; name it with \
          --launcher and --launcher-program"
     )]
     NoLauncher {
@@ -275,7 +276,7 @@ fn with_file(args: &LaunchArgs, file: &LaunchDraft) -> Result<LaunchArgs, Config
     if let (Some(_), Some(template)) =
         (first(Launching::Launcher), first(Launching::LauncherTemplate))
     {
-        // It stands instead of a launcher.
+        // It replaces a launcher.
         return Err(Launching::LauncherTemplate.wrong(template));
     }
     // A launcher from the command line has nothing to do with one of the file.
@@ -402,7 +403,7 @@ pub fn by_hand(ranks: usize) -> String {
     format!("mpirun {allow}-np {ranks} {}", shell_quoted(&program.to_string_lossy()))
 }
 
-/// Which launcher speaks so of its version.
+/// Which launcher reports its version so.
 fn of_version(text: &str) -> Option<Launcher> {
     match text {
         text if text.contains("Open MPI") || text.contains("OpenRTE") => Some(Launcher::Openmpi),

@@ -38,10 +38,10 @@ const LONG_ABOUT: &str = "\
 High-Performance Linpack: solves a dense random linear system on a P x Q grid of MPI ranks and \
 reports the rate. A drop-in for xhpl: the same HPL.dat, the same matrix, the same report.
 
-Without a subcommand it runs the benchmark: it reads HPL.dat in the current folder, or what \
---config names. Flags below override what the file says, their defaults hold where \
-nobody says anything. Lists are written with commas, and all combinations are run. HPL.dat's \
-codes are understood for names (--bcast 0,3).";
+Without a subcommand it runs the benchmark: it reads HPL.dat in the current folder, or the file \
+that --config names. The flags below override the file; their defaults hold for what neither \
+gives. Lists are written with commas, and all combinations are run. Names may be given by their \
+codes in HPL.dat (--bcast 0,3).";
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -87,7 +87,7 @@ pub enum Command {
     /// Run the benchmark to its end through the loss of nodes
     #[command(after_help = AFTER_HELP)]
     Launch(Box<launch::LaunchArgs>),
-    /// Show where a launched run stands
+    /// Show the state of a launched run
     Status(status::StatusArgs),
     /// Answer a supervisor's question
     #[command(hide = true)]
@@ -132,7 +132,7 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Exit> {
             if error.use_stderr() {
                 output::say(format_args!("{}", error.render()));
             } else {
-                // Nobody is left to tell if even this cannot be written.
+                // If even this cannot be written, there is no way to report it.
                 let _ = error.print();
             }
         }

@@ -314,7 +314,7 @@ fn simulate(args: &SimulateArgs) -> Result<(), StudyError> {
 }
 
 /// The same job where no failure loses data and spares are enough: what formulas of time
-/// and waste speak of. None where all runs of `summary` were so.
+/// and waste are about. None where all runs of `summary` were so.
 fn unharmed(job: &CoordinatedJob, summary: &Summary) -> Option<CoordinatedJob> {
     let harmed = summary.lost_data.hits + summary.out_of_spares.hits > 0;
     let in_memory = matches!(job.protection, Protection::Memory { .. });

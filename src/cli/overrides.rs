@@ -12,7 +12,7 @@ use crate::config::{At, ConfigError, Draft, Output, Place, Setting};
 const PROBLEM: &str = "Problem (a list replaces the file's list)";
 const PANEL: &str = "Panel factorization";
 const TALK: &str = "Communication";
-const MOOT: &str = "Accepted for HPL.dat's sake, moot in our storage";
+const MOOT: &str = "Accepted as in HPL.dat, without effect";
 
 /// Flags that override a configuration. Values are kept as text: the
 /// configuration's own validator checks them, names and HPL.dat codes alike.

@@ -1,5 +1,5 @@
-//! `skt-hpl model path`: where the time of a run goes on a machine that nobody has
-//! at hand, and what would make it faster.
+//! `skt-hpl model path`: where the time of a run goes on a machine that is not
+//! available, and which changes would make it faster.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -42,7 +42,7 @@ pub struct PathArgs {
     /// Threads a rank
     #[arg(long, value_name = "T", default_value_t = 1)]
     pub threads: usize,
-    /// Panels in flight ahead of the update
+    /// Look-ahead: panels factored ahead of the update
     #[arg(long, value_name = "D,..", value_delimiter = ',', default_value = "1")]
     pub depth: Vec<usize>,
     /// How a panel travels along its process row
@@ -99,11 +99,11 @@ pub struct PathArgs {
 }
 
 const MACHINE: &str = "Machine";
-const SHOW: &str = "What is shown";
+const SHOW: &str = "Output";
 
 const EXAMPLES: &str = "\
 Units of work are counted from the solver's own steps; a machine is the seconds for one of each.
-Compute comes from a fit, the network of a machine to come has to be given.
+The rates of computation come from a fit; the network of a future machine has to be given.
 
   What would 16 x 16 ranks of 8 threads and 16 GiB do on a network of 1.5 us and 23 GB/s a rank?
     skt-hpl model path --p 16 --q 16 --threads 8 --memory-gib 16 --nb 192,256,384 \\
@@ -116,13 +116,13 @@ Compute comes from a fit, the network of a machine to come has to be given.
         --json new.json
     skt-hpl model path --fit fit.json --check new.json --save-machine machine.json
 
-The walk is one of messages: where all ranks of a process row or column share a node, they read
+The model is one of messages: where all ranks of a process row or column share a node, they read
 panels and rows in each other's memory instead, and are faster. Of several tests of the same run
 the fastest counts.
 
 Lists are combined; the fastest combination is shown in full.
 
-'on the path' is the critical path: its parts sum up to the time, so what is not on it is hidden.
+'on the path' is the critical path: its parts sum up to the time, so the rest is hidden.
 'unhidden' is what a part would take if nothing hid it: panels, pivots and broadcasts one after
 the other, the rest of a mean rank. No contention, noise or checkpoints are in the model.";
 
@@ -166,7 +166,7 @@ fn fitted(args: &PathArgs) -> Result<Option<fit::Fit>, StudyError> {
     let fit = fit::fit(&runs, &read_machine(args.machine.as_deref())?)?;
     for unit in &fit.unseen {
         output::say(format_args!(
-            "note: the reports say nothing of {unit:?}, or its cost vanishes beside the others"
+            "note: the reports say nothing of {unit:?}, or its cost is negligible against the others"
         ));
     }
     Ok(Some(fit))

@@ -1,4 +1,4 @@
-//! What `skt-hpl plan` says: in words, and as JSON.
+//! The answer of `skt-hpl plan`, as text and as JSON.
 
 use std::fmt::Write as _;
 
@@ -160,7 +160,7 @@ fn answer(machine: &Machine, plan: &Plan) -> String {
     if q > 4 * p && p * q > 4 {
         let _ = writeln!(
             words,
-            "Grid: {} ranks make a long one; another number of ranks may be faster",
+            "Grid: {} ranks make a long grid; another number of ranks may be faster",
             p * q
         );
     }
@@ -226,12 +226,12 @@ fn finish_line(machine: &Machine, plan: &Plan) -> String {
         (Protocol::None, _, _) => writeln!(line),
         (_, Some(given), Some(fewest)) if given < *fewest => writeln!(
             line,
-            "\nSpares: {given} suffice with {} % only: {fewest} it takes for {wanted} %",
+            "\nSpares: {given} suffice with {} % only: {wanted} % takes {fewest}",
             percent(expected.spares_suffice_probability)
         ),
         (_, Some(given), Some(fewest)) => writeln!(
             line,
-            "\nSpares: {given} suffice with {} %; {fewest} it takes for {wanted} %",
+            "\nSpares: {given} suffice with {} %; {wanted} % takes {fewest}",
             percent(expected.spares_suffice_probability)
         ),
         (_, None, Some(fewest)) => writeln!(

@@ -56,7 +56,7 @@ pub struct ProtectArgs {
     #[arg(long, value_name = "BYTES", allow_negative_numbers = true)]
     #[arg(help_heading = PROTECTION, help = about(Setting::MessageBytes))]
     pub message_bytes: Option<String>,
-    /// Whether parities are computed beside the update
+    /// Whether parities are computed during the update
     #[arg(long, value_name = "HOW", value_parser = Names::of_setting(Setting::Overlap))]
     #[arg(help_heading = PROTECTION, help = about(Setting::Overlap))]
     pub overlap: Option<String>,

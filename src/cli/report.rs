@@ -1,4 +1,5 @@
-//! `skt-hpl report`: runs for people, and for the TOP500 list.
+//! `skt-hpl report`: shows runs as an HTML page, or as the fields of a TOP500
+//! submission.
 
 use std::path::PathBuf;
 

@@ -32,14 +32,14 @@ pub struct RunArgs {
     /// folder]
     #[arg(long, short, value_name = "FILE", help_heading = FILES)]
     pub config: Option<PathBuf>,
-    /// Do with illegal values of HPL.dat what the reference does, with a warning, instead of
+    /// Replace illegal values of HPL.dat as the reference does, with a warning, instead of
     /// stopping
     #[arg(long, help_heading = FILES)]
     pub lenient: bool,
     /// Where the report goes: stdout, stderr, or a file [default: what the configuration says]
     #[arg(long, short, value_name = "FILE", help_heading = FILES)]
     pub out: Option<String>,
-    /// Also write everything that is known of the run as one JSON document
+    /// Also write a report of the whole run as one JSON document
     #[arg(long, value_name = "FILE", help_heading = FILES)]
     pub json: Option<PathBuf>,
     /// Progress on standard error

@@ -14,24 +14,24 @@ use crate::report::output;
 use crate::run::protect::is_mark;
 
 const HOSTS: &str = "\
-Segments live on the host where their rank ran: this command sees those of the host that it runs \
-on. For all hosts of a job, start it on each:
+Segments are in the memory of the host where their rank ran: this command sees those of the host \
+that it runs on. For all hosts of a job, start it on each:
   mpirun --map-by ppr:1:node skt-hpl shm list
 
 A segment is one of these:
   in use      a process is attached
-  live        the process that made it is alive
-  unknown     its maker is in another container: nobody here can tell
-  waiting     complete, its run is not running: the same command goes on from it
-  ended       says that its run has ended, to nodes that were out of reach then
-  incomplete  its maker died while it was made: of no use to anybody
-  unnamed     the same, so early that it does not say of which run it is
+  live        the process that created it is alive
+  unknown     the process that created it is in another container and cannot be seen from here
+  waiting     complete, and its run is interrupted: the same command goes on from it
+  ended       a mark: it tells nodes that were out of reach that the run has ended
+  incomplete  its process died while it created it: no run can use it
+  unnamed     the same, so early that the segment does not name its run
   damaged     yours, and no longer whole: no run can use it
-  doubtful    perhaps the same; nothing but its size or name says so
-  planted     made by another user to look like yours: no run uses it
+  doubtful    perhaps damaged, perhaps not ours: only its size or its name tells
+  planted     created by another user to look like yours: no run uses it
 
-`clean` removes what is ended, incomplete, unnamed or damaged; with --run also what is waiting of that run, which then \
-cannot go on; with --force everything, also what a process is using.";
+`clean` removes segments that are ended, incomplete, unnamed or damaged; with --run also the \
+waiting ones of that run, which then cannot go on; with --force all, also those in use.";
 
 /// Flags of `shm`.
 #[derive(Debug, Args)]
@@ -48,13 +48,13 @@ pub enum ShmAction {
     /// List the segments of all runs on this host
     #[command(after_long_help = HOSTS)]
     List(StoreArg),
-    /// Remove segments that nobody needs
+    /// Remove segments that no run can use
     #[command(after_long_help = HOSTS)]
     Clean {
         /// Remove those of this run alone, also where the run could still go on from them
         #[arg(long, value_name = "ID")]
         run: Option<String>,
-        /// Remove also what a run may need or is using
+        /// Also remove segments that a run may need or is using
         #[arg(long)]
         force: bool,
         /// Where they live.
@@ -144,8 +144,8 @@ pub struct Cleaned {
     pub kept: usize,
 }
 
-/// Writes one line a segment of ours: run, rank, part, bytes, who is attached,
-/// its state in a word, its age and where it is.
+/// Writes one line a segment of ours: run, rank, part, bytes, attached processes, its
+/// state in a word, its age and its location.
 ///
 /// # Errors
 /// When the store cannot be listed or `out` not written.
@@ -264,14 +264,15 @@ pub fn clean(
             done.removed_bytes += segment.bytes as u64;
         }
     }
-    // Of which run they are, nobody knows.
+    // These do not name their run.
     if options.run.is_none() {
         clean_stubs(store, options.force, &mut done, out)?;
     }
     Ok(done)
 }
 
-/// Removes what is no segment, surely ours and of no use to anybody, by force all.
+/// Removes stubs that are ours for sure and that no run can use; with `force`, all
+/// stubs.
 fn clean_stubs(
     store: &dyn Store,
     force: bool,

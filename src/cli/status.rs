@@ -1,4 +1,4 @@
-//! `skt-hpl status`: where a launched run stands.
+//! `skt-hpl status`: shows the state of a launched run.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ pub struct StatusArgs {
     /// Folder of the state, as for `launch`
     #[arg(long, value_name = "FOLDER", default_value = STATE_FOLDER)]
     pub state: PathBuf,
-    /// All that is known, as JSON
+    /// Print the whole state as JSON
     #[arg(long)]
     pub json: bool,
 }

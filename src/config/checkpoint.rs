@@ -75,8 +75,9 @@ pub const SETTINGS: [SettingInfo; 15] = [
         choices: &["self", "abft", "double", "single", "none"],
         legal: "self, abft, double, single, none",
         default: "self",
-        what: "how checkpoints are kept; a job too small for a group has none unless it is asked. \
-               abft takes none: process columns beside P x Q, as many as parities, carry checksums",
+        what: "how checkpoints are kept; a job too small for a group has none unless this is \
+               given. abft takes none: process columns beside P x Q, as many as parities, carry \
+               checksums",
         ..NONE
     },
     SettingInfo {
@@ -86,8 +87,8 @@ pub const SETTINGS: [SettingInfo; 15] = [
         written: Written::Time,
         legal: "auto, never, a time (90s, 10min, 24h, 3d), panels (20p), or drill (20p!)",
         default: "auto",
-        what: "time between checkpoints; auto: from their cost and mtbf; one that cannot pay is left \
-               out, but in a drill",
+        what: "time between checkpoints; auto: from their cost and mtbf; a checkpoint that costs \
+               more than it saves is left out, except in a drill",
         ..NONE
     },
     SettingInfo {
@@ -107,7 +108,8 @@ pub const SETTINGS: [SettingInfo; 15] = [
         choices: &["auto", "never", "require"],
         legal: "auto, never, require",
         default: "auto",
-        what: "go on from what an earlier start has left, start afresh, or fail without it",
+        what: "go on from the data of an earlier start, start from the beginning, or fail without \
+               such data",
         ..NONE
     },
     SettingInfo {
@@ -126,7 +128,8 @@ pub const SETTINGS: [SettingInfo; 15] = [
         written: Written::Whole,
         legal: "twice the parities to 255",
         default: "16",
-        what: "ranks of a group: more leave more memory to the matrix, fewer survive more",
+        what: "ranks of a group: larger groups leave more memory to the matrix, smaller ones \
+               survive more losses",
         ..NONE
     },
     SettingInfo {
@@ -146,7 +149,8 @@ pub const SETTINGS: [SettingInfo; 15] = [
         choices: &["corner", "side", "whole"],
         legal: "corner, side, whole",
         default: "corner",
-        what: "what is saved: what has changed, all rows of those columns, or all",
+        what: "part of the matrix that is saved: what has changed, all rows of those columns, or \
+               all",
         ..NONE
     },
     SettingInfo {
@@ -166,8 +170,8 @@ pub const SETTINGS: [SettingInfo; 15] = [
         choices: &["auto", "direct", "ring", "reduce", "tree"],
         legal: "auto, direct, ring, reduce, tree",
         default: "auto",
-        what: "how parities are computed; auto: direct, from memory to memory, where a group stands on \
-               one host, else ring",
+        what: "how parities are computed; auto: direct, from memory to memory, where a group is \
+               on one host, else ring",
         ..NONE
     },
     SettingInfo {
@@ -177,7 +181,8 @@ pub const SETTINGS: [SettingInfo; 15] = [
         written: Written::Whole,
         legal: "4096 to 4194304",
         default: "(measured)",
-        what: "bytes of a message when parities are computed; they do not depend on it",
+        what: "bytes of a message when parities are computed; the parities do not depend on \
+               it",
         ..NONE
     },
     SettingInfo {
@@ -187,8 +192,8 @@ pub const SETTINGS: [SettingInfo; 15] = [
         choices: &["auto", "on", "off"],
         legal: "auto, on, off",
         default: "auto",
-        what: "whether parities (by direct or ring) are computed while the solver goes on: auto \
-               where a group does it by messages in a ring",
+        what: "whether parities (by direct or ring) are computed while the solver goes on; auto: \
+               where a group computes them by messages in a ring",
         ..NONE
     },
     SettingInfo {
@@ -197,7 +202,7 @@ pub const SETTINGS: [SettingInfo; 15] = [
         flag: "--domains",
         legal: "a file with a host and its domain (rack, switch) a line",
         default: "(each host is its own)",
-        what: "failure domains; no two ranks of a group stand in one",
+        what: "failure domains; no two ranks of a group are in one",
         ..NONE
     },
     SettingInfo {
@@ -207,7 +212,7 @@ pub const SETTINGS: [SettingInfo; 15] = [
         written: Written::Flag,
         legal: "true, false",
         default: "false",
-        what: "whether two ranks of a group may stand in one failure domain",
+        what: "whether two ranks of a group may be in one failure domain",
         ..NONE
     },
     SettingInfo {

@@ -1,7 +1,7 @@
-//! A configuration as written: values with their places, not yet checked.
+//! A configuration as written: values with their line, key or flag, not yet checked.
 //!
-//! HPL.dat, TOML and the command line each give a [`Draft`]; one laid over the
-//! other they go to [`super::validate()`], which alone decides what is legal.
+//! HPL.dat, TOML and the command line each give a [`Draft`]. The flags override the
+//! file, and [`super::validate()`] alone decides what is legal.
 
 use std::collections::BTreeMap;
 

@@ -137,7 +137,7 @@ pub enum ConfigError {
     NotUnderstood {
         /// Where.
         at: At,
-        /// What stands there.
+        /// The value found there.
         value: String,
         /// What should: `a whole number`, `a number`, `one of the choices`.
         wanted: &'static str,
@@ -176,7 +176,7 @@ pub enum ConfigError {
         got: usize,
         /// Line of the count.
         count_line: usize,
-        /// What stands in place of the next value.
+        /// What is found in place of the next value.
         found: String,
     },
     /// A list longer than 20 values.
@@ -297,7 +297,7 @@ pub enum ConfigError {
         /// The parser's message.
         message: String,
     },
-    /// A key nobody knows.
+    /// An unknown key.
     #[error("{file}:{line}: {key}: no such key; {hint}")]
     UnknownKey {
         /// The file.
@@ -309,7 +309,7 @@ pub enum ConfigError {
         /// The known key most like it, or all of them if none is.
         hint: String,
     },
-    /// A text (title, file name) that cannot stand where it is.
+    /// A text (title, file name) that is not allowed where it is.
     #[error("{at}: {what}")]
     BadText {
         /// Where.

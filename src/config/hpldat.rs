@@ -275,7 +275,8 @@ impl<'a> Reader<'a> {
             if !MOOT.contains(&info.param) {
                 return Err(ConfigError::Empty { at, legal: info.legal(false) });
             }
-            let what = format!("no value is given; it is moot here, {} is reported", info.default);
+            let what =
+                format!("no value is given; it has no effect here, {} is reported", info.default);
             self.warnings.push(Warning { at, what });
             return Ok(());
         };

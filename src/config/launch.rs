@@ -76,7 +76,7 @@ pub const LAUNCH: [LaunchInfo; 15] = [
         Written::Text,
         "a host file of Open MPI, MPICH or PBS",
         "(those of the Slurm or PBS job, else this machine alone)",
-        "nodes; those beyond what the grid needs are spares",
+        "nodes; nodes that the grid does not need are spares",
     ),
     row(Launching::Spares, "spares", Written::Text, "a host file", "(none)", "further spare nodes"),
     row(
@@ -85,7 +85,7 @@ pub const LAUNCH: [LaunchInfo; 15] = [
         Written::Flag,
         "true, false",
         "false",
-        "let nodes in again that failed an earlier probe",
+        "use nodes again that failed an earlier probe",
     ),
     row(
         Launching::Np,
@@ -103,7 +103,7 @@ pub const LAUNCH: [LaunchInfo; 15] = [
             Written::Text,
             "auto, openmpi, mpich, slurm",
             "auto",
-            "who starts the ranks; auto: in a Slurm job slurm, else what `mpirun` in PATH is",
+            "what starts the ranks; auto: in a Slurm job slurm, else what `mpirun` in PATH is",
         )
     },
     row(
@@ -139,7 +139,7 @@ pub const LAUNCH: [LaunchInfo; 15] = [
         Written::Text,
         "a program and its flags",
         "(ssh, in a Slurm job srun)",
-        "what reaches a node: AGENT HOST COMMAND",
+        "the program that runs a command on a node: AGENT HOST COMMAND",
     ),
     row(
         Launching::HangAfter,
@@ -147,7 +147,7 @@ pub const LAUNCH: [LaunchInfo; 15] = [
         Written::Time,
         "a time: 90s, 10min",
         "30s",
-        "the job hangs when no column is done for so long, or ten times the longest pause before",
+        "the job hangs when no column is done for this time, or for ten times the longest pause before",
     ),
     row(
         Launching::ProbeLimit,
@@ -179,7 +179,7 @@ pub const LAUNCH: [LaunchInfo; 15] = [
         Written::Text,
         "a folder",
         "skt-hpl.launch",
-        "folder of the state: what `status` shows, and what the next supervisor goes on from",
+        "folder of the state, which `status` shows, and from which the next supervisor goes on",
     ),
     row(
         Launching::Json,
@@ -187,7 +187,7 @@ pub const LAUNCH: [LaunchInfo; 15] = [
         Written::Text,
         "a file",
         "(none)",
-        "an account of the run, with the phases of each failure",
+        "a JSON record of the run, with the phases of each failure",
     ),
 ];
 

@@ -1,8 +1,9 @@
 //! From HPL.dat or TOML to one validated [`RunSpec`].
 //!
-//! HPL.dat ([`hpldat`]), TOML ([`toml`]) and the command line each give a
-//! [`Draft`]: values as written, with their places. [`validate()`] turns drafts
-//! laid over each other into a [`RunSpec`], or says what is wrong and where.
+//! HPL.dat ([`hpldat`]), TOML ([`toml`]) and the command line each give a [`Draft`]:
+//! values as written, with their line, key or flag. [`validate()`] turns drafts, of
+//! which a later one overrides an earlier one, into a [`RunSpec`], or says what is
+//! wrong and where.
 //!
 //! ```
 //! use skt_hpl::config::{Format, parse};

@@ -77,8 +77,8 @@ pub struct ParamInfo {
     pub kind: Kind,
     /// What the reference puts in place of an illegal value, without a word.
     pub reference_substitute: Option<usize>,
-    /// The value where nobody gave one, as it would be written in TOML; empty
-    /// for what has no default.
+    /// The value where none is given, as it would be written in TOML; empty for what
+    /// has no default.
     pub default: &'static str,
 }
 
@@ -305,7 +305,7 @@ impl ParamInfo {
     }
 
     /// The legal values in words. `names` says whether names are understood
-    /// where the value stands (HPL.dat has codes alone).
+    /// where the value is given (HPL.dat has codes alone).
     pub fn legal(&self, names: bool) -> String {
         match self.kind {
             Kind::Real => "a finite number, e.g. 16.0".to_owned(),

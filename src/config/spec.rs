@@ -91,11 +91,11 @@ pub struct RunSpec {
     pub swap: Swap,
     /// Local columns above which [`Swap::Mix`] takes spread-roll.
     pub swap_threshold: usize,
-    /// L1 in transposed form (accepted, moot in our storage).
+    /// L1 in transposed form (accepted, without effect).
     pub l1_transposed: bool,
-    /// U in transposed form (accepted, moot in our storage).
+    /// U in transposed form (accepted, without effect).
     pub u_transposed: bool,
-    /// Equilibration (accepted, moot in our storage).
+    /// Equilibration (accepted, without effect).
     pub equilibration: bool,
     /// Alignment in doubles (accepted; ours is at least that of a cache line).
     pub align_doubles: usize,

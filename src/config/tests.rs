@@ -277,8 +277,8 @@ fn the_last_four_lines_are_moot_and_may_lack() {
             assert_eq!(checked.spec, spec, "{kept} lines");
             let lines: Vec<String> = checked.warnings.iter().map(ToString::to_string).collect();
             assert_eq!(lines.len(), hpldat::LINES - kept, "{lines:?}");
-            let last = "HPL.dat:31: memory alignment: no value is given; it is moot here, \
-                        8 is reported";
+            let last = "HPL.dat:31: memory alignment: no value is given; it has no effect here, 8 \
+                        is reported";
             assert_eq!(lines.last().unwrap(), last);
         }
     }

@@ -1,8 +1,8 @@
 //! TOML: the fields of HPL.dat by readable names, and ours.
 //!
-//! The keys of HPL.dat stand at the top level, each a scalar or, where HPL.dat
-//! has a list, a list. The tables `[checkpoint]` and `[launch]` hold the settings
-//! of the protection and of the launcher, of which HPL.dat knows nothing.
+//! The keys of HPL.dat are at the top level, each a scalar or, where HPL.dat has a
+//! list, a list. The tables `[checkpoint]` and `[launch]` have the settings of the
+//! protection and of the launcher, which HPL.dat does not have.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -325,7 +325,7 @@ fn dash(c: char) -> char {
 pub fn write(spec: &RunSpec) -> String {
     let mut out = String::new();
     let title = [quoted(&spec.title[0]), quoted(&spec.title[1])];
-    field(&mut out, "Free text, for whoever reads the report.", "title", list(&title));
+    field(&mut out, "Free text for the report.", "title", list(&title));
     let output = match &spec.output {
         Output::Stdout => quoted("stdout"),
         Output::Stderr => quoted("stderr"),
@@ -378,8 +378,8 @@ pub fn write(spec: &RunSpec) -> String {
 /// could be said, with its default.
 pub fn write_launch(draft: &LaunchDraft) -> String {
     let mut out = String::from(
-        "\n# For `skt-hpl launch`, which runs through the loss of nodes; `run` skips it.\n\
-         # What is commented out is the default.\n[launch]\n",
+        "\n# For `skt-hpl launch`, which runs through the loss of nodes; `run` skips it.\n# Lines \
+         that are commented out show the default.\n[launch]\n",
     );
     for info in &LAUNCH {
         // Writing to a String cannot fail.
@@ -407,8 +407,8 @@ pub fn write_launch(draft: &LaunchDraft) -> String {
 /// else could be said, with its default.
 pub fn write_checkpoint(draft: &CheckpointDraft) -> String {
     let mut out = String::from(
-        "\n# Protection against the loss of nodes. What is commented out is the default.\n\
-         [checkpoint]\n",
+        "\n# Protection against the loss of nodes. Lines that are commented out show the \
+         default.\n[checkpoint]\n",
     );
     for info in &SETTINGS {
         // Writing to a String cannot fail.

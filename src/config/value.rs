@@ -29,12 +29,12 @@ pub struct Value {
 }
 
 impl Value {
-    /// A whole number that nobody wrote.
+    /// A whole number that is not from a file or flag.
     pub fn number(number: usize) -> Self {
         Self { text: number.to_string(), form: Form::Integer, place: Place::Default }
     }
 
-    /// A text that nobody wrote.
+    /// A text that is not from a file or flag.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), form: Form::Quoted, place: Place::Default }
     }

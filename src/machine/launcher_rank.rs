@@ -1,7 +1,7 @@
 //! What the launcher says of this process, before MPI is up.
 //!
-//! Under `mpirun` every rank parses the same command line; one of them should
-//! speak.
+//! Under `mpirun` every rank parses the same command line; only one of them should
+//! print messages.
 
 use std::env;
 use std::thread;
@@ -25,12 +25,12 @@ pub fn size() -> Option<usize> {
     first_number(&SIZE_NAMES, |name| env::var(name).ok())
 }
 
-/// Whether this process is the one to speak: rank 0, or alone.
+/// Whether this process prints messages: rank 0, or alone.
 pub fn is_first() -> bool {
     rank().is_none_or(|rank| rank == 0)
 }
 
-/// Waits a second if this process is not the one to speak; to be called before
+/// Waits a second if this process does not print messages; to be called before
 /// it ends with an error. A launcher kills the whole job when the first rank
 /// ends so, and rank 0 may come up later than others: its message must not be
 /// lost. It costs no time: rank 0's own end is what the launcher sees first.

@@ -1,9 +1,9 @@
-//! Signs of life of a job under `skt-hpl launch`: lines on rank 0's standard
-//! error, which every launcher forwards, with a mark that the supervisor looks
-//! for and takes out.
+//! Signs of life of a job under `skt-hpl launch`: lines on rank 0's standard error,
+//! which every launcher forwards, with a mark by which the supervisor finds and removes
+//! them.
 //!
-//! Off unless the environment has [`ENV`], whose value comes back in each
-//! record: a record of another job counts for nothing.
+//! Off unless the environment has [`ENV`], whose value is in each record: records of
+//! other jobs are ignored.
 
 use std::io::Write as _;
 use std::sync::{Mutex, OnceLock};
@@ -24,7 +24,7 @@ pub const FACTOR: &str = "factor";
 pub const REPORTED: &str = "reported";
 /// All is done.
 pub const DONE: &str = "done";
-/// A process of an earlier start was still at work.
+/// A process of an earlier start was still running.
 pub const CHANGED: &str = "changed";
 /// More is lost or damaged than can be rebuilt.
 pub const REFUSED: &str = "refused";
@@ -36,7 +36,7 @@ const INTERVAL_SECONDS: f64 = 1.0;
 pub struct Beat {
     /// The value of [`ENV`].
     pub token: String,
-    /// Who speaks.
+    /// The rank that writes the record.
     pub rank: usize,
     /// What the job does, see [`phase`]; [`DONE`] in its last record.
     pub phase: String,
@@ -57,7 +57,7 @@ impl Beat {
         format!("{MARK}{json}\n")
     }
 
-    /// The record in a line, and what stands before it: a line of progress may
+    /// The record in a line, and the text before it: a line of progress may
     /// have been left open. A record of a job other than `token`'s is none.
     pub fn find<'a>(line: &'a str, token: &str) -> Option<(&'a str, Beat)> {
         let (before, json) = line.split_once(MARK)?;
@@ -107,13 +107,13 @@ impl Heart {
         change(&mut last);
         last.elapsed_seconds = elapsed_seconds;
         debug_assert_eq!(last.token, self.token);
-        // One write a line; a closed pipe is the supervisor's affair.
+        // One write a line; the supervisor deals with a closed pipe.
         let _ = std::io::stderr().lock().write_all(last.line().as_bytes());
     }
 }
 
 /// The job starts with a part of its work, on a matrix of order `n`, with
-/// `column` columns eliminated. Rank 0 speaks at once.
+/// `column` columns eliminated. Rank 0 writes at once.
 pub fn phase(name: &str, column: usize, n: usize) {
     if let Some(heart) = heart() {
         heart.beat(true, |beat| {
@@ -123,7 +123,7 @@ pub fn phase(name: &str, column: usize, n: usize) {
     }
 }
 
-/// `column` columns are eliminated. Rank 0 speaks at most once a second, and at
+/// `column` columns are eliminated. Rank 0 writes at most once a second, and at
 /// once when it did something else before.
 pub fn columns(column: usize, n: usize) {
     if let Some(heart) = heart() {
@@ -135,7 +135,7 @@ pub fn columns(column: usize, n: usize) {
     }
 }
 
-/// A step of the checkpoint protocol; rank 0 speaks when it is another than
+/// A step of the checkpoint protocol; rank 0 writes when it is another than
 /// before, the column staying what it is.
 pub fn step(name: &str) {
     if let Some(heart) = heart()

@@ -15,7 +15,7 @@ dl{display:grid;grid-template-columns:max-content 1fr;gap:.15rem 1rem}dt{color:#
 /// No chart is readable with more tests than this; the table has them all.
 const MOST_TESTS_IN_A_CHART: usize = 12;
 
-/// A run with the name it goes by on the page.
+/// A run with its name on the page.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NamedRun {
     /// Usually the name of its file.
@@ -394,7 +394,7 @@ fn timeline_legend(svg: &mut String, tests: &[(usize, &TestReport)], left: f64, 
     }
 }
 
-/// What a test goes by: several may have the same variant and order.
+/// The heading of a test: several may have the same variant and order.
 fn heading(number: usize, test: &TestReport) -> String {
     let p = &test.parameters;
     format!("test {number}: {}, N = {}, NB = {}, {} x {}", test.variant, p.n, p.nb, p.p, p.q)

@@ -1,8 +1,8 @@
 //! The report as one JSON document, described by `docs/report.schema.json`.
 //!
-//! The whole document is written anew after each test, to a temporary file that
-//! then takes the old one's place: a reader never sees half of it, and a run
-//! that is killed leaves what it had.
+//! The whole document is written anew after each test, to a temporary file that then
+//! replaces the old one: a reader never sees half of it, and a run that is killed
+//! leaves the tests that it had finished.
 
 use std::io;
 use std::path::{Path, PathBuf};

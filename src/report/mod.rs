@@ -1,5 +1,5 @@
-//! What people and programs get to read: the reference's text, JSON, progress, signs
-//! of life, and the files that these go to.
+//! The output of a run: the reference's text, JSON, progress, signs of life, and the
+//! files that these go to.
 
 pub mod cformat;
 pub mod clock;

@@ -1,12 +1,12 @@
 //! Files that the program writes, in folders that others may write to as well.
 //!
-//! A name that somebody else has planted there - a symbolic link, a file, a hard
-//! link, a FIFO - must not make us write where he wants. As the kernel does for
-//! folders like /tmp (`fs.protected_symlinks`, `protected_regular` and
-//! `protected_hardlinks` in proc(5)), but whatever those are set to, and also
-//! where the sticky bit is missing: in a folder that others may write to, what is
-//! there already must belong to this user, to the folder's owner or to root. A
-//! user's own link leads where he wants it, so do `/dev/stdout` and its kin.
+//! A symbolic link, file, hard link or FIFO that another user has planted there must
+//! not redirect what we write. The rule is that of the kernel for folders like /tmp
+//! (`fs.protected_symlinks`, `protected_regular` and `protected_hardlinks` in proc(5)),
+//! but it holds whatever those are set to, and also without the sticky bit: in a folder
+//! that others may write to, an existing file must belong to this user, to the folder's
+//! owner or to root. A user's own links are followed, and so are `/dev/stdout` and the
+//! like.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -122,9 +122,9 @@ pub fn target(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Writes a new file under a random name beside `path`, which then takes the
-/// place of `path`: who reads it never sees half of it. Its permissions are `mode`
-/// less the umask. `sync`: it is on the disk before that.
+/// Writes a new file under a random name in the folder of `path`, which then replaces
+/// `path`: a reader never sees half of it. Its permissions are `mode` less the umask.
+/// `sync`: it is on the disk before that.
 ///
 /// # Errors
 /// What `write` returns; the system refuses. `path` is as it was.
@@ -189,7 +189,7 @@ fn find(path: &Path) -> io::Result<Found> {
     Err(io::Error::from_raw_os_error(libc::ELOOP))
 }
 
-/// Who may write to a folder.
+/// The users that may write to a folder.
 struct Folder {
     owner: u32,
     mode: u32,

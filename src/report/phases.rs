@@ -1,4 +1,4 @@
-//! The block of lines behind each test: where its time went.
+//! The block of lines after each test: where its time went.
 //!
 //! Every line begins with `#`, which no line of the reference's text does.
 

@@ -1,5 +1,5 @@
-//! Progress on standard error: what runs now, how far it is, how long it will
-//! take.
+//! Progress on standard error: what the run does now, how much is done, and how long
+//! the rest will take.
 //!
 //! Only rank 0 has one that is not off. The solver calls
 //! [`Progress::columns`] once a panel; between two lines that costs two
@@ -48,7 +48,7 @@ impl FromStr for ProgressMode {
     }
 }
 
-/// Where a factorization stands.
+/// The progress of a factorization.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Sample {
     elapsed_seconds: f64,
@@ -121,7 +121,7 @@ impl Progress {
         let first = self.window.is_empty();
         self.window.push_back(now);
         self.next_due_seconds = elapsed_seconds + self.interval_seconds();
-        // The first panel has no rate to speak of, and the phase is announced.
+        // The first panel has no meaningful rate, and the phase is announced.
         if first {
             return;
         }

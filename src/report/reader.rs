@@ -1,7 +1,7 @@
-//! Reads JSON reports back: of this version, and of others as far as they go.
+//! Reads JSON reports of this version, and of others as far as it knows their fields.
 //!
-//! Unknown fields are passed over and missing ones are `None`, so that reports
-//! of older and newer versions can be compared.
+//! Unknown fields are ignored, and missing ones are `None`, so that reports of older
+//! and newer versions can be compared.
 
 use std::collections::BTreeMap;
 use std::fs;

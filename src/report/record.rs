@@ -89,7 +89,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Whether the system was solved, so that there is a rate to speak of.
+    /// Whether the system was solved, so that there is a meaningful rate.
     pub fn ran_to_end(&self) -> bool {
         !matches!(self, Outcome::Broke { .. } | Outcome::Skipped { .. })
     }
@@ -125,7 +125,7 @@ pub struct Protection {
     pub open_seconds: f64,
     /// Checkpoints taken since the first start.
     pub checkpoints: u64,
-    /// Whether parities were computed beside the update.
+    /// Whether parities were computed during the update.
     pub overlap: bool,
     /// Seconds from where each began to where it was complete.
     pub checkpoint_seconds: f64,
@@ -206,8 +206,8 @@ impl Restart {
         match (is_by_wall_clock, step) {
             (false, 0.0) => None,
             (false, _) => Some(format!(
-                "the wall clock was set by {step:+.0} s {since}, or that of another node is so \
-                 far off; the time is by the uptime of a node that was there all along"
+                "the wall clock was set by {step:+.0} s {since}, or differs by that much from \
+                 another node's; the time is measured by the uptime of a node that stayed up"
             )),
             (true, 0.0) => Some(format!(
                 "no node stayed up {since}: this part of the time is by the wall clock"

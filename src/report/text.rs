@@ -415,7 +415,7 @@ fn check_text(threshold: f64) -> String {
 /// The test's line and when it ran.
 fn result_text(record: &TestRecord) -> String {
     let spec = &record.spec;
-    // A factorization that broke off has no rate that anybody should read.
+    // The rate of a factorization that broke off means nothing.
     let gflops = if record.outcome.ran_to_end() { record.gflops } else { f64::NAN };
     format!(
         "{}{:12} {:5} {:5} {:5} {}    {}\n\

@@ -2,8 +2,8 @@
 
 use skt_terms::exit::Exit;
 
-/// This many failures in one place, all nodes being well, are no accident.
-pub const SAME_PLACE_MAX: usize = 3;
+/// This many failures at one column, while all nodes are well, are no accident.
+pub const SAME_FAILURES_MAX: usize = 3;
 /// The longest pause before a start.
 const BACKOFF_MAX_SECONDS: f64 = 60.0;
 
@@ -26,7 +26,7 @@ pub struct Ending {
 pub enum Refusal {
     /// More is lost or damaged than can be rebuilt.
     Lost,
-    /// A process of an earlier start was still at work.
+    /// A process of an earlier start was still running.
     Changed,
 }
 
@@ -79,11 +79,11 @@ pub fn next(ending: &Ending) -> Next {
 pub fn give_up(past: &[Past], resolution_columns: usize, restarts_max: usize) -> Option<String> {
     let unexplained = past.iter().rev().take_while(|failure| !failure.node_lost);
     let unexplained: Vec<&Past> = unexplained.collect();
-    if unexplained.len() >= SAME_PLACE_MAX {
-        let newest = &unexplained[..SAME_PLACE_MAX];
+    if unexplained.len() >= SAME_FAILURES_MAX {
+        let newest = &unexplained[..SAME_FAILURES_MAX];
         if newest.iter().all(|failure| !failure.lived) {
             return Some(format!(
-                "the job did not come to life in {SAME_PLACE_MAX} starts, with all nodes well"
+                "the job gave no sign of life in {SAME_FAILURES_MAX} starts, with all nodes well"
             ));
         }
         let column = newest[0].column;
@@ -92,7 +92,7 @@ pub fn give_up(past: &[Past], resolution_columns: usize, restarts_max: usize) ->
         };
         if newest.iter().all(near) {
             return Some(format!(
-                "the job failed {SAME_PLACE_MAX} times at column {column}, with all nodes well"
+                "the job failed {SAME_FAILURES_MAX} times at column {column}, with all nodes well"
             ));
         }
     }
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn a_job_that_never_lives_and_one_that_never_ends_are_given_up() {
         let dead = Past { lived: false, ..failed(0) };
-        assert!(give_up(&[dead; 3], 0, 50).unwrap().contains("did not come to life"));
+        assert!(give_up(&[dead; 3], 0, 50).unwrap().contains("gave no sign of life"));
         let walking: Vec<Past> = (0..6).map(|i| failed(100 * i)).collect();
         assert!(give_up(&walking, 10, 6).is_none());
         assert!(give_up(&walking, 10, 5).unwrap().contains("--max-restarts 5"));

@@ -1,4 +1,4 @@
-//! Whether a node that has answered can take part: version, program, store, memory.
+//! Checks that a node that has answered can take part: version, program, store, memory.
 
 use super::probe::{Answer, program_checksum};
 use crate::checkpoint::store::{SysvLimits, Trap};
@@ -34,8 +34,7 @@ pub fn of(answer: &Answer, ranks: u64, need_bytes: u64, planned_bytes: u64) -> O
     let planned_bytes = planned_bytes.saturating_mul(ranks).max(need_bytes);
     if let Some(have) = of_store.filter(|have| *have < planned_bytes) {
         return Some(format!(
-            "its store has room for {have} bytes of the {planned_bytes} that its ranks' \
-             segments take"
+            "its store has {have} bytes free, and the segments of its ranks need {planned_bytes}"
         ));
     }
     let have = answer.available_bytes.saturating_add(answer.run_bytes);
@@ -61,7 +60,7 @@ mod tests {
             of(&Answer { store_free_bytes, run_bytes, ..answer() }, 2, 0, 100)
         };
         let why = fault(Some(199), 0).unwrap();
-        assert!(why.starts_with("its store has room for 199 bytes of the 200 "), "{why}");
+        assert!(why.starts_with("its store has 199 bytes free, "), "{why}");
         for (free, held) in [(Some(200), 0), (Some(0), 200), (None, 0)] {
             assert_eq!(fault(free, held), None);
         }

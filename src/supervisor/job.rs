@@ -1,4 +1,4 @@
-//! A launcher under way, and the files that its job writes.
+//! A running launcher, and the files that its job writes.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -12,10 +12,10 @@ use super::follow::Follow;
 use super::process::{self, Process};
 use super::state::Folder;
 
-/// How often room is set aside for what the job writes.
+/// How often space is reserved for what the job writes.
 const RESERVE_EVERY: Duration = Duration::from_secs(600);
 
-/// A job under way.
+/// A running job.
 #[derive(Debug)]
 pub struct Job {
     /// Its launcher.
@@ -52,7 +52,7 @@ impl Job {
         Self { launcher, child, outputs, reserved: None }
     }
 
-    /// Sets room aside for what start `attempt` writes, every ten minutes.
+    /// Reserves space for what start `attempt` writes, every ten minutes.
     pub fn reserve(&mut self, folder: &Folder, attempt: usize) {
         if self.reserved.is_none_or(|since| since.elapsed() > RESERVE_EVERY) {
             self.reserved = Some(Instant::now());

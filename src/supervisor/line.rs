@@ -1,11 +1,10 @@
 //! A line to a node: an agent with `skt-hpl probe` at its far end.
 //!
-//! That one answers the question it was started with, and then those that come on
-//! its standard input. So the line is kept for the next question: an agent takes
-//! its time to get to a node that computes - ssh's handshake, seconds of it -, and
-//! when a node is lost all of them are asked twice. Where an agent does not pass
-//! on standard input, the far end ends with its first answer, and the next
-//! question gets a new line.
+//! The probe answers the question that it was started with, and then those that come on
+//! its standard input. So the line is kept for the next question: an agent may take
+//! seconds to reach a node that computes (ssh's handshake), and when a node is lost all
+//! nodes are asked twice. Where an agent does not pass on standard input, the far end
+//! ends with its first answer, and the next question gets a new line.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _, Write as _};
@@ -24,10 +23,10 @@ use super::process::Process;
 /// Lines that are kept at a time; each is a process here. Further nodes get a new
 /// line for each question.
 const KEPT_MAX: usize = 128;
-/// How often a kept line is used, so that nothing on its way takes it for idle.
+/// How often a kept line is used, so that no device on its way takes it for idle.
 const KEEP_EVERY: Duration = Duration::from_secs(30);
-/// The far end of a line on which nothing comes for so long ends by itself: its
-/// supervisor is gone, and no packet has told.
+/// The far end of a line on which nothing comes for this long ends by itself: its
+/// supervisor is gone without a last packet.
 const FAR_END_PATIENCE: Duration = Duration::from_secs(180);
 /// What is read from a line that does not answer.
 const MOST_BYTES: u64 = 1 << 20;
@@ -68,7 +67,7 @@ impl Line {
         // A group of its own, so that the agent's children can be ended too.
         let mut child = command.process_group(0).spawn()?;
         let questions = child.stdin.take();
-        // Nothing that the agent does or does not may hold us up.
+        // The supervisor never waits for the agent.
         let pipes = [
             questions.as_ref().map(AsFd::as_fd),
             child.stdout.as_ref().map(AsFd::as_fd),
@@ -135,7 +134,7 @@ impl Line {
         }
         let said = String::from_utf8_lossy(&said);
         let last = said.lines().rfind(|line| !line.trim().is_empty());
-        last.map_or("not a word: does skt-hpl run there?".into(), shown_message)
+        last.map_or("no answer at all: does skt-hpl run there?".into(), shown_message)
     }
 }
 
@@ -169,7 +168,7 @@ impl Lines {
         }
     }
 
-    /// Whether one more may be kept beside `others` that are in use.
+    /// Whether one more may be kept in addition to `others` that are in use.
     pub fn has_room(&self, others: usize) -> bool {
         self.idle.len() + others < KEPT_MAX
     }

@@ -10,9 +10,8 @@
 //!     what now?                                      decide
 //! ```
 //!
-//! `machine` decides, `shell` does it. What is known stands in a folder, see
-//! [`state`]: a supervisor that is killed leaves the job alone, and the next one goes on
-//! with it.
+//! `machine` decides, `shell` acts. The state is in a folder, see [`state`]: if a
+//! supervisor is killed, the job goes on, and the next supervisor takes it over.
 
 pub mod decide;
 mod fault;
@@ -88,7 +87,7 @@ pub struct Options {
     pub readmit: bool,
     /// When more is lost than can be rebuilt, start over.
     pub start_over: bool,
-    /// Where the account of the run goes.
+    /// Where the JSON record of the run goes.
     pub json: Option<PathBuf>,
 }
 
@@ -116,9 +115,8 @@ pub enum SupervisorError {
     },
     /// The agent that reaches the nodes cannot be started.
     #[error(
-        "cannot start {agent}, which is to reach the nodes: {source}; is it installed, and in \
-         PATH? --agent names another. What a checkpoint has kept stays: the same command goes on \
-         with it"
+        "cannot start {agent}, which runs commands on the nodes: {source}; is it installed, and in \
+         PATH? --agent names another. Checkpoints are kept: the same command goes on from them"
     )]
     Agent {
         /// Its program.

@@ -13,7 +13,7 @@ use crate::report::heartbeat;
 pub enum Launcher {
     /// `mpirun` of Open MPI.
     Openmpi,
-    /// `mpiexec.hydra` of MPICH and its kin.
+    /// `mpiexec.hydra` of MPICH and its derivatives.
     Mpich,
     /// `srun` inside an allocation.
     Slurm,

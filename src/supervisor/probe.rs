@@ -1,6 +1,6 @@
-//! What a node does when the supervisor asks it whether it can take part: its own
-//! `skt-hpl probe` answers, see [`super::line`]. It also ends what an earlier start of
-//! this run has left there: two jobs must not share segments.
+//! The answer of a node to the supervisor's question whether it can take part: its own
+//! `skt-hpl probe` gives it, see [`super::line`]. The probe also ends processes that an
+//! earlier start of this run has left on the node: two jobs must not share segments.
 
 use std::fmt;
 use std::fs;
@@ -77,7 +77,7 @@ pub enum Purpose {
     Forget,
 }
 
-/// Purposes by the words that stand for them between supervisor and node.
+/// Purposes by the words that name them between supervisor and node.
 const PURPOSES: [(&str, Purpose); 4] = [
     ("start", Purpose::Start),
     ("look", Purpose::Look),

@@ -109,10 +109,10 @@ fn of_run(run: &str) -> impl Iterator<Item = i32> {
     pids.filter(move |pid| *pid != me).filter(has_beat)
 }
 
-/// The environment of a process, as it was started; empty if it may not be
-/// read. While a process takes on its program (`exec`), the environment reads
-/// as empty although it has one, and whoever started it already goes on: such
-/// a process is waited for, two seconds at most.
+/// The environment of a process, as it was started; empty if it may not be read. While
+/// a process takes on its program (`exec`), the environment reads as empty although it
+/// has one, while its parent already goes on: this function waits for such a process,
+/// two seconds at most.
 fn environment_of(pid: i32) -> Vec<u8> {
     let start = Instant::now();
     let read = || fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();

@@ -1,10 +1,10 @@
-//! The account of a run: a status line, the timelines of failures, JSON.
+//! The record of a run: a status line, the timelines of failures, JSON.
 
 use serde_json::{Value, json};
 
 use super::state::{State, Status};
 
-/// Where the run stands, in a line.
+/// The state of the run, in a line.
 pub fn status_line(state: &State, now_unix: f64) -> String {
     let elapsed = now_unix - state.started_unix;
     let what = match (&state.last_beat, state.status) {
@@ -56,11 +56,11 @@ pub fn timelines(state: &State) -> Vec<String> {
             cell(total),
         ));
     }
-    lines.push("detection counts from the job's last sign of life: at most so long".to_owned());
+    lines.push("detection counts from the job's last sign of life: upper bounds".to_owned());
     lines
 }
 
-/// All that is known of a run.
+/// The whole record of a run.
 pub fn account(state: &State) -> Value {
     let failures: Vec<Value> = state
         .failures

@@ -1,5 +1,5 @@
-//! What losses a list of nodes can bear: judged before the run, from the groups
-//! that its ranks will form.
+//! Which losses a list of nodes survives: computed before the run, from the groups that
+//! its ranks will form.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::run::protect::Settings;
 /// The shape in a sentence, and what to be warned of.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Shape {
-    /// What can be borne.
+    /// Which losses the run survives.
     pub summary: String,
     /// What could go wrong.
     pub warnings: Vec<String>,
@@ -24,7 +24,10 @@ pub fn judge(pool: &Pool, ranks: usize, settings: &Settings) -> Shape {
             false => "--ft none".to_owned(),
             true => format!("{ranks} rank(s) are too few for {} parities", settings.parities),
         };
-        let text = format!("no checkpoints ({why}): any loss costs all that was computed");
+        let text = format!(
+            "no checkpoints ({why}): after any loss the run starts from the \
+             beginning"
+        );
         return Shape { summary: String::new(), warnings: vec![text] };
     }
     let domains = domains(&pool.active, ranks, settings);
@@ -47,8 +50,8 @@ pub fn judge(pool: &Pool, ranks: usize, settings: &Settings) -> Shape {
     let mut warnings = Vec::new();
     if groups.single_domain {
         warnings.push(
-            "all ranks stand in one failure domain: the death of a process can be borne, the loss \
-             of the domain cannot"
+            "all ranks are in one failure domain: the run survives the death of a process, but not \
+             the loss of the domain"
                 .to_owned(),
         );
         return Shape { summary, warnings };
@@ -118,7 +121,7 @@ fn too_few_spares(pool: &Pool, settings: &Settings) -> Vec<String> {
         && outside(name) < nodes
     {
         warnings.push(format!(
-            "the loss of failure domain {name} takes {nodes} nodes; {} spare(s) stand elsewhere",
+            "the loss of failure domain {name} takes {nodes} nodes; {} spare(s) are elsewhere",
             outside(name)
         ));
     }
@@ -161,19 +164,19 @@ mod tests {
             judged(active, spares, slots, settings).warnings.join("|")
         };
         assert!(warned("n1 n2", "", 1, &settings(1, &[])).starts_with("no spare node: "));
-        assert!(warned("n1", "s1", 4, &settings(1, &[])).starts_with("all ranks stand in one"));
+        assert!(warned("n1", "s1", 4, &settings(1, &[])).starts_with("all ranks are in one"));
         assert!(warned("n1 n2", "s1", 1, &Settings::none()).starts_with("no checkpoints (--ft"));
         let few =
             warned("n1 n2", "s1", 1, &Settings { method_is_asked: false, ..settings(2, &[]) });
         assert_eq!(
             few,
-            "no checkpoints (2 rank(s) are too few for 2 parities): any loss costs all that was \
-             computed"
+            "no checkpoints (2 rank(s) are too few for 2 parities): after any loss the run starts \
+             from the beginning"
         );
         // Racks: n1 and n2 in one, n3 and n4 in the other.
         let racks = [("n1", "a"), ("n2", "a"), ("n3", "b"), ("n4", "b"), ("s1", "a"), ("s2", "c")];
         let two = warned("n1 n2 n3 n4", "s1", 1, &settings(1, &racks));
-        assert_eq!(two, "the loss of failure domain b takes 2 nodes; 1 spare(s) stand elsewhere");
+        assert_eq!(two, "the loss of failure domain b takes 2 nodes; 1 spare(s) are elsewhere");
         assert_eq!(warned("n1 n2 n3 n4", "s1 s2", 1, &settings(1, &racks)), "");
     }
 

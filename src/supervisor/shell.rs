@@ -1,5 +1,5 @@
-//! What the supervisor does: turns the [`Action`]s of [`super::machine`] into
-//! processes, questions to nodes and files, and what comes of them into [`Event`]s.
+//! Carries out the [`Action`]s of [`super::machine`] with processes, questions to nodes
+//! and files, and turns their results into [`Event`]s.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;
@@ -400,7 +400,7 @@ impl Shell {
         }
     }
 
-    /// Writes the account of the run.
+    /// Writes the JSON record of the run.
     fn account(&mut self) -> Result<()> {
         let state = &self.machine.state;
         for line in report::timelines(state) {

@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM as a number that the supervisor looks at.
+//! Ctrl-C and SIGTERM as a number that the supervisor reads.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};

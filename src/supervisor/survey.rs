@@ -1,4 +1,4 @@
-//! Asking all nodes at once whether they can take part, by the very agent that the
+//! Asks all nodes at once whether they can take part, by the same agent that the
 //! launcher uses, with a time limit. See [`super::probe`] for what a node does.
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ const PATIENCE_WITH_SUSPECTS: Duration = Duration::from_millis(300);
 /// A kept line on which no answer comes for so long is replaced by a new one: the line
 /// may have broken without a packet that says so while the node is well.
 const RENEW_AFTER: Duration = Duration::from_secs(1);
-/// Probes under way at a time.
+/// Probes in progress at a time.
 const AT_ONCE: usize = 128;
 
 /// What the nodes have answered, by their names.
@@ -78,7 +78,7 @@ pub struct Limits<'a> {
     pub suspects: &'a [String],
 }
 
-/// A probe under way.
+/// A probe in progress.
 struct Probe {
     name: String,
     line: Line,
@@ -145,7 +145,7 @@ enum Outcome {
     Unknown,
 }
 
-/// A survey under way.
+/// A survey in progress.
 struct Asking<'a> {
     outcomes: BTreeMap<String, Outcome>,
     agent_fault: Option<(String, io::Error)>,
@@ -270,7 +270,7 @@ impl Asking<'_> {
         self.begun.elapsed() < self.slowest.max(self.slowest_opening) * times + more
     }
 
-    /// Ends what is under way. If `silence_counts`, nodes in use that did not answer are
+    /// Ends what is in progress. If `silence_counts`, nodes in use that did not answer are
     /// lost; others were not waited for.
     fn stop(mut self, silence_counts: bool) -> Survey {
         // A look ends with the first that is ill: the others' time was not up.
@@ -282,7 +282,10 @@ impl Asking<'_> {
             let outcome = match is_in_use && silence_counts && !is_cut_short {
                 true => {
                     let waited = probe.started.elapsed().as_secs_f64();
-                    Outcome::Failed(format!("no answer in {waited:.1} s, when all others had"))
+                    Outcome::Failed(format!(
+                        "no answer in {waited:.1} s, after all others had \
+                         answered"
+                    ))
                 }
                 false => {
                     self.lines.keep(&probe.name, probe.line);
@@ -365,7 +368,11 @@ mod tests {
         };
         assert_eq!(health("n1"), "Well");
         assert_eq!(health("n2"), "probe: exit status: 255; no route");
-        assert_eq!(health("n3"), "probe: exit status: 3; not a word: does skt-hpl run there?");
+        assert_eq!(
+            health("n3"),
+            "probe: exit status: 3; no answer at all: does skt-hpl run \
+             there?"
+        );
         assert!(health("n4").starts_with("has version 0.0.1 of skt-hpl, not "));
         assert_eq!(health("n5"), "has no shared memory for us: none");
         assert!(health("n6").starts_with("has another build of skt-hpl"), "{}", health("n6"));
@@ -388,7 +395,7 @@ mod tests {
         let openings = |path: &Path| fs::read_to_string(path).unwrap().lines().count();
         let reach = |name: &str| match name {
             "n1" => sh(answers_all(&well)),
-            // Only the first of its lines does not hear a second question.
+            // Only the first of its lines does not read a second question.
             _ if !deaf.exists() => {
                 sh(format!("touch {}; {}; sleep 1000", deaf.display(), says(&answer())))
             }

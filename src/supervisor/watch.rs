@@ -1,5 +1,5 @@
-//! Is the job still alive? A limit for the time between two signs of life,
-//! from the pace that was measured.
+//! Whether the job is still alive: a limit for the time between two signs of life, from
+//! the measured pace.
 
 use std::collections::HashMap;
 
@@ -8,8 +8,8 @@ use crate::report::heartbeat::{Beat, FACTOR};
 /// A pause, or a part of the work without columns, this many times as long as the
 /// longest so far is a hang.
 const PACE_FACTOR: f64 = 10.0;
-/// A pause this many times as long as the longest so far, and of so many
-/// seconds at least, is a reason to look whether the nodes are there.
+/// A pause this many times as long as the longest so far, and of so many seconds at
+/// least, is a reason to probe the nodes.
 const LOOK_FACTOR: f64 = 3.0;
 const LOOK_LEAST_SECONDS: f64 = 3.0;
 

@@ -29,8 +29,8 @@ use nix::unistd::Pid;
 
 /// Network of the nodes: node i is .10+i, the head is .1.
 pub const NETWORK: &str = "10.77.0.0/24";
-/// What Open MPI is to be told on the box: which network, and that there are more
-/// ranks than processors, so that who waits must let others work.
+/// What Open MPI is to be told on the box: which network, and that there are more ranks
+/// than processors, so that a waiting rank must let others work.
 pub const OPENMPI_ARGUMENTS: [&str; 17] = [
     "--mca",
     "oob_tcp_if_include",
@@ -115,7 +115,7 @@ while [ -e "/mnt/silent/$host" ]; do sleep 1; done
 exit $code
 "#;
 
-/// The box's user of ssh: as a user has it who can get to all nodes.
+/// The ssh settings of the box's user, who can reach all nodes.
 const SSH_ON_HEAD: &str = r#"
 mkdir /mnt/ssh
 ssh-keygen -q -t ed25519 -N '' -f /mnt/ssh/user

@@ -152,7 +152,7 @@ pub enum Ended {
     Died,
 }
 
-/// Nodes with memory, and who runs where.
+/// Nodes with memory, and which rank runs on which node.
 pub struct Cluster {
     folder: TempDir,
     /// Whether nodes keep System V segments in place of files.

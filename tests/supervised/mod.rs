@@ -20,7 +20,7 @@ pub const PATIENCE: Duration = Duration::from_secs(180);
 /// Order of the matrix.
 pub const N: &str = "4800";
 
-/// Who starts the ranks.
+/// What starts the ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// mpirun of Open MPI.
@@ -386,7 +386,7 @@ fn remove_marks(cluster: &Alone) {
             let out = cluster.on_node(&node, "bin/skt-hpl").args(["shm", "clean"]).output();
             String::from_utf8(out.expect("started").stdout).expect("text")
         };
-        // Who has made them may not have ended yet.
+        // The process that made them may not have ended yet.
         wait_for("the end of all ranks", || cluster.pids(&node, "skt-hpl").is_empty());
         let said = clean();
         let other =
@@ -474,8 +474,8 @@ impl Ended {
     }
 }
 
-/// Waits until rank 0, on n1, has died at a step as it was told to, then takes
-/// the power from `node`: everybody else still stands in that step.
+/// Waits until rank 0, on n1, has died at a step as it was told to, then takes the
+/// power from `node`: all other ranks are still in that step.
 pub fn power_off_at(cluster: &mut Alone, attempt: usize, step: &str, node: &str) {
     wait_for(step, || {
         let is_there = beats(cluster, attempt).iter().any(|beat| beat["phase"] == step);

@@ -1,4 +1,4 @@
-//! What happens alike under every launcher.
+//! The scenarios that are the same under every launcher.
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

@@ -1,5 +1,5 @@
-//! Ranks, their messages, and memory of theirs that outlives their processes: what a
-//! checkpointed application needs, and nothing of LU, of a BLAS or of a command line.
+//! Ranks, their messages, and memory that outlives their processes: what a checkpointed
+//! application needs, without LU, BLAS or command line.
 //!
 //! | module | what |
 //! |---|---|

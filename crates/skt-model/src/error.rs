@@ -31,7 +31,7 @@ pub enum ModelError {
     /// A failure trace that cannot be used.
     #[error("failure trace, line {line}: {reason}")]
     Trace {
-        /// Line, from 1; 0 stands for the file as a whole.
+        /// Line, from 1; 0 means the file as a whole.
         line: usize,
         /// What is wrong, and what is expected.
         reason: String,

@@ -1,13 +1,13 @@
 //! Closed forms for coordinated checkpointing that need no first-order
 //! assumption, for exponential failures of the whole platform.
 //!
-//! Failures strike at any time, during downtime and recovery too: a recovery
-//! that is struck starts over. With the platform's MTBF mu and an attempt that
-//! needs L seconds in peace, the expected number of failures before it
-//! succeeds is `e^(L/mu) - 1`, and the expected time it takes, without what the
-//! failures cost besides, is `mu (e^(L/mu) - 1)`. (The building block is in
-//! Bougeret et al., "Checkpointing strategies for parallel jobs", INRIA
-//! RR-7520, 2011, who let no failure strike in a downtime.)
+//! Failures strike at any time, during downtime and recovery too: a recovery that is
+//! struck starts over. With the platform's MTBF mu and an attempt that needs L seconds
+//! without a failure, the expected number of failures before it succeeds is `e^(L/mu) -
+//! 1`, and the expected time it takes, without what the failures cost besides, is `mu
+//! (e^(L/mu) - 1)`. (The building block is in Bougeret et al., "Checkpointing
+//! strategies for parallel jobs", INRIA RR-7520, 2011, which lets no failure strike in
+//! a downtime.)
 
 use super::bosilca::WasteModel;
 

@@ -1,4 +1,4 @@
-//! What the literature says a checkpointed run will cost, as functions to call.
+//! The cost of checkpointed runs by the formulas of the literature, as functions.
 //!
 //! One folder or file a paper, one file a section, the formula above each
 //! function:

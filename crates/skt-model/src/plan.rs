@@ -8,10 +8,10 @@
 //! and the MTBF the best interval, the expected time and the probability to finish
 //! ([`InMemoryJob`]).
 //!
-//! Of the candidates that this program recommends (none and self) and that keep
-//! their data as surely as is asked for, the one with the highest expected rate is
-//! taken; of groups whose rates are within [`RATE_TOLERANCE`] of that, the smallest.
-//! Spares do not decide: how many it takes follows from the choice.
+//! Of the candidates that this program recommends (none and self) and that keep their
+//! data as surely as is asked for, the one with the highest expected rate is taken; of
+//! groups whose rates are within [`RATE_TOLERANCE`] of that, the smallest. Spares do
+//! not decide: their number follows from the choice.
 
 use skt_terms::choice::{Bcast, Swap};
 use skt_terms::layout::near_square;

@@ -5,11 +5,10 @@
 //! `procs` processes in turn, the first block to process 0.
 //!
 //! Columns are dealt out in blocks of NB, as a panel belongs to one process column.
-//! Rows need not be, and are dealt out in small blocks ([`Cyclic::rows`]): all
-//! process rows then have the same number of rows of what is left of the matrix, and
-//! of each diagonal block. With blocks of NB some process row would have up to NB
-//! rows more to multiply than others, and one alone would send the rows that the
-//! pivots displace.
+//! Rows are dealt out in small blocks ([`Cyclic::rows`]): all process rows then have
+//! the same number of rows of the trailing matrix, and of each diagonal block. With
+//! blocks of NB one process row would have up to NB rows more to multiply than others,
+//! and one alone would send the rows that the pivots displace.
 
 use std::ops::Range;
 

@@ -1,11 +1,11 @@
 //! What the crates of this workspace have in common: HPL's terms as values and pure
-//! functions. It knows no files, no ranks that run, no matrix.
+//! functions. It has no files, no running ranks, no matrix.
 //!
 //! | module | what |
 //! |---|---|
 //! | [`choice`] | the choices of a run, with their codes in HPL.dat and their names |
 //! | [`layout`] | where the entries of the matrix lie: process grid, block-cyclic maps |
-//! | [`rings`], [`tree`] | who passes a panel on to whom |
+//! | [`rings`], [`tree`] | which process passes a panel on to which |
 //! | [`exit`] | how the program ends |
 //! | [`shown`] | how text is shown: what others wrote, and commands that can be typed again |
 //! | [`units`] | quantities in units that people read |

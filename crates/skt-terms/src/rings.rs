@@ -2,8 +2,8 @@
 
 use crate::choice::Bcast;
 
-/// Relative ranks at which a ring begins, first come first served. The rank
-/// before each of them, and the last one, forward to nobody.
+/// Relative ranks at which a ring begins, first come first served. The rank before each
+/// of them, and the last one, do not forward.
 pub fn ring_heads(topology: Bcast, size: usize) -> Vec<usize> {
     let heads = match topology {
         Bcast::OneRing => vec![1],

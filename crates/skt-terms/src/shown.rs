@@ -1,4 +1,5 @@
-//! How text is shown: what others wrote, and commands that can be typed again.
+//! How text is shown: text of other users without control characters, and commands that
+//! can be typed again.
 
 /// A value as it may be shown: control characters escaped, cut at 40.
 pub fn shown(value: &str) -> String {
@@ -12,7 +13,7 @@ pub fn shown(value: &str) -> String {
 /// A message of a library, another program or another machine as it may be shown:
 /// control characters escaped, the middle of a long one left out.
 pub fn shown_message(message: &str) -> String {
-    /// At each end: what is wrong stands first, where it stands last.
+    /// At each end: what is wrong comes first, where it is comes last.
     const MOST: usize = 150;
     let all: Vec<char> = message.trim().chars().collect();
     let (start, end) = match all.len() > 2 * MOST {

@@ -1,5 +1,5 @@
-//! What ranks say to each other: all of [`skt_checkpoint::comm`], and what HPL needs
-//! beside it.
+//! Communication between ranks: all of [`skt_checkpoint::comm`], and the panel
+//! broadcasts of HPL.
 
 pub mod panel_bcast;
 pub mod threads;

@@ -1,11 +1,11 @@
 //! How a panel travels along its process row (HPL_bcast and its six topologies).
 //!
-//! Ranks are counted from the root: relative rank 1 owns the next panel, and
-//! the "modified" topologies spare it from forwarding so that it can get on.
+//! Ranks are counted from the root: relative rank 1 owns the next panel, and the
+//! "modified" topologies spare it from forwarding so that it can factor that panel.
 //!
-//! The ring topologies pass whole messages and are told apart by a table of who
-//! sends to whom. The long ones cut the message into a piece for each rank,
-//! spread the pieces along a binary tree, and roll them around a ring.
+//! The ring topologies pass whole messages and differ in a table of which rank sends to
+//! which. The long ones cut the message into a piece for each rank, spread the pieces
+//! along a binary tree, and roll them around a ring.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -21,7 +21,7 @@ const TAG_PANEL: Tag = 0x100;
 const TAG_SPREAD: Tag = 0x101;
 const TAG_ROLL: Tag = 0x102;
 
-/// Who a whole message comes from, and who it goes on to, as relative ranks.
+/// The relative ranks that a whole message comes from and goes on to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Route {
     from: Option<usize>,
@@ -84,7 +84,7 @@ enum State<C: Comm> {
     Moving,
 }
 
-/// A broadcast under way.
+/// A broadcast in progress.
 pub struct PanelBcast<C: Comm> {
     root: usize,
     len: usize,
@@ -157,8 +157,8 @@ impl<C: Comm> PanelBcast<C> {
         Ok(())
     }
 
-    /// Moves on what is being passed on; never waits. A transport may move nothing
-    /// while nobody calls it.
+    /// Progresses the sends to other ranks; never waits. A transport may move nothing
+    /// unless it is called.
     pub fn progress_sends(&self) -> Result<()> {
         if let State::Complete { sends, .. } = &self.state {
             for send in sends.borrow_mut().iter_mut() {

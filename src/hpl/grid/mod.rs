@@ -1,4 +1,4 @@
-//! The P x Q process grid: this rank's place in it, and the groups that it talks in.
+//! The P x Q process grid: this rank's row and column, and its groups of ranks.
 
 use crate::config::Pmap;
 use crate::hpl::comm::node::Kept;
@@ -6,7 +6,7 @@ use crate::hpl::comm::{Comm, Result};
 
 pub use skt_terms::layout::Cyclic;
 
-/// This rank's place in the process grid, and the groups it talks in.
+/// This rank's position in the process grid, and its groups of ranks.
 pub struct Grid<C: Comm> {
     /// Process rows.
     pub p: usize,

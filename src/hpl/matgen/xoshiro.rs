@@ -1,4 +1,4 @@
-//! A second random matrix, from xoshiro256++, for who wants one.
+//! A second random matrix, from xoshiro256++ (`--generator xoshiro`).
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

@@ -43,8 +43,8 @@ impl Room {
 
 /// Offers in memory that all ranks of the process column see.
 ///
-/// Each rank has two places, for every other column: who offers for column j + 2
-/// has seen all offers for column j + 1, whose owners had seen those for column j.
+/// Each rank has two places, for every other column: a rank that offers for column j +
+/// 2 has seen all offers for column j + 1, whose owners had seen those for column j.
 pub struct Mail {
     node: Arc<NodeMemory>,
     start: usize,

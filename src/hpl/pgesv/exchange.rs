@@ -64,7 +64,7 @@ impl RowExchange {
     /// `jb x cols`; this rank's rows of it are in A as well.
     ///
     /// # Safety
-    /// Nobody else is on these columns; U in A is not written to while it is in use.
+    /// No other thread uses these columns; U in A is not written to while it is in use.
     ///
     /// # Errors
     /// When a rank cannot be reached.
@@ -92,7 +92,7 @@ impl RowExchange {
 /// P > 1. Returns U, and when the rows were exchanged.
 ///
 /// # Safety
-/// Nobody else is on these columns.
+/// No other thread uses these columns.
 unsafe fn among<'u, C: Comm>(
     local: &Local<C>,
     panel: &Panel<C>,
@@ -130,7 +130,7 @@ unsafe fn among<'u, C: Comm>(
 /// has the first part.
 ///
 /// # Safety
-/// Nobody else is on these columns; U in A is not written to while it is in use.
+/// No other thread uses these columns; U in A is not written to while it is in use.
 unsafe fn in_place<'m, C: Comm>(
     local: &Local<'m, C>,
     panel: &Panel<C>,

@@ -2,11 +2,11 @@
 
 use crate::hpl::grid::Cyclic;
 
-/// The part of a rank's matrix that nobody writes to before the next cut: local rows
+/// The part of a rank's matrix that will not change before the next cut: local rows
 /// before [`Final::rows`], and in all rows local columns before [`Final::cols`].
 ///
-/// The driver alone makes one, of a step that it has come to: whoever gets one may read
-/// that part up to the cut, although the solver is at work on the rest.
+/// The driver alone makes one, of a step that it has come to: the code that gets one
+/// may read that part up to the cut, although the solver is at work on the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Final {
     rows: usize,
@@ -80,7 +80,7 @@ pub(super) struct Stretch {
 }
 
 impl Stretch {
-    /// The part of the local matrix that nobody writes to between `step` and the cut.
+    /// The part of the local matrix that does not change between `step` and the cut.
     ///
     /// The exchange and the product of a panel write to rows from its first one on, in
     /// columns right of it. So rows above panel `k`, which are U, are final when it is

@@ -9,8 +9,8 @@
 //! solve     own share of the columns, from everybody's rows   raise SOLVED
 //! ```
 //!
-//! Who has raised WRITTEN does not look at the U of the exchange before any more; who
-//! has raised SOLVED does not look at the others' rows any more.
+//! A rank that has raised WRITTEN no longer reads the U of the exchange before; a rank
+//! that has raised SOLVED no longer reads the others' rows.
 //!
 //! Rows are written past the caches: the other core has just read what was there,
 //! and would have to give back each line of it, one by one.
@@ -97,7 +97,7 @@ impl NodeRoom {
         assert!(width <= self.cols && plan.u_rows.len() <= self.nb, "an exchange beyond the room");
         let from: Vec<usize> = plan.offer().collect();
         let doubles = from.len() * width;
-        // SAFETY: all have solved with what was here, and nobody reads it before the flag.
+        // SAFETY: all have solved with what was here, and no rank reads it before the flag.
         let part = unsafe { self.node.mine(self.start..self.start + doubles) };
         let (source, part) = (a.as_ref(), SharedMat::row_major(part, from.len(), width));
         team.split(from.len(), TEAM_GRAIN_ROWS, |rows| {

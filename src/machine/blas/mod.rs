@@ -1,7 +1,7 @@
 //! The few BLAS calls that LU needs, safe, on matrix views.
 //!
-//! The products are the library's. One triangular solve is ours (`solve_rows`),
-//! where the library's is far from its own DGEMM.
+//! The products are the library's. One triangular solve is our own (`solve_rows`), as
+//! the library's is much slower than its DGEMM.
 //!
 //! Any BLAS with the Fortran interface and 32-bit integers serves; see
 //! `build.rs` for how to choose one. Each view knows its own layout, so that

@@ -1,16 +1,15 @@
-//! The two passes over the rows of a panel's last columns, which see its largest
-//! element as they go.
+//! The two passes over the rows of a panel's last columns, which also find the largest
+//! element of the next column.
 //!
 //! ```text
 //! subtract_columns   y -= sum of u_k l_k over columns l_k       left, Crout
 //! rank1              l *= 1/pivot;  y_k -= u_k l                right
 //! ```
 //!
-//! A few vectors of rows are in registers while up to eight columns go by: `y`,
-//! or `l`, is read and written once, not once for each column. The largest
-//! element is kept as the bits of its magnitude, which are ordered as magnitudes
-//! are, with infinity above all finite ones and NaN above infinity: one maximum
-//! finds the pivot and what is wrong.
+//! A few vectors of rows stay in registers for up to eight columns: `y`, or `l`, is
+//! read and written once, not once for each column. The largest element is kept as the
+//! bits of its magnitude, which are ordered as magnitudes are, with infinity above all
+//! finite ones and NaN above infinity: one maximum finds the pivot and what is wrong.
 //!
 //! Each element takes the same operations in the same order wherever the rows
 //! are cut.
@@ -95,8 +94,8 @@ impl Pass<'_> {
     /// The pass with the best instructions of this CPU.
     ///
     /// # Safety
-    /// `line` and `columns` name memory that is there; nobody else is on what the
-    /// pass writes: `line`, and with `RANK1` the columns.
+    /// `line` and `columns` name valid memory; no other reference to what the pass
+    /// writes is in use: `line`, and with `RANK1` the columns.
     unsafe fn run<const RANK1: bool>(&self) -> u64 {
         match Vectors::here() {
             // SAFETY: the processor has them; the rest is our caller's.

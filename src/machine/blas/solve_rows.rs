@@ -1,8 +1,8 @@
 //! `A1 := L1^-1 A1`, the triangular solve of the update, in registers.
 //!
-//! L1 is column-major and unit lower, A1 row-major. A strip of a few vectors of columns is
-//! solved eight rows at a time: what the rows above do to them is a product with
-//! its sums in registers, what they do to each other is done there too.
+//! L1 is column-major and unit lower, A1 row-major. A strip of a few vectors of columns
+//! is solved eight rows at a time: the contribution of the rows above is a product with
+//! its sums in registers, and the solve among the eight rows is done in registers, too.
 //!
 //! ```text
 //! X(I, s) = L(I,I)^-1 ( A(I, s) - L(I, 0..I) X(0..I, s) )      I: 8 rows, s: a strip
@@ -12,8 +12,8 @@
 //! one row of the strip, both of which stay in the caches. That runs at the rate
 //! of DGEMM, where OpenBLAS's DTRSM reaches half of it.
 //!
-//! The rows of A1 may come from elsewhere, in any order: those of a row exchange
-//! are solved from where they arrived to where U stays, without a copy between.
+//! The rows of A1 may be read from another buffer, in any order: rows of a row exchange
+//! are solved from the buffer of the exchange into U, without a copy.
 //!
 //! An element of U is the same sum in the same order in whatever strip it is, so
 //! its bits do not depend on how the columns are cut up among threads.
@@ -93,8 +93,8 @@ macro_rules! kernel {
             use std::arch::x86_64::*;
 
             /// # Safety
-            /// The CPU has the features, and `system` names memory that is there,
-            /// that of A nobody else's.
+            /// The CPU has the features, and `system` names valid memory; no other reference to
+            /// that of A is in use.
             #[target_feature(enable = $features)]
             pub(super) unsafe fn solve(system: &System) {
                 let mut at = 0;

@@ -188,8 +188,8 @@ impl<'a> MatMut<'a> {
     /// A matrix whose rows are contiguous, from `ptr` on.
     ///
     /// # Safety
-    /// So much memory is there for as long as the matrix; who else reads or writes
-    /// it keeps to elements of which no block is in use.
+    /// The memory outlives the matrix; other readers and writers keep to elements of
+    /// which no block is in use.
     ///
     /// # Panics
     /// When `doubles`, which are there, are too few for the shape.

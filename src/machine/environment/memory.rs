@@ -1,8 +1,8 @@
 //! How much memory this process may still take.
 //!
-//! Two bounds: what the kernel can hand out without swapping (`MemAvailable`),
-//! and what is left under the limit of every control group above the process,
-//! version 1 or 2. A limit of an outer group binds like one of the own group.
+//! There are two bounds: what the kernel can give without swapping (`MemAvailable`),
+//! and what is left under the limit of every control group above the process, version 1
+//! or 2. A limit of an outer group binds like one of the own group.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -208,7 +208,7 @@ mod tests {
 35 31 0:32 /docker/abc /sys/fs/cgroup/memory rw,relatime shared:9 master:2 - cgroup cgroup rw,memory
 ";
 
-    /// A folder that stands for `/`.
+    /// A folder that plays the part of `/`.
     struct Root(tempfile::TempDir);
 
     impl Root {

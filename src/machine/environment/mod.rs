@@ -1,4 +1,4 @@
-//! What the machine is, what it can hold, and how fast its BLAS is.
+//! The machine: its host and processors, its memory, and the speed of its BLAS.
 
 pub mod affinity;
 pub mod blas;

@@ -1,4 +1,4 @@
-//! Whether the job fits into the memory of its hosts, asked before it starts.
+//! Checks before the start that the job fits into the memory of its hosts.
 
 use skt_terms::units;
 

@@ -1,5 +1,5 @@
-//! A short DGEMM at start: what the cores can do, and whether the BLAS has
-//! picked a kernel that uses them.
+//! A short DGEMM at the start: the rate of the cores, and whether the BLAS has chosen a
+//! kernel that fits them.
 
 use std::time::Instant;
 

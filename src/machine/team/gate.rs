@@ -1,8 +1,8 @@
-//! How a job reaches the workers of a team, and how its end is heard of.
+//! How a job reaches the workers of a team, and how the caller learns of its end.
 //!
 //! The caller raises the generation of a job under the lock that a worker holds from
-//! its last look at it until it sleeps, so that no worker sleeps past a job. A worker
-//! looks without the lock for a while first, which makes a fork cheap.
+//! its last read of the generation until it sleeps, so that no worker misses a job. A
+//! worker first reads it without the lock for a while, which makes a fork cheap.
 //!
 //! `super::sync` names the types: those of the standard library or, in the model
 //! check, those that try all interleavings (`tests/team_model.rs`).

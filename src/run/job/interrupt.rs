@@ -1,4 +1,4 @@
-//! What a job that is told to end says of the memory that it leaves.
+//! The message of a job that a signal ends, about the memory that it leaves.
 //!
 //! Ctrl-C and SIGTERM end a rank as they always did, and launchers see the same
 //! signal; rank 0 writes a line before that. Under method `abft` every rank first ends

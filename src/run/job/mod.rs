@@ -38,7 +38,7 @@ use crate::run::protect::{
 };
 use crate::run::ptest::{self, Observer, Phase};
 
-/// What a job is told beside the run itself.
+/// What a job is told besides the run itself.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Where the JSON report goes.
@@ -69,9 +69,9 @@ pub enum JobError {
     Ledger(#[from] LedgerError),
     /// It has kept results of other tests.
     #[error(
-        "run {run} was begun with other settings: what an earlier start has kept as the result of \
-         test {test} is of another test. Restart with the settings of that run, name this one \
-         with --run-id, or start afresh with --resume never"
+        "run {run} was started with other settings: the result that an earlier start kept for test \
+         {test} is of another test. Restart with the settings of that run, name this one with \
+         --run-id, or start from the beginning with --resume never"
     )]
     OtherTests {
         /// Name of the run.
@@ -237,7 +237,7 @@ pub fn run<C: Comm>(
     Ok(Exit::from_code(code))
 }
 
-/// What came of the tests of a job.
+/// The results of the tests of a job.
 struct Ran<'a, C: Comm> {
     /// Whether all are reported; a report may refuse to be written.
     is_reported: bool,
@@ -558,7 +558,7 @@ impl<'a> Tests<'a> {
         };
         heartbeat::phase("open", 0, test.n);
         interrupt::keep(true);
-        watcher.say("looking for what an earlier start has left, and making room");
+        watcher.say("looking for data of an earlier start, and reserving memory");
         let (done, note) = match protect::open(ranks, test, &settings, surroundings)? {
             Opened::Ready { guard, found, resumed } => {
                 for line in opening_lines(&guard, &found, resumed) {
@@ -568,7 +568,8 @@ impl<'a> Tests<'a> {
             }
             Opened::Done(done) => {
                 let number = index + 1;
-                let words = "was done by an earlier start, which did not get to remove its result";
+                let words = "was done by an earlier start, which ended before it removed the \
+                     result";
                 (done, Some(format!("test {number} {words}")))
             }
         };
@@ -602,7 +603,7 @@ struct Reported<'a, C: Comm> {
     done: Option<Done<'a, C>>,
 }
 
-/// Where a test stands in its run.
+/// The position of a test in its run.
 #[derive(Clone, Copy)]
 struct Turn {
     /// From 0.
@@ -632,7 +633,7 @@ fn run_protected<'a, C: Comm>(
 fn opening_lines<C: Comm>(guard: &Protected<C>, found: &Found, resumed: bool) -> Vec<String> {
     let mut lines = Vec::new();
     if found.unusable > 0 {
-        lines.push(format!("{} segment(s) of earlier starts were of no use", found.unusable));
+        lines.push(format!("{} segment(s) of earlier starts could not be used", found.unusable));
     }
     if let (true, Some(restart)) = (resumed, guard.restart()) {
         lines.push(format!(
@@ -761,7 +762,7 @@ fn exit_for(counts: Counts) -> Exit {
     }
 }
 
-/// Orders below this take no time to speak of; hundreds of them may follow.
+/// Orders below this take next to no time; hundreds of them may follow.
 const SMALL_N: usize = 2000;
 /// Between announcements of such tests.
 const SMALL_INTERVAL: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! Which tests of a job will have checkpoints, as it is thought before the first.
+//! Which tests of a job will have checkpoints, as predicted before the first test.
 
 use crate::checkpoint::methods::Method;
 use crate::config::{RunSpec, TestSpec};
@@ -63,8 +63,8 @@ pub fn note(settings: &Settings, outlooks: &[Option<Outlook>]) -> Option<String>
         tests => format!("{without} of the {tests} tests"),
     };
     Some(format!(
-        "no checkpoint is due before the end of {which}: a loss is followed by a start from \
-         the beginning (--checkpoint-every TIME takes some)"
+        "no checkpoint is due before the end of {which}: after a loss the run starts from the \
+         beginning (--checkpoint-every TIME takes checkpoints)"
     ))
 }
 

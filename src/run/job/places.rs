@@ -72,8 +72,8 @@ pub fn store_of_several_kernels(places: &[Place], store: &str) -> Option<String>
         Some((host, other))
     })?;
     Some(format!(
-        "hosts {host} and {other} share the store {store}: what one machine writes to a mapped \
-         file another may not see, and what a lost one has not written yet is lost with it. Use \
+        "hosts {host} and {other} share the store {store}: another machine may not see what one \
+         writes to a mapped file, and a lost machine loses what it has not written back. Use \
          memory of the hosts (--store sysv or posix), or a folder of each host's own"
     ))
 }

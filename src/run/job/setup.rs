@@ -29,7 +29,7 @@ pub struct Setup<'a> {
     pub team: Team,
     /// Where the job runs.
     pub environment: Environment,
-    /// How fast DGEMM is, all cores at work: the mean over ranks.
+    /// How fast DGEMM is, with all cores in use: the mean over ranks.
     pub self_test: DgemmSelfTest,
     /// Why the job cannot run, if it cannot.
     pub refusal: Option<String>,
@@ -110,8 +110,8 @@ fn warn_of_one_store(places: &[Place], rank: usize) {
     let hosts = places::hosts_of_one_store(places);
     if rank == 0 && !hosts.is_empty() {
         eprintln!(
-            "warning: hosts {} see one and the same memory: what takes one of them away may take \
-             the segments of all (--domains can name them as one)",
+            "warning: hosts {} share one memory: the loss of one of them may take the segments of \
+             all (--domains can name them as one)",
             hosts.join(", ")
         );
     }
@@ -150,7 +150,7 @@ impl<'a> Setup<'a> {
         let mask = affinity::current_mask().unwrap_or_default();
         let (mut id, mut held_bytes) = (None, 0);
         if settings.is_on() {
-            // Of whichever run: nobody can go on from them.
+            // Those of all runs: no run can go on from them.
             warn(&protect::tidy(store)?);
             held_bytes = protect::run_bytes(store, &settings.run_id)?;
             id = Some(store.id()?);

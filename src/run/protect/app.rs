@@ -18,7 +18,7 @@ impl Settings {
         Self { method: Method::SelfCheckpoint, run_id: run_id.to_owned(), ..Self::none() }
     }
 
-    /// What [`Checkpointer::open`] needs beside `memory`, of the same run.
+    /// What [`Checkpointer::open`] needs besides `memory`, of the same run.
     /// `application`: all parameters without which a checkpoint would be of no use;
     /// `host`: where this process runs, its failure domain unless the settings name
     /// another; `state_bytes`: the longest state that a checkpoint takes.

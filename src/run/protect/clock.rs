@@ -1,9 +1,9 @@
 //! The time of a run over all of its starts.
 //!
-//! Within a start the monotonic clock counts. From one start to the next the
-//! uptime of a node counts that has stayed up in between: no hand sets it. The
-//! wall clock counts only where no such node is left; it may add time, never take
-//! any away. Reports tell when it was asked, and when it was set.
+//! Within a start the monotonic clock measures the time. From one start to the next,
+//! the uptime of a node that has stayed up does: it cannot be set. The wall clock is
+//! used only where no such node is left, and it never shortens the time. Reports say
+//! when it was used, and when it was set.
 
 use std::fs;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::checkpoint::codec::checksum;
 use crate::hpl::comm::{Comm, CommError, collect};
 
-/// Nodes whose uptime a checkpoint knows. They stand in the header of each
+/// Nodes whose uptime a checkpoint knows. They are in the header of each
 /// segment.
 const UPTIMES_KEPT: usize = 16;
 /// Wall clock and uptime may differ by so much: clocks of nodes do.

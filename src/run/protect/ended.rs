@@ -1,10 +1,10 @@
-//! What a node remembers of runs that have ended while segments of theirs were out of
-//! reach: so that these, when they come back, are known for what they are, and do not
+//! The record on a node of runs that ended while some of their segments were out of
+//! reach: when those segments come back, they are recognized as left over, and do not
 //! block the next run of that name.
 //!
 //! A mark is one small segment of each node. It names, exactly, starts that were
-//! superseded when something was out of reach: whoever still has one of them as its
-//! lineage has missed the rest of a run whose result is reported.
+//! superseded while a node was out of reach: a segment that still has one of them as
+//! its lineage has missed the rest of a run whose result is reported.
 
 use super::ledger::{self, Content, LedgerError};
 use super::role::{ENDED, parse_role};
@@ -49,7 +49,7 @@ pub fn remove_left_over<C: Comm>(
             }
         }
     }
-    // Nobody looks before all is removed.
+    // No rank looks before all segments are removed.
     collect::all_reduce(world, &mut removed, |a, b| a + b)?;
     Ok(removed[0])
 }
@@ -208,7 +208,7 @@ mod tests {
         let all = nodes(6);
         without_node_0(&all, End::Marks);
         let all: Vec<&TempDir> = all.iter().collect();
-        // Nobody who remembers takes part: a person decides.
+        // No node with a mark takes part: a person decides.
         let fresh = nodes(3);
         let next = [all[0], &fresh[0], &fresh[1], &fresh[2]];
         assert!(start(&next, Resume::Auto, End::Dies).is_err());

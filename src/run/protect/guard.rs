@@ -1,4 +1,4 @@
-//! The solver's [`Guard`] whose matrix lives in shared memory and is saved.
+//! The solver's [`Guard`] whose matrix is in shared memory and is saved by checkpoints.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -43,7 +43,7 @@ pub fn header_layout(run: &str, ranks: usize) -> HeaderLayout {
     HeaderLayout::new(run, ranks, state_bytes(ranks))
 }
 
-/// What a checkpoint knows beside the matrix. The same on all ranks.
+/// What a checkpoint has besides the matrix. The same on all ranks.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct State {
     /// Panels that are factored and applied.
@@ -117,7 +117,7 @@ pub enum Opened<'a, C: Comm> {
     Done(Done<'a, C>),
 }
 
-/// What `open` needs beside the test.
+/// What `open` needs besides the test.
 pub struct Surroundings<'a> {
     /// Segments of this test on this node.
     pub memory: NodeMemory<'a>,
@@ -164,7 +164,7 @@ pub fn open<'a, C: Comm>(
     let config = config.map_err(refused)?;
     let config = Config {
         align_bytes: ALIGN_BYTES,
-        // Little beside the matrix.
+        // Little compared with the matrix.
         in_flight_bytes: config.in_flight_bytes.min(shape.bytes() / 8),
         ..config
     };
@@ -382,7 +382,7 @@ impl<'a, C: Comm> Protected<'a, C> {
         let begun = self.begun.take();
         let (stats, skew_seconds) = match &begun {
             None => {
-                // Who is done early waits here for the others: not the encoder's fault.
+                // A rank that is early waits here for the others: this time is not the encoder's.
                 self.checkpointer.comm().barrier()?;
                 let skew_seconds = start.elapsed().as_secs_f64();
                 (self.checkpointer.checkpoint(&[active], &bytes)?, skew_seconds)
@@ -521,7 +521,7 @@ impl<'a, C: Comm> Protected<'a, C> {
     }
 }
 
-/// Whether parities are computed beside the solver: the same on all ranks.
+/// Whether parities are computed while the solver goes on: the same on all ranks.
 fn overlaps<C: Comm>(
     settings: &Settings,
     checkpointer: &NodeCheckpointer<C>,
@@ -557,8 +557,8 @@ unsafe impl<C: Comm> Background for Protected<'_, C> {
         }
         let byte = done.cols().saturating_mul(size_of::<f64>());
         let outside = Active { row: done.rows(), byte };
-        // SAFETY: nobody writes to what is final up to the cut, nor there before
-        // `complete` has returned.
+        // SAFETY: nothing writes to what is final until the cut, nor then before `complete` has
+        // returned.
         unsafe { self.checkpointer.ready(0, outside) };
         match self.checkpointer.poll() {
             Ok(Polled::Done | Polled::Idle) => Ok(Remaining::Nothing),

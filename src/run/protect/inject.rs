@@ -151,7 +151,7 @@ impl Target {
 }
 
 /// Name of a fault's mark: of its text, and of how often the same stands `before`
-/// it, so that a start with other faults beside it knows it again.
+/// it, so that a start with other faults as well knows it again.
 fn mark(before: &[Inject], inject: &Inject) -> String {
     let number = before.iter().filter(|other| other.text == inject.text).count();
     format!("struck{:016x}", checksum(format!("{}#{number}", inject.text).as_bytes()))

@@ -1,4 +1,4 @@
-//! How often to take a checkpoint, and whether one still pays.
+//! How often to take a checkpoint, and whether another one saves more than it costs.
 
 use std::ops::Range;
 
@@ -67,8 +67,8 @@ impl Pace {
         match self.every {
             Every::Never => false,
             Every::Drill(_) => true,
-            // A user who names an interval wants them; but not where what is left takes
-            // less time than the checkpoint.
+            // A user who gives an interval wants checkpoints, but not where the rest of the run
+            // takes less time than the checkpoint.
             Every::Panels(_) | Every::Seconds(_) if next < self.panels() => {
                 remaining > self.cost_seconds
             }
@@ -108,7 +108,7 @@ impl Pace {
         let slow = Self { rate: self.rate / SLOWER, ..self.clone() };
         match (self.takes_one(), slow.takes_one()) {
             (true, _) => Outlook::Due,
-            // Its set-up is what one who asks for none wants to have, and to measure.
+            // A user who asks for no checkpoints wants to have, and to measure, their set-up alone.
             (false, _) if self.every == Every::Never => Outlook::NoneDue,
             (false, true) => Outlook::NoneDue,
             (false, false) => Outlook::TooShort,

@@ -1,10 +1,10 @@
-//! Results of the tests of a run that are done, kept on every node until the
-//! whole report is written: so that a death in a later test, or between two,
-//! loses none of them.
+//! The results of the tests of a run that are done, kept on every node until the whole
+//! report is written, so that a death in a later test, or between two tests, loses none
+//! of them.
 //!
-//! The segments of a test go when it is reported, for the next one needs their
-//! memory. What it came to stays here, in one small segment of each node, which
-//! is written anew with each result: the new one first, then the old one goes.
+//! The segments of a test are removed when it is reported, as the next test needs their
+//! memory. Its result stays here, in one small segment of each node. Each result makes
+//! a new segment, and then removes the old one.
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};

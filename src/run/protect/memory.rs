@@ -75,8 +75,8 @@ pub struct RunLock<'a> {
 /// The run is held by a living process.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "run `{run}` is under way on host {host} ({location}): another job with the same \
-     configuration, or one that has not ended yet. Wait for it, or name this one with --run-id"
+    "run `{run}` is running on host {host} ({location}): another job with the same configuration, \
+     or one that has not ended yet. Wait for it, or name this one with --run-id"
 )]
 pub struct RunInUse {
     run: String,
@@ -205,7 +205,7 @@ pub fn left_by_others(
         count => format!(" and {} more", count - 1),
     };
     Ok(Some(format!(
-        "runs that are not under way keep {} of shared memory ({largest}{others}): `skt-hpl shm \
+        "runs that are not running keep {} of shared memory ({largest}{others}): `skt-hpl shm \
          list{flag}` shows it, `skt-hpl shm clean --run {largest}{flag}` removes it",
         units::bytes(bytes),
         flag = store_flag(name)
@@ -315,7 +315,7 @@ impl<'a> Memory for NodeMemory<'a> {
         let new = self.store.begin(&self.name(id)?, bytes.next_multiple_of(8)).map_err(other)?;
         let parts = self.team.threads();
         let failed = std::sync::Mutex::new(None);
-        // Each thread touches a part: memory lands near the cores that use it.
+        // Each thread touches a part: memory is placed near the cores that use it.
         self.team.split(parts, 1, |range| {
             for part in range {
                 if let Err(error) = new.touch(part, parts) {

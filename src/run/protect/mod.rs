@@ -1,4 +1,4 @@
-//! HPL under checkpoints: what the run saves, when, and where it goes on.
+//! HPL under checkpoints: what a run saves, when, and where it continues.
 //!
 //! [`crate::checkpoint`] knows nothing of LU and [`crate::hpl::pgesv`] nothing of
 //! checkpoints; this is where they meet.

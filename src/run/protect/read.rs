@@ -1,5 +1,5 @@
-//! From what a user wrote to [`Settings`]: the one place that decides what a
-//! legal protection is.
+//! Turns the configuration into [`Settings`]: the only file that decides which
+//! protection is legal.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! What a user can say of checkpoints.
+//! The settings of checkpoints.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,7 +27,7 @@ pub enum Region {
 /// Whether parities are computed while the solver goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Overlap {
-    /// Where a group does it in a ring of messages: somebody else moves them.
+    /// Where a group computes them in a ring of messages, which the network moves.
     Auto,
     /// Yes.
     On,
@@ -92,7 +92,7 @@ pub struct Settings {
     pub group_size: usize,
     /// Losses that a group survives.
     pub parities: usize,
-    /// Whether members of a group may stand in one failure domain.
+    /// Whether members of a group may be in one failure domain.
     pub allow_shared_domains: bool,
     /// Failure domain of each host; a host that is not named is its own.
     pub domains: BTreeMap<String, String>,

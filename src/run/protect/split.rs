@@ -1,4 +1,4 @@
-//! Where the memory of a rank goes.
+//! How the memory of a rank is used: matrix, copies, parities, header, work space.
 
 use super::abft::CLOCK_BYTES;
 use super::settings::Settings;
@@ -17,7 +17,7 @@ use crate::run::ptest;
 pub(super) const ALIGN_BYTES: usize = 4096;
 
 /// Room in the header of a segment, in a job of `ranks`, for what a checkpoint
-/// knows beside the matrix, or for the result of the test. At least the latest
+/// has besides the matrix, or for the result of the test. At least the latest
 /// restart fits, which may list each second rank.
 pub(super) fn state_bytes(ranks: usize) -> usize {
     (32 << 10) + 8 * ranks
@@ -170,8 +170,8 @@ pub fn memory_words(settings: &Settings, geometry: Geometry, split: &MemorySplit
     }
     format!(
         "{} in groups of {} with {} {} leaves {:.1} % of its memory to the matrix (here {:.1} %): \
-         a rank has {:.1} MiB matrix, {:.1} MiB copies, {:.1} MiB parities, {:.1} MiB header, \
-         beside {:.1} MiB work space",
+         a rank has {:.1} MiB matrix, {:.1} MiB copies, {:.1} MiB parities, {:.1} MiB header, and \
+         {:.1} MiB work space",
         settings.method,
         geometry.members,
         geometry.parities,

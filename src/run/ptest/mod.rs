@@ -61,7 +61,7 @@ impl Phase {
     }
 }
 
-/// For who does not want to know.
+/// An observer that ignores everything.
 pub struct Silent;
 
 impl Observer for Silent {
@@ -74,7 +74,7 @@ impl From<&TestSpec> for Params {
         Self {
             n: spec.n,
             nb: spec.nb,
-            // Never more panels in flight than there are.
+            // The look-ahead has at most all panels.
             depth: spec.depth.min(spec.n.div_ceil(spec.nb)),
             bcast: spec.bcast,
             variant: Variant {
@@ -97,7 +97,7 @@ pub fn rank_bytes(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
     (matrix as u64).saturating_add(work_bytes(spec, myrow, mycol))
 }
 
-/// Bytes of work space beside the matrix; at most `u64::MAX`.
+/// Bytes of work space besides the matrix; at most `u64::MAX`.
 pub fn work_bytes(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
     let rows = Cyclic::rows(spec.nb, spec.p);
     let shape = local_shape(spec, myrow, mycol);

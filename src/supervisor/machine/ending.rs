@@ -18,7 +18,7 @@ impl Machine {
         if let Some((beat, _)) = &self.state.last_beat
             && beat.phase != DONE
         {
-            let text = "the job was lost after its report was whole; what it left is removed here";
+            let text = "the job was lost after its report was whole; its segments are removed now";
             self.say("reported", text);
         }
         self.ask_then(Then::Finish(exit));
@@ -30,9 +30,9 @@ impl Machine {
             everyone.filter(|name| !survey.answers.contains_key(*name)).collect();
         if !silent.is_empty() {
             let text = format!(
-                "{}: not reached; segments that are left there, should it come back, are \
-                 removed by the next start of this run with it, for which the others keep a mark \
-                 (`skt-hpl shm list`)",
+                "{}: not reached; if it comes back, the next start of this run that uses it \
+                 removes the segments there, for which the other nodes keep a mark (`skt-hpl shm \
+                 list`)",
                 silent.join(", ")
             );
             self.say("unclean", text);
@@ -62,8 +62,8 @@ impl Machine {
     /// The job has ended for a reason that is for a person to resolve. Nothing is
     /// removed: earlier starts, of this supervisor or not, may have left checkpoints.
     pub(super) fn declined(&mut self) {
-        let why =
-            "the job cannot run so, see the message above; what earlier starts have left stays";
+        let why = "the job cannot run with these settings, see the message above; data of \
+             earlier starts is kept";
         self.give_up(why, Exit::BadInput);
         // Where nothing was computed yet, other options may be given.
         if self.state.attempt == 1 && !self.state.has_checkpoint {
@@ -88,7 +88,7 @@ impl Machine {
         self.state.reason = Some(why.to_owned());
         self.say("gave-up", format!("giving up: {why}"));
         if exit == Exit::Interrupted {
-            self.say("hint", "what survives stays; start the same command again to resume");
+            self.say("hint", "data that survived is kept; start the same command again to resume");
         }
         self.act(Action::Save);
     }

@@ -1,4 +1,4 @@
-//! What the supervisor is told, and what it wants done.
+//! The events that the supervisor is told of, and the actions that it asks for.
 
 use std::io;
 use std::path::PathBuf;
@@ -74,7 +74,7 @@ pub enum Action {
     Print(String),
     /// Write the state.
     Save,
-    /// Remove the files that only a run under way needs.
+    /// Remove the files that only a running run needs.
     Tidy,
     /// Look for a job that an earlier supervisor has left.
     FindJob,
@@ -88,7 +88,7 @@ pub enum Action {
     Terminate,
     /// Kill the launcher and its process group.
     Kill,
-    /// Write the account of the run.
+    /// Write the JSON record of the run.
     Account,
     /// End.
     End(Result<Exit, SupervisorError>),

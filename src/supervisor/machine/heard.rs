@@ -1,4 +1,5 @@
-//! What the job says, and what the supervisor notes of it.
+//! The signs of life and the output of the job, and what the supervisor records of
+//! them.
 
 use std::io;
 use std::path::Path;

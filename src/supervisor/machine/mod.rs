@@ -1,6 +1,6 @@
-//! What the supervisor decides, without a process, a file, a clock or a node of its
-//! own: [`Machine::on`] takes an event and its time and returns what is to be done,
-//! in that order. `super::shell` does it and feeds back what comes of it.
+//! The decisions of the supervisor, without a process, a file, a clock or a node of its
+//! own: [`Machine::on`] takes an event and its time and returns the actions to take, in
+//! order. `super::shell` takes them and returns what follows as events.
 //!
 //! ```text
 //! Finding ---> Asking ---> Pausing ---> Starting ---> Running ---+
@@ -12,7 +12,7 @@
 //!
 //! Each phase can lead to `Over`. [`Action::FindJob`], [`Action::Ask`],
 //! [`Action::Launch`] and [`Action::End`] come last among the actions of an event, and
-//! the next event says what came of them.
+//! the next event has their result.
 
 mod ending;
 mod event;
@@ -58,7 +58,7 @@ pub struct Rules {
     pub listed: BTreeSet<String>,
 }
 
-/// Where the supervisor stands.
+/// The phase of the supervisor.
 #[derive(Debug)]
 enum Phase {
     /// A job of an earlier supervisor may be there.
@@ -117,7 +117,7 @@ struct Told {
 }
 
 impl Machine {
-    /// The decisions for the run of `state`, of which nothing is under way yet.
+    /// The decisions for the run of `state`, of which nothing runs yet.
     pub fn new(rules: Rules, state: State, watch: Watch) -> Self {
         Self {
             rules,
@@ -205,7 +205,7 @@ impl Machine {
 
     /// Before the first start a folder that cannot be written to is refused. A job
     /// that was started is not left unwatched for its sake, nor is it stopped: what
-    /// is known stands in memory as well.
+    /// is known is in memory as well.
     fn unsaved(&mut self, error: StateError) {
         if self.state.attempt == 0 || matches!(self.phase, Phase::Finding) {
             self.end(Err(error.into()));

@@ -51,9 +51,9 @@ impl Machine {
         }
     }
 
-    /// When the job has been silent for a while, its nodes are looked for: a launcher
-    /// may wait for ever for one that is not there, and parts of the work without
-    /// columns may be silent for long.
+    /// When the job has been silent for a while, the supervisor probes its nodes: a
+    /// launcher may wait for ever for a lost one, and parts of the work without columns
+    /// may be silent for long.
     fn is_time_to_look(&mut self, now_unix: f64) -> bool {
         let silent_seconds = self.watch.silent_seconds(now_unix);
         let after_seconds = self.watch.look_after_seconds();
@@ -66,10 +66,10 @@ impl Machine {
         is_alarmed || is_silent
     }
 
-    /// The answers of nodes that were looked for while the job runs.
+    /// The answers of nodes that were probed while the job runs.
     pub(super) fn looked(&mut self, now_unix: f64, survey: &Survey) {
         let is_alarmed = self.running.looking.take().expect("nodes were looked for");
-        // All well, once: the next look has twice the time.
+        // All are well, once: the next probe has twice the time.
         self.running.next_look_seconds = 2.0 * self.watch.silent_seconds(now_unix);
         let ill = self.state.pool.active.iter().find_map(|host| match survey.health(&host.name) {
             Health::Ill(why) => Some((host.name.clone(), why)),
@@ -95,8 +95,8 @@ impl Machine {
         }
     }
 
-    /// Kills the launcher, once. It cannot be talked to: while a lost node is
-    /// unnoticed, Open MPI's ignores SIGTERM.
+    /// Kills the launcher, once. A request to end does not help: while a lost node is
+    /// unnoticed, Open MPI's launcher ignores SIGTERM.
     fn kill(&mut self, why: &str) {
         if self.running.killed.is_none() {
             self.running.killed = Some(why.to_owned());

@@ -1,5 +1,5 @@
-//! The supervisor's decisions without processes: what each failure of a cluster leads
-//! to, event by event, and what holds whatever happens.
+//! The supervisor's decisions without processes: what follows from each failure of a
+//! cluster, event by event, and what holds in every case.
 
 use std::collections::BTreeMap;
 
@@ -340,7 +340,7 @@ fn without_a_spare_the_run_gives_up_until_the_node_is_back() {
         play.answers_but(&["n2", "s1"]),
         [
             "gave-up: giving up: no spare node is left for n2 (no answer)",
-            "hint: what survives stays; start the same command again to resume",
+            "hint: data that survived is kept; start the same command again to resume",
             "Save",
             "Account",
             "end 75",
@@ -456,7 +456,7 @@ fn a_job_that_cannot_start_is_given_up() {
         play.answers_but(&[]);
         play.launches(pause, "n1 n2 n3");
     }
-    let why = "gave-up: giving up: the job did not come to life in 3 starts, with all nodes well";
+    let why = "gave-up: giving up: the job gave no sign of life in 3 starts, with all nodes well";
     let lines = play.ended("the launcher ended with code 1");
     assert_eq!(lines[2..], [why, "Save", "Account", "end 2"]);
 }
@@ -483,7 +483,7 @@ fn a_node_lost_after_the_report_was_whole_costs_nothing() {
     play.on(beat("clear", 1000, Some(0)));
     let lines = play.ended("the launcher ended with code 1");
     let said =
-        "reported: the job was lost after its report was whole; what it left is removed here";
+        "reported: the job was lost after its report was whole; its segments are removed now";
     assert_eq!(lines, [said, "ask clean n1 n2 n3 s1 + "]);
     let lines = play.answers_but(&["n2", "s1"]);
     assert!(lines[0].starts_with("unclean: n2, s1: not reached; segments that are"), "{lines:?}");
@@ -564,8 +564,8 @@ fn a_state_folder_that_is_full_at_the_beginning_is_refused() {
 fn a_job_that_declines_its_input_is_given_up_at_once() {
     let mut play = Play::running(rules(), &[]);
     play.on(beat("start", 0, Some(2)));
-    let why = "gave-up: giving up: the job cannot run so, see the message above; what earlier \
-               starts have left stays";
+    let why = "gave-up: giving up: the job cannot run with these settings, see the message above; \
+               data of earlier starts is kept";
     let lines = play.ended("the launcher ended with code 2");
     assert_eq!(lines, [why, "Save", "Tidy", "Save", "Account", "end 2"]);
     assert_eq!(play.machine.state.status, Status::Finished, "other options may be given");

@@ -1,4 +1,5 @@
-//! What a supervisor knows, in a folder, so that it may die at any instant.
+//! The state of a supervisor, in a folder, so that the supervisor may die at any
+//! instant.
 //!
 //! ```text
 //! lock              held by the living supervisor
@@ -9,8 +10,8 @@
 //! attempt-3.err     and standard error, with the launcher's own words
 //! ```
 //!
-//! The job writes to files and not to a pipe of ours: it goes on when the
-//! supervisor is killed, and the next supervisor reads on.
+//! The job writes to files and not to a pipe of the supervisor: it goes on when the
+//! supervisor is killed, and the next supervisor continues to read.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -24,10 +25,10 @@ use super::{FORMAT_VERSION, State, now_unix};
 use crate::report::outfile;
 use skt_terms::shown::shown_message;
 
-/// Room that is set aside for each file that a start writes: some hours of signs of
+/// Space that is reserved for each file that a start writes: some hours of signs of
 /// life.
 const RESERVED_BYTES: i64 = 4 << 20;
-/// Less is not worth setting aside.
+/// Less is not worth reserving.
 const LEAST_RESERVED_BYTES: i64 = 4 << 10;
 /// Why a state cannot be kept or read.
 #[derive(Debug, thiserror::Error)]
@@ -62,7 +63,7 @@ pub enum StateError {
         /// What may help.
         advice: String,
     },
-    /// Another supervisor is at work.
+    /// Another supervisor is running.
     #[error("{}: another `skt-hpl launch` is at work on this run", path.display())]
     Locked {
         /// The lock.
@@ -90,9 +91,9 @@ impl Folder {
         (self.file(&format!("attempt-{attempt}.out")), self.file(&format!("attempt-{attempt}.err")))
     }
 
-    /// Sets room aside for what start `attempt` is going to write, beyond what it has
-    /// written: it is heard also while the file system is full. Where the file system
-    /// cannot do so, nothing is lost by it.
+    /// Reserves space for what start `attempt` is going to write, beyond what it has
+    /// written: so its signs of life arrive also while the file system is full. Where
+    /// the file system cannot reserve, nothing is lost.
     pub fn reserve(&self, attempt: usize) {
         let (out, err) = self.outputs(attempt);
         for path in [err, out] {
@@ -107,7 +108,7 @@ impl Folder {
         }
     }
 
-    /// Gives back what [`Folder::reserve`] has set aside, once the start has ended.
+    /// Frees what [`Folder::reserve`] has reserved, once the start has ended.
     pub fn release(&self, attempt: usize) {
         let (out, err) = self.outputs(attempt);
         for path in [err, out] {
@@ -221,7 +222,7 @@ impl Folder {
             .map_err(|source| StateError::File { path, source })
     }
 
-    /// Removes what only a run under way needs, and of older starts all.
+    /// Removes what only a running run needs, and of older starts all.
     pub fn tidy(&self) {
         let Ok(entries) = fs::read_dir(&self.0) else { return };
         for entry in entries.flatten() {

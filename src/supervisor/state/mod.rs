@@ -1,4 +1,4 @@
-//! What a supervisor must not forget, and the folder that keeps it.
+//! The state of a supervisor that the next one needs, and the folder that keeps it.
 
 mod folder;
 
@@ -15,7 +15,7 @@ use crate::report::heartbeat::Beat;
 /// Raised when a field changes its meaning.
 const FORMAT_VERSION: u32 = 1;
 
-/// Where a run stands.
+/// The state of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
@@ -125,7 +125,7 @@ pub struct State {
     /// Whether the present start has said that it cannot go on from what it
     /// found.
     pub is_refused: bool,
-    /// Whether it has said that a process of an earlier start was still at work.
+    /// Whether it has said that a process of an earlier start was still running.
     #[serde(default)]
     pub is_changed: bool,
     /// Whether the present start has said that its report is whole.

@@ -1,4 +1,4 @@
-//! What ranks say to each other.
+//! Communication between ranks.
 //!
 //! The solver and the checkpoint code are generic over [`Comm`]. In production
 //! it is [`mpi::MpiComm`]; in tests it is [`threads::ThreadComm`], ranks on
@@ -59,7 +59,7 @@ pub enum CommError {
 /// Result of a communication.
 pub type Result<T> = std::result::Result<T, CommError>;
 
-/// A send under way that keeps its buffer alive until it is complete.
+/// A send in progress that keeps its buffer alive until it is complete.
 pub trait SendRequest {
     /// Whether the buffer is free again. Makes progress; never blocks.
     fn test(&mut self) -> Result<bool>;
@@ -67,7 +67,7 @@ pub trait SendRequest {
     fn wait(self) -> Result<()>;
 }
 
-/// A receive under way that owns its buffer until it is complete.
+/// A receive in progress that owns its buffer until it is complete.
 pub trait RecvRequest: Sized {
     /// Whether the message is there. Makes progress; never blocks. After it
     /// has said `true`, [`RecvRequest::wait`] returns at once.
@@ -76,16 +76,16 @@ pub trait RecvRequest: Sized {
     fn wait(self) -> Result<PanelBuf>;
 }
 
-/// A group of ranks that can talk to each other.
+/// A group of ranks that can send each other messages.
 ///
 /// Collective calls must be made by all ranks of the group in the same order.
 /// Messages between two ranks with the same tag arrive in the order sent.
 /// A rank that is dropped while others wait for it makes their calls fail
 /// rather than hang.
 pub trait Comm: Sized + Send {
-    /// Sends under way, see [`Comm::isend`].
+    /// Sends in progress, see [`Comm::isend`].
     type Send: SendRequest;
-    /// Receives under way, see [`Comm::irecv`].
+    /// Receives in progress, see [`Comm::irecv`].
     type Recv: RecvRequest;
 
     /// This rank, `0..size`.

@@ -30,7 +30,7 @@ pub struct MpiWorld(PhantomData<*const ()>);
 
 impl MpiWorld {
     /// Initializes MPI for calls from one thread a process at a time. From here on a
-    /// panic on any thread of the process, which the other ranks would not hear of,
+    /// panic on any thread of the process, which the other ranks would not learn of,
     /// ends the whole job, with [`PANIC_EXIT_CODE`].
     ///
     /// # Errors
@@ -246,7 +246,7 @@ fn pieces(len: usize) -> impl Iterator<Item = (usize, usize)> {
         .map(move |i| (i * PIECE_BYTES, PIECE_BYTES.min(len - i * PIECE_BYTES)))
 }
 
-/// MPI requests under way. Receives come first and in order of `expected`.
+/// MPI requests in progress. Receives come first and in order of `expected`.
 #[derive(Default)]
 struct Requests {
     raw: Vec<ffi::MPI_Request>,
@@ -400,7 +400,7 @@ impl Comm for MpiComm {
             && requests.are_pending()
         {
             eprintln!(
-                "error: rank {}: {error}; messages are still under way into memory of the caller: \
+                "error: rank {}: {error}; messages into memory of the caller are still in progress: \
                  all ranks end",
                 self.rank
             );
@@ -477,7 +477,7 @@ impl Comm for MpiComm {
     }
 }
 
-/// A send over MPI under way. Dropped before it is complete, it leaks its
+/// A send over MPI in progress. Dropped before it is complete, it leaks its
 /// buffer, which MPI may still read.
 pub struct MpiSend {
     requests: Requests,
@@ -505,7 +505,7 @@ impl Drop for MpiSend {
     }
 }
 
-/// A receive over MPI under way. Dropped before it is complete, it leaks its
+/// A receive over MPI in progress. Dropped before it is complete, it leaks its
 /// buffer, which MPI may still write.
 pub struct MpiRecv {
     requests: Requests,

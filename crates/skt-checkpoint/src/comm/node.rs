@@ -1,14 +1,14 @@
-//! Memory that the ranks of a group see of each other, where they share a node.
+//! Shared memory of the ranks of a group that share a node.
 //!
-//! Each rank has a part that it alone writes, but for what is agreed to be written by
-//! others, and maps those of all others.
-//! A part is a file of memory without a name (memfd): the others open it through
-//! `/proc`, and it is gone with the last process that has it, however that dies.
+//! Each rank has a part that it alone writes, except for ranges that others write by
+//! agreement, and maps the parts of all others. A part is a file of memory without a
+//! name (memfd): the others open it through `/proc`, and it is gone with the last
+//! process that has it, however that dies.
 //!
-//! A part begins with *flags*, numbers that only grow. A rank that has written
-//! something raises one of its flags; who waits for that flag sees what was
-//! written before. That is the whole protocol: what a part holds, and when it may
-//! be written again, is up to those who use it.
+//! A part begins with *flags*, numbers that only grow. A rank that has written data
+//! raises one of its flags; a rank that waits for that flag sees what was written
+//! before. That is the whole protocol: the callers decide what a part holds, and when
+//! it may be written again.
 
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
@@ -41,7 +41,8 @@ pub const FLAGS: usize = HEAD_BYTES / LINE_BYTES - 1;
 const SPINS: RangeInclusive<u32> = 4..=128;
 /// Further looks from one to the next at the rest of the job.
 const LOOKS_A_PROBE: u32 = 16;
-/// Never sent: looked for by who waits long, to learn of a job that was aborted.
+/// Never sent: a rank that waits long probes for it, to learn of a job that was
+/// aborted.
 const TAG_NEVER: Tag = 0x140;
 
 /// The memory of one group, as one rank sees it.
@@ -60,7 +61,7 @@ struct Offer {
     process: u64,
     descriptor: u64,
     bytes: u64,
-    /// Written at the beginning of the part: another file that goes by the same
+    /// Written at the beginning of the part: another file with the same
     /// numbers, in another container, has another one.
     token: u64,
 }
@@ -87,7 +88,7 @@ impl Kept {
             let mut is_enough = [u8::from(node.doubles() >= doubles)];
             all_reduce(comm, &mut is_enough, u8::min)?;
             if is_enough == [1] {
-                // All are here, so nobody waits for a flag any more.
+                // All ranks are here, so none waits for a flag any more.
                 node.lower_flags();
                 comm.barrier()?;
                 return Ok(Some(kept.insert(node).clone()));
@@ -125,7 +126,7 @@ impl NodeMemory {
                 .map(|(rank, offer)| if rank == me { mine.take() } else { Part::of_other(offer) });
             Some((parts.collect::<Option<Vec<_>>>()?, file))
         });
-        // Nobody closes its file before all have opened it.
+        // No rank closes its file before all have opened it.
         let seen = all_gather_bytes(comm, &[u8::from(parts.is_some())])?;
         let all_see = seen.iter().all(|seen| seen[0] == 1);
         let spins = AtomicU32::new(*SPINS.end());
@@ -166,7 +167,7 @@ impl NodeMemory {
     #[allow(clippy::mut_from_ref)]
     pub unsafe fn mine(&self, range: Range<usize>) -> &mut [f64] {
         let start = self.parts[self.me].doubles(&range);
-        // SAFETY: within the part; nobody else has it, by the caller's promise.
+        // SAFETY: within the part; no other reference to it is in use, by the caller's promise.
         unsafe { std::slice::from_raw_parts_mut(start, range.len()) }
     }
 
@@ -191,8 +192,8 @@ impl NodeMemory {
         self.parts[rank].doubles(range)
     }
 
-    /// Raises a flag of this rank: all that it wrote before is there for who sees
-    /// the flag at `value`.
+    /// Raises a flag of this rank: a rank that sees the flag at `value` sees all that
+    /// was written before.
     pub fn raise(&self, flag: usize, value: u64) {
         // A fence, not the store's order alone: rows are written past the caches.
         fence(Ordering::SeqCst);
@@ -204,8 +205,8 @@ impl NodeMemory {
         self.parts[rank].flag(flag).load(Ordering::Acquire) >= value
     }
 
-    /// As [`Self::is_raised`], for who looks again and again on his own: learns of a
-    /// job that was aborted, and moves messages on.
+    /// As [`Self::is_raised`], for a caller that polls: learns of a job that was
+    /// aborted, and progresses messages.
     ///
     /// # Errors
     /// When the job has been aborted.
@@ -257,7 +258,7 @@ struct Part {
     bytes: usize,
 }
 
-// SAFETY: an address range; who may read and write it is told by the flags.
+// SAFETY: an address range; the flags say which rank may read and write it.
 unsafe impl Send for Part {}
 // SAFETY: as above.
 unsafe impl Sync for Part {}
@@ -412,7 +413,7 @@ mod tests {
             match comm.rank() {
                 0 => Err(comm.abort("over", 1)),
                 1 => node.wait(&comm, 0, 3, 1),
-                // Who does not wait, but looks.
+                // A rank that polls instead of waiting.
                 _ => loop {
                     if node.look(&comm, 0, 3, 1)? {
                         return Ok(());

@@ -1,14 +1,14 @@
 //! Simulated ranks: every rank a fiber of one thread, one running at a time.
 //!
-//! A seeded scheduler chooses who goes on at every call, so that a run is a
-//! function of its [`Options`] alone. Every call and every [`Point`] is a
-//! numbered step, and ranks can be killed at any of them. A run of a few
-//! hundred steps takes well under a millisecond: enough for a test to stop a
-//! protocol at each of its steps in turn.
+//! A seeded scheduler chooses at every call which rank goes on, so that a run is a
+//! function of its [`Options`] alone. Every call and every [`Point`] is a numbered
+//! step, and ranks can be killed at any of them. A run of a few hundred steps takes
+//! well under a millisecond: enough for a test to stop a protocol at each of its steps
+//! in turn.
 //!
-//! As with MPI, survivors learn of a death late: after [`Linger`], in whatever
-//! call they are or come to. A job in which nobody can go on, and nobody was
-//! killed, is a deadlock and is reported as such.
+//! As with MPI, survivors learn of a death late: after [`Linger`], in whatever call
+//! they are or come to. A job in which no rank can go on, and none was killed, is a
+//! deadlock and is reported as such.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell, UnsafeCell};
@@ -55,7 +55,7 @@ pub struct Options {
     pub switches_of_256: u8,
     /// Whether a plain send waits until it has been received, as MPI may do.
     pub rendezvous: bool,
-    /// Who dies when; in any order.
+    /// Which ranks die when; in any order.
     pub kills: Vec<Kill>,
     /// How long the others go on.
     pub linger: Linger,
@@ -64,7 +64,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// `ranks` ranks, each on its own host, nobody killed.
+    /// `ranks` ranks, each on its own host, none killed.
     pub fn new(ranks: usize, seed: u64) -> Self {
         Self {
             hosts: (0..ranks).map(|rank| format!("host{rank}")).collect(),
@@ -78,7 +78,7 @@ impl Options {
     }
 }
 
-/// Where a rank stands: how many of its steps it has gone through, and whether it
+/// The progress of a rank: how many of its steps it has gone through, and whether it
 /// waits for others in the last of them. Rises as the rank goes on. Between two
 /// steps (and before the first wait in one) a rank is never interrupted, so two runs
 /// in which it stands at the same place, having received the same, are the same to it.
@@ -92,14 +92,14 @@ impl Standing {
     pub const ENDED: Self = Self(u32::MAX);
 }
 
-/// Looks on at a run, and may say who goes on. Called between the ranks, when all
-/// of them are interrupted; it must not use their communicators.
+/// Observes a run, and may choose the rank that goes on. Called between the ranks, when
+/// all of them are interrupted; it must not use their communicators.
 pub trait Conductor: Send {
-    /// The run comes to this numbered step, before anybody is killed in it.
+    /// The run comes to this numbered step, before any rank is killed in it.
     fn at_step(&mut self, _step: u64, _standings: &[Standing]) {}
 
-    /// A rank may be interrupted, or cannot go on: who of those that are `able`
-    /// (one bit each, never none) does? `None`: whoever the seed says.
+    /// A rank may be interrupted, or cannot go on: returns which of those that are
+    /// `able` (one bit each, never none) goes on. `None`: the one that the seed gives.
     fn choose(&mut self, _standings: &[Standing], _able: u64, _current: usize) -> Option<usize> {
         None
     }
@@ -111,7 +111,7 @@ pub trait Conductor: Send {
     }
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Outcome<T, E> {
     /// What each rank returned.
@@ -120,7 +120,7 @@ pub struct Outcome<T, E> {
     pub steps: u64,
     /// Ranks that were killed, one bit each.
     pub killed: u64,
-    /// What each rank waited for when nobody could go on.
+    /// What each rank waited for when none could go on.
     pub deadlock: Option<String>,
     /// Step by step: `rank: what`; empty unless asked for.
     pub trace: Vec<String>,
@@ -256,7 +256,7 @@ impl State {
         }
     }
 
-    /// Nobody can go on: after a death the launcher ends the job, else it hangs.
+    /// No rank can go on: after a death the launcher ends the job, else it hangs.
     fn stuck(&mut self) {
         if self.abort.is_none() {
             let waits: Vec<String> = (0..self.waits.len())
@@ -294,7 +294,7 @@ impl World {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whoever looks on; nobody any more once that one has panicked.
+    /// The conductor; none any more once it has panicked.
     fn conductor(&self) -> Option<MutexGuard<'_, dyn Conductor + 'static>> {
         self.conductor.as_ref()?.lock().ok()
     }
@@ -303,7 +303,7 @@ impl World {
         self.hosts.len()
     }
 
-    /// Goes on as `to`; returns when somebody goes on as `from`.
+    /// Goes on as `to`; returns when `from` goes on.
     fn switch(&self, from: usize, to: usize) {
         assert_eq!(self.thread, std::thread::current().id(), "a rank has left its thread");
         if from == to {
@@ -327,7 +327,7 @@ impl World {
         Some(next)
     }
 
-    /// Who goes on when `current` does not.
+    /// The rank that goes on when `current` does not.
     fn pick(&self, state: &mut State, current: usize) -> Option<usize> {
         self.conducted(state, current).or_else(|| state.pick())
     }
@@ -394,7 +394,8 @@ impl World {
         }
     }
 
-    /// Marks a rank as ended and says who goes on; the last hands back to `run`.
+    /// Marks a rank as ended and returns the rank that goes on; the last returns to
+    /// `run`.
     fn leave(&self, rank: usize, failure: Option<&str>) -> usize {
         let mut state = self.lock();
         state.done |= 1 << rank;
@@ -457,7 +458,7 @@ extern "C" fn enter() {
     unreachable!("a rank that has ended was resumed");
 }
 
-/// Runs `body` as so many simulated ranks and returns what came of it.
+/// Runs `body` on the simulated ranks and returns the result.
 ///
 /// # Panics
 /// When a rank panicked, after all have ended; with more than 63 ranks.
@@ -469,7 +470,7 @@ where
     run_conducted(options, None, body)
 }
 
-/// [`run`] with somebody who looks on.
+/// [`run`] with a conductor.
 ///
 /// # Panics
 /// As [`run`]; also when the conductor names a rank that cannot go on.
@@ -828,7 +829,7 @@ impl SendRequest for SimSend {
     }
 }
 
-/// A receive under way between simulated ranks.
+/// A receive in progress between simulated ranks.
 pub struct SimRecv {
     comm: SimComm,
     buf: PanelBuf,

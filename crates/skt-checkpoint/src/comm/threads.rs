@@ -14,7 +14,7 @@ const HANG_LIMIT: Duration = Duration::from_secs(120);
 
 const TAG_BARRIER: Tag = 0x7f80;
 
-/// Who sent a message: group, world rank, tag.
+/// The sender of a message: group, world rank, tag.
 type Key = (u32, usize, Tag);
 
 #[derive(Default)]
@@ -294,7 +294,7 @@ impl SendRequest for Done {
     }
 }
 
-/// A receive under way between threads.
+/// A receive in progress between threads.
 pub struct ThreadRecv {
     comm: ThreadComm,
     buf: PanelBuf,

@@ -180,8 +180,8 @@ impl<'a> Futures<'a> {
         self.chronicle.steps.len()
     }
 
-    /// What the death of these ranks at a step (from 0) leaves when the others stop
-    /// at once. Who has ended does not die any more.
+    /// What the death of these ranks at a step (from 0) leaves when the others stop at
+    /// once. A rank that has ended does not die any more.
     pub fn stopped(&self, dead: &[usize], step: usize) -> &Picture {
         let (standings, picture) = &self.chronicle.steps[step];
         if dead.iter().all(|&rank| standings[rank] == Standing::ENDED) {

@@ -1,4 +1,4 @@
-//! The papers' figures and ours, each computed when asked for.
+//! The papers' figures and ours, each computed on demand.
 
 mod bosilca;
 mod chen;

@@ -1,4 +1,4 @@
-//! The critical path of the solver on machines that nobody has at hand.
+//! The critical path of the solver on machines that are not available.
 
 use skt_terms::choice::{Bcast, Swap};
 
@@ -109,7 +109,7 @@ pub(super) fn parts() -> Result<Figure, ModelError> {
         .collect::<Result<Vec<_>, ModelError>>()?;
     Ok(Figure {
         id: "path-parts",
-        title: "The critical path beside the matrix product".into(),
+        title: "The critical path without the matrix product".into(),
         caption: format!("16 GiB of matrix a rank. {ASSUMED}"),
         body: Body::Bars(Bars {
             category_label: "part",

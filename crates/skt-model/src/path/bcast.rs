@@ -13,7 +13,7 @@ use skt_terms::tree;
 use super::clock::{Moment, Part};
 use super::work;
 
-/// What one process column does while a panel is under way.
+/// What one process column does while a panel is being broadcast.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Window {
     /// Its trailing product begins.

@@ -1,4 +1,4 @@
-//! A point in time that knows how the critical path got there.
+//! A point in time with the critical path that leads to it.
 
 /// Number of [`Part`]s.
 pub const PARTS: usize = 8;

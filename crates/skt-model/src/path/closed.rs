@@ -1,4 +1,5 @@
-//! The reference's own formula for the same machine, where nothing hides.
+//! The reference's own formula for the same machine, in which no communication is
+//! hidden.
 
 use super::{Machine, Run};
 

@@ -29,7 +29,7 @@ const NO_FASTER_THAN_PRODUCT: [Unit; 2] = [Unit::SolveFlop, Unit::PanelFlop];
 pub struct Fit {
     /// Seconds for one of each unit.
     pub machine: Machine,
-    /// Units that no run exercised, or whose cost vanished beside the others: their
+    /// Units that no run exercised, or whose cost was negligible against the others: their
     /// seconds are those of the machine that the fit began with, or 0.
     pub unseen: Vec<Unit>,
 }

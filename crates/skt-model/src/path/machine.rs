@@ -79,7 +79,7 @@ impl Counts {
     }
 }
 
-/// Seconds for one of each unit; 0 stands for an infinite rate. Compute and copies
+/// Seconds for one of each unit; 0 means an infinite rate. Compute and copies
 /// are those of one core while all cores work.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -111,7 +111,7 @@ pub struct Machine {
 
 impl Machine {
     /// One of two cores of an AMD EPYC (Zen 4) with OpenBLAS 0.3.21, two ranks that
-    /// talk through shared memory (Open MPI 4.1.4), as [`super::fit`] found it.
+    /// communicate through shared memory (Open MPI 4.1.4), as [`super::fit`] found it.
     pub const ZEN4_CORE: Machine = Machine {
         product_flop_seconds: 1.731e-11,
         product_entry_seconds: 2.539e-10,

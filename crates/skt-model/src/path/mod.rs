@@ -1,5 +1,5 @@
-//! The critical path of our own solver on paper: what a run on a P x Q grid takes,
-//! and what of it hides behind the trailing product.
+//! The critical path of our own solver on paper: the time of a run on a P x Q grid, and
+//! the part of it that is hidden behind the trailing product.
 //!
 //! ```text
 //! counts of each step (work)  x  seconds for one of each (Machine)
@@ -7,21 +7,20 @@
 //!     ──>  time, times by phase as the report has them, and the critical path by part
 //! ```
 //!
-//! The walk follows `pgesv` step by step: who updates and factors the next panel
-//! when, how it travels (`comm::panel_bcast`), where rows are exchanged, what waits
-//! for what. The ranks of a process column go in step, for every row exchange and
-//! every pivot makes them, and all have the same number of rows within one of the
-//! small blocks in which rows are dealt out (`grid::Cyclic::rows`); so one clock a
-//! process column is enough, and the time of the process row with most rows counts.
-//! It takes O(N/NB (P + Q)) steps: seconds for the largest machines there are.
+//! The walk follows `pgesv` step by step: which rank updates and factors the next panel
+//! when, how it travels (`comm::panel_bcast`), where rows are exchanged, what waits for
+//! what. Every row exchange and every pivot makes the ranks of a process column wait
+//! for each other, and all have the same number of rows within one of the small blocks
+//! in which rows are dealt out (`grid::Cyclic::rows`); so one clock a process column is
+//! enough, and the time of the process row with most rows counts. It takes O(N/NB (P +
+//! Q)) steps: seconds for the largest machines there are.
 //!
 //! [`fit`] finds the seconds for one of each unit from JSON reports of real runs.
 //! [`closed`] has the formula of the reference for the same thing.
 //!
-//! All of it goes by messages. What is left out: ranks of a node that read panels,
-//! rows and pivots in each other's memory, contention in the network (a rank always
-//! has its own bandwidth), system noise, checkpoints, pivots that are not spread
-//! evenly.
+//! All data goes by messages. The model leaves out: ranks of a node that read panels,
+//! rows and pivots in each other's memory, contention in the network (a rank always has
+//! its own bandwidth), system noise, checkpoints, pivots that are not spread evenly.
 
 mod back;
 mod bcast;
@@ -58,7 +57,7 @@ pub struct Run {
     pub q: usize,
     /// Threads a rank.
     pub threads: usize,
-    /// Panels in flight ahead of the update.
+    /// Look-ahead: panels factored ahead of the update.
     pub depth: usize,
     /// Panel broadcast.
     pub bcast: Bcast,

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 const TEAM_GRAIN_COLS: f64 = 64.0;
 
 /// A panel that is factored and not yet applied everywhere.
-struct Flight {
+struct Factored {
     k: usize,
     arrivals: bcast::Arrivals,
 }
@@ -29,7 +29,7 @@ struct Below {
 
 pub(super) struct Walk<'a> {
     pub(super) run: &'a Run,
-    /// Panels that one step stands for: of so many the first is walked, on a machine as
+    /// Panels that one step represents: of so many the first is walked, on a machine as
     /// many times as slow.
     pub(super) stride: usize,
     pub(super) machine: &'a Machine,
@@ -41,7 +41,7 @@ pub(super) struct Walk<'a> {
     waits: Vec<f64>,
     /// By process column.
     pub(super) phases: Vec<PhaseSeconds>,
-    flights: VecDeque<Flight>,
+    factored: VecDeque<Factored>,
     exchange: RowExchange,
     exchange_last: RowExchange,
     unhidden: [f64; PARTS],
@@ -67,7 +67,7 @@ impl<'a> Walk<'a> {
             clocks: vec![Moment::default(); run.q],
             waits: vec![0.0; run.q],
             phases: vec![PhaseSeconds::default(); run.q],
-            flights: VecDeque::new(),
+            factored: VecDeque::new(),
             exchange: RowExchange::new(run.p, run.nb, changes),
             exchange_last: RowExchange::new(run.p, last, changes),
             unhidden: [0.0; PARTS],
@@ -109,8 +109,8 @@ impl<'a> Walk<'a> {
         self.prediction()
     }
 
-    /// Panel `current` on the columns right of those in flight; meanwhile panel
-    /// `ahead` is brought up to date, factored and sent off.
+    /// Panel `current` on the columns right of the look-ahead; meanwhile panel
+    /// `ahead` is brought up to date, factored and broadcast.
     fn update(&mut self, current: usize, ahead: Option<usize>) {
         let q = self.run.q;
         let owner = ahead.map(|next| next % q);
@@ -153,11 +153,11 @@ impl<'a> Walk<'a> {
         if let (Some(next), Some(ready)) = (ahead, ready) {
             self.start(next, ready, &windows);
         }
-        let landed = self.flights.pop_front().expect("the current panel is in flight");
-        debug_assert_eq!(landed.k, current);
+        let applied = self.factored.pop_front().expect("the current panel is factored");
+        debug_assert_eq!(applied.k, current);
         for (column, clock) in self.clocks.iter_mut().enumerate() {
             let before = clock.at_seconds;
-            *clock = clock.and(landed.arrivals.sent[column]);
+            *clock = clock.and(applied.arrivals.sent[column]);
             self.phases[column].bcast += clock.at_seconds - before;
         }
         if ahead.is_some() {
@@ -183,11 +183,11 @@ impl<'a> Walk<'a> {
         advanced.after(Part::Product, seconds)
     }
 
-    /// The owner of panel `next` applies all panels in flight to it and factors it.
+    /// The owner of panel `next` applies all panels of the look-ahead to it and factors it.
     fn advance(&mut self, mut clock: Moment, next: usize) -> Moment {
         let column = next % self.run.q;
         let cols = self.width(next) as f64;
-        for k in next - self.flights.len()..next {
+        for k in next - self.factored.len()..next {
             clock = self.wait_for(clock, column, k);
             clock = self.exchange_and_solve(clock, column, k, cols, 0.0, self.ahead_threads);
             let (below, jb) = (self.below(k), self.width(k) as f64);
@@ -290,27 +290,27 @@ impl<'a> Walk<'a> {
         let (topology, q) = (self.run.bcast, self.run.q);
         self.unhidden[Part::Bcast as usize] += bcast::idle_seconds(topology, &wire, bytes, q);
         let arrivals = bcast::arrivals(topology, &wire, next % q, ready, bytes, windows);
-        self.flights.push_back(Flight { k: next, arrivals });
+        self.factored.push_back(Factored { k: next, arrivals });
     }
 
-    /// All wait for the newest panel in flight, or for the oldest.
+    /// All wait for the newest factored panel, or for the oldest.
     fn finish(&mut self, oldest: bool) {
-        let flight = if oldest { self.flights.front() } else { self.flights.back() };
-        let k = flight.expect("a panel is in flight").k;
+        let waited_for = if oldest { self.factored.front() } else { self.factored.back() };
+        let k = waited_for.expect("a panel is factored").k;
         for column in 0..self.run.q {
             self.clocks[column] = self.wait_for(self.clocks[column], column, k);
         }
     }
 
     fn wait_for(&mut self, clock: Moment, column: usize, k: usize) -> Moment {
-        let oldest = self.flights.front().expect("it is in flight").k;
-        let here = self.flights[k - oldest].arrivals.here[column];
+        let oldest = self.factored.front().expect("it is factored").k;
+        let here = self.factored[k - oldest].arrivals.here[column];
         let later = clock.and(here);
         self.phases[column].bcast += later.at_seconds - clock.at_seconds;
         later
     }
 
-    /// Nobody multiplies.
+    /// No thread multiplies.
     fn idle_windows(&self) -> Vec<Window> {
         self.clocks.iter().map(|&now| Window { start: now, end: now, rows: 0.0 }).collect()
     }
@@ -334,8 +334,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Local columns of process column `column` right of the panels that are in
-    /// flight in step `k`, b included.
+    /// Local columns of process column `column` right of the look-ahead in step
+    /// `k`, b included.
     fn columns_right_of(&self, column: usize, k: usize) -> f64 {
         let Run { n, nb, q, depth, .. } = *self.run;
         let first = ((self.panel(k) + 1 + depth) * nb).min(n);

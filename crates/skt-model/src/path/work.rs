@@ -169,7 +169,7 @@ fn binary_exchange(p: usize, jb: f64, most: impl Fn(usize) -> f64) -> (f64, f64)
 }
 
 /// Displaced rows straight to the ranks that get them, `most` to the one that has
-/// most pivots, in messages that are under way at once: one latency. Then around the
+/// most pivots, in messages that are in progress at once: one latency. Then around the
 /// ring, where the largest share of any rank, `rolled`, holds up all others at each
 /// of its P-1 steps.
 fn spread_roll(p: usize, most: f64, rolled: f64) -> (f64, f64) {

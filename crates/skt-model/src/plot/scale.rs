@@ -1,4 +1,4 @@
-//! From data to a place on an axis, and where the ticks stand.
+//! From data to a position on an axis, and the positions of the ticks.
 
 /// Linear or logarithmic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -59,7 +59,8 @@ impl Batch {
         let work = || -> Result<Vec<(usize, Outcome)>, ModelError> {
             let mut outcomes = Vec::new();
             loop {
-                // Relaxed: the counter alone decides who takes which run; results travel by join.
+                // Relaxed: the counter alone decides which thread takes which run; results travel
+                // by join.
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 let Some(stream) = streams.get(index) else { return Ok(outcomes) };
                 let mut source = self.law.source(self.nodes, self.ages, stream.clone())?;

@@ -14,7 +14,7 @@
 //!
 //! Re-execution runs at rho times the speed, all work at lambda. A group that
 //! is struck again while it recovers starts over; another one that is struck
-//! meanwhile recovers beside it, and all wait for the last.
+//! meanwhile recovers at the same time, and all wait for the last.
 
 use super::failure::Source;
 use super::trace::Failure;

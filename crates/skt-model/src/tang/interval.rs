@@ -33,7 +33,7 @@ pub fn daly_seconds(mtbf_seconds: f64, checkpoint_seconds: f64) -> Result<f64, M
 /// `eff = T_h M / ((T_h + T_c) (M + D + d))`, Tang et al., TPDS 2018, eq. 10,
 /// with `T_c = T_h d / tau` and tau from [`daly_seconds`].
 ///
-/// The paper's text has a recovery cost R + d beside the equation's D + d;
+/// The paper's text has a recovery cost R + d in addition to the equation's D + d;
 /// `outage_seconds` is all that a failure costs besides one checkpoint time:
 /// detection, relaunch, rebuild. The equation leaves out the work that is lost
 /// at each failure (half an interval): [`crate::exact`] has it.

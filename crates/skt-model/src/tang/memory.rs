@@ -32,7 +32,7 @@ impl Protocol {
         }
     }
 
-    /// Copies of the data beside the workspace, and parities.
+    /// Copies of the data besides the workspace, and parities.
     fn copies(self) -> (f64, f64) {
         match self {
             Self::None => (0.0, 0.0),

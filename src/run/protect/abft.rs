@@ -170,15 +170,14 @@ impl<'a, C: Comm> Carried<'a, C> {
             clock: &self.clock,
             seconds: &seconds,
             opened: self.started,
-            nb,
-            n,
+            spec: &spec,
             state: State::default(),
             before_seconds: 0.0,
             start: Instant::now(),
             observer,
         };
         timer.observer.phase(Phase::Generate { total_bytes: (n * (n + 1) * 8) as u64 });
-        let solved = system.solve(memory, self.start_id, &Between(&seconds), &mut timer);
+        let solved = system.solve(memory, self.start_id, &Pieces, &mut timer);
         let Timer { state, before_seconds, .. } = timer;
         let solved = match solved {
             Ok(solution) => {
@@ -274,8 +273,20 @@ fn solve_error(error: CheckpointError) -> SolveError {
     }
 }
 
-/// Where the solver's steps meet the clock.
-struct Between<'s>(&'s Seconds<'s>);
+/// Parts of the product are pieces in which the process does not end by a signal.
+struct Pieces;
+
+impl abft::Hook for Pieces {
+    type Piece = Piece;
+
+    fn step(&self, _: abft::At) -> Result<(), SolveError> {
+        Ok(())
+    }
+
+    fn piece(&self) -> Piece {
+        Piece::begin()
+    }
+}
 
 /// What the solver tells, and what is kept of it.
 struct Timer<'t, 'a, C: Comm> {
@@ -285,11 +296,95 @@ struct Timer<'t, 'a, C: Comm> {
     seconds: &'t Seconds<'t>,
     /// When this start began to open the test.
     opened: Instant,
-    nb: usize,
-    n: usize,
+    spec: &'t TestSpec,
     state: State,
     /// Seconds of the run when the clock of this start, `start`, began.
     before_seconds: f64,
     start: Instant,
     observer: &'t mut dyn Observer,
+}
+
+impl<C: Comm> Timer<'_, '_, C> {
+    /// The timed part begins, or goes on. The state of a run that is interrupted before all
+    /// ranks have it is that of the start before, or none.
+    fn begin(&mut self, beginning: &Beginning) -> Result<(), CheckpointError> {
+        let comm = self.checkpointer.comm();
+        let (at, reading) = Reading::together(comm, self.clock)?;
+        self.start = at;
+        match self.recovered.take() {
+            None => self.state.origin = Origin::new(comm, &reading, 0.0)?,
+            Some(recovered) => {
+                let state = serde_json::from_slice(&recovered.state);
+                self.state = state.expect("a state that this program wrote");
+                let mut known = [self.seconds.get()];
+                collect::all_max(comm, &mut known)?;
+                self.resume(beginning, recovered.epoch, known[0], &reading)?;
+            }
+        }
+        let (state, bytes) = {
+            let capacity_bytes = state_bytes(self.checkpointer.comm().size());
+            result::fit(self.state.clone(), capacity_bytes, |state| &mut state.restarts)
+        };
+        self.state = state;
+        self.checkpointer.checkpoint(&[Active::ALL], &bytes)?;
+        Ok(())
+    }
+
+    /// Notes that this start goes on where others were when `known_seconds` of the run had
+    /// passed.
+    fn resume(
+        &mut self,
+        beginning: &Beginning,
+        epoch: u64,
+        known_seconds: f64,
+        reading: &Reading,
+    ) -> Result<(), CheckpointError> {
+        let here_seconds = self.start.duration_since(self.opened).as_secs_f64();
+        let comm = self.checkpointer.comm();
+        let resumed = self.state.origin.resume(comm, reading, known_seconds + here_seconds)?;
+        // With x nothing is left to be timed.
+        self.before_seconds =
+            if beginning.is_solved { known_seconds } else { resumed.elapsed_seconds };
+        let start_seconds = (resumed.elapsed_seconds - here_seconds).max(known_seconds);
+        self.state.restarts.push(Restart {
+            epoch,
+            column: (beginning.panel * self.spec.nb).min(self.spec.n),
+            rebuilt_ranks: beginning.rebuilt.clone(),
+            damaged_blocks: 0,
+            start_seconds,
+            lost_seconds: start_seconds - known_seconds,
+            recover_seconds: here_seconds,
+            is_by_wall_clock: resumed.is_by_wall_clock,
+            wall_clock_step_seconds: resumed.wall_clock_step_seconds,
+        });
+        let surplus = self.state.restarts.len().saturating_sub(RESTARTS_KEPT);
+        self.state.restarts.drain(..surplus);
+        Ok(())
+    }
+
+    fn now_seconds(&self) -> f64 {
+        self.before_seconds + self.start.elapsed().as_secs_f64()
+    }
+}
+
+impl<C: Comm> abft::Watcher for Timer<'_, '_, C> {
+    fn begins(&mut self, beginning: &Beginning) -> Result<(), SolveError> {
+        self.begin(beginning).map_err(solve_error)?;
+        self.observer.phase(if beginning.is_solved { Phase::BackSubstitute } else { Phase::Factor });
+        Ok(())
+    }
+
+    fn columns(&mut self, done: usize) {
+        let seconds = self.now_seconds();
+        self.seconds.set(seconds);
+        self.observer.columns(done.min(self.spec.n), seconds);
+    }
+
+    fn back_substitutes(&mut self) {
+        self.observer.phase(Phase::BackSubstitute);
+    }
+
+    fn has_x(&mut self) {
+        self.seconds.set(self.now_seconds());
+    }
 }

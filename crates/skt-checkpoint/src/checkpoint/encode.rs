@@ -29,7 +29,7 @@ use super::codec::{self, checksum};
 use super::gathered::Gathered;
 use super::hook::Step;
 use super::layout::{Part, RegionParts, Stripes, Summed};
-use super::protocol::Peer;
+use super::memory::Peer;
 use super::vault::Vault;
 use crate::comm::{Comm, PanelBuf, RecvRequest, Result, SendRequest, Tag};
 

@@ -9,16 +9,56 @@
 use std::io;
 use std::sync::Arc;
 
-use super::agree::{Claim, Decision, Offer, Refusal, Rules, decide};
+use super::agree::{Claim, Decision, Offer, Plan, Refusal, Rules, decide};
+use super::config::Config;
+use super::error::{Result, memory_error};
 use super::header::{HeaderLayout, Identity, SegmentId};
 use super::hook::{Hook, Step, StepName};
+use super::memory::Memory;
 use super::methods::Method;
 use super::parameters::{Parameters, differences, fingerprint};
-use super::protocol::{Config, Memory, Result, memory_error};
 use crate::comm::Comm;
 use crate::comm::collect::{
     all_gather_bytes, all_reduce, broadcast, broadcast_bytes, gather_bytes,
 };
+
+/// What a start has found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Epoch to go on from; 0: from the beginning.
+    pub epoch: u64,
+    /// Number of this start within the run.
+    pub attempt: u64,
+    /// Ranks whose data must be rebuilt.
+    pub lost: Vec<usize>,
+    /// Segments that were found and are of no use: stale, torn, or surplus.
+    pub unusable: usize,
+    /// Logical rank of each process.
+    pub ranks: Vec<usize>,
+    /// Ranks of each group.
+    pub groups: Vec<Vec<usize>>,
+    /// Some group has two members in one domain.
+    pub shared_domains: bool,
+    /// All ranks stand in one domain: protects against the death of processes
+    /// only.
+    pub single_domain: bool,
+}
+
+impl Found {
+    /// What was found when all agreed on this plan.
+    pub(super) fn of(plan: &Plan) -> Self {
+        Self {
+            epoch: plan.epoch,
+            attempt: plan.attempt.number,
+            lost: plan.lost.clone(),
+            unusable: plan.unusable,
+            ranks: plan.ranks.clone(),
+            groups: plan.groups.clone(),
+            shared_domains: plan.shared_domains,
+            single_domain: plan.single_domain,
+        }
+    }
+}
 
 /// A start that has not changed anything yet.
 pub(super) struct Opening<M: Memory> {

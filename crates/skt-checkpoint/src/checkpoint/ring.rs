@@ -24,7 +24,7 @@ use super::code::Code;
 use super::encode::{Band, TAG_PARITY, TAG_RING, Tile, bytes_of, bytes_of_mut};
 use super::hook::Step;
 use super::layout::Stripes;
-use super::protocol::Peer;
+use super::memory::Peer;
 use crate::comm::{Comm, PanelBuf, RecvRequest, Result, SendRequest, Tag};
 
 /// A tile on its way: one partial sum a parity.

@@ -30,7 +30,6 @@ mod progress;
 pub mod protocol;
 pub mod record;
 pub mod recover;
-mod ring;
 mod schedule;
 mod self_checkpoint;
 mod single;

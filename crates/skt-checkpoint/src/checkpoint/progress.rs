@@ -7,13 +7,13 @@ use std::time::Instant;
 
 use super::checkpointer::Checkpointer;
 use super::code::Code;
+use super::encode::ring::Laps;
 use super::encode::{Encoder, IN_FLIGHT, TAG_READY, TAG_SUMS};
 use super::error::Result;
 use super::gathered::shared_block;
 use super::hook::{Step, StepName};
 use super::layout::Active;
 use super::memory::Memory;
-use super::ring::Laps;
 use super::schedule::{Polled, Progress, Stats, Tokens, Unit, Way, units_of};
 use crate::comm::collect::all_reduce;
 use crate::comm::{Comm, PanelBuf, RecvRequest, SendRequest, Tag};

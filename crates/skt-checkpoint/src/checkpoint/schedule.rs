@@ -22,8 +22,8 @@
 
 use std::ops::Range;
 
+use super::encode::ring::Laps;
 use super::layout::{Active, SegmentLayout, Stripes};
-use super::ring::Laps;
 use crate::comm::Comm;
 
 /// Bytes `bytes` of the rows of a band, to be encoded.

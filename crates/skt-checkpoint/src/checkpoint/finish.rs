@@ -71,7 +71,7 @@ impl<C: Comm, M: Memory> FinishedRun<C, M> {
         chunk_bytes: usize,
         finished: Finished,
     ) -> Result<Self> {
-        let Finished { epoch, result, left, mark, discard, keep } = finished;
+        let Finished { epoch, result, left, mark, discard, keep, .. } = finished;
         let process = comm.rank();
         let segments = opening.take(comm, &mark[process])?;
         opening.discard(&discard[process], epoch)?;

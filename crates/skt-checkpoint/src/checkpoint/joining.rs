@@ -28,35 +28,29 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// Splits the job into groups. Collective.
     pub(super) fn create(
         comm: &C,
-        opening: Opening<M>,
+        mut opening: Opening<M>,
         segment: Option<M::Segment>,
         plan: Plan,
         config: Config<K>,
         shapes: &[RegionShape],
     ) -> Result<(Self, Identity)> {
         let rank = plan.ranks[comm.rank()];
-        let Opening { mut memory, header, hook, lock, fingerprint, parameters, .. } = opening;
-
         let group = plan.groups.iter().position(|members| members.contains(&rank));
         let group = group.expect("every rank has a group");
         let members = plan.groups[group].clone();
         let (geometry, code) = shaped(&config, members.len())?;
-        let parts = config.method.parts();
-        let align = config.align_bytes;
-        let (bands, cell_bytes) = (config.bands, config.cell_bytes);
+        let (header_bytes, parts) = (opening.header.bytes(), config.method.parts());
+        let Config { bands, cell_bytes, align_bytes: align, .. } = config;
         let layout =
-            SegmentLayout::new(header.bytes(), shapes, geometry, bands, parts, cell_bytes, align);
+            SegmentLayout::new(header_bytes, shapes, geometry, bands, parts, cell_bytes, align);
         let id =
             plan.attach[comm.rank()].unwrap_or(SegmentId { rank, attempt: plan.attempt.number });
         let backing = match (config.method, segment) {
             (Method::None, _) => Backing::Private(vec![0; layout.bytes.div_ceil(8)]),
             (_, Some(segment)) => Backing::Lasting(segment),
-            (_, None) => {
-                hook.at(&Step::new(StepName::Create, plan.epoch))?;
-                let create = memory.create(id, layout.bytes);
-                Backing::Lasting(create.map_err(memory_error("creating", id, layout.bytes))?)
-            }
+            (_, None) => Backing::Lasting(opening.make(id, layout.bytes, plan.epoch)?),
         };
+        let Opening { memory, header, hook, lock, fingerprint, parameters, .. } = opening;
         let vault = Vault::new(backing, hook, config.chunk_bytes);
         let identity = Identity {
             run_id: config.run_id.clone(),

@@ -19,7 +19,7 @@ use std::time::Instant;
 
 use skt_hpl::checkpoint::codec::{self, CodecKind, Coef};
 use skt_hpl::checkpoint::encode::Encoder;
-use skt_hpl::checkpoint::hook::{Hook, NoHook, Step};
+use skt_hpl::checkpoint::hook::{Hook, NoHook, Step, StepName};
 use skt_hpl::checkpoint::layout::{Active, RegionShape};
 use skt_hpl::checkpoint::protocol::{CheckpointError, Checkpointer, Found, Opened};
 use skt_hpl::checkpoint::store::{SegmentName, Store, SysV};
@@ -39,8 +39,8 @@ impl Hook for Stopwatch {
     fn at(&self, step: &Step) -> Result<(), CommError> {
         let mut times = self.0.lock().expect("one thread");
         match step.name {
-            "recover-rebuild" => _ = times[0].get_or_insert_with(Instant::now),
-            "recover-copy" => _ = times[1].get_or_insert_with(Instant::now),
+            StepName::RecoverRebuild => _ = times[0].get_or_insert_with(Instant::now),
+            StepName::RecoverCopy => _ = times[1].get_or_insert_with(Instant::now),
             _ => {}
         }
         Ok(())

@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use skt_hpl::checkpoint::hook::STEP_NAMES;
+use skt_hpl::checkpoint::hook::StepName;
 use skt_hpl::checkpoint::store::{SegmentInfo, Store, SysV};
 
 const RANKS: usize = 4;
@@ -340,8 +340,8 @@ fn a_kill_at_every_step() {
     }
     let named: Vec<&str> = places(0, 0).iter().map(|place| place.step).collect();
     // Damaged data is mended in `rot`.
-    let mut steps = STEP_NAMES.iter().filter(|name| **name != "recover-mend");
-    assert!(steps.all(|name| named.contains(name)), "{named:?}");
+    let mut steps = StepName::ALL.iter().filter(|name| **name != StepName::RecoverMend);
+    assert!(steps.all(|name| named.contains(&name.as_str())), "{named:?}");
     println!("{cases} cases");
 }
 

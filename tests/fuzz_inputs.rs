@@ -15,7 +15,9 @@ use std::time::Duration;
 use clap::Parser;
 use fuzz::{assert_tame, campaign};
 use report_common::{other_run, record, record_with, small_run};
-use skt_hpl::checkpoint::header::{Attempt, HeaderLayout, Identity, Record};
+use skt_hpl::checkpoint::header::{HeaderLayout, Identity};
+use skt_hpl::checkpoint::methods::Method;
+use skt_hpl::checkpoint::record::{Attempt, Record};
 use skt_hpl::checkpoint::store::{Files, SegmentInfo, Store as _, SysvLimits};
 use skt_hpl::cli::path::{self, PathArgs};
 use skt_hpl::config::{
@@ -447,14 +449,20 @@ fn checkpoint_headers() {
         members: vec![1, 3],
         bytes: 1 << 40,
     };
-    let record = |sequence: u64| Record {
-        sequence,
-        lineage: Attempt { number: 1, nonce: 0x1234_5678_9abc_def0 },
-        joined: vec![Attempt { number: 2, nonce: sequence }],
-        commit: sequence / 2,
-        stamp: sequence / 3,
-        state: vec![sequence as u8; 7 * sequence as usize],
-        ..Record::default()
+    let record = |sequence: u64| {
+        let mut record = Record::of_new_segment();
+        let first = Attempt { number: 1, nonce: 0x1234_5678_9abc_def0 };
+        record.join(first, &[]);
+        record.confirm(first, Method::SelfCheckpoint, 0, &[]);
+        for epoch in 1..=sequence {
+            record.commit(epoch, vec![sequence as u8; 7 * sequence as usize]);
+            if epoch < sequence || sequence % 2 == 0 {
+                record.stamp(epoch);
+            }
+        }
+        record.join(Attempt { number: 2, nonce: sequence }, &[first]);
+        (0..sequence).for_each(|_| _ = record.advance());
+        record
     };
     let mut corpus = Vec::new();
     for rank in [1, 3] {

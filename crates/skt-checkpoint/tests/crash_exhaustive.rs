@@ -165,7 +165,10 @@ impl Explorer {
                         state.lose_nodes(&nodes.collect());
                         debug_assert_eq!(state.fingerprint(), fingerprint);
                         let how = futures.disturbance(dead, step, linger);
-                        let case = || format!("{setup:?}\nlost {lost:?}: {how:?}");
+                        let case = || {
+                            let at = futures.name(step);
+                            format!("{setup:?}\nlost {lost:?} at {at}: {how:?}")
+                        };
                         guard(case, || self.check(&state, round));
                         if self.is_new(&state) {
                             new_states.push(state);
@@ -203,7 +206,7 @@ impl Explorer {
                 Linger::Steps(_) => futures.stopped(&victims[set], step),
             };
             let how = futures.disturbance(&victims[set], step, linger);
-            let case = || format!("{:?}\nkilled: {how:?}", self.setup);
+            let case = || format!("{:?}\nkilled at {}: {how:?}", self.setup, futures.name(step));
             guard(case, || {
                 let (foreseen, is) = (futures.cluster(foreseen), futures.kill(&how));
                 let same_memory = foreseen.fingerprint() == is.fingerprint();

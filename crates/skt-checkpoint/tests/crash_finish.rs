@@ -95,7 +95,8 @@ impl Explorer {
                         }
                     }));
                     if let Err(panic) = caught {
-                        eprintln!("in this case: {case}");
+                        let at = ran.trace.get(step as usize - 1);
+                        eprintln!("in this case: {case}\nkilled at {at:?}");
                         std::panic::resume_unwind(panic);
                     }
                     step += 1;

@@ -106,8 +106,9 @@ fn what_changes_while_all_decide_is_refused_by_all_with_nothing_changed() {
                 setup.header().decode_record(bytemuck::cast_slice(words))
             };
             let [Some(old), Some(new)] = [record(&pair[0]), record(&pair[1])] else { continue };
-            let is_mark = !old.finished && new.finished && pair[0].book.marked.contains_key(&0);
-            if old.commit == new.commit && !is_mark {
+            let is_mark =
+                !old.is_finished() && new.is_finished() && pair[0].book.marked.contains_key(&0);
+            if old.committed() == new.committed() && !is_mark {
                 continue;
             }
             (commits, marks) = (commits + usize::from(!is_mark), marks + usize::from(is_mark));

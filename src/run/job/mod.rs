@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use skt_terms::exit::Exit;
 
 use crate::checkpoint::agree::{Refusal, Resume};
-use crate::checkpoint::header::Attempt;
 use crate::checkpoint::protocol::{CheckpointError, Found};
+use crate::checkpoint::record::Attempt;
 use crate::checkpoint::store::{StoreError, StoreKind};
 use crate::config::{Pmap, RunSpec, TestSpec};
 use crate::hpl::comm::{Comm, CommError, collect};

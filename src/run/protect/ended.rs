@@ -8,7 +8,8 @@
 
 use super::ledger::{self, Content, LedgerError};
 use super::role::{ENDED, parse_role};
-use crate::checkpoint::header::{Attempt, HeaderLayout};
+use crate::checkpoint::header::HeaderLayout;
+use crate::checkpoint::record::Attempt;
 use crate::checkpoint::store::{Store, StoreError};
 use crate::hpl::comm::{Comm, collect};
 
@@ -38,7 +39,7 @@ pub fn remove_left_over<C: Comm>(
                 Some((test, _)) => header(test).and_then(|header| {
                     let mut bytes = vec![0; header.bytes()];
                     store.peek(&info.name, &mut bytes).transpose()?.ok()?;
-                    Some(header.decode_record(&bytes)?.lineage)
+                    Some(header.decode_record(&bytes)?.lineage())
                 }),
                 None => ledger::life(store, &info)?,
             };

@@ -159,7 +159,7 @@ fn mark(before: &[Inject], inject: &Inject) -> String {
 
 impl Hook for Target {
     fn at(&self, step: &Step) -> Result<()> {
-        heartbeat::step(step.name);
+        heartbeat::step(step.name.as_str());
         self.strike(|what| matches!(what, What::Step(pattern) if pattern.matches(step)));
         Ok(())
     }

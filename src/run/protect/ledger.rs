@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::result;
 use crate::checkpoint::codec::checksum;
-use crate::checkpoint::header::Attempt;
+use crate::checkpoint::record::Attempt;
 use crate::checkpoint::store::{SegmentInfo, SegmentName, Store, StoreError};
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::report::record::TestRecord;

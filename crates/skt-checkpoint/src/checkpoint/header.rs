@@ -14,21 +14,13 @@ use serde::{Deserialize, Serialize};
 
 use super::codec::checksum;
 use super::parameters::{Parameters, cut_to};
+use super::record::Record;
 
 /// Its last byte is the version: another one may sum up and spell the identity in
 /// another way.
 const MAGIC: [u8; 8] = *b"SKTCKPT3";
-/// Starts that a segment remembers to have joined. Only starts of which nobody who
-/// was there later has followed any take up room.
-const JOINED_MAX: usize = 16;
-/// Superseded starts that a segment remembers; of more, the latest.
-const LEFT_MAX: usize = 16;
-const RECORD_WORDS: usize = 9 + 2 * JOINED_MAX + 2 * LEFT_MAX;
 /// Room for the parameters in an identity.
 const PARAMETERS_BYTES: usize = 2048;
-/// Bits of a record's word of flags.
-const HOLLOW: u64 = 1;
-const FINISHED: u64 = 2;
 
 /// Name of a segment within a run and a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -37,18 +29,6 @@ pub struct SegmentId {
     pub rank: usize,
     /// The start of the job that made it.
     pub attempt: u64,
-}
-
-/// One start of a job: a number that rises from start to start, and a random
-/// one, so that two starts that do not know of each other are told apart.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-pub struct Attempt {
-    /// Rises from start to start.
-    pub number: u64,
-    /// Random.
-    pub nonce: u64,
 }
 
 /// What a segment is, for good. It stands at the start of a segment in every format,
@@ -73,53 +53,6 @@ pub struct Identity {
     pub bytes: usize,
 }
 
-/// How far a segment is.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Record {
-    /// Counts the records; the higher one is in force.
-    pub sequence: u64,
-    /// The start of the job whose decisions this segment has followed last.
-    pub lineage: Attempt,
-    /// The starts of the job since then that have read this segment, in their order;
-    /// of very many the latest.
-    pub joined: Vec<Attempt>,
-    /// The starts that out-of-reach segments of this run may name as their lineage:
-    /// those that were superseded when some rank's segment was not to be found.
-    pub left: Vec<Attempt>,
-    /// Newest epoch whose commit this rank has seen, COMMIT(e).
-    pub commit: u64,
-    /// Epoch that the settled copy and parities are known to hold.
-    pub stamp: u64,
-    /// Epoch that is being written over the settled copy (method `single`).
-    pub updating: u64,
-    /// Set while the segment stands for a lost one and is not rebuilt yet.
-    pub hollow: bool,
-    /// Set when the run has come to its end: there is nothing to go on with.
-    pub finished: bool,
-    /// The application's state at epoch `commit`; its result when `finished`.
-    pub state: Vec<u8>,
-}
-
-impl Record {
-    /// Takes part in this start, without following it yet.
-    pub fn join(&mut self, attempt: Attempt) {
-        self.joined.push(attempt);
-        let surplus = self.joined.len().saturating_sub(JOINED_MAX);
-        self.joined.drain(..surplus);
-    }
-
-    /// Remembers which starts segments may name that are out of reach.
-    pub fn leave(&mut self, left: &[Attempt]) {
-        self.left = left[left.len().saturating_sub(LEFT_MAX)..].to_vec();
-    }
-
-    /// Follows the decisions of this start from here on.
-    pub fn follow(&mut self, attempt: Attempt) {
-        self.lineage = attempt;
-        self.joined.clear();
-    }
-}
-
 /// Offsets within a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeaderLayout {
@@ -131,7 +64,7 @@ impl HeaderLayout {
     /// A header for groups of up to `ranks` (at most 255) members.
     pub fn new(run_id: &str, ranks: usize, state_capacity_bytes: usize) -> Self {
         let identity = 256 + PARAMETERS_BYTES + 2 * run_id.len() + 12 * ranks.min(255);
-        let copy = 8 * RECORD_WORDS + state_capacity_bytes;
+        let copy = Record::bytes_with(state_capacity_bytes);
         Self {
             identity_bytes: identity.next_multiple_of(64),
             copy_bytes: copy.next_multiple_of(64),
@@ -155,7 +88,7 @@ impl HeaderLayout {
     /// so that there is always one. `header` is what is there now.
     pub fn order_of_copies(&self, header: &[u8], sequence: u64) -> [Range<usize>; 2] {
         let [first, second] = self.slot(sequence);
-        let is_whole = |copy: &Range<usize>| self.decode_copy(&header[copy.clone()]).is_some();
+        let is_whole = |copy: &Range<usize>| Record::decode(&header[copy.clone()]).is_some();
         match is_whole(&first) && !is_whole(&second) {
             true => [second, first],
             false => [first, second],
@@ -206,61 +139,9 @@ impl HeaderLayout {
     /// # Panics
     /// When its state is larger than the capacity.
     pub fn encode_record(&self, record: &Record) -> Vec<u8> {
-        let mut words = vec![
-            record.sequence,
-            record.lineage.number,
-            record.lineage.nonce,
-            record.commit,
-            record.stamp,
-            record.updating,
-            HOLLOW * u64::from(record.hollow) + FINISHED * u64::from(record.finished),
-            record.state.len() as u64,
-        ];
-        for (starts, most) in [(&record.joined, JOINED_MAX), (&record.left, LEFT_MAX)] {
-            assert!(starts.len() <= most, "{} starts", starts.len());
-            let end = words.len() + 2 * most;
-            words.extend(starts.iter().flat_map(|start| [start.number, start.nonce]));
-            words.resize(end, 0);
-        }
-        words.resize(RECORD_WORDS - 1, 0);
-        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        bytes.extend(&record.state);
-        // Last, so that a record is in force with its last bytes, not before.
-        bytes.extend(checksum(&bytes).to_le_bytes());
-        assert!(bytes.len() <= self.copy_bytes, "state of {} bytes", record.state.len());
+        let bytes = record.encode();
+        assert!(bytes.len() <= self.copy_bytes, "state of {} bytes", record.state().len());
         bytes
-    }
-
-    /// Reads one copy; `None` when it is blank, torn or damaged.
-    fn decode_copy(&self, copy: &[u8]) -> Option<Record> {
-        let mut words = [0u64; RECORD_WORDS - 1];
-        for (word, bytes) in words.iter_mut().zip(copy.chunks_exact(8)) {
-            *word = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
-        }
-        let fixed_bytes = 8 * words.len();
-        let end = fixed_bytes.checked_add(usize::try_from(words[7]).ok()?)?;
-        let (body, rest) = (copy.get(..end)?, &copy[end..]);
-        if checksum(body) != u64::from_le_bytes(*rest.first_chunk()?) {
-            return None;
-        }
-        let starts = |words: &[u64]| {
-            let pairs = words.chunks_exact(2);
-            let starts = pairs.map(|pair| Attempt { number: pair[0], nonce: pair[1] });
-            starts.filter(|start| *start != Attempt::default()).collect()
-        };
-        let (joined, left) = words[8..].split_at(2 * JOINED_MAX);
-        Some(Record {
-            sequence: words[0],
-            lineage: Attempt { number: words[1], nonce: words[2] },
-            joined: starts(joined),
-            left: starts(left),
-            commit: words[3],
-            stamp: words[4],
-            updating: words[5],
-            hollow: words[6] & HOLLOW != 0,
-            finished: words[6] & FINISHED != 0,
-            state: body[fixed_bytes..].to_vec(),
-        })
     }
 
     /// Reads the record in force; `None` when there is none, or when it may be the
@@ -276,7 +157,7 @@ impl HeaderLayout {
             let mut is_blank = false;
             for copy in self.slot(parity) {
                 let bytes = header.get(copy)?;
-                let record = self.decode_copy(bytes).filter(|r| r.sequence % 2 == parity);
+                let record = Record::decode(bytes).filter(|r| r.sequence() % 2 == parity);
                 is_blank |= bytes.iter().all(|&byte| byte == 0);
                 whole = whole.max(record);
             }
@@ -287,30 +168,44 @@ impl HeaderLayout {
             }
         }
         // With a second record both slots have been written.
-        newest.filter(|record| record.sequence == 1 || (record.sequence > 1 && unread == 0))
+        newest.filter(|r| r.sequence() == 1 || (r.sequence() > 1 && unread == 0))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checkpoint::methods::Method;
+    use crate::checkpoint::record::Attempt;
 
+    /// Records of all sorts: hollow ones and those that follow a start, committed and
+    /// stamped, at the end, with many starts and few.
     fn record(sequence: u64) -> Record {
-        Record {
-            sequence,
-            joined: vec![Attempt { number: sequence, nonce: 1 }; sequence as usize],
-            left: vec![Attempt { number: sequence, nonce: 2 }; 7 - sequence as usize],
-            commit: sequence / 2,
-            hollow: sequence.is_multiple_of(2),
-            finished: sequence.is_multiple_of(3),
-            state: vec![sequence as u8; 9],
-            ..Record::default()
+        let mut record = Record::of_new_segment();
+        let start = |number| Attempt { number, nonce: sequence };
+        let left: Vec<Attempt> = (sequence..7).map(start).collect();
+        record.join(start(1), &left);
+        if !sequence.is_multiple_of(2) {
+            record.confirm(start(1), Method::SelfCheckpoint, 0, &[]);
+            for epoch in 1..=sequence / 2 {
+                record.commit(epoch, Vec::new());
+                record.stamp(epoch);
+            }
+            record.commit(sequence / 2 + 1, vec![sequence as u8; 9]);
         }
+        if sequence.is_multiple_of(3) && !record.is_hollow() {
+            record.stamp(record.committed());
+            record.finish(b"result");
+        } else {
+            (2..2 + sequence).for_each(|number| record.join(start(number), &left));
+        }
+        (0..sequence).for_each(|_| _ = record.advance());
+        record
     }
 
     fn write(layout: &HeaderLayout, header: &mut [u8], record: &Record) {
         let bytes = layout.encode_record(record);
-        for copy in layout.order_of_copies(header, record.sequence) {
+        for copy in layout.order_of_copies(header, record.sequence()) {
             header[copy.start..][..bytes.len()].copy_from_slice(&bytes);
         }
     }
@@ -320,7 +215,7 @@ mod tests {
         let bytes = layout.encode_record(record);
         let mut torn = header.to_vec();
         let mut all = Vec::new();
-        for copy in layout.order_of_copies(header, record.sequence) {
+        for copy in layout.order_of_copies(header, record.sequence()) {
             for (i, &byte) in bytes.iter().enumerate() {
                 all.push((torn.clone(), false));
                 torn[copy.start + i] = byte;
@@ -346,13 +241,13 @@ mod tests {
                 assert_eq!(found, if is_new { Some(new.clone()) } else { old.clone() });
                 // Death after death: the next writes are torn too.
                 for next in [record(sequence), record(sequence + 1)] {
-                    let expected = layout.decode_record(&torn).map_or(0, |r| r.sequence);
-                    if next.sequence != expected + 1 {
+                    let expected = layout.decode_record(&torn).map_or(0, |r| r.sequence());
+                    if next.sequence() != expected + 1 {
                         continue;
                     }
                     for (twice, _) in self::torn(&layout, &torn, &next).iter().step_by(7) {
-                        let found = layout.decode_record(twice).map_or(0, |r| r.sequence);
-                        assert!(found == expected || found == next.sequence, "{found}");
+                        let found = layout.decode_record(twice).map_or(0, |r| r.sequence());
+                        assert!(found == expected || found == next.sequence(), "{found}");
                     }
                 }
             }
@@ -388,21 +283,6 @@ mod tests {
                 assert_eq!(layout.decode_record(&lost), None);
             }
         }
-    }
-
-    #[test]
-    fn of_very_many_starts_the_latest_are_remembered() {
-        let mut record = Record::default();
-        let starts: Vec<Attempt> = (1..40).map(|number| Attempt { number, nonce: 7 }).collect();
-        starts.iter().for_each(|&start| record.join(start));
-        assert_eq!(record.joined, starts[39 - JOINED_MAX..]);
-        record.sequence = 1;
-        let layout = HeaderLayout::new("run", 4, 16);
-        let mut header = vec![0; layout.bytes()];
-        write(&layout, &mut header, &record);
-        assert_eq!(layout.decode_record(&header), Some(record.clone()));
-        record.follow(starts[3]);
-        assert_eq!((record.lineage, record.joined), (starts[3], vec![]));
     }
 
     #[test]

@@ -8,11 +8,98 @@ use std::str::FromStr;
 
 use crate::comm::Result;
 
+macro_rules! step_names {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
+        /// A kind of step, in the order in which a run comes to them.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum StepName {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl StepName {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// As users name it.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)*
+                }
+            }
+        }
+    };
+}
+
+step_names! {
+    /// Before taking hold of the run on the node.
+    Lock = "lock",
+    /// Before looking for segments.
+    Agree = "agree",
+    /// Before removing a segment that nobody takes.
+    Discard = "discard",
+    /// Before making the segment of a lost or new rank.
+    Create = "create",
+    /// Before the record that joins this start, and the identity of a new segment.
+    Join = "join",
+    /// Before the barrier after joining.
+    Joined = "joined",
+    /// Before the record that follows this start.
+    Confirm = "confirm",
+    /// Before comparing data and parities with their checksums.
+    RecoverVerify = "recover-verify",
+    /// Before finishing the flush that death cut short.
+    RecoverFlush = "recover-flush",
+    /// Before the record after that flush, or of a rebuilt rank.
+    RecoverStamp = "recover-stamp",
+    /// Before rebuilding a band of the lost members.
+    RecoverRebuild = "recover-rebuild",
+    /// Before rebuilding a damaged cell.
+    RecoverMend = "recover-mend",
+    /// Before setting A from B, and the other parities from those of the epoch.
+    RecoverCopy = "recover-copy",
+    /// Before taking part in a checkpoint.
+    Checkpoint = "checkpoint",
+    /// Before copying A (`double`, `single`).
+    Copy = "copy",
+    /// Before the mark that the copy is torn (`single`).
+    Begin = "begin",
+    /// Before copying the checksums, and the parities of what froze (`self`).
+    Carry = "carry",
+    /// Before encoding.
+    Encode = "encode",
+    /// Before telling each other the checksums that were found.
+    Sums = "sums",
+    /// Before the barrier of the job.
+    Barrier = "barrier",
+    /// Before the record with COMMIT.
+    Commit = "commit",
+    /// Before copying a band of A to B.
+    Flush = "flush",
+    /// Before the record with the stamp.
+    Stamp = "stamp",
+    /// Before the barrier at the end of the work.
+    Finish = "finish",
+    /// Before the record that bears the result.
+    Mark = "mark",
+    /// Before the barrier after marking.
+    Marked = "marked",
+    /// Before the barrier after reporting.
+    Clear = "clear",
+    /// Before removing a segment of a run that is done.
+    Remove = "remove",
+}
+
+impl fmt::Display for StepName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 /// A step of the protocol on one rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
-    /// Which step, e.g. `encode`.
-    pub name: &'static str,
+    /// Which step.
+    pub name: StepName,
     /// Epoch that is being made or restored.
     pub epoch: u64,
     /// Region, where the step has one.
@@ -25,7 +112,7 @@ pub struct Step {
 
 impl Step {
     /// A step of a whole rank.
-    pub fn new(name: &'static str, epoch: u64) -> Self {
+    pub fn new(name: StepName, epoch: u64) -> Self {
         Self { name, epoch, region: None, band: None, chunk: None }
     }
 
@@ -53,38 +140,6 @@ impl fmt::Display for Step {
     }
 }
 
-/// All step names, in the order in which a run comes to them.
-pub const STEP_NAMES: [&str; 28] = [
-    "lock",
-    "agree",
-    "discard",
-    "create",
-    "join",
-    "joined",
-    "confirm",
-    "recover-verify",
-    "recover-flush",
-    "recover-stamp",
-    "recover-rebuild",
-    "recover-mend",
-    "recover-copy",
-    "checkpoint",
-    "copy",
-    "begin",
-    "carry",
-    "encode",
-    "sums",
-    "barrier",
-    "commit",
-    "flush",
-    "stamp",
-    "finish",
-    "mark",
-    "marked",
-    "clear",
-    "remove",
-];
-
 /// Called before every step.
 pub trait Hook: Send + Sync {
     /// An error (or death) stops the rank right here, before the step.
@@ -104,7 +159,7 @@ impl Hook for NoHook {
 /// `flush:epoch=2,region=0,band=7,chunk=1` with any of the keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepPattern {
-    name: &'static str,
+    name: StepName,
     epoch: Option<u64>,
     region: Option<usize>,
     band: Option<usize>,
@@ -114,7 +169,7 @@ pub struct StepPattern {
 /// A step name or key that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` names no step; say NAME, NAME:BAND or NAME:KEY=NUMBER,.. with NAME one of {names}, \
-         KEY one of epoch, region, band (or tile), chunk", names = STEP_NAMES.join(", "))]
+         KEY one of epoch, region, band (or tile), chunk", names = StepName::ALL.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", "))]
 pub struct UnknownStep(String);
 
 impl StepPattern {
@@ -136,7 +191,8 @@ impl FromStr for StepPattern {
     fn from_str(text: &str) -> std::result::Result<Self, UnknownStep> {
         let unknown = || UnknownStep(text.to_owned());
         let (name, keys) = text.split_once(':').unwrap_or((text, ""));
-        let name = STEP_NAMES.into_iter().find(|n| *n == name).ok_or_else(unknown)?;
+        let named = |step: &&StepName| step.as_str() == name;
+        let name = *StepName::ALL.iter().find(named).ok_or_else(unknown)?;
         let mut pattern = Self { name, epoch: None, region: None, band: None, chunk: None };
         for key in keys.split(',').filter(|key| !key.is_empty()) {
             let (key, value) = key.split_once('=').unwrap_or(("band", key));
@@ -157,9 +213,19 @@ impl FromStr for StepPattern {
 mod tests {
     use super::*;
 
+    /// docs/protocol.md says for people what each step comes before.
+    #[test]
+    fn the_documentation_names_all_steps_in_their_order() {
+        let page = include_str!("../../../../docs/protocol.md");
+        let table = page.split("| name | keys | before |").nth(1).expect("the table of steps");
+        let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+        let names: Vec<&str> = rows.filter_map(|row| row.split('`').nth(1)).collect();
+        assert_eq!(names, StepName::ALL.iter().map(|name| name.as_str()).collect::<Vec<_>>());
+    }
+
     #[test]
     fn patterns_match_the_steps_they_name() {
-        let step = Step::new("flush", 2).band(0, 7).chunk(1);
+        let step = Step::new(StepName::Flush, 2).band(0, 7).chunk(1);
         assert_eq!(step.to_string(), "flush:epoch=2,region=0,band=7,chunk=1");
         let matches = |text: &str| text.parse::<StepPattern>().expect("legal").matches(&step);
         for text in ["flush", "flush:7", "flush:tile=7", "flush:epoch=2,chunk=1", &step.to_string()]

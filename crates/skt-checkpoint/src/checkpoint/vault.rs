@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use super::codec;
-use super::header::{HeaderLayout, Record};
+use super::header::HeaderLayout;
 use super::hook::{Hook, Step};
 use super::layout::Summed;
+use super::record::Record;
 use crate::comm::Result;
 
 /// Memory behind a checkpoint: a segment that outlives the process, or (with
@@ -115,9 +116,9 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
         record: &mut Record,
         step: Step,
     ) -> Result<()> {
-        record.sequence += 1;
+        let sequence = record.advance();
         let bytes = header.encode_record(record);
-        let copies = header.order_of_copies(self.bytes(0..header.bytes()), record.sequence);
+        let copies = header.order_of_copies(self.bytes(0..header.bytes()), sequence);
         self.order();
         self.store(copies[0].start, &bytes, step)?;
         self.order();

@@ -6,12 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::agree::{Damage, Refusal};
+use super::checkpointer::Checkpointer;
 use super::code::Code;
 use super::codec::checksum;
 use super::encode::Place;
-use super::hook::Step;
+use super::error::Result;
+use super::hook::{Step, StepName};
 use super::layout::Summed;
-use super::protocol::{Checkpointer, Memory, Result};
+use super::memory::Memory;
+use super::record::Holds;
 use crate::comm::Comm;
 use crate::comm::collect::all_gather_bytes;
 
@@ -37,8 +40,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// [`Refusal::Damaged`] on all ranks, when more is damaged or lost of one stripe
     /// than its parities bear.
     pub(super) fn verify(&mut self, epoch: u64, lost: &[usize]) -> Result<Damaged> {
-        self.vault.step(Step::new("recover-verify", epoch))?;
-        let found = if self.record.hollow { Vec::new() } else { self.find_damage(epoch) };
+        self.vault.step(Step::new(StepName::RecoverVerify, epoch))?;
+        let found = self.find_damage(epoch);
         let mut places = Vec::with_capacity(found.len().min(CELLS_MAX));
         for Found { place, .. } in found.iter().take(CELLS_MAX) {
             let Place { region, band, stripe, row, cell } = *place;
@@ -60,12 +63,17 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
 
     fn find_damage(&self, epoch: u64) -> Vec<Found> {
         let (copy, set) = self.config.method.settled(epoch);
+        let holds = self.record.holds(self.config.method, epoch);
         let me = self.group.rank();
         let mut found = Vec::new();
         for (region, parts) in self.layout.regions.iter().enumerate() {
             let stripes = parts.stripes;
             let geometry = stripes.geometry;
-            let settled = if self.record.stamp < epoch { parts.a } else { parts.b[copy] };
+            let settled = match holds {
+                Holds::Copy => parts.b[copy],
+                Holds::Workspace => parts.a,
+                Holds::Nothing => break,
+            };
             let (data, parities) = (parts.data(settled, set), parts.parities(set));
             for band in 0..stripes.bands() {
                 for block in 0..geometry.data() {
@@ -151,7 +159,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let settled = self.config.method.settled(epoch);
         let mut mended = 0;
         for (place, members) in damaged {
-            let step = Step::new("recover-mend", epoch).band(place.region, place.band);
+            let step = Step::new(StepName::RecoverMend, epoch).band(place.region, place.band);
             self.vault.step(step)?;
             let mut gone: Vec<usize> = members.iter().chain(lost).copied().collect();
             gone.sort_unstable();

@@ -16,12 +16,13 @@ use skt_checkpoint::checkpoint::agree::{Refusal, Resume};
 use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::checkpoint::finish::FinishedRun;
 use skt_checkpoint::checkpoint::header::{HeaderLayout, SegmentId};
-use skt_checkpoint::checkpoint::hook::{Hook, Step};
+use skt_checkpoint::checkpoint::hook::{Hook, Step, StepName};
 use skt_checkpoint::checkpoint::layout::{Active, Geometry, RegionShape, SegmentLayout};
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::checkpoint::protocol::{
     CheckpointError, Checkpointer, Config, Memory, Opened, Peer, Stats,
 };
+use skt_checkpoint::checkpoint::record::Record;
 use skt_checkpoint::comm::sim::{
     Conductor, Kill, Linger, Options, Outcome, Point, SimComm, run_conducted,
 };
@@ -617,22 +618,23 @@ impl Cluster {
             }
         }
         let mut attempts: Vec<_> =
-            found.iter().flat_map(|(.., r)| [&[r.lineage], &r.joined[..]].concat()).collect();
+            found.iter().flat_map(|(.., r)| [&[r.lineage()], r.joined()].concat()).collect();
         attempts.sort_unstable();
         attempts.dedup();
         let age = |attempt| attempts.binary_search(&attempt).expect("listed") as u64;
-        let low = found.iter().map(|(.., record)| record.stamp).min().unwrap_or(0);
+        let low = found.iter().map(|(.., record)| record.stamped()).min().unwrap_or(0);
         // Members are alike but for their numbers: as a set.
         let kinds: BTreeSet<[u64; 9]> = found
             .into_iter()
             .map(|(place, rank, whole, record)| {
                 let moved = u64::from(place != rank);
-                let lineage = age(record.lineage);
-                let joined = record.joined.iter().map(|&start| 1 << age(start)).sum();
-                let commit = record.commit.saturating_sub(low);
-                let stamp = record.stamp.saturating_sub(low) + 10 * u64::from(record.stamp == 0);
-                let updating = record.updating.saturating_sub(low);
-                let (hollow, finished) = (u64::from(record.hollow), u64::from(record.finished));
+                let lineage = age(record.lineage());
+                let joined = record.joined().iter().map(|&start| 1 << age(start)).sum();
+                let commit = record.committed().saturating_sub(low);
+                let stamp = record.stamped();
+                let stamp = stamp.saturating_sub(low) + 10 * u64::from(stamp == 0);
+                let updating = record.updating().saturating_sub(low);
+                let [hollow, finished] = [record.is_hollow(), record.is_finished()].map(u64::from);
                 let whole = u64::from(whole);
                 let flags = [moved, whole, lineage, joined, commit, stamp, updating, hollow];
                 let [a, b, c, d, e, f, g, h] = flags;
@@ -759,30 +761,32 @@ impl BookHook {
         let mut book = self.book.lock().unwrap();
         let rank = self.rank.lock().unwrap().as_ref().map(|(rank, _)| *rank);
         match (step.name, rank) {
-            ("finish", Some(rank)) => {
+            (StepName::Finish, Some(rank)) => {
                 book.at_end.insert(rank);
             }
-            ("mark", Some(_)) => {
+            (StepName::Mark, Some(_)) => {
                 assert_eq!(book.at_end.len(), self.ranks, "marked before all were done");
             }
             // Comes right after the mark.
-            ("marked", Some(rank)) => {
+            (StepName::Marked, Some(rank)) => {
                 book.marked.insert(rank, self.result.clone());
             }
             // A start that found it done marks the others of its node.
-            ("mark" | "marked", None) => {
+            (StepName::Mark | StepName::Marked, None) => {
                 let header = HeaderLayout::new("run", self.ranks, STATE_CAPACITY_BYTES);
                 for (id, words) in &self.memory.lock().unwrap().segments {
                     let record = header.decode_record(bytemuck::cast_slice(words));
-                    let record = record.filter(|record| record.finished);
+                    let record = record.filter(Record::is_finished);
                     if let (Some(record), Some(node)) = (record, book.home.get(&id.rank))
                         && *node == self.node
                     {
-                        book.marked.insert(id.rank, record.state);
+                        book.marked.insert(id.rank, record.state().to_vec());
                     }
                 }
             }
-            ("remove", _) => assert!(book.reported.is_some(), "removed before it was reported"),
+            (StepName::Remove, _) => {
+                assert!(book.reported.is_some(), "removed before it was reported")
+            }
             _ => {}
         }
     }
@@ -791,7 +795,7 @@ impl BookHook {
 impl Hook for BookHook {
     fn at(&self, step: &Step) -> Result<(), CommError> {
         self.check_end(step);
-        if step.name == "joined" {
+        if step.name == StepName::Joined {
             let mut book = self.book.lock().unwrap();
             let starts = book.starts;
             book.joined.entry(self.node).or_default().insert(starts);
@@ -800,18 +804,18 @@ impl Hook for BookHook {
             let mut book = self.book.lock().unwrap();
             match step.name {
                 // Comes right after the record that says: rebuilt, stamped.
-                "recover-copy" if step.chunk.is_none() => {
+                StepName::RecoverCopy if step.chunk.is_none() => {
                     book.lost.remove(rank);
                     book.home.insert(*rank, self.node);
                     book.committed.insert(*rank, (step.epoch, state.clone()));
                     book.stamped.insert(*rank, step.epoch);
                 }
                 // Come right after COMMIT.
-                "flush" | "stamp" => {
+                StepName::Flush | StepName::Stamp => {
                     book.committed.insert(*rank, (step.epoch, state.clone()));
                 }
                 // Comes right after the mark that the update begins.
-                "copy" | "encode" | "barrier" if step.chunk.is_none() => {
+                StepName::Copy | StepName::Encode | StepName::Barrier if step.chunk.is_none() => {
                     book.updating.insert(*rank, step.epoch);
                 }
                 _ => {}

@@ -13,9 +13,10 @@
 
 use std::ops::Range;
 
-use skt_checkpoint::checkpoint::header::{HeaderLayout, Record};
+use skt_checkpoint::checkpoint::header::HeaderLayout;
 use skt_checkpoint::checkpoint::layout::{RegionParts, SegmentLayout};
 use skt_checkpoint::checkpoint::methods::Method;
+use skt_checkpoint::checkpoint::record::Record;
 
 use super::cluster::{Cluster, Foretold, Setup};
 
@@ -74,11 +75,11 @@ fn reduce(
     };
     // Whatever a torn write has left in the slot that the next record goes to, and in
     // the second copy of the record in force.
-    let torn = header.order_of_copies(eraser.segment, record.sequence + 1)[0].clone();
+    let torn = header.order_of_copies(eraser.segment, record.sequence() + 1)[0].clone();
     eraser.erase(torn);
-    eraser.erase(header.slot(record.sequence)[1].clone());
+    eraser.erase(header.slot(record.sequence())[1].clone());
     match epoch {
-        Some(epoch) if !record.hollow => {
+        Some(epoch) if !record.is_hollow() => {
             for region in &layout.regions {
                 reduce_region(&mut eraser, region, &record, epoch);
             }
@@ -89,10 +90,10 @@ fn reduce(
 
 fn reduce_region(eraser: &mut Eraser, parts: &RegionParts, record: &Record, epoch: u64) {
     let other = (epoch + 1) as usize % 2;
-    let copy = if record.stamp == epoch {
+    let copy = if record.stamped() == epoch {
         // From (B, C).
         parts.a
-    } else if record.stamp + 1 == epoch {
+    } else if record.stamped() + 1 == epoch {
         // From (A, D).
         parts.b[0]
     } else {

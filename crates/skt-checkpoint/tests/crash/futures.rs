@@ -221,6 +221,13 @@ impl<'a> Futures<'a> {
         Disturbance { kills, linger, ..self.how.clone() }
     }
 
+    /// The rank and what it comes to at a step (from 0), as docs/protocol.md names it.
+    /// For a failing case to print: makes the start once more.
+    pub fn name(&self, step: usize) -> String {
+        let how = Disturbance { trace: true, ..self.how.clone() };
+        start(self.setup, &mut self.before.clone(), &how).trace[step].clone()
+    }
+
     /// The cluster as a picture of this start shows it.
     pub fn cluster(&self, picture: &Picture) -> Cluster {
         picture.cluster(self.before)

@@ -6,10 +6,12 @@
 //! `SKT_BLESS=1` writes the table of this machine; `SKT_HPL_PROGRAM` names another
 //! build of the program, to take its bits or to compare them.
 
+mod mpirun;
+
 use std::collections::BTreeMap;
 use std::fs;
-use std::process::Command;
 
+use mpirun::mpirun;
 use serde_json::Value;
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/fingerprints.json");
@@ -32,14 +34,11 @@ fn run((ranks, threads, flags): (usize, usize, &str)) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let program = std::env::var("SKT_HPL_PROGRAM");
     let program = program.as_deref().unwrap_or(env!("CARGO_BIN_EXE_skt-hpl"));
-    let ended = Command::new("mpirun")
-        .args(["-np", &ranks.to_string(), program])
+    let ended = mpirun(ranks)
+        .arg(program)
         .args(flags.split_whitespace())
         .args(["--threads", &threads.to_string(), "--json", "report.json", "--progress", "off"])
         .args(["--run-id", &format!("fingerprints-{}", std::process::id())])
-        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
-        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-        .env("OMPI_MCA_rmaps_base_oversubscribe", "1")
         .env("OMPI_MCA_mpi_yield_when_idle", "1")
         // The kernels that all processors of the last ten years have.
         .env("OPENBLAS_CORETYPE", "Haswell")

@@ -6,12 +6,15 @@
 //! A sample by default; `SKT_FT_SOAK=1` (scripts/soak-checkpoint) takes every
 //! rank at every step, and hundreds of random kills.
 
+mod mpirun;
+
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use mpirun::mpirun;
 use skt_hpl::checkpoint::hook::StepName;
 use skt_hpl::checkpoint::store::{SegmentInfo, Store, SysV};
 
@@ -76,12 +79,10 @@ impl Job {
     }
 
     fn spawn(&self, more: &[&str]) -> Child {
-        Command::new("mpirun")
-            .args(["-np", &RANKS.to_string(), "--oversubscribe", "--bind-to", "none"])
+        mpirun(RANKS)
+            .args(["--bind-to", "none"])
             // The ranks that are left are killed at once.
             .args(["--mca", "odls_base_sigkill_timeout", "0"])
-            .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
-            .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
             .arg(&self.program)
             .args(["--run-id", &self.run])
             .args(&self.flags)

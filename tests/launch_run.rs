@@ -7,8 +7,7 @@ mod supervised;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use supervised::*;
 
@@ -120,7 +119,7 @@ fn a_node_cut_off_until_the_end_does_not_block_the_next_run() {
     cluster.heal("n1");
     // Its Open MPI daemon of the first run learns of that run's end only now.
     wait_for("the end of what the first run left on n1", || {
-        ["orted", "skt-hpl"].iter().all(|comm| cluster.pids("n1", comm).is_empty())
+        ["orted", "prted", "skt-hpl"].iter().all(|comm| cluster.pids("n1", comm).is_empty())
     });
     let again = launch(&cluster, true, "", &run()).end(&cluster);
     assert!(again.said.contains("segment(s) of an earlier run"), "{}", again.said);
@@ -195,9 +194,7 @@ fn a_frozen_rank_is_found_and_the_run_goes_on_where_it_was() {
     let Some(cluster) = cluster(4, 1) else { return };
     let launch = launch(&cluster, true, "--hang-after 8s", &run());
     wait_for_column(&cluster, 1, 1600);
-    for pid in cluster.pids("n3", "skt-hpl") {
-        kill(Pid::from_raw(pid), Signal::SIGSTOP).unwrap();
-    }
+    signal(&cluster.pids("n3", "skt-hpl"), Signal::SIGSTOP);
     let ended = launch.end(&cluster);
     ended.passed_with_the_same_x(&cluster);
     assert_eq!(ended.failures(), 1);
@@ -209,9 +206,7 @@ fn a_frozen_rank_is_found_and_the_run_goes_on_where_it_was() {
 fn a_supervisor_killed_leaves_the_job_to_the_next() {
     let Some(cluster) = cluster(4, 1) else { return };
     let kill_supervisor = |first: Launch| {
-        for pid in cluster.head_pids("skt-hpl") {
-            kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
-        }
+        signal(&cluster.head_pids("skt-hpl"), Signal::SIGKILL);
         assert_ne!(first.end(&cluster).code, Some(0));
     };
     // The job goes on without it.
@@ -238,10 +233,8 @@ fn a_supervisor_killed_leaves_the_job_to_the_next() {
     let first = launch(&cluster, true, "", &run());
     wait_for_column(&cluster, 1, 1600);
     kill_supervisor(first);
-    for pid in cluster.head_pids("mpirun") {
-        kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
-    }
-    wait_for("mpirun's end", || cluster.head_pids("mpirun").is_empty());
+    signal(&cluster.launchers(), Signal::SIGKILL);
+    wait_for("the launcher's end", || cluster.launchers().is_empty());
     let ended = launch(&cluster, true, "", &run()).end(&cluster);
     ended.passed_with_the_same_x(&cluster);
     assert_eq!(ended.failures(), 1);
@@ -287,9 +280,7 @@ fn stopped_in_order_and_resumed() {
     let run = run().replace(N, "7200");
     let first = launch(&cluster, false, "", &run);
     wait_for("a checkpoint", || beats(&cluster, 1).iter().any(|beat| beat["phase"] == "stamp"));
-    for pid in cluster.head_pids("skt-hpl") {
-        kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
-    }
+    signal(&cluster.head_pids("skt-hpl"), Signal::SIGTERM);
     let ended = first.end(&cluster);
     assert_eq!(ended.code, Some(75), "{}", ended.said);
     assert!(ended.said.contains("start the same command again to resume"));

@@ -1,16 +1,16 @@
 //! The built program under a real `mpirun`: results, reports, exit codes, and
 //! how it ends when something is wrong.
 
+mod mpirun;
 mod report_common;
 mod report_schema;
 
 use std::fs;
-use std::io::ErrorKind;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -73,27 +73,9 @@ impl Ended {
     }
 }
 
-/// Whether `mpirun` is Open MPI's.
-fn is_open_mpi() -> bool {
-    static IS: OnceLock<bool> = OnceLock::new();
-    *IS.get_or_init(|| match Command::new("mpirun").arg("--version").output() {
-        Ok(said) => String::from_utf8_lossy(&said.stdout).contains("Open MPI"),
-        Err(e) if e.kind() == ErrorKind::NotFound => {
-            panic!("there is no mpirun on the path; install Open MPI (openmpi-bin) or MPICH")
-        }
-        Err(e) => panic!("mpirun cannot be run: {e}"),
-    })
-}
-
 /// Runs the program on `ranks` ranks, however few cores there are.
 fn mpirun(folder: &Path, ranks: usize, flags: &[&str]) -> Ended {
-    let mut command = Command::new("mpirun");
-    if is_open_mpi() {
-        command.arg("--oversubscribe");
-        command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-        // Ranks that share a core must let each other run while they wait.
-        command.env("OMPI_MCA_mpi_yield_when_idle", "1");
-    }
+    let mut command = mpirun::mpirun(ranks);
     // By default a run goes on from what another of the same configuration has
     // left: these are to be runs of their own, also beside another test run.
     static JOBS: AtomicUsize = AtomicUsize::new(0);
@@ -102,9 +84,11 @@ fn mpirun(folder: &Path, ranks: usize, flags: &[&str]) -> Ended {
     let (out, err) = (folder.join(".out"), folder.join(".err"));
     let file = |path: &Path| Stdio::from(fs::File::create(path).unwrap());
     command
-        .args(["-np", &ranks.to_string(), env!("CARGO_BIN_EXE_skt-hpl")])
+        .arg(env!("CARGO_BIN_EXE_skt-hpl"))
         .args(flags)
         .args(["--run-id", &run_id])
+        // Ranks that share a core must let each other run while they wait.
+        .env("OMPI_MCA_mpi_yield_when_idle", "1")
         .current_dir(folder)
         .stdin(Stdio::null())
         .stdout(file(&out))
@@ -112,7 +96,7 @@ fn mpirun(folder: &Path, ranks: usize, flags: &[&str]) -> Ended {
         .process_group(0);
     let _one = ONE_JOB.lock().unwrap_or_else(PoisonError::into_inner);
     let start = Instant::now();
-    let mut job = command.spawn().expect("mpirun starts");
+    let mut job = command.spawn().expect("mpirun, of Open MPI or MPICH");
     let status = loop {
         if let Some(status) = job.try_wait().unwrap() {
             break status;

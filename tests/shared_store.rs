@@ -3,9 +3,12 @@
 //!
 //! Takes the right to make namespaces; without it the test says so.
 
+mod mpirun;
+
 use std::path::Path;
 use std::process::{Command, Output};
 
+use mpirun::mpirun;
 use tempfile::TempDir;
 
 /// Gives each rank a host name of its own.
@@ -23,12 +26,11 @@ fn has_namespaces() -> bool {
 }
 
 fn benchmark(folder: &Path, run: &str, flags: &str) -> Output {
-    let mut command = Command::new("mpirun");
-    command.args(["--oversubscribe", "--bind-to", "none", "-np", "4", "sh", "-c", AS_NODE]);
+    let mut command = mpirun(4);
+    command.args(["--bind-to", "none", "sh", "-c", AS_NODE]);
     command.arg(env!("CARGO_BIN_EXE_skt-hpl"));
     command.args("--n 400 --nb 32 --p 2 --q 2 --progress off --run-id".split(' ')).arg(run);
     command.args(flags.split(' ')).current_dir(folder);
-    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     command.output().unwrap()
 }
 

@@ -2,9 +2,12 @@
 //! SIGBUS later. Each test runs itself once more in a namespace of its own with
 //! a low limit; where the system grants no namespaces, it says so.
 
+mod mpirun;
+
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
+use mpirun::mpirun;
 use skt_hpl::checkpoint::store::{Files, SegmentName, Store, StoreError, SysV, Trap};
 
 /// Runs `test` of this binary after `setup` (a line of shell, `$DIR` an empty
@@ -134,13 +137,13 @@ fn a_low_memory_limit_is_an_error_and_not_a_kill() {
 
 /// The benchmark on two ranks.
 fn benchmark(flags: &[&str]) -> Output {
-    let mut command = Command::new("mpirun");
-    command.args("--oversubscribe --bind-to none -np 2".split(' '));
-    command
+    mpirun(2)
+        .args(["--bind-to", "none"])
         .arg(env!("CARGO_BIN_EXE_skt-hpl"))
-        .args("--nb 32 --p 1 --q 2 --progress off".split(' '));
-    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-    command.args(flags).output().unwrap()
+        .args("--nb 32 --p 1 --q 2 --progress off".split(' '))
+        .args(flags)
+        .output()
+        .unwrap()
 }
 
 #[test]

@@ -5,11 +5,14 @@
 //! System V segments are of the whole machine, and so each test here has a
 //! namespace for them of its own; where the system grants none, it says so.
 
+mod mpirun;
+
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 use std::ptr;
 use std::time::{Duration, Instant};
 
+use mpirun::mpirun;
 use nix::sched::{CloneFlags, unshare};
 use skt_hpl::checkpoint::store::{Files, Liveness, SegmentName, Stage, Store, StoreKind, SysV};
 use skt_hpl::cli::shm::{self, CleanOptions};
@@ -119,11 +122,9 @@ fn the_next_run_removes_it_whatever_its_name() {
     }
     killed("sysv");
     let folder = TempDir::new().unwrap();
-    let mut command = Command::new("mpirun");
-    command.args(["--oversubscribe", "--bind-to", "none", "-np", "2"]);
-    command.arg(env!("CARGO_BIN_EXE_skt-hpl"));
+    let mut command = mpirun(2);
+    command.args(["--bind-to", "none"]).arg(env!("CARGO_BIN_EXE_skt-hpl"));
     command.args("--n 128 --nb 32 --p 1 --q 2 --run-id another --progress off".split(' '));
-    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     let output = command.current_dir(folder.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(table(), [""; 0]);

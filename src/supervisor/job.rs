@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
@@ -98,14 +98,60 @@ impl Job {
 /// Removes the session folder of an Open MPI launcher that was killed; one that
 /// ends in order does it itself.
 pub fn remove_session(pid: i32) {
+    remove_session_in(&std::env::temp_dir(), &process::this_host(), pid);
+}
+
+/// The same, in this folder, of a launcher on `host`, from whose name Open MPI takes the
+/// domain.
+fn remove_session_in(temp: &Path, host: &str, pid: i32) {
     let user = nix::unistd::geteuid();
-    let all = std::env::temp_dir().join(format!("ompi.{}.{user}", process::this_host()));
+    let host = host.split('.').next().unwrap_or(host);
     // Not where a link of another user leads.
-    let is_ours = |found: fs::Metadata| found.is_dir() && found.uid() == user.as_raw();
-    if !fs::symlink_metadata(&all).is_ok_and(is_ours) {
-        return;
+    let is_ours = |folder: &Path| {
+        fs::symlink_metadata(folder)
+            .is_ok_and(|found| found.is_dir() && found.uid() == user.as_raw())
+    };
+    // Of Open MPI 5, whose mpirun is prterun.
+    let session = temp.join(format!("prterun.{host}.{pid}.{user}"));
+    if is_ours(&session) {
+        let _ = fs::remove_dir_all(session);
     }
-    let _ = fs::remove_dir_all(all.join(format!("pid.{pid}")));
-    // It stays if other jobs have theirs in it.
-    let _ = fs::remove_dir(all);
+    // Of Open MPI 4.
+    let all = temp.join(format!("ompi.{host}.{user}"));
+    if is_ours(&all) {
+        let _ = fs::remove_dir_all(all.join(format!("pid.{pid}")));
+        // It stays if other jobs have theirs in it.
+        let _ = fs::remove_dir(all);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_killed_launchers_session_is_removed_and_no_other() {
+        let temp = tempfile::tempdir().unwrap();
+        let at = |name: &str| temp.path().join(name);
+        let user = nix::unistd::geteuid();
+        let [of_5, of_4] = ["prterun.n1.70", "ompi.n1"].map(|name| format!("{name}.{user}"));
+        let others = [format!("prterun.n1.7.{user}"), format!("prterun.n10.70.{user}")];
+        let kept = at("kept");
+        for name in
+            others.iter().chain([&of_5, &format!("{of_4}/pid.70"), &format!("{of_4}/pid.7")])
+        {
+            fs::create_dir_all(at(name).join("0")).unwrap();
+        }
+        fs::create_dir(&kept).unwrap();
+        let link = at(&format!("prterun.n1.71.{user}"));
+        std::os::unix::fs::symlink(&kept, &link).unwrap();
+        for pid in [70, 71] {
+            remove_session_in(temp.path(), "n1.example.org", pid);
+        }
+        assert!(!at(&of_5).exists() && !at(&format!("{of_4}/pid.70")).exists());
+        assert!(others.iter().all(|name| at(name).exists()) && at(&of_4).exists());
+        assert!(link.is_symlink() && kept.exists(), "links are not followed");
+        remove_session_in(temp.path(), "n1", 7);
+        assert!(!at(&of_4).exists() && !at(&others[0]).exists());
+    }
 }

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use crate::cluster_box::{ClusterBox, NETWORK, OPENMPI_ARGUMENTS};
 use nix::fcntl::{Flock, FlockArg};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 /// Longest time for anything here.
@@ -128,12 +130,12 @@ impl Kind {
         words.split(' ').map(str::to_owned).chain(arguments).collect()
     }
 
-    /// Its process on the head.
-    pub fn launcher(self) -> &'static str {
+    /// Names of its process on the head: the mpirun of Open MPI 5 becomes prterun.
+    fn launcher(self) -> &'static [&'static str] {
         match self {
-            Kind::Openmpi | Kind::Ssh => "mpirun",
-            Kind::Mpich => "mpiexec.hydra",
-            Kind::Slurm => "srun",
+            Kind::Openmpi | Kind::Ssh => &["mpirun", "prterun"],
+            Kind::Mpich => &["mpiexec.hydra"],
+            Kind::Slurm => &["srun"],
         }
     }
 }
@@ -213,6 +215,13 @@ pub struct Alone {
     cluster: ClusterBox,
     pub kind: Kind,
     _lock: Flock<fs::File>,
+}
+
+impl Alone {
+    /// The launcher's processes on the head.
+    pub fn launchers(&self) -> Vec<i32> {
+        self.kind.launcher().iter().flat_map(|name| self.head_pids(name)).collect()
+    }
 }
 
 impl std::ops::Deref for Alone {
@@ -343,6 +352,14 @@ impl Ended {
         assert_eq!(self.code, Some(0), "{}\n{}", self.said, self.report);
         assert!(self.report.contains("PASSED"), "{}", self.report);
         self
+    }
+}
+
+/// Sends a signal to each of some processes.
+pub fn signal(pids: &[i32], signal: Signal) {
+    assert!(!pids.is_empty(), "none is there to get {signal}");
+    for pid in pids {
+        kill(Pid::from_raw(*pid), signal).unwrap();
     }
 }
 

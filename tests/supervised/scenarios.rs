@@ -1,8 +1,5 @@
 //! The scenarios that are the same under every launcher.
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-
 use super::*;
 
 /// Makes tests of the scenarios of these names, for one launcher.
@@ -50,9 +47,7 @@ pub fn a_rank_killed(kind: Kind) {
     let Some(cluster) = cluster(kind, 4, 1) else { return };
     let launch = launch(&cluster, true, "", &run());
     wait_for_column(&cluster, 1, 1600);
-    for pid in cluster.pids("n3", "skt-hpl") {
-        kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
-    }
+    signal(&cluster.pids("n3", "skt-hpl"), Signal::SIGKILL);
     let ended = launch.end(&cluster);
     ended.passed_with_the_same_x(&cluster);
     assert_eq!(ended.failures(), 1);
@@ -63,9 +58,7 @@ pub fn the_launcher_killed(kind: Kind) {
     let Some(cluster) = cluster(kind, 4, 1) else { return };
     let launch = launch(&cluster, true, "", &run());
     wait_for_column(&cluster, 1, 1600);
-    for pid in cluster.head_pids(cluster.kind.launcher()) {
-        kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
-    }
+    signal(&cluster.launchers(), Signal::SIGKILL);
     let ended = launch.end(&cluster);
     ended.passed_with_the_same_x(&cluster);
     assert_eq!(ended.failures(), 1);

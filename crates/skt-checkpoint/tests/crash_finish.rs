@@ -95,9 +95,7 @@ impl Explorer {
                         }
                     }));
                     if let Err(panic) = caught {
-                        let how = Disturbance { trace: true, ..plain.clone() };
-                        let undisturbed = start(&self.setup, &mut cluster.clone(), &how);
-                        let at = undisturbed.trace.get(step as usize - 1);
+                        let at = ran.trace.get(step as usize - 1);
                         eprintln!("in this case: {case}\nkilled at {at:?}");
                         std::panic::resume_unwind(panic);
                     }

@@ -1,10 +1,14 @@
 //! A job of which one rank fails in the middle, while the others wait for it: all
 //! ranks end, promptly, and the job's exit code and messages say so.
 
+#[path = "../../../tests/mpirun/mod.rs"]
+mod mpirun;
+
 use std::io::Read;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use mpirun::mpirun;
 use skt_checkpoint::comm::Comm;
 use skt_checkpoint::comm::mpi::{MpiWorld, PANIC_EXIT_CODE};
 
@@ -36,16 +40,10 @@ fn as_a_rank() {
 
 /// Exit code and output of a job of two such ranks.
 fn job(role: &str) -> (Option<i32>, String) {
-    let mut child = Command::new("mpirun")
-        .args(["-np", "2"])
+    let mut child = mpirun(2)
         .arg(std::env::current_exe().expect("this test"))
         .args(["--exact", "as_a_rank", "--nocapture"])
         .env(ROLE, role)
-        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
-        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-        // More ranks than cores, for Open MPI; MPICH does not look.
-        .env("OMPI_MCA_rmaps_base_oversubscribe", "1")
-        .env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

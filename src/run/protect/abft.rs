@@ -90,8 +90,7 @@ pub fn open<'a, C: Comm>(
         let rank = comm.rank();
         CheckpointError::Memory { what: "looking at the store", rank, bytes: 0, source }
     };
-    let config =
-        settings.config(&memory, application.to_string(), &host, state_bytes(comm.size()));
+    let config = settings.config(&memory, application.to_string(), &host, state_bytes(comm.size()));
     let config = Config {
         align_bytes: ALIGN_BYTES,
         members: spec.q + spec.checksums,
@@ -370,7 +369,11 @@ impl<C: Comm> Timer<'_, '_, C> {
 impl<C: Comm> abft::Watcher for Timer<'_, '_, C> {
     fn begins(&mut self, beginning: &Beginning) -> Result<(), SolveError> {
         self.begin(beginning).map_err(solve_error)?;
-        self.observer.phase(if beginning.is_solved { Phase::BackSubstitute } else { Phase::Factor });
+        self.observer.phase(if beginning.is_solved {
+            Phase::BackSubstitute
+        } else {
+            Phase::Factor
+        });
         Ok(())
     }
 

@@ -7,10 +7,10 @@ use crate::checkpoint::header::HeaderLayout;
 use crate::checkpoint::layout::{BANDS, CELL_BYTES, Geometry, Part, RegionShape, SegmentLayout};
 use crate::checkpoint::methods::Method;
 use crate::config::{Pmap, TestSpec};
-use crate::report::record::MemorySplit;
 use crate::hpl::grid::Cyclic;
 use crate::hpl::pgesv::Params;
 use crate::hpl::pgesv::abft;
+use crate::report::record::MemorySplit;
 use crate::run::ptest;
 
 /// Parts of a segment begin on pages.
@@ -68,7 +68,8 @@ pub fn smallest_group<'a>(
 /// Doubles of the solver's memory on the rank that needs most, with checksums.
 fn abft_doubles(spec: &TestSpec) -> usize {
     let (params, rows) = (Params::from(spec), Cyclic::rows(spec.nb, spec.p));
-    let of = |myrow, mycol| abft::doubles(&params, rows, myrow, ptest::local_shape(spec, myrow, mycol));
+    let of =
+        |myrow, mycol| abft::doubles(&params, rows, myrow, ptest::local_shape(spec, myrow, mycol));
     // Process row 0 has most rows, but perhaps not of the largest panel.
     let places = (0..spec.p.min(2)).flat_map(|row| widest(spec).map(|col| (row, col)));
     places.map(|(row, col)| of(row, col)).max().unwrap_or(0)

@@ -24,6 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::codec::checksum;
 use super::group::{self, PlacementError};
 use super::header::{Identity, SegmentId};
 use super::methods::Method;
@@ -48,10 +49,39 @@ pub struct Claim {
     pub id: SegmentId,
     /// Who it says it is, and how far; `None` when the header is not whole, or
     /// of other parameters.
-    pub content: Option<(Identity, Record)>,
+    pub content: Option<Content>,
     /// What its parameters differ in from those of this start, in words, if they do.
     pub other: Option<String>,
 }
+
+/// What a segment says, as far as all have to agree on it. In a job of thousands of ranks
+/// one process reads as many of them: so it has no parameters, which are those of the
+/// start, and of the state, which may be long, a checksum.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Content {
+    /// Logical rank.
+    pub rank: usize,
+    /// Index of its group.
+    pub group: usize,
+    /// Ranks of its group.
+    pub members: Vec<usize>,
+    /// How far it is, without the state.
+    pub record: Record,
+    /// Checksum of the state.
+    pub state: u64,
+}
+
+impl Content {
+    /// What a segment of the parameters of this start says.
+    pub fn of(identity: Identity, record: &Record) -> Self {
+        let Identity { rank, group, members, .. } = identity;
+        let state = checksum(record.state());
+        Self { rank, group, members, record: record.without_state(), state }
+    }
+}
+
+/// A segment, and a process that has found it.
+pub type Bearer = (usize, SegmentId);
 
 /// What a process brings to the agreement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -250,7 +280,9 @@ pub struct Plan {
     pub attempt: Attempt,
     /// Epoch that all go on from; 0: from the beginning.
     pub epoch: u64,
-    /// The application's state at that epoch.
+    /// Who has the application's state at that epoch.
+    pub bearer: Option<Bearer>,
+    /// That state, once its bearer has told it.
     pub state: Vec<u8>,
     /// Ranks of each group.
     pub groups: Vec<Vec<usize>>,
@@ -277,7 +309,9 @@ pub struct Plan {
 pub struct Finished {
     /// Its last epoch.
     pub epoch: u64,
-    /// Its result.
+    /// Who has its result.
+    pub bearer: Bearer,
+    /// That result, once its bearer has told it.
     pub result: Vec<u8>,
     /// The starts that segments out of reach may name as their lineage.
     pub left: Vec<Attempt>,
@@ -324,16 +358,11 @@ pub fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusal> {
 /// counts says so.
 fn finished(offers: &[Offer]) -> Option<Finished> {
     let base = lineage(offers);
-    let is_kept = |claim: &Claim| {
-        claim
-            .content
-            .as_ref()
-            .is_some_and(|content| counts(content, base) && !content.1.is_hollow())
-    };
-    let is_marked = |claim: &Claim| claim.content.as_ref().is_some_and(|(_, r)| r.is_finished());
-    let claims = offers.iter().flat_map(|offer| &offer.claims);
-    let marked = claims.clone().find(|claim| is_kept(claim) && is_marked(claim))?;
-    let (_, record) = marked.content.as_ref().expect("it is marked");
+    let keeps = |content: &Content| counts(content, base) && !content.record.is_hollow();
+    let is_kept = |claim: &Claim| claim.content.as_ref().is_some_and(keeps);
+    let marks = |content: &Content| content.record.is_finished();
+    let is_marked = |claim: &Claim| claim.content.as_ref().is_some_and(marks);
+    let marked = contents(offers).find(|content| keeps(content) && marks(content))?;
     // One of the processes that have found a segment writes to it.
     let mut seen = BTreeSet::new();
     let mut mark = Vec::with_capacity(offers.len());
@@ -348,9 +377,9 @@ fn finished(offers: &[Offer]) -> Option<Finished> {
         };
         offers.iter().map(of).collect()
     };
-    let (epoch, result) = (record.committed(), record.state().to_vec());
-    let left = left(offers, base, false);
-    Some(Finished { epoch, result, left, mark, discard: ids(false), keep: ids(true) })
+    let (epoch, bearer) = (marked.record.committed(), bearer(offers, marked));
+    let (result, left) = (Vec::new(), left(offers, base, false));
+    Some(Finished { epoch, bearer, result, left, mark, discard: ids(false), keep: ids(true) })
 }
 
 /// How to begin, or to go on, with a run that has not come to its end.
@@ -364,7 +393,7 @@ fn plan(offers: &[Offer], rules: &Rules) -> Result<Plan, Refusal> {
         Resume::Never => BTreeMap::new(),
         _ => current_claims(offers, base),
     };
-    let epoch = current.values().map(|(_, record)| record.committed()).max().unwrap_or(0);
+    let epoch = current.values().map(|content| content.record.committed()).max().unwrap_or(0);
     if epoch == 0 {
         if rules.resume == Resume::Require {
             return Err(Refusal::NothingFound);
@@ -373,12 +402,12 @@ fn plan(offers: &[Offer], rules: &Rules) -> Result<Plan, Refusal> {
     }
     let usable: BTreeMap<usize, &Content> = current
         .iter()
-        .filter(|(_, (_, record))| record.holds(rules.method, epoch) != Holds::Nothing)
+        .filter(|(_, content)| content.record.holds(rules.method, epoch) != Holds::Nothing)
         .map(|(&rank, &content)| (rank, content))
         .collect();
-    let newest = current.values().find(|(_, record)| record.committed() == epoch);
-    let state = newest.expect("the epoch comes from such a commit").1.state().to_vec();
-    let resumed = resume(offers, rules, attempt, (epoch, state), &usable);
+    let newest = current.values().find(|content| content.record.committed() == epoch);
+    let bearer = bearer(offers, newest.expect("the epoch comes from such a commit"));
+    let resumed = resume(offers, rules, attempt, (epoch, bearer), &usable);
     resumed.map_err(|refusal| name_torn(refusal, rules.method, &current, &usable))
 }
 
@@ -393,7 +422,7 @@ fn name_torn(
         Refusal::Unrecoverable { epoch, lost, parities, .. } if method == Method::Single => {
             let is_torn = |rank: &usize| {
                 let unusable = current.get(rank).filter(|_| !usable.contains_key(rank));
-                unusable.is_some_and(|(_, record)| record.updating() != 0 && !record.is_hollow())
+                unusable.is_some_and(|c| c.record.updating() != 0 && !c.record.is_hollow())
             };
             let ranks = lost.iter().flat_map(|group| group.ranks.iter().copied());
             let torn = ranks.filter(is_torn).collect();
@@ -403,10 +432,17 @@ fn name_torn(
     }
 }
 
-type Content = (Identity, Record);
-
 fn contents(offers: &[Offer]) -> impl Iterator<Item = &Content> {
     offers.iter().flat_map(|offer| &offer.claims).filter_map(|claim| claim.content.as_ref())
+}
+
+/// A process that has found this segment.
+fn bearer(offers: &[Offer], content: &Content) -> Bearer {
+    let of = |(process, offer): (usize, &Offer)| {
+        let is_it = |claim: &&Claim| claim.content.as_ref() == Some(content);
+        offer.claims.iter().find(is_it).map(|claim| (process, claim.id))
+    };
+    offers.iter().enumerate().find_map(of).expect("it was found")
 }
 
 fn refuse_other_shapes(offers: &[Offer]) -> Result<(), Refusal> {
@@ -423,12 +459,15 @@ fn refuse_other_shapes(offers: &[Offer]) -> Result<(), Refusal> {
 /// The lineage to go on from: the latest attempt that any segment has followed.
 /// Where two never knew of each other, the one that came further.
 fn lineage(offers: &[Offer]) -> Attempt {
-    let newest = |(_, r): &&Content| (r.lineage().number, r.committed(), r.lineage().nonce);
-    contents(offers).max_by_key(newest).map_or(Attempt::default(), |(_, record)| record.lineage())
+    let records = contents(offers).map(|content| &content.record);
+    let newest = |r: &&Record| (r.lineage().number, r.committed(), r.lineage().nonce);
+    records.max_by_key(newest).map_or(Attempt::default(), Record::lineage)
 }
 
 fn newest_attempt(offers: &[Offer]) -> u64 {
-    let all = |(_, r): &'_ Content| r.joined().iter().chain([&r.lineage()]).map(|a| a.number).max();
+    let all = |Content { record: r, .. }: &_| {
+        r.joined().iter().chain([&r.lineage()]).map(|a| a.number).max()
+    };
     contents(offers).filter_map(all).max().unwrap_or(0)
 }
 
@@ -438,7 +477,7 @@ fn newest_attempt(offers: &[Offer]) -> u64 {
 /// have followed, which the others have joined.
 fn left(offers: &[Offer], base: Attempt, is_missed: bool) -> Vec<Attempt> {
     let mut left: Vec<Attempt> = Vec::new();
-    for (_, record) in contents(offers).filter(|content| counts(content, base)) {
+    for Content { record, .. } in contents(offers).filter(|content| counts(content, base)) {
         left.extend(record.left());
         if is_missed {
             left.extend(record.joined());
@@ -452,7 +491,7 @@ fn left(offers: &[Offer], base: Attempt, is_missed: bool) -> Vec<Attempt> {
 }
 
 /// Whether a segment is not stale.
-fn counts((_, record): &Content, base: Attempt) -> bool {
+fn counts(Content { record, .. }: &Content, base: Attempt) -> bool {
     record.lineage() == base || record.joined().contains(&base)
 }
 
@@ -463,8 +502,10 @@ fn current_claims(offers: &[Offer], base: Attempt) -> BTreeMap<usize, &Content> 
         if !counts(content, base) {
             continue;
         }
-        let order = |(_, r): &Content| (!r.is_hollow(), r.committed(), r.stamped(), r.clone());
-        let entry = best.entry(content.0.rank).or_insert(content);
+        let order = |Content { record: r, state, .. }: &Content| {
+            (!r.is_hollow(), r.committed(), r.stamped(), r.clone(), *state)
+        };
+        let entry = best.entry(content.rank).or_insert(content);
         if order(content) > order(entry) {
             *entry = content;
         }
@@ -499,6 +540,7 @@ fn fresh(offers: &[Offer], rules: &Rules, attempt: Attempt) -> Result<Plan, Refu
         left: left(offers, base, is_missed),
         attempt,
         epoch: 0,
+        bearer: None,
         state: Vec::new(),
         groups: groups.members,
         shared_domains: groups.shared_domains,
@@ -515,7 +557,7 @@ fn resume(
     offers: &[Offer],
     rules: &Rules,
     attempt: Attempt,
-    (epoch, state): (u64, Vec<u8>),
+    (epoch, bearer): (u64, Bearer),
     usable: &BTreeMap<usize, &Content>,
 ) -> Result<Plan, Refusal> {
     let size = offers.len();
@@ -538,7 +580,8 @@ fn resume(
         left: left(offers, lineage(offers), !lost.is_empty()),
         attempt,
         epoch,
-        state,
+        bearer: Some(bearer),
+        state: Vec::new(),
         shared_domains,
         single_domain: domains.iter().all(|domain| *domain == domains[0]),
         groups,
@@ -561,9 +604,9 @@ fn stored_groups(
 ) -> Result<Vec<Vec<usize>>, Refusal> {
     let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for rank in found {
-        let (identity, _) = usable[&rank];
-        let members = groups.entry(identity.group).or_insert_with(|| identity.members.clone());
-        assert_eq!(*members, identity.members, "one lineage has one grouping");
+        let content = usable[&rank];
+        let members = groups.entry(content.group).or_insert_with(|| content.members.clone());
+        assert_eq!(*members, content.members, "one lineage has one grouping");
         assert!(members.contains(&rank));
     }
     let known: BTreeSet<usize> = groups.values().flatten().copied().collect();
@@ -598,8 +641,8 @@ fn assign(
     for (process, offer) in offers.iter().enumerate() {
         for claim in &offer.claims {
             let Some(content) = &claim.content else { continue };
-            if usable.get(&content.0.rank) == Some(&content) {
-                holders.entry(content.0.rank).or_default().push((process, claim.id));
+            if usable.get(&content.rank) == Some(&content) {
+                holders.entry(content.rank).or_default().push((process, claim.id));
             }
         }
     }
@@ -673,6 +716,7 @@ fn discards(offers: &[Offer], attach: &[Option<SegmentId>]) -> Vec<Vec<SegmentId
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checkpoint::parameters::Parameters;
 
     const RULES: Rules = Rules {
         method: Method::SelfCheckpoint,
@@ -705,7 +749,11 @@ mod tests {
         let members = vec![0, 1, 2, 3];
         let identity = Identity { fingerprint: 7, rank, members, ..Identity::default() };
         let id = SegmentId { rank, attempt: 3 };
-        Claim { id, content: Some((identity, record(BASE, commit, stamp))), other: None }
+        Claim {
+            id,
+            content: Some(Content::of(identity, &record(BASE, commit, stamp))),
+            other: None,
+        }
     }
 
     fn offers(claims: [Vec<Claim>; 4]) -> Vec<Offer> {
@@ -751,17 +799,34 @@ mod tests {
     }
 
     fn mark(offer: &mut Offer) {
-        edit(offer).1.finish(b"result");
+        edit(offer).record.finish(b"");
     }
 
     fn edit(offer: &mut Offer) -> &mut Content {
         offer.claims[0].content.as_mut().expect("a whole segment")
     }
 
+    /// Process 0 reads one of each rank.
+    #[test]
+    fn an_offer_is_short_however_long_the_state_and_the_parameters() {
+        let parameters = [("application".to_owned(), "x".repeat(2000))].into();
+        let identity = |parameters| Identity { rank: 1, parameters, ..Identity::default() };
+        let mut long = record(BASE, 4, 4);
+        long.commit(5, vec![200; 4096]);
+        let of = |record| Content::of(identity(Parameters::clone(&parameters)), record);
+        let bytes = serde_json::to_vec(&of(&long)).expect("plain data").len();
+        assert!(bytes < 400, "{bytes} bytes");
+        // And yet it tells one state from another.
+        let mut other = record(BASE, 4, 4);
+        other.commit(5, vec![201; 4096]);
+        assert_ne!(of(&long), of(&other));
+    }
+
     #[test]
     fn one_commit_of_the_next_epoch_takes_all_there() {
         let plan = planned(&one_each([(5, 5), (5, 5), (6, 5), (5, 5)]), &RULES).expect("legal");
-        assert_eq!((plan.epoch, plan.state.as_slice(), plan.lost.len()), (6, &[6][..], 0));
+        assert_eq!((plan.epoch, plan.lost.len()), (6, 0));
+        assert_eq!(plan.bearer, Some((2, SegmentId { rank: 2, attempt: 3 })));
         let plan = planned(&one_each([(5, 5); 4]), &RULES).expect("legal");
         assert_eq!(plan.epoch, 5);
         assert_eq!(plan.attempt, Attempt { number: 9, nonce: 5 });
@@ -772,7 +837,7 @@ mod tests {
     fn what_segments_out_of_reach_may_name_is_kept_in_mind() {
         let (alone, older) = (Attempt { number: 4, nonce: 1 }, Attempt { number: 2, nonce: 8 });
         let mut found = one_each([(4, 4); 4]);
-        edit(&mut found[1]).1.join(alone, &[older]);
+        edit(&mut found[1]).record.join(alone, &[older]);
         // Nothing is out of reach now.
         assert_eq!(planned(&found, &RULES).expect("legal").left, [older]);
         found[0].claims.clear();
@@ -818,15 +883,15 @@ mod tests {
     fn what_missed_a_decision_is_stale_however_new_its_epoch() {
         let mut found = one_each([(5, 5); 4]);
         let (old, later) = (Attempt { number: 2, nonce: 8 }, Attempt { number: 4, nonce: 8 });
-        edit(&mut found[1]).1 = record(old, 6, 5);
-        edit(&mut found[1]).1.join(later, &[]);
+        edit(&mut found[1]).record = record(old, 6, 5);
+        edit(&mut found[1]).record.join(later, &[]);
         let plan = planned(&found, &RULES).expect("one loss");
         assert_eq!((plan.epoch, plan.lost, plan.unusable), (5, vec![1], 1));
         // It has joined what the others follow, and another start since: it counts,
         // and so does its commit.
-        edit(&mut found[1]).1 = record(old, 6, 5);
-        edit(&mut found[1]).1.join(BASE, &[]);
-        edit(&mut found[1]).1.join(later, &[]);
+        edit(&mut found[1]).record = record(old, 6, 5);
+        edit(&mut found[1]).record.join(BASE, &[]);
+        edit(&mut found[1]).record.join(later, &[]);
         let plan = planned(&found, &RULES).expect("nothing lost");
         assert_eq!((plan.epoch, plan.lost.len()), (6, 0));
     }
@@ -848,7 +913,7 @@ mod tests {
         found[0].claims[0].content = None;
         let plan = planned(&found, &RULES).expect("one loss");
         assert_eq!((plan.lost.clone(), plan.discard[0].len()), (vec![0], 1));
-        edit(&mut found[2]).1 = hollow();
+        edit(&mut found[2]).record = hollow();
         let error = planned(&found, &RULES).expect_err("two losses");
         let lost = vec![LostGroup { group: Some(0), ranks: vec![0, 2] }];
         assert_eq!(error, Refusal::Unrecoverable { epoch: 4, lost, torn: vec![], parities: 1 });
@@ -888,7 +953,7 @@ mod tests {
     fn a_group_with_nothing_left_is_named_by_its_ranks() {
         let mut found = one_each([(4, 4); 4]);
         for (rank, offer) in found.iter_mut().enumerate() {
-            let identity = &mut edit(offer).0;
+            let identity = edit(offer);
             identity.members = if rank < 2 { vec![0, 1] } else { vec![2, 3] };
             identity.group = rank / 2;
         }
@@ -903,10 +968,10 @@ mod tests {
     fn a_half_written_single_copy_is_never_used() {
         let rules = Rules { method: Method::Single, ..RULES };
         let mut found = one_each([(4, 4); 4]);
-        edit(&mut found[1]).1.begin_update(5);
+        edit(&mut found[1]).record.begin_update(5);
         let plan = planned(&found, &rules).expect("one torn copy is one loss");
         assert_eq!(plan.lost, [1]);
-        edit(&mut found[3]).1.begin_update(5);
+        edit(&mut found[3]).record.begin_update(5);
         let refusal = planned(&found, &rules).unwrap_err();
         assert!(
             matches!(&refusal, Refusal::Unrecoverable { torn, .. } if *torn == [1, 3]),
@@ -923,9 +988,9 @@ mod tests {
             "{refusal}"
         );
         // Somebody saw the end of the update: all were complete by then.
-        edit(&mut found[0]).1.commit(5, vec![5]);
-        edit(&mut found[0]).1.stamp(5);
-        edit(&mut found[2]).1.begin_update(5);
+        edit(&mut found[0]).record.commit(5, vec![5]);
+        edit(&mut found[0]).record.stamp(5);
+        edit(&mut found[2]).record.begin_update(5);
         let plan = planned(&found, &rules).expect("all complete");
         assert_eq!((plan.epoch, plan.lost.len()), (5, 0));
     }
@@ -936,7 +1001,7 @@ mod tests {
         mark(&mut found[2]);
         let id = |rank| SegmentId { rank, attempt: 3 };
         let done = ended(&found, &RULES);
-        assert_eq!((done.epoch, &done.result[..]), (5, &b"result"[..]));
+        assert_eq!((done.epoch, done.bearer), (5, (2, id(2))));
         assert_eq!(done.mark, [vec![id(0)], vec![id(1)], vec![], vec![id(3)]]);
         assert_eq!(done.keep, [0, 1, 2, 3].map(|rank| vec![id(rank)]));
         assert!(done.discard.iter().all(Vec::is_empty));
@@ -945,12 +1010,12 @@ mod tests {
             found[rank].claims.clear();
         }
         let require = Rules { resume: Resume::Require, ..RULES };
-        assert_eq!(ended(&found, &require).result, b"result");
+        assert_eq!(ended(&found, &require).bearer, (2, id(2)));
         let never = Rules { resume: Resume::Never, ..RULES };
         let plan = planned(&found, &never).expect("afresh");
         assert_eq!((plan.epoch, &plan.discard[2][..]), (0, &[id(2)][..]));
         // A run without a checkpoint is done as well as another.
-        edit(&mut found[2]).1 = record(BASE, 0, 0);
+        edit(&mut found[2]).record = record(BASE, 0, 0);
         mark(&mut found[2]);
         assert_eq!(ended(&found, &require).epoch, 0);
     }
@@ -959,7 +1024,7 @@ mod tests {
     fn a_mark_that_missed_a_decision_is_stale() {
         let mut found = one_each([(5, 5); 4]);
         let old = Attempt { number: 2, nonce: 8 };
-        edit(&mut found[1]).1 = record(old, 5, 5);
+        edit(&mut found[1]).record = record(old, 5, 5);
         mark(&mut found[1]);
         let plan = planned(&found, &RULES).expect("one loss");
         assert_eq!((plan.epoch, plan.lost, plan.unusable), (5, vec![1], 1));
@@ -968,7 +1033,7 @@ mod tests {
         for rank in [0, 2, 3] {
             mark(&mut found[rank]);
         }
-        edit(&mut found[1]).1 = record(old, 9, 9);
+        edit(&mut found[1]).record = record(old, 9, 9);
         let done = ended(&found, &RULES);
         assert_eq!((done.epoch, done.discard[1].len(), done.keep[1].len()), (5, 1, 0));
         assert!(done.mark.iter().all(Vec::is_empty));

@@ -9,12 +9,14 @@
 use std::sync::Arc;
 
 use super::agree::Finished;
+use super::checkpointer::Checkpointer;
 use super::code::Code;
+use super::error::{Result, memory_error};
 use super::header::SegmentId;
 use super::hook::{Hook, Step, StepName};
+use super::memory::Memory;
 use super::methods::Method;
 use super::opening::Opening;
-use super::protocol::{CheckpointError, Checkpointer, Memory, Result, memory_error};
 use super::record::Attempt;
 use super::vault::{Backing, Vault};
 use crate::comm::Comm;
@@ -69,7 +71,7 @@ impl<C: Comm, M: Memory> FinishedRun<C, M> {
         chunk_bytes: usize,
         finished: Finished,
     ) -> Result<Self> {
-        let Finished { epoch, result, left, mark, discard, keep } = finished;
+        let Finished { epoch, result, left, mark, discard, keep, .. } = finished;
         let process = comm.rank();
         let segments = opening.take(comm, &mark[process])?;
         opening.discard(&discard[process], epoch)?;
@@ -105,39 +107,38 @@ impl<C: Comm, M: Memory> FinishedRun<C, M> {
 }
 
 impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
-    /// The run has come to its end: keeps its result (that of rank 0 counts) in
-    /// all segments, from which no start computes any more. Collective.
-    ///
-    /// # Errors
-    /// [`CheckpointError::Comm`] when a rank died: the next start goes on from
-    /// the last checkpoint, or is told the result.
-    /// [`CheckpointError::StateTooLarge`], on all ranks.
-    pub fn finish(mut self, result: &[u8]) -> Result<FinishedRun<C, M>> {
-        assert!(self.taking.is_none(), "complete the epoch that has begun first");
-        let epoch = self.record.stamped();
-        self.vault.step(Step::new(StepName::Finish, epoch))?;
+    /// All have come to the end of the run, and have the result of rank 0: a mark is
+    /// true. Collective.
+    pub(super) fn agree_on_result(&mut self, result: &[u8]) -> Result<Vec<u8>> {
+        self.vault.step(Step::new(StepName::Finish, self.record.stamped()))?;
         let mut result = result.to_vec();
         broadcast_bytes(&self.job, &mut result, 0)?;
-        let capacity = self.config.state_capacity_bytes;
-        if result.len() > capacity {
-            return Err(CheckpointError::StateTooLarge { bytes: result.len(), capacity });
-        }
+        self.check_room(&result)?;
         // Memory is free again only when nobody looks into it.
         self.peers.clear();
-        // All have come to the end: a mark is true.
         self.job.barrier()?;
+        Ok(result)
+    }
+
+    /// The record bears the result.
+    pub(super) fn mark(&mut self, result: &[u8]) -> Result<()> {
+        self.record.finish(result);
+        self.write_record(Step::new(StepName::Mark, self.record.stamped()))
+    }
+
+    /// All are marked: any one that is left tells the result. Collective.
+    pub(super) fn marked(&mut self) -> Result<()> {
+        self.vault.step(Step::new(StepName::Marked, self.record.stamped()))?;
+        Ok(self.job.barrier()?)
+    }
+
+    /// What is left of the run.
+    pub(super) fn into_finished(self, result: Vec<u8>) -> FinishedRun<C, M> {
         let is_lasting = self.config.method != Method::None;
-        if is_lasting {
-            self.record.finish(&result);
-            self.write_record(Step::new(StepName::Mark, epoch))?;
-            self.vault.step(Step::new(StepName::Marked, epoch))?;
-            // All are marked: any one that is left tells the result.
-            self.job.barrier()?;
-        }
         let ids = if is_lasting { vec![self.id] } else { Vec::new() };
+        let (epoch, left) = (self.record.stamped(), self.record.left().to_vec());
         let (held, hook) = self.vault.into_parts();
         let (comm, memory, _lock) = (self.job, self.memory, self.lock);
-        let (left, _held) = (self.record.left().to_vec(), Some(held));
-        Ok(FinishedRun { comm, memory, hook, epoch, result, left, ids, _held, _lock })
+        FinishedRun { comm, memory, hook, epoch, result, left, ids, _held: Some(held), _lock }
     }
 }

@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use super::code::Code;
-use super::encode::optimal_segment_bytes;
 use crate::comm::collect::all_max;
 use crate::comm::{Comm, PanelBuf, Result, Tag};
 
@@ -85,6 +84,38 @@ impl Link {
     }
 }
 
+/// Segment size that makes a pipelined chain fastest: with t = bytes/s segments
+/// over p processes, `T(s) = (p - 2 + t) (alpha + (beta + gamma) s)` is least at
+///
+/// ```text
+/// s = sqrt(bytes alpha / ((p - 2) (beta + gamma)))
+/// ```
+///
+/// (Chen and Dongarra, section 3.3). `alpha` is the latency of a message in
+/// seconds, `beta` and `gamma` the seconds a byte takes to be sent and to be
+/// added. Rounded to whole cache lines, and between one of them and `bytes`.
+pub fn optimal_segment_bytes(
+    bytes: usize,
+    processes: usize,
+    alpha_seconds: f64,
+    beta_seconds_per_byte: f64,
+    gamma_seconds_per_byte: f64,
+) -> usize {
+    const LINE: usize = 64;
+    let most = bytes.max(1).next_multiple_of(LINE);
+    if processes <= 2 {
+        // No pipeline to fill: one message.
+        return most;
+    }
+    let hops = (processes - 2) as f64;
+    let per_byte = beta_seconds_per_byte + gamma_seconds_per_byte;
+    let best = (bytes as f64 * alpha_seconds / (hops * per_byte)).sqrt();
+    if !best.is_finite() {
+        return most;
+    }
+    ((best / LINE as f64).round() as usize * LINE).clamp(LINE, most)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,5 +146,20 @@ mod tests {
         };
         let [fast, slow] = [1e-6, 1e-4].map(|seconds| link(seconds).message_bytes(64 << 20, 16));
         assert!(slow > 9 * fast && slow < 11 * fast, "{fast} {slow}");
+    }
+
+    #[test]
+    fn the_segment_is_the_optimum_of_the_pipeline() {
+        let (alpha, beta, gamma) = (2e-6, 1e-10, 0.8e-10);
+        for processes in [3, 4, 16, 256] {
+            let bytes = 256 << 20;
+            let time =
+                |s: f64| (processes as f64 - 2.0 + bytes as f64 / s) * (alpha + (beta + gamma) * s);
+            let best = optimal_segment_bytes(bytes, processes, alpha, beta, gamma) as f64;
+            assert!(time(best) <= time(best * 1.1) && time(best) <= time(best / 1.1));
+        }
+        assert_eq!(optimal_segment_bytes(1000, 2, alpha, beta, gamma), 1024);
+        assert_eq!(optimal_segment_bytes(1000, 5, 0.0, beta, gamma), 64);
+        assert_eq!(optimal_segment_bytes(0, 5, alpha, 0.0, 0.0), 64);
     }
 }

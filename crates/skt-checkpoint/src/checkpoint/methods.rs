@@ -44,6 +44,11 @@ impl Method {
         }
     }
 
+    /// Whether it has parities.
+    pub(super) fn encodes(self) -> bool {
+        self.parts().1 > 0
+    }
+
     /// Whether its copy is brought up to date behind the commit.
     pub fn flushes(self) -> bool {
         self == Self::SelfCheckpoint

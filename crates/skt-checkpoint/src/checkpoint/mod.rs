@@ -4,28 +4,36 @@
 //! epochs, so that any application can use it. docs/protocol.md has the states
 //! and says why each loss is survived.
 
+mod abft;
 pub mod agree;
 pub mod any_code;
+mod checkpointer;
 pub mod code;
 pub mod codec;
+mod config;
+mod copies;
+mod double;
 pub mod encode;
+mod error;
 pub mod finish;
-mod flush;
 mod gathered;
 pub mod group;
 pub mod header;
 pub mod hook;
+mod joining;
 pub mod layout;
 pub mod link;
+mod memory;
 pub mod methods;
 mod opening;
 pub mod parameters;
-mod phases;
 mod progress;
 pub mod protocol;
 pub mod record;
 pub mod recover;
-mod ring;
+mod schedule;
+mod self_checkpoint;
+mod single;
 pub mod store;
 mod vault;
 mod verify;

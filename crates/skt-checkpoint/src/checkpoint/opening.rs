@@ -6,19 +6,62 @@
 //! job: so each takes its segment, which nobody else can have then, and reads it
 //! again before any process changes anything.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use super::agree::{Claim, Decision, Offer, Refusal, Rules, decide};
+use super::agree::{
+    Bearer, Claim, Content, Decision, Finished, Offer, Plan, Refusal, Rules, decide,
+};
+use super::config::Config;
+use super::error::{Result, memory_error};
 use super::header::{HeaderLayout, Identity, SegmentId};
 use super::hook::{Hook, Step, StepName};
+use super::memory::Memory;
 use super::methods::Method;
 use super::parameters::{Parameters, differences, fingerprint};
-use super::protocol::{Config, Memory, Result, memory_error};
 use crate::comm::Comm;
 use crate::comm::collect::{
     all_gather_bytes, all_reduce, broadcast, broadcast_bytes, gather_bytes,
 };
+
+/// What a start has found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Epoch to go on from; 0: from the beginning.
+    pub epoch: u64,
+    /// Number of this start within the run.
+    pub attempt: u64,
+    /// Ranks whose data must be rebuilt.
+    pub lost: Vec<usize>,
+    /// Segments that were found and are of no use: stale, torn, or surplus.
+    pub unusable: usize,
+    /// Logical rank of each process.
+    pub ranks: Vec<usize>,
+    /// Ranks of each group.
+    pub groups: Vec<Vec<usize>>,
+    /// Some group has two members in one domain.
+    pub shared_domains: bool,
+    /// All ranks stand in one domain: protects against the death of processes
+    /// only.
+    pub single_domain: bool,
+}
+
+impl Found {
+    /// What was found when all agreed on this plan.
+    pub(super) fn of(plan: &Plan) -> Self {
+        Self {
+            epoch: plan.epoch,
+            attempt: plan.attempt.number,
+            lost: plan.lost.clone(),
+            unusable: plan.unusable,
+            ranks: plan.ranks.clone(),
+            groups: plan.groups.clone(),
+            shared_domains: plan.shared_domains,
+            single_domain: plan.single_domain,
+        }
+    }
+}
 
 /// A start that has not changed anything yet.
 pub(super) struct Opening<M: Memory> {
@@ -33,6 +76,8 @@ pub(super) struct Opening<M: Memory> {
     pub parameters: Parameters,
     /// What this process has found on its node.
     claims: Vec<Claim>,
+    /// The states that records of these have.
+    states: BTreeMap<SegmentId, Vec<u8>>,
 }
 
 impl<M: Memory> Opening<M> {
@@ -47,8 +92,8 @@ impl<M: Memory> Opening<M> {
     ) -> Result<(Self, Decision)> {
         let header = HeaderLayout::new(&config.run_id, comm.size(), config.state_capacity_bytes);
         let fingerprint = fingerprint(&config.run_id, &parameters);
-        let (lock, claims) = (None, Vec::new());
-        let mut this = Self { memory, header, hook, lock, fingerprint, parameters, claims };
+        let (lock, claims, states) = (None, Vec::new(), BTreeMap::new());
+        let mut this = Self { memory, header, hook, lock, fingerprint, parameters, claims, states };
         let index = number_on_node(comm, &config.node)?;
         let is_lasting = config.method != Method::None;
         let held = if is_lasting { this.hold(index)? } else { None };
@@ -73,8 +118,25 @@ impl<M: Memory> Opening<M> {
             clock: config.clock,
             nonce: config.nonce,
         };
-        let decision = decide_on_all(comm, &offer, &rules)?;
+        let mut decision = decide_on_all(comm, &offer, &rules)?;
+        match &mut decision {
+            Decision::Work(Plan { bearer: Some(bearer), state, .. })
+            | Decision::Finished(Finished { bearer, result: state, .. }) => {
+                *state = this.state_of(comm, *bearer)?;
+            }
+            Decision::Work(Plan { bearer: None, .. }) => {}
+        }
         Ok((this, decision))
+    }
+
+    /// The state that a segment bears, which its finder tells all. Collective.
+    fn state_of<C: Comm>(&self, comm: &C, (process, id): Bearer) -> Result<Vec<u8>> {
+        let mut state = match comm.rank() == process {
+            true => self.states[&id].clone(),
+            false => Vec::new(),
+        };
+        broadcast_bytes(comm, &mut state, process)?;
+        Ok(state)
     }
 
     /// Takes hold of the run on this node, as its process number `index`; why that
@@ -97,7 +159,11 @@ impl<M: Memory> Opening<M> {
         ids.sort_unstable();
         for id in ids {
             match self.read(id) {
-                Ok((bytes, size)) => self.claims.push(self.claim(id, &bytes, size)),
+                Ok((bytes, size)) => {
+                    self.claims.push(self.claim(id, &bytes, size));
+                    let record = self.header.decode_record(&bytes);
+                    self.states.extend(record.map(|record| (id, record.state().to_vec())));
+                }
                 // Another process of the node has removed it meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(memory_error("reading", id, 0)(error)),
@@ -131,7 +197,8 @@ impl<M: Memory> Opening<M> {
         };
         let content = identity.filter(|identity| !is_other(identity)).and_then(|identity| {
             let record = self.header.decode_record(bytes)?;
-            (identity.bytes == size && identity.rank == id.rank).then_some((identity, record))
+            let is_its_own = identity.bytes == size && identity.rank == id.rank;
+            is_its_own.then(|| Content::of(identity, &record))
         });
         Claim { id, content, other: other.map(|theirs| differences(&theirs, &self.parameters)) }
     }
@@ -166,6 +233,12 @@ impl<M: Memory> Opening<M> {
         let header = &segment[..segment.len().min(self.header.bytes())];
         let now = self.claim(id, header, segment.len());
         self.claims.contains(&now)
+    }
+
+    /// Makes a new segment.
+    pub fn make(&mut self, id: SegmentId, bytes: usize, epoch: u64) -> Result<M::Segment> {
+        self.hook.at(&Step::new(StepName::Create, epoch))?;
+        self.memory.create(id, bytes).map_err(memory_error("creating", id, bytes))
     }
 
     /// Removes these segments, which are of no use.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::code::Code;
 use super::codec::checksum;
+use super::config::Config;
 use super::layout::RegionShape;
-use super::protocol::Config;
 
 /// Layout of segments and headers. Another number is another shape.
 const FORMAT: u32 = 5;

@@ -1,135 +1,111 @@
-//! The encoding of an epoch as it goes: which bands are final, which are done,
-//! and what is on its way between the members.
-//!
-//! What is encoded comes in *units*, bytes of the rows of a band, in one order on
-//! all members: that in which they become final, stage by stage.
-//!
-//! ```text
-//! +-------------------+    the active part, two stages: first the bands 1 and
-//! | 1                 |    the bytes 2 of all others become final, then 3 and 4,
-//! +----+--------------+    then the rest, band by band from the first on
-//! | 2  | 3            |
-//! |    +----+---------+
-//! |    | 4  | the     |
-//! |    |    | rest    |
-//! +----+----+---------+
-//! ```
-//!
-//! Where members read each other's memory, each tells the others how many of its
-//! units are ready (*tokens*), and sums up those that are ready everywhere. In the
-//! ring a member takes part in the laps of a unit once its own is ready. The other
-//! encoders need all at once.
+//! The encoding of an epoch as it goes, by the schedule.
 
 use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
+use super::checkpointer::Checkpointer;
 use super::code::Code;
+use super::encode::ring::Laps;
 use super::encode::{Encoder, IN_FLIGHT, TAG_READY, TAG_SUMS};
+use super::error::Result;
 use super::gathered::shared_block;
 use super::hook::{Step, StepName};
-use super::layout::{Active, Stripes};
-use super::protocol::{Checkpointer, Memory, Result};
-use super::ring::Laps;
+use super::layout::Active;
+use super::memory::Memory;
+use super::schedule::{Polled, Progress, Stats, Tokens, Unit, Way, units_of};
+use crate::comm::collect::all_reduce;
 use crate::comm::{Comm, PanelBuf, RecvRequest, SendRequest, Tag};
-
-/// Bytes `bytes` of the rows of a band, to be encoded.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Unit {
-    region: usize,
-    band: usize,
-    bytes: Range<usize>,
-}
-
-/// The units of what is active in a region, in the order in which they become
-/// final: outside of each of the corners `stages` in turn, then inside the last.
-fn units_of(region: usize, stripes: &Stripes, active: Active, stages: &[Active]) -> Vec<Unit> {
-    let pitch = stripes.shape.pitch_bytes;
-    let unit = |bytes: Range<usize>| move |band| Unit { region, band, bytes: bytes.clone() };
-    let (mut units, mut before) = (Vec::new(), active);
-    for stage in stages {
-        let now = Active { row: stage.row.max(before.row), byte: stage.byte.max(before.byte) };
-        let (all, left) = (stripes.bands_from(before.row), stripes.bands_from(now.row));
-        let width = before.byte.min(pitch)..now.byte.min(pitch);
-        units.extend((all.start..left.start).map(unit(before.byte.min(pitch)..pitch)));
-        if !width.is_empty() {
-            units.extend(left.map(unit(width)));
-        }
-        before = now;
-    }
-    units.extend(stripes.bands_from(before.row).map(unit(before.byte.min(pitch)..pitch)));
-    units
-}
-
-/// What is left to do of an encoding before more of A is ready.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Polled {
-    /// All is encoded.
-    Done,
-    /// Nothing, and nothing is on its way.
-    Idle,
-    /// To look after what is on its way.
-    Waiting,
-    /// More, at once.
-    More,
-}
 
 /// Tiles that one poll adds to and passes on, at most: it is not to take long.
 const TURNS_OF_A_POLL: usize = 2;
 
-/// How far the encoding of an epoch is on this member.
-pub(super) struct Progress<C: Comm> {
-    epoch: u64,
-    units: Vec<Unit>,
-    /// Units from the first on that are encoded, or whose laps have begun.
-    begun: usize,
-    /// Units from the first on whose rows are final here.
-    ready: usize,
-    way: Way<C>,
-}
-
-enum Way<C: Comm> {
-    Tokens(Tokens<C>),
-    Laps(Laps<C>),
-    /// All at once.
-    Whole,
-}
-
-/// What members tell each other of their bands.
-struct Tokens<C: Comm> {
-    /// Units that the others know to be ready here.
-    told: usize,
-    sent: Vec<C::Send>,
-    /// By member: units that are ready there (of oneself: all, since nobody keeps
-    /// parities of its own blocks), and the next word of it.
-    theirs: Vec<(usize, Option<C::Recv>)>,
-}
+/// What is active, and the stages in which it becomes final, by region.
+type Parts = (Vec<Active>, Option<Vec<Vec<Active>>>);
 
 /// Room for what members say.
 fn word() -> crate::comm::Result<PanelBuf> {
     PanelBuf::for_messages(1)
 }
 
-impl<C: Comm> Progress<C> {
-    /// Units that lie outside of these corners of each region are final here. What
-    /// was ready once stays so.
-    pub fn set_ready<M: Memory, K>(
-        &mut self,
-        checkpointer: &Checkpointer<C, M, K>,
-        outside: &[Active],
-    ) {
-        let is_ready = |unit: &Unit| {
-            let stripes = checkpointer.layout.regions[unit.region].stripes;
-            let Active { row, byte } = outside[unit.region];
-            stripes.band(unit.band).end <= row || unit.bytes.end <= byte
-        };
-        while self.units.get(self.ready).is_some_and(is_ready) {
-            self.ready += 1;
-        }
-    }
-}
-
 impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+    /// Outside of the corner `outside` of a region, that is in the rows before
+    /// `outside.row` and in the bytes before `outside.byte` of all rows, A has its
+    /// contents of the epoch that has begun. Does nothing else:
+    /// [`Checkpointer::poll`] does. Of no effect when none has begun.
+    ///
+    /// # Safety
+    /// Nobody writes there from here until [`Checkpointer::complete`] has
+    /// returned: this process reads it, and so may other members of the group,
+    /// where it lies.
+    pub unsafe fn ready(&mut self, region: usize, outside: Active) {
+        let Some(mut taking) = self.taking.take() else { return };
+        let Active { row, byte } = &mut taking.ready[region];
+        (*row, *byte) = ((*row).max(outside.row), (*byte).max(outside.byte));
+        if let Some(encoding) = &mut taking.encoding {
+            encoding.set_ready(&self.layout, &taking.ready);
+        }
+        self.taking = Some(taking);
+    }
+
+    /// Encodes some of what is ready here and, where members read each other's
+    /// memory, there; else moves the messages on. Waits for nobody, and does little
+    /// at a time. Says what is left to do before [`Checkpointer::complete`].
+    ///
+    /// # Errors
+    /// [`CheckpointError::Comm`] when a rank died.
+    pub fn poll(&mut self) -> Result<Polled> {
+        let Some(mut taking) = self.taking.take() else { return Ok(Polled::Done) };
+        let start = Instant::now();
+        let left = match &mut taking.encoding {
+            Some(encoding) => self.advance(encoding, false)?,
+            None => Polled::Idle,
+        };
+        taking.stats.encode_seconds += start.elapsed().as_secs_f64();
+        self.taking = Some(taking);
+        Ok(left)
+    }
+
+    /// The least of all members, in whole cells; what is active is everything where
+    /// there is no copy yet.
+    pub(super) fn agree_on_parts(
+        &self,
+        active: &[Active],
+        stages: Option<&[Vec<Active>]>,
+    ) -> Result<Parts> {
+        let all = self.record.stamped() == 0;
+        let corners =
+            active.iter().filter(|_| !all).chain(stages.iter().copied().flatten().flatten());
+        let mut least: Vec<[u64; 2]> = corners.map(|a| [a.row as u64, a.byte as u64]).collect();
+        if !least.is_empty() {
+            all_reduce(&self.group, &mut least, |a, b| [a[0].min(b[0]), a[1].min(b[1])])?;
+        }
+        let least = least.into_iter();
+        let cell_bytes = self.config.cell_bytes;
+        let mut least = least.map(|[row, byte]| Active {
+            row: row as usize,
+            byte: byte as usize / cell_bytes * cell_bytes,
+        });
+        let mut take = |count| least.by_ref().take(count).collect::<Vec<_>>();
+        let active = if all { vec![Active::ALL; active.len()] } else { take(active.len()) };
+        let of_regions = |stages: &[Vec<Active>]| stages.iter().map(|s| take(s.len())).collect();
+        Ok((active, stages.map(of_regions)))
+    }
+
+    /// Encodes what is active of A, all of which is final, without a pause.
+    pub(super) fn encode_all(
+        &mut self,
+        epoch: u64,
+        active: &[Active],
+        stats: &mut Stats,
+    ) -> Result<()> {
+        let start = Instant::now();
+        let encoding = self.start_encoding(epoch, active, None)?;
+        stats.encode_seconds += start.elapsed().as_secs_f64();
+        self.finish_encoding(encoding, stats)
+    }
+
     /// The encoding of the active part of an epoch, which becomes final in
     /// `stages`; `None`: all is final, here and now.
     pub(super) fn start_encoding(
@@ -168,13 +144,24 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         Ok(Progress { epoch, units, begun: 0, ready, way })
     }
 
+    /// Waits for the rest of an encoding, all of whose rows are final here.
+    pub(super) fn finish_encoding(
+        &mut self,
+        mut encoding: Progress<C>,
+        stats: &mut Stats,
+    ) -> Result<()> {
+        let start = Instant::now();
+        let left = self.advance(&mut encoding, true)?;
+        assert_eq!(left, Polled::Done, "all rows are ready, and it has waited");
+        self.exchange_sums(&encoding)?;
+        stats.encoded_bytes += self.encoded_bytes(&encoding);
+        stats.encode_seconds += start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
     /// Does what can be done now; with `all_ready`, when this member's rows are
     /// all final, waits for the rest.
-    pub(super) fn advance(
-        &mut self,
-        progress: &mut Progress<C>,
-        all_ready: bool,
-    ) -> Result<Polled> {
+    fn advance(&mut self, progress: &mut Progress<C>, all_ready: bool) -> Result<Polled> {
         if all_ready {
             progress.ready = progress.units.len();
         }
@@ -196,7 +183,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     }
 
     /// Bytes of A that an encoding takes here.
-    pub(super) fn encoded_bytes(&self, progress: &Progress<C>) -> usize {
+    fn encoded_bytes(&self, progress: &Progress<C>) -> usize {
         let bytes = |unit: &Unit| {
             let stripes = self.layout.regions[unit.region].stripes;
             stripes.band(unit.band).len() * unit.bytes.len()
@@ -221,7 +208,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
 
     /// Members that have read the data of others, or were sent it as it is, tell them
     /// its checksums; the others have found their own.
-    pub(super) fn exchange_sums(&mut self, progress: &Progress<C>) -> Result<()> {
+    fn exchange_sums(&mut self, progress: &Progress<C>) -> Result<()> {
         let is_read_by_others = match (&progress.way, self.encoder) {
             (Way::Tokens(_), _) | (Way::Whole, Encoder::Ring) => true,
             (Way::Laps(_), _) | (Way::Whole, _) => false,
@@ -431,63 +418,6 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             let lap = self.band(region).start_lap((region, band), tile, set, due)?;
             laps.running.push_back(lap);
             laps.slot += 1;
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::checkpoint::layout::{Geometry, RegionShape};
-
-    fn corner() -> impl Strategy<Value = Active> {
-        (0usize..50, 0usize..12).prop_map(|(row, words)| Active { row, byte: 8 * words })
-    }
-
-    proptest! {
-        #[test]
-        fn units_cover_what_is_active_once_and_are_ready_in_their_order(
-            rows in 0usize..40, words in 0usize..10, bands in 1usize..7,
-            active in corner(), stages in prop::collection::vec(corner(), 0..4),
-        ) {
-            let geometry = Geometry { members: 3, parities: 1 };
-            let shape = RegionShape { rows, pitch_bytes: 8 * words };
-            let stripes = Stripes::with_bands(geometry, shape, bands);
-            let units = units_of(0, &stripes, active, &stages);
-            let mut seen = vec![0; rows * words];
-            for unit in &units {
-                for row in stripes.band(unit.band) {
-                    for word in unit.bytes.start / 8..unit.bytes.end / 8 {
-                        seen[row * words + word] += 1;
-                    }
-                }
-            }
-            let from = stripes.bands_from(active.row).start * stripes.band_rows();
-            for (at, count) in seen.into_iter().enumerate() {
-                let (row, word) = (at / words, at % words);
-                prop_assert_eq!(count, usize::from(row >= from && 8 * word >= active.byte));
-            }
-            // When a stage is reached, all units before some place are ready, and the
-            // first behind it are not, unless nothing of them is inside.
-            let mut reached = active;
-            for stage in &stages {
-                reached = Active {
-                    row: reached.row.max(stage.row),
-                    byte: reached.byte.max(stage.byte),
-                };
-                let ready = units.iter().take_while(|unit| {
-                    stripes.band(unit.band).end <= reached.row || unit.bytes.end <= reached.byte
-                });
-                let inside = |unit: &&Unit| {
-                    stripes.band(unit.band).end > reached.row && unit.bytes.end > reached.byte
-                };
-                prop_assert_eq!(ready.count(), units.iter().take_while(|u| !inside(u)).count());
-                let first = units.iter().position(|unit| inside(&unit)).unwrap_or(units.len());
-                prop_assert!(units[first..].iter().all(|unit| inside(&unit)
-                    || unit.bytes.is_empty()));
-            }
         }
     }
 }

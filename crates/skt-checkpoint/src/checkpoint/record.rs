@@ -292,6 +292,11 @@ impl Record {
 
 /// As it stands in a segment.
 impl Record {
+    /// All but the state.
+    pub(super) fn without_state(&self) -> Self {
+        Self { joined: self.joined.clone(), left: self.left.clone(), state: Vec::new(), ..*self }
+    }
+
     /// Bytes of a record whose state has so many.
     pub(super) fn bytes_with(state_bytes: usize) -> usize {
         8 * RECORD_WORDS + state_bytes

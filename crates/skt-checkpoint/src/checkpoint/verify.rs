@@ -6,12 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::agree::{Damage, Refusal};
+use super::checkpointer::Checkpointer;
 use super::code::Code;
 use super::codec::checksum;
 use super::encode::Place;
+use super::error::Result;
 use super::hook::{Step, StepName};
 use super::layout::Summed;
-use super::protocol::{Checkpointer, Memory, Result};
+use super::memory::Memory;
 use super::record::Holds;
 use crate::comm::Comm;
 use crate::comm::collect::all_gather_bytes;

@@ -477,15 +477,27 @@ impl Comm for MpiComm {
     }
 }
 
-/// A send over MPI in progress. Dropped before it is complete, it leaks its
-/// buffer, which MPI may still read.
-pub struct MpiSend {
+/// A message over MPI under way. Dropped before it is complete, it leaks its buffer,
+/// which MPI may still read or write.
+pub struct UnderWay<B> {
     requests: Requests,
-    buf: Option<Arc<PanelBuf>>,
+    /// None once it is handed out.
+    buf: Option<B>,
 }
 
 // SAFETY: request handles; MPI calls are made by one thread at a time.
-unsafe impl Send for MpiSend {}
+unsafe impl<B: Send> Send for UnderWay<B> {}
+
+impl<B> Drop for UnderWay<B> {
+    fn drop(&mut self) {
+        if self.requests.are_pending() {
+            std::mem::forget(self.buf.take());
+        }
+    }
+}
+
+/// A send over MPI under way.
+pub type MpiSend = UnderWay<Arc<PanelBuf>>;
 
 impl SendRequest for MpiSend {
     fn test(&mut self) -> Result<bool> {
@@ -497,24 +509,8 @@ impl SendRequest for MpiSend {
     }
 }
 
-impl Drop for MpiSend {
-    fn drop(&mut self) {
-        if self.requests.are_pending() {
-            std::mem::forget(self.buf.take());
-        }
-    }
-}
-
-/// A receive over MPI in progress. Dropped before it is complete, it leaks its
-/// buffer, which MPI may still write.
-pub struct MpiRecv {
-    requests: Requests,
-    /// None once it is handed out.
-    buf: Option<PanelBuf>,
-}
-
-// SAFETY: as for MpiSend.
-unsafe impl Send for MpiRecv {}
+/// A receive over MPI under way.
+pub type MpiRecv = UnderWay<PanelBuf>;
 
 impl RecvRequest for MpiRecv {
     fn test(&mut self) -> Result<bool> {
@@ -524,14 +520,6 @@ impl RecvRequest for MpiRecv {
     fn wait(mut self) -> Result<PanelBuf> {
         self.requests.wait()?;
         Ok(self.buf.take().expect("handed out here alone"))
-    }
-}
-
-impl Drop for MpiRecv {
-    fn drop(&mut self) {
-        if self.requests.are_pending() {
-            std::mem::forget(self.buf.take());
-        }
     }
 }
 

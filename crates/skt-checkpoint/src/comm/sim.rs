@@ -19,7 +19,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
-use super::{Comm, CommError, PanelBuf, RecvRequest, Result, SendRequest, Tag};
+use super::copied::{Receiving, Sent, copy_message, new_group};
+use super::{Comm, CommError, PanelBuf, Result, Tag};
 
 /// Stack of a rank. Only the pages it touches are ever mapped.
 const STACK_BYTES: usize = 512 << 10;
@@ -669,7 +670,7 @@ impl SimComm {
     }
 
     fn receive_into(&self, data: &mut [u8], source: usize, tag: Tag) -> Result<()> {
-        super::threads::copy_message(&self.take(source, tag)?, data, source, tag)
+        copy_message(&self.take(source, tag)?, data, source, tag)
     }
 
     /// Waits until all members have come, and returns what each wished and a
@@ -714,8 +715,8 @@ impl SimComm {
 }
 
 impl Comm for SimComm {
-    type Send = SimSend;
-    type Recv = SimRecv;
+    type Send = Sent;
+    type Recv = Receiving<Self>;
 
     fn rank(&self) -> usize {
         self.rank
@@ -730,9 +731,9 @@ impl Comm for SimComm {
         if color.is_none() {
             return Ok(None);
         }
-        let mut ranks: Vec<usize> = (0..self.size()).filter(|&r| wishes[r].0 == color).collect();
-        let group = base + ranks[0] as u32;
-        ranks.sort_by_key(|&r| (wishes[r].1, r));
+        let of_color = |&rank: &usize| wishes[rank].0 == color;
+        let (first, ranks) = new_group((0..self.size()).filter(of_color), |r| wishes[r].1);
+        let group = base + first as u32;
         let rank = ranks.iter().position(|&r| r == self.rank).expect("own colour");
         let members = Arc::new(ranks.iter().map(|&r| self.members[r]).collect());
         Ok(Some(Self { world: self.world.clone(), group, members, rank, rounds: Cell::new(0) }))
@@ -776,9 +777,9 @@ impl Comm for SimComm {
         range: Range<usize>,
         dest: usize,
         tag: Tag,
-    ) -> Result<SimSend> {
+    ) -> Result<Sent> {
         self.post(bytemuck::cast_slice(&buf[range]), dest, tag)?;
-        Ok(SimSend)
+        Ok(Sent)
     }
 
     fn irecv(
@@ -787,9 +788,8 @@ impl Comm for SimComm {
         range: Range<usize>,
         source: usize,
         tag: Tag,
-    ) -> Result<SimRecv> {
-        assert!(range.end <= buf.len(), "receive beyond the buffer");
-        Ok(SimRecv { comm: self.again(), buf, range, source, tag, arrived: false })
+    ) -> Result<Receiving<Self>> {
+        Ok(Receiving::new(self.again(), buf, range, source, tag))
     }
 
     fn probe(&self, source: usize, tag: Tag) -> Result<bool> {
@@ -814,53 +814,6 @@ impl Comm for SimComm {
     fn abort(&self, reason: &str, _exit_code: i32) -> CommError {
         self.world.lock().fail(reason);
         CommError::Aborted(reason.to_owned())
-    }
-}
-
-/// A send that was complete when it was made: messages are copied.
-pub struct SimSend;
-
-impl SendRequest for SimSend {
-    fn test(&mut self) -> Result<bool> {
-        Ok(true)
-    }
-    fn wait(self) -> Result<()> {
-        Ok(())
-    }
-}
-
-/// A receive in progress between simulated ranks.
-pub struct SimRecv {
-    comm: SimComm,
-    buf: PanelBuf,
-    range: Range<usize>,
-    source: usize,
-    tag: Tag,
-    arrived: bool,
-}
-
-impl SimRecv {
-    fn receive(&mut self) -> Result<()> {
-        let into = bytemuck::cast_slice_mut(&mut self.buf[self.range.clone()]);
-        self.comm.receive_into(into, self.source, self.tag)?;
-        self.arrived = true;
-        Ok(())
-    }
-}
-
-impl RecvRequest for SimRecv {
-    fn test(&mut self) -> Result<bool> {
-        if !self.arrived && self.comm.probe(self.source, self.tag)? {
-            self.receive()?;
-        }
-        Ok(self.arrived)
-    }
-
-    fn wait(mut self) -> Result<PanelBuf> {
-        if !self.arrived {
-            self.receive()?;
-        }
-        Ok(self.buf)
     }
 }
 

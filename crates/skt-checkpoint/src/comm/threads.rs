@@ -7,7 +7,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use super::collect::{all_gather_bytes, broadcast};
-use super::{Comm, CommError, PanelBuf, RecvRequest, Result, SendRequest, Tag};
+use super::copied::{Receiving, Sent, copy_message, new_group};
+use super::{Comm, CommError, PanelBuf, Result, Tag};
 
 /// A receive that waits longer than this is taken for a deadlock.
 const HANG_LIMIT: Duration = Duration::from_secs(120);
@@ -117,10 +118,6 @@ impl ThreadComm {
         self.inbox().messages.lock().expect("inbox lock")
     }
 
-    fn try_take(&self, source: usize, tag: Tag) -> Option<Vec<u8>> {
-        self.lock().get_mut(&(self.group, source, tag)).and_then(VecDeque::pop_front)
-    }
-
     fn take(&self, source: usize, tag: Tag) -> Result<Vec<u8>> {
         let deadline = Instant::now() + HANG_LIMIT;
         let mut messages = self.lock();
@@ -158,23 +155,9 @@ impl ThreadComm {
     }
 }
 
-pub(super) fn copy_message(
-    message: &[u8],
-    into: &mut [u8],
-    source_rank: usize,
-    tag: Tag,
-) -> Result<()> {
-    if message.len() != into.len() {
-        let (want, got) = (into.len(), message.len());
-        return Err(CommError::Length { source_rank, tag, want, got });
-    }
-    into.copy_from_slice(message);
-    Ok(())
-}
-
 impl Comm for ThreadComm {
-    type Send = Done;
-    type Recv = ThreadRecv;
+    type Send = Sent;
+    type Recv = Receiving<Self>;
 
     fn rank(&self) -> usize {
         self.rank
@@ -195,10 +178,8 @@ impl Comm for ThreadComm {
         }
         broadcast(self, &mut base, 0)?;
         let Some(color) = color else { return Ok(None) };
-        let mut ranks: Vec<usize> =
-            (0..self.size()).filter(|&r| wishes[r][0] == u64::from(color)).collect();
-        let first = ranks[0];
-        ranks.sort_by_key(|&r| (wishes[r][1], r));
+        let of_color = |&rank: &usize| wishes[rank][0] == u64::from(color);
+        let (first, ranks) = new_group((0..self.size()).filter(of_color), |r| wishes[r][1]);
         let rank = ranks.iter().position(|&r| r == self.rank).expect("own colour");
         Ok(Some(Self {
             world: self.world.clone(),
@@ -241,9 +222,9 @@ impl Comm for ThreadComm {
         range: Range<usize>,
         dest: usize,
         tag: Tag,
-    ) -> Result<Done> {
+    ) -> Result<Sent> {
         self.send(&buf[range], dest, tag)?;
-        Ok(Done)
+        Ok(Sent)
     }
 
     fn irecv(
@@ -252,9 +233,8 @@ impl Comm for ThreadComm {
         range: Range<usize>,
         source: usize,
         tag: Tag,
-    ) -> Result<ThreadRecv> {
-        assert!(range.end <= buf.len(), "receive beyond the buffer");
-        Ok(ThreadRecv { comm: self.again(), buf, range, source, tag, arrived: false })
+    ) -> Result<Receiving<Self>> {
+        Ok(Receiving::new(self.again(), buf, range, source, tag))
     }
 
     fn probe(&self, source: usize, tag: Tag) -> Result<bool> {
@@ -279,56 +259,5 @@ impl Comm for ThreadComm {
 
     fn abort(&self, reason: &str, _exit_code: i32) -> CommError {
         self.world.abort(reason)
-    }
-}
-
-/// A send that was complete when it was made: messages are copied.
-pub struct Done;
-
-impl SendRequest for Done {
-    fn test(&mut self) -> Result<bool> {
-        Ok(true)
-    }
-    fn wait(self) -> Result<()> {
-        Ok(())
-    }
-}
-
-/// A receive in progress between threads.
-pub struct ThreadRecv {
-    comm: ThreadComm,
-    buf: PanelBuf,
-    range: Range<usize>,
-    source: usize,
-    tag: Tag,
-    arrived: bool,
-}
-
-impl ThreadRecv {
-    fn accept(&mut self, message: &[u8]) -> Result<()> {
-        let into = bytemuck::cast_slice_mut(&mut self.buf[self.range.clone()]);
-        copy_message(message, into, self.source, self.tag)?;
-        self.arrived = true;
-        Ok(())
-    }
-}
-
-impl RecvRequest for ThreadRecv {
-    fn test(&mut self) -> Result<bool> {
-        if !self.arrived {
-            self.comm.world.check()?;
-            if let Some(message) = self.comm.try_take(self.source, self.tag) {
-                self.accept(&message)?;
-            }
-        }
-        Ok(self.arrived)
-    }
-
-    fn wait(mut self) -> Result<PanelBuf> {
-        if !self.arrived {
-            let message = self.comm.take(self.source, self.tag)?;
-            self.accept(&message)?;
-        }
-        Ok(self.buf)
     }
 }

@@ -20,15 +20,16 @@ use std::collections::VecDeque;
 use std::ops::DerefMut;
 use std::sync::Arc;
 
-use super::code::Code;
-use super::encode::{Band, TAG_PARITY, TAG_RING, Tile, bytes_of, bytes_of_mut};
-use super::hook::Step;
-use super::layout::Stripes;
-use super::protocol::Peer;
+use super::tile::Tile;
+use super::{Band, TAG_PARITY, TAG_RING, bytes_of, bytes_of_mut};
+use crate::checkpoint::code::Code;
+use crate::checkpoint::hook::Step;
+use crate::checkpoint::layout::Stripes;
+use crate::checkpoint::memory::Peer;
 use crate::comm::{Comm, PanelBuf, RecvRequest, Result, SendRequest, Tag};
 
 /// A tile on its way: one partial sum a parity.
-pub(super) struct Lap<C: Comm> {
+pub(in super::super) struct Lap<C: Comm> {
     pub region: usize,
     pub band: usize,
     tile: Tile,
@@ -41,7 +42,7 @@ pub(super) struct Lap<C: Comm> {
 }
 
 /// All laps of an encoding.
-pub(super) struct Laps<C: Comm> {
+pub(in super::super) struct Laps<C: Comm> {
     pub window: usize,
     /// Bytes of a message, about.
     pub message_bytes: usize,
@@ -96,7 +97,7 @@ impl<C: Comm> Lap<C> {
 
 impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P> {
     /// Starts the lap of a tile, whose parities are to come into set `set`.
-    pub(super) fn start_lap(
+    pub(in super::super) fn start_lap(
         &mut self,
         (region, band): (usize, usize),
         tile: Tile,
@@ -114,7 +115,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
     /// The next turn of a lap, for whose sums it waits where they are not here
     /// yet. After the last one the parities are in set `set`, and there is no lap
     /// any more.
-    pub(super) fn turn(
+    pub(in super::super) fn turn(
         &mut self,
         mut lap: Lap<C>,
         set: usize,

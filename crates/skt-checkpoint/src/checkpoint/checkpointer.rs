@@ -1,0 +1,176 @@
+//! The checkpoints of one rank: what all steps of the protocol work on.
+
+use std::time::Instant;
+
+use super::agree::Plan;
+use super::code::Code;
+use super::config::Config;
+use super::encode::{Band, Encoder, Scratch};
+use super::error::{CheckpointError, Result};
+use super::gathered::Gathered;
+use super::header::{HeaderLayout, SegmentId};
+use super::hook::{Step, StepName};
+use super::layout::{Active, SegmentLayout};
+use super::memory::Memory;
+use super::record::Record;
+use super::schedule::{Stats, Taking};
+use super::vault::Vault;
+use crate::comm::Comm;
+
+/// Checkpoints of one rank's regions.
+pub struct Checkpointer<C: Comm, M: Memory, K> {
+    pub(super) job: C,
+    pub(super) group: C,
+    pub(super) config: Config<K>,
+    pub(super) code: K,
+    pub(super) memory: M,
+    pub(super) id: SegmentId,
+    pub(super) header: HeaderLayout,
+    pub(super) layout: SegmentLayout,
+    pub(super) vault: Vault<M::Segment>,
+    pub(super) record: Record,
+    pub(super) plan: Plan,
+    /// Whether A may be used: recovery is done, or there is nothing to recover.
+    pub(super) ready: bool,
+    /// Where the two sets of parities (`self`), or the two copies (`double`), may
+    /// differ: what the last checkpoint took.
+    pub(super) last_active: Vec<Active>,
+    pub(super) scratch: Scratch,
+    /// How this group computes parities.
+    pub(super) encoder: Encoder,
+    /// Bytes of its messages when it does, about.
+    pub(super) message_bytes: usize,
+    /// The epoch that is being taken.
+    pub(super) taking: Option<Taking<C>>,
+    /// Checksums of the others' data, of the epoch that is being taken.
+    pub(super) gathered: Gathered,
+    /// Segments of the group's members but this one, by place in the group;
+    /// empty when they are not all within reach.
+    pub(super) peers: Vec<Option<M::Peer>>,
+    /// Last, to be given up when the segment is.
+    pub(super) lock: Option<M::Lock>,
+}
+
+impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+    /// Bytes of the messages of this rank's group when it encodes, about; 0
+    /// where it needs none.
+    pub fn message_bytes(&self) -> usize {
+        match self.encoder {
+            Encoder::Direct => 0,
+            _ => self.message_bytes,
+        }
+    }
+
+    /// How this rank's group computes parities.
+    pub fn encoder(&self) -> Encoder {
+        self.encoder
+    }
+
+    /// This process's rank in the run.
+    pub fn rank(&self) -> usize {
+        self.job.rank()
+    }
+
+    /// All processes, in the order of their ranks in the run.
+    pub fn comm(&self) -> &C {
+        &self.job
+    }
+
+    /// Newest epoch; 0 before the first checkpoint.
+    pub fn epoch(&self) -> u64 {
+        self.record.committed()
+    }
+
+    /// Bytes of this rank's segment.
+    pub fn segment_bytes(&self) -> usize {
+        self.layout.bytes
+    }
+
+    /// The live workspace of a region, A.
+    ///
+    /// # Panics
+    /// Before [`Checkpointer::recover`].
+    pub fn region(&mut self, region: usize) -> &mut [u8] {
+        assert!(self.ready, "recover first");
+        let a = self.layout.regions[region].a;
+        self.vault.bytes_mut(a.range())
+    }
+
+    /// Where a region begins, and its bytes; valid as long as this checkpointer.
+    /// For an application that computes while a checkpoint is taken: it keeps off
+    /// the rows that it has called ready.
+    ///
+    /// # Panics
+    /// Before [`Checkpointer::recover`].
+    pub fn region_at(&mut self, region: usize) -> (*mut u8, usize) {
+        assert!(self.ready, "recover first");
+        let a = self.layout.regions[region].a.range();
+        (self.vault.pointer(a.clone()), a.len())
+    }
+
+    /// The live workspaces of all regions, to be used at once.
+    ///
+    /// # Panics
+    /// Before [`Checkpointer::recover`].
+    pub fn regions(&mut self) -> Vec<&mut [u8]> {
+        assert!(self.ready, "recover first");
+        let bytes = self.layout.bytes;
+        let mut rest = self.vault.bytes_mut(0..bytes);
+        let mut at = 0;
+        let mut regions = Vec::with_capacity(self.layout.regions.len());
+        for parts in &self.layout.regions {
+            let a = parts.a.range();
+            let (_, tail) = rest.split_at_mut(a.start - at);
+            let (region, tail) = tail.split_at_mut(a.len());
+            regions.push(region);
+            (rest, at) = (tail, a.end);
+        }
+        regions
+    }
+}
+
+/// What several steps are made of.
+impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+    /// Makes the record in memory the one in force.
+    pub(super) fn write_record(&mut self, step: Step) -> Result<()> {
+        Ok(self.vault.store_record(&self.header, &mut self.record, step)?)
+    }
+
+    /// Ranks of this process's group, by place in it.
+    pub(super) fn group_ranks(&self) -> Vec<usize> {
+        let mine = self.plan.groups.iter().find(|group| group.contains(&self.job.rank()));
+        mine.expect("every rank has a group").clone()
+    }
+
+    /// A state, or a result, has room in the header.
+    pub(super) fn check_room(&self, state: &[u8]) -> Result<()> {
+        let (bytes, capacity) = (state.len(), self.config.state_capacity_bytes);
+        match bytes > capacity {
+            true => Err(CheckpointError::StateTooLarge { bytes, capacity }),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn band(&mut self, region: usize) -> Band<'_, C, K, M::Segment, M::Peer> {
+        Band {
+            comm: &self.group,
+            code: &self.code,
+            vault: &mut self.vault,
+            parts: &self.layout.regions[region],
+            segment_bytes: self.message_bytes,
+            scratch: &mut self.scratch,
+            peers: &self.peers,
+            gathered: &mut self.gathered,
+        }
+    }
+
+    /// All of the job have come here.
+    pub(super) fn barrier(&mut self, epoch: u64, stats: &mut Stats) -> Result<()> {
+        self.vault.step(Step::new(StepName::Barrier, epoch))?;
+        self.vault.order();
+        let start = Instant::now();
+        self.job.barrier()?;
+        stats.barrier_seconds = start.elapsed().as_secs_f64();
+        Ok(())
+    }
+}

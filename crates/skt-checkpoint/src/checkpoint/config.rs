@@ -1,0 +1,93 @@
+//! What an application asks of its checkpoints.
+
+use super::agree::Resume;
+use super::encode::Encoder;
+use super::layout::{BANDS, CELL_BYTES};
+use super::methods::Method;
+
+/// What a checkpoint is to be like. All but `domain`, `node`, `clock` and `nonce`
+/// must be the same on all ranks.
+#[derive(Debug, Clone)]
+pub struct Config<K> {
+    /// Name of the run.
+    pub run_id: String,
+    /// Whatever else must be the same for a segment to be of use: the
+    /// application's parameters.
+    pub application: String,
+    /// The method.
+    pub method: Method,
+    /// The code; shaped for each group.
+    pub code: K,
+    /// Members of a group, n.
+    pub members: usize,
+    /// Parities of a stripe, m.
+    pub parities: usize,
+    /// Ranks of each group, where the application has the groups: all of one size, with
+    /// all ranks. `None`: they are formed.
+    pub groups: Option<Vec<Vec<usize>>>,
+    /// How parities are computed.
+    pub encoder: Encoder,
+    /// Bytes of a message when encoding; `None`: what [`Link::measure`] finds
+    /// best. The parities do not depend on it.
+    pub message_bytes: Option<usize>,
+    /// Whether members of a group may stand in one failure domain.
+    pub allow_shared_domains: bool,
+    /// What to do with what is found.
+    pub resume: Resume,
+    /// Failure domain of this process.
+    pub domain: String,
+    /// Node of this process: those of one node see the same segments.
+    pub node: String,
+    /// Wall clock at the start of this process, in any unit (always the same
+    /// one); that of process 0 counts.
+    pub clock: u64,
+    /// A random number; that of process 0 counts.
+    pub nonce: u64,
+    /// Most bytes of state that a checkpoint takes.
+    pub state_capacity_bytes: usize,
+    /// Bands that a region is cut into, at most.
+    pub bands: usize,
+    /// Bytes of a cell, which has a checksum of its own. A multiple of 8.
+    pub cell_bytes: usize,
+    /// Bytes of messages that are under way at once, about, in a group that
+    /// encodes while the application computes; one message is a sixteenth of them
+    /// at most.
+    pub in_flight_bytes: usize,
+    /// Parts of a segment start on a multiple of this, and of 8.
+    pub align_bytes: usize,
+    /// B, C, D and the header are written in pieces of this size.
+    pub chunk_bytes: usize,
+    /// Whether to check, before each checkpoint, that what is said to be
+    /// unchanged is unchanged. Reads all of A, B, C and D.
+    pub check_frozen: bool,
+}
+
+impl<K> Config<K> {
+    /// The defaults: groups of 16 with one parity, method `self`.
+    pub fn new(run_id: &str, code: K) -> Self {
+        Self {
+            run_id: run_id.to_owned(),
+            application: String::new(),
+            method: Method::SelfCheckpoint,
+            code,
+            members: 16,
+            parities: 1,
+            groups: None,
+            encoder: Encoder::Auto,
+            message_bytes: None,
+            allow_shared_domains: false,
+            resume: Resume::Auto,
+            domain: String::new(),
+            node: String::new(),
+            clock: 0,
+            nonce: 0,
+            state_capacity_bytes: 4096,
+            bands: BANDS,
+            cell_bytes: CELL_BYTES,
+            in_flight_bytes: 4 << 20,
+            align_bytes: 4096,
+            chunk_bytes: 1 << 20,
+            check_frozen: cfg!(debug_assertions),
+        }
+    }
+}

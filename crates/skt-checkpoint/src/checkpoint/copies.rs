@@ -1,0 +1,88 @@
+//! Copies from one part of this rank's segment to another.
+
+use std::ops::Range;
+use std::time::Instant;
+
+use super::checkpointer::Checkpointer;
+use super::code::Code;
+use super::error::Result;
+use super::hook::{Step, StepName};
+use super::layout::{Active, Part};
+use super::memory::Memory;
+use super::schedule::Stats;
+use crate::comm::Comm;
+
+impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+    /// Copies what is active from A into the copy that the epoch comes to.
+    pub(super) fn copy_all(
+        &mut self,
+        epoch: u64,
+        active: &[Active],
+        stats: &mut Stats,
+    ) -> Result<()> {
+        let start = Instant::now();
+        for (region, active) in active.iter().enumerate() {
+            let step = Step::new(StepName::Copy, epoch);
+            stats.copied_bytes += self.copy_bands(region, *active, step)?;
+        }
+        stats.copy_seconds = start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Copies the bands of a region that are active from A into the copy that the
+    /// step's epoch comes to. Returns their bytes.
+    pub(super) fn copy_bands(
+        &mut self,
+        region: usize,
+        active: Active,
+        step: Step,
+    ) -> Result<usize> {
+        let (copy, _) = self.config.method.settled(step.epoch);
+        let parts = &self.layout.regions[region];
+        let (a, b, stripes) = (parts.a, parts.b[copy], parts.stripes);
+        let bytes = active.byte.min(a.pitch_bytes)..a.pitch_bytes;
+        let mut copied = 0;
+        for band in stripes.bands_from(active.row) {
+            let step = step.band(region, band);
+            self.vault.step(step)?;
+            copied += self.copy_rows(a, b, stripes.band(band), bytes.clone(), step)?;
+        }
+        Ok(copied)
+    }
+
+    /// The checksums of the epoch before become those of `epoch`, where it does not
+    /// compute others. Returns their bytes.
+    pub(super) fn carry_sums(&mut self, region: usize, epoch: u64) -> Result<usize> {
+        let method = self.config.method;
+        let sums = &self.layout.regions[region].sums;
+        let (from, to) = (sums[method.encoded(epoch - 1)], sums[method.encoded(epoch)]);
+        let all = (0..from.rows, 0..from.pitch_bytes);
+        self.copy_rows(from, to, all.0, all.1, Step::new(StepName::Carry, epoch).band(region, 0))
+    }
+
+    /// Copies bytes `bytes` of rows of one part to the same of another.
+    pub(super) fn copy_rows(
+        &mut self,
+        from: Part,
+        to: Part,
+        rows: Range<usize>,
+        bytes: Range<usize>,
+        step: Step,
+    ) -> Result<usize> {
+        let pitch = from.pitch_bytes;
+        if rows.is_empty() || bytes.is_empty() {
+            return Ok(0);
+        }
+        if bytes == (0..pitch) {
+            let start = from.at(rows.start, 0..pitch).start;
+            let end = from.at(rows.end - 1, 0..pitch).end;
+            self.vault.copy(start..end, to.at(rows.start, 0..pitch).start, step)?;
+        } else {
+            for row in rows.clone() {
+                let into = to.at(row, bytes.clone()).start;
+                self.vault.copy(from.at(row, bytes.clone()), into, step)?;
+            }
+        }
+        Ok(rows.len() * bytes.len())
+    }
+}

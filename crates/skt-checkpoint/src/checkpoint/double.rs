@@ -1,0 +1,35 @@
+//! Method `double`: two copies with their parities, written in turn.
+
+use super::checkpointer::Checkpointer;
+use super::code::Code;
+use super::error::Result;
+use super::hook::{Step, StepName};
+use super::layout::Active;
+use super::memory::Memory;
+use super::schedule::Stats;
+use crate::comm::Comm;
+
+impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+    /// Copy A to the older B and encode A into its parities; barrier; COMMIT.
+    pub(super) fn take_double(
+        &mut self,
+        epoch: u64,
+        active: &[Active],
+        state: Vec<u8>,
+        stats: &mut Stats,
+    ) -> Result<()> {
+        // That copy is two epochs old: what changed since then counts.
+        let active: Vec<Active> = (active.iter().zip(&self.last_active))
+            .map(|(a, b)| Active { row: a.row.min(b.row), byte: a.byte.min(b.byte) })
+            .collect();
+        for region in 0..active.len() {
+            stats.copied_bytes += self.carry_sums(region, epoch)?;
+        }
+        self.copy_all(epoch, &active, stats)?;
+        self.encode_all(epoch, &active, stats)?;
+        self.barrier(epoch, stats)?;
+        self.record.commit(epoch, state);
+        self.record.stamp(epoch);
+        self.write_record(Step::new(StepName::Commit, epoch))
+    }
+}

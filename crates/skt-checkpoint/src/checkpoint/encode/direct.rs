@@ -1,0 +1,125 @@
+//! [`Encoder::Direct`](super::Encoder::Direct): members read each other's blocks where
+//! they lie.
+
+use std::ops::{DerefMut, Range};
+
+use super::tile::Tile;
+use super::{Band, Held, Link, Sums, bytes_of_mut};
+use crate::checkpoint::code::Code;
+use crate::checkpoint::hook::Step;
+use crate::checkpoint::layout::Summed;
+use crate::checkpoint::memory::Peer;
+use crate::comm::{Comm, Result};
+
+/// Bytes that are summed up at once when members read each other's memory: well
+/// within the cache of a core.
+pub(super) const TILE_BYTES: usize = 256 << 10;
+
+impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P> {
+    /// This member's parities, from the blocks where they lie.
+    pub(super) fn encode_direct(
+        &mut self,
+        set: usize,
+        band: usize,
+        tiles: &[Tile],
+        step: Step,
+    ) -> Result<()> {
+        for (p, chain) in self.own_parities(band).into_iter().enumerate() {
+            let target = (self.parts.parities(set), self.stripes().parity(band, p));
+            // Once is enough.
+            self.pull(&chain, target, tiles, p == 0, step)?;
+        }
+        Ok(())
+    }
+
+    /// What each of this member's parities of a band is the sum of; in the order
+    /// of the ring, so that sums of doubles come out the same.
+    fn own_parities(&self, band: usize) -> Vec<Vec<Link<K::Coef>>> {
+        let (stripes, me) = (self.stripes(), self.comm.rank());
+        let geometry = stripes.geometry;
+        let chain = |p: usize| {
+            let stripe = geometry.parity_stripe(me, p);
+            let blocks = (0..geometry.data()).rev().map(|i| (i, stripes.block(band, i)));
+            let link = |(i, block)| {
+                (
+                    geometry.data_member(stripe, i),
+                    (self.parts.a, block),
+                    self.code.encode_coef(p, i),
+                )
+            };
+            blocks.filter(|(_, block)| !block.is_empty()).map(link).collect()
+        };
+        (0..geometry.parities).map(chain).collect()
+    }
+
+    /// Makes what [`Encoder::Direct`] will read of the other members ready.
+    pub fn prepare_direct(&self) {
+        for band in 0..self.stripes().bands() {
+            for (member, (from, rows), _) in self.own_parities(band).into_iter().flatten() {
+                if let Some(peer) = &self.peers[member] {
+                    let whole = 0..from.pitch_bytes;
+                    let end = from.at(rows.end - 1, whole.clone()).end;
+                    peer.will_read(from.at(rows.start, whole).start..end);
+                }
+            }
+        }
+    }
+
+    /// Sums up what the members of `chain` hold, into the target on this one. With
+    /// `gather`, the checksums of what they hold are kept for them.
+    fn pull(
+        &mut self,
+        chain: &[Link<K::Coef>],
+        (into, block): (Summed, Range<usize>),
+        tiles: &[Tile],
+        gather: bool,
+        step: Step,
+    ) -> Result<()> {
+        let mut buffer = self.scratch.take(tiles.first().map_or(0, Tile::size))?;
+        for tile in tiles {
+            match chain {
+                [(member, held, coef)]
+                    if self.code.is_one(*coef) && held.1.len() == block.len() =>
+                {
+                    let target = (into, block.clone());
+                    self.pull_as_it_is((*member, held), target, tile, gather, step)?;
+                }
+                _ => {
+                    let sum = bytes_of_mut(&mut buffer, tile.size());
+                    for (place, link) in chain.iter().enumerate() {
+                        self.sum_up(link, place == 0, gather.then_some(Sums::Gathered), tile, sum);
+                    }
+                    self.put(into, block.clone(), tile, sum, step)?;
+                }
+            }
+        }
+        self.scratch.give(buffer);
+        Ok(())
+    }
+
+    /// [`Band::pull`] of one block that is not changed: straight from there to
+    /// here.
+    fn pull_as_it_is(
+        &mut self,
+        (member, (from, rows)): (usize, &Held),
+        (into, block): (Summed, Range<usize>),
+        tile: &Tile,
+        gather: bool,
+        step: Step,
+    ) -> Result<()> {
+        let pairs = tile.rows_of(rows.clone()).zip(tile.rows_of(block));
+        for ((source, _), (target, _)) in pairs {
+            let range = from.at(source, tile.bytes.clone());
+            let peer = self.peers[member].as_ref().expect("a member keeps no parity of its own");
+            // SAFETY: as in `held`.
+            let bytes = unsafe { peer.bytes(range) };
+            self.vault.store_cells(&into, target, tile.bytes.clone(), bytes, step)?;
+            // The parity is the block, and so are its checksums.
+            for cell in into.cells(&tile.bytes).filter(|_| gather) {
+                let sum = self.vault.sum(&into, target, cell);
+                self.gathered.put(member, source, cell, sum);
+            }
+        }
+        Ok(())
+    }
+}

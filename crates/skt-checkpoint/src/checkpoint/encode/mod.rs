@@ -1,0 +1,328 @@
+//! Encoding: the parities of a band from the blocks of all members.
+//!
+//! Four ways to the same bytes:
+//!
+//! - [`Encoder::Direct`], where all members stand on one node: each reads the
+//!   blocks of the others where they lie, in shared memory, and adds them up. No
+//!   message, no buffer, and each byte is moved once.
+//! - [`Encoder::Ring`], the default elsewhere: the chain of Chen and Dongarra, "A
+//!   scalable checkpoint encoding algorithm", section 3.2, for all stripes of a
+//!   band at once. The m partial sums of stripe t start at member t+m and go
+//!   round to t-1, each member adding its block; the last sends parity p to
+//!   member t+p. In every step all members send and receive equally much: no
+//!   member is a bottleneck, and a member sends m blocks for each of its own.
+//! - [`Encoder::Reduce`]: one binomial reduction a parity, whole blocks (Tang
+//!   et al., TPDS 2018, section 2.2, which calls `MPI_Reduce`).
+//! - [`Encoder::Tree`]: one binary tree a parity, in segments.
+
+mod direct;
+mod mirror;
+mod rebuild;
+pub(super) mod ring;
+mod scratch;
+mod tile;
+mod tree;
+
+use std::fmt;
+use std::mem;
+use std::ops::{DerefMut, Range};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::code::Code;
+use super::codec::{self, checksum};
+use super::gathered::Gathered;
+use super::hook::Step;
+use super::layout::{Part, RegionParts, Stripes, Summed};
+use super::memory::Peer;
+use super::vault::Vault;
+use crate::comm::{Comm, PanelBuf, Result, SendRequest, Tag};
+pub use rebuild::Place;
+pub use scratch::Scratch;
+use scratch::{bytes_of, bytes_of_mut};
+use tile::{Tile, tiles};
+
+pub(super) const TAG_RING: Tag = 1;
+pub(super) const TAG_PARITY: Tag = 2;
+pub(super) const TAG_READY: Tag = 6;
+pub(super) const TAG_SUMS: Tag = 7;
+
+/// How parities are computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Encoder {
+    /// [`Encoder::Direct`] for a group that stands on one node, else
+    /// [`Encoder::Ring`].
+    Auto,
+    /// Reading the others' memory.
+    Direct,
+    /// Pipelined ring.
+    Ring,
+    /// One binomial reduction a parity, whole blocks.
+    Reduce,
+    /// One binary tree a parity, in segments.
+    Tree,
+}
+
+impl Encoder {
+    /// Those that do with messages.
+    pub const MESSAGES: [Self; 3] = [Self::Ring, Self::Reduce, Self::Tree];
+
+    /// All encoders, and the choice by what there is.
+    pub const ALL: [Self; 5] = [Self::Auto, Self::Direct, Self::Ring, Self::Reduce, Self::Tree];
+
+    /// What is left of it where memory cannot be shared.
+    pub(super) fn with_messages(self) -> Self {
+        match self {
+            Self::Auto | Self::Direct => Self::Ring,
+            other => other,
+        }
+    }
+}
+
+impl fmt::Display for Encoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Direct => "direct",
+            Self::Ring => "ring",
+            Self::Reduce => "reduce",
+            Self::Tree => "tree",
+        })
+    }
+}
+
+/// No encoder of that name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown encoder `{0}`; one of auto, direct, ring, reduce, tree")]
+pub struct UnknownEncoder(String);
+
+impl FromStr for Encoder {
+    type Err = UnknownEncoder;
+
+    fn from_str(name: &str) -> std::result::Result<Self, UnknownEncoder> {
+        let named = |encoder: &Self| encoder.to_string() == name;
+        Self::ALL.into_iter().find(named).ok_or_else(|| UnknownEncoder(name.to_owned()))
+    }
+}
+
+/// Tiles that are on their way at once: while one is being sent and received,
+/// another is added to.
+pub(super) const IN_FLIGHT: usize = 2;
+/// A group's end of encoding and rebuilding one region.
+pub struct Band<'a, C, K, S, P> {
+    /// The group.
+    pub comm: &'a C,
+    /// Its code, shaped for it.
+    pub code: &'a K,
+    /// This member's segment.
+    pub vault: &'a mut Vault<S>,
+    /// Where the region's parts lie in it.
+    pub parts: &'a RegionParts,
+    /// Bytes of a message, about.
+    pub segment_bytes: usize,
+    /// Buffers.
+    pub scratch: &'a mut Scratch,
+    /// The other members' segments, by place in the group, for
+    /// [`Encoder::Direct`].
+    pub peers: &'a [Option<P>],
+    /// Checksums of the other members' data that were found on the way.
+    pub gathered: &'a mut Gathered,
+}
+
+/// Rows of a part, on one member.
+type Held = (Part, Range<usize>);
+
+/// A member, what it holds of a stripe, and the multiple of it to add.
+type Link<T> = (usize, Held, T);
+
+/// Where checksums of cells go that are read.
+#[derive(Clone, Copy)]
+enum Sums {
+    /// Into this member's segment: they are of its own blocks.
+    Own(Summed),
+    /// To be told the member whose blocks they are of.
+    Gathered,
+}
+
+impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P> {
+    pub(super) fn stripes(&self) -> Stripes {
+        self.parts.stripes
+    }
+
+    fn tiles(&self, height: usize, bytes: Range<usize>, segment_bytes: usize) -> Vec<Tile> {
+        tiles(height, bytes, segment_bytes, self.parts.cell_bytes)
+    }
+
+    /// Encodes one band of A, bytes `bytes` of each row, into parity set
+    /// `set`, without a pause. With messages, collective over the group. Of the
+    /// ring, only what two members with XOR do, each the other's mirror; the rest is
+    /// in `ring`.
+    pub fn encode(
+        &mut self,
+        encoder: Encoder,
+        set: usize,
+        band: usize,
+        bytes: Range<usize>,
+        step: Step,
+    ) -> Result<()> {
+        self.vault.step(step)?;
+        let height = self.stripes().parity_height(band);
+        let (links, tile_bytes): (tree::Links, usize) = match encoder {
+            Encoder::Auto => unreachable!("decided when it was opened"),
+            Encoder::Ring => return self.encode_mirror(set, band, bytes, step),
+            Encoder::Direct => {
+                let tiles = self.tiles(height, bytes, direct::TILE_BYTES);
+                return self.encode_direct(set, band, &tiles, step);
+            }
+            Encoder::Reduce => (tree::binomial, height * bytes.len()),
+            Encoder::Tree => (tree::binary, self.segment_bytes),
+        };
+        let tiles = self.tiles(height, bytes, tile_bytes);
+        self.encode_tree(links, set, band, &tiles, step)
+    }
+
+    /// Where the checksums of this member's own blocks go while they are encoded:
+    /// once, with the first parity.
+    pub(super) fn own_sums(&self, set: usize, parity: usize) -> Option<Summed> {
+        (parity == 0).then(|| self.parts.data(self.parts.a, set))
+    }
+
+    /// `buffer += coef * block`, for the tile's part of a block of this member. With
+    /// `sums`, the checksums of the block's cells go there, for they are read anyway.
+    fn add(
+        &mut self,
+        coef: K::Coef,
+        held: Held,
+        sums: Option<Summed>,
+        tile: &Tile,
+        buffer: &mut [u8],
+    ) {
+        self.sum_up(&(self.comm.rank(), held, coef), false, sums.map(Sums::Own), tile, buffer);
+    }
+
+    /// `buffer = coef * block`, for the tile's part of the block; zeros where the
+    /// block has no rows. Otherwise as [`Band::add`].
+    fn start(
+        &mut self,
+        coef: K::Coef,
+        held: Held,
+        sums: Option<Summed>,
+        tile: &Tile,
+        buffer: &mut [u8],
+    ) {
+        if self.code.is_one(coef) {
+            let filled = tile.bytes_of(&held.1);
+            self.copy_out(held, sums, tile, buffer);
+            buffer[filled..].fill(0);
+        } else {
+            self.sum_up(&(self.comm.rank(), held, coef), true, sums.map(Sums::Own), tile, buffer);
+        }
+    }
+
+    /// `buffer += coef * what a member holds`, cell by cell, or `buffer =` that where it
+    /// `is_first`, for the tile's part of it. The checksums of the cells go to `sums`.
+    fn sum_up(
+        &mut self,
+        (member, (from, rows), coef): &Link<K::Coef>,
+        is_first: bool,
+        sums: Option<Sums>,
+        tile: &Tile,
+        buffer: &mut [u8],
+    ) {
+        let cell_bytes = self.parts.cell_bytes;
+        for (row, at) in tile.rows_of(rows.clone()) {
+            let outs = buffer[at].chunks_mut(cell_bytes);
+            for (byte, out) in tile.bytes.clone().step_by(cell_bytes).zip(outs) {
+                let cell = self.held(*member, from.at(row, byte..byte + out.len()));
+                match is_first {
+                    true => self.code.mul(*coef, cell, out),
+                    false => self.code.fma(*coef, cell, out),
+                }
+                let Some(sums) = sums else { continue };
+                let (sum, place) = (checksum(cell), byte / cell_bytes);
+                match sums {
+                    Sums::Own(own) => self.vault.set_sums(&own, row, place, &[sum]),
+                    Sums::Gathered => self.gathered.put(*member, row, place, sum),
+                }
+            }
+        }
+        if is_first {
+            buffer[tile.bytes_of(rows)..].fill(0);
+        }
+    }
+
+    /// Copies the tile's part of a block of this member into the buffer: past the
+    /// caches, for another core that has read the buffer in its last use would have
+    /// to give up each line of it.
+    fn copy_out(
+        &mut self,
+        (from, block): Held,
+        sums: Option<Summed>,
+        tile: &Tile,
+        buffer: &mut [u8],
+    ) {
+        let mut found = mem::take(&mut self.scratch.sums);
+        for (row, at) in tile.rows_of(block) {
+            let source = self.vault.bytes(from.at(row, tile.bytes.clone()));
+            let Some(sums) = sums else {
+                codec::copy(source, &mut buffer[at]);
+                continue;
+            };
+            found.clear();
+            codec::copy_summed(source, &mut buffer[at], sums.cell_bytes, |sum| found.push(sum));
+            self.vault.set_sums(&sums, row, sums.cells(&tile.bytes).start, &found);
+        }
+        self.scratch.sums = found;
+    }
+
+    /// Bytes of a member's segment, this one's or that of another, which is read where
+    /// it lies.
+    fn held(&self, member: usize, range: Range<usize>) -> &[u8] {
+        if member == self.comm.rank() {
+            return self.vault.bytes(range);
+        }
+        let peer = self.peers[member].as_ref().expect("in reach");
+        // SAFETY: that member has said that these rows are ready, by its own
+        // caller's promise until all meet at the barrier after the encoding;
+        // whatever else it writes meanwhile nobody reads.
+        unsafe { peer.bytes(range) }
+    }
+
+    /// Writes the tile's part of a block, with the checksums of its cells.
+    pub(super) fn put(
+        &mut self,
+        into: Summed,
+        block: Range<usize>,
+        tile: &Tile,
+        buffer: &[u8],
+        step: Step,
+    ) -> Result<()> {
+        for (row, at) in tile.rows_of(block) {
+            self.vault.store_cells(&into, row, tile.bytes.clone(), &buffer[at], step)?;
+        }
+        Ok(())
+    }
+
+    /// The tiles of bytes `bytes` of the rows of a band that the messages of the
+    /// ring carry, of about `message_bytes`.
+    pub(super) fn ring_tiles(
+        &self,
+        band: usize,
+        bytes: Range<usize>,
+        message_bytes: usize,
+    ) -> Vec<Tile> {
+        self.tiles(self.stripes().parity_height(band), bytes, message_bytes)
+    }
+
+    /// Waits for a send and takes its buffer back.
+    pub(super) fn sent(&mut self, sent: Option<(C::Send, Arc<PanelBuf>)>) -> Result<()> {
+        if let Some((send, buffer)) = sent {
+            send.wait()?;
+            self.scratch.buffers.extend(Arc::into_inner(buffer));
+        }
+        Ok(())
+    }
+}

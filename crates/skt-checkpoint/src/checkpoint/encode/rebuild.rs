@@ -1,0 +1,176 @@
+//! What lost members held, from the blocks and parities of the others.
+
+use std::collections::VecDeque;
+use std::ops::{DerefMut, Range};
+use std::sync::Arc;
+
+use super::tile::Tile;
+use super::{Band, IN_FLIGHT, Link, bytes_of_mut};
+use crate::checkpoint::code::Code;
+use crate::checkpoint::hook::Step;
+use crate::checkpoint::layout::Summed;
+use crate::checkpoint::memory::Peer;
+use crate::comm::{Comm, RecvRequest, Result, Tag};
+
+const TAG_REBUILD: Tag = 4;
+
+/// A cell of one row of each block of a stripe, of data and parities alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// Region.
+    pub region: usize,
+    /// Band of the region.
+    pub band: usize,
+    /// Stripe of the band.
+    pub stripe: usize,
+    /// Row, from the first of each block on.
+    pub row: usize,
+    /// Cell of the row.
+    pub cell: usize,
+}
+
+impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P> {
+    /// Rebuilds what the members `lost` held of one band: blocks of copy `copy`
+    /// first, then parities of `set`. Collective over the group; survivors only
+    /// read. Returns the bytes written here.
+    pub fn rebuild(
+        &mut self,
+        lost: &[usize],
+        settled: (usize, usize),
+        band: usize,
+        step: Step,
+    ) -> Result<usize> {
+        self.vault.step(step)?;
+        let stripes = self.stripes();
+        let row = 0..stripes.shape.pitch_bytes;
+        let tiles = self.tiles(stripes.parity_height(band), row, self.segment_bytes);
+        let mut written = 0;
+        for stripe in 0..stripes.geometry.members {
+            written += self.rebuild_stripe(lost, settled, (band, stripe), &tiles, step)?;
+        }
+        Ok(written)
+    }
+
+    /// [`Band::rebuild`] of one cell of one row of a stripe's blocks, on members
+    /// that have lost no more than that.
+    pub fn rebuild_cell(
+        &mut self,
+        lost: &[usize],
+        settled: (usize, usize),
+        place: &Place,
+        step: Step,
+    ) -> Result<usize> {
+        let start = place.cell * self.parts.cell_bytes;
+        let end = (start + self.parts.cell_bytes).min(self.stripes().shape.pitch_bytes);
+        let tile = Tile { rows: place.row..place.row + 1, bytes: start..end };
+        self.rebuild_stripe(lost, settled, (place.band, place.stripe), &[tile], step)
+    }
+
+    fn rebuild_stripe(
+        &mut self,
+        lost: &[usize],
+        (copy, set): (usize, usize),
+        (band, stripe): (usize, usize),
+        tiles: &[Tile],
+        step: Step,
+    ) -> Result<usize> {
+        let stripes = self.stripes();
+        let geometry = stripes.geometry;
+        let copy = self.parts.data(self.parts.b[copy], set);
+        let parities = self.parts.parities(set);
+        // What a member holds of a stripe: data i of it, or parity p.
+        let data = |i: usize| (copy.part, stripes.block(band, i));
+        let parity = |p: usize| (parities.part, stripes.parity(band, p));
+        let holder = |i: usize| geometry.data_member(stripe, i);
+        let keeper = |p: usize| geometry.parity_member(stripe, p);
+        let exists = |i: &usize| !stripes.block(band, *i).is_empty();
+        let lost_data: Vec<usize> =
+            (0..geometry.data()).filter(exists).filter(|&i| lost.contains(&holder(i))).collect();
+        let lost_parity: Vec<usize> =
+            (0..geometry.parities).filter(|&p| lost.contains(&keeper(p))).collect();
+        let mut written = 0;
+        for rebuild in self.code.rebuild_plan(&lost_data, &lost_parity) {
+            let mut chain = Vec::new();
+            for i in (0..geometry.data()).filter(exists) {
+                chain.push((holder(i), data(i), rebuild.from_data[i]));
+            }
+            for (p, &coef) in rebuild.from_parity.iter().enumerate() {
+                chain.push((keeper(p), parity(p), coef));
+            }
+            chain.retain(|&(_, _, coef)| !self.code.is_zero(coef));
+            let target = (holder(rebuild.block), (copy, stripes.block(band, rebuild.block)));
+            assert!(chain.iter().all(|(member, ..)| !lost.contains(member)));
+            written += self.run_chain(&chain, target, tiles, step)?;
+        }
+        for p in lost_parity {
+            let mut chain = Vec::new();
+            for i in (0..geometry.data()).filter(exists) {
+                chain.push((holder(i), data(i), self.code.encode_coef(p, i)));
+            }
+            let target = (keeper(p), (parities, stripes.parity(band, p)));
+            written += self.run_chain(&chain, target, tiles, step)?;
+        }
+        Ok(written)
+    }
+
+    /// Sums up along the chain, tile by tile, and writes the sum at its end.
+    /// Members work on different tiles: each receives the next one, and sends the
+    /// last one, while it adds to this one.
+    fn run_chain(
+        &mut self,
+        chain: &[Link<K::Coef>],
+        (target, (into, block)): (usize, (Summed, Range<usize>)),
+        tiles: &[Tile],
+        step: Step,
+    ) -> Result<usize> {
+        let me = self.comm.rank();
+        let place = chain.iter().position(|(member, ..)| *member == me);
+        if place.is_none() && target != me {
+            return Ok(0);
+        }
+        let before = match place {
+            Some(0) => None,
+            Some(place) => Some(chain[place - 1].0),
+            None => Some(chain.last().expect("a lost block has sources").0),
+        };
+        let doubles = |tile: &Tile| 0..tile.size().div_ceil(size_of::<f64>());
+        let (mut coming, mut sent) = (VecDeque::new(), VecDeque::new());
+        let (mut posted, mut written) = (0, 0);
+        for (turn, tile) in tiles.iter().enumerate() {
+            while let Some(source) = before
+                && posted < tiles.len().min(turn + IN_FLIGHT)
+            {
+                let buffer = self.scratch.take(tiles[posted].size())?;
+                let range = doubles(&tiles[posted]);
+                coming.push_back(self.comm.irecv(buffer, range, source, TAG_REBUILD)?);
+                posted += 1;
+            }
+            let mut buffer = match coming.pop_front() {
+                Some(recv) => RecvRequest::wait(recv)?,
+                None => self.scratch.take(tile.size())?,
+            };
+            let sum = bytes_of_mut(&mut buffer, tile.size());
+            let Some(place) = place else {
+                self.put(into, block.clone(), tile, sum, step)?;
+                written += tile.rows_of(block.clone()).count() * tile.bytes.len();
+                self.scratch.give(buffer);
+                continue;
+            };
+            let (_, held, coef) = &chain[place];
+            match place {
+                0 => self.start(*coef, held.clone(), None, tile, sum),
+                _ => self.add(*coef, held.clone(), None, tile, sum),
+            }
+            let next = chain.get(place + 1).map_or(target, |(member, ..)| *member);
+            let sum = Arc::new(buffer);
+            sent.push_back((self.comm.isend(sum.clone(), doubles(tile), next, TAG_REBUILD)?, sum));
+            if sent.len() >= IN_FLIGHT {
+                self.sent(sent.pop_front())?;
+            }
+        }
+        while !sent.is_empty() {
+            self.sent(sent.pop_front())?;
+        }
+        Ok(written)
+    }
+}

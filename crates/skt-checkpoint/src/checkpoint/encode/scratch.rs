@@ -1,0 +1,48 @@
+//! Buffers of messages.
+
+use crate::comm::{PanelBuf, Result};
+
+/// Buffers of messages, made at the first use and kept: on huge pages where the
+/// system grants them, for a transport that copies between processes is twice
+/// as fast there.
+#[derive(Default)]
+pub struct Scratch {
+    pub(super) buffers: Vec<PanelBuf>,
+    /// Checksums of a row's cells.
+    pub(super) sums: Vec<u64>,
+}
+
+impl Scratch {
+    /// A buffer of at least so many bytes, of any content.
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub(super) fn take(&mut self, bytes: usize) -> Result<PanelBuf> {
+        let doubles = bytes.div_ceil(size_of::<f64>());
+        match self.buffers.pop() {
+            Some(buffer) if buffer.len() >= doubles => Ok(buffer),
+            _ => {
+                let most =
+                    if doubles < SMALL_DOUBLES { doubles } else { doubles.max(HUGE_DOUBLES) };
+                PanelBuf::for_messages(most)
+            }
+        }
+    }
+
+    pub(super) fn give(&mut self, buffer: PanelBuf) {
+        self.buffers.push(buffer);
+    }
+}
+
+pub(super) fn bytes_of(buffer: &PanelBuf, bytes: usize) -> &[u8] {
+    &bytemuck::cast_slice(buffer)[..bytes]
+}
+
+pub(super) fn bytes_of_mut(buffer: &mut PanelBuf, bytes: usize) -> &mut [u8] {
+    &mut bytemuck::cast_slice_mut(buffer)[..bytes]
+}
+
+/// Messages below this are not worth a huge page.
+const SMALL_DOUBLES: usize = (64 << 10) / size_of::<f64>();
+/// A huge page.
+const HUGE_DOUBLES: usize = (2 << 20) / size_of::<f64>();

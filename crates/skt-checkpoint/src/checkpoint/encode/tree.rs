@@ -1,0 +1,116 @@
+//! [`Encoder::Reduce`](super::Encoder::Reduce) and [`Encoder::Tree`](super::Encoder::Tree):
+//! a tree of the members for each parity.
+
+use std::ops::DerefMut;
+
+use super::tile::Tile;
+use super::{Band, bytes_of_mut};
+use crate::checkpoint::code::Code;
+use crate::checkpoint::hook::Step;
+use crate::checkpoint::layout::Stripes;
+use crate::checkpoint::memory::Peer;
+use crate::comm::{Comm, Result, Tag};
+
+const TAG_TREE: Tag = 3;
+
+/// Parent and children of a place in a tree of so many places; 0 is the root.
+pub(super) type Links = fn(usize, usize) -> (Option<usize>, Vec<usize>);
+
+pub(super) fn binomial(place: usize, size: usize) -> (Option<usize>, Vec<usize>) {
+    let low = if place == 0 { size.next_power_of_two() } else { place & place.wrapping_neg() };
+    let masks = std::iter::successors(Some(1usize), |mask| Some(mask << 1));
+    let children =
+        masks.take_while(|&mask| mask < low).map(|mask| place + mask).filter(|&c| c < size);
+    ((place > 0).then(|| place - low), children.collect())
+}
+
+pub(super) fn binary(place: usize, size: usize) -> (Option<usize>, Vec<usize>) {
+    let children = [2 * place + 1, 2 * place + 2].into_iter().filter(|&child| child < size);
+    ((place > 0).then(|| (place - 1) / 2), children.collect())
+}
+
+impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P> {
+    /// For each stripe and parity in turn, a tree of the members that hold its
+    /// data, the parity's own member at the root. All go through the trees in
+    /// one order, so blocking messages cannot deadlock.
+    pub(super) fn encode_tree(
+        &mut self,
+        links: Links,
+        set: usize,
+        band: usize,
+        tiles: &[Tile],
+        step: Step,
+    ) -> Result<()> {
+        for tile in tiles {
+            self.encode_tile(links, set, band, tile, step)?;
+        }
+        Ok(())
+    }
+
+    fn encode_tile(
+        &mut self,
+        links: Links,
+        set: usize,
+        band: usize,
+        tile: &Tile,
+        step: Step,
+    ) -> Result<()> {
+        let (stripes, me) = (self.stripes(), self.comm.rank());
+        let Stripes { geometry, .. } = stripes;
+        let size = tile.size();
+        let mut buffers = [self.scratch.take(size)?, self.scratch.take(size)?];
+        let [sum, theirs] = buffers.each_mut().map(|buffer| bytes_of_mut(buffer, size));
+        for stripe in 0..geometry.members {
+            for p in 0..geometry.parities {
+                // Place 0 is the root, place 1 + i the member with data i.
+                let mut places = vec![geometry.parity_member(stripe, p)];
+                places.extend((0..geometry.data()).map(|i| geometry.data_member(stripe, i)));
+                let Some(place) = places.iter().position(|&member| member == me) else { continue };
+                if place > 0 {
+                    let coef = self.code.encode_coef(p, place - 1);
+                    let held = (self.parts.a, stripes.block(band, place - 1));
+                    self.start(coef, held, self.own_sums(set, p), tile, sum);
+                } else {
+                    sum.fill(0);
+                }
+                let (parent, children) = links(place, places.len());
+                for child in children {
+                    self.comm.recv_bytes(theirs, places[child], TAG_TREE)?;
+                    self.code.fma(self.code.one(), theirs, sum);
+                }
+                match parent {
+                    Some(parent) => self.comm.send_bytes(sum, places[parent], TAG_TREE)?,
+                    None => {
+                        let into = self.parts.parities(set);
+                        self.put(into, stripes.parity(band, p), tile, sum, step)?;
+                    }
+                }
+            }
+        }
+        self.scratch.buffers.extend(buffers);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trees_span_all_places() {
+        for links in [binomial as Links, binary] {
+            for size in 1..40 {
+                for place in 0..size {
+                    let (parent, children) = links(place, size);
+                    assert_eq!(parent.is_none(), place == 0);
+                    if let Some(parent) = parent {
+                        assert!(parent < place && links(parent, size).1.contains(&place));
+                    }
+                    for child in children {
+                        assert_eq!(links(child, size).0, Some(place));
+                    }
+                }
+            }
+        }
+    }
+}

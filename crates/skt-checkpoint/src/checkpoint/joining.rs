@@ -1,0 +1,198 @@
+//! The steps of a start that take hold of its segments, once all have agreed.
+
+use super::agree::Plan;
+use super::checkpointer::Checkpointer;
+use super::code::Code;
+use super::config::Config;
+use super::encode::{Encoder, Scratch};
+use super::error::{CheckpointError, Result, memory_error};
+use super::gathered::Gathered;
+use super::header::{Identity, SegmentId};
+use super::hook::{Step, StepName};
+use super::layout::{Geometry, RegionShape, SegmentLayout};
+use super::link::Link;
+use super::memory::Memory;
+use super::methods::Method;
+use super::opening::Opening;
+use super::record::Record;
+use super::vault::{Backing, Vault};
+use crate::comm::Comm;
+use crate::comm::collect::all_reduce;
+
+/// Bytes of a message where nothing is measured: a recovery's, of members that
+/// need none to encode.
+const MESSAGE_BYTES: usize = 256 << 10;
+
+impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+    /// Lays out this rank's segment, and makes it where this process has none in hand.
+    /// Splits the job into groups. Collective.
+    pub(super) fn create(
+        comm: &C,
+        mut opening: Opening<M>,
+        segment: Option<M::Segment>,
+        plan: Plan,
+        config: Config<K>,
+        shapes: &[RegionShape],
+    ) -> Result<(Self, Identity)> {
+        let rank = plan.ranks[comm.rank()];
+        let group = plan.groups.iter().position(|members| members.contains(&rank));
+        let group = group.expect("every rank has a group");
+        let members = plan.groups[group].clone();
+        let (geometry, code) = shaped(&config, members.len())?;
+        let (header_bytes, parts) = (opening.header.bytes(), config.method.parts());
+        let Config { bands, cell_bytes, align_bytes: align, .. } = config;
+        let layout =
+            SegmentLayout::new(header_bytes, shapes, geometry, bands, parts, cell_bytes, align);
+        let id =
+            plan.attach[comm.rank()].unwrap_or(SegmentId { rank, attempt: plan.attempt.number });
+        let backing = match (config.method, segment) {
+            (Method::None, _) => Backing::Private(vec![0; layout.bytes.div_ceil(8)]),
+            (_, Some(segment)) => Backing::Lasting(segment),
+            (_, None) => Backing::Lasting(opening.make(id, layout.bytes, plan.epoch)?),
+        };
+        let Opening { memory, header, hook, lock, fingerprint, parameters, .. } = opening;
+        let vault = Vault::new(backing, hook, config.chunk_bytes);
+        let identity = Identity {
+            run_id: config.run_id.clone(),
+            fingerprint,
+            parameters,
+            rank,
+            group,
+            members,
+            bytes: layout.bytes,
+        };
+        let group_comm = comm.split(Some(group as u32), rank as u32)?.expect("a colour");
+        let job = comm.split(Some(0), rank as u32)?.expect("a colour");
+        let this = Self {
+            job,
+            group: group_comm,
+            code,
+            memory,
+            id,
+            header,
+            vault,
+            record: Record::of_new_segment(),
+            ready: plan.epoch == 0,
+            last_active: vec![config.method.apart_at_start(); shapes.len()],
+            scratch: Scratch::default(),
+            encoder: config.encoder.with_messages(),
+            message_bytes: config.message_bytes.unwrap_or(MESSAGE_BYTES),
+            taking: None,
+            gathered: Gathered::default(),
+            peers: Vec::new(),
+            lock,
+            layout,
+            plan,
+            config,
+        };
+        Ok((this, identity))
+    }
+
+    /// Takes part in this attempt; nothing that a later start could miss has
+    /// changed yet.
+    pub(super) fn join(&mut self, identity: &Identity, is_new: bool) -> Result<()> {
+        let step = Step::new(StepName::Join, self.plan.epoch);
+        if !is_new {
+            let header = self.vault.bytes(0..self.header.bytes());
+            self.record = self.header.decode_record(header).expect("as it was offered");
+        }
+        self.record.join(self.plan.attempt, &self.plan.left);
+        self.write_record(step)?;
+        if is_new {
+            // Last: a segment without its identity is nobody's.
+            let bytes = self.header.encode_identity(identity);
+            self.vault.store(0, &bytes, step)?;
+            self.vault.order();
+        }
+        Ok(())
+    }
+
+    /// All segments are there. Collective.
+    pub(super) fn joined(&mut self) -> Result<()> {
+        self.vault.step(Step::new(StepName::Joined, self.plan.epoch))?;
+        Ok(self.job.barrier()?)
+    }
+
+    /// All have joined: from here on segments follow this attempt's decision.
+    /// A segment that has not joined is stale from now on.
+    pub(super) fn confirm(&mut self) -> Result<()> {
+        let Plan { attempt, epoch, state, .. } = &self.plan;
+        let step = Step::new(StepName::Confirm, *epoch);
+        // COMMIT(e) before the flush, or a second death would find B torn and nobody to
+        // say that (A, D) is what counts.
+        self.record.confirm(*attempt, self.config.method, *epoch, state);
+        self.write_record(step)
+    }
+
+    /// Looks for the segments of the group's other members. If each of the group
+    /// can read those of all others, parities need no messages.
+    pub(super) fn meet_peers(&mut self, is_new: bool) -> Result<()> {
+        let asked = self.config.encoder;
+        if !self.config.method.encodes() || !matches!(asked, Encoder::Auto | Encoder::Direct) {
+            return Ok(());
+        }
+        let (me, ranks) = (self.group.rank(), self.group_ranks());
+        let mut attempts = vec![0; ranks.len()];
+        attempts[me] = self.id.attempt;
+        all_reduce(&self.group, &mut attempts, u64::max)?;
+        let mut peers = Vec::with_capacity(ranks.len());
+        for (member, (&rank, &attempt)) in ranks.iter().zip(&attempts).enumerate() {
+            let id = SegmentId { rank, attempt };
+            let peer = match member == me {
+                true => None,
+                false => self.memory.peer(id).map_err(memory_error("looking into", id, 0))?,
+            };
+            peers.push(peer);
+        }
+        let sees_all = peers.iter().filter(|peer| peer.is_some()).count() + 1 == ranks.len();
+        let mut all_see = [u8::from(sees_all)];
+        // Who asks for it must have it everywhere.
+        let who = if asked == Encoder::Direct { &self.job } else { &self.group };
+        all_reduce(who, &mut all_see, u8::min)?;
+        if all_see[0] != 0 {
+            (self.encoder, self.peers) = (Encoder::Direct, peers);
+        } else if asked == Encoder::Direct {
+            if is_new {
+                let remove = self.memory.remove(self.id);
+                remove.map_err(memory_error("removing", self.id, self.layout.bytes))?;
+            }
+            // The first to say it ends the job: nothing is to be left by then.
+            self.job.barrier()?;
+            return Err(CheckpointError::NotDirect);
+        }
+        Ok(())
+    }
+
+    /// Measures what messages cost where parities need any and their length is
+    /// not given; else makes the others' memory ready to be read.
+    pub(super) fn prepare_to_encode(&mut self) -> Result<()> {
+        if !self.config.method.encodes() {
+            return Ok(());
+        }
+        if self.encoder == Encoder::Direct {
+            for region in 0..self.layout.regions.len() {
+                self.band(region).prepare_direct();
+            }
+        } else if self.config.message_bytes.is_none() {
+            let link = Link::measure(&self.group, &self.code)?;
+            // All that goes round before the pipeline runs dry: a band's parity.
+            let bands = self.layout.regions.iter().map(|parts| parts.stripes);
+            let parity = bands.map(|stripes| stripes.block_rows * stripes.shape.pitch_bytes);
+            let bytes = parity.max().unwrap_or_default();
+            self.message_bytes = link.message_bytes(bytes, self.group.size());
+        }
+        Ok(())
+    }
+}
+
+/// Geometry and code of a group. Without checkpoints neither is used, and any
+/// legal geometry does, also for a job of one rank.
+fn shaped<K: Code + Clone>(config: &Config<K>, members: usize) -> Result<(Geometry, K)> {
+    if !config.method.encodes() {
+        return Ok((Geometry { members: 2, parities: 1 }, config.code.clone()));
+    }
+    let geometry = Geometry { members, parities: config.parities };
+    let code = config.code.shaped(geometry.data(), geometry.parities);
+    let refused = |reason| CheckpointError::Code { members, parities: geometry.parities, reason };
+    Ok((geometry, code.map_err(refused)?))
+}

@@ -1,0 +1,127 @@
+//! Method `self` (Tang et al., TPDS 2018, section 4): the workspace with its new
+//! parities is a checkpoint while the copy is overwritten.
+
+use std::ops::Range;
+use std::time::Instant;
+
+use super::checkpointer::Checkpointer;
+use super::code::Code;
+use super::error::Result;
+use super::hook::{Step, StepName};
+use super::layout::{Active, Part};
+use super::memory::Memory;
+use super::schedule::Stats;
+use crate::comm::Comm;
+
+impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+    /// The parities of epoch - 2 become those of `epoch`. They differ from those
+    /// of epoch - 1 where A was active then. What is active now is encoded anew;
+    /// the rest of that, which froze in between, is copied. All checksums are.
+    pub(super) fn carry(&mut self, epoch: u64, active: &[Active], stats: &mut Stats) -> Result<()> {
+        let start = Instant::now();
+        for (region, &now) in active.iter().enumerate() {
+            stats.copied_bytes += self.carry_sums(region, epoch)?;
+            let before = self.last_active[region];
+            let stripes = self.layout.regions[region].stripes;
+            let encoded = stripes.bands_from(now.row);
+            for band in stripes.bands_from(before.row) {
+                let end = if encoded.contains(&band) { now.byte } else { usize::MAX };
+                let step = Step::new(StepName::Carry, epoch).band(region, band);
+                stats.copied_bytes += self.carry_band(region, band, before.byte..end, step)?;
+            }
+        }
+        stats.copy_seconds += start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Copies bytes `bytes` of each row of one band's parities from the set of
+    /// the epoch before into that of the step's epoch.
+    fn carry_band(
+        &mut self,
+        region: usize,
+        band: usize,
+        bytes: Range<usize>,
+        step: Step,
+    ) -> Result<usize> {
+        let method = self.config.method;
+        let parts = &self.layout.regions[region];
+        let (_, old) = method.settled(step.epoch - 1);
+        let (from, to) = (parts.parity[old], parts.parity[method.encoded(step.epoch)]);
+        let rows = parts.stripes.parities(band);
+        let bytes = bytes.start..bytes.end.min(from.pitch_bytes);
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        self.vault.step(step)?;
+        self.copy_rows(from, to, rows, bytes, step)
+    }
+
+    /// COMMIT: every D of every group is complete, and whoever sees this knows it.
+    pub(super) fn commit(&mut self, epoch: u64, state: Vec<u8>, stats: &mut Stats) -> Result<()> {
+        let start = Instant::now();
+        self.record.commit(epoch, state);
+        self.write_record(Step::new(StepName::Commit, epoch))?;
+        stats.commit_seconds = start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// B becomes what A was at the commit, where it was active. Local.
+    pub(super) fn flush(&mut self, epoch: u64, active: &[Active], stats: &mut Stats) -> Result<()> {
+        let start = Instant::now();
+        for (region, active) in active.iter().enumerate() {
+            let step = Step::new(StepName::Flush, epoch);
+            stats.copied_bytes += self.copy_bands(region, *active, step)?;
+        }
+        stats.flush_seconds += start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// B and D hold the epoch: D is C from here on.
+    pub(super) fn stamp(&mut self, epoch: u64, stats: &mut Stats) -> Result<()> {
+        let start = Instant::now();
+        self.record.stamp(epoch);
+        self.write_record(Step::new(StepName::Stamp, epoch))?;
+        stats.flush_seconds += start.elapsed().as_secs_f64();
+        stats.copy_seconds += stats.flush_seconds;
+        Ok(())
+    }
+
+    /// Frozen means frozen: outside of `active` A equals its copy.
+    pub(super) fn assert_frozen(&self, active: &[Active]) {
+        let (copy, _) = self.config.method.settled(self.record.stamped());
+        for (index, (parts, active)) in self.layout.regions.iter().zip(active).enumerate() {
+            if let Some(row) =
+                self.first_difference(parts.a, parts.b[copy], active.row, active.byte)
+            {
+                panic!("row {row} of region {index} has changed outside of {active:?}");
+            }
+        }
+    }
+
+    /// Outside of the bands and bytes that were encoded, the new parities equal
+    /// those of the epoch before.
+    pub(super) fn assert_carried(&self, active: &[Active]) {
+        for (index, (parts, active)) in self.layout.regions.iter().zip(active).enumerate() {
+            let bands = parts.stripes.bands_from(active.row);
+            let first = if bands.is_empty() {
+                parts.stripes.parity_rows()
+            } else {
+                parts.stripes.parities(bands.start).start
+            };
+            let [one, two] = parts.parity[..] else { unreachable!("method self has two sets") };
+            if let Some(row) = self.first_difference(one, two, first, active.byte) {
+                panic!("parity row {row} of region {index} has thawed outside of {active:?}");
+            }
+        }
+    }
+
+    /// The first row in which two parts differ, in rows before `row` and in the
+    /// bytes before `byte` of the others.
+    fn first_difference(&self, one: Part, two: Part, row: usize, byte: usize) -> Option<usize> {
+        let pitch = one.pitch_bytes;
+        (0..one.rows).find(|&r| {
+            let kept = 0..if r < row { pitch } else { byte.min(pitch) };
+            self.vault.bytes(one.at(r, kept.clone())) != self.vault.bytes(two.at(r, kept))
+        })
+    }
+}

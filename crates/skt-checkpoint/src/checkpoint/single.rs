@@ -1,0 +1,30 @@
+//! Method `single`: one copy with its parities, torn while it is overwritten.
+
+use super::checkpointer::Checkpointer;
+use super::code::Code;
+use super::error::Result;
+use super::hook::{Step, StepName};
+use super::layout::Active;
+use super::memory::Memory;
+use super::schedule::Stats;
+use crate::comm::Comm;
+
+impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+    /// Mark the copy as torn; copy and encode over it; barrier; COMMIT.
+    pub(super) fn take_single(
+        &mut self,
+        epoch: u64,
+        active: &[Active],
+        state: Vec<u8>,
+        stats: &mut Stats,
+    ) -> Result<()> {
+        self.record.begin_update(epoch);
+        self.write_record(Step::new(StepName::Begin, epoch))?;
+        self.copy_all(epoch, active, stats)?;
+        self.encode_all(epoch, active, stats)?;
+        self.barrier(epoch, stats)?;
+        self.record.commit(epoch, state);
+        self.record.stamp(epoch);
+        self.write_record(Step::new(StepName::Commit, epoch))
+    }
+}

@@ -1,0 +1,88 @@
+//! What transports have in common that copy a message when it is sent.
+
+use std::ops::Range;
+
+use super::{Comm, CommError, PanelBuf, RecvRequest, Result, SendRequest, Tag};
+
+/// A send that was complete when it was made.
+pub struct Sent;
+
+impl SendRequest for Sent {
+    fn test(&mut self) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn wait(self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A receive under way: the message is copied when somebody looks.
+pub struct Receiving<C> {
+    comm: C,
+    buf: PanelBuf,
+    range: Range<usize>,
+    source: usize,
+    tag: Tag,
+    arrived: bool,
+}
+
+impl<C: Comm> Receiving<C> {
+    /// Into `buf[range]`.
+    ///
+    /// # Panics
+    /// When the buffer is shorter.
+    pub fn new(comm: C, buf: PanelBuf, range: Range<usize>, source: usize, tag: Tag) -> Self {
+        assert!(range.end <= buf.len(), "receive beyond the buffer");
+        Self { comm, buf, range, source, tag, arrived: false }
+    }
+
+    fn receive(&mut self) -> Result<()> {
+        self.comm.recv(&mut self.buf[self.range.clone()], self.source, self.tag)?;
+        self.arrived = true;
+        Ok(())
+    }
+}
+
+impl<C: Comm> RecvRequest for Receiving<C> {
+    fn test(&mut self) -> Result<bool> {
+        if !self.arrived && self.comm.probe(self.source, self.tag)? {
+            self.receive()?;
+        }
+        Ok(self.arrived)
+    }
+
+    fn wait(mut self) -> Result<PanelBuf> {
+        if !self.arrived {
+            self.receive()?;
+        }
+        Ok(self.buf)
+    }
+}
+
+/// Copies a message into the buffer that awaits it.
+pub(super) fn copy_message(
+    message: &[u8],
+    into: &mut [u8],
+    source_rank: usize,
+    tag: Tag,
+) -> Result<()> {
+    if message.len() != into.len() {
+        let (want, got) = (into.len(), message.len());
+        return Err(CommError::Length { source_rank, tag, want, got });
+    }
+    into.copy_from_slice(message);
+    Ok(())
+}
+
+/// A new group of these ranks of the one that is split: the least of them, and all in
+/// the order of their keys, equal ones in that of the ranks.
+pub(super) fn new_group<K: Ord>(
+    ranks: impl Iterator<Item = usize>,
+    key: impl Fn(usize) -> K,
+) -> (usize, Vec<usize>) {
+    let mut ranks: Vec<usize> = ranks.collect();
+    let first = *ranks.iter().min().expect("who splits has a colour");
+    ranks.sort_by_key(|&rank| (key(rank), rank));
+    (first, ranks)
+}

@@ -1,0 +1,15 @@
+//! `mpirun` for tests: also as root, and on fewer cores than ranks.
+
+use std::process::Command;
+
+/// `mpirun -np RANKS`, its arguments and the program still to come.
+pub fn mpirun(ranks: usize) -> Command {
+    let mut command = Command::new("mpirun");
+    command.args(["-np", &ranks.to_string()]);
+    // Variables, not flags: other MPIs ignore them.
+    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    // More ranks than cores: Open MPI 4, and 5.
+    command.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
+    command.env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
+    command
+}

@@ -10,6 +10,7 @@
 
 pub mod buffer;
 pub mod collect;
+pub mod ibarrier;
 pub mod mpi;
 pub mod node;
 pub mod sim;

@@ -2,14 +2,14 @@
 //!
 //! Launchers end the ranks that are left of a job with SIGTERM, and with SIGKILL a
 //! second later. Data that is changed in place cannot be used where a change was cut
-//! short. So each change is a *piece*, between [`Piece::begin`] and its drop, and a
+//! short. So each change is a *piece*, between [`begin_piece`] and [`end_piece`], and a
 //! process in which one is under way outlives the signal until the last of them is done.
 //! Pieces take some tenths of a second at most.
 //!
 //! ```text
 //! handler:  told = signal;  if running = 0: end           either sees the other:
 //! begin:    running += 1;   if told: give up the piece    all are sequentially consistent
-//! drop:     running -= 1;   if it is 0 now, and told: end
+//! end:      running -= 1;   if it is 0 now, and told: end
 //! ```
 
 use std::sync::OnceLock;
@@ -75,32 +75,23 @@ fn end() -> ! {
     }
 }
 
-/// A piece of work under way: the process does not end by a signal as long as it lives.
-#[derive(Debug)]
-#[must_use = "the piece ends when this is dropped"]
-pub struct Piece(());
-
-impl Piece {
-    /// Begins a piece. Does not return where the process has been told to end.
-    pub fn begin() -> Self {
-        RUNNING.fetch_add(1, Ordering::SeqCst);
-        let piece = Self(());
-        if TOLD.load(Ordering::SeqCst) != 0 {
-            drop(piece);
-            // Another thread has a piece, at whose end the process ends.
-            loop {
-                std::thread::park();
-            }
+/// Begins a piece: the process does not end by a signal before [`end_piece`]. Does not
+/// return where it has been told to end.
+pub fn begin_piece() {
+    RUNNING.fetch_add(1, Ordering::SeqCst);
+    if TOLD.load(Ordering::SeqCst) != 0 {
+        end_piece();
+        // Another thread has a piece, at whose end the process ends.
+        loop {
+            std::thread::park();
         }
-        piece
     }
 }
 
-impl Drop for Piece {
-    fn drop(&mut self) {
-        let is_last = RUNNING.fetch_sub(1, Ordering::SeqCst) == 1;
-        if is_last && TOLD.load(Ordering::SeqCst) != 0 {
-            end();
-        }
+/// A piece is done.
+pub fn end_piece() {
+    let is_last = RUNNING.fetch_sub(1, Ordering::SeqCst) == 1;
+    if is_last && TOLD.load(Ordering::SeqCst) != 0 {
+        end();
     }
 }

@@ -31,7 +31,7 @@ use crate::hpl::grid::Grid;
 use crate::hpl::matgen;
 use crate::hpl::pgesv::abft::{self, AbftError, Beginning, System, Weights};
 use crate::hpl::pgesv::{Params, SolveError};
-use crate::machine::grace::Piece;
+use crate::machine::grace;
 use crate::machine::team::Team;
 use crate::report::record::{Protection, Restart, Sample, Stall};
 use crate::run::ptest::{self, Observer, Phase};
@@ -138,11 +138,11 @@ impl<'a, C: Comm> Carried<'a, C> {
     /// # Errors
     /// [`AbftError::Refused`] on all ranks when too much is lost, with nothing changed. When
     /// a rank is lost.
-    pub fn run(
+    pub fn run<O: Observer>(
         mut self,
         team: &Team,
-        observer: &mut dyn Observer,
-        samples: &dyn Fn() -> Vec<Sample>,
+        observer: &mut O,
+        samples: impl Fn(&O) -> Vec<Sample>,
     ) -> Result<Done<'a, C>, AbftError> {
         let spec = self.spec.clone();
         let TestSpec { p, q, checksums, pmap, n, nb, .. } = spec;
@@ -205,7 +205,7 @@ impl<'a, C: Comm> Carried<'a, C> {
                     let restarts = state.restarts;
                     let history = History { taken: Vec::new(), restarts, before_seconds };
                     let capacity_bytes = state_bytes(grid.all.size());
-                    result = result::write(record, &samples(), history, capacity_bytes);
+                    result = result::write(record, &samples(observer), history, capacity_bytes);
                 }
             }
             // Of a column without a pivot all ranks know alike.
@@ -276,14 +276,16 @@ fn solve_error(error: CheckpointError) -> SolveError {
 struct Pieces;
 
 impl abft::Hook for Pieces {
-    type Piece = Piece;
-
     fn step(&self, _: abft::At) -> Result<(), SolveError> {
         Ok(())
     }
 
-    fn piece(&self) -> Piece {
-        Piece::begin()
+    fn tear(&self) {
+        grace::begin_piece();
+    }
+
+    fn mend(&self) {
+        grace::end_piece();
     }
 }
 

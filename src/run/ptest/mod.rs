@@ -184,7 +184,7 @@ pub fn solve<C: Comm>(
 
 /// Shape of this rank's part of the system of a test.
 pub fn shape<C: Comm>(grid: &Grid<C>, spec: &TestSpec) -> LocalShape {
-    local_shape(spec, grid.myrow, grid.mycol)
+    local_shape(spec, grid.myrow, grid.layout_col())
 }
 
 /// A rank's part of the system in its memory.

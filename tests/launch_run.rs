@@ -153,7 +153,7 @@ fn a_start_that_is_declined_removes_nothing() {
     assert!(before > 0, "{}", killed.said);
     let other = launch(&cluster, false, "--state other", &run("100000000")).end(&cluster);
     assert_eq!(other.code, Some(2), "{}", other.said);
-    assert!(other.said.contains("what earlier starts have left stays"), "{}", other.said);
+    assert!(other.said.contains("data of earlier starts is kept"), "{}", other.said);
     assert_eq!(mebibytes(), before, "{}", other.said);
     let other = launch(&cluster, false, "--state another --start-over", &run("900")).end(&cluster);
     assert_eq!(other.code, Some(2), "{}", other.said);

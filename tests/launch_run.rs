@@ -11,6 +11,9 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use supervised::*;
 
+/// For tests in which silence ends a job: a loaded machine stalls for 3 s and more.
+const HANG_AFTER: &str = "--hang-after 8s";
+
 /// A box for Open MPI.
 fn cluster(nodes: usize, spares: usize) -> Option<Alone> {
     supervised::cluster(Kind::Openmpi, nodes, spares)
@@ -150,7 +153,7 @@ fn a_start_that_is_declined_removes_nothing() {
     assert!(before > 0, "{}", killed.said);
     let other = launch(&cluster, false, "--state other", &run("100000000")).end(&cluster);
     assert_eq!(other.code, Some(2), "{}", other.said);
-    assert!(other.said.contains("what earlier starts have left stays"), "{}", other.said);
+    assert!(other.said.contains("data of earlier starts is kept"), "{}", other.said);
     assert_eq!(mebibytes(), before, "{}", other.said);
     let other = launch(&cluster, false, "--state another --start-over", &run("900")).end(&cluster);
     assert_eq!(other.code, Some(2), "{}", other.said);
@@ -192,7 +195,7 @@ fn a_short_cut_of_a_link_is_no_failure_and_a_long_one_is() {
 #[test]
 fn a_frozen_rank_is_found_and_the_run_goes_on_where_it_was() {
     let Some(cluster) = cluster(4, 1) else { return };
-    let launch = launch(&cluster, true, "--hang-after 8s", &run());
+    let launch = launch(&cluster, true, HANG_AFTER, &run());
     wait_for_column(&cluster, 1, 1600);
     signal(&cluster.pids("n3", "skt-hpl"), Signal::SIGSTOP);
     let ended = launch.end(&cluster);
@@ -353,7 +356,7 @@ fn assert_watched_on(ended: &Ended) {
 fn a_state_folder_that_is_full_does_not_stop_the_run() {
     let Some(cluster) = cluster(4, 1) else { return };
     mount_state_folder(&cluster);
-    let launch = launch(&cluster, true, "--hang-after 5s", &run());
+    let launch = launch(&cluster, true, HANG_AFTER, &run());
     wait_for_column(&cluster, 1, 512);
     fill_state_folder(&cluster);
     let ended = launch.end(&cluster);
@@ -365,7 +368,7 @@ fn a_state_folder_that_is_full_does_not_stop_the_run() {
 fn a_node_lost_while_the_state_folder_is_full_is_replaced() {
     let Some(mut cluster) = cluster(4, 1) else { return };
     mount_state_folder(&cluster);
-    let launch = launch(&cluster, true, "--hang-after 5s", &run());
+    let launch = launch(&cluster, true, HANG_AFTER, &run());
     wait_for_column(&cluster, 1, 512);
     fill_state_folder(&cluster);
     wait_for_column(&cluster, 1, 1600);

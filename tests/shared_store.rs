@@ -68,8 +68,8 @@ fn hosts_that_see_one_store_run_are_killed_and_go_on() {
         for start in &starts {
             let error = String::from_utf8_lossy(&start.stderr);
             assert_ne!(start.status.code(), Some(0), "{store}: a fault strikes each start");
-            assert!(error.contains("hosts box0, box1, box2, box3 see one and the same"), "{error}");
-            assert!(!error.contains("under way"), "{store}: {error}");
+            assert!(error.contains("hosts box0, box1, box2, box3 share one memory"), "{error}");
+            assert!(!error.contains("is running on"), "{store}: {error}");
         }
         let last = benchmark(folder.path(), &run, &format!("{flags} --resume require"));
         assert_eq!(x(&last), plain, "{store}");

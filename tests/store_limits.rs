@@ -4,6 +4,7 @@
 
 mod mpirun;
 
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -133,6 +134,46 @@ fn a_low_memory_limit_is_an_error_and_not_a_kill() {
         assert_eq!(store.remove(&name(0)).unwrap(), !takes_late);
         assert_eq!(store.list().unwrap(), []);
     }
+}
+
+/// Does it under a limit of this process, `None` for the one there is.
+fn under<T>(resource: u32, most: Option<u64>, act: impl FnOnce() -> T) -> T {
+    let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the system fills in and reads plain numbers.
+    let set = |limit| assert_eq!(unsafe { libc::setrlimit(resource, limit) }, 0);
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::getrlimit(resource, &raw mut before) }, 0);
+    set(&libc::rlimit { rlim_cur: most.unwrap_or(before.rlim_cur), ..before });
+    let done = act();
+    set(&before);
+    done
+}
+
+#[test]
+fn a_segment_that_cannot_be_looked_at_keeps_its_name() {
+    let test = "a_segment_that_cannot_be_looked_at_keeps_its_name";
+    let Some(folder) = inside(test, "true") else { return };
+    let refuses = |store: &dyn Store, resource, most| {
+        let second = under(resource, most, || store.create(&name(0), 8));
+        assert!(second.is_err(), "{resource} {most:?}: {second:?}");
+        matches!(second, Err(StoreError::Exists { .. }))
+    };
+    let store = SysV::new(false);
+    drop(store.create(&name(0), 32 << 20).unwrap());
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
+    assert!(!refuses(&store, libc::RLIMIT_AS, Some((pages << 12) + (16 << 20))));
+    assert!(refuses(&store, libc::RLIMIT_AS, None));
+
+    let store = Files::in_folder(&folder);
+    // Where something else has its path, it is at another one.
+    let path = folder.join(name(0).to_string());
+    std::fs::create_dir(&path).unwrap();
+    drop(store.create(&name(0), 8).unwrap());
+    std::fs::remove_dir(&path).unwrap();
+    let next = std::fs::File::open("/dev/null").unwrap().as_raw_fd() as u64;
+    let told = (0..8).filter(|spare| refuses(&store, libc::RLIMIT_NOFILE, Some(next + spare)));
+    assert!(told.count() > 0, "never seen");
 }
 
 /// The benchmark on two ranks.

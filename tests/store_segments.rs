@@ -1,7 +1,9 @@
 //! The guarantees of every store: memory outlives its process, is complete or absent,
 //! and that of other users is never touched.
 
+use std::cell::RefCell;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -10,6 +12,7 @@ use skt_hpl::checkpoint::store::{
     Files, Flaw, Liveness, SegmentName, Stage, Store, StoreError, StoreKind, Stub, SysV,
 };
 use skt_hpl::cli::shm::{self, CleanOptions, Cleaned};
+use skt_hpl::run::protect::RunLock;
 use tempfile::TempDir;
 
 /// A store with a run id that no other test has; removes the run's segments
@@ -422,6 +425,19 @@ fn files_are_private_and_what_is_damaged_is_told_and_makes_way() {
     assert_eq!(std::fs::read(other).unwrap(), b"keep");
 }
 
+/// As a process that tidies up may find it: another process has tidied up, and begun.
+#[test]
+fn a_file_that_was_damaged_and_is_whole_by_now_stays() {
+    let folder = TempDir::new().unwrap();
+    let store = Files::in_folder(folder.path());
+    let name = SegmentName::new("run", "state", 0).unwrap();
+    std::fs::write(folder.path().join(name.to_string()), "damaged").unwrap();
+    let stub = store.stubs().unwrap().remove(0);
+    drop(store.create(&name, 8).unwrap());
+    assert!(!store.remove_stub(&stub).unwrap());
+    assert!(store.attach(&name).unwrap().is_some());
+}
+
 /// A process that has the segment of that name, made or found, has it alone: also where
 /// it is removed in the same instant, as a lock is that its holder gives up.
 #[test]
@@ -434,8 +450,15 @@ fn of_many_that_take_and_remove_a_segment_one_has_it_at_a_time() {
             found => found,
         };
         std::thread::scope(|scope| {
+            // And one that takes away what nobody has.
+            scope.spawn(|| {
+                while Instant::now() < end {
+                    f.store.remove_unused(&name).unwrap();
+                    std::thread::sleep(Duration::from_micros(300));
+                }
+            });
             for thread in 0..4 {
-                let (take, holders, taken, name) = (&take, &holders, &taken, &name);
+                let (take, holders, taken) = (&take, &holders, &taken);
                 scope.spawn(move || {
                     while Instant::now() < end {
                         match take() {
@@ -447,7 +470,7 @@ fn of_many_that_take_and_remove_a_segment_one_has_it_at_a_time() {
                                 holders.fetch_sub(1, Ordering::SeqCst);
                                 // Some die with it, and it stays for the next.
                                 if taken.load(Ordering::SeqCst) % 3 != 0 {
-                                    f.store.remove(name).unwrap();
+                                    held.remove().unwrap();
                                 }
                                 drop(held);
                             }
@@ -463,6 +486,57 @@ fn of_many_that_take_and_remove_a_segment_one_has_it_at_a_time() {
         });
         assert!(taken.load(Ordering::SeqCst) > 20, "{taken:?}");
         f.store.remove(&name).unwrap();
+    });
+}
+
+/// Two creations of one name that begin at once are made at two places, and who gives
+/// up the one takes nothing from the other.
+#[test]
+fn a_creation_that_others_overtake_has_its_segment_alone() {
+    on_every_store("overtaken", |f| {
+        let name = SegmentName::new(&f.run, "lock", 0).unwrap();
+        let blocked = match &f.kind {
+            StoreKind::SysV { .. } => None,
+            StoreKind::Posix => Some(Path::new("/dev/shm").join(name.to_string())),
+            StoreKind::Files(folder) => Some(folder.join(name.to_string())),
+        };
+        let other = RefCell::new(None);
+        let at = |stage: Stage| match stage {
+            // Of System V ours has the first key by now; a file has no name yet.
+            Stage::Made => {
+                blocked.iter().for_each(|path| std::fs::create_dir(path).unwrap());
+                let lock = RunLock::take(&*f.store, &f.run, "here", 0).unwrap().unwrap();
+                blocked.iter().for_each(|path| std::fs::remove_dir(path).unwrap());
+                other.replace(Some(lock));
+            }
+            Stage::Named => {
+                drop(other.take());
+                if let Some(left) = f.store.attach(&name).unwrap() {
+                    left.remove().unwrap();
+                }
+            }
+            Stage::Reserved => {}
+        };
+        let held = f.store.begin_at(&name, 8, &at).unwrap().finish().unwrap();
+        let second = f.store.create(&name, 8);
+        assert!(matches!(second, Err(StoreError::Exists { .. })), "two have it: {second:?}");
+        drop(held);
+        assert!(f.store.attach(&name).unwrap().is_some());
+        assert!(f.store.remove(&name).unwrap());
+    });
+}
+
+#[test]
+fn a_creation_whose_segment_is_removed_by_force_does_not_have_it() {
+    on_every_store("robbed", |f| {
+        let at = |stage: Stage| {
+            if stage == Stage::Named {
+                assert!(f.store.remove(&f.name(0)).unwrap());
+            }
+        };
+        let refused = f.store.begin_at(&f.name(0), 8, &at).unwrap_err().to_string();
+        assert!(refused.contains("removed by another process"), "{refused}");
+        assert_eq!(f.listed(), []);
     });
 }
 

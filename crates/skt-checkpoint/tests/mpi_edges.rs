@@ -91,7 +91,7 @@ fn a_panic_of_a_helper_thread_ends_all() {
 #[test]
 fn an_error_with_a_receive_pending_ends_all() {
     let (code, text) = job("exchange-fails");
-    assert!(text.contains("MPI_Isend failed") && text.contains("still under way"), "{text}");
+    assert!(text.contains("MPI_Isend failed") && text.contains("still in progress"), "{text}");
     assert!(!text.contains("returned"), "{text}");
     assert_eq!(code, Some(75), "{text}");
 }

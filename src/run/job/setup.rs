@@ -42,7 +42,7 @@ pub struct Setup<'a> {
     /// Faults to inject into this process.
     pub target: Arc<Target>,
     /// Keeps other jobs of the same name away.
-    pub lock: Option<Arc<RunLock<'a>>>,
+    pub lock: Option<Arc<RunLock>>,
     /// Whether each test will have checkpoints, if it is protected: the same on all
     /// ranks.
     pub outlooks: Vec<Option<Outlook>>,
@@ -77,12 +77,12 @@ impl StopWatch {
 }
 
 /// Takes hold of the run, if it is protected; else why that cannot be.
-fn take_lock<'a>(
+fn take_lock(
     settings: &Settings,
-    store: &'a (dyn Store + Send + Sync),
+    store: &(dyn Store + Send + Sync),
     host: &str,
     index: usize,
-) -> Result<(Option<Arc<RunLock<'a>>>, Option<String>), JobError> {
+) -> Result<(Option<Arc<RunLock>>, Option<String>), JobError> {
     if !settings.is_on() {
         return Ok((None, None));
     }

@@ -25,7 +25,7 @@ pub struct NodeMemory<'a> {
     run: String,
     test: usize,
     team: &'a Team,
-    lock: Option<Arc<RunLock<'a>>>,
+    lock: Option<Arc<RunLock>>,
 }
 
 impl<'a> NodeMemory<'a> {
@@ -40,7 +40,7 @@ impl<'a> NodeMemory<'a> {
     }
 
     /// Under a hold that this process has on the run already.
-    pub fn under(self, lock: Option<Arc<RunLock<'a>>>) -> Self {
+    pub fn under(self, lock: Option<Arc<RunLock>>) -> Self {
         Self { lock, ..self }
     }
 
@@ -71,11 +71,7 @@ impl<'a> NodeMemory<'a> {
 
 /// A process's hold on a run: no other job of that name can start on this store
 /// meanwhile. Given up when dropped; after a death the next start takes it over.
-pub struct RunLock<'a> {
-    store: &'a (dyn Store + Send + Sync),
-    name: SegmentName,
-    _held: Segment,
-}
+pub struct RunLock(Segment);
 
 /// The run is held by a living process.
 #[derive(Debug, thiserror::Error)]
@@ -89,14 +85,14 @@ pub struct RunInUse {
     location: String,
 }
 
-impl<'a> RunLock<'a> {
+impl RunLock {
     /// Takes the hold of the process, on `host`, that is number `index` of those of
     /// the job that see this store. Waits a while for a process of an earlier start to be gone.
     ///
     /// # Errors
     /// [`RunInUse`] inside, when it is held; else what the store says.
     pub fn take(
-        store: &'a (dyn Store + Send + Sync),
+        store: &(dyn Store + Send + Sync),
         run: &str,
         host: &str,
         index: usize,
@@ -109,7 +105,7 @@ impl<'a> RunLock<'a> {
                 found => found,
             };
             match held {
-                Ok(Some(held)) => return Ok(Ok(Self { store, name, _held: held })),
+                Ok(Some(held)) => return Ok(Ok(Self(held))),
                 Ok(None) => {}
                 Err(StoreError::InUse { location, .. } | StoreError::Exists { location, .. }) => {
                     if start.elapsed() > IN_USE_PATIENCE {
@@ -126,10 +122,10 @@ impl<'a> RunLock<'a> {
     }
 }
 
-impl Drop for RunLock<'_> {
+impl Drop for RunLock {
     fn drop(&mut self) {
         // On the way out: what cannot be removed is taken over by the next start.
-        let _ = self.store.remove(&self.name);
+        let _ = self.0.remove();
     }
 }
 
@@ -288,7 +284,7 @@ impl Peer for PeerBytes {
 impl<'a> Memory for NodeMemory<'a> {
     type Segment = Bytes;
     type Peer = PeerBytes;
-    type Lock = Arc<RunLock<'a>>;
+    type Lock = Arc<RunLock>;
 
     fn lock(&mut self, index: usize) -> io::Result<Self::Lock> {
         if let Some(lock) = &self.lock {

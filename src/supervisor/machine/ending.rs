@@ -30,9 +30,8 @@ impl Machine {
             everyone.filter(|name| !survey.answers.contains_key(*name)).collect();
         if !silent.is_empty() {
             let text = format!(
-                "{}: not reached; if it comes back, the next start of this run that uses it \
-                 removes the segments there, for which the other nodes keep a mark (`skt-hpl shm \
-                 list`)",
+                "{}: not reached; segments left there are removed by the next start of this run \
+                 that uses the node, for which the other nodes keep a mark (`skt-hpl shm list`)",
                 silent.join(", ")
             );
             self.say("unclean", text);

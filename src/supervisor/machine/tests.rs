@@ -486,7 +486,7 @@ fn a_node_lost_after_the_report_was_whole_costs_nothing() {
         "reported: the job was lost after its report was whole; its segments are removed now";
     assert_eq!(lines, [said, "ask clean n1 n2 n3 s1 + "]);
     let lines = play.answers_but(&["n2", "s1"]);
-    assert!(lines[0].starts_with("unclean: n2, s1: not reached; segments that are"), "{lines:?}");
+    assert!(lines[0].starts_with("unclean: n2, s1: not reached; segments left there"), "{lines:?}");
     assert_eq!(lines[1], "finished: the job is done, after 0 failure(s)");
     assert_eq!(lines.last().unwrap(), "end 0");
 }
@@ -643,7 +643,7 @@ fn a_missing_agent_ends_the_run() {
     play.on(Event::NoJob { swept: 0 });
     let fault = Some(("ssh".to_owned(), io::Error::other("no such file")));
     let lines = play.on(Event::Answers(Survey { agent_fault: fault, ..Survey::default() }));
-    assert!(lines[0].starts_with("end: cannot start ssh, which is to reach"), "{lines:?}");
+    assert!(lines[0].starts_with("end: cannot start ssh, which runs"), "{lines:?}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What can go wrong with segments, and what to do then.
 
+use std::fmt::Display;
 use std::io;
 use std::path::PathBuf;
 
@@ -134,6 +135,15 @@ impl StoreError {
     /// memory is changed; who is attached may go by itself.
     pub fn is_permanent(&self) -> bool {
         !matches!(self, Self::Exists { .. } | Self::InUse { .. } | Self::System { .. })
+    }
+
+    /// A segment just made is no longer there.
+    pub(super) fn robbed(name: &SegmentName, location: impl Display) -> Self {
+        let what = format!(
+            "{name}, just made at {location}, was removed by another process (`skt-hpl shm clean \
+             --force` does so): start again"
+        );
+        Self::system(what, io::ErrorKind::NotFound)
     }
 
     /// The system refused `what` just now: reads `errno`.

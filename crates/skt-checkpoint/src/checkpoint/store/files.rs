@@ -5,7 +5,7 @@ mod draft;
 mod own;
 mod token;
 
-use std::ffi::c_void;
+use std::ffi::{OsStr, c_void};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::num::NonZeroUsize;
@@ -25,8 +25,9 @@ use nix::sys::statfs::{
 use nix::unistd::ftruncate;
 
 use super::header::{Header, Identity, PAGE_BYTES};
+use super::hold::{Hold, is_at, unlink, unlink_locked};
 use super::host::{self, Host, Trap};
-use super::segment::{Hold, Mapped, NewSegment, RESERVE_BYTES, Segment, Touch, View};
+use super::segment::{Mapped, NewSegment, RESERVE_BYTES, Segment, Touch, View};
 use super::stub::Stub;
 use super::{Result, SegmentInfo, SegmentName, Stage, Store, StoreError, StoreId, check_bytes};
 use crate::pages;
@@ -65,29 +66,39 @@ impl Files {
 
     /// Where a segment of that name may be: at its own path, or at one with a
     /// number behind it, if another user had a file at its own.
-    fn paths(&self, name: &SegmentName) -> impl Iterator<Item = PathBuf> {
-        let (folder, prefix) = (self.folder.clone(), format!("{name}{ELSEWHERE}"));
-        let elsewhere = move || {
-            let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
-            let is_of_name = move |entry: &fs::DirEntry| {
-                entry.file_name().to_str().is_some_and(|name| name.starts_with(&prefix))
-            };
-            entries.filter(is_of_name).map(|entry| entry.path())
+    fn paths(&self, name: &SegmentName) -> Result<Vec<PathBuf>> {
+        let prefix = format!("{name}{ELSEWHERE}");
+        let is_elsewhere = |path: &PathBuf| {
+            let name = path.file_name().and_then(OsStr::to_str);
+            name.is_some_and(|name| name.starts_with(&prefix))
         };
-        std::iter::once(self.path(name)).chain(std::iter::once_with(elsewhere).flatten())
+        let mut paths = vec![self.path(name)];
+        for path in self.entries()? {
+            paths.extend(Some(path?).filter(is_elsewhere));
+        }
+        Ok(paths)
     }
 
-    /// The segment of that name, complete or not.
-    fn find(&self, name: &SegmentName) -> Option<(File, Identity, PathBuf)> {
-        self.paths(name).find_map(|path| {
-            let (file, identity) = Own::at(&path)?.segment(&path)?;
-            (identity.name == *name).then_some((file, identity, path))
-        })
+    /// The segments of that name: one, but for the instant in which two creations
+    /// find each other.
+    fn find_all(&self, name: &SegmentName) -> Result<Vec<(File, Identity, PathBuf)>> {
+        let mut all = Vec::new();
+        for path in self.paths(name)? {
+            let Some(own) = Own::at(&path)? else { continue };
+            all.extend(own.segment(&path)?.map(|(file, identity)| (file, identity, path)));
+        }
+        Ok(all)
+    }
+
+    /// The segment of that name, complete or not: the complete one, if there is any.
+    fn find(&self, name: &SegmentName) -> Result<Option<(File, Identity, PathBuf)>> {
+        let all = self.find_all(name)?;
+        Ok(all.into_iter().min_by_key(|(_, identity, _)| !identity.is_ready))
     }
 
     /// As [`Files::find`], if it is complete.
-    fn find_ready(&self, name: &SegmentName) -> Option<(File, Identity, PathBuf)> {
-        self.find(name).filter(|(_, identity, _)| identity.is_ready)
+    fn find_ready(&self, name: &SegmentName) -> Result<Option<(File, Identity, PathBuf)>> {
+        Ok(self.find(name)?.filter(|(_, identity, _)| identity.is_ready))
     }
 
     /// Removes an incomplete or damaged segment of that name, if nobody is at work
@@ -99,12 +110,12 @@ impl Files {
         };
         for tries_left in (0..ATTACH_TRIES).rev() {
             let mut busy = None;
-            for path in self.paths(name) {
-                let Some(own) = Own::at(&path) else { continue };
-                if own.segment(&path).is_some_and(|(_, identity)| identity.is_ready) {
+            for path in self.paths(name)? {
+                let Some(own) = Own::at(&path)? else { continue };
+                if own.segment(&path)?.is_some_and(|(_, identity)| identity.is_ready) {
                     return exists(&path);
                 }
-                if !own.remove_unused(&path)? {
+                if !own.remove_unused(&path, |identity| identity.is_ready)? {
                     busy = Some(path);
                 }
             }
@@ -127,7 +138,7 @@ impl Files {
                 Err(error) if error.kind() != ErrorKind::AlreadyExists => {
                     return Err(refused("linking", &path, error));
                 }
-                Err(_) if Own::at(&path).is_some() => {
+                Err(_) if Own::at(&path)?.is_some() => {
                     let location = path.display().to_string();
                     return Err(StoreError::Exists { name: name.clone(), location });
                 }
@@ -143,8 +154,8 @@ impl Files {
         Ok(entries.map(move |entry| Ok(entry.map_err(listing)?.path())))
     }
 
-    /// Makes the file, locked and of full size, all of its space set aside. It
-    /// gets the segment's name when it says whose it is.
+    /// Makes the file, locked and of full size. It gets the segment's name when it
+    /// says whose it is.
     fn fresh(
         &self,
         name: &SegmentName,
@@ -168,29 +179,21 @@ impl Files {
             Err(error) => return Err(refused("writing", &path, error)),
         }
         let path = self.publish(name, &draft, &file)?;
-        drop(draft);
-        at(Stage::Named);
-        let alone = self.check_alone(name, &path);
-        alone.and_then(|()| self.reserve(name, &file, &space)).inspect_err(|_| {
-            // Best effort on the way out; the first error is the one to report.
-            let _ = fs::remove_file(&path);
-        })?;
         Ok((file, path, space))
     }
 
     /// Refuses where a creation elsewhere, begun before ours could be seen, has the
-    /// same name. Who sees the other gives way; it may be both.
-    fn check_alone(&self, name: &SegmentName, path: &Path) -> Result<()> {
-        let is_other = |other: &PathBuf| {
-            let segment = || Own::at(other)?.segment(other);
-            other != path && segment().is_some()
-        };
-        match self.paths(name).find(is_other) {
-            None => Ok(()),
-            Some(other) => {
-                let location = other.display().to_string();
-                Err(StoreError::Exists { name: name.clone(), location })
-            }
+    /// same name. Who sees the other gives way; it may be both. Last, ours has to be
+    /// there still: without its name others do not see it.
+    fn check_alone(&self, name: &SegmentName, file: &Flock<File>, path: &Path) -> Result<()> {
+        let others = self.find_all(name)?;
+        if let Some((_, _, other)) = others.into_iter().find(|(_, _, other)| other != path) {
+            let location = other.display().to_string();
+            return Err(StoreError::Exists { name: name.clone(), location });
+        }
+        match is_at(file, path) {
+            true => Ok(()),
+            false => Err(StoreError::robbed(name, path.display())),
         }
     }
 
@@ -234,36 +237,6 @@ impl Files {
         }
         Ok(())
     }
-
-    /// Maps a locked file.
-    fn map(
-        path: PathBuf,
-        file: Flock<File>,
-        name: &SegmentName,
-        data_bytes: usize,
-    ) -> Result<(Segment, Space)> {
-        let space = Space::of(&file, 0).map_err(|error| refused("looking at", &path, error))?;
-        let length = file.metadata().map_err(|error| refused("looking at", &path, error))?.len();
-        let mapped_bytes = length as usize;
-        let size = NonZeroUsize::new(mapped_bytes).expect("a header at least");
-        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        let base = map_on_huge_page(&file, size, access)
-            .map_err(|error| refused("mapping", &path, error))?;
-        // SAFETY: our mapping; a refused advice only costs speed.
-        let _ = unsafe { madvise(base, mapped_bytes, MmapAdvise::MADV_HUGEPAGE) };
-        let mapped = Mapped {
-            name: name.clone(),
-            base: base.cast(),
-            mapped_bytes,
-            data_bytes,
-            page_bytes: space.page_bytes,
-            note: None,
-            hold: Hold::File { path, _lock: file },
-        };
-        // SAFETY: mapped just now, all of the file; the lock keeps other
-        // processes of ours away.
-        Ok((unsafe { Segment::from_mapped(mapped) }, space))
-    }
 }
 
 impl Store for Files {
@@ -286,28 +259,30 @@ impl Store for Files {
         check_bytes(name, bytes)?;
         self.make_way(name)?;
         let header = Header::new(name, bytes);
-        let (file, path, _) = self.fresh(name, PAGE_BYTES + bytes, &header, at)?;
-        at(Stage::Reserved);
-        match Self::map(path.clone(), file, name, bytes) {
-            Ok((segment, space)) => Ok(NewSegment::new(segment, header, space.touch())),
-            Err(error) => {
-                // Best effort on the way out.
-                let _ = fs::remove_file(&path);
-                Err(error)
-            }
-        }
+        let (file, path, space) = self.fresh(name, PAGE_BYTES + bytes, &header, at)?;
+        at(Stage::Named);
+        let mapping = self
+            .check_alone(name, &file, &path)
+            .and_then(|()| self.reserve(name, &file, &space))
+            .inspect(|()| at(Stage::Reserved))
+            .and_then(|()| Mapping::of(&file, &path))
+            .inspect_err(|_| {
+                // Best effort on the way out; the first error is the one to report.
+                let _ = unlink_locked(&file, &path);
+            })?;
+        Ok(NewSegment::new(mapping.segment(name, bytes, file, path), header, space.touch()))
     }
 
     fn attach(&self, name: &SegmentName) -> Result<Option<Segment>> {
         for _ in 0..ATTACH_TRIES {
-            let Some((file, identity, path)) = self.find_ready(name) else { return Ok(None) };
+            let Some((file, identity, path)) = self.find_ready(name)? else { return Ok(None) };
             match lock(file, FlockArg::LockExclusiveNonblock) {
                 // Removed before it was locked, it has lost its name: the next
                 // process makes another one.
-                Ok(file) if !own::is_at(&file, &path) => {}
+                Ok(file) if !is_at(&file, &path) => {}
                 Ok(file) => {
-                    let (segment, _) = Self::map(path, file, name, identity.data_bytes)?;
-                    return Ok(Some(segment));
+                    let mapping = Mapping::of(&file, &path)?;
+                    return Ok(Some(mapping.segment(name, identity.data_bytes, file, path)));
                 }
                 Err(Errno::EWOULDBLOCK) => std::thread::sleep(ATTACH_PAUSE),
                 Err(error) => return Err(refused("locking", &path, error)),
@@ -318,7 +293,7 @@ impl Store for Files {
     }
 
     fn peek(&self, name: &SegmentName, into: &mut [u8]) -> Result<Option<usize>> {
-        let Some((file, identity, path)) = self.find_ready(name) else { return Ok(None) };
+        let Some((file, identity, path)) = self.find_ready(name)? else { return Ok(None) };
         let bytes = identity.data_bytes;
         let fits = bytes.min(into.len());
         file.read_exact_at(&mut into[..fits], PAGE_BYTES as u64)
@@ -327,7 +302,7 @@ impl Store for Files {
     }
 
     fn view(&self, name: &SegmentName) -> Result<Option<View>> {
-        let Some((file, identity, path)) = self.find_ready(name) else { return Ok(None) };
+        let Some((file, identity, path)) = self.find_ready(name)? else { return Ok(None) };
         let looking = |error: io::Error| refused("looking at", &path, error);
         let stat = fstatfs(&file).map_err(|error| looking(error.into()))?;
         if !is_of_one_kernel(stat.filesystem_type()) {
@@ -347,24 +322,23 @@ impl Store for Files {
     }
 
     fn remove(&self, name: &SegmentName) -> Result<bool> {
-        match self.find(name) {
+        match self.find(name)? {
             None => Ok(false),
-            Some((_, _, path)) => own::unlink(&path),
+            Some((_, _, path)) => unlink(&path),
         }
     }
 
     fn remove_unused(&self, name: &SegmentName) -> Result<bool> {
-        let Some((_, _, path)) = self.find(name) else { return Ok(false) };
-        Own::at(&path).map_or(Ok(false), |own| own.remove_unused(&path))
+        let Some((_, _, path)) = self.find(name)? else { return Ok(false) };
+        Own::at(&path)?.map_or(Ok(false), |own| own.remove_unused(&path, |_| false))
     }
 
     fn look(&self) -> Result<Vec<SegmentInfo>> {
         let mut list = Vec::new();
         for path in self.entries()? {
             let path = path?;
-            let Some((file, identity)) = Own::at(&path).and_then(|own| own.segment(&path)) else {
-                continue;
-            };
+            let Some(own) = Own::at(&path)? else { continue };
+            let Some((file, identity)) = own.segment(&path)? else { continue };
             list.push(SegmentInfo {
                 location: path.display().to_string(),
                 bytes: identity.data_bytes,
@@ -422,6 +396,43 @@ fn map_on_huge_page(
     // Files of larger pages than that must begin on one of theirs.
     // SAFETY: a fresh mapping at a place of the system's choice.
     unsafe { mmap(None, size, access, MapFlags::MAP_SHARED, file.as_fd(), 0) }
+}
+
+/// A locked file in memory, all of it.
+struct Mapping {
+    base: NonNull<u8>,
+    bytes: usize,
+    page_bytes: usize,
+}
+
+impl Mapping {
+    fn of(file: &Flock<File>, path: &Path) -> Result<Self> {
+        let space = Space::of(file, 0).map_err(|error| refused("looking at", path, error))?;
+        let length = file.metadata().map_err(|error| refused("looking at", path, error))?.len();
+        let bytes = length as usize;
+        let size = NonZeroUsize::new(bytes).expect("a header at least");
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        let base = map_on_huge_page(file, size, access)
+            .map_err(|error| refused("mapping", path, error))?;
+        // SAFETY: our mapping; a refused advice only costs speed.
+        let _ = unsafe { madvise(base, bytes, MmapAdvise::MADV_HUGEPAGE) };
+        Ok(Self { base: base.cast(), bytes, page_bytes: space.page_bytes })
+    }
+
+    fn segment(
+        self,
+        name: &SegmentName,
+        data_bytes: usize,
+        file: Flock<File>,
+        path: PathBuf,
+    ) -> Segment {
+        let Self { base, bytes: mapped_bytes, page_bytes } = self;
+        let (name, hold) = (name.clone(), Hold::File { path, file });
+        let mapped = Mapped { name, base, mapped_bytes, data_bytes, page_bytes, note: None, hold };
+        // SAFETY: mapped by `of`, all of the file; the lock keeps other processes of
+        // ours away.
+        unsafe { Segment::from_mapped(mapped) }
+    }
 }
 
 /// What the file system makes of a file of some length.

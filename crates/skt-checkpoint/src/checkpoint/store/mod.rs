@@ -1,7 +1,7 @@
 //! Memory that outlives the process.
 //!
 //! A [`Segment`] is a page-aligned range of bytes with a name. Dropping it
-//! detaches it; only [`Store::remove`] frees it. Three backends:
+//! detaches it; [`Segment::remove`] frees it, and [`Store::remove`]. Three backends:
 //!
 //! | store | memory | bound by |
 //! |---|---|---|
@@ -18,6 +18,7 @@
 mod error;
 mod files;
 mod header;
+mod hold;
 pub mod host;
 mod segment;
 mod stub;
@@ -225,7 +226,8 @@ pub trait Store {
     fn view(&self, name: &SegmentName) -> Result<Option<View>>;
 
     /// Frees the segment of that name, attached or not; whether there was one.
-    /// Who is attached keeps the memory until it detaches.
+    /// Who is attached keeps the memory until it detaches, but holds the name no
+    /// longer: who gives up what it holds takes [`Segment::remove`].
     ///
     /// # Errors
     /// When the system refuses.

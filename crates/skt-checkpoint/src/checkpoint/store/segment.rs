@@ -1,14 +1,11 @@
 //! A segment in this process' memory.
 
-use std::fs::File;
 use std::ops::Range;
-use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
-use nix::fcntl::Flock;
-
 use super::header::{Header, PAGE_BYTES};
+use super::hold::Hold;
 use super::host::Host;
 use super::{Result, SegmentName, StoreError};
 use crate::pages;
@@ -16,15 +13,6 @@ use crate::pages;
 /// Memory is reserved in pieces of this size, with a look at what is left
 /// before each: several ranks of a node may be at it at once.
 pub(super) const RESERVE_BYTES: usize = 64 << 20;
-
-/// What keeps a segment attached.
-#[derive(Debug)]
-pub(super) enum Hold {
-    /// A System V segment.
-    SysV { shmid: i32 },
-    /// A mapped file, locked for this process alone as long as it is open.
-    File { path: PathBuf, _lock: Flock<File> },
-}
 
 /// Bytes that outlive the process, zero when created, on page boundaries.
 ///
@@ -137,17 +125,13 @@ impl Segment {
         unsafe { pages::collapse(self.base.add(start), bytes) };
     }
 
-    /// Frees it; the mapping stays until it is dropped.
-    fn unlink(&self) {
-        // Best effort: this runs on the way out of a failed creation, whose
-        // error is the one to report.
-        match &self.hold {
-            // SAFETY: a system call on an id, no memory of ours involved.
-            Hold::SysV { shmid } => unsafe {
-                libc::shmctl(*shmid, libc::IPC_RMID, std::ptr::null_mut());
-            },
-            Hold::File { path, .. } => drop(std::fs::remove_file(path)),
-        }
+    /// Frees it, and no other that has its name by now; false when it is gone
+    /// already. The mapping stays until it is dropped.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn remove(&self) -> Result<bool> {
+        self.hold.free()
     }
 }
 
@@ -360,7 +344,8 @@ impl NewSegment {
 impl Drop for NewSegment {
     fn drop(&mut self) {
         if let Some(segment) = &self.segment {
-            segment.unlink();
+            // Best effort on the way out; the error before is the one to report.
+            let _ = segment.remove();
         }
     }
 }

@@ -11,8 +11,9 @@ use std::ptr::{self, NonNull};
 use std::time::Duration;
 
 use super::header::{Header, Identity, PAGE_BYTES};
+use super::hold::{Hold, remove_id};
 use super::host::{self, Host, Trap};
-use super::segment::{Hold, Mapped, NewSegment, Segment, Touch, View};
+use super::segment::{Mapped, NewSegment, Segment, Touch, View};
 use super::stub::{Flaw, Place, Stub};
 use super::{Result, SegmentInfo, SegmentName, Stage, Store, StoreError, StoreId, check_bytes};
 use crate::pages::{self, HUGE_PAGE_BYTES};
@@ -46,6 +47,14 @@ impl Found {
     fn location(&self) -> String {
         location(self.shmid, self.key)
     }
+
+    /// Removes it where its creator has died before it was complete: nobody is
+    /// attached to such a one, and nobody ever will be. Who was attached has been
+    /// counted before the first page was read, so that one whose creator has ended
+    /// its work in between is seen as complete.
+    fn remove_dead(&self) -> Result<bool> {
+        if self.identity.is_ready || self.attached > 0 { Ok(false) } else { remove_id(self.shmid) }
+    }
 }
 
 impl SysV {
@@ -60,15 +69,17 @@ impl SysV {
     fn find_all(name: &SegmentName) -> Result<Vec<Found>> {
         // All keys, even past a free one: the foreign segment that was in the
         // way when ours was created may be gone by now.
-        let found = own_rows(name)?.into_iter().filter_map(|row| inspect(row.shmid));
-        Ok(found.filter(|found| found.identity.name == *name).collect())
+        let found = own_rows(name)?.into_iter().filter_map(|row| inspect(row.shmid).transpose());
+        let is_of_name = |found: &Found| found.identity.name == *name;
+        found.filter(|found| found.as_ref().map_or(true, is_of_name)).collect()
     }
 
+    /// The segment of that name, complete or not: the complete one, if there is any.
     fn find(&self, name: &SegmentName) -> Result<Option<Found>> {
-        Ok(Self::find_all(name)?.into_iter().next())
+        Ok(Self::find_all(name)?.into_iter().min_by_key(|found| !found.identity.is_ready))
     }
 
-    /// Removes an incomplete segment of that name, if nobody is at work on it,
+    /// Removes incomplete segments of that name, if nobody is at work on them,
     /// and what is dead or damaged at its keys. What is damaged and in use keeps
     /// the name: another process thinks that it has it.
     fn make_way(&self, name: &SegmentName) -> Result<()> {
@@ -82,13 +93,12 @@ impl SysV {
                     busy = Some(stub.location);
                 }
             }
-            if let Some(found) = self.find(name)? {
+            for found in Self::find_all(name)? {
                 if found.identity.is_ready {
                     return exists(found.location());
                 }
-                match found.attached {
-                    0 => drop(remove_id(found.shmid)?),
-                    _ => busy = Some(found.location()),
+                if !found.remove_dead()? {
+                    busy = Some(found.location());
                 }
             }
             match busy {
@@ -101,13 +111,15 @@ impl SysV {
     }
 
     /// Refuses where a creation at another key, begun before ours could be seen, has
-    /// the same name. Who sees the other gives way; it may be both.
+    /// the same name. Who sees the other gives way; it may be both. Last, ours has to
+    /// be there still: removed, it has lost its name, and others do not see it.
     fn check_alone(name: &SegmentName, shmid: i32) -> Result<()> {
-        match Self::find_all(name)?.iter().find(|other| other.shmid != shmid) {
-            None => Ok(()),
-            Some(other) => {
-                Err(StoreError::Exists { name: name.clone(), location: other.location() })
-            }
+        if let Some(other) = Self::find_all(name)?.iter().find(|other| other.shmid != shmid) {
+            return Err(StoreError::Exists { name: name.clone(), location: other.location() });
+        }
+        match is_segment(&stat(shmid)?) {
+            true => Ok(()),
+            false => Err(StoreError::robbed(name, format_args!("shmid {shmid}"))),
         }
     }
 
@@ -210,15 +222,11 @@ impl Store for SysV {
             let Some(found) = self.find(name)?.filter(|found| found.identity.is_ready) else {
                 return Ok(None);
             };
-            let is_gone = |error: &StoreError| {
-                let StoreError::System { source, .. } = error else { return false };
-                matches!(source.raw_os_error(), Some(libc::EINVAL | libc::EIDRM))
-            };
             let mapped = stat(found.shmid)
                 .and_then(|before| map_on_huge_page(found.shmid, before.shm_segsz, 0));
             let base = match mapped {
                 // It was removed since it was found: the name may lead elsewhere.
-                Err(error) if is_gone(&error) => continue,
+                Err(error) if is_out_of_reach(&error) => continue,
                 mapped => mapped?,
             };
             // Now that we are attached ourselves.
@@ -290,12 +298,8 @@ impl Store for SysV {
     fn remove_unused(&self, name: &SegmentName) -> Result<bool> {
         match self.attach(name) {
             // Held until it is gone: who waits for it looks for its name anew.
-            Ok(Some(_held)) => self.remove(name),
-            // Its creator would be attached.
-            Ok(None) => match self.find(name)?.filter(|found| found.attached == 0) {
-                Some(found) => remove_id(found.shmid),
-                None => Ok(false),
-            },
+            Ok(Some(held)) => held.remove(),
+            Ok(None) => self.find(name)?.map_or(Ok(false), |found| found.remove_dead()),
             Err(StoreError::InUse { .. }) => Ok(false),
             Err(error) => Err(error),
         }
@@ -304,20 +308,20 @@ impl Store for SysV {
     fn look(&self) -> Result<Vec<SegmentInfo>> {
         let user = host::user_id();
         let rows = stub::table()?.into_iter().filter(|row| row.is_segment_of(user));
-        let found = rows.filter_map(|row| inspect(row.shmid));
-        let mut list: Vec<SegmentInfo> = found
-            .map(|found| SegmentInfo {
-                location: found.location(),
-                bytes: found.identity.data_bytes,
-                is_ready: found.identity.is_ready,
-                in_use: found.attached > 0,
-                attached: Some(found.attached),
-                creator_pid: found.identity.process.pid(),
-                creator: found.identity.process.liveness(),
-                created_unix_seconds: found.identity.created_unix_seconds,
-                name: found.identity.name,
-            })
-            .collect();
+        let found = rows.filter_map(|row| inspect(row.shmid).transpose());
+        let info = |found: Found| SegmentInfo {
+            location: found.location(),
+            bytes: found.identity.data_bytes,
+            is_ready: found.identity.is_ready,
+            in_use: found.attached > 0,
+            attached: Some(found.attached),
+            creator_pid: found.identity.process.pid(),
+            creator: found.identity.process.liveness(),
+            created_unix_seconds: found.identity.created_unix_seconds,
+            name: found.identity.name,
+        };
+        let mut list: Vec<SegmentInfo> =
+            found.map(|found| found.map(info)).collect::<Result<_>>()?;
         list.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(list)
     }
@@ -434,34 +438,43 @@ fn is_segment(stat: &libc::shmid_ds) -> bool {
 
 /// What the segment is, if it is one of this user and carries our header. Looks
 /// at it read-only, for an instant.
-fn inspect(shmid: i32) -> Option<Found> {
-    let stat = stat(shmid).ok()?;
-    let identity = is_segment(&stat).then(|| read_header(shmid))??.identity(stat.shm_segsz)?;
+///
+/// # Errors
+/// Where the system refuses for another reason than the segment's: there may be one,
+/// and to pass it by would be to give its name away twice.
+fn inspect(shmid: i32) -> Result<Option<Found>> {
+    let Some(stat) = within_reach(stat(shmid))?.filter(is_segment) else { return Ok(None) };
+    let header = within_reach(read_header(shmid))?;
+    let Some(identity) = header.and_then(|header| header.identity(stat.shm_segsz)) else {
+        return Ok(None);
+    };
     let key = stat.shm_perm.__key;
     // The count was read before our own look.
-    Some(Found { shmid, identity, attached: stat.shm_nattch, key })
+    Ok(Some(Found { shmid, identity, attached: stat.shm_nattch, key }))
 }
 
-/// The header of a segment of a page at least, if we may read it.
-fn read_header(shmid: i32) -> Option<Header> {
-    let base = map(shmid, libc::SHM_RDONLY).ok()?;
+/// The header of a segment of a page at least.
+fn read_header(shmid: i32) -> Result<Header> {
+    let base = map(shmid, libc::SHM_RDONLY)?;
     // SAFETY: at least a page is mapped; its content may be anything.
     let header = unsafe { base.cast::<Header>().read_volatile() };
     // SAFETY: mapped just now, no reference is left.
     unsafe { libc::shmdt(base.as_ptr().cast()) };
-    Some(header)
+    Ok(header)
 }
 
-/// Frees a segment; false when another process was faster.
-fn remove_id(shmid: i32) -> Result<bool> {
-    // SAFETY: a system call without memory of ours.
-    if unsafe { libc::shmctl(shmid, libc::IPC_RMID, ptr::null_mut()) } == 0 {
-        return Ok(true);
+/// What a look at a segment has found, `None` if it is gone or not ours to read.
+fn within_reach<T>(look: Result<T>) -> Result<Option<T>> {
+    match look {
+        Err(error) if is_out_of_reach(&error) => Ok(None),
+        found => found.map(Some),
     }
-    match io::Error::last_os_error().raw_os_error() {
-        Some(libc::EINVAL | libc::EIDRM) => Ok(false),
-        _ => Err(StoreError::last(format!("shmctl(shmid {shmid}, IPC_RMID)"))),
-    }
+}
+
+/// Whether the segment is gone, or not ours to read.
+fn is_out_of_reach(error: &StoreError) -> bool {
+    let StoreError::System { source, .. } = error else { return false };
+    matches!(source.raw_os_error(), Some(libc::EINVAL | libc::EIDRM | libc::EACCES))
 }
 
 /// Why `shmget` refused: the limit that is in the way, by name.

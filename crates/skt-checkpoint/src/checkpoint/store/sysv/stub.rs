@@ -20,7 +20,7 @@ use super::super::header::PAGE_BYTES;
 use super::super::host::{self, Liveness};
 use super::super::stub::{Flaw, Place, Stub};
 use super::super::{Result, StoreError};
-use super::{HUGE_PAGE_BYTES, SHM_DEST, inspect, location, read_header};
+use super::{HUGE_PAGE_BYTES, SHM_DEST, inspect, location, read_header, within_reach};
 use crate::checkpoint::codec::checksum;
 
 /// Mode of a segment that does not say yet whose it is.
@@ -67,7 +67,14 @@ pub struct Row {
 pub fn table() -> Result<Vec<Row>> {
     let table = std::fs::read_to_string(TABLE)
         .map_err(|error| StoreError::system(format!("reading {TABLE}"), error))?;
-    Ok(table.lines().skip(1).filter_map(row).collect())
+    let rows = table.lines().skip(1).map(|line| row(line).ok_or_else(|| unknown(line)));
+    rows.collect()
+}
+
+/// A row that is passed by may be of a segment that somebody holds.
+fn unknown(line: &str) -> StoreError {
+    let why = std::io::Error::other(format!("`{line}` is no line that this program knows"));
+    StoreError::system(format!("reading {TABLE} (use the store `posix`)"), why)
 }
 
 fn row(line: &str) -> Option<Row> {
@@ -130,11 +137,12 @@ impl Row {
         if is_removed || self.user != user || self.key == libc::IPC_PRIVATE {
             return None;
         }
-        // One whose first page is whole is a segment, if an incomplete one.
-        if self.bytes < PAGE_BYTES || inspect(self.shmid).is_some() {
+        // One whose first page is whole is a segment, if an incomplete one, and of
+        // one that cannot be looked at now nothing is known.
+        if self.bytes < PAGE_BYTES || !matches!(inspect(self.shmid), Ok(None)) {
             return None;
         }
-        let header = read_header(self.shmid);
+        let header = within_reach(read_header(self.shmid)).ok()?;
         let is_recognizable = header.as_ref().is_some_and(|header| header.is_recognizable());
         if self.creator_user != user {
             let why = format!("made by user {} and given to this one", self.creator_user);

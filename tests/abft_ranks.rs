@@ -66,7 +66,7 @@ fn undisturbed_runs_have_the_bits_of_runs_without_checksums() {
                 let bcast = [Bcast::OneRing, Bcast::Long, Bcast::TwoRingM][turn];
                 let spec = TestSpec { depth, threads, swap, bcast, ..spec(n, nb, p, q) };
                 let matrix = Matrix::random(n, n as u64);
-                let job = Job { spec, weights: Weights::new(q, m), matrix };
+                let job = Job { spec, weights: Weights::new(q, m), matrix, domains: None };
                 let (x, want) = (with_checksums(&job), plain(&job.spec, &job.matrix));
                 assert_eq!(x, want, "{} with {threads} threads", job.name());
                 compared += 1;
@@ -75,7 +75,12 @@ fn undisturbed_runs_have_the_bits_of_runs_without_checksums() {
     }
     for threads in [1, 2] {
         let spec = TestSpec { depth: 1, threads, ..spec(611, 48, 2, 2) };
-        let job = Job { spec, weights: Weights::new(2, 1), matrix: Matrix::random(611, 1) };
+        let job = Job {
+            spec,
+            weights: Weights::new(2, 1),
+            matrix: Matrix::random(611, 1),
+            domains: None,
+        };
         assert_eq!(with_checksums(&job), plain(&job.spec, &job.matrix), "{threads} threads");
     }
     println!("{compared} runs compared");
@@ -89,7 +94,7 @@ fn exact(spec: TestSpec, m: usize) -> Job {
         _ => panic!("no such weights"),
     };
     let matrix = Matrix::exact(spec.n, 5);
-    Job { spec, weights: Weights::given(weights), matrix }
+    Job { spec, weights: Weights::given(weights), matrix, domains: None }
 }
 
 /// The systems whose runs are killed.
@@ -367,13 +372,35 @@ fn memory_of_another_system_is_refused() {
     }
 }
 
+/// A node whose loss would be too much is refused before anything begins.
+#[test]
+fn too_many_ranks_of_a_row_on_a_node_are_refused_by_all() {
+    let on = |nodes: [&str; 6]| {
+        let domains = Some(nodes.map(str::to_owned).to_vec());
+        let job = Job { domains, ..exact(spec(10, 4, 2, 2), 1) };
+        job.start(&job.untouched(), &patient(6, 1), 1).outcome.results
+    };
+    let solved = on(["a", "b", "c", "a", "b", "c"]);
+    assert!(solved.iter().all(Result::is_ok));
+    for result in on(["a", "b", "c", "d", "e", "d"]) {
+        let Err(AbftError::Refused(refusal)) = result else { panic!("{result:?}") };
+        let crowded = Refusal::Crowded { row: 1, domain: "d".into(), count: 2, most: 1 };
+        assert_eq!(refusal, crowded);
+    }
+}
+
 /// After a loss the residual is of the size of those of undisturbed runs.
 #[test]
 fn residuals_after_a_loss_are_of_the_same_size() {
     for (p, q, depth) in [(1, 3, 0), (2, 2, 1)] {
         let job = |seed| {
             let spec = TestSpec { depth, ..spec(96, 8, p, q) };
-            Job { spec, weights: Weights::new(q, 1), matrix: Matrix::random(96, seed) }
+            Job {
+                spec,
+                weights: Weights::new(q, 1),
+                matrix: Matrix::random(96, seed),
+                domains: None,
+            }
         };
         let undisturbed = |seed| {
             let job = job(seed);

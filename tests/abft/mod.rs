@@ -121,6 +121,8 @@ pub struct Job {
     pub spec: TestSpec,
     pub weights: Weights,
     pub matrix: Matrix,
+    /// Failure domain of each rank.
+    pub domains: Option<Vec<String>>,
 }
 
 pub use skt_hpl::pgesv::abft::Solution as Solved;
@@ -238,6 +240,7 @@ impl Job {
             weights: &self.weights,
             entries: &entries,
             entries_id: 1,
+            domain: self.domains.as_ref().map(|names| &names[comm.rank()][..]),
         };
         memory.resize(system.doubles(), 0.0);
         system.solve(memory, start_id, hook, &mut |_| ())

@@ -122,23 +122,33 @@ pub struct Job {
     pub spec: TestSpec,
     pub weights: Weights,
     pub matrix: Matrix,
+    /// Failure domain of each rank.
+    pub domains: Option<Vec<String>>,
 }
+
+pub use skt_hpl::hpl::pgesv::abft::Solution as Solved;
 
 /// The memory of each rank.
 pub type Memory = Vec<Vec<f64>>;
 
-/// What a hook has been told last, and whether the factorization went on.
+/// Where a rank died, if it was before a change of its memory, and whether the
+/// factorization went on.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Trail {
-    pub last: Option<At>,
+    pub end: Option<At>,
     pub is_restored: bool,
 }
 
 impl Trail {
-    /// Whether a death here tears a part of a product.
+    /// Whether the death tore a part of a product.
     pub fn is_torn(&self) -> bool {
-        self.last.is_some_and(|at| ["product", "done", "undone"].contains(&at.name))
+        self.end.is_some_and(is_within_part)
     }
+}
+
+/// Whether a part of a product has been begun and is not done.
+fn is_within_part(at: At) -> bool {
+    ["product", "done", "undone"].contains(&at.name)
 }
 
 /// Lets a rank die at each step; one that hears of the death of another comes to the end
@@ -152,16 +162,12 @@ struct Dying {
 impl Hook for Dying {
     fn step(&self, at: At) -> Result<(), SolveError> {
         assert!(!self.is_dead.load(Ordering::Relaxed), "a dead rank goes on with {at}");
-        let is_within = ["product", "done", "undone"].contains(&at.name);
-        {
-            let mut trail = self.trail.lock().unwrap();
-            trail.is_restored |= ["log", "x"].contains(&at.name);
-            trail.last = Some(at);
-        }
+        self.trail.lock().unwrap().is_restored |= ["log", "x"].contains(&at.name);
         match self.point.step(&at) {
-            Err(CommError::Aborted(_)) if is_within => Ok(()),
+            Err(CommError::Aborted(_)) if is_within_part(at) => Ok(()),
             Err(error) => {
                 self.is_dead.store(true, Ordering::Relaxed);
+                self.trail.lock().unwrap().end = Some(at);
                 Err(error.into())
             }
             Ok(()) => Ok(()),
@@ -235,6 +241,7 @@ impl Job {
             weights: &self.weights,
             entries: &entries,
             entries_id: 1,
+            domain: self.domains.as_ref().map(|names| &names[comm.rank()][..]),
         };
         memory.resize(system.doubles(), 0.0);
         system.solve(memory, start_id, hook, &mut |_| ())

@@ -158,8 +158,16 @@ impl<'a, C: Comm> Carried<'a, C> {
         let entries = matgen::entries(n, spec.generator);
         let params = Params { depth: spec.depth.min(abft::MOST_DEPTH), ..Params::from(&spec) };
         let entries_id = spec.generator as u64;
-        let system =
-            System { grid: &grid, team, params, weights: &weights, entries: &entries, entries_id };
+        let system = System {
+            grid: &grid,
+            team,
+            params,
+            weights: &weights,
+            entries: &entries,
+            entries_id,
+            // Ranks were placed when the run began.
+            domain: None,
+        };
         let (memory, seconds) = self.memory(system.doubles());
         let seconds = Seconds(seconds);
         let record = data.as_ref().map(|grid| ptest::empty_record(grid, &spec)).transpose()?;
@@ -173,11 +181,12 @@ impl<'a, C: Comm> Carried<'a, C> {
             state: State::default(),
             before_seconds: 0.0,
             start: Instant::now(),
+            start_unix_seconds: 0,
             observer,
         };
         timer.observer.phase(Phase::Generate { total_bytes: (n * (n + 1) * 8) as u64 });
         let solved = system.solve(memory, self.start_id, &Pieces, &mut timer);
-        let Timer { state, before_seconds, .. } = timer;
+        let Timer { state, before_seconds, start_unix_seconds, .. } = timer;
         let solved = match solved {
             Ok(solution) => {
                 let cols = grid.cols(nb);
@@ -185,17 +194,16 @@ impl<'a, C: Comm> Carried<'a, C> {
                 let x = own.map(|j| solution.x[j]).collect();
                 let mut most = [seconds.get()];
                 collect::all_max(&grid.all, &mut most)?;
-                let by_messages = [(q > 1).then_some("panels"), (p > 1).then_some("rows")];
-                let by_messages = by_messages.into_iter().flatten().map(str::to_owned).collect();
                 let phases = solution.phases;
-                Ok(ptest::Solution { x, seconds: most[0], phases, by_messages })
+                Ok(ptest::Solution { x, seconds: most[0], phases, by_messages: Vec::new() })
             }
             Err(AbftError::Solve(error)) => Err(error),
             Err(refused) => return Err(refused),
         };
         let mut result = Vec::new();
         match (data, record) {
-            (Some(data), Some(record)) => {
+            (Some(data), Some(mut record)) => {
+                record.start_unix_seconds = start_unix_seconds;
                 let a = system.matrix(memory);
                 let judged = ptest::conclude(&data, team, &spec, record, solved, a, observer)?;
                 if let Some(mut record) = judged {
@@ -302,6 +310,7 @@ struct Timer<'t, 'a, C: Comm> {
     /// Seconds of the run when the clock of this start, `start`, began.
     before_seconds: f64,
     start: Instant,
+    start_unix_seconds: i64,
     observer: &'t mut dyn Observer,
 }
 
@@ -371,6 +380,7 @@ impl<C: Comm> Timer<'_, '_, C> {
 impl<C: Comm> abft::Watcher for Timer<'_, '_, C> {
     fn begins(&mut self, beginning: &Beginning) -> Result<(), SolveError> {
         self.begin(beginning).map_err(solve_error)?;
+        self.start_unix_seconds = ptest::unix_seconds();
         self.observer.phase(if beginning.is_solved {
             Phase::BackSubstitute
         } else {

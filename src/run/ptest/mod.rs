@@ -350,6 +350,6 @@ fn phase_table<C: Comm>(grid: &Grid<C>, mine: &Phases) -> Result<PhaseTable, Com
     Ok(PhaseTable { max: phases(max), mean: phases(sum.map(|s| s / ranks)) })
 }
 
-fn unix_seconds() -> i64 {
+pub(crate) fn unix_seconds() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() as i64)
 }

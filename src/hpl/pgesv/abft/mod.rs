@@ -43,7 +43,7 @@ use super::guard::Nothing;
 use super::local::{Local, LocalShape};
 use super::look_ahead::LookAhead;
 use super::panel::Panel;
-use super::product::{Product, multiply_part, narrow_parts};
+use super::product::{Product, ProductClock, multiply_part, narrow_parts};
 use super::slots::PanelBuffers;
 use super::steps::Step as Progress;
 use super::{Params, SolveError, back, memory_error};
@@ -58,7 +58,7 @@ pub use memory::{At, GoOn, Hook};
 use memory::{Journal, Places, Recorded, Sizes, State};
 use restore::Step;
 pub use standing::Refusal;
-use standing::{Action, Decision, Report, decide, lost, newest_start};
+use standing::{Action, Decision, Report, check_domains, decide, lost, newest_start};
 pub use weights::{MOST_CHECKSUMS, Weights};
 
 /// Most panels of the look-ahead: with more, a column in flight would have panels that its
@@ -140,6 +140,9 @@ pub struct System<'s, C: Comm> {
     pub entries: Entries<'s>,
     /// Tells entries from others.
     pub entries_id: u64,
+    /// What fails together with this rank, by name: its node, or a rack. Nothing: not to be
+    /// looked at.
+    pub domain: Option<&'s str>,
 }
 
 /// A solution.
@@ -219,6 +222,7 @@ impl<'s, C: Comm> System<'s, C> {
         assert!(self.params.depth <= MOST_DEPTH, "DEPTH {}", self.params.depth);
         let weights = (self.weights.columns(), self.weights.checksums());
         assert_eq!(weights, (grid.q, grid.checksums), "weights of this grid");
+        self.check_domains()?;
         let mut places = Places::new(memory, &self.sizes(), shape);
         let mut journal = places.journal(hook);
         let (decision, rebuilt) = self.open(&mut journal, start_id)?;
@@ -264,6 +268,18 @@ impl<'s, C: Comm> System<'s, C> {
         places.x_mut().copy_from_slice(&solution.x);
         journal.set(State::Solved)?;
         Ok(solution)
+    }
+
+    /// Whether the loss of a failure domain can be borne. All ranks name theirs, or none.
+    fn check_domains(&self) -> Result<(), AbftError> {
+        let Some(domain) = self.domain else { return Ok(()) };
+        let Grid { all, myrow, checksums, .. } = self.grid;
+        let rows = collect::all_gather_bytes(all, bytemuck::bytes_of(&(*myrow as u64)))?;
+        let names = collect::all_gather_bytes(all, domain.as_bytes())?;
+        let row = |bytes: &Vec<u8>| bytemuck::pod_read_unaligned::<u64>(bytes) as usize;
+        let name = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
+        let places = rows.iter().zip(&names).map(|(at, named)| (row(at), name(named)));
+        check_domains(&places.collect::<Vec<_>>(), *checksums).map_err(AbftError::Refused)
     }
 
     /// Tells the others what is in this rank's memory, decides with them, and joins the
@@ -499,7 +515,8 @@ impl<'r, C: Comm> Run<'r, C> {
         journal.set(State::Exchanged(panel.k))?;
         barrier.enter(&grid.all)?;
         let token = &mut Token::alone();
-        product.compute_beside(local.team, || {
+        let clock = ProductClock::start(phases);
+        let computed = product.compute_beside(local.team, || {
             for rows in narrow() {
                 // SAFETY: this thread alone is on the columns of the next panel.
                 let place = (local.a, &columns.next);
@@ -513,6 +530,8 @@ impl<'r, C: Comm> Run<'r, C> {
                 barrier.progress(&grid.all)?;
                 Ok(())
             })
-        })
+        });
+        clock.stop(phases);
+        computed
     }
 }

@@ -134,6 +134,11 @@ pub fn segment_layout(
     geometry: Geometry,
 ) -> (HeaderLayout, SegmentLayout) {
     let ranks = spec.ranks();
+    // Without parities any legal geometry does.
+    let geometry = match settings.method {
+        Method::Abft => Geometry { members: 2, parities: 1 },
+        _ => geometry,
+    };
     let header = HeaderLayout::new(&settings.run_id, ranks, state_bytes(ranks));
     let (shapes, parts) = ([region_shape(spec, settings)], settings.method.parts());
     let layout = SegmentLayout::new(

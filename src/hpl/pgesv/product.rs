@@ -89,6 +89,15 @@ pub(super) fn narrow_parts(rows: usize) -> impl Iterator<Item = Range<usize>> {
     cut(0..rows, NARROW_PRODUCT_ROWS)
 }
 
+/// More parts than a step has on a rank of `rows` rows, on the columns of the next panel
+/// and on the rest.
+///
+/// On the first, parts have hundreds of rows. On the rest a piece has 96 rows or more, and a
+/// part of it hundreds unless the piece is shorter; only the last of each may have fewer.
+pub(super) fn most_parts(rows: usize) -> usize {
+    rows / 24 + 8
+}
+
 /// The product of one step: of a panel's L2 and the U of the columns `cols`, on rows
 /// that the threads of a rank take from a queue.
 pub(super) struct Product<'p, 'm, R: Parts> {
@@ -350,6 +359,18 @@ mod tests {
                 assert!(parts.first().is_none_or(|first| first.start == 0));
                 assert!(rows == 0 || ends.eq(starts));
                 assert!(threads > 1 || pieces.len() == usize::from(rows > 0));
+            }
+        }
+    }
+
+    #[test]
+    fn there_are_no_more_parts_than_most() {
+        for rows in (0..3000).chain([40_000, 1_000_003]) {
+            for (threads, late) in (1..20).flat_map(|threads| [(threads, 0), (threads, 450)]) {
+                let pieces = row_pieces(rows, threads, late);
+                let most_rows = PRODUCT_ROWS_BETWEEN_MESSAGES;
+                let rest = pieces.into_iter().flat_map(|piece| cut(piece, most_rows)).count();
+                assert!(narrow_parts(rows).count() + rest <= most_parts(rows), "{rows} rows");
             }
         }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::{Comm, PanelBuf, RecvRequest, Result, SendRequest, Tag};
 
-const TAG_BARRIER: Tag = 0x7f10;
+const TAG_BARRIER: Tag = 0x7e00;
 
 /// Barriers of one group, one after the other.
 ///

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::super::local::LocalShape;
 use super::super::panel;
-use super::super::product::Parts;
+use super::super::product::{Parts, most_parts};
 use super::super::{Params, SolveError};
 use crate::hpl::comm::PanelBuf;
 use crate::hpl::grid::Cyclic;
@@ -24,8 +24,6 @@ use crate::machine::blas::{MatMut, MatRef};
 
 /// Areas begin on a page.
 const PAGE_DOUBLES: usize = 512;
-/// Fewest rows of A2 that a part has on average, see [`part_capacity`].
-const ROWS_OF_A_PART: usize = 24;
 
 /// A place where a process may die: just before something outlives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,15 +157,6 @@ const NEXT_PARTS: usize = 4;
 const ALL_PARTS: usize = 5;
 const FIRST_PART: usize = 8;
 
-/// Most parts of a step on a rank of `rows` rows.
-///
-/// On the columns of the next panel a part has a multiple of 48 rows, but for the last one.
-/// So it is on the rest, where the last part of a piece may have fewer; but all pieces have
-/// a multiple of 96, but for the last.
-fn part_capacity(rows: usize) -> usize {
-    rows / ROWS_OF_A_PART + 8
-}
-
 /// Doubles of the areas of a rank's memory, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sizes {
@@ -187,7 +176,7 @@ impl Sizes {
         // With P = 1, U is in A alone.
         let u = |cols: usize| if rows.procs > 1 { nb.saturating_mul(cols) } else { 0 };
         Self {
-            words: FIRST_PART + 2 * part_capacity(shape.rows),
+            words: FIRST_PART + 2 * most_parts(shape.rows),
             x: params.n,
             panel,
             u_next: u(nb),
@@ -422,7 +411,7 @@ impl Journal<'_> {
     /// rest. All are open.
     ///
     /// # Panics
-    /// When there are more than [`part_capacity`].
+    /// When there are more than [`most_parts`].
     pub fn list_parts(
         &self,
         next: impl Iterator<Item = Range<usize>>,

@@ -17,7 +17,7 @@ use crate::hpl::swap;
 use crate::hpl::update::{self, Operands};
 use crate::machine::blas::MatRef;
 
-const TAG_REBUILD: Tag = 0x140;
+const TAG_REBUILD: Tag = 0x150;
 /// Doubles of a message of a rebuilding: it travels along the process row, rank by rank,
 /// while the next one follows.
 const MESSAGE_DOUBLES: usize = 1 << 15;

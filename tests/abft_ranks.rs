@@ -160,6 +160,50 @@ fn a_death_at_any_step_loses_nothing() {
     assert!(restarted > 5000);
 }
 
+/// Each rank dies at each step of a recovery in which somebody takes back a product, and
+/// its memory is kept or not. The next recovery leads to the right x.
+#[test]
+fn a_death_at_any_step_of_a_recovery_loses_nothing() {
+    let (mut recoveries, mut restarted) = (0, 0);
+    for job in small_jobs().into_iter().filter(|job| job.ranks() <= 6) {
+        let (ranks, seed, mut seen) = (job.ranks(), 2, HashSet::new());
+        let (mut here, most) = (0, 6);
+        for step in (1..=steps(&job, seed)).step_by(3) {
+            let first = step as usize % ranks;
+            let kills = vec![Kill { step, rank: first }];
+            let options = deadly(ranks, seed, kills, Linger::Steps(0));
+            let left = job.start(&job.untouched(), &options, 1);
+            if left.trails[first].is_torn() {
+                // Another one of its row would be too much.
+                continue;
+            }
+            let left = left.memory;
+            let options = Options { trace: true, ..patient(ranks, seed) };
+            let trace = job.start(&left, &options, 2).outcome.trace;
+            let at = |name: &str| trace.iter().position(|line| line.contains(name));
+            if here == most || at(": take back ").is_none() || !seen.insert(fingerprint(&left)) {
+                continue;
+            }
+            (here, recoveries) = (here + 1, recoveries + 1);
+            let end = at(": log ").or(at(": x ")).expect("it goes on") as u64;
+            for (step, rank) in (1..=end).flat_map(|step| (0..ranks).map(move |r| (step, r))) {
+                let options = deadly(ranks, seed, vec![Kill { step, rank }], Linger::Steps(0));
+                let again = job.start(&left, &options, 2).memory;
+                for gone in [&[][..], &[rank]] {
+                    let again = without(&again, gone);
+                    if seen.insert(fingerprint(&again)) {
+                        restarted += 1;
+                        let what = format!("{}, rank {rank} at {step}, lost {gone:?}", job.name());
+                        assert_eq!(job.finish(&again, seed, 3).x, job.matrix.x, "{what}");
+                    }
+                }
+            }
+        }
+    }
+    println!("{recoveries} recoveries, {restarted} restarts");
+    assert!(recoveries >= 12 && restarted > 1000);
+}
+
 /// Ranks that may die in addition to those of `lost`, with at most `m` of a process row.
 fn victims(job: &Job, lost: &HashSet<usize>, random: &mut Random) -> HashSet<usize> {
     let (m, width) = (job.weights.checksums(), job.width());
@@ -321,10 +365,10 @@ fn more_losses_than_checksums_are_refused_by_all() {
 }
 
 /// A node that was away while the others went on comes back with what it had: that is not
-/// taken for what it would have now.
+/// taken for what it would have now, also not when it dies again while it is rebuilt.
 #[test]
 fn memory_of_an_older_start_is_not_believed() {
-    let mut rebuilt = 0;
+    let (mut rebuilt, mut random) = (0, Random(8));
     for job in small_jobs() {
         let (ranks, seed) = (job.ranks(), 6);
         let all = steps(&job, seed);
@@ -341,8 +385,12 @@ fn memory_of_an_older_start_is_not_believed() {
             for second in (1..=all).step_by(stride + 6) {
                 let mut later = job.start(&elsewhere, &dies(second), 2).memory;
                 later[away].clone_from(&left.memory[away]);
-                let solution = job.finish(&later, seed, 3);
-                let what = format!("{}, rank {away} at {first}, {second}", job.name());
+                let third = random.below(60 * ranks) as u64;
+                if third % 2 == 0 {
+                    later = job.start(&later, &dies(1 + third / 2), 3).memory;
+                }
+                let solution = job.finish(&later, seed, 4);
+                let what = format!("{}, rank {away} at {first}, {second}, {third}", job.name());
                 assert_eq!(solution.x, job.matrix.x, "{what}");
                 rebuilt += usize::from(solution.rebuilt == [away]);
             }

@@ -148,7 +148,7 @@ impl Trail {
 
 /// Whether a part of a product has been begun and is not done.
 fn is_within_part(at: At) -> bool {
-    ["product", "done", "undone"].contains(&at.name)
+    ["product", "done", "take back", "undone"].contains(&at.name)
 }
 
 /// Lets a rank die at each step; one that hears of the death of another comes to the end

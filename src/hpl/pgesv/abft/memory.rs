@@ -353,7 +353,8 @@ impl Journal<'_> {
         self.hook.step(At { name, number: number as u64, part: None })
     }
 
-    fn step_of_part(&self, name: &'static str, part: usize) -> Result<(), SolveError> {
+    /// The same for a part of the product.
+    pub fn step_of_part(&self, name: &'static str, part: usize) -> Result<(), SolveError> {
         self.hook.step(At { name, number: 0, part: Some(part) })
     }
 

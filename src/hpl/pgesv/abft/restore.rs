@@ -135,6 +135,7 @@ impl<'p> Step<'p> {
             for part in journal.parts(is_next) {
                 let (rows, Part::Done) = journal.part(part) else { continue };
                 journal.set_part(part, Part::Undoing)?;
+                journal.step_of_part("take back", part)?;
                 let below = self.panel.below;
                 let cols = self.cols(is_next).clone();
                 // SAFETY: this thread alone is on A, and U is not written to.

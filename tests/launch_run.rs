@@ -23,6 +23,7 @@ scenarios! {
     Kind::Openmpi;
     an_undisturbed_run_passes_and_leaves_nothing
     a_node_powered_off_while_computing
+    a_node_powered_off_under_checksums
     a_node_powered_off_without_a_last_packet
     the_launcher_killed
 }

@@ -199,7 +199,11 @@ fn options(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
         ..Settings::read(&checked.checkpoint, &checked.spec)?
     };
     let pool = pool(listed, ranks, args.spares.as_deref())?;
-    let shape = shape::judge(&pool, ranks, &settings);
+    // The largest grid counts.
+    let largest = checked.spec.tests().into_iter().max_by_key(TestSpec::ranks);
+    let rows = largest.filter(|test| test.checksums > 0 && test.ranks() == ranks);
+    let rows = rows.map(|test| protect::process_rows(&test));
+    let shape = shape::judge(&pool, ranks, &settings, rows);
     if !shape.summary.is_empty() {
         output::say(format_args!("{}", shape.summary));
     }

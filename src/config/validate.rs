@@ -286,7 +286,7 @@ impl Checker<'_> {
         if checksums == 0 {
             return Ok(near_square(ranks));
         }
-        let grids = (1..=ranks).filter(|p| ranks % p == 0 && ranks / p > checksums);
+        let grids = (1..=ranks).filter(|p| ranks.is_multiple_of(*p) && ranks / p > checksums);
         let grids: Vec<_> = grids.map(|p| (p, ranks / p - checksums)).collect();
         let flat = grids.iter().rev().find(|(p, q)| p <= q);
         flat.or(grids.first()).copied().ok_or(ConfigError::NoDataColumn { checksums, ranks })
@@ -301,8 +301,8 @@ impl Checker<'_> {
     ) -> Result<Vec<usize>, ConfigError> {
         let checksums = self.checksums();
         let side = |&value: &usize| match given {
-            Param::Q if ranks % (value + checksums) == 0 => Ok(ranks / (value + checksums)),
-            Param::P if ranks % value == 0 && ranks / value > checksums => {
+            Param::Q if ranks.is_multiple_of(value + checksums) => Ok(ranks / (value + checksums)),
+            Param::P if ranks.is_multiple_of(value) && ranks / value > checksums => {
                 Ok(ranks / value - checksums)
             }
             _ => {

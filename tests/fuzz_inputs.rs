@@ -456,7 +456,7 @@ fn checkpoint_headers() {
         record.confirm(first, Method::SelfCheckpoint, 0, &[]);
         for epoch in 1..=sequence {
             record.commit(epoch, vec![sequence as u8; 7 * sequence as usize]);
-            if epoch < sequence || sequence % 2 == 0 {
+            if epoch < sequence || sequence.is_multiple_of(2) {
                 record.stamp(epoch);
             }
         }

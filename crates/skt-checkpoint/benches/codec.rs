@@ -31,19 +31,18 @@ impl Buffer {
     }
 }
 
-/// One operation on `(acc, src, out)`, over all of the buffers in pieces.
+/// One operation on `(src, out)`, over all of the buffers in pieces.
 fn measure(
     group: &mut BenchmarkGroup<'_, WallTime>,
     name: &str,
-    (acc, src, out): (&[u8], &[u8], &mut [u8]),
-    op: impl Fn(&[u8], &[u8], &mut [u8]),
+    (src, out): (&[u8], &mut [u8]),
+    op: impl Fn(&[u8], &mut [u8]),
 ) {
     group.throughput(Throughput::Bytes(src.len() as u64));
     group.bench_function(name, |bencher| {
         bencher.iter(|| {
-            let sources = acc.chunks(PIECE_BYTES).zip(src.chunks(PIECE_BYTES));
-            for ((acc, src), out) in sources.zip(out.chunks_mut(PIECE_BYTES)) {
-                op(acc, src, out);
+            for (src, out) in src.chunks(PIECE_BYTES).zip(out.chunks_mut(PIECE_BYTES)) {
+                op(src, out);
             }
             black_box(&mut *out);
         });
@@ -56,12 +55,12 @@ fn kernels(criterion: &mut Criterion) {
         group.sample_size(10);
         group.warm_up_time(Duration::from_millis(50));
         group.measurement_time(Duration::from_millis(250));
-        let [mut acc, mut src, mut out] = [1, 2, 3].map(|seed| Buffer::new(bytes, seed));
-        let (acc, src, out) = (&*acc.get(bytes), &*src.get(bytes), out.get(bytes));
+        let [mut src, mut out] = [2, 3].map(|seed| Buffer::new(bytes, seed));
+        let (src, out) = (&*src.get(bytes), out.get(bytes));
 
-        measure(&mut group, "memcpy", (acc, src, out), |_, src, out| out.copy_from_slice(src));
-        measure(&mut group, "copy", (acc, src, out), |_, src, out| codec::copy(src, out));
-        measure(&mut group, "checksum", (acc, src, out), |_, src, _| {
+        measure(&mut group, "memcpy", (src, out), |src, out| out.copy_from_slice(src));
+        measure(&mut group, "copy", (src, out), codec::copy);
+        measure(&mut group, "checksum", (src, out), |src, _| {
             black_box(codec::checksum(src));
         });
         for kernel in kernel::available() {
@@ -69,34 +68,9 @@ fn kernels(criterion: &mut Criterion) {
                 [("xor", Coef::Gf(1)), ("rs", Coef::Gf(0x53)), ("sum", Coef::Real(1.0))]
             {
                 let name = |op| format!("{}/{code}-{op}", kernel.name);
-                measure(&mut group, &name("fma"), (acc, src, out), |_, src, out| {
+                measure(&mut group, &name("fma"), (src, out), |src, out| {
                     kernel.fma(coef, src, out);
                 });
-                measure(&mut group, &name("fma-into"), (acc, src, out), |acc, src, out| {
-                    kernel.fma_into(coef, acc, src, out);
-                });
-            }
-        }
-        for parities in [2, 3] {
-            let mut sums: Vec<Buffer> = (0..parities).map(|i| Buffer::new(bytes, 7 + i)).collect();
-            let mut sums: Vec<&mut [u8]> = sums.iter_mut().map(|sum| sum.get(bytes)).collect();
-            let coefs = &[0x53, 0x54, 0x55].map(Coef::Gf)[..parities];
-            group.throughput(Throughput::Bytes(bytes as u64));
-            for kernel in kernel::available().iter().filter(|kernel| kernel.name != "scalar") {
-                group.bench_function(
-                    format!("{}/rs-fma-many/{parities}", kernel.name),
-                    |bencher| {
-                        bencher.iter(|| {
-                            for start in (0..bytes).step_by(PIECE_BYTES) {
-                                let piece = start..bytes.min(start + PIECE_BYTES);
-                                let mut parts: Vec<&mut [u8]> =
-                                    sums.iter_mut().map(|sum| &mut sum[piece.clone()]).collect();
-                                kernel.fma_many(coefs, &src[piece], &mut parts);
-                            }
-                            black_box(&mut sums);
-                        });
-                    },
-                );
             }
         }
         group.finish();

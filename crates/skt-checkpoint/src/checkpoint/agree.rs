@@ -25,10 +25,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::codec::checksum;
-use super::group::{self, PlacementError};
+use super::group;
 use super::header::{Identity, SegmentId};
 use super::methods::Method;
 use super::record::{Attempt, Holds, Record};
+pub use super::refusal::{Damage, LostGroup, Refusal};
 
 /// What to do with what is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,160 +118,6 @@ pub struct Rules {
     pub clock: u64,
     /// A random number for this attempt.
     pub nonce: u64,
-}
-
-/// A rank whose group has lost too much.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LostGroup {
-    /// Index of the group, where one of its segments says so.
-    pub group: Option<usize>,
-    /// Its lost ranks.
-    pub ranks: Vec<usize>,
-}
-
-/// Damage of one rank that cannot be repaired.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Damage {
-    /// The rank.
-    pub rank: usize,
-    /// `data` or `parities`.
-    pub part: String,
-    /// Region of the first damaged cell that cannot be rebuilt.
-    pub region: usize,
-    /// Its row.
-    pub row: usize,
-    /// Its first byte in the row.
-    pub byte: usize,
-    /// Damaged cells of this rank, those that could be rebuilt among them.
-    pub cells: usize,
-}
-
-/// Why the job cannot go on from what was found.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-pub enum Refusal {
-    /// More losses in a group than it has parities.
-    #[error("{}", unrecoverable(*epoch, lost, torn, *parities))]
-    Unrecoverable {
-        /// The epoch that was looked for.
-        epoch: u64,
-        /// Groups with too many losses.
-        lost: Vec<LostGroup>,
-        /// Of the lost ranks, those that are there with a torn copy: method
-        /// `single`, whose only copy a death has cut short.
-        torn: Vec<usize>,
-        /// Losses that a group can bear.
-        parities: usize,
-    },
-    /// Data that is not what was written, and too much of it in one stripe.
-    #[error("{}", beyond_repair(*epoch, damage, lost, *parities))]
-    Damaged {
-        /// The epoch that was looked for.
-        epoch: u64,
-        /// What cannot be rebuilt, by rank.
-        damage: Vec<Damage>,
-        /// Lost ranks of the job.
-        lost: Vec<usize>,
-        /// Damaged or lost blocks that a stripe can bear.
-        parities: usize,
-    },
-    /// Nothing to resume, although it was required.
-    #[error("resume = require, but no checkpoint of this run was found")]
-    NothingFound,
-    /// Processes were started with different settings.
-    #[error("process {process} was started with other settings than process 0")]
-    Disagree {
-        /// The first process that differs.
-        process: usize,
-    },
-    /// Segments of this run have another shape.
-    #[error(
-        "process {process} found a segment of this run (rank {rank}) made with other settings: \
-         {differences}. Restart with the settings of the run, or start afresh with resume = never"
-    )]
-    OtherShape {
-        /// A process that found one.
-        process: usize,
-        /// The rank it is for.
-        rank: usize,
-        /// What they differ in.
-        differences: String,
-    },
-    /// Another job holds the run.
-    #[error("process {process} cannot take hold of the run: {why}")]
-    Held {
-        /// The first process that cannot.
-        process: usize,
-        /// Why.
-        why: String,
-    },
-    /// A segment is not what it was when all decided.
-    #[error(
-        "process {process}: the segment of rank {rank} has changed since it was looked at, so a \
-         process of an earlier start was still at work. Nothing was changed here; start the same \
-         command again when it has ended"
-    )]
-    Changed {
-        /// A process that has seen it.
-        process: usize,
-        /// The rank whose segment it is.
-        rank: usize,
-    },
-    /// No groups can be formed.
-    #[error("{0}")]
-    Placement(String),
-}
-
-impl From<PlacementError> for Refusal {
-    fn from(error: PlacementError) -> Self {
-        Self::Placement(error.to_string())
-    }
-}
-
-fn unrecoverable(epoch: u64, lost: &[LostGroup], torn: &[usize], parities: usize) -> String {
-    let lost = describe(lost);
-    let losses =
-        format!("epoch {epoch} cannot be restored: {lost} with {parities} parities a group");
-    if torn.is_empty() {
-        return format!(
-            "{losses}. Bring the lost nodes back. If that run has ended without the nodes that are \
-             here, what they bear is left over from it, and each start will say so: start afresh \
-             with resume = never"
-        );
-    }
-    format!(
-        "{losses}; of these, ranks {torn:?} are here, but the run died while checkpoint {} was \
-         being written over their only copy, which is torn. Method `single` cannot survive a \
-         death within a checkpoint. Start afresh with resume = never, and with --ft self or \
-         --ft double, which have a whole copy at every instant",
-        epoch + 1
-    )
-}
-
-fn beyond_repair(epoch: u64, damage: &[Damage], lost: &[usize], parities: usize) -> String {
-    let one = |Damage { rank, part, region, row, byte, cells }: &Damage| {
-        format!(
-            "rank {rank} has {cells} damaged cell(s), the first in row {row}, byte {byte} of \
-             region {region} of its {part}"
-        )
-    };
-    let damage = damage.iter().map(one).collect::<Vec<_>>().join("; ");
-    let beside = match lost.is_empty() {
-        true => String::new(),
-        false => format!(", beside the lost ranks {lost:?}"),
-    };
-    format!(
-        "epoch {epoch} cannot be restored: {damage}{beside}; {parities} parities a group cannot \
-         rebuild that. Memory of these ranks' nodes has changed without being written: look for \
-         memory errors there. Start afresh with resume = never"
-    )
-}
-
-fn describe(lost: &[LostGroup]) -> String {
-    let one = |lost: &LostGroup| match lost.group {
-        Some(group) => format!("group {group} has lost ranks {:?}", lost.ranks),
-        None => format!("all of the group(s) of ranks {:?} is lost", lost.ranks),
-    };
-    lost.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 /// The decision.

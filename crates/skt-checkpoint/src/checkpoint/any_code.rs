@@ -54,14 +54,6 @@ impl Code for AnyCode {
 
     fn rebuild_plan(&self, lost_data: &[usize], lost_parity: &[usize]) -> Vec<Rebuild<Coef>> {
         let plan = self.0.rebuild_plan(lost_data, lost_parity);
-        let plan = plan.expect("the protocol has refused what is too much");
-        plan.data
-            .into_iter()
-            .map(|rebuild| Rebuild {
-                block: rebuild.block,
-                from_data: rebuild.from_data,
-                from_parity: rebuild.from_parity,
-            })
-            .collect()
+        plan.expect("the protocol has refused what is too much").data
     }
 }

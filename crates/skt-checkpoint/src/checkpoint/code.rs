@@ -1,14 +1,14 @@
 //! What the protocol asks of an erasure code.
 
 /// How to get one data block back: the sum of these multiples of the surviving
-/// blocks of its stripe.
+/// blocks of its stripe, `sum_j from_data[j] data_j + sum_i from_parity[i] parity_i`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rebuild<T> {
     /// Index of the lost data block.
     pub block: usize,
-    /// One coefficient a data block.
+    /// One coefficient a data block; zero for the lost ones.
     pub from_data: Vec<T>,
-    /// One coefficient a parity.
+    /// One coefficient a parity; zero for the lost and the unneeded ones.
     pub from_parity: Vec<T>,
 }
 

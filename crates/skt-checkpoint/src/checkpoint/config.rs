@@ -27,7 +27,7 @@ pub struct Config<K> {
     pub groups: Option<Vec<Vec<usize>>>,
     /// How parities are computed.
     pub encoder: Encoder,
-    /// Bytes of a message when encoding; `None`: what [`super::link::Link::measure`] finds
+    /// Bytes of a message when encoding; `None`: what [`Link::measure`](super::link::Link::measure) finds
     /// best. The parities do not depend on it.
     pub message_bytes: Option<usize>,
     /// Whether members of a group may stand in one failure domain.

@@ -31,6 +31,7 @@ mod progress;
 pub mod protocol;
 pub mod record;
 pub mod recover;
+mod refusal;
 mod schedule;
 mod self_checkpoint;
 mod single;

@@ -54,7 +54,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// at a time. Says what is left to do before [`Checkpointer::complete`].
     ///
     /// # Errors
-    /// [`super::error::CheckpointError::Comm`] when a rank died.
+    /// [`CheckpointError::Comm`](super::error::CheckpointError::Comm) when a rank died.
     pub fn poll(&mut self) -> Result<Polled> {
         let Some(mut taking) = self.taking.take() else { return Ok(Polled::Done) };
         let start = Instant::now();

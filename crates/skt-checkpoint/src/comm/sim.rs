@@ -519,14 +519,7 @@ where
             Box::new(body) as Body<'_>
         })
         .collect();
-    let stacks: Vec<Stack> = STACKS
-        .with_borrow_mut(|pool| (0..size).map(|_| pool.pop().unwrap_or_else(Stack::new)).collect());
-    for rank in 0..size {
-        world.start(rank, &stacks[rank], &mut bodies[rank]);
-    }
-    let first = world.pick(&mut world.lock(), 0).expect("nobody has ended yet");
-    world.switch(size, first);
-    STACKS.with_borrow_mut(|pool| pool.extend(stacks));
+    world.run_all(&mut bodies);
     drop(bodies);
     let mut state = world.lock();
     if let Some(panic) = state.panic.take() {
@@ -544,6 +537,20 @@ where
 }
 
 impl World {
+    /// Runs all ranks to their ends.
+    fn run_all(&self, bodies: &mut [Body<'_>]) {
+        let size = bodies.len();
+        let stack = |pool: &mut Vec<Stack>| pool.pop().unwrap_or_else(Stack::new);
+        let stacks: Vec<Stack> =
+            STACKS.with_borrow_mut(|pool| (0..size).map(|_| stack(pool)).collect());
+        for (rank, body) in bodies.iter_mut().enumerate() {
+            self.start(rank, &stacks[rank], body);
+        }
+        let first = self.pick(&mut self.lock(), 0).expect("nobody has ended yet");
+        self.switch(size, first);
+        STACKS.with_borrow_mut(|pool| pool.extend(stacks));
+    }
+
     fn new(options: &Options, conductor: Option<Arc<Mutex<dyn Conductor>>>) -> Self {
         let size = options.hosts.len();
         let state = State {

@@ -10,8 +10,7 @@
 //! | SUM | doubles | 1 | up to rounding |
 //! | Reed-Solomon | GF(2^8), Cauchy matrix | any | bit-exact |
 //!
-//! [`Codec`] knows the coefficients; [`fma`], [`fma_many`], [`fma_into`] and
-//! [`mul`] do the work on bytes. docs/codec.md has the mathematics and the measurements.
+//! [`Codec`] knows the coefficients; [`fma`] and [`mul`] do the work on bytes. docs/codec.md has the mathematics and the measurements.
 
 mod bulk;
 pub mod gf256;
@@ -23,8 +22,10 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::code::Rebuild;
+
 pub use bulk::{checksum, copy, copy_summed};
-pub use kernel::{fma, fma_into, fma_many, mul};
+pub use kernel::{fma, mul};
 
 /// Which erasure code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -135,24 +136,12 @@ pub struct Codec {
     parities: usize,
 }
 
-/// How to get one data block back: `block = sum_j from_data[j] data_j + sum_i
-/// from_parity[i] parity_i`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Rebuild {
-    /// Index of the lost data block.
-    pub block: usize,
-    /// One coefficient a data block; zero for the lost ones.
-    pub from_data: Vec<Coef>,
-    /// One coefficient a parity; zero for the lost and the unneeded ones.
-    pub from_parity: Vec<Coef>,
-}
-
 /// How to get all lost blocks of a stripe back.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     /// One entry a lost data block, in rising order of the block. Each is
     /// rebuilt from survivors alone, so their order does not matter.
-    pub data: Vec<Rebuild>,
+    pub data: Vec<Rebuild<Coef>>,
     /// Lost parities, rising, to be encoded anew once all data is back.
     pub parities: Vec<usize>,
 }
@@ -245,7 +234,7 @@ impl Codec {
     }
 
     /// The one lost block is the parity less all the others.
-    fn rebuild_sum(&self, block: usize) -> Rebuild {
+    fn rebuild_sum(&self, block: usize) -> Rebuild<Coef> {
         let coef = |j| Coef::Real(if j == block { 0.0 } else { -1.0 });
         Rebuild {
             block,
@@ -254,7 +243,7 @@ impl Codec {
         }
     }
 
-    fn rebuild_gf(&self, lost_data: &[usize], lost_parity: &[usize]) -> Vec<Rebuild> {
+    fn rebuild_gf(&self, lost_data: &[usize], lost_parity: &[usize]) -> Vec<Rebuild<Coef>> {
         let used: Vec<usize> =
             (0..self.parities).filter(|i| !lost_parity.contains(i)).take(lost_data.len()).collect();
         let g_rl = used.iter().map(|&i| lost_data.iter().map(|&j| matrix::cauchy(i, j)).collect());

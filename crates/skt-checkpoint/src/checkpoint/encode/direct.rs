@@ -1,4 +1,4 @@
-//! [`super::Encoder::Direct`](super::Encoder::Direct): members read each other's blocks where
+//! [`Encoder::Direct`](super::Encoder::Direct): members read each other's blocks where
 //! they lie.
 
 use std::ops::{DerefMut, Range};
@@ -52,7 +52,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         (0..geometry.parities).map(chain).collect()
     }
 
-    /// Makes what [`super::Encoder::Direct`] will read of the other members ready.
+    /// Makes what will be read of the other members ready.
     pub fn prepare_direct(&self) {
         for band in 0..self.stripes().bands() {
             for (member, (from, rows), _) in self.own_parities(band).into_iter().flatten() {

@@ -16,7 +16,6 @@ pub fn kernel() -> Option<Kernel> {
         name: "avx2",
         xor,
         gf_fma,
-        gf_fma_many: None,
         gf_mul,
         real_fma,
     })
@@ -51,39 +50,39 @@ fn times(tables: &Tables, x: __m256i) -> __m256i {
 /// # Safety
 /// As [`scalar::xor`], on a processor with AVX2.
 #[target_feature(enable = "avx2")]
-unsafe fn xor(acc: *const u8, src: *const u8, out: *mut u8, bytes: usize) {
+unsafe fn xor(src: *const u8, out: *mut u8, bytes: usize) {
     let whole = bytes - bytes % WIDTH;
     for i in (0..whole).step_by(WIDTH) {
         // SAFETY: i + WIDTH <= bytes; unaligned access.
         unsafe {
             let sum = _mm256_xor_si256(
-                _mm256_loadu_si256(acc.add(i).cast()),
+                _mm256_loadu_si256(out.add(i).cast()),
                 _mm256_loadu_si256(src.add(i).cast()),
             );
             _mm256_storeu_si256(out.add(i).cast(), sum);
         }
     }
     // SAFETY: whole <= bytes.
-    unsafe { scalar::xor(acc.add(whole), src.add(whole), out.add(whole), bytes - whole) }
+    unsafe { scalar::xor(src.add(whole), out.add(whole), bytes - whole) }
 }
 
 /// # Safety
 /// As [`scalar::xor`], on a processor with AVX2.
 #[target_feature(enable = "avx2")]
-unsafe fn gf_fma(c: u8, acc: *const u8, src: *const u8, out: *mut u8, bytes: usize) {
+unsafe fn gf_fma(c: u8, src: *const u8, out: *mut u8, bytes: usize) {
     let tables = tables(c);
     let whole = bytes - bytes % WIDTH;
     for i in (0..whole).step_by(WIDTH) {
         // SAFETY: i + WIDTH <= bytes; unaligned access.
         unsafe {
             let product = times(&tables, _mm256_loadu_si256(src.add(i).cast()));
-            let sum = _mm256_xor_si256(_mm256_loadu_si256(acc.add(i).cast()), product);
+            let sum = _mm256_xor_si256(_mm256_loadu_si256(out.add(i).cast()), product);
             _mm256_storeu_si256(out.add(i).cast(), sum);
         }
     }
     // SAFETY: whole <= bytes.
     unsafe {
-        scalar::gf_fma_tail(c, acc.add(whole), src.add(whole), out.add(whole), bytes - whole);
+        scalar::gf_fma_tail(c, src.add(whole), out.add(whole), bytes - whole);
     }
 }
 
@@ -107,17 +106,17 @@ unsafe fn gf_mul(c: u8, src: *const u8, out: *mut u8, bytes: usize) {
 /// # Safety
 /// As [`scalar::real_fma`], on a processor with AVX2.
 #[target_feature(enable = "avx2")]
-unsafe fn real_fma(c: f64, acc: *const u8, src: *const u8, out: *mut u8, bytes: usize) {
+unsafe fn real_fma(c: f64, src: *const u8, out: *mut u8, bytes: usize) {
     let factor = _mm256_set1_pd(c);
     let whole = bytes - bytes % WIDTH;
     for i in (0..whole).step_by(WIDTH) {
         // SAFETY: i + WIDTH <= bytes; unaligned access.
         unsafe {
             let product = _mm256_mul_pd(factor, _mm256_loadu_pd(src.add(i).cast()));
-            let sum = _mm256_add_pd(_mm256_loadu_pd(acc.add(i).cast()), product);
+            let sum = _mm256_add_pd(_mm256_loadu_pd(out.add(i).cast()), product);
             _mm256_storeu_pd(out.add(i).cast(), sum);
         }
     }
     // SAFETY: whole <= bytes.
-    unsafe { scalar::real_fma(c, acc.add(whole), src.add(whole), out.add(whole), bytes - whole) }
+    unsafe { scalar::real_fma(c, src.add(whole), out.add(whole), bytes - whole) }
 }

@@ -4,45 +4,44 @@ use super::Kernel;
 use crate::checkpoint::codec::gf256;
 
 /// The plain kernel.
-pub const KERNEL: Kernel =
-    Kernel { name: "scalar", xor, gf_fma, gf_fma_many: None, gf_mul, real_fma };
+pub const KERNEL: Kernel = Kernel { name: "scalar", xor, gf_fma, gf_mul, real_fma };
 
 /// Products of `c` with every byte.
 fn products(c: u8) -> [u8; 256] {
     std::array::from_fn(|x| gf256::mul(c, x as u8))
 }
 
-/// `out = acc + src` over bits.
+/// `out += src` over bits.
 ///
 /// # Safety
-/// As [`Kernel`]'s functions: `bytes` at each pointer, `out` may equal `acc`.
-pub(super) unsafe fn xor(acc: *const u8, src: *const u8, out: *mut u8, bytes: usize) {
+/// As [`Kernel`]'s functions: `bytes` at each pointer; the two do not overlap.
+pub(super) unsafe fn xor(src: *const u8, out: *mut u8, bytes: usize) {
     let words = bytes / 8;
     for i in 0..words {
         // SAFETY: i * 8 + 8 <= bytes.
         unsafe {
-            let sum = acc.cast::<u64>().add(i).read_unaligned()
+            let sum = out.cast::<u64>().add(i).read_unaligned()
                 ^ src.cast::<u64>().add(i).read_unaligned();
             out.cast::<u64>().add(i).write_unaligned(sum);
         }
     }
     for i in words * 8..bytes {
         // SAFETY: i < bytes.
-        unsafe { out.add(i).write(acc.add(i).read() ^ src.add(i).read()) }
+        unsafe { out.add(i).write(out.add(i).read() ^ src.add(i).read()) }
     }
 }
 
-/// `out = acc + c src` over GF(2^8).
+/// `out += c src` over GF(2^8).
 ///
 /// # Safety
 /// As [`xor`].
-unsafe fn gf_fma(c: u8, acc: *const u8, src: *const u8, out: *mut u8, bytes: usize) {
+unsafe fn gf_fma(c: u8, src: *const u8, out: *mut u8, bytes: usize) {
     let products = products(c);
     for i in 0..bytes {
         // SAFETY: i < bytes.
         unsafe {
             let product = products[usize::from(src.add(i).read())];
-            out.add(i).write(acc.add(i).read() ^ product);
+            out.add(i).write(out.add(i).read() ^ product);
         }
     }
 }
@@ -59,16 +58,16 @@ unsafe fn gf_mul(c: u8, src: *const u8, out: *mut u8, bytes: usize) {
     }
 }
 
-/// `out = acc + c src` over doubles, the product rounded, then the sum.
+/// `out += c src` over doubles, the product rounded, then the sum.
 ///
 /// # Safety
 /// As [`xor`], `bytes` a multiple of 8.
-pub(super) unsafe fn real_fma(c: f64, acc: *const u8, src: *const u8, out: *mut u8, bytes: usize) {
+pub(super) unsafe fn real_fma(c: f64, src: *const u8, out: *mut u8, bytes: usize) {
     for i in 0..bytes / 8 {
         // SAFETY: i * 8 + 8 <= bytes.
         unsafe {
             let product = c * src.cast::<f64>().add(i).read_unaligned();
-            let sum = acc.cast::<f64>().add(i).read_unaligned() + product;
+            let sum = out.cast::<f64>().add(i).read_unaligned() + product;
             out.cast::<f64>().add(i).write_unaligned(sum);
         }
     }
@@ -80,16 +79,10 @@ pub(super) unsafe fn real_fma(c: f64, acc: *const u8, src: *const u8, out: *mut 
 /// # Safety
 /// As [`xor`].
 #[cfg(target_arch = "x86_64")]
-pub(super) unsafe fn gf_fma_tail(
-    c: u8,
-    acc: *const u8,
-    src: *const u8,
-    out: *mut u8,
-    bytes: usize,
-) {
+pub(super) unsafe fn gf_fma_tail(c: u8, src: *const u8, out: *mut u8, bytes: usize) {
     for i in 0..bytes {
         // SAFETY: i < bytes.
-        unsafe { out.add(i).write(acc.add(i).read() ^ gf256::mul(c, src.add(i).read())) }
+        unsafe { out.add(i).write(out.add(i).read() ^ gf256::mul(c, src.add(i).read())) }
     }
 }
 

@@ -4,8 +4,7 @@ use crate::checkpoint::codec::gf256;
 /// Around every vector width and its multiples, and one that is long.
 const LENGTHS: [usize; 22] =
     [0, 1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 191, 255, 257, 1000, 4099];
-const OFFSETS: [(usize, usize, usize); 5] =
-    [(0, 0, 0), (1, 0, 0), (0, 1, 3), (7, 5, 63), (33, 62, 8)];
+const OFFSETS: [(usize, usize); 5] = [(0, 0), (0, 1), (1, 3), (5, 63), (62, 8)];
 
 fn noise(seed: u64, bytes: usize) -> Vec<u8> {
     let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -25,29 +24,24 @@ fn doubles(seed: u64, bytes: usize) -> Vec<u8> {
     random.chunks_exact(8).flat_map(|w| real(w).to_ne_bytes()).collect()
 }
 
-/// Runs all three operations of a kernel inside buffers whose margins must not
+/// Runs both operations of a kernel inside buffers whose margins must not
 /// change, and compares with `expect(acc, src)` and `product(src)`.
 fn check(
     kernel: &Kernel,
     coef: Coef,
     acc: &[u8],
     src: &[u8],
-    (a, s, o): (usize, usize, usize),
+    (s, o): (usize, usize),
     expect: (&[u8], &[u8]),
 ) {
     let bytes = src.len();
     let shifted = |data: &[u8], by: usize| [&vec![0xa5; by][..], data, &[0xa5; 70][..]].concat();
-    let (acc_buf, src_buf) = (shifted(acc, a), shifted(src, s));
-    let label = format!("{} {coef:?} {bytes} bytes at {a}, {s}, {o}", kernel.name);
+    let src_buf = shifted(src, s);
+    let label = format!("{} {coef:?} {bytes} bytes at {s}, {o}", kernel.name);
 
     let mut out = shifted(acc, o);
     kernel.fma(coef, &src_buf[s..s + bytes], &mut out[o..o + bytes]);
     assert_eq!(out, shifted(expect.0, o), "fma {label}");
-
-    let mut out = shifted(&noise(99, bytes), o);
-    let acc = &acc_buf[a..a + bytes];
-    kernel.fma_into(coef, acc, &src_buf[s..s + bytes], &mut out[o..o + bytes]);
-    assert_eq!(out, shifted(expect.0, o), "fma_into {label}");
 
     let mut out = shifted(&noise(98, bytes), o);
     kernel.mul(coef, &src_buf[s..s + bytes], &mut out[o..o + bytes]);
@@ -106,39 +100,6 @@ fn real_kernels_round_like_plain_arithmetic() {
     }
 }
 
-#[test]
-fn many_sums_at_once_are_those_one_by_one() {
-    let coefs = [0x53, 1, 0, 0xff, 2, 0x1d, 3].map(Coef::Gf);
-    for kernel in available() {
-        for bytes in LENGTHS {
-            for count in 0..=coefs.len() {
-                let label = format!("{} {count} sums of {bytes} bytes", kernel.name);
-                let src = noise(6, bytes + 3);
-                let mut expect: Vec<Vec<u8>> = (0..count).map(|i| noise(i as u64, bytes)).collect();
-                let mut sums = expect.clone();
-                for (sum, &coef) in expect.iter_mut().zip(&coefs) {
-                    scalar::KERNEL.fma(coef, &src[3..], sum);
-                }
-                let mut refs: Vec<&mut [u8]> = sums.iter_mut().map(|sum| &mut sum[..]).collect();
-                kernel.fma_many(&coefs[..count], &src[3..], &mut refs);
-                assert_eq!(sums, expect, "{label}");
-            }
-        }
-    }
-}
-
-#[test]
-fn many_sums_of_doubles_are_those_one_by_one() {
-    let src = doubles(7, 800);
-    let (mut first, mut second) = (doubles(8, 800), doubles(9, 800));
-    let coefs = [Coef::Real(1.0), Coef::Real(-0.5)];
-    let mut expect = (first.clone(), second.clone());
-    scalar::KERNEL.fma(coefs[0], &src, &mut expect.0);
-    scalar::KERNEL.fma(coefs[1], &src, &mut expect.1);
-    fma_many(&coefs, &src, &mut [&mut first, &mut second]);
-    assert_eq!((first, second), expect);
-}
-
 /// Not even where 0 times the source would be no number.
 #[test]
 fn a_zero_coefficient_adds_nothing() {
@@ -147,7 +108,7 @@ fn a_zero_coefficient_adds_nothing() {
     let acc = doubles(5, src.len());
     for kernel in available() {
         for coef in [Coef::Real(0.0), Coef::Real(-0.0), Coef::Gf(0)] {
-            check(kernel, coef, &acc, &src, (0, 0, 0), (&acc, &[0; 24]));
+            check(kernel, coef, &acc, &src, (0, 0), (&acc, &[0; 24]));
         }
     }
 }
@@ -162,11 +123,4 @@ fn unequal_lengths_are_refused() {
 #[should_panic(expected = "no whole number of doubles")]
 fn half_a_double_is_refused() {
     fma(Coef::Real(1.0), &[0; 12], &mut [0; 12]);
-}
-
-#[test]
-#[should_panic(expected = "unequal length")]
-fn unequal_lengths_of_many_are_refused() {
-    let coefs = [Coef::Gf(2), Coef::Gf(3)];
-    fma_many(&coefs, &[0; 300], &mut [&mut [0; 300], &mut [0; 299]]);
 }

@@ -386,7 +386,7 @@ fn memory_of_an_older_start_is_not_believed() {
                 let mut later = job.start(&elsewhere, &dies(second), 2).memory;
                 later[away].clone_from(&left.memory[away]);
                 let third = random.below(60 * ranks) as u64;
-                if third % 2 == 0 {
+                if third.is_multiple_of(2) {
                     later = job.start(&later, &dies(1 + third / 2), 3).memory;
                 }
                 let solution = job.finish(&later, seed, 4);

@@ -33,7 +33,7 @@ use crate::hpl::pgesv::abft::{self, AbftError, Beginning, System, Weights};
 use crate::hpl::pgesv::{Params, SolveError};
 use crate::machine::grace;
 use crate::machine::team::Team;
-use crate::report::record::{Protection, Restart, Sample, Stall};
+use crate::report::record::{Phases, Protection, Restart, Sample, Stall};
 use crate::run::ptest::{self, Observer, Phase};
 
 /// Raised when [`State`] changes its form: a program reads its own alone.
@@ -182,11 +182,12 @@ impl<'a, C: Comm> Carried<'a, C> {
             before_seconds: 0.0,
             start: Instant::now(),
             start_unix_seconds: 0,
+            phases: Phases::default(),
             observer,
         };
         timer.observer.phase(Phase::Generate { total_bytes: (n * (n + 1) * 8) as u64 });
         let solved = system.solve(memory, self.start_id, &Pieces, &mut timer);
-        let Timer { state, before_seconds, start_unix_seconds, .. } = timer;
+        let Timer { state, before_seconds, start_unix_seconds, phases, .. } = timer;
         let solved = match solved {
             Ok(solution) => {
                 let cols = grid.cols(nb);
@@ -194,7 +195,6 @@ impl<'a, C: Comm> Carried<'a, C> {
                 let x = own.map(|j| solution.x[j]).collect();
                 let mut most = [seconds.get()];
                 collect::all_max(&grid.all, &mut most)?;
-                let phases = solution.phases;
                 Ok(ptest::Solution { x, seconds: most[0], phases, by_messages: Vec::new() })
             }
             Err(AbftError::Solve(error)) => Err(error),
@@ -311,6 +311,8 @@ struct Timer<'t, 'a, C: Comm> {
     before_seconds: f64,
     start: Instant,
     start_unix_seconds: i64,
+    /// Where the time of this start went.
+    phases: Phases,
     observer: &'t mut dyn Observer,
 }
 
@@ -399,7 +401,8 @@ impl<C: Comm> abft::Watcher for Timer<'_, '_, C> {
         self.observer.phase(Phase::BackSubstitute);
     }
 
-    fn has_x(&mut self) {
+    fn has_x(&mut self, phases: Phases) {
         self.seconds.set(self.now_seconds());
+        self.phases = phases;
     }
 }

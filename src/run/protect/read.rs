@@ -294,7 +294,7 @@ mod tests {
             ("parities = 0", "f:6: checkpoint.parities: value 0 is out of range; legal: 1 to 127"),
             (
                 "parities = \"1\"",
-                "f:6: checkpoint.parities: `1` is not a whole number; legal: 1 to 127",
+                "f:6: checkpoint.parities: `1` is not a whole number; legal: 1 to 127; with abft 1 to 3",
             ),
             (
                 "parities = 2\ncodec = \"xor\"",

@@ -98,8 +98,8 @@ pub trait Watcher {
     /// The back substitution begins.
     fn back_substitutes(&mut self) {}
 
-    /// This rank has x, and is about to keep it.
-    fn has_x(&mut self) {}
+    /// This rank has x, and is about to keep it. Where its time went.
+    fn has_x(&mut self, _: Phases) {}
 }
 
 impl<F: FnMut(usize)> Watcher for F {
@@ -154,8 +154,6 @@ pub struct Solution {
     pub resumed: Option<usize>,
     /// The ranks of the grid that were rebuilt.
     pub rebuilt: Vec<usize>,
-    /// Where this rank's time went.
-    pub phases: Phases,
 }
 
 impl<'s, C: Comm> System<'s, C> {
@@ -226,8 +224,7 @@ impl<'s, C: Comm> System<'s, C> {
         let mut places = Places::new(memory, &self.sizes(), shape);
         let mut journal = places.journal(hook);
         let (decision, rebuilt) = self.open(&mut journal, start_id)?;
-        let phases = Phases::default();
-        let mut solution = Solution { x: Vec::new(), resumed: None, rebuilt: Vec::new(), phases };
+        let mut solution = Solution { x: Vec::new(), resumed: None, rebuilt: Vec::new() };
         let panels = self.params.panels();
         if let Decision::Solved { from } = decision {
             solution.x = places.x_mut().to_vec();
@@ -257,12 +254,12 @@ impl<'s, C: Comm> System<'s, C> {
             watcher.begins(&Beginning { panel: from, rebuilt, is_solved: false })?;
             let mut run = Run::new(&local, &places, &journal, from)?;
             run.factor(from, watcher)?;
-            solution.phases = run.phases;
+            let mut phases = run.phases;
             watcher.back_substitutes();
             let start = Instant::now();
             solution.x = self.back_substitute(&local)?;
-            solution.phases.back = start.elapsed().as_secs_f64();
-            watcher.has_x();
+            phases.back = start.elapsed().as_secs_f64();
+            watcher.has_x(phases);
         }
         journal.step("x", panels)?;
         places.x_mut().copy_from_slice(&solution.x);

@@ -134,7 +134,7 @@ fn a_death_at_any_step_loses_nothing() {
         assert_eq!(job.finish(&job.untouched(), 1, 1).x, job.matrix.x, "{}", job.name());
         let mut seen = HashSet::new();
         // Of large ones, every few steps.
-        let (stride, seeds) = if ranks > 6 { (7, 1) } else { (1, 3) };
+        let (stride, seeds) = if ranks > 6 { (7, 1) } else { (1, 2) };
         for seed in 1..=seeds {
             let deaths = (1..=steps(&job, seed)).step_by(stride);
             for (step, rank) in deaths.flat_map(|step| (0..ranks).map(move |rank| (step, rank))) {

@@ -6,25 +6,17 @@
 //! A sample by default; `SKT_FT_SOAK=1` (scripts/soak-checkpoint) takes every
 //! rank at every step, and hundreds of random kills.
 
+mod mpi_job;
 mod mpirun;
 
-use std::io::Read;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::path::Path;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use mpirun::mpirun;
+use mpi_job::{Job, kill};
 use skt_hpl::checkpoint::hook::StepName;
-use skt_hpl::checkpoint::store::{SegmentInfo, Store, SysV};
 
 const RANKS: usize = 4;
-/// A start that takes longer hangs.
-const LIMIT: Duration = Duration::from_secs(60);
-/// A launcher without ranks after this time hangs.
-const LAUNCHER_LIMIT: Duration = Duration::from_secs(8);
-/// How long, from then on, it may take to end when its ranks have.
-const LAUNCHER_PATIENCE: Duration = Duration::from_secs(4);
 /// With N = 250: 8 checkpoints, one every 2 panels.
 const SYSTEM: &str = "--nb 16 --p 2 --q 2 --checkpoint-every 2p!";
 
@@ -32,179 +24,30 @@ fn is_soak() -> bool {
     std::env::var_os("SKT_FT_SOAK").is_some_and(|value| value != "0")
 }
 
-/// A job with a run id of its own; its segments go with it.
-struct Job {
-    program: PathBuf,
-    run: String,
-    flags: Vec<String>,
-}
-
-struct Ended {
-    ok: bool,
-    text: String,
-}
-
-impl Ended {
-    /// What stands after `# x:` or `x:`.
-    fn x(&self) -> Option<String> {
-        let line =
-            self.text.lines().find_map(|line| line.trim_start_matches("# ").strip_prefix("x: "));
-        line.and_then(|rest| rest.split_whitespace().next()).map(str::to_owned)
-    }
-
-    fn all_x(&self) -> Vec<String> {
-        let lines = self.text.lines().filter_map(|line| line.strip_prefix("# x: "));
-        lines.filter_map(|rest| rest.split_whitespace().next()).map(str::to_owned).collect()
-    }
-}
-
-impl Job {
-    fn new(program: &Path, name: &str, flags: &str) -> Self {
-        let run = format!("ft-mpi-{}-{name}", std::process::id());
-        let flags = flags.split_whitespace().map(str::to_owned).collect();
-        Self { program: program.to_owned(), run, flags }
-    }
-
-    fn hpl(name: &str, flags: &str) -> Self {
-        let order = if flags.contains("--n ") { "" } else { "--n 250" };
-        // `SKT_TEST_OVERLAP` asks for it where a test does not say.
-        let overlap = match std::env::var("SKT_TEST_OVERLAP") {
-            Ok(how) if !flags.contains("--overlap") && !flags.contains("--ft none") => {
-                format!("--overlap {how}")
-            }
-            _ => String::new(),
-        };
-        let flags = format!("{SYSTEM} {order} --progress off {overlap} {flags}");
-        Self::new(Path::new(env!("CARGO_BIN_EXE_skt-hpl")), name, &flags)
-    }
-
-    fn spawn(&self, more: &[&str]) -> Child {
-        mpirun(RANKS)
-            .args(["--bind-to", "none"])
-            // The ranks that are left are killed at once.
-            .args(["--mca", "odls_base_sigkill_timeout", "0"])
-            .arg(&self.program)
-            .args(["--run-id", &self.run])
-            .args(&self.flags)
-            .args(more)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("mpirun, of Open MPI")
-    }
-
-    /// Waits for the end, meanwhile calling `poll`.
-    fn wait(&self, mut child: Child, mut poll: impl FnMut()) -> Ended {
-        fn read(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<String> {
-            std::thread::spawn(move || {
-                let mut bytes = Vec::new();
-                from.read_to_end(&mut bytes).expect("a pipe");
-                String::from_utf8_lossy(&bytes).into_owned()
-            })
+/// HPL on four ranks, which are killed at once when one of them dies.
+fn hpl(name: &str, flags: &str) -> Job {
+    let order = if flags.contains("--n ") { "" } else { "--n 250" };
+    // `SKT_TEST_OVERLAP` asks for it where a test does not say.
+    let overlap = match std::env::var("SKT_TEST_OVERLAP") {
+        Ok(how) if !flags.contains("--overlap") && !flags.contains("--ft none") => {
+            format!("--overlap {how}")
         }
-        let out = read(child.stdout.take().expect("piped"));
-        let err = read(child.stderr.take().expect("piped"));
-        let (start, mut launcher_hung) = (Instant::now(), false);
-        let mut seen_at = start;
-        let status = loop {
-            if let Some(status) = child.try_wait().expect("a child") {
-                break status;
-            }
-            // mpirun of Open MPI 4 may fail to see that a rank died in MPI_Init.
-            // A moment without ranks is how every run ends.
-            if start.elapsed() < LAUNCHER_LIMIT || !self.processes().is_empty() {
-                seen_at = Instant::now();
-            }
-            if seen_at.elapsed() > LAUNCHER_PATIENCE {
-                child.kill().expect("a child");
-                launcher_hung = true;
-                std::thread::sleep(Duration::from_millis(100));
-            }
-            if start.elapsed() > LIMIT {
-                for pid in self.processes() {
-                    kill(pid);
-                }
-                child.kill().expect("a child");
-                panic!("{}: hangs\n{}\n{}", self.run, out.join().unwrap(), err.join().unwrap());
-            }
-            poll();
-            std::thread::sleep(Duration::from_millis(2));
-        };
-        let mut text = out.join().expect("no panic") + &err.join().expect("no panic");
-        if launcher_hung {
-            text += "mpirun hung after all ranks were gone";
-        }
-        Ended { ok: status.success(), text }
-    }
-
-    fn start(&self, more: &[&str]) -> Ended {
-        self.wait(self.spawn(more), || ())
-    }
-
-    /// Its ranks, as they run now.
-    fn processes(&self) -> Vec<u32> {
-        let entries = std::fs::read_dir("/proc").expect("Linux");
-        let pids = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<u32>().ok());
-        let is_ours = |pid: &u32| {
-            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            let words: Vec<&[u8]> = line.split(|&byte| byte == 0).collect();
-            words[0] == self.program.as_os_str().as_encoded_bytes()
-                && words.contains(&self.run.as_bytes())
-        };
-        pids.filter(is_ours).collect()
-    }
-
-    /// Segments of this run, of one rank or all.
-    fn segments(&self, rank: Option<usize>) -> Vec<skt_hpl::checkpoint::store::SegmentName> {
-        let all = SysV::new(false).list().expect("a list").into_iter();
-        all.map(|info| info.name)
-            .filter(|name| name.run() == self.run && name.role().starts_with('t'))
-            .filter(|name| rank.is_none_or(|rank| name.rank() as usize == rank))
-            .collect()
-    }
-
-    /// The memory of a rank is gone.
-    fn lose(&self, rank: usize) -> usize {
-        let names = self.segments(Some(rank));
-        for name in &names {
-            SysV::new(false).remove(name).expect("removed");
-        }
-        names.len()
-    }
-
-    fn assert_nothing_is_left(&self) {
-        let list = SysV::new(false).list().expect("a list");
-        // Where a rank's memory was not to be found, its node may come back one day: some
-        // bytes remember then that the run has ended.
-        let is_mark = |info: &&SegmentInfo| info.name.role().starts_with("ended.");
-        let of_run = list.iter().filter(|info| info.name.run() == self.run);
-        let left: Vec<_> = of_run.filter(|info| !is_mark(info) || info.bytes > 4096).collect();
-        assert!(left.is_empty(), "{}: {left:?}", self.run);
-    }
+        _ => String::new(),
+    };
+    let flags = format!("{SYSTEM} {order} --progress off {overlap} {flags}");
+    of(Path::new(env!("CARGO_BIN_EXE_skt-hpl")), name, &flags)
 }
 
-impl Drop for Job {
-    fn drop(&mut self) {
-        for info in SysV::new(false).list().unwrap_or_default() {
-            if info.name.run() == self.run {
-                // A test that fails cleans up as well as it can.
-                let _ = SysV::new(false).remove(&info.name);
-            }
-        }
-    }
-}
-
-fn kill(pid: u32) {
-    // SAFETY: a signal to a process that this test has started.
-    unsafe { libc::kill(pid as i32, libc::SIGKILL) };
+/// Another program in the same way.
+fn of(program: &Path, name: &str, flags: &str) -> Job {
+    Job::new(program, RANKS, name, flags).launched(&["--mca", "odls_base_sigkill_timeout", "0"])
 }
 
 /// x without checkpoints.
 fn undisturbed() -> &'static str {
     static X: OnceLock<String> = OnceLock::new();
     X.get_or_init(|| {
-        let ended = Job::hpl("none", "--ft none").start(&[]);
+        let ended = hpl("none", "--ft none").start(&[]);
         assert!(ended.ok, "{}", ended.text);
         ended.x().expect("a fingerprint")
     })
@@ -214,7 +57,7 @@ fn undisturbed() -> &'static str {
 /// the first; then all must be well.
 fn drill(name: &str, faults: &[String], lost: Option<usize>, flags: &str, restart: &[&str]) {
     let injects: String = faults.iter().map(|fault| format!(" --inject {fault}")).collect();
-    let job = Job::hpl(name, &format!("{flags}{injects}"));
+    let job = hpl(name, &format!("{flags}{injects}"));
     for (index, fault) in faults.iter().enumerate() {
         let ended = job.start(if index > 0 { restart } else { &[] });
         assert!(
@@ -373,8 +216,8 @@ fn random_kills(name: &str, flags: &str, jobs: usize) {
     let (mut kills, mut losses, mut starts, mut hung) = (0, 0, 0, 0);
     for number in 0..jobs {
         let overlap = ["off", "on"][number % 2];
-        let job = Job::hpl(&format!("{name}{number}"), &format!("{flags} --overlap {overlap}"));
-        let plain = Job::hpl(&format!("{name}-plain"), &format!("{flags} --ft none")).start(&[]);
+        let job = hpl(&format!("{name}{number}"), &format!("{flags} --overlap {overlap}"));
+        let plain = hpl(&format!("{name}-plain"), &format!("{flags} --ft none")).start(&[]);
         let want = plain.all_x();
         assert!(plain.ok && !want.is_empty(), "{}", plain.text);
         // One and the same rank loses its memory, as often as it likes.
@@ -434,7 +277,7 @@ fn random_kills(name: &str, flags: &str, jobs: usize) {
 /// Lost memory is named in the report; too much of it is refused by all ranks.
 #[test]
 fn lost_ranks_are_named_and_too_many_refused() {
-    let job = Job::hpl("lost", "--inject 2@column:150");
+    let job = hpl("lost", "--inject 2@column:150");
     assert!(!job.start(&[]).ok);
     assert_eq!(job.lose(2), 1);
     assert_eq!(job.lose(3), 1);
@@ -450,7 +293,7 @@ fn lost_ranks_are_named_and_too_many_refused() {
     assert_eq!(ended.x().as_deref(), Some(undisturbed()));
     job.assert_nothing_is_left();
 
-    let job = Job::hpl("named", "--inject 2@column:150");
+    let job = hpl("named", "--inject 2@column:150");
     assert!(!job.start(&[]).ok);
     assert_eq!(job.lose(1), 1);
     let ended = job.start(&["--resume", "require"]);
@@ -461,7 +304,7 @@ fn lost_ranks_are_named_and_too_many_refused() {
 /// What cannot be gone on from says why, and what to do.
 #[test]
 fn a_torn_single_copy_is_named() {
-    let job = Job::hpl("torn", "--ft single --inject 2@copy:epoch=3");
+    let job = hpl("torn", "--ft single --inject 2@copy:epoch=3");
     assert!(!job.start(&[]).ok);
     let ended = job.start(&[]);
     assert!(!ended.ok && ended.x().is_none(), "{}", ended.text);
@@ -493,7 +336,7 @@ fn a_result_is_told_again_and_not_computed_again() {
     let folder = tempfile::tempdir().expect("a folder");
     let json = folder.path().join("result.json");
     let flags = format!("--inject 1@encode:epoch=2 --inject 2@clear --json {}", json.display());
-    let job = Job::hpl("told", &flags);
+    let job = hpl("told", &flags);
     assert!(!job.start(&[]).ok);
     assert_eq!(job.lose(1), 1);
     let first = job.start(&[]);
@@ -529,11 +372,11 @@ fn a_result_is_told_again_and_not_computed_again() {
 /// Of several tests the one that was done is told, and those behind it run.
 #[test]
 fn a_run_goes_on_behind_a_test_that_is_told() {
-    let plain = Job::hpl("behind-plain", "--ft none --n 150,200,250").start(&[]);
+    let plain = hpl("behind-plain", "--ft none --n 150,200,250").start(&[]);
     let want = plain.all_x();
     assert_eq!(want.len(), 3, "{}", plain.text);
     // The second test has 7 checkpoints.
-    let job = Job::hpl("behind", "--n 150,200,250 --inject 1@clear:epoch=7");
+    let job = hpl("behind", "--n 150,200,250 --inject 1@clear:epoch=7");
     let ended = job.start(&[]);
     assert!(!ended.ok, "{}", ended.text);
     assert_eq!(ended.all_x(), want[..2]);
@@ -548,10 +391,10 @@ fn a_run_goes_on_behind_a_test_that_is_told() {
 /// A run of two tests dies in the second: the first is not done again.
 #[test]
 fn the_second_test_of_a_run_goes_on() {
-    let plain = Job::hpl("two-plain", "--ft none --n 150,250").start(&[]);
+    let plain = hpl("two-plain", "--ft none --n 150,250").start(&[]);
     let want = plain.all_x();
     assert_eq!(want.len(), 2, "{}", plain.text);
-    let job = Job::hpl("two", "--n 150,250 --inject 1@column:200");
+    let job = hpl("two", "--n 150,250 --inject 1@column:200");
     let ended = job.start(&[]);
     assert!(!ended.ok, "{}", ended.text);
     assert_eq!(ended.all_x(), want[..1]);
@@ -570,7 +413,7 @@ fn the_report_of_a_restart_has_the_tests_of_earlier_starts() {
     let folder = tempfile::tempdir().expect("a folder");
     let (file, json) = (folder.path().join("HPL.out"), folder.path().join("HPL.json"));
     let flags = format!("--n 150,200,250 --out {} --json {}", file.display(), json.display());
-    let job = Job::hpl("report", &flags);
+    let job = hpl("report", &flags);
     let report = || std::fs::read_to_string(&file).expect("a report");
     let mut told = Vec::new();
     // Columns that the tests before do not have; the last test has 8 checkpoints.
@@ -599,7 +442,7 @@ fn the_report_of_a_restart_has_the_tests_of_earlier_starts() {
 /// Between two tests there is no matrix, but the results of those before.
 #[test]
 fn a_death_between_two_tests_loses_no_result() {
-    let job = Job::hpl("between", "--n 150,200,250");
+    let job = hpl("between", "--n 150,200,250");
     let first = job.start(&["--inject", "0@create:epoch=0", "--inject", "1@column:170"]);
     assert!(!first.ok && first.x().is_none(), "before the first: {}", first.text);
     assert!(!job.start(&["--inject", "1@column:170"]).ok);
@@ -614,9 +457,9 @@ fn a_death_between_two_tests_loses_no_result() {
     job.assert_nothing_is_left();
 
     // Results of other tests are not taken for these.
-    let mut job = Job::hpl("others", "--n 150,200,250");
+    let mut job = hpl("others", "--n 150,200,250");
     assert!(!job.start(&["--inject", "1@column:170"]).ok);
-    job.flags = Job::hpl("other-flags", "--n 100,200,250").flags.clone();
+    job.flags = hpl("other-flags", "--n 100,200,250").flags.clone();
     let ended = job.start(&[]);
     assert!(!ended.ok && ended.x().is_none(), "{}", ended.text);
     assert!(ended.text.contains("of test 1 is of another test"), "{}", ended.text);
@@ -632,10 +475,10 @@ fn runs_with_threads_go_on() {
     let program = Path::new(env!("CARGO_BIN_EXE_skt-hpl"));
     for threads in 2..=3 {
         let flags = format!("--n 1500 --nb 64 --p 1 --q 4 --threads {threads} --progress off");
-        let plain = Job::new(program, "threads-none", &format!("{flags} --ft none")).start(&[]);
+        let plain = of(program, "threads-none", &format!("{flags} --ft none")).start(&[]);
         assert!(plain.ok, "{}", plain.text);
         let protected = format!("{flags} --checkpoint-every 3p! --inject 1@encode:epoch=3");
-        let job = Job::new(program, &format!("threads-{threads}"), &protected);
+        let job = of(program, &format!("threads-{threads}"), &protected);
         let ended = job.start(&[]);
         assert!(!ended.ok && ended.text.contains("signal 9"), "{}", ended.text);
         job.lose(1);
@@ -653,7 +496,7 @@ fn conjugate_gradients_go_on() {
     let program = folder.join("examples/pcg");
     assert!(program.exists(), "cargo build --example pcg");
     let size = "--size 120 --every 10";
-    let want = Job::new(&program, "pcg", size).start(&[]);
+    let want = of(&program, "pcg", size).start(&[]);
     assert!(want.ok && want.x().is_some(), "{}", want.text);
     for (number, faults) in [
         "--inject 1@column:37 --inject 2@recover-rebuild",
@@ -663,7 +506,7 @@ fn conjugate_gradients_go_on() {
     .iter()
     .enumerate()
     {
-        let job = Job::new(&program, &format!("pcg{number}"), &format!("{size} {faults}"));
+        let job = of(&program, &format!("pcg{number}"), &format!("{size} {faults}"));
         for fault in faults.split("--inject ").skip(1) {
             let ended = job.start(&[]);
             assert!(!ended.ok && ended.x().is_none(), "{fault}: {}", ended.text);

@@ -74,7 +74,7 @@ fn steps(method: Method) -> &'static [&'static str] {
         Method::SelfCheckpoint => &["checkpoint", "encode", "barrier", "commit", "flush", "stamp"],
         Method::Double => &["checkpoint", "copy", "encode", "barrier", "commit"],
         Method::Single => &["checkpoint", "begin", "copy", "encode", "barrier", "commit"],
-        Method::None => &[],
+        Method::Abft | Method::None => &[],
     }
 }
 

@@ -44,6 +44,7 @@ fn base(n: usize, nb: usize, p: usize, q: usize) -> TestSpec {
         generator: Generator::Hpl,
         threads: 1,
         transport: Transport::Shared,
+        checksums: 0,
     }
 }
 
@@ -128,9 +129,9 @@ fn solve_on_threads(spec: &TestSpec, cuts: &[usize]) -> (Vec<f64>, f64) {
         let team = Team::new(spec.threads, |_| ()).expect("threads");
         let cols = grid.cols(spec.nb);
         let mut guard = guard(&grid, spec, cuts);
-        ptest::generate(&grid, &team, spec, &mut guard);
+        ptest::generate(&grid, &team, spec, guard.matrix());
         let x = ptest::solve(&grid, &team, spec, &mut guard, &mut Silent)?.x;
-        ptest::generate(&grid, &team, spec, &mut guard);
+        ptest::generate(&grid, &team, spec, guard.matrix());
         let shape = ptest::shape(&grid, spec);
         let a = MatRef::row_major(&guard.memory, shape.rows, shape.cols, shape.lda);
         let norms = check::norms(&grid, spec.n, spec.nb, a, &x)?;
@@ -294,7 +295,7 @@ fn pivots_that_are_no_pivots_are_named() {
                     let grid = Grid::new(&world, p, q, Pmap::RowMajor)?.expect("all take part");
                     let team = Team::solo();
                     let mut guard = guard(&grid, &spec, &[]);
-                    ptest::generate(&grid, &team, &spec, &mut guard);
+                    ptest::generate(&grid, &team, &spec, guard.matrix());
                     let (cols, shape) = (grid.cols(spec.nb), ptest::shape(&grid, &spec));
                     if cols.owner(bad_column) == grid.mycol {
                         for i in 0..shape.rows {
@@ -420,7 +421,7 @@ fn a_panel_that_is_passed_on_is_looked_after_meanwhile() {
             let world = Counting { comm, asked: asked.clone() };
             let grid = Grid::new(&world, 1, 2, Pmap::RowMajor)?.expect("a place");
             let (team, mut guard) = (Team::solo(), guard(&grid, &spec, &[]));
-            ptest::generate(&grid, &team, &spec, &mut guard);
+            ptest::generate(&grid, &team, &spec, guard.matrix());
             ptest::solve(&grid, &team, &spec, &mut guard, &mut Silent)?;
             Ok::<_, SolveError>(asked.load(Ordering::Relaxed))
         });
@@ -532,7 +533,7 @@ fn what_the_solver_calls_final_does_not_change_before_the_cut() {
                     },
                     cuts: vec![1, 4, 5, 9, 15],
                 };
-                ptest::generate(&grid, &team, &spec, &mut guard);
+                ptest::generate(&grid, &team, &spec, guard.matrix());
                 ptest::solve(&grid, &team, &spec, &mut guard, &mut Silent)?;
                 Ok::<_, SolveError>(guard.final_elements.compared)
             });

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use skt_terms::layout::near_square;
 use skt_terms::shown::shell_quoted;
 
 use super::convert::{FormatName, text};
@@ -219,17 +218,16 @@ struct Fitted {
 /// The largest problem that fits, on the grid nearest to a square.
 fn fit(args: &InitArgs, ranks: usize, available_bytes: u64) -> Result<Fitted, ConfigError> {
     let mut draft = Draft::default();
-    let (p, q) = near_square(ranks);
-    let numbers = [(Param::N, 0), (Param::P, p), (Param::Q, q), (Param::Threads, args.threads)];
-    for (param, number) in numbers {
+    draft.checkpoint.extend(args.ft.iter().map(|method| (Setting::Method, Value::flag(method))));
+    for (param, number) in [(Param::N, 0), (Param::Threads, args.threads)] {
         draft.values.insert(param, vec![Value::number(number)]);
     }
-    let rules = Rules { lenient: false, ranks: None, source: "skt-hpl init" };
+    let rules = Rules { lenient: false, ranks: Some(ranks), source: "skt-hpl init" };
     let mut spec = validate(&draft, &rules)?.spec;
     let (settings, protection) = protection(args, &spec, ranks)?;
-    let geometry = smallest_group(&settings, std::iter::repeat_n("here", ranks));
     let budget = (available_bytes as f64 * args.memory_fraction) as u64;
     let (nb, test) = (spec.nb[0], spec.tests().remove(0));
+    let geometry = smallest_group(&test, &settings, std::iter::repeat_n("here", ranks));
     let bytes = |blocks: usize| {
         let test = TestSpec { n: blocks * nb, ..test.clone() };
         memory_split(&test, &settings, geometry).total() * ranks as u64
@@ -272,7 +270,9 @@ fn protection(
         });
     }
     let mut draft = CheckpointDraft::from([(Setting::Method, Value::text(method.to_string()))]);
-    if method != Method::None {
+    if method == Method::Abft {
+        draft.insert(Setting::Parities, Value::number(settings.parities));
+    } else if method != Method::None {
         let members = settings.group_size.min(ranks);
         draft.insert(Setting::GroupSize, Value::number(members));
         draft.insert(Setting::Parities, Value::number(settings.parities));
@@ -327,7 +327,7 @@ mod tests {
     fn job_bytes(fitted: &Fitted, ranks: usize, n: usize) -> u64 {
         let test = TestSpec { n, ..fitted.spec.tests().remove(0) };
         let settings = Settings::read(&fitted.protection, &fitted.spec).unwrap();
-        let geometry = smallest_group(&settings, std::iter::repeat_n("here", ranks));
+        let geometry = smallest_group(&test, &settings, std::iter::repeat_n("here", ranks));
         memory_split(&test, &settings, geometry).total() * ranks as u64
     }
 

@@ -182,7 +182,7 @@ fn options(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
     let slots = listed.iter().map(|host| host.slots).sum();
     let checked =
         run::load_checked(&RunArgs { ranks: Some(args.np.unwrap_or(slots)), ..run.clone() })?;
-    let needed = checked.spec.grids.iter().map(|(p, q)| p * q).max().unwrap_or(1);
+    let needed = checked.spec.most_ranks();
     let ranks = args.np.unwrap_or(needed);
     checked.require_ranks(ranks)?;
     let mut listed = listed;
@@ -199,7 +199,11 @@ fn options(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
         ..Settings::read(&checked.checkpoint, &checked.spec)?
     };
     let pool = pool(listed, ranks, args.spares.as_deref())?;
-    let shape = shape::judge(&pool, ranks, &settings);
+    // The largest grid counts.
+    let largest = checked.spec.tests().into_iter().max_by_key(TestSpec::ranks);
+    let rows = largest.filter(|test| test.checksums > 0 && test.ranks() == ranks);
+    let rows = rows.map(|test| protect::process_rows(&test));
+    let shape = shape::judge(&pool, ranks, &settings, rows);
     if !shape.summary.is_empty() {
         output::say(format_args!("{}", shape.summary));
     }
@@ -240,8 +244,8 @@ fn rank_bytes(pool: &Pool, ranks: usize, spec: &RunSpec, settings: &Settings) ->
     let of_ranks = |host: &Host| std::iter::repeat_n(host.name.clone(), host.slots);
     let names: Vec<String> = pool.active.iter().flat_map(of_ranks).take(ranks).collect();
     let bytes = |test: TestSpec| {
-        let names = names.get(..test.p * test.q)?.iter().map(String::as_str);
-        let geometry = protect::smallest_group(settings, names)?;
+        let names = names.get(..test.ranks())?.iter().map(String::as_str);
+        let geometry = protect::smallest_group(&test, settings, names)?;
         let split = protect::memory_split(&test, settings, Some(geometry));
         Some(split.total() - split.work_space)
     };

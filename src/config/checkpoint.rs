@@ -72,11 +72,12 @@ pub const SETTINGS: [SettingInfo; 15] = [
         setting: Setting::Method,
         key: "method",
         flag: "--ft",
-        choices: &["self", "double", "single", "none"],
-        legal: "self, double, single, none",
+        choices: &["self", "abft", "double", "single", "none"],
+        legal: "self, abft, double, single, none",
         default: "self",
         what: "how checkpoints are kept; a job too small for a group has none unless this is \
-               given",
+               given. abft takes none: process columns beside P x Q, as many as parities, carry \
+               checksums",
         ..NONE
     },
     SettingInfo {
@@ -136,9 +137,9 @@ pub const SETTINGS: [SettingInfo; 15] = [
         key: "parities",
         flag: "--parities",
         written: Written::Whole,
-        legal: "1 to 127",
+        legal: "1 to 127; with abft 1 to 3",
         default: "1",
-        what: "losses that each group survives",
+        what: "losses that each group survives; with abft a group is a process row",
         ..NONE
     },
     SettingInfo {
@@ -224,6 +225,22 @@ pub const SETTINGS: [SettingInfo; 15] = [
         ..NONE
     },
 ];
+
+/// The method that carries checksums in the elimination.
+pub const ABFT: &str = "abft";
+/// Most checksum columns: what the decoding of more would amplify is not worth having.
+pub const MOST_CHECKSUMS: usize = 3;
+
+/// Process columns beside the Q of the data that a draft asks for; what is not legal
+/// about it is said where the settings are read.
+pub fn checksum_columns(draft: &CheckpointDraft) -> usize {
+    let text = |setting| draft.get(&setting).map(|value: &Value| value.text.as_str());
+    if text(Setting::Method) != Some(ABFT) {
+        return 0;
+    }
+    let asked = text(Setting::Parities).map_or(Some(1), |text| text.parse().ok());
+    asked.unwrap_or(1).clamp(1, MOST_CHECKSUMS)
+}
 
 impl Setting {
     /// This setting's row of [`SETTINGS`].

@@ -229,8 +229,9 @@ pub enum ConfigError {
     },
     /// More processes than the job has.
     #[error(
-        "{at}: the {p} x {q} grid needs {need} ranks, this job has {ranks}; \
-         start it on {need} ranks (`mpirun ... -np {need}`) or make P x Q at most {ranks}"
+        "{at}: the {p} x {q} grid{} needs {need} ranks, this job has {ranks}; \
+         start it on {need} ranks (`mpirun ... -np {need}`) or make {} at most {ranks}",
+        with_checksums(*checksums), grid_words(*checksums)
     )]
     TooFewRanks {
         /// Where.
@@ -239,8 +240,27 @@ pub enum ConfigError {
         p: usize,
         /// Process columns.
         q: usize,
-        /// `p * q`
+        /// Process columns that hold checksums.
+        checksums: usize,
+        /// `p * (q + checksums)`
         need: usize,
+        /// Ranks of the job.
+        ranks: usize,
+    },
+    /// A setting of checkpoints where none are taken.
+    #[error("{at}: has no meaning with --ft abft, which takes no checkpoints; leave it out")]
+    NoCheckpoints {
+        /// Where.
+        at: At,
+    },
+    /// A job too small for checksum columns.
+    #[error(
+        "--ft abft with {checksums} checksum column(s) needs a process column for data beside \
+         them, this job has {ranks} rank(s); start it on more, or take fewer --parities"
+    )]
+    NoDataColumn {
+        /// Process columns that hold checksums.
+        checksums: usize,
         /// Ranks of the job.
         ranks: usize,
     },
@@ -318,4 +338,18 @@ impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.at, self.what)
     }
+}
+
+/// What is said of a grid's checksum columns, with a blank before it.
+fn with_checksums(checksums: usize) -> String {
+    match checksums {
+        0 => String::new(),
+        1 => " with 1 checksum column".to_owned(),
+        count => format!(" with {count} checksum columns"),
+    }
+}
+
+/// What the ranks of a grid are the product of.
+fn grid_words(checksums: usize) -> String {
+    if checksums == 0 { "P x Q".to_owned() } else { format!("P x (Q + {checksums})") }
 }

@@ -105,6 +105,13 @@ pub struct RunSpec {
     pub threads: usize,
     /// Between ranks of a node.
     pub transport: Transport,
+    /// Process columns that hold checksums, beside the Q of the data (`--ft abft`).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub checksums: usize,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// The parameters of one test: one line in the report.
@@ -144,9 +151,24 @@ pub struct TestSpec {
     pub threads: usize,
     /// Between ranks of a node.
     pub transport: Transport,
+    /// Process columns that hold checksums, beside the Q of the data (`--ft abft`).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub checksums: usize,
+}
+
+impl TestSpec {
+    /// Ranks that the test runs on: P (Q + checksums).
+    pub fn ranks(&self) -> usize {
+        self.p * (self.q + self.checksums)
+    }
 }
 
 impl RunSpec {
+    /// Ranks of the largest grid, its checksum columns included.
+    pub fn most_ranks(&self) -> usize {
+        self.grids.iter().map(|(p, q)| p * (q + self.checksums)).max().unwrap_or(1)
+    }
+
     /// The run as bytes (JSON), for rank 0 to send to the others.
     pub fn to_bytes(&self) -> Vec<u8> {
         match serde_json::to_vec(self) {
@@ -225,6 +247,7 @@ impl RunSpec {
                                     generator: self.generator,
                                     threads: self.threads,
                                     transport: self.transport,
+                                    checksums: self.checksums,
                                 });
                             }
                         }

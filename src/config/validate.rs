@@ -3,7 +3,7 @@
 use skt_terms::layout::near_square;
 use skt_terms::shown::shown;
 
-use super::checkpoint::CheckpointDraft;
+use super::checkpoint::{CheckpointDraft, checksum_columns};
 use super::draft::Draft;
 use super::error::{At, ConfigError, Place, Warning};
 use super::launch::LaunchDraft;
@@ -51,10 +51,12 @@ impl Checked {
     /// [`ConfigError::TooFewRanks`] for the largest grid.
     pub fn require_ranks(&self, ranks: usize) -> Result<(), ConfigError> {
         // The first of the largest.
-        match self.spec.grids.iter().rev().max_by_key(|(p, q)| p * q) {
-            Some(&(p, q)) if p * q > ranks => {
+        let checksums = self.spec.checksums;
+        let need = |&(p, q): &(usize, usize)| p * (q + checksums);
+        match self.spec.grids.iter().rev().max_by_key(|grid| need(grid)) {
+            Some(grid @ &(p, q)) if need(grid) > ranks => {
                 let at = At::param(Param::P, &self.grid_place);
-                Err(ConfigError::TooFewRanks { at, p, q, need: p * q, ranks })
+                Err(ConfigError::TooFewRanks { at, p, q, checksums, need: need(grid), ranks })
             }
             _ => Ok(()),
         }
@@ -95,7 +97,16 @@ pub fn validate(draft: &Draft, rules: &Rules) -> Result<Checked, ConfigError> {
         generator: c.choice(Param::Generator, Generator::ALL)?,
         threads: c.whole(Param::Threads)?,
         transport: c.choice(Param::Transport, Transport::ALL)?,
+        checksums: c.checksums(),
     };
+    if spec.checksums > 0
+        && let Some(&depth) = spec.depth.iter().find(|&&depth| depth > 1)
+    {
+        // A column of a look-ahead of two has panels that its checksums do not have yet.
+        let at = At::param(Param::Depth, &draft.place(Param::Depth));
+        let legal = "0 or 1, with --ft abft".to_owned();
+        return Err(ConfigError::OutOfRange { at, value: depth.to_string(), legal });
+    }
     let tests = spec.test_count();
     if tests > MAX_TESTS {
         let file = rules.source.to_owned();
@@ -231,7 +242,7 @@ impl Checker<'_> {
         let has = |param| self.draft.values.contains_key(&param);
         let (ps, qs) = match (has(Param::P), has(Param::Q), self.rules.ranks) {
             (false, false, Some(ranks)) => {
-                let (p, q) = near_square(ranks);
+                let (p, q) = self.grid_of(ranks)?;
                 (vec![p], vec![q])
             }
             (true, false, Some(ranks)) => {
@@ -264,6 +275,23 @@ impl Checker<'_> {
         Ok(ps.into_iter().zip(qs).collect())
     }
 
+    /// Process columns that hold checksums.
+    fn checksums(&self) -> usize {
+        checksum_columns(&self.draft.checkpoint)
+    }
+
+    /// A grid of all ranks, P at most Q, as near to a square as it can be.
+    fn grid_of(&self, ranks: usize) -> Result<(usize, usize), ConfigError> {
+        let checksums = self.checksums();
+        if checksums == 0 {
+            return Ok(near_square(ranks));
+        }
+        let grids = (1..=ranks).filter(|p| ranks.is_multiple_of(*p) && ranks / p > checksums);
+        let grids: Vec<_> = grids.map(|p| (p, ranks / p - checksums)).collect();
+        let flat = grids.iter().rev().find(|(p, q)| p <= q);
+        flat.or(grids.first()).copied().ok_or(ConfigError::NoDataColumn { checksums, ranks })
+    }
+
     /// The side of each grid that was not given, from all ranks.
     fn other_side(
         &self,
@@ -271,8 +299,12 @@ impl Checker<'_> {
         sides: &[usize],
         ranks: usize,
     ) -> Result<Vec<usize>, ConfigError> {
-        let side = |&value: &usize| match ranks % value {
-            0 => Ok(ranks / value),
+        let checksums = self.checksums();
+        let side = |&value: &usize| match given {
+            Param::Q if ranks.is_multiple_of(value + checksums) => Ok(ranks / (value + checksums)),
+            Param::P if ranks.is_multiple_of(value) && ranks / value > checksums => {
+                Ok(ranks / value - checksums)
+            }
             _ => {
                 let at = At::param(given, &self.draft.place(given));
                 Err(ConfigError::NoGrid { at, value, ranks })

@@ -1,6 +1,8 @@
-//! What a rank runs on: its host, its cores and threads, the BLAS, the launcher.
+//! What a rank runs on: its host, its cores and threads, the BLAS, the launcher;
+//! and how its process ends.
 
 pub mod blas;
 pub mod environment;
+pub mod grace;
 pub mod launcher_rank;
 pub mod team;

@@ -257,6 +257,7 @@ fn parameters(spec: &RunSpec) -> serde_json::Value {
         generator,
         threads,
         transport,
+        checksums,
     } = spec;
     let grids: Vec<_> = grids.iter().map(|(p, q)| serde_json::json!({"p": p, "q": q})).collect();
     let output = match output {
@@ -289,5 +290,6 @@ fn parameters(spec: &RunSpec) -> serde_json::Value {
         "generator": generator,
         "threads": threads,
         "transport": transport,
+        "checksums": checksums,
     })
 }

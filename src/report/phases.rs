@@ -6,6 +6,7 @@ use skt_terms::units;
 
 use super::record::{Phases, Protection, Restart, Stall, TestRecord};
 use crate::config::Transport;
+use crate::config::checkpoint::ABFT;
 
 /// Names and values of the phases, in the order of the table.
 pub fn named(phases: &Phases) -> [(&'static str, f64); 6] {
@@ -22,7 +23,7 @@ pub fn named(phases: &Phases) -> [(&'static str, f64); 6] {
 /// Share of the DGEMM self-test that the test reached on all of its cores:
 /// `gflops / (gflops_per_core * P * Q * threads)`.
 pub fn efficiency(record: &TestRecord, dgemm_gflops_per_core: f64) -> f64 {
-    let cores = record.spec.p * record.spec.q * record.spec.threads;
+    let cores = record.spec.ranks() * record.spec.threads;
     record.gflops / (dgemm_gflops_per_core * cores as f64)
 }
 
@@ -72,6 +73,9 @@ fn protection_lines(protection: &Protection) -> Vec<String> {
         bytes => format!("{encoder} in messages of {}", units::bytes(bytes)),
     };
     let what = if protection.survives_nodes { "node(s)" } else { "process(es)" };
+    if method == ABFT {
+        return abft_lines(protection, what);
+    }
     let mut lines = vec![
         format!(
             "# protection: {method}, {codec} by {by}, region {region}; {groups} group(s) of up \
@@ -118,6 +122,40 @@ fn protection_lines(protection: &Protection) -> Vec<String> {
     lines
 }
 
+/// The same where the elimination carries checksums, and nothing is saved.
+fn abft_lines(protection: &Protection, what: &str) -> Vec<String> {
+    let Protection { groups, group_size, parities, .. } = protection;
+    let columns = if *parities == 1 { "column" } else { "columns" };
+    let mut lines = vec![
+        format!(
+            "# protection: abft, {parities} checksum {columns} beside Q; {groups} process row(s) of \
+             {group_size} ranks, each survives the loss of {parities} {what}"
+        ),
+        format!(
+            "# shared memory: {} a rank, found or made in {:.2} s",
+            units::bytes(protection.segment_bytes),
+            protection.open_seconds,
+        ),
+    ];
+    lines.extend(protection.restarts.iter().map(|restart| {
+        format!(
+            "# restart: at column {}; ranks rebuilt: {:?}; downtime {:.2} s, recovery {:.2} s",
+            restart.column, restart.rebuilt_ranks, restart.lost_seconds, restart.recover_seconds
+        )
+    }));
+    let rebuilt = |restart: &Restart| !restart.rebuilt_ranks.is_empty();
+    if protection.restarts.iter().any(rebuilt) {
+        lines.push(
+            "# rounding: rebuilt data differs from what was lost in its last bits, and so does x \
+             from that of an undisturbed run"
+                .to_owned(),
+        );
+    }
+    let clocks = protection.restarts.iter().filter_map(Restart::clock_note);
+    lines.extend(clocks.map(|note| format!("# clock: {note}")));
+    lines
+}
+
 fn phase_lines(record: &TestRecord) -> Vec<String> {
     let time = record.time_seconds;
     let mut lines = vec!["# where the time went    mean s       %       max s       %".to_string()];
@@ -140,7 +178,7 @@ fn percent(part: f64, whole: f64) -> String {
 }
 
 fn efficiency_line(record: &TestRecord, per_core: f64) -> String {
-    let cores = record.spec.p * record.spec.q * record.spec.threads;
+    let cores = record.spec.ranks() * record.spec.threads;
     format!(
         "# efficiency: {:.1} % of the DGEMM self-test ({} a core on {cores} core{})",
         100.0 * efficiency(record, per_core),
@@ -174,6 +212,7 @@ mod tests {
             generator: Generator::Hpl,
             threads: 4,
             transport: Transport::Shared,
+            checksums: 0,
         };
         TestRecord {
             spec,

@@ -284,7 +284,18 @@ fn own_notes(spec: &RunSpec) -> Vec<String> {
         Generator::Hpl => "hpl (the reference's matrix, bit for bit)",
         Generator::Xoshiro => "xoshiro256++ (not the reference's matrix)",
     };
-    vec![format!("generator: {generator}"), format!("threads  : {} a rank", spec.threads)]
+    let mut notes =
+        vec![format!("generator: {generator}"), format!("threads  : {} a rank", spec.threads)];
+    if spec.checksums > 0 {
+        let ranks: Vec<String> =
+            spec.grids.iter().map(|(p, q)| (p * (q + spec.checksums)).to_string()).collect();
+        notes.push(format!(
+            "checksums: {} process column(s) beside Q; ranks in use: {}",
+            spec.checksums,
+            ranks.join(", ")
+        ));
+    }
+    notes
 }
 
 /// A line of our own. Line ends inside it would make lines that look like the

@@ -17,8 +17,14 @@ pub struct Shape {
     pub warnings: Vec<String>,
 }
 
-/// Judges the pool for `ranks` ranks.
-pub fn judge(pool: &Pool, ranks: usize, settings: &Settings) -> Shape {
+/// Judges the pool for `ranks` ranks. `rows`: the groups of a run with checksums, which are
+/// its process rows.
+pub fn judge(
+    pool: &Pool,
+    ranks: usize,
+    settings: &Settings,
+    rows: Option<Vec<Vec<usize>>>,
+) -> Shape {
     if settings.method_for(ranks) == Method::None {
         let why = match settings.is_on() {
             false => "--ft none".to_owned(),
@@ -31,8 +37,8 @@ pub fn judge(pool: &Pool, ranks: usize, settings: &Settings) -> Shape {
         return Shape { summary: String::new(), warnings: vec![text] };
     }
     let domains = domains(&pool.active, ranks, settings);
-    let groups = match form(&domains, settings) {
-        Ok(groups) => groups,
+    let (groups, domains) = match form(&domains, settings, rows) {
+        Ok(formed) => formed,
         Err(why) => return Shape { summary: String::new(), warnings: vec![why] },
     };
     let parities = settings.parities;
@@ -67,9 +73,23 @@ fn domains(hosts: &[Host], ranks: usize, settings: &Settings) -> Vec<String> {
     hosts.iter().flat_map(of_host).take(ranks).collect()
 }
 
-fn form(domains: &[String], settings: &Settings) -> Result<Groups, String> {
+/// The groups, and the domain of each rank.
+fn form(
+    domains: &[String],
+    settings: &Settings,
+    rows: Option<Vec<Vec<usize>>>,
+) -> Result<(Groups, Vec<String>), String> {
     let Settings { group_size, parities, allow_shared_domains, .. } = *settings;
-    group::form(domains, group_size, parities, allow_shared_domains).map_err(|why| why.to_string())
+    let Some(members) = rows else {
+        let formed = group::form(domains, group_size, parities, allow_shared_domains);
+        return formed.map(|groups| (groups, domains.to_vec())).map_err(|why| why.to_string());
+    };
+    let placed = group::place(domains, &members, parities, allow_shared_domains);
+    let group::Placement { ranks, shared_domains, single_domain } =
+        placed.map_err(|why| why.to_string())?;
+    let mut of_ranks = domains.to_vec();
+    ranks.iter().zip(domains).for_each(|(&rank, domain)| of_ranks[rank].clone_from(domain));
+    Ok((Groups { members, shared_domains, single_domain }, of_ranks))
 }
 
 fn count<'a>(names: impl Iterator<Item = &'a String>) -> BTreeMap<&'a str, usize> {
@@ -144,7 +164,7 @@ mod tests {
     fn judged(active: &str, spares: &str, slots: usize, settings: &Settings) -> Shape {
         let pool = Pool::new(hosts(active, slots), hosts(spares, slots));
         let ranks = pool.ranks();
-        judge(&pool, ranks, settings)
+        judge(&pool, ranks, settings, None)
     }
 
     #[test]
@@ -197,7 +217,7 @@ mod tests {
     #[test]
     fn spares_need_the_slots_of_the_largest_node() {
         let mut pool = Pool::new(hosts("n1 n2", 4), hosts("s1", 2));
-        let warned = |pool: &Pool| judge(pool, 8, &settings(1, &[])).warnings;
+        let warned = |pool: &Pool| judge(pool, 8, &settings(1, &[]), None).warnings;
         assert_eq!(warned(&pool), ["no spare node has the 4 slots of the largest node"]);
         // One slot: the list does not say.
         pool.spares[0].slots = 1;

@@ -55,6 +55,7 @@ pub fn spec(n: usize, nb: usize, p: usize, q: usize, depth: usize) -> TestSpec {
         generator: Generator::Hpl,
         threads: 1,
         transport: Transport::Shared,
+        checksums: 0,
     }
 }
 
@@ -357,7 +358,7 @@ impl Cluster {
         };
         let grid = Grid::new(guard.comm(), spec.p, spec.q, spec.pmap)?.expect("a place for each");
         if !resumed {
-            ptest::generate(&grid, &team, spec, &mut *guard);
+            ptest::generate(&grid, &team, spec, guard.matrix());
         }
         let mut watcher = Watcher { killer, first_told_seconds: f64::NAN };
         let (x, residual) = solve(&grid, &team, spec, &mut *guard, &mut watcher)?;
@@ -395,7 +396,7 @@ pub fn undisturbed(spec: &TestSpec) -> Vec<f64> {
         let (team, grid) = (team(spec), Grid::new(&comm, spec.p, spec.q, spec.pmap)?);
         let grid = grid.expect("a place for each");
         let mut guard = Unguarded::new(ptest::shape(&grid, spec).doubles()).expect("memory");
-        ptest::generate(&grid, &team, spec, &mut guard);
+        ptest::generate(&grid, &team, spec, guard.matrix());
         let (x, residual) = solve(&grid, &team, spec, &mut guard, &mut ptest::Silent)?;
         assert!(residual < spec.threshold);
         Ok::<_, Failure>(x)
@@ -411,7 +412,7 @@ fn solve<C: Comm>(
     observer: &mut dyn Observer,
 ) -> Result<(Vec<f64>, f64), Failure> {
     let mine = ptest::solve(grid, team, spec, guard, observer)?.x;
-    ptest::generate(grid, team, spec, guard);
+    ptest::generate(grid, team, spec, guard.matrix());
     let shape = ptest::shape(grid, spec);
     let a = MatRef::row_major(guard.matrix(), shape.rows, shape.cols, shape.lda);
     let norms = check::norms(grid, spec.n, spec.nb, a, &mine)?;

@@ -33,6 +33,7 @@ pub fn default_run() -> RunSpec {
         generator: Generator::Hpl,
         threads: 1,
         transport: Transport::Shared,
+        checksums: 0,
     }
 }
 

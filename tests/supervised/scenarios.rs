@@ -32,6 +32,26 @@ pub fn a_node_powered_off_while_computing(kind: Kind) {
     assert!(ended.failure(0)["resumed_column"].as_u64() > Some(700), "{}", ended.failure(0));
 }
 
+/// Three process columns of data and one of checksums: nothing is saved, and the run goes on
+/// from where it was.
+pub fn a_node_powered_off_under_checksums(kind: Kind) {
+    let Some(mut cluster) = cluster(kind, 4, 1) else { return };
+    let run = format!("--n {N} --nb 128 --p 1 --q 3 --ft abft --progress off");
+    let launch = launch(&cluster, true, "", &run);
+    wait_for_column(&cluster, 1, 1600);
+    let off = unix();
+    cluster.power_off("n2");
+    let ended = launch.end(&cluster);
+    ended.passed().replaced(0, "n2", "n5");
+    ended.tell("power-off under checksums", 0, off);
+    let report = &ended.report;
+    let restart = report.lines().find(|line| line.starts_with("# restart: at column "));
+    let restart = restart.unwrap_or_else(|| panic!("{report}"));
+    let column = restart["# restart: at column ".len()..].split(';').next();
+    assert!(column.and_then(|column| column.parse().ok()) > Some(1400usize), "{restart}");
+    assert!(restart.contains("ranks rebuilt: [1]"), "{restart}");
+}
+
 pub fn a_node_powered_off_without_a_last_packet(kind: Kind) {
     let Some(mut cluster) = cluster(kind, 4, 1) else { return };
     let launch = launch(&cluster, true, "", &run());

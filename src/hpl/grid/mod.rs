@@ -10,8 +10,10 @@ pub use skt_terms::layout::Cyclic;
 pub struct Grid<C: Comm> {
     /// Process rows.
     pub p: usize,
-    /// Process columns.
+    /// Process columns that hold the matrix.
     pub q: usize,
+    /// Process columns behind them, which hold checksums.
+    pub checksums: usize,
     /// This rank's process row.
     pub myrow: usize,
     /// This rank's process column.
@@ -35,18 +37,45 @@ impl<C: Comm> Grid<C> {
     /// # Panics
     /// When the group is too small.
     pub fn new(world: &C, p: usize, q: usize, pmap: Pmap) -> Result<Option<Self>> {
-        assert!(p * q <= world.size(), "a {p} x {q} grid needs {} ranks", p * q);
+        Self::with_checksums(world, (p, q), 0, pmap)
+    }
+
+    /// A grid of `p x q` ranks with `checksums` process columns behind it, which own no
+    /// panel: `row` has all `q + checksums`. Else as [`Self::new`].
+    ///
+    /// # Panics
+    /// When the group is too small.
+    pub fn with_checksums(
+        world: &C,
+        (p, q): (usize, usize),
+        checksums: usize,
+        pmap: Pmap,
+    ) -> Result<Option<Self>> {
+        let width = q + checksums;
+        let ranks = p * width;
+        assert!(ranks <= world.size(), "a {p} x {width} grid needs {ranks} ranks");
         let rank = world.rank();
-        let color = (rank < p * q).then_some(0);
+        let color = (rank < ranks).then_some(0);
         let Some(all) = world.split(color, rank as u32)? else { return Ok(None) };
         let (myrow, mycol) = match pmap {
-            Pmap::RowMajor => (rank / q, rank % q),
+            Pmap::RowMajor => (rank / width, rank % width),
             Pmap::ColumnMajor => (rank % p, rank / p),
         };
         let row = all.split(Some(myrow as u32), mycol as u32)?.expect("a colour was given");
         let col = all.split(Some(mycol as u32), myrow as u32)?.expect("a colour was given");
         let (row_memory, col_memory) = (Kept::default(), Kept::default());
-        Ok(Some(Self { p, q, myrow, mycol, all, row, col, row_memory, col_memory }))
+        Ok(Some(Self { p, q, checksums, myrow, mycol, all, row, col, row_memory, col_memory }))
+    }
+
+    /// Whether this rank holds checksums.
+    pub fn is_checksum(&self) -> bool {
+        self.mycol >= self.q
+    }
+
+    /// The process column whose columns lie as this rank's do: its own, or the first one,
+    /// which has most of them, for checksums.
+    pub fn layout_col(&self) -> usize {
+        if self.is_checksum() { 0 } else { self.mycol }
     }
 
     /// How rows are dealt out, for panels of `nb` columns.

@@ -11,8 +11,19 @@ use crate::hpl::grid::Grid;
 use crate::machine::blas::MatMut;
 use crate::machine::team::Team;
 
-/// Fills this rank's part of the `n x (n+1)` matrix [A|b] (HPL_pdmatgen). Each
-/// row is made on its own, so any part can be made anywhere, in any order.
+/// What makes the entries of [A|b]: fills values with those of a global row, from a global
+/// column on. Any part can be made anywhere, in any order.
+pub type Entries<'e> = &'e (dyn Fn(usize, usize, &mut [f64]) + Sync);
+
+/// The entries of `generator`'s matrix of order `n`.
+pub fn entries(n: usize, generator: Generator) -> impl Fn(usize, usize, &mut [f64]) + Sync {
+    move |row, col, values| match generator {
+        Generator::Hpl => lcg::fill_row(n, row, col, values),
+        Generator::Xoshiro => xoshiro::fill_row(n, row, col, values),
+    }
+}
+
+/// Fills this rank's part of the `n x (n+1)` matrix [A|b] (HPL_pdmatgen).
 ///
 /// `a` is the local matrix: as many rows and columns as the rank holds.
 pub fn generate<C: Comm>(
@@ -23,22 +34,73 @@ pub fn generate<C: Comm>(
     generator: Generator,
     a: MatMut,
 ) {
-    let rows = grid.rows(nb);
-    let (count, cols) = (a.rows(), a.cols());
-    let (myrow, mycol, q) = (grid.myrow, grid.mycol, grid.q);
+    generate_columns(grid, team, nb, &entries(n, generator), a);
+}
+
+/// As [`generate`], of any entries.
+pub fn generate_columns<C: Comm>(
+    grid: &Grid<C>,
+    team: &Team,
+    nb: usize,
+    entries: Entries,
+    a: MatMut,
+) {
+    let (q, mycol) = (grid.q, grid.mycol);
+    by_rows(grid, team, nb, a, |row, values| {
+        for (block, values) in values.chunks_mut(nb).enumerate() {
+            entries(row, (block * q + mycol) * nb, values);
+        }
+    });
+}
+
+/// Fills this rank's checksums of [A|b], of order `n`: in each group of Q block columns
+/// the sum of the entries of all, times the weight of their process column. Columns that
+/// do not exist count as 0.
+///
+/// # Panics
+/// When there is not one weight for each process column.
+pub fn generate_checksum<C: Comm>(
+    grid: &Grid<C>,
+    team: &Team,
+    (n, nb): (usize, usize),
+    weights: &[f64],
+    entries: Entries,
+    a: MatMut,
+) {
+    assert_eq!(weights.len(), grid.q, "a weight for each process column");
+    by_rows(grid, team, nb, a, |row, values| {
+        let mut one = vec![0.0; nb];
+        values.fill(0.0);
+        for (block, sums) in values.chunks_mut(nb).enumerate() {
+            for (q, weight) in weights.iter().enumerate() {
+                let first = (block * weights.len() + q) * nb;
+                if first > n {
+                    break;
+                }
+                let one = &mut one[..sums.len().min(n + 1 - first)];
+                entries(row, first, one);
+                sums.iter_mut().zip(one).for_each(|(sum, value)| *sum += weight * *value);
+            }
+        }
+    });
+}
+
+/// Has `fill` make each local row of `a`, of which it is told the global number, on all
+/// threads.
+fn by_rows<C: Comm>(
+    grid: &Grid<C>,
+    team: &Team,
+    nb: usize,
+    a: MatMut,
+    fill: impl Fn(usize, &mut [f64]) + Sync,
+) {
+    let (rows, myrow, count, cols) = (grid.rows(nb), grid.myrow, a.rows(), a.cols());
     let a = a.share();
     team.split(count, 1, |part| {
         // SAFETY: the parts do not overlap.
         let mut a = unsafe { a.block(part.clone(), 0..cols) };
         for (i, local_row) in part.enumerate() {
-            let global_row = rows.global(local_row, myrow);
-            for (block, values) in a.row_mut(i).chunks_mut(nb).enumerate() {
-                let global_col = (block * q + mycol) * nb;
-                match generator {
-                    Generator::Hpl => lcg::fill_row(n, global_row, global_col, values),
-                    Generator::Xoshiro => xoshiro::fill_row(n, global_row, global_col, values),
-                }
-            }
+            fill(rows.global(local_row, myrow), a.row_mut(i));
         }
     });
 }

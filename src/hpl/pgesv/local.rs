@@ -5,13 +5,13 @@ use std::ops::Range;
 use super::Params;
 use super::background::Token;
 use super::column::ColumnMemory;
-use super::panel::{self, Panel};
+use super::panel;
 use super::steps::Stretch;
 use crate::hpl::comm::Comm;
 use crate::hpl::grid::{Cyclic, Grid};
 use crate::hpl::swap;
-use crate::machine::blas::transpose;
 use crate::machine::blas::view::SharedMat;
+use crate::machine::blas::{MatRef, transpose};
 use crate::machine::team::Team;
 
 /// Shape of one rank's part of [A|b].
@@ -82,24 +82,31 @@ impl<C: Comm> Local<'_, C> {
         k % self.grid.q == self.grid.mycol
     }
 
-    /// Local columns of panels `panels`, those of A alone.
+    /// Local columns of panels `panels`, those of A alone; none of checksums.
     pub fn columns_of(&self, panels: Range<usize>) -> Range<usize> {
-        let local = |k: usize| {
-            self.cols.count_before((k * self.params.nb).min(self.params.n), self.grid.mycol)
-        };
+        let Params { n, nb, .. } = self.params;
+        if self.grid.is_checksum() {
+            return 0..0;
+        }
+        let local = |k: usize| self.cols.count_before((k * nb).min(n), self.grid.mycol);
         local(panels.start)..local(panels.end)
     }
 
-    /// Local columns right of panel `k`, with that of b where this rank holds it.
+    /// Local columns right of panel `k`, with that of b where this rank holds it; of
+    /// checksums, those of its group and of all behind it.
     pub fn columns_right_of(&self, k: usize) -> Range<usize> {
-        self.columns_of(0..k + 1).end..self.shape.cols
+        let first = match self.grid.is_checksum() {
+            true => (k / self.grid.q * self.params.nb).min(self.shape.cols),
+            false => self.columns_of(0..k + 1).end,
+        };
+        first..self.shape.cols
     }
 
     /// This rank's way to the cut before panel `end`.
     pub fn stretch(&self, end: usize) -> Stretch {
         let Self { grid, params, rows, cols, .. } = *self;
-        let (Params { n, nb, .. }, Grid { myrow, mycol, .. }) = (params, grid);
-        Stretch { n, nb, rows, cols, myrow: *myrow, mycol: *mycol, end }
+        let Params { n, nb, .. } = params;
+        Stretch { n, nb, rows, cols, myrow: grid.myrow, mycol: grid.layout_col(), end }
     }
 
     /// Releases the token where what follows speaks to the process column alone, and
@@ -110,15 +117,15 @@ impl<C: Comm> Local<'_, C> {
         }
     }
 
-    /// Writes U1 of a panel that is applied now into its columns, where the back
+    /// Writes U1 of panel `k`, which is applied now, into its columns, where the back
     /// substitution looks for it. Not earlier: as long as the panel is in the
     /// look-ahead, its columns are as a checkpoint needs them.
-    pub fn store_u1(&self, panel: &Panel<C>) {
-        if !self.owns(panel.k) {
+    pub fn store_u1(&self, k: usize, l1: MatRef) {
+        if !self.owns(k) {
             return;
         }
-        let (l1, cols) = (panel.operands().l1, self.columns_of(panel.k..panel.k + 1));
-        let panel::Layout { j, jb, .. } = panel.layout;
+        let cols = self.columns_of(k..k + 1);
+        let panel::Layout { j, jb, .. } = self.layout(k);
         for (local, row, len) in self.rows.stretches(j..j + jb, self.grid.myrow) {
             // SAFETY: the solver's thread alone is on these columns.
             let diagonal = unsafe { self.a.block(local..local + len, cols.clone()) };

@@ -11,14 +11,14 @@ use super::column::ColumnMemory;
 use super::exchange::RowExchange;
 use super::local::Local;
 use super::panel::{self, Layout, Panel};
-use super::product::{NARROW_PRODUCT_ROWS, cut};
+use super::product::{Unrecorded, multiply_part, narrow_parts};
 use super::slots::PanelBuffers;
 use super::steps::Step;
 use super::{Params, memory_error};
 use crate::hpl::comm::{Comm, PanelBuf};
 use crate::hpl::grid::Grid;
+use crate::hpl::pfact::pivot::Mail;
 use crate::hpl::pfact::{self, PfactError};
-use crate::hpl::update;
 use crate::machine::blas::MatRef;
 use crate::report::record::Phases;
 
@@ -41,14 +41,32 @@ impl<C: Comm> LookAhead<C> {
     /// When there is no memory for it.
     pub fn new(grid: &Grid<C>, params: &Params, column: &ColumnMemory) -> Result<Self, SolveError> {
         let nb = params.widest_panel();
-        let (message, w) = panel::largest(params.n, params.nb, grid.rows(params.nb), grid.myrow);
+        let (message, _) = panel::largest(params.n, params.nb, grid.rows(params.nb), grid.myrow);
+        // Those in flight, and the one that is being applied.
+        let buffers = PanelBuffers::new(grid, params.depth + 1, message, params.share)?;
+        let exchange = RowExchange::new(grid.p, nb, nb, column.room(true))?;
+        Self::with_buffers(grid, params, buffers, column.mail(), exchange)
+    }
+
+    /// The same with given buffers for panels, mail for pivots, and row exchange for the
+    /// columns of one panel.
+    ///
+    /// # Errors
+    /// When there is no memory for the panel.
+    pub fn with_buffers(
+        grid: &Grid<C>,
+        params: &Params,
+        buffers: PanelBuffers,
+        mail: Option<Mail>,
+        exchange: RowExchange,
+    ) -> Result<Self, SolveError> {
+        let (_, w) = panel::largest(params.n, params.nb, grid.rows(params.nb), grid.myrow);
         Ok(Self {
             panels: VecDeque::with_capacity(params.depth + 1),
-            // Those in flight, and the one that is being applied.
-            buffers: PanelBuffers::new(grid, params.depth + 1, message, params.share)?,
+            buffers,
             w: PanelBuf::new(w).map_err(memory_error("the panel"))?,
-            pivot_room: pfact::pivot::Room::new(nb, column.mail()),
-            exchange: RowExchange::new(grid.p, nb, nb, column.room(true))?,
+            pivot_room: pfact::pivot::Room::new(params.widest_panel(), mail),
+            exchange,
         })
     }
 
@@ -223,7 +241,7 @@ impl<C: Comm> LookAhead<C> {
             room: &mut self.pivot_room,
         };
         match pfact::factor(&mut panel, &local.params.variant) {
-            Ok(()) => panel::mark_sound(head),
+            Ok(()) => panel::mark_sound(head, layout.j),
             Err(PfactError::Pivot { column, value }) => {
                 panel::mark_broken(head, layout.j + column, value);
             }
@@ -281,11 +299,9 @@ unsafe fn apply_to_columns<C: Comm>(
     // SAFETY: the caller's promise.
     let u = unsafe { exchange.solve(local, panel, cols.clone(), phases) }?;
     let start = Instant::now();
-    for rows in cut(0..local.shape.rows - operands.below, NARROW_PRODUCT_ROWS) {
-        let a2_rows = operands.below + rows.start..operands.below + rows.end;
+    for rows in narrow_parts(local.shape.rows - operands.below) {
         // SAFETY: the caller's promise; A2 and U share no element.
-        let a2 = unsafe { local.a.block(a2_rows, cols.clone()) };
-        update::multiply(&operands, u, rows, a2);
+        unsafe { multiply_part((local.a, &cols), &operands, u, rows, &Unrecorded) }?;
     }
     phases.update += start.elapsed().as_secs_f64();
     Ok(())

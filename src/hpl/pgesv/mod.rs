@@ -24,6 +24,7 @@
 //! time or on where the loop was interrupted: the solution has the same bits
 //! every time.
 
+pub mod abft;
 mod back;
 mod background;
 mod column;
@@ -53,7 +54,7 @@ use guard::Background;
 use local::Local;
 pub use local::LocalShape;
 use look_ahead::LookAhead;
-use product::{Product, ProductClock};
+use product::{Product, ProductClock, Unrecorded};
 use steps::Step;
 
 /// How to solve.
@@ -209,7 +210,7 @@ impl<'m, C: Comm> Solver<'m, C> {
             // P, L1, L2: panel k leaves the look-ahead, and panel k + DEPTH joins it.
             let panel = look_ahead.take(local, k, watch, phases)?;
             let next = (depth > 0 && k + depth < local.params.panels()).then_some(k + depth);
-            local.store_u1(&panel);
+            local.store_u1(k, panel.operands().l1);
             watch.run_beside(Step::Applying { k }, |token| {
                 let cols = local.columns_right_of(k + depth);
                 // A rank of one thread lets the next panel go first.
@@ -223,10 +224,11 @@ impl<'m, C: Comm> Solver<'m, C> {
                 // A2 = A2 - L2 U, on all threads; this one advances the next panel first.
                 let has_messages = look_ahead.has_messages(local.grid);
                 // SAFETY: what the look-ahead writes to meanwhile is left of these columns.
-                let product =
-                    unsafe { Product::new(local, &panel, u, cols, meanwhile, has_messages) };
+                let product = unsafe {
+                    Product::new(local, &panel, u, cols, meanwhile, has_messages, &Unrecorded)
+                };
                 let clock = ProductClock::start(phases);
-                let computed = local.team.fork(&|_| product.compute(), || {
+                let computed = product.compute_beside(local.team, || {
                     look_ahead.advance(local, meanwhile, &panel, token, phases)?;
                     product.compute_between_messages(token, || look_ahead.progress(local, &panel))
                 });

@@ -32,6 +32,8 @@ const BROKE: usize = 0;
 const BROKE_COLUMN: usize = 1;
 /// The pivot found there.
 const BROKE_PIVOT: usize = 2;
+/// The first column of the panel.
+const FIRST_COLUMN: usize = 3;
 
 /// Which panel, and how it lies on one rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,6 +126,16 @@ impl Layout {
         &data[LINE..LINE + self.jb]
     }
 
+    /// The first column of the panel that a message has.
+    pub fn first_column(&self, data: &[f64]) -> usize {
+        data[FIRST_COLUMN] as usize
+    }
+
+    /// What the update needs of the panel.
+    pub fn operands<'a>(&self, data: &'a [f64]) -> Operands<'a> {
+        Operands { l1: self.l1(data), l2: self.l2(data), ipiv: self.ipiv(data), below: self.below }
+    }
+
     /// The unit lower triangle of the diagonal block (with U1 above it).
     pub fn l1<'a>(&self, data: &'a [f64]) -> MatRef<'a> {
         MatRef::col_major(&data[self.l1_start()..], self.jb, self.jb, self.ld_message)
@@ -153,9 +165,10 @@ pub fn mark_broken(head: &mut [f64], column: usize, pivot: f64) {
     head[BROKE_PIVOT] = pivot;
 }
 
-/// Marks a message as sound.
-pub fn mark_sound(head: &mut [f64]) {
+/// Marks a message as that of the sound panel that begins at column `j`.
+pub fn mark_sound(head: &mut [f64], j: usize) {
     head[BROKE] = 0.0;
+    head[FIRST_COLUMN] = j as f64;
 }
 
 /// Doubles of the largest panel message of a matrix on a process row, and of the
@@ -271,13 +284,7 @@ impl<C: Comm> Panel<C> {
     /// # Panics
     /// Before [`Self::wait`].
     pub fn operands(&self) -> Operands<'_> {
-        let (layout, data) = (&self.layout, self.data());
-        Operands {
-            l1: layout.l1(data),
-            l2: layout.l2(data),
-            ipiv: layout.ipiv(data),
-            below: layout.below,
-        }
+        self.layout.operands(self.data())
     }
 
     /// Ends the use of the panel: gives the buffer back, if it has one, once it has

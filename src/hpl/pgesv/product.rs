@@ -1,6 +1,7 @@
 //! The product of a step, `A2 = A2 - L2 U`, cut up for the threads of a rank.
 
 use std::ops::Range;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
@@ -13,6 +14,7 @@ use crate::hpl::comm::Comm;
 use crate::hpl::update::{self, Operands};
 use crate::machine::blas::MatRef;
 use crate::machine::blas::view::SharedMat;
+use crate::machine::team::Team;
 use crate::report::record::Phases;
 
 /// Products are cut at multiples of as many rows, from the first on: the AVX-512
@@ -25,7 +27,7 @@ const PRODUCT_ROWS: usize = 43 * ROW_GRAIN;
 const PRODUCT_ROWS_BETWEEN_MESSAGES: usize = 22 * ROW_GRAIN;
 /// Most rows of a product on the columns of one panel: the BLAS packs rows of L2,
 /// uses them once, and so far they stay in the cache meanwhile.
-pub(super) const NARROW_PRODUCT_ROWS: usize = 16 * ROW_GRAIN;
+const NARROW_PRODUCT_ROWS: usize = 16 * ROW_GRAIN;
 /// Rows below which a piece of the product is not cut up for a team any more:
 /// the BLAS packs U anew for each.
 const SHORTEST_PIECE_ROWS: usize = 64;
@@ -33,9 +35,72 @@ const SHORTEST_PIECE_ROWS: usize = 64;
 /// makes up for what was not foreseen.
 const FIRST_PERCENT: usize = 98;
 
+/// Who is told of each part of a product: of one call of the BLAS, on rows of A2.
+pub(super) trait Parts: Sync {
+    /// The part is computed from now on.
+    ///
+    /// # Errors
+    /// When it must not be.
+    fn begin(&self, rows: &Range<usize>) -> Result<(), SolveError>;
+
+    /// The part has been computed.
+    ///
+    /// # Errors
+    /// When nothing more must be.
+    fn end(&self, rows: &Range<usize>) -> Result<(), SolveError>;
+}
+
+/// Nobody is told.
+pub(super) struct Unrecorded;
+
+impl Parts for Unrecorded {
+    fn begin(&self, _: &Range<usize>) -> Result<(), SolveError> {
+        Ok(())
+    }
+
+    fn end(&self, _: &Range<usize>) -> Result<(), SolveError> {
+        Ok(())
+    }
+}
+
+/// `A2 = A2 - L2 U` on the rows `rows` of A2 and the local columns `cols`: one part.
+///
+/// # Safety
+/// Nobody else is on these elements, and nobody writes to U.
+///
+/// # Errors
+/// Those of `parts`.
+pub(super) unsafe fn multiply_part(
+    (a, cols): (&SharedMat, &Range<usize>),
+    panel: &Operands,
+    u: MatRef,
+    rows: Range<usize>,
+    parts: &impl Parts,
+) -> Result<(), SolveError> {
+    parts.begin(&rows)?;
+    // SAFETY: the caller's promise.
+    let a2 = unsafe { a.block(panel.below + rows.start..panel.below + rows.end, cols.clone()) };
+    update::multiply(panel, u, rows.clone(), a2);
+    parts.end(&rows)
+}
+
+/// The parts of a product on the columns of one panel, of `rows` rows of A2.
+pub(super) fn narrow_parts(rows: usize) -> impl Iterator<Item = Range<usize>> {
+    cut(0..rows, NARROW_PRODUCT_ROWS)
+}
+
+/// More parts than a step has on a rank of `rows` rows, on the columns of the next panel
+/// and on the rest.
+///
+/// On the first, parts have hundreds of rows. On the rest a piece has 96 rows or more, and a
+/// part of it hundreds unless the piece is shorter; only the last of each may have fewer.
+pub(super) fn most_parts(rows: usize) -> usize {
+    rows / 24 + 8
+}
+
 /// The product of one step: of a panel's L2 and the U of the columns `cols`, on rows
 /// that the threads of a rank take from a queue.
-pub(super) struct Product<'p, 'm> {
+pub(super) struct Product<'p, 'm, R: Parts> {
     panel: Operands<'p>,
     k: usize,
     /// `jb` x columns.
@@ -45,12 +110,15 @@ pub(super) struct Product<'p, 'm> {
     /// Most rows of one call of the BLAS.
     most_rows: usize,
     queue: ProductQueue,
+    parts: &'p R,
+    /// Why it is not computed any further.
+    failure: OnceLock<SolveError>,
 }
 
-impl<'p, 'm> Product<'p, 'm> {
+impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
     /// The product of `panel` and `u` on the local columns `cols`, while which this rank
     /// advances panel `meanwhile`. `has_messages`: between calls of the BLAS messages are
-    /// to be progressed.
+    /// to be progressed. `parts` is told of each.
     ///
     /// # Safety
     /// As long as the product is in use, nobody else is on these columns of the panel's
@@ -62,6 +130,7 @@ impl<'p, 'm> Product<'p, 'm> {
         cols: Range<usize>,
         meanwhile: Option<usize>,
         has_messages: bool,
+        parts: &'p R,
     ) -> Self {
         let (operands, threads) = (panel.operands(), local.team.threads());
         let (rows, jb) = (local.shape.rows - operands.below, panel.layout.jb);
@@ -72,24 +141,54 @@ impl<'p, 'm> Product<'p, 'm> {
             false => PRODUCT_ROWS,
         };
         let queue = ProductQueue::new(rows, threads, late);
-        Self { panel: operands, k: panel.k, u, a: local.a, cols, most_rows, queue }
+        let failure = OnceLock::new();
+        let k = panel.k;
+        Self { panel: operands, k, u, a: local.a, cols, most_rows, queue, parts, failure }
+    }
+
+    /// The parts, in the order of the rows of A2.
+    pub fn parts(&self) -> impl Iterator<Item = Range<usize>> {
+        self.queue.pieces.iter().flat_map(|piece| cut(piece.clone(), self.most_rows))
+    }
+
+    /// Runs `meanwhile` while the team computes pieces, until none is left.
+    ///
+    /// # Errors
+    /// Those of `meanwhile` and of who is told of the parts: then nobody begins another.
+    pub fn compute_beside(
+        &self,
+        team: &Team,
+        meanwhile: impl FnOnce() -> Result<(), SolveError>,
+    ) -> Result<(), SolveError> {
+        let note = |result: Result<(), SolveError>| {
+            if let Err(error) = result {
+                self.failure.get_or_init(|| error);
+            }
+        };
+        team.fork(&|_| note(self.compute()), || note(meanwhile()));
+        self.check()
+    }
+
+    fn check(&self) -> Result<(), SolveError> {
+        self.failure.get().cloned().map_or(Ok(()), Err)
     }
 
     /// `A2 = A2 - L2 U` on the rows `rows` of A2, part of a piece that this thread has
     /// taken.
-    fn multiply(&self, rows: Range<usize>) {
-        let local = self.panel.below + rows.start..self.panel.below + rows.end;
+    fn multiply(&self, rows: Range<usize>) -> Result<(), SolveError> {
+        self.check()?;
+        let place = (self.a, &self.cols);
         // SAFETY: a piece is taken by one thread; the rest is the promise to `new`.
-        let a2 = unsafe { self.a.block(local, self.cols.clone()) };
-        update::multiply(&self.panel, self.u, rows, a2);
+        unsafe { multiply_part(place, &self.panel, self.u, rows, self.parts) }
     }
 
     /// Computes pieces until none is left.
-    pub fn compute(&self) {
+    fn compute(&self) -> Result<(), SolveError> {
         while let Some(piece) = self.queue.take() {
-            cut(piece.rows.clone(), self.most_rows).for_each(|rows| self.multiply(rows));
+            cut(piece.rows.clone(), self.most_rows).try_for_each(|rows| self.multiply(rows))?;
             self.queue.finish(&piece);
         }
+        Ok(())
     }
 
     /// The same for the thread that speaks to other ranks, once it has advanced the next
@@ -97,7 +196,7 @@ impl<'p, 'm> Product<'p, 'm> {
     /// the token is free, and tells the background what is final by then.
     ///
     /// # Errors
-    /// Those of `progress`.
+    /// Those of `progress` and of who is told of the parts.
     pub fn compute_between_messages(
         &self,
         token: &mut Token,
@@ -107,7 +206,7 @@ impl<'p, 'm> Product<'p, 'm> {
             for rows in cut(piece.rows.clone(), self.most_rows) {
                 let so_far = piece.rows.start..rows.end;
                 token.release();
-                self.multiply(rows);
+                self.multiply(rows)?;
                 // The thread that has the token now progresses all messages.
                 if token.try_acquire() {
                     progress()?;
@@ -237,7 +336,7 @@ fn first_share(rows: usize, threads: usize, late: usize, is_last: bool) -> usize
 }
 
 /// Cuts rows into parts of at most `most`, about equally long.
-pub(super) fn cut(rows: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> {
+fn cut(rows: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> {
     let count = rows.len().div_ceil(most).max(1);
     let length = rows.len().div_ceil(count).next_multiple_of(ROW_GRAIN).max(ROW_GRAIN);
     rows.clone().step_by(length).map(move |start| start..(start + length).min(rows.end))
@@ -260,6 +359,18 @@ mod tests {
                 assert!(parts.first().is_none_or(|first| first.start == 0));
                 assert!(rows == 0 || ends.eq(starts));
                 assert!(threads > 1 || pieces.len() == usize::from(rows > 0));
+            }
+        }
+    }
+
+    #[test]
+    fn there_are_no_more_parts_than_most() {
+        for rows in (0..3000).chain([40_000, 1_000_003]) {
+            for (threads, late) in (1..20).flat_map(|threads| [(threads, 0), (threads, 450)]) {
+                let pieces = row_pieces(rows, threads, late);
+                let most_rows = PRODUCT_ROWS_BETWEEN_MESSAGES;
+                let rest = pieces.into_iter().flat_map(|piece| cut(piece, most_rows)).count();
+                assert!(narrow_parts(rows).count() + rest <= most_parts(rows), "{rows} rows");
             }
         }
     }

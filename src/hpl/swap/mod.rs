@@ -142,6 +142,20 @@ impl Plan {
     }
 }
 
+/// Local rows of process row `me` that change when the rows of a panel are exchanged and U
+/// is solved for, in order: those of the diagonal block and all pivot rows below it. The
+/// panel begins at global row `j` and has pivots `ipiv`; at most `2 jb` rows.
+pub fn rows_written(j: usize, ipiv: &[f64], rows: Cyclic, me: usize) -> Vec<usize> {
+    let end = j + ipiv.len();
+    let is_mine = |&row: &usize| row >= end && rows.owner(row) == me;
+    let below = ipiv.iter().map(|&row| row as usize).filter(is_mine).map(|row| rows.local(row));
+    let mut written: Vec<usize> =
+        (rows.count_before(j, me)..rows.count_before(end, me)).chain(below).collect();
+    written.sort_unstable();
+    written.dedup();
+    written
+}
+
 /// A panel's permutation in global rows.
 struct Moves {
     /// For each row of U: the row it comes from.
@@ -195,7 +209,16 @@ impl Room {
     /// # Errors
     /// When there is no such memory.
     pub fn new(nb: usize, cols: usize) -> std::io::Result<Self> {
-        Ok(Self::Own(PanelBuf::new(2 * nb * cols)?, PanelBuf::new(nb * cols)?))
+        Self::with_u(nb, cols, PanelBuf::new(nb * cols)?)
+    }
+
+    /// As [`Self::new`], with a place for U of `nb cols` doubles.
+    ///
+    /// # Errors
+    /// When there is no memory for the rows.
+    pub fn with_u(nb: usize, cols: usize, u: PanelBuf) -> std::io::Result<Self> {
+        assert_eq!(u.len(), nb * cols, "the place for U");
+        Ok(Self::Own(PanelBuf::new(2 * nb * cols)?, u))
     }
 
     /// Doubles that it takes: the rows of U and the displaced rows, and U once solved.
@@ -370,8 +393,14 @@ mod tests {
             for (i, c) in (0..jb).flat_map(|i| (0..width).map(move |c| (i, c))) {
                 assert_eq!(u.as_ref().at(i, c), value(i, c), "U where all have solved");
             }
+            let written = rows_written(j, &ipiv, map, me);
+            assert!(written.len() <= 2 * jb && written.is_sorted());
             for l in 0..mine {
                 let global = map.global(l, me);
+                if !written.contains(&l) {
+                    let own = &a[l * width..(l + 1) * width];
+                    assert!((0..width).all(|c| own[c] == value(global, c)), "row {global}");
+                }
                 if !(j..j + jb).contains(&global) {
                     assert_eq!(a[l * width], value(want[global], 0), "row {global}");
                 }

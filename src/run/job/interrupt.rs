@@ -1,66 +1,39 @@
 //! The message of a job that a signal ends, about the memory that it leaves.
 //!
 //! Ctrl-C and SIGTERM end a rank as they always did, and launchers see the same
-//! signal; rank 0 writes a line before that.
+//! signal; rank 0 writes a line before that. Under method `abft` every rank first ends
+//! the piece of the matrix that it is changing.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use skt_terms::units;
 
+use crate::checkpoint::methods::Method;
 use crate::config::RunSpec;
+use crate::machine::grace;
 use crate::report::heartbeat;
 use crate::run::protect::{self, Settings};
 
-/// The line, made before it is needed: a handler may not allocate.
-static LINE: OnceLock<String> = OnceLock::new();
-/// Whether there is something that stays.
-static IS_KEPT: AtomicBool = AtomicBool::new(false);
-
-extern "C" fn end(signal: libc::c_int) {
-    if let (true, Some(line)) = (IS_KEPT.load(Ordering::Relaxed), LINE.get()) {
-        // SAFETY: `write` is allowed in signal context; the line is never changed, and
-        // nothing is done about an error.
-        unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
-    }
-    // SAFETY: `raise` is allowed in signal context. The signal has its default action
-    // again (SA_RESETHAND), and comes when this handler returns.
-    unsafe { libc::raise(signal) };
-}
-
-/// From now on SIGINT and SIGTERM say what of the run stays, on the rank that calls
-/// this, while [`keep`] says that something does. Under a supervisor, which speaks
-/// itself, and where a signal is ignored or handled already, nothing is changed.
-pub fn listen(spec: &RunSpec, settings: &Settings) {
-    const LEGAL: &str = "these signals may be handled";
-    if std::env::var_os(heartbeat::ENV).is_some() {
-        return;
-    }
-    LINE.get_or_init(|| line(spec, settings));
-    let action = SigAction::new(SigHandler::Handler(end), SaFlags::SA_RESETHAND, SigSet::empty());
-    for signal in [Signal::SIGINT, Signal::SIGTERM] {
-        // SAFETY: the handler does only what is allowed in signal context.
-        let before = unsafe { sigaction(signal, &action) }.expect(LEGAL);
-        if !matches!(before.handler(), SigHandler::SigDfl) {
-            // SAFETY: puts back what was there.
-            unsafe { sigaction(signal, &before) }.expect(LEGAL);
-        }
+/// From now on SIGINT and SIGTERM say on rank 0, `is_first`, what of the run stays, while
+/// [`keep`] says that something does. Under a supervisor, which speaks itself, nothing is
+/// said.
+pub fn listen(spec: &RunSpec, settings: &Settings, is_first: bool) {
+    let speaks = is_first && std::env::var_os(heartbeat::ENV).is_none();
+    if speaks || settings.method == Method::Abft {
+        grace::listen(speaks.then(|| line(spec, settings)));
     }
 }
 
 /// Whether shared memory of the run would stay if it ended now.
 pub fn keep(is_kept: bool) {
-    IS_KEPT.store(is_kept, Ordering::Relaxed);
+    grace::say_last_words(is_kept);
 }
 
 /// What stays, how to go on, and how to remove it.
 fn line(spec: &RunSpec, settings: &Settings) -> String {
     let bytes = spec.tests().into_iter().map(|test| {
-        let hosts = std::iter::repeat_n("", test.p * test.q);
-        let geometry = protect::smallest_group(settings, hosts);
+        let hosts = std::iter::repeat_n("", test.ranks());
+        let geometry = protect::smallest_group(&test, settings, hosts);
         let split = protect::memory_split(&test, settings, geometry);
-        (split.total() - split.work_space).saturating_mul((test.p * test.q) as u64)
+        (split.total() - split.work_space).saturating_mul(test.ranks() as u64)
     });
     let bytes = units::bytes(bytes.max().unwrap_or(0));
     let run = &settings.run_id;

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use skt_terms::exit::Exit;
 
 use crate::checkpoint::agree::{Refusal, Resume};
+use crate::checkpoint::methods::Method;
 use crate::checkpoint::protocol::{CheckpointError, Found};
 use crate::checkpoint::record::Attempt;
 use crate::checkpoint::store::{StoreError, StoreKind};
@@ -22,6 +23,7 @@ use crate::config::{Pmap, RunSpec, TestSpec};
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::hpl::grid::Grid;
 use crate::hpl::pgesv::SolveError;
+use crate::hpl::pgesv::abft::{self, AbftError};
 use crate::hpl::pgesv::guard::Unguarded;
 use crate::machine::environment::blas::NoWorkSpace;
 use crate::machine::team::Team;
@@ -82,6 +84,9 @@ pub enum JobError {
     /// The solver stopped for a reason that is not in the matrix.
     #[error(transparent)]
     Solve(#[from] SolveError),
+    /// Too much is lost of what carries checksums.
+    #[error("{0}")]
+    Abft(abft::Refusal),
     /// The report could not be written.
     #[error("cannot write the report: {0}")]
     Report(#[from] std::io::Error),
@@ -98,10 +103,23 @@ pub enum JobError {
     },
 }
 
+impl From<AbftError> for JobError {
+    fn from(error: AbftError) -> Self {
+        match error {
+            AbftError::Solve(error) => Self::Solve(error),
+            AbftError::Refused(refusal) => Self::Abft(refusal),
+        }
+    }
+}
+
 impl JobError {
     /// What the supervisor is told of a refusal that is not for a person to resolve.
     fn sign(&self) -> Option<&'static str> {
-        let Self::Checkpoint(CheckpointError::Refused(refusal)) = self else { return None };
+        let refusal = match self {
+            Self::Abft(_) => return Some(heartbeat::REFUSED),
+            Self::Checkpoint(CheckpointError::Refused(refusal)) => refusal,
+            _ => return None,
+        };
         match refusal {
             // The supervisor asks for what it knows to have been there.
             Refusal::Unrecoverable { .. } | Refusal::Damaged { .. } | Refusal::NothingFound => {
@@ -115,7 +133,11 @@ impl JobError {
     /// Whether this rank alone knows of it, so that it must end the others.
     /// Refusals are agreed upon: all ranks have them.
     pub fn is_fatal(&self) -> bool {
-        !matches!(self, Self::Checkpoint(CheckpointError::Refused(_)) | Self::OtherTests { .. })
+        let is_agreed = matches!(
+            self,
+            Self::Checkpoint(CheckpointError::Refused(_)) | Self::Abft(_) | Self::OtherTests { .. }
+        );
+        !is_agreed
     }
 
     /// Whether the same command fails again until something else is changed: a
@@ -129,7 +151,11 @@ impl JobError {
             }
             Self::Checkpoint(why) => !matches!(why, CheckpointError::Comm(_)),
             Self::Comm(_) | Self::Ledger(_) | Self::Solve(_) | Self::Report(_) => false,
-            Self::Spec(_) | Self::OtherTests { .. } | Self::Blas(_) | Self::Threads { .. } => true,
+            Self::Spec(_)
+            | Self::Abft(_)
+            | Self::OtherTests { .. }
+            | Self::Blas(_)
+            | Self::Threads { .. } => true,
         }
     }
 }
@@ -177,8 +203,8 @@ pub fn run<C: Comm>(
     if opened[0] == 0 {
         return Ok(Exit::BadInput);
     }
-    if first && settings.is_on() {
-        interrupt::listen(spec, settings);
+    if settings.is_on() {
+        interrupt::listen(spec, settings, first);
     }
     let mut tests = Tests {
         spec,
@@ -330,7 +356,9 @@ impl<'a> Tests<'a> {
         let mut announced = Instant::now();
         let (mut last, mut left) = (None, Vec::new());
         for (index, test) in tests.iter().enumerate().skip(first) {
-            let size = test.p * test.q;
+            // One that is not protected has no checksums.
+            let is_protected = self.is_protected(index, self.settings.resume);
+            let size = if is_protected { test.ranks() } else { test.p * test.q };
             if ranks.as_ref().is_none_or(|ranks| ranks.size != size) {
                 ranks = Some(Ranks::new(world, size)?);
             }
@@ -374,7 +402,7 @@ impl<'a> Tests<'a> {
         let (run, setup) = (&self.settings.run_id, self.setup);
         let tests = self.spec.tests();
         let header =
-            |test: usize| tests.get(test).map(|test| protect::header_layout(run, test.p * test.q));
+            |test: usize| tests.get(test).map(|test| protect::header_layout(run, test.ranks()));
         let is_keeper = setup.is_first_on_host;
         let removed = protect::ended::remove_left_over(world, setup.store, run, is_keeper, header)?;
         if removed > 0 && world.rank() == 0 {
@@ -557,20 +585,13 @@ impl<'a> Tests<'a> {
         heartbeat::phase("open", 0, test.n);
         interrupt::keep(true);
         watcher.say("looking for data of an earlier start, and reserving memory");
-        let (done, note) = match protect::open(ranks, test, &settings, surroundings)? {
-            Opened::Ready { guard, found, resumed } => {
-                for line in opening_lines(&guard, &found, resumed) {
-                    watcher.say(&line);
-                }
-                (run_protected(*guard, team, test, resumed, &mut watcher)?, None)
-            }
-            Opened::Done(done) => {
-                let number = index + 1;
-                let words = "was done by an earlier start, which ended before it removed the \
-                     result";
-                (done, Some(format!("test {number} {words}")))
-            }
+        let (done, is_found) = match settings.method {
+            Method::Abft => run_with_checksums(ranks, test, &settings, surroundings, &mut watcher)?,
+            _ => run_with_checkpoints(ranks, test, &settings, surroundings, &mut watcher)?,
         };
+        let number = index + 1;
+        let words = "was done by an earlier start, which ended before it removed the result";
+        let note = is_found.then(|| format!("test {number} {words}"));
         // The same bytes, whichever start has computed them.
         let record = protect::result::read(done.result());
         let reports = (ranks.rank() == 0).then_some(&record);
@@ -610,6 +631,58 @@ struct Turn {
     tests: usize,
     /// What to do with what an earlier start has left of it.
     resume: Resume,
+}
+
+/// Runs a test under checkpoints, up to where its result is in shared memory; whether an
+/// earlier start had left it there.
+fn run_with_checkpoints<'a, C: Comm>(
+    ranks: &C,
+    test: &TestSpec,
+    settings: &Settings,
+    surroundings: Surroundings<'a>,
+    watcher: &mut Watcher,
+) -> Result<(Done<'a, C>, bool), JobError> {
+    let team = surroundings.memory.team();
+    match protect::open(ranks, test, settings, surroundings)? {
+        Opened::Ready { guard, found, resumed } => {
+            for line in opening_lines(&guard, &found, resumed) {
+                watcher.say(&line);
+            }
+            Ok((run_protected(*guard, team, test, resumed, watcher)?, false))
+        }
+        Opened::Done(done) => Ok((done, true)),
+    }
+}
+
+/// The same of a test whose elimination carries checksums.
+fn run_with_checksums<'a, C: Comm>(
+    ranks: &C,
+    test: &TestSpec,
+    settings: &Settings,
+    surroundings: Surroundings<'a>,
+    watcher: &mut Watcher,
+) -> Result<(Done<'a, C>, bool), JobError> {
+    let team = surroundings.memory.team();
+    match protect::abft::open(ranks, test, settings, surroundings)? {
+        protect::abft::Opened::Ready(carried, found) => {
+            watcher.say(&placement_line(test, &found));
+            Ok((carried.run(team, watcher, |watcher| watcher.samples.list())?, false))
+        }
+        protect::abft::Opened::Done(done) => Ok((done, true)),
+    }
+}
+
+/// What the loss of nodes would mean to a test with checksums.
+fn placement_line(test: &TestSpec, found: &Found) -> String {
+    let many = if test.checksums == 1 { "rank" } else { "ranks" };
+    let bears = format!("each process row bears the loss of {} {many}", test.checksums);
+    if found.single_domain {
+        format!("{bears}; all are on one host: protected against the death of processes only")
+    } else if found.shared_domains {
+        format!("{bears}; a failure domain holds more of some row: its loss cannot be borne")
+    } else {
+        format!("{bears}, so the run bears the loss of any {} failure domain(s)", test.checksums)
+    }
 }
 
 /// Runs a test under checkpoints, up to where its result is in shared memory.
@@ -802,9 +875,7 @@ impl Observer for Watcher<'_> {
         }
         *self.announced = Instant::now();
         let line = match phase {
-            Phase::Generate { total_bytes } => {
-                generating_line(n, total_bytes, self.test.p * self.test.q)
-            }
+            Phase::Generate { total_bytes } => generating_line(n, total_bytes, self.test.ranks()),
             Phase::Factor => {
                 format!("N={n}: factoring (test {} of {})", self.index + 1, self.tests)
             }

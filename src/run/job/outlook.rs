@@ -11,7 +11,7 @@ const GUESSED_EFFICIENCY: f64 = 0.8;
 /// Operations a second that a test is thought to do, at so many 10^9 a second of
 /// DGEMM on a core.
 pub fn guessed_rate(test: &TestSpec, gflops_per_core: f64) -> f64 {
-    GUESSED_EFFICIENCY * 1e9 * gflops_per_core * (test.p * test.q * test.threads) as f64
+    GUESSED_EFFICIENCY * 1e9 * gflops_per_core * (test.ranks() * test.threads) as f64
 }
 
 /// Whether each test will have checkpoints, as rank 0 sees it: on all ranks.
@@ -28,10 +28,17 @@ pub fn outlooks<C: Comm>(
     const ALL: [Option<Outlook>; 4] =
         [None, Some(Outlook::Due), Some(Outlook::NoneDue), Some(Outlook::TooShort)];
     let outlook = |test: &TestSpec| {
-        let method = settings.method_for(test.p * test.q);
-        (method != Method::None && test.n > 0).then(|| {
-            protect::guessed_pace(test, settings, guessed_rate(test, gflops_per_core)).outlook()
-        })
+        let method = settings.method_for(test.ranks());
+        match method {
+            _ if test.n == 0 => None,
+            Method::None => None,
+            // However short the test is.
+            Method::Abft => Some(Outlook::Due),
+            _ => {
+                let rate = guessed_rate(test, gflops_per_core);
+                Some(protect::guessed_pace(test, settings, rate).outlook())
+            }
+        }
     };
     let code = |test: &TestSpec| {
         let outlook = outlook(test);

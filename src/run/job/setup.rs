@@ -271,7 +271,7 @@ fn words(plan: &Option<Plan>) -> String {
 /// A tenth of what the tests of a run take at 10^9 operations a second on a core.
 fn self_test_seconds(spec: &RunSpec) -> f64 {
     let seconds = |test: &TestSpec| {
-        let cores = (test.p * test.q * test.threads) as f64;
+        let cores = (test.ranks() * test.threads) as f64;
         2.0 / 3.0 * (test.n as f64).powi(3) / (1e9 * cores)
     };
     let all: f64 = spec.tests().iter().map(seconds).sum();
@@ -344,8 +344,8 @@ fn memory_lack(spec: &RunSpec, settings: &Settings, places: &[Place]) -> Option<
 fn check_memory(spec: &RunSpec, settings: &Settings, places: &[Place]) -> Option<DoesNotFit> {
     let lacking = spec.tests().into_iter().filter_map(|test| {
         // Ranks beyond the grid stay idle and hold nothing.
-        let places = &places[..test.p * test.q];
-        let geometry = smallest_group(settings, places);
+        let places = &places[..test.ranks()];
+        let geometry = smallest_group(&test, settings, places);
         let bytes = |n: usize| {
             let test = TestSpec { n, ..test.clone() };
             protect::memory_split(&test, settings, geometry).total()
@@ -355,15 +355,15 @@ fn check_memory(spec: &RunSpec, settings: &Settings, places: &[Place]) -> Option
     lacking.max_by_key(|why| why.need_bytes)
 }
 
-fn smallest_group(settings: &Settings, places: &[Place]) -> Option<Geometry> {
-    protect::smallest_group(settings, places.iter().map(|place| place.host.as_str()))
+fn smallest_group(spec: &TestSpec, settings: &Settings, places: &[Place]) -> Option<Geometry> {
+    protect::smallest_group(spec, settings, places.iter().map(|place| place.host.as_str()))
 }
 
 /// What the protection of the test that needs most memory costs of it, in
 /// words; nothing without checkpoints.
 fn memory_note(spec: &RunSpec, settings: &Settings, places: &[Place]) -> Option<String> {
     let splits = spec.tests().into_iter().filter_map(|test| {
-        let geometry = smallest_group(settings, places.get(..test.p * test.q)?)?;
+        let geometry = smallest_group(&test, settings, places.get(..test.ranks())?)?;
         Some((geometry, protect::memory_split(&test, settings, Some(geometry))))
     });
     let (geometry, split) = splits.max_by_key(|(_, split)| split.total())?;

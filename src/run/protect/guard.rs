@@ -134,7 +134,7 @@ pub struct Surroundings<'a> {
 /// The pace that a test is thought to have, of whose operations `rate` are done a
 /// second.
 pub fn guessed_pace(spec: &TestSpec, settings: &Settings, rate: f64) -> Pace {
-    Pace::guess(spec, settings, rate, region_shape(spec).bytes())
+    Pace::guess(spec, settings, rate, region_shape(spec, settings).bytes())
 }
 
 /// Opens a test on the ranks of `comm`, one for each place of its grid: finds
@@ -152,7 +152,7 @@ pub fn open<'a, C: Comm>(
 ) -> Result<Opened<'a, C>, CheckpointError> {
     let started = Instant::now();
     let Surroundings { memory, host, hook, guessed_rate, clock } = surroundings;
-    let shape = region_shape(spec);
+    let shape = region_shape(spec, settings);
     let mut application = serde_json::to_value(spec).expect("plain data");
     application["state_format"] = STATE_FORMAT.into();
     let application = application.to_string();

@@ -43,10 +43,10 @@ impl Pace {
     /// The pace of a test at `rate` operations a second, of whose matrix a rank has
     /// `rank_bytes` at most.
     pub fn guess(spec: &TestSpec, settings: &Settings, rate: f64, rank_bytes: usize) -> Self {
-        let &TestSpec { n, nb, p, q, .. } = spec;
+        let &TestSpec { n, nb, .. } = spec;
         let &Settings { every, mtbf_seconds, .. } = settings;
         let cost_seconds = rank_bytes as f64 / GUESSED_BYTES_PER_SECOND;
-        Self { every, mtbf_seconds, n, nb, ranks: p * q, rate, cost_seconds }
+        Self { every, mtbf_seconds, n, nb, ranks: spec.ranks(), rate, cost_seconds }
     }
 
     fn panels(&self) -> usize {

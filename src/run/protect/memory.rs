@@ -44,6 +44,11 @@ impl<'a> NodeMemory<'a> {
         Self { lock, ..self }
     }
 
+    /// The threads of this rank.
+    pub fn team(&self) -> &'a Team {
+        self.team
+    }
+
     /// Number of the test.
     pub fn test(&self) -> usize {
         self.test

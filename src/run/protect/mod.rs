@@ -3,6 +3,7 @@
 //! [`crate::checkpoint`] knows nothing of LU and [`crate::hpl::pgesv`] nothing of
 //! checkpoints; this is where they meet.
 
+pub mod abft;
 mod app;
 mod clock;
 pub mod ended;
@@ -34,4 +35,4 @@ pub use memory::{
 pub use read::read_domains;
 pub use role::is_mark;
 pub use settings::{Overlap, Region, Settings};
-pub use split::{memory_split, memory_words, segment_layout, smallest_group};
+pub use split::{memory_split, memory_words, process_rows, segment_layout, smallest_group};

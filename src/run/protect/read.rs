@@ -14,6 +14,7 @@ use crate::checkpoint::codec::{CodecKind, checksum};
 use crate::checkpoint::link::MESSAGE_BYTES;
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::store::{SegmentName, StoreKind};
+use crate::config::checkpoint::MOST_CHECKSUMS;
 use crate::config::validate::parse_whole;
 use crate::config::value::{Form, Value, Written};
 use crate::config::{CheckpointDraft, ConfigError, Place, RunSpec, Setting};
@@ -54,7 +55,12 @@ impl Settings {
         let allow = from.with(Setting::AllowSharedDomains, |text| text.parse().ok())?;
         settings.allow_shared_domains = allow.unwrap_or(false);
         from.with(Setting::Domains, |text| (!text.is_empty()).then_some(()))?;
-        (settings.group_size, settings.parities) = from.group()?;
+        if settings.method == Method::Abft {
+            from.refuse_checkpoints()?;
+            settings.parities = from.whole(Setting::Parities, 1, 1, MOST_CHECKSUMS)?;
+        } else {
+            (settings.group_size, settings.parities) = from.group()?;
+        }
         settings.codec = from.codec(settings.parities)?;
         let is_name = |text: &str| SegmentName::new(text, "t0.a0", 0).is_ok();
         let name = from.with(Setting::RunId, |text| is_name(text).then(|| text.to_owned()))?;
@@ -122,6 +128,19 @@ impl Reader<'_> {
         match usize::try_from(number) {
             Ok(number) if (least..=most).contains(&number) => Ok(number),
             _ => Err(self.out_of_range(setting, &number, format!("{least} to {most}"))),
+        }
+    }
+
+    /// Refuses what is of checkpoints alone.
+    fn refuse_checkpoints(&self) -> Result<(), ConfigError> {
+        use Setting::{Codec, Encoder, Every, GroupSize, MessageBytes, Overlap, Region};
+        let of_checkpoints = [Every, GroupSize, Region, Codec, Encoder, MessageBytes, Overlap];
+        match of_checkpoints.into_iter().find_map(|setting| Some((setting, self.0.get(&setting)?)))
+        {
+            Some((setting, value)) => {
+                Err(ConfigError::NoCheckpoints { at: setting.at(&value.place) })
+            }
+            None => Ok(()),
         }
     }
 
@@ -262,7 +281,7 @@ mod tests {
             (
                 "method = \"triple\"",
                 "f:6: checkpoint.method: `triple` is not one of the choices; \
-                 legal: self, double, single, none",
+                 legal: self, abft, double, single, none",
             ),
             (
                 "\ngroup_size = 1",
@@ -275,7 +294,7 @@ mod tests {
             ("parities = 0", "f:6: checkpoint.parities: value 0 is out of range; legal: 1 to 127"),
             (
                 "parities = \"1\"",
-                "f:6: checkpoint.parities: `1` is not a whole number; legal: 1 to 127",
+                "f:6: checkpoint.parities: `1` is not a whole number; legal: 1 to 127; with abft 1 to 3",
             ),
             (
                 "parities = 2\ncodec = \"xor\"",

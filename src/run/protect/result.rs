@@ -138,6 +138,7 @@ mod tests {
                 generator: Generator::Xoshiro,
                 threads: MANY,
                 transport: Transport::Shared,
+                checksums: MANY,
             },
             time_seconds: LONG,
             gflops: LONG,

@@ -1,11 +1,15 @@
 //! How the memory of a rank is used: matrix, copies, parities, header, work space.
 
+use super::abft::CLOCK_BYTES;
 use super::settings::Settings;
 use crate::checkpoint::group;
 use crate::checkpoint::header::HeaderLayout;
 use crate::checkpoint::layout::{BANDS, CELL_BYTES, Geometry, Part, RegionShape, SegmentLayout};
 use crate::checkpoint::methods::Method;
-use crate::config::TestSpec;
+use crate::config::{Pmap, TestSpec};
+use crate::hpl::grid::Cyclic;
+use crate::hpl::pgesv::Params;
+use crate::hpl::pgesv::abft;
 use crate::report::record::MemorySplit;
 use crate::run::ptest;
 
@@ -19,27 +23,61 @@ pub(super) fn state_bytes(ranks: usize) -> usize {
     (32 << 10) + 8 * ranks
 }
 
-/// Shape of the region of every rank: that of the largest part of the matrix.
-pub(super) fn region_shape(spec: &TestSpec) -> RegionShape {
+/// Shape of the region of every rank: that of the largest part of the matrix or, with
+/// checksums, of the largest memory of the solver, with its clock behind it.
+pub(super) fn region_shape(spec: &TestSpec, settings: &Settings) -> RegionShape {
+    if settings.method == Method::Abft {
+        let bytes = abft_doubles(spec).saturating_mul(size_of::<f64>());
+        return RegionShape { rows: 1, pitch_bytes: bytes.saturating_add(CLOCK_BYTES) };
+    }
     let shape = ptest::local_shape(spec, 0, 0);
     RegionShape { rows: shape.most_rows, pitch_bytes: shape.lda * size_of::<f64>() }
 }
 
-/// Shape of the smallest group of ranks on these hosts, whose members need most
-/// memory; `None` without checkpoints. What is wrong with the groups is said
+/// The process rows of a test, checksum columns included: ranks of each, in the order of
+/// their columns.
+pub fn process_rows(spec: &TestSpec) -> Vec<Vec<usize>> {
+    let width = spec.q + spec.checksums;
+    let rank = |row: usize, col: usize| match spec.pmap {
+        Pmap::RowMajor => row * width + col,
+        Pmap::ColumnMajor => col * spec.p + row,
+    };
+    (0..spec.p).map(|row| (0..width).map(|col| rank(row, col)).collect()).collect()
+}
+
+/// Shape of the smallest group of ranks of a test on these hosts, whose members need most
+/// memory; `None` without protection. What is wrong with the groups is said
 /// when they are formed.
 pub fn smallest_group<'a>(
+    spec: &TestSpec,
     settings: &Settings,
     hosts: impl ExactSizeIterator<Item = &'a str>,
 ) -> Option<Geometry> {
     let (members, parities) = (settings.group_size, settings.parities);
-    if settings.method_for(hosts.len()) == Method::None {
-        return None;
+    match settings.method_for(hosts.len()) {
+        Method::None => return None,
+        Method::Abft => return Some(Geometry { members: spec.q + spec.checksums, parities }),
+        Method::SelfCheckpoint | Method::Double | Method::Single => {}
     }
     let domains: Vec<String> = hosts.map(|host| settings.domain_of(host)).collect();
     let groups = group::form(&domains, members, parities, settings.allow_shared_domains).ok()?;
     let smallest = groups.members.iter().map(Vec::len).min()?;
     Some(Geometry { members: smallest, parities })
+}
+
+/// Doubles of the solver's memory on the rank that needs most, with checksums.
+fn abft_doubles(spec: &TestSpec) -> usize {
+    let (params, rows) = (Params::from(spec), Cyclic::rows(spec.nb, spec.p));
+    let of =
+        |myrow, mycol| abft::doubles(&params, rows, myrow, ptest::local_shape(spec, myrow, mycol));
+    // Process row 0 has most rows, but perhaps not of the largest panel.
+    let places = (0..spec.p.min(2)).flat_map(|row| widest(spec).map(|col| (row, col)));
+    places.map(|(row, col)| of(row, col)).max().unwrap_or(0)
+}
+
+/// Process columns that may have most columns: b may lie in any.
+fn widest(spec: &TestSpec) -> [usize; 2] {
+    [0, (spec.n / spec.nb) % spec.q]
 }
 
 /// More than any node has: 64 PiB. Copies and parities of it are a few times as much.
@@ -54,7 +92,7 @@ pub fn memory_split(
     geometry: Option<Geometry>,
 ) -> MemorySplit {
     // Process row 0 has most rows; b may lie in any process column.
-    let columns = [0, (spec.n / spec.nb) % spec.q];
+    let columns = widest(spec);
     let work_bytes = columns.map(|mycol| ptest::work_bytes(spec, 0, mycol));
     let work_space = work_bytes.into_iter().max().unwrap_or(0);
     let Some(geometry) = geometry else {
@@ -66,7 +104,7 @@ pub fn memory_split(
             ..MemorySplit::default()
         };
     };
-    let shape = region_shape(spec);
+    let shape = region_shape(spec, settings);
     // A segment counts its bytes in 64 bits, copies and parities included.
     if shape.rows as u128 * shape.pitch_bytes as u128 > MOST_REGION_BYTES {
         return MemorySplit { matrix: u64::MAX, work_space, ..MemorySplit::default() };
@@ -76,6 +114,13 @@ pub fn memory_split(
         parts.iter().map(|part| (part.rows * part.pitch_bytes) as u64).sum()
     };
     let region = &layout.regions[0];
+    if settings.method == Method::Abft {
+        // Panels, the log and the words are work space that the segment has.
+        let matrix = columns.map(|mycol| ptest::local_shape(spec, 0, mycol).doubles() as u64 * 8);
+        let matrix = matrix.into_iter().max().unwrap_or(0);
+        let header = layout.bytes as u64 - matrix;
+        return MemorySplit { matrix, header, work_space, ..MemorySplit::default() };
+    }
     let (matrix, copies) = (bytes(&[region.a]), bytes(&region.b));
     let parities = bytes(&region.parity);
     let header = layout.bytes as u64 - matrix - copies - parities;
@@ -88,9 +133,14 @@ pub fn segment_layout(
     settings: &Settings,
     geometry: Geometry,
 ) -> (HeaderLayout, SegmentLayout) {
-    let ranks = spec.p * spec.q;
+    let ranks = spec.ranks();
+    // Without parities any legal geometry does.
+    let geometry = match settings.method {
+        Method::Abft => Geometry { members: 2, parities: 1 },
+        _ => geometry,
+    };
     let header = HeaderLayout::new(&settings.run_id, ranks, state_bytes(ranks));
-    let (shapes, parts) = ([region_shape(spec)], settings.method.parts());
+    let (shapes, parts) = ([region_shape(spec, settings)], settings.method.parts());
     let layout = SegmentLayout::new(
         header.bytes(),
         &shapes,
@@ -109,6 +159,21 @@ pub fn segment_layout(
 pub fn memory_words(settings: &Settings, geometry: Geometry, split: &MemorySplit) -> String {
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     let of_segment = split.matrix as f64 / (split.total() - split.work_space).max(1) as f64;
+    if settings.method == Method::Abft {
+        let share = settings.method.available(geometry);
+        return format!(
+            "abft with {} checksum column(s) beside {} leaves {:.1} % of the memory of a process row \
+             to the matrix (here {:.1} %): a rank has {:.1} MiB matrix or checksums, {:.1} MiB log, \
+             panels and words, beside {:.1} MiB work space",
+            geometry.parities,
+            geometry.data(),
+            100.0 * share,
+            100.0 * share * of_segment,
+            mib(split.matrix),
+            mib(split.header),
+            mib(split.work_space),
+        );
+    }
     format!(
         "{} in groups of {} with {} {} leaves {:.1} % of its memory to the matrix (here {:.1} %): \
          a rank has {:.1} MiB matrix, {:.1} MiB copies, {:.1} MiB parities, {:.1} MiB header, and \
@@ -146,6 +211,9 @@ mod tests {
                 let settings = Settings { method, parities, ..Settings::none() };
                 let split = memory_split(&spec, &settings, Some(geometry));
                 let segment = (split.total() - split.work_space) as f64;
+                if method == Method::Abft {
+                    continue;
+                }
                 let formula = split.matrix as f64 / method.available(geometry);
                 assert!((segment / formula - 1.0).abs() < 0.02, "{method} {members} {parities}");
             }
@@ -188,10 +256,11 @@ mod tests {
     fn a_job_of_one_rank_has_no_group() {
         let settings =
             Settings { method: Method::SelfCheckpoint, method_is_asked: false, ..Settings::none() };
-        assert_eq!(smallest_group(&settings, ["a"].into_iter()), None);
-        let two = smallest_group(&settings, ["a", "a"].into_iter());
+        let spec = test_spec(64);
+        assert_eq!(smallest_group(&spec, &settings, ["a"].into_iter()), None);
+        let two = smallest_group(&spec, &settings, ["a", "a"].into_iter());
         assert_eq!(two, Some(Geometry { members: 2, parities: 1 }));
-        let seventeen = smallest_group(&settings, ["a"; 17].into_iter());
+        let seventeen = smallest_group(&spec, &settings, ["a"; 17].into_iter());
         assert_eq!(seventeen, Some(Geometry { members: 8, parities: 1 }));
     }
 }

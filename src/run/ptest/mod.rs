@@ -184,7 +184,7 @@ pub fn solve<C: Comm>(
 
 /// Shape of this rank's part of the system of a test.
 pub fn shape<C: Comm>(grid: &Grid<C>, spec: &TestSpec) -> LocalShape {
-    local_shape(spec, grid.myrow, grid.mycol)
+    local_shape(spec, grid.myrow, grid.layout_col())
 }
 
 /// A rank's part of the system in its memory.
@@ -192,16 +192,11 @@ fn view(memory: &mut [f64], shape: LocalShape) -> MatMut<'_> {
     MatMut::row_major(memory, shape.rows, shape.cols, shape.lda)
 }
 
-/// Makes the system of a test in the memory that `guard` holds. Returns the
-/// seconds it took.
-pub fn generate<C: Comm>(
-    grid: &Grid<C>,
-    team: &Team,
-    spec: &TestSpec,
-    guard: &mut dyn Guard,
-) -> f64 {
+/// Makes the system of a test in `memory`, at least as many doubles as this rank's part
+/// has. Returns the seconds it took.
+pub fn generate<C: Comm>(grid: &Grid<C>, team: &Team, spec: &TestSpec, memory: &mut [f64]) -> f64 {
     let started = Instant::now();
-    let a = view(guard.matrix(), shape(grid, spec));
+    let a = view(memory, shape(grid, spec));
     matgen::generate(grid, team, spec.n, spec.nb, spec.generator, a);
     started.elapsed().as_secs_f64()
 }
@@ -223,12 +218,30 @@ pub fn run<C: Comm>(
     if !resumed {
         let total_bytes = (spec.n * (spec.n + 1) * size_of::<f64>()) as u64;
         observer.phase(Phase::Generate { total_bytes });
-        record.generate_seconds = generate(grid, team, spec, guard);
+        record.generate_seconds = generate(grid, team, spec, guard.matrix());
     }
     record.start_unix_seconds = unix_seconds();
-    match solve(grid, team, spec, guard, observer) {
+    let solved = solve(grid, team, spec, guard, observer);
+    conclude(grid, team, spec, record, solved, guard.matrix(), observer)
+}
+
+/// Checks what has been `solved` of a test, for its record, known on rank 0 of the grid.
+/// In `memory`, at least as many doubles as this rank's part has, the system is made anew.
+///
+/// # Errors
+/// When a rank is lost, or was while the system was solved.
+pub fn conclude<C: Comm>(
+    grid: &Grid<C>,
+    team: &Team,
+    spec: &TestSpec,
+    mut record: TestRecord,
+    solved: Result<Solution, SolveError>,
+    memory: &mut [f64],
+    observer: &mut dyn Observer,
+) -> Result<Option<TestRecord>, SolveError> {
+    record.end_unix_seconds = unix_seconds();
+    match solved {
         Ok(solution) => {
-            record.end_unix_seconds = unix_seconds();
             record.time_seconds = solution.seconds;
             record.gflops = gflops(spec.n, solution.seconds);
             record.phases = phase_table(grid, &solution.phases)?;
@@ -236,11 +249,10 @@ pub fn run<C: Comm>(
             record.x_fingerprint = fingerprint(grid, spec, &solution.x)?;
             observer.phase(Phase::Check);
             let started = Instant::now();
-            record.outcome = judge(grid, team, spec, guard, &solution.x)?;
+            record.outcome = judge(grid, team, spec, memory, &solution.x)?;
             record.check_seconds = started.elapsed().as_secs_f64();
         }
         Err(SolveError::Pivot { column, value }) => {
-            record.end_unix_seconds = unix_seconds();
             record.outcome = Outcome::Broke { column, pivot: value.to_string() };
         }
         Err(error) => return Err(error),
@@ -263,7 +275,11 @@ fn fingerprint<C: Comm>(grid: &Grid<C>, spec: &TestSpec, x: &[f64]) -> Result<u6
     Ok(sum[0])
 }
 
-fn empty_record<C: Comm>(grid: &Grid<C>, spec: &TestSpec) -> Result<TestRecord, CommError> {
+/// The record of a test that has not been run.
+///
+/// # Errors
+/// When a rank is lost.
+pub fn empty_record<C: Comm>(grid: &Grid<C>, spec: &TestSpec) -> Result<TestRecord, CommError> {
     let mut bytes = [rank_bytes(spec, grid.myrow, grid.mycol) as f64];
     collect::all_max(&grid.all, &mut bytes)?;
     Ok(TestRecord {
@@ -302,14 +318,14 @@ fn judge<C: Comm>(
     grid: &Grid<C>,
     team: &Team,
     spec: &TestSpec,
-    guard: &mut dyn Guard,
+    memory: &mut [f64],
     x: &[f64],
 ) -> Result<Outcome, CommError> {
     if spec.threshold <= 0.0 {
         return Ok(Outcome::NotChecked);
     }
-    generate(grid, team, spec, guard);
-    let a = view(guard.matrix(), shape(grid, spec));
+    generate(grid, team, spec, memory);
+    let a = view(memory, shape(grid, spec));
     let norms = check::norms(grid, spec.n, spec.nb, a.as_ref(), x)?;
     let scaled_residual = check::scaled_residual(spec.n, &norms);
     // Not `>=`: a residual that is no number must fail.
@@ -334,6 +350,6 @@ fn phase_table<C: Comm>(grid: &Grid<C>, mine: &Phases) -> Result<PhaseTable, Com
     Ok(PhaseTable { max: phases(max), mean: phases(sum.map(|s| s / ranks)) })
 }
 
-fn unix_seconds() -> i64 {
+pub(crate) fn unix_seconds() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() as i64)
 }

@@ -108,6 +108,8 @@ pub struct Rules {
     pub members: usize,
     /// Parities of a stripe.
     pub parities: usize,
+    /// The groups, where the application has them; else they are formed.
+    pub groups: Option<Vec<Vec<usize>>>,
     /// Whether members of a group may stand in one domain.
     pub allow_shared_domains: bool,
     /// What to do with what is found.
@@ -362,14 +364,20 @@ fn current_claims(offers: &[Offer], base: Attempt) -> BTreeMap<usize, &Content> 
 fn fresh(offers: &[Offer], rules: &Rules, attempt: Attempt) -> Result<Plan, Refusal> {
     let domains: Vec<String> = offers.iter().map(|offer| offer.domain.clone()).collect();
     let Rules { members, parities, allow_shared_domains, .. } = *rules;
-    let groups = match rules.method {
+    let own: Vec<usize> = (0..offers.len()).collect();
+    let (groups, ranks) = match (&rules.groups, rules.method) {
+        (Some(groups), _) => {
+            let placed = group::place(&domains, groups, parities, allow_shared_domains)?;
+            let group::Placement { ranks, shared_domains, single_domain } = placed;
+            let members = groups.clone();
+            (group::Groups { members, shared_domains, single_domain }, ranks)
+        }
         // Nobody protects anybody.
-        Method::None => group::Groups {
-            members: vec![(0..offers.len()).collect()],
-            shared_domains: false,
-            single_domain: false,
-        },
-        _ => group::form(&domains, members, parities, allow_shared_domains)?,
+        (None, Method::None) => {
+            let members = vec![own.clone()];
+            (group::Groups { members, shared_domains: false, single_domain: false }, own)
+        }
+        (None, _) => (group::form(&domains, members, parities, allow_shared_domains)?, own),
     };
     let attach = vec![None; offers.len()];
     let discard = discards(offers, &attach);
@@ -384,7 +392,7 @@ fn fresh(offers: &[Offer], rules: &Rules, attempt: Attempt) -> Result<Plan, Refu
         groups: groups.members,
         shared_domains: groups.shared_domains,
         single_domain: groups.single_domain,
-        ranks: (0..offers.len()).collect(),
+        ranks,
         attach,
         unusable: contents(offers).count(),
         discard,
@@ -410,12 +418,10 @@ fn resume(
     let lost: Vec<usize> = (0..size).filter(|rank| !taken.contains_key(rank)).collect();
     let groups = stored_groups(size, usable, taken.keys().copied(), &lost, rules, epoch)?;
     give_lost_ranks(&mut ranks, &lost);
-    let domains: BTreeMap<usize, &String> =
-        ranks.iter().zip(offers).map(|(&rank, offer)| (rank, &offer.domain)).collect();
-    let all: BTreeSet<_> = domains.values().collect();
-    let shared = |group: &Vec<usize>| {
-        group.iter().map(|rank| domains[rank]).collect::<BTreeSet<_>>().len() < group.len()
-    };
+    let domains: Vec<String> = offers.iter().map(|offer| offer.domain.clone()).collect();
+    // A group whose application has it bears as many losses at once as it has parities.
+    let most = if rules.groups.is_some() { rules.parities } else { 1 };
+    let shared_domains = group::most_in_a_domain(&domains, &groups, &ranks) > most;
     let discard = discards(offers, &attach);
     Ok(Plan {
         left: left(offers, lineage(offers), !lost.is_empty()),
@@ -423,8 +429,8 @@ fn resume(
         epoch,
         bearer: Some(bearer),
         state: Vec::new(),
-        shared_domains: groups.iter().any(shared),
-        single_domain: all.len() == 1,
+        shared_domains,
+        single_domain: domains.iter().all(|domain| *domain == domains[0]),
         groups,
         unusable: discard.iter().map(Vec::len).sum(),
         ranks,
@@ -563,6 +569,7 @@ mod tests {
         method: Method::SelfCheckpoint,
         members: 4,
         parities: 1,
+        groups: None,
         allow_shared_domains: false,
         resume: Resume::Auto,
         clock: 9,

@@ -22,6 +22,9 @@ pub struct Config<K> {
     pub members: usize,
     /// Parities of a stripe, m.
     pub parities: usize,
+    /// Ranks of each group, where the application has the groups: all of one size, with
+    /// all ranks. `None`: they are formed.
+    pub groups: Option<Vec<Vec<usize>>>,
     /// How parities are computed.
     pub encoder: Encoder,
     /// Bytes of a message when encoding; `None`: what [`Link::measure`](super::link::Link::measure) finds
@@ -69,6 +72,7 @@ impl<K> Config<K> {
             code,
             members: 16,
             parities: 1,
+            groups: None,
             encoder: Encoder::Auto,
             message_bytes: None,
             allow_shared_domains: false,

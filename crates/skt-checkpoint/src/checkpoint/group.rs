@@ -29,6 +29,26 @@ pub enum PlacementError {
         /// Ranks needed.
         least: usize,
     },
+    /// One failure domain holds too many of the ranks, whose groups are given.
+    #[error(
+        "failure domain `{domain}` holds {held} of {ranks} ranks in {groups} groups: more than \
+         {parities} of some group, whose data its loss would take along. Spread the ranks over \
+         more domains (at most {most} in each), ask for more parities, or allow shared domains"
+    )]
+    CrowdedGroups {
+        /// The domain.
+        domain: String,
+        /// Ranks in it.
+        held: usize,
+        /// Ranks of the job.
+        ranks: usize,
+        /// Groups there are.
+        groups: usize,
+        /// Losses that a group survives.
+        parities: usize,
+        /// Ranks that a domain may hold.
+        most: usize,
+    },
     /// One failure domain holds too many of the ranks.
     #[error(
         "failure domain `{domain}` holds {held} of {ranks} ranks, and no two members of a group may \
@@ -101,6 +121,71 @@ pub fn form(
     });
     debug_assert!(allow_shared_domains || !shared_domains);
     Ok(Groups { members: formed, shared_domains, single_domain: false })
+}
+
+/// The ranks of a job whose application has the groups.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placement {
+    /// The rank of each process.
+    pub ranks: Vec<usize>,
+    /// Whether some domain holds more of a group than may be lost of it.
+    pub shared_domains: bool,
+    /// Whether all ranks stand in one domain.
+    pub single_domain: bool,
+}
+
+/// Gives the ranks of `groups`, which are of one size and have all ranks, to the processes
+/// that stand in these `domains`, so that no domain holds more than `parities` of a group:
+/// each process its own number where that will do.
+///
+/// # Errors
+/// When a domain holds too many ranks, and `allow_shared_domains` is not set. A job within
+/// one single domain is always allowed and marked as such.
+///
+/// # Panics
+/// When the groups are not of one size, or do not have as many ranks as there are processes.
+pub fn place(
+    domains: &[String],
+    groups: &[Vec<usize>],
+    parities: usize,
+    allow_shared_domains: bool,
+) -> Result<Placement, PlacementError> {
+    let size = groups[0].len();
+    assert!(groups.iter().all(|group| group.len() == size) && groups.len() * size == domains.len());
+    let by_domain = ranks_by_domain(domains);
+    let single_domain = by_domain.len() == 1;
+    let own: Vec<usize> = (0..domains.len()).collect();
+    if single_domain || most_in_a_domain(domains, groups, &own) <= parities {
+        return Ok(Placement { ranks: own, shared_domains: single_domain, single_domain });
+    }
+    // Neighbours in this order, a domain's ranks among them, go to different groups.
+    let mut ranks = own;
+    for (i, process) in by_domain.concat().into_iter().enumerate() {
+        ranks[process] = groups[i % groups.len()][i / groups.len()];
+    }
+    let shared_domains = most_in_a_domain(domains, groups, &ranks) > parities;
+    if shared_domains && !allow_shared_domains {
+        let crowd = by_domain.iter().max_by_key(|list| list.len()).expect("two domains or more");
+        return Err(PlacementError::CrowdedGroups {
+            domain: domains[crowd[0]].clone(),
+            held: crowd.len(),
+            ranks: domains.len(),
+            groups: groups.len(),
+            parities,
+            most: parities * groups.len(),
+        });
+    }
+    Ok(Placement { ranks, shared_domains, single_domain })
+}
+
+/// The most ranks of a group that one domain holds, `ranks` being those of the processes.
+pub fn most_in_a_domain(domains: &[String], groups: &[Vec<usize>], ranks: &[usize]) -> usize {
+    let mut held: BTreeMap<(&String, usize), usize> = BTreeMap::new();
+    for (domain, rank) in domains.iter().zip(ranks) {
+        let group = groups.iter().position(|group| group.contains(rank));
+        *held.entry((domain, group.expect("every rank has a group"))).or_default() += 1;
+    }
+    held.into_values().max().unwrap_or(0)
 }
 
 /// Ranks of each domain; domains in the order of their first rank.
@@ -193,6 +278,72 @@ mod tests {
             .enumerate()
             .flat_map(|(i, &count)| std::iter::repeat_n(format!("node{i}"), count))
             .collect()
+    }
+
+    /// Process rows of a grid of `p` times `width`, row by row or column by column.
+    fn rows(p: usize, width: usize, by_column: bool) -> Vec<Vec<usize>> {
+        let rank = |r: usize, c: usize| if by_column { c * p + r } else { r * width + c };
+        (0..p).map(|r| (0..width).map(|c| rank(r, c)).collect()).collect()
+    }
+
+    #[test]
+    fn given_groups_are_placed_so_that_a_domain_is_not_missed() {
+        for (p, width, by_column, parities, counts, moves) in [
+            // Each node has a rank of each row already.
+            (2, 4, true, 1, vec![2; 4], false),
+            // Two ranks of a row on each node.
+            (2, 4, false, 1, vec![2; 4], true),
+            (2, 4, false, 2, vec![2; 4], false),
+            (3, 3, false, 1, vec![3, 1, 2, 3], true),
+            (1, 3, false, 1, vec![1; 3], false),
+            (2, 3, false, 2, vec![4, 2], true),
+        ] {
+            let (domains, groups) = (names(&counts), rows(p, width, by_column));
+            let placed = place(&domains, &groups, parities, false).expect("it fits");
+            let mut all = placed.ranks.clone();
+            all.sort_unstable();
+            assert_eq!(all, (0..domains.len()).collect::<Vec<_>>(), "each rank once");
+            assert!(most_in_a_domain(&domains, &groups, &placed.ranks) <= parities);
+            assert_eq!(placed.ranks != all, moves, "{counts:?}");
+            assert!(!placed.shared_domains && !placed.single_domain);
+        }
+    }
+
+    #[test]
+    fn given_groups_on_too_few_domains_are_refused_by_name() {
+        let (domains, groups) = (names(&[3, 3]), rows(2, 3, false));
+        let refused = place(&domains, &groups, 1, false).unwrap_err().to_string();
+        assert!(refused.contains("`node1` holds 3 of 6 ranks in 2 groups"), "{refused}");
+        assert!(refused.contains("at most 2 in each"), "{refused}");
+        assert!(place(&domains, &groups, 1, true).expect("allowed").shared_domains);
+        let one = place(&names(&[6]), &groups, 1, false).expect("one host is always allowed");
+        assert!(one.single_domain && one.shared_domains);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_can_be_placed_is(
+            p in 1usize..5, width in 2usize..6, parities in 1usize..3, by_column: bool,
+            cuts in prop::collection::vec(0usize..6, 1..8),
+        ) {
+            let groups = rows(p, width, by_column);
+            let mut left = p * width;
+            let mut counts: Vec<usize> = cuts.iter().map(|&cut| {
+                let count = cut.min(left);
+                left -= count;
+                count
+            }).collect();
+            counts.push(left);
+            let domains = names(&counts);
+            let fits = counts.iter().all(|&count| count <= parities * p);
+            match place(&domains, &groups, parities, false) {
+                Ok(placed) if !placed.single_domain => {
+                    prop_assert!(most_in_a_domain(&domains, &groups, &placed.ranks) <= parities);
+                }
+                Ok(_) => {}
+                Err(_) => prop_assert!(!fits),
+            }
+        }
     }
 
     #[test]

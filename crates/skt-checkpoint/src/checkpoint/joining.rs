@@ -128,7 +128,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// can read those of all others, parities need no messages.
     pub(super) fn meet_peers(&mut self, is_new: bool) -> Result<()> {
         let asked = self.config.encoder;
-        if !matches!(asked, Encoder::Auto | Encoder::Direct) {
+        if !self.config.method.encodes() || !matches!(asked, Encoder::Auto | Encoder::Direct) {
             return Ok(());
         }
         let (me, ranks) = (self.group.rank(), self.group_ranks());
@@ -166,6 +166,9 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// Measures what messages cost where parities need any and their length is
     /// not given; else makes the others' memory ready to be read.
     pub(super) fn prepare_to_encode(&mut self) -> Result<()> {
+        if !self.config.method.encodes() {
+            return Ok(());
+        }
         if self.encoder == Encoder::Direct {
             for region in 0..self.layout.regions.len() {
                 self.band(region).prepare_direct();
@@ -185,7 +188,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
 /// Geometry and code of a group. Without checkpoints neither is used, and any
 /// legal geometry does, also for a job of one rank.
 fn shaped<K: Code + Clone>(config: &Config<K>, members: usize) -> Result<(Geometry, K)> {
-    if config.method == Method::None {
+    if !config.method.encodes() {
         return Ok((Geometry { members: 2, parities: 1 }, config.code.clone()));
     }
     let geometry = Geometry { members, parities: config.parities };

@@ -21,13 +21,18 @@ pub enum Method {
     /// One copy with its parities: a death while it is being overwritten is
     /// reported as unrecoverable.
     Single,
+    /// None is taken: the application's data carries checksums of its own (algorithm-based
+    /// fault tolerance, Chen and Dongarra). A restart finds what survives as it was left,
+    /// and the application rebuilds the rest.
+    Abft,
     /// No checkpoint.
     None,
 }
 
 impl Method {
     /// All methods.
-    pub const ALL: [Self; 4] = [Self::SelfCheckpoint, Self::Double, Self::Single, Self::None];
+    pub const ALL: [Self; 5] =
+        [Self::SelfCheckpoint, Self::Abft, Self::Double, Self::Single, Self::None];
 
     /// Copies of A, and sets of parities, that a rank keeps.
     pub fn parts(self) -> (usize, usize) {
@@ -35,8 +40,13 @@ impl Method {
             Self::SelfCheckpoint => (1, 2),
             Self::Double => (2, 2),
             Self::Single => (1, 1),
-            Self::None => (0, 0),
+            Self::Abft | Self::None => (0, 0),
         }
+    }
+
+    /// Whether it has parities.
+    pub(super) fn encodes(self) -> bool {
+        self.parts().1 > 0
     }
 
     /// Whether its copy is brought up to date behind the commit.
@@ -51,7 +61,7 @@ impl Method {
         match self {
             Self::SelfCheckpoint => (0, turn),
             Self::Double => (turn, turn),
-            Self::Single | Self::None => (0, 0),
+            Self::Single | Self::Abft | Self::None => (0, 0),
         }
     }
 
@@ -77,10 +87,14 @@ impl Method {
     /// self    (n-m) / 2n
     /// double  (n-m) / (3n-m)
     /// single  (n-m) / (2n-m)
+    /// abft    (n-m) / n        of the memory of a group: n-m ranks have data
     /// ```
     pub fn available(self, geometry: Geometry) -> f64 {
         let (copies, parity_sets) = self.parts();
         let (data, parities) = (geometry.data() as f64, geometry.parities as f64);
+        if self == Self::Abft {
+            return data / (data + parities);
+        }
         1.0 / (1.0 + copies as f64 + parity_sets as f64 * parities / data)
     }
 }
@@ -91,6 +105,7 @@ impl fmt::Display for Method {
             Self::SelfCheckpoint => "self",
             Self::Double => "double",
             Self::Single => "single",
+            Self::Abft => "abft",
             Self::None => "none",
         })
     }
@@ -98,7 +113,7 @@ impl fmt::Display for Method {
 
 /// No method of that name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown checkpoint method `{0}`; one of self, double, single, none")]
+#[error("unknown checkpoint method `{0}`; one of self, abft, double, single, none")]
 pub struct UnknownMethod(String);
 
 impl FromStr for Method {

@@ -4,6 +4,7 @@
 //! epochs, so that any application can use it. docs/protocol.md has the states
 //! and says why each loss is survived.
 
+mod abft;
 pub mod agree;
 pub mod any_code;
 mod checkpointer;

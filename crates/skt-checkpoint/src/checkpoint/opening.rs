@@ -112,6 +112,7 @@ impl<M: Memory> Opening<M> {
             method: config.method,
             members: config.members,
             parities: config.parities,
+            groups: config.groups.clone(),
             allow_shared_domains: config.allow_shared_domains,
             resume: config.resume,
             clock: config.clock,

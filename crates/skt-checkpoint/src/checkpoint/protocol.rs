@@ -107,6 +107,9 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         if epoch == 0 {
             return Ok(None);
         }
+        if self.config.method == Method::Abft {
+            return Ok(Some(self.recover_abft()));
+        }
         let (start, lost) = (Instant::now(), self.lost_members());
 
         // 5 recover-verify: what is damaged, of the survivors' data and parities.
@@ -194,7 +197,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         assert!(self.taking.is_none(), "complete the epoch that has begun first");
         assert_eq!(active.len(), self.layout.regions.len(), "one entry a region");
         assert!(stages.is_none_or(|stages| stages.len() == active.len()), "one list a region");
-        if self.config.method == Method::None {
+        if !self.config.method.encodes() {
             return Ok(());
         }
         self.record.assert_settled();
@@ -236,8 +239,10 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// When no epoch has begun.
     pub fn complete(&mut self, state: &[u8]) -> Result<Stats> {
         self.check_room(state)?;
-        if self.config.method == Method::None {
-            return Ok(Stats::default());
+        match self.config.method {
+            Method::None => return Ok(Stats::default()),
+            Method::Abft => return self.take_abft(state),
+            Method::SelfCheckpoint | Method::Double | Method::Single => {}
         }
         let Taking { epoch, active, encoding, mut stats, .. } =
             self.taking.take().expect("an epoch that has begun");
@@ -268,7 +273,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             }
             Method::Double => self.take_double(epoch, &active, state, &mut stats)?,
             Method::Single => self.take_single(epoch, &active, state, &mut stats)?,
-            Method::None => unreachable!("returned above"),
+            Method::Abft | Method::None => unreachable!("returned above"),
         }
         self.last_active = active;
         Ok(stats)

@@ -102,7 +102,7 @@ impl Record {
     /// All have joined this start: its decision is followed from here on, to go on from
     /// `epoch` with `state`. A rank with data has COMMIT(epoch) now, if it lacked it, so
     /// that whoever else is lost, it is known where its data is; a new segment is a true
-    /// one where the run begins, and hollow still where its data has to be rebuilt.
+    /// one where the run begins, and hollow still where its data has to be rebuilt here.
     ///
     /// # Panics
     /// When it has not joined the start last, or has data of other epochs than these.
@@ -110,7 +110,11 @@ impl Record {
         assert_eq!(self.joined.last(), Some(&start), "joined before it is followed");
         if self.hollow {
             self.assert_blank();
-            self.hollow = epoch > 0;
+            // With `abft` the application knows which of its data is there.
+            self.hollow = epoch > 0 && method != Method::Abft;
+            if !self.hollow {
+                (self.commit, self.stamp, self.state) = (epoch, epoch, state.to_vec());
+            }
         } else {
             assert!(epoch > 0, "a run begins with new segments");
             assert_ne!(self.holds(method, epoch), Holds::Nothing, "it has data of the epoch");
@@ -218,6 +222,8 @@ impl Record {
             }
             // The other copy is complete since that barrier.
             Method::Double => self.commit == epoch || self.commit + 1 == epoch,
+            // Wherever it is, it can be brought to where all others are.
+            Method::Abft => self.commit == epoch || self.commit + 1 == epoch,
             // Complete at `epoch` when somebody has seen the end of the update;
             // half-written when nobody has.
             Method::Single => {

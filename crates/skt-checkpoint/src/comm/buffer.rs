@@ -24,12 +24,14 @@ enum Memory {
     Mapping(usize),
     /// The heap: hundreds of small tests would spend their time on mappings.
     Heap(Layout),
+    /// Memory of somebody else.
+    Given,
 }
 
 /// Buffers of fewer bytes are on the heap.
 const MAPPED_BYTES: usize = 64 << 10;
 
-// SAFETY: PanelBuf owns its memory alone, like a Vec<f64> owns its memory.
+// SAFETY: PanelBuf has its memory alone, like a Vec<f64> owns its memory.
 unsafe impl Send for PanelBuf {}
 // SAFETY: shared access only reads.
 unsafe impl Sync for PanelBuf {}
@@ -64,6 +66,14 @@ impl PanelBuf {
         Ok(Self { ptr: ptr.cast(), len, memory: Memory::Mapping(mapped_bytes) })
     }
 
+    /// A buffer of the `len` doubles from `start` on, as they are.
+    ///
+    /// # Safety
+    /// They are there, and nobody else reads or writes them, for as long as the buffer.
+    pub unsafe fn within(start: NonNull<f64>, len: usize) -> Self {
+        Self { ptr: start, len, memory: Memory::Given }
+    }
+
     fn on_heap(len: usize, bytes: usize) -> Option<Self> {
         let layout = Layout::from_size_align(bytes, 4096).expect("a few pages");
         // SAFETY: of at least one double.
@@ -94,6 +104,7 @@ impl Drop for PanelBuf {
             Memory::Mapping(bytes) => drop(unsafe { munmap(self.ptr.cast(), bytes) }),
             // SAFETY: of the heap with this layout, freed once.
             Memory::Heap(layout) => unsafe { dealloc(self.ptr.as_ptr().cast(), layout) },
+            Memory::Given => {}
         }
     }
 }
@@ -101,7 +112,7 @@ impl Drop for PanelBuf {
 impl Deref for PanelBuf {
     type Target = [f64];
     fn deref(&self) -> &[f64] {
-        // SAFETY: len doubles are there, zero-filled at first.
+        // SAFETY: len doubles are there, zero-filled or given.
         unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len) }
     }
 }
@@ -134,6 +145,17 @@ pub fn disjoint_ranges(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_buffer_within_given_memory_writes_there() {
+        let mut memory = [1.0; 6];
+        let start = NonNull::from(&mut memory[2]);
+        // SAFETY: four doubles, which nobody else looks at before the buffer is gone.
+        let mut buffer = unsafe { PanelBuf::within(start, 4) };
+        buffer.fill(2.0);
+        drop(buffer);
+        assert_eq!(memory, [1.0, 1.0, 2.0, 2.0, 2.0, 2.0]);
+    }
 
     #[test]
     fn what_no_machine_has_is_refused() {

@@ -11,6 +11,7 @@
 pub mod buffer;
 pub mod collect;
 mod copied;
+pub mod ibarrier;
 pub mod mpi;
 pub mod node;
 pub mod sim;

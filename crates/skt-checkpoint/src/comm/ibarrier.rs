@@ -1,0 +1,152 @@
+//! A barrier that does not wait: entered now, complete when all have entered it.
+//!
+//! By dissemination (Hensgen, Finkel, Manber 1988): in round i each rank tells the
+//! one 2^i behind it, and hears of the one 2^i before it. After log2 of the number of
+//! ranks, each has heard of all.
+
+use std::sync::Arc;
+
+use super::{Comm, PanelBuf, RecvRequest, Result, SendRequest, Tag};
+
+const TAG_BARRIER: Tag = 0x7e00;
+
+/// Barriers of one group, one after the other.
+///
+/// A rank hears of another one in one round of a barrier alone, and messages between two
+/// ranks arrive in order: those of one barrier are not taken for those of the next.
+pub struct IBarrier<C: Comm> {
+    /// What is said: nothing but that this rank has come.
+    word: Arc<PanelBuf>,
+    /// What is heard goes here, while no receive has it.
+    heard: Option<PanelBuf>,
+    sends: Vec<C::Send>,
+    recv: Option<C::Recv>,
+    /// Distance of the round that is under way; nothing: no barrier is.
+    distance: Option<usize>,
+}
+
+impl<C: Comm> IBarrier<C> {
+    /// Barriers; none has been entered.
+    ///
+    /// # Errors
+    /// When there is no memory for their messages.
+    pub fn new() -> Result<Self> {
+        let (word, heard) = (PanelBuf::for_messages(1)?, PanelBuf::for_messages(1)?);
+        let (word, heard, sends) = (Arc::new(word), Some(heard), Vec::with_capacity(64));
+        Ok(Self { word, heard, sends, recv: None, distance: None })
+    }
+
+    /// Enters the next barrier. Never waits.
+    ///
+    /// # Panics
+    /// Before the last one is complete.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    pub fn enter(&mut self, comm: &C) -> Result<()> {
+        assert!(self.distance.is_none(), "one barrier at a time");
+        self.begin_round(comm, 1)
+    }
+
+    fn begin_round(&mut self, comm: &C, distance: usize) -> Result<()> {
+        let (me, size) = (comm.rank(), comm.size());
+        if distance >= size {
+            self.distance = None;
+            return self.sends.drain(..).try_for_each(SendRequest::wait);
+        }
+        let (to, from) = ((me + distance) % size, (me + size - distance) % size);
+        self.sends.push(comm.isend(self.word.clone(), 0..1, to, TAG_BARRIER)?);
+        let heard = self.heard.take().expect("no receive has it");
+        self.recv = Some(comm.irecv(heard, 0..1, from, TAG_BARRIER)?);
+        self.distance = Some(distance);
+        Ok(())
+    }
+
+    fn end_round(&mut self, comm: &C, distance: usize) -> Result<()> {
+        self.heard = Some(self.recv.take().expect("a round has a receive").wait()?);
+        self.begin_round(comm, 2 * distance)
+    }
+
+    /// Whether all have entered the barrier that this rank has entered last; true when it
+    /// has entered none. Never waits for a rank.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    pub fn progress(&mut self, comm: &C) -> Result<bool> {
+        while let (Some(distance), Some(recv)) = (self.distance, &mut self.recv) {
+            if !recv.test()? {
+                return Ok(false);
+            }
+            self.end_round(comm, distance)?;
+        }
+        Ok(true)
+    }
+
+    /// Waits until all have entered the barrier that this rank has entered last.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    pub fn wait(&mut self, comm: &C) -> Result<()> {
+        while let Some(distance) = self.distance {
+            self.end_round(comm, distance)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+    use crate::comm::sim::{Options, run};
+
+    /// Nobody leaves barrier b before all have entered it, under many schedules.
+    #[test]
+    fn nobody_leaves_before_all_have_come() {
+        for seed in 0..300 {
+            let size = 1 + seed as usize % 9;
+            let mut options = Options::new(size, seed);
+            options.rendezvous = seed % 2 == 0;
+            let entered = RefCell::new(vec![0; size]);
+            let outcome = run(&options, |comm| {
+                let mut barrier = IBarrier::new()?;
+                for turn in 1..5 {
+                    assert!(barrier.progress(&comm)?, "none has been entered");
+                    entered.borrow_mut()[comm.rank()] = turn;
+                    barrier.enter(&comm)?;
+                    let is_over = (comm.rank() + turn) % 3 == 0 && {
+                        comm.point().step(&"work")?;
+                        barrier.progress(&comm)?
+                    };
+                    if !is_over {
+                        barrier.wait(&comm)?;
+                    }
+                    assert!(entered.borrow().iter().all(|&at| at >= turn), "seed {seed}");
+                }
+                Ok::<_, crate::comm::CommError>(())
+            });
+            assert!(outcome.results.iter().all(Result::is_ok), "seed {seed}: {outcome:?}");
+        }
+    }
+
+    /// It is not complete while somebody has not come, however often one asks.
+    #[test]
+    fn it_waits_for_the_last() {
+        let outcome = run(&Options::new(3, 1), |comm| {
+            let mut barrier = IBarrier::new()?;
+            if comm.rank() < 2 {
+                barrier.enter(&comm)?;
+                for _ in 0..20 {
+                    assert!(!barrier.progress(&comm)?);
+                }
+                comm.send(&[0u8], 2, 1)?;
+            } else {
+                (0..2).try_for_each(|rank| comm.recv(&mut [0u8], rank, 1))?;
+                barrier.enter(&comm)?;
+            }
+            barrier.wait(&comm)
+        });
+        assert!(outcome.results.iter().all(Result::is_ok), "{outcome:?}");
+    }
+}

@@ -1,0 +1,80 @@
+//! Groups of columns: the Q consecutive block columns that share a checksum.
+//!
+//! ```text
+//! group g      block columns g Q .. (g + 1) Q, one of each process column
+//! C_s[r, l]  = sum over q of  w_sq mu(r, c) S_q[r, l],     c the global column of (q, l)
+//! mu(r, c)   = 0 where c is a column of a finished panel and r > c, else 1
+//! ```
+//!
+//! Row exchange, solve for U and product are linear maps of whole columns, and turn a
+//! checksum of columns into the checksum of what they turn the columns into. A panel turns
+//! its own columns into U on and above the diagonal and 0 below. There the storage has
+//! other things, which nobody reads: what is *dead* counts as 0.
+
+use std::ops::Range;
+
+use super::super::Params;
+use super::super::local::Local;
+use crate::hpl::comm::Comm;
+use crate::hpl::grid::Cyclic;
+
+/// Local columns on which a rank applies a panel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct StepColumns {
+    /// Those of the next panel, if it is in the look-ahead and this rank owns it.
+    pub next: Range<usize>,
+    /// All others, on which rows are exchanged and U is solved for.
+    pub rest: Range<usize>,
+    /// Those of `rest` that need the product.
+    pub product: Range<usize>,
+}
+
+impl StepColumns {
+    /// Those of panel `k`.
+    ///
+    /// At the last panel of a group only U is left of its checksums: they take no part in
+    /// the product.
+    pub fn new<C: Comm>(local: &Local<C>, k: usize) -> Self {
+        let (Params { depth, nb, .. }, grid) = (local.params, local.grid);
+        if grid.is_checksum() {
+            let rest = local.columns_right_of(k);
+            let is_last = (k + 1).is_multiple_of(grid.q);
+            let frozen = if is_last { nb.min(rest.len()) } else { 0 };
+            return Self { next: 0..0, product: rest.start + frozen..rest.end, rest };
+        }
+        let rest = local.columns_right_of(k + depth);
+        let next = local.columns_of(k + 1..k + 1 + depth);
+        Self { next, product: rest.clone(), rest }
+    }
+
+    /// All columns that the step writes to, side by side.
+    pub fn all(&self) -> Range<usize> {
+        let start = if self.next.is_empty() { self.rest.start } else { self.next.start };
+        start..self.rest.end
+    }
+}
+
+/// How many of the local columns of process column `q`, from the first on, are dead in
+/// global row `row` at the cut where the columns before `finished` are.
+pub(super) fn dead_columns(cols: Cyclic, q: usize, row: usize, finished: usize) -> usize {
+    cols.count_before(row.min(finished), q)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_below_the_diagonal_of_finished_columns_is_dead() {
+        let cols = Cyclic::cols(3, 2);
+        for (finished, row, q) in
+            [0, 3, 7, 12].iter().flat_map(|f| (0..12).flat_map(move |r| [(f, r, 0), (f, r, 1)]))
+        {
+            let dead = dead_columns(cols, q, row, *finished);
+            for local in 0..6 {
+                let column = cols.global(local, q);
+                assert_eq!(local < dead, column < *finished && row > column, "({row}, {column})");
+            }
+        }
+    }
+}

@@ -1,0 +1,520 @@
+//! The memory of a rank that outlives its process, and the words in it that say what the
+//! rest is worth.
+//!
+//! ```text
+//! words | x | two panels | U of the next panel's columns | U of the rest | log | A
+//! ```
+//!
+//! A word is 8 bytes and is written at once: a death leaves the old or the new one.
+
+use std::fmt;
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::slice;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::super::local::LocalShape;
+use super::super::panel;
+use super::super::product::{Parts, most_parts};
+use super::super::{Params, SolveError};
+use crate::hpl::comm::PanelBuf;
+use crate::hpl::grid::Cyclic;
+use crate::machine::blas::view::SharedMat;
+use crate::machine::blas::{MatMut, MatRef};
+
+/// Areas begin on a page.
+const PAGE_DOUBLES: usize = 512;
+
+/// A place where a process may die: just before something outlives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct At {
+    /// What is next.
+    pub name: &'static str,
+    /// Panel or cut, or the number of a start.
+    pub number: u64,
+    /// Part of the product, or rows of a rebuilding, if it is one.
+    pub part: Option<usize>,
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{} {}", self.name, self.number)?;
+        self.part.map_or(Ok(()), |part| write!(f, " part {part}"))
+    }
+}
+
+/// Asked at each of these places.
+pub trait Hook: Sync {
+    /// # Errors
+    /// When the process is to go no further.
+    fn step(&self, at: At) -> Result<(), SolveError>;
+
+    /// From now on the memory is torn, on one more thread: a good time not to die.
+    fn tear(&self) {}
+
+    /// What [`Hook::tear`] has told of is whole again.
+    fn mend(&self) {}
+}
+
+/// Lets everything go on.
+pub struct GoOn;
+
+impl Hook for GoOn {
+    fn step(&self, _: At) -> Result<(), SolveError> {
+        Ok(())
+    }
+}
+
+/// What a rank's memory holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// Nothing, or what is being rebuilt for the cut before this panel.
+    Hollow(usize),
+    /// A as it is at the cut before this panel; before panel 0 it need not have been
+    /// generated.
+    Rest(usize),
+    /// The same, and a copy of all rows that this panel's exchange is writing to.
+    Logged(usize),
+    /// Rows have been exchanged for this panel, and U is solved for. The words of the
+    /// parts say which have their product.
+    Exchanged(usize),
+    /// x.
+    Solved,
+}
+
+/// Bits of a state's word: what, panel, start.
+const KIND_BITS: u32 = 3;
+const PANEL_BITS: u32 = 33;
+
+impl State {
+    /// The last panel whose rows have been exchanged, counted from 1; 0: none. Nothing
+    /// where A is worth nothing.
+    pub fn exchanged(self) -> Option<usize> {
+        match self {
+            Self::Rest(k) | Self::Logged(k) => Some(k),
+            Self::Exchanged(k) => Some(k + 1),
+            Self::Hollow(_) | Self::Solved => None,
+        }
+    }
+
+    /// The word of this state, written in start `start`. That of an untouched memory is 0.
+    fn word(self, start: u64) -> u64 {
+        let (kind, k) = match self {
+            Self::Hollow(k) => (0, k),
+            Self::Rest(k) => (1, k),
+            Self::Logged(k) => (2, k),
+            Self::Exchanged(k) => (3, k),
+            Self::Solved => (4, 0),
+        };
+        kind | (k as u64) << KIND_BITS | start << (KIND_BITS + PANEL_BITS)
+    }
+
+    /// The state of a word, and the start in which it was written.
+    pub fn of_word(word: u64) -> (Self, u64) {
+        let k = (word >> KIND_BITS & ((1 << PANEL_BITS) - 1)) as usize;
+        let state = match word & ((1 << KIND_BITS) - 1) {
+            1 => Self::Rest(k),
+            2 => Self::Logged(k),
+            3 => Self::Exchanged(k),
+            4 => Self::Solved,
+            _ => Self::Hollow(k),
+        };
+        (state, word >> (KIND_BITS + PANEL_BITS))
+    }
+}
+
+/// How far a part of the product has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// It has no product.
+    Open = 0,
+    /// It is torn.
+    Begun = 1,
+    /// It has its product.
+    Done = 2,
+    /// Its product is being taken back: it is torn.
+    Undoing = 3,
+}
+
+impl Part {
+    fn of_word(word: u64) -> Self {
+        match word {
+            0 => Self::Open,
+            2 => Self::Done,
+            1 => Self::Begun,
+            _ => Self::Undoing,
+        }
+    }
+}
+
+/// Places of the words. Two for each part follow: its rows of A2, and how far it is.
+const FORM: usize = 0;
+const JOINED: usize = 1;
+const CONFIRMED: usize = 2;
+const STATE: usize = 3;
+/// Parts on the columns of the next panel, which come first, and all.
+const NEXT_PARTS: usize = 4;
+const ALL_PARTS: usize = 5;
+const FIRST_PART: usize = 8;
+
+/// Doubles of the areas of a rank's memory, in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sizes {
+    words: usize,
+    x: usize,
+    panel: usize,
+    u_next: usize,
+    u_rest: usize,
+    log: usize,
+    a: usize,
+}
+
+impl Sizes {
+    pub fn new(params: &Params, rows: Cyclic, myrow: usize, shape: LocalShape) -> Self {
+        let (panel, _) = panel::largest(params.n, params.nb, rows, myrow);
+        let nb = params.widest_panel();
+        // With P = 1, U is in A alone.
+        let u = |cols: usize| if rows.procs > 1 { nb.saturating_mul(cols) } else { 0 };
+        Self {
+            words: FIRST_PART + 2 * most_parts(shape.rows),
+            x: params.n,
+            panel,
+            u_next: u(nb),
+            u_rest: u(shape.cols),
+            log: nb.saturating_mul(2).saturating_mul(shape.cols),
+            a: shape.doubles(),
+        }
+    }
+
+    fn areas(&self) -> [usize; 8] {
+        let Self { words, x, panel, u_next, u_rest, log, a } = *self;
+        [words, x, panel, panel, u_next, u_rest, log, a]
+    }
+
+    /// Where A is: last.
+    pub fn a_range(&self) -> Range<usize> {
+        let start = self.doubles() - self.a.next_multiple_of(PAGE_DOUBLES);
+        start..start + self.a
+    }
+
+    /// Doubles of all; at most `usize::MAX`.
+    pub fn doubles(&self) -> usize {
+        let page = |doubles: usize| doubles.div_ceil(PAGE_DOUBLES).saturating_mul(PAGE_DOUBLES);
+        self.areas().into_iter().map(page).fold(0, usize::saturating_add)
+    }
+}
+
+/// A part of the memory.
+#[derive(Clone, Copy)]
+struct Area {
+    start: NonNull<f64>,
+    len: usize,
+}
+
+/// The memory of a rank, area by area.
+pub(super) struct Places<'a> {
+    words: &'a [AtomicU64],
+    x: Area,
+    panels: [Area; 2],
+    u_next: Area,
+    u_rest: Area,
+    log: Area,
+    /// A, as the solver knows it.
+    pub a: SharedMat<'a>,
+}
+
+impl<'a> Places<'a> {
+    /// # Panics
+    /// When the memory is not of [`Sizes::doubles`].
+    pub fn new(memory: &'a mut [f64], sizes: &Sizes, shape: LocalShape) -> Self {
+        assert_eq!(memory.len(), sizes.doubles(), "the memory of a rank");
+        let mut rest = memory;
+        let areas = sizes.areas().map(|len| {
+            let (area, behind) =
+                std::mem::take(&mut rest).split_at_mut(len.next_multiple_of(PAGE_DOUBLES));
+            rest = behind;
+            &mut area[..len]
+        });
+        let [words, x, even, odd, u_next, u_rest, log, a] = areas;
+        // SAFETY: as large and as aligned as doubles are, borrowed for as long, and from
+        // here on looked at as words alone.
+        let words = unsafe { slice::from_raw_parts(words.as_ptr().cast(), words.len()) };
+        let area =
+            |area: &mut [f64]| Area { start: NonNull::from(&mut *area).cast(), len: area.len() };
+        Self {
+            words,
+            x: area(x),
+            panels: [area(even), area(odd)],
+            u_next: area(u_next),
+            u_rest: area(u_rest),
+            log: area(log),
+            a: MatMut::row_major(a, shape.rows, shape.cols, shape.lda).share(),
+        }
+    }
+
+    /// # Safety
+    /// As long as the slice is in use nobody writes to the area.
+    unsafe fn read(&self, area: Area) -> &[f64] {
+        // SAFETY: an area of the memory that is borrowed for as long as `self`.
+        unsafe { slice::from_raw_parts(area.start.as_ptr(), area.len) }
+    }
+
+    /// A buffer of an area.
+    ///
+    /// # Safety
+    /// The buffer does not outlive `self`; nobody else writes to the area, and nobody reads
+    /// there while the buffer is written to.
+    unsafe fn buffer(&self, area: Area) -> PanelBuf {
+        // SAFETY: the caller's promise.
+        unsafe { PanelBuf::within(area.start, area.len) }
+    }
+
+    /// Buffers for panels, that of panel `k` first.
+    ///
+    /// # Safety
+    /// As [`Self::buffer`].
+    pub unsafe fn panel_buffers(&self, k: usize) -> [PanelBuf; 2] {
+        // SAFETY: the caller's promise; they are two areas.
+        [k, k + 1].map(|k| unsafe { self.buffer(self.panels[k % 2]) })
+    }
+
+    /// Buffers for U: of the columns of the next panel, and of the rest.
+    ///
+    /// # Safety
+    /// As [`Self::buffer`].
+    pub unsafe fn u_buffers(&self) -> [PanelBuf; 2] {
+        // SAFETY: the caller's promise; they are two areas.
+        [self.u_next, self.u_rest].map(|area| unsafe { self.buffer(area) })
+    }
+
+    /// The message of panel `k`.
+    ///
+    /// # Safety
+    /// As long as it is in use, no panel is received or factored in its place.
+    pub unsafe fn panel(&self, k: usize) -> &[f64] {
+        // SAFETY: the caller's promise.
+        unsafe { self.read(self.panels[k % 2]) }
+    }
+
+    /// U of the columns of the next panel, or of the rest, where P > 1: `jb x cols`.
+    ///
+    /// # Safety
+    /// As long as it is in use, no rows are exchanged.
+    pub unsafe fn u(&self, is_next: bool, jb: usize, cols: usize) -> MatRef<'_> {
+        let area = if is_next { self.u_next } else { self.u_rest };
+        // SAFETY: the caller's promise.
+        MatRef::row_major(unsafe { self.read(area) }, jb, cols, cols)
+    }
+
+    /// The copies of `rows` rows, `cols` columns wide.
+    ///
+    /// # Safety
+    /// No other view of the log is in use.
+    pub unsafe fn log(&self, rows: usize, cols: usize) -> MatMut<'_> {
+        let Area { start, len } = self.log;
+        // SAFETY: an area of the memory that is borrowed for as long as `self`.
+        unsafe { MatMut::row_major_at(start.as_ptr(), len, rows, cols, cols) }
+    }
+
+    /// x, to write.
+    pub fn x_mut(&mut self) -> &mut [f64] {
+        // SAFETY: no buffer and no other function has this area; borrowed as `self` is.
+        unsafe { slice::from_raw_parts_mut(self.x.start.as_ptr(), self.x.len) }
+    }
+
+    /// The words, of which `hook` is told; what they say is said in start `start`.
+    pub fn journal(&self, hook: &'a dyn Hook) -> Journal<'a> {
+        Journal { words: self.words, hook, start: 0 }
+    }
+}
+
+/// The words of a rank's memory. Each is written once somebody has been asked.
+pub(super) struct Journal<'a> {
+    words: &'a [AtomicU64],
+    pub hook: &'a dyn Hook,
+    /// The start that this process belongs to.
+    pub start: u64,
+}
+
+impl Journal<'_> {
+    fn read(&self, place: usize) -> u64 {
+        self.words[place].load(Ordering::Acquire)
+    }
+
+    fn write(&self, place: usize, word: u64) {
+        self.words[place].store(word, Ordering::Release);
+    }
+
+    /// Asks whether to go on with `name`.
+    ///
+    /// # Errors
+    /// When the process is to go no further.
+    pub fn step(&self, name: &'static str, number: usize) -> Result<(), SolveError> {
+        self.hook.step(At { name, number: number as u64, part: None })
+    }
+
+    /// The same for a part of the product.
+    pub fn step_of_part(&self, name: &'static str, part: usize) -> Result<(), SolveError> {
+        self.hook.step(At { name, number: 0, part: Some(part) })
+    }
+
+    /// What the system is whose memory this is; 0: nobody's yet.
+    pub fn form(&self) -> u64 {
+        self.read(FORM)
+    }
+
+    /// Says what the system is.
+    pub fn set_form(&self, form: u64) -> Result<(), SolveError> {
+        self.step("form", 0)?;
+        self.write(FORM, form);
+        Ok(())
+    }
+
+    /// The last start that this memory has joined, and the last one that it has followed.
+    pub fn starts(&self) -> (u64, u64) {
+        (self.read(JOINED), self.read(CONFIRMED))
+    }
+
+    /// Joins a start.
+    pub fn join(&self, generation: u64) -> Result<(), SolveError> {
+        self.step("join", generation as usize)?;
+        self.write(JOINED, generation);
+        Ok(())
+    }
+
+    /// Follows a start.
+    pub fn confirm(&self, generation: u64) -> Result<(), SolveError> {
+        self.step("confirm", generation as usize)?;
+        self.write(CONFIRMED, generation);
+        Ok(())
+    }
+
+    /// The word of the state.
+    pub fn state_word(&self) -> u64 {
+        self.read(STATE)
+    }
+
+    /// Says what the memory holds.
+    pub fn set(&self, state: State) -> Result<(), SolveError> {
+        let (name, k) = match state {
+            State::Hollow(k) => ("hollow", k),
+            State::Rest(k) => ("rest", k),
+            State::Logged(k) => ("logged", k),
+            State::Exchanged(k) => ("exchanged", k),
+            State::Solved => ("solved", 0),
+        };
+        self.step(name, k)?;
+        self.write(STATE, state.word(self.start));
+        Ok(())
+    }
+
+    /// Lists the parts of a step: rows of A2, on the columns of the next panel and on the
+    /// rest. All are open.
+    ///
+    /// # Panics
+    /// When there are more than [`most_parts`].
+    pub fn list_parts(
+        &self,
+        next: impl Iterator<Item = Range<usize>>,
+        rest: impl Iterator<Item = Range<usize>>,
+    ) -> Result<(), SolveError> {
+        self.step("parts", 0)?;
+        let mut count = 0;
+        let mut list = |rows: Range<usize>| {
+            let place = FIRST_PART + 2 * count;
+            assert!(place + 1 < self.words.len(), "room for all parts");
+            self.write(place, (rows.start as u64) << 32 | rows.end as u64);
+            self.write(place + 1, Part::Open as u64);
+            count += 1;
+            count
+        };
+        let next_count = next.map(&mut list).last().unwrap_or(0);
+        let all_count = rest.map(&mut list).last().unwrap_or(next_count);
+        self.write(NEXT_PARTS, next_count as u64);
+        self.write(ALL_PARTS, all_count as u64);
+        Ok(())
+    }
+
+    /// The numbers of the parts on the columns of the next panel, or on the rest.
+    pub fn parts(&self, is_next: bool) -> Range<usize> {
+        let (next, all) = (self.read(NEXT_PARTS) as usize, self.read(ALL_PARTS) as usize);
+        if is_next { 0..next } else { next..all }
+    }
+
+    /// The rows of a part, and how far it is.
+    pub fn part(&self, part: usize) -> (Range<usize>, Part) {
+        let (rows, word) = (self.read(FIRST_PART + 2 * part), self.read(FIRST_PART + 2 * part + 1));
+        ((rows >> 32) as usize..(rows & 0xffff_ffff) as usize, Part::of_word(word))
+    }
+
+    /// Says how far a part is.
+    pub fn set_part(&self, part: usize, is: Part) -> Result<(), SolveError> {
+        let name = match is {
+            Part::Open => "undone",
+            Part::Begun => "begin",
+            Part::Done => "done",
+            Part::Undoing => "undo",
+        };
+        self.step_of_part(name, part)?;
+        let is_torn = matches!(is, Part::Begun | Part::Undoing);
+        if is_torn {
+            self.hook.tear();
+        }
+        self.write(FIRST_PART + 2 * part + 1, is as u64);
+        if !is_torn {
+            self.hook.mend();
+        }
+        Ok(())
+    }
+
+    /// Whether the memory is torn.
+    pub fn is_torn(&self) -> bool {
+        let is_torn = |part| matches!(self.part(part).1, Part::Begun | Part::Undoing);
+        matches!(State::of_word(self.state_word()).0, State::Exchanged(_))
+            && (0..self.parts(false).end).any(is_torn)
+    }
+}
+
+/// Writes down which parts of a product on some columns have been computed.
+pub(super) struct Recorded<'j> {
+    pub journal: &'j Journal<'j>,
+    pub is_next: bool,
+}
+
+impl Recorded<'_> {
+    fn number(&self, rows: &Range<usize>) -> usize {
+        let mut parts = self.journal.parts(self.is_next);
+        parts.find(|&part| self.journal.part(part).0 == *rows).expect("a part that is listed")
+    }
+}
+
+impl Parts for Recorded<'_> {
+    fn begin(&self, rows: &Range<usize>) -> Result<(), SolveError> {
+        let part = self.number(rows);
+        self.journal.set_part(part, Part::Begun)?;
+        self.journal.step_of_part("product", part)
+    }
+
+    fn end(&self, rows: &Range<usize>) -> Result<(), SolveError> {
+        self.journal.set_part(self.number(rows), Part::Done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_come_back_from_their_words() {
+        let states = [0, 1, 7, u32::MAX as usize];
+        let states = states.into_iter().flat_map(|k| {
+            [State::Hollow(k), State::Rest(k), State::Logged(k), State::Exchanged(k), State::Solved]
+        });
+        for state in states {
+            for start in [0, 1, (1 << 28) - 1] {
+                assert_eq!(State::of_word(state.word(start)), (state, start));
+            }
+        }
+        assert_eq!(State::of_word(0), (State::Hollow(0), 0));
+    }
+}

@@ -1,0 +1,534 @@
+//! The elimination with checksums (algorithm-based fault tolerance): a system that is
+//! solved through the loss of ranks, with nothing copied.
+//!
+//! Behind the Q process columns that hold the matrix lie m more, which hold sums of the
+//! columns of their process row ([`groups`], [`weights`]). All that the elimination does to
+//! columns it does to the sums as well. So at each cut any m ranks of a process row can be
+//! computed from the others.
+//!
+//! ```text
+//! for each panel k:
+//!     P, L1, L2        factored and broadcast
+//!     rows that change are copied to the log                    LOGGED(k)
+//!  E  A1 = P A1,  U = L1^-1 A1      on all columns              EXCHANGED(k)
+//!  T  a barrier, entered and not waited for
+//!  G  A2 = A2 - L2 U                in parts, each              BEGUN, DONE
+//!     meanwhile panel k + 1 is factored and broadcast
+//!     T has been entered by all
+//!     U1 into the panel's columns                               REST(k + 1)
+//! x, on all ranks                                               SOLVED
+//! ```
+//!
+//! The words on the right are written to memory that outlives the process ([`memory`]),
+//! each when what it says is true. From those of all ranks [`standing`] says to which cut
+//! all go, and how; [`restore`] goes there. Only then is a lost rank's memory written to.
+//! Of undisturbed runs, x has the bits of a run without checksums on P x Q.
+//!
+//! x is whole on every rank before a word says that it is there. So the first rank of which
+//! a word says so may overwrite A at once: whoever is lost takes x from it, and where
+//! nobody is left that has x, nobody has overwritten A.
+
+mod groups;
+mod memory;
+mod restore;
+mod standing;
+mod weights;
+
+use std::hash::{DefaultHasher, Hasher};
+use std::time::Instant;
+
+use super::background::{Token, Watch};
+use super::exchange::RowExchange;
+use super::guard::Nothing;
+use super::local::{Local, LocalShape};
+use super::look_ahead::LookAhead;
+use super::panel::Panel;
+use super::product::{Product, ProductClock, multiply_part, narrow_parts};
+use super::slots::PanelBuffers;
+use super::steps::Step as Progress;
+use super::{Params, SolveError, back, memory_error};
+use crate::hpl::comm::ibarrier::IBarrier;
+use crate::hpl::comm::{Comm, CommError, collect};
+use crate::hpl::grid::{Cyclic, Grid};
+use crate::hpl::matgen::{self, Entries};
+use crate::hpl::swap;
+use crate::machine::team::Team;
+use crate::report::record::Phases;
+pub use memory::{At, GoOn, Hook};
+use memory::{Journal, Places, Recorded, Sizes, State};
+use restore::Step;
+pub use standing::Refusal;
+use standing::{Action, Decision, Report, check_domains, decide, lost, newest_start};
+pub use weights::{MOST_CHECKSUMS, Weights};
+
+/// Most panels of the look-ahead: with more, a column in flight would have panels that its
+/// group's checksums have not.
+pub const MOST_DEPTH: usize = 1;
+
+/// Why there is no solution.
+#[derive(Debug, thiserror::Error)]
+pub enum AbftError {
+    /// As without checksums.
+    #[error(transparent)]
+    Solve(#[from] SolveError),
+    /// What is in memory is too little to go on from.
+    #[error("{0}")]
+    Refused(Refusal),
+}
+
+impl From<CommError> for AbftError {
+    fn from(error: CommError) -> Self {
+        Self::Solve(error.into())
+    }
+}
+
+/// Told of the course of a solution, on every rank.
+pub trait Watcher {
+    /// All ranks are at a cut, and go on from there. Collective.
+    ///
+    /// # Errors
+    /// When a rank is lost.
+    fn begins(&mut self, _: &Beginning) -> Result<(), SolveError> {
+        Ok(())
+    }
+
+    /// So many columns are eliminated.
+    fn columns(&mut self, _: usize) {}
+
+    /// The back substitution begins.
+    fn back_substitutes(&mut self) {}
+
+    /// This rank has x, and is about to keep it. Where its time went.
+    fn has_x(&mut self, _: Phases) {}
+}
+
+impl<F: FnMut(usize)> Watcher for F {
+    fn columns(&mut self, done: usize) {
+        self(done);
+    }
+}
+
+/// Where a start goes on.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Beginning {
+    /// The panel before which all ranks are.
+    pub panel: usize,
+    /// The ranks of the grid that were rebuilt.
+    pub rebuilt: Vec<usize>,
+    /// Whether x is there already.
+    pub is_solved: bool,
+}
+
+/// Doubles of memory that a rank of process row `myrow` needs, whose part of the system has
+/// `shape`; at most `usize::MAX`.
+pub fn doubles(params: &Params, rows: Cyclic, myrow: usize, shape: LocalShape) -> usize {
+    Sizes::new(params, rows, myrow, shape).doubles()
+}
+
+/// A system to be solved, on one rank of a grid with checksums.
+#[derive(Clone, Copy)]
+pub struct System<'s, C: Comm> {
+    /// The grid, with as many checksums as `weights` has.
+    pub grid: &'s Grid<C>,
+    /// The threads of this rank.
+    pub team: &'s Team,
+    /// How to solve; DEPTH is at most [`MOST_DEPTH`].
+    pub params: Params,
+    /// Those of the checksums.
+    pub weights: &'s Weights,
+    /// The entries of [A|b].
+    pub entries: Entries<'s>,
+    /// Tells entries from others.
+    pub entries_id: u64,
+    /// What fails together with this rank, by name: its node, or a rack. Nothing: not to be
+    /// looked at.
+    pub domain: Option<&'s str>,
+}
+
+/// A solution.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Solution {
+    /// All of x.
+    pub x: Vec<f64>,
+    /// The panel that the factorization went on from, if it did not begin anew.
+    pub resumed: Option<usize>,
+    /// The ranks of the grid that were rebuilt.
+    pub rebuilt: Vec<usize>,
+}
+
+impl<'s, C: Comm> System<'s, C> {
+    fn shape(&self) -> LocalShape {
+        let (nb, grid) = (self.params.nb, self.grid);
+        let (rows, cols) = (grid.rows(nb), grid.cols(nb));
+        LocalShape::new(self.params.n, rows, cols, grid.myrow, grid.layout_col())
+    }
+
+    fn sizes(&self) -> Sizes {
+        let rows = self.grid.rows(self.params.nb);
+        Sizes::new(&self.params, rows, self.grid.myrow, self.shape())
+    }
+
+    /// Doubles of memory that this rank needs, which outlive its process; at most
+    /// `usize::MAX`.
+    pub fn doubles(&self) -> usize {
+        self.sizes().doubles()
+    }
+
+    /// A, of this rank, in its memory.
+    pub fn matrix<'a>(&self, memory: &'a mut [f64]) -> &'a mut [f64] {
+        let a = self.sizes().a_range();
+        &mut memory[a]
+    }
+
+    /// A number that tells this system from others; never 0.
+    fn form(&self) -> u64 {
+        let Params { n, nb, depth, .. } = self.params;
+        let Grid { p, q, checksums, myrow, mycol, .. } = self.grid;
+        let mut hasher = DefaultHasher::new();
+        for number in [n, nb, depth, *p, *q, *checksums, *myrow, *mycol] {
+            hasher.write_u64(number as u64);
+        }
+        for weight in (0..*checksums).flat_map(|s| self.weights.of(s)) {
+            hasher.write_u64(weight.to_bits());
+        }
+        hasher.write_u64(self.entries_id);
+        hasher.finish() | 1
+    }
+
+    /// Solves the system, from its entries or from what is in the `memory` of the ranks. It
+    /// is all zeros, or as a start that died left it, at whatever instant; it may be taken
+    /// for anything else once this function has returned.
+    ///
+    /// `start_id` is to differ from start to start of a run; that of rank 0 counts. `hook`
+    /// is asked before each change of the memory. Collective over the grid.
+    ///
+    /// # Errors
+    /// The same refusal on all ranks when too much is lost; nothing has been changed then.
+    /// On all ranks alike when a column has no usable pivot. When a rank is lost.
+    ///
+    /// # Panics
+    /// When the memory is not of [`Self::doubles`], with another DEPTH than 0 and 1, or
+    /// with weights that are not of this grid.
+    pub fn solve(
+        &self,
+        memory: &mut [f64],
+        start_id: u32,
+        hook: &dyn Hook,
+        watcher: &mut dyn Watcher,
+    ) -> Result<Solution, AbftError> {
+        let (grid, shape) = (self.grid, self.shape());
+        assert!(self.params.depth <= MOST_DEPTH, "DEPTH {}", self.params.depth);
+        let weights = (self.weights.columns(), self.weights.checksums());
+        assert_eq!(weights, (grid.q, grid.checksums), "weights of this grid");
+        self.check_domains()?;
+        let mut places = Places::new(memory, &self.sizes(), shape);
+        let mut journal = places.journal(hook);
+        let (decision, rebuilt) = self.open(&mut journal, start_id)?;
+        let mut solution = Solution { x: Vec::new(), resumed: None, rebuilt: Vec::new() };
+        let panels = self.params.panels();
+        if let Decision::Solved { from } = decision {
+            solution.x = places.x_mut().to_vec();
+            collect::broadcast(&grid.all, &mut solution.x, from)?;
+            solution.resumed = Some(panels);
+            let rebuilt = Vec::new();
+            watcher.begins(&Beginning { panel: panels, rebuilt, is_solved: true })?;
+        } else {
+            let a = &places.a;
+            let (rows, cols) = (grid.rows(self.params.nb), grid.cols(self.params.nb));
+            // Memory that ranks share on a node does not outlive them.
+            let params = Params { share: false, ..self.params };
+            let local = Local { grid, team: self.team, params, a, rows, cols, shape };
+            let mut from = 0;
+            if let Decision::GoTo { cut, actions } = decision {
+                self.restore(&local, &places, &journal, cut, &actions)?;
+                from = cut;
+                solution.resumed = Some(cut);
+                solution.rebuilt = rebuilt;
+            } else {
+                journal.set(State::Rest(0))?;
+                self.generate(&local);
+            }
+            // Nobody computes anew what somebody else still has as of an earlier start.
+            grid.all.barrier()?;
+            let rebuilt = solution.rebuilt.clone();
+            watcher.begins(&Beginning { panel: from, rebuilt, is_solved: false })?;
+            let mut run = Run::new(&local, &places, &journal, from)?;
+            run.factor(from, watcher)?;
+            let mut phases = run.phases;
+            watcher.back_substitutes();
+            let start = Instant::now();
+            solution.x = self.back_substitute(&local)?;
+            phases.back = start.elapsed().as_secs_f64();
+            watcher.has_x(phases);
+        }
+        journal.step("x", panels)?;
+        places.x_mut().copy_from_slice(&solution.x);
+        journal.set(State::Solved)?;
+        Ok(solution)
+    }
+
+    /// Whether the loss of a failure domain can be borne. All ranks name theirs, or none.
+    fn check_domains(&self) -> Result<(), AbftError> {
+        let Some(domain) = self.domain else { return Ok(()) };
+        let Grid { all, myrow, checksums, .. } = self.grid;
+        let rows = collect::all_gather_bytes(all, bytemuck::bytes_of(&(*myrow as u64)))?;
+        let names = collect::all_gather_bytes(all, domain.as_bytes())?;
+        let row = |bytes: &Vec<u8>| bytemuck::pod_read_unaligned::<u64>(bytes) as usize;
+        let name = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
+        let places = rows.iter().zip(&names).map(|(at, named)| (row(at), name(named)));
+        check_domains(&places.collect::<Vec<_>>(), *checksums).map_err(AbftError::Refused)
+    }
+
+    /// Tells the others what is in this rank's memory, decides with them, and joins the
+    /// start. Returns the decision, and the ranks that are lost.
+    fn open(
+        &self,
+        journal: &mut Journal,
+        start_id: u32,
+    ) -> Result<(Decision, Vec<usize>), AbftError> {
+        let (grid, form) = (self.grid, self.form());
+        let (joined, confirmed) = journal.starts();
+        let (_, state_start) = State::of_word(journal.state_word());
+        let is_foreign = ![0, form].contains(&journal.form());
+        let mine: [u64; 8] = [
+            grid.myrow as u64,
+            grid.mycol as u64,
+            u64::from(is_foreign),
+            joined,
+            confirmed,
+            journal.state_word(),
+            u64::from(journal.is_torn()),
+            u64::from(start_id),
+        ];
+        debug_assert!(state_start <= confirmed >> 32 || is_foreign);
+        let all = collect::all_gather_bytes(&grid.all, bytemuck::cast_slice(&mine))?;
+        let all: Vec<[u64; 8]> = all.iter().map(|b| bytemuck::pod_read_unaligned(b)).collect();
+        let report = |words: &[u64; 8]| {
+            let (state, start) = State::of_word(words[5]);
+            Report {
+                row: words[0] as usize,
+                col: words[1] as usize,
+                is_foreign: words[2] != 0,
+                joined: words[3],
+                confirmed: words[4],
+                state,
+                start,
+                is_torn: words[6] != 0,
+            }
+        };
+        let reports: Vec<Report> = all.iter().map(report).collect();
+        let decision = decide(&reports, grid.checksums).map_err(AbftError::Refused)?;
+        let (lost, newest) = (lost(&reports), newest_start(&reports));
+        if lost[grid.all.rank()] {
+            let cut = match decision {
+                Decision::Begin => 0,
+                Decision::GoTo { cut, .. } => cut,
+                Decision::Solved { .. } => self.params.panels(),
+            };
+            journal.set(State::Hollow(cut))?;
+            journal.set_form(form)?;
+        } else if confirmed != newest {
+            // It had joined that start, and others have followed it.
+            journal.confirm(newest)?;
+        }
+        let last = reports.iter().map(|report| report.joined.max(report.confirmed) >> 32).max();
+        let number = last.expect("a rank") + 1;
+        let generation = number << 32 | all[0][7];
+        journal.join(generation)?;
+        // Who follows a start may change what it has: a rank that has not joined must not
+        // be taken for one that has changed with the others.
+        grid.all.barrier()?;
+        journal.confirm(generation)?;
+        journal.start = number;
+        let lost = (0..reports.len()).filter(|&rank| lost[rank]).collect();
+        Ok((decision, lost))
+    }
+
+    /// Takes all ranks to the cut before panel `cut`, by `actions`.
+    fn restore(
+        &self,
+        local: &Local<C>,
+        places: &Places,
+        journal: &Journal,
+        cut: usize,
+        actions: &[Action],
+    ) -> Result<(), AbftError> {
+        let grid = self.grid;
+        let mine = actions[grid.all.rank()];
+        restore::go_to(local, places, journal, cut, mine)?;
+        let is_lost = [u8::from(mine == Action::Rebuild)];
+        let lost = collect::all_gather_bytes(&grid.row, &is_lost)?;
+        let lost: Vec<bool> = lost.iter().map(|lost| lost[0] != 0).collect();
+        restore::rebuild(local, places, journal, self.weights, &lost, cut)?;
+        Ok(())
+    }
+
+    fn generate(&self, local: &Local<C>) {
+        let Params { n, nb, .. } = self.params;
+        let (grid, team, entries) = (self.grid, self.team, self.entries);
+        // SAFETY: nobody else is on A.
+        let a = unsafe { local.a.block(0..local.shape.rows, 0..local.shape.cols) };
+        match grid.mycol.checked_sub(grid.q) {
+            None => matgen::generate_columns(grid, team, nb, entries, a),
+            Some(s) => {
+                matgen::generate_checksum(grid, team, (n, nb), self.weights.of(s), entries, a);
+            }
+        }
+    }
+
+    /// All of x, on all ranks.
+    fn back_substitute(&self, local: &Local<C>) -> Result<Vec<f64>, SolveError> {
+        let (grid, Params { n, nb, .. }) = (self.grid, self.params);
+        let mut mine = Vec::new();
+        if !grid.is_checksum() {
+            // SAFETY: nobody writes to A.
+            let a = unsafe { local.a.read(0..local.shape.rows, 0..local.shape.cols) };
+            mine = back::substitute(grid, self.team, n, nb, a)?;
+        }
+        let parts = collect::all_gather_bytes(&grid.row, bytemuck::cast_slice(&mine))?;
+        let parts: Vec<Vec<f64>> =
+            parts.iter().map(|part| bytemuck::allocation::pod_collect_to_vec(part)).collect();
+        let cols = local.cols;
+        Ok((0..n).map(|j| parts[cols.owner(j)][cols.local(j)]).collect())
+    }
+}
+
+/// The factorization on one rank, and what it needs beside the memory that outlives it.
+struct Run<'r, C: Comm> {
+    local: &'r Local<'r, C>,
+    places: &'r Places<'r>,
+    journal: &'r Journal<'r>,
+    look_ahead: LookAhead<C>,
+    /// For the columns of the next panel, and for the rest.
+    exchanges: [RowExchange; 2],
+    barrier: IBarrier<C>,
+    phases: Phases,
+}
+
+impl<'r, C: Comm> Run<'r, C> {
+    /// What is needed to go on from panel `from`.
+    fn new(
+        local: &'r Local<'r, C>,
+        places: &'r Places<'r>,
+        journal: &'r Journal<'r>,
+        from: usize,
+    ) -> Result<Self, SolveError> {
+        let (grid, params) = (local.grid, local.params);
+        // SAFETY: this has the memory for as long as they are there. Panels and U are read
+        // between being received or solved for and the next time, see `Step`.
+        let (panels, [u_next, u_rest]) =
+            unsafe { (places.panel_buffers(from), places.u_buffers()) };
+        let buffers = PanelBuffers::Messages(panels.into());
+        let nb = params.widest_panel();
+        let exchange = |cols, u| match grid.p {
+            1 => Ok(RowExchange::InPlace),
+            _ => swap::Room::with_u(nb, cols, u).map(RowExchange::Among),
+        };
+        let exchanges = [exchange(nb, u_next), exchange(local.shape.cols, u_rest)];
+        let [next, rest] = exchanges.map(|made| made.map_err(memory_error("the row exchange")));
+        // Rows of all columns are exchanged at once: the look-ahead has none to exchange.
+        let look_ahead =
+            LookAhead::with_buffers(grid, &params, buffers, None, RowExchange::InPlace)?;
+        Ok(Self {
+            local,
+            places,
+            journal,
+            look_ahead,
+            exchanges: [next?, rest?],
+            barrier: IBarrier::new()?,
+            phases: Phases::default(),
+        })
+    }
+
+    /// Factors from panel `from` to the end.
+    fn factor(&mut self, from: usize, watcher: &mut dyn Watcher) -> Result<(), SolveError> {
+        let local = self.local;
+        let panels = local.params.panels();
+        let mut nothing = Nothing;
+        let watch = &mut Watch { background: &mut nothing, stretch: local.stretch(panels) };
+        self.look_ahead.begin(local, from, watch, &mut self.phases)?;
+        for k in from..panels {
+            let panel = self.look_ahead.take(local, k, watch, &mut self.phases)?;
+            // SAFETY: the next panels come to the other place, and then to this one when
+            // this panel has been given back.
+            let step = unsafe { Step::new(local, self.places, k) };
+            self.exchange(&panel, &step)?;
+            let next = (local.params.depth > 0 && k + 1 < panels).then_some(k + 1);
+            self.multiply(&panel, &step, next)?;
+            if next.is_some() {
+                let applied = Progress::Applied { k };
+                self.look_ahead.wait_for_newest(local, watch, applied, &mut self.phases)?;
+            }
+            // Until all have exchanged their rows, somebody may have to go back.
+            self.barrier.wait(&local.grid.all)?;
+            self.journal.step("u1", k)?;
+            local.store_u1(k, step.panel.l1);
+            self.journal.set(State::Rest(k + 1))?;
+            self.look_ahead.give_back(panel)?;
+            watcher.columns(((k + 1) * local.params.nb).min(local.params.n));
+        }
+        Ok(())
+    }
+
+    /// Exchanges rows and solves for U on all columns.
+    fn exchange(&mut self, panel: &Panel<C>, step: &Step) -> Result<(), SolveError> {
+        let Self { local, places, journal, phases, .. } = self;
+        let k = panel.k;
+        journal.step("log", k)?;
+        step.log_rows(local, places);
+        journal.set(State::Logged(k))?;
+        let columns = [&step.columns.next, &step.columns.rest];
+        for (exchange, cols) in self.exchanges.iter_mut().zip(columns) {
+            if !cols.is_empty() {
+                journal.step("exchange", k)?;
+                // SAFETY: no other thread is on A, and U of the last step is done with.
+                unsafe { exchange.solve(local, panel, cols.clone(), phases) }?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Says that the rows have been exchanged, and computes the product. Meanwhile panel
+    /// `next`, if there is one, is factored once its columns have the product.
+    fn multiply(
+        &mut self,
+        panel: &Panel<C>,
+        step: &Step,
+        next: Option<usize>,
+    ) -> Result<(), SolveError> {
+        let Self { local, places, journal, look_ahead, barrier, phases, .. } = self;
+        let (grid, columns) = (local.grid, &step.columns);
+        let rows = local.shape.rows - step.panel.below;
+        let [of_next, of_rest] = [true, false].map(|is_next| Recorded { journal, is_next });
+        // SAFETY: no rows are exchanged before this step is over.
+        let [u_next, u_rest] =
+            [true, false].map(|is_next| unsafe { step.u(local, places, is_next) });
+        // SAFETY: the columns of the next panel are no part of these.
+        let product = unsafe {
+            Product::new(local, panel, u_rest, columns.product.clone(), next, true, &of_rest)
+        };
+        let narrow = || narrow_parts(if columns.next.is_empty() { 0 } else { rows });
+        journal.list_parts(narrow(), product.parts())?;
+        journal.set(State::Exchanged(panel.k))?;
+        barrier.enter(&grid.all)?;
+        let token = &mut Token::alone();
+        let clock = ProductClock::start(phases);
+        let computed = product.compute_beside(local.team, || {
+            for rows in narrow() {
+                // SAFETY: this thread alone is on the columns of the next panel.
+                let place = (local.a, &columns.next);
+                unsafe { multiply_part(place, &step.panel, u_next, rows, &of_next) }?;
+            }
+            if let Some(next) = next {
+                look_ahead.factor_and_broadcast(local, next, token, phases)?;
+            }
+            product.compute_between_messages(token, || {
+                look_ahead.progress(local, panel)?;
+                barrier.progress(&grid.all)?;
+                Ok(())
+            })
+        });
+        clock.stop(phases);
+        computed
+    }
+}

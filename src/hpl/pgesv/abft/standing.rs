@@ -1,0 +1,349 @@
+//! Where a job goes on, from what the memories of its ranks say: a pure function, which
+//! all ranks compute from the same reports.
+//!
+//! ```text
+//! e(r)   the last panel whose rows rank r has exchanged
+//! kappa  the least e(r) of all that have something left
+//! K      kappa + 1: the cut that all go to
+//! ```
+//!
+//! A rank exchanges rows for a panel only when all have done so for the one before. So
+//! e(r) is kappa or kappa + 1, and who has kappa + 1 has not begun kappa + 2: what it
+//! needs to go back is still there.
+
+use std::fmt;
+
+use super::memory::State;
+
+/// What a rank tells of its memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Report {
+    pub row: usize,
+    pub col: usize,
+    /// Of another system.
+    pub is_foreign: bool,
+    /// The last start that it joined, and the last one that it followed.
+    pub joined: u64,
+    pub confirmed: u64,
+    pub state: State,
+    /// The start in which the state was written.
+    pub start: u64,
+    /// A product was begun, and may be in part of its rows.
+    pub is_torn: bool,
+}
+
+impl Report {
+    /// Whether it is from the newest start that anybody has followed. One that has joined
+    /// that start was in it.
+    fn is_current(&self, newest: u64) -> bool {
+        self.joined == newest || self.confirmed == newest
+    }
+
+    fn is_lost(&self, newest: u64) -> bool {
+        let is_hollow = matches!(self.state, State::Hollow(_));
+        is_hollow || self.is_torn || !self.is_current(newest)
+    }
+}
+
+/// What a rank does to come to the cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Action {
+    /// Nothing.
+    Stay,
+    /// It computes the parts of the product before the cut that are missing.
+    Finish,
+    /// It takes back the parts of the product behind the cut, and the row exchange.
+    Undo,
+    /// It takes back the row exchange.
+    PutBack,
+    /// Its memory is rebuilt from those of its process row.
+    Rebuild,
+}
+
+/// What all do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Decision {
+    /// Generate the system, and begin.
+    Begin,
+    /// Go to the cut before panel `cut`, each rank by its action.
+    GoTo { cut: usize, actions: Vec<Action> },
+    /// Take x from rank `from`.
+    Solved { from: usize },
+}
+
+/// Why a job cannot go on from what is in memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// More ranks of a process row are lost than it has checksums.
+    Lost {
+        /// Process row.
+        row: usize,
+        /// The ranks of the grid that are lost there.
+        ranks: Vec<usize>,
+        /// How many could be rebuilt.
+        most: usize,
+    },
+    /// Ranks of a process row that fail together are more than it has checksums.
+    Crowded {
+        /// Process row.
+        row: usize,
+        /// What fails.
+        domain: String,
+        /// How many ranks of the row are there.
+        count: usize,
+        /// How many could be rebuilt.
+        most: usize,
+    },
+    /// The memory of a rank is that of another system, or of other parameters.
+    Foreign {
+        /// The rank of the grid.
+        rank: usize,
+    },
+    /// States that no run leaves behind.
+    Mixture {
+        /// What was found.
+        what: String,
+    },
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::Lost { row, ranks, most } => {
+                let ranks: Vec<String> = ranks.iter().map(usize::to_string).collect();
+                let ranks = ranks.join(", ");
+                write!(
+                    f,
+                    "process row {row} has lost the memory of ranks {ranks}, and its checksums \
+                     can rebuild {most}: clear the memory of all ranks to start over"
+                )
+            }
+            Self::Crowded { row, domain, count, most } => write!(
+                f,
+                "{count} ranks of process row {row} are on {domain}, and its checksums can \
+                 rebuild {most}: spread them over more nodes, or have more checksums"
+            ),
+            Self::Foreign { rank } => write!(
+                f,
+                "the memory of rank {rank} is that of another system or of other parameters: \
+                 go on with those of its run, or clear it"
+            ),
+            Self::Mixture { what } => write!(
+                f,
+                "the memories do not belong together ({what}): clear the memory of all ranks \
+                 to start over, and report this as a defect"
+            ),
+        }
+    }
+}
+
+/// Whether each failure domain has at most `checksums` ranks of each process row. `places`:
+/// process row and domain of each rank.
+///
+/// # Errors
+/// When one has more.
+pub(super) fn check_domains(places: &[(usize, String)], checksums: usize) -> Result<(), Refusal> {
+    for place @ (row, domain) in places {
+        let count = places.iter().filter(|other| *other == place).count();
+        if count > checksums {
+            let (row, domain, most) = (*row, domain.clone(), checksums);
+            return Err(Refusal::Crowded { row, domain, count, most });
+        }
+    }
+    Ok(())
+}
+
+/// The newest start that anybody has followed.
+pub(super) fn newest_start(reports: &[Report]) -> u64 {
+    reports.iter().map(|report| report.confirmed).max().unwrap_or(0)
+}
+
+/// Which ranks have lost their memory.
+pub(super) fn lost(reports: &[Report]) -> Vec<bool> {
+    let newest = newest_start(reports);
+    reports.iter().map(|report| report.is_lost(newest)).collect()
+}
+
+/// What the ranks, which report in the order of their numbers, do; `checksums`: of each
+/// process row.
+///
+/// # Errors
+/// When too much is lost.
+pub(super) fn decide(reports: &[Report], checksums: usize) -> Result<Decision, Refusal> {
+    if let Some(rank) = reports.iter().position(|report| report.is_foreign) {
+        return Err(Refusal::Foreign { rank });
+    }
+    let lost = lost(reports);
+    let left = || reports.iter().zip(&lost).filter(|(_, lost)| !**lost).map(|(report, _)| report);
+    let is_solved = |(report, lost): (&Report, &bool)| !lost && report.state == State::Solved;
+    if let Some(from) = reports.iter().zip(&lost).position(is_solved) {
+        return Ok(Decision::Solved { from });
+    }
+    let cut = left().filter_map(|report| report.state.exchanged()).min();
+    // Somebody has not exchanged a row yet, so nobody has exchanged more than those of
+    // panel 0: there is nothing to lose. The same where nobody has ever had anything.
+    let had_something = |report: &Report| !matches!(report.state, State::Hollow(0));
+    if cut == Some(0) || (cut.is_none() && !reports.iter().any(had_something)) {
+        return Ok(Decision::Begin);
+    }
+    refuse_losses(reports, &lost, checksums)?;
+    let cut = cut.expect("a rank of each process row has something left");
+    refuse_mixtures(&left().copied().collect::<Vec<_>>())?;
+    let action = |(report, &lost): (&Report, &bool)| match report.state {
+        _ if lost => Ok(Action::Rebuild),
+        State::Rest(k) if k == cut => Ok(Action::Stay),
+        State::Logged(k) if k == cut => Ok(Action::PutBack),
+        State::Exchanged(k) if k + 1 == cut => Ok(Action::Finish),
+        State::Exchanged(k) if k == cut => Ok(Action::Undo),
+        state => Err(Refusal::Mixture { what: format!("{state:?} and a rank at cut {cut}") }),
+    };
+    let actions = reports.iter().zip(&lost).map(action).collect::<Result<_, _>>()?;
+    Ok(Decision::GoTo { cut, actions })
+}
+
+fn refuse_losses(reports: &[Report], lost: &[bool], most: usize) -> Result<(), Refusal> {
+    let rows = reports.iter().map(|report| report.row).max().map_or(0, |row| row + 1);
+    for row in 0..rows {
+        let is_here = |&rank: &usize| lost[rank] && reports[rank].row == row;
+        let ranks: Vec<usize> = (0..reports.len()).filter(is_here).collect();
+        if ranks.len() > most {
+            return Err(Refusal::Lost { row, ranks, most });
+        }
+    }
+    Ok(())
+}
+
+/// What has been computed for a panel in one start does not go together with what has been
+/// computed for it in another: after a rebuilding, other bits may choose other pivots.
+fn refuse_mixtures(left: &[Report]) -> Result<(), Refusal> {
+    let exchanged = |report: &Report| match report.state {
+        State::Exchanged(k) => Some((k, report.start)),
+        _ => None,
+    };
+    let all: Vec<(usize, u64)> = left.iter().filter_map(exchanged).collect();
+    for &(k, start) in &all {
+        if let Some((_, other)) = all.iter().find(|&&(other, at)| other == k && at != start) {
+            let what = format!("panel {k} as of start {start} and as of start {other}");
+            return Err(Refusal::Mixture { what });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ranks of a row of a grid, at these states.
+    fn reports(states: &[State]) -> Vec<Report> {
+        let report = |(col, &state): (usize, &State)| Report {
+            row: 0,
+            col,
+            is_foreign: false,
+            joined: 7,
+            confirmed: 7,
+            state,
+            start: 7,
+            is_torn: false,
+        };
+        states.iter().enumerate().map(report).collect()
+    }
+
+    fn actions(states: &[State], checksums: usize) -> (usize, Vec<Action>) {
+        match decide(&reports(states), checksums) {
+            Ok(Decision::GoTo { cut, actions }) => (cut, actions),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn all_go_to_the_cut_behind_the_last_panel_that_all_have_exchanged() {
+        use Action::*;
+        use State::*;
+        let states = [Exchanged(4), Exchanged(3), Logged(4), Rest(4), Hollow(0)];
+        assert_eq!(actions(&states, 1), (4, vec![Undo, Finish, PutBack, Stay, Rebuild]));
+        let states = [Exchanged(4), Hollow(3), Exchanged(4), Hollow(0)];
+        assert_eq!(actions(&states, 2), (5, vec![Finish, Rebuild, Finish, Rebuild]));
+    }
+
+    #[test]
+    fn what_is_not_begun_begins_however_much_is_lost() {
+        use State::*;
+        for states in [
+            vec![Hollow(0), Hollow(0), Hollow(0)],
+            vec![Hollow(0), Rest(0), Hollow(0)],
+            vec![Exchanged(0), Logged(0), Hollow(0)],
+        ] {
+            assert_eq!(decide(&reports(&states), 1), Ok(Decision::Begin));
+        }
+    }
+
+    #[test]
+    fn x_is_taken_from_whoever_has_it() {
+        use State::*;
+        let states = [Hollow(9), Rest(9), Solved, Hollow(0)];
+        assert_eq!(decide(&reports(&states), 1), Ok(Decision::Solved { from: 2 }));
+    }
+
+    #[test]
+    fn more_losses_than_checksums_are_refused() {
+        use State::*;
+        let refused = |states: &[State], ranks: &[usize]| {
+            let refusal = Refusal::Lost { row: 0, ranks: ranks.to_vec(), most: 1 };
+            assert_eq!(decide(&reports(states), 1), Err(refusal));
+        };
+        refused(&[Hollow(0), Exchanged(0), Hollow(0)], &[0, 2]);
+        // All have lost what there was.
+        refused(&[Hollow(3), Hollow(0), Hollow(0)], &[0, 1, 2]);
+        let mut torn = reports(&[Exchanged(3), Exchanged(3), Exchanged(3)]);
+        torn[0].is_torn = true;
+        torn[1].is_torn = true;
+        let refusal = Refusal::Lost { row: 0, ranks: vec![0, 1], most: 1 };
+        assert_eq!(decide(&torn, 1), Err(refusal.clone()));
+        let text = refusal.to_string();
+        assert!(text.contains("process row 0") && text.contains("ranks 0, 1"), "{text}");
+    }
+
+    #[test]
+    fn what_was_absent_in_a_start_that_others_followed_is_lost() {
+        let mut all = reports(&[State::Rest(5), State::Rest(3), State::Rest(5)]);
+        (all[1].joined, all[1].confirmed) = (6, 6);
+        let actions = vec![Action::Stay, Action::Rebuild, Action::Stay];
+        assert_eq!(decide(&all, 1), Ok(Decision::GoTo { cut: 5, actions }));
+        // Nobody has followed start 8: nothing has changed since start 7.
+        let mut all = reports(&[State::Rest(5); 3]);
+        all[1].joined = 8;
+        assert!(matches!(decide(&all, 0), Ok(Decision::GoTo { cut: 5, .. })));
+        // It joined start 7, which others have followed.
+        all[1] = Report { joined: 7, confirmed: 4, ..all[1] };
+        assert!(matches!(decide(&all, 0), Ok(Decision::GoTo { cut: 5, .. })));
+    }
+
+    #[test]
+    fn a_node_with_too_much_of_a_row_is_refused() {
+        let on = |nodes: &[(usize, &str)]| -> Vec<(usize, String)> {
+            nodes.iter().map(|&(row, name)| (row, name.to_owned())).collect()
+        };
+        assert_eq!(check_domains(&on(&[(0, "a"), (0, "b"), (1, "a"), (1, "b")]), 1), Ok(()));
+        let crowded = on(&[(0, "a"), (1, "b"), (0, "c"), (1, "b")]);
+        assert_eq!(check_domains(&crowded, 2), Ok(()));
+        let refusal = check_domains(&crowded, 1).expect_err("two on b").to_string();
+        assert!(refusal.contains("2 ranks of process row 1 are on b"), "{refusal}");
+    }
+
+    #[test]
+    fn what_does_not_belong_together_is_refused() {
+        let is_mixture = |reports: &[Report]| {
+            let decided = decide(reports, 1);
+            assert!(matches!(decided, Err(Refusal::Mixture { .. })), "{decided:?}");
+        };
+        is_mixture(&reports(&[State::Rest(6), State::Rest(5)]));
+        is_mixture(&reports(&[State::Exchanged(6), State::Exchanged(4)]));
+        let mut two_histories = reports(&[State::Exchanged(5), State::Exchanged(5)]);
+        two_histories[0].start = 3;
+        is_mixture(&two_histories);
+        let mut foreign = reports(&[State::Rest(5); 2]);
+        foreign[1].is_foreign = true;
+        assert_eq!(decide(&foreign, 1), Err(Refusal::Foreign { rank: 1 }));
+    }
+}

@@ -1,0 +1,408 @@
+//! A test whose elimination carries checksums (`--ft abft`): where
+//! [`crate::hpl::pgesv::abft`] and the segments meet.
+//!
+//! The solver's memory *is* the segment: A, the panels, the log and the words that say how
+//! far each of them is. The protocol of the checkpoints keeps what goes around it: who has
+//! which rank, which start came last, when the run began, its restarts and its result.
+//!
+//! ```text
+//! segment   header | memory of pgesv::abft | seconds so far
+//! ```
+
+use std::slice;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use super::app::NodeCheckpointer;
+use super::clock::{Clock, Origin, Reading};
+use super::guard::{Done, RESTARTS_KEPT, Surroundings};
+use super::history::History;
+use super::result;
+use super::settings::Settings;
+use super::split::{ALIGN_BYTES, memory_split, process_rows, region_shape, state_bytes};
+use crate::checkpoint::layout::{Active, Geometry};
+use crate::checkpoint::protocol::{self, CheckpointError, Checkpointer, Config, Found};
+use crate::checkpoint::recover::Recovered;
+use crate::config::TestSpec;
+use crate::hpl::comm::{Comm, collect};
+use crate::hpl::grid::Grid;
+use crate::hpl::matgen;
+use crate::hpl::pgesv::abft::{self, AbftError, Beginning, System, Weights};
+use crate::hpl::pgesv::{Params, SolveError};
+use crate::machine::grace;
+use crate::machine::team::Team;
+use crate::report::record::{Phases, Protection, Restart, Sample, Stall};
+use crate::run::ptest::{self, Observer, Phase};
+
+/// Raised when [`State`] changes its form: a program reads its own alone.
+const STATE_FORMAT: u32 = 1;
+/// The seconds so far lie on a page of their own, behind the solver's memory.
+pub(super) const CLOCK_BYTES: usize = 4096;
+
+/// What a run knows beside its matrix. The same on all ranks.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+struct State {
+    /// What clocks said when the timed part began.
+    origin: Origin,
+    restarts: Vec<Restart>,
+}
+
+/// A test with checksums, opened.
+pub enum Opened<'a, C: Comm> {
+    /// There is work to do.
+    Ready(Box<Carried<'a, C>>, Found),
+    /// An earlier start has done it.
+    Done(Done<'a, C>),
+}
+
+/// A test with checksums, on one rank.
+pub struct Carried<'a, C: Comm> {
+    checkpointer: Box<NodeCheckpointer<'a, C>>,
+    settings: Settings,
+    spec: TestSpec,
+    survives_nodes: bool,
+    start_id: u32,
+    /// What an earlier start has left.
+    recovered: Option<Recovered>,
+    clock: Clock,
+    started: Instant,
+    open_seconds: f64,
+}
+
+/// Opens a test on the ranks of `comm`, one for each place of its grid and its checksum
+/// columns: finds what an earlier start has left, and makes the rest. Collective.
+///
+/// # Errors
+/// See [`CheckpointError`].
+pub fn open<'a, C: Comm>(
+    comm: &C,
+    spec: &TestSpec,
+    settings: &Settings,
+    surroundings: Surroundings<'a>,
+) -> Result<Opened<'a, C>, CheckpointError> {
+    let started = Instant::now();
+    let Surroundings { memory, host, hook, clock, .. } = surroundings;
+    let mut application = serde_json::to_value(spec).expect("plain data");
+    application["abft_state_format"] = STATE_FORMAT.into();
+    let refused = |source| {
+        let rank = comm.rank();
+        CheckpointError::Memory { what: "looking at the store", rank, bytes: 0, source }
+    };
+    let config = settings.config(&memory, application.to_string(), &host, state_bytes(comm.size()));
+    let config = Config {
+        align_bytes: ALIGN_BYTES,
+        members: spec.q + spec.checksums,
+        groups: Some(process_rows(spec)),
+        ..config.map_err(refused)?
+    };
+    let shape = region_shape(spec, settings);
+    let (mut checkpointer, found) = match Checkpointer::open(comm, memory, config, &[shape], hook)?
+    {
+        protocol::Opened::Ready(checkpointer, found) => (checkpointer, found),
+        protocol::Opened::Finished(run) => return Ok(Opened::Done(run)),
+    };
+    let recovered = checkpointer.recover()?;
+    let carried = Carried {
+        settings: settings.clone(),
+        spec: spec.clone(),
+        survives_nodes: !found.single_domain && !found.shared_domains,
+        start_id: found.attempt as u32,
+        recovered,
+        clock,
+        started,
+        open_seconds: started.elapsed().as_secs_f64(),
+        checkpointer,
+    };
+    Ok(Opened::Ready(Box::new(carried), found))
+}
+
+/// The seconds of the run so far, in memory that outlives the process.
+struct Seconds<'s>(&'s AtomicU64);
+
+impl Seconds<'_> {
+    fn get(&self) -> f64 {
+        f64::from_bits(self.0.load(Ordering::Relaxed))
+    }
+
+    fn set(&self, seconds: f64) {
+        self.0.store(seconds.to_bits(), Ordering::Relaxed);
+    }
+}
+
+impl<'a, C: Comm> Carried<'a, C> {
+    /// Solves the test, from its system or from what is left of it, checks the solution,
+    /// and keeps the result in all segments. Collective over the grid.
+    ///
+    /// # Errors
+    /// [`AbftError::Refused`] on all ranks when too much is lost, with nothing changed. When
+    /// a rank is lost.
+    pub fn run<O: Observer>(
+        mut self,
+        team: &Team,
+        observer: &mut O,
+        samples: impl Fn(&O) -> Vec<Sample>,
+    ) -> Result<Done<'a, C>, AbftError> {
+        let spec = self.spec.clone();
+        let TestSpec { p, q, checksums, pmap, n, nb, .. } = spec;
+        let comm = self.checkpointer.comm();
+        let grid = Grid::with_checksums(comm, (p, q), checksums, pmap)?.expect("a place for each");
+        // The ranks with data, in the same order, as the check of the solution sees them.
+        let color = (!grid.is_checksum()).then_some(0);
+        let data = match comm.split(color, comm.rank() as u32)? {
+            Some(comm) => Some(Grid::new(&comm, p, q, pmap)?.expect("a place for each")),
+            None => None,
+        };
+        let weights = Weights::new(q, checksums);
+        let entries = matgen::entries(n, spec.generator);
+        let params = Params { depth: spec.depth.min(abft::MOST_DEPTH), ..Params::from(&spec) };
+        let entries_id = spec.generator as u64;
+        let system = System {
+            grid: &grid,
+            team,
+            params,
+            weights: &weights,
+            entries: &entries,
+            entries_id,
+            // Ranks were placed when the run began.
+            domain: None,
+        };
+        let (memory, seconds) = self.memory(system.doubles());
+        let seconds = Seconds(seconds);
+        let record = data.as_ref().map(|grid| ptest::empty_record(grid, &spec)).transpose()?;
+        let mut timer = Timer {
+            checkpointer: &mut self.checkpointer,
+            recovered: self.recovered.take(),
+            clock: &self.clock,
+            seconds: &seconds,
+            opened: self.started,
+            spec: &spec,
+            state: State::default(),
+            before_seconds: 0.0,
+            start: Instant::now(),
+            start_unix_seconds: 0,
+            phases: Phases::default(),
+            observer,
+        };
+        timer.observer.phase(Phase::Generate { total_bytes: (n * (n + 1) * 8) as u64 });
+        let solved = system.solve(memory, self.start_id, &Pieces, &mut timer);
+        let Timer { state, before_seconds, start_unix_seconds, phases, .. } = timer;
+        let solved = match solved {
+            Ok(solution) => {
+                let cols = grid.cols(nb);
+                let own = (0..n).filter(|&j| cols.owner(j) == grid.mycol);
+                let x = own.map(|j| solution.x[j]).collect();
+                let mut most = [seconds.get()];
+                collect::all_max(&grid.all, &mut most)?;
+                Ok(ptest::Solution { x, seconds: most[0], phases, by_messages: Vec::new() })
+            }
+            Err(AbftError::Solve(error)) => Err(error),
+            Err(refused) => return Err(refused),
+        };
+        let mut result = Vec::new();
+        match (data, record) {
+            (Some(data), Some(mut record)) => {
+                record.start_unix_seconds = start_unix_seconds;
+                let a = system.matrix(memory);
+                let judged = ptest::conclude(&data, team, &spec, record, solved, a, observer)?;
+                if let Some(mut record) = judged {
+                    record.memory = memory_split(&spec, &self.settings, Some(self.geometry()));
+                    record.rank_bytes = record.memory.total();
+                    record.protection = Some(self.protection(&state));
+                    let restarts = state.restarts;
+                    let history = History { taken: Vec::new(), restarts, before_seconds };
+                    let capacity_bytes = state_bytes(grid.all.size());
+                    result = result::write(record, &samples(observer), history, capacity_bytes);
+                }
+            }
+            // Of a column without a pivot all ranks know alike.
+            _ => match solved {
+                Ok(_) | Err(SolveError::Pivot { .. }) => {}
+                Err(error) => return Err(error.into()),
+            },
+        }
+        self.checkpointer.finish(&result).map_err(|error| solve_error(error).into())
+    }
+
+    /// The solver's memory, of so many doubles, and the seconds behind it.
+    fn memory(&mut self, doubles: usize) -> (&'static mut [f64], &'static AtomicU64) {
+        let (start, bytes) = self.checkpointer.region_at(0);
+        let clock = bytes - CLOCK_BYTES;
+        assert!(doubles * size_of::<f64>() <= clock, "room for the memory of each rank");
+        // SAFETY: the region begins on a page, stays where it is as long as the
+        // checkpointer, which outlives all use of these in `run`, and is not touched by it:
+        // method `abft` writes to the header alone. The two do not overlap, and the region
+        // ends on a page.
+        unsafe {
+            let seconds = &*start.add(clock).cast::<AtomicU64>();
+            (slice::from_raw_parts_mut(start.cast(), doubles), seconds)
+        }
+    }
+
+    fn geometry(&self) -> Geometry {
+        Geometry { members: self.spec.q + self.spec.checksums, parities: self.spec.checksums }
+    }
+
+    fn protection(&self, state: &State) -> Protection {
+        let TestSpec { p, q, checksums, .. } = self.spec;
+        Protection {
+            method: self.settings.method.to_string(),
+            codec: "weighted sums".into(),
+            encoder: "elimination".into(),
+            message_bytes: 0,
+            region: "whole".into(),
+            run_id: self.settings.run_id.clone(),
+            groups: p,
+            group_size: q + checksums,
+            parities: checksums,
+            survives_nodes: self.survives_nodes,
+            segment_bytes: self.checkpointer.segment_bytes() as u64,
+            open_seconds: self.open_seconds,
+            checkpoints: 0,
+            overlap: false,
+            checkpoint_seconds: 0.0,
+            stall_seconds: 0.0,
+            stall: Stall::default(),
+            skew_seconds: 0.0,
+            encode_seconds: 0.0,
+            copy_seconds: 0.0,
+            saved_bytes: 0,
+            restarts: state.restarts.clone(),
+        }
+    }
+}
+
+fn solve_error(error: CheckpointError) -> SolveError {
+    match error {
+        CheckpointError::Comm(error) => SolveError::Comm(error),
+        error => SolveError::Checkpoint { panel: 0, why: error.to_string() },
+    }
+}
+
+/// Parts of the product are pieces in which the process does not end by a signal.
+struct Pieces;
+
+impl abft::Hook for Pieces {
+    fn step(&self, _: abft::At) -> Result<(), SolveError> {
+        Ok(())
+    }
+
+    fn tear(&self) {
+        grace::begin_piece();
+    }
+
+    fn mend(&self) {
+        grace::end_piece();
+    }
+}
+
+/// What the solver tells, and what is kept of it.
+struct Timer<'t, 'a, C: Comm> {
+    checkpointer: &'t mut NodeCheckpointer<'a, C>,
+    recovered: Option<Recovered>,
+    clock: &'t Clock,
+    seconds: &'t Seconds<'t>,
+    /// When this start began to open the test.
+    opened: Instant,
+    spec: &'t TestSpec,
+    state: State,
+    /// Seconds of the run when the clock of this start, `start`, began.
+    before_seconds: f64,
+    start: Instant,
+    start_unix_seconds: i64,
+    /// Where the time of this start went.
+    phases: Phases,
+    observer: &'t mut dyn Observer,
+}
+
+impl<C: Comm> Timer<'_, '_, C> {
+    /// The timed part begins, or goes on. The state of a run that is interrupted before all
+    /// ranks have it is that of the start before, or none.
+    fn begin(&mut self, beginning: &Beginning) -> Result<(), CheckpointError> {
+        let comm = self.checkpointer.comm();
+        let (at, reading) = Reading::together(comm, self.clock)?;
+        self.start = at;
+        match self.recovered.take() {
+            None => self.state.origin = Origin::new(comm, &reading, 0.0)?,
+            Some(recovered) => {
+                let state = serde_json::from_slice(&recovered.state);
+                self.state = state.expect("a state that this program wrote");
+                let mut known = [self.seconds.get()];
+                collect::all_max(comm, &mut known)?;
+                self.resume(beginning, recovered.epoch, known[0], &reading)?;
+            }
+        }
+        let (state, bytes) = {
+            let capacity_bytes = state_bytes(self.checkpointer.comm().size());
+            result::fit(self.state.clone(), capacity_bytes, |state| &mut state.restarts)
+        };
+        self.state = state;
+        self.checkpointer.checkpoint(&[Active::ALL], &bytes)?;
+        Ok(())
+    }
+
+    /// Notes that this start goes on where others were when `known_seconds` of the run had
+    /// passed.
+    fn resume(
+        &mut self,
+        beginning: &Beginning,
+        epoch: u64,
+        known_seconds: f64,
+        reading: &Reading,
+    ) -> Result<(), CheckpointError> {
+        let here_seconds = self.start.duration_since(self.opened).as_secs_f64();
+        let comm = self.checkpointer.comm();
+        let resumed = self.state.origin.resume(comm, reading, known_seconds + here_seconds)?;
+        // With x nothing is left to be timed.
+        self.before_seconds =
+            if beginning.is_solved { known_seconds } else { resumed.elapsed_seconds };
+        let start_seconds = (resumed.elapsed_seconds - here_seconds).max(known_seconds);
+        self.state.restarts.push(Restart {
+            epoch,
+            column: (beginning.panel * self.spec.nb).min(self.spec.n),
+            rebuilt_ranks: beginning.rebuilt.clone(),
+            damaged_blocks: 0,
+            start_seconds,
+            lost_seconds: start_seconds - known_seconds,
+            recover_seconds: here_seconds,
+            is_by_wall_clock: resumed.is_by_wall_clock,
+            wall_clock_step_seconds: resumed.wall_clock_step_seconds,
+        });
+        let surplus = self.state.restarts.len().saturating_sub(RESTARTS_KEPT);
+        self.state.restarts.drain(..surplus);
+        Ok(())
+    }
+
+    fn now_seconds(&self) -> f64 {
+        self.before_seconds + self.start.elapsed().as_secs_f64()
+    }
+}
+
+impl<C: Comm> abft::Watcher for Timer<'_, '_, C> {
+    fn begins(&mut self, beginning: &Beginning) -> Result<(), SolveError> {
+        self.begin(beginning).map_err(solve_error)?;
+        self.start_unix_seconds = ptest::unix_seconds();
+        self.observer.phase(if beginning.is_solved {
+            Phase::BackSubstitute
+        } else {
+            Phase::Factor
+        });
+        Ok(())
+    }
+
+    fn columns(&mut self, done: usize) {
+        let seconds = self.now_seconds();
+        self.seconds.set(seconds);
+        self.observer.columns(done.min(self.spec.n), seconds);
+    }
+
+    fn back_substitutes(&mut self) {
+        self.observer.phase(Phase::BackSubstitute);
+    }
+
+    fn has_x(&mut self, phases: Phases) {
+        self.seconds.set(self.now_seconds());
+        self.phases = phases;
+    }
+}

@@ -1,0 +1,281 @@
+//! Simulated ranks with memory that outlives them, on which systems with checksums are
+//! solved, and killed.
+
+// Each test uses a part of it.
+#![allow(dead_code)]
+
+use std::cell::RefCell;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Once};
+
+use skt_hpl::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
+use skt_hpl::hpl::comm::sim::{Kill, Linger, Options, Outcome, Point, run};
+use skt_hpl::hpl::comm::{Comm, CommError};
+use skt_hpl::hpl::grid::Grid;
+use skt_hpl::hpl::pgesv::abft::{AbftError, At, Hook, Solution, System, Weights};
+use skt_hpl::hpl::pgesv::{Params, SolveError};
+use skt_hpl::machine::environment::blas::set_blas_threads;
+use skt_hpl::machine::team::Team;
+
+pub fn spec(n: usize, nb: usize, p: usize, q: usize) -> TestSpec {
+    TestSpec {
+        n,
+        nb,
+        p,
+        q,
+        pmap: Pmap::RowMajor,
+        depth: 0,
+        bcast: Bcast::OneRing,
+        rfact: Fact::Right,
+        pfact: Fact::Right,
+        nbmin: 4,
+        ndiv: 2,
+        swap: Swap::Mix,
+        swap_threshold: 8,
+        threshold: 16.0,
+        generator: Generator::Hpl,
+        threads: 1,
+        transport: Transport::Messages,
+        checksums: 0,
+    }
+}
+
+/// A system [A|b] of known solution, row by row.
+#[derive(Clone)]
+pub struct Matrix {
+    pub rows: Vec<Vec<f64>>,
+    pub x: Vec<f64>,
+}
+
+/// Numbers from a seed (SplitMix64).
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % bound as u64) as usize
+    }
+}
+
+impl Matrix {
+    /// Rows of L U in a random order, with L of 0 and 1/2 below its unit diagonal and U of
+    /// -1, 0, 1 with 1 or -1 on its diagonal. So each pivot is known, as the one element
+    /// of magnitude 1, and all numbers on the way to an integer x are small and exact.
+    pub fn exact(n: usize, seed: u64) -> Self {
+        let mut random = Random(seed);
+        let mut lower = vec![vec![0.0; n]; n];
+        let mut upper = vec![vec![0.0; n]; n];
+        for i in 0..n {
+            (0..i).for_each(|j| lower[i][j] = (random.below(3) as f64 - 1.0) / 2.0);
+            lower[i][i] = 1.0;
+            upper[i][i] = if random.below(2) == 0 { 1.0 } else { -1.0 };
+            (i + 1..n).for_each(|j| upper[i][j] = random.below(3) as f64 - 1.0);
+        }
+        let x: Vec<f64> = (0..n).map(|_| random.below(7) as f64 - 3.0).collect();
+        let mut rows: Vec<Vec<f64>> = (0..n)
+            .map(|i| {
+                let entry = |j: usize| (0..n).map(|k| lower[i][k] * upper[k][j]).sum::<f64>();
+                let mut row: Vec<f64> = (0..n).map(entry).collect();
+                row.push(row.iter().zip(&x).map(|(a, x)| a * x).sum());
+                row
+            })
+            .collect();
+        for i in (1..n).rev() {
+            rows.swap(i, random.below(i + 1));
+        }
+        Self { rows, x }
+    }
+
+    /// Numbers between -1/2 and 1/2; x is not known.
+    pub fn random(n: usize, seed: u64) -> Self {
+        let mut random = Random(seed);
+        let mut number = || random.below(1 << 40) as f64 / (1u64 << 40) as f64 - 0.5;
+        let rows = (0..n).map(|_| (0..=n).map(|_| number()).collect()).collect();
+        Self { rows, x: Vec::new() }
+    }
+
+    pub fn fill(&self, row: usize, col: usize, values: &mut [f64]) {
+        values.copy_from_slice(&self.rows[row][col..col + values.len()]);
+    }
+
+    /// The scaled residual, as the reference's.
+    pub fn residual(&self, x: &[f64]) -> f64 {
+        let n = x.len();
+        let sum = |row: &[f64]| row[..n].iter().map(|a| a.abs()).sum::<f64>();
+        let product = |row: &[f64]| row.iter().zip(x).map(|(a, x)| a * x).sum::<f64>();
+        let largest = |values: &mut dyn Iterator<Item = f64>| values.fold(0.0, f64::max);
+        let off = largest(&mut self.rows.iter().map(|row| (row[n] - product(row)).abs()));
+        let a = largest(&mut self.rows.iter().map(|row| sum(row)));
+        let b = largest(&mut self.rows.iter().map(|row| row[n].abs()));
+        let x = largest(&mut x.iter().map(|x| x.abs()));
+        off / (f64::EPSILON / 2.0 * (a * x + b) * n as f64)
+    }
+}
+
+/// A system and the grid that solves it.
+#[derive(Clone)]
+pub struct Job {
+    pub spec: TestSpec,
+    pub weights: Weights,
+    pub matrix: Matrix,
+    /// Failure domain of each rank.
+    pub domains: Option<Vec<String>>,
+}
+
+pub use skt_hpl::hpl::pgesv::abft::Solution as Solved;
+
+/// The memory of each rank.
+pub type Memory = Vec<Vec<f64>>;
+
+/// Where a rank died, if it was before a change of its memory, and whether the
+/// factorization went on.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Trail {
+    pub end: Option<At>,
+    pub is_restored: bool,
+}
+
+impl Trail {
+    /// Whether the death tore a part of a product.
+    pub fn is_torn(&self) -> bool {
+        self.end.is_some_and(is_within_part)
+    }
+}
+
+/// Whether a part of a product has been begun and is not done.
+fn is_within_part(at: At) -> bool {
+    ["product", "done", "take back", "undone"].contains(&at.name)
+}
+
+/// Lets a rank die at each step; one that hears of the death of another comes to the end
+/// of its part.
+struct Dying {
+    point: Point,
+    trail: Arc<Mutex<Trail>>,
+    is_dead: AtomicBool,
+}
+
+impl Hook for Dying {
+    fn step(&self, at: At) -> Result<(), SolveError> {
+        assert!(!self.is_dead.load(Ordering::Relaxed), "a dead rank goes on with {at}");
+        self.trail.lock().unwrap().is_restored |= ["log", "x"].contains(&at.name);
+        match self.point.step(&at) {
+            Err(CommError::Aborted(_)) if is_within_part(at) => Ok(()),
+            Err(error) => {
+                self.is_dead.store(true, Ordering::Relaxed);
+                self.trail.lock().unwrap().end = Some(at);
+                Err(error.into())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+}
+
+/// A start: what came of it, and what it left.
+pub struct Start {
+    pub outcome: Outcome<Solution, AbftError>,
+    pub memory: Memory,
+    pub trails: Vec<Trail>,
+}
+
+impl Job {
+    pub fn ranks(&self) -> usize {
+        self.spec.p * self.width()
+    }
+
+    /// Ranks of a process row.
+    pub fn width(&self) -> usize {
+        self.spec.q + self.weights.checksums()
+    }
+
+    /// Memory that nobody has used.
+    pub fn untouched(&self) -> Memory {
+        vec![Vec::new(); self.ranks()]
+    }
+
+    /// Starts the job on simulated ranks.
+    pub fn start(&self, memory: &Memory, options: &Options, start_id: u32) -> Start {
+        static ONE_THREAD: Once = Once::new();
+        ONE_THREAD.call_once(|| {
+            set_blas_threads(1);
+        });
+        let memory = RefCell::new(memory.clone());
+        let trails: Vec<Arc<Mutex<Trail>>> = (0..self.ranks()).map(|_| Arc::default()).collect();
+        let outcome = run(options, |comm| {
+            let rank = comm.rank();
+            let mut own = std::mem::take(&mut memory.borrow_mut()[rank]);
+            let is_dead = AtomicBool::new(false);
+            let hook = Dying { point: comm.point(), trail: trails[rank].clone(), is_dead };
+            let solved = self.solve(&comm, &mut own, start_id, &hook);
+            memory.borrow_mut()[rank] = own;
+            solved
+        });
+        assert_eq!(outcome.deadlock, None, "{}", self.name());
+        let trails = trails.iter().map(|trail| *trail.lock().unwrap()).collect();
+        Start { outcome, memory: memory.into_inner(), trails }
+    }
+
+    /// On one rank, in its memory.
+    pub fn solve<C: Comm>(
+        &self,
+        comm: &C,
+        memory: &mut Vec<f64>,
+        start_id: u32,
+        hook: &dyn Hook,
+    ) -> Result<Solution, AbftError> {
+        let TestSpec { p, q, pmap, threads, .. } = self.spec;
+        let checksums = self.weights.checksums();
+        let grid = Grid::with_checksums(comm, (p, q), checksums, pmap)?.expect("a place for each");
+        let team = Team::new(threads, |_| ()).expect("threads");
+        let entries = |row: usize, col: usize, values: &mut [f64]| {
+            self.matrix.fill(row, col, values);
+        };
+        let system = System {
+            grid: &grid,
+            team: &team,
+            params: Params::from(&self.spec),
+            weights: &self.weights,
+            entries: &entries,
+            entries_id: 1,
+            domain: self.domains.as_ref().map(|names| &names[comm.rank()][..]),
+        };
+        memory.resize(system.doubles(), 0.0);
+        system.solve(memory, start_id, hook, &mut |_| ())
+    }
+
+    pub fn name(&self) -> String {
+        let TestSpec { n, nb, p, q, depth, swap, .. } = self.spec;
+        let m = self.weights.checksums();
+        format!("N = {n}, NB = {nb}, {p} x {q} + {m}, DEPTH {depth}, {swap:?}")
+    }
+
+    /// Goes on from `memory` to the end: x.
+    pub fn finish(&self, memory: &Memory, seed: u64, start_id: u32) -> Solution {
+        let start = self.start(memory, &Options::new(self.ranks(), seed), start_id);
+        let results = start.outcome.results.into_iter();
+        let mut solutions = results.map(|result| {
+            result.unwrap_or_else(|error| panic!("{}, seed {seed}: {error}", self.name()))
+        });
+        let first = solutions.next().expect("a rank");
+        assert!(solutions.all(|other| other == first), "all ranks have the same x");
+        first
+    }
+}
+
+/// A number that differs when the memories do.
+pub fn fingerprint(memory: &Memory) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for rank in memory {
+        bytemuck::cast_slice::<f64, u8>(rank).hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+/// Options under which ranks die.
+pub fn deadly(ranks: usize, seed: u64, kills: Vec<Kill>, linger: Linger) -> Options {
+    Options { kills, linger, rendezvous: seed % 2 == 1, ..Options::new(ranks, seed) }
+}

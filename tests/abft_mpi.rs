@@ -1,0 +1,208 @@
+//! Real ranks under mpirun whose elimination carries checksums: killed with signal 9 at
+//! any time, with and without their memory, and started again until the run ends.
+//!
+//! A sample by default; `SKT_FT_SOAK=1` (scripts/soak-checkpoint) takes a thousand kills.
+
+mod mpi_job;
+mod mpirun;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use mpi_job::{Ended, Job, kill};
+
+fn is_soak() -> bool {
+    std::env::var_os("SKT_FT_SOAK").is_some_and(|value| value != "0")
+}
+
+/// P, Q, checksums, and order of the system.
+type Shape = (usize, usize, usize, usize);
+
+fn hpl((p, q, checksums, n): Shape, ranks: usize, name: &str, flags: &str) -> Job {
+    let flags =
+        format!("--n {n} --nb 32 --p {p} --q {q} --parities {checksums} --progress off {flags}");
+    Job::new(Path::new(env!("CARGO_BIN_EXE_skt-hpl")), ranks, name, &flags)
+}
+
+fn with_checksums(shape: Shape, name: &str, flags: &str) -> Job {
+    let (p, q, checksums, _) = shape;
+    hpl(shape, p * (q + checksums), name, &format!("--ft abft {flags}"))
+}
+
+fn residual(ended: &Ended) -> f64 {
+    let line = ended.text.lines().find(|line| line.contains("PASSED"));
+    let line = line.unwrap_or_else(|| panic!("{}", ended.text));
+    line.split_whitespace().nth(1).expect("a residual").parse().expect("a number")
+}
+
+#[test]
+fn an_undisturbed_run_has_the_bits_of_one_without_checksums() {
+    for (index, shape) in
+        [(1, 2, 1, 300), (2, 2, 1, 250), (1, 3, 2, 290), (2, 1, 3, 200)].into_iter().enumerate()
+    {
+        let (p, q, ..) = shape;
+        for depth in ["--depth 0", "--depth 1 --threads 2"] {
+            let name = format!("bits{index}{}", depth.len());
+            let plain = hpl(shape, p * q, &name, &format!("--ft none {depth}")).start(&[]);
+            let job = with_checksums(shape, &name, depth);
+            let ended = job.start(&[]);
+            assert!(plain.ok && ended.ok, "{}\n{}", plain.text, ended.text);
+            assert_eq!(ended.x(), plain.x(), "{shape:?} {depth}");
+            assert!(ended.text.contains("# protection: abft"), "{}", ended.text);
+            job.assert_nothing_is_left();
+        }
+    }
+}
+
+/// The rank that a process has from its launcher.
+fn rank_of(pid: u32) -> Option<usize> {
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let names = ["OMPI_COMM_WORLD_RANK=", "PMI_RANK="];
+    environment.split(|&byte| byte == 0).find_map(|entry| {
+        let entry = std::str::from_utf8(entry).ok()?;
+        names.iter().find_map(|name| entry.strip_prefix(name))?.parse().ok()
+    })
+}
+
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) as usize % sides
+    }
+}
+
+/// Starts the job, and kills the processes of these ranks so long after all segments are
+/// there.
+fn start_and_kill(job: &Job, ranks: usize, victims: &[usize], after: Duration) -> (Ended, bool) {
+    let (mut since, mut killed) = (None, false);
+    let ended = job.wait(job.spawn(&[]), || {
+        if since.is_none() && job.segments(None).len() >= ranks {
+            since = Some(Instant::now());
+        }
+        if !killed && since.is_some_and(|since| since.elapsed() >= after) {
+            let of_victims = |pid: &u32| rank_of(*pid).is_some_and(|rank| victims.contains(&rank));
+            let pids: Vec<u32> = job.processes().into_iter().filter(of_victims).collect();
+            killed = pids.len() == victims.len();
+            if killed {
+                pids.into_iter().for_each(kill);
+            }
+        }
+    });
+    (ended, killed)
+}
+
+/// The same ranks, no more than there are checksums, die again and again, with or without
+/// their memory: each time the next start goes on, and the run ends right.
+#[test]
+fn ranks_killed_at_any_time() {
+    let jobs = if is_soak() { 334 } else { 5 };
+    let seed = std::env::var("SKT_FT_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed: u64 = seed.unwrap_or_else(|| u64::from(std::process::id()));
+    println!("SKT_FT_SEED={seed}");
+    let mut dice = Dice(seed);
+    let (mut kills, mut losses, mut worst) = (0, 0, 0.0f64);
+    for number in 0..jobs {
+        let shape = [(1, 2, 1, 1500), (2, 2, 1, 1200), (1, 2, 2, 1500)][number % 3];
+        let (p, q, checksums, _) = shape;
+        let width = q + checksums;
+        let threads = if number % 2 == 0 { "" } else { "--threads 2" };
+        let undisturbed = residual(&with_checksums(shape, "none", threads).start(&[]));
+        let job = with_checksums(shape, &format!("random{number}"), threads);
+        let row = dice.roll(p);
+        let mut victims = vec![row * width + dice.roll(width)];
+        if checksums > 1 {
+            victims.push(row * width + (victims[0] % width + 1 + dice.roll(width - 1)) % width);
+        }
+        for left in (0..=3).rev() {
+            let after = Duration::from_millis(dice.roll(900) as u64);
+            let (ended, killed) = match left {
+                0 => (job.start(&[]), false),
+                _ => start_and_kill(&job, p * width, &victims, after),
+            };
+            kills += usize::from(killed);
+            if ended.ok {
+                let grown = residual(&ended) / undisturbed;
+                worst = worst.max(grown);
+                assert!(checksums > 1 || grown <= 4.0, "seed {seed}: {grown}: {}", ended.text);
+                break;
+            }
+            assert!(left > 0, "seed {seed}, job {number}, {victims:?}: {}", ended.text);
+            assert!(!ended.text.contains("PASSED"), "seed {seed}: {}", ended.text);
+            if dice.roll(2) == 0 {
+                losses += victims.iter().map(|&rank| job.lose(rank)).sum::<usize>();
+            }
+        }
+        job.assert_nothing_is_left();
+    }
+    println!(
+        "{jobs} jobs, {kills} kills, {losses} segments lost; residual at most {worst:.2} times"
+    );
+}
+
+/// Without grace several ranks may be torn: the next start goes on, or says what is lost.
+#[test]
+fn all_ranks_killed_at_once() {
+    let jobs = if is_soak() { 100 } else { 3 };
+    let (shape, ranks) = ((2, 2, 1, 900), 6);
+    let mut refused = 0;
+    for number in 0..jobs {
+        let job = with_checksums(shape, &format!("all{number}"), "");
+        let all: Vec<usize> = (0..ranks).collect();
+        let after = Duration::from_millis(150 + 40 * (number as u64 % 20));
+        let (first, killed) = start_and_kill(&job, ranks, &all, after);
+        if first.ok {
+            continue;
+        }
+        assert!(killed, "{}", first.text);
+        let ended = job.start(&[]);
+        if ended.ok {
+            assert!(ended.text.contains("PASSED"), "{}", ended.text);
+        } else {
+            let why = "has lost the memory of ranks";
+            assert!(ended.text.contains(why) && ended.x().is_none(), "{}", ended.text);
+            refused += 1;
+            let ended = job.start(&["--resume", "never"]);
+            assert!(ended.ok, "{}", ended.text);
+        }
+        job.assert_nothing_is_left();
+    }
+    println!("{refused} of {jobs} refused");
+}
+
+#[test]
+fn more_losses_than_checksums_are_refused_by_name() {
+    let job = with_checksums((1, 3, 1, 900), "lost", "--inject 1@column:450");
+    let first = job.start(&[]);
+    assert!(!first.ok, "{}", first.text);
+    assert_eq!((job.lose(1), job.lose(3)), (1, 1), "{}", first.text);
+    for _ in 0..2 {
+        let ended = job.start(&[]);
+        assert!(!ended.ok && ended.x().is_none(), "{}", ended.text);
+        assert!(ended.text.contains("lost ranks [1, 3]"), "{}", ended.text);
+        assert_eq!(job.segments(None).len(), 2, "nothing is thrown away");
+    }
+    let ended = job.start(&["--resume", "never"]);
+    assert!(ended.ok && ended.text.contains("PASSED"), "{}", ended.text);
+    job.assert_nothing_is_left();
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_what_would_do() {
+    let refused = |job: &Job, says: &[&str]| {
+        let ended = job.start(&[]);
+        assert!(!ended.ok && ended.x().is_none(), "{}", ended.text);
+        // mpirun of Open MPI 5 wraps long lines.
+        let text = ended.text.split_whitespace().collect::<Vec<_>>().join(" ");
+        says.iter().for_each(|says| assert!(text.contains(says), "{says}: {}", ended.text));
+    };
+    let few = hpl((1, 2, 1, 100), 2, "few", "--ft abft");
+    refused(&few, &["the 1 x 2 grid with 1 checksum column needs 3 ranks, this job has 2"]);
+    let deep = with_checksums((1, 2, 1, 100), "deep", "--depth 2");
+    refused(&deep, &["--depth: value 2 is out of range; legal: 0 or 1, with --ft abft"]);
+    let every = with_checksums((1, 2, 1, 100), "every", "--checkpoint-every 5p");
+    refused(&every, &["--checkpoint-every: has no meaning with --ft abft"]);
+    let many = hpl((1, 2, 4, 100), 6, "many", "--ft abft");
+    refused(&many, &["--parities: value 4 is out of range; legal: 1 to 3"]);
+}

@@ -1,0 +1,480 @@
+//! The elimination with checksums, on ranks that are threads and on simulated ones that
+//! are killed at each of their steps.
+
+mod abft;
+
+use std::collections::HashSet;
+
+use abft::{Job, Matrix, Memory, Random, deadly, fingerprint, spec};
+use skt_hpl::config::{Bcast, Swap, TestSpec};
+use skt_hpl::hpl::comm::collect;
+use skt_hpl::hpl::comm::sim::{Kill, Linger, Options};
+use skt_hpl::hpl::comm::threads::run;
+use skt_hpl::hpl::grid::Grid;
+use skt_hpl::hpl::pgesv::abft::{AbftError, GoOn, Refusal, Weights};
+use skt_hpl::hpl::pgesv::guard::{Guard, Unguarded};
+use skt_hpl::hpl::pgesv::{Params, SolveError, Solver, Workspace};
+use skt_hpl::machine::team::Team;
+use skt_hpl::run::ptest::{self};
+
+/// x of a run without checksums.
+fn plain(spec: &TestSpec, matrix: &Matrix) -> Vec<f64> {
+    let ranks = run(spec.p * spec.q, |world| {
+        let grid = Grid::new(&world, spec.p, spec.q, spec.pmap)?.expect("all ranks take part");
+        let team = Team::new(spec.threads, |_| ()).expect("threads");
+        let (shape, params) = (ptest::shape(&grid, spec), Params::from(spec));
+        let mut guard = Unguarded::new(shape.doubles()).expect("memory");
+        let (rows, cols) = (grid.rows(spec.nb), grid.cols(spec.nb));
+        for (i, row) in guard.matrix().chunks_exact_mut(shape.lda).enumerate() {
+            for (j, value) in row[..shape.cols].iter_mut().enumerate() {
+                let (row, col) = (rows.global(i, grid.myrow), cols.global(j, grid.mycol));
+                *value = matrix.rows[row][col];
+            }
+        }
+        let mut work = Workspace::new(&grid, &params, shape)?;
+        let (a, background) = guard.lend(shape);
+        let mut solver = Solver::new(&grid, &team, params, shape, &a, &mut work);
+        solver.factor(0..params.panels(), &mut |_| (), background)?;
+        let x = solver.back_substitute()?;
+        let parts = collect::all_gather_bytes(&grid.row, bytemuck::cast_slice(&x))?;
+        let parts: Vec<Vec<f64>> =
+            parts.iter().map(|p| bytemuck::allocation::pod_collect_to_vec(p)).collect();
+        Ok::<_, SolveError>(
+            (0..spec.n).map(|j| parts[cols.owner(j)][cols.local(j)]).collect::<Vec<_>>(),
+        )
+    });
+    ranks.into_iter().next().expect("rank 0").expect("solved")
+}
+
+/// x of a run with checksums on threads.
+fn with_checksums(job: &Job) -> Vec<f64> {
+    let solved = run(job.ranks(), |comm| job.solve(&comm, &mut Vec::new(), 1, &GoOn));
+    let mut solved = solved.into_iter().map(|rank| rank.expect("solved"));
+    let first = solved.next().expect("rank 0");
+    assert!(first.resumed.is_none() && solved.all(|other| other == first));
+    first.x
+}
+
+#[test]
+fn undisturbed_runs_have_the_bits_of_runs_without_checksums() {
+    let mut compared = 0;
+    for (p, q, m) in [(1, 1, 1), (1, 2, 1), (2, 1, 1), (2, 2, 1), (2, 3, 2), (3, 2, 3)] {
+        for (n, nb) in [(0, 3), (1, 1), (5, 5), (6, 5), (37, 5), (30, 4), (41, 8), (97, 32)] {
+            for (depth, threads) in [(0, 1), (1, 1), (0, 2), (1, 2)] {
+                let turn = compared % 3;
+                let swap = [Swap::BinaryExchange, Swap::SpreadRoll, Swap::Mix][turn];
+                let bcast = [Bcast::OneRing, Bcast::Long, Bcast::TwoRingM][turn];
+                let spec = TestSpec { depth, threads, swap, bcast, ..spec(n, nb, p, q) };
+                let matrix = Matrix::random(n, n as u64);
+                let job = Job { spec, weights: Weights::new(q, m), matrix, domains: None };
+                let (x, want) = (with_checksums(&job), plain(&job.spec, &job.matrix));
+                assert_eq!(x, want, "{} with {threads} threads", job.name());
+                compared += 1;
+            }
+        }
+    }
+    for threads in [1, 2] {
+        let spec = TestSpec { depth: 1, threads, ..spec(611, 48, 2, 2) };
+        let job = Job {
+            spec,
+            weights: Weights::new(2, 1),
+            matrix: Matrix::random(611, 1),
+            domains: None,
+        };
+        assert_eq!(with_checksums(&job), plain(&job.spec, &job.matrix), "{threads} threads");
+    }
+    println!("{compared} runs compared");
+}
+
+/// A system whose numbers are exact, and weights with which decoding is.
+fn exact(spec: TestSpec, m: usize) -> Job {
+    let weights = match m {
+        1 => vec![vec![1.0; spec.q]],
+        2 => vec![vec![1.0; spec.q], (1..=spec.q).map(|c| c as f64).collect()],
+        _ => panic!("no such weights"),
+    };
+    let matrix = Matrix::exact(spec.n, 5);
+    Job { spec, weights: Weights::given(weights), matrix, domains: None }
+}
+
+/// The systems whose runs are killed.
+fn small_jobs() -> Vec<Job> {
+    let swap = Swap::SpreadRoll;
+    vec![
+        exact(TestSpec { depth: 0, ..spec(9, 2, 1, 2) }, 1),
+        exact(TestSpec { depth: 1, ..spec(9, 2, 1, 2) }, 1),
+        exact(TestSpec { depth: 1, ..spec(8, 2, 1, 1) }, 1),
+        exact(TestSpec { depth: 0, swap, ..spec(10, 4, 2, 2) }, 1),
+        exact(TestSpec { depth: 1, swap: Swap::BinaryExchange, ..spec(10, 4, 2, 2) }, 1),
+        exact(TestSpec { depth: 1, swap, ..spec(11, 3, 2, 3) }, 2),
+        exact(TestSpec { depth: 0, ..spec(13, 2, 1, 3) }, 2),
+    ]
+}
+
+/// `memory` without that of `ranks`.
+fn without(memory: &Memory, ranks: &[usize]) -> Memory {
+    let mut left = memory.clone();
+    ranks.iter().for_each(|&rank| left[rank].clear());
+    left
+}
+
+/// Steps of a run that nobody dies in.
+fn steps(job: &Job, seed: u64) -> u64 {
+    let options = deadly(job.ranks(), seed, Vec::new(), Linger::Steps(0));
+    job.start(&job.untouched(), &options, 1).outcome.steps
+}
+
+/// Each rank dies at each step of a run, and its memory is kept or not; the others stop at
+/// once or go on as far as they can. What is left leads to the right x.
+#[test]
+fn a_death_at_any_step_loses_nothing() {
+    let (mut died, mut restarted) = (0, 0);
+    for job in small_jobs() {
+        let ranks = job.ranks();
+        assert_eq!(job.finish(&job.untouched(), 1, 1).x, job.matrix.x, "{}", job.name());
+        let mut seen = HashSet::new();
+        // Of large ones, every few steps.
+        let (stride, seeds) = if ranks > 6 { (7, 1) } else { (1, 2) };
+        for seed in 1..=seeds {
+            let deaths = (1..=steps(&job, seed)).step_by(stride);
+            for (step, rank) in deaths.flat_map(|step| (0..ranks).map(move |rank| (step, rank))) {
+                for linger in [Linger::Steps(0), Linger::UntilBlocked] {
+                    let kills = vec![Kill { step, rank }];
+                    let left = job.start(&job.untouched(), &deadly(ranks, seed, kills, linger), 1);
+                    died += 1;
+                    for gone in [&[][..], &[rank]] {
+                        let left = without(&left.memory, gone);
+                        if !seen.insert(fingerprint(&left)) {
+                            continue;
+                        }
+                        restarted += 1;
+                        let what = format!("{}, rank {rank} at {step}, {linger:?}", job.name());
+                        let solution = job.finish(&left, seed, 2);
+                        assert_eq!(solution.x, job.matrix.x, "{what}, lost {gone:?}");
+                    }
+                }
+            }
+        }
+    }
+    println!("{died} deaths, {restarted} restarts");
+    assert!(restarted > 5000);
+}
+
+/// Each rank dies at each step of a recovery in which somebody takes back a product, and
+/// its memory is kept or not. The next recovery leads to the right x.
+#[test]
+fn a_death_at_any_step_of_a_recovery_loses_nothing() {
+    let (mut recoveries, mut restarted) = (0, 0);
+    for job in small_jobs().into_iter().filter(|job| job.ranks() <= 6) {
+        let (ranks, seed, mut seen) = (job.ranks(), 2, HashSet::new());
+        let (mut here, most) = (0, 6);
+        for step in (1..=steps(&job, seed)).step_by(3) {
+            let first = step as usize % ranks;
+            let kills = vec![Kill { step, rank: first }];
+            let options = deadly(ranks, seed, kills, Linger::Steps(0));
+            let left = job.start(&job.untouched(), &options, 1);
+            if left.trails[first].is_torn() {
+                // Another one of its row would be too much.
+                continue;
+            }
+            let left = left.memory;
+            let options = Options { trace: true, ..patient(ranks, seed) };
+            let trace = job.start(&left, &options, 2).outcome.trace;
+            let at = |name: &str| trace.iter().position(|line| line.contains(name));
+            if here == most || at(": take back ").is_none() || !seen.insert(fingerprint(&left)) {
+                continue;
+            }
+            (here, recoveries) = (here + 1, recoveries + 1);
+            let end = at(": log ").or(at(": x ")).expect("it goes on") as u64;
+            for (step, rank) in (1..=end).flat_map(|step| (0..ranks).map(move |r| (step, r))) {
+                let options = deadly(ranks, seed, vec![Kill { step, rank }], Linger::Steps(0));
+                let again = job.start(&left, &options, 2).memory;
+                for gone in [&[][..], &[rank]] {
+                    let again = without(&again, gone);
+                    if seen.insert(fingerprint(&again)) {
+                        restarted += 1;
+                        let what = format!("{}, rank {rank} at {step}, lost {gone:?}", job.name());
+                        assert_eq!(job.finish(&again, seed, 3).x, job.matrix.x, "{what}");
+                    }
+                }
+            }
+        }
+    }
+    println!("{recoveries} recoveries, {restarted} restarts");
+    assert!(recoveries >= 12 && restarted > 1000);
+}
+
+/// Ranks that may die in addition to those of `lost`, with at most `m` of a process row.
+fn victims(job: &Job, lost: &HashSet<usize>, random: &mut Random) -> HashSet<usize> {
+    let (m, width) = (job.weights.checksums(), job.width());
+    let mut victims = HashSet::new();
+    for _ in 0..1 + random.below(2 * m) {
+        let rank = random.below(job.ranks());
+        let row = |&other: &usize| other / width == rank / width && other != rank;
+        if lost.union(&victims).filter(|other| row(other)).count() < m {
+            victims.insert(rank);
+        }
+    }
+    victims
+}
+
+/// Any ranks die at any time, in recoveries too, and again and again; with at most m of a
+/// process row gone at a time, nothing is refused, and x is right.
+#[test]
+fn losses_in_recoveries_lose_nothing() {
+    let (jobs, mut runs, mut resumed) = (small_jobs(), 0, 0);
+    for seed in 0..1500 {
+        let job = &jobs[seed % jobs.len()];
+        let (ranks, mut random) = (job.ranks(), Random(seed as u64));
+        let steps = steps(job, seed as u64);
+        let (mut memory, mut lost) = (job.untouched(), HashSet::new());
+        for start_id in 1..7 {
+            let new = victims(job, &lost, &mut random);
+            let step = |random: &mut Random| match start_id {
+                1 => 1 + random.below(steps as usize) as u64,
+                _ => 1 + random.below(steps as usize / 2) as u64,
+            };
+            let kills = new.iter().map(|&rank| Kill { step: step(&mut random), rank }).collect();
+            let linger = [Linger::Steps(0), Linger::Steps(25), Linger::UntilBlocked];
+            let linger = linger[random.below(3)];
+            let options = deadly(ranks, random.below(1 << 20) as u64, kills, linger);
+            let start = job.start(&memory, &options, start_id);
+            for result in &start.outcome.results {
+                let is_refused = matches!(result, Err(AbftError::Refused(_)));
+                assert!(!is_refused, "{}, seed {seed}: {:?}", job.name(), result);
+            }
+            runs += 1;
+            if start.trails.iter().any(|trail| trail.is_restored) {
+                lost.clear();
+            }
+            lost.extend(&new);
+            let killed = (0..ranks).filter(|rank| start.outcome.killed >> rank & 1 == 1);
+            let gone: Vec<usize> = killed.filter(|_| random.below(3) > 0).collect();
+            memory = without(&start.memory, &gone);
+        }
+        let solution = job.finish(&memory, seed as u64, 7);
+        assert_eq!(solution.x, job.matrix.x, "{}, seed {seed}", job.name());
+        resumed += usize::from(solution.resumed.is_some());
+    }
+    println!("{runs} runs died, {resumed} went on");
+    assert!(resumed > 500);
+}
+
+/// All die at once, and are not let to come to the end of a part: those in the midst of one
+/// are lost. What is left is enough, or is refused by name.
+#[test]
+fn all_die_at_once() {
+    let (mut went_on, mut refused) = (0, 0);
+    for job in small_jobs() {
+        let (ranks, m, width) = (job.ranks(), job.weights.checksums(), job.width());
+        for seed in 0..3 {
+            for step in (1..=steps(&job, seed)).step_by(if ranks > 6 { 3 } else { 1 }) {
+                let kills = (0..ranks).map(|rank| Kill { step, rank }).collect();
+                let options = deadly(ranks, seed, kills, Linger::Steps(0));
+                let left = job.start(&job.untouched(), &options, 1);
+                let torn: Vec<usize> =
+                    (0..ranks).filter(|&rank| left.trails[rank].is_torn()).collect();
+                let of_row = |row: usize| -> Vec<usize> {
+                    torn.iter().copied().filter(|rank| rank / width == row).collect()
+                };
+                let row = (0..job.spec.p).find(|&row| of_row(row).len() > m);
+                let what = format!("{}, seed {seed}, step {step}, torn {torn:?}", job.name());
+                let next = job.start(&left.memory, &patient(ranks, seed), 2);
+                let is_anew = matches!(&next.outcome.results[0], Ok(s) if s.resumed.is_none());
+                match row {
+                    // Before panel 0 has been exchanged everywhere, it begins anew.
+                    Some(row) if !is_anew => {
+                        assert_refused(&next.outcome.results, (row, &of_row(row), m), &what);
+                        refused += 1;
+                    }
+                    _ => {
+                        let solution = next.outcome.results[0].as_ref().expect(&what);
+                        assert_eq!(solution.x, job.matrix.x, "{what}");
+                        went_on += 1;
+                    }
+                }
+            }
+        }
+    }
+    println!("{went_on} went on, {refused} were refused");
+    assert!(went_on > 1000 && refused > 20);
+}
+
+/// Options under which each rank comes to its own end, also when others have failed.
+fn patient(ranks: usize, seed: u64) -> Options {
+    deadly(ranks, seed, Vec::new(), Linger::UntilBlocked)
+}
+
+fn assert_refused(
+    results: &[Result<abft::Solved, AbftError>],
+    (row, ranks, most): (usize, &[usize], usize),
+    what: &str,
+) {
+    let want = Refusal::Lost { row, ranks: ranks.to_vec(), most };
+    for result in results {
+        match result {
+            Err(AbftError::Refused(refusal)) => assert_eq!(*refusal, want, "{what}"),
+            other => panic!("{what}: {other:?}"),
+        }
+    }
+}
+
+/// More than m of a process row: all refuse, by rank and row, and change nothing; but where
+/// nothing has been computed, or x is known.
+#[test]
+fn more_losses_than_checksums_are_refused_by_all() {
+    let (mut refused, mut accepted) = (0, 0);
+    for job in small_jobs() {
+        let (ranks, m, width) = (job.ranks(), job.weights.checksums(), job.width());
+        let (seed, panels) = (4, job.spec.n.div_ceil(job.spec.nb));
+        for step in (1..=steps(&job, seed)).step_by(if ranks > 6 { 11 } else { 2 }) {
+            let kills = vec![Kill { step, rank: 0 }];
+            let options = deadly(ranks, seed, kills, Linger::UntilBlocked);
+            let left = job.start(&job.untouched(), &options, 1);
+            let row = step as usize % job.spec.p;
+            let gone: Vec<usize> = (row * width..row * width + m + 1).collect();
+            let memory = without(&left.memory, &gone);
+            let next = job.start(&memory, &patient(ranks, seed), 2);
+            let what = format!("{}, step {step}", job.name());
+            match &next.outcome.results[0] {
+                Ok(solution) => {
+                    assert_eq!(solution.x, job.matrix.x, "{what}");
+                    assert!([None, Some(panels)].contains(&solution.resumed), "{what}");
+                    accepted += 1;
+                }
+                Err(AbftError::Refused(Refusal::Lost { ranks, .. })) => {
+                    assert!(gone.iter().all(|rank| ranks.contains(rank)), "{what}: {ranks:?}");
+                    let torn = ranks.iter().filter(|&rank| !gone.contains(rank));
+                    assert!(torn.clone().all(|&rank| left.trails[rank].is_torn()), "{what}");
+                    assert_refused(&next.outcome.results, (row, ranks, m), &what);
+                    let kept = |rank: &usize| !gone.contains(rank);
+                    for rank in (0..job.ranks()).filter(kept) {
+                        let (before, after) = (&memory[rank], &next.memory[rank]);
+                        assert!(
+                            fingerprint(&vec![before.clone()]) == fingerprint(&vec![after.clone()])
+                        );
+                    }
+                    refused += 1;
+                }
+                Err(error) => panic!("{what}: {error}"),
+            }
+        }
+    }
+    println!("{refused} were refused, {accepted} begun anew or solved");
+    assert!(refused > 300 && accepted > 50);
+}
+
+/// A node that was away while the others went on comes back with what it had: that is not
+/// taken for what it would have now, also not when it dies again while it is rebuilt.
+#[test]
+fn memory_of_an_older_start_is_not_believed() {
+    let (mut rebuilt, mut random) = (0, Random(8));
+    for job in small_jobs() {
+        let (ranks, seed) = (job.ranks(), 6);
+        let all = steps(&job, seed);
+        let stride = if ranks > 6 { 97 } else { 17 };
+        for (first, away) in
+            (1..=all).step_by(stride).flat_map(|step| (0..ranks).map(move |rank| (step, rank)))
+        {
+            let dies = |step| {
+                let kills = vec![Kill { step, rank: away }];
+                deadly(ranks, seed, kills, Linger::UntilBlocked)
+            };
+            let left = job.start(&job.untouched(), &dies(first), 1);
+            let elsewhere = without(&left.memory, &[away]);
+            for second in (1..=all).step_by(stride + 6) {
+                let mut later = job.start(&elsewhere, &dies(second), 2).memory;
+                later[away].clone_from(&left.memory[away]);
+                let third = random.below(60 * ranks) as u64;
+                if third.is_multiple_of(2) {
+                    later = job.start(&later, &dies(1 + third / 2), 3).memory;
+                }
+                let solution = job.finish(&later, seed, 4);
+                let what = format!("{}, rank {away} at {first}, {second}, {third}", job.name());
+                assert_eq!(solution.x, job.matrix.x, "{what}");
+                rebuilt += usize::from(solution.rebuilt == [away]);
+            }
+        }
+    }
+    println!("{rebuilt} rebuilt");
+    assert!(rebuilt > 500);
+}
+
+/// Memory of another system is refused, not used.
+#[test]
+fn memory_of_another_system_is_refused() {
+    let job = exact(spec(9, 2, 1, 2), 1);
+    let kills = vec![Kill { step: steps(&job, 1) / 2, rank: 0 }];
+    let left = job.start(&job.untouched(), &deadly(3, 1, kills, Linger::UntilBlocked), 1);
+    for other in [TestSpec { depth: 1, ..job.spec.clone() }, TestSpec { nb: 3, ..job.spec.clone() }]
+    {
+        let other = Job { spec: other, ..job.clone() };
+        let mut memory = other.start(&other.untouched(), &Options::new(3, 1), 1).memory;
+        let doubles = memory[0].len();
+        memory[0] = left.memory[0].clone();
+        memory[0].resize(doubles, 0.0);
+        for result in other.start(&memory, &patient(3, 1), 2).outcome.results {
+            let refused = matches!(result, Err(AbftError::Refused(Refusal::Foreign { rank: 0 })));
+            assert!(refused, "{result:?}");
+        }
+    }
+}
+
+/// A node whose loss would be too much is refused before anything begins.
+#[test]
+fn too_many_ranks_of_a_row_on_a_node_are_refused_by_all() {
+    let on = |nodes: [&str; 6]| {
+        let domains = Some(nodes.map(str::to_owned).to_vec());
+        let job = Job { domains, ..exact(spec(10, 4, 2, 2), 1) };
+        job.start(&job.untouched(), &patient(6, 1), 1).outcome.results
+    };
+    let solved = on(["a", "b", "c", "a", "b", "c"]);
+    assert!(solved.iter().all(Result::is_ok));
+    for result in on(["a", "b", "c", "d", "e", "d"]) {
+        let Err(AbftError::Refused(refusal)) = result else { panic!("{result:?}") };
+        let crowded = Refusal::Crowded { row: 1, domain: "d".into(), count: 2, most: 1 };
+        assert_eq!(refusal, crowded);
+    }
+}
+
+/// After a loss the residual is of the size of those of undisturbed runs.
+#[test]
+fn residuals_after_a_loss_are_of_the_same_size() {
+    for (p, q, depth) in [(1, 3, 0), (2, 2, 1)] {
+        let job = |seed| {
+            let spec = TestSpec { depth, ..spec(96, 8, p, q) };
+            Job {
+                spec,
+                weights: Weights::new(q, 1),
+                matrix: Matrix::random(96, seed),
+                domains: None,
+            }
+        };
+        let undisturbed = |seed| {
+            let job = job(seed);
+            job.matrix.residual(&job.finish(&job.untouched(), seed, 1).x)
+        };
+        let sorted = |mut residuals: Vec<f64>| {
+            residuals.sort_by(f64::total_cmp);
+            residuals
+        };
+        let undisturbed = sorted((0..31).map(undisturbed).collect());
+        let mut random = Random(3);
+        let after = |seed| {
+            let job = job(seed % 31);
+            let (ranks, rank) = (job.ranks(), random.below(job.ranks()));
+            let step = 1 + random.below(steps(&job, seed) as usize) as u64;
+            let options = deadly(ranks, seed, vec![Kill { step, rank }], Linger::Steps(0));
+            let left = job.start(&job.untouched(), &options, 1);
+            job.matrix.residual(&job.finish(&without(&left.memory, &[rank]), seed, 2).x)
+        };
+        let after = sorted((0..62).map(after).collect());
+        let of =
+            |residuals: &[f64]| (residuals[residuals.len() / 2], residuals[residuals.len() - 1]);
+        let ((median, most), (median_after, most_after)) = (of(&undisturbed), of(&after));
+        println!("{p} x {q}: {median:.2e}, at most {most:.2e}");
+        println!("after a loss {median_after:.2e}, at most {most_after:.2e}");
+        assert!(median_after <= 2.0 * median, "{median_after} against {median}");
+        assert!(most_after <= 4.0 * most, "{most_after} against {most}");
+    }
+}

@@ -1,0 +1,190 @@
+//! A job under mpirun with a run id of its own, to be killed and started again.
+
+#![allow(dead_code)] // not every suite needs all of it
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use skt_hpl::checkpoint::store::{SegmentInfo, Store, SysV};
+
+use crate::mpirun::mpirun;
+
+/// A start that takes longer hangs.
+const LIMIT: Duration = Duration::from_secs(60);
+/// A launcher without ranks after this time hangs.
+const LAUNCHER_LIMIT: Duration = Duration::from_secs(8);
+/// How long, from then on, it may take to end when its ranks have.
+const LAUNCHER_PATIENCE: Duration = Duration::from_secs(4);
+
+/// A job with a run id of its own; its segments go with it.
+pub struct Job {
+    program: PathBuf,
+    run: String,
+    ranks: usize,
+    launcher_flags: Vec<String>,
+    /// Of the program.
+    pub flags: Vec<String>,
+}
+
+/// A start that has ended.
+pub struct Ended {
+    /// Whether all went well.
+    pub ok: bool,
+    /// All that it said.
+    pub text: String,
+}
+
+impl Ended {
+    /// What stands after `# x:` or `x:`.
+    pub fn x(&self) -> Option<String> {
+        let line =
+            self.text.lines().find_map(|line| line.trim_start_matches("# ").strip_prefix("x: "));
+        line.and_then(|rest| rest.split_whitespace().next()).map(str::to_owned)
+    }
+
+    /// That of all tests.
+    pub fn all_x(&self) -> Vec<String> {
+        let lines = self.text.lines().filter_map(|line| line.strip_prefix("# x: "));
+        lines.filter_map(|rest| rest.split_whitespace().next()).map(str::to_owned).collect()
+    }
+}
+
+impl Job {
+    /// A job of `program` on so many ranks.
+    pub fn new(program: &Path, ranks: usize, name: &str, flags: &str) -> Self {
+        let run = format!("ft-mpi-{}-{name}", std::process::id());
+        let flags = flags.split_whitespace().map(str::to_owned).collect();
+        Self { program: program.to_owned(), run, ranks, launcher_flags: Vec::new(), flags }
+    }
+
+    /// The same with flags for the launcher.
+    pub fn launched(mut self, flags: &[&str]) -> Self {
+        self.launcher_flags = flags.iter().map(|&flag| flag.to_owned()).collect();
+        self
+    }
+
+    /// Starts it.
+    pub fn spawn(&self, more: &[&str]) -> Child {
+        mpirun(self.ranks)
+            .args(["--bind-to", "none"])
+            .args(&self.launcher_flags)
+            .arg(&self.program)
+            .args(["--run-id", &self.run])
+            .args(&self.flags)
+            .args(more)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("mpirun, of Open MPI")
+    }
+
+    /// Waits for the end, meanwhile calling `poll`.
+    pub fn wait(&self, mut child: Child, mut poll: impl FnMut()) -> Ended {
+        fn read(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<String> {
+            std::thread::spawn(move || {
+                let mut bytes = Vec::new();
+                from.read_to_end(&mut bytes).expect("a pipe");
+                String::from_utf8_lossy(&bytes).into_owned()
+            })
+        }
+        let out = read(child.stdout.take().expect("piped"));
+        let err = read(child.stderr.take().expect("piped"));
+        let (start, mut launcher_hung) = (Instant::now(), false);
+        let mut seen_at = start;
+        let status = loop {
+            if let Some(status) = child.try_wait().expect("a child") {
+                break status;
+            }
+            // mpirun of Open MPI 4 may fail to see that a rank died in MPI_Init.
+            // A moment without ranks is how every run ends.
+            if start.elapsed() < LAUNCHER_LIMIT || !self.processes().is_empty() {
+                seen_at = Instant::now();
+            }
+            if seen_at.elapsed() > LAUNCHER_PATIENCE {
+                child.kill().expect("a child");
+                launcher_hung = true;
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            if start.elapsed() > LIMIT {
+                for pid in self.processes() {
+                    kill(pid);
+                }
+                child.kill().expect("a child");
+                panic!("{}: hangs\n{}\n{}", self.run, out.join().unwrap(), err.join().unwrap());
+            }
+            poll();
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        let mut text = out.join().expect("no panic") + &err.join().expect("no panic");
+        if launcher_hung {
+            text += "mpirun hung after all ranks were gone";
+        }
+        Ended { ok: status.success(), text }
+    }
+
+    /// Starts it, and waits for its end.
+    pub fn start(&self, more: &[&str]) -> Ended {
+        self.wait(self.spawn(more), || ())
+    }
+
+    /// Its ranks, as they run now.
+    pub fn processes(&self) -> Vec<u32> {
+        let entries = std::fs::read_dir("/proc").expect("Linux");
+        let pids = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<u32>().ok());
+        let is_ours = |pid: &u32| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let words: Vec<&[u8]> = line.split(|&byte| byte == 0).collect();
+            words[0] == self.program.as_os_str().as_encoded_bytes()
+                && words.contains(&self.run.as_bytes())
+        };
+        pids.filter(is_ours).collect()
+    }
+
+    /// Segments of this run, of one rank or all.
+    pub fn segments(&self, rank: Option<usize>) -> Vec<skt_hpl::checkpoint::store::SegmentName> {
+        let all = SysV::new(false).list().expect("a list").into_iter();
+        all.map(|info| info.name)
+            .filter(|name| name.run() == self.run && name.role().starts_with('t'))
+            .filter(|name| rank.is_none_or(|rank| name.rank() as usize == rank))
+            .collect()
+    }
+
+    /// The memory of a rank is gone.
+    pub fn lose(&self, rank: usize) -> usize {
+        let names = self.segments(Some(rank));
+        for name in &names {
+            SysV::new(false).remove(name).expect("removed");
+        }
+        names.len()
+    }
+
+    pub fn assert_nothing_is_left(&self) {
+        let list = SysV::new(false).list().expect("a list");
+        // Where a rank's memory was not to be found, its node may come back one day: some
+        // bytes remember then that the run has ended.
+        let is_mark = |info: &&SegmentInfo| info.name.role().starts_with("ended.");
+        let of_run = list.iter().filter(|info| info.name.run() == self.run);
+        let left: Vec<_> = of_run.filter(|info| !is_mark(info) || info.bytes > 4096).collect();
+        assert!(left.is_empty(), "{}: {left:?}", self.run);
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        for info in SysV::new(false).list().unwrap_or_default() {
+            if info.name.run() == self.run {
+                // A test that fails cleans up as well as it can.
+                let _ = SysV::new(false).remove(&info.name);
+            }
+        }
+    }
+}
+
+/// Signal 9.
+pub fn kill(pid: u32) {
+    // SAFETY: a signal to a process that this test has started.
+    unsafe { libc::kill(pid as i32, libc::SIGKILL) };
+}

@@ -2,7 +2,7 @@
 //! solved through the loss of ranks, with nothing copied.
 //!
 //! Behind the Q process columns that hold the matrix lie m more, which hold sums of the
-//! columns of their process row ([`groups`], [`weights`]). All that the elimination does to
+//! columns of their process row (`groups`, `weights`). All that the elimination does to
 //! columns it does to the sums as well. So at each cut any m ranks of a process row can be
 //! computed from the others.
 //!
@@ -19,9 +19,9 @@
 //! x, on all ranks                                               SOLVED
 //! ```
 //!
-//! The words on the right are written to memory that outlives the process ([`memory`]),
-//! each when what it says is true. From those of all ranks [`standing`] says to which cut
-//! all go, and how; [`restore`] goes there. Only then is a lost rank's memory written to.
+//! The words on the right are written to memory that outlives the process (`memory`),
+//! each when what it says is true. From those of all ranks `standing` says to which cut
+//! all go, and how; `restore` goes there. Only then is a lost rank's memory written to.
 //! Of undisturbed runs, x has the bits of a run without checksums on P x Q.
 //!
 //! x is whole on every rank before a word says that it is there. So the first rank of which

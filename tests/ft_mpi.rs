@@ -462,7 +462,7 @@ fn a_death_between_two_tests_loses_no_result() {
     job.flags = hpl("other-flags", "--n 100,200,250").flags.clone();
     let ended = job.start(&[]);
     assert!(!ended.ok && ended.x().is_none(), "{}", ended.text);
-    assert!(ended.text.contains("of test 1 is of another test"), "{}", ended.text);
+    assert!(ended.text.contains("for test 1 is of another test"), "{}", ended.text);
     let ended = job.start(&["--resume", "never"]);
     assert!(ended.ok && ended.all_x().len() == 3, "{}", ended.text);
     job.assert_nothing_is_left();

@@ -253,6 +253,17 @@ pub enum ConfigError {
         /// Where.
         at: At,
     },
+    /// A process row of more ranks than a segment can name.
+    #[error(
+        "--ft abft: a process row has {width} ranks, checksum columns included; legal: at most \
+         {most}. Take a grid of more rows, or another --ft"
+    )]
+    WideRow {
+        /// Ranks of a process row.
+        width: usize,
+        /// As many are legal.
+        most: usize,
+    },
     /// A job too small for checksum columns.
     #[error(
         "--ft abft with {checksums} checksum column(s) needs a process column for data beside \

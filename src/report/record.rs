@@ -175,7 +175,7 @@ impl Stall {
 /// One restart of a test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Restart {
-    /// Checkpoint that it went on from.
+    /// Checkpoint that it went on from; 0 where the elimination carries checksums.
     pub epoch: u64,
     /// Column that it went on from.
     pub column: usize,
@@ -202,7 +202,10 @@ impl Restart {
     /// What is to be said of the clocks, if there is something.
     pub fn clock_note(&self) -> Option<String> {
         let Self { is_by_wall_clock, wall_clock_step_seconds: step, epoch, .. } = *self;
-        let since = format!("between checkpoint {epoch} and the restart");
+        let since = match epoch {
+            0 => "between the loss and the restart".to_owned(),
+            _ => format!("between checkpoint {epoch} and the restart"),
+        };
         match (is_by_wall_clock, step) {
             (false, 0.0) => None,
             (false, _) => Some(format!(

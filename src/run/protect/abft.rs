@@ -330,7 +330,7 @@ impl<C: Comm> Timer<'_, '_, C> {
                 self.state = state.expect("a state that this program wrote");
                 let mut known = [self.seconds.get()];
                 collect::all_max(comm, &mut known)?;
-                self.resume(beginning, recovered.epoch, known[0], &reading)?;
+                self.resume(beginning, known[0], &reading)?;
             }
         }
         let (state, bytes) = {
@@ -347,7 +347,6 @@ impl<C: Comm> Timer<'_, '_, C> {
     fn resume(
         &mut self,
         beginning: &Beginning,
-        epoch: u64,
         known_seconds: f64,
         reading: &Reading,
     ) -> Result<(), CheckpointError> {
@@ -359,7 +358,8 @@ impl<C: Comm> Timer<'_, '_, C> {
             if beginning.is_solved { known_seconds } else { resumed.elapsed_seconds };
         let start_seconds = (resumed.elapsed_seconds - here_seconds).max(known_seconds);
         self.state.restarts.push(Restart {
-            epoch,
+            // None was taken.
+            epoch: 0,
             column: (beginning.panel * self.spec.nb).min(self.spec.n),
             rebuilt_ranks: beginning.rebuilt.clone(),
             damaged_blocks: 0,

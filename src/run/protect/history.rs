@@ -124,7 +124,7 @@ fn restart(restart: &Restart) -> [Event; 2] {
         kind: kind.into(),
         start_seconds,
         seconds,
-        epoch: Some(*epoch),
+        epoch: Some(*epoch).filter(|&epoch| epoch > 0),
         column: Some(*column),
         bytes: None,
         detail,
@@ -135,18 +135,21 @@ fn restart(restart: &Restart) -> [Event; 2] {
         ranks => format!("{} ranks rebuilt", ranks.len()),
     };
     let damage = restart.damage_words();
-    [
-        event(
-            "failure",
-            (start_seconds - lost_seconds).max(0.0),
-            *lost_seconds,
+    let (lost, from) = match epoch {
+        // Nothing was saved, and nothing computed was lost.
+        0 => ("the time until the restart".to_owned(), String::new()),
+        _ => (
             format!("work since checkpoint {epoch} lost, and the time until the restart"),
+            format!("from checkpoint {epoch} "),
         ),
+    };
+    [
+        event("failure", (start_seconds - lost_seconds).max(0.0), *lost_seconds, lost),
         event(
             "recovery",
             *start_seconds,
             *recover_seconds,
-            format!("from checkpoint {epoch} at column {column}; {rebuilt}{damage}"),
+            format!("{from}at column {column}; {rebuilt}{damage}"),
         ),
     ]
 }
@@ -173,6 +176,17 @@ mod tests {
             wall_clock_step_seconds: 0.0,
         };
         History { taken: vec![taken(1), taken(3)], restarts: vec![restart], before_seconds: 21.0 }
+    }
+
+    #[test]
+    fn a_restart_without_a_checkpoint_names_none() {
+        let mut history = restarted();
+        history.restarts[0].epoch = 0;
+        let events = history.events(40.0);
+        let of = |kind: &str| events.iter().find(|event| event.kind == kind).expect(kind);
+        assert_eq!(of("failure").detail, "the time until the restart");
+        assert_eq!(of("recovery").detail, "at column 100; ranks rebuilt: [3]");
+        assert_eq!(of("recovery").epoch, None);
     }
 
     #[test]

@@ -58,6 +58,10 @@ impl Settings {
         if settings.method == Method::Abft {
             from.refuse_checkpoints()?;
             settings.parities = from.whole(Setting::Parities, 1, 1, MOST_CHECKSUMS)?;
+            let widest = spec.grids.iter().map(|(_, q)| q + settings.parities).max();
+            if let Some(width) = widest.filter(|&width| width > MOST_MEMBERS) {
+                return Err(ConfigError::WideRow { width, most: MOST_MEMBERS });
+            }
         } else {
             (settings.group_size, settings.parities) = from.group()?;
         }
@@ -339,6 +343,31 @@ mod tests {
         assert_eq!(top.to_string(), want);
         let scalar = parse(b"checkpoint = 4\n", "f", Format::Toml, false).unwrap_err().to_string();
         assert!(scalar.starts_with("f:1: checkpoint: `this integer` is not a table"), "{scalar}");
+    }
+
+    #[test]
+    fn checksums_have_settings_of_their_own() {
+        let read = |grid: &str, table: &str| {
+            let text =
+                format!("n = 100\nnb = 8\n{grid}\n[checkpoint]\nmethod = \"abft\"\n{table}\n");
+            let checked = parse(text.as_bytes(), "f", Format::Toml, false)?;
+            let settings = Settings::read(&checked.checkpoint, &checked.spec)?;
+            Ok((settings.parities, checked.spec.checksums, checked.spec.most_ranks()))
+        };
+        let refused = |grid: &str, table: &str| -> String {
+            read(grid, table)
+                .map(|_| ())
+                .map_err(|error: ConfigError| error.to_string())
+                .unwrap_err()
+        };
+        assert_eq!(read("p = 2\nq = 3", "").unwrap(), (1, 1, 8));
+        assert_eq!(read("p = 2\nq = 3", "parities = 3").unwrap(), (3, 3, 12));
+        let wide = refused("p = 1\nq = 255", "");
+        assert!(wide.contains("a process row has 256 ranks"), "{wide}");
+        let many = refused("p = 1\nq = 2", "parities = 4");
+        assert!(many.contains("value 4 is out of range; legal: 1 to 3"), "{many}");
+        let region = refused("p = 1\nq = 2", "region = \"side\"");
+        assert!(region.contains("checkpoint.region: has no meaning with --ft abft"), "{region}");
     }
 
     #[test]

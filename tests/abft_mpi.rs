@@ -130,7 +130,6 @@ fn ranks_killed_at_any_time() {
                 break;
             }
             assert!(left > 0, "seed {seed}, job {number}, {victims:?}: {}", ended.text);
-            assert!(!ended.text.contains("PASSED"), "seed {seed}: {}", ended.text);
             if dice.roll(2) == 0 {
                 losses += victims.iter().map(|&rank| job.lose(rank)).sum::<usize>();
             }

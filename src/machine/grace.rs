@@ -66,10 +66,14 @@ fn end() -> ! {
         unsafe { libc::write(libc::STDERR_FILENO, words.as_ptr().cast(), words.len()) };
     }
     let signal = TOLD.load(Ordering::SeqCst);
-    // SAFETY: both are allowed in signal context, and so is `_exit`, which follows where
-    // the signal is blocked: its handler runs.
+    // SAFETY: all of these are allowed in signal context; the set is made before it is read.
     unsafe {
         libc::signal(signal, libc::SIG_DFL);
+        // It is blocked while its handler runs.
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
         libc::raise(signal);
         libc::_exit(128 + signal)
     }

@@ -116,7 +116,7 @@ fn ranks_killed_at_any_time() {
             victims.push(row * width + (victims[0] % width + 1 + dice.roll(width - 1)) % width);
         }
         for left in (0..=3).rev() {
-            let after = Duration::from_millis(dice.roll(900) as u64);
+            let after = Duration::from_millis(dice.roll(400) as u64);
             let (ended, killed) = match left {
                 0 => (job.start(&[]), false),
                 _ => start_and_kill(&job, p * width, &victims, after),

@@ -25,7 +25,7 @@
 //! Of undisturbed runs, x has the bits of a run without checksums on P x Q.
 //!
 //! x is whole on every rank before a word says that it is there. So the first rank of which
-//! a word says so may overwrite A at once: whoever is lost takes x from it, and where
+//! a word says so may overwrite A at once: a lost rank takes x from it, and where
 //! nobody is left that has x, nobody has overwritten A.
 
 mod groups;

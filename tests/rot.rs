@@ -85,12 +85,13 @@ struct Tally {
 /// n, nb, p, q, group size.
 const SHAPES: [[usize; 5]; 3] = [[61, 8, 2, 2, 4], [83, 8, 1, 4, 2], [66, 7, 3, 1, 3]];
 
-fn case(seed: u64, references: &mut BTreeMap<usize, Vec<u64>>, table: &mut Table) {
+fn case(seed: u64, references: &mut BTreeMap<(usize, usize), Vec<u64>>, table: &mut Table) {
     let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let shape = dice.roll(SHAPES.len());
     let [n, nb, p, q, group] = SHAPES[shape];
     let spec = spec(n, nb, p, q, dice.roll(2));
-    let want = references.entry(shape).or_insert_with(|| bits(&undisturbed(&spec))).clone();
+    let want =
+        references.entry((shape, spec.depth)).or_insert_with(|| bits(&undisturbed(&spec))).clone();
     let codec = dice.pick(&[CodecKind::Xor, CodecKind::ReedSolomon]);
     let parities = if codec == CodecKind::ReedSolomon && group == 4 { 2 } else { 1 };
     let method = dice.pick(&[Method::SelfCheckpoint, Method::SelfCheckpoint, Method::Double]);

@@ -28,6 +28,8 @@ const SHM_DEST: u32 = 0o1000;
 /// another process to be over.
 const ATTACH_TRIES: u32 = 20;
 const ATTACH_PAUSE: Duration = Duration::from_millis(5);
+/// How often a listing looks again at what somebody seems to use.
+const LOOK_TRIES: u32 = 4;
 
 /// The store of System V segments.
 #[derive(Debug, Clone, Copy)]
@@ -108,6 +110,42 @@ impl SysV {
             }
         }
         Ok(())
+    }
+
+    /// Removes the incomplete segment of that name, if nobody is at work on it: whether.
+    fn remove_dead(name: &SegmentName) -> Result<bool> {
+        for tries_left in (0..ATTACH_TRIES).rev() {
+            let incomplete = Self::find_all(name)?.into_iter().find(|f| !f.identity.is_ready);
+            match incomplete {
+                None => return Ok(false),
+                Some(found) if found.remove_dead()? => return Ok(true),
+                Some(_) if tries_left > 0 => std::thread::sleep(ATTACH_PAUSE),
+                Some(_) => {}
+            }
+        }
+        Ok(false)
+    }
+
+    /// The segments of this user, each with those attached to it for longer than a
+    /// passing look.
+    fn settled() -> Result<Vec<Found>> {
+        let user = host::user_id();
+        let rows = stub::table()?.into_iter().filter(|row| row.is_segment_of(user));
+        let found = rows.filter_map(|row| inspect(row.shmid).transpose());
+        let mut list: Vec<Found> = found.collect::<Result<_>>()?;
+        for _ in 0..LOOK_TRIES {
+            if list.iter().all(|found| found.attached == 0) {
+                break;
+            }
+            std::thread::sleep(ATTACH_PAUSE);
+            let again = |found: Found| match found.attached {
+                0 => Ok(Some(found)),
+                _ => inspect(found.shmid),
+            };
+            let again = list.into_iter().filter_map(|found| again(found).transpose());
+            list = again.collect::<Result<_>>()?;
+        }
+        Ok(list)
     }
 
     /// Refuses where a creation at another key, begun before ours could be seen, has
@@ -299,16 +337,13 @@ impl Store for SysV {
         match self.attach(name) {
             // Held until it is gone: who waits for it looks for its name anew.
             Ok(Some(held)) => held.remove(),
-            Ok(None) => self.find(name)?.map_or(Ok(false), |found| found.remove_dead()),
+            Ok(None) => Self::remove_dead(name),
             Err(StoreError::InUse { .. }) => Ok(false),
             Err(error) => Err(error),
         }
     }
 
     fn look(&self) -> Result<Vec<SegmentInfo>> {
-        let user = host::user_id();
-        let rows = stub::table()?.into_iter().filter(|row| row.is_segment_of(user));
-        let found = rows.filter_map(|row| inspect(row.shmid).transpose());
         let info = |found: Found| SegmentInfo {
             location: found.location(),
             bytes: found.identity.data_bytes,
@@ -320,14 +355,22 @@ impl Store for SysV {
             created_unix_seconds: found.identity.created_unix_seconds,
             name: found.identity.name,
         };
-        let mut list: Vec<SegmentInfo> =
-            found.map(|found| found.map(info)).collect::<Result<_>>()?;
+        let mut list: Vec<SegmentInfo> = Self::settled()?.into_iter().map(info).collect();
         list.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(list)
     }
 
     fn stubs(&self) -> Result<Vec<Stub>> {
-        Ok(stub::table()?.iter().filter_map(Row::stub).collect())
+        let now = || Ok(stub::table()?.iter().filter_map(Row::stub).collect::<Vec<_>>());
+        let mut stubs = now()?;
+        for _ in 0..LOOK_TRIES {
+            if stubs.iter().all(|stub| !stub.in_use) {
+                break;
+            }
+            std::thread::sleep(ATTACH_PAUSE);
+            stubs = now()?;
+        }
+        Ok(stubs)
     }
 
     fn remove_stub(&self, stub: &Stub) -> Result<bool> {
@@ -556,6 +599,43 @@ mod tests {
         remove_id(others.0.remove(0)).unwrap();
         assert_eq!(store.attach(&name).unwrap().unwrap().as_slice(), [9; 64]);
         assert!(matches!(store.create(&name, 64), Err(StoreError::Exists { .. })));
+    }
+
+    /// A passing look at the segment, which begins now and ends by itself.
+    fn look_at(shmid: i32) -> std::thread::JoinHandle<()> {
+        let base = map(shmid, libc::SHM_RDONLY).unwrap().as_ptr() as usize;
+        std::thread::spawn(move || {
+            std::thread::sleep(ATTACH_PAUSE * 2);
+            // SAFETY: mapped above, no reference is left.
+            unsafe { libc::shmdt(base as *const libc::c_void) };
+        })
+    }
+
+    #[test]
+    fn a_passing_look_is_no_use() {
+        let (store, name) = (SysV::new(false), own_name(4));
+        let mut segment = store.create(&name, 64).unwrap();
+        let Found { shmid, .. } = store.find(&name).unwrap().unwrap();
+        let _ours = Ids(vec![shmid]);
+        segment.as_mut_slice().fill(9);
+        drop(segment);
+        let look = look_at(shmid);
+        let listed = store.list().unwrap();
+        let ours = listed.iter().find(|info| info.name == name).unwrap();
+        assert_eq!((ours.in_use, ours.attached), (false, Some(0)));
+        look.join().unwrap();
+        // What a creator that has died left behind.
+        let base = map(shmid, 0).unwrap();
+        // SAFETY: the first page of our own mapping, which nobody else uses.
+        unsafe {
+            base.as_ptr().write_bytes(0, PAGE_BYTES);
+            base.cast::<Header>().write(Header::new(&name, 64));
+            libc::shmdt(base.as_ptr().cast());
+        }
+        assert!(!store.find(&name).unwrap().unwrap().identity.is_ready);
+        let look = look_at(shmid);
+        assert!(store.remove_unused(&name).unwrap());
+        look.join().unwrap();
     }
 
     /// Gives this thread an empty table of segments.

@@ -2,6 +2,7 @@
 //! are killed at each of their steps.
 
 mod abft;
+mod base_spec;
 
 use std::collections::HashSet;
 

@@ -1,11 +1,14 @@
 //! The solver on ranks that are threads: every algorithm variant on awkward
 //! shapes, against the residual and an independent dense solver.
 
+mod base_spec;
+
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use base_spec::base;
 use lapack::dgesv;
 use ndarray::Array2;
 use skt_hpl::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
@@ -24,29 +27,6 @@ const BCASTS: [Bcast; 6] =
     [Bcast::OneRing, Bcast::OneRingM, Bcast::TwoRing, Bcast::TwoRingM, Bcast::Long, Bcast::LongM];
 const FACTS: [Fact; 3] = [Fact::Left, Fact::Crout, Fact::Right];
 const SWAPS: [Swap; 3] = [Swap::BinaryExchange, Swap::SpreadRoll, Swap::Mix];
-
-fn base(n: usize, nb: usize, p: usize, q: usize) -> TestSpec {
-    TestSpec {
-        n,
-        nb,
-        p,
-        q,
-        pmap: Pmap::RowMajor,
-        depth: 0,
-        bcast: Bcast::OneRing,
-        rfact: Fact::Right,
-        pfact: Fact::Right,
-        nbmin: 4,
-        ndiv: 2,
-        swap: Swap::Mix,
-        swap_threshold: 8,
-        threshold: 16.0,
-        generator: Generator::Hpl,
-        threads: 1,
-        transport: Transport::Shared,
-        checksums: 0,
-    }
-}
 
 /// The whole of [A|b], column by column, as an independent program would make it.
 fn dense(n: usize) -> (Array2<f64>, Vec<f64>) {

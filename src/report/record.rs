@@ -96,7 +96,7 @@ impl Outcome {
 }
 
 /// How a test was protected against the loss of ranks, and what that cost.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Protection {
     /// Checkpoint method: `self`, `double` or `single`.
     pub method: String,

@@ -9,7 +9,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Once};
 
-use skt_hpl::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
+use skt_hpl::config::{TestSpec, Transport};
 use skt_hpl::hpl::comm::sim::{Kill, Linger, Options, Outcome, Point, run};
 use skt_hpl::hpl::comm::{Comm, CommError};
 use skt_hpl::hpl::grid::Grid;
@@ -18,27 +18,11 @@ use skt_hpl::hpl::pgesv::{Params, SolveError};
 use skt_hpl::machine::environment::blas::set_blas_threads;
 use skt_hpl::machine::team::Team;
 
+use crate::base_spec::base;
+
+/// Ranks under the simulator share no memory.
 pub fn spec(n: usize, nb: usize, p: usize, q: usize) -> TestSpec {
-    TestSpec {
-        n,
-        nb,
-        p,
-        q,
-        pmap: Pmap::RowMajor,
-        depth: 0,
-        bcast: Bcast::OneRing,
-        rfact: Fact::Right,
-        pfact: Fact::Right,
-        nbmin: 4,
-        ndiv: 2,
-        swap: Swap::Mix,
-        swap_threshold: 8,
-        threshold: 16.0,
-        generator: Generator::Hpl,
-        threads: 1,
-        transport: Transport::Messages,
-        checksums: 0,
-    }
+    TestSpec { transport: Transport::Messages, ..base(n, nb, p, q) }
 }
 
 /// A system [A|b] of known solution, row by row.

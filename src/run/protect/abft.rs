@@ -17,11 +17,11 @@ use serde::{Deserialize, Serialize};
 
 use super::app::NodeCheckpointer;
 use super::clock::{Clock, Origin, Reading};
-use super::guard::{Done, RESTARTS_KEPT, Surroundings};
-use super::history::History;
+use super::guard::{Done, Surroundings, config, solve_error};
+use super::history::{History, remember_restart};
 use super::result;
 use super::settings::Settings;
-use super::split::{ALIGN_BYTES, memory_split, process_rows, region_shape, state_bytes};
+use super::split::{memory_split, process_rows, region_shape, state_bytes};
 use crate::checkpoint::layout::{Active, Geometry};
 use crate::checkpoint::protocol::{self, CheckpointError, Checkpointer, Config, Found};
 use crate::checkpoint::recover::Recovered;
@@ -33,7 +33,7 @@ use crate::hpl::pgesv::abft::{self, AbftError, Beginning, System, Weights};
 use crate::hpl::pgesv::{Params, SolveError};
 use crate::machine::grace;
 use crate::machine::team::Team;
-use crate::report::record::{Phases, Protection, Restart, Sample, Stall};
+use crate::report::record::{Phases, Protection, Restart, Sample};
 use crate::run::ptest::{self, Observer, Phase};
 
 /// Raised when [`State`] changes its form: a program reads its own alone.
@@ -84,18 +84,11 @@ pub fn open<'a, C: Comm>(
 ) -> Result<Opened<'a, C>, CheckpointError> {
     let started = Instant::now();
     let Surroundings { memory, host, hook, clock, .. } = surroundings;
-    let mut application = serde_json::to_value(spec).expect("plain data");
-    application["abft_state_format"] = STATE_FORMAT.into();
-    let refused = |source| {
-        let rank = comm.rank();
-        CheckpointError::Memory { what: "looking at the store", rank, bytes: 0, source }
-    };
-    let config = settings.config(&memory, application.to_string(), &host, state_bytes(comm.size()));
+    let format = ("abft_state_format", STATE_FORMAT);
     let config = Config {
-        align_bytes: ALIGN_BYTES,
         members: spec.q + spec.checksums,
         groups: Some(process_rows(spec)),
-        ..config.map_err(refused)?
+        ..config(comm, spec, settings, &memory, &host, format)?
     };
     let shape = region_shape(spec, settings);
     let (mut checkpointer, found) = match Checkpointer::open(comm, memory, config, &[shape], hook)?
@@ -156,7 +149,7 @@ impl<'a, C: Comm> Carried<'a, C> {
         };
         let weights = Weights::new(q, checksums);
         let entries = matgen::entries(n, spec.generator);
-        let params = Params { depth: spec.depth.min(abft::MOST_DEPTH), ..Params::from(&spec) };
+        let params = Params::from(&spec);
         let entries_id = spec.generator as u64;
         let system = System {
             grid: &grid,
@@ -185,7 +178,7 @@ impl<'a, C: Comm> Carried<'a, C> {
             phases: Phases::default(),
             observer,
         };
-        timer.observer.phase(Phase::Generate { total_bytes: (n * (n + 1) * 8) as u64 });
+        timer.observer.phase(ptest::generating(&spec));
         let solved = system.solve(memory, self.start_id, &Pieces, &mut timer);
         let Timer { state, before_seconds, start_unix_seconds, phases, .. } = timer;
         let solved = match solved {
@@ -222,7 +215,7 @@ impl<'a, C: Comm> Carried<'a, C> {
                 Err(error) => return Err(error.into()),
             },
         }
-        self.checkpointer.finish(&result).map_err(|error| solve_error(error).into())
+        self.checkpointer.finish(&result).map_err(|error| solve_error(0, error).into())
     }
 
     /// The solver's memory, of so many doubles, and the seconds behind it.
@@ -250,7 +243,6 @@ impl<'a, C: Comm> Carried<'a, C> {
             method: self.settings.method.to_string(),
             codec: "weighted sums".into(),
             encoder: "elimination".into(),
-            message_bytes: 0,
             region: "whole".into(),
             run_id: self.settings.run_id.clone(),
             groups: p,
@@ -259,24 +251,10 @@ impl<'a, C: Comm> Carried<'a, C> {
             survives_nodes: self.survives_nodes,
             segment_bytes: self.checkpointer.segment_bytes() as u64,
             open_seconds: self.open_seconds,
-            checkpoints: 0,
-            overlap: false,
-            checkpoint_seconds: 0.0,
-            stall_seconds: 0.0,
-            stall: Stall::default(),
-            skew_seconds: 0.0,
-            encode_seconds: 0.0,
-            copy_seconds: 0.0,
-            saved_bytes: 0,
             restarts: state.restarts.clone(),
+            // Nothing is saved.
+            ..Protection::default()
         }
-    }
-}
-
-fn solve_error(error: CheckpointError) -> SolveError {
-    match error {
-        CheckpointError::Comm(error) => SolveError::Comm(error),
-        error => SolveError::Checkpoint { panel: 0, why: error.to_string() },
     }
 }
 
@@ -357,7 +335,7 @@ impl<C: Comm> Timer<'_, '_, C> {
         self.before_seconds =
             if beginning.is_solved { known_seconds } else { resumed.elapsed_seconds };
         let start_seconds = (resumed.elapsed_seconds - here_seconds).max(known_seconds);
-        self.state.restarts.push(Restart {
+        let restart = Restart {
             // None was taken.
             epoch: 0,
             column: (beginning.panel * self.spec.nb).min(self.spec.n),
@@ -368,9 +346,8 @@ impl<C: Comm> Timer<'_, '_, C> {
             recover_seconds: here_seconds,
             is_by_wall_clock: resumed.is_by_wall_clock,
             wall_clock_step_seconds: resumed.wall_clock_step_seconds,
-        });
-        let surplus = self.state.restarts.len().saturating_sub(RESTARTS_KEPT);
-        self.state.restarts.drain(..surplus);
+        };
+        remember_restart(&mut self.state.restarts, restart);
         Ok(())
     }
 
@@ -381,7 +358,7 @@ impl<C: Comm> Timer<'_, '_, C> {
 
 impl<C: Comm> abft::Watcher for Timer<'_, '_, C> {
     fn begins(&mut self, beginning: &Beginning) -> Result<(), SolveError> {
-        self.begin(beginning).map_err(solve_error)?;
+        self.begin(beginning).map_err(|error| solve_error(0, error))?;
         self.start_unix_seconds = ptest::unix_seconds();
         self.observer.phase(if beginning.is_solved {
             Phase::BackSubstitute

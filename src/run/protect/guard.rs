@@ -7,12 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use super::app::NodeCheckpointer;
 use super::clock::{Clock, Origin, Reading};
-use super::history::{History, Taken, remember};
+use super::history::{History, Taken, remember, remember_restart};
 use super::interval::Pace;
 use super::memory::NodeMemory;
 use super::result;
 use super::settings::{Overlap, Region, Settings};
 use super::split::{ALIGN_BYTES, memory_split, region_shape, state_bytes};
+use crate::checkpoint::any_code::AnyCode;
 use crate::checkpoint::encode::Encoder;
 use crate::checkpoint::finish::FinishedRun;
 use crate::checkpoint::header::HeaderLayout;
@@ -32,8 +33,6 @@ use crate::machine::blas::MatMut;
 use crate::machine::blas::view::SharedMat;
 use crate::report::record::{Protection, Restart, Sample, Stall, TestRecord};
 
-/// Restarts that a report lists; of more, the latest.
-pub(super) const RESTARTS_KEPT: usize = 60;
 /// Raised when [`State`] or the result of a test changes its form: a program reads
 /// its own alone.
 const STATE_FORMAT: u32 = 2;
@@ -153,17 +152,8 @@ pub fn open<'a, C: Comm>(
     let started = Instant::now();
     let Surroundings { memory, host, hook, guessed_rate, clock } = surroundings;
     let shape = region_shape(spec, settings);
-    let mut application = serde_json::to_value(spec).expect("plain data");
-    application["state_format"] = STATE_FORMAT.into();
-    let application = application.to_string();
-    let refused = |source| {
-        let rank = comm.rank();
-        CheckpointError::Memory { what: "looking at the store", rank, bytes: 0, source }
-    };
-    let config = settings.config(&memory, application, &host, state_bytes(comm.size()));
-    let config = config.map_err(refused)?;
+    let config = config(comm, spec, settings, &memory, &host, ("state_format", STATE_FORMAT))?;
     let config = Config {
-        align_bytes: ALIGN_BYTES,
         // Little compared with the matrix.
         in_flight_bytes: config.in_flight_bytes.min(shape.bytes() / 8),
         ..config
@@ -203,6 +193,26 @@ pub fn open<'a, C: Comm>(
     Ok(Opened::Ready { guard: Box::new(guard), found, resumed: recovered.is_some() })
 }
 
+/// What the checkpointer of a test needs. `format`: name and number of the form that the
+/// state of its method has.
+pub(super) fn config<C: Comm>(
+    comm: &C,
+    spec: &TestSpec,
+    settings: &Settings,
+    memory: &NodeMemory,
+    host: &str,
+    (format_name, format): (&str, u32),
+) -> Result<Config<AnyCode>, CheckpointError> {
+    let mut application = serde_json::to_value(spec).expect("plain data");
+    application[format_name] = format.into();
+    let refused = |source| {
+        let rank = comm.rank();
+        CheckpointError::Memory { what: "looking at the store", rank, bytes: 0, source }
+    };
+    let config = settings.config(memory, application.to_string(), host, state_bytes(comm.size()));
+    Ok(Config { align_bytes: ALIGN_BYTES, ..config.map_err(refused)? })
+}
+
 impl<'a, C: Comm> Protected<'a, C> {
     /// All ranks, in the order of their places.
     pub fn comm(&self) -> &C {
@@ -238,7 +248,7 @@ impl<'a, C: Comm> Protected<'a, C> {
             bytes: 0,
         };
         remember(&mut state.taken, last);
-        state.restarts.push(Restart {
+        let restart = Restart {
             epoch: recovered.epoch,
             column,
             rebuilt_ranks: recovered.rebuilt.clone(),
@@ -248,9 +258,8 @@ impl<'a, C: Comm> Protected<'a, C> {
             recover_seconds: here_seconds,
             is_by_wall_clock: resumed.is_by_wall_clock,
             wall_clock_step_seconds: resumed.wall_clock_step_seconds,
-        });
-        let surplus = state.restarts.len().saturating_sub(RESTARTS_KEPT);
-        state.restarts.drain(..surplus);
+        };
+        remember_restart(&mut state.restarts, restart);
         Ok(())
     }
 
@@ -536,7 +545,7 @@ fn overlaps<C: Comm>(
     Ok(overlaps[0] > 0.0)
 }
 
-fn solve_error(panel: usize, error: CheckpointError) -> SolveError {
+pub(super) fn solve_error(panel: usize, error: CheckpointError) -> SolveError {
     match error {
         CheckpointError::Comm(error) => SolveError::Comm(error),
         error => SolveError::Checkpoint { panel, why: error.to_string() },

@@ -7,6 +7,8 @@ use crate::report::record::{Event, Restart, Sample};
 /// Checkpoints that a history lists; of more, the latest. They travel in the
 /// header of each segment.
 const TAKEN_KEPT: usize = 60;
+/// Restarts that a report lists; of more, the latest.
+pub(super) const RESTARTS_KEPT: usize = 60;
 
 /// A checkpoint that was taken. In JSON a list without names, to be short.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -45,8 +47,17 @@ fn milli(seconds: f64) -> f64 {
 
 /// Adds a checkpoint, and forgets the oldest of too many.
 pub(super) fn remember(list: &mut Vec<Taken>, taken: Taken) {
-    list.push(taken);
-    let surplus = list.len().saturating_sub(TAKEN_KEPT);
+    keep_latest(list, taken, TAKEN_KEPT);
+}
+
+/// Adds a restart, and forgets the oldest of too many.
+pub(super) fn remember_restart(list: &mut Vec<Restart>, restart: Restart) {
+    keep_latest(list, restart, RESTARTS_KEPT);
+}
+
+fn keep_latest<T>(list: &mut Vec<T>, entry: T, most: usize) {
+    list.push(entry);
+    let surplus = list.len().saturating_sub(most);
     list.drain(..surplus);
 }
 

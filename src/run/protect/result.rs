@@ -98,8 +98,7 @@ fn check_numbers(outcome: &mut Outcome) -> Vec<&mut f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::guard::RESTARTS_KEPT;
-    use super::super::history::remember;
+    use super::super::history::{RESTARTS_KEPT, remember};
     use super::super::split::state_bytes;
     use super::*;
     use crate::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};

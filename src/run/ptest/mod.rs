@@ -201,6 +201,11 @@ pub fn generate<C: Comm>(grid: &Grid<C>, team: &Team, spec: &TestSpec, memory: &
     started.elapsed().as_secs_f64()
 }
 
+/// The phase in which the system of a test is made.
+pub fn generating(spec: &TestSpec) -> Phase {
+    Phase::Generate { total_bytes: (spec.n * (spec.n + 1) * size_of::<f64>()) as u64 }
+}
+
 /// Runs one test on all ranks of the grid; the record is known on rank 0 of it.
 /// `resumed`: the system that `guard` holds is one from a checkpoint.
 ///
@@ -216,8 +221,7 @@ pub fn run<C: Comm>(
 ) -> Result<Option<TestRecord>, SolveError> {
     let mut record = empty_record(grid, spec)?;
     if !resumed {
-        let total_bytes = (spec.n * (spec.n + 1) * size_of::<f64>()) as u64;
-        observer.phase(Phase::Generate { total_bytes });
+        observer.phase(generating(spec));
         record.generate_seconds = generate(grid, team, spec, guard.matrix());
     }
     record.start_unix_seconds = unix_seconds();

@@ -17,8 +17,8 @@
 
 use std::f64::consts::PI;
 
-/// Most checksums of a process row.
-pub const MOST_CHECKSUMS: usize = 3;
+pub use crate::config::checkpoint::MOST_CHECKSUMS;
+
 /// Weights are multiples of 1 / GRAIN.
 const GRAIN: f64 = (1 << 24) as f64;
 /// Parts to be inverted that the search for random weights looks at.

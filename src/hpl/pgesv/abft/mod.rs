@@ -30,6 +30,7 @@
 
 mod groups;
 mod memory;
+mod relay;
 mod restore;
 mod standing;
 mod weights;
@@ -56,9 +57,10 @@ use crate::machine::team::Team;
 use crate::report::record::Phases;
 pub use memory::{At, GoOn, Hook};
 use memory::{Journal, Places, Recorded, Sizes, State};
+use relay::{Relay, Sum};
 use restore::Step;
 pub use standing::Refusal;
-use standing::{Action, Decision, Report, check_domains, decide, lost, newest_start};
+use standing::{Decision, Report, check_domains, decide, lost, newest_start};
 pub use weights::{MOST_CHECKSUMS, Weights};
 
 /// Most panels of the look-ahead: with more, a column in flight would have panels that its
@@ -156,6 +158,14 @@ pub struct Solution {
     pub rebuilt: Vec<usize>,
 }
 
+/// The ranks whose memory is lost.
+struct Lost {
+    /// Their numbers in the grid.
+    ranks: Vec<usize>,
+    /// Whether a rank is one of them, by process row and process column.
+    by_place: Vec<Vec<bool>>,
+}
+
 impl<'s, C: Comm> System<'s, C> {
     fn shape(&self) -> LocalShape {
         let (nb, grid) = (self.params.nb, self.grid);
@@ -223,7 +233,7 @@ impl<'s, C: Comm> System<'s, C> {
         self.check_domains()?;
         let mut places = Places::new(memory, &self.sizes(), shape);
         let mut journal = places.journal(hook);
-        let (decision, rebuilt) = self.open(&mut journal, start_id)?;
+        let (decision, lost) = self.open(&mut journal, start_id)?;
         let mut solution = Solution { x: Vec::new(), resumed: None, rebuilt: Vec::new() };
         let panels = self.params.panels();
         if let Decision::Solved { from } = decision {
@@ -240,10 +250,11 @@ impl<'s, C: Comm> System<'s, C> {
             let local = Local { grid, team: self.team, params, a, rows, cols, shape };
             let mut from = 0;
             if let Decision::GoTo { cut, actions } = decision {
-                self.restore(&local, &places, &journal, cut, &actions)?;
+                restore::go_to(&local, &places, &journal, cut, actions[grid.all.rank()])?;
+                restore::rebuild(&local, &places, &journal, self.weights, &lost.by_place, cut)?;
                 from = cut;
                 solution.resumed = Some(cut);
-                solution.rebuilt = rebuilt;
+                solution.rebuilt = lost.ranks;
             } else {
                 journal.set(State::Rest(0))?;
                 self.generate(&local);
@@ -252,7 +263,7 @@ impl<'s, C: Comm> System<'s, C> {
             grid.all.barrier()?;
             let rebuilt = solution.rebuilt.clone();
             watcher.begins(&Beginning { panel: from, rebuilt, is_solved: false })?;
-            let mut run = Run::new(&local, &places, &journal, from)?;
+            let mut run = Run::new(&local, &places, &journal, self.weights, from)?;
             run.factor(from, watcher)?;
             let mut phases = run.phases;
             watcher.back_substitutes();
@@ -280,12 +291,8 @@ impl<'s, C: Comm> System<'s, C> {
     }
 
     /// Tells the others what is in this rank's memory, decides with them, and joins the
-    /// start. Returns the decision, and the ranks that are lost.
-    fn open(
-        &self,
-        journal: &mut Journal,
-        start_id: u32,
-    ) -> Result<(Decision, Vec<usize>), AbftError> {
+    /// start. Returns the decision, and what is lost.
+    fn open(&self, journal: &mut Journal, start_id: u32) -> Result<(Decision, Lost), AbftError> {
         let (grid, form) = (self.grid, self.form());
         let (joined, confirmed) = journal.starts();
         let (_, state_start) = State::of_word(journal.state_word());
@@ -340,27 +347,10 @@ impl<'s, C: Comm> System<'s, C> {
         grid.all.barrier()?;
         journal.confirm(generation)?;
         journal.start = number;
-        let lost = (0..reports.len()).filter(|&rank| lost[rank]).collect();
-        Ok((decision, lost))
-    }
-
-    /// Takes all ranks to the cut before panel `cut`, by `actions`.
-    fn restore(
-        &self,
-        local: &Local<C>,
-        places: &Places,
-        journal: &Journal,
-        cut: usize,
-        actions: &[Action],
-    ) -> Result<(), AbftError> {
-        let grid = self.grid;
-        let mine = actions[grid.all.rank()];
-        restore::go_to(local, places, journal, cut, mine)?;
-        let is_lost = [u8::from(mine == Action::Rebuild)];
-        let lost = collect::all_gather_bytes(&grid.row, &is_lost)?;
-        let lost: Vec<bool> = lost.iter().map(|lost| lost[0] != 0).collect();
-        restore::rebuild(local, places, journal, self.weights, &lost, cut)?;
-        Ok(())
+        let mut by_place = vec![vec![false; grid.q + grid.checksums]; grid.p];
+        reports.iter().zip(&lost).for_each(|(at, &lost)| by_place[at.row][at.col] = lost);
+        let ranks = (0..lost.len()).filter(|&rank| lost[rank]).collect();
+        Ok((decision, Lost { ranks, by_place }))
     }
 
     fn generate(&self, local: &Local<C>) {
@@ -402,6 +392,9 @@ struct Run<'r, C: Comm> {
     /// For the columns of the next panel, and for the rest.
     exchanges: [RowExchange; 2],
     barrier: IBarrier<C>,
+    relay: Relay<'r, 'r, C>,
+    /// Process columns and their weights, of each checksum.
+    terms: Vec<Vec<(usize, f64)>>,
     phases: Phases,
 }
 
@@ -411,6 +404,7 @@ impl<'r, C: Comm> Run<'r, C> {
         local: &'r Local<'r, C>,
         places: &'r Places<'r>,
         journal: &'r Journal<'r>,
+        weights: &Weights,
         from: usize,
     ) -> Result<Self, SolveError> {
         let (grid, params) = (local.grid, local.params);
@@ -436,6 +430,8 @@ impl<'r, C: Comm> Run<'r, C> {
             look_ahead,
             exchanges: [next?, rest?],
             barrier: IBarrier::new()?,
+            relay: Relay::new(local, places, journal)?,
+            terms: (0..weights.checksums()).map(|s| weights.terms(s)).collect(),
             phases: Phases::default(),
         })
     }
@@ -465,7 +461,30 @@ impl<'r, C: Comm> Run<'r, C> {
             local.store_u1(k, step.panel.l1);
             self.journal.set(State::Rest(k + 1))?;
             self.look_ahead.give_back(panel)?;
+            if (k + 1).is_multiple_of(local.grid.q) && k + 1 < panels {
+                self.renew_checksums(k + 1)?;
+            }
             watcher.columns(((k + 1) * local.params.nb).min(local.params.n));
+        }
+        Ok(())
+    }
+
+    /// Sums the checksums of the group of the columns before panel `end`, which is finished,
+    /// anew from U as it is.
+    ///
+    /// As the elimination made them, they are checksums of U but for L^-1 times rounding
+    /// errors. A U of finished columns that is decoded from them would differ by as much
+    /// from the U that the rows below have been eliminated with, and the residual grow. Until
+    /// then the rows below would make up for it. Either value of an element is a
+    /// checksum, so a death leaves nothing to mend.
+    fn renew_checksums(&mut self, end: usize) -> Result<(), SolveError> {
+        let Local { grid, rows, params: Params { nb, .. }, .. } = *self.local;
+        let finished = end * nb;
+        let of_group = (end / grid.q - 1) * nb..end / grid.q * nb;
+        for (s, terms) in self.terms.iter().enumerate() {
+            let sum = Sum { name: "renew", terms, divisor: 1.0, target: grid.q + s, finished };
+            let rows = 0..rows.count_before(finished, grid.myrow);
+            self.relay.sum(&sum, (rows, of_group.clone()))?;
         }
         Ok(())
     }

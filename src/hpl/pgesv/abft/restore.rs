@@ -8,19 +8,15 @@ use super::super::SolveError;
 use super::super::local::Local;
 use super::super::panel::Layout;
 use super::super::product::multiply_part;
-use super::groups::{StepColumns, dead_columns};
+use super::groups::StepColumns;
 use super::memory::{Journal, Part, Places, Recorded, State};
+use super::relay::{Relay, Sum, columns_of};
 use super::standing::Action;
 use super::weights::Weights;
-use crate::hpl::comm::{Comm, PanelBuf, Tag};
+use crate::hpl::comm::Comm;
 use crate::hpl::swap;
 use crate::hpl::update::{self, Operands};
 use crate::machine::blas::MatRef;
-
-const TAG_REBUILD: Tag = 0x150;
-/// Doubles of a message of a rebuilding: it travels along the process row, rank by rank,
-/// while the next one follows.
-const MESSAGE_DOUBLES: usize = 1 << 15;
 
 /// The operands of a step as they lie in memory.
 pub(super) struct Step<'p> {
@@ -188,8 +184,46 @@ pub(super) fn go_to<C: Comm>(
     journal.set(State::Rest(cut))
 }
 
-/// Rebuilds the lost ranks of this process row, `lost` by process column, at the cut before
-/// panel `cut`, to which all others have gone. Collective over the process row.
+/// What of a process row is computed anew behind a loss.
+///
+/// A column that is eliminated further has to be computed anew on all process rows, by the
+/// same sum. Its rows on and above the diagonal and those below make up for each other's
+/// rounding errors, which are others in the matrix than in the checksums: U of one and the
+/// rows below of the other are off by L21 L11^-1 times the errors. So the ranks that
+/// are left of the process column of a lost one also take what the checksums give, as long as
+/// there are enough of them. Else each process row rebuilds what it has lost alone.
+#[derive(Debug, PartialEq, Eq)]
+struct Anew {
+    /// Process columns of the matrix, in order.
+    columns: Vec<usize>,
+    /// The checksums that they may be decoded from.
+    from: Vec<usize>,
+    /// The checksums that are summed anew.
+    checksums: Vec<usize>,
+}
+
+impl Anew {
+    /// Of process row `row`. `lost`: the ranks that are lost, by process row and column, of
+    /// which `q` hold the matrix.
+    fn new(lost: &[Vec<bool>], row: usize, q: usize) -> Self {
+        let is_lost_anywhere = |col: usize| lost.iter().any(|row| row[col]);
+        let is_lost_here = |col: usize| lost[row][col];
+        let of = |is_lost: &dyn Fn(usize) -> bool| {
+            let checksums = || 0..lost[row].len() - q;
+            Self {
+                columns: (0..q).filter(|&col| is_lost(col)).collect(),
+                from: checksums().filter(|&s| !is_lost(q + s)).collect(),
+                checksums: checksums().filter(|&s| is_lost(q + s)).collect(),
+            }
+        };
+        let anywhere = of(&is_lost_anywhere);
+        if anywhere.columns.len() <= anywhere.from.len() { anywhere } else { of(&is_lost_here) }
+    }
+}
+
+/// Rebuilds the ranks of this process row that are `lost`, by process row and column, at the
+/// cut before panel `cut`, to which all others have gone; the rounding errors of those that
+/// are left may change. Collective over the process row.
 ///
 /// # Errors
 /// When a rank cannot be reached.
@@ -198,119 +232,60 @@ pub(super) fn rebuild<C: Comm>(
     places: &Places,
     journal: &Journal,
     weights: &Weights,
-    lost: &[bool],
+    lost: &[Vec<bool>],
     cut: usize,
 ) -> Result<(), SolveError> {
-    if !lost.contains(&true) {
-        return Ok(());
-    }
-    let q = local.grid.q;
-    let columns: Vec<usize> = (0..q).filter(|&col| lost[col]).collect();
-    let left: Vec<usize> = (0..weights.checksums()).filter(|&s| !lost[q + s]).collect();
-    let mut relay = Relay { local, places, journal, cut, buffer: PanelBuf::for_messages(0)? };
-    let decoding = weights.decoding(&columns, &left);
-    for (i, &column) in columns.iter().enumerate() {
-        let of_columns = (0..q).filter(|&col| !lost[col]).map(|c| (c, decoding.of_columns[i][c]));
+    let (Local { grid, cols, .. }, q) = (local, local.grid.q);
+    let lost_here = &lost[grid.myrow];
+    let anew = Anew::new(lost, grid.myrow, q);
+    let finished = (cut * local.params.nb).min(local.params.n);
+    let mut relay = Relay::new(local, places, journal)?;
+    let mut set = |target: usize, terms: &[(usize, f64)], divisor| {
+        // What is left of finished columns, or groups, stays.
+        let left = cols.count_before(finished, target.min(q - 1));
+        let first = if lost_here[target] { 0 } else { left };
+        let part = (0..local.shape.rows, first..columns_of(local, target));
+        relay.sum(&Sum { name: "rebuild", terms, divisor, target, finished }, part)
+    };
+    let decoding = weights.decoding(&anew.columns, &anew.from);
+    for (i, &column) in anew.columns.iter().enumerate() {
+        let others = (0..q).filter(|col| !anew.columns.contains(col));
+        let of_columns = others.map(|col| (col, decoding.of_columns[i][col]));
         let of_checksums = decoding.with.iter().zip(&decoding.of_checksums[i]);
         let terms: Vec<(usize, f64)> =
             of_columns.chain(of_checksums.map(|(&s, &of)| (q + s, of))).collect();
-        relay.sum(&terms, decoding.divisor, column)?;
+        set(column, &terms, decoding.divisor)?;
     }
-    for s in (0..weights.checksums()).filter(|&s| lost[q + s]) {
-        let terms: Vec<(usize, f64)> = weights.of(s).iter().copied().enumerate().collect();
-        relay.sum(&terms, 1.0, q + s)?;
+    for &s in &anew.checksums {
+        set(q + s, &weights.terms(s), 1.0)?;
     }
-    if lost[local.grid.mycol] { journal.set(State::Rest(cut)) } else { Ok(()) }
+    if lost_here[grid.mycol] { journal.set(State::Rest(cut)) } else { Ok(()) }
 }
 
-/// Sums over the ranks of a process row, passed on from one to the next.
-struct Relay<'r, 'm, C: Comm> {
-    local: &'r Local<'m, C>,
-    places: &'r Places<'r>,
-    journal: &'r Journal<'r>,
-    cut: usize,
-    buffer: PanelBuf,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl<C: Comm> Relay<'_, '_, C> {
-    /// Sets the part of process column `target` to the sum of those of others, each with a
-    /// factor, over `divisor`.
-    fn sum(
-        &mut self,
-        terms: &[(usize, f64)],
-        divisor: f64,
-        target: usize,
-    ) -> Result<(), SolveError> {
-        let (grid, rows) = (self.local.grid, self.local.shape.rows);
-        let width = self.columns_of(target);
-        let most_rows = (MESSAGE_DOUBLES / width.max(1)).max(1);
-        let mine = terms.iter().position(|&(col, _)| col == grid.mycol);
-        if width == 0 || (mine.is_none() && grid.mycol != target) {
-            return Ok(());
-        }
-        if self.buffer.len() < most_rows * width {
-            self.buffer = PanelBuf::for_messages(most_rows * width)?;
-        }
-        for first in (0..rows).step_by(most_rows) {
-            let part = first..(first + most_rows).min(rows);
-            let len = part.len() * width;
-            self.journal.step("rebuild", first)?;
-            match mine {
-                Some(0) => self.buffer[..len].fill(0.0),
-                Some(i) => {
-                    grid.row.recv(&mut self.buffer[..len], terms[i - 1].0, TAG_REBUILD)?;
-                }
-                None => {
-                    let (last, _) = *terms.last().expect("somebody to rebuild from");
-                    grid.row.recv(&mut self.buffer[..len], last, TAG_REBUILD)?;
-                    part.enumerate().for_each(|(i, row)| self.take(row, i * width, divisor));
-                    continue;
-                }
-            }
-            let at = mine.expect("a term");
-            part.enumerate().for_each(|(i, row)| {
-                self.add(row, i * width..(i + 1) * width, terms[at].1);
-            });
-            let to = terms.get(at + 1).map_or(target, |&(col, _)| col);
-            grid.row.send(&self.buffer[..len], to, TAG_REBUILD)?;
-        }
-        Ok(())
+    /// Process rows of two ranks of data and `lost.len() - 2` checksums, `x` for lost ones.
+    fn anew(rows: &[&str], row: usize) -> (Vec<usize>, Vec<usize>, Vec<usize>) {
+        let lost: Vec<Vec<bool>> =
+            rows.iter().map(|row| row.bytes().map(|rank| rank == b'x').collect()).collect();
+        let Anew { columns, from, checksums } = Anew::new(&lost, row, 2);
+        (columns, from, checksums)
     }
 
-    /// Columns of a process column.
-    fn columns_of(&self, col: usize) -> usize {
-        let Local { params, cols, grid, .. } = self.local;
-        cols.count_before(params.n + 1, if col < grid.q { col } else { 0 })
-    }
-
-    /// Columns of local row `row` that are dead here.
-    fn dead(&self, row: usize) -> usize {
-        let Local { params, rows, cols, grid, .. } = self.local;
-        if grid.is_checksum() {
-            return 0;
+    #[test]
+    fn a_process_column_is_computed_anew_on_all_process_rows_where_that_can_be() {
+        for row in 0..2 {
+            assert_eq!(anew(&["...", ".x."], row), (vec![1], vec![0], vec![]));
+            assert_eq!(anew(&["..x", "..."], row), (vec![], vec![], vec![0]));
+            assert_eq!(anew(&["x...", ".x.."], row), (vec![0, 1], vec![0, 1], vec![]));
+            assert_eq!(anew(&["x...", "..x."], row), (vec![0], vec![1], vec![0]));
         }
-        let finished = (self.cut * params.nb).min(params.n);
-        dead_columns(*cols, grid.mycol, rows.global(row, grid.myrow), finished)
-    }
-
-    /// Adds this rank's row `row`, times `factor`, to that part of the message.
-    fn add(&mut self, row: usize, place: std::ops::Range<usize>, factor: f64) {
-        let dead = self.dead(row);
-        // SAFETY: nobody writes to A.
-        let a = unsafe { self.places.a.read(row..row + 1, 0..self.local.shape.cols) };
-        let sums = self.buffer[place].iter_mut().zip(a.row(0)).skip(dead);
-        sums.for_each(|(sum, value)| *sum += factor * value);
-    }
-
-    /// Sets this rank's row `row` from the message.
-    fn take(&mut self, row: usize, start: usize, divisor: f64) {
-        let (dead, width) = (self.dead(row), self.local.shape.cols);
-        // SAFETY: this thread alone is on A.
-        let mut a = unsafe { self.places.a.block(row..row + 1, 0..width) };
-        let values = a.row_mut(0);
-        for (value, sum) in values.iter_mut().zip(&self.buffer[start..start + width]) {
-            *value = sum / divisor;
-        }
-        values[..dead].fill(0.0);
+        // Each process row by itself.
+        assert_eq!(anew(&["x..", ".x."], 0), (vec![0], vec![0], vec![]));
+        assert_eq!(anew(&["x..", ".x."], 1), (vec![1], vec![0], vec![]));
+        assert_eq!(anew(&["x..", "..x"], 0), (vec![0], vec![0], vec![]));
+        assert_eq!(anew(&["x..", "..x"], 1), (vec![], vec![], vec![0]));
     }
 }

@@ -160,6 +160,11 @@ impl Weights {
         &self.of_checksums[s]
     }
 
+    /// Each process column and its weight in checksum `s`.
+    pub fn terms(&self, s: usize) -> Vec<(usize, f64)> {
+        self.of(s).iter().copied().enumerate().collect()
+    }
+
     /// The factor, at worst, by which an error of the checksums is greater in a column
     /// that is decoded from them: over all columns and checksums that may be lost.
     pub fn amplification(&self) -> f64 {

@@ -1,0 +1,135 @@
+//! Sums over the ranks of a process row, in messages that are passed on from rank to rank
+//! and follow one another.
+
+use std::ops::Range;
+
+use super::super::SolveError;
+use super::super::local::Local;
+use super::groups::dead_columns;
+use super::memory::{Journal, Places};
+use crate::hpl::comm::{Comm, PanelBuf, Tag};
+
+const TAG_RELAY: Tag = 0x150;
+/// Doubles of a message.
+const MESSAGE_DOUBLES: usize = 1 << 15;
+
+/// A sum of the same part of A on several process columns, which becomes that of another.
+pub(super) struct Sum<'s> {
+    /// What it is for, as a hook is told.
+    pub name: &'static str,
+    /// Process columns and their factors, in the order in which the sum passes them.
+    pub terms: &'s [(usize, f64)],
+    /// What the sum is divided by.
+    pub divisor: f64,
+    /// The process column that gets it.
+    pub target: usize,
+    /// The columns before this one are finished: below the diagonal, they are dead.
+    pub finished: usize,
+}
+
+/// Passes sums on.
+pub(super) struct Relay<'r, 'm, C: Comm> {
+    local: &'r Local<'m, C>,
+    places: &'r Places<'r>,
+    journal: &'r Journal<'r>,
+    message: PanelBuf,
+}
+
+/// Columns of process column `col`; those of a checksum are as many as the first one's.
+pub(super) fn columns_of<C: Comm>(local: &Local<C>, col: usize) -> usize {
+    let Local { params, cols, grid, .. } = local;
+    cols.count_before(params.n + 1, if col < grid.q { col } else { 0 })
+}
+
+impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
+    /// # Errors
+    /// Without the memory for a message.
+    pub fn new(
+        local: &'r Local<'m, C>,
+        places: &'r Places<'r>,
+        journal: &'r Journal<'r>,
+    ) -> Result<Self, SolveError> {
+        // No process column has more than the first one.
+        let message = PanelBuf::for_messages(MESSAGE_DOUBLES.max(columns_of(local, 0)))?;
+        Ok(Self { local, places, journal, message })
+    }
+
+    /// Sets `rows` and `cols` of the target to the sum. Collective over the process row.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    pub fn sum(
+        &mut self,
+        sum: &Sum,
+        (rows, cols): (Range<usize>, Range<usize>),
+    ) -> Result<(), SolveError> {
+        let grid = self.local.grid;
+        let mine = sum.terms.iter().position(|&(col, _)| col == grid.mycol);
+        if cols.is_empty() || (mine.is_none() && grid.mycol != sum.target) {
+            return Ok(());
+        }
+        let most_rows = (MESSAGE_DOUBLES / cols.len()).max(1);
+        for first in rows.clone().step_by(most_rows) {
+            let part = first..(first + most_rows).min(rows.end);
+            let len = part.len() * cols.len();
+            self.journal.step(sum.name, first)?;
+            let Some(at) = mine else {
+                let &(last, _) = sum.terms.last().expect("a term");
+                grid.row.recv(&mut self.message[..len], last, TAG_RELAY)?;
+                self.take(sum, part, cols.clone());
+                continue;
+            };
+            match at {
+                0 => self.message[..len].fill(0.0),
+                _ => {
+                    let (before, _) = sum.terms[at - 1];
+                    grid.row.recv(&mut self.message[..len], before, TAG_RELAY)?;
+                }
+            }
+            self.add(sum, part, cols.clone(), sum.terms[at].1);
+            let to = sum.terms.get(at + 1).map_or(sum.target, |&(col, _)| col);
+            grid.row.send(&self.message[..len], to, TAG_RELAY)?;
+        }
+        Ok(())
+    }
+
+    /// Those of `cols` that are here and not dead in local row `row`.
+    fn alive(&self, sum: &Sum, row: usize, cols: &Range<usize>) -> Range<usize> {
+        let Local { rows, cols: cyclic, grid, shape, .. } = self.local;
+        let (start, end) = (cols.start.min(shape.cols), cols.end.min(shape.cols));
+        if grid.is_checksum() {
+            return start..end;
+        }
+        let global = rows.global(row, grid.myrow);
+        dead_columns(*cyclic, grid.mycol, global, sum.finished).clamp(start, end)..end
+    }
+
+    /// Adds this rank's part, times `factor`, to the message.
+    fn add(&mut self, sum: &Sum, rows: Range<usize>, cols: Range<usize>, factor: f64) {
+        for (i, row) in rows.enumerate() {
+            let alive = self.alive(sum, row, &cols);
+            if alive.is_empty() {
+                continue;
+            }
+            let start = i * cols.len() + alive.start - cols.start;
+            // SAFETY: nobody writes to these elements.
+            let a = unsafe { self.places.a.read(row..row + 1, alive) };
+            let sums = self.message[start..].iter_mut().zip(a.row(0));
+            sums.for_each(|(sum, value)| *sum += factor * value);
+        }
+    }
+
+    /// Sets this rank's part from the message; what is dead becomes 0.
+    fn take(&mut self, sum: &Sum, rows: Range<usize>, cols: Range<usize>) {
+        for (i, row) in rows.enumerate() {
+            let alive = self.alive(sum, row, &cols);
+            let message = &self.message[i * cols.len()..(i + 1) * cols.len()];
+            // SAFETY: this thread alone is on these columns.
+            let mut a = unsafe { self.places.a.block(row..row + 1, cols.start..alive.end) };
+            let (dead, values) = a.row_mut(0).split_at_mut(alive.start - cols.start);
+            dead.fill(0.0);
+            let sums = &message[dead.len()..];
+            values.iter_mut().zip(sums).for_each(|(value, of_all)| *value = of_all / sum.divisor);
+        }
+    }
+}

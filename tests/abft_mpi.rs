@@ -123,10 +123,10 @@ fn ranks_killed_at_any_time() {
             };
             kills += usize::from(killed);
             if ended.ok {
-                // docs/abft.md says why it grows; the threshold is 16.
-                let residual = residual(&ended);
-                assert!(residual < 1.0, "seed {seed}: {residual}: {}", ended.text);
-                worst = worst.max(residual / undisturbed);
+                // docs/abft.md says why it grows; the threshold of the test is 16.
+                let times = residual(&ended) / undisturbed;
+                assert!(times < 20.0, "seed {seed}: {times} times: {}", ended.text);
+                worst = worst.max(times);
                 break;
             }
             assert!(left > 0, "seed {seed}, job {number}, {victims:?}: {}", ended.text);
@@ -139,6 +139,37 @@ fn ranks_killed_at_any_time() {
     println!(
         "{jobs} jobs, {kills} kills, {losses} segments lost; residual at most {worst:.2} times"
     );
+}
+
+/// A wrong number ends the run before the residual would tell, and stays known to the next
+/// start; with two checksums it is mended.
+#[test]
+fn a_flipped_bit_is_told_or_mended() {
+    let flip = "--inject flip:1@column:512";
+    let job = with_checksums((1, 2, 1, 1500), "flip", flip);
+    for (start, what) in
+        ["the checksums contradict row ", "the checksums of rank 2 have contradicted the matrix"]
+            .into_iter()
+            .enumerate()
+    {
+        let ended = job.start(&[]);
+        assert!(!ended.ok && ended.text.contains(what), "start {start}: {}", ended.text);
+    }
+    let anew = job.start(&["--resume", "never"]);
+    assert!(anew.ok && anew.text.contains("computed anew: 0"), "{}", anew.text);
+    job.assert_nothing_is_left();
+
+    let job = with_checksums((2, 2, 2, 1200), "mend", &format!("--check-every 1 {flip}"));
+    let ended = job.start(&[]);
+    assert!(ended.ok && ended.text.contains("computed anew: 1"), "{}", ended.text);
+    job.assert_nothing_is_left();
+
+    let job = hpl((1, 2, 1, 300), 2, "unnoticed", &format!("--ft self {flip}"));
+    let ended = job.start(&[]);
+    assert!(!ended.ok && ended.text.contains("only --ft abft notices"), "{}", ended.text);
+    let job = hpl((1, 2, 1, 300), 2, "senseless", "--ft self --check-every 3");
+    let ended = job.start(&[]);
+    assert!(!ended.ok && ended.text.contains("--check-every"), "{}", ended.text);
 }
 
 /// Without grace several ranks may be torn: the next start goes on, or says what is lost.

@@ -5,6 +5,7 @@ mod abft;
 mod base_spec;
 
 use std::collections::HashSet;
+use std::num::NonZeroUsize;
 use std::sync::Mutex;
 
 use abft::{Job, Matrix, Memory, Random, deadly, fingerprint, spec};
@@ -13,11 +14,16 @@ use skt_hpl::hpl::comm::sim::{Kill, Linger, Options};
 use skt_hpl::hpl::comm::threads::run;
 use skt_hpl::hpl::comm::{Comm, CommError, collect};
 use skt_hpl::hpl::grid::Grid;
-use skt_hpl::hpl::pgesv::abft::{AbftError, At, GoOn, Hook, Refusal, Weights};
+use skt_hpl::hpl::pgesv::abft::{
+    AbftError, At, CheckEvery, Checked, Flip, GoOn, Hook, Refusal, Watcher, Weights,
+};
 use skt_hpl::hpl::pgesv::guard::{Guard, Unguarded};
 use skt_hpl::hpl::pgesv::{Params, SolveError, Solver, Workspace};
 use skt_hpl::machine::team::Team;
 use skt_hpl::run::ptest::{self};
+
+/// Not by the time that anything takes: the same steps each time.
+const CHECK: CheckEvery = CheckEvery::Panels(NonZeroUsize::new(3).expect("not 0"));
 
 /// x of a run without checksums.
 fn plain(spec: &TestSpec, matrix: &Matrix) -> Vec<f64> {
@@ -68,7 +74,8 @@ fn undisturbed_runs_have_the_bits_of_runs_without_checksums() {
                 let bcast = [Bcast::OneRing, Bcast::Long, Bcast::TwoRingM][turn];
                 let spec = TestSpec { depth, threads, swap, bcast, ..spec(n, nb, p, q) };
                 let matrix = Matrix::random(n, n as u64);
-                let job = Job { spec, weights: Weights::new(q, m), matrix, domains: None };
+                let job =
+                    Job { spec, weights: Weights::new(q, m), matrix, domains: None, check: CHECK };
                 let (x, want) = (with_checksums(&job), plain(&job.spec, &job.matrix));
                 assert_eq!(x, want, "{} with {threads} threads", job.name());
                 compared += 1;
@@ -82,6 +89,7 @@ fn undisturbed_runs_have_the_bits_of_runs_without_checksums() {
             weights: Weights::new(2, 1),
             matrix: Matrix::random(611, 1),
             domains: None,
+            check: CHECK,
         };
         assert_eq!(with_checksums(&job), plain(&job.spec, &job.matrix), "{threads} threads");
     }
@@ -96,7 +104,7 @@ fn exact(spec: TestSpec, m: usize) -> Job {
         _ => panic!("no such weights"),
     };
     let matrix = Matrix::exact(spec.n, 5);
-    Job { spec, weights: Weights::given(weights), matrix, domains: None }
+    Job { spec, weights: Weights::given(weights), matrix, domains: None, check: CHECK }
 }
 
 /// The systems whose runs are killed.
@@ -450,6 +458,7 @@ fn residuals_after_a_loss_are_of_the_same_size() {
                 weights: Weights::new(q, 1),
                 matrix: Matrix::random(96, seed),
                 domains: None,
+                check: CHECK,
             }
         };
         let undisturbed = |seed| {
@@ -523,6 +532,7 @@ fn residuals_do_not_grow_with_the_groups_finished_at_a_loss() {
             weights: Weights::new(q, 1),
             matrix: Matrix::random(n, seed),
             domains: None,
+            check: CHECK,
         };
         let undisturbed = job.matrix.residual(&with_checksums(&job));
         for (eighths, lost) in [(4, 1), (7, 0), (7, 1), (7, 2)] {
@@ -534,4 +544,113 @@ fn residuals_do_not_grow_with_the_groups_finished_at_a_loss() {
             }
         }
     }
+}
+
+/// Makes one wrong number, and takes down the largest delta of the checks.
+#[derive(Default)]
+struct Flipping {
+    flip: Option<(usize, Flip)>,
+    units: f64,
+    mended_rows: usize,
+}
+
+impl Watcher for Flipping {
+    fn flip(&mut self, cut: usize) -> Option<Flip> {
+        self.flip.filter(|(at, _)| *at == cut).map(|(_, flip)| flip)
+    }
+
+    fn checked(&mut self, found: Checked) {
+        self.units = self.units.max(found.units);
+        self.mended_rows += found.mended_rows;
+    }
+}
+
+/// Undisturbed runs are far from an alarm.
+#[test]
+fn undisturbed_runs_give_no_alarm() {
+    let n = 384;
+    for (p, q, m, depth) in [(2, 2, 1, 0), (1, 3, 1, 1), (2, 2, 2, 1), (1, 4, 3, 0)] {
+        let spec = TestSpec { depth, ..spec(n, 16, p, q) };
+        let (weights, matrix) = (Weights::new(q, m), Matrix::random(n, 7));
+        let job = Job { spec, weights, matrix, domains: None, check: CHECK };
+        let most = run(job.ranks(), |comm| {
+            let mut watcher = Flipping::default();
+            let solved = job.watched(&comm, &mut Vec::new(), 1, &GoOn, &mut watcher);
+            solved.expect("no alarm");
+            Ok::<_, SolveError>(watcher.units)
+        });
+        for units in most {
+            let units = units.expect("no alarm");
+            assert!(units < 2.0, "{}: {units} units", job.name());
+        }
+    }
+}
+
+/// What became of a flip.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Fate {
+    /// A solution, with this residual and so many rows computed anew.
+    Solved(f64, usize),
+    /// Told.
+    Alarm,
+}
+
+fn fate(job: &Job, rank: usize, flip: (usize, Flip)) -> Fate {
+    let ranks = run(job.ranks(), |comm| {
+        let flip = (comm.rank() == rank).then_some(flip);
+        let mut watcher = Flipping { flip, ..Flipping::default() };
+        let solved = job.watched(&comm, &mut Vec::new(), 1, &GoOn, &mut watcher);
+        solved.map(|solution| (solution.x, watcher.mended_rows))
+    });
+    // A rank that has failed ends the others, which hear of that alone.
+    let is_told = |error: &AbftError| {
+        matches!(error, AbftError::Solve(SolveError::Wrong { .. } | SolveError::Pivot { .. }))
+    };
+    if ranks.iter().any(|rank| rank.as_ref().is_err_and(is_told)) {
+        return Fate::Alarm;
+    }
+    let first = ranks.into_iter().next().expect("rank 0");
+    let (x, mended_rows) = first.unwrap_or_else(|error| panic!("{}: {error}", job.name()));
+    Fate::Solved(job.matrix.residual(&x), mended_rows)
+}
+
+/// A flip, of any bit, place and time, whose effect would fail the residual is told; several
+/// checksums mend it, if they look before the column is finished.
+#[test]
+fn a_flipped_bit_is_told_or_mended() {
+    let flips = std::env::var("SKT_FLIPS").map_or(250, |flips| flips.parse().expect("a number"));
+    let (mut random, mut told) = (Random(11), [0; 3]);
+    let every = |panels| CheckEvery::Panels(NonZeroUsize::new(panels).expect("not 0"));
+    let kinds = [(2, 2, 1, 0, 3), (1, 3, 1, 1, 100), (2, 2, 2, 0, 1), (1, 3, 2, 1, 3)];
+    for number in 0..flips {
+        let (p, q, m, depth, panels) = kinds[number % kinds.len()];
+        let (n, nb) = (96, 8);
+        let matrix = Matrix::random(n, number as u64);
+        let spec = TestSpec { depth, ..spec(n, nb, p, q) };
+        let weights = Weights::new(q, m);
+        let job = Job { spec, weights, matrix, domains: None, check: every(panels) };
+        let place = (random.below(n), random.below(n));
+        let flip = (1 + random.below(n / nb), Flip { place, bit: random.below(64) as u32 });
+        let rank = random.below(job.ranks());
+        let unchecked = fate(&Job { check: CheckEvery::Never, ..job.clone() }, rank, flip);
+        let checked = fate(&job, rank, flip);
+        let fails = |fate| !matches!(fate, Fate::Solved(residual, _) if residual < 16.0);
+        let what = || format!("{}, {rank}, {flip:?}: {unchecked:?}, {checked:?}", job.name());
+        match checked {
+            Fate::Alarm => told[0] += 1,
+            Fate::Solved(residual, mended) => {
+                assert!(residual < 16.0, "a wrong answer: {}", what());
+                told[if mended > 0 { 1 } else { 2 }] += 1;
+                assert!(mended == 0 || m > 1, "{}", what());
+            }
+        }
+        if m > 1 && panels == 1 {
+            assert!(!fails(checked), "not mended: {}", what());
+        }
+        if !fails(unchecked) && m == 1 && checked == Fate::Alarm {
+            told[0] -= 1;
+        }
+    }
+    println!("{flips} flips: {} told, {} mended, {} without an effect", told[0], told[1], told[2]);
+    assert!(told.iter().all(|&count| count > flips / 50), "{told:?}");
 }

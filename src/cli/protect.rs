@@ -60,6 +60,10 @@ pub struct ProtectArgs {
     #[arg(long, value_name = "HOW", value_parser = Names::of_setting(Setting::Overlap))]
     #[arg(help_heading = PROTECTION, help = about(Setting::Overlap))]
     pub overlap: Option<String>,
+    /// Panels between two checks
+    #[arg(long, value_name = "PANELS", allow_negative_numbers = true)]
+    #[arg(help_heading = PROTECTION, help = about(Setting::CheckEvery))]
+    pub check_every: Option<String>,
     /// Failure domains
     #[arg(long, value_name = "FILE", help_heading = PROTECTION, help = about(Setting::Domains))]
     pub domains: Option<String>,
@@ -70,7 +74,8 @@ pub struct ProtectArgs {
     #[arg(long, value_name = "STORE", help_heading = PROTECTION, help = about(Setting::Store))]
     pub store: Option<String>,
     /// Kill a rank, once: WHAT (rank 0) or RANK@WHAT, with WHAT a step of the protocol (encode:3, flush:tile=7,
-    /// recover:rebuild), column:J, time:SECONDS, or back; may be given several times
+    /// recover:rebuild), column:J, time:SECONDS, or back; flip:RANK@column:J flips a bit of its matrix, with abft;
+    /// may be given several times
     #[arg(long, value_name = "FAULT", help_heading = PROTECTION)]
     pub inject: Vec<Inject>,
 }
@@ -92,6 +97,7 @@ impl ProtectArgs {
             (Setting::Encoder, &self.encoder),
             (Setting::MessageBytes, &self.message_bytes),
             (Setting::Overlap, &self.overlap),
+            (Setting::CheckEvery, &self.check_every),
             (Setting::Domains, &self.domains),
             (Setting::AllowSharedDomains, &flag),
             (Setting::Store, &self.store),

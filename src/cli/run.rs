@@ -9,6 +9,7 @@ use skt_terms::exit::Exit;
 
 use super::overrides::Overrides;
 use super::protect::ProtectArgs;
+use crate::checkpoint::methods::Method;
 use crate::config::param::Param;
 use crate::config::{
     Checked, ConfigError, Draft, Format, LaunchDraft, Rules, RunSpec, Warning, read_bytes,
@@ -21,7 +22,7 @@ use crate::report::heartbeat;
 use crate::report::output;
 use crate::report::progress::ProgressMode;
 use crate::run::job::{self, JobError, Options};
-use crate::run::protect::{Settings, read_domains};
+use crate::run::protect::{Settings, What, read_domains};
 
 const FILES: &str = "Input and output";
 
@@ -176,6 +177,10 @@ fn load_for(args: &RunArgs, ranks: usize) -> Result<(RunSpec, Settings), ConfigE
         inject: args.protect.inject.clone(),
         ..Settings::read(&checked.checkpoint, &checked.spec)?
     };
+    let flip = settings.inject.iter().find(|inject| matches!(inject.what, What::Flip(_)));
+    if let Some(flip) = flip.filter(|_| settings.method != Method::Abft) {
+        return Err(ConfigError::FlipUnnoticed { inject: flip.to_string() });
+    }
     for warning in &checked.warnings {
         output::say(format_args!("warning: {warning}"));
     }

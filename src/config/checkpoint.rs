@@ -25,6 +25,7 @@ pub enum Setting {
     Encoder,
     MessageBytes,
     Overlap,
+    CheckEvery,
     Domains,
     AllowSharedDomains,
     Store,
@@ -67,7 +68,7 @@ const NONE: SettingInfo = SettingInfo {
 };
 
 /// All settings.
-pub const SETTINGS: [SettingInfo; 15] = [
+pub const SETTINGS: [SettingInfo; 16] = [
     SettingInfo {
         setting: Setting::Method,
         key: "method",
@@ -194,6 +195,17 @@ pub const SETTINGS: [SettingInfo; 15] = [
         default: "auto",
         what: "whether parities (by direct or ring) are computed while the solver goes on; auto: \
                where a group computes them by messages in a ring",
+        ..NONE
+    },
+    SettingInfo {
+        setting: Setting::CheckEvery,
+        key: "check_every",
+        flag: "--check-every",
+        written: Written::Time,
+        legal: "auto, never, or panels: 1 or more",
+        default: "auto",
+        what: "panels between two checks of the matrix against its checksums, with abft; auto: as \
+               many as cost a hundredth of the time",
         ..NONE
     },
     SettingInfo {

@@ -253,6 +253,18 @@ pub enum ConfigError {
         /// Where.
         at: At,
     },
+    /// A setting of checksums where there are none.
+    #[error("{at}: has no meaning without --ft abft, which has checksums; leave it out")]
+    NoChecksums {
+        /// Where.
+        at: At,
+    },
+    /// A wrong number that nothing would notice.
+    #[error("--inject {inject}: flips a bit of the matrix, which only --ft abft notices")]
+    FlipUnnoticed {
+        /// The fault.
+        inject: String,
+    },
     /// A process row of more ranks than a segment can name.
     #[error(
         "--ft abft: a process row has {width} ranks, checksum columns included; legal: at most \

@@ -54,6 +54,6 @@ pub enum Written {
     Flag,
     /// A string.
     Text,
-    /// A string with a unit, or a number of seconds.
+    /// A string with a unit or a word, or a number.
     Time,
 }

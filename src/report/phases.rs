@@ -137,6 +137,13 @@ fn abft_lines(protection: &Protection, what: &str) -> Vec<String> {
             protection.open_seconds,
         ),
     ];
+    if protection.checks > 0 {
+        lines.push(format!(
+            "# checks: the matrix agreed with its checksums {} times; rows that were wrong and \
+             computed anew: {}",
+            protection.checks, protection.mended_rows
+        ));
+    }
     lines.extend(protection.restarts.iter().map(|restart| {
         format!(
             "# restart: at column {}; ranks rebuilt: {:?}; downtime {:.2} s, recovery {:.2} s",

@@ -145,6 +145,12 @@ pub struct Protection {
     pub saved_bytes: u64,
     /// Restarts since the first start.
     pub restarts: Vec<Restart>,
+    /// With `abft`: checks of the matrix against its checksums, in the last start.
+    #[serde(default)]
+    pub checks: u64,
+    /// Rows in which these found wrong numbers, and which were computed anew.
+    #[serde(default)]
+    pub mended_rows: u64,
 }
 
 /// Why the solver's thread stood still: each part the longest of any rank, all

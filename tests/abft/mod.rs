@@ -13,7 +13,9 @@ use skt_hpl::config::{TestSpec, Transport};
 use skt_hpl::hpl::comm::sim::{Kill, Linger, Options, Outcome, Point, run};
 use skt_hpl::hpl::comm::{Comm, CommError};
 use skt_hpl::hpl::grid::Grid;
-use skt_hpl::hpl::pgesv::abft::{AbftError, At, Hook, Solution, System, Weights};
+use skt_hpl::hpl::pgesv::abft::{
+    AbftError, At, CheckEvery, Hook, Solution, System, Watcher, Weights,
+};
 use skt_hpl::hpl::pgesv::{Params, SolveError};
 use skt_hpl::machine::environment::blas::set_blas_threads;
 use skt_hpl::machine::team::Team;
@@ -108,6 +110,7 @@ pub struct Job {
     pub matrix: Matrix,
     /// Failure domain of each rank.
     pub domains: Option<Vec<String>>,
+    pub check: CheckEvery,
 }
 
 pub use skt_hpl::hpl::pgesv::abft::Solution as Solved;
@@ -211,6 +214,18 @@ impl Job {
         start_id: u32,
         hook: &dyn Hook,
     ) -> Result<Solution, AbftError> {
+        self.watched(comm, memory, start_id, hook, &mut |_| ())
+    }
+
+    /// As [`Self::solve`]; `watcher` is told of it.
+    pub fn watched<C: Comm>(
+        &self,
+        comm: &C,
+        memory: &mut Vec<f64>,
+        start_id: u32,
+        hook: &dyn Hook,
+        watcher: &mut dyn Watcher,
+    ) -> Result<Solution, AbftError> {
         let TestSpec { p, q, pmap, threads, .. } = self.spec;
         let checksums = self.weights.checksums();
         let grid = Grid::with_checksums(comm, (p, q), checksums, pmap)?.expect("a place for each");
@@ -225,10 +240,11 @@ impl Job {
             weights: &self.weights,
             entries: &entries,
             entries_id: 1,
+            check: self.check,
             domain: self.domains.as_ref().map(|names| &names[comm.rank()][..]),
         };
         memory.resize(system.doubles(), 0.0);
-        system.solve(memory, start_id, hook, &mut |_| ())
+        system.solve(memory, start_id, hook, watcher)
     }
 
     pub fn name(&self) -> String {

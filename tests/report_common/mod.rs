@@ -200,5 +200,7 @@ fn protection() -> Protection {
             is_by_wall_clock: false,
             wall_clock_step_seconds: 0.0,
         }],
+        checks: 0,
+        mended_rows: 0,
     }
 }

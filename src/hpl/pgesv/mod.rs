@@ -112,6 +112,22 @@ pub enum SolveError {
         /// What went wrong.
         why: String,
     },
+    /// The checksums contradict the matrix: a number was computed wrong, or has changed in
+    /// memory.
+    #[error(
+        "the checksums contradict row {row} of the matrix at column {column}, by {units:.3e} \
+         times the rounding error: a process, its memory or a link has given a wrong number, and \
+         nothing is left to go on from. Start over with --resume never; with 2 or 3 --parities, \
+         and a --check-every of some panels, such a row is computed anew"
+    )]
+    Wrong {
+        /// Columns that are eliminated.
+        column: usize,
+        /// Global row, from 0.
+        row: usize,
+        /// By how much, in units of rounding.
+        units: f64,
+    },
     /// No memory for the work space.
     #[error("no memory for {what}: {why}")]
     Memory {

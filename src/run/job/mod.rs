@@ -892,4 +892,8 @@ impl Observer for Watcher<'_> {
         self.samples.push(elapsed_seconds, done);
         self.progress.columns(done, self.test.n, elapsed_seconds);
     }
+
+    fn flips(&mut self, done: usize) -> bool {
+        self.target.flips(done)
+    }
 }

@@ -29,7 +29,7 @@ use crate::config::TestSpec;
 use crate::hpl::comm::{Comm, collect};
 use crate::hpl::grid::Grid;
 use crate::hpl::matgen;
-use crate::hpl::pgesv::abft::{self, AbftError, Beginning, System, Weights};
+use crate::hpl::pgesv::abft::{self, AbftError, Beginning, Checked, Flip, System, Weights};
 use crate::hpl::pgesv::{Params, SolveError};
 use crate::machine::grace;
 use crate::machine::team::Team;
@@ -158,6 +158,7 @@ impl<'a, C: Comm> Carried<'a, C> {
             weights: &weights,
             entries: &entries,
             entries_id,
+            check: self.settings.check_every,
             // Ranks were placed when the run began.
             domain: None,
         };
@@ -176,11 +177,12 @@ impl<'a, C: Comm> Carried<'a, C> {
             start: Instant::now(),
             start_unix_seconds: 0,
             phases: Phases::default(),
+            checks: (0, 0),
             observer,
         };
         timer.observer.phase(ptest::generating(&spec));
         let solved = system.solve(memory, self.start_id, &Pieces, &mut timer);
-        let Timer { state, before_seconds, start_unix_seconds, phases, .. } = timer;
+        let Timer { state, before_seconds, start_unix_seconds, phases, checks, .. } = timer;
         let solved = match solved {
             Ok(solution) => {
                 let cols = grid.cols(nb);
@@ -202,7 +204,7 @@ impl<'a, C: Comm> Carried<'a, C> {
                 if let Some(mut record) = judged {
                     record.memory = memory_split(&spec, &self.settings, Some(self.geometry()));
                     record.rank_bytes = record.memory.total();
-                    record.protection = Some(self.protection(&state));
+                    record.protection = Some(self.protection(&state, checks));
                     let restarts = state.restarts;
                     let history = History { taken: Vec::new(), restarts, before_seconds };
                     let capacity_bytes = state_bytes(grid.all.size());
@@ -237,7 +239,7 @@ impl<'a, C: Comm> Carried<'a, C> {
         Geometry { members: self.spec.q + self.spec.checksums, parities: self.spec.checksums }
     }
 
-    fn protection(&self, state: &State) -> Protection {
+    fn protection(&self, state: &State, (checks, mended_rows): (u64, u64)) -> Protection {
         let TestSpec { p, q, checksums, .. } = self.spec;
         Protection {
             method: self.settings.method.to_string(),
@@ -252,6 +254,8 @@ impl<'a, C: Comm> Carried<'a, C> {
             segment_bytes: self.checkpointer.segment_bytes() as u64,
             open_seconds: self.open_seconds,
             restarts: state.restarts.clone(),
+            checks,
+            mended_rows,
             // Nothing is saved.
             ..Protection::default()
         }
@@ -291,6 +295,8 @@ struct Timer<'t, 'a, C: Comm> {
     start_unix_seconds: i64,
     /// Where the time of this start went.
     phases: Phases,
+    /// Checks in this start, and the rows that were computed anew in them.
+    checks: (u64, u64),
     observer: &'t mut dyn Observer,
 }
 
@@ -372,6 +378,18 @@ impl<C: Comm> abft::Watcher for Timer<'_, '_, C> {
         let seconds = self.now_seconds();
         self.seconds.set(seconds);
         self.observer.columns(done.min(self.spec.n), seconds);
+    }
+
+    fn flip(&mut self, cut: usize) -> Option<Flip> {
+        let done = (cut * self.spec.nb).min(self.spec.n);
+        // An exponent that is off by 16, about in the middle of what is left.
+        let middle = self.spec.n / 2;
+        self.observer.flips(done).then_some(Flip { place: (middle, middle), bit: 56 })
+    }
+
+    fn checked(&mut self, found: Checked) {
+        self.checks.0 += 1;
+        self.checks.1 += found.mended_rows as u64;
     }
 
     fn back_substitutes(&mut self) {

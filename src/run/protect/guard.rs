@@ -304,6 +304,8 @@ impl<'a, C: Comm> Protected<'a, C> {
             copy_seconds: self.state.copy_seconds,
             saved_bytes: self.state.saved_bytes,
             restarts: self.state.restarts.clone(),
+            checks: 0,
+            mended_rows: 0,
         }
     }
 

@@ -13,7 +13,8 @@ use crate::hpl::comm::Result;
 use crate::report::heartbeat;
 
 /// Where a rank dies: `[RANK@]WHAT`, with WHAT a step of the protocol,
-/// `column:J`, `time:SECONDS`, or `back` (in the back substitution).
+/// `column:J`, `time:SECONDS`, or `back` (in the back substitution). Or
+/// `flip:RANK@column:J`: where a bit of its matrix flips.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Inject {
@@ -35,11 +36,15 @@ pub enum What {
     Milliseconds(u64),
     /// At the beginning of the back substitution.
     Back,
+    /// Not at all: when this column is eliminated, a bit of the matrix flips.
+    Flip(usize),
 }
 
 /// What is no fault to inject.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}`: {why}; say [RANK@]STEP, [RANK@]column:J, [RANK@]time:SECONDS or [RANK@]back")]
+#[error(
+    "`{text}`: {why}; say [RANK@]STEP, [RANK@]column:J, [RANK@]time:SECONDS, [RANK@]back or flip:RANK@column:J"
+)]
 pub struct BadInject {
     text: String,
     why: String,
@@ -50,13 +55,16 @@ impl FromStr for Inject {
 
     fn from_str(text: &str) -> std::result::Result<Self, BadInject> {
         let bad = |why: String| BadInject { text: text.to_owned(), why };
-        let (process, what) = text.split_once('@').unwrap_or(("0", text));
+        let (is_flip, fault) = text.strip_prefix("flip:").map_or((false, text), |f| (true, f));
+        let (process, what) = fault.split_once('@').unwrap_or(("0", fault));
         let process = process.parse().map_err(|_| bad(format!("`{process}` is no rank")))?;
         let number = |number: &str| -> std::result::Result<f64, BadInject> {
             let value: f64 = number.parse().map_err(|_| bad(format!("`{number}` is no number")))?;
             if (0.0..1e12).contains(&value) { Ok(value) } else { Err(bad("out of range".into())) }
         };
         let what = match what.split_once(':') {
+            Some(("column", column)) if is_flip => What::Flip(number(column)? as usize),
+            _ if is_flip => return Err(bad("a bit flips at a column".into())),
             Some(("column", column)) => What::Column(number(column)? as usize),
             Some(("time", seconds)) => What::Milliseconds((number(seconds)? * 1e3) as u64),
             None if what == "back" => What::Back,
@@ -135,6 +143,12 @@ impl Target {
         self.strike(|what| *what == What::Back);
     }
 
+    /// Whether a bit of the matrix flips, now that so many columns are eliminated.
+    pub fn flips(&self, done: usize) -> bool {
+        let is_now = |what: &What| matches!(what, What::Flip(column) if *column <= done);
+        self.faults.iter().any(|(mark, what)| is_now(what) && self.leave_mark(mark))
+    }
+
     fn strike(&self, is_now: impl Fn(&What) -> bool) {
         for (mark, what) in &self.faults {
             if is_now(what) && self.leave_mark(mark) {
@@ -198,6 +212,8 @@ mod tests {
             ("2@back", 2, What::Back),
             ("1@encode:3", 1, What::Step("encode:3".parse().unwrap())),
             ("recover:rebuild", 0, What::Step("recover-rebuild".parse().unwrap())),
+            ("flip:2@column:512", 2, What::Flip(512)),
+            ("flip:column:512", 0, What::Flip(512)),
             ("flush:tile=7", 0, What::Step("flush:band=7".parse().unwrap())),
         ] {
             let inject: Inject = text.parse().unwrap();
@@ -205,7 +221,9 @@ mod tests {
             let json = serde_json::to_string(&inject).unwrap();
             assert_eq!(serde_json::from_str::<Inject>(&json).unwrap(), inject);
         }
-        for text in ["", "x@back", "column:x", "time:-1", "explode", "1@encode:x"] {
+        for text in
+            ["", "x@back", "column:x", "time:-1", "explode", "1@encode:x", "flip:1@back", "flip:"]
+        {
             assert!(text.parse::<Inject>().is_err(), "{text}");
         }
     }

@@ -18,6 +18,7 @@ use crate::config::checkpoint::MOST_CHECKSUMS;
 use crate::config::validate::parse_whole;
 use crate::config::value::{Form, Value, Written};
 use crate::config::{CheckpointDraft, ConfigError, Place, RunSpec, Setting};
+use crate::hpl::pgesv::abft::CheckEvery;
 
 /// Most parities that a group may have.
 const MOST_PARITIES: usize = 127;
@@ -55,6 +56,8 @@ impl Settings {
         let allow = from.with(Setting::AllowSharedDomains, |text| text.parse().ok())?;
         settings.allow_shared_domains = allow.unwrap_or(false);
         from.with(Setting::Domains, |text| (!text.is_empty()).then_some(()))?;
+        let check_every = from.parsed(Setting::CheckEvery)?;
+        settings.check_every = check_every.unwrap_or(settings.check_every);
         if settings.method == Method::Abft {
             from.refuse_checkpoints()?;
             settings.parities = from.whole(Setting::Parities, 1, 1, MOST_CHECKSUMS)?;
@@ -62,6 +65,9 @@ impl Settings {
             if let Some(width) = widest.filter(|&width| width > MOST_MEMBERS) {
                 return Err(ConfigError::WideRow { width, most: MOST_MEMBERS });
             }
+        } else if settings.check_every != CheckEvery::Auto {
+            let place = &draft[&Setting::CheckEvery].place;
+            return Err(ConfigError::NoChecksums { at: Setting::CheckEvery.at(place) });
         } else {
             (settings.group_size, settings.parities) = from.group()?;
         }
@@ -255,7 +261,8 @@ mod tests {
             ..Settings::none()
         };
         assert_eq!(settings(table).unwrap(), want);
-        assert_eq!(checked(table).unwrap().checkpoint.len(), SETTINGS.len());
+        // All but that of checksums.
+        assert_eq!(checked(table).unwrap().checkpoint.len(), SETTINGS.len() - 1);
         // Written and read again it is the same.
         let written = write_checkpoint(&checked(table).unwrap().checkpoint);
         let again = parse(format!("{RUN}{written}").as_bytes(), "f", Format::Toml, false).unwrap();
@@ -304,6 +311,16 @@ mod tests {
                 "parities = 2\ncodec = \"xor\"",
                 "f:7: checkpoint.codec: value xor is out of range; \
                  legal: reed-solomon, with more than one parity",
+            ),
+            (
+                "check_every = 3",
+                "f:6: checkpoint.check_every: has no meaning without --ft abft, which has \
+                 checksums; leave it out",
+            ),
+            (
+                "method = \"abft\"\ncheck_every = 0",
+                "f:7: checkpoint.check_every: `0` is not understood; \
+                 legal: auto, never, or panels: 1 or more",
             ),
             (
                 "every = \"often\"",

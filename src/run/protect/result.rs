@@ -187,6 +187,8 @@ mod tests {
                 copy_seconds: LONG,
                 saved_bytes: u64::MAX,
                 restarts: Vec::new(),
+                checks: u64::MAX,
+                mended_rows: u64::MAX,
             }),
             outcome: Outcome::Failed {
                 scaled_residual: f64::NAN,

@@ -12,6 +12,7 @@ use crate::checkpoint::agree::Resume;
 use crate::checkpoint::codec::CodecKind;
 use crate::checkpoint::encode::Encoder;
 use crate::checkpoint::methods::Method;
+use crate::hpl::pgesv::abft::CheckEvery;
 
 /// What a checkpoint saves of the matrix (Tang et al., TPDS 2018, figure 14).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,6 +101,8 @@ pub struct Settings {
     pub every: Every,
     /// Mean time between failures of the whole job.
     pub mtbf_seconds: f64,
+    /// How often the checksums of method `abft` are compared with the matrix.
+    pub check_every: CheckEvery,
     /// What to do with what an earlier start has left.
     pub resume: Resume,
     /// Name of the run in shared memory.
@@ -127,6 +130,7 @@ impl Settings {
             domains: BTreeMap::new(),
             every: Every::Auto,
             mtbf_seconds: 86400.0,
+            check_every: CheckEvery::Auto,
             resume: Resume::Auto,
             run_id: "none".into(),
             store: "sysv".into(),

@@ -22,6 +22,10 @@ pub trait Observer {
     /// So many columns are eliminated, so many seconds after the first start: as
     /// [`Guard::seconds`].
     fn columns(&mut self, done: usize, elapsed_seconds: f64);
+    /// Whether a bit of this rank's matrix is to flip now, by a fault that was asked for.
+    fn flips(&mut self, _done: usize) -> bool {
+        false
+    }
 }
 
 /// The parts of a test.

@@ -23,28 +23,19 @@ use crate::hpl::grid::Cyclic;
 pub(super) struct StepColumns {
     /// Those of the next panel, if it is in the look-ahead and this rank owns it.
     pub next: Range<usize>,
-    /// All others, on which rows are exchanged and U is solved for.
+    /// All others.
     pub rest: Range<usize>,
-    /// Those of `rest` that need the product.
-    pub product: Range<usize>,
 }
 
 impl StepColumns {
     /// Those of panel `k`.
-    ///
-    /// At the last panel of a group only U is left of its checksums: they take no part in
-    /// the product.
     pub fn new<C: Comm>(local: &Local<C>, k: usize) -> Self {
-        let (Params { depth, nb, .. }, grid) = (local.params, local.grid);
+        let (Params { depth, .. }, grid) = (local.params, local.grid);
         if grid.is_checksum() {
-            let rest = local.columns_right_of(k);
-            let is_last = (k + 1).is_multiple_of(grid.q);
-            let frozen = if is_last { nb.min(rest.len()) } else { 0 };
-            return Self { next: 0..0, product: rest.start + frozen..rest.end, rest };
+            return Self { next: 0..0, rest: local.columns_right_of(k) };
         }
         let rest = local.columns_right_of(k + depth);
-        let next = local.columns_of(k + 1..k + 1 + depth);
-        Self { next, product: rest.clone(), rest }
+        Self { next: local.columns_of(k + 1..k + 1 + depth), rest }
     }
 
     /// All columns that the step writes to, side by side.
@@ -58,6 +49,13 @@ impl StepColumns {
 /// global row `row` at the cut where the columns before `finished` are.
 pub(super) fn dead_columns(cols: Cyclic, q: usize, row: usize, finished: usize) -> usize {
     cols.count_before(row.min(finished), q)
+}
+
+/// The same for checksums: a column of theirs is dead where those of all process columns are,
+/// once its group is finished.
+pub(super) fn dead_checksums(cols: Cyclic, row: usize, finished: usize) -> usize {
+    let group = cols.nb * cols.procs;
+    cols.count_before(row.min(finished / group * group), cols.procs - 1)
 }
 
 #[cfg(test)]
@@ -74,6 +72,20 @@ mod tests {
             for local in 0..6 {
                 let column = cols.global(local, q);
                 assert_eq!(local < dead, column < *finished && row > column, "({row}, {column})");
+            }
+        }
+    }
+
+    #[test]
+    fn checksums_of_finished_groups_are_dead_where_all_their_columns_are() {
+        let cols = Cyclic::cols(3, 2);
+        for (finished, row) in [0, 3, 6, 7, 12].iter().flat_map(|f| (0..14).map(move |r| (f, r))) {
+            let dead = dead_checksums(cols, row, *finished);
+            for local in 0..6 {
+                let of_group = [0, 1].map(|q| cols.global(local, q));
+                let is_finished = (of_group[1] / 6 + 1) * 6 <= *finished;
+                let all_dead = is_finished && of_group.iter().all(|&column| row > column);
+                assert_eq!(local < dead, all_dead, "({row}, {of_group:?}) at {finished}");
             }
         }
     }

@@ -155,6 +155,8 @@ const STATE: usize = 3;
 /// Parts on the columns of the next panel, which come first, and all.
 const NEXT_PARTS: usize = 4;
 const ALL_PARTS: usize = 5;
+/// Whether the checksums contradict the matrix.
+const WRONG: usize = 6;
 const FIRST_PART: usize = 8;
 
 /// Doubles of the areas of a rank's memory, in order.
@@ -445,6 +447,18 @@ impl Journal<'_> {
     pub fn part(&self, part: usize) -> (Range<usize>, Part) {
         let (rows, word) = (self.read(FIRST_PART + 2 * part), self.read(FIRST_PART + 2 * part + 1));
         ((rows >> 32) as usize..(rows & 0xffff_ffff) as usize, Part::of_word(word))
+    }
+
+    /// Whether the checksums contradict the matrix.
+    pub fn is_wrong(&self) -> bool {
+        self.read(WRONG) != 0
+    }
+
+    /// Says whether the checksums contradict the matrix.
+    pub fn set_wrong(&self, is_wrong: bool) -> Result<(), SolveError> {
+        self.step("wrong", 0)?;
+        self.write(WRONG, u64::from(is_wrong));
+        Ok(())
     }
 
     /// Says how far a part is.

@@ -28,6 +28,7 @@
 //! a word says so may overwrite A at once: a lost rank takes x from it, and where
 //! nobody is left that has x, nobody has overwritten A.
 
+mod check;
 mod groups;
 mod memory;
 mod relay;
@@ -37,6 +38,9 @@ mod weights;
 
 use std::hash::{DefaultHasher, Hasher};
 use std::time::Instant;
+
+use check::Checks;
+pub use check::{CheckEvery, Checked};
 
 use super::background::{Token, Watch};
 use super::exchange::RowExchange;
@@ -97,11 +101,30 @@ pub trait Watcher {
     /// So many columns are eliminated.
     fn columns(&mut self, _: usize) {}
 
+    /// A wrong number to be made in this rank's part of the columns that are not eliminated
+    /// before panel `cut`, to see that it is noticed: its place, and the bit that flips.
+    fn flip(&mut self, _cut: usize) -> Option<Flip> {
+        None
+    }
+
+    /// The checksums have been compared with the matrix.
+    fn checked(&mut self, _: Checked) {}
+
     /// The back substitution begins.
     fn back_substitutes(&mut self) {}
 
     /// This rank has x, and is about to keep it. Where its time went.
     fn has_x(&mut self, _: Phases) {}
+}
+
+/// A bit of an element that flips.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flip {
+    /// Which one of the rank's rows, and of its columns from the first one that is not
+    /// eliminated; each modulo their number.
+    pub place: (usize, usize),
+    /// The bit, 0 to 63.
+    pub bit: u32,
 }
 
 impl<F: FnMut(usize)> Watcher for F {
@@ -142,6 +165,8 @@ pub struct System<'s, C: Comm> {
     pub entries: Entries<'s>,
     /// Tells entries from others.
     pub entries_id: u64,
+    /// How often the checksums are compared with the matrix.
+    pub check: CheckEvery,
     /// What fails together with this rank, by name: its node, or a rack. Nothing: not to be
     /// looked at.
     pub domain: Option<&'s str>,
@@ -263,8 +288,12 @@ impl<'s, C: Comm> System<'s, C> {
             grid.all.barrier()?;
             let rebuilt = solution.rebuilt.clone();
             watcher.begins(&Beginning { panel: from, rebuilt, is_solved: false })?;
-            let mut run = Run::new(&local, &places, &journal, self.weights, from)?;
-            run.factor(from, watcher)?;
+            let mut run = Run::new(&local, &places, &journal, (self.weights, self.check), from)?;
+            let factored = run.factor(from, watcher);
+            if let Err(SolveError::Wrong { .. }) = factored {
+                journal.set_wrong(true)?;
+            }
+            factored?;
             let mut phases = run.phases;
             watcher.back_substitutes();
             let start = Instant::now();
@@ -297,7 +326,7 @@ impl<'s, C: Comm> System<'s, C> {
         let (joined, confirmed) = journal.starts();
         let (_, state_start) = State::of_word(journal.state_word());
         let is_foreign = ![0, form].contains(&journal.form());
-        let mine: [u64; 8] = [
+        let mine: [u64; 9] = [
             grid.myrow as u64,
             grid.mycol as u64,
             u64::from(is_foreign),
@@ -306,11 +335,12 @@ impl<'s, C: Comm> System<'s, C> {
             journal.state_word(),
             u64::from(journal.is_torn()),
             u64::from(start_id),
+            u64::from(journal.is_wrong()),
         ];
         debug_assert!(state_start <= confirmed >> 32 || is_foreign);
         let all = collect::all_gather_bytes(&grid.all, bytemuck::cast_slice(&mine))?;
-        let all: Vec<[u64; 8]> = all.iter().map(|b| bytemuck::pod_read_unaligned(b)).collect();
-        let report = |words: &[u64; 8]| {
+        let all: Vec<[u64; 9]> = all.iter().map(|b| bytemuck::pod_read_unaligned(b)).collect();
+        let report = |words: &[u64; 9]| {
             let (state, start) = State::of_word(words[5]);
             Report {
                 row: words[0] as usize,
@@ -321,6 +351,7 @@ impl<'s, C: Comm> System<'s, C> {
                 state,
                 start,
                 is_torn: words[6] != 0,
+                is_wrong: words[8] != 0,
             }
         };
         let reports: Vec<Report> = all.iter().map(report).collect();
@@ -333,6 +364,7 @@ impl<'s, C: Comm> System<'s, C> {
                 Decision::Solved { .. } => self.params.panels(),
             };
             journal.set(State::Hollow(cut))?;
+            journal.set_wrong(false)?;
             journal.set_form(form)?;
         } else if confirmed != newest {
             // It had joined that start, and others have followed it.
@@ -393,8 +425,8 @@ struct Run<'r, C: Comm> {
     exchanges: [RowExchange; 2],
     barrier: IBarrier<C>,
     relay: Relay<'r, 'r, C>,
-    /// Process columns and their weights, of each checksum.
-    terms: Vec<Vec<(usize, f64)>>,
+    weights: &'r Weights,
+    checks: Checks,
     phases: Phases,
 }
 
@@ -404,7 +436,7 @@ impl<'r, C: Comm> Run<'r, C> {
         local: &'r Local<'r, C>,
         places: &'r Places<'r>,
         journal: &'r Journal<'r>,
-        weights: &Weights,
+        (weights, check): (&'r Weights, CheckEvery),
         from: usize,
     ) -> Result<Self, SolveError> {
         let (grid, params) = (local.grid, local.params);
@@ -431,7 +463,8 @@ impl<'r, C: Comm> Run<'r, C> {
             exchanges: [next?, rest?],
             barrier: IBarrier::new()?,
             relay: Relay::new(local, places, journal)?,
-            terms: (0..weights.checksums()).map(|s| weights.terms(s)).collect(),
+            weights,
+            checks: Checks::new(check, from),
             phases: Phases::default(),
         })
     }
@@ -442,6 +475,7 @@ impl<'r, C: Comm> Run<'r, C> {
         let panels = local.params.panels();
         let mut nothing = Nothing;
         let watch = &mut Watch { background: &mut nothing, stretch: local.stretch(panels) };
+        self.check(from, watcher)?;
         self.look_ahead.begin(local, from, watch, &mut self.phases)?;
         for k in from..panels {
             let panel = self.look_ahead.take(local, k, watch, &mut self.phases)?;
@@ -461,30 +495,70 @@ impl<'r, C: Comm> Run<'r, C> {
             local.store_u1(k, step.panel.l1);
             self.journal.set(State::Rest(k + 1))?;
             self.look_ahead.give_back(panel)?;
-            if (k + 1).is_multiple_of(local.grid.q) && k + 1 < panels {
-                self.renew_checksums(k + 1)?;
+            if (k + 1).is_multiple_of(local.grid.q) {
+                self.finish_group(k + 1)?;
             }
+            if let Some(flip) = watcher.flip(k + 1) {
+                self.flip(k + 1, flip);
+            }
+            self.check(k + 1, watcher)?;
             watcher.columns(((k + 1) * local.params.nb).min(local.params.n));
         }
         Ok(())
     }
 
-    /// Sums the checksums of the group of the columns before panel `end`, which is finished,
-    /// anew from U as it is.
+    /// Compares the checksums with the matrix before panel `cut`, if it is time to.
+    fn check(&mut self, cut: usize, watcher: &mut dyn Watcher) -> Result<(), SolveError> {
+        let Self { local, places, weights, relay, checks, .. } = self;
+        if !checks.is_due(&local.grid.all, cut, local.params.panels())? {
+            return Ok(());
+        }
+        let start = Instant::now();
+        let found = check::check(local, places, weights, relay, cut)?;
+        checks.done(cut, start.elapsed());
+        watcher.checked(found);
+        Ok(())
+    }
+
+    fn flip(&self, cut: usize, Flip { place, bit }: Flip) {
+        let Local { grid, cols, shape, params: Params { n, nb, .. }, .. } = *self.local;
+        let finished = (cut * nb).min(n);
+        let first = match grid.is_checksum() {
+            true => (finished / (nb * grid.q) * nb).min(shape.cols),
+            false => cols.count_before(finished, grid.mycol),
+        };
+        if shape.rows == 0 || first == shape.cols {
+            return;
+        }
+        let (row, col) = (place.0 % shape.rows, first + place.1 % (shape.cols - first));
+        // SAFETY: no other thread is on A between two steps.
+        let mut element = unsafe { self.places.a.block(row..row + 1, col..col + 1) };
+        let value = &mut element.row_mut(0)[0];
+        *value = f64::from_bits(value.to_bits() ^ 1 << bit);
+    }
+
+    /// Looks at what is left over in the checksums of the group of columns before panel `end`,
+    /// which is finished, and sums them anew from U as it is.
     ///
     /// As the elimination made them, they are checksums of U but for L^-1 times rounding
     /// errors. A U of finished columns that is decoded from them would differ by as much
     /// from the U that the rows below have been eliminated with, and the residual grow. Until
     /// then the rows below would make up for it. Either value of an element is a
     /// checksum, so a death leaves nothing to mend.
-    fn renew_checksums(&mut self, end: usize) -> Result<(), SolveError> {
-        let Local { grid, rows, params: Params { nb, .. }, .. } = *self.local;
-        let finished = end * nb;
-        let of_group = (end / grid.q - 1) * nb..end / grid.q * nb;
-        for (s, terms) in self.terms.iter().enumerate() {
-            let sum = Sum { name: "renew", terms, divisor: 1.0, target: grid.q + s, finished };
+    fn finish_group(&mut self, end: usize) -> Result<(), SolveError> {
+        let Local { grid, rows, params: Params { n, nb, .. }, .. } = *self.local;
+        let finished = (end * nb).min(n);
+        let cols = (end / grid.q - 1) * nb..(end / grid.q * nb).min(self.relay.columns_of(grid.q));
+        let unit = if self.checks.are_off() {
+            f64::INFINITY
+        } else {
+            check::check_left_over(self.local, self.places, finished, cols.clone())?
+        };
+        for s in 0..self.weights.checksums() {
+            let (terms, target) = (&self.weights.terms(s)[..], grid.q + s);
+            let sum = Sum { name: "renew", terms, divisor: 1.0, target, finished, unit };
             let rows = 0..rows.count_before(finished, grid.myrow);
-            self.relay.sum(&sum, (rows, of_group.clone()))?;
+            self.relay.sum(&sum, (rows, cols.clone()))?;
         }
         Ok(())
     }
@@ -524,7 +598,7 @@ impl<'r, C: Comm> Run<'r, C> {
             [true, false].map(|is_next| unsafe { step.u(local, places, is_next) });
         // SAFETY: the columns of the next panel are no part of these.
         let product = unsafe {
-            Product::new(local, panel, u_rest, columns.product.clone(), next, true, &of_rest)
+            Product::new(local, panel, u_rest, columns.rest.clone(), next, true, &of_rest)
         };
         let narrow = || narrow_parts(if columns.next.is_empty() { 0 } else { rows });
         journal.list_parts(narrow(), product.parts())?;

@@ -10,7 +10,7 @@ use super::super::panel::Layout;
 use super::super::product::multiply_part;
 use super::groups::StepColumns;
 use super::memory::{Journal, Part, Places, Recorded, State};
-use super::relay::{Relay, Sum, columns_of};
+use super::relay::{Relay, Sum};
 use super::standing::Action;
 use super::weights::Weights;
 use crate::hpl::comm::Comm;
@@ -41,7 +41,7 @@ impl<'p> Step<'p> {
         Self { layout, columns: StepColumns::new(local, k), panel: layout.operands(message) }
     }
 
-    /// U of the columns of the next panel, or of those of the rest that need the product.
+    /// U of the columns of the next panel, or of the rest.
     ///
     /// # Safety
     /// As long as it is in use, no rows are exchanged.
@@ -51,17 +51,15 @@ impl<'p> Step<'p> {
         places: &'p Places<'p>,
         is_next: bool,
     ) -> MatRef<'p> {
-        let StepColumns { next, rest, product } = &self.columns;
+        let cols = self.cols(is_next);
         let Layout { top, below, jb, .. } = self.layout;
-        let (all, wanted) = if is_next { (next, next) } else { (rest, product) };
         if local.grid.p == 1 {
             // SAFETY: the product writes below these rows, and the caller promises that
             // nobody else writes.
-            return unsafe { places.a.read(top..below, wanted.clone()) };
+            return unsafe { places.a.read(top..below, cols.clone()) };
         }
         // SAFETY: the caller's promise.
-        let u = unsafe { places.u(is_next, jb, all.len()) };
-        u.block(0..jb, wanted.start - all.start..wanted.end - all.start)
+        unsafe { places.u(is_next, jb, cols.len()) }
     }
 
     /// Local rows that the exchange writes to.
@@ -147,7 +145,7 @@ impl<'p> Step<'p> {
     }
 
     fn cols(&self, is_next: bool) -> &std::ops::Range<usize> {
-        if is_next { &self.columns.next } else { &self.columns.product }
+        if is_next { &self.columns.next } else { &self.columns.rest }
     }
 }
 
@@ -244,17 +242,13 @@ pub(super) fn rebuild<C: Comm>(
         // What is left of finished columns, or groups, stays.
         let left = cols.count_before(finished, target.min(q - 1));
         let first = if lost_here[target] { 0 } else { left };
-        let part = (0..local.shape.rows, first..columns_of(local, target));
-        relay.sum(&Sum { name: "rebuild", terms, divisor, target, finished }, part)
+        let part = (0..local.shape.rows, first..relay.columns_of(target));
+        let sum = Sum { name: "rebuild", terms, divisor, target, finished, unit: f64::INFINITY };
+        relay.sum(&sum, part)
     };
     let decoding = weights.decoding(&anew.columns, &anew.from);
     for (i, &column) in anew.columns.iter().enumerate() {
-        let others = (0..q).filter(|col| !anew.columns.contains(col));
-        let of_columns = others.map(|col| (col, decoding.of_columns[i][col]));
-        let of_checksums = decoding.with.iter().zip(&decoding.of_checksums[i]);
-        let terms: Vec<(usize, f64)> =
-            of_columns.chain(of_checksums.map(|(&s, &of)| (q + s, of))).collect();
-        set(column, &terms, decoding.divisor)?;
+        set(column, &decoding.terms(i), decoding.divisor)?;
     }
     for &s in &anew.checksums {
         set(q + s, &weights.terms(s), 1.0)?;

@@ -30,6 +30,8 @@ pub(super) struct Report {
     pub start: u64,
     /// A product was begun, and may be in part of its rows.
     pub is_torn: bool,
+    /// Whether the checksums have contradicted the matrix.
+    pub is_wrong: bool,
 }
 
 impl Report {
@@ -99,6 +101,11 @@ pub enum Refusal {
         /// The rank of the grid.
         rank: usize,
     },
+    /// The checksums have contradicted the matrix.
+    Wrong {
+        /// The rank of the grid that says so.
+        rank: usize,
+    },
     /// States that no run leaves behind.
     Mixture {
         /// What was found.
@@ -127,6 +134,12 @@ impl fmt::Display for Refusal {
                 f,
                 "the memory of rank {rank} is that of another system or of other parameters: \
                  go on with those of its run, or clear it"
+            ),
+            Self::Wrong { rank } => write!(
+                f,
+                "the checksums of rank {rank} have contradicted the matrix, so a process, its \
+                 memory or a link has given a wrong number: clear the memory of all ranks to start \
+                 over, or start with --resume never"
             ),
             Self::Mixture { what } => write!(
                 f,
@@ -174,6 +187,9 @@ pub(super) fn decide(reports: &[Report], checksums: usize) -> Result<Decision, R
         return Err(Refusal::Foreign { rank });
     }
     let lost = lost(reports);
+    if let Some(rank) = (0..reports.len()).find(|&rank| reports[rank].is_wrong && !lost[rank]) {
+        return Err(Refusal::Wrong { rank });
+    }
     let left = || reports.iter().zip(&lost).filter(|(_, lost)| !**lost).map(|(report, _)| report);
     let is_solved = |(report, lost): (&Report, &bool)| !lost && report.state == State::Solved;
     if let Some(from) = reports.iter().zip(&lost).position(is_solved) {
@@ -244,6 +260,7 @@ mod tests {
             confirmed: 7,
             state,
             start: 7,
+            is_wrong: false,
             is_torn: false,
         };
         states.iter().enumerate().map(report).collect()

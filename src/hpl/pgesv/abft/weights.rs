@@ -46,6 +46,17 @@ pub(super) struct Decoding {
     pub divisor: f64,
 }
 
+impl Decoding {
+    /// The process columns that the `i`-th lost one comes from, and their factors: of those
+    /// of the matrix, then of checksums.
+    pub fn terms(&self, i: usize) -> Vec<(usize, f64)> {
+        let columns = &self.of_columns[i];
+        let of_columns = columns.iter().copied().enumerate().filter(|(_, factor)| *factor != 0.0);
+        let of_checksums = self.with.iter().map(|s| columns.len() + s);
+        of_columns.chain(of_checksums.zip(self.of_checksums[i].iter().copied())).collect()
+    }
+}
+
 /// The adjugate of a matrix of `order` rows over its determinant. Of integers both are
 /// exact.
 struct Inverse {

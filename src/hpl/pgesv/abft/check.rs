@@ -1,0 +1,412 @@
+//! Wrong numbers in memory that is there: whether the checksums still are those of the
+//! columns.
+//!
+//! ```text
+//! delta_s = sum over q of  w_sq (mu S_q) v  -  C_s v        v random, of +1 and -1
+//! ```
+//!
+//! Undisturbed, an element of delta is rounding: of each step and each column one error, of either
+//! sign. A *unit* is `eps max |S| N`, over the process row. A wrong number e is seen as w e. Several
+//! checksums also say where it is, as the ratios of its deltas are those of its weights; the row is
+//! then computed anew from the others there.
+//!
+//! A column is not summed up any more when it is finished. What was wrong with it by then is
+//! left over below the diagonal in its checksums: these are looked at when their group is
+//! finished (`Run::finish_group`).
+
+use std::num::{NonZeroUsize, ParseIntError};
+use std::ops::Range;
+use std::str::FromStr;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::super::SolveError;
+use super::super::local::Local;
+use super::groups::{dead_checksums, dead_columns};
+use super::memory::Places;
+use super::relay::{Relay, Sum, is_rounding};
+use super::weights::Weights;
+use crate::hpl::comm::{Comm, collect};
+
+/// A delta is some process column's if the rest is a smaller part of it, or fewer units.
+const REST: f64 = 1e-3;
+const REST_UNITS: f64 = 2.0;
+/// Rows of one thread at a time.
+const GRAIN_ROWS: usize = 16;
+
+/// A row that the checksums contradict.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Wrong {
+    /// Local row.
+    row: usize,
+    /// Its largest delta, in units; not finite, if a number is none.
+    units: f64,
+    /// The process column that it is in, if the checksums agree about that.
+    column: Option<usize>,
+}
+
+/// What a check has found, on all ranks alike.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Checked {
+    /// The largest delta, in units, behind what has been mended.
+    pub units: f64,
+    /// Rows that were wrong and are right again.
+    pub mended_rows: usize,
+}
+
+/// How often the checksums are compared with the matrix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CheckEvery {
+    /// As often as takes less than a hundredth of the time.
+    Auto,
+    /// Not at all.
+    Never,
+    /// Each time behind so many panels.
+    Panels(NonZeroUsize),
+}
+
+impl FromStr for CheckEvery {
+    type Err = ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "never" => Ok(Self::Never),
+            panels => panels.parse().map(Self::Panels),
+        }
+    }
+}
+
+/// When the next check is due.
+pub(super) struct Checks {
+    every: CheckEvery,
+    /// The panels before which the first one was, and the next one will be.
+    first: usize,
+    next: usize,
+    /// Panels between two.
+    period: usize,
+    /// Seconds that the first one took, and when it was over.
+    seconds: f64,
+    over: Instant,
+}
+
+impl Checks {
+    /// The first one is at the cut that a run goes on from.
+    pub fn new(every: CheckEvery, from: usize) -> Self {
+        let period = match every {
+            CheckEvery::Panels(panels) => panels.get(),
+            // Not known yet.
+            CheckEvery::Auto | CheckEvery::Never => usize::MAX / 2,
+        };
+        Self { every, first: from, next: from, period, seconds: 0.0, over: Instant::now() }
+    }
+
+    /// Whether there are none.
+    pub fn are_off(&self) -> bool {
+        self.every == CheckEvery::Never
+    }
+
+    /// Whether one is due before panel `cut`; the last one is behind all panels. The same on all
+    /// ranks.
+    ///
+    /// # Errors
+    /// When a rank is lost.
+    pub fn is_due<C: Comm>(
+        &mut self,
+        all: &C,
+        cut: usize,
+        panels: usize,
+    ) -> Result<bool, SolveError> {
+        if self.every == CheckEvery::Auto && cut == self.first + 1 {
+            let mut most = [self.seconds, self.over.elapsed().as_secs_f64()];
+            collect::all_max(all, &mut most)?;
+            let [check, panel] = most;
+            self.period = panels_between(check, panel);
+            self.next = self.first + self.period;
+        }
+        Ok(!self.are_off() && (cut == self.next || cut == panels))
+    }
+
+    /// One has been made.
+    pub fn done(&mut self, cut: usize, took: Duration) {
+        if cut == self.first {
+            (self.seconds, self.over) = (took.as_secs_f64(), Instant::now());
+        }
+        self.next = cut + self.period;
+    }
+}
+
+/// Panels between two checks that take a hundredth of the time, by the seconds of the first
+/// check and of the panel behind it: later panels take less, all of them a third of as many
+/// first ones, and checks as long as before.
+fn panels_between(check_seconds: f64, panel_seconds: f64) -> usize {
+    let panels = (300.0 * check_seconds / panel_seconds).ceil();
+    if panels.is_finite() { (panels as usize).max(1) } else { usize::MAX / 2 }
+}
+
+/// Checks the system before panel `cut`, and computes rows anew that are wrong, if the
+/// checksums say where. Collective over the grid.
+///
+/// # Errors
+/// [`SolveError::Wrong`] on all ranks, if wrong numbers are left. When a rank is lost.
+pub(super) fn check<C: Comm>(
+    local: &Local<C>,
+    places: &Places,
+    weights: &Weights,
+    relay: &mut Relay<C>,
+    cut: usize,
+) -> Result<Checked, SolveError> {
+    let grid = local.grid;
+    let finished = (cut * local.params.nb).min(local.params.n);
+    let look = |time| look(local, places, weights, (cut, time));
+    let (wrong, units) = look(0)?;
+    let mut most = [units, wrong.len() as f64];
+    collect::all_max(&grid.all, &mut most)?;
+    if most[1] == 0.0 {
+        return Ok(Checked { units: most[0], mended_rows: 0 });
+    }
+    for wrong in &wrong {
+        if let Some(target) = wrong.column {
+            mend(local, weights, relay, finished, wrong.row, target)?;
+        }
+    }
+    // Each process row counts its rows once.
+    let mut mended = [if grid.mycol == 0 { wrong.len() as f64 } else { 0.0 }];
+    collect::all_sum(&grid.all, &mut mended)?;
+    let (wrong, units) = look(1)?;
+    let worst = wrong.iter().max_by(|a, b| a.units.total_cmp(&b.units));
+    let place = |wrong: &Wrong| local.rows.global(wrong.row, grid.myrow);
+    let mine = [worst.map_or(-1.0, |wrong| wrong.units), worst.map_or(0.0, |w| place(w) as f64)];
+    let all = collect::all_gather_bytes(&grid.all, bytemuck::cast_slice(&mine))?;
+    let all = all.iter().map(|bytes| bytemuck::pod_read_unaligned::<[f64; 2]>(bytes));
+    let worst = all.max_by(|a, b| a[0].total_cmp(&b[0])).expect("a rank");
+    if worst[0] >= 0.0 {
+        return Err(SolveError::Wrong {
+            column: finished,
+            row: worst[1] as usize,
+            units: worst[0],
+        });
+    }
+    let mut most = [units];
+    collect::all_max(&grid.all, &mut most)?;
+    Ok(Checked { units: most[0], mended_rows: mended[0] as usize })
+}
+
+/// The checksums of `cols`, those of a group whose columns are finished, below its diagonal: there
+/// they are rounding, amplified by L21 L11^-1. Returns the unit.
+///
+/// # Errors
+/// [`SolveError::Wrong`] on a rank that has more there.
+pub(super) fn check_left_over<C: Comm>(
+    local: &Local<C>,
+    places: &Places,
+    finished: usize,
+    cols: Range<usize>,
+) -> Result<f64, SolveError> {
+    let grid = local.grid;
+    if !grid.is_checksum() {
+        return Ok(f64::INFINITY);
+    }
+    let below = local.rows.count_before(finished, grid.myrow);
+    // SAFETY: nobody writes to A.
+    let a = unsafe { places.a.read(0..local.shape.rows, cols) };
+    let above = (0..below).flat_map(|row| a.row(row));
+    let unit = unit(local, above.fold(0.0, |most, value| value.abs().max(most)));
+    let mut left =
+        (below..local.shape.rows).flat_map(|row| a.row(row).iter().map(move |v| (row, v)));
+    match left.find(|(_, value)| !is_rounding(**value, unit)) {
+        Some((row, value)) => Err(SolveError::Wrong {
+            column: finished,
+            row: local.rows.global(row, grid.myrow),
+            units: value.abs() / unit,
+        }),
+        None => Ok(unit),
+    }
+}
+
+/// Rows of this process row that are wrong, and the largest delta in units. Collective over
+/// the process row.
+fn look<C: Comm>(
+    local: &Local<C>,
+    places: &Places,
+    weights: &Weights,
+    at: (usize, u64),
+) -> Result<(Vec<Wrong>, f64), SolveError> {
+    let grid = local.grid;
+    let mine = products(local, places, at);
+    let all = collect::all_gather_bytes(&grid.row, bytemuck::cast_slice(&mine))?;
+    let all: Vec<Vec<f64>> =
+        all.iter().map(|bytes| bytemuck::allocation::pod_collect_to_vec(bytes)).collect();
+    let rows = local.shape.rows;
+    let largest = all.iter().map(|product| product[rows]).fold(0.0, f64::max);
+    let unit = unit(local, largest);
+    let (mut wrong, mut most) = (Vec::new(), 0.0f64);
+    for row in 0..rows {
+        let of = |col: usize| all[col][row];
+        let delta = |s: usize| {
+            weights.of(s).iter().enumerate().map(|(q, w)| w * of(q)).sum::<f64>() - of(grid.q + s)
+        };
+        let deltas: Vec<f64> = (0..weights.checksums()).map(delta).collect();
+        let largest = deltas.iter().map(|delta| delta.abs()).fold(0.0, f64::max);
+        if deltas.iter().all(|delta| is_rounding(*delta, unit)) {
+            most = most.max(if unit > 0.0 { largest / unit } else { 0.0 });
+            continue;
+        }
+        let no_number = (0..all.len()).find(|&col| !of(col).is_finite());
+        let column =
+            no_number.or_else(|| locate(weights, &deltas, unit)).filter(|_| deltas.len() > 1);
+        let units = if no_number.is_some() { f64::INFINITY } else { largest / unit };
+        wrong.push(Wrong { row, units, column });
+    }
+    Ok((wrong, most))
+}
+
+/// A unit of rounding, where elements are as large as `largest`.
+fn unit<C: Comm>(local: &Local<C>, largest: f64) -> f64 {
+    f64::EPSILON / 2.0 * largest * local.params.n as f64
+}
+
+/// The process column in which a wrong number has these deltas.
+fn locate(weights: &Weights, deltas: &[f64], unit: f64) -> Option<usize> {
+    let square = |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum();
+    let whole: f64 = square(&mut deltas.iter().copied());
+    let rest = |like: &dyn Fn(usize) -> f64| -> f64 {
+        let dot: f64 = deltas.iter().enumerate().map(|(s, delta)| like(s) * delta).sum();
+        let by = dot / square(&mut (0..deltas.len()).map(like));
+        square(&mut deltas.iter().enumerate().map(|(s, delta)| delta - by * like(s)))
+    };
+    let q = weights.columns();
+    let of_column = |col: usize| match col.checked_sub(q) {
+        None => rest(&|s| weights.of(s)[col]),
+        Some(checksum) => rest(&|s| f64::from(u8::from(s == checksum))),
+    };
+    let rests = (0..q + deltas.len()).map(|col| (of_column(col), col));
+    let (rest, col) = rests.min_by(|a, b| a.0.total_cmp(&b.0)).expect("a process column");
+    (rest.sqrt() <= (REST * whole.sqrt()).max(REST_UNITS * unit)).then_some(col)
+}
+
+/// Computes a local row of process column `target` anew from the others.
+fn mend<C: Comm>(
+    local: &Local<C>,
+    weights: &Weights,
+    relay: &mut Relay<C>,
+    finished: usize,
+    row: usize,
+    target: usize,
+) -> Result<(), SolveError> {
+    let q = local.grid.q;
+    let all: Vec<usize> = (0..weights.checksums()).collect();
+    let (terms, divisor) = match target.checked_sub(q) {
+        Some(s) => (weights.terms(s), 1.0),
+        None => {
+            let decoding = weights.decoding(&[target], &all);
+            (decoding.terms(0), decoding.divisor)
+        }
+    };
+    let unit = f64::INFINITY;
+    let sum = Sum { name: "mend", terms: &terms, divisor, target, finished, unit };
+    relay.sum(&sum, (row..row + 1, 0..relay.columns_of(target)))
+}
+
+/// The product of this rank's columns, those that are alive, with v, row by row, and behind it the
+/// largest magnitude.
+fn products<C: Comm>(local: &Local<C>, places: &Places, (cut, time): (usize, u64)) -> Vec<f64> {
+    let Local { params, rows, cols, grid, shape, .. } = local;
+    let finished = (cut * params.nb).min(params.n);
+    let v: Vec<f64> = (0..shape.cols as u64).map(|col| sign(cut as u64 * 2 + time, col)).collect();
+    let products = Mutex::new(vec![0.0; shape.rows + 1]);
+    let (a, myrow, mycol, is_checksum) = (&places.a, grid.myrow, grid.mycol, grid.is_checksum());
+    local.team.split(shape.rows, GRAIN_ROWS, |range: Range<usize>| {
+        let mut largest = 0.0f64;
+        let dot = |row: usize| {
+            let global = rows.global(row, myrow);
+            let dead = match is_checksum {
+                true => dead_checksums(*cols, global, finished),
+                false => dead_columns(*cols, mycol, global, finished),
+            };
+            // SAFETY: nobody writes to A.
+            let a = unsafe { a.read(row..row + 1, dead..shape.cols) };
+            let (dot, most) = dot_and_largest(a.row(0), &v[dead..]);
+            largest = largest.max(most);
+            dot
+        };
+        let own: Vec<f64> = range.clone().map(dot).collect();
+        let mut products = products.lock().expect("no thread panics with it");
+        products[range].copy_from_slice(&own);
+        products[shape.rows] = products[shape.rows].max(largest);
+    });
+    products.into_inner().expect("no thread panics with it")
+}
+
+/// `a v`, and the largest magnitude of `a`. In lanes, which the compiler makes vectors of.
+fn dot_and_largest(a: &[f64], v: &[f64]) -> (f64, f64) {
+    const LANES: usize = 16;
+    let (mut dots, mut most) = ([0.0; LANES], [0.0f64; LANES]);
+    let (a, v) = (a.chunks_exact(LANES), v.chunks_exact(LANES));
+    let rest = a.remainder().iter().zip(v.remainder());
+    let (mut dot, mut largest) = (0.0, 0.0f64);
+    for (a, v) in rest {
+        dot += a * v;
+        largest = largest.max(a.abs());
+    }
+    for (a, v) in a.zip(v) {
+        for lane in 0..LANES {
+            dots[lane] += a[lane] * v[lane];
+            let magnitude = a[lane].abs();
+            most[lane] = if magnitude > most[lane] { magnitude } else { most[lane] };
+        }
+    }
+    (dot + dots.iter().sum::<f64>(), most.iter().fold(largest, |a, &b| a.max(b)))
+}
+
+/// 1 or -1, by chance (SplitMix64; Steele, Lea, Flood 2014).
+fn sign(seed: u64, index: u64) -> f64 {
+    let mut z = (seed << 40 ^ index).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    if (z ^ (z >> 31)) & 1 == 0 { 1.0 } else { -1.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delta_is_located() {
+        for (q, m) in [(2, 2), (4, 2), (11, 2), (32, 2), (5, 3)] {
+            let weights = Weights::new(q, m);
+            for col in 0..q {
+                let deltas: Vec<f64> = (0..m).map(|s| -3e-7 * weights.of(s)[col]).collect();
+                assert_eq!(locate(&weights, &deltas, 1e-9), Some(col), "Q = {q}, m = {m}");
+            }
+            for s in 0..m {
+                let deltas: Vec<f64> = (0..m).map(|i| if i == s { 5.0 } else { 1e-9 }).collect();
+                assert_eq!(locate(&weights, &deltas, 1e-9), Some(q + s), "Q = {q}, m = {m}");
+            }
+        }
+        // Two at once are nobody's.
+        let weights = Weights::new(4, 3);
+        let deltas: Vec<f64> = (0..3).map(|s| weights.of(s)[0] + weights.of(s)[2]).collect();
+        assert_eq!(locate(&weights, &deltas, 1e-9), None);
+    }
+
+    #[test]
+    fn a_dot_product_is_that_of_all_elements() {
+        for len in [0, 1, 15, 16, 17, 40] {
+            let a: Vec<f64> = (0..len).map(|i| f64::from(i) - 7.0).collect();
+            let v: Vec<f64> = (0..len).map(|i| sign(3, i as u64)).collect();
+            let plain = a.iter().zip(&v).map(|(a, v)| a * v).sum::<f64>();
+            let largest = a.iter().fold(0.0f64, |most, a| most.max(a.abs()));
+            assert_eq!(dot_and_largest(&a, &v), (plain, largest));
+        }
+    }
+
+    #[test]
+    fn signs_are_both_and_differ() {
+        let of = |seed| (0..64).map(|i| sign(seed, i)).collect::<Vec<_>>();
+        assert_ne!(of(1), of(2));
+        assert!((-30.0..30.0).contains(&of(1).iter().sum::<f64>()));
+    }
+}

@@ -644,13 +644,14 @@ fn a_flipped_bit_is_told_or_mended() {
                 assert!(mended == 0 || m > 1, "{}", what());
             }
         }
-        if m > 1 && panels == 1 {
+        // One that is hardly more than rounding may be told when nothing can mend it any more.
+        if m > 1 && panels == 1 && fails(unchecked) {
             assert!(!fails(checked), "not mended: {}", what());
         }
         if !fails(unchecked) && m == 1 && checked == Fate::Alarm {
             told[0] -= 1;
         }
     }
-    println!("{flips} flips: {} told, {} mended, {} without an effect", told[0], told[1], told[2]);
+    println!("{flips} flips: {told:?} told, mended, not noticed and without an effect");
     assert!(told.iter().all(|&count| count > flips / 50), "{told:?}");
 }

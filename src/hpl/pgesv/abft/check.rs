@@ -213,7 +213,8 @@ pub(super) fn check_left_over<C: Comm>(
     // SAFETY: nobody writes to A.
     let a = unsafe { places.a.read(0..local.shape.rows, cols) };
     let above = (0..below).flat_map(|row| a.row(row));
-    let unit = unit(local, above.fold(0.0, |most, value| value.abs().max(most)));
+    let size = above.fold(0.0, |most, value| value.abs().max(most));
+    let unit = unit(local, size);
     let mut left =
         (below..local.shape.rows).flat_map(|row| a.row(row).iter().map(move |v| (row, v)));
     match left.find(|(_, value)| !is_rounding(**value, unit)) {

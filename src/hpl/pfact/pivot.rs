@@ -12,9 +12,9 @@ use std::sync::Arc;
 use super::kernels::Best;
 use super::{Panel, PfactError};
 use crate::hpl::comm::node::NodeMemory;
-use crate::hpl::comm::{Comm, Result};
+use crate::hpl::comm::{Comm, Result, Tag, doubling};
 
-const TAG_PIVOT: crate::hpl::comm::Tag = 0x110;
+const TAG_PIVOT: Tag = 0x110;
 
 /// Doubles ahead of the rows in an offer.
 const HEAD: usize = 4;
@@ -151,34 +151,20 @@ fn offer<C: Comm>(panel: &mut Panel<C>, j: usize, best: Best) {
     }
 }
 
-/// Combines the offers of all ranks, on all ranks: recursive doubling among the
-/// largest power of two of them, the others lean on a partner.
+/// Combines the offers of all ranks, on all ranks. A folded rank merges the result like
+/// any offer: the result is the rank's own offer or beats it.
 fn combine<C: Comm>(panel: &mut Panel<C>) -> Result<()> {
     let (col, jb) = (panel.col, panel.jb());
     let len = HEAD + 2 * jb;
-    let room = &mut *panel.room;
-    if let Some(mail) = &mut room.mail {
-        return mail.combine(col, &mut room.mine[..len], jb);
+    let Room { mine, theirs, mail } = &mut *panel.room;
+    if let Some(mail) = mail {
+        return mail.combine(col, &mut mine[..len], jb);
     }
-    let (me, size) = (col.rank(), col.size());
-    let power = 1 << size.ilog2();
-    if me >= power {
-        col.send(&room.mine[..len], me - power, TAG_PIVOT)?;
-        return col.recv(&mut room.mine[..len], me - power, TAG_PIVOT);
-    }
-    if me + power < size {
-        col.recv(&mut room.theirs[..len], me + power, TAG_PIVOT)?;
-        merge(&mut room.mine, &room.theirs, jb);
-    }
-    let mut step = 1;
-    while step < power {
-        let partner = me ^ step;
-        col.sendrecv(&room.mine[..len], partner, &mut room.theirs[..len], partner, TAG_PIVOT)?;
-        merge(&mut room.mine, &room.theirs, jb);
-        step <<= 1;
-    }
-    if me + power < size {
-        col.send(&room.mine[..len], me + power, TAG_PIVOT)?;
+    for round in doubling::rounds(col.rank(), col.size()) {
+        round.exchange(col, &mine[..len], &mut theirs[..len], TAG_PIVOT)?;
+        if round.receives() {
+            merge(mine, theirs, jb);
+        }
     }
     Ok(())
 }

@@ -24,10 +24,9 @@ use crate::hpl::comm::{Comm, Result};
 use crate::machine::blas::MatMut;
 use crate::machine::blas::view::SharedMat;
 use crate::machine::team::Team;
+use crate::machine::tuning::TUNING;
 use crate::pages;
 
-/// Rows below which copying is not worth cutting up for the team.
-const TEAM_GRAIN_ROWS: usize = 16;
 /// Shares begin on a cache line.
 const LINE: usize = 8;
 
@@ -100,7 +99,7 @@ impl NodeRoom {
         // SAFETY: all have solved with what was here, and no rank reads it before the flag.
         let part = unsafe { self.node.mine(self.start..self.start + doubles) };
         let (source, part) = (a.as_ref(), SharedMat::row_major(part, from.len(), width));
-        team.split(from.len(), TEAM_GRAIN_ROWS, |rows| {
+        team.split(from.len(), TUNING.exchange_grain_rows, |rows| {
             // SAFETY: the team's parts do not overlap.
             let mut part = unsafe { part.block(rows.clone(), 0..width) };
             let places = from[rows].iter().enumerate();

@@ -18,10 +18,7 @@ use super::record::Record;
 use super::vault::{Backing, Vault};
 use crate::comm::Comm;
 use crate::comm::collect::all_reduce;
-
-/// Bytes of a message where nothing is measured: a recovery's, of members that
-/// need none to encode.
-const MESSAGE_BYTES: usize = 256 << 10;
+use crate::tuning::TUNING;
 
 impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// Lays out this rank's segment, and makes it where this process has none in hand.
@@ -76,7 +73,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             last_active: vec![config.method.apart_at_start(); shapes.len()],
             scratch: Scratch::default(),
             encoder: config.encoder.with_messages(),
-            message_bytes: config.message_bytes.unwrap_or(MESSAGE_BYTES),
+            message_bytes: config.message_bytes.unwrap_or(TUNING.unmeasured_message_bytes),
             taking: None,
             gathered: Gathered::default(),
             peers: Vec::new(),

@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::ptr::{self, NonNull};
@@ -27,6 +27,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use super::collect::{all_gather_bytes, all_reduce};
 use super::{Comm, Result, Tag};
 use crate::pages;
+use crate::tuning::TUNING;
 
 /// Bytes ahead of the data: the token, and flags a cache line apart.
 const HEAD_BYTES: usize = 4096;
@@ -34,13 +35,6 @@ const LINE_BYTES: usize = 64;
 /// Flags that a part has.
 pub const FLAGS: usize = HEAD_BYTES / LINE_BYTES - 1;
 
-/// Looks at a flag, some microseconds at most, before the waiting rank lets others
-/// have its core: the one that it waits for may need it. With more ranks than cores
-/// they are in vain nearly each time; so they become fewer quickly after a wait for
-/// which they were not enough, and more slowly after one for which they were.
-const SPINS: RangeInclusive<u32> = 4..=128;
-/// Further looks from one to the next at the rest of the job.
-const LOOKS_A_PROBE: u32 = 16;
 /// Never sent: a rank that waits long probes for it, to learn of a job that was
 /// aborted.
 const TAG_NEVER: Tag = 0x140;
@@ -50,7 +44,8 @@ const TAG_NEVER: Tag = 0x140;
 pub struct NodeMemory {
     parts: Vec<Part>,
     me: usize,
-    /// Of [`SPINS`], for the next wait.
+    /// Looks at a flag before the next wait yields, see
+    /// [`flag_spins_least`](crate::tuning::Tuning::flag_spins_least).
     spins: AtomicU32,
 }
 
@@ -65,10 +60,6 @@ struct Offer {
     /// numbers, in another container, has another one.
     token: u64,
 }
-
-/// Memory of parts up to this size is kept: to make it anew takes longer than to
-/// solve the small system that it is for, and hundreds of these may follow.
-const KEPT_BYTES_MAX: usize = 1 << 20;
 
 /// The memory of one group, kept from one use to the next where it is small.
 #[derive(Debug, Default)]
@@ -96,7 +87,7 @@ impl Kept {
         }
         let made = NodeMemory::new(comm, doubles)?.map(Arc::new);
         let is_small =
-            |node: &&Arc<NodeMemory>| node.parts.iter().all(|part| part.bytes <= KEPT_BYTES_MAX);
+            |node: &&Arc<NodeMemory>| node.parts.iter().all(|part| part.bytes <= TUNING.kept_bytes);
         *kept = made.as_ref().filter(is_small).cloned();
         Ok(made)
     }
@@ -129,7 +120,7 @@ impl NodeMemory {
         // No rank closes its file before all have opened it.
         let seen = all_gather_bytes(comm, &[u8::from(parts.is_some())])?;
         let all_see = seen.iter().all(|seen| seen[0] == 1);
-        let spins = AtomicU32::new(*SPINS.end());
+        let spins = AtomicU32::new(TUNING.flag_spins_most);
         Ok(parts.filter(|_| all_see).map(|(parts, _)| Self { parts, me, spins }))
     }
 
@@ -231,13 +222,14 @@ impl NodeMemory {
                 std::hint::spin_loop();
                 continue;
             }
-            if looks.is_multiple_of(LOOKS_A_PROBE) {
+            if looks.is_multiple_of(TUNING.looks_a_probe) {
                 comm.probe(rank, TAG_NEVER)?;
             }
             std::thread::yield_now();
         }
         let next = if looks < spins { spins + 2 } else { spins / 2 };
-        self.spins.store(next.clamp(*SPINS.start(), *SPINS.end()), Ordering::Relaxed);
+        let next = next.clamp(TUNING.flag_spins_least, TUNING.flag_spins_most);
+        self.spins.store(next, Ordering::Relaxed);
         Ok(())
     }
 
@@ -362,7 +354,7 @@ mod tests {
     fn small_memory_is_kept_and_its_flags_begin_anew() {
         run(3, |comm| {
             let (kept, mut first) = (Kept::default(), Vec::new());
-            let large = KEPT_BYTES_MAX / size_of::<f64>();
+            let large = TUNING.kept_bytes / size_of::<f64>();
             // Ranks ask for different amounts; the last one of one round for too much.
             for (round, doubles) in [100, 90, 100, 5000, 4000, large, 10].iter().enumerate() {
                 let node = kept.take(&comm, doubles + comm.rank())?.expect("one process");

@@ -16,11 +16,9 @@ use crate::hpl::comm::{Comm, PanelBuf, Tag};
 use crate::hpl::swap;
 use crate::hpl::update::{self, Operands};
 use crate::machine::blas::MatRef;
+use crate::machine::tuning::TUNING;
 
 const TAG_REBUILD: Tag = 0x150;
-/// Doubles of a message of a rebuilding: it travels along the process row, rank by rank,
-/// while the next one follows.
-const MESSAGE_DOUBLES: usize = 1 << 15;
 
 /// The operands of a step as they lie in memory.
 pub(super) struct Step<'p> {
@@ -243,7 +241,7 @@ impl<C: Comm> Relay<'_, '_, C> {
     ) -> Result<(), SolveError> {
         let (grid, rows) = (self.local.grid, self.local.shape.rows);
         let width = self.columns_of(target);
-        let most_rows = (MESSAGE_DOUBLES / width.max(1)).max(1);
+        let most_rows = (TUNING.rebuild_message_doubles / width.max(1)).max(1);
         let mine = terms.iter().position(|&(col, _)| col == grid.mycol);
         if width == 0 || (mine.is_none() && grid.mycol != target) {
             return Ok(());

@@ -10,8 +10,8 @@
 
 use super::SolveError;
 use super::slots::{PanelBuffer, Slot};
+use crate::hpl::comm::Comm;
 use crate::hpl::comm::panel_bcast::PanelBcast;
-use crate::hpl::comm::{Comm, PanelBuf};
 use crate::hpl::grid::{Cyclic, Grid};
 use crate::hpl::pfact::first_own_row;
 use crate::hpl::update::Operands;
@@ -285,15 +285,11 @@ impl<C: Comm> Panel<C> {
         self.layout.operands(self.data())
     }
 
-    /// Ends the use of the panel: gives the buffer back, if it has one, once it has
-    /// been passed on.
-    pub fn release(self) -> Result<Option<PanelBuf>, SolveError> {
-        match self.message {
-            Message::Broadcast(bcast) => Ok(Some(bcast.reclaim()?)),
-            Message::Shared(slot) => {
-                slot.release();
-                Ok(None)
-            }
-        }
+    /// Ends the use of the panel: gives its buffer back once it has been passed on.
+    pub fn release(self) -> Result<PanelBuffer, SolveError> {
+        Ok(match self.message {
+            Message::Broadcast(bcast) => PanelBuffer::Message(bcast.reclaim()?),
+            Message::Shared(slot) => PanelBuffer::Shared(slot),
+        })
     }
 }

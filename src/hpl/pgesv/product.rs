@@ -20,7 +20,7 @@ use crate::machine::team::Team;
 use crate::machine::tuning::TUNING;
 use crate::report::record::Phases;
 
-/// Who is told of each part of a product: of one call of the BLAS, on rows of A2.
+/// A listener that is told of each part of a product: of one call of the BLAS, on rows of A2.
 pub(super) trait Parts: Sync {
     /// The part is computed from now on.
     ///

@@ -143,7 +143,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         }
         let sees_all = peers.iter().filter(|peer| peer.is_some()).count() + 1 == ranks.len();
         let mut all_see = [u8::from(sees_all)];
-        // Who asks for it must have it everywhere.
+        // A user who asks for it must have it everywhere.
         let who = if asked == Encoder::Direct { &self.job } else { &self.group };
         all_reduce(who, &mut all_see, u8::min)?;
         if all_see[0] != 0 {

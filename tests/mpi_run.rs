@@ -280,6 +280,18 @@ fn the_report_goes_where_hpl_dat_says() {
 }
 
 #[test]
+fn verbose_reports_the_values_in_use() {
+    for (flags, lines) in [("", 0), ("--verbose", 1)] {
+        let ended = run_flags(2, &format!("--n 100 --nb 16 {flags}")).expect(0);
+        for line in
+            ["# tuning   : product_row_grain = 48 rows", "# tuning   : looks_a_probe = 16 looks"]
+        {
+            assert_eq!(ended.out.lines().filter(|&is| is == line).count(), lines, "{}", ended.out);
+        }
+    }
+}
+
+#[test]
 fn progress_is_on_standard_error_alone() {
     let folder = folder();
     let flags = ["--n", "2500", "--nb", "64", "--progress", "plain"];

@@ -43,6 +43,9 @@ pub struct RunArgs {
     /// Also write a report of the whole run as one JSON document
     #[arg(long, value_name = "FILE", help_heading = FILES)]
     pub json: Option<PathBuf>,
+    /// Also report the values in use that were found by measurement
+    #[arg(long, help_heading = FILES)]
+    pub verbose: bool,
     /// Progress on standard error
     #[arg(long, value_name = "HOW", value_enum, default_value_t, help_heading = FILES)]
     pub progress: ProgressMode,
@@ -153,6 +156,7 @@ fn run_on(world: &MpiWorld, comm: &MpiComm, args: &RunArgs) -> Result<Exit, JobE
     let options = Options {
         json: args.json.clone(),
         progress: args.progress,
+        verbose: args.verbose,
         mpi_library: Some(world.library_version()),
     };
     let done = job::run(comm, &spec, &settings, &options);

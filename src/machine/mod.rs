@@ -6,3 +6,4 @@ pub mod environment;
 pub mod grace;
 pub mod launcher_rank;
 pub mod team;
+pub mod tuning;

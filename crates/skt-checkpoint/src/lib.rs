@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`comm`] | what ranks say to each other: MPI, threads, simulated ranks; memory of a node |
 //! | [`pages`] | huge pages for shared memory, copies past the caches |
+//! | [`tuning`] | values found by measurement |
 //! | [`checkpoint`] | codec, store, protocol |
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(missing_docs)]
@@ -12,3 +13,4 @@
 pub mod checkpoint;
 pub mod comm;
 pub mod pages;
+pub mod tuning;

@@ -8,6 +8,7 @@
 //! | [`rings`], [`tree`] | which process passes a panel on to which |
 //! | [`exit`] | how the program ends |
 //! | [`shown`] | how text is shown: what others wrote, and commands that can be typed again |
+//! | [`mod@tuning`] | values found by measurement, listed with unit and reason |
 //! | [`units`] | quantities in units that people read |
 #![warn(missing_docs)]
 
@@ -17,4 +18,5 @@ pub mod layout;
 pub mod rings;
 pub mod shown;
 pub mod tree;
+pub mod tuning;
 pub mod units;

@@ -1,6 +1,7 @@
-//! Communication between ranks: all of [`skt_checkpoint::comm`], and the panel
-//! broadcasts of HPL.
+//! Communication between ranks: all of [`skt_checkpoint::comm`], recursive doubling, and
+//! the panel broadcasts of HPL.
 
+pub mod doubling;
 pub mod panel_bcast;
 pub mod threads;
 

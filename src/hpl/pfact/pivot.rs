@@ -7,14 +7,12 @@
 //! After it all ranks know the pivot row (row j of L1 and U1) and the rank that
 //! gave it knows the row to put in its place.
 
-use std::sync::Arc;
-
 use super::kernels::Best;
 use super::{Panel, PfactError};
 use crate::hpl::comm::node::NodeMemory;
-use crate::hpl::comm::{Comm, Result};
+use crate::hpl::comm::{Comm, Result, Tag, doubling};
 
-const TAG_PIVOT: crate::hpl::comm::Tag = 0x110;
+const TAG_PIVOT: Tag = 0x110;
 
 /// Doubles ahead of the rows in an offer.
 const HEAD: usize = 4;
@@ -41,23 +39,27 @@ impl Room {
     }
 }
 
+/// The flag of the mail: how many offers its rank has made.
+const FLAG: usize = 0;
+
 /// Offers in memory that all ranks of the process column see.
 ///
 /// Each rank has two places, for every other column: a rank that offers for column j +
 /// 2 has seen all offers for column j + 1, whose owners had seen those for column j.
 pub struct Mail {
-    node: Arc<NodeMemory>,
-    start: usize,
+    node: NodeMemory,
     nb: usize,
-    flag: usize,
     /// Offers made.
     count: u64,
+    /// Offers of all that this rank has seen.
+    seen: u64,
 }
 
 impl Mail {
-    /// Mail in parts of `node`, of [`Mail::doubles`] from `start` on, with one flag.
-    pub fn new(node: Arc<NodeMemory>, start: usize, nb: usize, flag: usize) -> Self {
-        Self { node, start, nb, flag, count: 0 }
+    /// Mail for panels of up to `nb` columns in [`Mail::doubles`] of each part, and with
+    /// one flag.
+    pub fn new(node: NodeMemory, nb: usize) -> Self {
+        Self { node, nb, count: 0, seen: 0 }
     }
 
     /// Doubles that it takes of each part.
@@ -71,17 +73,21 @@ impl Mail {
 
     /// Combines all offers of columns of `jb` into `mine`.
     fn combine<C: Comm>(&mut self, col: &C, mine: &mut [f64], jb: usize) -> Result<()> {
+        assert_eq!(self.seen, self.count, "no offer follows one that failed");
         self.count += 1;
-        let start = self.start + (self.count % 2) as usize * Self::place_doubles(self.nb);
+        let start = (self.count % 2) as usize * Self::place_doubles(self.nb);
         let place = start..start + mine.len();
-        // SAFETY: all have seen what was here, see above.
+        // SAFETY: this memory is the mail's alone, and `self` is borrowed to be changed; all
+        // others have seen what was here, see above, and look again after the flag.
         unsafe { self.node.mine(place.clone()) }.copy_from_slice(mine);
-        self.node.raise(self.flag, self.count);
+        self.node.raise(FLAG, self.count);
         for rank in (0..self.node.size()).filter(|&rank| rank != self.node.rank()) {
-            self.node.wait(col, rank, self.flag, self.count)?;
-            // SAFETY: not written again before this rank offers for the next column.
+            self.node.wait(col, rank, FLAG, self.count)?;
+            // SAFETY: its rank does not write here again before this one has offered for the
+            // next column.
             merge(mine, unsafe { self.node.part(rank, place.clone()) }, jb);
         }
+        self.seen = self.count;
         Ok(())
     }
 }
@@ -151,34 +157,20 @@ fn offer<C: Comm>(panel: &mut Panel<C>, j: usize, best: Best) {
     }
 }
 
-/// Combines the offers of all ranks, on all ranks: recursive doubling among the
-/// largest power of two of them, the others lean on a partner.
+/// Combines the offers of all ranks, on all ranks. A folded rank merges the result like
+/// any offer: the result is the rank's own offer or beats it.
 fn combine<C: Comm>(panel: &mut Panel<C>) -> Result<()> {
     let (col, jb) = (panel.col, panel.jb());
     let len = HEAD + 2 * jb;
-    let room = &mut *panel.room;
-    if let Some(mail) = &mut room.mail {
-        return mail.combine(col, &mut room.mine[..len], jb);
+    let Room { mine, theirs, mail } = &mut *panel.room;
+    if let Some(mail) = mail {
+        return mail.combine(col, &mut mine[..len], jb);
     }
-    let (me, size) = (col.rank(), col.size());
-    let power = 1 << size.ilog2();
-    if me >= power {
-        col.send(&room.mine[..len], me - power, TAG_PIVOT)?;
-        return col.recv(&mut room.mine[..len], me - power, TAG_PIVOT);
-    }
-    if me + power < size {
-        col.recv(&mut room.theirs[..len], me + power, TAG_PIVOT)?;
-        merge(&mut room.mine, &room.theirs, jb);
-    }
-    let mut step = 1;
-    while step < power {
-        let partner = me ^ step;
-        col.sendrecv(&room.mine[..len], partner, &mut room.theirs[..len], partner, TAG_PIVOT)?;
-        merge(&mut room.mine, &room.theirs, jb);
-        step <<= 1;
-    }
-    if me + power < size {
-        col.send(&room.mine[..len], me + power, TAG_PIVOT)?;
+    for round in doubling::rounds(col.rank(), col.size()) {
+        round.exchange(col, &mine[..len], &mut theirs[..len], TAG_PIVOT)?;
+        if round.receives() {
+            merge(mine, theirs, jb);
+        }
     }
     Ok(())
 }

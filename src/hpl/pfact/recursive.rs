@@ -17,9 +17,7 @@ use super::{Panel, PfactError, Variant, unblocked};
 use crate::config::Fact;
 use crate::hpl::comm::Comm;
 use crate::machine::blas::{gemm, solve_unit_lower};
-
-/// Rows below which a product is not worth cutting up for the team.
-const TEAM_GRAIN_ROWS: usize = 256;
+use crate::machine::tuning::TUNING;
 
 /// Factors columns `range`; what the columns before it do to them is done.
 pub(super) fn factor<C: Comm>(
@@ -75,7 +73,7 @@ fn update<C: Comm>(panel: &mut Panel<C>, k: &Range<usize>, c: &Range<usize>) {
     // U(k, c) is of the rows that all ranks share: it lies in `top`.
     let u = top.into_ref().block(k.clone(), 0..c.len());
     let bottom = bottom.block(0..rows - first, 0..c.len()).share();
-    panel.team.split(rows - first, TEAM_GRAIN_ROWS, |part| {
+    panel.team.split(rows - first, TUNING.panel_product_grain_rows, |part| {
         // SAFETY: the parts do not overlap.
         let target = unsafe { bottom.block(part.clone(), 0..c.len()) };
         gemm(-1.0, l.block(part, 0..k.len()), u, 1.0, target);

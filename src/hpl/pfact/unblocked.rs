@@ -17,6 +17,7 @@ use super::{Panel, PfactError, pivot};
 use crate::config::Fact;
 use crate::hpl::comm::Comm;
 use crate::machine::blas::{MatMut, passes};
+use crate::machine::tuning::TUNING;
 
 pub(super) fn factor<C: Comm>(
     panel: &mut Panel<C>,
@@ -113,12 +114,6 @@ fn rank1_pass<C: Comm>(panel: &mut Panel<C>, columns: Range<usize>, pivot: f64) 
     if u.is_empty() { Best::NONE } else { best_of(panel, j + 1, chunk) }
 }
 
-/// Rows that a pass works on at a time, so that they stay in the first cache. A
-/// multiple of a cache line: but for the first chunk, all begin on one.
-const CHUNK_ROWS: usize = 512;
-/// Rows below which a pass is not worth cutting up for the team.
-const TEAM_GRAIN_ROWS: usize = 4 * CHUNK_ROWS;
-
 /// Runs `pass` over all rows from `first` on, chunk by chunk. Returns the chunk,
 /// if there is any, for which it returned most: the bits of a magnitude.
 fn over_active_rows<C: Comm>(
@@ -129,11 +124,11 @@ fn over_active_rows<C: Comm>(
     let (rows, cols) = (panel.w.rows(), panel.w.cols());
     let shared = panel.w.rb().share();
     let best = std::sync::Mutex::new(None);
-    panel.team.split(rows - first, TEAM_GRAIN_ROWS, |part| {
+    panel.team.split(rows - first, TUNING.pass_grain_rows, |part| {
         let mut mine = None;
         let (mut start, end) = (first + part.start, first + part.end);
         while start < end {
-            let chunk = start..(start + 1).next_multiple_of(CHUNK_ROWS).min(end);
+            let chunk = start..(start + 1).next_multiple_of(TUNING.pass_chunk_rows).min(end);
             // SAFETY: chunks do not overlap, and each is taken once.
             let bits = pass(unsafe { shared.block(chunk.clone(), 0..cols) });
             start = chunk.end;

@@ -24,9 +24,7 @@ use crate::hpl::grid::{Cyclic, Grid};
 use crate::machine::blas::view::SharedMat;
 use crate::machine::blas::{MatMut, MatRef, gemv, solve_upper};
 use crate::machine::team::Team;
-
-/// Rows below which a product is not worth cutting up for the team.
-const TEAM_GRAIN_ROWS: usize = 256;
+use crate::machine::tuning::TUNING;
 
 const TAG_SHARE: Tag = 0x130;
 const TAG_FIRST: Tag = 0x131;
@@ -100,7 +98,7 @@ pub(super) fn substitute<C: Comm>(
 fn subtract(team: &Team, u: MatRef, x: &[f64], s: &mut [f64]) {
     let rows = u.rows();
     let s = SharedMat::row_major(s, 1, rows);
-    team.split(rows, TEAM_GRAIN_ROWS, |part| {
+    team.split(rows, TUNING.back_grain_rows, |part| {
         // SAFETY: the parts do not overlap.
         let mut s = unsafe { s.block(0..1, part.clone()) };
         gemv(-1.0, u.block(part, 0..x.len()), x, 1.0, s.row_mut(0));

@@ -15,12 +15,13 @@ use std::time::{Duration, Instant};
 use super::SolveError;
 use super::guard::{Background, Remaining};
 use super::steps::{Final, Step, Stretch};
+use crate::machine::tuning::TUNING;
 
 /// Between two calls while messages are on their way.
-const PAUSE: Duration = Duration::from_micros(200);
+const PAUSE: Duration = Duration::from_micros(TUNING.pause_micros);
 /// Between two calls while there is nothing to do: only the solver, which wakes the
 /// thread, or another rank can change that.
-const LONG_PAUSE: Duration = Duration::from_millis(5);
+const LONG_PAUSE: Duration = Duration::from_micros(TUNING.long_pause_micros);
 
 /// What the two threads share.
 struct Shared {

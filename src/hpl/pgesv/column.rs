@@ -1,24 +1,22 @@
 //! What the ranks of a process column keep for each other, where they share a node.
 
-use std::sync::Arc;
-
 use super::SolveError;
 use crate::hpl::comm::Comm;
-use crate::hpl::comm::node::NodeMemory;
 use crate::hpl::grid::Grid;
 use crate::hpl::pfact::pivot::Mail;
 use crate::hpl::swap::node::{self, NodeRoom};
 
-/// Flag of the pivot mail; those of the two rooms follow.
-const MAIL: usize = 0;
-
 /// The memory of a process column: nothing, or for each rank
 /// `pivot mail | rows of the trailing columns | rows of the columns of one panel`,
 /// and on the first one `| U of the trailing columns | U of those of one panel`.
+#[derive(Default)]
 pub(super) struct ColumnMemory {
-    node: Option<Arc<NodeMemory>>,
-    nb: usize,
-    cols: usize,
+    /// Where pivots are exchanged.
+    pub mail: Option<Mail>,
+    /// Where rows of the trailing columns are.
+    pub trailing: Option<NodeRoom>,
+    /// Where rows of the columns of one panel are.
+    pub ahead: Option<NodeRoom>,
 }
 
 impl ColumnMemory {
@@ -31,43 +29,31 @@ impl ColumnMemory {
         nb: usize,
         cols: usize,
     ) -> Result<Self, SolveError> {
-        let mut column = Self { node: None, nb, cols };
-        if share && grid.p > 1 {
-            let doubles = Self::doubles(nb, cols, grid.myrow);
-            column.node = grid.col_memory.take(&grid.col, doubles)?;
+        if !share || grid.p == 1 {
+            return Ok(Self::default());
         }
-        Ok(column)
+        let doubles = Self::doubles(nb, cols, grid.myrow);
+        let Some(mut node) = grid.col_memory.take(&grid.col, doubles)? else {
+            return Ok(Self::default());
+        };
+        let mail = Mail::new(node.split_front(Mail::doubles(nb), 1), nb);
+        let widths = [cols, nb];
+        let rows = widths.map(|w| node.split_front(NodeRoom::rows_doubles(nb, w), node::FLAGS));
+        let u = widths.map(|w| node.split_front(NodeRoom::u_doubles(nb, w), 0));
+        let ([rows, rows_ahead], [u, u_ahead]) = (rows, u);
+        Ok(Self {
+            mail: Some(mail),
+            trailing: Some(NodeRoom::new(rows, u, (nb, cols))),
+            ahead: Some(NodeRoom::new(rows_ahead, u_ahead, (nb, nb))),
+        })
     }
 
-    /// Doubles of the part of process row `myrow`.
+    /// Doubles of the part of process row `myrow`; at most `usize::MAX`.
     pub(super) fn doubles(nb: usize, cols: usize, myrow: usize) -> usize {
-        let column = Self { node: None, nb, cols };
-        if myrow == 0 { column.u_start(2) } else { column.rows_start(2) }
-    }
-
-    /// Where the rows of a room begin, 0 or 1, or end, 2.
-    fn rows_start(&self, room: usize) -> usize {
-        let rooms = [self.cols, self.nb].map(|cols| NodeRoom::rows_doubles(self.nb, cols));
-        rooms[..room].iter().fold(Mail::doubles(self.nb), |sum, &room| sum.saturating_add(room))
-    }
-
-    /// Where the U of a room begins, 0 or 1, or end, 2.
-    fn u_start(&self, room: usize) -> usize {
-        let rooms = [self.cols, self.nb].map(|cols| NodeRoom::u_doubles(self.nb, cols));
-        rooms[..room].iter().fold(self.rows_start(2), |sum, &room| sum.saturating_add(room))
-    }
-
-    /// Where pivots are exchanged.
-    pub(super) fn mail(&self) -> Option<Mail> {
-        self.node.as_ref().map(|node| Mail::new(node.clone(), 0, self.nb, MAIL))
-    }
-
-    /// Where rows are: those of one panel `ahead`, or those of all columns.
-    pub(super) fn room(&self, ahead: bool) -> Option<NodeRoom> {
-        let (index, cols) = if ahead { (1, self.nb) } else { (0, self.cols) };
-        let flag = MAIL + 1 + index * node::FLAGS;
-        let node = self.node.as_ref()?.clone();
-        let starts = (self.rows_start(index), self.u_start(index));
-        Some(NodeRoom::new(node, starts, (self.nb, cols), flag))
+        let room = |cols: usize| {
+            let u = if myrow == 0 { NodeRoom::u_doubles(nb, cols) } else { 0 };
+            NodeRoom::rows_doubles(nb, cols).saturating_add(u)
+        };
+        Mail::doubles(nb).saturating_add(room(cols)).saturating_add(room(nb))
     }
 }

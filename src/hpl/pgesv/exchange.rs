@@ -17,13 +17,8 @@ use crate::hpl::swap::node::NodeRoom;
 use crate::hpl::swap::{self, Plan};
 use crate::hpl::update;
 use crate::machine::blas::MatRef;
+use crate::machine::tuning::TUNING;
 use crate::report::record::Phases;
-
-/// Columns on which rows are exchanged just before U is solved for there, where all
-/// rows are here: NB rows of them stay in the cache between.
-const EXCHANGE_COLS: usize = 384;
-/// Columns below which exchange and solve are not worth cutting up for the team.
-const TEAM_GRAIN_COLS: usize = 64;
 
 /// How the rows of a process column are exchanged, with the work space for it.
 pub(super) enum RowExchange {
@@ -107,7 +102,7 @@ unsafe fn among<'u, C: Comm>(
     let columns = unsafe { a.block(0..local.shape.rows, cols.clone()) };
     let arrived = swap::exchange(&grid.col, &plan, way, team, columns, room)?;
     let (swapped, share) = (Instant::now(), arrived.share());
-    team.split(share.len(), TEAM_GRAIN_COLS, |part| {
+    team.split(share.len(), TUNING.solve_grain_cols, |part| {
         let part = share.start + part.start..share.start + part.end;
         // SAFETY: shares do not overlap, nor do the team's parts of this one.
         let u = unsafe { arrived.u().block(0..jb, part.clone()) };
@@ -139,10 +134,10 @@ unsafe fn in_place<'m, C: Comm>(
 ) -> (MatRef<'m>, Instant) {
     let (operands, Layout { top, below, .. }) = (panel.operands(), panel.layout);
     let (a, rows, swap_nanos) = (local.a, local.shape.rows, AtomicU64::new(0));
-    local.team.split(cols.len(), TEAM_GRAIN_COLS, |part| {
+    local.team.split(cols.len(), TUNING.solve_grain_cols, |part| {
         let is_first = part.start == 0;
-        for first in part.clone().step_by(EXCHANGE_COLS) {
-            let part = first..(first + EXCHANGE_COLS).min(part.end);
+        for first in part.clone().step_by(TUNING.exchange_cols) {
+            let part = first..(first + TUNING.exchange_cols).min(part.end);
             let part = cols.start + part.start..cols.start + part.end;
             let start = Instant::now();
             // SAFETY: the caller's promise; the team's parts do not overlap.

@@ -7,7 +7,6 @@ use std::time::Instant;
 
 use super::SolveError;
 use super::background::{Token, Watch};
-use super::column::ColumnMemory;
 use super::exchange::RowExchange;
 use super::local::Local;
 use super::panel::{self, Layout, Panel};
@@ -19,6 +18,7 @@ use crate::hpl::comm::{Comm, PanelBuf};
 use crate::hpl::grid::Grid;
 use crate::hpl::pfact::pivot::Mail;
 use crate::hpl::pfact::{self, PfactError};
+use crate::hpl::swap::node::NodeRoom;
 use crate::machine::blas::MatRef;
 use crate::report::record::Phases;
 
@@ -35,17 +35,23 @@ pub(super) struct LookAhead<C: Comm> {
 }
 
 impl<C: Comm> LookAhead<C> {
-    /// Work space for `params`. Collective.
+    /// Work space for `params`, with mail for pivots and a room for the rows of one panel's
+    /// columns where the process column shares a node. Collective.
     ///
     /// # Errors
     /// When there is no memory for it.
-    pub fn new(grid: &Grid<C>, params: &Params, column: &ColumnMemory) -> Result<Self, SolveError> {
+    pub fn new(
+        grid: &Grid<C>,
+        params: &Params,
+        mail: Option<Mail>,
+        room: Option<NodeRoom>,
+    ) -> Result<Self, SolveError> {
         let nb = params.widest_panel();
         let (message, _) = panel::largest(params.n, params.nb, grid.rows(params.nb), grid.myrow);
         // Those in flight, and the one that is being applied.
         let buffers = PanelBuffers::new(grid, params.depth + 1, message, params.share)?;
-        let exchange = RowExchange::new(grid.p, nb, nb, column.room(true))?;
-        Self::with_buffers(grid, params, buffers, column.mail(), exchange)
+        let exchange = RowExchange::new(grid.p, nb, nb, room)?;
+        Self::with_buffers(grid, params, buffers, mail, exchange)
     }
 
     /// The same with given buffers for panels, mail for pivots, and row exchange for the

@@ -162,10 +162,11 @@ impl<C: Comm> Workspace<C> {
     /// When there is no memory for it.
     pub fn new(grid: &Grid<C>, params: &Params, shape: LocalShape) -> Result<Self, SolveError> {
         let nb = params.widest_panel();
-        let column = ColumnMemory::new(grid, params.share, nb, shape.cols)?;
+        let ColumnMemory { mail, trailing, ahead } =
+            ColumnMemory::new(grid, params.share, nb, shape.cols)?;
         Ok(Self {
-            look_ahead: LookAhead::new(grid, params, &column)?,
-            exchange: RowExchange::new(grid.p, nb, shape.cols, column.room(false))?,
+            look_ahead: LookAhead::new(grid, params, mail, ahead)?,
+            exchange: RowExchange::new(grid.p, nb, shape.cols, trailing)?,
             phases: Phases::default(),
         })
     }

@@ -10,21 +10,19 @@
 
 use super::SolveError;
 use super::slots::{PanelBuffer, Slot};
+use crate::hpl::comm::Comm;
 use crate::hpl::comm::panel_bcast::PanelBcast;
-use crate::hpl::comm::{Comm, PanelBuf};
 use crate::hpl::grid::{Cyclic, Grid};
 use crate::hpl::pfact::first_own_row;
 use crate::hpl::update::Operands;
 use crate::machine::blas::{MatMut, MatRef, transpose};
 use crate::machine::team::Team;
+use crate::machine::tuning::TUNING;
 
 pub use skt_terms::layout::leading_dimension;
 
 /// Doubles of a cache line: parts of the message begin on one.
 const LINE: usize = 8;
-
-/// Rows below which copying a panel is not worth cutting up for the team.
-const TEAM_GRAIN_ROWS: usize = 256;
 
 /// Head of the message: 0 if all is well, else the panel broke.
 const BROKE: usize = 0;
@@ -151,7 +149,7 @@ impl Layout {
 pub(super) fn copy_rows(source: MatRef, target: MatMut, team: &Team) {
     let cols = source.cols();
     let target = target.share();
-    team.split(source.rows(), TEAM_GRAIN_ROWS, |part| {
+    team.split(source.rows(), TUNING.panel_copy_grain_rows, |part| {
         // SAFETY: the parts do not overlap.
         let target = unsafe { target.block(part.clone(), 0..cols) };
         transpose::copy(source.block(part, 0..cols), target);
@@ -287,15 +285,11 @@ impl<C: Comm> Panel<C> {
         self.layout.operands(self.data())
     }
 
-    /// Ends the use of the panel: gives the buffer back, if it has one, once it has
-    /// been passed on.
-    pub fn release(self) -> Result<Option<PanelBuf>, SolveError> {
-        match self.message {
-            Message::Broadcast(bcast) => Ok(Some(bcast.reclaim()?)),
-            Message::Shared(slot) => {
-                slot.release();
-                Ok(None)
-            }
-        }
+    /// Ends the use of the panel: gives its buffer back once it has been passed on.
+    pub fn release(self) -> Result<PanelBuffer, SolveError> {
+        Ok(match self.message {
+            Message::Broadcast(bcast) => PanelBuffer::Message(bcast.reclaim()?),
+            Message::Shared(slot) => PanelBuffer::Shared(slot),
+        })
     }
 }

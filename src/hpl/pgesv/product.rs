@@ -5,6 +5,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
+use skt_terms::tuning::Ratio;
+
 use super::SolveError;
 use super::background::Token;
 use super::local::Local;
@@ -15,27 +17,10 @@ use crate::hpl::update::{self, Operands};
 use crate::machine::blas::MatRef;
 use crate::machine::blas::view::SharedMat;
 use crate::machine::team::Team;
+use crate::machine::tuning::TUNING;
 use crate::report::record::Phases;
 
-/// Products are cut at multiples of as many rows, from the first on: the AVX-512
-/// kernels of the BLAS take 24 or 48 at a time, are slow on what is left over, and
-/// round differently there. So x has the same bits however long the products are.
-const ROW_GRAIN: usize = 48;
-/// Most rows of one product: the BLAS packs all of U anew for each.
-const PRODUCT_ROWS: usize = 43 * ROW_GRAIN;
-/// The same where messages are to be moved on between products.
-const PRODUCT_ROWS_BETWEEN_MESSAGES: usize = 22 * ROW_GRAIN;
-/// Most rows of a product on the columns of one panel: the BLAS packs rows of L2,
-/// uses them once, and so far they stay in the cache meanwhile.
-const NARROW_PRODUCT_ROWS: usize = 16 * ROW_GRAIN;
-/// Rows below which a piece of the product is not cut up for a team any more:
-/// the BLAS packs U anew for each.
-const SHORTEST_PIECE_ROWS: usize = 64;
-/// What the threads of a team take of the product in one long piece each: the rest
-/// makes up for what was not foreseen.
-const FIRST_PERCENT: usize = 98;
-
-/// Who is told of each part of a product: of one call of the BLAS, on rows of A2.
+/// A listener that is told of each part of a product: of one call of the BLAS, on rows of A2.
 pub(super) trait Parts: Sync {
     /// The part is computed from now on.
     ///
@@ -86,7 +71,7 @@ pub(super) unsafe fn multiply_part(
 
 /// The parts of a product on the columns of one panel, of `rows` rows of A2.
 pub(super) fn narrow_parts(rows: usize) -> impl Iterator<Item = Range<usize>> {
-    cut(0..rows, NARROW_PRODUCT_ROWS)
+    cut(0..rows, TUNING.narrow_product_rows)
 }
 
 /// More parts than a step has on a rank of `rows` rows, on the columns of the next panel
@@ -137,8 +122,8 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
         let is_late = meanwhile.is_some_and(|next| local.owns(next));
         let late = if is_late { rows_of_advance(rows, jb, cols.len()) } else { 0 };
         let most_rows = match has_messages && threads == 1 {
-            true => PRODUCT_ROWS_BETWEEN_MESSAGES,
-            false => PRODUCT_ROWS,
+            true => TUNING.product_rows_between_messages,
+            false => TUNING.product_rows,
         };
         let queue = ProductQueue::new(rows, threads, late);
         let failure = OnceLock::new();
@@ -291,7 +276,8 @@ impl ProductQueue {
 /// product on one row                             2 NB width
 /// ```
 fn rows_of_advance(rows: usize, jb: usize, width: usize) -> usize {
-    7 * jb * rows / (3 * width.max(1))
+    let Ratio { times, over } = TUNING.advance_cost;
+    times * jb * rows / (over * width.max(1))
 }
 
 /// Cuts the rows of the trailing product into pieces. Each thread of a team gets one
@@ -311,9 +297,11 @@ fn row_pieces(rows: usize, threads: usize, late: usize) -> Vec<Range<usize>> {
             let is_last = pieces.len() == threads - 1;
             first_share(rows, threads, late, is_last)
         } else {
-            10 * left / (11 * threads)
+            let Ratio { times, over } = TUNING.later_piece;
+            times * left / (over * threads)
         };
-        let length = share.max(SHORTEST_PIECE_ROWS).next_multiple_of(ROW_GRAIN);
+        let length =
+            share.max(TUNING.shortest_piece_rows).next_multiple_of(TUNING.product_row_grain);
         let end = start + length.min(left);
         pieces.push(start..end);
         start = end;
@@ -332,13 +320,13 @@ fn first_share(rows: usize, threads: usize, late: usize, is_last: bool) -> usize
         (None, true) => 0,
         (None, false) => rows / (threads - 1),
     };
-    share * FIRST_PERCENT / 100
+    share * TUNING.first_piece_percent / 100
 }
 
 /// Cuts rows into parts of at most `most`, about equally long.
 fn cut(rows: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> {
-    let count = rows.len().div_ceil(most).max(1);
-    let length = rows.len().div_ceil(count).next_multiple_of(ROW_GRAIN).max(ROW_GRAIN);
+    let (grain, count) = (TUNING.product_row_grain, rows.len().div_ceil(most).max(1));
+    let length = rows.len().div_ceil(count).next_multiple_of(grain).max(grain);
     rows.clone().step_by(length).map(move |start| start..(start + length).min(rows.end))
 }
 
@@ -351,9 +339,10 @@ mod tests {
         for rows in [0, 1, 63, 64, 65, 1000, 1024, 1025, 40_000] {
             for (threads, late) in (1..20).flat_map(|threads| [(threads, 0), (threads, 450)]) {
                 let pieces = row_pieces(rows, threads, late);
+                let most = TUNING.product_rows;
                 let parts: Vec<_> =
-                    pieces.iter().cloned().flat_map(|piece| cut(piece, PRODUCT_ROWS)).collect();
-                assert!(parts.iter().all(|part| !part.is_empty() && part.len() <= PRODUCT_ROWS));
+                    pieces.iter().cloned().flat_map(|piece| cut(piece, most)).collect();
+                assert!(parts.iter().all(|part| !part.is_empty() && part.len() <= most));
                 let ends = parts.iter().map(|part| part.end);
                 let starts = parts.iter().skip(1).map(|part| part.start).chain([rows]);
                 assert!(parts.first().is_none_or(|first| first.start == 0));
@@ -368,7 +357,7 @@ mod tests {
         for rows in (0..3000).chain([40_000, 1_000_003]) {
             for (threads, late) in (1..20).flat_map(|threads| [(threads, 0), (threads, 450)]) {
                 let pieces = row_pieces(rows, threads, late);
-                let most_rows = PRODUCT_ROWS_BETWEEN_MESSAGES;
+                let most_rows = TUNING.product_rows_between_messages;
                 let rest = pieces.into_iter().flat_map(|piece| cut(piece, most_rows)).count();
                 assert!(narrow_parts(rows).count() + rest <= most_parts(rows), "{rows} rows");
             }
@@ -382,7 +371,7 @@ mod tests {
         for (rows, threads, late) in [(8000, 2, 0), (8000, 2, 450), (8000, 4, 450), (500, 2, 450)] {
             let pieces = row_pieces(rows, threads, late);
             let (last, others) = (pieces[threads - 1].len() + late, &pieces[..threads - 1]);
-            let most = rows.div_ceil(50) + ROW_GRAIN + SHORTEST_PIECE_ROWS;
+            let most = rows.div_ceil(50) + TUNING.product_row_grain + TUNING.shortest_piece_rows;
             assert!(others.iter().all(|other| other.len().abs_diff(last) <= most), "{pieces:?}");
             let rest = rows - pieces[threads - 1].end;
             assert!(rest <= rows / 50 && pieces.len() <= threads + 4, "{pieces:?}");
@@ -393,7 +382,8 @@ mod tests {
     fn a_thread_that_comes_too_late_leaves_the_rows_to_the_others() {
         let pieces = row_pieces(40_000, 16, 10_000);
         assert!(pieces[..15].iter().all(|piece| piece.len() >= 40_000 / 16), "{pieces:?}");
-        assert!(pieces[15].len() <= SHORTEST_PIECE_ROWS.next_multiple_of(ROW_GRAIN), "{pieces:?}");
+        let shortest = TUNING.shortest_piece_rows.next_multiple_of(TUNING.product_row_grain);
+        assert!(pieces[15].len() <= shortest, "{pieces:?}");
     }
 
     /// Pieces are finished in any order; rows are told in theirs.
@@ -403,7 +393,7 @@ mod tests {
         let pieces: Vec<Piece> = std::iter::from_fn(|| queue.take()).collect();
         assert!(pieces.len() > 3 && queue.take().is_none());
         let own = pieces[1].rows.clone();
-        let half = own.start..own.start + ROW_GRAIN;
+        let half = own.start..own.start + TUNING.product_row_grain;
         assert_eq!(queue.rows_done(half.clone()), 0);
         queue.finish(&pieces[2]);
         assert_eq!(queue.rows_done(half.clone()), 0);

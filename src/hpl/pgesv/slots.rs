@@ -32,7 +32,7 @@ pub enum PanelBuffers {
     /// In buffers, which messages fill: those that are free.
     Messages(VecDeque<PanelBuf>),
     /// In their owners' memory.
-    Shared(Arc<Slots>),
+    Shared(SharedPanels),
 }
 
 impl PanelBuffers {
@@ -50,7 +50,8 @@ impl PanelBuffers {
         if share && grid.q > 1 {
             let slot_doubles = doubles.next_multiple_of(PAGE_DOUBLES);
             if let Some(node) = grid.row_memory.take(&grid.row, count * slot_doubles)? {
-                return Ok(Self::Shared(Arc::new(Slots { node, count, slot_doubles })));
+                let slots = Arc::new(Slots { node, count, slot_doubles });
+                return Ok(Self::Shared(SharedPanels { slots, taken: 0..0 }));
             }
         }
         let buffers = (0..count).map(|_| PanelBuf::new(doubles)).collect::<std::io::Result<_>>();
@@ -63,35 +64,70 @@ impl PanelBuffers {
     }
 
     /// To be called when no panel is in use: the next one is panel `k`.
-    pub fn begin_at(&self, k: usize) {
-        if let Self::Shared(slots) = self {
-            slots.node.raise(APPLIED, k as u64);
+    ///
+    /// # Panics
+    /// When a panel is in use, or panel `k` was.
+    pub fn begin_at(&mut self, k: usize) {
+        if let Self::Shared(panels) = self {
+            assert!(panels.taken.is_empty() && k >= panels.taken.end, "{k}: {:?}", panels.taken);
+            panels.taken = k..k;
+            panels.slots.node.raise(APPLIED, k as u64);
         }
     }
 
-    /// A buffer for panel `k`. Waits until no rank needs the panel that was there.
+    /// A buffer for panel `k`, the next one. Waits until no rank needs the panel that was
+    /// there.
     ///
     /// # Errors
     /// When the job has been aborted.
+    ///
+    /// # Panics
+    /// When there is no buffer left, or panel `k` is not the next one.
     pub fn take<C: Comm>(&mut self, row: &C, k: usize) -> Result<PanelBuffer> {
         Ok(match self {
             Self::Messages(free) => {
                 PanelBuffer::Message(free.pop_front().expect("one for each panel"))
             }
-            Self::Shared(slots) => {
-                let slot = Slot { slots: slots.clone(), k };
-                slot.wait_for_room(row)?;
-                PanelBuffer::Shared(slot)
-            }
+            Self::Shared(panels) => PanelBuffer::Shared(panels.take(row, k)?),
         })
     }
 
-    /// Takes back the buffer of a panel that has been applied.
-    pub fn put_back(&mut self, buffer: Option<PanelBuf>) {
-        match self {
-            Self::Messages(free) => free.extend(buffer),
-            Self::Shared(_) => debug_assert!(buffer.is_none(), "slots have no buffers"),
+    /// Takes back the buffer of a panel that has been applied: of the oldest.
+    ///
+    /// # Panics
+    /// When the buffer is not one of these, or not that of the oldest panel.
+    pub fn put_back(&mut self, buffer: PanelBuffer) {
+        match (self, buffer) {
+            (Self::Messages(free), PanelBuffer::Message(buffer)) => free.push_back(buffer),
+            (Self::Shared(panels), PanelBuffer::Shared(slot)) => panels.put_back(slot),
+            _ => panic!("a buffer of another kind"),
         }
+    }
+}
+
+/// The panels of a process row that have a slot on this rank. Each has one once, and they
+/// come and go in order.
+pub struct SharedPanels {
+    slots: Arc<Slots>,
+    taken: Range<usize>,
+}
+
+impl SharedPanels {
+    fn take<C: Comm>(&mut self, row: &C, k: usize) -> Result<Slot> {
+        assert_eq!(k, self.taken.end, "panels are taken in order");
+        assert!(self.taken.len() < self.slots.count, "one slot for each panel");
+        let slot = Slot { slots: self.slots.clone(), k };
+        slot.wait_for_room(row)?;
+        self.taken.end += 1;
+        Ok(slot)
+    }
+
+    /// Says that this rank has applied the panel.
+    fn put_back(&mut self, slot: Slot) {
+        assert!(Arc::ptr_eq(&slot.slots, &self.slots), "a slot of other panels");
+        assert!(!self.taken.is_empty() && slot.k == self.taken.start, "panels go in order");
+        self.taken.start += 1;
+        self.slots.node.raise(APPLIED, self.taken.start as u64);
     }
 }
 
@@ -115,13 +151,14 @@ impl PanelBuffer {
 
 /// The slots of a process row.
 pub struct Slots {
-    node: Arc<NodeMemory>,
+    node: NodeMemory,
     /// Slots of each rank.
     count: usize,
     slot_doubles: usize,
 }
 
-/// The slot of one panel, as one rank sees it.
+/// The slot of one panel, as one rank sees it: it has no other for that panel, and none for
+/// the panel that was there before.
 pub struct Slot {
     slots: Arc<Slots>,
     k: usize,
@@ -152,9 +189,10 @@ impl Slot {
     }
 
     fn write(&mut self) -> &mut [f64] {
-        assert!(self.is_owner(), "a panel is written by its owner");
-        // SAFETY: all others have applied the panel that was here, and do not look at
-        // this one before the flag; borrowed from the one place of this panel.
+        assert!(self.is_owner() && !self.is_there(), "a panel is written by its owner, once");
+        // SAFETY: this is the one `Slot` of these doubles on this rank, and borrowed to be
+        // changed. All others have applied the panel that was here, and do not look at this
+        // one before the flag, which is not raised.
         unsafe { self.slots.node.mine(self.doubles()) }
     }
 
@@ -186,15 +224,51 @@ impl Slot {
     /// # Panics
     /// Before it is there.
     pub fn read(&self) -> &[f64] {
-        let (node, ready) = (&self.slots.node, self.k as u64 + 1);
-        assert!(node.is_raised(self.owner(), READY, ready), "a panel used before it is there");
-        // SAFETY: written before the flag, and not again before this rank has said
-        // that it has applied the panel, which takes this slot.
-        unsafe { node.part(self.owner(), self.doubles()) }
+        assert!(self.is_there(), "a panel used before it is there");
+        // SAFETY: its owner wrote it before the flag, and does so again once this rank has
+        // said that it has applied the panel, which takes this slot.
+        unsafe { self.slots.node.part(self.owner(), self.doubles()) }
     }
 
-    /// Says that this rank has applied the panel.
-    pub fn release(self) {
-        self.slots.node.raise(APPLIED, self.k as u64 + 1);
+    fn is_there(&self) -> bool {
+        self.slots.node.is_raised(self.owner(), READY, self.k as u64 + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::config::Pmap;
+    use crate::hpl::comm::threads::run;
+
+    #[test]
+    fn a_panel_has_one_slot_and_a_slot_one_panel() {
+        run(2, |world| {
+            let grid = Grid::new(&world, 1, 2, Pmap::RowMajor)?.expect("two ranks");
+            let mut buffers = PanelBuffers::new(&grid, 2, 10, true).expect("memory");
+            buffers.begin_at(4);
+            let slots = [4, 5].map(|k| buffers.take(&grid.row, k));
+            for k in [4, 5, 6, 8] {
+                let again = catch_unwind(AssertUnwindSafe(|| buffers.take(&grid.row, k)));
+                assert!(again.is_err(), "panel {k}");
+            }
+            for slot in slots {
+                let PanelBuffer::Shared(mut slot) = slot? else { panic!("one node") };
+                let k = slot.k as f64;
+                if slot.is_owner() {
+                    slot.write().fill(k);
+                }
+                slot.publish();
+                assert!(catch_unwind(AssertUnwindSafe(|| slot.write().len())).is_err());
+                slot.wait(&grid.row)?;
+                assert_eq!(slot.read()[9], k);
+                buffers.put_back(PanelBuffer::Shared(slot));
+            }
+            buffers.take(&grid.row, 6).map(drop)
+        })
+        .into_iter()
+        .for_each(|rank| rank.unwrap());
     }
 }

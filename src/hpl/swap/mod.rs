@@ -248,7 +248,7 @@ pub fn exchange<'r, C: Comm>(
     plan: &Plan,
     way: Way,
     team: &Team,
-    a: MatMut,
+    mut a: MatMut,
     room: &'r mut Room,
 ) -> Result<Arrived<'r>> {
     let (jb, width) = (plan.u_rows.len(), a.cols());
@@ -259,9 +259,9 @@ pub fn exchange<'r, C: Comm>(
     let (buffer, u) = match room {
         Room::Own(rows, u) => (rows, u),
         Room::Node(room) => {
-            room.next();
+            room.write(plan, team, &mut a);
             let room = &*room;
-            let rows = room.exchange(col, plan, team, a)?;
+            let rows = room.read(col, plan, a)?;
             let share = room.share(width);
             return Ok(Arrived { rows, u: room.u(jb, width), share, shared: Some(room) });
         }
@@ -329,8 +329,6 @@ mod tests {
     use crate::hpl::comm::CommError;
     use crate::hpl::comm::node::NodeMemory;
     use crate::hpl::comm::threads::run;
-    use std::sync::Arc;
-
     use proptest::prelude::*;
 
     /// What the sequence of exchanges `i <-> ipiv[i]` does to whole rows.
@@ -366,10 +364,11 @@ mod tests {
             let plan = Plan::new(j, &ipiv, map, me);
             let mut room = Room::new(nb, width).expect("memory");
             if swap.is_none() {
-                let u_start = 3 + NodeRoom::rows_doubles(nb, width);
-                let node = NodeMemory::new(&comm, u_start + NodeRoom::u_doubles(nb, width))?;
-                let node = Arc::new(node.expect("one process"));
-                room = Room::Node(NodeRoom::new(node, (3, u_start), (nb, width), 5));
+                let (rows, u) = (NodeRoom::rows_doubles(nb, width), NodeRoom::u_doubles(nb, width));
+                let mut node = NodeMemory::new(&comm, 3 + rows + u)?.expect("one process");
+                node.split_front(3, 5);
+                let rows = node.split_front(rows, node::FLAGS);
+                room = Room::Node(NodeRoom::new(rows, node, (nb, width)));
             }
             let view = MatMut::row_major(&mut a, mine, width, width);
             let way = Way { swap: swap.unwrap_or(Swap::Mix), threshold: 4 };

@@ -16,7 +16,6 @@
 //! and would have to give back each line of it, one by one.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use super::Plan;
 use crate::hpl::comm::node::NodeMemory;
@@ -24,44 +23,35 @@ use crate::hpl::comm::{Comm, Result};
 use crate::machine::blas::MatMut;
 use crate::machine::blas::view::SharedMat;
 use crate::machine::team::Team;
+use crate::machine::tuning::TUNING;
 use crate::pages;
 
-/// Rows below which copying is not worth cutting up for the team.
-const TEAM_GRAIN_ROWS: usize = 16;
 /// Shares begin on a cache line.
 const LINE: usize = 8;
 
 /// A rank's part in the exchanges of one range of columns.
 pub struct NodeRoom {
-    node: Arc<NodeMemory>,
-    /// Where rows lie in each part.
-    start: usize,
-    /// Where U lies in that of the first rank.
-    u_start: usize,
+    /// Rows, in each part, and the flags.
+    node: NodeMemory,
+    /// U, in the part of the first rank.
+    u: NodeMemory,
     nb: usize,
     cols: usize,
-    /// WRITTEN, and SOLVED behind it.
-    flag: usize,
     /// Exchanges begun.
     count: u64,
 }
 
-/// Flags that a room takes.
+/// Flags that the rows of a room take.
 pub const FLAGS: usize = 2;
+const WRITTEN: usize = 0;
 const SOLVED: usize = 1;
 
 impl NodeRoom {
-    /// A room for the rows of panels of up to `nb` columns on up to `cols` columns:
-    /// in each part of `node` [`NodeRoom::rows_doubles`] from `start` on, in that of
-    /// the first rank [`NodeRoom::u_doubles`] from `u_start` on, and [`FLAGS`] flags
-    /// from `flag` on.
-    pub fn new(
-        node: Arc<NodeMemory>,
-        (start, u_start): (usize, usize),
-        (nb, cols): (usize, usize),
-        flag: usize,
-    ) -> Self {
-        Self { node, start, u_start, nb, cols, flag, count: 0 }
+    /// A room for panels of up to `nb` columns on up to `cols` columns: the rows in `node`,
+    /// with [`NodeRoom::rows_doubles`] of each part and [`FLAGS`] flags, and U in `u`, with
+    /// [`NodeRoom::u_doubles`] of the part of the first rank.
+    pub fn new(node: NodeMemory, u: NodeMemory, (nb, cols): (usize, usize)) -> Self {
+        Self { node, u, nb, cols, count: 0 }
     }
 
     /// Doubles that it takes of each part: rows of U, and displaced ones.
@@ -74,45 +64,44 @@ impl NodeRoom {
         nb.saturating_mul(cols)
     }
 
-    /// The rows that `rank` has written, `count` of `width` columns.
-    fn rows(&self, rank: usize, count: usize, width: usize) -> &[f64] {
-        // SAFETY: read between the owner's flag WRITTEN and this rank's flag SOLVED.
-        unsafe { self.node.part(rank, self.start..self.start + count * width) }
-    }
-
-    /// Begins the next exchange.
-    pub(super) fn next(&mut self) {
-        self.count += 1;
-    }
-
-    /// The exchange of rows: what [`super::exchange`] does. Returns the rows of U.
-    pub(super) fn exchange<C: Comm>(
-        &self,
-        col: &C,
-        plan: &Plan,
-        team: &Team,
-        mut a: MatMut,
-    ) -> Result<Vec<&[f64]>> {
-        let (me, size, width) = (col.rank(), col.size(), a.cols());
+    /// Begins the next exchange: writes the rows that others need, and puts in their
+    /// places those that stay on this rank.
+    pub(super) fn write(&mut self, plan: &Plan, team: &Team, a: &mut MatMut) {
+        let width = a.cols();
         assert!(width <= self.cols && plan.u_rows.len() <= self.nb, "an exchange beyond the room");
+        let mut ranks = 0..self.node.size();
+        let is_solved = ranks.all(|rank| self.node.is_raised(rank, SOLVED, self.count));
+        assert!(is_solved, "an exchange before the last one is over");
+        self.count += 1;
         let from: Vec<usize> = plan.offer().collect();
-        let doubles = from.len() * width;
-        // SAFETY: all have solved with what was here, and no rank reads it before the flag.
-        let part = unsafe { self.node.mine(self.start..self.start + doubles) };
+        // SAFETY: this memory is the room's alone, and `self` is borrowed to be changed. All
+        // others have solved with what was here, and look again after the flag.
+        let part = unsafe { self.node.mine(0..from.len() * width) };
         let (source, part) = (a.as_ref(), SharedMat::row_major(part, from.len(), width));
-        team.split(from.len(), TEAM_GRAIN_ROWS, |rows| {
+        team.split(from.len(), TUNING.exchange_grain_rows, |rows| {
             // SAFETY: the team's parts do not overlap.
             let mut part = unsafe { part.block(rows.clone(), 0..width) };
             let places = from[rows].iter().enumerate();
             places.for_each(|(i, &row)| write(source.row(row), part.row_mut(i)));
         });
-        self.node.raise(self.flag, self.count);
-        plan.move_staying(&mut a);
-        self.node.wait_for_others(col, self.flag, self.count)?;
+        self.node.raise(WRITTEN, self.count);
+        plan.move_staying(a);
+    }
+
+    /// Waits for the rows of all, and takes those that come to this rank. Returns the
+    /// rows of U.
+    ///
+    /// # Errors
+    /// When the job has been aborted.
+    pub(super) fn read<C: Comm>(&self, col: &C, plan: &Plan, mut a: MatMut) -> Result<Vec<&[f64]>> {
+        self.node.wait_for_others(col, WRITTEN, self.count)?;
+        let width = a.cols();
         let mut rows: Vec<&[f64]> = vec![&[]; plan.u_rows.len()];
-        for rank in 0..size {
-            let offer = self.rows(rank, plan.offered(rank), width);
-            if rank != me {
+        for rank in 0..self.node.size() {
+            // SAFETY: its rank has raised WRITTEN, and writes here again once this one has
+            // raised SOLVED; this rank does so with `self` borrowed to be changed.
+            let offer = unsafe { self.node.part(rank, 0..plan.offered(rank) * width) };
+            if rank != self.node.rank() {
                 plan.take_coming(rank, offer, a.rb());
             }
             let places = plan.u_rows[plan.segment(rank)].iter();
@@ -133,11 +122,12 @@ impl NodeRoom {
 
     /// The U of all, `jb x width`.
     pub(super) fn u(&self, jb: usize, width: usize) -> SharedMat<'_> {
-        let doubles = self.u_start..self.u_start + jb * width;
-        let first = self.node.address(0, &doubles);
-        // SAFETY: within the part of rank 0, which all have mapped to write. Each rank
-        // writes its own share, after it has seen all flags WRITTEN: nobody looks at the
-        // last U any more. All read it after all flags SOLVED.
+        let doubles = 0..jb * width;
+        let first = self.u.address(0, &doubles);
+        // SAFETY: within the part of rank 0, which all have mapped to write, and in memory
+        // that is the room's alone. Each rank writes its own share, after it has seen all
+        // flags WRITTEN: nobody looks at the last U any more. All read it after all flags
+        // SOLVED.
         unsafe { MatMut::row_major_at(first, doubles.len(), jb, width, width) }.share()
     }
 
@@ -146,8 +136,8 @@ impl NodeRoom {
     /// # Errors
     /// When the job has been aborted.
     pub(super) fn wait_for_solved<C: Comm>(&self, col: &C) -> Result<()> {
-        self.node.raise(self.flag + SOLVED, self.count);
-        self.node.wait_for_others(col, self.flag + SOLVED, self.count)
+        self.node.raise(SOLVED, self.count);
+        self.node.wait_for_others(col, SOLVED, self.count)
     }
 }
 

@@ -3,10 +3,7 @@
 #[cfg(target_arch = "x86_64")]
 use super::vectors::Vectors;
 use super::{MatMut, MatRef};
-
-/// Lines of the longer side that are worked on at a time: short enough that
-/// what they cross stays in the caches.
-const BLOCK: usize = 32;
+use crate::machine::tuning::TUNING;
 
 /// `target := source`, of the same shape and the other layout.
 ///
@@ -32,8 +29,8 @@ pub fn copy(source: MatRef, mut target: MatMut) {
     };
     let rows_are_lines = lines >= length;
     let longer = lines.max(length);
-    for start in (0..longer).step_by(BLOCK) {
-        let end = (start + BLOCK).min(longer);
+    for start in (0..longer).step_by(TUNING.transpose_lines) {
+        let end = (start + TUNING.transpose_lines).min(longer);
         // SAFETY: within the two views, of which the target's is exclusive.
         unsafe {
             if rows_are_lines {

@@ -10,6 +10,8 @@ use serde::Serialize;
 use skt_checkpoint::comm::PanelBuf;
 use skt_terms::units;
 
+use crate::machine::tuning::TUNING;
+
 /// The BLAS that this process calls.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BlasInfo {
@@ -199,9 +201,6 @@ fn call_with_blis_int(address: *mut c_void, value: i64) {
     unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(i64)>(address)(value) }
 }
 
-/// Bytes that a BLAS maps for each thread that calls it: OpenBLAS 64 to 128 MiB.
-const WORK_SPACE_BYTES: usize = 128 << 20;
-
 /// There is no room for the work space of the BLAS.
 #[derive(Debug, thiserror::Error)]
 #[error(
@@ -222,7 +221,7 @@ pub struct NoWorkSpace {
 /// # Errors
 /// When the system does not map so much.
 pub fn check_work_space(threads: usize) -> Result<(), NoWorkSpace> {
-    let bytes = WORK_SPACE_BYTES.saturating_mul(threads);
+    let bytes = TUNING.blas_work_space_bytes.saturating_mul(threads);
     // Mapped, never touched.
     let mapped = PanelBuf::new(bytes / size_of::<f64>());
     mapped.map(drop).map_err(|why| NoWorkSpace { threads, bytes, why })

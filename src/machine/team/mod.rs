@@ -21,13 +21,19 @@ mod sync {
     pub use std::sync::atomic::{AtomicUsize, Ordering};
     pub use std::sync::{Condvar, Mutex};
 
+    use crate::machine::tuning::TUNING;
+
     /// Turns that an idle worker spins before it sleeps.
-    pub const SPINS: u32 = 20_000;
+    pub const SPINS: u32 = TUNING.idle_spins;
 
     /// Turn `spin` of a loop that waits for another thread.
     pub fn pause(spin: u32) {
         // On a machine with fewer cores than threads that one needs this core.
-        if spin.is_multiple_of(1024) { std::thread::yield_now() } else { std::hint::spin_loop() }
+        if spin.is_multiple_of(TUNING.spins_a_yield) {
+            std::thread::yield_now()
+        } else {
+            std::hint::spin_loop()
+        }
     }
 }
 

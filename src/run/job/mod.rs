@@ -27,6 +27,7 @@ use crate::hpl::pgesv::abft::{self, AbftError};
 use crate::hpl::pgesv::guard::Unguarded;
 use crate::machine::environment::blas::NoWorkSpace;
 use crate::machine::team::Team;
+use crate::machine::tuning::TUNING;
 use crate::report::clock::now_unix_seconds;
 use crate::report::json::{JsonError, JsonReport, RunFacts};
 use crate::report::progress::{Progress, ProgressMode, generating_line};
@@ -47,6 +48,8 @@ pub struct Options {
     pub json: Option<PathBuf>,
     /// How progress is shown.
     pub progress: ProgressMode,
+    /// Whether the head of the report has the values that were found by measurement.
+    pub verbose: bool,
     /// What the MPI library calls itself.
     pub mpi_library: Option<String>,
 }
@@ -775,6 +778,10 @@ impl Reports {
             notes.extend(test.warnings.iter().map(|warning| format!("warning  : {warning}")));
         }
         notes.extend(of_setup);
+        if options.verbose {
+            let lines = TUNING.lines().into_iter().chain(skt_checkpoint::tuning::TUNING.lines());
+            notes.extend(lines.map(|line| format!("tuning   : {line}")));
+        }
         let json = match &options.json {
             Some(path) => Some(JsonReport::create(path, spec, facts)?),
             None => None,

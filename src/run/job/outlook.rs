@@ -3,15 +3,13 @@
 use crate::checkpoint::methods::Method;
 use crate::config::{RunSpec, TestSpec};
 use crate::hpl::comm::{Comm, CommError, collect};
+use crate::machine::tuning::TUNING;
 use crate::run::protect::{self, Every, Outlook, Settings};
-
-/// Share of the rate of DGEMM that a test is thought to reach.
-const GUESSED_EFFICIENCY: f64 = 0.8;
 
 /// Operations a second that a test is thought to do, at so many 10^9 a second of
 /// DGEMM on a core.
 pub fn guessed_rate(test: &TestSpec, gflops_per_core: f64) -> f64 {
-    GUESSED_EFFICIENCY * 1e9 * gflops_per_core * (test.ranks() * test.threads) as f64
+    TUNING.test_efficiency * 1e9 * gflops_per_core * (test.ranks() * test.threads) as f64
 }
 
 /// Whether each test will have checkpoints, as rank 0 sees it: on all ranks.

@@ -31,6 +31,7 @@ use crate::hpl::pgesv::steps::Final;
 use crate::hpl::pgesv::{LocalShape, SolveError};
 use crate::machine::blas::MatMut;
 use crate::machine::blas::view::SharedMat;
+use crate::machine::tuning::TUNING;
 use crate::report::record::{Protection, Restart, Sample, Stall, TestRecord};
 
 /// Raised when [`State`] or the result of a test changes its form: a program reads
@@ -94,9 +95,6 @@ struct Begun {
     /// For which the solver stood still so far.
     stall: Stall,
 }
-
-/// Stages of a checkpoint, at most: each cuts the columns up once more.
-const STAGES: usize = 16;
 
 /// A test whose result is in shared memory: [`super::result::read`] has it.
 pub type Done<'a, C> = FinishedRun<C, NodeMemory<'a>>;
@@ -363,7 +361,7 @@ impl<'a, C: Comm> Protected<'a, C> {
     /// `due`: in the update of a panel the rows above and the columns up to its own
     /// are, and what is left in that of the last.
     fn stages(&self, next: usize, due: usize) -> Vec<Active> {
-        let every = (due - next).div_ceil(STAGES).max(1);
+        let every = (due - next).div_ceil(TUNING.checkpoint_stages).max(1);
         let panels = (next..due).rev().step_by(every);
         let corner = |panel| self.corner(panel * self.spec.nb, (panel + 1) * self.spec.nb);
         let mut stages: Vec<_> = panels.map(corner).collect();

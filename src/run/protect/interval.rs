@@ -5,11 +5,8 @@ use std::ops::Range;
 use super::every::Every;
 use super::settings::Settings;
 use crate::config::TestSpec;
+use crate::machine::tuning::TUNING;
 
-/// Rate at which a checkpoint is thought to move its bytes, until one has.
-const GUESSED_BYTES_PER_SECOND: f64 = 2e9;
-/// Rate at which a rank goes through its part of U to find x.
-const BACK_BYTES_PER_SECOND: f64 = 5e9;
 /// A test that is so many times slower than thought still has no checkpoint due
 /// before its end, if it is [`Outlook::TooShort`].
 const SLOWER: f64 = 10.0;
@@ -45,7 +42,7 @@ impl Pace {
     pub fn guess(spec: &TestSpec, settings: &Settings, rate: f64, rank_bytes: usize) -> Self {
         let &TestSpec { n, nb, .. } = spec;
         let &Settings { every, mtbf_seconds, .. } = settings;
-        let cost_seconds = rank_bytes as f64 / GUESSED_BYTES_PER_SECOND;
+        let cost_seconds = rank_bytes as f64 / TUNING.checkpoint_bytes_per_second;
         Self { every, mtbf_seconds, n, nb, ranks: spec.ranks(), rate, cost_seconds }
     }
 
@@ -62,8 +59,8 @@ impl Pace {
     /// before panel `saved`.
     pub fn is_worth_it(&self, saved: usize, next: usize) -> bool {
         let back_bytes = 0.5 * (self.n * self.n * size_of::<f64>()) as f64 / self.ranks as f64;
-        let remaining =
-            seconds_left(next, self.rate, self.n, self.nb) + back_bytes / BACK_BYTES_PER_SECOND;
+        let back_seconds = back_bytes / TUNING.back_bytes_per_second;
+        let remaining = seconds_left(next, self.rate, self.n, self.nb) + back_seconds;
         match self.every {
             Every::Never => false,
             Every::Drill(_) => true,

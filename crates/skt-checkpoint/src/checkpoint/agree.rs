@@ -1,5 +1,5 @@
-//! Who is who after a restart, and which epoch counts: one decision for the
-//! whole job, a pure function of what all processes have found.
+//! The ranks that processes are after a restart, and the epoch that counts: one decision
+//! for the whole job, a pure function of what all processes have found.
 //!
 //! **Which segments count.** Every start of a job is an [`Attempt`]. A segment
 //! says which attempt it has followed last (`lineage`), and which have read it
@@ -48,7 +48,7 @@ pub enum Resume {
 pub struct Claim {
     /// Its name.
     pub id: SegmentId,
-    /// Who it says it is, and how far; `None` when the header is not whole, or
+    /// What the segment says it is, and how far; `None` when the header is not whole, or
     /// of other parameters.
     pub content: Option<Content>,
     /// What its parameters differ in from those of this start, in words, if they do.
@@ -127,7 +127,7 @@ pub struct Plan {
     pub attempt: Attempt,
     /// Epoch that all go on from; 0: from the beginning.
     pub epoch: u64,
-    /// Who has the application's state at that epoch.
+    /// The segment that has the application's state at that epoch.
     pub bearer: Option<Bearer>,
     /// That state, once its bearer has told it.
     pub state: Vec<u8>,
@@ -156,7 +156,7 @@ pub struct Plan {
 pub struct Finished {
     /// Its last epoch.
     pub epoch: u64,
-    /// Who has its result.
+    /// The segment that has its result.
     pub bearer: Bearer,
     /// That result, once its bearer has told it.
     pub result: Vec<u8>,

@@ -18,10 +18,7 @@ use super::record::Record;
 use super::vault::{Backing, Vault};
 use crate::comm::Comm;
 use crate::comm::collect::all_reduce;
-
-/// Bytes of a message where nothing is measured: a recovery's, of members that
-/// need none to encode.
-const MESSAGE_BYTES: usize = 256 << 10;
+use crate::tuning::TUNING;
 
 impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// Lays out this rank's segment, and makes it where this process has none in hand.
@@ -76,7 +73,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             last_active: vec![config.method.apart_at_start(); shapes.len()],
             scratch: Scratch::default(),
             encoder: config.encoder.with_messages(),
-            message_bytes: config.message_bytes.unwrap_or(MESSAGE_BYTES),
+            message_bytes: config.message_bytes.unwrap_or(TUNING.unmeasured_message_bytes),
             taking: None,
             gathered: Gathered::default(),
             peers: Vec::new(),
@@ -146,7 +143,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         }
         let sees_all = peers.iter().filter(|peer| peer.is_some()).count() + 1 == ranks.len();
         let mut all_see = [u8::from(sees_all)];
-        // Who asks for it must have it everywhere.
+        // A user who asks for it must have it everywhere.
         let who = if asked == Encoder::Direct { &self.job } else { &self.group };
         all_reduce(who, &mut all_see, u8::min)?;
         if all_see[0] != 0 {

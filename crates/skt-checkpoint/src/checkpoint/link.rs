@@ -1,20 +1,17 @@
 //! What a message between members of a group costs, measured at the start.
 
+use std::ops::RangeInclusive;
 use std::time::Instant;
 
 use super::code::Code;
 use crate::comm::collect::all_max;
 use crate::comm::{Comm, PanelBuf, Result, Tag};
+use crate::tuning::TUNING;
 
 const TAG_LINK: Tag = 5;
-/// Rounds of short messages, and of long ones.
-const SHORT_ROUNDS: usize = 20;
-const LONG_ROUNDS: usize = 4;
-const LONG_BYTES: usize = 256 << 10;
-
-/// Messages are never shorter than this (a page: what a transport moves at
-/// least) nor longer (so that what is in flight stays in the last cache).
-pub const MESSAGE_BYTES: std::ops::RangeInclusive<usize> = 4 << 10..=4 << 20;
+/// How long messages may be.
+pub const MESSAGE_BYTES: RangeInclusive<usize> =
+    TUNING.message_bytes_least..=TUNING.message_bytes_most;
 
 /// Cost of a message between neighbours of a group, with all of them at it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -35,7 +32,7 @@ impl Link {
     /// # Errors
     /// When a rank dies.
     pub fn measure<C: Comm, K: Code>(comm: &C, code: &K) -> Result<Self> {
-        let buffer = || PanelBuf::for_messages(LONG_BYTES / size_of::<f64>());
+        let buffer = || PanelBuf::for_messages(TUNING.link_long_bytes / size_of::<f64>());
         let (mut out, mut into) = (buffer()?, buffer()?);
         let mut best_of = |rounds: usize, bytes: usize| -> Result<f64> {
             let (me, n) = (comm.rank(), comm.size());
@@ -51,10 +48,10 @@ impl Link {
             }
             Ok(best)
         };
-        let short = best_of(SHORT_ROUNDS, 8)?;
-        let long = best_of(LONG_ROUNDS, LONG_BYTES)?;
+        let short = best_of(TUNING.link_short_rounds, 8)?;
+        let long = best_of(TUNING.link_long_rounds, TUNING.link_long_bytes)?;
         let mut add = f64::INFINITY;
-        for _ in 0..LONG_ROUNDS {
+        for _ in 0..TUNING.link_long_rounds {
             let start = Instant::now();
             let source = bytemuck::cast_slice(&into);
             code.fma(code.one(), source, bytemuck::cast_slice_mut(&mut out));
@@ -64,8 +61,8 @@ impl Link {
         all_max(comm, &mut worst)?;
         Ok(Self {
             latency_seconds: worst[0],
-            send_seconds_per_byte: worst[1] / LONG_BYTES as f64,
-            add_seconds_per_byte: worst[2] / LONG_BYTES as f64,
+            send_seconds_per_byte: worst[1] / TUNING.link_long_bytes as f64,
+            add_seconds_per_byte: worst[2] / TUNING.link_long_bytes as f64,
         })
     }
 

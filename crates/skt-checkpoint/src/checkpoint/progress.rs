@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::checkpointer::Checkpointer;
 use super::code::Code;
 use super::encode::ring::Laps;
-use super::encode::{Encoder, IN_FLIGHT, TAG_READY, TAG_SUMS};
+use super::encode::{Encoder, TAG_READY, TAG_SUMS};
 use super::error::Result;
 use super::gathered::shared_block;
 use super::hook::{Step, StepName};
@@ -17,9 +17,7 @@ use super::memory::Memory;
 use super::schedule::{Polled, Progress, Stats, Tokens, Unit, Way, units_of};
 use crate::comm::collect::all_reduce;
 use crate::comm::{Comm, PanelBuf, RecvRequest, SendRequest, Tag};
-
-/// Tiles that one poll adds to and passes on, at most: it is not to take long.
-const TURNS_OF_A_POLL: usize = 2;
+use crate::tuning::TUNING;
 
 /// What is active, and the stages in which it becomes final, by region.
 type Parts = (Vec<Active>, Option<Vec<Vec<Active>>>);
@@ -128,14 +126,14 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let way = match self.encoder {
             Encoder::Direct => Way::Tokens(self.start_tokens(units.len())?),
             Encoder::Ring if at_once && !mirrors => {
-                Way::Laps(Laps::new(IN_FLIGHT, self.message_bytes))
+                Way::Laps(Laps::new(TUNING.tiles_in_flight, self.message_bytes))
             }
             Encoder::Ring if !at_once => {
                 // The more is on its way, the longer nobody need look after it; the
                 // shorter a message, the sooner a poll is over.
                 let in_flight_bytes = self.config.in_flight_bytes;
                 let message_bytes = self.message_bytes.min(in_flight_bytes / 16).max(1);
-                let window = (in_flight_bytes / message_bytes).max(IN_FLIGHT);
+                let window = (in_flight_bytes / message_bytes).max(TUNING.tiles_in_flight);
                 Way::Laps(Laps::new(window, message_bytes))
             }
             _ => Way::Whole,
@@ -380,7 +378,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
                 if !wait && !lap.is_here()? {
                     return Ok(Polled::Waiting);
                 }
-                if !wait && turns == TURNS_OF_A_POLL {
+                if !wait && turns == TUNING.tiles_a_poll {
                     return Ok(Polled::More);
                 }
                 turns += 1;
@@ -400,7 +398,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
                 laps.tiles = self.band(region).ring_tiles(band, bytes, laps.message_bytes).into();
                 progress.begun += 1;
             }
-            if !wait && turns == TURNS_OF_A_POLL {
+            if !wait && turns == TUNING.tiles_a_poll {
                 return Ok(Polled::More);
             }
             turns += 1;

@@ -8,6 +8,7 @@ use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, m
 
 use super::CommError;
 use crate::pages::HUGE_PAGE_BYTES;
+use crate::tuning::TUNING;
 
 /// Zero-filled doubles, page-aligned, on huge pages where the system grants
 /// them. Allocated once and reused; moves without copying.
@@ -28,9 +29,6 @@ enum Memory {
     Given,
 }
 
-/// Buffers of fewer bytes are on the heap.
-const MAPPED_BYTES: usize = 64 << 10;
-
 // SAFETY: PanelBuf has its memory alone, like a Vec<f64> owns its memory.
 unsafe impl Send for PanelBuf {}
 // SAFETY: shared access only reads.
@@ -44,7 +42,7 @@ impl PanelBuf {
     pub fn new(len: usize) -> std::io::Result<Self> {
         let too_long = || std::io::Error::from(std::io::ErrorKind::OutOfMemory);
         let bytes = len.max(1).checked_mul(size_of::<f64>()).ok_or_else(too_long)?;
-        if bytes < MAPPED_BYTES {
+        if bytes < TUNING.mapped_bytes {
             return Self::on_heap(len, bytes).ok_or_else(too_long);
         }
         let page = if bytes >= HUGE_PAGE_BYTES { HUGE_PAGE_BYTES } else { 4096 };

@@ -8,13 +8,14 @@
 //! A part begins with *flags*, numbers that only grow. A rank that has written data
 //! raises one of its flags; a rank that waits for that flag sees what was written
 //! before. That is the whole protocol: the callers decide what a part holds, and when
-//! it may be written again.
+//! it may be written again. A caller has some of the doubles and flags for itself, as
+//! a [`NodeMemory`] of its own.
 
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::ptr::{self, NonNull};
@@ -27,6 +28,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use super::collect::{all_gather_bytes, all_reduce};
 use super::{Comm, Result, Tag};
 use crate::pages;
+use crate::tuning::TUNING;
 
 /// Bytes ahead of the data: the token, and flags a cache line apart.
 const HEAD_BYTES: usize = 4096;
@@ -34,24 +36,27 @@ const LINE_BYTES: usize = 64;
 /// Flags that a part has.
 pub const FLAGS: usize = HEAD_BYTES / LINE_BYTES - 1;
 
-/// Looks at a flag, some microseconds at most, before the waiting rank lets others
-/// have its core: the one that it waits for may need it. With more ranks than cores
-/// they are in vain nearly each time; so they become fewer quickly after a wait for
-/// which they were not enough, and more slowly after one for which they were.
-const SPINS: RangeInclusive<u32> = 4..=128;
-/// Further looks from one to the next at the rest of the job.
-const LOOKS_A_PROBE: u32 = 16;
 /// Never sent: a rank that waits long probes for it, to learn of a job that was
 /// aborted.
 const TAG_NEVER: Tag = 0x140;
 
 /// The memory of one group, as one rank sees it.
 #[derive(Debug)]
-pub struct NodeMemory {
+struct Group {
     parts: Vec<Part>,
     me: usize,
-    /// Of [`SPINS`], for the next wait.
+    /// Looks at a flag before the next wait yields, see
+    /// [`flag_spins_least`](crate::tuning::Tuning::flag_spins_least).
     spins: AtomicU32,
+}
+
+/// Memory of a group that one owner on this rank has for itself: a range of the doubles
+/// of each part, and flags. No two of them have a double or a flag in common.
+#[derive(Debug)]
+pub struct NodeMemory {
+    group: Arc<Group>,
+    doubles: Range<usize>,
+    flags: Range<usize>,
 }
 
 /// What a rank tells the others of its part.
@@ -66,13 +71,9 @@ struct Offer {
     token: u64,
 }
 
-/// Memory of parts up to this size is kept: to make it anew takes longer than to
-/// solve the small system that it is for, and hundreds of these may follow.
-const KEPT_BYTES_MAX: usize = 1 << 20;
-
 /// The memory of one group, kept from one use to the next where it is small.
 #[derive(Debug, Default)]
-pub struct Kept(RefCell<Option<Arc<NodeMemory>>>);
+pub struct Kept(RefCell<Option<Arc<Group>>>);
 
 impl Kept {
     /// As [`NodeMemory::new`], but what the memory holds is not told: only its flags
@@ -81,24 +82,34 @@ impl Kept {
     ///
     /// # Errors
     /// When a rank cannot be reached.
-    pub fn take<C: Comm>(&self, comm: &C, doubles: usize) -> Result<Option<Arc<NodeMemory>>> {
+    pub fn take<C: Comm>(&self, comm: &C, doubles: usize) -> Result<Option<NodeMemory>> {
         let mut kept = self.0.borrow_mut();
         // All have some or none: it is kept by the sizes of all parts.
-        if let Some(node) = kept.take_if(|node| Arc::strong_count(node) == 1) {
-            let mut is_enough = [u8::from(node.doubles() >= doubles)];
+        if let Some(group) = kept.take_if(|group| Arc::strong_count(group) == 1) {
+            let mut is_enough = [u8::from(group.parts[group.me].data_doubles() >= doubles)];
             all_reduce(comm, &mut is_enough, u8::min)?;
             if is_enough == [1] {
                 // All ranks are here, so none waits for a flag any more.
-                node.lower_flags();
+                group.lower_flags();
                 comm.barrier()?;
-                return Ok(Some(kept.insert(node).clone()));
+                return Ok(Some(NodeMemory::all(kept.insert(group).clone())));
             }
         }
-        let made = NodeMemory::new(comm, doubles)?.map(Arc::new);
-        let is_small =
-            |node: &&Arc<NodeMemory>| node.parts.iter().all(|part| part.bytes <= KEPT_BYTES_MAX);
-        *kept = made.as_ref().filter(is_small).cloned();
+        let made = NodeMemory::new(comm, doubles)?;
+        let group = made.as_ref().map(|node| node.group.clone());
+        *kept =
+            group.filter(|group| group.parts.iter().all(|part| part.bytes <= TUNING.kept_bytes));
         Ok(made)
+    }
+}
+
+impl Group {
+    /// Sets the flags of this rank to 0.
+    fn lower_flags(&self) {
+        for flag in 0..FLAGS {
+            self.parts[self.me].flag(flag).store(0, Ordering::Relaxed);
+        }
+        fence(Ordering::SeqCst);
     }
 }
 
@@ -129,67 +140,83 @@ impl NodeMemory {
         // No rank closes its file before all have opened it.
         let seen = all_gather_bytes(comm, &[u8::from(parts.is_some())])?;
         let all_see = seen.iter().all(|seen| seen[0] == 1);
-        let spins = AtomicU32::new(*SPINS.end());
-        Ok(parts.filter(|_| all_see).map(|(parts, _)| Self { parts, me, spins }))
+        let spins = AtomicU32::new(TUNING.flag_spins_most);
+        let group = parts.filter(|_| all_see).map(|(parts, _)| Group { parts, me, spins });
+        Ok(group.map(|group| Self::all(Arc::new(group))))
+    }
+
+    /// All of the memory of a group of which nobody on this rank has any.
+    fn all(group: Arc<Group>) -> Self {
+        let most = group.parts.iter().map(Part::data_doubles).max();
+        Self { doubles: 0..most.expect("a rank"), flags: 0..FLAGS, group }
+    }
+
+    /// Takes the first `doubles` of each part and the first `flags` off this memory.
+    ///
+    /// # Panics
+    /// When the largest part has not so many doubles left, or a rank so many flags.
+    pub fn split_front(&mut self, doubles: usize, flags: usize) -> Self {
+        let front = |range: &mut Range<usize>, count: usize| {
+            assert!(count <= range.len(), "{count} of {range:?} of a node's memory");
+            let front = range.start..range.start + count;
+            range.start = front.end;
+            front
+        };
+        let (doubles, flags) = (front(&mut self.doubles, doubles), front(&mut self.flags, flags));
+        Self { group: self.group.clone(), doubles, flags }
     }
 
     /// This rank's number in the group.
     pub fn rank(&self) -> usize {
-        self.me
+        self.group.me
     }
 
     /// Ranks of the group.
     pub fn size(&self) -> usize {
-        self.parts.len()
+        self.group.parts.len()
     }
 
-    /// Doubles of this rank's part.
-    fn doubles(&self) -> usize {
-        (self.parts[self.me].bytes - HEAD_BYTES) / size_of::<f64>()
+    fn flag(&self, rank: usize, flag: usize) -> &AtomicU64 {
+        assert!(flag < self.flags.len(), "flag {flag} of {}", self.flags.len());
+        self.group.parts[rank].flag(self.flags.start + flag)
     }
 
-    /// Sets the flags of this rank to 0.
-    fn lower_flags(&self) {
-        for flag in 0..FLAGS {
-            self.parts[self.me].flag(flag).store(0, Ordering::Relaxed);
-        }
-        fence(Ordering::SeqCst);
-    }
-
-    /// Doubles `range` of this rank's part, to be written.
+    /// Doubles `range` of this memory in this rank's part, to be written.
     ///
     /// # Safety
     /// No other slice of these doubles is in use on this rank, and the other ranks
     /// do not read them until a flag is raised.
     ///
     /// # Panics
-    /// When the part has no such doubles.
+    /// When this memory or the part has no such doubles.
     #[allow(clippy::mut_from_ref)]
     pub unsafe fn mine(&self, range: Range<usize>) -> &mut [f64] {
-        let start = self.parts[self.me].doubles(&range);
+        let start = self.address(self.rank(), &range);
         // SAFETY: within the part; no other reference to it is in use, by the caller's promise.
         unsafe { std::slice::from_raw_parts_mut(start, range.len()) }
     }
 
-    /// Doubles `range` of the part of `rank`.
+    /// Doubles `range` of this memory in the part of `rank`.
     ///
     /// # Safety
-    /// Its owner does not write to them while the slice is in use.
+    /// Nobody writes to them while the slice is in use.
     ///
     /// # Panics
-    /// When the part has no such doubles.
+    /// When this memory or the part has no such doubles.
     pub unsafe fn part(&self, rank: usize, range: Range<usize>) -> &[f64] {
-        let start = self.parts[rank].doubles(&range);
+        let start = self.address(rank, &range);
         // SAFETY: within the part; unchanged by the caller's promise.
         unsafe { std::slice::from_raw_parts(start, range.len()) }
     }
 
-    /// Where doubles `range` of the part of `rank` begin.
+    /// Where doubles `range` of this memory begin in the part of `rank`.
     ///
     /// # Panics
-    /// When the part has no such doubles.
+    /// When this memory or the part has no such doubles.
     pub fn address(&self, rank: usize, range: &Range<usize>) -> *mut f64 {
-        self.parts[rank].doubles(range)
+        let Range { start, end } = self.doubles;
+        assert!(range.end <= end - start, "{range:?} of {} doubles", end - start);
+        self.group.parts[rank].doubles(&(start + range.start..start + range.end))
     }
 
     /// Raises a flag of this rank: a rank that sees the flag at `value` sees all that
@@ -197,12 +224,12 @@ impl NodeMemory {
     pub fn raise(&self, flag: usize, value: u64) {
         // A fence, not the store's order alone: rows are written past the caches.
         fence(Ordering::SeqCst);
-        self.parts[self.me].flag(flag).store(value, Ordering::Release);
+        self.flag(self.rank(), flag).store(value, Ordering::Release);
     }
 
     /// Whether `rank` has raised its flag to `value` or beyond.
     pub fn is_raised(&self, rank: usize, flag: usize, value: u64) -> bool {
-        self.parts[rank].flag(flag).load(Ordering::Acquire) >= value
+        self.flag(rank, flag).load(Ordering::Acquire) >= value
     }
 
     /// As [`Self::is_raised`], for a caller that polls: learns of a job that was
@@ -223,7 +250,7 @@ impl NodeMemory {
     /// # Errors
     /// When the job has been aborted.
     pub fn wait<C: Comm>(&self, comm: &C, rank: usize, flag: usize, value: u64) -> Result<()> {
-        let spins = self.spins.load(Ordering::Relaxed);
+        let spins = self.group.spins.load(Ordering::Relaxed);
         let mut looks = 0u32;
         while !self.is_raised(rank, flag, value) {
             looks = looks.wrapping_add(1);
@@ -231,13 +258,14 @@ impl NodeMemory {
                 std::hint::spin_loop();
                 continue;
             }
-            if looks.is_multiple_of(LOOKS_A_PROBE) {
+            if looks.is_multiple_of(TUNING.looks_a_probe) {
                 comm.probe(rank, TAG_NEVER)?;
             }
             std::thread::yield_now();
         }
         let next = if looks < spins { spins + 2 } else { spins / 2 };
-        self.spins.store(next.clamp(*SPINS.start(), *SPINS.end()), Ordering::Relaxed);
+        let next = next.clamp(TUNING.flag_spins_least, TUNING.flag_spins_most);
+        self.group.spins.store(next, Ordering::Relaxed);
         Ok(())
     }
 
@@ -246,7 +274,7 @@ impl NodeMemory {
     /// # Errors
     /// As there.
     pub fn wait_for_others<C: Comm>(&self, comm: &C, flag: usize, value: u64) -> Result<()> {
-        let others = (0..self.size()).filter(|&rank| rank != self.me);
+        let others = (0..self.size()).filter(|&rank| rank != self.rank());
         others.into_iter().try_for_each(|rank| self.wait(comm, rank, flag, value))
     }
 }
@@ -299,6 +327,11 @@ impl Part {
         // cannot do it, pages are mapped as they are read.
         unsafe { libc::madvise(part.base.as_ptr().cast(), bytes, libc::MADV_POPULATE_READ) };
         Some(part)
+    }
+
+    /// Doubles behind the head.
+    fn data_doubles(&self) -> usize {
+        (self.bytes - HEAD_BYTES) / size_of::<f64>()
     }
 
     fn token(&self) -> &AtomicU64 {
@@ -362,7 +395,7 @@ mod tests {
     fn small_memory_is_kept_and_its_flags_begin_anew() {
         run(3, |comm| {
             let (kept, mut first) = (Kept::default(), Vec::new());
-            let large = KEPT_BYTES_MAX / size_of::<f64>();
+            let large = TUNING.kept_bytes / size_of::<f64>();
             // Ranks ask for different amounts; the last one of one round for too much.
             for (round, doubles) in [100, 90, 100, 5000, 4000, large, 10].iter().enumerate() {
                 let node = kept.take(&comm, doubles + comm.rank())?.expect("one process");
@@ -370,10 +403,31 @@ mod tests {
                 comm.barrier()?;
                 node.raise(0, 7);
                 (0..3).try_for_each(|rank| node.wait(&comm, rank, 0, 7))?;
-                first.push(node.parts[0].token().load(Ordering::Relaxed));
+                first.push(node.group.parts[0].token().load(Ordering::Relaxed));
             }
             let is_kept: Vec<bool> = first.windows(2).map(|pair| pair[0] == pair[1]).collect();
             assert_eq!(is_kept, [true, true, false, true, false, false]);
+            Ok::<_, CommError>(())
+        })
+        .into_iter()
+        .for_each(|rank| rank.unwrap());
+    }
+
+    #[test]
+    fn no_two_memories_have_a_double_or_a_flag_in_common() {
+        run(2, |comm| {
+            let mut rest = NodeMemory::new(&comm, 10)?.expect("one process");
+            let front = rest.split_front(4, 2);
+            assert_eq!((front.doubles.clone(), front.flags.clone()), (0..4, 0..2));
+            assert_eq!((rest.doubles.clone(), rest.flags.clone()), (4..10, 2..FLAGS));
+            front.raise(1, 7);
+            comm.barrier()?;
+            assert!((0..2).all(|rank| front.is_raised(rank, 1, 7) && !rest.is_raised(rank, 1, 1)));
+            let beyond = |ask: &dyn Fn()| {
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask)).is_err()
+            };
+            assert!(beyond(&|| assert!(!front.address(0, &(0..5)).is_null())));
+            assert!(beyond(&|| front.raise(2, 1)));
             Ok::<_, CommError>(())
         })
         .into_iter()

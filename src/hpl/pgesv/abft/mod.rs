@@ -374,8 +374,8 @@ impl<'s, C: Comm> System<'s, C> {
         let number = last.expect("a rank") + 1;
         let generation = number << 32 | all[0][7];
         journal.join(generation)?;
-        // Who follows a start may change what it has: a rank that has not joined must not
-        // be taken for one that has changed with the others.
+        // A rank that follows a start may change what it has: a rank that has not joined must
+        // not be taken for one that has changed with the others.
         grid.all.barrier()?;
         journal.confirm(generation)?;
         journal.start = number;

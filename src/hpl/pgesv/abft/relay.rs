@@ -8,10 +8,9 @@ use super::super::local::Local;
 use super::groups::dead_columns;
 use super::memory::{Journal, Places};
 use crate::hpl::comm::{Comm, PanelBuf, Tag};
+use crate::machine::tuning::TUNING;
 
 const TAG_RELAY: Tag = 0x150;
-/// Doubles of a message.
-const MESSAGE_DOUBLES: usize = 1 << 15;
 
 /// More units than this are no rounding. Of random systems of order 384 to 1536 the largest
 /// deviation is 0.6.
@@ -58,7 +57,7 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
     ) -> Result<Self, SolveError> {
         // No process column has more than the first one.
         let widest = local.cols.count_before(local.params.n + 1, 0);
-        let message = PanelBuf::for_messages(MESSAGE_DOUBLES.max(widest))?;
+        let message = PanelBuf::for_messages(TUNING.relay_message_doubles.max(widest))?;
         Ok(Self { local, places, journal, message })
     }
 
@@ -83,7 +82,7 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         if cols.is_empty() || (mine.is_none() && grid.mycol != sum.target) {
             return Ok(());
         }
-        let most_rows = (MESSAGE_DOUBLES / cols.len()).max(1);
+        let most_rows = (TUNING.relay_message_doubles / cols.len()).max(1);
         for first in rows.clone().step_by(most_rows) {
             let part = first..(first + most_rows).min(rows.end);
             let len = part.len() * cols.len();

@@ -1,16 +1,13 @@
 //! Copies and checksums of large ranges.
 
 use crate::pages;
+use crate::tuning::TUNING;
 
 /// 64-bit checksum (XXH3) of a range, to recognize torn or foreign data. It is
 /// no protection against an attacker.
 pub fn checksum(bytes: &[u8]) -> u64 {
     twox_hash::XxHash3_64::oneshot(bytes)
 }
-
-/// From this length on, [`copy`] writes past the caches. Measured with memory
-/// that is in no cache: even at 4 KiB, 1.2 to 1.6 times as fast from 16 KiB on.
-pub const STREAM_FROM_BYTES: usize = 16 << 10;
 
 /// Copies a range that nobody reads again soon, such as a checkpoint.
 ///
@@ -24,7 +21,7 @@ pub const STREAM_FROM_BYTES: usize = 16 << 10;
 /// When the lengths differ.
 pub fn copy(src: &[u8], dst: &mut [u8]) {
     assert_eq!(src.len(), dst.len(), "blocks of unequal length");
-    match src.len() >= STREAM_FROM_BYTES {
+    match src.len() >= TUNING.stream_from_bytes {
         true => pages::stream(src, dst),
         false => dst.copy_from_slice(src),
     }
@@ -45,8 +42,11 @@ mod tests {
 
     #[test]
     fn copies_every_length_and_alignment_and_nothing_beside() {
-        let src: Vec<u8> = (0..2 * STREAM_FROM_BYTES).map(|i| (i * 31 % 251) as u8).collect();
-        for bytes in [0, 1, 63, 100, STREAM_FROM_BYTES - 1, STREAM_FROM_BYTES, 20001, 20031] {
+        let src: Vec<u8> =
+            (0..2 * TUNING.stream_from_bytes).map(|i| (i * 31 % 251) as u8).collect();
+        for bytes in
+            [0, 1, 63, 100, TUNING.stream_from_bytes - 1, TUNING.stream_from_bytes, 20001, 20031]
+        {
             for (from, to) in [(0, 0), (1, 0), (0, 1), (8, 63), (5, 64)] {
                 let mut dst = vec![0xee; bytes + 200];
                 copy(&src[from..from + bytes], &mut dst[to..to + bytes]);

@@ -11,10 +11,6 @@ use crate::checkpoint::layout::Summed;
 use crate::checkpoint::memory::Peer;
 use crate::comm::{Comm, Result};
 
-/// Bytes that are summed up at once when members read each other's memory: well
-/// within the cache of a core.
-pub(super) const TILE_BYTES: usize = 256 << 10;
-
 impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P> {
     /// This member's parities, from the blocks where they lie.
     pub(super) fn encode_direct(

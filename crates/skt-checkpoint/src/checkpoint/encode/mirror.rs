@@ -8,10 +8,7 @@ use crate::checkpoint::codec::checksum;
 use crate::checkpoint::hook::Step;
 use crate::checkpoint::memory::Peer;
 use crate::comm::{Comm, Result};
-
-/// Rows from this length on are sent from where they lie, and received where
-/// they belong.
-const WHOLE_ROW_BYTES: usize = 16 << 10;
+use crate::tuning::TUNING;
 
 impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P> {
     /// Whether a parity is nothing but the other member's block, and its rows are
@@ -19,7 +16,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
     pub(in super::super) fn can_mirror(&self, from_byte: usize) -> bool {
         self.stripes().geometry.data() == 1
             && self.code.is_one(self.code.encode_coef(0, 0))
-            && self.stripes().shape.pitch_bytes.saturating_sub(from_byte) >= WHOLE_ROW_BYTES
+            && self.stripes().shape.pitch_bytes.saturating_sub(from_byte) >= TUNING.whole_row_bytes
     }
 
     /// The ring of two members whose parities are each other's blocks: from A

@@ -39,6 +39,7 @@ use super::layout::{Part, RegionParts, Stripes, Summed};
 use super::memory::Peer;
 use super::vault::Vault;
 use crate::comm::{Comm, PanelBuf, Result, SendRequest, Tag};
+use crate::tuning::TUNING;
 pub use rebuild::Place;
 pub use scratch::Scratch;
 use scratch::{bytes_of, bytes_of_mut};
@@ -108,9 +109,6 @@ impl FromStr for Encoder {
     }
 }
 
-/// Tiles that are on their way at once: while one is being sent and received,
-/// another is added to.
-pub(super) const IN_FLIGHT: usize = 2;
 /// A group's end of encoding and rebuilding one region.
 pub struct Band<'a, C, K, S, P> {
     /// The group.
@@ -174,7 +172,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
             Encoder::Auto => unreachable!("decided when it was opened"),
             Encoder::Ring => return self.encode_mirror(set, band, bytes, step),
             Encoder::Direct => {
-                let tiles = self.tiles(height, bytes, direct::TILE_BYTES);
+                let tiles = self.tiles(height, bytes, TUNING.direct_tile_bytes);
                 return self.encode_direct(set, band, &tiles, step);
             }
             Encoder::Reduce => (tree::binomial, height * bytes.len()),

@@ -5,12 +5,13 @@ use std::ops::{DerefMut, Range};
 use std::sync::Arc;
 
 use super::tile::Tile;
-use super::{Band, IN_FLIGHT, Link, bytes_of_mut};
+use super::{Band, Link, bytes_of_mut};
 use crate::checkpoint::code::Code;
 use crate::checkpoint::hook::Step;
 use crate::checkpoint::layout::Summed;
 use crate::checkpoint::memory::Peer;
 use crate::comm::{Comm, RecvRequest, Result, Tag};
+use crate::tuning::TUNING;
 
 const TAG_REBUILD: Tag = 4;
 
@@ -138,7 +139,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         let (mut posted, mut written) = (0, 0);
         for (turn, tile) in tiles.iter().enumerate() {
             while let Some(source) = before
-                && posted < tiles.len().min(turn + IN_FLIGHT)
+                && posted < tiles.len().min(turn + TUNING.tiles_in_flight)
             {
                 let buffer = self.scratch.take(tiles[posted].size())?;
                 let range = doubles(&tiles[posted]);
@@ -164,7 +165,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
             let next = chain.get(place + 1).map_or(target, |(member, ..)| *member);
             let sum = Arc::new(buffer);
             sent.push_back((self.comm.isend(sum.clone(), doubles(tile), next, TAG_REBUILD)?, sum));
-            if sent.len() >= IN_FLIGHT {
+            if sent.len() >= TUNING.tiles_in_flight {
                 self.sent(sent.pop_front())?;
             }
         }

@@ -1,6 +1,7 @@
 //! Buffers of messages.
 
 use crate::comm::{PanelBuf, Result};
+use crate::tuning::TUNING;
 
 /// Buffers of messages, made at the first use and kept: on huge pages where the
 /// system grants them, for a transport that copies between processes is twice
@@ -22,8 +23,8 @@ impl Scratch {
         match self.buffers.pop() {
             Some(buffer) if buffer.len() >= doubles => Ok(buffer),
             _ => {
-                let most =
-                    if doubles < SMALL_DOUBLES { doubles } else { doubles.max(HUGE_DOUBLES) };
+                let is_small = doubles < TUNING.small_message_bytes / size_of::<f64>();
+                let most = if is_small { doubles } else { doubles.max(HUGE_DOUBLES) };
                 PanelBuf::for_messages(most)
             }
         }
@@ -42,7 +43,5 @@ pub(super) fn bytes_of_mut(buffer: &mut PanelBuf, bytes: usize) -> &mut [u8] {
     &mut bytemuck::cast_slice_mut(buffer)[..bytes]
 }
 
-/// Messages below this are not worth a huge page.
-const SMALL_DOUBLES: usize = (64 << 10) / size_of::<f64>();
 /// A huge page.
 const HUGE_DOUBLES: usize = (2 << 20) / size_of::<f64>();

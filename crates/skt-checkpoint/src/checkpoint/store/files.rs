@@ -171,7 +171,7 @@ impl Files {
             .map_err(|error| refused("locking", &path, error))?;
         let space = Space::of(&file, bytes).map_err(|e| refused("looking at", &path, e))?;
         self.check_space(name, &file, &space)?;
-        // Who is killed while the rest is set aside, which may take seconds,
+        // A process that is killed while the rest is set aside, which may take seconds,
         // leaves what the next creation replaces.
         match write_header(&file, &space, header) {
             Ok(()) => {}

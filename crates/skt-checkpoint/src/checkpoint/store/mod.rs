@@ -226,8 +226,8 @@ pub trait Store {
     fn view(&self, name: &SegmentName) -> Result<Option<View>>;
 
     /// Frees the segment of that name, attached or not; whether there was one.
-    /// Who is attached keeps the memory until it detaches, but holds the name no
-    /// longer: who gives up what it holds takes [`Segment::remove`].
+    /// A process that is attached keeps the memory until it detaches, but holds the name
+    /// no longer: one that gives up what it holds takes [`Segment::remove`].
     ///
     /// # Errors
     /// When the system refuses.

@@ -85,7 +85,7 @@ fn name_now() -> String {
     format!("{text}.{:016x}", checksum(text.as_bytes()))
 }
 
-/// Who makes the file of that name, if it is that of a draft.
+/// The process that makes the file of that name, if it is that of a draft.
 fn creator(name: &str) -> Option<Process> {
     let (text, sum) = name.rsplit_once('.')?;
     let (_number, process) = text.strip_prefix(PREFIX)?.split_once('.')?;

@@ -1,4 +1,4 @@
-//! What of this user's is at a path: a segment, or a damaged one.
+//! A look at a path: it has a segment of this user, or a damaged one, or neither.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read};

@@ -1,0 +1,78 @@
+//! The values of the solver, and of what is around it, that were found by measurement.
+//!
+//! What follows from a format, a protocol or the registers of a kernel is not here: it
+//! cannot be chosen. Nor is what the user chooses, such as NB.
+
+use skt_terms::tuning::Ratio;
+
+skt_terms::tuning! {
+    /// Products are cut at multiples of as many rows, from the first on: the AVX-512
+    /// kernels of the BLAS take 24 or 48 at a time, are slow on what is left over, and
+    /// round differently there. So x has the same bits however long the products are.
+    product_row_grain: usize = 48, "rows";
+    /// Most rows of one product: the BLAS packs all of U anew for each.
+    product_rows: usize = 43 * 48, "rows";
+    /// The same where messages are to be moved on between products.
+    product_rows_between_messages: usize = 22 * 48, "rows";
+    /// Most rows of a product on the columns of one panel: the BLAS packs rows of L2,
+    /// uses them once, and so far they stay in the cache meanwhile.
+    narrow_product_rows: usize = 16 * 48, "rows";
+    /// Rows below which a piece of the product is not cut up for a team any more: the
+    /// BLAS packs U anew for each.
+    shortest_piece_rows: usize = 64, "rows";
+    /// What the threads of a team take of the product in one long piece each: the rest
+    /// makes up for what was not foreseen.
+    first_piece_percent: usize = 98, "% of a thread's share";
+    /// What a thread takes next of the rows that are left: pieces become shorter to the end.
+    later_piece: Ratio = Ratio { times: 10, over: 11 }, "of a thread's share of what is left";
+    /// What a panel costs its owner, for each of its rows and columns: the update runs at
+    /// 3/4 of the rate of the product, the factorization at half of it.
+    advance_cost: Ratio = Ratio { times: 7, over: 3 }, "elements of the product";
+    /// Columns on which rows are exchanged just before U is solved for there, where all
+    /// rows are here: NB rows of them stay in the cache between.
+    exchange_cols: usize = 384, "columns";
+    /// Columns below which exchange and solve are not worth cutting up for the team.
+    solve_grain_cols: usize = 64, "columns";
+    /// Rows below which copying the rows of an exchange is not worth cutting up for the
+    /// team.
+    exchange_grain_rows: usize = 16, "rows";
+    /// Rows below which copying a panel is not worth cutting up for the team.
+    panel_copy_grain_rows: usize = 256, "rows";
+    /// Rows below which a product inside of a panel is not worth cutting up for the team.
+    panel_product_grain_rows: usize = 256, "rows";
+    /// Rows that a pass over a panel works on at a time, so that they stay in the first
+    /// cache. A multiple of a cache line: but for the first chunk, all begin on one.
+    pass_chunk_rows: usize = 512, "rows";
+    /// Rows below which a pass over a panel is not worth cutting up for the team.
+    pass_grain_rows: usize = 4 * 512, "rows";
+    /// Rows below which a product of the back substitution is not worth cutting up for the
+    /// team.
+    back_grain_rows: usize = 256, "rows";
+    /// Lines of the longer side that a copy into the other layout works on at a time:
+    /// short enough that what they cross stays in the caches.
+    transpose_lines: usize = 32, "lines";
+    /// Turns that an idle thread of a team spins before it sleeps: a panel forks several
+    /// times a column.
+    idle_spins: u32 = 20_000, "turns";
+    /// Turns from one yield to the next: on a machine with fewer cores than threads another
+    /// thread needs this core.
+    spins_a_yield: u32 = 1024, "turns";
+    /// Between two calls of the background while messages are on their way.
+    pause_micros: u64 = 200, "microseconds";
+    /// Between two calls of the background while there is nothing to do: only the solver,
+    /// which wakes the thread, or another rank can change that.
+    long_pause_micros: u64 = 5000, "microseconds";
+    /// A message of a sum along a process row: it travels from rank to rank, while the next one
+    /// follows.
+    relay_message_doubles: usize = 1 << 15, "doubles";
+    /// Stages of a checkpoint, at most: each cuts the columns up once more.
+    checkpoint_stages: usize = 16, "stages";
+    /// Rate at which a checkpoint is thought to move its bytes, until one has.
+    checkpoint_bytes_per_second: f64 = 2e9, "bytes a second";
+    /// Rate at which a rank goes through its part of U to find x.
+    back_bytes_per_second: f64 = 5e9, "bytes a second";
+    /// Share of the rate of DGEMM that a test is thought to reach.
+    test_efficiency: f64 = 0.8, "of the rate of DGEMM";
+    /// What a BLAS maps for each thread that calls it: OpenBLAS 64 to 128 MiB.
+    blas_work_space_bytes: usize = 128 << 20, "bytes";
+}

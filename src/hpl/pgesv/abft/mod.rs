@@ -475,7 +475,8 @@ impl<'r, C: Comm> Run<'r, C> {
         let panels = local.params.panels();
         let mut nothing = Nothing;
         let watch = &mut Watch { background: &mut nothing, stretch: local.stretch(panels) };
-        self.check(from, watcher)?;
+        // Also when a death has kept a group from being finished.
+        self.arrive(from, watcher)?;
         self.look_ahead.begin(local, from, watch, &mut self.phases)?;
         for k in from..panels {
             let panel = self.look_ahead.take(local, k, watch, &mut self.phases)?;
@@ -495,16 +496,21 @@ impl<'r, C: Comm> Run<'r, C> {
             local.store_u1(k, step.panel.l1);
             self.journal.set(State::Rest(k + 1))?;
             self.look_ahead.give_back(panel)?;
-            if (k + 1).is_multiple_of(local.grid.q) {
-                self.finish_group(k + 1)?;
-            }
-            if let Some(flip) = watcher.flip(k + 1) {
-                self.flip(k + 1, flip);
-            }
-            self.check(k + 1, watcher)?;
+            self.arrive(k + 1, watcher)?;
             watcher.columns(((k + 1) * local.params.nb).min(local.params.n));
         }
         Ok(())
+    }
+
+    /// What is done at the cut before panel `cut`, beside the elimination.
+    fn arrive(&mut self, cut: usize, watcher: &mut dyn Watcher) -> Result<(), SolveError> {
+        if cut > 0 && cut.is_multiple_of(self.local.grid.q) {
+            self.finish_group(cut)?;
+        }
+        if let Some(flip) = watcher.flip(cut) {
+            self.flip(cut, flip);
+        }
+        self.check(cut, watcher)
     }
 
     /// Compares the checksums with the matrix before panel `cut`, if it is time to.

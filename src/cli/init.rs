@@ -241,9 +241,8 @@ fn fit(args: &InitArgs, ranks: usize, available_bytes: u64) -> Result<Fitted, Co
     let budget = (available_bytes as f64 * args.memory_fraction) as u64;
     let (nb, test) = (spec.nb[0], spec.tests().remove(0));
     let sized = grids(args, &spec, ranks).into_iter().map(|(p, q)| {
-        let bytes = |blocks| {
-            job_bytes(&TestSpec { n: blocks * nb, p, q, ..test.clone() }, &settings)
-        };
+        let bytes =
+            |blocks| job_bytes(&TestSpec { n: blocks * nb, p, q, ..test.clone() }, &settings);
         (largest_blocks(budget, bytes), (p, q))
     });
     // Of grids that are as good, the one nearest to a square.

@@ -272,8 +272,8 @@ fn checksums_line(machine: &Machine, plan: &Plan) -> String {
     let Some(other) = best.map(|index| &plan.candidates[index]) else { return String::new() };
     let ((p, q), parities) = (other.grid, other.job.group.parities());
     format!(
-        "Checksums: abft on {p} x ({q} + {parities}) would be {:.2} % faster, keep data with {} %, \
-         recover in {:.1} s; it is not chosen, as residuals of large runs are not known\n",
+        "Checksums: abft on {p} x ({q} + {parities}) would change the rate by {:+.2} %, keep data \
+         with {} %, recover in {:.1} s; it is not chosen, as residuals of large runs are not known\n",
         100.0 * (other.expected_gflops / plan.choice().expected_gflops - 1.0),
         percent(other.expected.keeps_data_probability),
         other.job.recovery_seconds,

@@ -395,7 +395,16 @@ impl Machine {
         let job = InMemoryJob { spares: self.spares.or(fewest_spares), ..ample };
         let expected = job.expect(interval_seconds)?;
         let expected_gflops = flops / expected.time_seconds / 1e9;
-        Ok(Candidate { n, grid, hpl_efficiency, memory, job, fewest_spares, expected, expected_gflops })
+        Ok(Candidate {
+            n,
+            grid,
+            hpl_efficiency,
+            memory,
+            job,
+            fewest_spares,
+            expected,
+            expected_gflops,
+        })
     }
 
     /// The largest multiple of NB whose matrix fits.
@@ -726,7 +735,8 @@ mod tests {
         // Only outages and the step that a failure strikes: W e^(V/mu) (e^(s/mu) - 1) mu/s.
         let mtbf = YEAR_SECONDS / 96.0;
         let outage = 60.0 + one.job.recovery_seconds;
-        let time = one.job.work_seconds * (outage / mtbf).exp() * (step / mtbf).exp_m1() * mtbf / step;
+        let time =
+            one.job.work_seconds * (outage / mtbf).exp() * (step / mtbf).exp_m1() * mtbf / step;
         assert!((one.expected.time_seconds / time - 1.0).abs() < 1e-9);
         assert_eq!(one.time_parts().checkpoints_seconds, 0.0);
         // A second one of the same rows before the outage is over, and a fourth one.

@@ -131,6 +131,7 @@ fn simulation_is_reproducible_and_refuses_bad_input() {
         (&["--confidence", "1"], "--confidence 1"),
         (&["--trace", "none.txt"], "none.txt"),
         (&["--protocol", "hierarchical", "--spares", "3"], "--spares"),
+        (&["--protocol", "abft"], "--interval-seconds"),
     ] {
         let args = [&["model", "simulate"][..], extra].concat();
         let message = refusal(folder.path(), &args);
@@ -188,15 +189,16 @@ fn plan_shows_a_handful_of_rows_and_all_on_request() {
         let is_row = |l: &&str| {
             let first = l.trim_start_matches(['*', ' ']).split(' ').next();
             (l.starts_with("* ") || l.starts_with("  "))
-                && matches!(first, Some("none" | "single" | "double" | "self"))
+                && matches!(first, Some("none" | "single" | "double" | "self" | "abft"))
         };
         words.lines().filter(is_row).count()
     };
     let few = stdout(folder.path(), &with(&[]));
     let all = stdout(folder.path(), &with(&["--all"]));
-    assert!((4..=5).contains(&rows(&few)), "{few}");
-    // None, and three protocols in groups of 2 to 32 with 1 to 4 parities.
-    assert_eq!(rows(&all), 1 + 3 * (6 + 5 + 4 + 4), "{all}");
+    assert!((5..=6).contains(&rows(&few)), "{few}");
+    // None, three protocols in groups of 2 to 32 with 1 to 4 parities, and process rows of
+    // 32, 64 and 128 with 1 to 3 checksums.
+    assert_eq!(rows(&all), 1 + 3 * (6 + 5 + 4 + 4) + 3 * 3, "{all}");
     assert!(few.contains(&format!("and {} more: --all", rows(&all) - rows(&few))), "{few}");
     for words in [few, all] {
         assert_eq!(words.lines().filter(|l| l.starts_with("* ")).count(), 1, "{words}");
@@ -225,7 +227,7 @@ fn plan_as_json_has_what_its_text_says() {
         .map(number);
     let time = number("expected_seconds");
     assert!((parts.iter().sum::<f64>() / time - 1.0).abs() < 1e-9, "{parts:?} of {time}");
-    assert_eq!(json["candidates"].as_array().unwrap().len(), 58);
+    assert_eq!(json["candidates"].as_array().unwrap().len(), 67);
     assert_eq!(json["uncertain"].as_array().unwrap().len(), 2);
 }
 

@@ -92,6 +92,7 @@ fn by_hand(command: &str, json: &serde_json::Value) {
     let work = flops / (value("hpl_efficiency") * peak);
     assert_near("work", value("work_seconds"), work, 1e-9);
 
+    abft_by_hand(command, json);
     let mtbf = given("--node-mtbf-hours").unwrap_or(43_800.0) * 3600.0 / nodes;
     assert_near("rate", value("expected_gflops"), flops / value("expected_seconds") / 1e9, 1e-9);
     assert_near("failures", value("expected_failures"), value("expected_seconds") / mtbf, 1e-9);
@@ -149,4 +150,44 @@ fn by_hand(command: &str, json: &serde_json::Value) {
     assert!(at_most(spares + 1.0) > 0.99 && at_most(spares - 2.0) < 0.99, "{spares} spares");
     let finishes = value("keeps_data_probability") * value("spares_suffice_probability");
     assert_near("finishes", value("finish_probability"), finishes, 1e-12);
+}
+
+/// Of all process rows with checksums: what they leave of the memory, what they cost, and
+/// what is lost.
+fn abft_by_hand(command: &str, json: &serde_json::Value) {
+    let given = |name: &str| flag(command, name);
+    let (nodes, cores) = (given("--nodes").unwrap(), given("--cores-per-node").unwrap());
+    let usable = given("--memory-gib").unwrap() * 2f64.powi(30) * 0.8 * 0.96;
+    let ranks = nodes * cores / given("--threads").unwrap();
+    let peak = given("--gflops-per-core").unwrap() * 1e9 * cores * nodes;
+    let node_mtbf = given("--node-mtbf-hours").unwrap_or(43_800.0) * 3600.0;
+    let all = json["candidates"].as_array().unwrap();
+    let of_abft: Vec<_> = all.iter().filter(|one| one["protocol"] == "abft").collect();
+    assert!(!of_abft.is_empty(), "{command}");
+    for candidate in of_abft {
+        let value = |name: &str| candidate[name].as_f64().unwrap();
+        let (q, m, n) = (value("q"), value("parities"), value("n"));
+        assert_eq!(value("p") * (q + m), ranks);
+        assert_eq!(value("group_size"), q + m);
+        assert_near("matrix", value("matrix_bytes"), q / (q + m) * usable, 1e-12);
+        assert_eq!(n, ((q / (q + m) * usable * nodes / 8.0).sqrt() / 256.0).floor() * 256.0);
+        let work = (2.0 / 3.0 * n.powi(3) + 1.5 * n * n) / (value("hpl_efficiency") * peak);
+        assert_near("work", value("work_seconds"), work, 1e-9);
+        assert!(value("hpl_efficiency") < q / (q + m), "ranks with checksums do no counted work");
+        // All that a node had, along q + m + 1 processes, and a step that is taken back.
+        let sums = if m == 1.0 { 1.0 } else { 2.0 };
+        let per_byte =
+            1e-9 / given("--bandwidth-gbs").unwrap() + sums * 1e-9 / given("--copy-gbs").unwrap();
+        let sum = (((q + m - 1.0) * 2e-6).sqrt() + (per_byte * usable).sqrt()).powi(2);
+        let step = work / (n / 256.0);
+        assert_near("recovery", value("recovery_seconds"), sum + step, 1e-9);
+        let outage = value("downtime_seconds") + value("recovery_seconds");
+        let mtbf = node_mtbf / nodes;
+        let time = work / step * (step / mtbf).exp_m1() * mtbf * (outage / mtbf).exp();
+        assert_near("time", value("expected_seconds"), time, 1e-6);
+        if m == 1.0 {
+            let loss = value("expected_failures") * q * outage / node_mtbf;
+            assert_near("loss", 1.0 - value("keeps_data_probability"), loss, 0.05);
+        }
+    }
 }

@@ -18,7 +18,7 @@ use crate::config::{
 };
 use crate::model::path::{Changes, Machine, Run, predict};
 use crate::report::output;
-use crate::run::protect::{self, Settings, memory_split, smallest_group};
+use crate::run::protect::{self, MOST_MEMBERS, Settings, memory_split, smallest_group};
 
 /// Flags of `init`.
 #[derive(Debug, Clone, Args)]
@@ -40,6 +40,13 @@ pub struct InitArgs {
     /// one rank]
     #[arg(long, value_name = "METHOD", value_parser = Names::of_setting(Setting::Method))]
     pub ft: Option<String>,
+    /// Process rows [default: of the grid nearest to a square or, with abft, of the one on which
+    /// the largest matrix fits]
+    #[arg(long, value_name = "P")]
+    pub p: Option<usize>,
+    /// Process columns, with abft those of the data [default: as with --p]
+    #[arg(long, value_name = "Q")]
+    pub q: Option<usize>,
     /// The file to write; - is standard output [default: HPL.dat, or HPL.toml]
     #[arg(long, short, value_name = "FILE")]
     pub out: Option<PathBuf>,
@@ -100,6 +107,7 @@ pub fn execute(args: &InitArgs) -> Result<(), ConfigError> {
     let method = &protection[&Setting::Method].text;
     let (with, is_protected) = match method.as_str() {
         "none" => ("without checkpoints".to_owned(), false),
+        "abft" => ("with checksums (abft)".to_owned(), true),
         method => (format!("with {method} checkpoints"), true),
     };
     output::say(format_args!(
@@ -215,24 +223,30 @@ struct Fitted {
     protection: CheckpointDraft,
 }
 
-/// The largest problem that fits, on the grid nearest to a square.
+/// The largest problem that fits.
 fn fit(args: &InitArgs, ranks: usize, available_bytes: u64) -> Result<Fitted, ConfigError> {
     let mut draft = Draft::default();
     draft.checkpoint.extend(args.ft.iter().map(|method| (Setting::Method, Value::flag(method))));
     for (param, number) in [(Param::N, 0), (Param::Threads, args.threads)] {
         draft.values.insert(param, vec![Value::number(number)]);
     }
+    for (param, side) in [(Param::P, args.p), (Param::Q, args.q)] {
+        draft.values.extend(side.map(|side| (param, vec![Value::flag(side.to_string())])));
+    }
     let rules = Rules { lenient: false, ranks: Some(ranks), source: "skt-hpl init" };
-    let mut spec = validate(&draft, &rules)?.spec;
+    let checked = validate(&draft, &rules)?;
+    checked.require_ranks(ranks)?;
+    let mut spec = checked.spec;
     let (settings, protection) = protection(args, &spec, ranks)?;
     let budget = (available_bytes as f64 * args.memory_fraction) as u64;
     let (nb, test) = (spec.nb[0], spec.tests().remove(0));
-    let geometry = smallest_group(&test, &settings, std::iter::repeat_n("here", ranks));
-    let bytes = |blocks: usize| {
-        let test = TestSpec { n: blocks * nb, ..test.clone() };
-        memory_split(&test, &settings, geometry).total() * ranks as u64
-    };
-    let largest = largest_blocks(budget, bytes);
+    let sized = grids(args, &spec, ranks).into_iter().map(|(p, q)| {
+        let bytes =
+            |blocks| job_bytes(&TestSpec { n: blocks * nb, p, q, ..test.clone() }, &settings);
+        (largest_blocks(budget, bytes), (p, q))
+    });
+    // Of grids that are as good, the one nearest to a square.
+    let (largest, grid) = sized.max_by_key(|(blocks, _)| *blocks).expect("a grid");
     if largest == 0 {
         return Err(ConfigError::Machine {
             what: format!(
@@ -242,13 +256,35 @@ fn fit(args: &InitArgs, ranks: usize, available_bytes: u64) -> Result<Fitted, Co
             ),
         });
     }
-    spec.n = vec![largest * nb];
+    (spec.n, spec.grids) = (vec![largest * nb], vec![grid]);
     let mib = available_bytes >> 20;
     spec.title = [
         "HPLinpack benchmark input file".to_owned(),
         format!("skt-hpl init: {}, {} of {mib} MiB available", count(ranks), args.memory_fraction),
     ];
     Ok(Fitted { spec, protection })
+}
+
+/// The grids to choose from, from the flattest on: with checksums all with P at most Q, unless
+/// one is asked for. A flat grid gives more of the ranks to data, a squarer one has smaller
+/// panels.
+fn grids(args: &InitArgs, spec: &RunSpec, ranks: usize) -> Vec<(usize, usize)> {
+    let checksums = spec.checksums;
+    if checksums == 0 || args.p.is_some() || args.q.is_some() {
+        return spec.grids.clone();
+    }
+    let legal = checksums + 1..=MOST_MEMBERS;
+    (1..=ranks)
+        .filter(|&p| ranks.is_multiple_of(p) && legal.contains(&(ranks / p)))
+        .map(|p| (p, ranks / p - checksums))
+        .filter(|(p, q)| p <= q)
+        .collect()
+}
+
+/// Bytes of all ranks of a test on one machine.
+fn job_bytes(test: &TestSpec, settings: &Settings) -> u64 {
+    let geometry = smallest_group(test, settings, std::iter::repeat_n("here", test.ranks()));
+    memory_split(test, settings, geometry).total().saturating_mul(test.ranks() as u64)
 }
 
 /// The protection to leave memory for: what a run without flags would have, or
@@ -317,6 +353,8 @@ mod tests {
             ranks: None,
             threads: 1,
             ft: None,
+            p: None,
+            q: None,
             out: None,
             format: None,
             force: false,
@@ -324,11 +362,9 @@ mod tests {
     }
 
     /// Bytes of the job of a fitted run at another order.
-    fn job_bytes(fitted: &Fitted, ranks: usize, n: usize) -> u64 {
+    fn bytes_at(fitted: &Fitted, n: usize) -> u64 {
         let test = TestSpec { n, ..fitted.spec.tests().remove(0) };
-        let settings = Settings::read(&fitted.protection, &fitted.spec).unwrap();
-        let geometry = smallest_group(&test, &settings, std::iter::repeat_n("here", ranks));
-        memory_split(&test, &settings, geometry).total() * ranks as u64
+        job_bytes(&test, &Settings::read(&fitted.protection, &fitted.spec).unwrap())
     }
 
     #[test]
@@ -346,8 +382,8 @@ mod tests {
                 assert_eq!(n % nb, 0);
                 assert!(grid.0 <= grid.1 && grid.0 * grid.1 == ranks);
                 let budget = (available as f64 * 0.8) as u64;
-                assert!(job_bytes(&fitted, ranks, n) <= budget);
-                assert!(job_bytes(&fitted, ranks, n + nb) > budget);
+                assert!(bytes_at(&fitted, n) <= budget);
+                assert!(bytes_at(&fitted, n + nb) > budget);
                 // Work space is the lesser part.
                 let matrix = n as f64 * n as f64 * 8.0;
                 assert!(matrix > least * available as f64, "{ranks} ranks: {n}");
@@ -377,6 +413,55 @@ mod tests {
             assert!((kept / share - 1.0).abs() < 0.05, "{ranks} ranks: {kept}");
         }
         assert_eq!(order(None, 1), order(Some("none"), 1));
+    }
+
+    /// A run of so many ranks, with as much memory for each.
+    fn sized(ft: &str, ranks: usize, rank_gib: u64, p: Option<usize>) -> RunSpec {
+        let args = InitArgs { ft: Some(ft.to_owned()), p, ..args() };
+        fit(&args, ranks, ranks as u64 * (rank_gib << 30)).unwrap().spec
+    }
+
+    /// Which part of the matrix of `none` is that of `abft`, over Q / (Q + m).
+    fn kept_over_share(none: &RunSpec, abft: &RunSpec) -> f64 {
+        let (kept, (_, q)) = (abft.n[0] as f64 / none.n[0] as f64, abft.grids[0]);
+        kept * kept * (q + abft.checksums) as f64 / q as f64
+    }
+
+    #[test]
+    fn checksums_leave_their_share_of_the_memory() {
+        for (ranks, q) in [(12, 11), (17, 16), (33, 32)] {
+            let abft = sized("abft", ranks, 192, None);
+            assert_eq!((abft.checksums, abft.grids[0]), (1, (1, q)));
+            let off = kept_over_share(&sized("none", ranks, 192, None), &abft) - 1.0;
+            assert!(off.abs() < 0.02, "{ranks} ranks: {off}");
+            // With less memory panels count. They are as large on as many process rows.
+            for rank_gib in [8, 16, 64] {
+                let abft = sized("abft", ranks, rank_gib, None);
+                let none = sized("none", ranks, rank_gib, Some(abft.grids[0].0));
+                let off = kept_over_share(&none, &abft) - 1.0;
+                assert!(off.abs() < 0.02, "{ranks} ranks of {rank_gib} GiB: {off}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_grid_is_the_one_of_the_largest_matrix_or_as_asked_for() {
+        for (ranks, rank_gib) in [(12, 1), (33, 2), (64, 4), (256, 16)] {
+            let chosen = sized("abft", ranks, rank_gib, None);
+            for p in (1..=ranks).filter(|&p| ranks % p == 0 && p <= 254 && 2 * p <= ranks) {
+                if ranks / p > MOST_MEMBERS {
+                    continue;
+                }
+                let asked = sized("abft", ranks, rank_gib, Some(p));
+                assert_eq!(asked.grids[0], (p, ranks / p - 1));
+                assert!(p >= ranks / p || asked.n[0] <= chosen.n[0], "{ranks} ranks: {p} rows");
+            }
+        }
+        // Panels of 32 process columns are too large for little memory.
+        assert_eq!(sized("abft", 33, 2, None).grids[0], (3, 10));
+        let large = InitArgs { p: Some(3), q: Some(4), ft: Some("abft".into()), ..args() };
+        let error = fit(&large, 12, 1 << 34).err().unwrap().to_string();
+        assert!(error.starts_with("--p: the 3 x 4 grid"), "{error}");
     }
 
     #[test]

@@ -91,6 +91,9 @@ pub enum ProtocolName {
     /// In memory, one copy and the workspace itself
     #[value(name = "self")]
     SelfCheckpoint,
+    /// Checksums in the elimination: nothing is saved, and a failure destroys no more than the step
+    /// of --interval-seconds that it strikes
+    Abft,
     /// Coordinated, to stable storage
     Coordinated,
     /// Groups that checkpoint one after the other to stable storage, with message logging
@@ -151,13 +154,14 @@ pub struct SimulateArgs {
     /// Work to do, in hours of full speed
     #[arg(long, value_name = "HOURS", default_value_t = 24.0)]
     pub work_hours: f64,
-    /// One checkpoint (of one group, where they take turns), in seconds
+    /// One checkpoint (of one group, where they take turns), in seconds; 0 with abft
     #[arg(long, value_name = "S", default_value_t = 20.0)]
     pub checkpoint_seconds: f64,
     /// Share of the speed that is left during a checkpoint
     #[arg(long, value_name = "0..1", default_value_t = 0.0)]
     pub overlap: f64,
-    /// Work between two checkpoints, in seconds [default: the best for the exact form]
+    /// Work between two checkpoints, in seconds [default: the best for the exact form]; with abft
+    /// that of a step, which has to be given
     #[arg(long, value_name = "S")]
     pub interval_seconds: Option<f64>,
     /// Detection and relaunch, in seconds
@@ -354,8 +358,10 @@ fn system_mtbf_seconds(args: &SimulateArgs) -> Result<f64, StudyError> {
 type Formula = (&'static str, String, f64);
 
 fn coordinated(args: &SimulateArgs) -> Result<(CoordinatedJob, Vec<Formula>), StudyError> {
+    let is_abft = args.protocol == ProtocolName::Abft;
+    let checkpoint_seconds = if is_abft { 0.0 } else { args.checkpoint_seconds };
     let model = WasteModel::coordinated(
-        args.checkpoint_seconds,
+        checkpoint_seconds,
         args.recovery_seconds,
         args.downtime_seconds,
         args.overlap,
@@ -368,23 +374,29 @@ fn coordinated(args: &SimulateArgs) -> Result<(CoordinatedJob, Vec<Formula>), St
     let interval_seconds = match args.interval_seconds {
         _ if !protected => f64::INFINITY,
         Some(given) => given,
+        None if is_abft => {
+            return Err(StudyError::Usage(
+                "--protocol abft: give --interval-seconds, the seconds of a step".into(),
+            ));
+        }
         None => best_interval_seconds(&model, mtbf_seconds),
     };
     let work_seconds = args.work_hours * HOUR_SECONDS;
     let protection = match args.protocol {
         ProtocolName::None => Protection::Nothing,
         ProtocolName::Coordinated | ProtocolName::Hierarchical => Protection::Stable,
-        ProtocolName::Single | ProtocolName::Double | ProtocolName::SelfCheckpoint => {
-            Protection::Memory {
-                group: Group::new(args.group, args.parities)?,
-                update_is_fatal: args.protocol == ProtocolName::Single,
-            }
-        }
+        ProtocolName::Single
+        | ProtocolName::Double
+        | ProtocolName::SelfCheckpoint
+        | ProtocolName::Abft => Protection::Memory {
+            group: Group::new(args.group, args.parities)?,
+            update_is_fatal: args.protocol == ProtocolName::Single,
+        },
     };
     let job = CoordinatedJob {
         work_seconds,
         interval_seconds,
-        checkpoint_seconds: args.checkpoint_seconds,
+        checkpoint_seconds,
         overlap_fraction: args.overlap,
         downtime_seconds: args.downtime_seconds,
         recovery_seconds: args.recovery_seconds,
@@ -397,7 +409,7 @@ fn coordinated(args: &SimulateArgs) -> Result<(CoordinatedJob, Vec<Formula>), St
     job.validate()?;
     let mut formulas = Vec::new();
     if protected {
-        let period_seconds = interval_seconds + args.checkpoint_seconds;
+        let period_seconds = interval_seconds + checkpoint_seconds;
         let validity = model.validity(period_seconds, mtbf_seconds);
         formulas.push((
             "waste",
@@ -429,6 +441,7 @@ fn in_memory_formulas(
     let protocol = match args.protocol {
         ProtocolName::Single => Protocol::Single,
         ProtocolName::Double => Protocol::Double,
+        ProtocolName::Abft => Protocol::Abft,
         _ => Protocol::SelfCheckpoint,
     };
     let expected = InMemoryJob {

@@ -77,8 +77,9 @@ fn table_row(candidate: &Candidate, chosen: bool) -> String {
     let Candidate { job, expected, .. } = candidate;
     let none = job.protocol == Protocol::None;
     let or_dash = |text: String| if none { "-".to_string() } else { text };
+    let saves = job.protocol.takes_checkpoints();
     let memory = candidate.memory.workspace_bytes / candidate.memory.total_bytes();
-    let interval = if expected.interval_seconds >= job.work_seconds {
+    let interval = if !saves || expected.interval_seconds >= job.work_seconds {
         "-".to_string()
     } else {
         format!("{:.0}", expected.interval_seconds)
@@ -93,7 +94,7 @@ fn table_row(candidate: &Candidate, chosen: bool) -> String {
         order = candidate.n,
         memory = 100.0 * memory,
         e = 100.0 * candidate.hpl_efficiency,
-        checkpoint = or_dash(format!("{:.2}", job.checkpoint_seconds)),
+        checkpoint = if saves { format!("{:.2}", job.checkpoint_seconds) } else { "-".into() },
         hours = large(expected.time_seconds / HOUR_SECONDS, 3),
         efficiency = 100.0 * expected.efficiency,
         keeps = percent(expected.keeps_data_probability),
@@ -196,6 +197,7 @@ fn answer(machine: &Machine, plan: &Plan) -> String {
     let _ = writeln!(words, "{}", failures_line(job, expected));
     words += &finish_line(machine, plan);
     words += &larger_group_line(plan);
+    words += &checksums_line(machine, plan);
     words
 }
 
@@ -261,6 +263,20 @@ fn larger_group_line(plan: &Plan) -> String {
         loses(choice),
         fastest.job.recovery_seconds,
         choice.job.recovery_seconds
+    )
+}
+
+/// What checksums in the elimination would give.
+fn checksums_line(machine: &Machine, plan: &Plan) -> String {
+    let best = plan.best_of(Protocol::Abft, machine.finish_probability);
+    let Some(other) = best.map(|index| &plan.candidates[index]) else { return String::new() };
+    let ((p, q), parities) = (other.grid, other.job.group.parities());
+    format!(
+        "Checksums: abft on {p} x ({q} + {parities}) would change the rate by {:+.2} %, keep data \
+         with {} %, recover in {:.1} s; it is not chosen, as residuals of large runs are not known\n",
+        100.0 * (other.expected_gflops / plan.choice().expected_gflops - 1.0),
+        percent(other.expected.keeps_data_probability),
+        other.job.recovery_seconds,
     )
 }
 
@@ -349,6 +365,8 @@ fn json_candidate(candidate: &Candidate) -> serde_json::Value {
         "group_size": has_group.then_some(job.group.size()),
         "parities": has_group.then_some(job.group.parities()),
         "n": candidate.n,
+        "p": candidate.grid.0,
+        "q": candidate.grid.1,
         "hpl_efficiency": candidate.hpl_efficiency,
         "matrix_bytes": memory.workspace_bytes,
         "copies_bytes": memory.copies_bytes,

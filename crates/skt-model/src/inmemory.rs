@@ -8,6 +8,10 @@
 //! it. The data are lost when more than m members of a group are missing at
 //! once, and, with the single protocol, when a failure strikes while the only
 //! copy is updated. Failures are exponential.
+//!
+//! With checksums in the elimination ([`Protocol::Abft`]) the formulas are the same: the
+//! checkpoint takes no time, the interval is one step, which is all that a failure
+//! destroys, and the group is a process row.
 
 use super::bosilca::WasteModel;
 use super::error::{at_least, fraction, non_negative, positive};
@@ -43,7 +47,8 @@ pub struct InMemoryJob {
 /// What is to be expected of a job.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Expectation {
-    /// Work seconds between two checkpoints; infinite without checkpoints.
+    /// Work seconds between two checkpoints, or of a step ([`Protocol::Abft`]); infinite
+    /// without protection.
     pub interval_seconds: f64,
     /// Expected time from start to end, where no data are lost.
     pub time_seconds: f64,

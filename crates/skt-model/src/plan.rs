@@ -8,10 +8,15 @@
 //! and the MTBF the best interval, the expected time and the probability to finish
 //! ([`InMemoryJob`]).
 //!
+//! With checksums in the elimination a group is a process row: the ranks with checksums do
+//! no counted work, nothing is saved, and a failure costs the step that it strikes.
+//!
 //! Of the candidates that this program recommends (none and self) and that keep their
 //! data as surely as is asked for, the one with the highest expected rate is taken; of
 //! groups whose rates are within [`RATE_TOLERANCE`] of that, the smallest. Spares do
 //! not decide: their number follows from the choice.
+
+use std::ops::RangeInclusive;
 
 use skt_terms::choice::{Bcast, Swap};
 use skt_terms::layout::near_square;
@@ -28,6 +33,11 @@ use super::{Group, ModelError};
 const GROUP_SIZES: [usize; 6] = [2, 4, 8, 16, 24, 32];
 /// Numbers of parities that are tried.
 const PARITIES: [usize; 4] = [1, 2, 3, 4];
+
+/// Numbers of checksum columns that are tried.
+const CHECKSUMS: RangeInclusive<usize> = 1..=3;
+/// Most ranks of a process row with checksums.
+const MOST_WIDE: usize = 255;
 
 /// A gain in rate that is no reason for a larger group: less than runs of the same
 /// configuration differ, while more nodes share the fate of each, and its recovery
@@ -77,7 +87,10 @@ pub struct Machine {
 pub struct Candidate {
     /// Order of the matrix.
     pub n: usize,
-    /// Efficiency of the computation alone, `E(N)`.
+    /// Process rows, and process columns with data.
+    pub grid: (usize, usize),
+    /// Efficiency of the computation alone, `E(N)`, on all processes, those with checksums
+    /// included.
     pub hpl_efficiency: f64,
     /// Memory of a node.
     pub memory: MemorySplit,
@@ -220,20 +233,25 @@ impl Machine {
                 Ok((protocol, group, memory, self.order(memory.workspace_bytes)?))
             })
             .collect::<Result<Vec<_>, ModelError>>()?;
-        let orders = || sized.iter().map(|way| way.3);
+        let on_all = |way: &&(Protocol, Group, MemorySplit, usize)| way.0 != Protocol::Abft;
+        let orders = || sized.iter().filter(on_all).map(|way| way.3);
         let (least, most) = (orders().min().expect("none"), orders().max().expect("none"));
-        let efficiency = EfficiencyCurve::walked(self, least, most)?;
+        let curve = EfficiencyCurve::walked(self, least, most)?;
         let candidates = sized
             .into_iter()
             .map(|(protocol, group, memory, n)| {
-                self.candidate(protocol, group, memory, n, efficiency.at(n))
+                let grid = self.grid(protocol, group);
+                let efficiency = match protocol {
+                    Protocol::Abft => self.walked_efficiency(&self.run_on(n, grid))?,
+                    _ => curve.at(n),
+                };
+                self.candidate(protocol, group, memory, (n, grid), efficiency)
             })
             .collect::<Result<Vec<_>, ModelError>>()?;
         let (fastest, keeps_data) = best(&candidates, is_recommended, self.finish_probability)
             .expect("there is always none");
         let chosen = if keeps_data { self.smallest_group(&candidates, fastest) } else { fastest };
-        let grid = near_square(self.nodes * self.ranks_per_node);
-        Ok(Plan { grid, candidates, chosen, fastest, keeps_data })
+        Ok(Plan { grid: candidates[chosen].grid, candidates, chosen, fastest, keeps_data })
     }
 
     /// The planned run with half of the MTBF, and with checkpoints that take four times
@@ -288,7 +306,31 @@ impl Machine {
                 }
             }
         }
+        for parities in CHECKSUMS {
+            for size in self.widths().filter(|size| 2 * parities <= *size) {
+                ways.push((Protocol::Abft, Group::new(size, parities)?));
+            }
+        }
         Ok(ways)
+    }
+
+    /// Lengths of process rows, checksums included, that are tried: with a node in each
+    /// place, so that its loss takes one rank of each row that it is in. None is shorter
+    /// than a process column, unless all are.
+    fn widths(&self) -> impl Iterator<Item = usize> {
+        let (nodes, ranks) = (self.nodes, self.nodes * self.ranks_per_node);
+        let whole = move |width: &usize| nodes.is_multiple_of(*width);
+        let longest = (2..=nodes.min(MOST_WIDE)).filter(whole).max().unwrap_or(0);
+        (2..=longest).filter(whole).filter(move |width| *width == longest || width * width >= ranks)
+    }
+
+    /// The grid of a candidate.
+    fn grid(&self, protocol: Protocol, group: Group) -> (usize, usize) {
+        let ranks = self.nodes * self.ranks_per_node;
+        match protocol {
+            Protocol::Abft => (ranks / group.size(), group.size() - group.parities()),
+            _ => near_square(ranks),
+        }
     }
 
     /// Of all groups that are as good as the fastest candidate's, within
@@ -319,13 +361,15 @@ impl Machine {
         protocol: Protocol,
         group: Group,
         memory: MemorySplit,
-        n: usize,
+        (n, grid): (usize, (usize, usize)),
         hpl_efficiency: f64,
     ) -> Result<Candidate, ModelError> {
         let flops = self.run(n).flops();
         let work_seconds = flops / (hpl_efficiency * self.node_flops() * self.nodes as f64);
+        let step_seconds = work_seconds / n.div_ceil(self.nb) as f64;
         let (checkpoint_seconds, recovery_seconds) = match protocol {
             Protocol::None => (0.0, 0.0),
+            Protocol::Abft => (0.0, step_seconds + self.rebuilding_seconds(group, &memory)?),
             _ => self.checkpoint_and_recovery(group, n as f64)?,
         };
         let ample = InMemoryJob {
@@ -340,7 +384,10 @@ impl Machine {
             downtime_seconds: self.downtime_seconds,
             recovery_seconds,
         };
-        let interval_seconds = ample.best_interval_seconds()?;
+        let interval_seconds = match protocol {
+            Protocol::Abft => step_seconds,
+            _ => ample.best_interval_seconds()?,
+        };
         let keeps_data = ample.expect(interval_seconds)?.keeps_data_probability;
         let suffice = self.finish_probability / keeps_data;
         let suffice = if suffice < 1.0 { suffice } else { self.finish_probability };
@@ -348,7 +395,16 @@ impl Machine {
         let job = InMemoryJob { spares: self.spares.or(fewest_spares), ..ample };
         let expected = job.expect(interval_seconds)?;
         let expected_gflops = flops / expected.time_seconds / 1e9;
-        Ok(Candidate { n, hpl_efficiency, memory, job, fewest_spares, expected, expected_gflops })
+        Ok(Candidate {
+            n,
+            grid,
+            hpl_efficiency,
+            memory,
+            job,
+            fewest_spares,
+            expected,
+            expected_gflops,
+        })
     }
 
     /// The largest multiple of NB whose matrix fits.
@@ -369,7 +425,11 @@ impl Machine {
 
     /// The run of order `n` as the configuration has it, all else by default.
     pub fn run(&self, n: usize) -> Run {
-        let (p, q) = near_square(self.nodes * self.ranks_per_node);
+        self.run_on(n, near_square(self.nodes * self.ranks_per_node))
+    }
+
+    /// The same on another grid, of ranks with data.
+    fn run_on(&self, n: usize, (p, q): (usize, usize)) -> Run {
         Run {
             n,
             nb: self.nb,
@@ -381,6 +441,21 @@ impl Machine {
             swap: Swap::Mix,
             swap_threshold: 64,
         }
+    }
+
+    /// E(N) of a run, on all nodes: by the model of the critical path.
+    fn walked_efficiency(&self, run: &Run) -> Result<f64, ModelError> {
+        let core = networked(&self.core, &self.network, self.nodes, self.ranks_per_node);
+        let rate = run.flops() / path::estimate_seconds(run, &core)?;
+        Ok(self.rate_over_model * rate / (self.node_flops() * self.nodes as f64))
+    }
+
+    /// What a lost node had, as one sum along its process rows: Chen and Dongarra, eq. 8.
+    fn rebuilding_seconds(&self, group: Group, memory: &MemorySplit) -> Result<f64, ModelError> {
+        let code = if group.parities() == 1 { Code::Sum } else { Code::Weighted };
+        // A node has its part of the data or as much of the checksums.
+        let node_bytes = memory.total_bytes();
+        self.network.grouped_seconds(group.size(), 1, node_bytes, code)
     }
 
     /// The mean checkpoint, of the trailing corner: 3/5 of the matrix; and a recovery,
@@ -439,15 +514,10 @@ impl EfficiencyCurve {
             .map(|n| (n / machine.nb as f64).round() as usize * machine.nb)
             .collect();
         orders.dedup();
-        let core =
-            networked(&machine.core, &machine.network, machine.nodes, machine.ranks_per_node);
-        let peak_flops = machine.node_flops() * machine.nodes as f64;
         let points = orders
             .into_iter()
             .map(|n| {
-                let run = machine.run(n);
-                let rate = run.flops() / path::estimate_seconds(&run, &core)?;
-                let efficiency = machine.rate_over_model * rate / peak_flops;
+                let efficiency = machine.walked_efficiency(&machine.run(n))?;
                 Ok(((n as f64).ln(), efficiency.ln()))
             })
             .collect::<Result<Vec<_>, ModelError>>()?;
@@ -597,8 +667,11 @@ mod tests {
             machine.network.transfer_seconds_per_byte = 1.0 / bytes_per_second;
             let core = networked(&machine.core, &machine.network, 24, 2);
             for candidate in machine.plan().unwrap().candidates {
-                let run = machine.run(candidate.n);
-                let walked = predict(&run, &core, &Changes::default()).unwrap().efficiency;
+                let run = machine.run_on(candidate.n, candidate.grid);
+                let (p, q) = candidate.grid;
+                let of_data = (p * q) as f64 / 48.0;
+                let walked =
+                    of_data * predict(&run, &core, &Changes::default()).unwrap().efficiency;
                 let error = candidate.hpl_efficiency / walked - 1.0;
                 assert!(error.abs() < 0.005, "N {}: {error}", candidate.n);
             }
@@ -611,7 +684,8 @@ mod tests {
             checkpoint_bytes_per_second: Some(1e9),
             ..cluster(1_000, 1.0 * YEAR_SECONDS)
         };
-        for candidate in machine.plan().unwrap().candidates {
+        let candidates = machine.plan().unwrap().candidates;
+        for candidate in candidates.iter().filter(|other| other.job.protocol != Protocol::Abft) {
             let InMemoryJob { protocol, group, checkpoint_seconds, recovery_seconds, .. } =
                 candidate.job;
             let of_matrix = match protocol {
@@ -633,6 +707,49 @@ mod tests {
             assert!(candidate.memory.total_bytes() <= 64e9);
             assert!(candidate.expected.efficiency <= 1.0);
         }
+    }
+
+    /// By hand: shares, the time of a run without failures and with them, and what is
+    /// lost, for 96 nodes of 2 ranks.
+    #[test]
+    fn checksums_by_hand() {
+        let machine = cluster(96, YEAR_SECONDS);
+        let plan = machine.plan().unwrap();
+        let of_abft = |m| {
+            let is = move |c: &&Candidate| {
+                c.job.protocol == Protocol::Abft && c.job.group == Group::new(48, m).unwrap()
+            };
+            plan.candidates.iter().find(is).unwrap()
+        };
+        // 192 ranks in rows of 48: one place of a row on each of 48 nodes.
+        let (one, three) = (of_abft(1), of_abft(3));
+        assert_eq!((one.grid, three.grid), ((4, 47), (4, 45)));
+        assert!((one.memory.workspace_bytes / (64e9 * 0.96) - 47.0 / 48.0).abs() < 1e-12);
+        assert_eq!(one.memory.copies_bytes, 0.0);
+        let n = (64e9 * 0.96 * 47.0 / 48.0 * 96.0 / 8.0f64).sqrt();
+        assert_eq!(one.n, (n / 256.0) as usize * 256);
+        // 49 processes in the chain, 2 us, 10 GB/s, sums at 20 GB/s; and a step.
+        let sum = ((48.0f64 - 1.0) * 2e-6).sqrt() + (64e9 * 0.96 * 1.5e-10f64).sqrt();
+        let step = one.job.work_seconds / (one.n / 256) as f64;
+        assert!((one.job.recovery_seconds / (sum * sum + step) - 1.0).abs() < 1e-9);
+        // Only outages and the step that a failure strikes: W e^(V/mu) (e^(s/mu) - 1) mu/s.
+        let mtbf = YEAR_SECONDS / 96.0;
+        let outage = 60.0 + one.job.recovery_seconds;
+        let time =
+            one.job.work_seconds * (outage / mtbf).exp() * (step / mtbf).exp_m1() * mtbf / step;
+        assert!((one.expected.time_seconds / time - 1.0).abs() < 1e-9);
+        assert_eq!(one.time_parts().checkpoints_seconds, 0.0);
+        // A second one of the same rows before the outage is over, and a fourth one.
+        let lost = 1.0 - one.expected.keeps_data_probability;
+        let by_hand = one.expected.failures * 47.0 * outage / YEAR_SECONDS;
+        assert!((lost / by_hand - 1.0).abs() < 0.01, "{lost} {by_hand}");
+        assert!(three.expected.keeps_data_probability > 1.0 - 1e-9);
+        // It is there to be compared.
+        assert!(plan.best_of(Protocol::Abft, 0.99).is_some());
+        assert_ne!(plan.choice().job.protocol, Protocol::Abft);
+        // Two ranks of a node on one row would be lost together.
+        assert!(machine.widths().all(|width| 192 / width % 2 == 0));
+        assert_eq!(cluster(4_000, YEAR_SECONDS).widths().last(), Some(250));
     }
 
     #[test]

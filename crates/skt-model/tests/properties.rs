@@ -52,6 +52,9 @@ proptest! {
         let (n, m) = (group.size() as f64, group.parities() as f64);
         let of_self = Protocol::SelfCheckpoint.available_fraction(group);
         prop_assert!((of_self - (n - m) / (2.0 * n)).abs() < 1e-12);
+        let abft = Protocol::Abft.split(group, total);
+        prop_assert!((abft.total_bytes() / total - 1.0).abs() < 1e-12);
+        prop_assert!((abft.workspace_bytes / total - (n - m) / n).abs() < 1e-12);
     }
 
     #[test]

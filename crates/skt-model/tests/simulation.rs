@@ -187,7 +187,7 @@ fn in_memory(protocol: Protocol, size: usize, parities: usize) -> InMemoryJob {
         spares: Some(1_000),
         node_mtbf_seconds: 64.0 * 5_000.0,
         work_seconds: 50_000.0,
-        checkpoint_seconds: 20.0,
+        checkpoint_seconds: if protocol == Protocol::Abft { 0.0 } else { 20.0 },
         overlap_fraction: 0.0,
         downtime_seconds: 300.0,
         recovery_seconds: 200.0,
@@ -224,6 +224,8 @@ fn probability_to_keep_the_data_agrees() {
         (Protocol::SelfCheckpoint, 16, 2),
         (Protocol::Double, 4, 1),
         (Protocol::Single, 8, 1),
+        (Protocol::Abft, 16, 1),
+        (Protocol::Abft, 16, 2),
     ] {
         let job = in_memory(protocol, size, parities);
         let interval_seconds = 500.0;
@@ -271,8 +273,9 @@ fn tang_figure_12_simulated() {
 
 #[test]
 fn time_without_loss_agrees_and_so_do_spares() {
-    let job = InMemoryJob { spares: Some(10), ..in_memory(Protocol::SelfCheckpoint, 16, 8) };
-    for interval_seconds in [200.0, 1_000.0, 4_000.0] {
+    let saved = [200.0, 1_000.0, 4_000.0].map(|seconds| (Protocol::SelfCheckpoint, seconds));
+    for (protocol, interval_seconds) in saved.into_iter().chain([(Protocol::Abft, 50.0)]) {
+        let job = InMemoryJob { spares: Some(10), ..in_memory(protocol, 16, 8) };
         let want = job.expect(interval_seconds).unwrap();
         let batch = Batch { runs: 4_000, ..exponential(64, 5_000.0) };
         let ample = CoordinatedJob { spares: None, ..simulated_job(&job, interval_seconds) };

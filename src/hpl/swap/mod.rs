@@ -218,12 +218,17 @@ impl Room {
     /// When there is no memory for the rows.
     pub fn with_u(nb: usize, cols: usize, u: PanelBuf) -> std::io::Result<Self> {
         assert_eq!(u.len(), nb * cols, "the place for U");
-        Ok(Self::Own(PanelBuf::new(2 * nb * cols)?, u))
+        Ok(Self::Own(PanelBuf::new(Self::rows_doubles(nb, cols))?, u))
     }
 
-    /// Doubles that it takes: the rows of U and the displaced rows, and U once solved.
+    /// Doubles that it takes: the rows, and U once solved.
     pub fn doubles(nb: usize, cols: usize) -> usize {
-        nb.saturating_mul(3).saturating_mul(cols)
+        Self::rows_doubles(nb, cols).saturating_add(nb.saturating_mul(cols))
+    }
+
+    /// Doubles of the rows of U and the displaced rows alone.
+    pub fn rows_doubles(nb: usize, cols: usize) -> usize {
+        nb.saturating_mul(2).saturating_mul(cols)
     }
 }
 

@@ -32,7 +32,7 @@ pub use memory::{
     NodeMemory, RunInUse, RunLock, doubtful, found_test, left_by_others, run_bytes, store_flag,
     sweep, sweep_before, tidy,
 };
-pub use read::read_domains;
+pub use read::{MOST_MEMBERS, read_domains};
 pub use role::is_mark;
 pub use settings::{Overlap, Region, Settings};
 pub use split::{memory_split, memory_words, process_rows, segment_layout, smallest_group};

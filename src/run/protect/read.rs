@@ -23,7 +23,7 @@ use crate::hpl::pgesv::abft::CheckEvery;
 /// Most parities that a group may have.
 const MOST_PARITIES: usize = 127;
 /// Most members that a group may have: GF(2^8) has no more points.
-const MOST_MEMBERS: usize = 255;
+pub const MOST_MEMBERS: usize = 255;
 
 impl Settings {
     /// The settings that a draft describes, for the run `spec`. The file of

@@ -220,6 +220,29 @@ mod tests {
         }
     }
 
+    /// By hand, in doubles: A, two panels and the one that is factored, x, two copies of NB
+    /// rows and, where P > 1, U of them and two buffers to exchange them.
+    #[test]
+    fn with_checksums_a_rank_takes_its_matrix_panels_and_log_once() {
+        // As many block columns in each process column.
+        let n = 192 * 11 * 32 * 5;
+        for (p, q) in [(1, 11), (1, 16), (1, 32), (3, 10)] {
+            let spec = TestSpec { n, nb: 192, p, q, checksums: 1, ..test_spec(64) };
+            let settings = Settings { method: Method::Abft, ..Settings::none() };
+            let geometry = Geometry { members: q + 1, parities: 1 };
+            let split = memory_split(&spec, &settings, Some(geometry));
+            let (rows, cols) = (n as f64 / p as f64, n as f64 / q as f64);
+            let exchanged = if p > 1 { 3.0 } else { 0.0 };
+            let beside = 3.0 * 192.0 * rows + (2.0 + exchanged) * 192.0 * cols + n as f64;
+            let by_hand = 8.0 * (rows * cols + beside);
+            // Rows begin on cache lines, areas on pages.
+            let off = split.total() as f64 / by_hand - 1.0;
+            assert!((0.0..0.002).contains(&off), "{p} x {q}: {off}");
+            let matrix = split.matrix as f64 / (8.0 * rows * cols) - 1.0;
+            assert!((0.0..0.002).contains(&matrix), "{p} x {q}: {matrix}");
+        }
+    }
+
     #[test]
     fn without_checkpoints_it_is_what_the_test_says() {
         let spec = test_spec(1000);

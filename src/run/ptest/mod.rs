@@ -10,7 +10,7 @@ use crate::hpl::grid::{Cyclic, Grid};
 use crate::hpl::matgen;
 use crate::hpl::pfact::Variant;
 use crate::hpl::pgesv::guard::Guard;
-use crate::hpl::pgesv::{LocalShape, Params, SolveError, Solver, Workspace};
+use crate::hpl::pgesv::{LocalShape, Params, SolveError, Solver, Workspace, abft};
 use crate::machine::blas::MatMut;
 use crate::machine::team::Team;
 use crate::report::record::{MemorySplit, Outcome, PhaseTable, Phases, TestRecord};
@@ -101,11 +101,15 @@ pub fn rank_bytes(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
     (matrix as u64).saturating_add(work_bytes(spec, myrow, mycol))
 }
 
-/// Bytes of work space besides the matrix; at most `u64::MAX`.
+/// Bytes of work space besides the matrix or, with checksums, besides the memory of
+/// [`abft::doubles`]; at most `u64::MAX`.
 pub fn work_bytes(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
-    let rows = Cyclic::rows(spec.nb, spec.p);
+    let (params, rows) = (Params::from(spec), Cyclic::rows(spec.nb, spec.p));
     let shape = local_shape(spec, myrow, mycol);
-    let doubles = shape.work_doubles(&Params::from(spec), rows, myrow);
+    let doubles = match spec.checksums {
+        0 => shape.work_doubles(&params, rows, myrow),
+        _ => abft::work_doubles(&params, rows, myrow, shape),
+    };
     doubles.saturating_mul(size_of::<f64>()) as u64
 }
 

@@ -3,7 +3,7 @@
 use super::{log_steps, sample};
 use crate::bosilca::{Platform, WasteModel};
 use crate::chen::{Code, Network};
-use crate::inmemory::InMemoryJob;
+use crate::inmemory::{Expectation, InMemoryJob};
 use crate::plot::{Axis, Body, Figure, Lines, Series};
 use crate::sim::coordinated::Protection;
 use crate::sim::{Ages, Batch, CoordinatedJob, HierarchicalJob, Law};
@@ -46,21 +46,33 @@ fn day_job(protocol: Protocol, parities: usize, nodes: usize) -> Result<InMemory
         spares: None,
         node_mtbf_seconds: 5.0 * YEAR_SECONDS,
         work_seconds: 24.0 * HOUR_SECONDS,
-        checkpoint_seconds: 10.0 * parities as f64,
+        checkpoint_seconds: if protocol == Protocol::Abft { 0.0 } else { 10.0 * parities as f64 },
         overlap_fraction: 0.0,
         downtime_seconds: 60.0,
         recovery_seconds: 20.0,
     })
 }
 
+/// What is to be expected of a day's run.
+fn day_expected(
+    protocol: Protocol,
+    parities: usize,
+    nodes: usize,
+) -> Result<Expectation, ModelError> {
+    let job = day_job(protocol, parities, nodes)?;
+    let step_seconds = 10.0;
+    let best_seconds = job.best_interval_seconds()?;
+    job.expect(if protocol == Protocol::Abft { step_seconds } else { best_seconds })
+}
+
 const DAY_JOB: &str = "24 h of work, nodes of 5 years MTBF, groups of 16, checkpoints of 10 s a \
-                       parity, outages of 60 s and 20 s of rebuild, each run at its best interval";
+                       parity, outages of 60 s and 20 s of rebuild, each run at its best \
+                       interval; abft with process rows of 16 and steps of 10 s";
 
 pub(super) fn scale_efficiency() -> Result<Figure, ModelError> {
     let over_nodes = |protocol, parities| {
         sample(log_steps(100.0, 1e6, 60), |nodes| {
-            let job = day_job(protocol, parities, nodes as usize)?;
-            Ok(100.0 * job.expect(job.best_interval_seconds()?)?.efficiency)
+            Ok(100.0 * day_expected(protocol, parities, nodes as usize)?.efficiency)
         })
     };
     let mut series = vec![Series::line("none (restart from zero)", over_nodes(Protocol::None, 1)?)];
@@ -68,6 +80,7 @@ pub(super) fn scale_efficiency() -> Result<Figure, ModelError> {
         series
             .push(Series::line(format!("self, m = {m}"), over_nodes(Protocol::SelfCheckpoint, m)?));
     }
+    series.push(Series::line("abft, m = 1", over_nodes(Protocol::Abft, 1)?));
     Ok(Figure {
         id: "self-scale-efficiency",
         title: "Efficiency of abort-and-restart over the number of nodes".into(),
@@ -86,9 +99,8 @@ pub(super) fn scale_efficiency() -> Result<Figure, ModelError> {
 pub(super) fn scale_probability() -> Result<Figure, ModelError> {
     let over_nodes = |protocol, parities| {
         sample(log_steps(100.0, 1e6, 60), |nodes| {
-            let job = day_job(protocol, parities, nodes as usize)?;
             // Below 1e-16 the complement of a float near 1 is noise.
-            Ok(1.0 - job.expect(job.best_interval_seconds()?)?.keeps_data_probability)
+            Ok(1.0 - day_expected(protocol, parities, nodes as usize)?.keeps_data_probability)
         })
     };
     let mut series = vec![
@@ -99,6 +111,7 @@ pub(super) fn scale_probability() -> Result<Figure, ModelError> {
         series
             .push(Series::line(format!("self, m = {m}"), over_nodes(Protocol::SelfCheckpoint, m)?));
     }
+    series.push(Series::line("abft, m = 1", over_nodes(Protocol::Abft, 1)?));
     Ok(Figure {
         id: "self-scale-probability",
         title: "Probability that data are lost".into(),

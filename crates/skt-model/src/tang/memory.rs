@@ -1,7 +1,8 @@
 //! Section 4.2: what the checkpoint leaves of the memory.
 //!
 //! The paper has one parity; with m of them the parity of M bytes takes
-//! m M/(n-m) instead of M/(n-1), and the rest follows.
+//! m M/(n-m) instead of M/(n-1), and the rest follows. The elimination with checksums,
+//! which the paper does not have, keeps no copy, and its checksums as a parity.
 
 use crate::Group;
 
@@ -16,11 +17,15 @@ pub enum Protocol {
     Double,
     /// One copy, two parities: the workspace is the second copy (fig. 8).
     SelfCheckpoint,
+    /// No copy: checksum columns that the elimination itself carries. A group is a process
+    /// row of Q + m processes, m of them with checksums.
+    Abft,
 }
 
 impl Protocol {
-    /// All of them, in the paper's order.
-    pub const ALL: [Self; 4] = [Self::None, Self::Single, Self::Double, Self::SelfCheckpoint];
+    /// All of them, in the paper's order, and the one that it does not have.
+    pub const ALL: [Self; 5] =
+        [Self::None, Self::Single, Self::Double, Self::SelfCheckpoint, Self::Abft];
 
     /// Its name in tables.
     pub fn name(self) -> &'static str {
@@ -29,7 +34,13 @@ impl Protocol {
             Self::Single => "single",
             Self::Double => "double",
             Self::SelfCheckpoint => "self",
+            Self::Abft => "abft",
         }
+    }
+
+    /// Whether the run stops now and then to save its data.
+    pub fn takes_checkpoints(self) -> bool {
+        !matches!(self, Self::None | Self::Abft)
     }
 
     /// Copies of the data besides the workspace, and parities.
@@ -39,6 +50,7 @@ impl Protocol {
             Self::Single => (1.0, 1.0),
             Self::Double => (2.0, 2.0),
             Self::SelfCheckpoint => (1.0, 2.0),
+            Self::Abft => (0.0, 1.0),
         }
     }
 
@@ -49,6 +61,7 @@ impl Protocol {
     /// - self: `(n-m) / (2n)`,
     /// - double: `(n-m) / (3n-m)`,
     /// - single: `(n-m) / (2n-m)`,
+    /// - abft: `(n-m) / n`, that is `Q / (Q + m)`,
     /// - none: 1.
     pub fn available_fraction(self, group: Group) -> f64 {
         let (copies, parities) = self.copies();

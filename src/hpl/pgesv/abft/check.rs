@@ -235,31 +235,35 @@ fn look<C: Comm>(
     weights: &Weights,
     at: (usize, u64),
 ) -> Result<(Vec<Wrong>, f64), SolveError> {
-    let grid = local.grid;
-    let mine = products(local, places, at);
-    let all = collect::all_gather_bytes(&grid.row, bytemuck::cast_slice(&mine))?;
-    let all: Vec<Vec<f64>> =
-        all.iter().map(|bytes| bytemuck::allocation::pod_collect_to_vec(bytes)).collect();
-    let rows = local.shape.rows;
-    let largest = all.iter().map(|product| product[rows]).fold(0.0, f64::max);
-    let unit = unit(local, largest);
+    let (grid, m) = (local.grid, weights.checksums());
+    let (mine, mut largest) = products(local, places, at);
+    // Of row r, delta_s is element m r + s.
+    let factor = |s: usize| match grid.mycol.checked_sub(grid.q) {
+        None => weights.of(s)[grid.mycol],
+        Some(checksum) => -f64::from(u8::from(s == checksum)),
+    };
+    let mut deltas: Vec<f64> =
+        mine.iter().flat_map(|value| (0..m).map(move |s| value * factor(s))).collect();
+    collect::all_sum(&grid.row, &mut deltas)?;
+    collect::all_max(&grid.row, &mut largest)?;
+    let unit = unit(local, largest[0]);
     let (mut wrong, mut most) = (Vec::new(), 0.0f64);
-    for row in 0..rows {
-        let of = |col: usize| all[col][row];
-        let delta = |s: usize| {
-            weights.of(s).iter().enumerate().map(|(q, w)| w * of(q)).sum::<f64>() - of(grid.q + s)
-        };
-        let deltas: Vec<f64> = (0..weights.checksums()).map(delta).collect();
+    for (row, deltas) in deltas.chunks_exact(m).enumerate() {
         let largest = deltas.iter().map(|delta| delta.abs()).fold(0.0, f64::max);
         if deltas.iter().all(|delta| is_rounding(*delta, unit)) {
             most = most.max(if unit > 0.0 { largest / unit } else { 0.0 });
             continue;
         }
-        let no_number = (0..all.len()).find(|&col| !of(col).is_finite());
-        let column =
-            no_number.or_else(|| locate(weights, &deltas, unit)).filter(|_| deltas.len() > 1);
-        let units = if no_number.is_some() { f64::INFINITY } else { largest / unit };
-        wrong.push(Wrong { row, units, column });
+        // All ranks of the process row have the same deltas.
+        let (column, units) = if deltas.iter().all(|delta| delta.is_finite()) {
+            (locate(weights, deltas, unit), largest / unit)
+        } else {
+            let is_here = !mine[row].is_finite();
+            let mut column = [if is_here { grid.mycol as f64 } else { -1.0 }];
+            collect::all_max(&grid.row, &mut column)?;
+            ((column[0] >= 0.0).then_some(column[0] as usize), f64::INFINITY)
+        };
+        wrong.push(Wrong { row, units, column: column.filter(|_| m > 1) });
     }
     Ok((wrong, most))
 }
@@ -311,13 +315,17 @@ fn mend<C: Comm>(
     relay.sum(&sum, (row..row + 1, 0..relay.columns_of(target)))
 }
 
-/// The product of this rank's columns, those that are alive, with v, row by row, and behind it the
+/// The product of this rank's columns, those that are alive, with v, row by row; and their
 /// largest magnitude.
-fn products<C: Comm>(local: &Local<C>, places: &Places, (cut, time): (usize, u64)) -> Vec<f64> {
+fn products<C: Comm>(
+    local: &Local<C>,
+    places: &Places,
+    (cut, time): (usize, u64),
+) -> (Vec<f64>, [f64; 1]) {
     let Local { params, rows, cols, grid, shape, .. } = local;
     let finished = (cut * params.nb).min(params.n);
     let v: Vec<f64> = (0..shape.cols as u64).map(|col| sign(cut as u64 * 2 + time, col)).collect();
-    let products = Mutex::new(vec![0.0; shape.rows + 1]);
+    let products = Mutex::new((vec![0.0; shape.rows], [0.0f64]));
     let (a, myrow, mycol, is_checksum) = (&places.a, grid.myrow, grid.mycol, grid.is_checksum());
     local.team.split(shape.rows, GRAIN_ROWS, |range: Range<usize>| {
         let mut largest = 0.0f64;
@@ -335,8 +343,8 @@ fn products<C: Comm>(local: &Local<C>, places: &Places, (cut, time): (usize, u64
         };
         let own: Vec<f64> = range.clone().map(dot).collect();
         let mut products = products.lock().expect("no thread panics with it");
-        products[range].copy_from_slice(&own);
-        products[shape.rows] = products[shape.rows].max(largest);
+        products.0[range].copy_from_slice(&own);
+        products.1 = [products.1[0].max(largest)];
     });
     products.into_inner().expect("no thread panics with it")
 }

@@ -19,6 +19,7 @@ use super::super::product::{Parts, most_parts};
 use super::super::{Params, SolveError};
 use crate::hpl::comm::PanelBuf;
 use crate::hpl::grid::Cyclic;
+use crate::hpl::swap::Room;
 use crate::machine::blas::view::SharedMat;
 use crate::machine::blas::{MatMut, MatRef};
 
@@ -204,6 +205,15 @@ impl Sizes {
         let page = |doubles: usize| doubles.div_ceil(PAGE_DOUBLES).saturating_mul(PAGE_DOUBLES);
         self.areas().into_iter().map(page).fold(0, usize::saturating_add)
     }
+}
+
+/// Doubles that a rank needs beside the memory that outlives its process: the panel that it
+/// factors and, where P > 1, the rows that it exchanges; at most `usize::MAX`.
+pub fn work_doubles(params: &Params, rows: Cyclic, myrow: usize, shape: LocalShape) -> usize {
+    let (_, w) = panel::largest(params.n, params.nb, rows, myrow);
+    let nb = params.widest_panel();
+    let exchange = if rows.procs > 1 { [nb, shape.cols] } else { [0; 2] };
+    exchange.into_iter().map(|cols| Room::rows_doubles(nb, cols)).fold(w, usize::saturating_add)
 }
 
 /// A part of the memory.

@@ -59,7 +59,7 @@ use crate::hpl::matgen::{self, Entries};
 use crate::hpl::swap;
 use crate::machine::team::Team;
 use crate::report::record::Phases;
-pub use memory::{At, GoOn, Hook};
+pub use memory::{At, GoOn, Hook, work_doubles};
 use memory::{Journal, Places, Recorded, Sizes, State};
 use relay::{Relay, Sum};
 use restore::Step;

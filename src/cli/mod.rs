@@ -1,6 +1,8 @@
 //! The command line: each flag defined once, one file a subcommand.
 //!
-//! The help, the man page and the shell completions all follow from [`Cli`].
+//! The help, the man page and the shell completions all follow from [`Cli`]. Help texts:
+//! of parameters in `overrides`, of protection in `config::checkpoint::SETTINGS`, of all
+//! others in the doc comment of the flag.
 //! To add a subcommand: a file with its `Args` struct and an `execute`
 //! function, a variant of [`Command`], a line in `dispatch`.
 

@@ -20,7 +20,8 @@
 //! ```
 //!
 //! `recursive` cuts the panel into NDIV parts until NBMIN columns are left,
-//! which `unblocked` factors one by one. [`pivot`] finds and exchanges pivots.
+//! which `unblocked` factors one by one. It also finds each rank's largest element (in
+//! `blas::passes`). [`pivot`] chooses among those of the ranks, and exchanges the rows.
 
 pub mod kernels;
 pub mod pivot;

@@ -6,7 +6,7 @@
 //!
 //! Each part lies as the update reads it: the triangular solve runs down columns
 //! of L1, the product along rows of L2. The owner factors the panel W column by
-//! column in a place of its own and then writes L1 and L2 into the message.
+//! column in a place of its own, and `look_ahead` then writes L1 and L2 into the message.
 
 use super::SolveError;
 use super::slots::{PanelBuffer, Slot};

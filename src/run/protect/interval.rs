@@ -115,7 +115,7 @@ impl Pace {
 
 /// Daly's higher-order optimum of the time between checkpoints that take
 /// `cost_seconds` each (J. T. Daly, Future Generation Computer Systems 22, 2006;
-/// Tang et al., TPDS 2018, eq. 9):
+/// Tang et al., TPDS 2018, eq. 9). The model has it as `tang::interval::daly_seconds`:
 ///
 /// ```text
 /// tau = sqrt(2 M d) (1 + 1/3 sqrt(d / 2M) + 1/9 (d / 2M)) - d      d < 2M

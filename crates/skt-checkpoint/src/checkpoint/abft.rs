@@ -15,7 +15,8 @@ use crate::comm::Comm;
 use crate::comm::collect::broadcast_bytes;
 
 impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
-    /// What survives is as it was left, and new segments stand for what is lost, all zeros.
+    /// What survives is as it was left, and new segments stand for what is lost, all zeros: the
+    /// application rebuilds them.
     pub(super) fn recover_abft(&mut self) -> Recovered {
         let start = Instant::now();
         self.ready = true;

@@ -1,5 +1,4 @@
-//! Wrong numbers in memory that is there: whether the checksums still are those of the
-//! columns.
+//! Silent errors: whether the checksums still match the columns.
 //!
 //! ```text
 //! delta_s = sum over q of  w_sq (mu S_q) v  -  C_s v        v random, of +1 and -1
@@ -30,7 +29,8 @@ use super::relay::{Relay, Sum, is_rounding};
 use super::weights::Weights;
 use crate::hpl::comm::{Comm, collect};
 
-/// A delta is some process column's if the rest is a smaller part of it, or fewer units.
+/// The deltas of a row are attributed to a process column if what it leaves unexplained is below
+/// this share of them, or this many units.
 const REST: f64 = 1e-3;
 const REST_UNITS: f64 = 2.0;
 /// Rows of one thread at a time.
@@ -41,7 +41,7 @@ const GRAIN_ROWS: usize = 16;
 struct Wrong {
     /// Local row.
     row: usize,
-    /// Its largest delta, in units; not finite, if a number is none.
+    /// Its largest delta, in units; not finite if an element is not.
     units: f64,
     /// The process column that it is in, if the checksums agree about that.
     column: Option<usize>,
@@ -50,7 +50,7 @@ struct Wrong {
 /// What a check has found, on all ranks alike.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Checked {
-    /// The largest delta, in units, behind what has been mended.
+    /// The largest delta, in units, after mending.
     pub units: f64,
     /// Rows that were wrong and are right again.
     pub mended_rows: usize,
@@ -108,7 +108,7 @@ impl Checks {
         self.every == CheckEvery::Never
     }
 
-    /// Whether one is due before panel `cut`; the last one is behind all panels. The same on all
+    /// Whether one is due before panel `cut`; the last one is after all panels. The same on all
     /// ranks.
     ///
     /// # Errors
@@ -138,9 +138,8 @@ impl Checks {
     }
 }
 
-/// Panels between two checks that take a hundredth of the time, by the seconds of the first
-/// check and of the panel behind it: later panels take less, all of them a third of as many
-/// first ones, and checks as long as before.
+/// Panels between two checks for a cost of 1 %. The whole factorization takes a third of its
+/// panels times the seconds of the first one, and each check as long as the first: hence 300.
 fn panels_between(check_seconds: f64, panel_seconds: f64) -> usize {
     let panels = (300.0 * check_seconds / panel_seconds).ceil();
     if panels.is_finite() { (panels as usize).max(1) } else { usize::MAX / 2 }

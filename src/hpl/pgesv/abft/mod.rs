@@ -21,7 +21,7 @@
 //!
 //! The words on the right are written to memory that outlives the process (`memory`),
 //! each when what it says is true. From those of all ranks `standing` says to which cut
-//! all go, and how; `restore` goes there. Only then is a lost rank's memory written to.
+//! all go, and how; `restore` goes there. Only then is a lost rank's matrix rebuilt.
 //! Of undisturbed runs, x has the bits of a run without checksums on P x Q.
 //!
 //! x is whole on every rank before a word says that it is there. So the first rank of which
@@ -101,8 +101,8 @@ pub trait Watcher {
     /// So many columns are eliminated.
     fn columns(&mut self, _: usize) {}
 
-    /// A wrong number to be made in this rank's part of the columns that are not eliminated
-    /// before panel `cut`, to see that it is noticed: its place, and the bit that flips.
+    /// Fault injection: the element to corrupt, of this rank's part of the columns that are
+    /// not eliminated before panel `cut`, and the bit to flip.
     fn flip(&mut self, _cut: usize) -> Option<Flip> {
         None
     }
@@ -136,7 +136,7 @@ impl<F: FnMut(usize)> Watcher for F {
 /// Where a start goes on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Beginning {
-    /// The panel before which all ranks are.
+    /// The panel at which all ranks go on.
     pub panel: usize,
     /// The ranks of the grid that were rebuilt.
     pub rebuilt: Vec<usize>,
@@ -159,7 +159,7 @@ pub struct System<'s, C: Comm> {
     pub team: &'s Team,
     /// How to solve; DEPTH is at most [`MOST_DEPTH`].
     pub params: Params,
-    /// Those of the checksums.
+    /// The weights of the checksums.
     pub weights: &'s Weights,
     /// The entries of [A|b].
     pub entries: Entries<'s>,
@@ -167,8 +167,7 @@ pub struct System<'s, C: Comm> {
     pub entries_id: u64,
     /// How often the checksums are compared with the matrix.
     pub check: CheckEvery,
-    /// What fails together with this rank, by name: its node, or a rack. Nothing: not to be
-    /// looked at.
+    /// The name of this rank's failure domain: its node, or a rack. `None`: not checked.
     pub domain: Option<&'s str>,
 }
 
@@ -284,7 +283,7 @@ impl<'s, C: Comm> System<'s, C> {
                 journal.set(State::Rest(0))?;
                 self.generate(&local);
             }
-            // Nobody computes anew what somebody else still has as of an earlier start.
+            // No rank goes on while another may still have what belongs to an earlier start.
             grid.all.barrier()?;
             let rebuilt = solution.rebuilt.clone();
             watcher.begins(&Beginning { panel: from, rebuilt, is_solved: false })?;
@@ -549,8 +548,8 @@ impl<'r, C: Comm> Run<'r, C> {
     /// As the elimination made them, they are checksums of U but for L^-1 times rounding
     /// errors. A U of finished columns that is decoded from them would differ by as much
     /// from the U that the rows below have been eliminated with, and the residual grow. Until
-    /// then the rows below would make up for it. Either value of an element is a
-    /// checksum, so a death leaves nothing to mend.
+    /// then the rows below would make up for it. Old and new values are both checksums, so a
+    /// death midway leaves nothing to repair.
     fn finish_group(&mut self, end: usize) -> Result<(), SolveError> {
         let Local { grid, rows, params: Params { n, nb, .. }, .. } = *self.local;
         let finished = (end * nb).min(n);

@@ -1,5 +1,4 @@
-//! Sums over the ranks of a process row, in messages that are passed on from rank to rank
-//! and follow one another.
+//! Weighted sums along a process row, pipelined from rank to rank.
 
 use std::ops::Range;
 
@@ -12,7 +11,7 @@ use crate::machine::tuning::TUNING;
 
 const TAG_RELAY: Tag = 0x150;
 
-/// More units than this are no rounding. Of random systems of order 384 to 1536 the largest
+/// Deviations above this many units are not rounding. Of random systems of order 384 to 1536 the largest
 /// deviation is 0.6.
 const ALARM_UNITS: f64 = 32.0;
 
@@ -22,7 +21,7 @@ pub(super) fn is_rounding(deviation: f64, unit: f64) -> bool {
     deviation.is_finite() && deviation.abs() <= ALARM_UNITS * unit
 }
 
-/// A sum of the same part of A on several process columns, which becomes that of another.
+/// A weighted sum of the same block of A on several process columns, stored on another.
 pub(super) struct Sum<'s> {
     /// What it is for, as a hook is told.
     pub name: &'static str,
@@ -34,8 +33,8 @@ pub(super) struct Sum<'s> {
     pub target: usize,
     /// The columns before this one are finished: below the diagonal, they are dead.
     pub finished: usize,
-    /// The unit of rounding of the part, of which no element may change by more than
-    /// [`ALARM_UNITS`]; infinite: it may become anything.
+    /// The unit of rounding: no element may change by more than [`ALARM_UNITS`] of it.
+    /// Infinite: not checked.
     pub unit: f64,
 }
 
@@ -71,7 +70,7 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
     ///
     /// # Errors
     /// [`SolveError::Wrong`] on the target, when an element would change by more than is
-    /// allowed; its message is not taken then. When a rank cannot be reached.
+    /// allowed; the message is discarded then. When a rank cannot be reached.
     pub fn sum(
         &mut self,
         sum: &Sum,

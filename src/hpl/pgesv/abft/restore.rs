@@ -1,5 +1,5 @@
-//! What a rank does to come to a cut: by itself from its own memory, or, where that is
-//! lost, from the memories of its process row.
+//! Brings a rank to a cut: from its own memory or, where that is lost, from those of its process
+//! row.
 //!
 //! All of it can be done again from wherever a death has left it: each word is written
 //! when what it says is true, and none before.
@@ -173,7 +173,7 @@ pub(super) fn go_to<C: Comm>(
         Action::Undo => {
             let step = step(cut);
             step.undo(local, places, journal)?;
-            // Rows go back once no part is left of which a word would say that it is done.
+            // Rows go back only once no part is marked as done.
             journal.set(State::Logged(cut))?;
             step.put_back(local, places, journal)?;
         }
@@ -182,9 +182,9 @@ pub(super) fn go_to<C: Comm>(
     journal.set(State::Rest(cut))
 }
 
-/// What of a process row is computed anew behind a loss.
+/// What a process row computes anew after a loss.
 ///
-/// A column that is eliminated further has to be computed anew on all process rows, by the
+/// A column that is not finished has to be computed anew on all process rows, by the
 /// same sum. Its rows on and above the diagonal and those below make up for each other's
 /// rounding errors, which are others in the matrix than in the checksums: U of one and the
 /// rows below of the other are off by L21 L11^-1 times the errors. So the ranks that
@@ -239,7 +239,7 @@ pub(super) fn rebuild<C: Comm>(
     let finished = (cut * local.params.nb).min(local.params.n);
     let mut relay = Relay::new(local, places, journal)?;
     let mut set = |target: usize, terms: &[(usize, f64)], divisor| {
-        // What is left of finished columns, or groups, stays.
+        // Survivors keep their finished columns, or groups.
         let left = cols.count_before(finished, target.min(q - 1));
         let first = if lost_here[target] { 0 } else { left };
         let part = (0..local.shape.rows, first..relay.columns_of(target));

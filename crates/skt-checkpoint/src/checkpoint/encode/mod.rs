@@ -1,4 +1,4 @@
-//! Encoding: the parities of a band from the blocks of all members.
+//! Encoding: the parities of a band from the blocks of all members; and back: `rebuild`.
 //!
 //! Four ways to the same bytes:
 //!

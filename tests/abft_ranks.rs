@@ -74,8 +74,7 @@ fn undisturbed_runs_have_the_bits_of_runs_without_checksums() {
                 let bcast = [Bcast::OneRing, Bcast::Long, Bcast::TwoRingM][turn];
                 let spec = TestSpec { depth, threads, swap, bcast, ..spec(n, nb, p, q) };
                 let matrix = Matrix::random(n, n as u64);
-                let job =
-                    Job { spec, weights: Weights::new(q, m), matrix, domains: None, check: CHECK };
+                let job = Job { spec, weights: Weights::new(q, m), matrix, check: CHECK };
                 let (x, want) = (with_checksums(&job), plain(&job.spec, &job.matrix));
                 assert_eq!(x, want, "{} with {threads} threads", job.name());
                 compared += 1;
@@ -84,13 +83,8 @@ fn undisturbed_runs_have_the_bits_of_runs_without_checksums() {
     }
     for threads in [1, 2] {
         let spec = TestSpec { depth: 1, threads, ..spec(611, 48, 2, 2) };
-        let job = Job {
-            spec,
-            weights: Weights::new(2, 1),
-            matrix: Matrix::random(611, 1),
-            domains: None,
-            check: CHECK,
-        };
+        let job =
+            Job { spec, weights: Weights::new(2, 1), matrix: Matrix::random(611, 1), check: CHECK };
         assert_eq!(with_checksums(&job), plain(&job.spec, &job.matrix), "{threads} threads");
     }
     println!("{compared} runs compared");
@@ -104,7 +98,7 @@ fn exact(spec: TestSpec, m: usize) -> Job {
         _ => panic!("no such weights"),
     };
     let matrix = Matrix::exact(spec.n, 5);
-    Job { spec, weights: Weights::given(weights), matrix, domains: None, check: CHECK }
+    Job { spec, weights: Weights::given(weights), matrix, check: CHECK }
 }
 
 /// The systems whose runs are killed.
@@ -430,23 +424,6 @@ fn memory_of_another_system_is_refused() {
     }
 }
 
-/// A node whose loss would be too much is refused before anything begins.
-#[test]
-fn too_many_ranks_of_a_row_on_a_node_are_refused_by_all() {
-    let on = |nodes: [&str; 6]| {
-        let domains = Some(nodes.map(str::to_owned).to_vec());
-        let job = Job { domains, ..exact(spec(10, 4, 2, 2), 1) };
-        job.start(&job.untouched(), &patient(6, 1), 1).outcome.results
-    };
-    let solved = on(["a", "b", "c", "a", "b", "c"]);
-    assert!(solved.iter().all(Result::is_ok));
-    for result in on(["a", "b", "c", "d", "e", "d"]) {
-        let Err(AbftError::Refused(refusal)) = result else { panic!("{result:?}") };
-        let crowded = Refusal::Crowded { row: 1, domain: "d".into(), count: 2, most: 1 };
-        assert_eq!(refusal, crowded);
-    }
-}
-
 /// After a loss the residual is of the size of those of undisturbed runs.
 #[test]
 fn residuals_after_a_loss_are_of_the_same_size() {
@@ -457,7 +434,7 @@ fn residuals_after_a_loss_are_of_the_same_size() {
                 spec,
                 weights: Weights::new(q, 1),
                 matrix: Matrix::random(96, seed),
-                domains: None,
+
                 check: CHECK,
             }
         };
@@ -531,7 +508,7 @@ fn residuals_do_not_grow_with_the_groups_finished_at_a_loss() {
             spec: spec(n, nb, p, q),
             weights: Weights::new(q, 1),
             matrix: Matrix::random(n, seed),
-            domains: None,
+
             check: CHECK,
         };
         let undisturbed = job.matrix.residual(&with_checksums(&job));
@@ -572,7 +549,7 @@ fn undisturbed_runs_give_no_alarm() {
     for (p, q, m, depth) in [(2, 2, 1, 0), (1, 3, 1, 1), (2, 2, 2, 1), (1, 4, 3, 0)] {
         let spec = TestSpec { depth, ..spec(n, 16, p, q) };
         let (weights, matrix) = (Weights::new(q, m), Matrix::random(n, 7));
-        let job = Job { spec, weights, matrix, domains: None, check: CHECK };
+        let job = Job { spec, weights, matrix, check: CHECK };
         let most = run(job.ranks(), |comm| {
             let mut watcher = Flipping::default();
             let solved = job.watched(&comm, &mut Vec::new(), 1, &GoOn, &mut watcher);
@@ -628,7 +605,7 @@ fn a_flipped_bit_is_told_or_mended() {
         let matrix = Matrix::random(n, number as u64);
         let spec = TestSpec { depth, ..spec(n, nb, p, q) };
         let weights = Weights::new(q, m);
-        let job = Job { spec, weights, matrix, domains: None, check: every(panels) };
+        let job = Job { spec, weights, matrix, check: every(panels) };
         let place = (random.below(n), random.below(n));
         let flip = (1 + random.below(n / nb), Flip { place, bit: random.below(64) as u32 });
         let rank = random.below(job.ranks());

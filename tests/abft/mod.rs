@@ -108,8 +108,6 @@ pub struct Job {
     pub spec: TestSpec,
     pub weights: Weights,
     pub matrix: Matrix,
-    /// Failure domain of each rank.
-    pub domains: Option<Vec<String>>,
     pub check: CheckEvery,
 }
 
@@ -241,7 +239,6 @@ impl Job {
             entries: &entries,
             entries_id: 1,
             check: self.check,
-            domain: self.domains.as_ref().map(|names| &names[comm.rank()][..]),
         };
         memory.resize(system.doubles(), 0.0);
         system.solve(memory, start_id, hook, watcher)

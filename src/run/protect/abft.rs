@@ -159,8 +159,6 @@ impl<'a, C: Comm> Carried<'a, C> {
             entries: &entries,
             entries_id,
             check: self.settings.check_every,
-            // Ranks were placed when the run began.
-            domain: None,
         };
         let (memory, seconds) = self.memory(system.doubles());
         let seconds = Seconds(seconds);

@@ -64,7 +64,7 @@ use memory::{Journal, Places, Recorded, Sizes, State};
 use relay::{Relay, Sum};
 use restore::Step;
 pub use standing::Refusal;
-use standing::{Decision, Report, check_domains, decide, lost, newest_start};
+use standing::{Decision, Report, decide, lost, newest_start};
 pub use weights::{MOST_CHECKSUMS, Weights};
 
 /// Most panels of the look-ahead: with more, a column in flight would have panels that its
@@ -167,8 +167,6 @@ pub struct System<'s, C: Comm> {
     pub entries_id: u64,
     /// How often the checksums are compared with the matrix.
     pub check: CheckEvery,
-    /// The name of this rank's failure domain: its node, or a rack. `None`: not checked.
-    pub domain: Option<&'s str>,
 }
 
 /// A solution.
@@ -254,7 +252,6 @@ impl<'s, C: Comm> System<'s, C> {
         assert!(self.params.depth <= MOST_DEPTH, "DEPTH {}", self.params.depth);
         let weights = (self.weights.columns(), self.weights.checksums());
         assert_eq!(weights, (grid.q, grid.checksums), "weights of this grid");
-        self.check_domains()?;
         let mut places = Places::new(memory, &self.sizes(), shape);
         let mut journal = places.journal(hook);
         let (decision, lost) = self.open(&mut journal, start_id)?;
@@ -304,18 +301,6 @@ impl<'s, C: Comm> System<'s, C> {
         places.x_mut().copy_from_slice(&solution.x);
         journal.set(State::Solved)?;
         Ok(solution)
-    }
-
-    /// Whether the loss of a failure domain can be borne. All ranks name theirs, or none.
-    fn check_domains(&self) -> Result<(), AbftError> {
-        let Some(domain) = self.domain else { return Ok(()) };
-        let Grid { all, myrow, checksums, .. } = self.grid;
-        let rows = collect::all_gather_bytes(all, bytemuck::bytes_of(&(*myrow as u64)))?;
-        let names = collect::all_gather_bytes(all, domain.as_bytes())?;
-        let row = |bytes: &Vec<u8>| bytemuck::pod_read_unaligned::<u64>(bytes) as usize;
-        let name = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
-        let places = rows.iter().zip(&names).map(|(at, named)| (row(at), name(named)));
-        check_domains(&places.collect::<Vec<_>>(), *checksums).map_err(AbftError::Refused)
     }
 
     /// Tells the others what is in this rank's memory, decides with them, and joins the

@@ -85,17 +85,6 @@ pub enum Refusal {
         /// How many could be rebuilt.
         most: usize,
     },
-    /// Ranks of a process row that fail together are more than it has checksums.
-    Crowded {
-        /// Process row.
-        row: usize,
-        /// What fails.
-        domain: String,
-        /// How many ranks of the row are there.
-        count: usize,
-        /// How many could be rebuilt.
-        most: usize,
-    },
     /// The memory of a rank is that of another system, or of other parameters.
     Foreign {
         /// The rank of the grid.
@@ -125,11 +114,6 @@ impl fmt::Display for Refusal {
                      can rebuild {most}: clear the memory of all ranks to start over"
                 )
             }
-            Self::Crowded { row, domain, count, most } => write!(
-                f,
-                "{count} ranks of process row {row} are on {domain}, and its checksums can \
-                 rebuild {most}: spread them over more nodes, or have more checksums"
-            ),
             Self::Foreign { rank } => write!(
                 f,
                 "the memory of rank {rank} is that of another system or of other parameters: \
@@ -148,22 +132,6 @@ impl fmt::Display for Refusal {
             ),
         }
     }
-}
-
-/// Whether each failure domain has at most `checksums` ranks of each process row. `places`:
-/// process row and domain of each rank.
-///
-/// # Errors
-/// When one has more.
-pub(super) fn check_domains(places: &[(usize, String)], checksums: usize) -> Result<(), Refusal> {
-    for place @ (row, domain) in places {
-        let count = places.iter().filter(|other| *other == place).count();
-        if count > checksums {
-            let (row, domain, most) = (*row, domain.clone(), checksums);
-            return Err(Refusal::Crowded { row, domain, count, most });
-        }
-    }
-    Ok(())
 }
 
 /// The newest start that anybody has followed.
@@ -334,18 +302,6 @@ mod tests {
         // It joined start 7, which others have followed.
         all[1] = Report { joined: 7, confirmed: 4, ..all[1] };
         assert!(matches!(decide(&all, 0), Ok(Decision::GoTo { cut: 5, .. })));
-    }
-
-    #[test]
-    fn a_node_with_too_much_of_a_row_is_refused() {
-        let on = |nodes: &[(usize, &str)]| -> Vec<(usize, String)> {
-            nodes.iter().map(|&(row, name)| (row, name.to_owned())).collect()
-        };
-        assert_eq!(check_domains(&on(&[(0, "a"), (0, "b"), (1, "a"), (1, "b")]), 1), Ok(()));
-        let crowded = on(&[(0, "a"), (1, "b"), (0, "c"), (1, "b")]);
-        assert_eq!(check_domains(&crowded, 2), Ok(()));
-        let refusal = check_domains(&crowded, 1).expect_err("two on b").to_string();
-        assert!(refusal.contains("2 ranks of process row 1 are on b"), "{refusal}");
     }
 
     #[test]

@@ -274,6 +274,9 @@ fn unit<C: Comm>(local: &Local<C>, largest: f64) -> f64 {
 
 /// The process column in which a wrong number has these deltas.
 fn locate(weights: &Weights, deltas: &[f64], unit: f64) -> Option<usize> {
+    // To the largest, so that no square overflows.
+    let largest = deltas.iter().fold(0.0, |most: f64, delta| most.max(delta.abs()));
+    let deltas: Vec<f64> = deltas.iter().map(|delta| delta / largest).collect();
     let square = |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum();
     let whole: f64 = square(&mut deltas.iter().copied());
     let rest = |like: &dyn Fn(usize) -> f64| -> f64 {
@@ -288,7 +291,7 @@ fn locate(weights: &Weights, deltas: &[f64], unit: f64) -> Option<usize> {
     };
     let rests = (0..q + deltas.len()).map(|col| (of_column(col), col));
     let (rest, col) = rests.min_by(|a, b| a.0.total_cmp(&b.0)).expect("a process column");
-    (rest.sqrt() <= (REST * whole.sqrt()).max(REST_UNITS * unit)).then_some(col)
+    (rest.sqrt() <= (REST * whole.sqrt()).max(REST_UNITS * unit / largest)).then_some(col)
 }
 
 /// Computes a local row of process column `target` anew from the others.
@@ -386,8 +389,10 @@ mod tests {
         for (q, m) in [(2, 2), (4, 2), (11, 2), (32, 2), (5, 3)] {
             let weights = Weights::new(q, m);
             for col in 0..q {
-                let deltas: Vec<f64> = (0..m).map(|s| -3e-7 * weights.of(s)[col]).collect();
-                assert_eq!(locate(&weights, &deltas, 1e-9), Some(col), "Q = {q}, m = {m}");
+                for by in [-3e-7, 4e307] {
+                    let deltas: Vec<f64> = (0..m).map(|s| by * weights.of(s)[col]).collect();
+                    assert_eq!(locate(&weights, &deltas, 1e-9), Some(col), "Q = {q}, m = {m}");
+                }
             }
             for s in 0..m {
                 let deltas: Vec<f64> = (0..m).map(|i| if i == s { 5.0 } else { 1e-9 }).collect();

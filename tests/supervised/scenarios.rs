@@ -36,8 +36,9 @@ pub fn a_node_powered_off_while_computing(kind: Kind) {
 /// from where it was.
 pub fn a_node_powered_off_under_checksums(kind: Kind) {
     let Some(mut cluster) = cluster(kind, 4, 1) else { return };
-    let run = format!("--n {N} --nb 128 --p 1 --q 3 --ft abft --progress off");
-    let launch = launch(&cluster, true, "", &run);
+    // Without checkpoints the other systems are solved before a busy host has looked once.
+    let run = "--n 6400 --nb 128 --p 1 --q 3 --ft abft --progress off";
+    let launch = launch(&cluster, true, "", run);
     wait_for_column(&cluster, 1, 1600);
     let off = unix();
     cluster.power_off("n2");

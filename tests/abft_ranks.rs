@@ -301,7 +301,8 @@ fn all_die_at_once() {
         }
     }
     println!("{went_on} went on, {refused} were refused");
-    assert!(went_on > 1000 && refused > 20);
+    // Of each kind enough, however many steps a change of the protocol makes.
+    assert!(went_on > 1000 && refused > 5);
 }
 
 /// Options under which each rank comes to its own end, also when others have failed.

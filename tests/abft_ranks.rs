@@ -271,7 +271,7 @@ fn all_die_at_once() {
     let (mut went_on, mut refused) = (0, 0);
     for job in small_jobs() {
         let (ranks, m, width) = (job.ranks(), job.weights.checksums(), job.width());
-        for seed in 0..3 {
+        for seed in 0..4 {
             for step in (1..=steps(&job, seed)).step_by(if ranks > 6 { 3 } else { 1 }) {
                 let kills = (0..ranks).map(|rank| Kill { step, rank }).collect();
                 let options = deadly(ranks, seed, kills, Linger::Steps(0));
@@ -301,8 +301,7 @@ fn all_die_at_once() {
         }
     }
     println!("{went_on} went on, {refused} were refused");
-    // Of each kind enough, however many steps a change of the protocol makes.
-    assert!(went_on > 1000 && refused > 5);
+    assert!(went_on > 1000 && refused > 20);
 }
 
 /// Options under which each rank comes to its own end, also when others have failed.
@@ -435,7 +434,6 @@ fn residuals_after_a_loss_are_of_the_same_size() {
                 spec,
                 weights: Weights::new(q, 1),
                 matrix: Matrix::random(96, seed),
-
                 check: CHECK,
             }
         };
@@ -509,7 +507,6 @@ fn residuals_do_not_grow_with_the_groups_finished_at_a_loss() {
             spec: spec(n, nb, p, q),
             weights: Weights::new(q, 1),
             matrix: Matrix::random(n, seed),
-
             check: CHECK,
         };
         let undisturbed = job.matrix.residual(&with_checksums(&job));

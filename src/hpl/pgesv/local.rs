@@ -84,11 +84,11 @@ impl<C: Comm> Local<'_, C> {
 
     /// Local columns of panels `panels`, those of A alone; none of checksums.
     pub fn columns_of(&self, panels: Range<usize>) -> Range<usize> {
-        let Params { n, nb, .. } = self.params;
         if self.grid.is_checksum() {
             return 0..0;
         }
-        let local = |k: usize| self.cols.count_before((k * nb).min(n), self.grid.mycol);
+        let local =
+            |k: usize| self.cols.count_before(self.params.columns_before(k), self.grid.mycol);
         local(panels.start)..local(panels.end)
     }
 

@@ -84,6 +84,11 @@ impl Params {
         self.n.div_ceil(self.nb)
     }
 
+    /// Columns of A before panel `k`; all of them behind the last one.
+    pub fn columns_before(&self, k: usize) -> usize {
+        (k * self.nb).min(self.n)
+    }
+
     /// Columns of the widest panel.
     fn widest_panel(&self) -> usize {
         self.nb.min(self.n.max(1))

@@ -158,7 +158,7 @@ pub(super) fn check<C: Comm>(
     cut: usize,
 ) -> Result<Checked, SolveError> {
     let grid = local.grid;
-    let finished = (cut * local.params.nb).min(local.params.n);
+    let finished = local.params.columns_before(cut);
     let look = |time| look(local, places, weights, (cut, time));
     let (wrong, units) = look(0)?;
     let mut most = [units, wrong.len() as f64];
@@ -325,7 +325,7 @@ fn products<C: Comm>(
     (cut, time): (usize, u64),
 ) -> (Vec<f64>, [f64; 1]) {
     let Local { params, rows, cols, grid, shape, .. } = local;
-    let finished = (cut * params.nb).min(params.n);
+    let finished = params.columns_before(cut);
     let v: Vec<f64> = (0..shape.cols as u64).map(|col| sign(cut as u64 * 2 + time, col)).collect();
     let products = Mutex::new((vec![0.0; shape.rows], [0.0f64]));
     let (a, myrow, mycol, is_checksum) = (&places.a, grid.myrow, grid.mycol, grid.is_checksum());

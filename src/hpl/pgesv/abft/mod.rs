@@ -481,7 +481,7 @@ impl<'r, C: Comm> Run<'r, C> {
             self.journal.set(State::Rest(k + 1))?;
             self.look_ahead.give_back(panel)?;
             self.arrive(k + 1, watcher)?;
-            watcher.columns(((k + 1) * local.params.nb).min(local.params.n));
+            watcher.columns(local.params.columns_before(k + 1));
         }
         Ok(())
     }
@@ -511,10 +511,10 @@ impl<'r, C: Comm> Run<'r, C> {
     }
 
     fn flip(&self, cut: usize, Flip { place, bit }: Flip) {
-        let Local { grid, cols, shape, params: Params { n, nb, .. }, .. } = *self.local;
-        let finished = (cut * nb).min(n);
+        let Local { grid, cols, shape, params, .. } = *self.local;
+        let finished = params.columns_before(cut);
         let first = match grid.is_checksum() {
-            true => (finished / (nb * grid.q) * nb).min(shape.cols),
+            true => (finished / (params.nb * grid.q) * params.nb).min(shape.cols),
             false => cols.count_before(finished, grid.mycol),
         };
         if shape.rows == 0 || first == shape.cols {
@@ -536,8 +536,8 @@ impl<'r, C: Comm> Run<'r, C> {
     /// then the rows below would make up for it. Old and new values are both checksums, so a
     /// death midway leaves nothing to repair.
     fn finish_group(&mut self, end: usize) -> Result<(), SolveError> {
-        let Local { grid, rows, params: Params { n, nb, .. }, .. } = *self.local;
-        let finished = (end * nb).min(n);
+        let Local { grid, rows, params, .. } = *self.local;
+        let (nb, finished) = (params.nb, params.columns_before(end));
         let cols = (end / grid.q - 1) * nb..(end / grid.q * nb).min(self.relay.columns_of(grid.q));
         let unit = if self.checks.are_off() {
             f64::INFINITY

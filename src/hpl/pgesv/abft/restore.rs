@@ -236,7 +236,7 @@ pub(super) fn rebuild<C: Comm>(
     let (Local { grid, cols, .. }, q) = (local, local.grid.q);
     let lost_here = &lost[grid.myrow];
     let anew = Anew::new(lost, grid.myrow, q);
-    let finished = (cut * local.params.nb).min(local.params.n);
+    let finished = local.params.columns_before(cut);
     let mut relay = Relay::new(local, places, journal)?;
     let mut set = |target: usize, terms: &[(usize, f64)], divisor| {
         // Survivors keep their finished columns, or groups.

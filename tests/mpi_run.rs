@@ -20,6 +20,7 @@ use report_common::default_run;
 use report_schema::Schema;
 use serde_json::Value;
 use skt_hpl::config::{RunSpec, hpldat};
+use skt_hpl::machine::environment::kernel::is_old;
 use tempfile::TempDir;
 
 /// A job that takes longer hangs.
@@ -277,6 +278,20 @@ fn the_report_goes_where_hpl_dat_says() {
     assert_eq!((ended.out.as_str(), ended.err.as_str()), ("", ""));
     let out = fs::read_to_string(folder.path().join("HPL.out")).unwrap();
     Ended { out, ..ended }.expect_counts([3 * 9 * 2, 0, 0]);
+}
+
+/// OpenBLAS takes one for a processor that is newer than itself.
+#[test]
+fn no_kernel_of_a_processor_before_avx2_is_used() {
+    let folder = folder();
+    let flags = ["--n", "64", "--nb", "8", "--json", "r.json", "--progress", "off"];
+    mpirun(folder.path(), 1, &flags).expect(0);
+    let text = fs::read_to_string(folder.path().join("r.json")).unwrap();
+    let report: Value = serde_json::from_str(&text).unwrap();
+    let (host, blas) = (&report["environment"]["host"], &report["environment"]["blas"]);
+    if host["has_avx2"] == true && blas["library"] == "OpenBLAS" {
+        assert!(!is_old(blas["kernel"].as_str().unwrap()), "{blas}");
+    }
 }
 
 #[test]

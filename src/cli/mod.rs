@@ -33,6 +33,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory as _, Parser, Subcommand};
 use skt_terms::exit::Exit;
 
+use crate::machine::environment::kernel;
 use crate::machine::launcher_rank;
 use crate::report::{heartbeat, output};
 
@@ -186,6 +187,10 @@ fn dispatch(cli: Cli) -> ExitCode {
         return Exit::Passed.into();
     }
     output::die_quietly_on_closed_pipe();
+    if matches!(command, Command::Init(_) | Command::Plan(_)) {
+        // They measure the rate of a core.
+        kernel::take_one_that_fits();
+    }
     let done: Result<(), Box<dyn std::error::Error>> = match command {
         Command::Run(_) | Command::Launch(_) => unreachable!("handled above"),
         Command::Status(args) => status::execute(&args).map_err(Into::into),

@@ -17,6 +17,7 @@ use crate::config::{
 };
 use crate::hpl::comm::mpi::{MpiComm, MpiWorld};
 use crate::hpl::comm::{Comm as _, collect};
+use crate::machine::environment::kernel;
 use crate::machine::launcher_rank;
 use crate::report::heartbeat;
 use crate::report::output;
@@ -121,6 +122,7 @@ fn read_file(path: &Path, lenient: bool) -> Result<Source, ConfigError> {
 
 /// Runs the benchmark.
 pub fn execute(args: &RunArgs) -> ExitCode {
+    kernel::take_one_that_fits();
     let exit = MpiWorld::init().map_err(JobError::from).and_then(|world| {
         let comm = world.comm()?;
         let exit = run_on(&world, &comm, args)?;

@@ -3,6 +3,7 @@
 pub mod affinity;
 pub mod blas;
 pub mod host;
+pub mod kernel;
 pub mod memory;
 pub mod preflight;
 pub mod selftest;

@@ -6,6 +6,7 @@ use std::time::Instant;
 use serde::Serialize;
 
 use super::BlasInfo;
+use super::kernel::is_old;
 
 /// What the self-test found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -19,32 +20,6 @@ pub struct DgemmSelfTest {
 /// Calls at least this often, however long one takes: the first touches memory
 /// and wakes the core up.
 const LEAST_CALLS: usize = 3;
-
-/// Names that OpenBLAS and BLIS give their kernels for processors before AVX2
-/// and FMA, and their generic code.
-const OLD_KERNELS: [&str; 21] = [
-    "generic",
-    "katmai",
-    "coppermine",
-    "northwood",
-    "prescott",
-    "banias",
-    "core2",
-    "penryn",
-    "dunnington",
-    "nehalem",
-    "sandybridge",
-    "atom",
-    "nano",
-    "athlon",
-    "opteron",
-    "opteron_sse3",
-    "barcelona",
-    "bobcat",
-    "bulldozer",
-    "piledriver",
-    "steamroller",
-];
 
 /// SSE2 does 4 flop a cycle at most. A processor with AVX2 does at least 8, and
 /// runs up to half as fast again as its nominal frequency.
@@ -91,7 +66,7 @@ pub fn warnings(
     let mut found = Vec::new();
     if let Some(kernel) = &blas.kernel
         && has_avx2 == Some(true)
-        && OLD_KERNELS.contains(&kernel.to_lowercase().as_str())
+        && is_old(kernel)
     {
         found.push(format!(
             "{} uses its kernel '{kernel}', which is made for processors without AVX2, and \

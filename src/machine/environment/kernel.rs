@@ -1,0 +1,110 @@
+//! A kernel of OpenBLAS that fits the processor.
+//!
+//! OpenBLAS chooses its kernel by the model of the processor, when it is loaded. A model
+//! newer than the library gets the kernel of an old processor, whatever vectors it has:
+//! OpenBLAS 0.3.21 takes `Prescott` for Emerald Rapids and does a sixth of the rate. The
+//! only way to name another kernel is its environment variable, which it reads before
+//! `main`; so the process begins once more with that variable.
+
+use std::env;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use super::blas::{self, BlasInfo};
+
+/// Names the kernel that OpenBLAS takes.
+const VARIABLE: &str = "OPENBLAS_CORETYPE";
+
+/// Names that OpenBLAS and BLIS give their kernels for processors before AVX2
+/// and FMA, and their generic code.
+const OLD: [&str; 21] = [
+    "generic",
+    "katmai",
+    "coppermine",
+    "northwood",
+    "prescott",
+    "banias",
+    "core2",
+    "penryn",
+    "dunnington",
+    "nehalem",
+    "sandybridge",
+    "atom",
+    "nano",
+    "athlon",
+    "opteron",
+    "opteron_sse3",
+    "barcelona",
+    "bobcat",
+    "bulldozer",
+    "piledriver",
+    "steamroller",
+];
+
+/// Whether this kernel is made for processors before AVX2.
+pub fn is_old(kernel: &str) -> bool {
+    OLD.contains(&kernel.to_lowercase().as_str())
+}
+
+/// Begins this process once more, with its arguments and the same process id, where OpenBLAS
+/// has chosen a kernel for processors before AVX2 and this one has AVX2. To be called
+/// first, by processes that compute: before MPI, threads and files. Returns where
+/// the kernel fits, where the variable is set already, and where the system does not
+/// let the process begin anew; [`super::selftest::warnings`] tells then.
+pub fn take_one_that_fits() {
+    if env::var_os(VARIABLE).is_some() {
+        return;
+    }
+    let Some(kernel) = fitting(&blas::loaded(), best_here()) else { return };
+    let mut arguments = env::args_os();
+    let mut again = Command::new("/proc/self/exe");
+    again.arg0(arguments.next().unwrap_or_default()).args(arguments).env(VARIABLE, kernel);
+    let _why_not = again.exec();
+}
+
+/// The kernel to name in place of the one in use; `best`: that for the vectors of this
+/// processor.
+fn fitting(blas: &BlasInfo, best: Option<&'static str>) -> Option<&'static str> {
+    let has_several = blas.version.as_ref().is_some_and(|text| text.contains("DYNAMIC_ARCH"));
+    let is_old = blas.kernel.as_deref().is_some_and(is_old);
+    if blas.library == "OpenBLAS" && has_several && is_old { best } else { None }
+}
+
+/// The kernel of OpenBLAS for the vectors of this processor; `None` without AVX2.
+fn best_here() -> Option<&'static str> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let has_avx512 = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx512cd");
+        let has_avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+        if has_avx2 {
+            return Some(if has_avx512 { "SkylakeX" } else { "Haswell" });
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blas(library: &str, version: &str, kernel: &str) -> BlasInfo {
+        let (version, kernel) = (Some(version.to_string()), Some(kernel.to_string()));
+        BlasInfo { library: library.to_string(), path: None, version, kernel }
+    }
+
+    #[test]
+    fn an_old_kernel_is_replaced_on_a_newer_processor_only() {
+        let best = Some("SkylakeX");
+        let many = "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH NO_AFFINITY Prescott";
+        assert_eq!(fitting(&blas("OpenBLAS", many, "Prescott"), best), best);
+        assert_eq!(fitting(&blas("OpenBLAS", many, "Prescott"), None), None, "no AVX2");
+        assert_eq!(fitting(&blas("OpenBLAS", many, "Zen"), best), None);
+        let one = "OpenBLAS 0.3.21 NO_AFFINITY Prescott";
+        assert_eq!(fitting(&blas("OpenBLAS", one, "Prescott"), best), None, "it has no other");
+        assert_eq!(fitting(&blas("BLIS", many, "generic"), best), None, "another variable");
+    }
+}

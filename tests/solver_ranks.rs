@@ -158,6 +158,11 @@ impl Checker {
     }
 }
 
+/// Swap thresholds with which rows are exchanged in halves, and at once.
+fn halves_or_not(turn: usize) -> usize {
+    [0, 8][turn % 2]
+}
+
 const GRIDS: [(usize, usize); 6] = [(1, 1), (1, 4), (4, 1), (2, 2), (2, 3), (3, 2)];
 
 #[test]
@@ -174,6 +179,7 @@ fn every_combination_of_algorithms() {
                             let (n, nb) = [(37, 5), (30, 4), (41, 8), (29, 3)][turn % 4];
                             let (nbmin, ndiv) = [(1, 2), (2, 2), (2, 3), (4, 2), (3, 4)][turn % 5];
                             let spec = TestSpec {
+                                swap_threshold: halves_or_not(turn / 4),
                                 depth,
                                 bcast,
                                 swap,
@@ -217,8 +223,11 @@ fn awkward_shapes() {
                 (5, 5),
                 (6, 5),
             ] {
-                for pmap in [Pmap::RowMajor, Pmap::ColumnMajor] {
-                    checker.check(&TestSpec { depth, pmap, ..base(n, nb, p, q) });
+                for (turn, pmap) in [Pmap::RowMajor, Pmap::ColumnMajor].into_iter().enumerate() {
+                    for swap_threshold in [turn, turn + 1].map(halves_or_not) {
+                        let base = base(n, nb, p, q);
+                        checker.check(&TestSpec { depth, pmap, swap_threshold, ..base });
+                    }
                 }
             }
         }
@@ -231,8 +240,10 @@ fn larger_systems_with_threads() {
     for (p, q) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
         for threads in [1, 2, 3] {
             for depth in [0, 1, 2] {
-                let spec = TestSpec { depth, threads, ..base(611, 48, p, q) };
-                checker.check(&spec);
+                for swap_threshold in [8, 2] {
+                    let base = base(611, 48, p, q);
+                    checker.check(&TestSpec { depth, threads, swap_threshold, ..base });
+                }
             }
         }
     }
@@ -252,8 +263,12 @@ fn cuts_do_not_change_a_bit() {
             let spec = TestSpec { depth, ..base(203, 16, p, q) };
             let (whole, _) = solve_on_threads(&spec, &[]);
             let by_messages = TestSpec { transport: Transport::Messages, ..spec.clone() };
+            let in_halves = TestSpec { swap_threshold: 0, ..by_messages.clone() };
             let cut_every_panel: Vec<usize> = (1..13).collect();
             assert_eq!(solve_on_threads(&by_messages, &cut_every_panel).0, whole);
+            for cuts in [&[][..], &[4, 5, 9], &cut_every_panel] {
+                assert_eq!(solve_on_threads(&in_halves, cuts).0, whole, "cuts {cuts:?}, in halves");
+            }
             for cuts in [&[1][..], &[5], &[2, 3, 9], &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]] {
                 let (cut, _) = solve_on_threads(&spec, cuts);
                 assert_eq!(whole, cut, "depth {depth}, cuts {cuts:?} on {p} x {q}");
@@ -270,7 +285,11 @@ fn pivots_that_are_no_pivots_are_named() {
     for (p, q) in GRIDS {
         for depth in 0..3 {
             for (value, bad_column) in [(0.0, 0), (0.0, 17), (f64::NAN, 9), (f64::INFINITY, 22)] {
-                let spec = TestSpec { depth, ..base(29, 4, p, q) };
+                let (transport, swap_threshold) = match bad_column {
+                    0 | 9 => (Transport::Shared, 8),
+                    _ => (Transport::Messages, 0),
+                };
+                let spec = TestSpec { depth, transport, swap_threshold, ..base(29, 4, p, q) };
                 let results = run(p * q, |world| {
                     let grid = Grid::new(&world, p, q, Pmap::RowMajor)?.expect("all take part");
                     let team = Team::solo();
@@ -498,7 +517,9 @@ fn what_the_solver_calls_final_does_not_change_before_the_cut() {
             (1, 2, Transport::Shared),
             (2, 2, Transport::Messages),
         ] {
-            let spec = TestSpec { depth, threads, transport, ..base(250, 16, p, q) };
+            // By messages in halves.
+            let base = TestSpec { swap_threshold: 0, ..base(250, 16, p, q) };
+            let spec = TestSpec { depth, threads, transport, ..base };
             let ranks = run(p * q, |world| {
                 let grid = Grid::new(&world, p, q, spec.pmap)?.expect("all ranks take part");
                 let team = Team::new(threads, |_| ()).expect("threads");

@@ -31,6 +31,10 @@ skt_terms::tuning! {
     /// Columns on which rows are exchanged just before U is solved for there, where all
     /// rows are here: NB rows of them stay in the cache between.
     exchange_cols: usize = 384, "columns";
+    /// Columns of a half, at least, where rows are exchanged by halves, as a multiple of the
+    /// swap threshold: with fewer than 1024, to pack L2 twice takes as long as a fast link
+    /// takes for the rows.
+    half_columns: usize = 16, "swap thresholds";
     /// Columns below which exchange and solve are not worth cutting up for the team.
     solve_grain_cols: usize = 64, "columns";
     /// Rows below which copying the rows of an exchange is not worth cutting up for the

@@ -174,6 +174,11 @@ impl<C: Comm> PanelBcast<C> {
         matches!(self.state, State::Receiving(_))
     }
 
+    /// Whether the whole message is here.
+    pub fn is_here(&self) -> bool {
+        matches!(self.state, State::Complete { .. })
+    }
+
     /// Takes what was received and passes it on.
     fn accept(&mut self, row: &C) -> Result<()> {
         let recv = match std::mem::replace(&mut self.state, State::Moving) {

@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use super::half::Half;
 use super::local::Local;
 use super::panel::{Layout, Panel};
 use super::{SolveError, memory_error};
@@ -21,14 +22,16 @@ use crate::machine::tuning::TUNING;
 use crate::report::record::Phases;
 
 /// How the rows of a process column are exchanged, with the work space for it.
-pub(super) enum RowExchange {
+pub(super) enum RowExchange<C: Comm> {
     /// P = 1: in A.
     InPlace,
     /// Among the ranks of the process column; U comes to lie in the work space.
     Among(swap::Room),
+    /// The same, while this rank computes.
+    Half(Half<C>),
 }
 
-impl RowExchange {
+impl<C: Comm> RowExchange<C> {
     /// For panels of up to `nb` columns and up to `cols` columns at a time, on `p`
     /// process rows; in `shared` memory, if there is any.
     ///
@@ -55,6 +58,49 @@ impl RowExchange {
         matches!(self, Self::Among(swap::Room::Node(_)))
     }
 
+    /// Starts to exchange the rows of `panel` on the columns `cols`, where that goes on while
+    /// this rank computes, and they are not on their way yet. A does not change.
+    ///
+    /// # Safety
+    /// No other thread writes to these columns.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    pub unsafe fn start(
+        &mut self,
+        local: &Local<C>,
+        panel: &Panel<C>,
+        cols: Range<usize>,
+    ) -> Result<(), SolveError> {
+        match self {
+            // SAFETY: the caller's promise.
+            Self::Half(half) => unsafe { half.start(local, panel, cols) },
+            Self::InPlace | Self::Among(_) => Ok(()),
+        }
+    }
+
+    /// Moves on what is on its way; never waits.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    pub fn progress(&mut self) -> Result<(), SolveError> {
+        match self {
+            Self::Half(half) => half.progress(),
+            Self::InPlace | Self::Among(_) => Ok(()),
+        }
+    }
+
+    /// Waits until no message is on its way.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    pub fn settle(&mut self) -> Result<(), SolveError> {
+        match self {
+            Self::Half(half) => half.settle(),
+            Self::InPlace | Self::Among(_) => Ok(()),
+        }
+    }
+
     /// Exchanges rows on the columns `cols` and solves for U there. Returns U,
     /// `jb x cols`; this rank's rows of it are in A as well.
     ///
@@ -63,7 +109,7 @@ impl RowExchange {
     ///
     /// # Errors
     /// When a rank cannot be reached.
-    pub unsafe fn solve<'u, 'm: 'u, C: Comm>(
+    pub unsafe fn solve<'u, 'm: 'u>(
         &'u mut self,
         local: &Local<'m, C>,
         panel: &Panel<C>,
@@ -76,6 +122,12 @@ impl RowExchange {
             match self {
                 Self::InPlace => in_place(local, panel, cols, start),
                 Self::Among(room) => among(local, panel, cols, room)?,
+                Self::Half(half) => {
+                    half.start(local, panel, cols.clone())?;
+                    let arrived = half.arrive(local, panel, cols.clone())?;
+                    let swapped = Instant::now();
+                    (solve_arrived(local, panel, cols, arrived)?, swapped)
+                }
             }
         };
         phases.swap += (swapped - start).as_secs_f64();
@@ -94,14 +146,39 @@ unsafe fn among<'u, C: Comm>(
     cols: Range<usize>,
     room: &'u mut swap::Room,
 ) -> Result<(MatRef<'u>, Instant), SolveError> {
-    let (operands, Layout { j, jb, .. }) = (panel.operands(), panel.layout);
     let Local { grid, team, a, params, .. } = local;
-    let plan = Plan::new(j, operands.ipiv, local.rows, grid.myrow);
+    let plan = plan(local, panel);
     let way = swap::Way { swap: params.swap, threshold: params.swap_threshold };
     // SAFETY: the caller's promise.
     let columns = unsafe { a.block(0..local.shape.rows, cols.clone()) };
     let arrived = swap::exchange(&grid.col, &plan, way, team, columns, room)?;
-    let (swapped, share) = (Instant::now(), arrived.share());
+    let swapped = Instant::now();
+    // SAFETY: the caller's promise.
+    Ok((unsafe { solve_arrived(local, panel, cols, arrived) }?, swapped))
+}
+
+/// Where the rows of a panel go.
+pub(super) fn plan<C: Comm>(local: &Local<C>, panel: &Panel<C>) -> Plan {
+    Plan::new(panel.layout.j, panel.operands().ipiv, local.rows, local.grid.myrow)
+}
+
+/// Solves for U, whose rows of the columns `cols` have arrived. Returns it; this rank's rows
+/// of it are in A as well.
+///
+/// # Safety
+/// No other thread uses these columns.
+///
+/// # Errors
+/// When a rank cannot be reached.
+pub(super) unsafe fn solve_arrived<'u, C: Comm>(
+    local: &Local<C>,
+    panel: &Panel<C>,
+    cols: Range<usize>,
+    arrived: swap::Arrived<'u>,
+) -> Result<MatRef<'u>, SolveError> {
+    let (operands, Layout { j, jb, .. }) = (panel.operands(), panel.layout);
+    let Local { grid, team, a, .. } = local;
+    let share = arrived.share();
     team.split(share.len(), TUNING.solve_grain_cols, |part| {
         let part = share.start + part.start..share.start + part.end;
         // SAFETY: shares do not overlap, nor do the team's parts of this one.
@@ -117,7 +194,7 @@ unsafe fn among<'u, C: Comm>(
         let mut own = unsafe { a.block(row_here..row_here + len, cols.clone()) };
         (0..len).for_each(|i| own.row_mut(i).copy_from_slice(u.row(row - j + i)));
     }
-    Ok((u, swapped))
+    Ok(u)
 }
 
 /// P = 1: all rows are here. On a few columns at a time. Returns U, in A, and when the

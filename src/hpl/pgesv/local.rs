@@ -7,6 +7,7 @@ use super::background::Token;
 use super::column::ColumnMemory;
 use super::panel;
 use super::steps::Stretch;
+use super::trailing;
 use crate::hpl::comm::Comm;
 use crate::hpl::grid::{Cyclic, Grid};
 use crate::hpl::swap;
@@ -57,7 +58,8 @@ impl LocalShape {
         let exchange = match rows.procs {
             1 => 0,
             _ if params.share => ColumnMemory::doubles(nb, self.cols, myrow),
-            _ => swap::Room::doubles(nb, self.cols).saturating_add(swap::Room::doubles(nb, nb)),
+            _ => trailing::work_doubles(params, self.cols)
+                .saturating_add(swap::Room::doubles(nb, nb)),
         };
         let messages = message.saturating_mul(params.depth + 1);
         messages.saturating_add(w).saturating_add(exchange)

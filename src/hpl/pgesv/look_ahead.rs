@@ -31,7 +31,7 @@ pub(super) struct LookAhead<C: Comm> {
     w: PanelBuf,
     pivot_room: pfact::pivot::Room,
     /// For the columns of one panel.
-    exchange: RowExchange,
+    exchange: RowExchange<C>,
 }
 
 impl<C: Comm> LookAhead<C> {
@@ -64,7 +64,7 @@ impl<C: Comm> LookAhead<C> {
         params: &Params,
         buffers: PanelBuffers,
         mail: Option<Mail>,
-        exchange: RowExchange,
+        exchange: RowExchange<C>,
     ) -> Result<Self, SolveError> {
         let (_, w) = panel::largest(params.n, params.nb, grid.rows(params.nb), grid.myrow);
         Ok(Self {
@@ -133,6 +133,11 @@ impl<C: Comm> LookAhead<C> {
         let panel = self.panels.pop_front().expect("panel k is in the look-ahead");
         assert_eq!(panel.k, k, "panels are applied in order");
         Ok(panel)
+    }
+
+    /// The panel that is applied next, if it is in the look-ahead.
+    pub fn next(&self) -> Option<&Panel<C>> {
+        self.panels.front()
     }
 
     /// Gives back the buffer of a panel that has been applied.
@@ -298,7 +303,7 @@ unsafe fn apply_to_columns<C: Comm>(
     local: &Local<C>,
     panel: &Panel<C>,
     cols: Range<usize>,
-    exchange: &mut RowExchange,
+    exchange: &mut RowExchange<C>,
     phases: &mut Phases,
 ) -> Result<(), SolveError> {
     let operands = panel.operands();

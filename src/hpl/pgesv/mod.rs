@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! for each panel k:
-//!     A1 = P A1,  U = L1^-1 A1      row exchange and solve             exchange
+//!     A1 = P A1,  U = L1^-1 A1      row exchange and solve             trailing, exchange
 //!     A2 = A2 - L2 U                product                            product
 //!     meanwhile the owner of panel k + DEPTH updates its columns,
 //!     factors it, and starts to broadcast L1, L2 and P                 look_ahead
@@ -30,12 +30,14 @@ mod background;
 mod column;
 mod exchange;
 pub mod guard;
+mod half;
 mod local;
 mod look_ahead;
 pub mod panel;
 mod product;
 mod slots;
 pub mod steps;
+mod trailing;
 
 use std::ops::Range;
 use std::time::Instant;
@@ -47,15 +49,16 @@ use crate::hpl::pfact::Variant;
 use crate::machine::blas::view::SharedMat;
 use crate::machine::team::Team;
 use crate::report::record::Phases;
-use background::Watch;
+use background::{Token, Watch};
 use column::ColumnMemory;
-use exchange::RowExchange;
 use guard::Background;
 use local::Local;
 pub use local::LocalShape;
 use look_ahead::LookAhead;
+use panel::Panel;
 use product::{Product, ProductClock, Unrecorded};
 use steps::Step;
+use trailing::TrailingExchange;
 
 /// How to solve.
 #[derive(Debug, Clone, Copy)]
@@ -155,7 +158,7 @@ fn memory_error(what: &'static str) -> impl Fn(std::io::Error) -> SolveError {
 pub struct Workspace<C: Comm> {
     look_ahead: LookAhead<C>,
     /// For the trailing columns.
-    exchange: RowExchange,
+    exchange: TrailingExchange<C>,
     /// Where this rank's time went so far.
     phases: Phases,
 }
@@ -171,7 +174,7 @@ impl<C: Comm> Workspace<C> {
             ColumnMemory::new(grid, params.share, nb, shape.cols)?;
         Ok(Self {
             look_ahead: LookAhead::new(grid, params, mail, ahead)?,
-            exchange: RowExchange::new(grid.p, nb, shape.cols, trailing)?,
+            exchange: TrailingExchange::new(grid, params, shape.cols, trailing)?,
             phases: Phases::default(),
         })
     }
@@ -189,6 +192,68 @@ impl<C: Comm> Workspace<C> {
     /// Where this rank's time went so far; `other` is for the caller to fill in.
     pub fn phases(&self) -> Phases {
         self.phases
+    }
+}
+
+impl<C: Comm> Workspace<C> {
+    /// Applies `panel` to all columns right of the look-ahead, in one part or two halves.
+    /// Meanwhile panel `next` is brought up to date, factored and sent, and the rows of the
+    /// other half travel; those of the next step, too, unless a cut `is_next`.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    fn apply(
+        &mut self,
+        local: &Local<C>,
+        panel: &Panel<C>,
+        next: Option<usize>,
+        is_next: bool,
+        token: &mut Token,
+    ) -> Result<(), SolveError> {
+        let Self { look_ahead, exchange, phases } = self;
+        let first = panel.k + local.params.depth;
+        let parts = exchange.parts(local.columns_right_of(first));
+        let after = exchange.parts(local.columns_right_of(first + 1));
+        let after = if is_next { &[][..] } else { &after };
+        // SAFETY: no other thread is on the columns right of the look-ahead.
+        unsafe { exchange.start(local, panel, &parts) }?;
+        // A rank of one thread lets the next panel go first.
+        let is_alone = local.team.threads() == 1;
+        let (before, mut meanwhile) = if is_alone { (next, None) } else { (None, next) };
+        look_ahead.advance(local, before, panel, token, phases)?;
+        local.release_if_alone(token);
+        let has_messages = look_ahead.has_messages(local.grid) || exchange.has_messages();
+        for (part, cols) in parts.iter().enumerate() {
+            // A1 = P A1,  U = L1^-1 A1
+            let (exchange, mut other) = exchange.part(part, &parts, after);
+            // SAFETY: as above.
+            let u = unsafe { exchange.solve(local, panel, cols.clone(), phases) }?;
+            // A2 = A2 - L2 U, on all threads; this one advances the next panel first.
+            // SAFETY: what the look-ahead writes to meanwhile is left of these columns, and
+            // of the other half rows are only read.
+            let product = unsafe {
+                Product::new(local, panel, u, cols.clone(), meanwhile, has_messages, &Unrecorded)
+            };
+            let clock = ProductClock::start(phases);
+            let computed = product.compute_beside(local.team, || {
+                look_ahead.advance(local, meanwhile, panel, token, phases)?;
+                let progress = || {
+                    look_ahead.progress(local, panel)?;
+                    // SAFETY: the team is on the columns of this part.
+                    unsafe { other.progress(local, look_ahead.next()) }
+                };
+                product.compute_between_messages(token, progress, |token, rows| {
+                    if part + 1 == parts.len() {
+                        token.tell(Step::Multiplied { k: panel.k, rows });
+                    }
+                })
+            });
+            token.acquire();
+            clock.stop(phases);
+            computed?;
+            meanwhile = None;
+        }
+        Ok(())
     }
 }
 
@@ -224,47 +289,27 @@ impl<'m, C: Comm> Solver<'m, C> {
         on_progress: OnProgress,
         background: &mut dyn Background,
     ) -> Result<(), SolveError> {
-        let (local, Params { nb, depth, .. }) = (&self.local, self.local.params);
-        let Workspace { look_ahead, exchange, phases } = &mut *self.work;
-        let watch = &mut Watch { background, stretch: local.stretch(range.end) };
-        look_ahead.begin(local, range.start, watch, phases)?;
+        let (local, work, end) = (&self.local, &mut *self.work, range.end);
+        let Params { nb, depth, .. } = local.params;
+        let watch = &mut Watch { background, stretch: local.stretch(end) };
+        work.look_ahead.begin(local, range.start, watch, &mut work.phases)?;
         for k in range {
             // P, L1, L2: panel k leaves the look-ahead, and panel k + DEPTH joins it.
-            let panel = look_ahead.take(local, k, watch, phases)?;
+            let panel = work.look_ahead.take(local, k, watch, &mut work.phases)?;
             let next = (depth > 0 && k + depth < local.params.panels()).then_some(k + depth);
             local.store_u1(k, panel.operands().l1);
             watch.run_beside(Step::Applying { k }, |token| {
-                let cols = local.columns_right_of(k + depth);
-                // A rank of one thread lets the next panel go first.
-                let is_alone = local.team.threads() == 1;
-                let (before, meanwhile) = if is_alone { (next, None) } else { (None, next) };
-                look_ahead.advance(local, before, &panel, token, phases)?;
-                // A1 = P A1,  U = L1^-1 A1
-                local.release_if_alone(token);
-                // SAFETY: no other thread is on the columns right of the look-ahead.
-                let u = unsafe { exchange.solve(local, &panel, cols.clone(), phases) }?;
-                // A2 = A2 - L2 U, on all threads; this one advances the next panel first.
-                let has_messages = look_ahead.has_messages(local.grid);
-                // SAFETY: what the look-ahead writes to meanwhile is left of these columns.
-                let product = unsafe {
-                    Product::new(local, &panel, u, cols, meanwhile, has_messages, &Unrecorded)
-                };
-                let clock = ProductClock::start(phases);
-                let computed = product.compute_beside(local.team, || {
-                    look_ahead.advance(local, meanwhile, &panel, token, phases)?;
-                    product.compute_between_messages(token, || look_ahead.progress(local, &panel))
-                });
-                token.acquire();
-                clock.stop(phases);
-                computed
+                work.apply(local, &panel, next, k + 1 == end, token)
             })?;
-            look_ahead.give_back(panel)?;
+            work.look_ahead.give_back(panel)?;
             if next.is_some() {
-                look_ahead.wait_for_newest(local, watch, Step::Applied { k }, phases)?;
+                let step = Step::Applied { k };
+                work.look_ahead.wait_for_newest(local, watch, step, &mut work.phases)?;
             }
             on_progress((k + 1) * nb);
         }
-        Ok(())
+        // Nothing is on its way across a cut.
+        work.exchange.settle()
     }
 
     /// Solves U x = y in place of the factored system. Returns this rank's part

@@ -249,6 +249,19 @@ impl<C: Comm> Panel<C> {
         })
     }
 
+    /// Whether all of the panel is here and sound, so that it may be read before
+    /// [`Self::wait`]. Never waits.
+    ///
+    /// # Errors
+    /// When the job has been aborted.
+    pub fn can_be_read(&self, grid: &Grid<C>) -> Result<bool, SolveError> {
+        let is_here = match &self.message {
+            Message::Broadcast(bcast) => bcast.is_here(),
+            Message::Shared(slot) => slot.has_come(&grid.row)?,
+        };
+        Ok(is_here && self.data()[BROKE] == 0.0)
+    }
+
     /// Waits for the panel.
     ///
     /// # Errors

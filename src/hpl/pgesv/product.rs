@@ -11,7 +11,6 @@ use super::SolveError;
 use super::background::Token;
 use super::local::Local;
 use super::panel::Panel;
-use super::steps::Step;
 use crate::hpl::comm::Comm;
 use crate::hpl::update::{self, Operands};
 use crate::machine::blas::MatRef;
@@ -87,7 +86,6 @@ pub(super) fn most_parts(rows: usize) -> usize {
 /// that the threads of a rank take from a queue.
 pub(super) struct Product<'p, 'm, R: Parts> {
     panel: Operands<'p>,
-    k: usize,
     /// `jb` x columns.
     u: MatRef<'p>,
     a: &'p SharedMat<'m>,
@@ -127,8 +125,7 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
         };
         let queue = ProductQueue::new(rows, threads, late);
         let failure = OnceLock::new();
-        let k = panel.k;
-        Self { panel: operands, k, u, a: local.a, cols, most_rows, queue, parts, failure }
+        Self { panel: operands, u, a: local.a, cols, most_rows, queue, parts, failure }
     }
 
     /// The parts, in the order of the rows of A2.
@@ -178,7 +175,8 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
 
     /// The same for the thread that speaks to other ranks, once it has advanced the next
     /// panel: releases `token` while it multiplies, calls `progress` between products if
-    /// the token is free, and tells the background what is final by then.
+    /// the token is free, and tells `on_rows` how many rows of A2, from its first on, have
+    /// their product.
     ///
     /// # Errors
     /// Those of `progress` and of who is told of the parts.
@@ -186,6 +184,7 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
         &self,
         token: &mut Token,
         mut progress: impl FnMut() -> Result<(), SolveError>,
+        on_rows: impl Fn(&Token, usize),
     ) -> Result<(), SolveError> {
         while let Some(piece) = self.queue.take() {
             for rows in cut(piece.rows.clone(), self.most_rows) {
@@ -196,8 +195,7 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
                 if token.try_acquire() {
                     progress()?;
                 }
-                let rows = self.queue.rows_done(so_far);
-                token.tell(Step::Multiplied { k: self.k, rows });
+                on_rows(token, self.queue.rows_done(so_far));
             }
             self.queue.finish(&piece);
         }

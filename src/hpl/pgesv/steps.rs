@@ -148,7 +148,11 @@ mod tests {
             if depth > 0 && k + depth < panels {
                 events.extend(update_columns_of(k + depth, k));
             }
-            let right = col(k + 1 + depth)..all_cols;
+            // In two halves, the left one of which may be empty.
+            let first = col(k + 1 + depth);
+            let border = (first + all_cols) / 2;
+            events.push(Event::Writes(row(k)..all_rows, first..border));
+            let right = border..all_cols;
             events.push(Event::Writes(row(k)..row(k + 1), right.clone()));
             for first in (row(k + 1)..all_rows).step_by(3) {
                 let after = (first + 3).min(all_rows);

@@ -6,9 +6,11 @@
 //! that those leave. [`Plan`] is that permutation. With P = 1 it is done in
 //! place (`local`); else the rows of U go to all ranks of the process column,
 //! by recursive doubling (`binary_exchange`), by spread and roll
-//! (`spread_roll`), or read where they are (`node`).
+//! (`spread_roll`), straight and while this rank computes (`direct`), or read where they
+//! are (`node`).
 
 mod binary_exchange;
+pub mod direct;
 mod local;
 pub mod node;
 mod spread_roll;
@@ -271,7 +273,6 @@ pub fn exchange<'r, C: Comm>(
             return Ok(Arrived { rows, u: room.u(jb, width), share, shared: Some(room) });
         }
     };
-    let u = SharedMat::row_major(&mut u[..jb * width], jb, width);
     let long = match way.swap {
         Swap::BinaryExchange => false,
         Swap::SpreadRoll => true,
@@ -281,7 +282,7 @@ pub fn exchange<'r, C: Comm>(
     let exchange = if long { spread_roll::exchange } else { binary_exchange::exchange };
     let order = exchange(col, plan, a, buffer)?;
     let rows = order.iter().map(|&row| &buffer[row * width..(row + 1) * width]).collect();
-    Ok(Arrived { rows, u, share: 0..width, shared: None })
+    Ok(Arrived::on_this_rank(rows, u, width))
 }
 
 /// The rows of U where an exchange has left them, and the place of the solved U.
@@ -293,6 +294,16 @@ pub struct Arrived<'r> {
 }
 
 impl<'r> Arrived<'r> {
+    /// Rows of `width` columns in this rank's memory, with a place for U.
+    ///
+    /// # Panics
+    /// When there is no room for U there.
+    pub fn on_this_rank(rows: Vec<&'r [f64]>, u: &'r mut [f64], width: usize) -> Self {
+        let jb = rows.len();
+        let u = SharedMat::row_major(&mut u[..jb * width], jb, width);
+        Self { rows, u, share: 0..width, shared: None }
+    }
+
     /// The columns for which this rank is to solve.
     pub fn share(&self) -> Range<usize> {
         self.share.clone()
@@ -330,6 +341,9 @@ fn gather(a: MatRef, from: impl Iterator<Item = usize>, to: &mut [f64]) {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::OnceCell;
+
+    use super::direct::Flight;
     use super::*;
     use crate::hpl::comm::CommError;
     use crate::hpl::comm::node::NodeMemory;
@@ -345,14 +359,21 @@ mod tests {
         content
     }
 
-    /// `swap`: by these messages; none: in shared memory.
+    /// How rows are exchanged.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    enum How {
+        Messages(Swap),
+        Direct,
+        Node,
+    }
+
     fn check(
         (p, block): (usize, usize),
         nb: usize,
         rows: usize,
         j: usize,
         ipiv: &[usize],
-        swap: Option<Swap>,
+        how: How,
         width: usize,
     ) {
         let map = Cyclic { nb: block, procs: p };
@@ -368,23 +389,40 @@ mod tests {
                 .collect();
             let plan = Plan::new(j, &ipiv, map, me);
             let mut room = Room::new(nb, width).expect("memory");
-            if swap.is_none() {
+            if how == How::Node {
                 let (rows, u) = (NodeRoom::rows_doubles(nb, width), NodeRoom::u_doubles(nb, width));
                 let mut node = NodeMemory::new(&comm, 3 + rows + u)?.expect("one process");
                 node.split_front(3, 5);
                 let rows = node.split_front(rows, node::FLAGS);
                 room = Room::Node(NodeRoom::new(rows, node, (nb, width)));
             }
-            let view = MatMut::row_major(&mut a, mine, width, width);
-            let way = Way { swap: swap.unwrap_or(Swap::Mix), threshold: 4 };
-            let arrived = exchange(&comm, &plan, way, &Team::solo(), view, &mut room)?;
+            let mut view = MatMut::row_major(&mut a, mine, width, width);
+            let (mut u, landed) = (vec![0.0; jb * width], OnceCell::new());
+            let arrived = match how {
+                How::Direct => {
+                    let buffer = PanelBuf::new(Room::rows_doubles(nb, width)).expect("memory");
+                    let mut flight = Flight::start(&comm, plan.clone(), view.as_ref(), buffer)?;
+                    flight.progress()?;
+                    let landed = landed.get_or_init(|| flight.land(view.rb()));
+                    let rows = landed.as_ref().map_err(Clone::clone)?.rows();
+                    Arrived::on_this_rank(rows, &mut u, width)
+                }
+                How::Messages(swap) => {
+                    let way = Way { swap, threshold: 4 };
+                    exchange(&comm, &plan, way, &Team::solo(), view, &mut room)?
+                }
+                How::Node => {
+                    let way = Way { swap: Swap::Mix, threshold: 4 };
+                    exchange(&comm, &plan, way, &Team::solo(), view, &mut room)?
+                }
+            };
             for i in 0..jb {
                 for c in 0..width {
                     let got = arrived.rows[i][c];
                     assert_eq!(got, value(want[j + i], c), "row {i} of U");
                 }
             }
-            let (share, of) = (arrived.share(), if swap.is_some() { width } else { 0 });
+            let (share, of) = (arrived.share(), if how == How::Node { 0 } else { width });
             assert!(share.len() >= of);
             for c in share {
                 // SAFETY: this rank's share.
@@ -409,6 +447,9 @@ mod tests {
                     assert_eq!(a[l * width], value(want[global], 0), "row {global}");
                 }
             }
+            if let Some(landed) = landed.into_inner() {
+                assert_eq!(landed?.into_buffer()?.len(), Room::rows_doubles(nb, width));
+            }
             Ok::<_, CommError>(())
         })
         .into_iter()
@@ -421,16 +462,20 @@ mod tests {
         fn rows_end_where_the_pivots_say(
             p in 1usize..7, row_block in 1usize..5, nb in 1usize..5, block in 0usize..4,
             blocks_below in 0usize..6, rest in 0usize..4, width in 1usize..8, picks in prop::collection::vec(0.0..1.0f64, 4),
-            swap in prop::sample::select(
-                vec![Some(Swap::BinaryExchange), Some(Swap::SpreadRoll), Some(Swap::Mix), None],
-            ),
+            how in prop::sample::select(vec![
+                How::Messages(Swap::BinaryExchange),
+                How::Messages(Swap::SpreadRoll),
+                How::Messages(Swap::Mix),
+                How::Direct,
+                How::Node,
+            ]),
         ) {
             let j = block * nb;
             let rows = j + nb + blocks_below * nb + rest % nb;
             let ipiv: Vec<usize> = (0..nb)
                 .map(|i| j + i + ((rows - j - i) as f64 * picks[i]) as usize)
                 .collect();
-            check((p, row_block), nb, rows, j, &ipiv, swap, width);
+            check((p, row_block), nb, rows, j, &ipiv, how, width);
         }
     }
 }

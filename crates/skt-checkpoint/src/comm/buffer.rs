@@ -3,6 +3,7 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, munmap};
 
@@ -19,7 +20,6 @@ pub struct PanelBuf {
 }
 
 /// Where a buffer lies.
-#[derive(Clone, Copy)]
 enum Memory {
     /// A mapping of its own, of so many bytes.
     Mapping(usize),
@@ -27,6 +27,8 @@ enum Memory {
     Heap(Layout),
     /// Memory of somebody else.
     Given,
+    /// A part of a buffer that has been cut, and lives as long as its parts.
+    Part(Arc<PanelBuf>),
 }
 
 // SAFETY: PanelBuf has its memory alone, like a Vec<f64> owns its memory.
@@ -72,6 +74,41 @@ impl PanelBuf {
         Self { ptr: start, len, memory: Memory::Given }
     }
 
+    /// Cuts a buffer into buffers of these lengths, one behind the other, and one of length 0,
+    /// for messages that are under way at once; [`Self::join`] puts it together again.
+    ///
+    /// # Panics
+    /// When it is not that long.
+    pub fn cut(self, lengths: impl IntoIterator<Item = usize>) -> Vec<Self> {
+        let whole = Arc::new(self);
+        let mut at = 0;
+        let part = |len: usize| {
+            assert!(len <= whole.len - at, "parts beyond the end of a buffer");
+            // SAFETY: within the buffer, or at its end.
+            let ptr = unsafe { whole.ptr.add(at) };
+            at += len;
+            // No two parts share an element, and the whole is out of reach until all are
+            // gone.
+            Self { ptr, len, memory: Memory::Part(Arc::clone(&whole)) }
+        };
+        // The last one, of nothing, is there to be joined where no other is asked for.
+        lengths.into_iter().chain([0]).map(part).collect()
+    }
+
+    /// The buffer that these parts were cut from.
+    ///
+    /// # Panics
+    /// When they are not all parts of one buffer.
+    pub fn join(parts: impl IntoIterator<Item = Self>) -> Self {
+        let mut whole = None;
+        for part in parts {
+            let Memory::Part(of) = &part.memory else { panic!("a buffer that was not cut") };
+            whole.get_or_insert_with(|| Arc::clone(of));
+        }
+        let whole = whole.expect("at least one part");
+        Arc::try_unwrap(whole).ok().expect("all parts of one buffer")
+    }
+
     fn on_heap(len: usize, bytes: usize) -> Option<Self> {
         let layout = Layout::from_size_align(bytes, 4096).expect("a few pages");
         // SAFETY: of at least one double.
@@ -97,12 +134,12 @@ impl PanelBuf {
 
 impl Drop for PanelBuf {
     fn drop(&mut self) {
-        match self.memory {
+        match &self.memory {
             // SAFETY: the mapping made in `new`, unmapped once.
-            Memory::Mapping(bytes) => drop(unsafe { munmap(self.ptr.cast(), bytes) }),
+            Memory::Mapping(bytes) => drop(unsafe { munmap(self.ptr.cast(), *bytes) }),
             // SAFETY: of the heap with this layout, freed once.
-            Memory::Heap(layout) => unsafe { dealloc(self.ptr.as_ptr().cast(), layout) },
-            Memory::Given => {}
+            Memory::Heap(layout) => unsafe { dealloc(self.ptr.as_ptr().cast(), *layout) },
+            Memory::Given | Memory::Part(_) => {}
         }
     }
 }
@@ -153,6 +190,32 @@ mod tests {
         buffer.fill(2.0);
         drop(buffer);
         assert_eq!(memory, [1.0, 1.0, 2.0, 2.0, 2.0, 2.0]);
+    }
+
+    #[test]
+    fn parts_of_a_buffer_are_its_own_again_when_all_are_back() {
+        let whole = PanelBuf::new(10).unwrap();
+        let mut parts = whole.cut([4, 0, 3]);
+        assert_eq!(parts.iter().map(|part| part.len()).collect::<Vec<_>>(), [4, 0, 3, 0]);
+        parts[0].fill(1.0);
+        parts[2].fill(2.0);
+        let whole = PanelBuf::join(parts);
+        assert_eq!(whole[..], [1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 0.0, 0.0, 0.0]);
+        assert_eq!(PanelBuf::join(whole.cut([])).len(), 10);
+    }
+
+    #[test]
+    #[should_panic(expected = "all parts of one buffer")]
+    fn a_part_that_is_missing_is_noticed() {
+        let mut parts = PanelBuf::new(10).unwrap().cut([5, 5]);
+        let _under_way = parts.remove(1);
+        PanelBuf::join(parts);
+    }
+
+    #[test]
+    #[should_panic(expected = "beyond the end")]
+    fn parts_beyond_the_end_are_refused() {
+        PanelBuf::new(10).unwrap().cut([5, 6]);
     }
 
     #[test]

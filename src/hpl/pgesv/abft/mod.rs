@@ -406,7 +406,7 @@ struct Run<'r, C: Comm> {
     journal: &'r Journal<'r>,
     look_ahead: LookAhead<C>,
     /// For the columns of the next panel, and for the rest.
-    exchanges: [RowExchange; 2],
+    exchanges: [RowExchange<C>; 2],
     barrier: IBarrier<C>,
     relay: Relay<'r, 'r, C>,
     weights: &'r Weights,
@@ -605,11 +605,13 @@ impl<'r, C: Comm> Run<'r, C> {
             if let Some(next) = next {
                 look_ahead.factor_and_broadcast(local, next, token, phases)?;
             }
-            product.compute_between_messages(token, || {
+            let progress = || {
                 look_ahead.progress(local, panel)?;
                 barrier.progress(&grid.all)?;
                 Ok(())
-            })
+            };
+            // Nothing goes on in the background that could wait for rows.
+            product.compute_between_messages(token, progress, |_, _| {})
         });
         clock.stop(phases);
         computed

@@ -1,0 +1,266 @@
+//! The row exchange of the trailing columns. Where it is by messages, it is cut in two
+//! halves: the rows of one travel while the other is multiplied.
+//!
+//! ```text
+//! multiplied              meanwhile on their way
+//! left,  step k           rows of the right half, step k
+//! right, step k           rows of the left half, step k + 1, once panel k + 1 is here
+//! ```
+//!
+//! The rows are taken out of A when they leave, and written to A when the half is
+//! solved for, in its own step: A changes in the order in which it would change
+//! without halves, and nothing is on its way across a cut.
+
+use std::ops::Range;
+
+use super::exchange::RowExchange;
+use super::half::Half;
+use super::local::Local;
+use super::panel::Panel;
+use super::{Params, SolveError, memory_error};
+use crate::config::Swap;
+use crate::hpl::comm::Comm;
+use crate::hpl::grid::Grid;
+use crate::hpl::swap::Room;
+use crate::hpl::swap::node::NodeRoom;
+use crate::machine::tuning::TUNING;
+
+/// Columns of the whole exchange and of each half, at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Widths {
+    whole: usize,
+    halves: Option<[usize; 2]>,
+}
+
+/// Where the columns from `first` on, of `cols` local columns, are cut, `None` where they are
+/// not: each half has `least` or more.
+///
+/// The left half shrinks, and the border stays until less than a quarter of the columns is
+/// left of it: then the rest is halved anew, about. It depends on `first` alone, so that all
+/// ranks of a process column, and all starts of a run, cut alike.
+fn border(first: usize, cols: usize, nb: usize, least: usize) -> Option<usize> {
+    let mut right = cols / 2;
+    while right >= least.max(1) {
+        let border = (cols - right).next_multiple_of(nb);
+        if border >= first && 4 * (border - first) >= cols - first {
+            let is_enough = border - first >= least && cols.saturating_sub(border) >= least;
+            return is_enough.then_some(border);
+        }
+        right = right * 2 / 3;
+    }
+    None
+}
+
+/// The widths that occur with `cols` local columns.
+fn widths(cols: usize, nb: usize, least: usize) -> Widths {
+    let mut widths = Widths { whole: 0, halves: None };
+    for first in (0..=cols).step_by(nb) {
+        match border(first, cols, nb, least) {
+            None => widths.whole = widths.whole.max(cols - first),
+            Some(border) => {
+                let [left, right] = widths.halves.unwrap_or_default();
+                widths.halves = Some([left.max(border - first), right.max(cols - border)]);
+            }
+        }
+    }
+    widths
+}
+
+/// Columns of a half, at least.
+fn least(params: &Params) -> usize {
+    params.swap_threshold.saturating_mul(TUNING.half_columns).max(1)
+}
+
+impl Widths {
+    /// For `params` and `cols` local columns, by messages: `mix` cuts them, if panels are
+    /// known before the step in which they are applied.
+    fn of(params: &Params, cols: usize) -> Self {
+        match params.swap == Swap::Mix && params.depth > 0 {
+            true => widths(cols, params.widest_panel(), least(params)),
+            false => Self { whole: cols, halves: None },
+        }
+    }
+}
+
+/// Doubles of work space by messages, for `cols` local columns; at most `usize::MAX`.
+pub(super) fn work_doubles(params: &Params, cols: usize) -> usize {
+    let Widths { whole, halves } = Widths::of(params, cols);
+    let nb = params.widest_panel();
+    let doubles = [whole].into_iter().chain(halves.into_iter().flatten());
+    doubles.map(|cols| Room::doubles(nb, cols)).fold(0, usize::saturating_add)
+}
+
+/// The row exchange of the trailing columns.
+pub(super) struct TrailingExchange<C: Comm> {
+    whole: RowExchange<C>,
+    /// Left and right.
+    halves: Option<[RowExchange<C>; 2]>,
+    nb: usize,
+    cols: usize,
+    least: usize,
+}
+
+impl<C: Comm> TrailingExchange<C> {
+    /// For up to `cols` local columns; in `shared` memory, if there is any.
+    ///
+    /// # Errors
+    /// When there is no memory.
+    pub fn new(
+        grid: &Grid<C>,
+        params: &Params,
+        cols: usize,
+        shared: Option<NodeRoom>,
+    ) -> Result<Self, SolveError> {
+        let nb = params.widest_panel();
+        let is_by_messages = grid.p > 1 && shared.is_none();
+        let widths = match is_by_messages {
+            true => Widths::of(params, cols),
+            false => Widths { whole: cols, halves: None },
+        };
+        let half = |cols: usize| {
+            Half::new(nb, cols).map(RowExchange::Half).map_err(memory_error("the row exchange"))
+        };
+        let halves = match widths.halves {
+            Some([left, right]) => Some([half(left)?, half(right)?]),
+            None => None,
+        };
+        let whole = RowExchange::new(grid.p, nb, widths.whole, shared)?;
+        Ok(Self { whole, halves, nb, cols, least: least(params) })
+    }
+
+    /// Whether ranks read rows in each other's memory.
+    pub fn is_shared(&self) -> bool {
+        self.whole.is_shared()
+    }
+
+    /// Whether rows are on their way during products.
+    pub fn has_messages(&self) -> bool {
+        self.halves.is_some()
+    }
+
+    /// The columns `cols`, up to the last one, in parts: one, or two halves.
+    pub fn parts(&self, cols: Range<usize>) -> Vec<Range<usize>> {
+        assert_eq!(cols.end, self.cols, "the trailing columns");
+        let border = border(cols.start, self.cols, self.nb, self.least);
+        match border.filter(|_| self.halves.is_some()) {
+            Some(border) => vec![cols.start..border, border..cols.end],
+            None => vec![cols],
+        }
+    }
+
+    /// Starts to exchange the rows of `panel` on its `parts`, where it is by halves.
+    ///
+    /// # Safety
+    /// No other thread writes to these columns.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    pub unsafe fn start(
+        &mut self,
+        local: &Local<C>,
+        panel: &Panel<C>,
+        parts: &[Range<usize>],
+    ) -> Result<(), SolveError> {
+        let (Some(halves), [_, _]) = (&mut self.halves, parts) else { return Ok(()) };
+        for (half, cols) in halves.iter_mut().zip(parts) {
+            // SAFETY: the caller's promise.
+            unsafe { half.start(local, panel, cols.clone()) }?;
+        }
+        Ok(())
+    }
+
+    /// The exchange of part `index` of `parts`, and that of the other one. `next`: the parts
+    /// of the next step, whose rows may leave in this one.
+    pub fn part<'e>(
+        &'e mut self,
+        index: usize,
+        parts: &[Range<usize>],
+        next: &[Range<usize>],
+    ) -> (&'e mut RowExchange<C>, Other<'e, C>) {
+        match (&mut self.halves, parts, index) {
+            (Some([left, right]), [_, _], 0) => (left, Other { half: Some(right), next: None }),
+            (Some([left, right]), [_, now], 1) => {
+                let next = match next {
+                    [left, right] if right == now => Some(left.clone()),
+                    _ => None,
+                };
+                (right, Other { half: Some(left), next })
+            }
+            _ => (&mut self.whole, Other { half: None, next: None }),
+        }
+    }
+
+    /// Waits until no message is on its way.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    pub fn settle(&mut self) -> Result<(), SolveError> {
+        self.halves.iter_mut().flatten().try_for_each(RowExchange::settle)
+    }
+}
+
+/// The half that is not multiplied.
+pub(super) struct Other<'e, C: Comm> {
+    half: Option<&'e mut RowExchange<C>>,
+    /// Its columns in the next step, whose rows have not left.
+    next: Option<Range<usize>>,
+}
+
+impl<C: Comm> Other<'_, C> {
+    /// Moves its messages on; `next` is the panel of the next step, which they may wait
+    /// for. Never waits for a message of this step.
+    ///
+    /// # Safety
+    /// No other thread writes to the columns of this half.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    pub unsafe fn progress(
+        &mut self,
+        local: &Local<C>,
+        next: Option<&Panel<C>>,
+    ) -> Result<(), SolveError> {
+        let Some(half) = &mut self.half else { return Ok(()) };
+        if let (Some(panel), Some(cols)) = (next, &self.next)
+            && panel.can_be_read(local.grid)?
+        {
+            // SAFETY: the caller's promise.
+            unsafe { half.start(local, panel, cols.clone()) }?;
+            self.next = None;
+        }
+        half.progress()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn halves_are_large_and_a_border_stays_for_long(
+            cols in 0usize..3000, nb in 1usize..200, least in 1usize..300,
+        ) {
+            let Widths { whole, halves } = widths(cols, nb, least);
+            let (mut last, mut borders) = (None, 0);
+            for first in (0..=cols).step_by(nb) {
+                let now = border(first, cols, nb, least);
+                if let Some(border) = now {
+                    let [left, right] = [border - first, cols - border];
+                    let [most_left, most_right] = halves.expect("halves");
+                    prop_assert!(left >= least && right >= least, "{first}: {left}, {right}");
+                    prop_assert!(left <= most_left && right <= most_right);
+                    prop_assert!(4 * left >= left + right);
+                    prop_assert!(last.is_none_or(|last| border >= last), "to the right alone");
+                    borders += usize::from(now != last);
+                    last = now;
+                } else {
+                    prop_assert!(cols - first <= whole);
+                }
+            }
+            prop_assert!(borders <= 1 + (cols.max(1).ilog2() * 2) as usize, "{borders} borders");
+            prop_assert!(whole <= 4 * least + 2 * nb || halves.is_none(), "{whole} at once");
+        }
+    }
+}

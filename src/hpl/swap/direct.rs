@@ -1,0 +1,165 @@
+//! The exchange that nobody waits for: each rank sends each other its rows of U and the
+//! displaced rows that go there, all at once, and may compute until they are needed.
+//!
+//! No rank passes anything on, so no message depends on another rank's attention. Each row
+//! of U is sent P - 1 times by the rank that has it, as often as the ranks of a ring pass
+//! it on.
+
+use std::sync::Arc;
+
+use super::{Plan, gather};
+use crate::hpl::comm::{Comm, PanelBuf, RecvRequest as _, Result, SendRequest as _, Tag};
+use crate::machine::blas::{MatMut, MatRef};
+
+const TAG_U: Tag = 0x124;
+const TAG_DISPLACED: Tag = 0x125;
+
+/// An exchange under way. Its rows in A stay as they are until [`Flight::land`].
+pub struct Flight<C: Comm> {
+    plan: Plan,
+    width: usize,
+    /// Own rows of U, and those that leave, which others still read.
+    own: [Arc<PanelBuf>; 2],
+    sends: Vec<C::Send>,
+    /// Of each rank in order: rows of U, and rows that come here.
+    coming: Vec<Coming<C>>,
+    /// What is left of the buffer.
+    rest: PanelBuf,
+}
+
+/// A message to this rank.
+enum Coming<C: Comm> {
+    UnderWay(C::Recv),
+    /// Of no rows, or from this rank itself.
+    Nothing(PanelBuf),
+}
+
+/// An exchange whose rows are all here; others may still read those of this rank.
+pub struct Landed<C: Comm> {
+    own: [Arc<PanelBuf>; 2],
+    sends: Vec<C::Send>,
+    /// As [`Flight::coming`].
+    coming: Vec<PanelBuf>,
+    rest: PanelBuf,
+    plan: Plan,
+    width: usize,
+}
+
+impl<C: Comm> Flight<C> {
+    /// Starts to exchange the rows of the columns `a`. `buffer` has
+    /// [`super::Room::rows_doubles`] for them. Collective over the process column; never waits.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    pub fn start(col: &C, plan: Plan, a: MatRef, buffer: PanelBuf) -> Result<Self> {
+        let (me, ranks, width) = (plan.me, 0..col.size(), a.cols());
+        let own = [plan.mine.len(), plan.leaving(me).len()];
+        let of_rank = |rank: usize| match rank == me {
+            true => [0, 0],
+            false => [plan.segment(rank).len(), plan.coming(rank).1.len()],
+        };
+        let rows = own.into_iter().chain(ranks.clone().flat_map(of_rank));
+        let mut parts = buffer.cut(rows.map(|rows| rows * width)).into_iter();
+        let mut part = || parts.next().expect("a part for each message");
+        let [mut u, mut leaving] = [part(), part()];
+        let mut coming = Vec::with_capacity(2 * col.size());
+        for (rank, tag) in ranks.clone().flat_map(|rank| [(rank, TAG_U), (rank, TAG_DISPLACED)]) {
+            let part = part();
+            coming.push(match part.len() {
+                0 => Coming::Nothing(part),
+                len => Coming::UnderWay(col.irecv(part, 0..len, rank, tag)?),
+            });
+        }
+        let rest = part();
+        gather(a, plan.mine.iter().copied(), &mut u);
+        gather(a, plan.leaving(me).iter().map(|row| row.from), &mut leaving);
+        let mut flight =
+            Self { plan, width, own: [u, leaving].map(Arc::new), sends: Vec::new(), coming, rest };
+        // The neighbours first, so that not all send to one rank at a time.
+        ranks.skip(1).try_for_each(|step| flight.send(col, (me + step) % col.size()))?;
+        Ok(flight)
+    }
+
+    /// Starts to send rank `rank` what it needs of this one.
+    fn send(&mut self, col: &C, rank: usize) -> Result<()> {
+        let leaving = self.plan.leaving(self.plan.me);
+        let first = leaving.partition_point(|row| row.taker < rank);
+        let end = leaving.partition_point(|row| row.taker <= rank);
+        let [u, displaced] = &self.own;
+        let messages = [
+            (u, 0..u.len(), TAG_U),
+            (displaced, first * self.width..end * self.width, TAG_DISPLACED),
+        ];
+        for (part, doubles, tag) in messages {
+            if !doubles.is_empty() {
+                self.sends.push(col.isend(Arc::clone(part), doubles, rank, tag)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves the messages on; never waits.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    pub fn progress(&mut self) -> Result<()> {
+        for coming in &mut self.coming {
+            if let Coming::UnderWay(message) = coming {
+                message.test()?;
+            }
+        }
+        self.sends.iter_mut().try_for_each(|message| message.test().map(drop))
+    }
+
+    /// Waits for the rows, and puts the displaced ones in their places in `a`, the same
+    /// columns as before. The rows of the diagonal block are left stale.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    pub fn land(self, mut a: MatMut) -> Result<Landed<C>> {
+        let Self { plan, width, own, sends, coming, rest } = self;
+        assert_eq!(a.cols(), width, "the columns that were exchanged");
+        let coming: Result<Vec<PanelBuf>> = coming.into_iter().map(Coming::wait).collect();
+        let coming = coming?;
+        plan.move_staying(&mut a);
+        for (rank, rows) in coming.iter().skip(1).step_by(2).enumerate() {
+            let places = plan.coming(rank).1.iter().filter(|_| rank != plan.me);
+            for (row, content) in places.zip(rows.chunks_exact(width)) {
+                a.row_mut(row.to).copy_from_slice(content);
+            }
+        }
+        Ok(Landed { own, sends, coming, rest, plan, width })
+    }
+}
+
+impl<C: Comm> Coming<C> {
+    fn wait(self) -> Result<PanelBuf> {
+        match self {
+            Self::UnderWay(message) => message.wait(),
+            Self::Nothing(part) => Ok(part),
+        }
+    }
+}
+
+impl<C: Comm> Landed<C> {
+    /// The rows of U.
+    pub fn rows(&self) -> Vec<&[f64]> {
+        let mut rows: Vec<&[f64]> = vec![&[]; self.plan.u_rows.len()];
+        for (rank, coming) in self.coming.iter().step_by(2).enumerate() {
+            let part = if rank == self.plan.me { &*self.own[0] } else { coming };
+            let places = self.plan.u_rows[self.plan.segment(rank)].iter();
+            places.zip(part.chunks_exact(self.width)).for_each(|(&place, row)| rows[place] = row);
+        }
+        rows
+    }
+
+    /// Waits until all have this rank's rows, and gives the buffer back.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    pub fn into_buffer(self) -> Result<PanelBuf> {
+        self.sends.into_iter().try_for_each(|message| message.wait())?;
+        let own = self.own.map(|part| Arc::try_unwrap(part).ok().expect("all messages are sent"));
+        Ok(PanelBuf::join(own.into_iter().chain(self.coming).chain([self.rest])))
+    }
+}

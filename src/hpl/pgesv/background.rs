@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use super::SolveError;
 use super::guard::{Background, Remaining};
 use super::steps::{Final, Step, Stretch};
+use crate::hpl::comm::{Comm, Tag};
 use crate::machine::tuning::TUNING;
 
 /// Between two calls while messages are on their way.
@@ -22,6 +23,9 @@ const PAUSE: Duration = Duration::from_micros(TUNING.pause_micros);
 /// Between two calls while there is nothing to do: only the solver, which wakes the
 /// thread, or another rank can change that.
 const LONG_PAUSE: Duration = Duration::from_micros(TUNING.long_pause_micros);
+
+/// To ask for what nobody sends: the call itself lets the transport move messages on.
+const TAG_OF_NO_MESSAGE: Tag = 0x126;
 
 /// What the two threads share.
 struct Shared {
@@ -54,19 +58,40 @@ impl Drop for End<'_> {
 }
 
 /// What the second thread progresses.
-struct Lent<'b>(&'b mut dyn Background);
+struct Lent<'b, C> {
+    background: &'b mut dyn Background,
+    /// Where messages of the solver are on their way.
+    messages: Option<&'b C>,
+}
 
-// SAFETY: `Lent` does nothing but call `Background::progress`, one call at a time, with
-// the token held; an implementation of that unsafe trait allows that on any thread.
-unsafe impl Send for Lent<'_> {}
+// SAFETY: `Lent` does nothing but call `Background::progress` and `Comm::probe`, one call at
+// a time, with the token held, without which no other thread of the rank speaks to other
+// ranks. An implementation of that unsafe trait allows its call on any thread, and the
+// transport allows its own one at a time.
+unsafe impl<C> Send for Lent<'_, C> {}
 
-impl Lent<'_> {
+impl<C: Comm> Lent<'_, C> {
+    /// One call of the background, if anything goes on there, and one into the transport,
+    /// which moves all messages on.
+    fn progress_once(&mut self, shared: &Shared) -> Result<Remaining, SolveError> {
+        let _token = shared.acquire();
+        let mut remaining = Remaining::Nothing;
+        if self.background.is_active() {
+            let done = shared.done.with_rows(shared.rows.load(Ordering::Acquire));
+            remaining = self.background.progress(done)?;
+        }
+        if let Some(comm) = self.messages {
+            comm.probe(comm.rank(), TAG_OF_NO_MESSAGE)?;
+            if remaining == Remaining::Nothing {
+                remaining = Remaining::Messages;
+            }
+        }
+        Ok(remaining)
+    }
+
     fn progress(&mut self, shared: &Shared) -> Result<(), SolveError> {
         while !shared.is_over.load(Ordering::Relaxed) {
-            let token = shared.acquire();
-            let done = shared.done.with_rows(shared.rows.load(Ordering::Acquire));
-            let remaining = self.0.progress(done)?;
-            drop(token);
+            let remaining = self.progress_once(shared)?;
             match remaining {
                 Remaining::Work if shared.is_wanted.load(Ordering::Relaxed) => {
                     thread::sleep(PAUSE);
@@ -165,16 +190,18 @@ impl Watch<'_> {
     }
 
     /// Runs `body`, which begins with the token, while a second thread progresses the
-    /// background, if anything goes on there. The factorization has come to `step`.
+    /// background, if anything goes on there, and the messages that are on their way, if
+    /// `messages` names a group of ranks. The factorization has come to `step`.
     ///
     /// # Errors
     /// Those of `body`, else those of the background.
-    pub fn run_beside<R>(
+    pub fn run_beside<C: Comm, R>(
         &mut self,
         step: Step,
+        messages: Option<&C>,
         body: impl FnOnce(&mut Token) -> Result<R, SolveError>,
     ) -> Result<R, SolveError> {
-        if !self.background.is_active() {
+        if !self.background.is_active() && messages.is_none() {
             return body(&mut Token::alone());
         }
         let done = self.stretch.final_part(step);
@@ -187,7 +214,7 @@ impl Watch<'_> {
             rows: AtomicUsize::new(done.rows()),
         };
         let held = Some(shared.acquire());
-        let mut lent = Lent(&mut *self.background);
+        let mut lent = Lent { background: &mut *self.background, messages };
         let (result, waited_seconds) = thread::scope(|scope| {
             let other = scope.spawn(|| lent.progress(&shared));
             let thread = other.thread().clone();

@@ -196,6 +196,11 @@ impl<C: Comm> Workspace<C> {
 }
 
 impl<C: Comm> Workspace<C> {
+    /// Whether messages are on their way during products.
+    fn has_messages(&self, local: &Local<C>) -> bool {
+        self.look_ahead.has_messages(local.grid) || self.exchange.has_messages()
+    }
+
     /// Applies `panel` to all columns right of the look-ahead, in one part or two halves.
     /// Meanwhile panel `next` is brought up to date, factored and sent, and the rows of the
     /// other half travel; those of the next step, too, unless a cut `is_next`.
@@ -210,23 +215,21 @@ impl<C: Comm> Workspace<C> {
         is_next: bool,
         token: &mut Token,
     ) -> Result<(), SolveError> {
+        let has_messages = self.has_messages(local);
         let Self { look_ahead, exchange, phases } = self;
         let first = panel.k + local.params.depth;
         let parts = exchange.parts(local.columns_right_of(first));
         let after = exchange.parts(local.columns_right_of(first + 1));
         let after = if is_next { &[][..] } else { &after };
-        // SAFETY: no other thread is on the columns right of the look-ahead.
-        unsafe { exchange.start(local, panel, &parts) }?;
         // A rank of one thread lets the next panel go first.
         let is_alone = local.team.threads() == 1;
         let (before, mut meanwhile) = if is_alone { (next, None) } else { (None, next) };
         look_ahead.advance(local, before, panel, token, phases)?;
         local.release_if_alone(token);
-        let has_messages = look_ahead.has_messages(local.grid) || exchange.has_messages();
         for (part, cols) in parts.iter().enumerate() {
             // A1 = P A1,  U = L1^-1 A1
             let (exchange, mut other) = exchange.part(part, &parts, after);
-            // SAFETY: as above.
+            // SAFETY: no other thread is on the columns right of the look-ahead.
             let u = unsafe { exchange.solve(local, panel, cols.clone(), phases) }?;
             // A2 = A2 - L2 U, on all threads; this one advances the next panel first.
             // SAFETY: what the look-ahead writes to meanwhile is left of these columns, and
@@ -237,11 +240,12 @@ impl<C: Comm> Workspace<C> {
             let clock = ProductClock::start(phases);
             let computed = product.compute_beside(local.team, || {
                 look_ahead.advance(local, meanwhile, panel, token, phases)?;
-                let progress = || {
+                let mut progress = || {
                     look_ahead.progress(local, panel)?;
                     // SAFETY: the team is on the columns of this part.
-                    unsafe { other.progress(local, look_ahead.next()) }
+                    unsafe { other.progress(local, panel, look_ahead.next()) }
                 };
+                progress()?;
                 product.compute_between_messages(token, progress, |token, rows| {
                     if part + 1 == parts.len() {
                         token.tell(Step::Multiplied { k: panel.k, rows });
@@ -298,7 +302,8 @@ impl<'m, C: Comm> Solver<'m, C> {
             let panel = work.look_ahead.take(local, k, watch, &mut work.phases)?;
             let next = (depth > 0 && k + depth < local.params.panels()).then_some(k + depth);
             local.store_u1(k, panel.operands().l1);
-            watch.run_beside(Step::Applying { k }, |token| {
+            let messages = work.has_messages(local).then_some(&local.grid.all);
+            watch.run_beside(Step::Applying { k }, messages, |token| {
                 work.apply(local, &panel, next, k + 1 == end, token)
             })?;
             work.look_ahead.give_back(panel)?;

@@ -148,27 +148,6 @@ impl<C: Comm> TrailingExchange<C> {
         }
     }
 
-    /// Starts to exchange the rows of `panel` on its `parts`, where it is by halves.
-    ///
-    /// # Safety
-    /// No other thread writes to these columns.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
-    pub unsafe fn start(
-        &mut self,
-        local: &Local<C>,
-        panel: &Panel<C>,
-        parts: &[Range<usize>],
-    ) -> Result<(), SolveError> {
-        let (Some(halves), [_, _]) = (&mut self.halves, parts) else { return Ok(()) };
-        for (half, cols) in halves.iter_mut().zip(parts) {
-            // SAFETY: the caller's promise.
-            unsafe { half.start(local, panel, cols.clone()) }?;
-        }
-        Ok(())
-    }
-
     /// The exchange of part `index` of `parts`, and that of the other one. `next`: the parts
     /// of the next step, whose rows may leave in this one.
     pub fn part<'e>(
@@ -178,15 +157,17 @@ impl<C: Comm> TrailingExchange<C> {
         next: &[Range<usize>],
     ) -> (&'e mut RowExchange<C>, Other<'e, C>) {
         match (&mut self.halves, parts, index) {
-            (Some([left, right]), [_, _], 0) => (left, Other { half: Some(right), next: None }),
+            (Some([left, right]), [_, cols], 0) => {
+                (left, Other { half: Some(right), leaving: Some((Turn::Now, cols.clone())) })
+            }
             (Some([left, right]), [_, now], 1) => {
-                let next = match next {
-                    [left, right] if right == now => Some(left.clone()),
+                let leaving = match next {
+                    [cols, right] if right == now => Some((Turn::Next, cols.clone())),
                     _ => None,
                 };
-                (right, Other { half: Some(left), next })
+                (right, Other { half: Some(left), leaving })
             }
-            _ => (&mut self.whole, Other { half: None, next: None }),
+            _ => (&mut self.whole, Other { half: None, leaving: None }),
         }
     }
 
@@ -199,16 +180,22 @@ impl<C: Comm> TrailingExchange<C> {
     }
 }
 
+/// The step in which rows are needed that leave now.
+enum Turn {
+    Now,
+    Next,
+}
+
 /// The half that is not multiplied.
 pub(super) struct Other<'e, C: Comm> {
     half: Option<&'e mut RowExchange<C>>,
-    /// Its columns in the next step, whose rows have not left.
-    next: Option<Range<usize>>,
+    /// Its columns, if their rows have not left.
+    leaving: Option<(Turn, Range<usize>)>,
 }
 
 impl<C: Comm> Other<'_, C> {
-    /// Moves its messages on; `next` is the panel of the next step, which they may wait
-    /// for. Never waits for a message of this step.
+    /// Lets its rows leave, once the panel is here by which they do, of this step or of the
+    /// next one, and moves them on. Never waits for a message of this step.
     ///
     /// # Safety
     /// No other thread writes to the columns of this half.
@@ -218,15 +205,22 @@ impl<C: Comm> Other<'_, C> {
     pub unsafe fn progress(
         &mut self,
         local: &Local<C>,
+        now: &Panel<C>,
         next: Option<&Panel<C>>,
     ) -> Result<(), SolveError> {
         let Some(half) = &mut self.half else { return Ok(()) };
-        if let (Some(panel), Some(cols)) = (next, &self.next)
-            && panel.can_be_read(local.grid)?
-        {
-            // SAFETY: the caller's promise.
-            unsafe { half.start(local, panel, cols.clone()) }?;
-            self.next = None;
+        if let Some((turn, cols)) = &self.leaving {
+            let panel = match turn {
+                Turn::Now => Some(now),
+                Turn::Next => next,
+            };
+            if let Some(panel) = panel
+                && panel.can_be_read(local.grid)?
+            {
+                // SAFETY: the caller's promise.
+                unsafe { half.start(local, panel, cols.clone()) }?;
+                self.leaving = None;
+            }
         }
         half.progress()
     }

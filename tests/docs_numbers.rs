@@ -198,6 +198,7 @@ fn larger_machines_on_paper() {
             bcast: *Bcast::ALL.iter().find(|bcast| bcast.name() == ring).unwrap(),
             swap: Swap::Mix,
             swap_threshold: 64,
+            halves: true,
         };
         if !row[0].contains("strong") {
             let full = (4.0 * threads * 2f64.powi(27) * (p * q) as f64).sqrt();

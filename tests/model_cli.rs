@@ -498,7 +498,10 @@ fn the_critical_path_is_shown_whole_and_as_json() {
     // 256 GiB of doubles: 185,363 rows, cut to whole blocks.
     assert!(text.contains("N 185280, NB 192, 16 x 16 ranks of 4 thread(s)"), "{text}");
     assert!(text.contains("N 185344, NB 256"), "both combinations are listed: {text}");
-    assert!(text.contains("the reference's formula") && text.contains("split update"), "{text}");
+    assert!(
+        text.contains("the reference's formula") && text.contains("exchanged at once"),
+        "{text}"
+    );
     let network = ["--latency-us", "1.5", "--bandwidth-gbs", "inf", "--json", "--out", "path.svg"];
     let json = stdout(folder.path(), &with_all(&grid, &network));
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();

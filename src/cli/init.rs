@@ -144,6 +144,8 @@ fn size_and_rate(spec: &RunSpec, core_flops: f64) -> String {
         bcast: spec.bcast[0],
         swap: spec.swap,
         swap_threshold: spec.swap_threshold,
+        // Ranks of one host read each other's rows.
+        halves: false,
     };
     let gib = (n as f64) * (n as f64) * 8.0 / f64::from(1 << 30);
     // More ranks than the model walks through have no rate.

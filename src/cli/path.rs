@@ -282,6 +282,7 @@ fn predictions(args: &PathArgs, machine: &Machine) -> Result<Vec<(Run, Predictio
                         bcast: find(Bcast::ALL, bcast, Bcast::name),
                         swap: find(Swap::ALL, swap, Swap::name),
                         swap_threshold: args.swap_threshold,
+                        halves: Run::has_halves(find(Swap::ALL, swap, Swap::name), depth),
                     };
                     all.push((run, predict(&run, machine, &Changes::default())?));
                 }
@@ -295,11 +296,10 @@ fn predictions(args: &PathArgs, machine: &Machine) -> Result<Vec<(Run, Predictio
 /// A change, its name, and what it makes of the run.
 type Changed = (&'static str, Prediction);
 
-/// Each change by itself, then all of them.
+/// Without halves; then each change by itself, and all of them.
 fn changed(run: &Run, machine: &Machine) -> Result<Vec<Changed>, StudyError> {
     let none = Changes::default();
     let all = Changes {
-        split_update: true,
         even_roll: true,
         prompt_forwarding: true,
         ring_segments: 16,
@@ -307,7 +307,6 @@ fn changed(run: &Run, machine: &Machine) -> Result<Vec<Changed>, StudyError> {
         team_panel: true,
     };
     let list = [
-        ("split update: row messages behind the product", Changes { split_update: true, ..none }),
         ("rows of U dealt out evenly before they roll", Changes { even_roll: true, ..none }),
         ("panels passed on as they arrive", Changes { prompt_forwarding: true, ..none }),
         ("rings in 16 pieces, as they arrive", Changes { ring_segments: 16, ..none }),
@@ -315,7 +314,11 @@ fn changed(run: &Run, machine: &Machine) -> Result<Vec<Changed>, StudyError> {
         ("panels by the whole team", Changes { team_panel: true, ..none }),
         ("all of these", all),
     ];
-    list.into_iter().map(|(name, changes)| Ok((name, predict(run, machine, &changes)?))).collect()
+    let at_once = Run { halves: false, ..*run };
+    let at_once = ("rows of all columns exchanged at once", predict(&at_once, machine, &none)?);
+    let changed =
+        list.into_iter().map(|(name, changes)| Ok((name, predict(run, machine, &changes)?)));
+    [Ok(at_once)].into_iter().chain(changed).collect()
 }
 
 fn describe_machine(machine: &Machine) -> String {

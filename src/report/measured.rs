@@ -8,6 +8,7 @@ use skt_model::path::{Measured, Run};
 use skt_terms::choice::{Bcast, Swap, Transport};
 
 use super::reader::{self, PhasesPart, ReadError};
+use super::record::ROWS_IN_HALVES;
 
 #[derive(Deserialize)]
 struct Report {
@@ -74,7 +75,9 @@ impl Test {
         else {
             return Ok(None);
         };
-        let run = Run { n, nb, p, q, threads, depth, bcast, swap, swap_threshold };
+        let list = self.by_messages.as_deref().unwrap_or_default();
+        let halves = list.iter().any(|what| what == ROWS_IN_HALVES);
+        let run = Run { n, nb, p, q, threads, depth, bcast, swap, swap_threshold, halves };
         run.validate().map_err(|error| error.to_string())?;
         let (mean, shared) = (phases.mean, self.is_shared());
         Ok(Some(Measured { run, time_seconds, mean, shared }))
@@ -85,7 +88,8 @@ impl Test {
         match &self.by_messages {
             Some(list) => {
                 let by_messages = |what: &str| list.iter().any(|other| other == what);
-                q > 1 && !by_messages("panels") || p > 1 && !by_messages("rows")
+                let rows = by_messages("rows") || by_messages(ROWS_IN_HALVES);
+                q > 1 && !by_messages("panels") || p > 1 && !rows
             }
             // Reports that name neither are older than shared memory.
             None => transport == Some(Transport::Shared) && (p > 1 || q > 1),
@@ -117,6 +121,7 @@ mod tests {
         let shared = r#", "transport": "shared""#;
         let by = |list: &str| test(shared, &format!(r#", "by_messages": [{list}]"#)).shared;
         assert!(!by(r#""panels", "rows""#));
+        assert!(!by(r#""panels", "rows in halves""#));
         assert!(by(r#""panels""#) && by(r#""rows""#) && by(""));
         assert!(!test("", "").shared);
         assert!(test(shared, "").shared);

@@ -4,6 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::TestSpec;
 
+/// In the list of what went by messages: rows, those of one half of the columns while the
+/// other half was multiplied.
+pub const ROWS_IN_HALVES: &str = "rows in halves";
+
 /// Where the time of a rank went, in seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Phases {
@@ -322,8 +326,8 @@ pub struct TestRecord {
     pub events: Vec<Event>,
     /// Differs when any bit of x does; 0 when there is no x.
     pub x_fingerprint: u64,
-    /// What went from rank to rank by messages: `panels`, `rows`. The rest was read
-    /// where it lay, in memory that ranks of a node share.
+    /// What went from rank to rank by messages: `panels`, `rows` or [`ROWS_IN_HALVES`]. The
+    /// rest was read where it lay, in memory that ranks of a node share.
     pub by_messages: Vec<String>,
     /// How the test was protected, and what that cost; none without checkpoints.
     pub protection: Option<Protection>,

@@ -43,6 +43,7 @@ fn run(n: usize, nb: usize, p: usize, q: usize) -> Run {
         bcast: Bcast::OneRing,
         swap: Swap::SpreadRoll,
         swap_threshold: 64,
+        halves: false,
     }
 }
 
@@ -255,6 +256,7 @@ const GOLDEN_SMALL: (Run, f64) = (
         bcast: Bcast::OneRing,
         swap: Swap::Mix,
         swap_threshold: 64,
+        halves: false,
     },
     0.2514913,
 );
@@ -269,6 +271,7 @@ const GOLDEN_RINGS: (Run, f64) = (
         bcast: Bcast::TwoRingM,
         swap: Swap::BinaryExchange,
         swap_threshold: 64,
+        halves: false,
     },
     2.4729706,
 );
@@ -283,6 +286,7 @@ const GOLDEN_TEAM: (Run, f64) = (
         bcast: Bcast::LongM,
         swap: Swap::SpreadRoll,
         swap_threshold: 64,
+        halves: false,
     },
     3.5047794,
 );
@@ -379,6 +383,7 @@ fn runs() -> impl Strategy<Value = Run> {
         bcast,
         swap,
         swap_threshold,
+        halves: false,
     })
 }
 
@@ -415,9 +420,10 @@ proptest! {
     #[test]
     fn no_change_to_the_solver_makes_it_slower(run in runs()) {
         let before = plain(&run, &Machine::ZEN4_CORE).time_seconds;
+        let in_halves = plain(&Run { halves: true, ..run }, &Machine::ZEN4_CORE).time_seconds;
+        prop_assert!(in_halves <= before * 1.02 + 1e-4, "halves: {in_halves} after {before}");
         let none = Changes::default();
         for changes in [
-            Changes { split_update: true, ..none },
             Changes { even_roll: true, ..none },
             Changes { wait_for_oldest: true, ..none },
         ] {

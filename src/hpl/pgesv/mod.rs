@@ -189,6 +189,11 @@ impl<C: Comm> Workspace<C> {
         self.exchange.is_shared()
     }
 
+    /// Whether the rows of many columns are exchanged in halves.
+    pub fn has_halves(&self) -> bool {
+        self.exchange.has_messages()
+    }
+
     /// Where this rank's time went so far; `other` is for the caller to fill in.
     pub fn phases(&self) -> Phases {
         self.phases

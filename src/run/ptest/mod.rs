@@ -13,7 +13,7 @@ use crate::hpl::pgesv::guard::Guard;
 use crate::hpl::pgesv::{LocalShape, Params, SolveError, Solver, Workspace, abft};
 use crate::machine::blas::MatMut;
 use crate::machine::team::Team;
-use crate::report::record::{MemorySplit, Outcome, PhaseTable, Phases, TestRecord};
+use crate::report::record::{MemorySplit, Outcome, PhaseTable, Phases, ROWS_IN_HALVES, TestRecord};
 
 /// What a test tells while it runs; called on every rank.
 pub trait Observer {
@@ -180,11 +180,13 @@ pub fn solve<C: Comm>(
         guard.seconds(),
         by_message(grid.q > 1 && !work.shares_panels()),
         by_message(grid.p > 1 && !work.shares_rows()),
+        by_message(work.has_halves()),
     ];
     let mut phases = work.phases();
     phases.other = (here - phases.sum()).max(0.0);
     collect::all_max(&grid.all, &mut most)?;
-    let by_messages = [("panels", most[1]), ("rows", most[2])];
+    let rows = if most[3] > 0.0 { ROWS_IN_HALVES } else { "rows" };
+    let by_messages = [("panels", most[1]), (rows, most[2])];
     let by_messages =
         by_messages.iter().filter(|(_, is)| *is > 0.0).map(|(what, _)| what.to_string());
     Ok(Solution { x, seconds: most[0], phases, by_messages: by_messages.collect() })

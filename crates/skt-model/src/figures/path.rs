@@ -32,6 +32,7 @@ fn run(n: usize, (p, q): (usize, usize)) -> Run {
         bcast: Bcast::TwoRingM,
         swap: Swap::Mix,
         swap_threshold: 64,
+        halves: true,
     }
 }
 
@@ -40,12 +41,16 @@ fn order(gib: f64, (p, q): (usize, usize)) -> usize {
     (gib * GIB / 8.0 * (p * q) as f64).sqrt() as usize / 384 * 384
 }
 
-/// The solver as it is, and with what would help most.
-fn variants() -> [(&'static str, Changes); 3] {
+/// The solver as it is, with what would help most, and with the rows of all columns
+/// exchanged at once.
+fn variants(run: Run) -> [(&'static str, Run, Changes); 3] {
     let none = Changes::default();
-    let split = Changes { split_update: true, ..none };
     let even = Changes { even_roll: true, ..none };
-    [("as it is", none), ("rows rolled evenly", even), ("split update", split)]
+    [
+        ("as it is", run, none),
+        ("rows rolled evenly", run, even),
+        ("rows not in halves", Run { halves: false, ..run }, none),
+    ]
 }
 
 fn over_ranks(
@@ -54,15 +59,16 @@ fn over_ranks(
     caption: String,
     order: impl Fn((usize, usize)) -> usize,
 ) -> Result<Figure, ModelError> {
-    let mut series = Vec::new();
-    for (name, changes) in variants() {
-        let mut points = Vec::new();
-        for grid in GRIDS {
-            let prediction = predict(&run(order(grid), grid), &machine(), &changes)?;
+    let mut lines: [(&str, Vec<(f64, f64)>); 3] = Default::default();
+    for grid in GRIDS {
+        let variants = variants(run(order(grid), grid));
+        for ((name, points), (variant, run, changes)) in lines.iter_mut().zip(variants) {
+            let prediction = predict(&run, &machine(), &changes)?;
+            *name = variant;
             points.push(((grid.0 * grid.1) as f64, 100.0 * prediction.efficiency));
         }
-        series.push(Series::line(name, points));
     }
+    let series = lines.into_iter().map(|(name, points)| Series::line(name, points)).collect();
     Ok(Figure {
         id,
         title: title.into(),

@@ -49,6 +49,7 @@ mod tests {
             bcast: Bcast::OneRing,
             swap: Swap::Mix,
             swap_threshold: 64,
+            halves: false,
         };
         let mean = PhaseSeconds::default();
         let slow = Measured { run, time_seconds: 1.5, mean, shared: false };

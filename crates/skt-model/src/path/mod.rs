@@ -65,7 +65,13 @@ pub struct Run {
     pub swap: Swap,
     /// Local columns above which [`Swap::Mix`] takes spread-roll.
     pub swap_threshold: usize,
+    /// Whether the rows of many columns are exchanged in two halves: those of one travel
+    /// while the other is multiplied.
+    pub halves: bool,
 }
+
+/// Columns of a half, at least, in swap thresholds; see `pgesv::trailing`.
+const HALF_COLUMNS: usize = 16;
 
 /// Steps of the walk that a run may take, some ten seconds: for a matrix of order
 /// 14,529,408 on 128 x 192 processes NB = 192 is enough.
@@ -110,6 +116,17 @@ impl Run {
         Ok(())
     }
 
+    /// Whether the rows of so many local columns are exchanged in halves, which hides their
+    /// messages behind the product as far as it is long enough.
+    pub(super) fn is_in_halves(&self, cols: f64) -> bool {
+        self.halves && self.p > 1 && cols >= (2 * HALF_COLUMNS * self.swap_threshold) as f64
+    }
+
+    /// Whether the solver exchanges rows in halves where there are many.
+    pub fn has_halves(swap: Swap, depth: usize) -> bool {
+        swap == Swap::Mix && depth > 0
+    }
+
     /// Number of panels.
     pub fn panels(&self) -> usize {
         self.n.div_ceil(self.nb)
@@ -125,10 +142,6 @@ impl Run {
 /// Changes to the solver that do not exist yet, to see what each would bring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Changes {
-    /// The messages of the row exchange hide behind the trailing product, as far as
-    /// it is long enough: the update is split in two, and one half's rows travel
-    /// while the other is multiplied.
-    pub split_update: bool,
     /// The rows of U are dealt out evenly before they roll around a process column.
     pub even_roll: bool,
     /// A panel is passed on when it arrives, not at the next call into MPI.

@@ -127,9 +127,9 @@ impl<'a> Walk<'a> {
                 ready = Some(clock);
             }
             let cols = self.columns_right_of(column, current);
-            let product = work::product(below.most, cols, jb, false);
+            let product = self.product(below.most, cols, jb, false);
             let core_seconds = self.machine.seconds(&product);
-            let hides = if self.changes.split_update {
+            let hides = if self.run.is_in_halves(cols) {
                 core_seconds / self.run.threads as f64
             } else {
                 0.0
@@ -191,7 +191,7 @@ impl<'a> Walk<'a> {
             clock = self.wait_for(clock, column, k);
             clock = self.exchange_and_solve(clock, column, k, cols, 0.0, self.ahead_threads);
             let (below, jb) = (self.below(k), self.width(k) as f64);
-            let product = work::product(below.most, cols, jb, true);
+            let product = self.product(below.most, cols, jb, true);
             let seconds = self.machine.seconds(&product) / self.ahead_threads;
             clock = clock.after(Part::Product, seconds);
             self.phases[column].update += seconds;
@@ -258,6 +258,15 @@ impl<'a> Walk<'a> {
             .after(Part::Rows, keep_seconds)
     }
 
+    /// A product on `rows` rows, cut into pieces unless `whole`, and into halves where the
+    /// rows of its columns are exchanged so.
+    fn product(&self, rows: f64, cols: f64, jb: f64, whole: bool) -> Counts {
+        let halves = if whole || !self.run.is_in_halves(cols) { 1.0 } else { 2.0 };
+        let mut product = Counts::default();
+        product.add(&work::product(rows, cols / halves, jb, whole), halves);
+        product
+    }
+
     /// Books a product whose time on the process row with most rows is on the
     /// clock already: the mean rank has less to do and waits.
     fn account_product(
@@ -269,8 +278,8 @@ impl<'a> Walk<'a> {
         whole: bool,
         threads: f64,
     ) {
-        let most = self.machine.seconds(&work::product(below.most, cols, jb, whole));
-        let mean = work::product(below.mean, cols, jb, whole);
+        let most = self.machine.seconds(&self.product(below.most, cols, jb, whole));
+        let mean = self.product(below.mean, cols, jb, whole);
         let waits = (most - self.machine.seconds(&mean)) / threads;
         self.phases[column].update -= waits;
         self.waits[column] += waits;

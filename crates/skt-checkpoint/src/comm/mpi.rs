@@ -16,6 +16,10 @@ use skt_terms::exit::Exit;
 
 use super::{Comm, CommError, PanelBuf, RecvRequest, Result, SendRequest, Tag};
 
+mod ulfm;
+
+pub use ulfm::{NoUlfm, Ulfm};
+
 /// MPI counts are C ints: longer messages go in pieces of this many bytes.
 const PIECE_BYTES: usize = 1 << 30;
 
@@ -25,7 +29,8 @@ pub const PANIC_EXIT_CODE: i32 = 101;
 const ABORT_SECONDS: u32 = 10;
 
 /// The MPI library, initialized; finalizes when dropped, on the thread that
-/// initialized it.
+/// initialized it. With [`Ulfm`] it does not: that would wait for ranks that are lost, and
+/// all have agreed on the end before.
 pub struct MpiWorld(PhantomData<*const ()>);
 
 impl MpiWorld {
@@ -59,6 +64,7 @@ impl MpiWorld {
             return Err(CommError::Transport { call: "MPI_Init_thread", what });
         }
         end_job_on_panic();
+        ulfm::begin()?;
         Ok(Self(PhantomData))
     }
 
@@ -87,7 +93,7 @@ impl MpiWorld {
 impl Drop for MpiWorld {
     fn drop(&mut self) {
         // After a panic the other ranks may never come to finalize: no waiting for them.
-        if !std::thread::panicking() {
+        if !std::thread::panicking() && !ulfm::is_on() {
             // SAFETY: initialized in `init`, finalized once.
             unsafe { ffi::MPI_Finalize() };
         }
@@ -124,12 +130,18 @@ fn check(call: &'static str, code: c_int) -> Result<()> {
     if code == ffi::MPI_SUCCESS as c_int {
         return Ok(());
     }
+    ulfm::revoke_all();
+    Err(code_error(call, code))
+}
+
+/// What the library says of an error.
+fn code_error(call: &'static str, code: c_int) -> CommError {
     let mut text = [0u8; ffi::MPI_MAX_ERROR_STRING as usize + 1];
     let mut len: c_int = 0;
     // SAFETY: the buffer has the length that MPI demands.
     unsafe { ffi::MPI_Error_string(code, text.as_mut_ptr().cast(), &mut len) };
     let what = String::from_utf8_lossy(&text[..len.max(0) as usize]).into_owned();
-    Err(CommError::Transport { call, what })
+    CommError::Transport { call, what }
 }
 
 fn byte_type() -> ffi::MPI_Datatype {
@@ -163,6 +175,9 @@ impl MpiComm {
         // SAFETY: as above.
         check("MPI_Comm_size", unsafe { ffi::MPI_Comm_size(raw, &mut size) })?;
         let (rank, size) = (rank as usize, size as usize);
+        if owned {
+            ulfm::add(raw);
+        }
         Ok(Self { raw, rank, size, owned, _not_sync: PhantomData })
     }
 
@@ -234,6 +249,7 @@ impl Drop for MpiComm {
                 && finalized == 0
                 && !std::thread::panicking()
             {
+                ulfm::forget(self.raw);
                 ffi::MPI_Comm_free(&mut self.raw);
             }
         }
@@ -300,6 +316,17 @@ impl Requests {
         Ok(())
     }
 
+    /// Waits until MPI is done with the memory of all, after their communicator was
+    /// revoked: none of them waits for a rank then.
+    fn drain(&mut self) {
+        // SAFETY: constants of the library.
+        let null = unsafe { ffi::RSMPI_REQUEST_NULL };
+        for request in self.raw.iter_mut().filter(|request| **request != null) {
+            // SAFETY: a live request; whether it was done or has failed is of no interest.
+            unsafe { ffi::MPI_Wait(request, ffi::RSMPI_STATUS_IGNORE) };
+        }
+    }
+
     /// Whether MPI may still read or write the memory of any: it sets to null what it
     /// is done with.
     fn are_pending(&self) -> bool {
@@ -351,7 +378,13 @@ impl Comm for MpiComm {
                 &mut raw,
             )
         })?;
-        color.map(|_| Self::wrap(raw, true)).transpose()
+        let group = color.map(|_| Self::wrap(raw, true)).transpose()?;
+        if ulfm::is_on() {
+            // Where a rank was lost meanwhile, some may have the group and some not. These
+            // could not revoke it: so nobody uses it before all have it.
+            self.barrier()?;
+        }
+        Ok(group)
     }
 
     fn send_bytes(&self, data: &[u8], dest: usize, tag: Tag) -> Result<()> {
@@ -396,6 +429,9 @@ impl Comm for MpiComm {
             requests.wait()
         };
         let done = exchange();
+        if done.is_err() && ulfm::have_failed() {
+            requests.drain();
+        }
         if let Err(error) = &done
             && requests.are_pending()
         {
@@ -478,7 +514,8 @@ impl Comm for MpiComm {
 }
 
 /// A message over MPI under way. Dropped before it is complete, it leaks its buffer,
-/// which MPI may still read or write.
+/// which MPI may still read or write, unless its communicator has failed: then it waits for
+/// the end of it.
 pub struct UnderWay<B> {
     requests: Requests,
     /// None once it is handed out.
@@ -490,6 +527,9 @@ unsafe impl<B: Send> Send for UnderWay<B> {}
 
 impl<B> Drop for UnderWay<B> {
     fn drop(&mut self) {
+        if ulfm::have_failed() {
+            self.requests.drain();
+        }
         if self.requests.are_pending() {
             std::mem::forget(self.buf.take());
         }

@@ -1,0 +1,205 @@
+//! The loss of a rank that the others outlive: ULFM, where the MPI library has it and has
+//! been told to use it.
+//!
+//! A rank that finds any call failing *revokes* all its communicators: every call on them
+//! fails then, on all ranks, also those that wait for a rank which is not lost but has
+//! turned away. So all come out of what they were at. The world communicator is not among
+//! those: it stays as it was, and serves what a revoked or broken communicator cannot stop,
+//! to agree and to make a new communicator of the ranks that are left.
+//!
+//! The functions are not in the MPI standard yet. They are looked up by name in the library
+//! that runs, so the same program runs where there are none.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::marker::PhantomData;
+use std::mem::transmute;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use mpi::ffi;
+use skt_terms::exit::Exit;
+
+use super::{MpiComm, MpiWorld, Result, check, end_job};
+
+/// What `MPIX_Comm_agree` returns, in Open MPI, where all have agreed and some were lost.
+const PROC_FAILED: c_int = 75;
+
+type Revoke = unsafe extern "C" fn(ffi::MPI_Comm) -> c_int;
+type Shrink = unsafe extern "C" fn(ffi::MPI_Comm, *mut ffi::MPI_Comm) -> c_int;
+type Agree = unsafe extern "C" fn(ffi::MPI_Comm, *mut c_int) -> c_int;
+
+/// The functions of the library.
+struct Calls {
+    revoke: Revoke,
+    shrink: Shrink,
+    agree: Agree,
+}
+
+/// Set once MPI is up, where ranks outlive the loss of others.
+static CALLS: OnceLock<Calls> = OnceLock::new();
+/// The communicators of this process that fail together.
+static GROUPS: Mutex<Vec<Group>> = Mutex::new(Vec::new());
+/// Whether they have failed, since the last [`Ulfm::survivors`].
+static HAVE_FAILED: AtomicBool = AtomicBool::new(false);
+
+#[derive(PartialEq)]
+struct Group(ffi::MPI_Comm);
+
+// SAFETY: a handle; MPI calls are made by one thread at a time (serialized).
+unsafe impl Send for Group {}
+
+/// Why the loss of a rank ends all others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NoUlfm {
+    /// The library has none.
+    #[error("this MPI library has no ULFM; Open MPI 5 has")]
+    Missing,
+    /// The library has its functions, and its launcher ends all ranks all the same.
+    #[error(
+        "the launcher of this MPI library ends all ranks when one is lost; Open MPI 5 does not"
+    )]
+    InNameOnly,
+    /// It has not been asked for.
+    #[error("ULFM is not switched on; start the job with `mpirun --with-ft ulfm`")]
+    Off,
+}
+
+/// The address of what the running program knows by this name.
+fn symbol(name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: a name that ends in zero; looking it up changes nothing.
+    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    (!address.is_null()).then_some(address)
+}
+
+fn calls() -> std::result::Result<Calls, NoUlfm> {
+    let names = [c"MPIX_Comm_revoke", c"MPIX_Comm_shrink", c"MPIX_Comm_agree"];
+    let [Some(revoke), Some(shrink), Some(agree)] = names.map(symbol) else {
+        return Err(NoUlfm::Missing);
+    };
+    // MPICH has the functions.
+    let is_on = symbol(c"ompi_ftmpi_enabled").ok_or(NoUlfm::InNameOnly)?;
+    // SAFETY: Open MPI's variable of this name is a `bool`, set while MPI is initialized.
+    if !unsafe { is_on.cast::<bool>().read() } {
+        return Err(NoUlfm::Off);
+    }
+    // SAFETY: functions of these names have these types, as ULFM defines them.
+    unsafe {
+        Ok(Calls {
+            revoke: transmute::<*mut c_void, Revoke>(revoke),
+            shrink: transmute::<*mut c_void, Shrink>(shrink),
+            agree: transmute::<*mut c_void, Agree>(agree),
+        })
+    }
+}
+
+/// Looks for ULFM, once MPI is up. From here on communicators fail together, if it is there.
+pub(super) fn begin() -> Result<()> {
+    let Ok(calls) = calls() else { return Ok(()) };
+    // SAFETY: the communicators that are always there.
+    for comm in unsafe { [ffi::RSMPI_COMM_WORLD, ffi::RSMPI_COMM_SELF] } {
+        // SAFETY: a live communicator, and a constant of the library.
+        check("MPI_Comm_set_errhandler", unsafe {
+            ffi::MPI_Comm_set_errhandler(comm, ffi::RSMPI_ERRORS_RETURN)
+        })?;
+    }
+    CALLS.get_or_init(|| calls);
+    Ok(())
+}
+
+/// Whether ranks outlive the loss of others.
+pub(super) fn is_on() -> bool {
+    CALLS.get().is_some()
+}
+
+/// Whether the communicators of this process have been revoked: what is under way on them
+/// comes to an end.
+pub(super) fn have_failed() -> bool {
+    HAVE_FAILED.load(Ordering::Relaxed)
+}
+
+fn groups() -> MutexGuard<'static, Vec<Group>> {
+    // A list of handles is as good as it was whoever panicked.
+    GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A communicator that fails with the others.
+pub(super) fn add(comm: ffi::MPI_Comm) {
+    if is_on() {
+        groups().push(Group(comm));
+    }
+}
+
+/// It is about to be freed.
+pub(super) fn forget(comm: ffi::MPI_Comm) {
+    if is_on() {
+        groups().retain(|group| group.0 != comm);
+    }
+}
+
+/// A call has failed: all communicators of this process fail, on all ranks.
+pub(super) fn revoke_all() {
+    let Some(calls) = CALLS.get() else { return };
+    HAVE_FAILED.store(true, Ordering::Relaxed);
+    for Group(comm) in std::mem::take(&mut *groups()) {
+        // SAFETY: a live communicator: it would have been forgotten. What is revoked
+        // already stays so, and there is nothing to be done about an error.
+        unsafe { (calls.revoke)(comm) };
+    }
+}
+
+/// The right to go on after a loss: ULFM is there, and switched on.
+pub struct Ulfm<'w>(&'static Calls, PhantomData<&'w MpiWorld>);
+
+impl MpiWorld {
+    /// What outlives the loss of ranks.
+    ///
+    /// # Errors
+    /// Where a loss ends all ranks.
+    pub fn ulfm(&self) -> std::result::Result<Ulfm<'_>, NoUlfm> {
+        match CALLS.get() {
+            Some(calls) => Ok(Ulfm(calls, PhantomData)),
+            None => Err(calls().err().unwrap_or(NoUlfm::Off)),
+        }
+    }
+}
+
+impl Ulfm<'_> {
+    /// A new communicator of all ranks that are left, in their order. All older ones are to
+    /// be dropped before. Collective over those that are left, whatever has failed before.
+    /// Where MPI cannot make one, all ranks end.
+    ///
+    /// # Panics
+    /// When an older one is still there and has not failed.
+    pub fn survivors(&self) -> MpiComm {
+        assert!(groups().is_empty(), "older communicators are dropped, or have failed");
+        HAVE_FAILED.store(false, Ordering::Relaxed);
+        // SAFETY: a constant of the library.
+        let world = unsafe { ffi::RSMPI_COMM_WORLD };
+        let mut made = world;
+        // SAFETY: a live communicator; all ranks that are left call this.
+        let code = unsafe { (self.0.shrink)(world, &mut made) };
+        or_end(check("MPIX_Comm_shrink", code).and_then(|()| MpiComm::wrap(made, true)))
+    }
+
+    /// The bits that the words of all ranks which are left have in common: the same answer
+    /// on all of them. Words are those that fit an `i32`. Collective over those that are
+    /// left, whatever has failed before. Where MPI cannot agree, all ranks end.
+    pub fn agree(&self, word: i32) -> i32 {
+        let mut all: c_int = word;
+        // SAFETY: the world communicator is never freed; all ranks that are left call this.
+        let code = unsafe { (self.0.agree)(ffi::RSMPI_COMM_WORLD, &mut all) };
+        if code != PROC_FAILED {
+            or_end(check("MPIX_Comm_agree", code));
+        }
+        assert_eq!(all & !word, 0, "no bit is in common that this rank has not");
+        all
+    }
+}
+
+/// Without what only MPI can do, no rank is left in doubt.
+fn or_end<T>(done: Result<T>) -> T {
+    done.unwrap_or_else(|error| {
+        eprintln!("error: {error}: all ranks end");
+        end_job(i32::from(Exit::Interrupted.code()))
+    })
+}

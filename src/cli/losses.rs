@@ -6,7 +6,7 @@
 //! attempt on all ranks, and those that are left begin the next one:
 //!
 //! ```text
-//! attempt     a call fails: all communicators of this rank are revoked, and so fail on all
+//! attempt     a call fails: its communicator is revoked, and so all further ones fail on all
 //!             ranks; memory and locks are let go of on the way out
 //! agree       how the attempt ended: all do the same
 //! shrink      a communicator of the ranks that are left, in their order
@@ -104,8 +104,6 @@ pub fn outlive(world: &MpiWorld, ulfm: &Ulfm, args: &RunArgs) -> Result<Exit, Jo
         ranks = comm.size();
         let attempt = run_on(world, &comm, args, &mut job);
         job.lost_at = Some(Instant::now());
-        // Where a loss was noticed, it has failed; else nobody waits for this rank on it.
-        drop(comm);
         match Verdict::of(ulfm.agree(Standing::of(&attempt).word())) {
             Verdict::End => return attempt.map(|finished| finished.exit),
             Verdict::RemoveRest(exit) => {

@@ -16,8 +16,10 @@ use skt_terms::exit::Exit;
 
 use super::{Comm, CommError, PanelBuf, RecvRequest, Result, SendRequest, Tag};
 
+mod part;
 mod ulfm;
 
+use part::Part;
 pub use ulfm::{NoUlfm, Ulfm};
 
 /// MPI counts are C ints: longer messages go in pieces of this many bytes.
@@ -130,7 +132,7 @@ fn check(call: &'static str, code: c_int) -> Result<()> {
     if code == ffi::MPI_SUCCESS as c_int {
         return Ok(());
     }
-    ulfm::revoke_all();
+    ulfm::revoke();
     Err(code_error(call, code))
 }
 
@@ -149,12 +151,14 @@ fn byte_type() -> ffi::MPI_Datatype {
     unsafe { ffi::RSMPI_UINT8_T }
 }
 
-/// A group of MPI ranks.
+/// A group of MPI ranks: all those of a communicator, or some of them.
 pub struct MpiComm {
     raw: ffi::MPI_Comm,
     rank: usize,
     size: usize,
     owned: bool,
+    /// Which of the communicator's ranks these are, where they are not all.
+    part: Option<Part>,
     /// Not to be shared among threads: with an MPI whose handles are integers the
     /// compiler would allow it.
     _not_sync: PhantomData<Cell<()>>,
@@ -175,10 +179,17 @@ impl MpiComm {
         // SAFETY: as above.
         check("MPI_Comm_size", unsafe { ffi::MPI_Comm_size(raw, &mut size) })?;
         let (rank, size) = (rank as usize, size as usize);
-        if owned {
-            ulfm::add(raw);
-        }
-        Ok(Self { raw, rank, size, owned, _not_sync: PhantomData })
+        Ok(Self { raw, rank, size, owned, part: None, _not_sync: PhantomData })
+    }
+
+    /// The communicator's number of a rank of this group.
+    fn peer(&self, rank: usize) -> c_int {
+        self.part.as_ref().map_or(rank as c_int, |part| part.peer(rank))
+    }
+
+    /// The tag of the group's messages within the communicator.
+    fn tag(&self, tag: Tag) -> c_int {
+        self.part.as_ref().map_or(c_int::from(tag), |part| part.tag(tag))
     }
 
     /// # Safety
@@ -198,8 +209,8 @@ impl MpiComm {
                     data.add(offset).cast::<c_void>(),
                     bytes as c_int,
                     byte_type(),
-                    dest as c_int,
-                    c_int::from(tag),
+                    self.peer(dest),
+                    self.tag(tag),
                     self.raw,
                     requests.slot(),
                 )
@@ -227,8 +238,8 @@ impl MpiComm {
                     data.add(offset).cast::<c_void>(),
                     bytes as c_int,
                     byte_type(),
-                    source as c_int,
-                    c_int::from(tag),
+                    self.peer(source),
+                    self.tag(tag),
                     self.raw,
                     requests.slot(),
                 )
@@ -249,7 +260,6 @@ impl Drop for MpiComm {
                 && finalized == 0
                 && !std::thread::panicking()
             {
-                ulfm::forget(self.raw);
                 ffi::MPI_Comm_free(&mut self.raw);
             }
         }
@@ -366,6 +376,9 @@ impl Comm for MpiComm {
     }
 
     fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Self>> {
+        if ulfm::is_on() {
+            return part::split(self, color, key);
+        }
         // SAFETY: a constant of the library.
         let none = unsafe { ffi::RSMPI_UNDEFINED };
         let mut raw = self.raw;
@@ -378,13 +391,7 @@ impl Comm for MpiComm {
                 &mut raw,
             )
         })?;
-        let group = color.map(|_| Self::wrap(raw, true)).transpose()?;
-        if ulfm::is_on() {
-            // Where a rank was lost meanwhile, some may have the group and some not. These
-            // could not revoke it: so nobody uses it before all have it.
-            self.barrier()?;
-        }
-        Ok(group)
+        color.map(|_| Self::wrap(raw, true)).transpose()
     }
 
     fn send_bytes(&self, data: &[u8], dest: usize, tag: Tag) -> Result<()> {
@@ -395,8 +402,8 @@ impl Comm for MpiComm {
                     data.as_ptr().add(offset).cast(),
                     bytes as c_int,
                     byte_type(),
-                    dest as c_int,
-                    c_int::from(tag),
+                    self.peer(dest),
+                    self.tag(tag),
                     self.raw,
                 )
             };
@@ -429,7 +436,7 @@ impl Comm for MpiComm {
             requests.wait()
         };
         let done = exchange();
-        if done.is_err() && ulfm::have_failed() {
+        if done.is_err() && ulfm::has_failed() {
             requests.drain();
         }
         if let Err(error) = &done
@@ -482,8 +489,8 @@ impl Comm for MpiComm {
         // SAFETY: a live communicator; the status is not wanted.
         check("MPI_Iprobe", unsafe {
             ffi::MPI_Iprobe(
-                source as c_int,
-                c_int::from(tag),
+                self.peer(source),
+                self.tag(tag),
                 self.raw,
                 &mut flag,
                 ffi::RSMPI_STATUS_IGNORE,
@@ -493,6 +500,9 @@ impl Comm for MpiComm {
     }
 
     fn barrier(&self) -> Result<()> {
+        if ulfm::is_on() {
+            return part::barrier(self);
+        }
         // SAFETY: a live communicator.
         check("MPI_Barrier", unsafe { ffi::MPI_Barrier(self.raw) })
     }
@@ -527,7 +537,7 @@ unsafe impl<B: Send> Send for UnderWay<B> {}
 
 impl<B> Drop for UnderWay<B> {
     fn drop(&mut self) {
-        if ulfm::have_failed() {
+        if ulfm::has_failed() {
             self.requests.drain();
         }
         if self.requests.are_pending() {

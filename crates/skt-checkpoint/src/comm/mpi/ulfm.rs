@@ -1,11 +1,11 @@
 //! The loss of a rank that the others outlive: ULFM, where the MPI library has it and has
 //! been told to use it.
 //!
-//! A rank that finds any call failing *revokes* all its communicators: every call on them
-//! fails then, on all ranks, also those that wait for a rank which is not lost but has
-//! turned away. So all come out of what they were at. The world communicator is not among
-//! those: it stays as it was, and serves what a revoked or broken communicator cannot stop,
-//! to agree and to make a new communicator of the ranks that are left.
+//! All messages go over one communicator (`part`). A rank that finds any call failing *revokes*
+//! it: every call on it fails then, on all ranks, also those that wait for a rank which is
+//! not lost but has turned away. So all come out of what they were at. It is never the world
+//! communicator: that one stays as it was, and serves what a revoked or broken communicator
+//! cannot stop, to agree and to make a new communicator of the ranks that are left.
 //!
 //! The functions are not in the MPI standard yet. They are looked up by name in the library
 //! that runs, so the same program runs where there are none.
@@ -19,7 +19,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use mpi::ffi;
 use skt_terms::exit::Exit;
 
-use super::{MpiComm, MpiWorld, Result, check, end_job};
+use super::{MpiComm, MpiWorld, Result, check, end_job, part};
 
 /// What `MPIX_Comm_agree` returns, in Open MPI, where all have agreed and some were lost.
 const PROC_FAILED: c_int = 75;
@@ -37,16 +37,15 @@ struct Calls {
 
 /// Set once MPI is up, where ranks outlive the loss of others.
 static CALLS: OnceLock<Calls> = OnceLock::new();
-/// The communicators of this process that fail together.
-static GROUPS: Mutex<Vec<Group>> = Mutex::new(Vec::new());
-/// Whether they have failed, since the last [`Ulfm::survivors`].
-static HAVE_FAILED: AtomicBool = AtomicBool::new(false);
+/// The communicator of the ranks that were left when it was made, until it is revoked.
+static CURRENT: Mutex<Option<Handle>> = Mutex::new(None);
+/// Whether it has been.
+static HAS_FAILED: AtomicBool = AtomicBool::new(false);
 
-#[derive(PartialEq)]
-struct Group(ffi::MPI_Comm);
+struct Handle(ffi::MPI_Comm);
 
 // SAFETY: a handle; MPI calls are made by one thread at a time (serialized).
-unsafe impl Send for Group {}
+unsafe impl Send for Handle {}
 
 /// Why the loss of a rank ends all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -92,7 +91,7 @@ fn calls() -> std::result::Result<Calls, NoUlfm> {
     }
 }
 
-/// Looks for ULFM, once MPI is up. From here on communicators fail together, if it is there.
+/// Looks for ULFM, once MPI is up.
 pub(super) fn begin() -> Result<()> {
     let Ok(calls) = calls() else { return Ok(()) };
     // SAFETY: the communicators that are always there.
@@ -111,38 +110,23 @@ pub(super) fn is_on() -> bool {
     CALLS.get().is_some()
 }
 
-/// Whether the communicators of this process have been revoked: what is under way on them
-/// comes to an end.
-pub(super) fn have_failed() -> bool {
-    HAVE_FAILED.load(Ordering::Relaxed)
+/// Whether the communicator has been revoked: what is under way on it comes to an end.
+pub(super) fn has_failed() -> bool {
+    HAS_FAILED.load(Ordering::Relaxed)
 }
 
-fn groups() -> MutexGuard<'static, Vec<Group>> {
-    // A list of handles is as good as it was whoever panicked.
-    GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
+fn current() -> MutexGuard<'static, Option<Handle>> {
+    // A handle is as good as it was whoever panicked.
+    CURRENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A communicator that fails with the others.
-pub(super) fn add(comm: ffi::MPI_Comm) {
-    if is_on() {
-        groups().push(Group(comm));
-    }
-}
-
-/// It is about to be freed.
-pub(super) fn forget(comm: ffi::MPI_Comm) {
-    if is_on() {
-        groups().retain(|group| group.0 != comm);
-    }
-}
-
-/// A call has failed: all communicators of this process fail, on all ranks.
-pub(super) fn revoke_all() {
+/// A call has failed: all further ones fail, on all ranks.
+pub(super) fn revoke() {
     let Some(calls) = CALLS.get() else { return };
-    HAVE_FAILED.store(true, Ordering::Relaxed);
-    for Group(comm) in std::mem::take(&mut *groups()) {
-        // SAFETY: a live communicator: it would have been forgotten. What is revoked
-        // already stays so, and there is nothing to be done about an error.
+    if let Some(Handle(comm)) = current().take() {
+        HAS_FAILED.store(true, Ordering::Relaxed);
+        // SAFETY: a live communicator, for they are never freed. Of an error there would be
+        // nothing to be done.
         unsafe { (calls.revoke)(comm) };
     }
 }
@@ -164,21 +148,23 @@ impl MpiWorld {
 }
 
 impl Ulfm<'_> {
-    /// A new communicator of all ranks that are left, in their order. All older ones are to
-    /// be dropped before. Collective over those that are left, whatever has failed before.
-    /// Where MPI cannot make one, all ranks end.
-    ///
-    /// # Panics
-    /// When an older one is still there and has not failed.
+    /// A new communicator of all ranks that are left, in their order. Older ones fail from
+    /// here on, whatever is still done with them. It is never freed, so a group of its ranks
+    /// may outlive it; there is one more for each loss. Collective over those that are left,
+    /// whatever has failed before. Where MPI cannot make one, all ranks end.
     pub fn survivors(&self) -> MpiComm {
-        assert!(groups().is_empty(), "older communicators are dropped, or have failed");
-        HAVE_FAILED.store(false, Ordering::Relaxed);
+        revoke();
         // SAFETY: a constant of the library.
         let world = unsafe { ffi::RSMPI_COMM_WORLD };
         let mut made = world;
         // SAFETY: a live communicator; all ranks that are left call this.
         let code = unsafe { (self.0.shrink)(world, &mut made) };
-        or_end(check("MPIX_Comm_shrink", code).and_then(|()| MpiComm::wrap(made, true)))
+        let comm =
+            or_end(check("MPIX_Comm_shrink", code).and_then(|()| MpiComm::wrap(made, false)));
+        part::begin();
+        *current() = Some(Handle(made));
+        HAS_FAILED.store(false, Ordering::Relaxed);
+        comm
     }
 
     /// The bits that the words of all ranks which are left have in common: the same answer

@@ -167,8 +167,8 @@ fn ranks_killed_at_any_time() {
 #[test]
 fn one_after_the_other() {
     let Some(mpi) = mpi() else { return };
-    let inject = "--inject 0@column:700 --inject 2@column:1400";
-    let job = job(mpi, (1, 2, 1, 2400, 2), "two", inject);
+    let inject = "--inject 0@column:350 --inject 2@column:700";
+    let job = job(mpi, (1, 2, 1, 1200, 2), "two", inject);
     let ended = job.start(&[]);
     assert_right(&ended);
     assert_eq!(mended_seconds(&ended).len(), 2, "{}", ended.text);
@@ -179,8 +179,8 @@ fn one_after_the_other() {
 #[test]
 fn without_a_spare_the_job_ends_and_the_same_command_goes_on() {
     let Some(mpi) = mpi() else { return };
-    let inject = "--inject 1@column:700 --inject 0@column:1400";
-    let job = job(mpi, (1, 2, 1, 2400, 1), "spare", inject);
+    let inject = "--inject 1@column:350 --inject 0@column:700";
+    let job = job(mpi, (1, 2, 1, 1200, 1), "spare", inject);
     let first = job.start(&[]);
     assert_eq!(first.code, Some(75), "{}", first.text);
     assert!(first.text.contains("2 are left, and the grid needs 3"), "{}", first.text);

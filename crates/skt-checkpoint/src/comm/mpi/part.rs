@@ -1,10 +1,10 @@
 //! Groups of some of a communicator's ranks, by messages alone.
 //!
 //! MPI makes a communicator of them in several rounds. If a rank dies meanwhile, some ranks
-//! have the new one and some not, and Open MPI 5.0 may wait for ever in the next. So where
-//! losses are outlived there is one communicator, and a group within it is a list of its
-//! ranks and a *context*, a number in the tags of its messages that tells them from those of
-//! other groups. Whatever fails, one communicator is to be revoked.
+//! have the new one and some not: these could not revoke it for those that wait on it. So
+//! where losses are outlived there is one communicator, and a group within it is a list of
+//! its ranks and a *context*, a number in the tags of its messages that tells them from
+//! those of other groups. Whatever fails, one communicator is to be revoked.
 
 use std::cell::Cell;
 use std::ffi::c_int;

@@ -9,7 +9,7 @@ mod mpirun;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use mpi_job::{Ended, Job, kill};
+use mpi_job::{Dice, Ended, Job, kill, rank_of};
 
 fn is_soak() -> bool {
     std::env::var_os("SKT_FT_SOAK").is_some_and(|value| value != "0")
@@ -51,25 +51,6 @@ fn an_undisturbed_run_has_the_bits_of_one_without_checksums() {
             assert!(ended.text.contains("# protection: abft"), "{}", ended.text);
             job.assert_nothing_is_left();
         }
-    }
-}
-
-/// The rank that a process has from its launcher.
-fn rank_of(pid: u32) -> Option<usize> {
-    let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
-    let names = ["OMPI_COMM_WORLD_RANK=", "PMI_RANK="];
-    environment.split(|&byte| byte == 0).find_map(|entry| {
-        let entry = std::str::from_utf8(entry).ok()?;
-        names.iter().find_map(|name| entry.strip_prefix(name))?.parse().ok()
-    })
-}
-
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 33) as usize % sides
     }
 }
 

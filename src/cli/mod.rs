@@ -11,6 +11,7 @@ pub mod convert;
 mod figure;
 pub mod init;
 pub mod launch;
+mod losses;
 pub mod machine;
 pub mod man;
 pub mod model;

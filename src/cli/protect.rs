@@ -64,6 +64,10 @@ pub struct ProtectArgs {
     #[arg(long, value_name = "PANELS", allow_negative_numbers = true)]
     #[arg(help_heading = PROTECTION, help = about(Setting::CheckEvery))]
     pub check_every: Option<String>,
+    /// What a lost rank means
+    #[arg(long, value_name = "HOW", value_parser = Names::of_setting(Setting::OnLoss))]
+    #[arg(help_heading = PROTECTION, help = about(Setting::OnLoss))]
+    pub on_loss: Option<String>,
     /// Failure domains
     #[arg(long, value_name = "FILE", help_heading = PROTECTION, help = about(Setting::Domains))]
     pub domains: Option<String>,
@@ -98,6 +102,7 @@ impl ProtectArgs {
             (Setting::MessageBytes, &self.message_bytes),
             (Setting::Overlap, &self.overlap),
             (Setting::CheckEvery, &self.check_every),
+            (Setting::OnLoss, &self.on_loss),
             (Setting::Domains, &self.domains),
             (Setting::AllowSharedDomains, &flag),
             (Setting::Store, &self.store),

@@ -3,10 +3,12 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Instant;
 
 use clap::Args;
 use skt_terms::exit::Exit;
 
+use super::losses;
 use super::overrides::Overrides;
 use super::protect::ProtectArgs;
 use crate::checkpoint::methods::Method;
@@ -22,8 +24,8 @@ use crate::machine::launcher_rank;
 use crate::report::heartbeat;
 use crate::report::output;
 use crate::report::progress::ProgressMode;
-use crate::run::job::{self, JobError, Options};
-use crate::run::protect::{Settings, What, read_domains};
+use crate::run::job::{self, Finished, JobError, Options};
+use crate::run::protect::{OnLoss, Settings, What, read_domains};
 
 const FILES: &str = "Input and output";
 
@@ -124,8 +126,10 @@ fn read_file(path: &Path, lenient: bool) -> Result<Source, ConfigError> {
 pub fn execute(args: &RunArgs) -> ExitCode {
     kernel::take_one_that_fits();
     let exit = MpiWorld::init().map_err(JobError::from).and_then(|world| {
-        let comm = world.comm()?;
-        let exit = run_on(&world, &comm, args)?;
+        let exit = match world.ulfm() {
+            Ok(ulfm) => losses::outlive(&world, &ulfm, args)?,
+            Err(_) => run_on(&world, &world.comm()?, args, &mut Job::default())?.exit,
+        };
         // Before MPI is shut down, which may hang when all is done.
         heartbeat::done(exit);
         Ok(exit)
@@ -139,30 +143,66 @@ pub fn execute(args: &RunArgs) -> ExitCode {
     }
 }
 
-/// Runs the benchmark on all ranks of `comm`: rank 0 reads the configuration,
-/// says what is wrong with it, and tells the others.
-fn run_on(world: &MpiWorld, comm: &MpiComm, args: &RunArgs) -> Result<Exit, JobError> {
+/// What a process knows of its job.
+#[derive(Default)]
+pub(super) struct Job {
+    /// The run; none before rank 0 has told.
+    pub order: Option<(RunSpec, Settings)>,
+    /// When this process noticed a loss that it has outlived: the last one.
+    pub lost_at: Option<Instant>,
+}
+
+/// Rank 0 reads the configuration, says what is wrong with it, and tells the others. Of
+/// ranks that are left of a job, it tells what it knows. Nothing where nothing can be run.
+fn tell_order<'j>(
+    comm: &MpiComm,
+    args: &RunArgs,
+    job: &'j mut Job,
+) -> Result<Option<&'j (RunSpec, Settings)>, JobError> {
     let mut bytes = Vec::new();
     if comm.rank() == 0 {
-        match load_for(args, comm.size()) {
+        let order = match job.order.take() {
+            Some(order) => Ok(order),
+            None => load_for(args, comm.size()),
+        };
+        match order {
             Ok(order) => bytes = serde_json::to_vec(&order).expect("plain data"),
             Err(error) => output::say(format_args!("error: {error}")),
         }
     }
     collect::broadcast_bytes(comm, &mut bytes, 0)?;
-    if bytes.is_empty() {
-        return Ok(Exit::BadInput);
+    job.order = match bytes.is_empty() {
+        true => None,
+        false => serde_json::from_slice(&bytes)
+            .map(Some)
+            .map_err(|error| JobError::Spec(error.to_string()))?,
+    };
+    Ok(job.order.as_ref())
+}
+
+/// Runs the benchmark on all ranks of `comm`.
+pub(super) fn run_on(
+    world: &MpiWorld,
+    comm: &MpiComm,
+    args: &RunArgs,
+    job: &mut Job,
+) -> Result<Finished, JobError> {
+    let lost_at = job.lost_at;
+    let Some((spec, settings)) = tell_order(comm, args, job)? else {
+        return Ok(Finished::short(Exit::BadInput));
+    };
+    if let Err(exit) = losses::has_ranks(world, comm, (spec, settings), lost_at.is_some()) {
+        return Ok(Finished::short(exit));
     }
-    let (spec, settings): (RunSpec, Settings) =
-        serde_json::from_slice(&bytes).map_err(|error| JobError::Spec(error.to_string()))?;
     let options = Options {
         json: args.json.clone(),
         progress: args.progress,
         verbose: args.verbose,
         mpi_library: Some(world.library_version()),
+        lost_at,
     };
-    let done = job::run(comm, &spec, &settings, &options);
-    match done {
+    match job::run(comm, spec, settings, &options) {
+        Err(error) if error.is_loss() && settings.on_loss == OnLoss::Recover => Err(error),
         // The others wait for this rank, or for one that is gone: all must end,
         // and what is in shared memory lets the same command go on.
         Err(error) if error.is_fatal() => {

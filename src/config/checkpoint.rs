@@ -26,6 +26,7 @@ pub enum Setting {
     MessageBytes,
     Overlap,
     CheckEvery,
+    OnLoss,
     Domains,
     AllowSharedDomains,
     Store,
@@ -68,7 +69,7 @@ const NONE: SettingInfo = SettingInfo {
 };
 
 /// All settings.
-pub const SETTINGS: [SettingInfo; 16] = [
+pub const SETTINGS: [SettingInfo; 17] = [
     SettingInfo {
         setting: Setting::Method,
         key: "method",
@@ -206,6 +207,18 @@ pub const SETTINGS: [SettingInfo; 16] = [
         default: "auto",
         what: "panels between two checks of the matrix against its checksums, with abft; auto: as \
                many as cost a hundredth of the time",
+        ..NONE
+    },
+    SettingInfo {
+        setting: Setting::OnLoss,
+        key: "on_loss",
+        flag: "--on-loss",
+        choices: &["restart", "recover"],
+        legal: "restart, recover",
+        default: "restart",
+        what: "what a lost rank means, with abft: the end of the job, to be started again, or a \
+               spare rank in its place while the job goes on (needs ULFM: Open MPI 5, mpirun \
+               --with-ft ulfm)",
         ..NONE
     },
     SettingInfo {

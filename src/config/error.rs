@@ -259,6 +259,15 @@ pub enum ConfigError {
         /// Where.
         at: At,
     },
+    /// Memory that is kept for losses, and thrown away at each.
+    #[error(
+        "{at}: goes on from memory, which --resume never does not; to begin anew, remove the memory \
+         before (skt-hpl shm clean --run NAME)"
+    )]
+    RecoversFromNothing {
+        /// Where.
+        at: At,
+    },
     /// A wrong number that nothing would notice.
     #[error("--inject {inject}: flips a bit of the matrix, which only --ft abft notices")]
     FlipUnnoticed {

@@ -146,10 +146,19 @@ fn abft_lines(protection: &Protection, what: &str) -> Vec<String> {
     }
     lines.extend(protection.restarts.iter().map(|restart| {
         format!(
-            "# restart: at column {}; ranks rebuilt: {:?}; downtime {:.2} s, recovery {:.2} s",
-            restart.column, restart.rebuilt_ranks, restart.lost_seconds, restart.recover_seconds
+            "# restart: at column {}; ranks rebuilt: {:?}; downtime {:.2} s, recovery {:.2} s{}",
+            restart.column,
+            restart.rebuilt_ranks,
+            restart.lost_seconds,
+            restart.recover_seconds,
+            mended_words(restart)
         )
     }));
+    let mended = protection.restarts.iter().filter(|restart| restart.mended_seconds.is_some());
+    match mended.count() {
+        0 => {}
+        mended => lines.push(format!("# losses: the job went on after {mended} of them")),
+    }
     let rebuilt = |restart: &Restart| !restart.rebuilt_ranks.is_empty();
     if protection.restarts.iter().any(rebuilt) {
         lines.push(
@@ -161,6 +170,16 @@ fn abft_lines(protection: &Protection, what: &str) -> Vec<String> {
     let clocks = protection.restarts.iter().filter_map(Restart::clock_note);
     lines.extend(clocks.map(|note| format!("# clock: {note}")));
     lines
+}
+
+/// What is said of a loss that the job has outlived.
+fn mended_words(restart: &Restart) -> String {
+    let Some(seconds) = restart.mended_seconds else { return String::new() };
+    let undone = match restart.undone_ranks {
+        0 => "nothing was computed again".to_owned(),
+        ranks => format!("{ranks} rank(s) took one panel back"),
+    };
+    format!("; in the same job, {seconds:.2} s after the loss was noticed; {undone}")
 }
 
 fn phase_lines(record: &TestRecord) -> Vec<String> {

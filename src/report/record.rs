@@ -206,6 +206,13 @@ pub struct Restart {
     /// Seconds by which the wall clock was set in that time, as far as that is
     /// known; 0 where it was not.
     pub wall_clock_step_seconds: f64,
+    /// Where the job outlived the loss: seconds from when it was noticed to when the ranks
+    /// went on, the longest of any rank.
+    #[serde(default)]
+    pub mended_seconds: Option<f64>,
+    /// Ranks that took back what they had computed beyond that column.
+    #[serde(default)]
+    pub undone_ranks: usize,
 }
 
 impl Restart {

@@ -291,6 +291,7 @@ impl Cluster {
             host: self.host(comm.rank()),
             hook,
             guessed_rate: 1e9,
+            lost_at: None,
             clock: self.clock.clone(),
         }
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use skt_hpl::checkpoint::store::{SegmentInfo, Store, SysV};
 
-use crate::mpirun::mpirun;
+use crate::mpirun::{mpirun, mpirun_in};
 
 /// A start that takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -24,6 +24,8 @@ pub struct Job {
     run: String,
     ranks: usize,
     launcher_flags: Vec<String>,
+    /// The folder of the MPI library that it runs on, if it is not the system's.
+    mpi: Option<PathBuf>,
     /// Of the program.
     pub flags: Vec<String>,
 }
@@ -32,6 +34,8 @@ pub struct Job {
 pub struct Ended {
     /// Whether all went well.
     pub ok: bool,
+    /// The launcher's exit code, if it has one.
+    pub code: Option<i32>,
     /// All that it said.
     pub text: String,
 }
@@ -56,7 +60,8 @@ impl Job {
     pub fn new(program: &Path, ranks: usize, name: &str, flags: &str) -> Self {
         let run = format!("ft-mpi-{}-{name}", std::process::id());
         let flags = flags.split_whitespace().map(str::to_owned).collect();
-        Self { program: program.to_owned(), run, ranks, launcher_flags: Vec::new(), flags }
+        let (launcher_flags, mpi) = (Vec::new(), None);
+        Self { program: program.to_owned(), run, ranks, launcher_flags, mpi, flags }
     }
 
     /// The same with flags for the launcher.
@@ -65,9 +70,19 @@ impl Job {
         self
     }
 
+    /// The same under the MPI library that is installed in this folder.
+    pub fn under(mut self, mpi: &Path) -> Self {
+        self.mpi = Some(mpi.to_owned());
+        self
+    }
+
     /// Starts it.
     pub fn spawn(&self, more: &[&str]) -> Child {
-        mpirun(self.ranks)
+        let mut launcher = match &self.mpi {
+            Some(folder) => mpirun_in(folder, self.ranks),
+            None => mpirun(self.ranks),
+        };
+        launcher
             .args(["--bind-to", "none"])
             .args(&self.launcher_flags)
             .arg(&self.program)
@@ -122,7 +137,7 @@ impl Job {
         if launcher_hung {
             text += "mpirun hung after all ranks were gone";
         }
-        Ended { ok: status.success(), text }
+        Ended { ok: status.success(), code: status.code(), text }
     }
 
     /// Starts it, and waits for its end.
@@ -150,6 +165,22 @@ impl Job {
             .filter(|name| name.run() == self.run && name.role().starts_with('t'))
             .filter(|name| rank.is_none_or(|rank| name.rank() as usize == rank))
             .collect()
+    }
+
+    /// How many of its processes have taken hold of the run.
+    pub fn holds(&self) -> usize {
+        let list = SysV::new(false).list().expect("a list");
+        let is_hold =
+            |info: &&SegmentInfo| info.name.run() == self.run && info.name.role() == "lock";
+        list.iter().filter(is_hold).count()
+    }
+
+    /// The memory of a rank is gone, if no process has it. Whether it was there.
+    pub fn lose_unused(&self, rank: usize) -> bool {
+        let names = self.segments(Some(rank));
+        let lost =
+            names.iter().filter(|name| SysV::new(false).remove_unused(name).expect("removed"));
+        lost.count() > 0
     }
 
     /// The memory of a rank is gone.
@@ -187,4 +218,25 @@ impl Drop for Job {
 pub fn kill(pid: u32) {
     // SAFETY: a signal to a process that this test has started.
     unsafe { libc::kill(pid as i32, libc::SIGKILL) };
+}
+
+/// The rank that a process has from its launcher.
+pub fn rank_of(pid: u32) -> Option<usize> {
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let names = ["OMPI_COMM_WORLD_RANK=", "PMI_RANK="];
+    environment.split(|&byte| byte == 0).find_map(|entry| {
+        let entry = std::str::from_utf8(entry).ok()?;
+        names.iter().find_map(|name| entry.strip_prefix(name))?.parse().ok()
+    })
+}
+
+/// Numbers that a seed decides.
+pub struct Dice(pub u64);
+
+impl Dice {
+    /// From 0 to below `sides`.
+    pub fn roll(&mut self, sides: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) as usize % sides
+    }
 }

@@ -1,10 +1,24 @@
 //! `mpirun` for tests: also as root, and on fewer cores than ranks.
 
+use std::ffi::OsStr;
+use std::path::Path;
 use std::process::Command;
 
 /// `mpirun -np RANKS`, its arguments and the program still to come.
 pub fn mpirun(ranks: usize) -> Command {
-    let mut command = Command::new("mpirun");
+    launcher(OsStr::new("mpirun"), ranks)
+}
+
+/// The same of the MPI library that is installed in this folder.
+#[allow(dead_code)] // not every suite needs it
+pub fn mpirun_in(folder: &Path, ranks: usize) -> Command {
+    let mut command = launcher(folder.join("bin/mpirun").as_os_str(), ranks);
+    command.env("LD_LIBRARY_PATH", folder.join("lib"));
+    command
+}
+
+fn launcher(program: &OsStr, ranks: usize) -> Command {
+    let mut command = Command::new(program);
     command.args(["-np", &ranks.to_string()]);
     // Variables, not flags: other MPIs ignore them.
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");

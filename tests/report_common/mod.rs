@@ -199,6 +199,8 @@ fn protection() -> Protection {
             recover_seconds: 0.25,
             is_by_wall_clock: false,
             wall_clock_step_seconds: 0.0,
+            mended_seconds: None,
+            undone_ranks: 0,
         }],
         checks: 0,
         mended_rows: 0,

@@ -188,7 +188,11 @@ pub fn pin_thread(cpu: usize) -> io::Result<()> {
     set_mask(&[cpu])
 }
 
-fn set_mask(cpus: &[usize]) -> io::Result<()> {
+/// Has the calling thread run on these CPUs alone.
+///
+/// # Errors
+/// What the system says; `EINVAL` if none of them is there and allowed.
+pub fn set_mask(cpus: &[usize]) -> io::Result<()> {
     let highest = cpus.iter().max().copied().unwrap_or(0);
     let mut words = vec![0u64; (highest / WORD_BITS + 1).max(16)];
     for cpu in cpus {

@@ -37,7 +37,8 @@ use crate::report::text::{self, Counts, Report};
 use crate::report::{heartbeat, output};
 use crate::run::protect::ledger::{Ledger, LedgerError, Results};
 use crate::run::protect::{
-    self, Done, NodeMemory, Opened, Outlook, Protected, Reading, Settings, Surroundings, Target,
+    self, Done, NodeMemory, OnLoss, Opened, Outlook, Protected, Reading, Settings, Surroundings,
+    Target,
 };
 use crate::run::ptest::{self, Observer, Phase};
 
@@ -52,6 +53,27 @@ pub struct Options {
     pub verbose: bool,
     /// What the MPI library calls itself.
     pub mpi_library: Option<String>,
+    /// When this process noticed a loss that it has outlived: the last one.
+    pub lost_at: Option<Instant>,
+}
+
+/// A job that has come to an end, with all its ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Finished {
+    /// How it ends.
+    pub exit: Exit,
+    /// Whether the report is whole: nothing of the run is to be computed again.
+    pub is_reported: bool,
+    /// Whether all that it has left was removed. Where a rank was lost meanwhile, some may be
+    /// left, see [`remove_rest`].
+    pub is_cleared: bool,
+}
+
+impl Finished {
+    /// Without a whole report.
+    pub fn short(exit: Exit) -> Self {
+        Self { exit, is_reported: false, is_cleared: true }
+    }
 }
 
 /// Why a job could not be run.
@@ -143,6 +165,18 @@ impl JobError {
         !is_agreed
     }
 
+    /// Whether another rank is gone, or has turned away because one is.
+    pub fn is_loss(&self) -> bool {
+        let why = match self {
+            Self::Comm(why)
+            | Self::Checkpoint(CheckpointError::Comm(why))
+            | Self::Ledger(LedgerError::Comm(why))
+            | Self::Solve(SolveError::Comm(why)) => why,
+            _ => return false,
+        };
+        matches!(why, CommError::Transport { .. })
+    }
+
     /// Whether the same command fails again until something else is changed: a
     /// limit, a setting.
     pub fn is_permanent(&self) -> bool {
@@ -173,7 +207,7 @@ pub fn run<C: Comm>(
     spec: &RunSpec,
     settings: &Settings,
     options: &Options,
-) -> Result<Exit, JobError> {
+) -> Result<Finished, JobError> {
     let first = world.rank() == 0;
     let mut progress = if first { Progress::stderr(options.progress) } else { Progress::off() };
     let start_unix_seconds = now_unix_seconds();
@@ -185,7 +219,7 @@ pub fn run<C: Comm>(
         if first {
             output::say(format_args!("error: {why}"));
         }
-        return Ok(Exit::BadInput);
+        return Ok(Finished::short(Exit::BadInput));
     }
     let mut reports = None;
     if first {
@@ -204,7 +238,7 @@ pub fn run<C: Comm>(
     let mut opened = [u8::from(reports.is_some())];
     collect::broadcast(world, &mut opened, 0)?;
     if opened[0] == 0 {
-        return Ok(Exit::BadInput);
+        return Ok(Finished::short(Exit::BadInput));
     }
     if settings.is_on() {
         interrupt::listen(spec, settings, first);
@@ -213,6 +247,7 @@ pub fn run<C: Comm>(
         spec,
         settings,
         setup: &setup,
+        lost_at: options.lost_at,
         progress,
         reports,
         ledger: None,
@@ -229,7 +264,7 @@ pub fn run<C: Comm>(
             if first {
                 output::say(format_args!("error: {why}"));
             }
-            return Ok(Exit::BadInput);
+            return Ok(Finished::short(Exit::BadInput));
         }
         done => done?,
     };
@@ -243,27 +278,56 @@ pub fn run<C: Comm>(
     let mut answer = [u8::from(closed.is_some()), closed.unwrap_or(Exit::BadInput).code()];
     collect::broadcast(world, &mut answer, 0)?;
     let [is_closed, code] = answer;
-    if is_closed == 1 {
-        // Before the first segment goes: a start that finds none would compute all
-        // of it again.
-        heartbeat::reported(Exit::from_code(code));
-        if let Some(done) = ran.last {
-            done.clear()?;
-        }
-        if settings.is_on() {
-            world.barrier()?;
-            // None of what the run still needs is left; what is out of reach is to be
-            // known when it comes back.
-            if setup.is_first_on_host && !ran.left.is_empty() {
-                protect::ended::remember(setup.store, &settings.run_id, world.rank(), &ran.left)?;
-            }
-            protect::sweep(setup.store, &settings.run_id, spec.tests().len())?;
-            interrupt::keep(false);
-            // All have let go of theirs.
-            setup::warn(&protect::tidy(setup.store)?);
-        }
+    let exit = Exit::from_code(code);
+    if is_closed == 0 {
+        return Ok(Finished::short(exit));
     }
-    Ok(Exit::from_code(code))
+    // Before the first segment goes: a start that finds none would compute all
+    // of it again.
+    heartbeat::reported(exit);
+    let is_cleared = match clear(world, spec, settings, &setup, ran) {
+        Err(why) if settings.on_loss == OnLoss::Recover && why.is_loss() => false,
+        done => done.map(|()| true)?,
+    };
+    Ok(Finished { exit, is_reported: true, is_cleared })
+}
+
+/// Removes what is left of a run whose report is whole. Collective.
+fn clear<C: Comm>(
+    world: &C,
+    spec: &RunSpec,
+    settings: &Settings,
+    setup: &Setup,
+    ran: Ran<C>,
+) -> Result<(), JobError> {
+    if let Some(done) = ran.last {
+        done.clear()?;
+    }
+    if settings.is_on() {
+        world.barrier()?;
+        // None of what the run still needs is left; what is out of reach is to be
+        // known when it comes back.
+        if setup.is_first_on_host && !ran.left.is_empty() {
+            protect::ended::remember(setup.store, &settings.run_id, world.rank(), &ran.left)?;
+        }
+        protect::sweep(setup.store, &settings.run_id, spec.tests().len())?;
+        interrupt::keep(false);
+        // All have let go of theirs.
+        setup::warn(&protect::tidy(setup.store)?);
+    }
+    Ok(())
+}
+
+/// Removes from this process's host what is left of a run whose report is whole, where the
+/// loss of a rank has kept the job from removing it.
+///
+/// # Errors
+/// When the store refuses.
+pub fn remove_rest(spec: &RunSpec, settings: &Settings) -> Result<(), JobError> {
+    let store = settings.store.parse::<StoreKind>()?.open();
+    protect::sweep(&*store, &settings.run_id, spec.tests().len())?;
+    interrupt::keep(false);
+    Ok(())
 }
 
 /// The results of the tests of a job.
@@ -288,6 +352,8 @@ struct Tests<'a> {
     spec: &'a RunSpec,
     settings: &'a Settings,
     setup: &'a Setup<'a>,
+    /// When a loss was noticed that this process has outlived.
+    lost_at: Option<Instant>,
     progress: Progress,
     reports: Option<Reports>,
     /// Results of the tests that are done, where there are several and they are
@@ -378,6 +444,9 @@ impl<'a> Tests<'a> {
                 let reported = self.run_one(ranks, test, turn, &mut announced)?;
                 (is_written, done) = (reported.is_written, reported.done);
                 self.unsettled.insert(index, reported.result);
+            } else {
+                // Others may need the processor of a rank that has nothing to do.
+                collect::await_broadcast(world, 0)?;
             }
             match self.verdict(world, index, is_written, done.is_some())? {
                 // A result that cannot be kept is no result: all stop, and the next
@@ -583,6 +652,7 @@ impl<'a> Tests<'a> {
             host: ranks.host(),
             hook: target.clone(),
             guessed_rate: outlook::guessed_rate(test, setup.self_test.gflops_per_core),
+            lost_at: self.lost_at,
             clock: Arc::new(Reading::now),
         };
         heartbeat::phase("open", 0, test.n);

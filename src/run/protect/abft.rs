@@ -37,7 +37,7 @@ use crate::report::record::{Phases, Protection, Restart, Sample};
 use crate::run::ptest::{self, Observer, Phase};
 
 /// Raised when [`State`] changes its form: a program reads its own alone.
-const STATE_FORMAT: u32 = 1;
+const STATE_FORMAT: u32 = 2;
 /// The seconds so far lie on a page of their own, behind the solver's memory.
 pub(super) const CLOCK_BYTES: usize = 4096;
 
@@ -67,6 +67,8 @@ pub struct Carried<'a, C: Comm> {
     /// What an earlier start has left.
     recovered: Option<Recovered>,
     clock: Clock,
+    /// When a loss was noticed that the job has outlived.
+    lost_at: Option<Instant>,
     started: Instant,
     open_seconds: f64,
 }
@@ -83,7 +85,7 @@ pub fn open<'a, C: Comm>(
     surroundings: Surroundings<'a>,
 ) -> Result<Opened<'a, C>, CheckpointError> {
     let started = Instant::now();
-    let Surroundings { memory, host, hook, clock, .. } = surroundings;
+    let Surroundings { memory, host, hook, clock, lost_at, .. } = surroundings;
     let format = ("abft_state_format", STATE_FORMAT);
     let config = Config {
         members: spec.q + spec.checksums,
@@ -104,6 +106,7 @@ pub fn open<'a, C: Comm>(
         start_id: found.attempt as u32,
         recovered,
         clock,
+        lost_at,
         started,
         open_seconds: started.elapsed().as_secs_f64(),
         checkpointer,
@@ -169,6 +172,7 @@ impl<'a, C: Comm> Carried<'a, C> {
             clock: &self.clock,
             seconds: &seconds,
             opened: self.started,
+            lost_at: self.lost_at,
             spec: &spec,
             state: State::default(),
             before_seconds: 0.0,
@@ -285,6 +289,8 @@ struct Timer<'t, 'a, C: Comm> {
     seconds: &'t Seconds<'t>,
     /// When this start began to open the test.
     opened: Instant,
+    /// When the loss was noticed that it goes on from.
+    lost_at: Option<Instant>,
     spec: &'t TestSpec,
     state: State,
     /// Seconds of the run when the clock of this start, `start`, began.
@@ -350,9 +356,20 @@ impl<C: Comm> Timer<'_, '_, C> {
             recover_seconds: here_seconds,
             is_by_wall_clock: resumed.is_by_wall_clock,
             wall_clock_step_seconds: resumed.wall_clock_step_seconds,
+            mended_seconds: self.mended_seconds()?,
+            undone_ranks: beginning.undone,
         };
         remember_restart(&mut self.state.restarts, restart);
         Ok(())
+    }
+
+    /// Seconds since the loss was noticed that the job has outlived, the longest of any
+    /// rank; nothing where this is the first attempt of the job.
+    fn mended_seconds(&self) -> Result<Option<f64>, CheckpointError> {
+        let seconds = self.lost_at.map_or(-1.0, |at| at.elapsed().as_secs_f64());
+        let mut longest = [seconds];
+        collect::all_max(self.checkpointer.comm(), &mut longest)?;
+        Ok(Some(longest[0]).filter(|&seconds| seconds >= 0.0))
     }
 
     fn now_seconds(&self) -> f64 {

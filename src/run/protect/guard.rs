@@ -124,6 +124,8 @@ pub struct Surroundings<'a> {
     pub hook: Arc<dyn Hook>,
     /// Operations a second that the job is thought to do.
     pub guessed_rate: f64,
+    /// When a loss was noticed that this process has outlived: the last one.
+    pub lost_at: Option<Instant>,
     /// What reads the clocks of this node: [`Reading::now`].
     pub clock: Clock,
 }
@@ -148,7 +150,7 @@ pub fn open<'a, C: Comm>(
     surroundings: Surroundings<'a>,
 ) -> Result<Opened<'a, C>, CheckpointError> {
     let started = Instant::now();
-    let Surroundings { memory, host, hook, guessed_rate, clock } = surroundings;
+    let Surroundings { memory, host, hook, guessed_rate, clock, lost_at: _ } = surroundings;
     let shape = region_shape(spec, settings);
     let config = config(comm, spec, settings, &memory, &host, ("state_format", STATE_FORMAT))?;
     let config = Config {
@@ -256,6 +258,8 @@ impl<'a, C: Comm> Protected<'a, C> {
             recover_seconds: here_seconds,
             is_by_wall_clock: resumed.is_by_wall_clock,
             wall_clock_step_seconds: resumed.wall_clock_step_seconds,
+            mended_seconds: None,
+            undone_ranks: 0,
         };
         remember_restart(&mut state.restarts, restart);
         Ok(())

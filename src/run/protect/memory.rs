@@ -234,9 +234,12 @@ pub fn sweep_before(store: &dyn Store, run: &str, test: usize) -> Result<(), Sto
 /// When the store cannot be listed, or a segment not be removed.
 pub fn sweep(store: &dyn Store, run: &str, test: usize) -> Result<(), StoreError> {
     for info in store.list()?.into_iter().filter(|info| info.name.run() == run) {
-        // Locks go with their holders; marks of ended runs stay.
-        let stays = info.name.role() == "lock" || is_mark(&info);
-        if !stays && parse_role(info.name.role()).is_none_or(|(of, _)| of <= test) {
+        // Locks go with their holders, unless these were lost; marks of ended runs stay.
+        if info.name.role() == "lock" {
+            store.remove_unused(&info.name)?;
+            continue;
+        }
+        if !is_mark(&info) && parse_role(info.name.role()).is_none_or(|(of, _)| of <= test) {
             store.remove(&info.name)?;
         }
     }

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use skt_terms::shown::shown;
 
 use super::every::{Every, parse_seconds};
-use super::settings::{Overlap, Settings};
+use super::settings::{OnLoss, Overlap, Settings};
 use crate::checkpoint::agree::Resume;
 use crate::checkpoint::codec::{CodecKind, checksum};
 use crate::checkpoint::link::MESSAGE_BYTES;
@@ -58,6 +58,9 @@ impl Settings {
         from.with(Setting::Domains, |text| (!text.is_empty()).then_some(()))?;
         let check_every = from.parsed(Setting::CheckEvery)?;
         settings.check_every = check_every.unwrap_or(settings.check_every);
+        let on_loss = from.with(Setting::OnLoss, OnLoss::named)?;
+        settings.on_loss = on_loss.unwrap_or(settings.on_loss);
+        from.refuse_losses(&settings)?;
         if settings.method == Method::Abft {
             from.refuse_checkpoints()?;
             settings.parities = from.whole(Setting::Parities, 1, 1, MOST_CHECKSUMS)?;
@@ -151,6 +154,20 @@ impl Reader<'_> {
                 Err(ConfigError::NoCheckpoints { at: setting.at(&value.place) })
             }
             None => Ok(()),
+        }
+    }
+
+    /// Refuses to recover from losses where that cannot be.
+    fn refuse_losses(&self, settings: &Settings) -> Result<(), ConfigError> {
+        let Some(value) = self.0.get(&Setting::OnLoss) else { return Ok(()) };
+        let at = Setting::OnLoss.at(&value.place);
+        match (settings.on_loss, settings.method, settings.resume) {
+            (OnLoss::Restart, ..) => Ok(()),
+            (OnLoss::Recover, Method::Abft, Resume::Never) => {
+                Err(ConfigError::RecoversFromNothing { at })
+            }
+            (OnLoss::Recover, Method::Abft, _) => Ok(()),
+            (OnLoss::Recover, ..) => Err(ConfigError::NoChecksums { at }),
         }
     }
 

@@ -225,6 +225,8 @@ mod tests {
             recover_seconds: LONG / 11.0,
             is_by_wall_clock: false,
             wall_clock_step_seconds: -LONG / 13.0,
+            mended_seconds: None,
+            undone_ranks: 0,
         };
         History { taken, restarts: (0..restarts).map(restart).collect(), before_seconds: LONG }
     }

@@ -48,6 +48,26 @@ impl Overlap {
     }
 }
 
+/// What the loss of a rank means to the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OnLoss {
+    /// All end, and the same command goes on.
+    Restart,
+    /// They go on, with a spare rank in the place of the one that is lost.
+    Recover,
+}
+
+impl OnLoss {
+    /// The one of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "restart" => Some(Self::Restart),
+            "recover" => Some(Self::Recover),
+            _ => None,
+        }
+    }
+}
+
 /// No region of that name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown region `{0}`; one of corner, side, whole")]
@@ -103,6 +123,8 @@ pub struct Settings {
     pub mtbf_seconds: f64,
     /// How often the checksums of method `abft` are compared with the matrix.
     pub check_every: CheckEvery,
+    /// What a lost rank means.
+    pub on_loss: OnLoss,
     /// What to do with what an earlier start has left.
     pub resume: Resume,
     /// Name of the run in shared memory.
@@ -131,6 +153,7 @@ impl Settings {
             every: Every::Auto,
             mtbf_seconds: 86400.0,
             check_every: CheckEvery::Auto,
+            on_loss: OnLoss::Restart,
             resume: Resume::Auto,
             run_id: "none".into(),
             store: "sysv".into(),

@@ -1,5 +1,7 @@
 //! Collective operations built from messages, the same over every [`Comm`].
 
+use std::time::Duration;
+
 use bytemuck::Pod;
 
 use super::{Comm, Result, Tag};
@@ -8,6 +10,8 @@ use super::{Comm, Result, Tag};
 const TAG_BCAST: Tag = 0x7f00;
 const TAG_REDUCE: Tag = 0x7f01;
 const TAG_GATHER: Tag = 0x7f02;
+/// Between two looks of a rank that has nothing to do.
+const NAP: Duration = Duration::from_millis(1);
 
 /// Sends `data` of `root` to all, along a binomial tree.
 pub fn broadcast<C: Comm, T: Pod>(comm: &C, data: &mut [T], root: usize) -> Result<()> {
@@ -28,6 +32,20 @@ pub fn broadcast<C: Comm, T: Pod>(comm: &C, data: &mut [T], root: usize) -> Resu
             comm.send(data, (relative + mask + root) % size, TAG_BCAST)?;
         }
         mask >>= 1;
+    }
+    Ok(())
+}
+
+/// Returns when the next [`broadcast`] of `root` has come to this rank, which is not `root`.
+/// Meanwhile the processor is free.
+pub fn await_broadcast<C: Comm>(comm: &C, root: usize) -> Result<()> {
+    let (size, rank) = (comm.size(), comm.rank());
+    let relative = (rank + size - root) % size;
+    assert!(relative > 0, "the root has it");
+    // Its lowest set bit is the way from the rank that sends to it.
+    let from = relative & (relative - 1);
+    while !comm.probe((from + root) % size, TAG_BCAST)? {
+        std::thread::sleep(NAP);
     }
     Ok(())
 }

@@ -16,6 +16,12 @@ use skt_terms::exit::Exit;
 
 use super::{Comm, CommError, PanelBuf, RecvRequest, Result, SendRequest, Tag};
 
+mod part;
+mod ulfm;
+
+use part::Part;
+pub use ulfm::{NoUlfm, Ulfm};
+
 /// MPI counts are C ints: longer messages go in pieces of this many bytes.
 const PIECE_BYTES: usize = 1 << 30;
 
@@ -25,7 +31,8 @@ pub const PANIC_EXIT_CODE: i32 = 101;
 const ABORT_SECONDS: u32 = 10;
 
 /// The MPI library, initialized; finalizes when dropped, on the thread that
-/// initialized it.
+/// initialized it. With [`Ulfm`] it does not: that would wait for ranks that are lost, and
+/// all have agreed on the end before.
 pub struct MpiWorld(PhantomData<*const ()>);
 
 impl MpiWorld {
@@ -59,6 +66,7 @@ impl MpiWorld {
             return Err(CommError::Transport { call: "MPI_Init_thread", what });
         }
         end_job_on_panic();
+        ulfm::begin()?;
         Ok(Self(PhantomData))
     }
 
@@ -87,7 +95,7 @@ impl MpiWorld {
 impl Drop for MpiWorld {
     fn drop(&mut self) {
         // After a panic the other ranks may never come to finalize: no waiting for them.
-        if !std::thread::panicking() {
+        if !std::thread::panicking() && !ulfm::is_on() {
             // SAFETY: initialized in `init`, finalized once.
             unsafe { ffi::MPI_Finalize() };
         }
@@ -124,12 +132,18 @@ fn check(call: &'static str, code: c_int) -> Result<()> {
     if code == ffi::MPI_SUCCESS as c_int {
         return Ok(());
     }
+    ulfm::revoke();
+    Err(code_error(call, code))
+}
+
+/// What the library says of an error.
+fn code_error(call: &'static str, code: c_int) -> CommError {
     let mut text = [0u8; ffi::MPI_MAX_ERROR_STRING as usize + 1];
     let mut len: c_int = 0;
     // SAFETY: the buffer has the length that MPI demands.
     unsafe { ffi::MPI_Error_string(code, text.as_mut_ptr().cast(), &mut len) };
     let what = String::from_utf8_lossy(&text[..len.max(0) as usize]).into_owned();
-    Err(CommError::Transport { call, what })
+    CommError::Transport { call, what }
 }
 
 fn byte_type() -> ffi::MPI_Datatype {
@@ -137,12 +151,14 @@ fn byte_type() -> ffi::MPI_Datatype {
     unsafe { ffi::RSMPI_UINT8_T }
 }
 
-/// A group of MPI ranks.
+/// A group of MPI ranks: all those of a communicator, or some of them.
 pub struct MpiComm {
     raw: ffi::MPI_Comm,
     rank: usize,
     size: usize,
     owned: bool,
+    /// Which of the communicator's ranks these are, where they are not all.
+    part: Option<Part>,
     /// Not to be shared among threads: with an MPI whose handles are integers the
     /// compiler would allow it.
     _not_sync: PhantomData<Cell<()>>,
@@ -163,7 +179,17 @@ impl MpiComm {
         // SAFETY: as above.
         check("MPI_Comm_size", unsafe { ffi::MPI_Comm_size(raw, &mut size) })?;
         let (rank, size) = (rank as usize, size as usize);
-        Ok(Self { raw, rank, size, owned, _not_sync: PhantomData })
+        Ok(Self { raw, rank, size, owned, part: None, _not_sync: PhantomData })
+    }
+
+    /// The communicator's number of a rank of this group.
+    fn peer(&self, rank: usize) -> c_int {
+        self.part.as_ref().map_or(rank as c_int, |part| part.peer(rank))
+    }
+
+    /// The tag of the group's messages within the communicator.
+    fn tag(&self, tag: Tag) -> c_int {
+        self.part.as_ref().map_or(c_int::from(tag), |part| part.tag(tag))
     }
 
     /// # Safety
@@ -183,8 +209,8 @@ impl MpiComm {
                     data.add(offset).cast::<c_void>(),
                     bytes as c_int,
                     byte_type(),
-                    dest as c_int,
-                    c_int::from(tag),
+                    self.peer(dest),
+                    self.tag(tag),
                     self.raw,
                     requests.slot(),
                 )
@@ -212,8 +238,8 @@ impl MpiComm {
                     data.add(offset).cast::<c_void>(),
                     bytes as c_int,
                     byte_type(),
-                    source as c_int,
-                    c_int::from(tag),
+                    self.peer(source),
+                    self.tag(tag),
                     self.raw,
                     requests.slot(),
                 )
@@ -300,6 +326,17 @@ impl Requests {
         Ok(())
     }
 
+    /// Waits until MPI is done with the memory of all, after their communicator was
+    /// revoked: none of them waits for a rank then.
+    fn drain(&mut self) {
+        // SAFETY: constants of the library.
+        let null = unsafe { ffi::RSMPI_REQUEST_NULL };
+        for request in self.raw.iter_mut().filter(|request| **request != null) {
+            // SAFETY: a live request; whether it was done or has failed is of no interest.
+            unsafe { ffi::MPI_Wait(request, ffi::RSMPI_STATUS_IGNORE) };
+        }
+    }
+
     /// Whether MPI may still read or write the memory of any: it sets to null what it
     /// is done with.
     fn are_pending(&self) -> bool {
@@ -339,6 +376,9 @@ impl Comm for MpiComm {
     }
 
     fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Self>> {
+        if ulfm::is_on() {
+            return part::split(self, color, key);
+        }
         // SAFETY: a constant of the library.
         let none = unsafe { ffi::RSMPI_UNDEFINED };
         let mut raw = self.raw;
@@ -362,8 +402,8 @@ impl Comm for MpiComm {
                     data.as_ptr().add(offset).cast(),
                     bytes as c_int,
                     byte_type(),
-                    dest as c_int,
-                    c_int::from(tag),
+                    self.peer(dest),
+                    self.tag(tag),
                     self.raw,
                 )
             };
@@ -396,6 +436,9 @@ impl Comm for MpiComm {
             requests.wait()
         };
         let done = exchange();
+        if done.is_err() && ulfm::has_failed() {
+            requests.drain();
+        }
         if let Err(error) = &done
             && requests.are_pending()
         {
@@ -446,8 +489,8 @@ impl Comm for MpiComm {
         // SAFETY: a live communicator; the status is not wanted.
         check("MPI_Iprobe", unsafe {
             ffi::MPI_Iprobe(
-                source as c_int,
-                c_int::from(tag),
+                self.peer(source),
+                self.tag(tag),
                 self.raw,
                 &mut flag,
                 ffi::RSMPI_STATUS_IGNORE,
@@ -457,6 +500,9 @@ impl Comm for MpiComm {
     }
 
     fn barrier(&self) -> Result<()> {
+        if ulfm::is_on() {
+            return part::barrier(self);
+        }
         // SAFETY: a live communicator.
         check("MPI_Barrier", unsafe { ffi::MPI_Barrier(self.raw) })
     }
@@ -478,7 +524,8 @@ impl Comm for MpiComm {
 }
 
 /// A message over MPI under way. Dropped before it is complete, it leaks its buffer,
-/// which MPI may still read or write.
+/// which MPI may still read or write, unless its communicator has failed: then it waits for
+/// the end of it.
 pub struct UnderWay<B> {
     requests: Requests,
     /// None once it is handed out.
@@ -490,6 +537,9 @@ unsafe impl<B: Send> Send for UnderWay<B> {}
 
 impl<B> Drop for UnderWay<B> {
     fn drop(&mut self) {
+        if ulfm::has_failed() {
+            self.requests.drain();
+        }
         if self.requests.are_pending() {
             std::mem::forget(self.buf.take());
         }

@@ -64,7 +64,7 @@ use memory::{Journal, Places, Recorded, Sizes, State};
 use relay::{Relay, Sum};
 use restore::Step;
 pub use standing::Refusal;
-use standing::{Decision, Report, decide, lost, newest_start};
+use standing::{Action, Decision, Report, decide, lost, newest_start};
 pub use weights::{MOST_CHECKSUMS, Weights};
 
 /// Most panels of the look-ahead: with more, a column in flight would have panels that its
@@ -140,6 +140,8 @@ pub struct Beginning {
     pub panel: usize,
     /// The ranks of the grid that were rebuilt.
     pub rebuilt: Vec<usize>,
+    /// How many ranks took back what they had computed of that panel.
+    pub undone: usize,
     /// Whether x is there already.
     pub is_solved: bool,
 }
@@ -261,19 +263,20 @@ impl<'s, C: Comm> System<'s, C> {
             solution.x = places.x_mut().to_vec();
             collect::broadcast(&grid.all, &mut solution.x, from)?;
             solution.resumed = Some(panels);
-            let rebuilt = Vec::new();
-            watcher.begins(&Beginning { panel: panels, rebuilt, is_solved: true })?;
+            let solved = Beginning { panel: panels, is_solved: true, ..Beginning::default() };
+            watcher.begins(&solved)?;
         } else {
             let a = &places.a;
             let (rows, cols) = (grid.rows(self.params.nb), grid.cols(self.params.nb));
             // Memory that ranks share on a node does not outlive them.
             let params = Params { share: false, ..self.params };
             let local = Local { grid, team: self.team, params, a, rows, cols, shape };
-            let mut from = 0;
+            let (mut from, mut undone) = (0, 0);
             if let Decision::GoTo { cut, actions } = decision {
                 restore::go_to(&local, &places, &journal, cut, actions[grid.all.rank()])?;
                 restore::rebuild(&local, &places, &journal, self.weights, &lost.by_place, cut)?;
                 from = cut;
+                undone = actions.iter().filter(|action| **action == Action::Undo).count();
                 solution.resumed = Some(cut);
                 solution.rebuilt = lost.ranks;
             } else {
@@ -283,7 +286,7 @@ impl<'s, C: Comm> System<'s, C> {
             // No rank goes on while another may still have what belongs to an earlier start.
             grid.all.barrier()?;
             let rebuilt = solution.rebuilt.clone();
-            watcher.begins(&Beginning { panel: from, rebuilt, is_solved: false })?;
+            watcher.begins(&Beginning { panel: from, rebuilt, undone, is_solved: false })?;
             let mut run = Run::new(&local, &places, &journal, (self.weights, self.check), from)?;
             let factored = run.factor(from, watcher);
             if let Err(SolveError::Wrong { .. }) = factored {

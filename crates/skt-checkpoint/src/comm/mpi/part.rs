@@ -1,0 +1,79 @@
+//! Groups of some of a communicator's ranks, by messages alone.
+//!
+//! MPI makes a communicator of them in several rounds. If a rank dies meanwhile, some ranks
+//! have the new one and some not: these could not revoke it for those that wait on it. So
+//! where losses are outlived there is one communicator, and a group within it is a list of
+//! its ranks and a *context*, a number in the tags of its messages that tells them from
+//! those of other groups. Whatever fails, one communicator is to be revoked.
+
+use std::cell::Cell;
+use std::ffi::c_int;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use super::{Comm, MpiComm, Result, Tag};
+use crate::comm::collect;
+
+/// Bits of a tag below those of the context: the tags of a group are smaller.
+const TAG_BITS: u32 = 15;
+/// Contexts end below this one: Open MPI's tags have 31 bits.
+const MOST_CONTEXTS: c_int = 1 << (31 - TAG_BITS);
+
+/// The least context that no group has in which this process is; 0 is that of all ranks.
+static NEXT: AtomicI32 = AtomicI32::new(1);
+
+/// A new communicator is in use: no group of it has a context.
+pub(super) fn begin() {
+    NEXT.store(1, Ordering::Relaxed);
+}
+
+/// Some of the ranks of a communicator.
+pub(super) struct Part {
+    /// Their numbers in it, in the order of the group.
+    ranks: Vec<c_int>,
+    context: c_int,
+}
+
+impl Part {
+    /// The communicator's number of a rank of the group.
+    pub fn peer(&self, rank: usize) -> c_int {
+        self.ranks[rank]
+    }
+
+    /// The tag of the group's messages within the communicator.
+    pub fn tag(&self, tag: Tag) -> c_int {
+        assert!(u32::from(tag) < 1 << TAG_BITS, "tag {tag}");
+        self.context << TAG_BITS | c_int::from(tag)
+    }
+}
+
+/// [`Comm::split`] without a communicator of its own.
+///
+/// # Panics
+/// When contexts are used up: after 65535 splits.
+pub(super) fn split(comm: &MpiComm, color: Option<u32>, key: u32) -> Result<Option<MpiComm>> {
+    let word = |color: Option<u32>| color.map_or(u64::MAX, u64::from);
+    let mine = [word(color), u64::from(key), NEXT.load(Ordering::Relaxed) as u64];
+    let all = collect::all_gather_bytes(comm, bytemuck::cast_slice(&mine))?;
+    let all: Vec<[u64; 3]> = all.iter().map(|words| bytemuck::pod_read_unaligned(words)).collect();
+    // No group has it in which any of these ranks is.
+    let context = all.iter().map(|words| words[2]).max().expect("a rank") as c_int;
+    assert!(context < MOST_CONTEXTS, "{context} groups have been made");
+    NEXT.store(context + 1, Ordering::Relaxed);
+    if color.is_none() {
+        return Ok(None);
+    }
+    let mut members: Vec<usize> =
+        (0..all.len()).filter(|&rank| all[rank][0] == word(color)).collect();
+    members.sort_by_key(|&rank| (all[rank][1], rank));
+    let rank = members.iter().position(|&rank| rank == comm.rank()).expect("its own colour");
+    let ranks: Vec<c_int> = members.into_iter().map(|rank| comm.peer(rank)).collect();
+    let (size, part) = (ranks.len(), Some(Part { ranks, context }));
+    let _not_sync: PhantomData<Cell<()>> = PhantomData;
+    Ok(Some(MpiComm { raw: comm.raw, rank, size, owned: false, part, _not_sync }))
+}
+
+/// [`Comm::barrier`]: all have come when all have heard of all.
+pub(super) fn barrier(comm: &MpiComm) -> Result<()> {
+    collect::all_reduce(comm, &mut [0u8], u8::max)
+}

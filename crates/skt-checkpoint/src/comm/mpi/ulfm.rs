@@ -1,0 +1,191 @@
+//! The loss of a rank that the others outlive: ULFM, where the MPI library has it and has
+//! been told to use it.
+//!
+//! All messages go over one communicator (`part`). A rank that finds any call failing *revokes*
+//! it: every call on it fails then, on all ranks, also those that wait for a rank which is
+//! not lost but has turned away. So all come out of what they were at. It is never the world
+//! communicator: that one stays as it was, and serves what a revoked or broken communicator
+//! cannot stop, to agree and to make a new communicator of the ranks that are left.
+//!
+//! The functions are not in the MPI standard yet. They are looked up by name in the library
+//! that runs, so the same program runs where there are none.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::marker::PhantomData;
+use std::mem::transmute;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use mpi::ffi;
+use skt_terms::exit::Exit;
+
+use super::{MpiComm, MpiWorld, Result, check, end_job, part};
+
+/// What `MPIX_Comm_agree` returns, in Open MPI, where all have agreed and some were lost.
+const PROC_FAILED: c_int = 75;
+
+type Revoke = unsafe extern "C" fn(ffi::MPI_Comm) -> c_int;
+type Shrink = unsafe extern "C" fn(ffi::MPI_Comm, *mut ffi::MPI_Comm) -> c_int;
+type Agree = unsafe extern "C" fn(ffi::MPI_Comm, *mut c_int) -> c_int;
+
+/// The functions of the library.
+struct Calls {
+    revoke: Revoke,
+    shrink: Shrink,
+    agree: Agree,
+}
+
+/// Set once MPI is up, where ranks outlive the loss of others.
+static CALLS: OnceLock<Calls> = OnceLock::new();
+/// The communicator of the ranks that were left when it was made, until it is revoked.
+static CURRENT: Mutex<Option<Handle>> = Mutex::new(None);
+/// Whether it has been.
+static HAS_FAILED: AtomicBool = AtomicBool::new(false);
+
+struct Handle(ffi::MPI_Comm);
+
+// SAFETY: a handle; MPI calls are made by one thread at a time (serialized).
+unsafe impl Send for Handle {}
+
+/// Why the loss of a rank ends all others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NoUlfm {
+    /// The library has none.
+    #[error("this MPI library has no ULFM; Open MPI 5 has")]
+    Missing,
+    /// The library has its functions, and its launcher ends all ranks all the same.
+    #[error(
+        "the launcher of this MPI library ends all ranks when one is lost; Open MPI 5 does not"
+    )]
+    InNameOnly,
+    /// It has not been asked for.
+    #[error("ULFM is not switched on; start the job with `mpirun --with-ft ulfm`")]
+    Off,
+}
+
+/// The address of what the running program knows by this name.
+fn symbol(name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: a name that ends in zero; looking it up changes nothing.
+    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    (!address.is_null()).then_some(address)
+}
+
+fn calls() -> std::result::Result<Calls, NoUlfm> {
+    let names = [c"MPIX_Comm_revoke", c"MPIX_Comm_shrink", c"MPIX_Comm_agree"];
+    let [Some(revoke), Some(shrink), Some(agree)] = names.map(symbol) else {
+        return Err(NoUlfm::Missing);
+    };
+    // MPICH has the functions.
+    let is_on = symbol(c"ompi_ftmpi_enabled").ok_or(NoUlfm::InNameOnly)?;
+    // SAFETY: Open MPI's variable of this name is a `bool`, set while MPI is initialized.
+    if !unsafe { is_on.cast::<bool>().read() } {
+        return Err(NoUlfm::Off);
+    }
+    // SAFETY: functions of these names have these types, as ULFM defines them.
+    unsafe {
+        Ok(Calls {
+            revoke: transmute::<*mut c_void, Revoke>(revoke),
+            shrink: transmute::<*mut c_void, Shrink>(shrink),
+            agree: transmute::<*mut c_void, Agree>(agree),
+        })
+    }
+}
+
+/// Looks for ULFM, once MPI is up.
+pub(super) fn begin() -> Result<()> {
+    let Ok(calls) = calls() else { return Ok(()) };
+    // SAFETY: the communicators that are always there.
+    for comm in unsafe { [ffi::RSMPI_COMM_WORLD, ffi::RSMPI_COMM_SELF] } {
+        // SAFETY: a live communicator, and a constant of the library.
+        check("MPI_Comm_set_errhandler", unsafe {
+            ffi::MPI_Comm_set_errhandler(comm, ffi::RSMPI_ERRORS_RETURN)
+        })?;
+    }
+    CALLS.get_or_init(|| calls);
+    Ok(())
+}
+
+/// Whether ranks outlive the loss of others.
+pub(super) fn is_on() -> bool {
+    CALLS.get().is_some()
+}
+
+/// Whether the communicator has been revoked: what is under way on it comes to an end.
+pub(super) fn has_failed() -> bool {
+    HAS_FAILED.load(Ordering::Relaxed)
+}
+
+fn current() -> MutexGuard<'static, Option<Handle>> {
+    // A handle is as good as it was whoever panicked.
+    CURRENT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A call has failed: all further ones fail, on all ranks.
+pub(super) fn revoke() {
+    let Some(calls) = CALLS.get() else { return };
+    if let Some(Handle(comm)) = current().take() {
+        HAS_FAILED.store(true, Ordering::Relaxed);
+        // SAFETY: a live communicator, for they are never freed. Of an error there would be
+        // nothing to be done.
+        unsafe { (calls.revoke)(comm) };
+    }
+}
+
+/// The right to go on after a loss: ULFM is there, and switched on.
+pub struct Ulfm<'w>(&'static Calls, PhantomData<&'w MpiWorld>);
+
+impl MpiWorld {
+    /// What outlives the loss of ranks.
+    ///
+    /// # Errors
+    /// Where a loss ends all ranks.
+    pub fn ulfm(&self) -> std::result::Result<Ulfm<'_>, NoUlfm> {
+        match CALLS.get() {
+            Some(calls) => Ok(Ulfm(calls, PhantomData)),
+            None => Err(calls().err().unwrap_or(NoUlfm::Off)),
+        }
+    }
+}
+
+impl Ulfm<'_> {
+    /// A new communicator of all ranks that are left, in their order. Older ones fail from
+    /// here on, whatever is still done with them. It is never freed, so a group of its ranks
+    /// may outlive it; there is one more for each loss. Collective over those that are left,
+    /// whatever has failed before. Where MPI cannot make one, all ranks end.
+    pub fn survivors(&self) -> MpiComm {
+        revoke();
+        // SAFETY: a constant of the library.
+        let world = unsafe { ffi::RSMPI_COMM_WORLD };
+        let mut made = world;
+        // SAFETY: a live communicator; all ranks that are left call this.
+        let code = unsafe { (self.0.shrink)(world, &mut made) };
+        let comm =
+            or_end(check("MPIX_Comm_shrink", code).and_then(|()| MpiComm::wrap(made, false)));
+        part::begin();
+        *current() = Some(Handle(made));
+        HAS_FAILED.store(false, Ordering::Relaxed);
+        comm
+    }
+
+    /// The bits that the words of all ranks which are left have in common: the same answer
+    /// on all of them. Words are those that fit an `i32`. Collective over those that are
+    /// left, whatever has failed before. Where MPI cannot agree, all ranks end.
+    pub fn agree(&self, word: i32) -> i32 {
+        let mut all: c_int = word;
+        // SAFETY: the world communicator is never freed; all ranks that are left call this.
+        let code = unsafe { (self.0.agree)(ffi::RSMPI_COMM_WORLD, &mut all) };
+        if code != PROC_FAILED {
+            or_end(check("MPIX_Comm_agree", code));
+        }
+        assert_eq!(all & !word, 0, "no bit is in common that this rank has not");
+        all
+    }
+}
+
+/// Without what only MPI can do, no rank is left in doubt.
+fn or_end<T>(done: Result<T>) -> T {
+    done.unwrap_or_else(|error| {
+        eprintln!("error: {error}: all ranks end");
+        end_job(i32::from(Exit::Interrupted.code()))
+    })
+}

@@ -1,0 +1,185 @@
+//! `--on-loss recover`: a job that outlives the loss of ranks.
+//!
+//! An *attempt* is all that a start of the job does, from telling the run to clearing up, on
+//! a communicator of its own. The matrix and the words that say how far it is are in memory
+//! that outlives a process, and an attempt finds them as a start does. So a loss ends the
+//! attempt on all ranks, and those that are left begin the next one:
+//!
+//! ```text
+//! attempt     a call fails: its communicator is revoked, and so all further ones fail on all
+//!             ranks; memory and locks are let go of on the way out
+//! agree       how the attempt ended: all do the same
+//! shrink      a communicator of the ranks that are left, in their order
+//! attempt     the first ones, as many as the grid has, take a place each; the others are spare
+//! ```
+
+use std::time::Instant;
+
+use skt_terms::exit::Exit;
+
+use super::run::{Job, RunArgs, run_on};
+use crate::config::{RunSpec, TestSpec};
+use crate::hpl::comm::Comm as _;
+use crate::hpl::comm::mpi::{MpiComm, MpiWorld, Ulfm};
+use crate::machine::environment::affinity;
+use crate::report::output;
+use crate::run::job::{self, Finished, JobError};
+use crate::run::protect::{OnLoss, Settings};
+
+/// How an attempt has ended on one rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// A rank is lost, and the report is not whole, as far as this rank knows.
+    Lost,
+    /// There is nothing more to do.
+    Ended,
+    /// The report is whole, and a rank was lost before all was removed.
+    Left(Exit),
+}
+
+/// What all ranks do after an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// The next attempt.
+    Again,
+    /// They leave.
+    End,
+    /// They remove what is left, and leave.
+    RemoveRest(Exit),
+}
+
+/// Bits of the word that ranks agree on; each stays where all ranks have it.
+const ENDED: i32 = 1;
+const NOT_REPORTED: i32 = 2;
+const EXIT_SHIFT: u32 = 8;
+const EXIT_BITS: i32 = 0xff;
+
+impl Standing {
+    fn of(attempt: &Result<Finished, JobError>) -> Self {
+        match attempt {
+            Err(error) if error.is_loss() => Self::Lost,
+            Ok(Finished { exit, is_reported: true, is_cleared: false }) => Self::Left(*exit),
+            _ => Self::Ended,
+        }
+    }
+
+    fn word(self) -> i32 {
+        let (bits, exit) = match self {
+            Self::Lost => (NOT_REPORTED, EXIT_BITS),
+            // Who has ended knows that all others have, or will be told of a loss.
+            Self::Ended => (ENDED | NOT_REPORTED, EXIT_BITS),
+            Self::Left(exit) => (0, EXIT_BITS & !i32::from(exit.code())),
+        };
+        bits | exit << EXIT_SHIFT
+    }
+}
+
+impl Verdict {
+    fn of(all: i32) -> Self {
+        if all & ENDED != 0 {
+            Self::End
+        } else if all & NOT_REPORTED != 0 {
+            Self::Again
+        } else {
+            let exit = EXIT_BITS & !(all >> EXIT_SHIFT);
+            Self::RemoveRest(Exit::from_code(exit as u8))
+        }
+    }
+}
+
+/// Runs the benchmark on the ranks that are left, until an attempt comes to its end.
+///
+/// # Errors
+/// What is no loss of a rank.
+pub fn outlive(world: &MpiWorld, ulfm: &Ulfm, args: &RunArgs) -> Result<Exit, JobError> {
+    let mask = affinity::current_mask().ok();
+    let (mut job, mut ranks) = (Job::default(), usize::MAX);
+    loop {
+        let comm = ulfm.survivors();
+        if comm.size() == ranks {
+            // All ranks are there, and so all see this.
+            output::say(format_args!("error: MPI has failed, and no rank is lost"));
+            return Ok(Exit::Interrupted);
+        }
+        ranks = comm.size();
+        let attempt = run_on(world, &comm, args, &mut job);
+        job.lost_at = Some(Instant::now());
+        match Verdict::of(ulfm.agree(Standing::of(&attempt).word())) {
+            Verdict::End => return attempt.map(|finished| finished.exit),
+            Verdict::RemoveRest(exit) => {
+                let (spec, settings) = job.order.as_ref().expect("the run of a whole report");
+                job::remove_rest(spec, settings)?;
+                return Ok(exit);
+            }
+            // The next attempt decides anew where threads go.
+            Verdict::Again => {
+                let _ = mask.as_ref().map(|mask| affinity::set_mask(mask));
+            }
+        }
+    }
+}
+
+/// Whether the job can be run on the ranks of `comm`, the same on all: else how it ends.
+/// `is_mended`: they are what is left of a job.
+pub fn has_ranks(
+    world: &MpiWorld,
+    comm: &MpiComm,
+    (spec, settings): (&RunSpec, &Settings),
+    is_mended: bool,
+) -> Result<(), Exit> {
+    let say = |text: String| {
+        if comm.rank() == 0 {
+            output::say(format_args!("{text}"));
+        }
+    };
+    if settings.on_loss == OnLoss::Restart {
+        return Ok(());
+    }
+    if let Err(why) = world.ulfm() {
+        say(format!("error: --on-loss recover: {why}"));
+        return Err(Exit::BadInput);
+    }
+    let needed = spec.tests().iter().map(TestSpec::ranks).max().unwrap_or(0);
+    match (comm.size().checked_sub(needed), is_mended) {
+        (None, _) => {
+            say(format!(
+                "error: a rank is lost, {} are left, and the grid needs {needed}: the same command \
+                 goes on where the run was",
+                comm.size()
+            ));
+            return Err(Exit::Interrupted);
+        }
+        (Some(spares), true) => {
+            say(format!("a rank is lost: the others go on, {spares} spare rank(s) are left"));
+        }
+        (Some(0), false) => say(format!(
+            "warning: --on-loss recover: the grid needs all {needed} ranks, none is spare: a loss \
+             ends the job"
+        )),
+        (Some(_), false) => {}
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What ranks with these standings do.
+    fn verdict(standings: &[Standing]) -> Verdict {
+        Verdict::of(standings.iter().fold(-1, |all, standing| all & standing.word()))
+    }
+
+    #[test]
+    fn one_loss_that_was_noticed_is_enough_unless_the_report_is_whole() {
+        use Standing::{Ended, Left, Lost};
+        assert_eq!(verdict(&[Ended, Ended]), Verdict::End);
+        assert_eq!(verdict(&[Ended, Lost, Ended]), Verdict::Again);
+        assert_eq!(verdict(&[Lost, Lost]), Verdict::Again);
+        for exit in [Exit::Passed, Exit::ResidualFailed, Exit::BadInput] {
+            for others in [Ended, Lost, Left(exit)] {
+                assert_eq!(verdict(&[others, Left(exit), Lost]), Verdict::RemoveRest(exit));
+            }
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Real ranks of a job that outlives the loss of some of them (`--on-loss recover`): killed
+//! with signal 9 at random times, with and without their memory, while the job goes on.
+//!
+//! It takes Open MPI 5. Where the system's `mpirun` has no ULFM, its wheel is installed below
+//! the target folder, which a program that was built on Open MPI 4 runs on as well; where that
+//! cannot be, the tests say so and do nothing. A sample by default; `SKT_FT_SOAK=1` takes fifty
+//! kills.
+
+mod mpi_job;
+mod mpirun;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use mpi_job::{Dice, Ended, Job, kill, rank_of};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_skt-hpl");
+
+/// Runs a command; why it did not end well.
+fn ran(command: &mut Command) -> Result<String, String> {
+    let output = command.output().map_err(|why| format!("{command:?}: {why}"))?;
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    if output.status.success() { Ok(said) } else { Err(format!("{command:?}: {said}")) }
+}
+
+/// Installs Open MPI 5, if it is not there.
+fn install() -> Result<PathBuf, String> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("openmpi-5.0.11");
+    let linked = ran(Command::new("ldd").arg(PROGRAM))?;
+    if !linked.contains("libmpi.so.40") {
+        return Err("the program is not built on Open MPI".to_owned());
+    }
+    if !folder.join("bin/mpirun").exists() {
+        ran(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
+        let pip = folder.join("bin/pip");
+        ran(Command::new(pip).args(["install", "--quiet", "openmpi==5.0.11"]))?;
+    }
+    Ok(folder)
+}
+
+/// Where Open MPI with ULFM is.
+fn mpi() -> Option<&'static Path> {
+    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| {
+        let installed = install();
+        if let Err(why) = &installed {
+            println!("skipped: no MPI with ULFM: {why}");
+        }
+        installed.ok()
+    });
+    folder.as_deref()
+}
+
+/// P, Q, checksums, order of the system, and spare ranks.
+type Shape = (usize, usize, usize, usize, usize);
+
+/// A job that outlives losses.
+fn job(mpi: &Path, shape: Shape, name: &str, flags: &str) -> Job {
+    let (p, q, checksums, n, spares) = shape;
+    let flags = format!(
+        "--ft abft --on-loss recover --n {n} --nb 64 --p {p} --q {q} --parities {checksums} \
+         --progress off {flags}"
+    );
+    let job = Job::new(Path::new(PROGRAM), p * (q + checksums) + spares, name, &flags);
+    job.under(mpi).launched(&["--with-ft", "ulfm"])
+}
+
+/// Seconds from noticing each loss to going on, in order.
+fn mended_seconds(ended: &Ended) -> Vec<f64> {
+    let lines = ended.text.lines().filter(|line| line.starts_with("# restart:"));
+    let seconds = lines.filter_map(|line| {
+        let (_, rest) = line.split_once("in the same job, ")?;
+        rest.split(' ').next()?.parse().ok()
+    });
+    seconds.collect()
+}
+
+/// A loss to be.
+struct Loss {
+    /// The rank in the launcher's order.
+    rank: usize,
+    /// After the loss before it, or after processes have first taken hold of the run.
+    after: Duration,
+    /// Whether its memory goes, too.
+    with_memory: bool,
+}
+
+/// Starts the job, and has these losses happen. Returns how many did.
+fn start_and_lose(job: &Job, losses: &[Loss]) -> (Ended, usize) {
+    let (mut since, mut done) = (None, 0);
+    let ended = job.wait(job.spawn(&[]), || {
+        if since.is_none() && job.holds() > 0 {
+            since = Some(Instant::now());
+        }
+        let Some(loss) = losses.get(done) else { return };
+        if since.is_none_or(|since: Instant| since.elapsed() < loss.after) {
+            return;
+        }
+        let is_it = |pid: &u32| rank_of(*pid) == Some(loss.rank);
+        if let Some(pid) = job.processes().into_iter().find(is_it) {
+            kill(pid);
+            let start = Instant::now();
+            while loss.with_memory && start.elapsed() < Duration::from_millis(20) {
+                if job.lose_unused(loss.rank) {
+                    break;
+                }
+            }
+            (since, done) = (Some(Instant::now()), done + 1);
+        }
+    });
+    (ended, done)
+}
+
+#[track_caller]
+fn assert_right(ended: &Ended) {
+    assert_eq!(ended.code, Some(0), "{}", ended.text);
+    assert!(ended.text.contains("PASSED") && !ended.text.contains("FAILED"), "{}", ended.text);
+}
+
+/// Any rank, at any time from when the ranks have met: the same job comes to the right end.
+#[test]
+fn ranks_killed_at_any_time() {
+    let Some(mpi) = mpi() else { return };
+    let is_soak = std::env::var_os("SKT_FT_SOAK").is_some_and(|value| value != "0");
+    let jobs = if is_soak { 34 } else { 4 };
+    let seed = std::env::var("SKT_FT_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed: u64 = seed.unwrap_or_else(|| u64::from(std::process::id()));
+    println!("SKT_FT_SEED={seed}");
+    let mut dice = Dice(seed);
+    let (mut kills, mut seconds) = (0, Vec::new());
+    for number in 0..jobs {
+        let shape = [(1, 2, 1, 3000, 1), (2, 1, 1, 2400, 2)][number % 2];
+        let (p, q, checksums, _, spares) = shape;
+        let ranks = p * (q + checksums) + spares;
+        let job = job(mpi, shape, &format!("ulfm{number}"), "");
+        let mut losses: Vec<Loss> = Vec::new();
+        for _ in 0..spares {
+            let left: Vec<usize> =
+                (0..ranks).filter(|&rank| losses.iter().all(|loss| loss.rank != rank)).collect();
+            let after = Duration::from_millis(dice.roll(2500) as u64);
+            // A second loss may come before the first is mended: of the same row, with its
+            // memory, that would be one too many.
+            let with_memory = losses.is_empty() && dice.roll(2) == 0;
+            losses.push(Loss { rank: left[dice.roll(left.len())], after, with_memory });
+        }
+        let (ended, done) = start_and_lose(&job, &losses);
+        let what: Vec<_> =
+            losses[..done].iter().map(|l| (l.rank, l.after, l.with_memory)).collect();
+        let here = mended_seconds(&ended);
+        println!("job {number} of {shape:?}: lost {what:?}; went on after {here:?} s");
+        assert_right(&ended);
+        job.assert_nothing_is_left();
+        kills += done;
+        seconds.extend(here);
+    }
+    let most = seconds.iter().copied().fold(0.0, f64::max);
+    println!(
+        "{kills} kills in {jobs} jobs; {} times the work was under way, and went on after at most {most:.2} s",
+        seconds.len()
+    );
+}
+
+/// Rank 0 too, and a rank that has taken the place of another one.
+#[test]
+fn one_after_the_other() {
+    let Some(mpi) = mpi() else { return };
+    let inject = "--inject 0@column:350 --inject 2@column:700";
+    let job = job(mpi, (1, 2, 1, 1200, 2), "two", inject);
+    let ended = job.start(&[]);
+    assert_right(&ended);
+    assert_eq!(mended_seconds(&ended).len(), 2, "{}", ended.text);
+    assert!(ended.text.contains("# losses: the job went on after 2 of them"), "{}", ended.text);
+    job.assert_nothing_is_left();
+}
+
+#[test]
+fn without_a_spare_the_job_ends_and_the_same_command_goes_on() {
+    let Some(mpi) = mpi() else { return };
+    let inject = "--inject 1@column:350 --inject 0@column:700";
+    let job = job(mpi, (1, 2, 1, 1200, 1), "spare", inject);
+    let first = job.start(&[]);
+    assert_eq!(first.code, Some(75), "{}", first.text);
+    assert!(first.text.contains("2 are left, and the grid needs 3"), "{}", first.text);
+    let ended = job.start(&[]);
+    assert_right(&ended);
+    assert_eq!(mended_seconds(&ended).len(), 1, "{}", ended.text);
+    job.assert_nothing_is_left();
+}
+
+/// The loss of a rank still ends the job where that is not asked for, with ULFM as without.
+#[test]
+fn to_restart_is_the_default() {
+    let Some(mpi) = mpi() else { return };
+    let mut job = job(mpi, (1, 2, 1, 1200, 1), "restart", "--inject 1@column:400");
+    job.flags.iter_mut().filter(|flag| *flag == "recover").for_each(|flag| {
+        "restart".clone_into(flag);
+    });
+    let first = job.start(&[]);
+    // The launcher may tell of the rank that was killed, or of those that have ended.
+    assert!(!first.ok && first.code != Some(0), "{}", first.text);
+    let ended = job.start(&[]);
+    assert_right(&ended);
+    assert!(ended.text.contains("# restart:") && mended_seconds(&ended).is_empty());
+    job.assert_nothing_is_left();
+}
+
+#[test]
+fn where_a_loss_ends_all_ranks_it_is_refused_by_name() {
+    let refused = |job: &Job, says: &[&str]| {
+        let ended = job.start(&[]);
+        assert!(!ended.ok && ended.x().is_none(), "{}", ended.text);
+        let text = ended.text.split_whitespace().collect::<Vec<_>>().join(" ");
+        says.iter().for_each(|says| assert!(text.contains(says), "{says}: {}", ended.text));
+    };
+    let asked = |name: &str, flags: &str| {
+        let flags = format!("--n 100 --p 1 --q 2 --on-loss recover {flags}");
+        Job::new(Path::new(PROGRAM), 3, name, &flags)
+    };
+    refused(&asked("plain", "--ft abft"), &["error: --on-loss recover: "]);
+    refused(&asked("self", "--ft self"), &["--on-loss: has no meaning without --ft abft"]);
+    let never = asked("never", "--ft abft --resume never");
+    refused(&never, &["--on-loss: goes on from memory, which --resume never does not"]);
+    if let Some(mpi) = mpi() {
+        let off = asked("off", "--ft abft").under(mpi);
+        refused(&off, &["ULFM is not switched on; start the job with `mpirun --with-ft ulfm`"]);
+    }
+}

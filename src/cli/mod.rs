@@ -36,7 +36,7 @@ use skt_terms::exit::Exit;
 
 use crate::machine::environment::kernel;
 use crate::machine::launcher_rank;
-use crate::report::{heartbeat, output};
+use crate::report::{heartbeat, outfile, output};
 
 const LONG_ABOUT: &str = "\
 High-Performance Linpack: solves a dense random linear system on a P x Q grid of MPI ranks and \
@@ -190,7 +190,7 @@ fn dispatch(cli: Cli) -> ExitCode {
     output::die_quietly_on_closed_pipe();
     if matches!(command, Command::Init(_) | Command::Plan(_)) {
         // They measure the rate of a core.
-        kernel::take_one_that_fits();
+        kernel::take_one_that_fits(&outfile::closed());
     }
     let done: Result<(), Box<dyn std::error::Error>> = match command {
         Command::Run(_) | Command::Launch(_) => unreachable!("handled above"),

@@ -22,8 +22,8 @@ use crate::hpl::comm::{Comm as _, collect};
 use crate::machine::environment::kernel;
 use crate::machine::launcher_rank;
 use crate::report::heartbeat;
-use crate::report::output;
 use crate::report::progress::ProgressMode;
+use crate::report::{outfile, output};
 use crate::run::job::{self, Finished, JobError, Options};
 use crate::run::protect::{OnLoss, Settings, What, read_domains};
 
@@ -124,7 +124,7 @@ fn read_file(path: &Path, lenient: bool) -> Result<Source, ConfigError> {
 
 /// Runs the benchmark.
 pub fn execute(args: &RunArgs) -> ExitCode {
-    kernel::take_one_that_fits();
+    kernel::take_one_that_fits(&outfile::closed());
     let exit = MpiWorld::init().map_err(JobError::from).and_then(|world| {
         let exit = match world.ulfm() {
             Ok(ulfm) => losses::outlive(&world, &ulfm, args)?,

@@ -45,6 +45,11 @@ pub fn was_closed(fd: i32) -> bool {
     CLOSED.load(Ordering::Relaxed) & (1 << fd) != 0
 }
 
+/// Which of the two were.
+pub fn closed() -> Vec<i32> {
+    [libc::STDOUT_FILENO, libc::STDERR_FILENO].into_iter().filter(|&fd| was_closed(fd)).collect()
+}
+
 /// Standard output, unless it was closed.
 ///
 /// # Errors

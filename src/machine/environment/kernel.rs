@@ -7,6 +7,7 @@
 //! `main`; so the process begins once more with that variable.
 
 use std::env;
+use std::os::fd::RawFd;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
@@ -47,15 +48,20 @@ pub fn is_old(kernel: &str) -> bool {
 }
 
 /// Begins this process once more, with its arguments and the same process id, where OpenBLAS
-/// has chosen a kernel for processors before AVX2 and this one has AVX2. To be called
+/// has chosen a kernel for processors before AVX2 and this one has AVX2. `closed`: standard
+/// descriptors that were closed when it began, and are to be so again. To be called
 /// first, by processes that compute: before MPI, threads and files. Returns where
 /// the kernel fits, where the variable is set already, and where the system does not
 /// let the process begin anew; [`super::selftest::warnings`] tells then.
-pub fn take_one_that_fits() {
+pub fn take_one_that_fits(closed: &[RawFd]) {
     if env::var_os(VARIABLE).is_some() {
         return;
     }
     let Some(kernel) = fitting(&blas::loaded(), best_here()) else { return };
+    for &fd in closed {
+        // SAFETY: sets a flag of a descriptor that Rust's runtime has opened.
+        unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
+    }
     let mut arguments = env::args_os();
     let mut again = Command::new("/proc/self/exe");
     again.arg0(arguments.next().unwrap_or_default()).args(arguments).env(VARIABLE, kernel);

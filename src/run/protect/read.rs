@@ -278,8 +278,8 @@ mod tests {
             ..Settings::none()
         };
         assert_eq!(settings(table).unwrap(), want);
-        // All but that of checksums.
-        assert_eq!(checked(table).unwrap().checkpoint.len(), SETTINGS.len() - 1);
+        // All but those of checksums.
+        assert_eq!(checked(table).unwrap().checkpoint.len(), SETTINGS.len() - 2);
         // Written and read again it is the same.
         let written = write_checkpoint(&checked(table).unwrap().checkpoint);
         let again = parse(format!("{RUN}{written}").as_bytes(), "f", Format::Toml, false).unwrap();

@@ -29,6 +29,7 @@ pub enum Setting {
     Domains,
     AllowSharedDomains,
     Store,
+    Level,
 }
 
 /// Settings as written.
@@ -68,7 +69,7 @@ const NONE: SettingInfo = SettingInfo {
 };
 
 /// All settings.
-pub const SETTINGS: [SettingInfo; 16] = [
+pub const SETTINGS: [SettingInfo; 17] = [
     SettingInfo {
         setting: Setting::Method,
         key: "method",
@@ -234,6 +235,17 @@ pub const SETTINGS: [SettingInfo; 16] = [
         legal: "sysv, sysv-huge, posix, file:FOLDER",
         default: "sysv",
         what: "memory that outlives a process",
+        ..NONE
+    },
+    SettingInfo {
+        setting: Setting::Level,
+        key: "level",
+        flag: "--level",
+        legal: "local:FOLDER or global:FOLDER, with an absolute path, then ,every=TIME ,keep=1..16 \
+                ,when-busy=wait or skip; several with commas between them",
+        default: "(none)",
+        what: "images of checkpoints in files, on each node's own disk or where all nodes see \
+               them, for the loss of more memory than the groups bear",
         ..NONE
     },
 ];

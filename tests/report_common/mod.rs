@@ -199,8 +199,10 @@ fn protection() -> Protection {
             recover_seconds: 0.25,
             is_by_wall_clock: false,
             wall_clock_step_seconds: 0.0,
+            level: None,
         }],
         checks: 0,
         mended_rows: 0,
+        levels: Vec::new(),
     }
 }

@@ -254,6 +254,7 @@ impl<'a, C: Comm> Carried<'a, C> {
             restarts: state.restarts.clone(),
             checks,
             mended_rows,
+            levels: Vec::new(),
             // Nothing is saved.
             ..Protection::default()
         }
@@ -350,6 +351,7 @@ impl<C: Comm> Timer<'_, '_, C> {
             recover_seconds: here_seconds,
             is_by_wall_clock: resumed.is_by_wall_clock,
             wall_clock_step_seconds: resumed.wall_clock_step_seconds,
+            level: None,
         };
         remember_restart(&mut self.state.restarts, restart);
         Ok(())

@@ -150,5 +150,11 @@ fn restore(
     for content in images.iter().flat_map(|o| &o.claims).filter_map(|c| c.content.as_ref()) {
         usable.entry(content.rank).or_insert(content);
     }
-    resume(offers, &images, rules, generation.epoch, &usable)
+    let mut plan = resume(offers, &images, rules, generation.epoch, &usable)?;
+    // What a node has in memory that is out of reach may be of the start of the images.
+    plan.left.extend(usable.values().flat_map(|content| content.record.left()));
+    plan.left.push(generation.start);
+    plan.left.sort_unstable();
+    plan.left.dedup();
+    Ok(plan)
 }

@@ -64,6 +64,11 @@ fn folder_name(run: &str) -> String {
 }
 
 impl Folder {
+    /// Where the images of `run` in `parent` are.
+    pub fn path_of(parent: &Path, run: &str) -> PathBuf {
+        parent.join(folder_name(run))
+    }
+
     /// The images of test `test` of `run` in `parent`, which must exist.
     ///
     /// # Errors

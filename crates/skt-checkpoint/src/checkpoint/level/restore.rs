@@ -59,13 +59,17 @@ pub(in super::super) fn discard_images(
     before: &dyn Fn() -> crate::comm::Result<()>,
 ) -> Result<()> {
     for (number, level) in levels.iter().enumerate() {
-        let ids = match afresh {
+        let ids: Vec<ImageId> = match afresh {
             true => seen[number].iter().map(|(id, _)| *id).collect(),
             false => unneeded(level, &seen[number], number, plan),
         };
-        for id in ids {
+        let failed = || level_error("removing an image", level);
+        for &id in &ids {
             before()?;
-            level.disk.remove(id).map_err(level_error("removing an image", level))?;
+            level.disk.remove(id).map_err(failed())?;
+        }
+        if !ids.is_empty() {
+            level.disk.sync_names().map_err(failed())?;
         }
     }
     Ok(())

@@ -3,6 +3,8 @@
 
 mod crash;
 
+use std::collections::HashSet;
+
 use skt_checkpoint::checkpoint::agree::Resume;
 use skt_checkpoint::checkpoint::level::{Reach, WhenBusy};
 use skt_checkpoint::checkpoint::methods::Method;
@@ -37,20 +39,24 @@ fn losses(setup: &Setup) -> Vec<(Vec<usize>, Vec<usize>)> {
 }
 
 /// Kills a run at every step, then loses what it can, then restarts; every few of the
-/// restarts are killed in the same way. Returns how many starts there were.
+/// restarts are killed in the same way. Returns how many starts there were; states that are
+/// the same are started from once.
 fn kill_everywhere(world: &World, until: u64, stride: u64, count: &mut Count) -> usize {
     let setup = world.setup.clone();
-    let mut starts = 0;
+    let (mut starts, mut seen) = (0, HashSet::new());
     for step in 1.. {
         let mut dead = world.clone();
         let rank = (step % setup.ranks as u64) as usize;
         let ran = dead.start(&How::killed(step, until, step, rank));
         starts += 1;
         for (case, (memory, disks)) in losses(&setup).into_iter().enumerate() {
-            for (number, &cut) in CUTS.iter().enumerate() {
+            for (number, cut) in [Cut::All, Cut::Nothing, Cut::Chance(step)].into_iter().enumerate() {
                 let mut lost = dead.clone();
                 lost.power_off(memory.iter().copied(), cut);
                 disks.iter().for_each(|&disk| lost.lose_disk(disk));
+                if !seen.insert(lost.fingerprint()) {
+                    continue;
+                }
                 let promise = lost.promise();
                 let is_gone = memory.len() == setup.ranks;
                 let again = lost.clone();

@@ -185,6 +185,7 @@ mod tests {
             recover_seconds: 2.0,
             is_by_wall_clock: false,
             wall_clock_step_seconds: 0.0,
+            level: None,
         };
         History { taken: vec![taken(1), taken(3)], restarts: vec![restart], before_seconds: 21.0 }
     }

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::io;
 use std::sync::{Arc, Mutex};
 
@@ -10,7 +11,7 @@ use skt_checkpoint::checkpoint::level::{Disk, Generation, ImageFile, ImageId};
 use skt_checkpoint::comm::sim::Point;
 
 /// A file: what is in the cache, and what is safe.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, Hash)]
 struct Stored {
     now: Vec<u8>,
     safe: Vec<u8>,
@@ -90,6 +91,11 @@ impl Platter {
         }
         self.names = self.files.keys().copied().collect();
         self.safe_names = self.names.clone();
+    }
+
+    /// What the next start can see, and the next power cut leave.
+    pub fn hash_into(&self, hasher: &mut impl Hasher) {
+        (&self.files, &self.names, &self.safe_names).hash(hasher);
     }
 
     /// Names of all images.

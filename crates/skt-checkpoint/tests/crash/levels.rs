@@ -1,6 +1,7 @@
 //! A run with levels of images, on nodes and disks that can be lost: one rank a node.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex};
 
 use skt_checkpoint::checkpoint::agree::{Refusal, Resume};
@@ -10,7 +11,7 @@ use skt_checkpoint::checkpoint::protocol::{CheckpointError, Checkpointer, Config
 use skt_checkpoint::comm::sim::{Kill, Options, Outcome, Point, SimComm, run};
 use skt_checkpoint::comm::{Comm, CommError};
 
-use super::cluster::{Book, Node, NodeMemory, Setup};
+use super::cluster::{Book, Node, NodeMemory, Setup, fingerprint};
 use super::code::PlainCode;
 use super::disks::{Cut, Platter, Sealed, SimDisk};
 
@@ -111,6 +112,16 @@ impl World {
                 self.disks[number][0].cut(cut);
             }
         }
+    }
+
+    /// Checksum of all that the next start depends on.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for node in &self.nodes {
+            fingerprint(&node.segments).hash(&mut hasher);
+        }
+        self.disks.iter().flatten().for_each(|platter| platter.hash_into(&mut hasher));
+        hasher.finish()
     }
 
     /// A node has a new disk.

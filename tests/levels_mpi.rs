@@ -99,7 +99,8 @@ fn a_restart_from_images_may_be_killed_and_lack_one() {
 #[test]
 fn the_level_that_has_enough_is_taken() {
     let (near, far) = (folder(), folder());
-    let flags = format!("{} {} --inject 1@column:200", level("local", &near), level("global", &far));
+    let flags =
+        format!("{} {} --inject 1@column:200", level("local", &near), level("global", &far));
     let job = hpl("two", &flags);
     killed(&job, &[]);
     lose_all(&job);

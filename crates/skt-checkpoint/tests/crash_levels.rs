@@ -22,8 +22,7 @@ fn is_soak() -> bool {
     std::env::var_os("SKT_CRASH_SOAK").is_some_and(|value| value != "0")
 }
 
-const CUTS: [Cut; 5] =
-    [Cut::Nothing, Cut::All, Cut::Chance(1), Cut::Chance(2), Cut::Chance(3)];
+const CUTS: [Cut; 5] = [Cut::Nothing, Cut::All, Cut::Chance(1), Cut::Chance(2), Cut::Chance(3)];
 
 /// Nodes whose memory is lost, and disks: all, or so many from one on.
 fn losses(setup: &Setup) -> Vec<(Vec<usize>, Vec<usize>)> {
@@ -50,7 +49,8 @@ fn kill_everywhere(world: &World, until: u64, stride: u64, count: &mut Count) ->
         let ran = dead.start(&How::killed(step, until, step, rank));
         starts += 1;
         for (case, (memory, disks)) in losses(&setup).into_iter().enumerate() {
-            for (number, cut) in [Cut::All, Cut::Nothing, Cut::Chance(step)].into_iter().enumerate() {
+            for (number, cut) in [Cut::All, Cut::Nothing, Cut::Chance(step)].into_iter().enumerate()
+            {
                 let mut lost = dead.clone();
                 lost.power_off(memory.iter().copied(), cut);
                 disks.iter().for_each(|&disk| lost.lose_disk(disk));
@@ -114,7 +114,8 @@ fn what_was_complete_is_never_lost_and_what_is_restored_is_true() {
             let mut count = Count::default();
             let world = World::new(&setup, &[level(Reach::Local, keep)]);
             let stride = if setup.ranks == 2 { 1009 } else { 4001 };
-            let starts = kill_everywhere(&world, 3, if is_soak() { 211 } else { stride }, &mut count);
+            let starts =
+                kill_everywhere(&world, 3, if is_soak() { 211 } else { stride }, &mut count);
             let (n, m, method) = (setup.ranks, setup.parities, setup.method);
             println!("n = {n}, m = {m}, {method}, keep = {keep}: {starts} starts, {count:?}");
             assert!(count.0["from level 0"] > 100);
@@ -160,8 +161,7 @@ fn an_ended_run_leaves_no_images_and_is_not_computed_again() {
             let came = came.expect("undisturbed");
             assert_eq!(came, Came::Finished);
         }
-        let images: usize =
-            dead.disks.iter().flatten().map(|platter| platter.images().len()).sum();
+        let images: usize = dead.disks.iter().flatten().map(|platter| platter.images().len()).sum();
         assert_eq!(images, 0, "reported before: {is_reported}");
         if ran.killed == 0 {
             break;

@@ -145,7 +145,8 @@ impl Settings {
 
     /// Removes the folders of the run, which has left nothing in them.
     pub fn close_levels(&self) {
-        let of_run = |level: &LevelSettings| Folder::path_of(Path::new(&level.folder), &self.run_id);
+        let of_run =
+            |level: &LevelSettings| Folder::path_of(Path::new(&level.folder), &self.run_id);
         for path in self.levels.0.iter().map(of_run) {
             // Another rank was faster, or an image of another test is there, which stays.
             let _ = std::fs::remove_dir(path);
@@ -167,8 +168,17 @@ mod tests {
         assert_eq!(global.when_busy, WhenBusy::Skip);
         assert_eq!(global.folder, Path::new("/pfs/me"));
         for text in [
-            "", "local", "local:", "local:scratch", "every=1h", "near:/x", "local:/x,keep=0",
-            "local:/x,keep=17", "local:/x,every=0", "local:/x,when-busy=so", "local:/x,global:/x",
+            "",
+            "local",
+            "local:",
+            "local:scratch",
+            "every=1h",
+            "near:/x",
+            "local:/x,keep=0",
+            "local:/x,keep=17",
+            "local:/x,every=0",
+            "local:/x,when-busy=so",
+            "local:/x,global:/x",
             "local:/x,",
         ] {
             assert!(text.parse::<Levels>().is_err(), "{text}");

@@ -149,7 +149,10 @@ impl Reader<'_> {
         match levels {
             Some(_) if !method.has_images() => {
                 let place = &self.0[&Setting::Level].place;
-                Err(ConfigError::NoImages { at: Setting::Level.at(place), method: method.to_string() })
+                Err(ConfigError::NoImages {
+                    at: Setting::Level.at(place),
+                    method: method.to_string(),
+                })
             }
             levels => Ok(levels.unwrap_or_default()),
         }

@@ -208,9 +208,8 @@ pub(super) fn laid_out<K: Code + Clone>(
 fn image_writer<K>(config: &Config<K>, plan: &Plan, rank: usize) -> Result<(Helper, Shelves)> {
     let levels = &config.levels;
     let own = own_images(levels, rank)?;
-    let kept = |(all, level): (&Vec<Generation>, &Level)| {
-        all.iter().take(level.keep).copied().collect()
-    };
+    let kept =
+        |(all, level): (&Vec<Generation>, &Level)| all.iter().take(level.keep).copied().collect();
     let complete: Vec<_> = plan.restorable.iter().zip(levels).map(kept).collect();
     let shelves = Shelves::new(plan.attempt, rank, levels, &complete, own);
     let helper = match levels.first() {

@@ -15,9 +15,7 @@ use super::super::record::{Attempt, Holds};
 use super::disk::ImageId;
 
 /// The images of one epoch of one start.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Generation {
     /// The start that wrote it: the lineage of its records.
     pub start: Attempt,
@@ -137,9 +135,8 @@ fn restore(
         content: claim.content.clone(),
         other: None,
     };
-    let of_generation = |claim: &&ImageClaim| {
-        claim.id.generation == generation && is_true(claim, rules)
-    };
+    let of_generation =
+        |claim: &&ImageClaim| claim.id.generation == generation && is_true(claim, rules);
     let only = |offer: &Offer| {
         let claims = offer.images.get(level).into_iter().flatten();
         let claims = claims.filter(of_generation).map(as_segment).collect();

@@ -92,18 +92,16 @@ pub(in super::super) fn check_room<C: Comm>(
         let (ids, free_bytes) = looked.map_err(level_error("looking for room", level))?;
         let images = (level.keep + SPARE_IMAGES) as u64;
         let own = ids.iter().filter(|id| id.rank == rank).count() as u64;
-        let mut offer = [images.saturating_sub(own) * image_bytes, free_bytes]
-            .map(u64::to_le_bytes)
-            .concat();
+        let mut offer =
+            [images.saturating_sub(own) * image_bytes, free_bytes].map(u64::to_le_bytes).concat();
         offer.extend(node.as_bytes());
         let all = all_gather_bytes(comm, &offer)?;
         let word = |bytes: &[u8], at: usize| {
             u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
         };
         for (process, offer) in all.iter().enumerate() {
-            let shares = |other: &&Vec<u8>| {
-                level.reach == Reach::Global || other[16..] == offer[16..]
-            };
+            let shares =
+                |other: &&Vec<u8>| level.reach == Reach::Global || other[16..] == offer[16..];
             let need_bytes = all.iter().filter(shares).map(|bytes| word(bytes, 0)).sum();
             let free_bytes = word(offer, 8);
             if need_bytes > free_bytes {
@@ -117,7 +115,10 @@ pub(in super::super) fn check_room<C: Comm>(
 }
 
 /// The images of this rank on each level, as far as it can see.
-pub(in super::super) fn own_images(levels: &[Level], rank: usize) -> Result<Vec<BTreeSet<ImageId>>> {
+pub(in super::super) fn own_images(
+    levels: &[Level],
+    rank: usize,
+) -> Result<Vec<BTreeSet<ImageId>>> {
     let own = |level: &Level| {
         let ids = level.disk.list().map_err(level_error("listing images", level))?;
         Ok(ids.into_iter().filter(|id| id.rank == rank).collect())

@@ -154,7 +154,12 @@ impl Shelves {
 
     /// The images to write now, of epoch `epoch`, whose stamp is in force, on the levels
     /// that are `due`.
-    pub fn new_images(&mut self, due: u8, epoch: u64, sealed: &dyn Fn() -> Sealed) -> Vec<NewImage> {
+    pub fn new_images(
+        &mut self,
+        due: u8,
+        epoch: u64,
+        sealed: &dyn Fn() -> Sealed,
+    ) -> Vec<NewImage> {
         let generation = Generation { start: self.start, epoch };
         let id = ImageId { generation, rank: self.rank };
         self.writing = epoch;
@@ -232,4 +237,3 @@ impl Shelf {
         self.sealed.retain(|epoch| self.pending.contains(epoch));
     }
 }
-

@@ -65,7 +65,10 @@ enum Next {
     Create,
     SyncNames,
     /// From this byte of this part on.
-    Body { part: usize, at: usize },
+    Body {
+        part: usize,
+        at: usize,
+    },
     SyncBody,
     Seal,
     SyncSeal,

@@ -114,8 +114,9 @@ fn what_was_complete_is_never_lost_and_what_is_restored_is_true() {
             let mut count = Count::default();
             let world = World::new(&setup, &[level(Reach::Local, keep)]);
             let stride = if setup.ranks == 2 { 1009 } else { 4001 };
+            // With the fourth epoch the first images go.
             let starts =
-                kill_everywhere(&world, 3, if is_soak() { 211 } else { stride }, &mut count);
+                kill_everywhere(&world, 4, if is_soak() { 211 } else { stride }, &mut count);
             let (n, m, method) = (setup.ranks, setup.parities, setup.method);
             println!("n = {n}, m = {m}, {method}, keep = {keep}: {starts} starts, {count:?}");
             assert!(count.0["from level 0"] > 100);

@@ -77,6 +77,9 @@ pub struct ProtectArgs {
     /// Memory that outlives a process
     #[arg(long, value_name = "STORE", help_heading = PROTECTION, help = about(Setting::Store))]
     pub store: Option<String>,
+    /// Images of checkpoints on disks; may be given several times
+    #[arg(long, value_name = "LEVEL", help_heading = PROTECTION, help = about(Setting::Level))]
+    pub level: Vec<String>,
     /// Kill a rank, once: WHAT (rank 0) or RANK@WHAT, with WHAT a step of the protocol (encode:3, flush:tile=7,
     /// recover:rebuild), column:J, time:SECONDS, or back; flip:RANK@column:J flips a bit of its matrix, with abft;
     /// may be given several times
@@ -88,6 +91,7 @@ impl ProtectArgs {
     /// What the flags say, to lay over what the file says.
     pub fn draft(&self) -> CheckpointDraft {
         let flag = self.allow_shared_domains.then(|| "true".to_owned());
+        let level = (!self.level.is_empty()).then(|| self.level.join(","));
         let all = [
             (Setting::Method, &self.ft),
             (Setting::Every, &self.checkpoint_every),
@@ -106,6 +110,7 @@ impl ProtectArgs {
             (Setting::Domains, &self.domains),
             (Setting::AllowSharedDomains, &flag),
             (Setting::Store, &self.store),
+            (Setting::Level, &level),
         ];
         let given = |(setting, text): (Setting, &Option<String>)| {
             Some((setting, Value::flag(text.as_ref()?)))

@@ -30,6 +30,7 @@ pub enum Setting {
     Domains,
     AllowSharedDomains,
     Store,
+    Level,
 }
 
 /// Settings as written.
@@ -69,7 +70,7 @@ const NONE: SettingInfo = SettingInfo {
 };
 
 /// All settings.
-pub const SETTINGS: [SettingInfo; 17] = [
+pub const SETTINGS: [SettingInfo; 18] = [
     SettingInfo {
         setting: Setting::Method,
         key: "method",
@@ -247,6 +248,17 @@ pub const SETTINGS: [SettingInfo; 17] = [
         legal: "sysv, sysv-huge, posix, file:FOLDER",
         default: "sysv",
         what: "memory that outlives a process",
+        ..NONE
+    },
+    SettingInfo {
+        setting: Setting::Level,
+        key: "level",
+        flag: "--level",
+        legal: "local:FOLDER or global:FOLDER, with an absolute path, then ,every=TIME ,keep=1..16 \
+                ,when-busy=wait or skip; several with commas between them",
+        default: "(none)",
+        what: "images of checkpoints in files, on each node's own disk or where all nodes see \
+               them, for the loss of more memory than the groups bear",
         ..NONE
     },
 ];

@@ -253,6 +253,14 @@ pub enum ConfigError {
         /// Where.
         at: At,
     },
+    /// Levels of images of a method that has none.
+    #[error("{at}: levels need --ft self or --ft double; this is {method}")]
+    NoImages {
+        /// Where.
+        at: At,
+        /// The method.
+        method: String,
+    },
     /// A setting of checksums where there are none.
     #[error("{at}: has no meaning without --ft abft, which has checksums; leave it out")]
     NoChecksums {

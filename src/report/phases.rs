@@ -105,11 +105,13 @@ fn protection_lines(protection: &Protection) -> Vec<String> {
             protection.stall_seconds
         ));
     }
+    lines.extend(protection.levels.iter().map(|level| format!("# images: {level}")));
     lines.extend(protection.restarts.iter().map(|restart| {
         format!(
-            "# restart: from checkpoint {} at column {}; ranks rebuilt: {:?}{}; lost work and \
+            "# restart: from checkpoint {}{} at column {}; ranks rebuilt: {:?}{}; lost work and \
              downtime {:.2} s, recovery {:.2} s",
             restart.epoch,
+            restart.level.as_ref().map_or(String::new(), |level| format!(" in images of {level}")),
             restart.column,
             restart.rebuilt_ranks,
             restart.damage_words(),

@@ -1,5 +1,7 @@
 //! What is known of a test after it has run.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::config::TestSpec;
@@ -155,6 +157,57 @@ pub struct Protection {
     /// Rows in which these found wrong numbers, and which were computed anew.
     #[serde(default)]
     pub mended_rows: u64,
+    /// What the levels of images have done.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub levels: Vec<LevelFacts>,
+}
+
+/// What a level of images has done on rank 0.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LevelFacts {
+    /// The level, as `local:FOLDER` or `global:FOLDER`.
+    pub name: String,
+    /// Images that a rank has written in the last start.
+    pub images: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Seconds that it took to write them, while the solver went on.
+    pub seconds: f64,
+    /// Seconds that the solver waited for images of any level.
+    pub stall_seconds: f64,
+    /// Images that were given up.
+    pub given_up: u64,
+    /// Newest checkpoint of which all ranks are known to have an image; 0 for none.
+    pub complete_epoch: u64,
+    /// Why no more of it were written, where a write has failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+}
+
+impl LevelFacts {
+    /// Bytes a second that were written.
+    pub fn rate(&self) -> f64 {
+        if self.seconds > 0.0 { self.bytes as f64 / self.seconds } else { 0.0 }
+    }
+}
+
+impl fmt::Display for LevelFacts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, images, seconds, stall_seconds, complete_epoch, .. } = self;
+        write!(
+            f,
+            "{name}: {images} image(s) a rank in {seconds:.2} s ({:.0} MB/s), the solver waited \
+             {stall_seconds:.2} s; complete up to checkpoint {complete_epoch}",
+            self.rate() / 1e6
+        )?;
+        if self.given_up > 0 {
+            write!(f, "; {} given up", self.given_up)?;
+        }
+        match &self.failure {
+            Some(why) => write!(f, "; NO MORE ARE WRITTEN: {why}"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Why the solver's thread stood still: each part the longest of any rank, all
@@ -213,6 +266,9 @@ pub struct Restart {
     /// Ranks that took back what they had computed beyond that column.
     #[serde(default)]
     pub undone_ranks: usize,
+    /// The level whose images it went on from, where memory was not enough.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<String>,
 }
 
 impl Restart {

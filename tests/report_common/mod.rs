@@ -201,8 +201,10 @@ fn protection() -> Protection {
             wall_clock_step_seconds: 0.0,
             mended_seconds: None,
             undone_ranks: 0,
+            level: None,
         }],
         checks: 0,
         mended_rows: 0,
+        levels: Vec::new(),
     }
 }

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use skt_terms::exit::Exit;
 
 use crate::checkpoint::agree::{Refusal, Resume};
+use crate::checkpoint::level::Load;
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::protocol::{CheckpointError, Found};
 use crate::checkpoint::record::Attempt;
@@ -311,6 +312,7 @@ fn clear<C: Comm>(
             protect::ended::remember(setup.store, &settings.run_id, world.rank(), &ran.left)?;
         }
         protect::sweep(setup.store, &settings.run_id, spec.tests().len())?;
+        settings.close_levels();
         interrupt::keep(false);
         // All have let go of theirs.
         setup::warn(&protect::tidy(setup.store)?);
@@ -779,7 +781,13 @@ fn opening_lines<C: Comm>(guard: &Protected<C>, found: &Found, resumed: bool) ->
     if found.unusable > 0 {
         lines.push(format!("{} segment(s) of earlier starts could not be used", found.unusable));
     }
+    if let Some(Load { why, .. }) = &found.load {
+        lines.push(format!("memory is not enough to go on: {why}"));
+    }
     if let (true, Some(restart)) = (resumed, guard.restart()) {
+        if let Some(level) = &restart.level {
+            lines.push(format!("taking the images of checkpoint {} from {level}", restart.epoch));
+        }
         lines.push(format!(
             "resuming from checkpoint {} at column {}; ranks rebuilt: {:?}{}; recovery took \
              {:.2} s",

@@ -258,6 +258,7 @@ impl<'a, C: Comm> Carried<'a, C> {
             restarts: state.restarts.clone(),
             checks,
             mended_rows,
+            levels: Vec::new(),
             // Nothing is saved.
             ..Protection::default()
         }
@@ -358,6 +359,7 @@ impl<C: Comm> Timer<'_, '_, C> {
             wall_clock_step_seconds: resumed.wall_clock_step_seconds,
             mended_seconds: self.mended_seconds()?,
             undone_ranks: beginning.undone,
+            level: None,
         };
         remember_restart(&mut self.state.restarts, restart);
         Ok(())

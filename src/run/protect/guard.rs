@@ -19,6 +19,7 @@ use crate::checkpoint::finish::FinishedRun;
 use crate::checkpoint::header::HeaderLayout;
 use crate::checkpoint::hook::Hook;
 use crate::checkpoint::layout::{Active, Geometry};
+use crate::checkpoint::level::Load;
 use crate::checkpoint::protocol::{
     self, CheckpointError, Checkpointer, Config, Found, Polled, Stats,
 };
@@ -32,7 +33,7 @@ use crate::hpl::pgesv::{LocalShape, SolveError};
 use crate::machine::blas::MatMut;
 use crate::machine::blas::view::SharedMat;
 use crate::machine::tuning::TUNING;
-use crate::report::record::{Protection, Restart, Sample, Stall, TestRecord};
+use crate::report::record::{LevelFacts, Protection, Restart, Sample, Stall, TestRecord};
 
 /// Raised when [`State`] or the result of a test changes its form: a program reads
 /// its own alone.
@@ -156,6 +157,7 @@ pub fn open<'a, C: Comm>(
     let config = Config {
         // Little compared with the matrix.
         in_flight_bytes: config.in_flight_bytes.min(shape.bytes() / 8),
+        levels: settings.open_levels(memory.test())?,
         ..config
     };
     let (mut checkpointer, found) = match Checkpointer::open(comm, memory, config, &[shape], hook)?
@@ -186,7 +188,7 @@ pub fn open<'a, C: Comm>(
     if let Some(recovered) = &recovered {
         guard.state =
             serde_json::from_slice(&recovered.state).expect("a state that this program wrote");
-        guard.resume(recovered, &reading, started)?;
+        guard.resume(recovered, found.load.as_ref(), &reading, started)?;
     }
     guard.state.origin = Origin::new(guard.comm(), &reading, guard.before_seconds)?;
     guard.agree_on_state()?;
@@ -228,6 +230,7 @@ impl<'a, C: Comm> Protected<'a, C> {
     fn resume(
         &mut self,
         recovered: &Recovered,
+        load: Option<&Load>,
         reading: &Reading,
         started: Instant,
     ) -> Result<(), CheckpointError> {
@@ -260,6 +263,7 @@ impl<'a, C: Comm> Protected<'a, C> {
             wall_clock_step_seconds: resumed.wall_clock_step_seconds,
             mended_seconds: None,
             undone_ranks: 0,
+            level: load.map(|load| self.settings.levels.0[load.level].name()),
         };
         remember_restart(&mut state.restarts, restart);
         Ok(())
@@ -308,6 +312,7 @@ impl<'a, C: Comm> Protected<'a, C> {
             restarts: self.state.restarts.clone(),
             checks: 0,
             mended_rows: 0,
+            levels: self.checkpointer.level_reports().into_iter().map(LevelFacts::from).collect(),
         }
     }
 

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use skt_terms::shown::shown;
 
 use super::every::{Every, parse_seconds};
+use super::levels::Levels;
 use super::settings::{OnLoss, Overlap, Settings};
 use crate::checkpoint::agree::Resume;
 use crate::checkpoint::codec::{CodecKind, checksum};
@@ -81,6 +82,7 @@ impl Settings {
         let is_store = |text: &str| text.parse::<StoreKind>().is_ok();
         let store = from.with(Setting::Store, |text| is_store(text).then(|| text.to_owned()))?;
         settings.store = store.unwrap_or(settings.store);
+        settings.levels = from.levels(settings.method)?;
         Ok(settings)
     }
 }
@@ -141,6 +143,21 @@ impl Reader<'_> {
         match usize::try_from(number) {
             Ok(number) if (least..=most).contains(&number) => Ok(number),
             _ => Err(self.out_of_range(setting, &number, format!("{least} to {most}"))),
+        }
+    }
+
+    /// The levels, of a method that has images.
+    fn levels(&self, method: Method) -> Result<Levels, ConfigError> {
+        let levels: Option<Levels> = self.parsed(Setting::Level)?;
+        match levels {
+            Some(_) if !method.has_images() => {
+                let place = &self.0[&Setting::Level].place;
+                Err(ConfigError::NoImages {
+                    at: Setting::Level.at(place),
+                    method: method.to_string(),
+                })
+            }
+            levels => Ok(levels.unwrap_or_default()),
         }
     }
 
@@ -259,7 +276,8 @@ mod tests {
                      run_id = \"a.b\"\ngroup_size = 8\nparities = 2\nregion = \"side\"\n\
                      codec = \"reed-solomon\"\nencoder = \"tree\"\nmessage_bytes = 8192\noverlap = \"on\"\n\
                      domains = \"racks\"\n\
-                     allow_shared_domains = true\nstore = \"file:/x\"";
+                     allow_shared_domains = true\nstore = \"file:/x\"\n\
+                     level = \"local:/d,every=10min,keep=3\"";
         let want = Settings {
             method: Method::Double,
             every: Every::Panels(20),
@@ -275,6 +293,7 @@ mod tests {
             overlap: Overlap::On,
             allow_shared_domains: true,
             store: "file:/x".into(),
+            levels: "local:/d,every=600s,keep=3".parse().unwrap(),
             ..Settings::none()
         };
         assert_eq!(settings(table).unwrap(), want);
@@ -310,6 +329,16 @@ mod tests {
                 "method = \"triple\"",
                 "f:6: checkpoint.method: `triple` is not one of the choices; \
                  legal: self, abft, double, single, none",
+            ),
+            (
+                "method = \"single\"\nlevel = \"local:/x\"",
+                "f:7: checkpoint.level: levels need --ft self or --ft double; this is single",
+            ),
+            (
+                "level = \"local:x\"",
+                "f:6: checkpoint.level: `local:x` is not understood; legal: local:FOLDER or \
+                 global:FOLDER, with an absolute path, then ,every=TIME ,keep=1..16 \
+                 ,when-busy=wait or skip; several with commas between them",
             ),
             (
                 "\ngroup_size = 1",

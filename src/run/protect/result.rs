@@ -189,6 +189,7 @@ mod tests {
                 restarts: Vec::new(),
                 checks: u64::MAX,
                 mended_rows: u64::MAX,
+                levels: Vec::new(),
             }),
             outcome: Outcome::Failed {
                 scaled_residual: f64::NAN,
@@ -227,6 +228,7 @@ mod tests {
             wall_clock_step_seconds: -LONG / 13.0,
             mended_seconds: None,
             undone_ranks: 0,
+            level: None,
         };
         History { taken, restarts: (0..restarts).map(restart).collect(), before_seconds: LONG }
     }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::every::Every;
 use super::inject::Inject;
+use super::levels::Levels;
 use crate::checkpoint::agree::Resume;
 use crate::checkpoint::codec::CodecKind;
 use crate::checkpoint::encode::Encoder;
@@ -131,6 +132,9 @@ pub struct Settings {
     pub run_id: String,
     /// Where segments live, as [`crate::checkpoint::store::StoreKind`] reads it.
     pub store: String,
+    /// Images of them that outlive the memory of nodes.
+    #[serde(default)]
+    pub levels: Levels,
     /// Faults to inject.
     pub inject: Vec<Inject>,
 }
@@ -157,6 +161,7 @@ impl Settings {
             resume: Resume::Auto,
             run_id: "none".into(),
             store: "sysv".into(),
+            levels: Levels::default(),
             inject: Vec::new(),
         }
     }

@@ -26,6 +26,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             rebuilt: self.plan.lost.clone(),
             rebuilt_bytes: 0,
             copied_bytes: 0,
+            loaded_bytes: 0,
             mended_cells: 0,
             seconds: start.elapsed().as_secs_f64(),
         }

@@ -27,6 +27,7 @@ use serde::{Deserialize, Serialize};
 use super::codec::checksum;
 use super::group;
 use super::header::{Identity, SegmentId};
+use super::level::choose::{self, Generation, ImageClaim, Load};
 use super::methods::Method;
 use super::record::{Attempt, Holds, Record};
 pub use super::refusal::{Damage, LostGroup, Refusal};
@@ -97,6 +98,8 @@ pub struct Offer {
     pub held: Option<String>,
     /// All segments of the run on its node.
     pub claims: Vec<Claim>,
+    /// The images that it sees, by level.
+    pub images: Vec<Vec<ImageClaim>>,
 }
 
 /// What the decision depends on besides the offers.
@@ -118,6 +121,8 @@ pub struct Rules {
     pub clock: u64,
     /// A random number for this attempt.
     pub nonce: u64,
+    /// Levels of images.
+    pub levels: usize,
 }
 
 /// The decision.
@@ -149,6 +154,10 @@ pub struct Plan {
     pub unusable: usize,
     /// The starts that segments out of reach may name as their lineage.
     pub left: Vec<Attempt>,
+    /// The images that all go on from, where memory is not enough.
+    pub load: Option<Box<Load>>,
+    /// The generations of each level that can be restored, the newest first.
+    pub restorable: Vec<Vec<Generation>>,
 }
 
 /// The run has come to its end: what is left of it.
@@ -198,7 +207,31 @@ pub fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusal> {
             return Ok(Decision::Finished(finished));
         }
     }
-    plan(offers, rules).map(Decision::Work)
+    let memory = plan(offers, rules);
+    match (rules.levels, rules.resume) {
+        (0, _) | (_, Resume::Never) => memory.map(Decision::Work),
+        _ => with_images(offers, rules, memory).map(Decision::Work),
+    }
+}
+
+/// What to do where there are images, too: memory first, as far as it goes.
+fn with_images(
+    offers: &[Offer],
+    rules: &Rules,
+    memory: Result<Plan, Refusal>,
+) -> Result<Plan, Refusal> {
+    choose::refuse_other_shapes(offers)?;
+    let restorable = choose::restorable(offers, rules);
+    let why = match &memory {
+        Ok(plan) if plan.epoch > 0 => return Ok(Plan { restorable, ..memory? }),
+        Ok(_) | Err(Refusal::NothingFound) => "no node has memory of a checkpoint".to_owned(),
+        Err(refusal @ Refusal::Unrecoverable { .. }) => refusal.to_string(),
+        Err(_) => return memory,
+    };
+    match choose::from_images(offers, rules, &restorable, &why) {
+        Some(plan) => Ok(Plan { restorable, ..plan }),
+        None => memory.map(|plan| Plan { restorable, ..plan }),
+    }
 }
 
 /// What is left of a run that has come to its end; `None` where no segment that
@@ -232,10 +265,7 @@ fn finished(offers: &[Offer]) -> Option<Finished> {
 /// How to begin, or to go on, with a run that has not come to its end.
 fn plan(offers: &[Offer], rules: &Rules) -> Result<Plan, Refusal> {
     let base = lineage(offers);
-    // The clock, so that a start that knows of no other, all that did being
-    // gone, still counts as later than they were.
-    let number = rules.clock.max(newest_attempt(offers) + 1);
-    let attempt = Attempt { number, nonce: rules.nonce };
+    let attempt = this_attempt(offers, rules);
     let current = match rules.resume {
         Resume::Never => BTreeMap::new(),
         _ => current_claims(offers, base),
@@ -252,10 +282,21 @@ fn plan(offers: &[Offer], rules: &Rules) -> Result<Plan, Refusal> {
         .filter(|(_, content)| content.record.holds(rules.method, epoch) != Holds::Nothing)
         .map(|(&rank, &content)| (rank, content))
         .collect();
-    let newest = current.values().find(|content| content.record.committed() == epoch);
-    let bearer = bearer(offers, newest.expect("the epoch comes from such a commit"));
-    let resumed = resume(offers, rules, attempt, (epoch, bearer), &usable);
+    let mut resumed = resume(offers, offers, rules, epoch, &usable);
+    if let Ok(plan) = &mut resumed {
+        let newest = current.values().find(|content| content.record.committed() == epoch);
+        let newest = newest.expect("the epoch comes from such a commit");
+        plan.bearer = Some(bearer(offers, newest));
+    }
     resumed.map_err(|refusal| name_torn(refusal, rules.method, &current, &usable))
+}
+
+/// This start: later than all that are known.
+fn this_attempt(offers: &[Offer], rules: &Rules) -> Attempt {
+    let newest = newest_attempt(offers).max(choose::newest_start(offers));
+    // The clock, so that a start that knows of no other, all that did being
+    // gone, still counts as later than they were.
+    Attempt { number: rules.clock.max(newest + 1), nonce: rules.nonce }
 }
 
 /// Says of a refusal which ranks are lost although they are there.
@@ -397,18 +438,22 @@ fn fresh(offers: &[Offer], rules: &Rules, attempt: Attempt) -> Result<Plan, Refu
         unusable: contents(offers).count(),
         discard,
         lost: Vec::new(),
+        load: None,
+        restorable: vec![Vec::new(); rules.levels],
     })
 }
 
-fn resume(
+/// How to go on from `epoch` with what is `usable` of each rank, which `found` has. What
+/// is in memory and not taken goes.
+pub(super) fn resume(
     offers: &[Offer],
+    found: &[Offer],
     rules: &Rules,
-    attempt: Attempt,
-    (epoch, bearer): (u64, Bearer),
+    epoch: u64,
     usable: &BTreeMap<usize, &Content>,
 ) -> Result<Plan, Refusal> {
     let size = offers.len();
-    let taken = assign(offers, usable);
+    let taken = assign(found, usable);
     let mut ranks = vec![usize::MAX; size];
     let mut attach = vec![None; size];
     for (&rank, &(process, id)) in &taken {
@@ -422,12 +467,15 @@ fn resume(
     // A group whose application has it bears as many losses at once as it has parities.
     let most = if rules.groups.is_some() { rules.parities } else { 1 };
     let shared_domains = group::most_in_a_domain(&domains, &groups, &ranks) > most;
-    let discard = discards(offers, &attach);
+    let is_memory = std::ptr::eq(offers, found);
+    let nothing = vec![None; size];
+    let discard = discards(offers, if is_memory { &attach } else { &nothing });
+    let bearer = usable.values().next().map(|content| bearer(found, content));
     Ok(Plan {
-        left: left(offers, lineage(offers), !lost.is_empty()),
-        attempt,
+        left: left(offers, lineage(offers), !is_memory || !lost.is_empty()),
+        attempt: this_attempt(offers, rules),
         epoch,
-        bearer: Some(bearer),
+        bearer,
         state: Vec::new(),
         shared_domains,
         single_domain: domains.iter().all(|domain| *domain == domains[0]),
@@ -437,6 +485,8 @@ fn resume(
         attach,
         discard,
         lost,
+        load: None,
+        restorable: vec![Vec::new(); rules.levels],
     })
 }
 
@@ -574,6 +624,7 @@ mod tests {
         resume: Resume::Auto,
         clock: 9,
         nonce: 5,
+        levels: 0,
     };
     const BASE: Attempt = Attempt { number: 3, nonce: 1 };
 
@@ -610,6 +661,7 @@ mod tests {
             fingerprint: 7,
             held: None,
             claims,
+            images: Vec::new(),
         };
         claims.into_iter().enumerate().map(offer).collect()
     }

@@ -8,9 +8,10 @@ use super::config::Config;
 use super::encode::{Band, Encoder, Scratch};
 use super::error::{CheckpointError, Result};
 use super::gathered::Gathered;
-use super::header::{HeaderLayout, SegmentId};
+use super::header::{HeaderLayout, Identity, SegmentId};
 use super::hook::{Step, StepName};
 use super::layout::{Active, SegmentLayout};
+use super::level::{Helper, Shelves};
 use super::memory::Memory;
 use super::record::Record;
 use super::schedule::{Stats, Taking};
@@ -27,6 +28,11 @@ pub struct Checkpointer<C: Comm, M: Memory, K> {
     pub(super) id: SegmentId,
     pub(super) header: HeaderLayout,
     pub(super) layout: SegmentLayout,
+    pub(super) identity: Identity,
+    /// Writes images from the segment: dropped before it.
+    pub(super) helper: Helper,
+    /// What is known of the images of this rank.
+    pub(super) shelves: Shelves,
     pub(super) vault: Vault<M::Segment>,
     pub(super) record: Record,
     pub(super) plan: Plan,
@@ -169,7 +175,10 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         self.vault.step(Step::new(StepName::Barrier, epoch))?;
         self.vault.order();
         let start = Instant::now();
-        self.job.barrier()?;
+        match self.shelves.is_empty() {
+            true => self.job.barrier()?,
+            false => self.barrier_with_levels()?,
+        }
         stats.barrier_seconds = start.elapsed().as_secs_f64();
         Ok(())
     }

@@ -3,6 +3,7 @@
 use super::agree::Resume;
 use super::encode::Encoder;
 use super::layout::{BANDS, CELL_BYTES};
+use super::level::{Level, Writer};
 use super::methods::Method;
 
 /// What a checkpoint is to be like. All but `domain`, `node`, `clock` and `nonce`
@@ -60,6 +61,12 @@ pub struct Config<K> {
     /// Whether to check, before each checkpoint, that what is said to be
     /// unchanged is unchanged. Reads all of A, B, C and D.
     pub check_frozen: bool,
+    /// Levels of images, the nearest first; for methods `self` and `double`.
+    pub levels: Vec<Level>,
+    /// Who writes images.
+    pub image_writer: Writer,
+    /// Images are written in pieces of this size.
+    pub image_piece_bytes: usize,
 }
 
 impl<K> Config<K> {
@@ -88,6 +95,9 @@ impl<K> Config<K> {
             align_bytes: 4096,
             chunk_bytes: 1 << 20,
             check_frozen: cfg!(debug_assertions),
+            levels: Vec::new(),
+            image_writer: Writer::Thread,
+            image_piece_bytes: 8 << 20,
         }
     }
 }

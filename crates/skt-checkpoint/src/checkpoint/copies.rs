@@ -8,17 +8,20 @@ use super::code::Code;
 use super::error::Result;
 use super::hook::{Step, StepName};
 use super::layout::{Active, Part};
+use super::level::Free;
 use super::memory::Memory;
 use super::schedule::Stats;
 use crate::comm::Comm;
 
 impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
-    /// Copies what is active from A into the copy that the epoch comes to.
+    /// Copies what is active from A into the copy that the epoch comes to, from which no
+    /// image is being written.
     pub(super) fn copy_all(
         &mut self,
         epoch: u64,
         active: &[Active],
         stats: &mut Stats,
+        _: Free,
     ) -> Result<()> {
         let start = Instant::now();
         for (region, active) in active.iter().enumerate() {

@@ -22,10 +22,12 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let active: Vec<Active> = (active.iter().zip(&self.last_active))
             .map(|(a, b)| Active { row: a.row.min(b.row), byte: a.byte.min(b.byte) })
             .collect();
+        // An image of the epoch before is written from the other copy.
+        let free = self.take_back_images_before(epoch);
         for region in 0..active.len() {
             stats.copied_bytes += self.carry_sums(region, epoch)?;
         }
-        self.copy_all(epoch, &active, stats)?;
+        self.copy_all(epoch, &active, stats, free)?;
         self.encode_all(epoch, &active, stats)?;
         self.barrier(epoch, stats)?;
         self.record.commit(epoch, state);

@@ -4,6 +4,7 @@ use std::io;
 
 use super::agree::Refusal;
 use super::header::SegmentId;
+use super::methods::Method;
 use crate::comm::CommError;
 
 /// Why a checkpoint or a recovery failed.
@@ -27,6 +28,19 @@ pub enum CheckpointError {
         /// What the system said.
         source: io::Error,
     },
+    /// The files of a level.
+    #[error("{what} of level {level}: {source}")]
+    Level {
+        /// What was tried.
+        what: &'static str,
+        /// The level, as users know it.
+        level: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Images of a method that has no copy with parities which stands still meanwhile.
+    #[error("levels need method self or double; this is {0}")]
+    NoLevels(Method),
     /// The code does not reach to the group's size.
     #[error("a group of {members} with {parities} parities: {reason}")]
     Code {

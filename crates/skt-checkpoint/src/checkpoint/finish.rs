@@ -14,6 +14,8 @@ use super::code::Code;
 use super::error::{Result, memory_error};
 use super::header::SegmentId;
 use super::hook::{Hook, Step, StepName};
+use super::level::restore::level_error;
+use super::level::{Level, WhenBusy};
 use super::memory::Memory;
 use super::methods::Method;
 use super::opening::Opening;
@@ -38,6 +40,8 @@ pub struct FinishedRun<C, M: Memory> {
     left: Vec<Attempt>,
     /// Marked segments of this node, to be removed.
     ids: Vec<SegmentId>,
+    /// Levels whose images go before them.
+    levels: Vec<Level>,
     /// In use until then: nobody else takes it away.
     _held: Option<Backing<M::Segment>>,
     /// Given up last.
@@ -76,7 +80,7 @@ impl<C: Comm, M: Memory> FinishedRun<C, M> {
         let segments = opening.take(comm, &mark[process])?;
         opening.discard(&discard[process], epoch)?;
         let comm = comm.split(Some(0), process as u32)?.expect("a colour");
-        let Opening { memory, header, hook, lock, .. } = opening;
+        let Opening { memory, header, hook, lock, levels, .. } = opening;
         for segment in segments {
             let mut vault = Vault::new(Backing::Lasting(segment), hook.clone(), chunk_bytes);
             let record = header.decode_record(vault.bytes(0..header.bytes()));
@@ -87,7 +91,7 @@ impl<C: Comm, M: Memory> FinishedRun<C, M> {
         hook.at(&Step::new(StepName::Marked, epoch))?;
         comm.barrier()?;
         let ids = keep[process].clone();
-        Ok(Self { comm, memory, hook, epoch, result, left, ids, _held: None, _lock: lock })
+        Ok(Self { comm, memory, hook, epoch, result, left, ids, levels, _held: None, _lock: lock })
     }
 
     /// Removes what is left of the run, whose result all have reported that are
@@ -98,11 +102,33 @@ impl<C: Comm, M: Memory> FinishedRun<C, M> {
     pub fn clear(mut self) -> Result<()> {
         self.hook.at(&Step::new(StepName::Clear, self.epoch))?;
         self.comm.barrier()?;
+        self.clear_levels()?;
         for &id in &self.ids {
             self.hook.at(&Step::new(StepName::Remove, self.epoch))?;
             self.memory.remove(id).map_err(memory_error("removing", id, 0))?;
         }
         Ok(())
+    }
+
+    /// Removes all images of the run, those without a seal among them, before the first
+    /// mark goes: a start that finds neither marks nor segments finds no images of what
+    /// was reported. Collective.
+    fn clear_levels(&self) -> Result<()> {
+        if self.levels.is_empty() {
+            return Ok(());
+        }
+        let (process, size) = (self.comm.rank(), self.comm.size());
+        for level in &self.levels {
+            let failed = || level_error("removing the images", level);
+            for id in level.disk.list().map_err(failed())? {
+                if level.is_looked_after(id.rank, process, size) {
+                    self.hook.at(&Step::new(StepName::Remove, self.epoch))?;
+                    level.disk.remove(id).map_err(failed())?;
+                }
+            }
+            level.disk.sync_names().map_err(failed())?;
+        }
+        Ok(self.comm.barrier()?)
     }
 }
 
@@ -114,6 +140,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let mut result = result.to_vec();
         broadcast_bytes(&self.job, &mut result, 0)?;
         self.check_room(&result)?;
+        // No image is needed of a run that has ended.
+        let (_written, _free) = self.helper.take_back(WhenBusy::Skip);
         // Memory is free again only when nobody looks into it.
         self.peers.clear();
         self.job.barrier()?;
@@ -137,8 +165,11 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let is_lasting = self.config.method != Method::None;
         let ids = if is_lasting { vec![self.id] } else { Vec::new() };
         let (epoch, left) = (self.record.stamped(), self.record.left().to_vec());
+        // Nobody reads the segment any more.
+        drop(self.helper);
         let (held, hook) = self.vault.into_parts();
         let (comm, memory, _lock) = (self.job, self.memory, self.lock);
-        FinishedRun { comm, memory, hook, epoch, result, left, ids, _held: Some(held), _lock }
+        let (levels, _held) = (self.config.levels, Some(held));
+        FinishedRun { comm, memory, hook, epoch, result, left, ids, levels, _held, _lock }
     }
 }

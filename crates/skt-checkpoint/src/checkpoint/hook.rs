@@ -45,6 +45,8 @@ step_names! {
     Joined = "joined",
     /// Before the record that follows this start.
     Confirm = "confirm",
+    /// Before reading a piece of an image.
+    RecoverLoad = "recover-load",
     /// Before comparing data and parities with their checksums.
     RecoverVerify = "recover-verify",
     /// Before finishing the flush that death cut short.

@@ -10,6 +10,8 @@ use super::gathered::Gathered;
 use super::header::{Identity, SegmentId};
 use super::hook::{Step, StepName};
 use super::layout::{Geometry, RegionShape, SegmentLayout};
+use super::level::restore::{level_error, own_images};
+use super::level::{Generation, Helper, Level, Shelves};
 use super::link::Link;
 use super::memory::Memory;
 use super::methods::Method;
@@ -30,16 +32,11 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         plan: Plan,
         config: Config<K>,
         shapes: &[RegionShape],
-    ) -> Result<(Self, Identity)> {
+    ) -> Result<Self> {
         let rank = plan.ranks[comm.rank()];
-        let group = plan.groups.iter().position(|members| members.contains(&rank));
-        let group = group.expect("every rank has a group");
-        let members = plan.groups[group].clone();
-        let (geometry, code) = shaped(&config, members.len())?;
-        let (header_bytes, parts) = (opening.header.bytes(), config.method.parts());
-        let Config { bands, cell_bytes, align_bytes: align, .. } = config;
-        let layout =
-            SegmentLayout::new(header_bytes, shapes, geometry, bands, parts, cell_bytes, align);
+        let (group, members) = group_of(&plan, rank);
+        let (layout, code) = laid_out(&config, opening.header.bytes(), shapes, members.len())?;
+        let (helper, shelves) = image_writer(&config, &plan, rank)?;
         let id =
             plan.attach[comm.rank()].unwrap_or(SegmentId { rank, attempt: plan.attempt.number });
         let backing = match (config.method, segment) {
@@ -81,13 +78,16 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             layout,
             plan,
             config,
+            identity,
+            helper,
+            shelves,
         };
-        Ok((this, identity))
+        Ok(this)
     }
 
     /// Takes part in this attempt; nothing that a later start could miss has
     /// changed yet.
-    pub(super) fn join(&mut self, identity: &Identity, is_new: bool) -> Result<()> {
+    pub(super) fn join(&mut self, is_new: bool) -> Result<()> {
         let step = Step::new(StepName::Join, self.plan.epoch);
         if !is_new {
             let header = self.vault.bytes(0..self.header.bytes());
@@ -97,7 +97,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         self.write_record(step)?;
         if is_new {
             // Last: a segment without its identity is nobody's.
-            let bytes = self.header.encode_identity(identity);
+            let bytes = self.header.encode_identity(&self.identity);
             self.vault.store(0, &bytes, step)?;
             self.vault.order();
         }
@@ -180,6 +180,46 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         }
         Ok(())
     }
+}
+
+/// The group of a rank, by its number and its ranks.
+pub(super) fn group_of(plan: &Plan, rank: usize) -> (usize, Vec<usize>) {
+    let group = plan.groups.iter().position(|members| members.contains(&rank));
+    let group = group.expect("every rank has a group");
+    (group, plan.groups[group].clone())
+}
+
+/// Layout of a segment of a group of so many members, and its code.
+pub(super) fn laid_out<K: Code + Clone>(
+    config: &Config<K>,
+    header_bytes: usize,
+    shapes: &[RegionShape],
+    members: usize,
+) -> Result<(SegmentLayout, K)> {
+    let (geometry, code) = shaped(config, members)?;
+    let &Config { method, bands, cell_bytes, align_bytes: align, .. } = config;
+    let parts = method.parts();
+    let layout =
+        SegmentLayout::new(header_bytes, shapes, geometry, bands, parts, cell_bytes, align);
+    Ok((layout, code))
+}
+
+/// What writes the images of a rank, and what is known of them.
+fn image_writer<K>(config: &Config<K>, plan: &Plan, rank: usize) -> Result<(Helper, Shelves)> {
+    let levels = &config.levels;
+    let own = own_images(levels, rank)?;
+    let kept =
+        |(all, level): (&Vec<Generation>, &Level)| all.iter().take(level.keep).copied().collect();
+    let complete: Vec<_> = plan.restorable.iter().zip(levels).map(kept).collect();
+    let shelves = Shelves::new(plan.attempt, rank, levels, &complete, own);
+    let helper = match levels.first() {
+        None => Helper::none(),
+        Some(first) => {
+            let failed = level_error("starting the writer of images", first);
+            Helper::start(config.image_writer).map_err(failed)?
+        }
+    };
+    Ok((helper, shelves))
 }
 
 /// Geometry and code of a group. Without checkpoints neither is used, and any

@@ -54,6 +54,12 @@ impl Method {
         self == Self::SelfCheckpoint
     }
 
+    /// Whether a settled epoch stands still while the next one is made, so that an image
+    /// can be written from it.
+    pub fn has_images(self) -> bool {
+        matches!(self, Self::SelfCheckpoint | Self::Double)
+    }
+
     /// The copy and the parities that hold a settled epoch. Two of them take
     /// turns.
     pub(super) fn settled(self, epoch: u64) -> (usize, usize) {

@@ -22,6 +22,7 @@ pub mod header;
 pub mod hook;
 mod joining;
 pub mod layout;
+pub mod level;
 pub mod link;
 mod memory;
 pub mod methods;

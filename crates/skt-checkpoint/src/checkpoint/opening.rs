@@ -17,6 +17,9 @@ use super::config::Config;
 use super::error::{Result, memory_error};
 use super::header::{HeaderLayout, Identity, SegmentId};
 use super::hook::{Hook, Step, StepName};
+use super::level::look::Wanted;
+use super::level::restore::{discard_images, level_error};
+use super::level::{ImageClaim, ImageId, Level, Load};
 use super::memory::Memory;
 use super::methods::Method;
 use super::parameters::{Parameters, differences, fingerprint};
@@ -45,6 +48,8 @@ pub struct Found {
     /// All ranks stand in one domain: protects against the death of processes
     /// only.
     pub single_domain: bool,
+    /// The images that all go on from, where memory is not enough.
+    pub load: Option<Load>,
 }
 
 impl Found {
@@ -59,6 +64,7 @@ impl Found {
             groups: plan.groups.clone(),
             shared_domains: plan.shared_domains,
             single_domain: plan.single_domain,
+            load: plan.load.as_deref().cloned(),
         }
     }
 }
@@ -78,6 +84,10 @@ pub(super) struct Opening<M: Memory> {
     claims: Vec<Claim>,
     /// The states that records of these have.
     states: BTreeMap<SegmentId, Vec<u8>>,
+    /// Levels of images.
+    pub levels: Vec<Level>,
+    /// What this process sees of each, with the states.
+    images: Vec<Vec<(ImageClaim, Vec<u8>)>>,
 }
 
 impl<M: Memory> Opening<M> {
@@ -93,13 +103,26 @@ impl<M: Memory> Opening<M> {
         let header = HeaderLayout::new(&config.run_id, comm.size(), config.state_capacity_bytes);
         let fingerprint = fingerprint(&config.run_id, &parameters);
         let (lock, claims, states) = (None, Vec::new(), BTreeMap::new());
-        let mut this = Self { memory, header, hook, lock, fingerprint, parameters, claims, states };
+        let (levels, images) = (config.levels.clone(), Vec::new());
+        let mut this = Self {
+            memory,
+            header,
+            hook,
+            lock,
+            fingerprint,
+            parameters,
+            claims,
+            states,
+            levels,
+            images,
+        };
         let index = number_on_node(comm, &config.node)?;
         let is_lasting = config.method != Method::None;
         let held = if is_lasting { this.hold(index)? } else { None };
         this.hook.at(&Step::new(StepName::Agree, 0))?;
         if is_lasting && held.is_none() {
             this.look_around()?;
+            this.look_at_images(comm)?;
         }
         let offer = Offer {
             domain: config.domain.clone(),
@@ -107,6 +130,9 @@ impl<M: Memory> Opening<M> {
             fingerprint,
             held,
             claims: this.claims.clone(),
+            images: (this.images.iter())
+                .map(|seen| seen.iter().map(|(claim, _)| claim.clone()).collect())
+                .collect(),
         };
         let rules = Rules {
             method: config.method,
@@ -117,9 +143,13 @@ impl<M: Memory> Opening<M> {
             resume: config.resume,
             clock: config.clock,
             nonce: config.nonce,
+            levels: this.levels.len(),
         };
         let mut decision = decide_on_all(comm, &offer, &rules)?;
         match &mut decision {
+            Decision::Work(Plan { load: Some(load), state, .. }) => {
+                *state = this.state_of_image(comm, load.level, load.bearer)?;
+            }
             Decision::Work(Plan { bearer: Some(bearer), state, .. })
             | Decision::Finished(Finished { bearer, result: state, .. }) => {
                 *state = this.state_of(comm, *bearer)?;
@@ -137,6 +167,43 @@ impl<M: Memory> Opening<M> {
         };
         broadcast_bytes(comm, &mut state, process)?;
         Ok(state)
+    }
+
+    /// The same of an image. Collective.
+    fn state_of_image<C: Comm>(
+        &self,
+        comm: &C,
+        level: usize,
+        (process, id): (usize, ImageId),
+    ) -> Result<Vec<u8>> {
+        let mut state = Vec::new();
+        if comm.rank() == process {
+            let image = self.images[level].iter().find(|(claim, _)| claim.id == id);
+            state.clone_from(&image.expect("it was offered").1);
+        }
+        broadcast_bytes(comm, &mut state, process)?;
+        Ok(state)
+    }
+
+    /// What this process sees of the images of the run.
+    fn look_at_images<C: Comm>(&mut self, comm: &C) -> Result<()> {
+        let (header, fingerprint) = (&self.header, self.fingerprint);
+        let wanted = Wanted { header, fingerprint, parameters: &self.parameters };
+        for level in &self.levels {
+            let seen = wanted.look_at(level, comm.rank(), comm.size());
+            self.images.push(seen.map_err(level_error("looking at the images", level))?);
+        }
+        Ok(())
+    }
+
+    /// Removes the images that no start needs any more.
+    pub fn discard_images(&self, plan: &Plan, afresh: bool) -> Result<()> {
+        let ids = |seen: &Vec<(ImageClaim, _)>| {
+            seen.iter().map(|(claim, _)| (claim.id, claim.content.is_some())).collect()
+        };
+        let seen: Vec<Vec<_>> = self.images.iter().map(ids).collect();
+        let before = || self.hook.at(&Step::new(StepName::Discard, plan.epoch));
+        discard_images(&self.levels, &seen, plan, afresh, &before)
     }
 
     /// Takes hold of the run on this node, as its process number `index`; why that

@@ -54,6 +54,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// # Errors
     /// [`CheckpointError::Comm`](super::error::CheckpointError::Comm) when a rank died.
     pub fn poll(&mut self) -> Result<Polled> {
+        self.helper.advance();
         let Some(mut taking) = self.taking.take() else { return Ok(Polled::Done) };
         let start = Instant::now();
         let left = match &mut taking.encoding {

@@ -15,7 +15,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::agree::Decision;
+use super::agree::{Decision, Resume};
 pub use super::checkpointer::Checkpointer;
 use super::code::Code;
 pub use super::config::Config;
@@ -65,6 +65,9 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     ) -> Result<Opened<C, M, K>> {
         let parameters = parameters(&config, shapes, comm.size());
         let is_lasting = config.method != Method::None;
+        if !config.levels.is_empty() && !config.method.has_images() {
+            return Err(CheckpointError::NoLevels(config.method));
+        }
 
         // 1 lock, agree: nothing changes, and what all have decided on still stands.
         let (mut opening, decision) = Opening::agree(comm, memory, &config, parameters, hook)?;
@@ -77,16 +80,18 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         };
         let (found, process) = (Found::of(&plan), comm.rank());
         let segment = opening.take(comm, plan.attach[process].as_slice())?.pop();
+        Self::check_room_of_levels(comm, &opening, &plan, &config, shapes)?;
 
         // 2 discard: room is made on all nodes before anything new is put there.
         opening.discard(&plan.discard[process], plan.epoch)?;
+        opening.discard_images(&plan, config.resume == Resume::Never)?;
         comm.barrier()?;
 
         // 3 create, join: nothing that a later start could miss changes.
         let is_new = segment.is_none();
-        let (mut this, identity) = Self::create(comm, opening, segment, plan, config, shapes)?;
+        let mut this = Self::create(comm, opening, segment, plan, config, shapes)?;
         if is_lasting {
-            this.join(&identity, is_new)?;
+            this.join(is_new)?;
             this.joined()?;
             this.meet_peers(is_new)?;
 
@@ -112,6 +117,9 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         }
         let (start, lost) = (Instant::now(), self.lost_members());
 
+        // 4a recover-load: B, C and their checksums from the image of this rank.
+        let loaded_bytes = self.load_image(epoch)?;
+
         // 5 recover-verify: what is damaged, of the survivors' data and parities.
         let damaged = self.verify(epoch, &lost)?;
 
@@ -134,6 +142,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             rebuilt: self.plan.lost.clone(),
             rebuilt_bytes,
             copied_bytes,
+            loaded_bytes,
             mended_cells: mended[0] as usize,
             seconds: start.elapsed().as_secs_f64(),
         }))
@@ -197,6 +206,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         assert!(self.taking.is_none(), "complete the epoch that has begun first");
         assert_eq!(active.len(), self.layout.regions.len(), "one entry a region");
         assert!(stages.is_none_or(|stages| stages.len() == active.len()), "one list a region");
+        self.helper.advance();
         if !self.config.method.encodes() {
             return Ok(());
         }
@@ -254,8 +264,11 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
                 self.assert_carried(&active);
             }
         }
+        self.helper.advance();
         let (start, mut state) = (Instant::now(), state.to_vec());
+        self.append_due(&mut state);
         broadcast_bytes(&self.job, &mut state, 0)?;
+        let due = self.take_due(&mut state);
         match self.config.method {
             Method::SelfCheckpoint => {
                 // 4 barrier: every D of every group is complete.
@@ -265,8 +278,9 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
                 // 5 commit: COMMIT(epoch), from here on (A, D) counts.
                 self.commit(epoch, state, &mut stats)?;
 
-                // 6 flush: B := A.
-                self.flush(epoch, &active, &mut stats)?;
+                // 6 flush: B := A, of which no image is being written any more.
+                let free = self.take_back_images();
+                self.flush(epoch, &active, &mut stats, free)?;
 
                 // 7 stamp: D is C from here on, and (B, C) counts.
                 self.stamp(epoch, &mut stats)?;
@@ -275,6 +289,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             Method::Single => self.take_single(epoch, &active, state, &mut stats)?,
             Method::Abft | Method::None => unreachable!("returned above"),
         }
+        self.write_images(epoch, due);
         self.last_active = active;
         Ok(stats)
     }

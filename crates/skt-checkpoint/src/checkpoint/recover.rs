@@ -30,6 +30,8 @@ pub struct Recovered {
     pub rebuilt_bytes: usize,
     /// Bytes copied on this rank.
     pub copied_bytes: usize,
+    /// Bytes of B and C that came from an image.
+    pub loaded_bytes: usize,
     /// Damaged cells of the whole job that were rebuilt.
     pub mended_cells: usize,
     /// Seconds on this rank.
@@ -43,14 +45,16 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let is_lost = |member: &usize| self.plan.lost.contains(&ranks[*member]);
         let lost: Vec<usize> = (0..ranks.len()).filter(is_lost).collect();
         assert!(lost.len() <= self.config.parities, "refused when it was decided");
-        assert_eq!(self.record.is_hollow(), lost.contains(&self.group.rank()));
+        let is_lost = lost.contains(&self.group.rank());
+        assert_eq!(self.record.is_hollow(), is_lost || self.plan.load.is_some());
+        assert!(self.plan.load.is_none() || self.image().is_none() == is_lost);
         lost
     }
 
     /// Where this rank is at epoch - 1 with A and D complete at `epoch`, B := A. All is
     /// copied: what was active is not known where COMMIT was not seen.
     pub(super) fn finish_flush(&mut self, epoch: u64) -> Result<usize> {
-        if self.record.holds(self.config.method, epoch) != Holds::Workspace {
+        if self.holds(epoch) != Holds::Workspace {
             return Ok(0);
         }
         let mut copied = 0;
@@ -77,6 +81,14 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             }
         }
         Ok(written)
+    }
+
+    /// Where this rank's data of the epoch is, before it is recovered.
+    pub(super) fn holds(&self, epoch: u64) -> Holds {
+        match self.image() {
+            Some(_) => Holds::Copy,
+            None => self.record.holds(self.config.method, epoch),
+        }
     }
 
     /// A replacement has all that its rank had.

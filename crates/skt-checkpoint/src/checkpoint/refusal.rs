@@ -1,6 +1,7 @@
 //! Why the job cannot go on from what was found, in words that say what to do.
 
 use serde::{Deserialize, Serialize};
+use skt_terms::units;
 
 use super::group::PlacementError;
 
@@ -99,6 +100,24 @@ pub enum Refusal {
         process: usize,
         /// The rank whose segment it is.
         rank: usize,
+    },
+    /// A level has no room for its images.
+    #[error(
+        "level {level} has {} free where process {process} writes; {images} images of each rank \
+         there take {} more. Make room, or keep fewer (keep=1)", units::bytes(*free_bytes),
+        units::bytes(*need_bytes)
+    )]
+    NoRoom {
+        /// A process that writes there.
+        process: usize,
+        /// The level, as users know it.
+        level: String,
+        /// Images of a rank.
+        images: usize,
+        /// Bytes that are needed.
+        need_bytes: u64,
+        /// Bytes that are free.
+        free_bytes: u64,
     },
     /// No groups can be formed.
     #[error("{0}")]

@@ -9,6 +9,7 @@ use super::code::Code;
 use super::error::Result;
 use super::hook::{Step, StepName};
 use super::layout::{Active, Part};
+use super::level::Free;
 use super::memory::Memory;
 use super::schedule::Stats;
 use crate::comm::Comm;
@@ -65,8 +66,15 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         Ok(())
     }
 
-    /// B becomes what A was at the commit, where it was active. Local.
-    pub(super) fn flush(&mut self, epoch: u64, active: &[Active], stats: &mut Stats) -> Result<()> {
+    /// B becomes what A was at the commit, where it was active; no image is being written
+    /// from it. Local.
+    pub(super) fn flush(
+        &mut self,
+        epoch: u64,
+        active: &[Active],
+        stats: &mut Stats,
+        _: Free,
+    ) -> Result<()> {
         let start = Instant::now();
         for (region, active) in active.iter().enumerate() {
             let step = Step::new(StepName::Flush, epoch);

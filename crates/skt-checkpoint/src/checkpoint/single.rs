@@ -20,7 +20,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     ) -> Result<()> {
         self.record.begin_update(epoch);
         self.write_record(Step::new(StepName::Begin, epoch))?;
-        self.copy_all(epoch, active, stats)?;
+        let free = self.take_back_images();
+        self.copy_all(epoch, active, stats, free)?;
         self.encode_all(epoch, active, stats)?;
         self.barrier(epoch, stats)?;
         self.record.commit(epoch, state);

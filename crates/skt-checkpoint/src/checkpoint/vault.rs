@@ -45,7 +45,34 @@ impl<S> Drop for Vault<S> {
     }
 }
 
+/// Parts of a segment that a writer of images reads while the rank goes on.
+pub struct Lent(Vec<(NonNull<u8>, usize)>);
+
+// SAFETY: it is read alone, and who lends it sees to it that nobody writes meanwhile.
+unsafe impl Send for Lent {}
+
+impl Lent {
+    /// A part, by its number; `None` behind the last.
+    pub fn part(&self, number: usize) -> Option<&[u8]> {
+        let &(start, len) = self.0.get(number)?;
+        // SAFETY: within the segment, which stands still and is there, as `lend` asks.
+        Some(unsafe { std::slice::from_raw_parts(start.as_ptr(), len) })
+    }
+}
+
 impl<S: DerefMut<Target = [u8]>> Vault<S> {
+    /// Lends these bytes to be read.
+    ///
+    /// # Safety
+    /// As long as they are lent nobody writes to them, and the vault is there.
+    pub unsafe fn lend(&mut self, ranges: &[Range<usize>]) -> Lent {
+        let part = |range: &Range<usize>| {
+            let start = NonNull::new(self.pointer(range.clone()));
+            (start.expect("a segment is not at address 0"), range.len())
+        };
+        Lent(ranges.iter().map(part).collect())
+    }
+
     pub fn new(backing: Backing<S>, hook: Arc<dyn Hook>, chunk_bytes: usize) -> Self {
         assert!(chunk_bytes > 0);
         let backing = Box::leak(Box::new(backing));

@@ -63,7 +63,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
 
     fn find_damage(&self, epoch: u64) -> Vec<Found> {
         let (copy, set) = self.config.method.settled(epoch);
-        let holds = self.record.holds(self.config.method, epoch);
+        let holds = self.holds(epoch);
         let me = self.group.rank();
         let mut found = Vec::new();
         for (region, parts) in self.layout.regions.iter().enumerate() {

@@ -156,6 +156,14 @@ impl Peer for SeenSegment {
     }
 }
 
+impl NodeMemory {
+    /// That of node `index`, and nothing of the others.
+    pub fn new(node: &Arc<Mutex<Node>>, index: usize, book: &Arc<Mutex<Book>>) -> Self {
+        let (node, in_reach) = (node.clone(), vec![node.clone()]);
+        Self { node, in_reach, index, book: book.clone() }
+    }
+}
+
 impl Memory for NodeMemory {
     type Segment = NodeSegment;
     type Peer = SeenSegment;

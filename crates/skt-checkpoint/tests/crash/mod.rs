@@ -4,5 +4,7 @@
 pub mod camera;
 pub mod cluster;
 pub mod code;
+pub mod disks;
 pub mod essence;
 pub mod futures;
+pub mod levels;

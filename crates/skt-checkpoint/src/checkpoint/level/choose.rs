@@ -1,0 +1,157 @@
+//! Which images a restart takes, where memory cannot go on: a pure function of what all
+//! processes see, as [`decide`](super::super::agree::decide) is, and by its rules.
+//!
+//! The images of all ranks that were written in one start at one epoch are a *generation*:
+//! one history of the run. Images of different generations are never mixed. A generation
+//! can be restored where each group has lost no more of its images than it has parities.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::super::agree::{Claim, Content, Offer, Plan, Refusal, Rules, resume};
+use super::super::header::SegmentId;
+use super::super::record::{Attempt, Holds};
+use super::disk::ImageId;
+
+/// The images of one epoch of one start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Generation {
+    /// The start that wrote it: the lineage of its records.
+    pub start: Attempt,
+    /// Its epoch.
+    pub epoch: u64,
+}
+
+/// An image that a process sees.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImageClaim {
+    /// Its name.
+    pub id: ImageId,
+    /// What its seal says; `None` when it has none, or one of other parameters.
+    pub content: Option<Content>,
+    /// What its parameters differ in from those of this start, in words, if they do.
+    pub other: Option<String>,
+}
+
+/// The images that a start goes on from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Load {
+    /// Number of the level.
+    pub level: usize,
+    /// Which of them.
+    pub generation: Generation,
+    /// The image that each process loads; those without one are lost, and rebuilt.
+    pub images: Vec<Option<ImageId>>,
+    /// Process that tells all the state, and the image that has it.
+    pub bearer: (usize, ImageId),
+    /// Why the memory of the nodes, which is nearer, is not taken.
+    pub why: String,
+}
+
+/// The generations of each level that can be restored, the newest first.
+pub fn restorable(offers: &[Offer], rules: &Rules) -> Vec<Vec<Generation>> {
+    let all = |level| {
+        let mut generations: Vec<Generation> = generations(offers, level).into_iter().collect();
+        generations.retain(|&of| restore(offers, rules, level, of).is_ok());
+        generations.reverse();
+        generations
+    };
+    (0..rules.levels).map(all).collect()
+}
+
+/// How to go on from the newest generation of any level, of several from that of the first
+/// level; `None` where there is none. `why`: what keeps memory from being gone on with.
+pub fn from_images(
+    offers: &[Offer],
+    rules: &Rules,
+    restorable: &[Vec<Generation>],
+    why: &str,
+) -> Option<Plan> {
+    let newest = |level: &usize| restorable[*level].first().copied();
+    let with_any = (0..rules.levels).filter(|level| newest(level).is_some());
+    let level = with_any.rev().max_by_key(newest)?;
+    let generation = newest(&level)?;
+    let mut plan = restore(offers, rules, level, generation).ok()?;
+    let image = |id: SegmentId| ImageId { generation, rank: id.rank };
+    let (process, id) = plan.bearer.take().expect("a plan that goes on has one");
+    plan.load = Some(Box::new(Load {
+        level,
+        generation,
+        images: plan.attach.iter().map(|id| id.map(image)).collect(),
+        bearer: (process, image(id)),
+        why: why.to_owned(),
+    }));
+    plan.attach.fill(None);
+    Some(plan)
+}
+
+/// Images of other parameters, which nothing is done with.
+pub fn refuse_other_shapes(offers: &[Offer]) -> Result<(), Refusal> {
+    for (process, offer) in offers.iter().enumerate() {
+        for ImageClaim { id, other, .. } in offer.images.iter().flatten() {
+            if let Some(differences) = other.clone() {
+                return Err(Refusal::OtherShape { process, rank: id.rank, differences });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Newest number of a start that images name.
+pub fn newest_start(offers: &[Offer]) -> u64 {
+    let all = offers.iter().flat_map(|offer| offer.images.iter().flatten());
+    all.map(|claim| claim.id.generation.start.number).max().unwrap_or(0)
+}
+
+/// Whether an image is what its name says, and of a rank with data.
+fn is_true(claim: &ImageClaim, rules: &Rules) -> bool {
+    let Generation { start, epoch } = claim.id.generation;
+    claim.content.as_ref().is_some_and(|Content { rank, record, .. }| {
+        *rank == claim.id.rank
+            && epoch > 0
+            && record.lineage() == start
+            && (record.committed(), record.stamped()) == (epoch, epoch)
+            && !record.is_finished()
+            && record.holds(rules.method, epoch) == Holds::Copy
+    })
+}
+
+fn generations(offers: &[Offer], level: usize) -> BTreeSet<Generation> {
+    let sealed = |claim: &&ImageClaim| claim.content.is_some();
+    let claims = offers.iter().filter_map(|offer| offer.images.get(level)).flatten();
+    claims.filter(sealed).map(|claim| claim.id.generation).collect()
+}
+
+/// How to go on from one generation of a level, as if its images were segments.
+fn restore(
+    offers: &[Offer],
+    rules: &Rules,
+    level: usize,
+    generation: Generation,
+) -> Result<Plan, Refusal> {
+    let as_segment = |claim: &ImageClaim| Claim {
+        id: SegmentId { rank: claim.id.rank, attempt: generation.start.number },
+        content: claim.content.clone(),
+        other: None,
+    };
+    let of_generation =
+        |claim: &&ImageClaim| claim.id.generation == generation && is_true(claim, rules);
+    let only = |offer: &Offer| {
+        let claims = offer.images.get(level).into_iter().flatten();
+        let claims = claims.filter(of_generation).map(as_segment).collect();
+        Offer { claims, images: Vec::new(), ..offer.clone() }
+    };
+    let images: Vec<Offer> = offers.iter().map(only).collect();
+    let mut usable: BTreeMap<usize, &Content> = BTreeMap::new();
+    for content in images.iter().flat_map(|o| &o.claims).filter_map(|c| c.content.as_ref()) {
+        usable.entry(content.rank).or_insert(content);
+    }
+    let mut plan = resume(offers, &images, rules, generation.epoch, &usable)?;
+    // What a node has in memory that is out of reach may be of the start of the images.
+    plan.left.extend(usable.values().flat_map(|content| content.record.left()));
+    plan.left.push(generation.start);
+    plan.left.sort_unstable();
+    plan.left.dedup();
+    Ok(plan)
+}

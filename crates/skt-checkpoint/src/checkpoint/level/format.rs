@@ -1,0 +1,162 @@
+//! An image as it stands in its file.
+//!
+//! ```text
+//! seal   magic | bytes of the seal's text | bytes of the body | checksum of these and the text
+//!        text: identity, and the record in force, each as it stands in a segment
+//! body   of each region, from a page on each: the copy, its parities, their checksums
+//! ```
+//!
+//! The seal is written when the body is safe, so an image with a whole seal is complete.
+//! What the body holds is verified by the checksums in it, as in a segment.
+
+use std::io;
+use std::ops::Range;
+
+use super::super::codec::checksum;
+use super::super::header::{HeaderLayout, Identity};
+use super::super::layout::SegmentLayout;
+use super::super::methods::Method;
+use super::super::record::Record;
+use super::disk::ImageFile;
+
+/// Its last byte is the version.
+const MAGIC: [u8; 8] = *b"SKTIMAG1";
+/// Bytes before the seal's text.
+const FIXED_BYTES: usize = 40;
+/// Longest text of a seal that is read: no group and no state makes a longer one.
+const MOST_TEXT_BYTES: usize = 1 << 24;
+/// Parts of an image begin on a multiple of this.
+pub const IMAGE_PAGE_BYTES: usize = 4096;
+
+/// Which bytes of a segment an image has, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in super::super) struct ImageLayout {
+    /// Of the segment, with their place in the body.
+    pub parts: Vec<(Range<usize>, u64)>,
+    /// Bytes of the body.
+    pub body_bytes: u64,
+}
+
+impl ImageLayout {
+    /// The copy, the parities and the checksums of `epoch`.
+    pub fn new(segment: &SegmentLayout, method: Method, epoch: u64) -> Self {
+        let (copy, set) = method.settled(epoch);
+        let (mut parts, mut end) = (Vec::new(), 0u64);
+        for region in &segment.regions {
+            for part in [region.b[copy], region.parity[set], region.sums[set]] {
+                let bytes = part.range();
+                let next = end + bytes.len() as u64;
+                parts.push((bytes, end));
+                end = next.next_multiple_of(IMAGE_PAGE_BYTES as u64);
+            }
+        }
+        Self { parts, body_bytes: end }
+    }
+}
+
+/// Bytes of an image of a segment, with room for its seal.
+pub fn image_bytes(segment: &SegmentLayout, method: Method) -> u64 {
+    let seal = FIXED_BYTES + segment.header_bytes;
+    let body = ImageLayout::new(segment, method, 0).body_bytes;
+    seal.next_multiple_of(IMAGE_PAGE_BYTES) as u64 + body
+}
+
+/// What the seal of an image says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in super::super) struct Seal {
+    /// Whose image it is.
+    pub identity: Identity,
+    /// How far it is, with the state.
+    pub record: Record,
+    /// First byte of the body.
+    pub body_at: u64,
+    /// Bytes of the body.
+    pub body_bytes: u64,
+}
+
+/// A seal as it stands in the file, in whole pages.
+pub(in super::super) fn encode_seal(
+    header: &HeaderLayout,
+    identity: &Identity,
+    record: &Record,
+    body_bytes: u64,
+) -> Vec<u8> {
+    let identity = header.encode_identity(identity);
+    let mut text = (identity.len() as u64).to_le_bytes().to_vec();
+    text.extend(identity);
+    text.extend(header.encode_record(record));
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend((text.len() as u64).to_le_bytes());
+    bytes.extend(body_bytes.to_le_bytes());
+    let sum = checksum(&[&bytes[..], &text[..]].concat());
+    bytes.extend(sum.to_le_bytes());
+    bytes.resize(FIXED_BYTES, 0);
+    bytes.extend(text);
+    bytes.resize(bytes.len().next_multiple_of(IMAGE_PAGE_BYTES), 0);
+    bytes
+}
+
+/// What an image says of itself.
+#[derive(Debug)]
+pub(in super::super) enum Said {
+    /// It is whole and of this version.
+    Sealed(Box<Seal>),
+    /// It is of another version.
+    OtherVersion,
+    /// Nothing that could be relied on.
+    Nothing,
+}
+
+/// Reads the seal.
+///
+/// # Errors
+/// As the system has it.
+pub(in super::super) fn read_seal(
+    header: &HeaderLayout,
+    file: &mut dyn ImageFile,
+) -> io::Result<Said> {
+    let bytes = file.bytes()?;
+    let mut fixed = [0; FIXED_BYTES];
+    if bytes < FIXED_BYTES as u64 {
+        return Ok(Said::Nothing);
+    }
+    file.read_at(0, &mut fixed)?;
+    if !fixed.starts_with(&MAGIC) {
+        let is_other = fixed.starts_with(&MAGIC[..MAGIC.len() - 1]);
+        return Ok(if is_other { Said::OtherVersion } else { Said::Nothing });
+    }
+    let word = |at: usize| {
+        let bytes = fixed[at..at + 8].try_into().expect("eight bytes");
+        u64::from_le_bytes(bytes)
+    };
+    let (text_bytes, body_bytes, sum) = (word(8), word(16), word(24));
+    let end = FIXED_BYTES as u64 + text_bytes.min(MOST_TEXT_BYTES as u64);
+    if text_bytes > MOST_TEXT_BYTES as u64 || end > bytes || fixed[32..] != [0; 8] {
+        return Ok(Said::Nothing);
+    }
+    let mut text = vec![0; text_bytes as usize];
+    file.read_at(FIXED_BYTES as u64, &mut text)?;
+    if checksum(&[&fixed[..24], &text[..]].concat()) != sum {
+        return Ok(Said::Nothing);
+    }
+    let body_at = end.next_multiple_of(IMAGE_PAGE_BYTES as u64);
+    let seal = seal_of(header, &text).map(|(identity, record)| Seal {
+        identity,
+        record,
+        body_at,
+        body_bytes,
+    });
+    // Its file was made for the longest seal.
+    let is_whole = |seal: &Seal| body_at + seal.body_bytes <= bytes;
+    Ok(match seal.filter(is_whole) {
+        Some(seal) => Said::Sealed(Box::new(seal)),
+        None => Said::Nothing,
+    })
+}
+
+fn seal_of(header: &HeaderLayout, text: &[u8]) -> Option<(Identity, Record)> {
+    let (len, rest) = text.split_first_chunk()?;
+    let len = usize::try_from(u64::from_le_bytes(*len)).ok()?;
+    let (identity, record) = (rest.get(..len)?, rest.get(len..)?);
+    Some((header.decode_identity(identity)?, Record::decode(record)?))
+}

@@ -1,0 +1,106 @@
+//! Levels: what outlives the memory of nodes. Beside the segments of a run, images of
+//! them are kept in files, on the disks of the nodes or on a file system that all see.
+//!
+//! An image has what a segment holds of one stamped epoch, so images with their parities
+//! are to a restart what segments are: the same rules say which count, the same checksums
+//! find what has rotted, and the same rebuilding replaces what is lost. docs/levels.md has
+//! the order of writes, and says why each death is survived.
+
+pub(super) mod choose;
+mod disk;
+pub mod folder;
+mod format;
+mod helper;
+pub(super) mod look;
+pub(super) mod restore;
+mod shelf;
+mod writing;
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+pub use choose::{Generation, ImageClaim, Load};
+pub use disk::{Disk, ImageFile, ImageId};
+pub use format::{IMAGE_PAGE_BYTES, image_bytes};
+pub(super) use helper::{Free, Helper};
+pub use shelf::LevelReport;
+pub(super) use shelf::Shelves;
+
+/// Most levels of a run: one bit each in the word that says which are due.
+pub const MOST_LEVELS: usize = 8;
+
+/// Who sees the images of a level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reach {
+    /// The processes of the node that has written them.
+    Local,
+    /// All processes of the job.
+    Global,
+}
+
+impl fmt::Display for Reach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Local => "local",
+            Self::Global => "global",
+        })
+    }
+}
+
+impl FromStr for Reach {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let named = |reach: &Self| reach.to_string() == text;
+        [Self::Local, Self::Global].into_iter().find(named).ok_or(())
+    }
+}
+
+/// What a rank does that is to write over what an image is being written from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WhenBusy {
+    /// It waits for the image.
+    Wait,
+    /// It gives the image up.
+    Skip,
+}
+
+/// A level of images.
+#[derive(Debug, Clone)]
+pub struct Level {
+    /// As users know it.
+    pub name: String,
+    /// Where the images of the run are.
+    pub disk: Arc<dyn Disk>,
+    /// Who sees them.
+    pub reach: Reach,
+    /// Seconds between two images, at least; 0 for one of each epoch.
+    pub every_seconds: f64,
+    /// Generations to keep.
+    pub keep: usize,
+    /// What to do when an image is not done in time.
+    pub when_busy: WhenBusy,
+}
+
+impl Level {
+    /// Whether it is for process `process` of `size` to look after the images of `rank`
+    /// that it sees.
+    pub(super) fn is_looked_after(&self, rank: usize, process: usize, size: usize) -> bool {
+        self.reach == Reach::Local || rank % size == process
+    }
+}
+
+/// Who writes images.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Writer {
+    /// A thread of its own for each rank, while the application computes.
+    Thread,
+    /// The rank itself, one operation at each call of its checkpointer, and what is left
+    /// of it when it has to be done.
+    Caller,
+}

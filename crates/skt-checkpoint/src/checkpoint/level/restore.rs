@@ -1,0 +1,264 @@
+//! The steps in which a checkpointer meets the images of its rank: it loads one at a
+//! restart, and has one written behind a stamp.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::super::agree::{Plan, Refusal};
+use super::super::checkpointer::Checkpointer;
+use super::super::code::Code;
+use super::super::config::Config;
+use super::super::error::{CheckpointError, Result};
+use super::super::hook::{Step, StepName};
+use super::super::joining::{group_of, laid_out};
+use super::super::layout::RegionShape;
+use super::super::level::{Free, Level, LevelReport, Load};
+use super::super::memory::Memory;
+use super::super::opening::Opening;
+use super::disk::ImageId;
+use super::format::{ImageLayout, Said, encode_seal, image_bytes, read_seal};
+use super::writing::{Sealed, Writing};
+use super::{MOST_LEVELS, Reach};
+use crate::comm::Comm;
+use crate::comm::collect::{all_gather_bytes, all_reduce};
+
+/// Images that a level has room for beside those that it keeps: one that is being
+/// written, and one that is sealed here and not known to be sealed everywhere.
+const SPARE_IMAGES: usize = 2;
+
+/// An error of a level, while a run starts.
+pub(in super::super) fn level_error(
+    what: &'static str,
+    level: &Level,
+) -> impl FnOnce(io::Error) -> CheckpointError {
+    let level = level.name.clone();
+    move |source| CheckpointError::Level { what, level, source }
+}
+
+/// The images of a level that this process looks after and that no start needs, once
+/// all have agreed on `plan`: those without a seal, and those of generations that cannot
+/// be restored, or are older than as many of those that can as are kept. While none can be
+/// restored all that are sealed stay.
+fn unneeded(level: &Level, ids: &[(ImageId, bool)], number: usize, plan: &Plan) -> Vec<ImageId> {
+    let restorable = &plan.restorable[number];
+    let kept = &restorable[..restorable.len().min(level.keep)];
+    let is_needed = |(id, is_sealed): &&(ImageId, bool)| {
+        *is_sealed && (kept.is_empty() || kept.contains(&id.generation))
+    };
+    ids.iter().filter(|image| !is_needed(image)).map(|(id, _)| *id).collect()
+}
+
+/// Removes what is not needed of the images that this process has `seen`, by level.
+pub(in super::super) fn discard_images(
+    levels: &[Level],
+    seen: &[Vec<(ImageId, bool)>],
+    plan: &Plan,
+    afresh: bool,
+    before: &dyn Fn() -> crate::comm::Result<()>,
+) -> Result<()> {
+    for (number, level) in levels.iter().enumerate() {
+        let ids: Vec<ImageId> = match afresh {
+            true => seen[number].iter().map(|(id, _)| *id).collect(),
+            false => unneeded(level, &seen[number], number, plan),
+        };
+        let failed = || level_error("removing an image", level);
+        for &id in &ids {
+            before()?;
+            level.disk.remove(id).map_err(failed())?;
+        }
+        if !ids.is_empty() {
+            level.disk.sync_names().map_err(failed())?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes sure that there is room for the images of all ranks, each of `image_bytes`.
+/// Collective.
+///
+/// # Errors
+/// [`Refusal::NoRoom`] on all processes.
+pub(in super::super) fn check_room<C: Comm>(
+    comm: &C,
+    levels: &[Level],
+    rank: usize,
+    node: &str,
+    image_bytes: u64,
+) -> Result<()> {
+    for level in levels {
+        let looked = level.disk.list().and_then(|ids| Ok((ids, level.disk.free_bytes()?)));
+        let (ids, free_bytes) = looked.map_err(level_error("looking for room", level))?;
+        let images = (level.keep + SPARE_IMAGES) as u64;
+        let own = ids.iter().filter(|id| id.rank == rank).count() as u64;
+        let mut offer =
+            [images.saturating_sub(own) * image_bytes, free_bytes].map(u64::to_le_bytes).concat();
+        offer.extend(node.as_bytes());
+        let all = all_gather_bytes(comm, &offer)?;
+        let word = |bytes: &[u8], at: usize| {
+            u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+        };
+        for (process, offer) in all.iter().enumerate() {
+            let shares =
+                |other: &&Vec<u8>| level.reach == Reach::Global || other[16..] == offer[16..];
+            let need_bytes = all.iter().filter(shares).map(|bytes| word(bytes, 0)).sum();
+            let free_bytes = word(offer, 8);
+            if need_bytes > free_bytes {
+                let (level, images) = (level.name.clone(), level.keep + SPARE_IMAGES);
+                let refusal = Refusal::NoRoom { process, level, images, need_bytes, free_bytes };
+                return Err(refusal.into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The images of this rank on each level, as far as it can see.
+pub(in super::super) fn own_images(
+    levels: &[Level],
+    rank: usize,
+) -> Result<Vec<BTreeSet<ImageId>>> {
+    let own = |level: &Level| {
+        let ids = level.disk.list().map_err(level_error("listing images", level))?;
+        Ok(ids.into_iter().filter(|id| id.rank == rank).collect())
+    };
+    levels.iter().map(own).collect()
+}
+
+impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+    /// Refuses a start whose images have no room. Collective; nothing has changed yet.
+    pub(in super::super) fn check_room_of_levels(
+        comm: &C,
+        opening: &Opening<M>,
+        plan: &Plan,
+        config: &Config<K>,
+        shapes: &[RegionShape],
+    ) -> Result<()> {
+        if config.levels.is_empty() {
+            return Ok(());
+        }
+        let rank = plan.ranks[comm.rank()];
+        let (_, members) = group_of(plan, rank);
+        let (layout, _) = laid_out(config, opening.header.bytes(), shapes, members.len())?;
+        let bytes = image_bytes(&layout, config.method);
+        check_room(comm, &config.levels, rank, &config.node, bytes)
+    }
+
+    /// What each level has done on this rank.
+    pub fn level_reports(&self) -> Vec<LevelReport> {
+        self.shelves.reports()
+    }
+
+    /// The image that this rank loads, if it loads one.
+    pub(in super::super) fn image(&self) -> Option<ImageId> {
+        let Load { images, .. } = self.plan.load.as_deref()?;
+        images.iter().flatten().find(|id| id.rank == self.job.rank()).copied()
+    }
+
+    /// Copy, parities and checksums of this rank come from its image. Its segment is hollow
+    /// until they are verified. What cannot be read stays zero, and differs from its
+    /// checksums. Returns the bytes.
+    pub(in super::super) fn load_image(&mut self, epoch: u64) -> Result<usize> {
+        let Some(id) = self.image() else { return Ok(0) };
+        assert!(self.record.is_hollow(), "an image is never loaded over data that counts");
+        let number = self.plan.load.as_ref().expect("it names the image").level;
+        let level = self.config.levels[number].clone();
+        let failed = || level_error("opening an image", &level);
+        let mut file = level.disk.open(id).map_err(failed())?;
+        let changed = || io::Error::other("it has changed since it was looked at");
+        let Said::Sealed(seal) = read_seal(&self.header, &mut *file).map_err(failed())? else {
+            return Err(failed()(changed()));
+        };
+        let layout = ImageLayout::new(&self.layout, self.config.method, epoch);
+        let is_same = (seal.record.lineage(), seal.record.stamped())
+            == (id.generation.start, id.generation.epoch)
+            && seal.body_bytes == layout.body_bytes;
+        if !is_same {
+            return Err(failed()(changed()));
+        }
+        let (mut loaded, piece_bytes) = (0, self.vault.chunk_bytes());
+        for (index, (part, place)) in layout.parts.into_iter().enumerate() {
+            for (chunk, start) in part.clone().step_by(piece_bytes).enumerate() {
+                let step = Step::new(StepName::RecoverLoad, epoch).band(index / 3, index % 3);
+                self.vault.step(step.chunk(chunk))?;
+                let piece = start..part.end.min(start + piece_bytes);
+                let at = seal.body_at + place + (start - part.start) as u64;
+                let into = self.vault.bytes_mut(piece.clone());
+                if file.read_at(at, into).is_err() {
+                    into.fill(0);
+                }
+                loaded += piece.len();
+            }
+        }
+        Ok(loaded)
+    }
+
+    /// Takes the bytes of an epoch back from the writer of images, if it still has them.
+    pub(in super::super) fn take_back_images(&mut self) -> Free {
+        let start = Instant::now();
+        let (written, free) = self.helper.take_back(self.shelves.when_busy());
+        self.shelves.note(written, start.elapsed().as_secs_f64());
+        free
+    }
+
+    /// The same, where what the epoch before `epoch` left may be lent on.
+    pub(in super::super) fn take_back_images_before(&mut self, epoch: u64) -> Free {
+        match self.shelves.writing() + 1 == epoch {
+            true => self.helper.leave(),
+            false => self.take_back_images(),
+        }
+    }
+
+    /// Has images of `epoch` written on the levels that are `due`. The epoch is stamped:
+    /// nothing of it changes before it is taken back.
+    pub(in super::super) fn write_images(&mut self, epoch: u64, due: u8) {
+        if self.shelves.is_empty() {
+            return;
+        }
+        self.record.assert_settled();
+        assert_eq!(self.record.stamped(), epoch);
+        let free = self.take_back_images();
+        let layout = ImageLayout::new(&self.layout, self.config.method, epoch);
+        let seal = encode_seal(&self.header, &self.identity, &self.record, layout.body_bytes);
+        let (ranges, places): (Vec<_>, Vec<_>) = layout.parts.into_iter().unzip();
+        let sealed = Sealed {
+            seal: Arc::new(seal),
+            places: Arc::new(places),
+            body_bytes: layout.body_bytes,
+        };
+        let images = self.shelves.new_images(due, epoch, &|| sealed.clone());
+        if images.is_empty() {
+            return;
+        }
+        // SAFETY: nobody writes to an epoch's copy, parities and checksums before the flush
+        // of the next epoch or the copy of the one behind it, which both ask for `Free`; and
+        // the helper is dropped before the vault.
+        let lent = unsafe { self.vault.lend(&ranges) };
+        self.helper.write(Writing::new(lent, images, self.config.image_piece_bytes), free);
+    }
+
+    /// The job-wide barrier, at which ranks tell each other of their images.
+    pub(in super::super) fn barrier_with_levels(&mut self) -> Result<()> {
+        let mut votes = self.shelves.votes();
+        all_reduce(&self.job, &mut votes, |a, b| a & b)?;
+        self.shelves.hear(&votes);
+        Ok(())
+    }
+
+    /// Which levels are due, as one byte behind the state of rank 0; nothing without levels.
+    pub(in super::super) fn append_due(&self, state: &mut Vec<u8>) {
+        const { assert!(MOST_LEVELS <= u8::BITS as usize) };
+        if !self.shelves.is_empty() {
+            state.push(self.shelves.due());
+        }
+    }
+
+    /// Takes that byte off again.
+    pub(in super::super) fn take_due(&self, state: &mut Vec<u8>) -> u8 {
+        match self.shelves.is_empty() {
+            true => 0,
+            false => state.pop().expect("rank 0 has appended it"),
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! What a rank knows of its images: which are sealed, which generations are complete on
+//! all ranks, and so which may go.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use super::super::record::Attempt;
+use super::choose::Generation;
+use super::disk::ImageId;
+use super::writing::{End, NewImage, Sealed, Written};
+use super::{Level, WhenBusy};
+
+/// Generations that are written and not known to be complete, at most: the one that is being
+/// written, and the one before it, of which all have heard when one more is written. What is
+/// not complete by then never is: some rank has given its image up.
+const PENDING_MAX: usize = 2;
+
+/// What a level has done on a rank.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LevelReport {
+    /// The level, as users know it.
+    pub name: String,
+    /// Images that this rank has written in this start.
+    pub images: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Seconds from the first operation of each to its last.
+    pub seconds: f64,
+    /// Seconds that the rank has waited for images of any level.
+    pub stall_seconds: f64,
+    /// Images that were given up.
+    pub given_up: u64,
+    /// Newest epoch of which all ranks are known to have an image; 0 for none.
+    pub complete_epoch: u64,
+    /// Why no more of it are written, if a write has failed here.
+    pub failure: Option<String>,
+    /// Whether no more of it are written, for a write has failed on some rank.
+    pub is_over: bool,
+}
+
+/// The images of this rank on all levels.
+pub struct Shelves {
+    start: Attempt,
+    rank: usize,
+    /// Epoch of the images that were given to the writer last, 0 for none.
+    writing: u64,
+    shelves: Vec<Shelf>,
+}
+
+/// The images of this rank on a level.
+struct Shelf {
+    level: Level,
+    /// When the last one was due; rank 0 decides by it.
+    last: Instant,
+    /// Epochs of this start that all were to write an image of, and that are not known to
+    /// be complete, the oldest first. The same on all ranks.
+    pending: Vec<u64>,
+    /// Those that are sealed here.
+    sealed: BTreeSet<u64>,
+    /// The newest generations that all ranks can be restored from, the newest first. The
+    /// same on all ranks.
+    complete: Vec<Generation>,
+    /// All images of this rank, complete or not.
+    own: BTreeSet<ImageId>,
+    /// Those of them that are needed no more.
+    unneeded: Vec<ImageId>,
+    told: LevelReport,
+}
+
+impl Shelves {
+    /// For a start that has found `complete` generations on each level, and images `own` of
+    /// this rank.
+    pub fn new(
+        start: Attempt,
+        rank: usize,
+        levels: &[Level],
+        complete: &[Vec<Generation>],
+        own: Vec<BTreeSet<ImageId>>,
+    ) -> Self {
+        assert_eq!((levels.len(), levels.len()), (complete.len(), own.len()));
+        let shelf = |((level, complete), own): ((&Level, &Vec<Generation>), _)| Shelf {
+            last: Instant::now(),
+            pending: Vec::new(),
+            sealed: BTreeSet::new(),
+            complete: complete.clone(),
+            own,
+            unneeded: Vec::new(),
+            told: LevelReport {
+                name: level.name.clone(),
+                images: 0,
+                bytes: 0,
+                seconds: 0.0,
+                stall_seconds: 0.0,
+                given_up: 0,
+                complete_epoch: complete.first().map_or(0, |newest| newest.epoch),
+                failure: None,
+                is_over: false,
+            },
+            level: level.clone(),
+        };
+        let shelves = levels.iter().zip(complete).zip(own).map(shelf).collect();
+        Self { start, rank, writing: 0, shelves }
+    }
+
+    /// Whether there are no levels.
+    pub fn is_empty(&self) -> bool {
+        self.shelves.is_empty()
+    }
+
+    /// Epoch of the images that were given to the writer last; 0 for none.
+    pub fn writing(&self) -> u64 {
+        self.writing
+    }
+
+    /// What each level has done.
+    pub fn reports(&self) -> Vec<LevelReport> {
+        self.shelves.iter().map(|shelf| shelf.told.clone()).collect()
+    }
+
+    /// What to do when images are not done in time: all wait if one is to be waited for.
+    pub fn when_busy(&self) -> WhenBusy {
+        let waits = |shelf: &Shelf| shelf.level.when_busy == WhenBusy::Wait;
+        if self.shelves.iter().any(waits) { WhenBusy::Wait } else { WhenBusy::Skip }
+    }
+
+    /// The levels of which all are to write an image now, a bit each, as rank 0 sees it.
+    pub fn due(&self) -> u8 {
+        let is_due = |shelf: &Shelf| {
+            !shelf.told.is_over && shelf.last.elapsed().as_secs_f64() >= shelf.level.every_seconds
+        };
+        let bits = self.shelves.iter().enumerate().map(|(i, shelf)| u8::from(is_due(shelf)) << i);
+        bits.fold(0, |all, bit| all | bit)
+    }
+
+    /// What this rank says of its images where all ranks come together: for each level
+    /// which of the pending ones are sealed, and whether more can be written.
+    pub fn votes(&self) -> Vec<u64> {
+        let votes = |shelf: &Shelf| {
+            let bit = |(i, epoch)| u64::from(shelf.sealed.contains(epoch)) << i;
+            let sealed = shelf.pending.iter().enumerate().map(bit).fold(0, |all, bit| all | bit);
+            let works = if shelf.told.failure.is_none() { u64::MAX } else { 0 };
+            [sealed, works]
+        };
+        self.shelves.iter().flat_map(votes).collect()
+    }
+
+    /// What all ranks say, bit by bit. From here on a generation that all have sealed is
+    /// complete, and what is older than the newest of those may go.
+    pub fn hear(&mut self, votes: &[u64]) {
+        assert_eq!(votes.len(), 2 * self.shelves.len());
+        for (shelf, votes) in self.shelves.iter_mut().zip(votes.chunks_exact(2)) {
+            shelf.told.is_over |= votes[1] == 0;
+            shelf.complete(self.start, votes[0]);
+        }
+    }
+
+    /// The images to write now, of epoch `epoch`, whose stamp is in force, on the levels
+    /// that are `due`.
+    pub fn new_images(
+        &mut self,
+        due: u8,
+        epoch: u64,
+        sealed: &dyn Fn() -> Sealed,
+    ) -> Vec<NewImage> {
+        let generation = Generation { start: self.start, epoch };
+        let id = ImageId { generation, rank: self.rank };
+        self.writing = epoch;
+        let mut images = Vec::new();
+        for (number, shelf) in self.shelves.iter_mut().enumerate() {
+            let is_due = due >> number & 1 == 1;
+            if is_due {
+                shelf.last = Instant::now();
+                shelf.forget_incomplete(self.start);
+                shelf.pending.push(epoch);
+            }
+            let is_written = is_due && shelf.told.failure.is_none();
+            let remove = std::mem::take(&mut shelf.unneeded);
+            if is_written {
+                shelf.own.insert(id);
+            }
+            if is_written || !remove.is_empty() {
+                let (disk, sealed) = (shelf.level.disk.clone(), is_written.then(sealed));
+                images.push(NewImage { level: number, disk, id, remove, sealed });
+            }
+        }
+        images
+    }
+
+    /// What became of images.
+    pub fn note(&mut self, written: Vec<Written>, stall_seconds: f64) {
+        for Written { level, id, end, seconds } in written {
+            let shelf = &mut self.shelves[level];
+            shelf.told.seconds += seconds;
+            match end {
+                End::Sealed(bytes) => {
+                    shelf.told.images += 1;
+                    shelf.told.bytes += bytes;
+                    shelf.sealed.insert(id.generation.epoch);
+                }
+                End::Removed => {}
+                End::GivenUp => {
+                    shelf.told.given_up += 1;
+                    shelf.own.remove(&id);
+                }
+                End::Failed(why) => {
+                    shelf.told.failure.get_or_insert(why);
+                    shelf.own.remove(&id);
+                }
+            }
+        }
+        for shelf in &mut self.shelves {
+            shelf.told.stall_seconds += stall_seconds;
+        }
+    }
+}
+
+impl Shelf {
+    /// Makes room for another pending generation of `start`: the oldest are not complete on
+    /// all ranks, and will not be. So they do not pile up where a rank gives its images up.
+    fn forget_incomplete(&mut self, start: Attempt) {
+        let surplus = (self.pending.len() + 1).saturating_sub(PENDING_MAX);
+        for epoch in self.pending.drain(..surplus) {
+            let is_it = |id: &&ImageId| id.generation == Generation { start, epoch };
+            let own: Vec<ImageId> = self.own.iter().filter(is_it).copied().collect();
+            self.own.retain(|id| !is_it(&id));
+            self.unneeded.extend(own);
+            self.sealed.remove(&epoch);
+        }
+    }
+
+    /// All ranks have sealed those of the pending epochs whose bits are set.
+    fn complete(&mut self, start: Attempt, sealed_by_all: u64) {
+        let is_complete = |i: usize| sealed_by_all >> i & 1 == 1;
+        let Some(newest) = (0..self.pending.len()).rev().find(|&i| is_complete(i)) else { return };
+        for i in (0..=newest).filter(|&i| is_complete(i)) {
+            self.complete.insert(0, Generation { start, epoch: self.pending[i] });
+        }
+        self.complete.truncate(self.level.keep);
+        self.pending.drain(..=newest);
+        self.told.complete_epoch = self.complete[0].epoch;
+        let is_needed = |id: &ImageId| {
+            let Generation { start: of, epoch } = id.generation;
+            let is_pending = of == start && self.pending.contains(&epoch);
+            is_pending || self.complete.contains(&id.generation)
+        };
+        let (needed, unneeded): (BTreeSet<_>, BTreeSet<_>) =
+            self.own.iter().copied().partition(is_needed);
+        self.own = needed;
+        self.unneeded.extend(unneeded);
+        self.sealed.retain(|epoch| self.pending.contains(epoch));
+    }
+}

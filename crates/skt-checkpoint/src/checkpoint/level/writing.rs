@@ -1,0 +1,187 @@
+//! Images that are being written, one operation at a time.
+//!
+//! The order is what a power cut at any instant is survived by: the name and the body
+//! are safe before the seal is written, and the seal is safe before the image counts.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::super::vault::Lent;
+use super::disk::{Disk, ImageFile, ImageId};
+
+/// An image to be written.
+#[derive(Debug)]
+pub struct NewImage {
+    /// Number of its level.
+    pub level: usize,
+    pub disk: Arc<dyn Disk>,
+    pub id: ImageId,
+    /// Images of this rank that are needed no more.
+    pub remove: Vec<ImageId>,
+    /// The image itself; nothing where some are only to be removed.
+    pub sealed: Option<Sealed>,
+}
+
+/// What an image is written from.
+#[derive(Debug, Clone)]
+pub struct Sealed {
+    /// Its seal, whole pages.
+    pub seal: Arc<Vec<u8>>,
+    /// Places of the lent parts in the body.
+    pub places: Arc<Vec<u64>>,
+    /// Bytes of the body.
+    pub body_bytes: u64,
+}
+
+/// What became of an image.
+#[derive(Debug)]
+pub struct Written {
+    /// Number of its level.
+    pub level: usize,
+    pub id: ImageId,
+    pub end: End,
+    /// From its first operation to its last, the pauses of the caller included.
+    pub seconds: f64,
+}
+
+/// How an image ended.
+#[derive(Debug)]
+pub enum End {
+    /// It outlives a power cut: so many bytes.
+    Sealed(u64),
+    /// There was none to be written.
+    Removed,
+    /// It was not done in time, and is gone.
+    GivenUp,
+    /// It could not be written, and is gone.
+    Failed(String),
+}
+
+/// The next operation on an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Remove(usize),
+    Create,
+    SyncNames,
+    /// From this byte of this part on.
+    Body {
+        part: usize,
+        at: usize,
+    },
+    SyncBody,
+    Seal,
+    SyncSeal,
+    Done,
+}
+
+/// Images that are being written from the bytes of a segment.
+pub struct Writing {
+    lent: Lent,
+    images: Vec<NewImage>,
+    piece_bytes: usize,
+    /// The one of them that is being written, and how far it is.
+    image: usize,
+    next: Next,
+    file: Option<Box<dyn ImageFile>>,
+    begun: Instant,
+    written: Vec<Written>,
+}
+
+impl Writing {
+    pub fn new(lent: Lent, images: Vec<NewImage>, piece_bytes: usize) -> Self {
+        assert!(piece_bytes > 0);
+        let (begun, written) = (Instant::now(), Vec::new());
+        let next = Next::Remove(0);
+        Self { lent, images, piece_bytes, image: 0, next, file: None, begun, written }
+    }
+
+    /// Does the next operation; whether there is another.
+    pub fn advance(&mut self) -> bool {
+        let Some(image) = self.images.get(self.image) else { return false };
+        let (level, id) = (image.level, image.id);
+        let end = match self.operate() {
+            Ok(Next::Done) => match &self.images[self.image].sealed {
+                Some(sealed) => End::Sealed(sealed.seal.len() as u64 + sealed.body_bytes),
+                None => End::Removed,
+            },
+            Ok(next) => {
+                self.next = next;
+                return true;
+            }
+            Err(error) => {
+                self.remove_unsealed();
+                End::Failed(error.to_string())
+            }
+        };
+        let seconds = self.begun.elapsed().as_secs_f64();
+        self.written.push(Written { level, id, end, seconds });
+        (self.image, self.next, self.begun) = (self.image + 1, Next::Remove(0), Instant::now());
+        self.file = None;
+        self.image < self.images.len()
+    }
+
+    /// Ends here. What is not sealed is removed.
+    pub fn give_up(&mut self) {
+        self.remove_unsealed();
+        for image in self.images.drain(..).skip(self.image) {
+            let NewImage { level, id, .. } = image;
+            self.written.push(Written { level, id, end: End::GivenUp, seconds: 0.0 });
+        }
+    }
+
+    /// What became of all.
+    pub fn into_written(self) -> Vec<Written> {
+        self.written
+    }
+
+    fn operate(&mut self) -> io::Result<Next> {
+        let image = &self.images[self.image];
+        let file = self.file.as_mut();
+        let opened = "opened before it is written";
+        match (self.next, &image.sealed) {
+            (Next::Remove(at), _) if at < image.remove.len() => {
+                image.disk.remove(image.remove[at])?;
+                return Ok(Next::Remove(at + 1));
+            }
+            (Next::Remove(_), None) | (Next::Done, _) => return Ok(Next::Done),
+            (Next::Remove(_), Some(_)) => return Ok(Next::Create),
+            (_, None) => unreachable!("nothing is written without an image"),
+            (Next::Create, Some(sealed)) => {
+                let bytes = sealed.seal.len() as u64 + sealed.body_bytes;
+                self.file = Some(image.disk.create(image.id, bytes)?);
+                return Ok(Next::SyncNames);
+            }
+            (Next::SyncNames, _) => image.disk.sync_names()?,
+            (Next::Body { part, at }, Some(sealed)) => {
+                let Some(bytes) = self.lent.part(part) else { return Ok(Next::SyncBody) };
+                let piece = &bytes[at..bytes.len().min(at + self.piece_bytes)];
+                let place = sealed.seal.len() as u64 + sealed.places[part] + at as u64;
+                file.expect(opened).write_at(place, piece)?;
+                return Ok(match at + piece.len() < bytes.len() {
+                    true => Next::Body { part, at: at + piece.len() },
+                    false => Next::Body { part: part + 1, at: 0 },
+                });
+            }
+            (Next::SyncBody, _) => file.expect(opened).sync()?,
+            (Next::Seal, Some(sealed)) => file.expect(opened).write_at(0, &sealed.seal)?,
+            (Next::SyncSeal, _) => file.expect(opened).sync()?,
+        }
+        Ok(match self.next {
+            Next::SyncNames => Next::Body { part: 0, at: 0 },
+            Next::SyncBody => Next::Seal,
+            Next::Seal => Next::SyncSeal,
+            _ => Next::Done,
+        })
+    }
+
+    /// What has not come to its end is of no use, and takes room. Where it cannot be
+    /// removed, the next start does.
+    fn remove_unsealed(&mut self) {
+        if self.file.take().is_some()
+            && let Some(image) = self.images.get(self.image)
+        {
+            let _ = image.disk.remove(image.id);
+        }
+    }
+}

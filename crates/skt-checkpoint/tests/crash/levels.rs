@@ -1,0 +1,379 @@
+//! A run with levels of images, on nodes and disks that can be lost: one rank a node.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex};
+
+use skt_checkpoint::checkpoint::agree::{Refusal, Resume};
+use skt_checkpoint::checkpoint::hook::{Hook, Step};
+use skt_checkpoint::checkpoint::level::{Disk, Generation, Level, Reach, WhenBusy, Writer};
+use skt_checkpoint::checkpoint::protocol::{CheckpointError, Checkpointer, Config, Opened};
+use skt_checkpoint::comm::sim::{Kill, Options, Outcome, Point, SimComm, run};
+use skt_checkpoint::comm::{Comm, CommError};
+
+use super::cluster::{Book, Node, NodeMemory, Setup, fingerprint};
+use super::code::PlainCode;
+use super::disks::{Cut, Platter, Sealed, SimDisk};
+
+/// A level of the simulated run.
+#[derive(Clone, Copy, Debug)]
+pub struct LevelSetup {
+    pub reach: Reach,
+    pub keep: usize,
+    pub when_busy: WhenBusy,
+}
+
+/// All that outlives a start.
+#[derive(Clone)]
+pub struct World {
+    pub setup: Setup,
+    pub levels: Vec<LevelSetup>,
+    pub nodes: Vec<Node>,
+    /// By level: one for each node, or one for all.
+    pub disks: Vec<Vec<Platter>>,
+    pub sealed: Vec<Sealed>,
+    pub starts: u64,
+    /// States that some rank was about to commit, or has.
+    pub histories: BTreeSet<Vec<u8>>,
+    /// Whether the result was reported.
+    pub is_reported: bool,
+}
+
+/// How a start is disturbed.
+#[derive(Clone, Debug)]
+pub struct How {
+    pub seed: u64,
+    pub kills: Vec<Kill>,
+    pub until_epoch: u64,
+    pub finish: bool,
+    pub resume: Resume,
+}
+
+impl How {
+    pub fn none(seed: u64, until_epoch: u64) -> Self {
+        Self { seed, kills: Vec::new(), until_epoch, finish: false, resume: Resume::Auto }
+    }
+
+    pub fn killed(seed: u64, until_epoch: u64, step: u64, rank: usize) -> Self {
+        Self { kills: vec![Kill { step, rank }], ..Self::none(seed, until_epoch) }
+    }
+}
+
+/// What a process came to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Came {
+    Fresh,
+    /// From memory, or from a level.
+    Resumed(Vec<u8>, Option<(usize, Generation)>),
+    Refused(Refusal),
+    Finished,
+}
+
+pub type Ran = Outcome<Came, CheckpointError>;
+
+struct Steps(Point);
+
+impl Hook for Steps {
+    fn at(&self, step: &Step) -> Result<(), CommError> {
+        self.0.step(step)
+    }
+}
+
+impl World {
+    pub fn new(setup: &Setup, levels: &[LevelSetup]) -> Self {
+        let platters = |level: &LevelSetup| match level.reach {
+            Reach::Local => vec![Platter::default(); setup.ranks],
+            Reach::Global => vec![Platter::default()],
+        };
+        Self {
+            setup: setup.clone(),
+            levels: levels.to_vec(),
+            nodes: vec![Node::default(); setup.ranks],
+            disks: levels.iter().map(platters).collect(),
+            sealed: vec![Sealed::default(); levels.len()],
+            starts: 0,
+            histories: BTreeSet::new(),
+            is_reported: false,
+        }
+    }
+
+    /// The memory of these nodes is gone, and what their disks had not synced.
+    pub fn power_off(&mut self, nodes: impl Iterator<Item = usize>, cut: Cut) {
+        for node in nodes {
+            self.nodes[node] = Node::default();
+            for (number, level) in self.levels.iter().enumerate() {
+                if level.reach == Reach::Local {
+                    self.disks[number][node].cut(cut);
+                }
+            }
+        }
+        for (number, level) in self.levels.iter().enumerate() {
+            if level.reach == Reach::Global {
+                self.disks[number][0].cut(cut);
+            }
+        }
+    }
+
+    /// Checksum of all that the next start depends on.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for node in &self.nodes {
+            fingerprint(&node.segments).hash(&mut hasher);
+        }
+        self.disks.iter().flatten().for_each(|platter| platter.hash_into(&mut hasher));
+        hasher.finish()
+    }
+
+    /// A node has a new disk.
+    pub fn lose_disk(&mut self, node: usize) {
+        for (number, level) in self.levels.iter().enumerate() {
+            if level.reach == Reach::Local {
+                self.disks[number][node] = Platter::default();
+                for ranks in self.sealed[number].0.values_mut() {
+                    ranks.remove(&node);
+                }
+            }
+        }
+    }
+
+    /// The newest generation that the next start can come to whatever happens to memory:
+    /// no more of it are missing than there are parities.
+    pub fn promise(&self) -> Option<Generation> {
+        let bears = |ranks: &BTreeSet<usize>| ranks.len() + self.setup.parities >= self.setup.ranks;
+        let of = |sealed: &Sealed| {
+            let all = sealed.0.iter().filter(|(_, ranks)| bears(ranks));
+            all.map(|(generation, _)| *generation).next_back()
+        };
+        self.sealed.iter().filter_map(of).max()
+    }
+
+    /// Starts the job, and checks each process on its way.
+    pub fn start(&mut self, how: &How) -> Ran {
+        self.starts += 1;
+        let starts = self.starts;
+        let share = |all: &mut Vec<Platter>| -> Vec<_> {
+            all.drain(..).map(|platter| Arc::new(Mutex::new(platter))).collect()
+        };
+        let disks: Vec<Vec<_>> = self.disks.iter_mut().map(share).collect();
+        let nodes: Vec<_> = self.nodes.drain(..).map(|node| Arc::new(Mutex::new(node))).collect();
+        let sealed: Vec<_> =
+            self.sealed.drain(..).map(|sealed| Arc::new(Mutex::new(sealed))).collect();
+        let histories = Arc::new(Mutex::new(std::mem::take(&mut self.histories)));
+        let reported = Arc::new(Mutex::new(self.is_reported));
+        let options = Options {
+            kills: how.kills.clone(),
+            rendezvous: how.seed % 2 == 1,
+            ..Options::new(self.setup.ranks, how.seed)
+        };
+        let outcome = run(&options, |comm| {
+            let me = comm.rank();
+            let level = |number: usize| {
+                let LevelSetup { reach, keep, when_busy } = self.levels[number];
+                let place = if reach == Reach::Local { me } else { 0 };
+                let (platter, point) = (disks[number][place].clone(), comm.point());
+                let disk: Arc<dyn Disk> =
+                    Arc::new(SimDisk { platter, point, sealed: sealed[number].clone() });
+                Level { name: format!("{reach}"), disk, reach, every_seconds: 0.0, keep, when_busy }
+            };
+            let levels = (0..self.levels.len()).map(level).collect();
+            let book = Arc::new(Mutex::new(Book::default()));
+            let memory = NodeMemory::new(&nodes[me], me, &book);
+            let process = Process {
+                setup: &self.setup,
+                how,
+                starts,
+                point: comm.point(),
+                histories: &histories,
+                reported: &reported,
+            };
+            process.live(&comm, memory, levels)
+        });
+        let unshare = |all: Vec<Arc<Mutex<Platter>>>| -> Vec<Platter> {
+            all.into_iter().map(|platter| platter.lock().unwrap().clone()).collect()
+        };
+        self.disks = disks.into_iter().map(unshare).collect();
+        self.nodes = nodes
+            .into_iter()
+            .map(|node| Arc::into_inner(node).expect("all have ended").into_inner().unwrap())
+            .collect();
+        self.sealed = sealed.iter().map(|sealed| sealed.lock().unwrap().clone()).collect();
+        self.histories = histories.lock().unwrap().clone();
+        self.is_reported = *reported.lock().unwrap();
+        assert_eq!(outcome.deadlock, None, "deadlock");
+        outcome
+    }
+}
+
+struct Process<'a> {
+    setup: &'a Setup,
+    how: &'a How,
+    starts: u64,
+    point: Point,
+    histories: &'a Mutex<BTreeSet<Vec<u8>>>,
+    reported: &'a Mutex<bool>,
+}
+
+type Saved = Checkpointer<SimComm, NodeMemory, PlainCode>;
+
+impl Process<'_> {
+    fn config(&self, rank: usize, levels: Vec<Level>) -> Config<PlainCode> {
+        let (setup, name) = (self.setup, format!("node{rank}"));
+        Config {
+            method: setup.method,
+            members: setup.members,
+            parities: setup.parities,
+            encoder: setup.encoder,
+            message_bytes: Some(setup.segment_bytes),
+            resume: self.how.resume,
+            domain: name.clone(),
+            node: name,
+            clock: self.starts,
+            nonce: self.starts * 7919 % 1000,
+            state_capacity_bytes: setup.state_capacity_bytes,
+            bands: setup.bands,
+            cell_bytes: setup.cell_bytes,
+            in_flight_bytes: setup.in_flight_bytes,
+            align_bytes: 8,
+            chunk_bytes: setup.chunk_bytes,
+            check_frozen: true,
+            levels,
+            image_writer: Writer::Caller,
+            image_piece_bytes: setup.chunk_bytes,
+            ..Config::new("run", PlainCode::new(setup.xor))
+        }
+    }
+
+    fn live(
+        &self,
+        comm: &SimComm,
+        memory: NodeMemory,
+        levels: Vec<Level>,
+    ) -> Result<Came, CheckpointError> {
+        let hook = Arc::new(Steps(self.point.clone()));
+        let config = self.config(comm.rank(), levels);
+        let opened = Checkpointer::open(comm, memory, config, &self.setup.shapes, hook);
+        let (mut saved, found) = match opened {
+            Err(CheckpointError::Refused(refusal)) => return Ok(Came::Refused(refusal)),
+            Ok(Opened::Finished(done)) => {
+                self.point.step(&"report")?;
+                *self.reported.lock().unwrap() = true;
+                done.clear()?;
+                return Ok(Came::Finished);
+            }
+            Ok(Opened::Ready(saved, found)) => (saved, found),
+            Err(error) => return Err(error),
+        };
+        let rank = saved.rank();
+        let recovered = match saved.recover() {
+            Err(CheckpointError::Refused(refusal)) => return Ok(Came::Refused(refusal)),
+            recovered => recovered?,
+        };
+        let load = found.load.map(|load| (load.level, load.generation));
+        let (came, mut history) = match recovered {
+            None => {
+                for region in 0..self.setup.shapes.len() {
+                    let start = self.setup.contents(rank, region, &[]);
+                    saved.region(region).copy_from_slice(&start);
+                }
+                (Came::Fresh, Vec::new())
+            }
+            Some(recovered) => {
+                let state = recovered.state;
+                assert!(self.histories.lock().unwrap().contains(&state), "{state:?} never was");
+                assert_eq!(recovered.epoch, state.len() as u64);
+                (Came::Resumed(state.clone(), load), state)
+            }
+        };
+        self.check(&mut saved, rank, &history);
+        while saved.epoch() < self.how.until_epoch {
+            history.push(self.starts as u8);
+            self.compute(&mut saved, rank, &history)?;
+            self.histories.lock().unwrap().insert(history.clone());
+            let epoch = history.len() as u64;
+            let active: Vec<_> = (0..self.setup.shapes.len())
+                .map(|region| self.setup.active(epoch, rank, region))
+                .collect();
+            saved.checkpoint(&active, &history)?;
+        }
+        self.check(&mut saved, rank, &history);
+        // Images go on while the application does.
+        for _ in 0..6 {
+            self.point.step(&"work")?;
+            saved.poll()?;
+        }
+        if self.how.finish {
+            let done = saved.finish(b"result")?;
+            self.point.step(&"report")?;
+            *self.reported.lock().unwrap() = true;
+            done.clear()?;
+            return Ok(Came::Finished);
+        }
+        Ok(came)
+    }
+
+    /// Writes A piece by piece, while images are written.
+    fn compute(
+        &self,
+        saved: &mut Saved,
+        rank: usize,
+        history: &[u8],
+    ) -> Result<(), CheckpointError> {
+        for region in 0..self.setup.shapes.len() {
+            let after = self.setup.contents(rank, region, history);
+            let half = after.len() / 2;
+            for part in [0..half, half..after.len()] {
+                self.point.step(&"compute")?;
+                saved.region(region)[part.clone()].copy_from_slice(&after[part]);
+                // Some are done with an image long before others.
+                for _ in 0..if rank.is_multiple_of(2) { 8 } else { 1 } {
+                    saved.poll()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self, saved: &mut Saved, rank: usize, history: &[u8]) {
+        for (region, bytes) in saved.regions().into_iter().enumerate() {
+            let truth = self.setup.contents(rank, region, history);
+            assert!(*bytes == truth[..], "rank {rank} region {region} is wrong");
+        }
+    }
+}
+
+/// Checks that an undisturbed start came to what was promised, all alike. Returns it.
+pub fn check_kept(ran: &Ran, promise: Option<Generation>, memory_is_gone: bool) -> Came {
+    let came: Vec<&Came> =
+        ran.results.iter().map(|result| result.as_ref().expect("undisturbed")).collect();
+    assert!(came.iter().all(|other| *other == came[0]), "{came:?}");
+    match (came[0], promise) {
+        (Came::Resumed(_, Some((_, generation))), Some(promise)) => {
+            assert!(*generation >= promise, "{generation:?}, and {promise:?} was complete");
+        }
+        (Came::Resumed(_, None), _) => assert!(!memory_is_gone),
+        (Came::Fresh | Came::Refused(_), Some(promise)) => {
+            panic!("{:?}, and {promise:?} was complete", came[0]);
+        }
+        (_, None) | (Came::Finished, _) => {}
+    }
+    came[0].clone()
+}
+
+/// What the starts of a test came to, to be printed.
+#[derive(Default, Debug)]
+pub struct Count(pub BTreeMap<&'static str, usize>);
+
+impl Count {
+    pub fn add(&mut self, came: &Came) {
+        let name = match came {
+            Came::Fresh => "from the beginning",
+            Came::Resumed(_, None) => "from memory",
+            Came::Resumed(_, Some((0, _))) => "from level 0",
+            Came::Resumed(_, Some(_)) => "from level 1",
+            Came::Refused(Refusal::Damaged { .. }) => "refused as damaged",
+            Came::Refused(_) => "refused",
+            Came::Finished => "told the result",
+        };
+        *self.0.entry(name).or_default() += 1;
+    }
+}

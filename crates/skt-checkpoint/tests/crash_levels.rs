@@ -1,0 +1,225 @@
+//! Runs with levels of images, which die at every step: with all memory lost, with some,
+//! and with disks.
+
+mod crash;
+
+use std::collections::HashSet;
+
+use skt_checkpoint::checkpoint::agree::Resume;
+use skt_checkpoint::checkpoint::level::{Reach, WhenBusy};
+use skt_checkpoint::checkpoint::methods::Method;
+
+use crash::cluster::Setup;
+use crash::disks::Cut;
+use crash::levels::{Came, Count, How, LevelSetup, World, check_kept};
+
+fn level(reach: Reach, keep: usize) -> LevelSetup {
+    LevelSetup { reach, keep, when_busy: WhenBusy::Wait }
+}
+
+/// `SKT_CRASH_SOAK=1` kills more restarts.
+fn is_soak() -> bool {
+    std::env::var_os("SKT_CRASH_SOAK").is_some_and(|value| value != "0")
+}
+
+const CUTS: [Cut; 5] = [Cut::Nothing, Cut::All, Cut::Chance(1), Cut::Chance(2), Cut::Chance(3)];
+
+/// Nodes whose memory is lost, and disks: all, or so many from one on.
+fn losses(setup: &Setup) -> Vec<(Vec<usize>, Vec<usize>)> {
+    let (n, m) = (setup.ranks, setup.parities);
+    let from = |first: usize, count: usize| (0..count).map(|i| (first + i) % n).collect::<Vec<_>>();
+    let mut all = vec![(from(0, n), Vec::new())];
+    for first in 0..n {
+        all.push((from(0, n), from(first, m)));
+        all.push((from(first, m + 1), Vec::new()));
+        all.push((from(first, m), from(first, m)));
+    }
+    all
+}
+
+/// Kills a run at every step, then loses what it can, then restarts; every few of the
+/// restarts are killed in the same way. Returns how many starts there were; states that are
+/// the same are started from once.
+fn kill_everywhere(world: &World, until: u64, stride: u64, count: &mut Count) -> usize {
+    let setup = world.setup.clone();
+    let (mut starts, mut seen) = (0, HashSet::new());
+    for step in 1.. {
+        let mut dead = world.clone();
+        let rank = (step % setup.ranks as u64) as usize;
+        let ran = dead.start(&How::killed(step, until, step, rank));
+        starts += 1;
+        for (case, (memory, disks)) in losses(&setup).into_iter().enumerate() {
+            for (number, cut) in [Cut::All, Cut::Nothing, Cut::Chance(step)].into_iter().enumerate()
+            {
+                let mut lost = dead.clone();
+                lost.power_off(memory.iter().copied(), cut);
+                disks.iter().for_each(|&disk| lost.lose_disk(disk));
+                if !seen.insert(lost.fingerprint()) {
+                    continue;
+                }
+                let promise = lost.promise();
+                let is_gone = memory.len() == setup.ranks;
+                let again = lost.clone();
+                let ran = lost.start(&How::none(step + 1, until + 1));
+                let came = check_kept(&ran, promise, is_gone);
+                let is_enough = memory.len() <= setup.parities;
+                let is_loaded = matches!(came, Came::Resumed(_, Some(_)));
+                assert!(!(is_enough && is_loaded), "memory was enough");
+                count.add(&came);
+                starts += 1;
+                let turn = step * 31 + case as u64 * 7 + number as u64;
+                if stride > 0 && turn.is_multiple_of(stride) {
+                    starts += kill_restart(&again, ran.steps, until + 1, turn, count);
+                }
+            }
+        }
+        if ran.killed == 0 {
+            return starts;
+        }
+    }
+    unreachable!("a run ends")
+}
+
+/// Kills a restart at each of its steps, loses all memory or what was killed, and starts
+/// once more.
+fn kill_restart(world: &World, steps: u64, until: u64, turn: u64, count: &mut Count) -> usize {
+    let (mut starts, n) = (0, world.setup.ranks);
+    for step in 1..=steps {
+        let mut dead = world.clone();
+        let rank = ((step + turn) % n as u64) as usize;
+        dead.start(&How::killed(turn, until, step, rank));
+        let cut = CUTS[(step % CUTS.len() as u64) as usize];
+        let is_gone = step % 3 != 0;
+        match is_gone {
+            true => dead.power_off(0..n, cut),
+            false => dead.power_off(std::iter::once(rank), cut),
+        }
+        let promise = dead.promise();
+        let ran = dead.start(&How::none(turn + step, until + 1));
+        count.add(&check_kept(&ran, promise, is_gone));
+        starts += 2;
+    }
+    starts
+}
+
+fn setups() -> Vec<Setup> {
+    let double = |ranks| Setup { method: Method::Double, ..Setup::small(ranks, 1) };
+    vec![Setup::small(2, 1), Setup::small(3, 1), Setup::small(4, 2), double(2), double(3)]
+}
+
+#[test]
+fn what_was_complete_is_never_lost_and_what_is_restored_is_true() {
+    for setup in setups() {
+        for keep in if setup.ranks == 3 { 1..=2 } else { 1..=1 } {
+            let mut count = Count::default();
+            let world = World::new(&setup, &[level(Reach::Local, keep)]);
+            let stride = if setup.ranks == 2 { 1009 } else { 4001 };
+            // With the fourth epoch the first images go.
+            let starts =
+                kill_everywhere(&world, 4, if is_soak() { 211 } else { stride }, &mut count);
+            let (n, m, method) = (setup.ranks, setup.parities, setup.method);
+            println!("n = {n}, m = {m}, {method}, keep = {keep}: {starts} starts, {count:?}");
+            assert!(count.0["from level 0"] > 100);
+        }
+    }
+}
+
+#[test]
+fn a_level_that_all_see_serves_when_the_local_one_is_gone() {
+    let setup = Setup::small(3, 1);
+    let mut count = Count::default();
+    let world = World::new(&setup, &[level(Reach::Local, 1), level(Reach::Global, 2)]);
+    let mut done = world.clone();
+    done.start(&How::none(1, 3));
+    // More disks than parities: the file system is left.
+    let mut lost = done.clone();
+    lost.power_off(0..3, Cut::All);
+    (0..2).for_each(|node| lost.lose_disk(node));
+    let promise = lost.promise();
+    assert!(promise.is_some());
+    let ran = lost.start(&How::none(2, 4));
+    let came = check_kept(&ran, promise, true);
+    assert!(matches!(came, Came::Resumed(_, Some((1, _)))), "{came:?}");
+    let starts = kill_everywhere(&world, 2, 4001, &mut count);
+    println!("two levels: {starts} starts, {count:?}");
+}
+
+#[test]
+fn an_ended_run_leaves_no_images_and_is_not_computed_again() {
+    let setup = Setup::small(3, 1);
+    let world = World::new(&setup, &[level(Reach::Local, 2)]);
+    let mut cases = 0;
+    for step in 1.. {
+        let mut dead = world.clone();
+        let how = How { finish: true, ..How::killed(step, 2, step, (step % 3) as usize) };
+        let ran = dead.start(&how);
+        cases += 1;
+        let is_reported = dead.is_reported;
+        // A node is lost with its memory, not with its disk.
+        dead.power_off(std::iter::once((step % 3) as usize), CUTS[(step % 5) as usize]);
+        let again = dead.start(&How { finish: true, ..How::none(step, 2) });
+        for came in again.results {
+            let came = came.expect("undisturbed");
+            assert_eq!(came, Came::Finished);
+        }
+        let images: usize = dead.disks.iter().flatten().map(|platter| platter.images().len()).sum();
+        assert_eq!(images, 0, "reported before: {is_reported}");
+        if ran.killed == 0 {
+            break;
+        }
+    }
+    println!("{cases} ends");
+}
+
+#[test]
+fn a_fresh_start_that_is_asked_for_takes_no_image_and_leaves_none_of_before() {
+    let setup = Setup::small(3, 1);
+    let mut world = World::new(&setup, &[level(Reach::Local, 2)]);
+    world.start(&How::none(1, 3));
+    world.power_off(0..3, Cut::All);
+    let ran = world.start(&How { resume: Resume::Never, ..How::none(2, 0) });
+    assert!(ran.results.iter().all(|r| *r.as_ref().unwrap() == Came::Fresh));
+    assert!(world.disks.iter().flatten().all(|platter| platter.images().is_empty()));
+}
+
+#[test]
+fn a_disk_that_fails_costs_its_level_and_not_the_run() {
+    let setup = Setup::small(3, 1);
+    for last in 0..60 {
+        let mut world = World::new(&setup, &[level(Reach::Local, 1), level(Reach::Global, 1)]);
+        world.disks[0][1].fails_after = Some(last);
+        let ran = world.start(&How::none(last, 4));
+        assert!(ran.results.iter().all(|r| *r.as_ref().unwrap() == Came::Fresh));
+        world.disks[0][1].fails_after = None;
+        world.power_off(0..3, Cut::All);
+        let promise = world.promise();
+        let ran = world.start(&How::none(last, 5));
+        assert!(matches!(check_kept(&ran, promise, true), Came::Resumed(..)));
+    }
+}
+
+/// One bit of an image flips, with no and one disk lost.
+#[test]
+fn rot_is_mended_or_refused_or_an_older_image_is_taken_and_is_never_used() {
+    let setup = Setup::small(3, 1);
+    let mut world = World::new(&setup, &[level(Reach::Local, 2)]);
+    world.start(&How::none(1, 3));
+    world.power_off(0..3, Cut::All);
+    let mut count = Count::default();
+    let images = world.disks[0][0].images();
+    for lost in [None, Some(1), Some(0)] {
+        for (which, &id) in images.iter().enumerate() {
+            for at in 0..world.clone().disks[0][0].bytes_mut(id).len() {
+                if at % 7 != which && !(4096..4096 + 400).contains(&at) && at > 64 {
+                    continue;
+                }
+                let mut rotten = world.clone();
+                rotten.disks[0][0].bytes_mut(id)[at] ^= 1 << (at % 8);
+                lost.into_iter().for_each(|disk| rotten.lose_disk(disk));
+                let ran = rotten.start(&How::none(at as u64, 4));
+                count.add(&check_kept(&ran, None, true));
+            }
+        }
+    }
+    println!("{count:?}");
+}

@@ -1,0 +1,187 @@
+//! Levels of images, as a user says them.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::every::parse_seconds;
+use super::settings::Settings;
+use crate::checkpoint::level::folder::Folder;
+use crate::checkpoint::level::{Level, LevelReport, MOST_LEVELS, Reach, WhenBusy};
+use crate::checkpoint::protocol::CheckpointError;
+use crate::report::record::LevelFacts;
+
+/// Time between two images where none is said: they outlive a power cut, which is rarer
+/// than the loss of a node.
+const EVERY_SECONDS: f64 = 3600.0;
+/// Generations that are kept where no number is said: one is left when one has rotted.
+const KEEP: usize = 2;
+/// Longest path, and longest reason of a failure: they go into results of bounded size.
+const FOLDER_BYTES_MAX: usize = 255;
+const REASON_CHARS_MAX: usize = 200;
+/// Most levels that a user may name.
+const LEVELS_MAX: usize = if MOST_LEVELS < 4 { MOST_LEVELS } else { 4 };
+/// Most generations to keep.
+const MOST_KEPT: usize = 16;
+
+/// A level of images.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LevelSettings {
+    /// Who sees the folder.
+    pub reach: Reach,
+    /// The folder, which exists on each node.
+    pub folder: PathBuf,
+    /// Seconds between two images, at least.
+    pub every_seconds: f64,
+    /// Generations to keep.
+    pub keep: usize,
+    /// What to do when an image is not done in time.
+    pub when_busy: WhenBusy,
+}
+
+/// The levels of a run, the nearest first.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Levels(pub Vec<LevelSettings>);
+
+/// No levels.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` names no levels")]
+pub struct BadLevels(String);
+
+impl LevelSettings {
+    fn begin(word: &str) -> Option<Self> {
+        let (reach, folder) = word.split_once(':')?;
+        let (reach, folder) = (reach.parse().ok()?, PathBuf::from(folder));
+        let (every_seconds, keep, when_busy) = (EVERY_SECONDS, KEEP, WhenBusy::Wait);
+        // Ranks are started in folders of their own.
+        let is_legal = folder.is_absolute() && folder.as_os_str().len() <= FOLDER_BYTES_MAX;
+        is_legal.then_some(Self { reach, folder, every_seconds, keep, when_busy })
+    }
+
+    /// Takes one of its options.
+    fn take(&mut self, word: &str) -> Option<()> {
+        let (key, value) = word.split_once('=')?;
+        match key {
+            "every" => self.every_seconds = parse_seconds(value).ok()?,
+            "keep" => {
+                let keep = value.parse().ok()?;
+                self.keep = (1..=MOST_KEPT).contains(&keep).then_some(keep)?;
+            }
+            "when-busy" => {
+                self.when_busy = match value {
+                    "wait" => WhenBusy::Wait,
+                    "skip" => WhenBusy::Skip,
+                    _ => return None,
+                };
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// What it is called in the report.
+    pub fn name(&self) -> String {
+        format!("{}:{}", self.reach, self.folder.display())
+    }
+}
+
+impl FromStr for Levels {
+    type Err = BadLevels;
+
+    /// `local:FOLDER`, `global:FOLDER`, each with its options behind it, all with commas
+    /// between them.
+    fn from_str(text: &str) -> Result<Self, BadLevels> {
+        let bad = || BadLevels(text.to_owned());
+        let mut levels: Vec<LevelSettings> = Vec::new();
+        for word in text.split(',') {
+            match (LevelSettings::begin(word), levels.last_mut()) {
+                (Some(level), _) => levels.push(level),
+                (None, Some(level)) => level.take(word).ok_or_else(bad)?,
+                (None, None) => return Err(bad()),
+            }
+        }
+        let folders = levels.iter().map(|level| &level.folder);
+        let is_twice = folders.collect::<std::collections::BTreeSet<_>>().len() < levels.len();
+        match levels.len() > LEVELS_MAX || is_twice {
+            true => Err(bad()),
+            false => Ok(Self(levels)),
+        }
+    }
+}
+
+impl From<LevelReport> for LevelFacts {
+    fn from(report: LevelReport) -> Self {
+        let LevelReport { name, images, bytes, seconds, stall_seconds, given_up, .. } = report;
+        let elsewhere = || report.is_over.then(|| "a write has failed on another rank".to_owned());
+        let cut = |why: String| why.chars().take(REASON_CHARS_MAX).collect();
+        let failure = report.failure.or_else(elsewhere).map(cut);
+        let complete_epoch = report.complete_epoch;
+        Self { name, images, bytes, seconds, stall_seconds, given_up, complete_epoch, failure }
+    }
+}
+
+impl Settings {
+    /// Opens the levels for test `test` of the run.
+    ///
+    /// # Errors
+    /// When a folder is not there, or the run's folder in it is not this user's alone.
+    pub fn open_levels(&self, test: usize) -> Result<Vec<Level>, CheckpointError> {
+        let open = |level: &LevelSettings| {
+            let name = level.name();
+            let disk = match Folder::open(&level.folder, &self.run_id, test) {
+                Ok(disk) => Arc::new(disk),
+                Err(source) => {
+                    let what = "opening the folder";
+                    return Err(CheckpointError::Level { what, level: name, source });
+                }
+            };
+            let &LevelSettings { reach, every_seconds, keep, when_busy, .. } = level;
+            Ok(Level { name, disk, reach, every_seconds, keep, when_busy })
+        };
+        self.levels.0.iter().map(open).collect()
+    }
+
+    /// Removes the folders of the run, which has left nothing in them.
+    pub fn close_levels(&self) {
+        let of_run =
+            |level: &LevelSettings| Folder::path_of(Path::new(&level.folder), &self.run_id);
+        for path in self.levels.0.iter().map(of_run) {
+            // Another rank was faster, or an image of another test is there, which stays.
+            let _ = std::fs::remove_dir(path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_read_with_their_options() {
+        let text = "local:/scratch,every=10min,keep=1,global:/pfs/me,when-busy=skip";
+        let levels: Levels = text.parse().expect("legal");
+        let [local, global] = &levels.0[..] else { panic!("{levels:?}") };
+        assert_eq!((local.reach, local.every_seconds, local.keep), (Reach::Local, 600.0, 1));
+        assert_eq!((global.reach, global.keep), (Reach::Global, KEEP));
+        assert_eq!(global.when_busy, WhenBusy::Skip);
+        assert_eq!(global.folder, Path::new("/pfs/me"));
+        for text in [
+            "",
+            "local",
+            "local:",
+            "local:scratch",
+            "every=1h",
+            "near:/x",
+            "local:/x,keep=0",
+            "local:/x,keep=17",
+            "local:/x,every=0",
+            "local:/x,when-busy=so",
+            "local:/x,global:/x",
+            "local:/x,",
+        ] {
+            assert!(text.parse::<Levels>().is_err(), "{text}");
+        }
+    }
+}

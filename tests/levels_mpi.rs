@@ -1,0 +1,123 @@
+//! Real ranks under mpirun lose all of their memory, and go on from images in files: x has
+//! the same bits as that of a run without checkpoints, and nothing is left.
+
+mod mpi_job;
+mod mpirun;
+
+use std::fs;
+use std::path::Path;
+
+use mpi_job::{Ended, Job};
+use tempfile::TempDir;
+
+const RANKS: usize = 4;
+/// 8 checkpoints, one every 2 panels.
+const SYSTEM: &str = "--n 250 --nb 16 --p 2 --q 2 --checkpoint-every 2p! --progress plain";
+/// An image of each.
+const OFTEN: &str = "every=1ms";
+
+fn hpl(name: &str, flags: &str) -> Job {
+    let (program, flags) = (Path::new(env!("CARGO_BIN_EXE_skt-hpl")), format!("{SYSTEM} {flags}"));
+    let at_once = ["--mca", "odls_base_sigkill_timeout", "0"];
+    Job::new(program, RANKS, name, &flags).launched(&at_once)
+}
+
+fn folder() -> TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+/// The flag of a level in a folder.
+fn level(reach: &str, folder: &TempDir) -> String {
+    format!("--level {reach}:{},{OFTEN}", folder.path().display())
+}
+
+/// The images in a folder of levels, by their paths.
+fn images(folder: &TempDir) -> Vec<std::path::PathBuf> {
+    let runs = fs::read_dir(folder.path()).expect("a folder");
+    let files = runs.flat_map(|run| fs::read_dir(run.unwrap().path()).expect("a folder of a run"));
+    files.map(|file| file.unwrap().path()).collect()
+}
+
+fn killed(job: &Job, more: &[&str]) {
+    let ended = job.start(more);
+    assert!(!ended.ok && ended.text.contains("signal 9"), "{}", ended.text);
+}
+
+fn lose_all(job: &Job) {
+    (0..RANKS).for_each(|rank| _ = job.lose(rank));
+}
+
+fn check_end(job: &Job, ended: &Ended, folders: &[&TempDir]) {
+    let plain = hpl("levels-plain", "--ft none").start(&[]);
+    assert!(ended.ok && ended.text.contains("PASSED"), "{}", ended.text);
+    assert_eq!(ended.x(), plain.x(), "{}", ended.text);
+    job.assert_nothing_is_left();
+    for folder in folders {
+        let left = fs::read_dir(folder.path()).expect("a folder").count();
+        assert_eq!(left, 0, "the folder of the run goes with it");
+    }
+}
+
+#[test]
+fn a_run_that_has_lost_all_memory_goes_on_from_its_images() {
+    for (case, flags) in ["--ft self", "--ft double", "--ft self --overlap on"].iter().enumerate() {
+        let folder = folder();
+        let flags = format!("{flags} {} --inject 1@column:200", level("local", &folder));
+        let job = hpl(&format!("all{case}"), &flags);
+        killed(&job, &[]);
+        lose_all(&job);
+        let ended = job.start(&["--resume", "require"]);
+        assert!(ended.text.contains("taking the images of checkpoint"), "{}", ended.text);
+        assert!(ended.text.contains("# images: local:"), "{}", ended.text);
+        assert!(ended.text.contains("in images of local:"), "{}", ended.text);
+        check_end(&job, &ended, &[&folder]);
+    }
+}
+
+/// Killed while it loads, again with all memory lost; and one image is gone, as with a disk.
+#[test]
+fn a_restart_from_images_may_be_killed_and_lack_one() {
+    let folder = folder();
+    let faults = ["1@column:200", "2@recover-load:chunk=0", "0@recover-stamp"];
+    let injects: String = faults.iter().map(|fault| format!(" --inject {fault}")).collect();
+    let job = hpl("load", &format!("{}{injects}", level("global", &folder)));
+    for _ in faults {
+        killed(&job, &[]);
+        lose_all(&job);
+    }
+    for path in images(&folder) {
+        if path.file_name().unwrap().to_str().unwrap().starts_with("t0.r3.") {
+            fs::remove_file(path).expect("removed");
+        }
+    }
+    let ended = job.start(&[]);
+    assert!(ended.text.contains("ranks rebuilt: [3]"), "{}", ended.text);
+    check_end(&job, &ended, &[&folder]);
+}
+
+/// Two levels, of which the nearer has lost too much.
+#[test]
+fn the_level_that_has_enough_is_taken() {
+    let (near, far) = (folder(), folder());
+    let flags =
+        format!("{} {} --inject 1@column:200", level("local", &near), level("global", &far));
+    let job = hpl("two", &flags);
+    killed(&job, &[]);
+    lose_all(&job);
+    images(&near).into_iter().for_each(|path| fs::remove_file(path).expect("removed"));
+    let ended = job.start(&[]);
+    assert!(ended.text.contains("in images of global:"), "{}", ended.text);
+    check_end(&job, &ended, &[&near, &far]);
+}
+
+#[test]
+fn what_does_not_work_is_refused_in_words() {
+    let folder = folder();
+    let refused = |flags: &str, why: &str| {
+        let ended = hpl("refused", flags).start(&[]);
+        assert!(!ended.ok && ended.text.contains(why), "{}", ended.text);
+    };
+    let level = level("local", &folder);
+    refused(&format!("--ft single {level}"), "levels need --ft self or --ft double");
+    refused(&format!("--level local:{}/nowhere", folder.path().display()), "nowhere");
+}

@@ -67,7 +67,6 @@ fn a_run_that_has_lost_all_memory_goes_on_from_its_images() {
         killed(&job, &[]);
         lose_all(&job);
         let ended = job.start(&["--resume", "require"]);
-        assert!(ended.text.contains("taking the images of checkpoint"), "{}", ended.text);
         assert!(ended.text.contains("# images: local:"), "{}", ended.text);
         assert!(ended.text.contains("in images of local:"), "{}", ended.text);
         check_end(&job, &ended, &[&folder]);

@@ -10,16 +10,24 @@
 //! The functions are not in the MPI standard yet. They are looked up by name in the library
 //! that runs, so the same program runs where there are none.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::marker::PhantomData;
 use std::mem::transmute;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use mpi::ffi;
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use skt_terms::exit::Exit;
 
 use super::{MpiComm, MpiWorld, Result, check, end_job, part};
+
+/// Seconds that ranks wait for each other after a loss. One that does not come hangs in MPI:
+/// Open MPI ends a process by itself whose message to the lost rank was under way, and may
+/// not come to the end of that.
+const PATIENCE_SECONDS: c_uint = 60;
+const NO_AGREEMENT: &str = "error: ranks that are left after a loss do not come to agree; the \
+                            same command goes on where the run was\n";
 
 /// What `MPIX_Comm_agree` returns, in Open MPI, where all have agreed and some were lost.
 const PROC_FAILED: c_int = 75;
@@ -157,8 +165,10 @@ impl Ulfm<'_> {
         // SAFETY: a constant of the library.
         let world = unsafe { ffi::RSMPI_COMM_WORLD };
         let mut made = world;
+        let is_after_loss = has_failed();
         // SAFETY: a live communicator; all ranks that are left call this.
-        let code = unsafe { (self.0.shrink)(world, &mut made) };
+        let mut shrink = || unsafe { (self.0.shrink)(world, &mut made) };
+        let code = if is_after_loss { in_time(shrink) } else { shrink() };
         let comm =
             or_end(check("MPIX_Comm_shrink", code).and_then(|()| MpiComm::wrap(made, false)));
         part::begin();
@@ -173,12 +183,36 @@ impl Ulfm<'_> {
     pub fn agree(&self, word: i32) -> i32 {
         let mut all: c_int = word;
         // SAFETY: the world communicator is never freed; all ranks that are left call this.
-        let code = unsafe { (self.0.agree)(ffi::RSMPI_COMM_WORLD, &mut all) };
+        let agree = || unsafe { (self.0.agree)(ffi::RSMPI_COMM_WORLD, &mut all) };
+        let code = in_time(agree);
         if code != PROC_FAILED {
             or_end(check("MPIX_Comm_agree", code));
         }
         assert_eq!(all & !word, 0, "no bit is in common that this rank has not");
         all
+    }
+}
+
+/// A call in which ranks wait for each other. If it lasts too long this process ends, as
+/// the others do, and the job can be started again.
+fn in_time<T>(call: impl FnOnce() -> T) -> T {
+    let action = SigAction::new(SigHandler::Handler(give_up), SaFlags::empty(), SigSet::empty());
+    // SAFETY: the handler does only what is allowed in signal context.
+    unsafe { sigaction(Signal::SIGALRM, &action) }.expect("this signal may be handled");
+    // SAFETY: plain calls.
+    unsafe { libc::alarm(PATIENCE_SECONDS) };
+    let done = call();
+    // SAFETY: as above.
+    unsafe { libc::alarm(0) };
+    done
+}
+
+extern "C" fn give_up(_: c_int) {
+    let (words, exit) = (NO_AGREEMENT.as_bytes(), i32::from(Exit::Interrupted.code()));
+    // SAFETY: both are allowed in signal context; nothing is done about an error.
+    unsafe {
+        libc::write(libc::STDERR_FILENO, words.as_ptr().cast(), words.len());
+        libc::_exit(exit)
     }
 }
 

@@ -25,7 +25,7 @@ use super::{MpiComm, MpiWorld, Result, check, end_job, part};
 /// Seconds that ranks wait for each other after a loss. One that does not come hangs in MPI:
 /// Open MPI ends a process by itself whose message to the lost rank was under way, and may
 /// not come to the end of that.
-const PATIENCE_SECONDS: c_uint = 60;
+const PATIENCE_SECONDS: c_uint = 30;
 const NO_AGREEMENT: &str = "error: ranks that are left after a loss do not come to agree; the \
                             same command goes on where the run was\n";
 

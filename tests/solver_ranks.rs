@@ -250,8 +250,7 @@ fn larger_systems_with_threads() {
                 let base = TestSpec { swap_threshold: 64, ..base(611, 48, p, q) };
                 checker.check(&TestSpec { depth, threads, ..base.clone() });
                 let (transport, swap_threshold) = (Transport::Messages, 2);
-                let in_halves =
-                    TestSpec { depth, threads, transport, swap_threshold, ..base };
+                let in_halves = TestSpec { depth, threads, transport, swap_threshold, ..base };
                 checker.assert_right(&in_halves, &solve_on_threads(&in_halves, &[]));
             }
         }

@@ -779,7 +779,10 @@ fn run_protected<'a, C: Comm>(
 fn opening_lines<C: Comm>(guard: &Protected<C>, found: &Found, resumed: bool) -> Vec<String> {
     let mut lines = Vec::new();
     if found.unusable > 0 {
-        lines.push(format!("{} segment(s) of earlier starts could not be used", found.unusable));
+        lines.push(format!(
+            "{} segment(s) or image(s) of earlier starts could not be used",
+            found.unusable
+        ));
     }
     if let Some(Load { why, .. }) = &found.load {
         lines.push(format!("memory is not enough to go on: {why}"));

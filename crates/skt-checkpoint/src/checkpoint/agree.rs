@@ -230,7 +230,10 @@ fn with_images(
     };
     match choose::from_images(offers, rules, &restorable, &why) {
         Some(plan) => Ok(Plan { restorable, ..plan }),
-        None => memory.map(|plan| Plan { restorable, ..plan }),
+        None => memory.map(|plan| {
+            let unusable = plan.unusable + choose::images(offers);
+            Plan { restorable, unusable, ..plan }
+        }),
     }
 }
 

@@ -98,6 +98,11 @@ pub fn refuse_other_shapes(offers: &[Offer]) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Images of all levels, sealed or not.
+pub fn images(offers: &[Offer]) -> usize {
+    offers.iter().flat_map(|offer| &offer.images).map(Vec::len).sum()
+}
+
 /// Newest number of a start that images name.
 pub fn newest_start(offers: &[Offer]) -> u64 {
     let all = offers.iter().flat_map(|offer| offer.images.iter().flatten());

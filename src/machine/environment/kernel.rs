@@ -58,12 +58,14 @@ pub fn take_one_that_fits(closed: &[RawFd]) {
         return;
     }
     let Some(kernel) = fitting(&blas::loaded(), best_here()) else { return };
+    // By its path, after which the system names the process.
+    let Ok(program) = env::current_exe() else { return };
     for &fd in closed {
         // SAFETY: sets a flag of a descriptor that Rust's runtime has opened.
         unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
     }
     let mut arguments = env::args_os();
-    let mut again = Command::new("/proc/self/exe");
+    let mut again = Command::new(program);
     again.arg0(arguments.next().unwrap_or_default()).args(arguments).env(VARIABLE, kernel);
     let _why_not = again.exec();
 }

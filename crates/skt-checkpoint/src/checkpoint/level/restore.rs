@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::sync::Arc;
 use std::time::Instant;
 
 use super::super::agree::{Plan, Refusal};
@@ -219,15 +218,14 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         self.record.assert_settled();
         assert_eq!(self.record.stamped(), epoch);
         let free = self.take_back_images();
-        let layout = ImageLayout::new(&self.layout, self.config.method, epoch);
-        let seal = encode_seal(&self.header, &self.identity, &self.record, layout.body_bytes);
-        let (ranges, places): (Vec<_>, Vec<_>) = layout.parts.into_iter().unzip();
-        let sealed = Sealed {
-            seal: Arc::new(seal),
-            places: Arc::new(places),
-            body_bytes: layout.body_bytes,
+        let ImageLayout { parts, body_bytes } =
+            ImageLayout::new(&self.layout, self.config.method, epoch);
+        let (ranges, places): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+        let sealed = || {
+            let seal = encode_seal(&self.header, &self.identity, &self.record, body_bytes);
+            Sealed { seal, places: places.clone(), body_bytes }
         };
-        let images = self.shelves.new_images(due, epoch, &|| sealed.clone());
+        let images = self.shelves.new_images(due, epoch, &sealed);
         if images.is_empty() {
             return;
         }

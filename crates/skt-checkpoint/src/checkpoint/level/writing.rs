@@ -24,12 +24,12 @@ pub struct NewImage {
 }
 
 /// What an image is written from.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Sealed {
     /// Its seal, whole pages.
-    pub seal: Arc<Vec<u8>>,
+    pub seal: Vec<u8>,
     /// Places of the lent parts in the body.
-    pub places: Arc<Vec<u64>>,
+    pub places: Vec<u64>,
     /// Bytes of the body.
     pub body_bytes: u64,
 }

@@ -21,7 +21,7 @@ use skt_hpl::checkpoint::codec::{self, CodecKind, Coef};
 use skt_hpl::checkpoint::encode::Encoder;
 use skt_hpl::checkpoint::hook::{Hook, NoHook, Step, StepName};
 use skt_hpl::checkpoint::layout::{Active, RegionShape};
-use skt_hpl::checkpoint::protocol::{CheckpointError, Checkpointer, Found, Opened};
+use skt_hpl::checkpoint::protocol::{CheckpointError, Checkpointer, Opened};
 use skt_hpl::checkpoint::store::{SegmentName, Store, SysV};
 use skt_hpl::hpl::comm::mpi::MpiWorld;
 use skt_hpl::hpl::comm::{Comm, CommError, collect, threads};
@@ -103,7 +103,7 @@ struct Times {
 }
 
 impl<'a, C: Comm> Bench<'a, C> {
-    fn open(&self, hook: Arc<dyn Hook>) -> Result<(Saved<'a, C>, Found), CheckpointError> {
+    fn open(&self, hook: Arc<dyn Hook>) -> Result<Saved<'a, C>, CheckpointError> {
         let memory = NodeMemory::new(self.store, self.run, self.test, self.team);
         let config = self.settings.config(&memory, String::new(), &self.world.host(), 64);
         let config = config.expect("a store that tells which it is");
@@ -112,14 +112,13 @@ impl<'a, C: Comm> Bench<'a, C> {
         let rows = region_bytes() / PITCH_BYTES;
         let shape = RegionShape { rows, pitch_bytes: PITCH_BYTES };
         match Checkpointer::open(self.world, memory, config, &[shape], hook)? {
-            Opened::Ready(saved, found) => Ok((saved, found)),
+            Opened::Ready(saved) => Ok(saved.recover()?.0),
             Opened::Finished(_) => unreachable!("each line finishes once, at its end"),
         }
     }
 
     fn begin(&self) -> Result<Saved<'a, C>, CheckpointError> {
-        let (mut saved, _) = self.open(Arc::new(NoHook))?;
-        saved.recover()?;
+        let mut saved = self.open(Arc::new(NoHook))?;
         for (i, byte) in saved.region(0).iter_mut().enumerate() {
             *byte = (i.wrapping_mul(0x9e37_79b9) >> 13) as u8;
         }
@@ -160,9 +159,8 @@ impl<'a, C: Comm> Bench<'a, C> {
             }
             self.world.barrier()?;
             let watch = Arc::new(Stopwatch::default());
-            let (mut saved, found) = self.open(watch.clone())?;
-            assert_eq!(found.lost, [lost]);
-            saved.recover()?;
+            let saved = self.open(watch.clone())?;
+            assert_eq!(saved.found().lost, [lost]);
             times.rebuild.push(watch.seconds());
             if repeat + 1 == REPEATS {
                 saved.finish(&[])?.clear()?;

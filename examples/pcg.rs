@@ -16,7 +16,8 @@ use std::sync::Arc;
 
 use clap::Parser;
 use skt_hpl::checkpoint::layout::{Active, RegionShape};
-use skt_hpl::checkpoint::protocol::{Checkpointer, Found, Opened};
+use skt_hpl::checkpoint::protocol::{Checkpointer, Opened};
+use skt_hpl::checkpoint::recover::Recovered;
 use skt_hpl::checkpoint::store::SysV;
 use skt_hpl::hpl::comm::mpi::{MpiComm, MpiWorld};
 use skt_hpl::hpl::comm::{Comm, CommError, Tag, collect};
@@ -139,8 +140,9 @@ fn run(world: &MpiComm, args: &Args) -> Result<(), Failure> {
     let state_bytes = size_of::<Scalars>().max(size_of::<Solved>());
     let config = settings.config(&memory, application, &world.host(), state_bytes)?;
     let done = match Checkpointer::open(world, memory, config, &[shape; 3], faults.clone())? {
-        Opened::Ready(mut saved, found) => {
-            let solved = solve(&mut saved, &found, args, block, &faults)?;
+        Opened::Ready(saved) => {
+            let (mut saved, recovered) = saved.recover()?;
+            let solved = solve(&mut saved, recovered, args, block, &faults)?;
             saved.finish(bytemuck::bytes_of(&solved))?
         }
         Opened::Finished(done) => done,
@@ -157,13 +159,11 @@ fn run(world: &MpiComm, args: &Args) -> Result<(), Failure> {
 
 fn solve(
     saved: &mut NodeCheckpointer<MpiComm>,
-    found: &Found,
+    recovered: Option<Recovered>,
     args: &Args,
     block: usize,
     faults: &Target,
 ) -> Result<Solved, Failure> {
-    let recovered = saved.recover()?;
-
     // Ranks are those of the data from here on, not those of the launcher.
     let comm = saved.comm().split(Some(0), 0)?.expect("all take part");
     let first = (comm.rank() * block).min(args.size);
@@ -174,7 +174,7 @@ fn solve(
     let mut s: Scalars = if let Some(recovered) = &recovered {
         if comm.rank() == 0 {
             let (epoch, rebuilt) = (recovered.epoch, &recovered.rebuilt);
-            eprintln!("start {}: checkpoint {epoch}, rebuilt: {rebuilt:?}", found.attempt);
+            eprintln!("start {}: checkpoint {epoch}, rebuilt: {rebuilt:?}", saved.found().attempt);
         }
         bytemuck::pod_read_unaligned(&recovered.state)
     } else {

@@ -93,12 +93,12 @@ pub fn open<'a, C: Comm>(
         ..config(comm, spec, settings, &memory, &host, format)?
     };
     let shape = region_shape(spec, settings);
-    let (mut checkpointer, found) = match Checkpointer::open(comm, memory, config, &[shape], hook)?
-    {
-        protocol::Opened::Ready(checkpointer, found) => (checkpointer, found),
+    let opened = match Checkpointer::open(comm, memory, config, &[shape], hook)? {
+        protocol::Opened::Ready(opened) => opened,
         protocol::Opened::Finished(run) => return Ok(Opened::Done(run)),
     };
-    let recovered = checkpointer.recover()?;
+    let (checkpointer, recovered) = opened.recover()?;
+    let found = checkpointer.found();
     let carried = Carried {
         settings: settings.clone(),
         spec: spec.clone(),

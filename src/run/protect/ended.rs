@@ -129,13 +129,14 @@ mod tests {
             let config = settings.config(&memory, String::new(), &host, STATE_BYTES).unwrap();
             let shape = RegionShape { rows: 8, pitch_bytes: 64 };
             let opened = Checkpointer::open(&world, memory, config, &[shape], Arc::new(NoHook));
-            let (mut saved, found) = match opened {
-                Ok(Opened::Ready(saved, found)) => (saved, found),
+            let saved = match opened {
+                Ok(Opened::Ready(saved)) => saved,
                 Ok(Opened::Finished(_)) => panic!("nothing was left of its end"),
                 Err(CheckpointError::Refused(refusal)) => return Ok(Err(refusal)),
                 Err(error) => return Err(error),
             };
-            saved.recover()?;
+            let (mut saved, _) = saved.recover()?;
+            let found = saved.found();
             saved.checkpoint(&[Active::ALL], b"state")?;
             if end != End::Dies {
                 let done = saved.finish(b"done")?;

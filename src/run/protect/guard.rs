@@ -160,12 +160,12 @@ pub fn open<'a, C: Comm>(
         levels: settings.open_levels(memory.test())?,
         ..config
     };
-    let (mut checkpointer, found) = match Checkpointer::open(comm, memory, config, &[shape], hook)?
-    {
-        protocol::Opened::Ready(checkpointer, found) => (checkpointer, found),
+    let opened = match Checkpointer::open(comm, memory, config, &[shape], hook)? {
+        protocol::Opened::Ready(opened) => opened,
         protocol::Opened::Finished(run) => return Ok(Opened::Done(run)),
     };
-    let recovered = checkpointer.recover()?;
+    let (checkpointer, recovered) = opened.recover()?;
+    let found = checkpointer.found();
     let mut guard = Protected {
         settings: settings.clone(),
         overlaps: overlaps(settings, &checkpointer)?,

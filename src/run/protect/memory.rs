@@ -384,8 +384,8 @@ mod tests {
             let config = settings.config(&memory, String::new(), "node", 8).expect("a config");
             let shape = RegionShape { rows: 4, pitch_bytes: 64 };
             let opened = Checkpointer::open(&comm, memory, config, &[shape], Arc::new(NoHook))?;
-            let Opened::Ready(mut saved, _) = opened else { panic!("nothing is there") };
-            saved.recover()?;
+            let Opened::Ready(saved) = opened else { panic!("nothing is there") };
+            let (saved, _) = saved.recover()?;
             assert_eq!(locks(), 2, "each process has a hold of its own");
             let done = saved.finish(b"done")?;
             assert_eq!(locks(), 2);

@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use super::codec::checksum;
 use super::group;
 use super::header::{Identity, SegmentId};
-use super::level::choose::{self, Generation, ImageClaim, Load};
+use super::level::choose::{self, Generation, ImageClaim, Load, Rotten, Source};
 use super::methods::Method;
 use super::record::{Attempt, Holds, Record};
 pub use super::refusal::{Damage, LostGroup, Refusal};
@@ -123,6 +123,16 @@ pub struct Rules {
     pub nonce: u64,
     /// Levels of images.
     pub levels: usize,
+    /// What this start has found to be rotten, and goes on without, in the order in which
+    /// it found it.
+    pub rotten: Vec<Rotten>,
+}
+
+impl Rules {
+    /// What is wrong with a source, if it is known to be rotten.
+    pub(super) fn rotten(&self, source: Source) -> Option<&Refusal> {
+        self.rotten.iter().find(|rotten| rotten.source == source).map(|rotten| &rotten.refusal)
+    }
 }
 
 /// The decision.
@@ -207,14 +217,18 @@ pub fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusal> {
             return Ok(Decision::Finished(finished));
         }
     }
-    let memory = plan(offers, rules);
+    let memory = match rules.rotten(Source::Memory) {
+        Some(refusal) => Err(refusal.clone()),
+        None => plan(offers, rules),
+    };
     match (rules.levels, rules.resume) {
         (0, _) | (_, Resume::Never) => memory.map(Decision::Work),
         _ => with_images(offers, rules, memory).map(Decision::Work),
     }
 }
 
-/// What to do where there are images, too: memory first, as far as it goes.
+/// What to do where there are images, too: memory first, as far as it goes. A start that
+/// has found images rotten has new segments with nothing in them by then.
 fn with_images(
     offers: &[Offer],
     rules: &Rules,
@@ -222,15 +236,20 @@ fn with_images(
 ) -> Result<Plan, Refusal> {
     choose::refuse_other_shapes(offers)?;
     let restorable = choose::restorable(offers, rules);
-    let why = match &memory {
+    let mut why: Vec<String> = rules.rotten.iter().map(|rotten| rotten.refusal.what()).collect();
+    match &memory {
         Ok(plan) if plan.epoch > 0 => return Ok(Plan { restorable, ..memory? }),
-        Ok(_) | Err(Refusal::NothingFound) => "no node has memory of a checkpoint".to_owned(),
-        Err(refusal @ Refusal::Unrecoverable { .. }) => refusal.to_string(),
-        Err(_) => return memory,
-    };
-    match choose::from_images(offers, rules, &restorable, &why) {
-        Some(plan) => Ok(Plan { restorable, ..plan }),
-        None => memory.map(|plan| {
+        Ok(_) | Err(Refusal::NothingFound) if why.is_empty() => {
+            why.push("no node has memory of a checkpoint".to_owned());
+        }
+        Err(refusal @ Refusal::Unrecoverable { .. }) if why.is_empty() => why.push(refusal.what()),
+        _ if why.is_empty() => return memory,
+        _ => {}
+    }
+    match (choose::from_images(offers, rules, &restorable, &why.join("; ")), rules.rotten.last()) {
+        (Some(plan), _) => Ok(Plan { restorable, ..plan }),
+        (None, Some(last)) => Err(last.refusal.clone()),
+        (None, None) => memory.map(|plan| {
             let unusable = plan.unusable + choose::images(offers);
             Plan { restorable, unusable, ..plan }
         }),
@@ -628,6 +647,7 @@ mod tests {
         clock: 9,
         nonce: 5,
         levels: 0,
+        rotten: Vec::new(),
     };
     const BASE: Attempt = Attempt { number: 3, nonce: 1 };
 

@@ -11,8 +11,9 @@ use super::gathered::Gathered;
 use super::header::{HeaderLayout, Identity, SegmentId};
 use super::hook::{Step, StepName};
 use super::layout::{Active, SegmentLayout};
-use super::level::{Helper, Shelves};
+use super::level::{Helper, ImageId, Rotten, Shelves};
 use super::memory::Memory;
+use super::opening::Found;
 use super::record::Record;
 use super::schedule::{Stats, Taking};
 use super::vault::Vault;
@@ -33,6 +34,10 @@ pub struct Checkpointer<C: Comm, M: Memory, K> {
     pub(super) helper: Helper,
     /// What is known of the images of this rank.
     pub(super) shelves: Shelves,
+    /// What this start has found to be rotten, before it went on from what it has now.
+    pub(super) rotten: Vec<Rotten>,
+    /// The images that this process looks after, by level, and whether they are sealed.
+    pub(super) seen_images: Vec<Vec<(ImageId, bool)>>,
     pub(super) vault: Vault<M::Segment>,
     pub(super) record: Record,
     pub(super) plan: Plan,
@@ -75,6 +80,11 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// This process's rank in the run.
     pub fn rank(&self) -> usize {
         self.job.rank()
+    }
+
+    /// What this start goes on from.
+    pub fn found(&self) -> Found {
+        Found::of(&self.plan)
     }
 
     /// All processes, in the order of their ranks in the run.

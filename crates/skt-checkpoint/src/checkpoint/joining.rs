@@ -37,6 +37,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let (group, members) = group_of(&plan, rank);
         let (layout, code) = laid_out(&config, opening.header.bytes(), shapes, members.len())?;
         let (helper, shelves) = image_writer(&config, &plan, rank)?;
+        let seen_images = opening.seen_images();
         let id =
             plan.attach[comm.rank()].unwrap_or(SegmentId { rank, attempt: plan.attempt.number });
         let backing = match (config.method, segment) {
@@ -44,7 +45,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             (_, Some(segment)) => Backing::Lasting(segment),
             (_, None) => Backing::Lasting(opening.make(id, layout.bytes, plan.epoch)?),
         };
-        let Opening { memory, header, hook, lock, fingerprint, parameters, .. } = opening;
+        let Opening { memory, header, hook, lock, fingerprint, parameters, rotten, .. } = opening;
         let vault = Vault::new(backing, hook, config.chunk_bytes);
         let identity = Identity {
             run_id: config.run_id.clone(),
@@ -81,6 +82,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             identity,
             helper,
             shelves,
+            rotten,
+            seen_images,
         };
         Ok(this)
     }

@@ -18,8 +18,8 @@ use super::error::{Result, memory_error};
 use super::header::{HeaderLayout, Identity, SegmentId};
 use super::hook::{Hook, Step, StepName};
 use super::level::look::Wanted;
-use super::level::restore::{discard_images, level_error};
-use super::level::{ImageClaim, ImageId, Level, Load};
+use super::level::restore::{level_error, remove_images};
+use super::level::{ImageClaim, ImageId, Level, Load, Rotten};
 use super::memory::Memory;
 use super::methods::Method;
 use super::parameters::{Parameters, differences, fingerprint};
@@ -88,6 +88,23 @@ pub(super) struct Opening<M: Memory> {
     pub levels: Vec<Level>,
     /// What this process sees of each, with the states.
     images: Vec<Vec<(ImageClaim, Vec<u8>)>>,
+    /// What is known to be rotten.
+    pub rotten: Vec<Rotten>,
+}
+
+/// What a start has from before, when it decides again.
+pub(super) struct Earlier<L> {
+    /// Its hold on the run.
+    pub lock: Option<L>,
+    /// What it has found to be rotten.
+    pub rotten: Vec<Rotten>,
+}
+
+impl<L> Earlier<L> {
+    /// Nothing: it decides for the first time.
+    pub fn nothing() -> Self {
+        Self { lock: None, rotten: Vec::new() }
+    }
 }
 
 impl<M: Memory> Opening<M> {
@@ -99,10 +116,11 @@ impl<M: Memory> Opening<M> {
         config: &Config<K>,
         parameters: Parameters,
         hook: Arc<dyn Hook>,
+        Earlier { lock, rotten }: Earlier<M::Lock>,
     ) -> Result<(Self, Decision)> {
         let header = HeaderLayout::new(&config.run_id, comm.size(), config.state_capacity_bytes);
         let fingerprint = fingerprint(&config.run_id, &parameters);
-        let (lock, claims, states) = (None, Vec::new(), BTreeMap::new());
+        let (claims, states) = (Vec::new(), BTreeMap::new());
         let (levels, images) = (config.levels.clone(), Vec::new());
         let mut this = Self {
             memory,
@@ -115,10 +133,11 @@ impl<M: Memory> Opening<M> {
             states,
             levels,
             images,
+            rotten,
         };
         let index = number_on_node(comm, &config.node)?;
         let is_lasting = config.method != Method::None;
-        let held = if is_lasting { this.hold(index)? } else { None };
+        let held = if is_lasting && this.lock.is_none() { this.hold(index)? } else { None };
         this.hook.at(&Step::new(StepName::Agree, 0))?;
         if is_lasting && held.is_none() {
             this.look_around()?;
@@ -144,6 +163,7 @@ impl<M: Memory> Opening<M> {
             clock: config.clock,
             nonce: config.nonce,
             levels: this.levels.len(),
+            rotten: this.rotten.clone(),
         };
         let mut decision = decide_on_all(comm, &offer, &rules)?;
         match &mut decision {
@@ -196,14 +216,20 @@ impl<M: Memory> Opening<M> {
         Ok(())
     }
 
-    /// Removes the images that no start needs any more.
-    pub fn discard_images(&self, plan: &Plan, afresh: bool) -> Result<()> {
+    /// The images that this process looks after, by level, and whether they are sealed.
+    pub fn seen_images(&self) -> Vec<Vec<(ImageId, bool)>> {
         let ids = |seen: &Vec<(ImageClaim, _)>| {
             seen.iter().map(|(claim, _)| (claim.id, claim.content.is_some())).collect()
         };
-        let seen: Vec<Vec<_>> = self.images.iter().map(ids).collect();
-        let before = || self.hook.at(&Step::new(StepName::Discard, plan.epoch));
-        discard_images(&self.levels, &seen, plan, afresh, &before)
+        self.images.iter().map(ids).collect()
+    }
+
+    /// Removes the images that this process looks after.
+    pub fn discard_images(&self, epoch: u64) -> Result<()> {
+        let ids = |seen: &Vec<(ImageClaim, _)>| seen.iter().map(|(claim, _)| claim.id).collect();
+        let ids: Vec<Vec<ImageId>> = self.images.iter().map(ids).collect();
+        let before = || self.hook.at(&Step::new(StepName::Discard, epoch));
+        remove_images(&self.levels, &ids, &before)
     }
 
     /// Takes hold of the run on this node, as its process number `index`; why that

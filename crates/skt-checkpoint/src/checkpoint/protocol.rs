@@ -15,7 +15,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::agree::{Decision, Resume};
+use super::agree::{Decision, Refusal, Resume};
 pub use super::checkpointer::Checkpointer;
 use super::code::Code;
 pub use super::config::Config;
@@ -26,7 +26,7 @@ use super::layout::{Active, RegionShape};
 pub use super::memory::{Memory, Peer};
 use super::methods::Method;
 pub use super::opening::Found;
-use super::opening::Opening;
+use super::opening::{Earlier, Opening};
 use super::parameters::parameters;
 use super::recover::Recovered;
 use super::schedule::Taking;
@@ -36,8 +36,8 @@ use crate::comm::collect::{all_reduce, broadcast_bytes};
 
 /// A run as a start has found it.
 pub enum Opened<C: Comm, M: Memory, K> {
-    /// There is work to do.
-    Ready(Box<Checkpointer<C, M, K>>, Found),
+    /// There is work to do, once it is recovered.
+    Ready(Box<Checkpointer<C, M, K>>),
     /// An earlier start has come to the end.
     Finished(FinishedRun<C, M>),
 }
@@ -63,14 +63,27 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         shapes: &[RegionShape],
         hook: Arc<dyn Hook>,
     ) -> Result<Opened<C, M, K>> {
-        let parameters = parameters(&config, shapes, comm.size());
-        let is_lasting = config.method != Method::None;
         if !config.levels.is_empty() && !config.method.has_images() {
             return Err(CheckpointError::NoLevels(config.method));
         }
+        Self::open_after(comm, memory, config, shapes, hook, Earlier::nothing())
+    }
+
+    /// The same, of a start that has something from `earlier`.
+    pub(super) fn open_after(
+        comm: &C,
+        memory: M,
+        config: Config<K>,
+        shapes: &[RegionShape],
+        hook: Arc<dyn Hook>,
+        earlier: Earlier<M::Lock>,
+    ) -> Result<Opened<C, M, K>> {
+        let parameters = parameters(&config, shapes, comm.size());
+        let is_lasting = config.method != Method::None;
 
         // 1 lock, agree: nothing changes, and what all have decided on still stands.
-        let (mut opening, decision) = Opening::agree(comm, memory, &config, parameters, hook)?;
+        let (mut opening, decision) =
+            Opening::agree(comm, memory, &config, parameters, hook, earlier)?;
         let plan = match decision {
             Decision::Work(plan) => plan,
             Decision::Finished(finished) => {
@@ -78,13 +91,15 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
                 return Ok(Opened::Finished(run));
             }
         };
-        let (found, process) = (Found::of(&plan), comm.rank());
+        let process = comm.rank();
         let segment = opening.take(comm, plan.attach[process].as_slice())?.pop();
         Self::check_room_of_levels(comm, &opening, &plan, &config, shapes)?;
 
         // 2 discard: room is made on all nodes before anything new is put there.
         opening.discard(&plan.discard[process], plan.epoch)?;
-        opening.discard_images(&plan, config.resume == Resume::Never)?;
+        if config.resume == Resume::Never {
+            opening.discard_images(plan.epoch)?;
+        }
         comm.barrier()?;
 
         // 3 create, join: nothing that a later start could miss changes.
@@ -99,23 +114,44 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             this.confirm()?;
             this.prepare_to_encode()?;
         }
-        Ok(Opened::Ready(Box::new(this), found))
+        Ok(Opened::Ready(Box::new(this)))
     }
 
     /// Brings all ranks to the epoch that was agreed on; `None` when there is
     /// none, and the application starts from the beginning. Collective.
     ///
+    /// Where more of it has rotted than can be rebuilt, it goes on from what is next to
+    /// it: the newest images that are left. So [`Checkpointer::rank`] and
+    /// [`Checkpointer::found`] are what they are only behind this.
+    ///
     /// # Errors
     /// When a rank dies meanwhile; a new start of the job begins anew.
-    pub fn recover(&mut self) -> Result<Option<Recovered>> {
+    /// [`CheckpointError::Refused`] on all processes when there is nothing sound.
+    pub fn recover(self: Box<Self>) -> Result<(Box<Self>, Option<Recovered>)> {
+        let (start, mut this) = (Instant::now(), self);
+        loop {
+            match this.recover_from_found(start) {
+                Err(CheckpointError::Refused(refusal @ Refusal::Damaged { .. }))
+                    if !this.config.levels.is_empty() =>
+                {
+                    this = this.open_without(refusal)?;
+                }
+                recovered => return recovered.map(|recovered| (this, recovered)),
+            }
+        }
+    }
+
+    /// The same, from the epoch that was agreed on alone.
+    fn recover_from_found(&mut self, start: Instant) -> Result<Option<Recovered>> {
         let epoch = self.plan.epoch;
         if epoch == 0 {
+            self.discard_images()?;
             return Ok(None);
         }
         if self.config.method == Method::Abft {
             return Ok(Some(self.recover_abft()));
         }
-        let (start, lost) = (Instant::now(), self.lost_members());
+        let lost = self.lost_members();
 
         // 4a recover-load: B, C and their checksums from the image of this rank.
         let loaded_bytes = self.load_image(epoch)?;
@@ -135,6 +171,9 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         copied_bytes += self.reset_workspace(epoch)?;
 
         all_reduce(&self.job, &mut mended, |a, b| a + b)?;
+
+        // 9 discard: the images that no start needs; all are at the epoch.
+        self.discard_images()?;
         self.ready = true;
         Ok(Some(Recovered {
             epoch,

@@ -35,7 +35,7 @@ pub struct Damage {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Refusal {
     /// More losses in a group than it has parities.
-    #[error("{}", unrecoverable(*epoch, lost, torn, *parities))]
+    #[error("{}{}", self.what(), bring_back(*epoch, torn))]
     Unrecoverable {
         /// The epoch that was looked for.
         epoch: u64,
@@ -48,10 +48,12 @@ pub enum Refusal {
         parities: usize,
     },
     /// Data that is not what was written, and too much of it in one stripe.
-    #[error("{}", beyond_repair(*epoch, damage, lost, *parities))]
+    #[error("{}. {}. Start afresh with resume = never", self.what(), look_for_errors(level))]
     Damaged {
         /// The epoch that was looked for.
         epoch: u64,
+        /// The level whose images these are, as users know it; `None`: memory.
+        level: Option<String>,
         /// What cannot be rebuilt, by rank.
         damage: Vec<Damage>,
         /// Lost ranks of the job.
@@ -124,33 +126,51 @@ pub enum Refusal {
     Placement(String),
 }
 
+impl Refusal {
+    /// What is wrong, without what to do.
+    pub fn what(&self) -> String {
+        match self {
+            Self::Unrecoverable { epoch, lost, parities, .. } => {
+                let lost = describe(lost);
+                format!("epoch {epoch} cannot be restored: {lost} with {parities} parities a group")
+            }
+            Self::Damaged { epoch, level, damage, lost, parities } => {
+                beyond_repair(*epoch, level.as_deref(), damage, lost, *parities)
+            }
+            other => other.to_string(),
+        }
+    }
+}
+
 impl From<PlacementError> for Refusal {
     fn from(error: PlacementError) -> Self {
         Self::Placement(error.to_string())
     }
 }
 
-fn unrecoverable(epoch: u64, lost: &[LostGroup], torn: &[usize], parities: usize) -> String {
-    let lost = describe(lost);
-    let losses =
-        format!("epoch {epoch} cannot be restored: {lost} with {parities} parities a group");
+fn bring_back(epoch: u64, torn: &[usize]) -> String {
     if torn.is_empty() {
-        return format!(
-            "{losses}. Bring the lost nodes back. If that run has ended without the nodes that are \
-             here, what they bear is left over from it, and each start will say so: start afresh \
-             with resume = never"
-        );
+        return ". Bring the lost nodes back. If that run has ended without the nodes that are \
+                here, what they bear is left over from it, and each start will say so: start afresh \
+                with resume = never"
+            .to_owned();
     }
     format!(
-        "{losses}; of these, ranks {torn:?} are here, but the run died while checkpoint {} was \
-         being written over their only copy, which is torn. Method `single` cannot survive a \
-         death within a checkpoint. Start afresh with resume = never, and with --ft self or \
-         --ft double, which have a whole copy at every instant",
+        "; of these, ranks {torn:?} are here, but the run died while checkpoint {} was being \
+         written over their only copy, which is torn. Method `single` cannot survive a death \
+         within a checkpoint. Start afresh with resume = never, and with --ft self or --ft \
+         double, which have a whole copy at every instant",
         epoch + 1
     )
 }
 
-fn beyond_repair(epoch: u64, damage: &[Damage], lost: &[usize], parities: usize) -> String {
+fn beyond_repair(
+    epoch: u64,
+    level: Option<&str>,
+    damage: &[Damage],
+    lost: &[usize],
+    parities: usize,
+) -> String {
     let one = |Damage { rank, part, region, row, byte, cells }: &Damage| {
         format!(
             "rank {rank} has {cells} damaged cell(s), the first in row {row}, byte {byte} of \
@@ -162,11 +182,24 @@ fn beyond_repair(epoch: u64, damage: &[Damage], lost: &[usize], parities: usize)
         true => String::new(),
         false => format!(", beside the lost ranks {lost:?}"),
     };
+    let from = level.map_or(String::new(), |level| format!(" from the images of {level}"));
     format!(
-        "epoch {epoch} cannot be restored: {damage}{beside}; {parities} parities a group cannot \
-         rebuild that. Memory of these ranks' nodes has changed without being written: look for \
-         memory errors there. Start afresh with resume = never"
+        "epoch {epoch} cannot be restored{from}: {damage}{beside}; {parities} parities a group \
+         cannot rebuild that"
     )
+}
+
+fn look_for_errors(level: &Option<String>) -> String {
+    match level {
+        None => "Memory of these ranks' nodes has changed without being written: look for memory \
+                 errors there"
+            .to_owned(),
+        Some(level) => {
+            format!(
+                "Files of {level} cannot be read, or have changed: look for errors of its disks"
+            )
+        }
+    }
 }
 
 fn describe(lost: &[LostGroup]) -> String {

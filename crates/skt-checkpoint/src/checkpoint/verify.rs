@@ -13,6 +13,7 @@ use super::encode::Place;
 use super::error::Result;
 use super::hook::{Step, StepName};
 use super::layout::Summed;
+use super::level::Load;
 use super::memory::Memory;
 use super::record::Holds;
 use crate::comm::Comm;
@@ -148,7 +149,9 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             true => Ok(()),
             false => {
                 let lost = self.plan.lost.clone();
-                Err(Refusal::Damaged { epoch, damage, lost, parities }.into())
+                let of = |load: &Load| self.config.levels[load.level].name.clone();
+                let level = self.plan.load.as_deref().map(of);
+                Err(Refusal::Damaged { epoch, level, damage, lost, parities }.into())
             }
         }
     }

@@ -970,7 +970,7 @@ impl Process<'_> {
         let hook = BookHook { point, book, node, memory: at, rank, ranks, result: result.clone() };
         let config = self.config(domain, starts);
         let opened = Checkpointer::open(&comm, memory, config, &self.setup.shapes, Arc::new(hook));
-        let (mut ckpt, found) = match opened {
+        let ckpt = match opened {
             Err(CheckpointError::Refused(refusal)) if self.how.refusal.is_some() => {
                 assert_eq!(Some(&refusal), self.how.refusal.as_ref());
                 return Ok(Ended { refused: true, ..Ended::default() });
@@ -986,12 +986,13 @@ impl Process<'_> {
                 };
                 return self.report(&comm, done, result);
             }
-            Ok(Opened::Ready(ckpt, found)) => (ckpt, found),
+            Ok(Opened::Ready(ckpt)) => ckpt,
             Err(error) => return Err(error),
         };
-        let rank = ckpt.rank();
+        let (rank, found) = (ckpt.rank(), ckpt.found());
         self.note_open(rank, found.epoch, &found.lost, &found.groups, foretold);
-        let mut state = match ckpt.recover()? {
+        let (mut ckpt, recovered) = ckpt.recover()?;
+        let mut state = match recovered {
             None => {
                 assert_eq!(*foretold, Foretold::Fresh);
                 for region in 0..self.setup.shapes.len() {

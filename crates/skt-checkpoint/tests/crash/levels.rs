@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use skt_checkpoint::checkpoint::agree::{Refusal, Resume};
 use skt_checkpoint::checkpoint::hook::{Hook, Step};
-use skt_checkpoint::checkpoint::level::{Disk, Generation, Level, Reach, WhenBusy, Writer};
+use skt_checkpoint::checkpoint::level::{
+    Disk, Generation, IMAGE_PAGE_BYTES, Level, Reach, WhenBusy, Writer,
+};
 use skt_checkpoint::checkpoint::protocol::{CheckpointError, Checkpointer, Config, Opened};
 use skt_checkpoint::comm::sim::{Kill, Options, Outcome, Point, SimComm, run};
 use skt_checkpoint::comm::{Comm, CommError};
@@ -136,6 +138,25 @@ impl World {
         }
     }
 
+    /// All data and parities of a node's memory have rotted.
+    pub fn rot_memory(&mut self, node: usize) {
+        let header_bytes = self.setup.header().bytes();
+        for words in self.nodes[node].segments.values_mut() {
+            words[header_bytes.div_ceil(8)..].iter_mut().for_each(|word| *word ^= 1);
+        }
+    }
+
+    /// All data and parities of the images of a rank's epoch have rotted on a level.
+    pub fn rot_image(&mut self, level: usize, rank: usize, epoch: u64) {
+        for platter in &mut self.disks[level] {
+            let images = platter.images().into_iter();
+            for id in images.filter(|id| (id.rank, id.generation.epoch) == (rank, epoch)) {
+                let body = platter.bytes_mut(id).iter_mut().skip(IMAGE_PAGE_BYTES);
+                body.for_each(|byte| *byte ^= 1);
+            }
+        }
+    }
+
     /// The newest generation that the next start can come to whatever happens to memory:
     /// no more of it are missing than there are parities.
     pub fn promise(&self) -> Option<Generation> {
@@ -252,7 +273,7 @@ impl Process<'_> {
         let hook = Arc::new(Steps(self.point.clone()));
         let config = self.config(comm.rank(), levels);
         let opened = Checkpointer::open(comm, memory, config, &self.setup.shapes, hook);
-        let (mut saved, found) = match opened {
+        let saved = match opened {
             Err(CheckpointError::Refused(refusal)) => return Ok(Came::Refused(refusal)),
             Ok(Opened::Finished(done)) => {
                 self.point.step(&"report")?;
@@ -260,15 +281,15 @@ impl Process<'_> {
                 done.clear()?;
                 return Ok(Came::Finished);
             }
-            Ok(Opened::Ready(saved, found)) => (saved, found),
+            Ok(Opened::Ready(saved)) => saved,
             Err(error) => return Err(error),
         };
-        let rank = saved.rank();
-        let recovered = match saved.recover() {
+        let (mut saved, recovered) = match saved.recover() {
             Err(CheckpointError::Refused(refusal)) => return Ok(Came::Refused(refusal)),
             recovered => recovered?,
         };
-        let load = found.load.map(|load| (load.level, load.generation));
+        let rank = saved.rank();
+        let load = saved.found().load.map(|load| (load.level, load.generation));
         let (came, mut history) = match recovered {
             None => {
                 for region in 0..self.setup.shapes.len() {

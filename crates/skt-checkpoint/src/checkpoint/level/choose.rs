@@ -23,6 +23,29 @@ pub struct Generation {
     pub epoch: u64,
 }
 
+/// Where the data of an epoch may come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The segments.
+    Memory,
+    /// The images of a generation on one level.
+    Images {
+        /// Number of the level.
+        level: usize,
+        /// Which of them.
+        generation: Generation,
+    },
+}
+
+/// A source with more rot than its parities can rebuild, which a start has found out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rotten {
+    /// Which one.
+    pub source: Source,
+    /// What is wrong with it.
+    pub refusal: Refusal,
+}
+
 /// An image that a process sees.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageClaim {
@@ -49,11 +72,15 @@ pub struct Load {
     pub why: String,
 }
 
-/// The generations of each level that can be restored, the newest first.
+/// The generations of each level that can be restored, the newest first; without those that
+/// are known to be rotten.
 pub fn restorable(offers: &[Offer], rules: &Rules) -> Vec<Vec<Generation>> {
     let all = |level| {
         let mut generations: Vec<Generation> = generations(offers, level).into_iter().collect();
-        generations.retain(|&of| restore(offers, rules, level, of).is_ok());
+        generations.retain(|&generation| {
+            let is_rotten = rules.rotten(Source::Images { level, generation }).is_some();
+            !is_rotten && restore(offers, rules, level, generation).is_ok()
+        });
         generations.reverse();
         generations
     };

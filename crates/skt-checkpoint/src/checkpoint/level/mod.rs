@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-pub use choose::{Generation, ImageClaim, Load};
+pub use choose::{Generation, ImageClaim, Load, Rotten, Source};
 pub use disk::{Disk, ImageFile, ImageId};
 pub use format::{IMAGE_PAGE_BYTES, image_bytes};
 pub(super) use helper::{Free, Helper};

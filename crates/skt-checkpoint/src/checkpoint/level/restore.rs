@@ -13,9 +13,10 @@ use super::super::error::{CheckpointError, Result};
 use super::super::hook::{Step, StepName};
 use super::super::joining::{group_of, laid_out};
 use super::super::layout::RegionShape;
-use super::super::level::{Free, Level, LevelReport, Load};
+use super::super::level::{Free, Generation, Level, LevelReport, Load, Rotten, Source};
 use super::super::memory::Memory;
-use super::super::opening::Opening;
+use super::super::opening::{Earlier, Opening};
+use super::super::protocol::Opened;
 use super::disk::ImageId;
 use super::format::{ImageLayout, Said, encode_seal, image_bytes, read_seal};
 use super::writing::{Sealed, Writing};
@@ -36,34 +37,26 @@ pub(in super::super) fn level_error(
     move |source| CheckpointError::Level { what, level, source }
 }
 
-/// The images of a level that this process looks after and that no start needs, once
-/// all have agreed on `plan`: those without a seal, and those of generations that cannot
-/// be restored, or are older than as many of those that can as are kept. While none can be
-/// restored all that are sealed stay.
-fn unneeded(level: &Level, ids: &[(ImageId, bool)], number: usize, plan: &Plan) -> Vec<ImageId> {
-    let restorable = &plan.restorable[number];
+/// Those of the images `seen` that no start needs: those without a seal, and those of
+/// generations that cannot be restored, or are older than as many of those that can as are
+/// kept. While none can be restored all that are sealed stay.
+fn unneeded(level: &Level, seen: &[(ImageId, bool)], restorable: &[Generation]) -> Vec<ImageId> {
     let kept = &restorable[..restorable.len().min(level.keep)];
     let is_needed = |(id, is_sealed): &&(ImageId, bool)| {
         *is_sealed && (kept.is_empty() || kept.contains(&id.generation))
     };
-    ids.iter().filter(|image| !is_needed(image)).map(|(id, _)| *id).collect()
+    seen.iter().filter(|image| !is_needed(image)).map(|(id, _)| *id).collect()
 }
 
-/// Removes what is not needed of the images that this process has `seen`, by level.
-pub(in super::super) fn discard_images(
+/// Removes these images of each level. `before` is called before each.
+pub(in super::super) fn remove_images(
     levels: &[Level],
-    seen: &[Vec<(ImageId, bool)>],
-    plan: &Plan,
-    afresh: bool,
+    ids: &[Vec<ImageId>],
     before: &dyn Fn() -> crate::comm::Result<()>,
 ) -> Result<()> {
-    for (number, level) in levels.iter().enumerate() {
-        let ids: Vec<ImageId> = match afresh {
-            true => seen[number].iter().map(|(id, _)| *id).collect(),
-            false => unneeded(level, &seen[number], number, plan),
-        };
+    for (level, ids) in levels.iter().zip(ids) {
         let failed = || level_error("removing an image", level);
-        for &id in &ids {
+        for &id in ids {
             before()?;
             level.disk.remove(id).map_err(failed())?;
         }
@@ -191,6 +184,45 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             }
         }
         Ok(loaded)
+    }
+
+    /// Lets go of everything and decides again, without what this start goes on from, which
+    /// is rotten. Collective.
+    ///
+    /// # Errors
+    /// `refusal`, where there is nothing else; nothing has changed then.
+    pub(in super::super) fn open_without(self: Box<Self>, refusal: Refusal) -> Result<Box<Self>> {
+        let source = match self.plan.load.as_deref() {
+            None => Source::Memory,
+            Some(&Load { level, generation, .. }) => Source::Images { level, generation },
+        };
+        let Self { job, memory, mut rotten, config, layout, vault, lock, helper, peers, .. } =
+            *self;
+        let shapes: Vec<RegionShape> =
+            layout.regions.iter().map(|parts| parts.stripes.shape).collect();
+        drop((helper, peers));
+        let (segment, hook) = vault.into_parts();
+        drop(segment);
+        // Nobody has a segment in use that another one is to take or to remove.
+        job.barrier()?;
+        rotten.push(Rotten { source, refusal });
+        match Self::open_after(&job, memory, config, &shapes, hook, Earlier { lock, rotten })? {
+            Opened::Ready(this) => Ok(this),
+            Opened::Finished(_) => unreachable!("no rank of this start has come to the end"),
+        }
+    }
+
+    /// Removes the images that no start needs any more, of those that this process looks
+    /// after: what is rotten among them, since the run goes on from something else.
+    pub(in super::super) fn discard_images(&mut self) -> Result<()> {
+        let seen = std::mem::take(&mut self.seen_images);
+        let unneeded = |(number, level): (usize, &Level)| {
+            unneeded(level, &seen[number], &self.plan.restorable[number])
+        };
+        let levels = &self.config.levels;
+        let ids: Vec<Vec<ImageId>> = levels.iter().enumerate().map(unneeded).collect();
+        let step = Step::new(StepName::Discard, self.plan.epoch);
+        remove_images(levels, &ids, &|| self.vault.step(step))
     }
 
     /// Takes the bytes of an epoch back from the writer of images, if it still has them.

@@ -316,7 +316,7 @@ fn assert_refused(
     (row, ranks, most): (usize, &[usize], usize),
     what: &str,
 ) {
-    let want = Refusal::Lost { row, ranks: ranks.to_vec(), most };
+    let want = Refusal::Lost { row, ranks: ranks.to_vec(), torn: Vec::new(), most };
     for result in results {
         match result {
             Err(AbftError::Refused(refusal)) => assert_eq!(*refusal, want, "{what}"),

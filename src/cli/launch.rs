@@ -223,7 +223,6 @@ fn options(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
             .map_err(|source| LaunchError::File { path: "/proc/self/exe".into(), source })?,
         command: args.command.clone(),
         is_protected: settings.method_for(ranks) != Method::None,
-        ends_in_order: settings.method_for(ranks) == Method::Abft,
         rank_bytes,
         run_id: settings.run_id,
         store: settings.store,

@@ -135,7 +135,13 @@ pub fn execute(args: &RunArgs) -> ExitCode {
         Ok(exit)
     });
     match exit {
-        Ok(exit) => exit.into(),
+        Ok(exit) => {
+            // What rank 0 has said last may still be on its way through the launcher.
+            if exit != Exit::Passed {
+                launcher_rank::let_the_first_speak();
+            }
+            exit.into()
+        }
         Err(error) => {
             output::say(format_args!("error: {error}"));
             Exit::BadInput.into()

@@ -1,7 +1,7 @@
 //! A process that is told to end ends between two pieces of work, not within one.
 //!
-//! Launchers end the ranks that are left of a job with SIGTERM, and with SIGKILL a
-//! second later. Data that is changed in place cannot be used where a change was cut
+//! Launchers end the ranks that are left of a job with SIGTERM, and with SIGKILL some time
+//! later. Data that is changed in place cannot be used where a change was cut
 //! short. So each change is a *piece*, between [`begin_piece`] and [`end_piece`], and a
 //! process in which one is under way outlives the signal until the last of them is done.
 //! Pieces take some tenths of a second at most.
@@ -11,9 +11,16 @@
 //! begin:    running += 1;   if told: give up the piece    all are sequentially consistent
 //! end:      running -= 1;   if it is 0 now, and told: end
 //! ```
+//!
+//! Open MPI 5 leaves 0.25 seconds from SIGTERM to SIGKILL, and none once another rank of the
+//! node has ended. But 0.25 seconds before SIGTERM it sends SIGCONT, for processes that are
+//! stopped (Open MPI 4: a second each). So no piece begins for [`HOLD`] after a SIGCONT, and
+//! SIGTERM finds most processes between pieces.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
@@ -21,6 +28,10 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 /// The signal that has come, or 0.
 static TOLD: AtomicI32 = AtomicI32::new(0);
+/// No piece begins after SIGCONT for so long.
+const HOLD: Duration = Duration::from_millis(400);
+/// When the last SIGCONT came, in nanoseconds of the monotonic clock; 0: none.
+static CONTINUED_NANOSECONDS: AtomicU64 = AtomicU64::new(0);
 /// What is written to standard error at the end, made before it is needed: a handler may
 /// not allocate.
 static LAST_WORDS: OnceLock<String> = OnceLock::new();
@@ -35,9 +46,14 @@ pub fn listen(last_words: Option<String>) {
     if let Some(words) = last_words {
         LAST_WORDS.get_or_init(|| words);
     }
-    let action = SigAction::new(SigHandler::Handler(told), SaFlags::SA_RESTART, SigSet::empty());
-    for signal in [Signal::SIGINT, Signal::SIGTERM] {
-        // SAFETY: the handler does only what is allowed in signal context.
+    for (signal, handler) in [
+        (Signal::SIGINT, told as extern "C" fn(libc::c_int)),
+        (Signal::SIGTERM, told),
+        (Signal::SIGCONT, continued),
+    ] {
+        let handler = SigHandler::Handler(handler);
+        let action = SigAction::new(handler, SaFlags::SA_RESTART, SigSet::empty());
+        // SAFETY: the handlers do only what is allowed in signal context.
         let before = unsafe { sigaction(signal, &action) }.expect(LEGAL);
         if !matches!(before.handler(), SigHandler::SigDfl) {
             // SAFETY: puts back what was there.
@@ -55,6 +71,30 @@ extern "C" fn told(signal: libc::c_int) {
     TOLD.store(signal, Ordering::SeqCst);
     if RUNNING.load(Ordering::SeqCst) == 0 {
         end();
+    }
+}
+
+extern "C" fn continued(_: libc::c_int) {
+    CONTINUED_NANOSECONDS.store(monotonic_nanoseconds(), Ordering::Relaxed);
+}
+
+/// Allowed in signal context.
+fn monotonic_nanoseconds() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes to `now` alone; allowed in signal context.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Waits while a SIGTERM may be near.
+fn wait_for_the_end() {
+    let hold_nanoseconds = HOLD.as_nanos() as u64;
+    loop {
+        let continued = CONTINUED_NANOSECONDS.load(Ordering::Relaxed);
+        if continued == 0 || monotonic_nanoseconds() >= continued + hold_nanoseconds {
+            return;
+        }
+        thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -82,12 +122,13 @@ fn end() -> ! {
 /// Begins a piece: the process does not end by a signal before [`end_piece`]. Does not
 /// return where it has been told to end.
 pub fn begin_piece() {
+    wait_for_the_end();
     RUNNING.fetch_add(1, Ordering::SeqCst);
     if TOLD.load(Ordering::SeqCst) != 0 {
         end_piece();
         // Another thread has a piece, at whose end the process ends.
         loop {
-            std::thread::park();
+            thread::park();
         }
     }
 }
@@ -97,5 +138,84 @@ pub fn end_piece() {
     let is_last = RUNNING.fetch_sub(1, Ordering::SeqCst) == 1;
     if is_last && TOLD.load(Ordering::SeqCst) != 0 {
         end();
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader};
+    use std::process::{Child, Command, Stdio};
+    use std::sync::mpsc;
+
+    use nix::sys::signal::kill;
+    use nix::unistd::Pid;
+
+    const ROLE: &str = "SKT_HPL_TEST_GRACE";
+
+    /// A process that listens, and, once it has said so, is in a piece for so many
+    /// milliseconds, or has short pieces without end for 0, with a line for each.
+    pub fn start(piece_milliseconds: u64, prepare: impl FnOnce(&mut Command)) -> Child {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args([
+            "--ignored",
+            "--exact",
+            "--nocapture",
+            "machine::grace::tests::plays_its_role",
+        ]);
+        command.env(ROLE, piece_milliseconds.to_string()).stdout(Stdio::piped());
+        prepare(&mut command);
+        let mut child = command.spawn().unwrap();
+        let out = child.stdout.take().unwrap();
+        let mut out = BufReader::with_capacity(1, out);
+        let mut line = String::new();
+        while !line.contains("listens") {
+            line.clear();
+            assert!(out.read_line(&mut line).unwrap() > 0, "it has ended");
+        }
+        child.stdout = Some(out.into_inner());
+        child
+    }
+
+    #[test]
+    #[ignore = "the others start it"]
+    fn plays_its_role() {
+        let Ok(role) = std::env::var(ROLE) else { return };
+        let piece: u64 = role.parse().unwrap();
+        listen(None);
+        if piece == 0 {
+            println!("listens");
+            loop {
+                begin_piece();
+                println!("piece");
+                end_piece();
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+        begin_piece();
+        println!("listens");
+        thread::sleep(Duration::from_millis(piece));
+        end_piece();
+        thread::sleep(Duration::from_secs(60));
+    }
+
+    #[test]
+    fn no_piece_begins_for_a_while_after_a_process_is_continued() {
+        let mut child = start(0, |_| ());
+        let out = BufReader::new(child.stdout.take().unwrap());
+        let (sender, pieces) = mpsc::channel();
+        thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|_| sender.send(())));
+        let within = |milliseconds| {
+            thread::sleep(Duration::from_millis(milliseconds));
+            pieces.try_iter().count()
+        };
+        assert!(within(500) > 2);
+        kill(Pid::from_raw(child.id() as i32), Signal::SIGCONT).unwrap();
+        // What was written before.
+        within(100);
+        assert_eq!(within(200), 0);
+        assert!(within(1000) > 2, "it goes on");
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }

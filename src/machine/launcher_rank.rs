@@ -32,8 +32,9 @@ pub fn is_first() -> bool {
 
 /// Waits a second if this process does not print messages; to be called before
 /// it ends with an error. A launcher kills the whole job when the first rank
-/// ends so, and rank 0 may come up later than others: its message must not be
-/// lost. It costs no time: rank 0's own end is what the launcher sees first.
+/// ends so. Rank 0 may come up later than others, and Open MPI 5 drops what it has
+/// not read yet of the others' output: the message of rank 0 must not be lost. It
+/// costs no time: rank 0's own end is what the launcher sees first.
 pub fn let_the_first_speak() {
     if !is_first() {
         thread::sleep(Duration::from_secs(1));

@@ -73,8 +73,6 @@ pub struct Options {
     pub parities: usize,
     /// Whether checkpoints are taken.
     pub is_protected: bool,
-    /// Ranks change data in place, and need time to end what they have begun.
-    pub ends_in_order: bool,
     /// Whether the arguments say what to do with older data.
     pub says_resume: bool,
     /// Where the state is kept.

@@ -73,8 +73,6 @@ pub struct Job<'a> {
     pub extra: &'a [String],
     /// The value of the heartbeat's environment variable.
     pub token: &'a str,
-    /// Ranks change data in place, and are to end what they have begun before they are killed.
-    pub ends_in_order: bool,
 }
 
 /// How it is started.
@@ -115,11 +113,6 @@ fn openmpi(job: &Job) -> Plan {
         "--mca oob_tcp_keepalive_time 2 --mca oob_tcp_keepalive_intvl 1 \
          --mca oob_tcp_keepalive_probes 3",
     ));
-    if job.ends_in_order {
-        // From SIGCONT to SIGTERM, and from that to SIGKILL, in seconds: one by itself, which
-        // a part of a product may take on a busy node.
-        argv.extend(words("--mca odls_base_sigkill_timeout 2"));
-    }
     argv.extend(["--hostfile".into(), job.hostfile.display().to_string()]);
     argv.extend(["-np".into(), job.ranks.to_string(), "-x".into(), heartbeat::ENV.into()]);
     argv.extend_from_slice(job.extra);
@@ -242,7 +235,6 @@ mod tests {
             program: None,
             extra: &extra,
             token: "r1.3",
-            ends_in_order: extra.contains(&"in-order".to_owned()),
         };
         plan(launcher, &job)
     }
@@ -264,8 +256,6 @@ mod tests {
         assert_eq!(plan.argv.last().unwrap(), "my report");
         assert_eq!(plan.hostfile, "n1 slots=2\ns1 slots=2\n");
         assert_eq!(plan.env, [beat()]);
-        let in_order = lines(&Launcher::Openmpi, None, &["in-order"]).argv.join(" ");
-        assert!(in_order.contains("--mca odls_base_sigkill_timeout 2 --hostfile"), "{in_order}");
     }
 
     #[test]

@@ -74,26 +74,35 @@ pub fn this_host() -> String {
     nix::unistd::gethostname().map_or_else(|_| String::new(), |n| n.to_string_lossy().into_owned())
 }
 
-/// Kills the ranks of the run `run` that a launcher has left on this machine:
-/// processes that run our program with a heartbeat of that run. Waits until
-/// they are gone, two seconds at most. Returns how many there were, and how
-/// many stay.
+/// How long a rank may take to end after SIGTERM. Where ranks change data in place they end
+/// between two pieces of work, each some tenths of a second long on a busy machine.
+const GRACE: Duration = Duration::from_millis(1500);
+/// How long killed processes are waited for.
+const KILLED: Duration = Duration::from_secs(2);
+
+/// Ends the ranks of the run `run` that a launcher has left on this machine:
+/// processes that run our program with a heartbeat of that run, with SIGTERM, and in 1.5
+/// seconds with SIGKILL. Waits until they are gone, 3.5 seconds at most. Returns how many
+/// there were, and how many stay.
 pub fn sweep_ranks(run: &str) -> (usize, usize) {
-    let program = std::env::current_exe().ok();
-    let program = program.as_deref().and_then(|path| path.file_name()).map(OsStrExt::as_bytes);
-    let is_ours = |pid: i32| {
-        let link = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
-        // A program that was replaced on disk since reads `... (deleted)`.
-        let name = link.file_name()?.as_bytes();
-        Some(Some(name.strip_suffix(b" (deleted)").unwrap_or(name)) == program)
-    };
-    kill_all(|| of_run(run).filter(|pid| is_ours(*pid) == Some(true)).collect())
+    end_all(|| of_run(run).filter(|pid| is_ours(*pid)).collect())
 }
 
-/// Kills what a launcher of the run `run` has left on this machine: its agents
-/// wait for nodes that are gone. Call it when the launcher has ended.
+/// Ends what a launcher of the run `run` has left on this machine, ranks as
+/// [`sweep_ranks`]. Its agents, which wait for nodes that are gone, are killed. Call it when
+/// the launcher has ended.
 pub fn sweep_launcher(run: &str) -> (usize, usize) {
-    kill_all(|| of_run(run).collect())
+    end_all(|| of_run(run).collect())
+}
+
+/// Whether a process runs our program.
+fn is_ours(pid: i32) -> bool {
+    let program = std::env::current_exe().ok();
+    let program = program.as_deref().and_then(|path| path.file_name()).map(OsStrExt::as_bytes);
+    let link = fs::read_link(format!("/proc/{pid}/exe")).ok();
+    let name = link.as_deref().and_then(|path| path.file_name()).map(OsStrExt::as_bytes);
+    // A program that was replaced on disk since reads `... (deleted)`.
+    name.map(|name| name.strip_suffix(b" (deleted)").unwrap_or(name)) == program
 }
 
 /// Processes with a heartbeat of the run `run` in their environment, but for
@@ -136,21 +145,28 @@ fn takes_on_program(pid: i32) -> bool {
     stat(pid as u32).is_some_and(|field| field(23) != Some(0) && field(26) == Some(0))
 }
 
-/// Kills the processes that `look` finds, and looks again until it finds none
-/// that runs: one may have started another meanwhile. Two seconds at most.
-/// Returns how many there were, and how many stay.
-fn kill_all(look: impl Fn() -> Vec<i32>) -> (usize, usize) {
+/// Ends the processes that `look` finds, and looks again until it finds none
+/// that runs: one may have started another meanwhile. Returns how many there were, and how
+/// many stay.
+fn end_all(look: impl Fn() -> Vec<i32>) -> (usize, usize) {
     let start = Instant::now();
     let mut found: Vec<Process> = Vec::new();
     loop {
         let running: Vec<Process> = look().into_iter().filter_map(Process::of).collect();
         for process in &running {
-            process.signal(Signal::SIGKILL);
-            if !found.contains(process) {
+            let is_new = !found.contains(process);
+            if !is_ours(process.pid) || start.elapsed() > GRACE {
+                process.signal(Signal::SIGKILL);
+            } else if is_new {
+                process.signal(Signal::SIGTERM);
+                // One that was stopped does not hear of it.
+                process.signal(Signal::SIGCONT);
+            }
+            if is_new {
                 found.push(process.clone());
             }
         }
-        if running.is_empty() || start.elapsed() > Duration::from_secs(2) {
+        if running.is_empty() || start.elapsed() > GRACE + KILLED {
             return (found.len(), running.len());
         }
         std::thread::sleep(Duration::from_millis(5));
@@ -159,7 +175,10 @@ fn kill_all(look: impl Fn() -> Vec<i32>) -> (usize, usize) {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
     use super::*;
+    use crate::machine::grace;
 
     #[test]
     fn a_process_is_known_until_it_ends() {
@@ -191,6 +210,19 @@ mod tests {
         assert_eq!(other.try_wait().unwrap(), None);
         other.kill().unwrap();
         other.wait().unwrap();
+    }
+
+    #[test]
+    fn a_rank_that_changes_its_data_is_left_the_time_to_end() {
+        let me = format!("grace-{}", std::process::id());
+        let token = format!("{me}.1");
+        for (piece_milliseconds, signal) in [(300, Signal::SIGTERM), (60_000, Signal::SIGKILL)] {
+            let mut child = grace::tests::start(piece_milliseconds, |command| {
+                command.env(crate::report::heartbeat::ENV, &token);
+            });
+            assert_eq!(sweep_ranks(&me), (1, 0));
+            assert_eq!(child.wait().unwrap().signal(), Some(signal as i32));
+        }
     }
 
     #[test]

@@ -358,7 +358,6 @@ impl Shell {
             program: options.program.as_deref(),
             extra: &options.extra,
             token: &self.machine.state.token(),
-            ends_in_order: options.ends_in_order,
         };
         plan::plan(&options.launcher, &job)
     }

@@ -82,6 +82,8 @@ pub enum Refusal {
         row: usize,
         /// The ranks of the grid that are lost there.
         ranks: Vec<usize>,
+        /// Those of them that are there, and were killed within a change of their memory.
+        torn: Vec<usize>,
         /// How many could be rebuilt.
         most: usize,
     },
@@ -105,12 +107,21 @@ pub enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
-            Self::Lost { row, ranks, most } => {
-                let ranks: Vec<String> = ranks.iter().map(usize::to_string).collect();
-                let ranks = ranks.join(", ");
+            Self::Lost { row, ranks, torn, most } => {
+                let list = |ranks: &[usize]| {
+                    ranks.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
+                };
+                let ranks = list(ranks);
+                let torn = match torn.is_empty() {
+                    true => String::new(),
+                    false => {
+                        let torn = list(torn);
+                        format!(" (of these, {torn} were killed within a change of their memory)")
+                    }
+                };
                 write!(
                     f,
-                    "process row {row} has lost the memory of ranks {ranks}, and its checksums \
+                    "process row {row} has lost the memory of ranks {ranks}{torn}, and its checksums \
                      can rebuild {most}: clear the memory of all ranks to start over"
                 )
             }
@@ -191,7 +202,9 @@ fn refuse_losses(reports: &[Report], lost: &[bool], most: usize) -> Result<(), R
         let is_here = |&rank: &usize| lost[rank] && reports[rank].row == row;
         let ranks: Vec<usize> = (0..reports.len()).filter(is_here).collect();
         if ranks.len() > most {
-            return Err(Refusal::Lost { row, ranks, most });
+            let is_torn = |&rank: &usize| reports[rank].is_torn;
+            let torn = ranks.iter().copied().filter(is_torn).collect();
+            return Err(Refusal::Lost { row, ranks, torn, most });
         }
     }
     Ok(())
@@ -274,7 +287,8 @@ mod tests {
     fn more_losses_than_checksums_are_refused() {
         use State::*;
         let refused = |states: &[State], ranks: &[usize]| {
-            let refusal = Refusal::Lost { row: 0, ranks: ranks.to_vec(), most: 1 };
+            let refusal =
+                Refusal::Lost { row: 0, ranks: ranks.to_vec(), torn: Vec::new(), most: 1 };
             assert_eq!(decide(&reports(states), 1), Err(refusal));
         };
         refused(&[Hollow(0), Exchanged(0), Hollow(0)], &[0, 2]);
@@ -283,7 +297,7 @@ mod tests {
         let mut torn = reports(&[Exchanged(3), Exchanged(3), Exchanged(3)]);
         torn[0].is_torn = true;
         torn[1].is_torn = true;
-        let refusal = Refusal::Lost { row: 0, ranks: vec![0, 1], most: 1 };
+        let refusal = Refusal::Lost { row: 0, ranks: vec![0, 1], torn: Vec::new(), most: 1 };
         assert_eq!(decide(&torn, 1), Err(refusal.clone()));
         let text = refusal.to_string();
         assert!(text.contains("process row 0") && text.contains("ranks 0, 1"), "{text}");

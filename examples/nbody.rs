@@ -39,8 +39,8 @@ type Conserved = [f64; 4];
 #[derive(Parser)]
 struct Args {
     /// Number of bodies.
-    #[arg(long, default_value_t = 1000)]
-    bodies: usize,
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    bodies: u32,
     /// Number of steps.
     #[arg(long, default_value_t = 200)]
     steps: u64,
@@ -197,13 +197,13 @@ impl Client for Args {
     }
 
     fn shapes(&self, ranks: usize) -> Vec<RegionShape> {
-        let rows = Block::of(0, ranks, self.bodies).count;
+        let rows = Block::of(0, ranks, self.bodies as usize).count;
         vec![RegionShape { rows, pitch_bytes: size_of::<Vector>() }; 2]
     }
 
     fn compute(&self, comm: &MpiComm, saved: &mut Saved<State>) -> Result<Solved, Failure> {
-        let block = Block::of(comm.rank(), comm.size(), self.bodies);
-        let problem = Problem { comm, args: self, block, mass: 1.0 / self.bodies as f64 };
+        let block = Block::of(comm.rank(), comm.size(), self.bodies as usize);
+        let problem = Problem { comm, args: self, block, mass: 1.0 / f64::from(self.bodies) };
         let mut a = vec![[0.0; 3]; problem.block.count];
         let found = saved.state;
         let [x, v] = saved.regions::<Vector, 2>();

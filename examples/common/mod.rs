@@ -18,8 +18,10 @@ use skt_hpl::hpl::comm::{Comm, CommError, collect};
 use skt_hpl::machine::team::Team;
 use skt_hpl::run::protect::{Inject, NodeCheckpointer, NodeMemory, Settings, Target, sweep};
 
+/// What ends a run without a result.
 pub type Failure = Box<dyn std::error::Error>;
 
+/// The flags of all clients.
 #[derive(clap::Args)]
 pub struct Options {
     /// Iterations between checkpoints.
@@ -42,6 +44,7 @@ pub trait Client: Parser {
     /// What the computation came to; it is kept until it is reported.
     type Solved: Pod;
 
+    /// The flags that all clients have.
     fn options(&self) -> &Options;
     /// The parameters without which a checkpoint would be of no use.
     fn problem(&self) -> String;

@@ -9,7 +9,7 @@
 mod mpi_job;
 mod mpirun;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -490,24 +490,23 @@ fn runs_with_threads_go_on() {
     }
 }
 
-/// The example of an application of its own.
-#[test]
-fn conjugate_gradients_go_on() {
+/// An example of an application of its own.
+fn example(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_BIN_EXE_skt-hpl")).parent().expect("a folder");
-    let program = folder.join("examples/pcg");
-    assert!(program.exists(), "cargo build --example pcg");
-    let size = "--size 120 --every 10";
-    let want = of(&program, "pcg", size).start(&[]);
+    let program = folder.join("examples").join(name);
+    assert!(program.exists(), "cargo build --example {name}");
+    program
+}
+
+/// Kills an example at each of the faults of a case in turn, with the memory of the rank
+/// that dies gone, but in a recovery: its result has the same bits as undisturbed. Says
+/// what it prints undisturbed.
+fn goes_on(name: &str, flags: &str, cases: &[&str]) -> String {
+    let program = example(name);
+    let want = of(&program, name, flags).start(&[]);
     assert!(want.ok && want.x().is_some(), "{}", want.text);
-    for (number, faults) in [
-        "--inject 1@column:37 --inject 2@recover-rebuild",
-        "--inject 3@flush:epoch=2,region=1 --inject 3@recover-stamp",
-        "--inject 0@encode:epoch=4,region=2",
-    ]
-    .iter()
-    .enumerate()
-    {
-        let job = of(&program, &format!("pcg{number}"), &format!("{size} {faults}"));
+    for (number, faults) in cases.iter().enumerate() {
+        let job = of(&program, &format!("{name}{number}"), &format!("{flags} {faults}"));
         for fault in faults.split("--inject ").skip(1) {
             let ended = job.start(&[]);
             assert!(!ended.ok && ended.x().is_none(), "{fault}: {}", ended.text);
@@ -522,4 +521,93 @@ fn conjugate_gradients_go_on() {
         assert_eq!(ended.x(), want.x(), "{}", ended.text);
         job.assert_nothing_is_left();
     }
+    want.text
+}
+
+#[test]
+fn conjugate_gradients_go_on() {
+    let cases = [
+        "--inject 1@column:37 --inject 2@recover-rebuild",
+        "--inject 3@flush:epoch=2,region=1 --inject 3@recover-stamp",
+        "--inject 0@encode:epoch=4,region=2",
+    ];
+    goes_on("pcg", "--size 120 --every 10", &cases);
+}
+
+/// 150 bodies on four ranks: the last has 36, the others 38.
+#[test]
+fn bodies_go_on() {
+    let cases = [
+        "--inject 1@column:37 --inject 2@recover-rebuild",
+        "--inject 3@flush:epoch=2,region=1",
+        "--inject 0@encode:epoch=4,region=0",
+    ];
+    let text = goes_on("nbody", "--bodies 150 --steps 50 --every 10", &cases);
+    assert!(text.contains("PASSED"), "{text}");
+}
+
+/// The check of the example finds steps that are too long, and says so by its exit code.
+#[test]
+fn bodies_in_too_long_steps_fail() {
+    let job = of(&example("nbody"), "nbody-long", "--bodies 150 --steps 20 --dt 0.5");
+    let ended = job.start(&[]);
+    assert!(!ended.ok && ended.text.contains("FAILED"), "{}", ended.text);
+    job.assert_nothing_is_left();
+}
+
+/// 22 planes between the boundaries: the last of four ranks has 4, the others 6.
+#[test]
+fn the_himeno_benchmark_goes_on() {
+    let cases = [
+        "--inject 1@column:37 --inject 2@recover-rebuild",
+        "--inject 3@flush:epoch=2",
+        "--inject 0@encode:epoch=4",
+    ];
+    let text = goes_on("himeno", "--size 24 --iterations 50 --every 10", &cases);
+    assert!(text.contains("PASSED"), "{text}");
+    assert_is_gosa(&text, 24, 50);
+}
+
+/// Ranks without a plane of their own take part.
+#[test]
+fn the_himeno_benchmark_has_one_gosa_on_any_number_of_ranks() {
+    let flags = "--size 5 --iterations 7";
+    let of = |ranks| Job::new(&example("himeno"), ranks, &format!("gosa{ranks}"), flags);
+    let texts = [2, 4].map(|ranks| of(ranks).start(&[]).text);
+    let gosas = texts.each_ref().map(|text| gosa_of(text));
+    assert_eq!(gosas[0], gosas[1], "{texts:?}");
+    assert_is_gosa(&texts[0], 5, 7);
+}
+
+/// gosa as the Himeno benchmark prints it.
+fn gosa_of(text: &str) -> f64 {
+    let told = text.split("gosa ").nth(1).and_then(|rest| rest.split_whitespace().next());
+    told.and_then(|gosa| gosa.parse().ok()).unwrap_or_else(|| panic!("no gosa: {text}"))
+}
+
+/// Compares it with that of a serial solution in double precision. With the benchmark's
+/// coefficients a point is to become the mean of the six around it.
+fn assert_is_gosa(text: &str, size: usize, iterations: usize) {
+    let (line, plane) = (2 * size, 2 * size * size);
+    let pressure = |at: usize| ((at / plane) as f64 / (size - 1) as f64).powi(2);
+    let mut p: Vec<f64> = (0..size * plane).map(pressure).collect();
+    let is_inner =
+        |at: usize, stride: usize, count: usize| (1..count - 1).contains(&(at / stride % count));
+    let inner: Vec<usize> = (0..p.len())
+        .filter(|&at| {
+            is_inner(at, plane, size) && is_inner(at, line, size) && is_inner(at, 1, line)
+        })
+        .collect();
+    let mut want = 0.0;
+    for _ in 0..iterations {
+        let around = |at: usize| [1, line, plane].map(|by| p[at - by] + p[at + by]);
+        let changes: Vec<f64> =
+            inner.iter().map(|&at| around(at).iter().sum::<f64>() / 6.0 - p[at]).collect();
+        want = changes.iter().map(|change| change * change).sum();
+        for (&at, change) in inner.iter().zip(&changes) {
+            p[at] += 0.8 * change;
+        }
+    }
+    let gosa = gosa_of(text);
+    assert!((gosa / want - 1.0).abs() < 1e-4, "{want} serially: {text}");
 }

@@ -191,13 +191,12 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     ///
     /// # Errors
     /// `refusal`, where there is nothing else; nothing has changed then.
-    pub(in super::super) fn open_without(self: Box<Self>, refusal: Refusal) -> Result<Box<Self>> {
+    pub(in super::super) fn open_without(self, refusal: Refusal) -> Result<Box<Self>> {
         let source = match self.plan.load.as_deref() {
             None => Source::Memory,
             Some(&Load { level, generation, .. }) => Source::Images { level, generation },
         };
-        let Self { job, memory, mut rotten, config, layout, vault, lock, helper, peers, .. } =
-            *self;
+        let Self { job, memory, mut rotten, config, layout, vault, lock, helper, peers, .. } = self;
         let shapes: Vec<RegionShape> =
             layout.regions.iter().map(|parts| parts.stripes.shape).collect();
         drop((helper, peers));

@@ -1,0 +1,32 @@
+//! Edges of blocks of a grid that is cut along its first dimension.
+
+use bytemuck::Pod;
+use skt_hpl::hpl::comm::mpi::MpiComm;
+use skt_hpl::hpl::comm::{Comm, CommError, Tag};
+
+use crate::common::Block;
+
+const TAG_UP: Tag = 1;
+const TAG_DOWN: Tag = 2;
+
+/// Gets the neighbours' layers next to this rank's `own` into `above` and `below`, a
+/// layer each, where there are such neighbours.
+pub fn exchange<T: Pod>(
+    comm: &MpiComm,
+    block: &Block,
+    own: &[T],
+    above: &mut [T],
+    below: &mut [T],
+) -> Result<(), CommError> {
+    let (me, layer) = (comm.rank(), above.len());
+    let (mut sends, mut recvs) = (Vec::new(), Vec::new());
+    if block.count > 0 && block.first > 0 {
+        sends.push((bytemuck::cast_slice(&own[..layer]), me - 1, TAG_UP));
+        recvs.push((bytemuck::cast_slice_mut(above), me - 1, TAG_DOWN));
+    }
+    if block.count > 0 && block.first + block.count < block.total {
+        sends.push((bytemuck::cast_slice(&own[own.len() - layer..]), me + 1, TAG_DOWN));
+        recvs.push((bytemuck::cast_slice_mut(below), me + 1, TAG_UP));
+    }
+    comm.exchange_bytes(&sends, &mut recvs)
+}

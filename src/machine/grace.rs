@@ -14,7 +14,7 @@
 //!
 //! Open MPI 5 leaves 0.25 seconds from SIGTERM to SIGKILL, and none once another rank of the
 //! node has ended. But 0.25 seconds before SIGTERM it sends SIGCONT, for processes that are
-//! stopped (Open MPI 4: a second each). So no piece begins for [`HOLD`] after a SIGCONT, and
+//! stopped (Open MPI 4: a second each). So no piece begins for 0.4 s after a SIGCONT, and
 //! SIGTERM finds most processes between pieces.
 
 use std::sync::OnceLock;

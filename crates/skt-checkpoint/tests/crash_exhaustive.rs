@@ -28,7 +28,7 @@
 //! made besides as the state is (groups of 2; groups of 3 up to the first restart).
 //! Of all other starts a sample of kills is made.
 //!
-//! By default two restarts die in a row, but one in the largest groups; the output
+//! By default two restarts die in a row, but one in groups of four and more; the output
 //! says which.
 //! `SKT_CRASH_SOAK=1` goes on until no new kind of state turns up, and kills in
 //! earnest everywhere in groups of 3.
@@ -285,8 +285,7 @@ impl Explorer {
 
     /// Restarts that die in a row.
     fn rounds(&self) -> usize {
-        let is_large = self.setup.ranks >= 5 && self.setup.parities >= 2;
-        match is_large {
+        match self.setup.ranks >= 4 {
             _ if soak() => usize::MAX,
             true => 1,
             false => 2,

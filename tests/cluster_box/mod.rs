@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! the test ── head: own pid, net, ipc, uts, mount namespaces, a bridge, a shared folder
-//!               ├── n1: the same again, its own /dev/shm and /tmp, one veth on the bridge
+//!               ├── n1: the same again, its own /dev/shm and /tmp, one veth on the bridge,
+//!               │       and a disk at /mnt/disk, which outlives a power-off
 //!               ├── n2 ...
 //! ```
 //!
@@ -60,7 +61,7 @@ mount -t tmpfs -o mode=1777 shared /mnt
 mount -t tmpfs -o mode=1777 tmp /tmp
 mount -t tmpfs -o mode=1777 shm /dev/shm
 hostname head
-mkdir /mnt/nodes /mnt/cut /mnt/silent /mnt/bin
+mkdir /mnt/nodes /mnt/cut /mnt/silent /mnt/bin /mnt/disks /mnt/disk
 cat > /mnt/etc-hosts
 mount --bind /mnt/etc-hosts /etc/hosts
 ip link set lo up
@@ -74,6 +75,8 @@ const NODE_SCRIPT: &str = r#"set -e
 mount -t tmpfs -o mode=1777 tmp /tmp
 mount -t tmpfs -o mode=1777 shm /dev/shm
 hostname "$1"
+mkdir -p "/mnt/disks/$1"
+mount --bind "/mnt/disks/$1" /mnt/disk
 ip link set lo up
 echo ready
 while :; do sleep 100000; done
@@ -353,6 +356,18 @@ impl ClusterBox {
         let _ = kill(Pid::from_raw(gone.init), Signal::SIGKILL);
         let _ = fs::remove_file(self.shared().join("nodes").join(node));
         let _ = gone.starter.wait();
+    }
+
+    /// The disk of a node, as seen from outside.
+    pub fn disk(&self, node: &str) -> PathBuf {
+        self.shared().join("disks").join(node)
+    }
+
+    /// A node that is off gets an empty disk.
+    pub fn lose_disk(&self, node: &str) {
+        assert!(!self.is_on(node), "{node} is on");
+        // It is not there either, if the node was never on.
+        let _ = fs::remove_dir_all(self.disk(node));
     }
 
     /// Takes the power from a node; no packet leaves it any more.

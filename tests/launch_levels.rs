@@ -1,0 +1,49 @@
+//! Runs with levels of images on a cluster in a box: all memory is lost, and disks.
+
+#[allow(dead_code)]
+mod cluster_box;
+#[macro_use]
+mod supervised;
+
+use std::fs;
+use std::path::Path;
+
+use supervised::*;
+
+/// Files below a folder.
+fn files(folder: &Path) -> usize {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let count = |path: std::path::PathBuf| if path.is_dir() { files(&path) } else { 1 };
+    entries.map(|entry| count(entry.path())).sum()
+}
+
+/// A power cut of the whole machine, in which one disk is lost; then two nodes with their
+/// disks, which is more than one parity bears.
+#[test]
+fn nothing_is_lost_but_time_when_the_power_fails_and_when_two_nodes_go_with_their_disks() {
+    let Some(mut cluster) = cluster(Kind::Openmpi, 4, 2) else { return };
+    fs::create_dir(cluster.shared().join("pfs")).expect("our folder");
+    let levels = "--level local:/mnt/disk,every=0.3s --level global:/mnt/pfs,every=0.3s";
+    let run = format!("{} {levels}", run());
+    let first = launch(&cluster, true, "", &run);
+    wait_for_column(&cluster, 1, 1600);
+    let nodes = cluster.nodes_on();
+    nodes.iter().for_each(|node| cluster.power_off(node));
+    let ended = first.end(&cluster);
+    assert_ne!(ended.code, Some(0), "{}", ended.report);
+    eprintln!("=== code {:?}\n", ended.code);
+    cluster.lose_disk("n2");
+    nodes.iter().for_each(|node| cluster.power_on(node).expect("it was on"));
+
+    let second = launch(&cluster, true, "", &run);
+    wait_for_column(&cluster, 2, 2600);
+    for node in ["n1", "n3"] {
+        cluster.power_off(node);
+        cluster.lose_disk(node);
+    }
+    let ended = second.end(&cluster);
+    ended.passed_with_the_same_x(&cluster).replaced(0, "n1", "n5");
+    ended.replaced(0, "n3", "n6");
+    eprintln!("{}", ended.report);
+    assert_eq!(files(&cluster.shared().join("disks")) + files(&cluster.shared().join("pfs")), 0);
+}

@@ -109,6 +109,30 @@ fn the_level_that_has_enough_is_taken() {
     check_end(&job, &ended, &[&near, &far]);
 }
 
+/// By what an image costs, of which one is needed each second: the first checkpoint has
+/// one, and the report says what follows from it.
+#[test]
+fn the_report_says_the_interval_that_the_cost_of_images_gives() {
+    let folder = folder();
+    let flags = format!("--level local:{},every=auto,mtbf=1s", folder.path().display());
+    let job = hpl("auto", &flags);
+    let ended = job.start(&[]);
+    let line = ended.text.lines().find(|line| line.starts_with("# images: local:"));
+    let line = line.unwrap_or_else(|| panic!("{}", ended.text));
+    let number = |before: &str, after: &str| -> f64 {
+        let rest = line.split_once(before).unwrap_or_else(|| panic!("{line}")).1;
+        rest.split_once(after).unwrap_or_else(|| panic!("{line}")).0.parse().expect("a number")
+    };
+    assert!(number(": ", " image(s)") >= 1.0, "{line}");
+    // At least as long as it took to write, and no longer than costs of seconds would give.
+    let interval = number("by their cost one every ", " s");
+    assert!((0.0..60.0).contains(&interval), "{line}");
+    check_end(&job, &ended, &[&folder]);
+    // Where the time between two is given nothing is said of another one.
+    let given = hpl("given", &level("local", &folder)).start(&[]);
+    assert!(given.ok && !given.text.contains("by their cost"), "{}", given.text);
+}
+
 #[test]
 fn what_does_not_work_is_refused_in_words() {
     let folder = folder();

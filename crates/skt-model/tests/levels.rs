@@ -58,20 +58,19 @@ fn simulated(levels: &Levels, schedule: &Schedule, runs: usize) -> Estimate {
     batch.run(&job, &|_| {}).unwrap().waste
 }
 
-/// What the formula leaves out: another failure in the longest period or outage, which
-/// changes what a failure destroys by at most all of that; and an image of each level after
-/// each failure.
+/// What the formula leaves out: with probability d/M another failure of any level comes in
+/// the d = T + W + V seconds that one of level l may destroy, and changes that by at most
+/// all of it; and an image of each level follows each failure.
 fn left_out(levels: &Levels, schedule: &Schedule) -> f64 {
-    let rates = rates(levels);
-    let rate: f64 = rates.iter().sum();
+    let rate: f64 = rates(levels).iter().sum();
     let periods = levels.periods_seconds(schedule);
-    let all = || [&levels.memory].into_iter().chain(&levels.images).zip(&periods);
-    let destroyed =
-        |(level, period): (&Level, &f64)| period + level.write_seconds + level.outage_seconds;
-    let longest = all().map(destroyed).fold(0.0, f64::max);
-    let failing: f64 = all().map(destroyed).zip(&rates).map(|(seconds, rate)| seconds * rate).sum();
+    let all = [&levels.memory].into_iter().chain(&levels.images).zip(&periods);
+    let twice = |(level, period): (&Level, &f64)| {
+        let destroyed = period + level.write_seconds + level.outage_seconds;
+        destroyed / level.mtbf_seconds * destroyed * rate
+    };
     let images: f64 = levels.images.iter().map(|level| level.cost_seconds).sum();
-    failing * longest * rate + images * rate
+    all.map(twice).sum::<f64>() + images * rate
 }
 
 #[test]

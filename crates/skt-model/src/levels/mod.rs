@@ -228,7 +228,7 @@ mod tests {
         let memory = level(20.0, 0.0, 100.0 * HOUR);
         let levels = Levels { memory, images: vec![] };
         let best = levels.best_schedule().unwrap();
-        let period = (2.0 * 20.0 * 100.0 * HOUR as f64).sqrt();
+        let period = (2.0 * 20.0 * 100.0 * HOUR).sqrt();
         assert!((levels.periods_seconds(&best)[0] / period - 1.0).abs() < 1e-12);
         let of_paper = (2.0 * 20.0 / (100.0 * HOUR)).sqrt();
         assert!((memory.loss_share(period) / of_paper - 1.0).abs() < 1e-12);

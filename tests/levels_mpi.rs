@@ -109,6 +109,44 @@ fn the_level_that_has_enough_is_taken() {
     check_end(&job, &ended, &[&near, &far]);
 }
 
+/// Where no time is given the first checkpoint has an image, and what that costs says when
+/// the next one is due: not in a run of this length.
+#[test]
+fn the_report_says_the_interval_that_the_cost_of_an_image_gives() {
+    const MONTH_SECONDS: f64 = 30.0 * 86400.0;
+    let folder = folder();
+    let json = folder.path().with_extension("json");
+    let level = format!("local:{}", folder.path().display());
+    let job = hpl("auto", &format!("--level {level} --json {}", json.display()));
+    let ended = job.start(&[]);
+    let report = fs::read(&json).expect("the run has written it");
+    fs::remove_file(&json).expect("it is there");
+    let report: serde_json::Value = serde_json::from_slice(&report).expect("JSON");
+    let told = &report["tests"][0]["protection"]["levels"][0];
+    let value = |name: &str| told[name].as_f64().unwrap_or_else(|| panic!("{name}: {told}"));
+    assert_eq!(value("images"), 1.0, "{told}");
+    // Ranks of one thread. Stalls include those in which nothing was to be waited for.
+    let cost = value("stall_seconds") + value("cpu_seconds");
+    let best = (2.0 * MONTH_SECONDS * cost).sqrt().max(value("seconds"));
+    let interval = value("interval_seconds");
+    assert!(interval >= value("seconds"), "{told}");
+    assert!(interval > 0.7 * best && interval <= best * (1.0 + 1e-9), "{best}: {told}");
+    let words = format!("# images: {level}: 1 image(s) a rank in ");
+    let line = ended.text.lines().find(|line| line.starts_with(&words));
+    let line = line.unwrap_or_else(|| panic!("{}", ended.text));
+    assert!(line.contains(&format!("; by their cost one every {interval:.1} s")), "{line}");
+    check_end(&job, &ended, &[&folder]);
+}
+
+/// Where the time between two is given, the report says nothing of another one.
+#[test]
+fn the_cost_of_images_says_nothing_where_a_time_is_given() {
+    let folder = folder();
+    let ended = hpl("given", &level("local", &folder)).start(&[]);
+    assert!(ended.ok && ended.text.contains("# images: local:"), "{}", ended.text);
+    assert!(!ended.text.contains("by their cost"), "{}", ended.text);
+}
+
 #[test]
 fn what_does_not_work_is_refused_in_words() {
     let folder = folder();

@@ -232,6 +232,45 @@ fn plan_as_json_has_what_its_text_says() {
 }
 
 #[test]
+fn plan_gives_intervals_of_images_and_writes_them_into_the_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let slow_cuts = ["--machine-mtbf-hours", "100"];
+    let disks = with_all(&slow_cuts, &["--local-gbs", "2", "--local-folder", "/scratch/hpl"]);
+    let words = stdout(folder.path(), &with(&with_all(&disks, &["--out", "plan.toml"])));
+    let json = plan_json(folder.path(), &disks);
+    let (level, choice) = (&json["levels"][0], &json["choice"]);
+    let of = |object: &serde_json::Value, name: &str| object[name].as_f64().unwrap();
+    // A copy of the matrix, and the parities of it.
+    let (n, m) = (of(choice, "group_size"), of(choice, "parities"));
+    let bytes = of(choice, "matrix_bytes") * (1.0 + m / (n - m));
+    assert!((of(level, "node_bytes") / bytes - 1.0).abs() < 1e-12);
+    assert!((of(level, "write_seconds") / (bytes / 2e9) - 1.0).abs() < 1e-12);
+    let young = (2.0 * of(level, "cost_seconds") * 100.0 * 3600.0).sqrt();
+    let (interval, step) = (of(level, "interval_seconds"), of(choice, "interval_seconds"));
+    assert!((interval - young.max(of(level, "write_seconds"))).abs() <= step, "{level}");
+    assert_eq!(interval, of(level, "every_checkpoints") * step);
+    assert!(level["pays"] == true && level["is_first_order_valid"] == true, "{level}");
+    let line = words.lines().find(|line| line.starts_with("Images on the nodes' disks: "));
+    let line = line.unwrap_or_else(|| panic!("{words}"));
+    let hours = format!("one every {:.2} h ({} ", interval / 3600.0, level["every_checkpoints"]);
+    assert!(line.contains(&hours), "{line}");
+    let setting = format!("level = \"local:/scratch/hpl,every={interval:.0}s\"");
+    let toml = fs::read_to_string(folder.path().join("plan.toml")).unwrap();
+    assert!(toml.lines().any(|line| line == setting), "{toml}");
+    stdout(folder.path(), &["convert", "plan.toml"]);
+
+    // What is not asked for is not there, and what does not pay is not written.
+    let plain = stdout(folder.path(), &with(&[]));
+    assert!(!plain.contains("Images"), "{plain}");
+    assert!(plan_json(folder.path(), &[]).get("levels").is_none());
+    let rare = ["--machine-mtbf-hours", "1e9", "--local-gbs", "2", "--local-folder", "/scratch"];
+    let words = stdout(folder.path(), &with(&with_all(&rare, &["--out", "rare.toml"])));
+    assert!(words.contains("none is written"), "{words}");
+    let toml = fs::read_to_string(folder.path().join("rare.toml")).unwrap();
+    assert!(!toml.lines().any(|line| line.starts_with("level = ")), "{toml}");
+}
+
+#[test]
 fn plan_tells_how_many_spares_it_takes() {
     let folder = tempfile::tempdir().unwrap();
     let machine = ["plan", "--nodes", "1024", "--cores-per-node", "64", "--threads", "16"];
@@ -264,6 +303,13 @@ fn plan_refuses_what_cannot_be() {
         (&["--probability", "2"], "finish_probability"),
         (&["--bandwidth-gbs", "0"], "transfer_seconds_per_byte"),
         (&["--report", "none.json"], "none.json"),
+        (&["--local-gbs", "0"], "local_bytes_per_second"),
+        (&["--global-gbs", "1", "--machine-mtbf-hours", "0"], "machine_mtbf_seconds"),
+        (&["--local-folder", "/scratch"], "--local-gbs"),
+        (
+            &["--local-gbs", "2", "--machine-mtbf-hours", "100", "--local-folder", "here"],
+            "absolute paths",
+        ),
     ] {
         // A flag that is given twice would be refused for that.
         let first = extra[0].split('=').next().unwrap();

@@ -18,6 +18,7 @@ pub mod model;
 pub mod overrides;
 pub mod path;
 pub mod plan;
+mod plan_levels;
 mod plan_report;
 pub mod probe;
 pub mod protect;

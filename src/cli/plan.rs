@@ -10,6 +10,7 @@ use super::convert::text;
 use super::launch::by_hand;
 use super::machine;
 use super::path::read_machine;
+use super::plan_levels::{self, LevelArgs};
 use super::plan_report::{Basis, describe, json, large, protection};
 use super::study_error::StudyError;
 use crate::config::param::Param;
@@ -87,6 +88,9 @@ pub struct PlanArgs {
     /// fitted on two cores of an AMD EPYC (Zen 4)]
     #[arg(long, value_name = "FILE")]
     pub machine: Option<PathBuf>,
+    /// Images of checkpoints
+    #[command(flatten)]
+    pub levels: LevelArgs,
     /// Print all candidates, not only the best of each protocol
     #[arg(long)]
     pub all: bool,
@@ -115,10 +119,18 @@ pub fn execute(args: &PlanArgs) -> Result<(), StudyError> {
     }
     let basis = basis(args)?;
     let plan = basis.machine.plan()?;
-    let words = if args.json { json(&basis, &plan)? } else { describe(&basis, &plan, args.all)? };
+    let levels = args.levels.plan(&basis.machine, &plan)?;
+    let words = if args.json {
+        json(&basis, &plan, levels.as_deref().map(plan_levels::json))?
+    } else {
+        let images = levels.as_deref().map(plan_levels::describe).unwrap_or_default();
+        describe(&basis, &plan, &images, args.all)?
+    };
+    let level = args.levels.setting(levels.as_deref().unwrap_or_default())?;
     let Some(path) = &args.out else { return Ok(output::print(words.as_bytes())?) };
     let format = Format::of(path);
-    let config = configuration(args, &basis.machine, &plan, format)?;
+    let table = protection_table(&basis.machine, &plan, level);
+    let config = configuration(args, &basis.machine, &plan, &table, format)?;
     if to_stdout {
         output::say(format_args!("{words}"));
         return Ok(output::print(config.as_bytes())?);
@@ -128,13 +140,18 @@ pub fn execute(args: &PlanArgs) -> Result<(), StudyError> {
     output::say(format_args!(
         "configuration written to {}; run it with\n  {}",
         path.display(),
-        command_line(&basis.machine, &plan, args, format)
+        command_line(&basis.machine, &table, args, format)
     ));
     Ok(())
 }
 
 /// How to run the configuration: HPL.dat cannot say all of it.
-fn command_line(machine: &Machine, plan: &Plan, args: &PlanArgs, format: Format) -> String {
+fn command_line(
+    machine: &Machine,
+    table: &CheckpointDraft,
+    args: &PlanArgs,
+    format: Format,
+) -> String {
     let ranks = machine.nodes * machine.ranks_per_node;
     let mut command = by_hand(ranks);
     if let Some(path) = args.out.as_deref().filter(|path| *path != Path::new("HPL.dat")) {
@@ -145,7 +162,7 @@ fn command_line(machine: &Machine, plan: &Plan, args: &PlanArgs, format: Format)
             command.push_str(&format!(" --threads {}", args.threads));
         }
         command.push(' ');
-        command.push_str(&checkpoint::flags(&protection_table(machine, plan)));
+        command.push_str(&checkpoint::flags(table));
     }
     command
 }
@@ -327,6 +344,7 @@ fn configuration(
     args: &PlanArgs,
     machine: &Machine,
     plan: &Plan,
+    table: &CheckpointDraft,
     format: Format,
 ) -> Result<String, ConfigError> {
     let choice = plan.choice();
@@ -336,7 +354,7 @@ fn configuration(
         "HPLinpack benchmark input file".to_owned(),
         format!("skt-hpl plan: {} nodes, {protection}", machine.nodes),
     ];
-    let body = text(&spec, &protection_table(machine, plan), format)?;
+    let body = text(&spec, table, format)?;
     Ok(match format {
         Format::Dat => body,
         Format::Toml => format!(
@@ -353,8 +371,8 @@ fn configuration(
     })
 }
 
-/// The `[checkpoint]` table of the chosen candidate.
-fn protection_table(machine: &Machine, plan: &Plan) -> CheckpointDraft {
+/// The `[checkpoint]` table of the chosen candidate, with its levels of images.
+fn protection_table(machine: &Machine, plan: &Plan, level: Option<String>) -> CheckpointDraft {
     let choice = plan.choice();
     let Candidate { job, .. } = choice;
     let mut table = CheckpointDraft::from([(Setting::Method, Value::text(job.protocol.name()))]);
@@ -369,6 +387,9 @@ fn protection_table(machine: &Machine, plan: &Plan) -> CheckpointDraft {
         table.insert(Setting::Parities, Value::number(job.group.parities()));
         table.insert(Setting::Every, Value::text(every));
         table.insert(Setting::Mtbf, Value::text(format!("{}s", large(mtbf_seconds, 0))));
+    }
+    if let Some(level) = level {
+        table.insert(Setting::Level, Value::text(level));
     }
     table
 }

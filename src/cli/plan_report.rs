@@ -15,17 +15,23 @@ pub(super) struct Basis {
     pub notes: Vec<String>,
 }
 
-/// The plan in words; with `all`, every candidate.
+/// The plan in words, `images` among them; with `all`, every candidate.
 ///
 /// # Errors
 /// As [`Machine::what_ifs`].
-pub(super) fn describe(basis: &Basis, plan: &Plan, all: bool) -> Result<String, ModelError> {
+pub(super) fn describe(
+    basis: &Basis,
+    plan: &Plan,
+    images: &str,
+    all: bool,
+) -> Result<String, ModelError> {
     let mut words = machine_line(&basis.machine);
     for note in &basis.notes {
         let _ = writeln!(words, "{note}");
     }
     let _ = write!(words, "\n{}\n", table(&basis.machine, plan, all));
     words += &answer(&basis.machine, plan);
+    words += images;
     words += &uncertain(plan, &basis.machine)?;
     Ok(words)
 }
@@ -307,11 +313,16 @@ fn uncertain(plan: &Plan, machine: &Machine) -> Result<String, ModelError> {
     Ok(words)
 }
 
-/// The plan as JSON, all candidates included.
+/// The plan as JSON, all candidates included, and `levels` of images, where they were
+/// asked for.
 ///
 /// # Errors
 /// As [`Machine::what_ifs`].
-pub(super) fn json(basis: &Basis, plan: &Plan) -> Result<String, ModelError> {
+pub(super) fn json(
+    basis: &Basis,
+    plan: &Plan,
+    levels: Option<serde_json::Value>,
+) -> Result<String, ModelError> {
     let machine = &basis.machine;
     let uncertain: Vec<_> = machine
         .what_ifs(plan)?
@@ -328,7 +339,7 @@ pub(super) fn json(basis: &Basis, plan: &Plan) -> Result<String, ModelError> {
             })
         })
         .collect();
-    let document = json!({
+    let mut document = json!({
         "machine": {
             "nodes": machine.nodes,
             "ranks_per_node": machine.ranks_per_node,
@@ -348,6 +359,9 @@ pub(super) fn json(basis: &Basis, plan: &Plan) -> Result<String, ModelError> {
         "uncertain": uncertain,
         "candidates": plan.candidates.iter().map(json_candidate).collect::<Vec<_>>(),
     });
+    if let Some(levels) = levels {
+        document["levels"] = levels;
+    }
     Ok(serde_json::to_string_pretty(&document).expect("numbers and names") + "\n")
 }
 

@@ -254,8 +254,8 @@ pub const SETTINGS: [SettingInfo; 18] = [
         setting: Setting::Level,
         key: "level",
         flag: "--level",
-        legal: "local:FOLDER or global:FOLDER, with an absolute path, then ,every=TIME ,keep=1..16 \
-                ,when-busy=wait or skip; several with commas between them",
+        legal: "local:FOLDER or global:FOLDER, with an absolute path, then ,every=auto or a time \
+                ,mtbf=TIME ,keep=1..16 ,when-busy=wait or skip; several with commas between them",
         default: "(none)",
         what: "images of checkpoints in files, on each node's own disk or where all nodes see \
                them, for the loss of more memory than the groups bear",

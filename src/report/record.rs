@@ -175,6 +175,13 @@ pub struct LevelFacts {
     pub seconds: f64,
     /// Seconds that the solver waited for images of any level.
     pub stall_seconds: f64,
+    /// Seconds of a core that writing them took.
+    #[serde(default)]
+    pub cpu_seconds: f64,
+    /// Seconds between two images as the cost of the last one says, where that decides and
+    /// is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval_seconds: Option<f64>,
     /// Images that were given up.
     pub given_up: u64,
     /// Newest checkpoint of which all ranks are known to have an image; 0 for none.
@@ -200,6 +207,9 @@ impl fmt::Display for LevelFacts {
              {stall_seconds:.2} s; complete up to checkpoint {complete_epoch}",
             self.rate() / 1e6
         )?;
+        if let Some(seconds) = self.interval_seconds {
+            write!(f, "; by their cost one every {seconds:.1} s")?;
+        }
         if self.given_up > 0 {
             write!(f, "; {} given up", self.given_up)?;
         }

@@ -126,6 +126,12 @@ impl InMemoryJob {
             .product()
     }
 
+    /// Mean time between failures that end in a loss of data: the MTBF of all nodes over
+    /// [`InMemoryJob::loss_probability_per_failure`].
+    pub fn data_loss_mtbf_seconds(&self) -> f64 {
+        self.system_mtbf_seconds() / self.loss_probability_per_failure()
+    }
+
     /// The interval of least expected time, found numerically; infinite for
     /// [`Protocol::None`].
     ///

@@ -11,6 +11,7 @@
 //! | [`bosilca`] | Bosilca et al., "Unified Model for Assessing Checkpointing Protocols at Extreme-Scale", INRIA RR-7950, 2012 |
 //! | [`exact`] | closed forms without the first-order assumption, for exponential failures |
 //! | [`inmemory`] | the same questions for m parities and abort-and-restart with spares |
+//! | [`levels`] | Benoit et al., "Towards Optimal Multi-Level Checkpointing", IEEE TC 2017, with images that are written while the work goes on |
 //! | [`sim`] | a discrete-event simulator that checks all of them |
 //! | [`plan`] | from a machine to a configuration |
 //! | [`path`] | the critical path of the solver itself, after Dongarra, Luszczek and Petitet, "The LINPACK Benchmark: Past, Present and Future", 2003 |
@@ -28,6 +29,7 @@ pub mod exact;
 pub mod figures;
 pub mod group;
 pub mod inmemory;
+pub mod levels;
 pub mod optimum;
 pub mod path;
 pub mod plan;

@@ -157,7 +157,7 @@ pub fn open<'a, C: Comm>(
     let config = Config {
         // Little compared with the matrix.
         in_flight_bytes: config.in_flight_bytes.min(shape.bytes() / 8),
-        levels: settings.open_levels(memory.test())?,
+        levels: settings.open_levels(memory.test(), spec.threads)?,
         ..config
     };
     let opened = match Checkpointer::open(comm, memory, config, &[shape], hook)? {

@@ -6,6 +6,7 @@ use super::every::Every;
 use super::settings::Settings;
 use crate::config::TestSpec;
 use crate::machine::tuning::TUNING;
+use crate::model::tang::interval::daly_seconds;
 
 /// A test that is so many times slower than thought still has no checkpoint due
 /// before its end, if it is [`Outlook::TooShort`].
@@ -113,21 +114,13 @@ impl Pace {
     }
 }
 
-/// Daly's higher-order optimum of the time between checkpoints that take
-/// `cost_seconds` each (J. T. Daly, Future Generation Computer Systems 22, 2006;
-/// Tang et al., TPDS 2018, eq. 9). The model has it as `tang::interval::daly_seconds`:
+/// Daly's higher-order optimum of the time between checkpoints that take `cost_seconds`
+/// each: [`daly_seconds`].
 ///
-/// ```text
-/// tau = sqrt(2 M d) (1 + 1/3 sqrt(d / 2M) + 1/9 (d / 2M)) - d      d < 2M
-/// tau = M                                                         else
-/// ```
+/// # Panics
+/// When the MTBF is not above 0, or the cost is below it.
 pub fn daly_interval_seconds(cost_seconds: f64, mtbf_seconds: f64) -> f64 {
-    let ratio = cost_seconds / (2.0 * mtbf_seconds);
-    if ratio >= 1.0 {
-        return mtbf_seconds;
-    }
-    (2.0 * mtbf_seconds * cost_seconds).sqrt() * (1.0 + ratio.sqrt() / 3.0 + ratio / 9.0)
-        - cost_seconds
+    daly_seconds(mtbf_seconds, cost_seconds).expect("the MTBF was checked, and clocks go forward")
 }
 
 /// Whether a checkpoint pays: what it is expected to save, the work at risk

@@ -9,13 +9,17 @@ use serde::{Deserialize, Serialize};
 use super::every::parse_seconds;
 use super::settings::Settings;
 use crate::checkpoint::level::folder::Folder;
-use crate::checkpoint::level::{Level, LevelReport, MOST_LEVELS, Reach, WhenBusy};
+use crate::checkpoint::level::{
+    ImageCost, ImagesEvery, Level, LevelReport, MOST_LEVELS, Reach, WhenBusy,
+};
 use crate::checkpoint::protocol::CheckpointError;
+use crate::model;
 use crate::report::record::LevelFacts;
 
-/// Time between two images where none is said: they outlive a power cut, which is rarer
-/// than the loss of a node.
-const EVERY_SECONDS: f64 = 3600.0;
+/// Mean time between events that memory does not survive, where none is said: a power cut,
+/// or more losses than the groups bear. These are rarer than the loss of a node, for which
+/// a day is assumed.
+pub const IMAGES_MTBF_SECONDS: f64 = 30.0 * 86400.0;
 /// Generations that are kept where no number is said: one is left when one has rotted.
 const KEEP: usize = 2;
 /// Longest path, and longest reason of a failure: they go into results of bounded size.
@@ -33,8 +37,10 @@ pub struct LevelSettings {
     pub reach: Reach,
     /// The folder, which exists on each node.
     pub folder: PathBuf,
-    /// Seconds between two images, at least.
-    pub every_seconds: f64,
+    /// Seconds between two images, at least; nothing to choose them by what one costs.
+    pub every_seconds: Option<f64>,
+    /// Mean time between failures that need an image.
+    pub mtbf_seconds: f64,
     /// Generations to keep.
     pub keep: usize,
     /// What to do when an image is not done in time.
@@ -54,17 +60,25 @@ impl LevelSettings {
     fn begin(word: &str) -> Option<Self> {
         let (reach, folder) = word.split_once(':')?;
         let (reach, folder) = (reach.parse().ok()?, PathBuf::from(folder));
-        let (every_seconds, keep, when_busy) = (EVERY_SECONDS, KEEP, WhenBusy::Wait);
         // Ranks are started in folders of their own.
         let is_legal = folder.is_absolute() && folder.as_os_str().len() <= FOLDER_BYTES_MAX;
-        is_legal.then_some(Self { reach, folder, every_seconds, keep, when_busy })
+        is_legal.then_some(Self {
+            reach,
+            folder,
+            every_seconds: None,
+            mtbf_seconds: IMAGES_MTBF_SECONDS,
+            keep: KEEP,
+            when_busy: WhenBusy::Wait,
+        })
     }
 
     /// Takes one of its options.
     fn take(&mut self, word: &str) -> Option<()> {
         let (key, value) = word.split_once('=')?;
         match key {
-            "every" => self.every_seconds = parse_seconds(value).ok()?,
+            "every" if value == "auto" => self.every_seconds = None,
+            "every" => self.every_seconds = Some(parse_seconds(value).ok()?),
+            "mtbf" => self.mtbf_seconds = parse_seconds(value).ok()?,
             "keep" => {
                 let keep = value.parse().ok()?;
                 self.keep = (1..=MOST_KEPT).contains(&keep).then_some(keep)?;
@@ -81,10 +95,36 @@ impl LevelSettings {
         Some(())
     }
 
+    /// How often a rank of so many threads writes images.
+    fn images_every(&self, threads: usize) -> ImagesEvery {
+        let mtbf_seconds = self.mtbf_seconds;
+        match self.every_seconds {
+            Some(seconds) => ImagesEvery::Seconds(seconds),
+            None => ImagesEvery::Cost(Arc::new(move |cost| {
+                images_interval_seconds(cost, threads, mtbf_seconds)
+            })),
+        }
+    }
+
     /// What it is called in the report.
     pub fn name(&self) -> String {
         format!("{}:{}", self.reach, self.folder.display())
     }
+}
+
+/// Time between two images of which the last has cost a rank of `threads` threads `cost`,
+/// where failures that need one come every `mtbf_seconds` on average: the best period of
+/// [`model::levels::Level`], never shorter than an image takes. The work loses what the
+/// rank waits, and what the writer takes of its cores, which the threads share.
+fn images_interval_seconds(cost: &ImageCost, threads: usize, mtbf_seconds: f64) -> f64 {
+    let level = model::levels::Level {
+        cost_seconds: cost.wait_seconds + cost.cpu_seconds / threads as f64,
+        write_seconds: cost.write_seconds,
+        // What a restart costs does not depend on the interval.
+        outage_seconds: 0.0,
+        mtbf_seconds,
+    };
+    level.best_period_seconds().expect("clocks do not go back, and the MTBF was checked")
 }
 
 impl FromStr for Levels {
@@ -114,20 +154,32 @@ impl FromStr for Levels {
 impl From<LevelReport> for LevelFacts {
     fn from(report: LevelReport) -> Self {
         let LevelReport { name, images, bytes, seconds, stall_seconds, given_up, .. } = report;
+        let LevelReport { cpu_seconds, interval_seconds, .. } = report;
         let elsewhere = || report.is_over.then(|| "a write has failed on another rank".to_owned());
         let cut = |why: String| why.chars().take(REASON_CHARS_MAX).collect();
         let failure = report.failure.or_else(elsewhere).map(cut);
         let complete_epoch = report.complete_epoch;
-        Self { name, images, bytes, seconds, stall_seconds, given_up, complete_epoch, failure }
+        Self {
+            name,
+            images,
+            bytes,
+            seconds,
+            stall_seconds,
+            cpu_seconds,
+            interval_seconds,
+            given_up,
+            complete_epoch,
+            failure,
+        }
     }
 }
 
 impl Settings {
-    /// Opens the levels for test `test` of the run.
+    /// Opens the levels for test `test` of the run, on a rank of `threads` threads.
     ///
     /// # Errors
     /// When a folder is not there, or the run's folder in it is not this user's alone.
-    pub fn open_levels(&self, test: usize) -> Result<Vec<Level>, CheckpointError> {
+    pub fn open_levels(&self, test: usize, threads: usize) -> Result<Vec<Level>, CheckpointError> {
         let open = |level: &LevelSettings| {
             let name = level.name();
             let disk = match Folder::open(&level.folder, &self.run_id, test) {
@@ -137,8 +189,9 @@ impl Settings {
                     return Err(CheckpointError::Level { what, level: name, source });
                 }
             };
-            let &LevelSettings { reach, every_seconds, keep, when_busy, .. } = level;
-            Ok(Level { name, disk, reach, every_seconds, keep, when_busy })
+            let &LevelSettings { reach, keep, when_busy, .. } = level;
+            let every = level.images_every(threads);
+            Ok(Level { name, disk, reach, every, keep, when_busy })
         };
         self.levels.0.iter().map(open).collect()
     }
@@ -156,14 +209,39 @@ impl Settings {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        /// Of what an image costs and how often one is needed.
+        #[test]
+        fn the_interval_between_images(
+            write in 0.0..1e4f64, wait in 0.0..1e3f64, cpu in 0.0..1e3f64,
+            threads in 1usize..128, mtbf in 1.0..1e9f64,
+        ) {
+            let interval = |cost: &ImageCost, mtbf| images_interval_seconds(cost, threads, mtbf);
+            let cost =
+                ImageCost { write_seconds: write, wait_seconds: wait, cpu_seconds: cpu };
+            let seconds = interval(&cost, mtbf);
+            prop_assert!(seconds >= write, "one is written at a time");
+            let young = (2.0 * mtbf * (wait + cpu / threads as f64)).sqrt();
+            prop_assert!((seconds - young.max(write)).abs() <= 1e-9 * seconds);
+            prop_assert!(interval(&cost, 2.0 * mtbf) >= seconds);
+            let dearer = ImageCost { wait_seconds: wait + 1.0, ..cost };
+            prop_assert!(interval(&dearer, mtbf) >= seconds);
+        }
+    }
 
     #[test]
     fn levels_are_read_with_their_options() {
         let text = "local:/scratch,every=10min,keep=1,global:/pfs/me,when-busy=skip";
         let levels: Levels = text.parse().expect("legal");
         let [local, global] = &levels.0[..] else { panic!("{levels:?}") };
-        assert_eq!((local.reach, local.every_seconds, local.keep), (Reach::Local, 600.0, 1));
+        assert_eq!((local.reach, local.every_seconds, local.keep), (Reach::Local, Some(600.0), 1));
+        assert_eq!((global.every_seconds, global.mtbf_seconds), (None, IMAGES_MTBF_SECONDS));
+        let asked: Levels = "local:/x,every=1h,every=auto,mtbf=7d".parse().expect("legal");
+        assert_eq!((asked.0[0].every_seconds, asked.0[0].mtbf_seconds), (None, 604_800.0));
         assert_eq!((global.reach, global.keep), (Reach::Global, KEEP));
         assert_eq!(global.when_busy, WhenBusy::Skip);
         assert_eq!(global.folder, Path::new("/pfs/me"));
@@ -177,6 +255,9 @@ mod tests {
             "local:/x,keep=0",
             "local:/x,keep=17",
             "local:/x,every=0",
+            "local:/x,every=never",
+            "local:/x,mtbf=0",
+            "local:/x,mtbf=auto",
             "local:/x,when-busy=so",
             "local:/x,global:/x",
             "local:/x,",

@@ -337,8 +337,8 @@ mod tests {
             (
                 "level = \"local:x\"",
                 "f:6: checkpoint.level: `local:x` is not understood; legal: local:FOLDER or \
-                 global:FOLDER, with an absolute path, then ,every=TIME ,keep=1..16 \
-                 ,when-busy=wait or skip; several with commas between them",
+                 global:FOLDER, with an absolute path, then ,every=auto or a time \
+                 ,mtbf=TIME ,keep=1..16 ,when-busy=wait or skip; several with commas between them",
             ),
             (
                 "\ngroup_size = 1",

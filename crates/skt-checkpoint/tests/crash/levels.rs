@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use skt_checkpoint::checkpoint::agree::{Refusal, Resume};
 use skt_checkpoint::checkpoint::hook::{Hook, Step};
 use skt_checkpoint::checkpoint::level::{
-    Disk, Generation, IMAGE_PAGE_BYTES, Level, Reach, WhenBusy, Writer,
+    Disk, Generation, IMAGE_PAGE_BYTES, ImagesEvery, Level, Reach, WhenBusy, Writer,
 };
 use skt_checkpoint::checkpoint::protocol::{CheckpointError, Checkpointer, Config, Opened};
 use skt_checkpoint::comm::sim::{Kill, Options, Outcome, Point, SimComm, run};
@@ -194,7 +194,14 @@ impl World {
                 let (platter, point) = (disks[number][place].clone(), comm.point());
                 let disk: Arc<dyn Disk> =
                     Arc::new(SimDisk { platter, point, sealed: sealed[number].clone() });
-                Level { name: format!("{reach}"), disk, reach, every_seconds: 0.0, keep, when_busy }
+                Level {
+                    name: format!("{reach}"),
+                    disk,
+                    reach,
+                    every: ImagesEvery::Seconds(0.0),
+                    keep,
+                    when_busy,
+                }
             };
             let levels = (0..self.levels.len()).map(level).collect();
             let book = Arc::new(Mutex::new(Book::default()));

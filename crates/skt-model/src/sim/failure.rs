@@ -136,6 +136,15 @@ impl Source {
         failure
     }
 
+    /// The failures of a trace at their own times: the run enters it at its beginning.
+    #[cfg(test)]
+    pub(super) fn replayed(trace: Trace) -> Self {
+        let (mut next, mut offset_seconds) = trace.enter(0.0);
+        let first = trace.step(&mut next, &mut offset_seconds);
+        let kind = Kind::Replay { trace, next, offset_seconds };
+        Self { stream: Stream::streams(0, 1).remove(0), kind, next: first }
+    }
+
     fn start(&mut self, nodes: usize, ages: Ages) {
         self.next = match &mut self.kind {
             Kind::Superposed { mtbf_seconds, .. } => Failure {

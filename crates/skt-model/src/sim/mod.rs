@@ -10,6 +10,7 @@ pub mod batch;
 pub mod coordinated;
 pub mod failure;
 pub mod hierarchical;
+pub mod levelled;
 pub mod random;
 pub mod stats;
 pub mod trace;
@@ -18,6 +19,7 @@ pub use batch::{Batch, Summary};
 pub use coordinated::CoordinatedJob;
 pub use failure::{Ages, Law, Source};
 pub use hierarchical::HierarchicalJob;
+pub use levelled::{ImageLevel, LevelledJob};
 pub use stats::{Estimate, Proportion};
 
 /// How one simulated run ended.

@@ -8,6 +8,7 @@
 
 pub(super) mod choose;
 mod disk;
+mod every;
 pub mod folder;
 mod format;
 mod helper;
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 pub use choose::{Generation, ImageClaim, Load, Rotten, Source};
 pub use disk::{Disk, ImageFile, ImageId};
+pub use every::{ImageCost, ImagesEvery, IntervalOf};
 pub use format::{IMAGE_PAGE_BYTES, image_bytes};
 pub(super) use helper::{Free, Helper};
 pub use shelf::LevelReport;
@@ -79,8 +81,8 @@ pub struct Level {
     pub disk: Arc<dyn Disk>,
     /// Who sees them.
     pub reach: Reach,
-    /// Seconds between two images, at least; 0 for one of each epoch.
-    pub every_seconds: f64,
+    /// How often they are written.
+    pub every: ImagesEvery,
     /// Generations to keep.
     pub keep: usize,
     /// What to do when an image is not done in time.

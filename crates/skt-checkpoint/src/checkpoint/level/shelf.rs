@@ -2,11 +2,11 @@
 //! all ranks, and so which may go.
 
 use std::collections::BTreeSet;
-use std::time::Instant;
 
 use super::super::record::Attempt;
 use super::choose::Generation;
 use super::disk::ImageId;
+use super::every::{ImageCost, Pace};
 use super::writing::{End, NewImage, Sealed, Written};
 use super::{Level, WhenBusy};
 
@@ -28,6 +28,11 @@ pub struct LevelReport {
     pub seconds: f64,
     /// Seconds that the rank has waited for images of any level.
     pub stall_seconds: f64,
+    /// Seconds of a core that their writer has taken.
+    pub cpu_seconds: f64,
+    /// Seconds between two images as this rank would choose them by what the last one has
+    /// cost; nothing where the time between them is given, or none is done yet.
+    pub interval_seconds: Option<f64>,
     /// Images that were given up.
     pub given_up: u64,
     /// Newest epoch of which all ranks are known to have an image; 0 for none.
@@ -50,8 +55,8 @@ pub struct Shelves {
 /// The images of this rank on a level.
 struct Shelf {
     level: Level,
-    /// When the last one was due; rank 0 decides by it.
-    last: Instant,
+    /// When the next one is due; rank 0 decides by it.
+    pace: Pace,
     /// Epochs of this start that all were to write an image of, and that are not known to
     /// be complete, the oldest first. The same on all ranks.
     pending: Vec<u64>,
@@ -79,7 +84,7 @@ impl Shelves {
     ) -> Self {
         assert_eq!((levels.len(), levels.len()), (complete.len(), own.len()));
         let shelf = |((level, complete), own): ((&Level, &Vec<Generation>), _)| Shelf {
-            last: Instant::now(),
+            pace: Pace::new(level.every.clone()),
             pending: Vec::new(),
             sealed: BTreeSet::new(),
             complete: complete.clone(),
@@ -91,6 +96,8 @@ impl Shelves {
                 bytes: 0,
                 seconds: 0.0,
                 stall_seconds: 0.0,
+                cpu_seconds: 0.0,
+                interval_seconds: None,
                 given_up: 0,
                 complete_epoch: complete.first().map_or(0, |newest| newest.epoch),
                 failure: None,
@@ -114,7 +121,11 @@ impl Shelves {
 
     /// What each level has done.
     pub fn reports(&self) -> Vec<LevelReport> {
-        self.shelves.iter().map(|shelf| shelf.told.clone()).collect()
+        let report = |shelf: &Shelf| LevelReport {
+            interval_seconds: shelf.pace.interval_by_cost(),
+            ..shelf.told.clone()
+        };
+        self.shelves.iter().map(report).collect()
     }
 
     /// What to do when images are not done in time: all wait if one is to be waited for.
@@ -125,9 +136,7 @@ impl Shelves {
 
     /// The levels of which all are to write an image now, a bit each, as rank 0 sees it.
     pub fn due(&self) -> u8 {
-        let is_due = |shelf: &Shelf| {
-            !shelf.told.is_over && shelf.last.elapsed().as_secs_f64() >= shelf.level.every_seconds
-        };
+        let is_due = |shelf: &Shelf| !shelf.told.is_over && shelf.pace.is_due();
         let bits = self.shelves.iter().enumerate().map(|(i, shelf)| u8::from(is_due(shelf)) << i);
         bits.fold(0, |all, bit| all | bit)
     }
@@ -169,7 +178,7 @@ impl Shelves {
         for (number, shelf) in self.shelves.iter_mut().enumerate() {
             let is_due = due >> number & 1 == 1;
             if is_due {
-                shelf.last = Instant::now();
+                shelf.pace.begin();
                 shelf.forget_incomplete(self.start);
                 shelf.pending.push(epoch);
             }
@@ -186,35 +195,50 @@ impl Shelves {
         images
     }
 
-    /// What became of images.
-    pub fn note(&mut self, written: Vec<Written>, stall_seconds: f64) {
-        for Written { level, id, end, seconds } in written {
-            let shelf = &mut self.shelves[level];
-            shelf.told.seconds += seconds;
-            match end {
-                End::Sealed(bytes) => {
-                    shelf.told.images += 1;
-                    shelf.told.bytes += bytes;
-                    shelf.sealed.insert(id.generation.epoch);
-                }
-                End::Removed => {}
-                End::GivenUp => {
-                    shelf.told.given_up += 1;
-                    shelf.own.remove(&id);
-                }
-                End::Failed(why) => {
-                    shelf.told.failure.get_or_insert(why);
-                    shelf.own.remove(&id);
-                }
-            }
+    /// What became of images, for which the rank has waited `wait_seconds`.
+    pub fn note(&mut self, written: Vec<Written>, wait_seconds: f64) {
+        let all_seconds: f64 = written.iter().map(|one| one.seconds).sum();
+        for one in written {
+            // Images are written one after the other, so each has its share of the wait.
+            let share = if all_seconds > 0.0 { one.seconds / all_seconds } else { 0.0 };
+            let shelf = &mut self.shelves[one.level];
+            shelf.note(one, share * wait_seconds);
         }
         for shelf in &mut self.shelves {
-            shelf.told.stall_seconds += stall_seconds;
+            shelf.told.stall_seconds += wait_seconds;
         }
     }
 }
 
 impl Shelf {
+    /// What became of an image, of which the rank has waited `wait_seconds` for.
+    fn note(&mut self, written: Written, wait_seconds: f64) {
+        let Written { id, end, seconds, cpu_seconds, .. } = written;
+        let cost = ImageCost { write_seconds: seconds, wait_seconds, cpu_seconds };
+        self.told.cpu_seconds += cpu_seconds;
+        match end {
+            End::Sealed(bytes) => {
+                self.told.images += 1;
+                self.told.bytes += bytes;
+                self.told.seconds += seconds;
+                self.sealed.insert(id.generation.epoch);
+                self.pace.end(Some(cost));
+            }
+            End::Removed => self.told.seconds += seconds,
+            End::GivenUp => {
+                self.told.given_up += 1;
+                self.own.remove(&id);
+                // It would have taken longer; how long is not known.
+                self.pace.end((seconds > 0.0).then_some(cost));
+            }
+            End::Failed(why) => {
+                self.told.seconds += seconds;
+                self.told.failure.get_or_insert(why);
+                self.own.remove(&id);
+            }
+        }
+    }
+
     /// Makes room for another pending generation of `start`: the oldest are not complete on
     /// all ranks, and will not be. So they do not pile up where a rank gives its images up.
     fn forget_incomplete(&mut self, start: Attempt) {

@@ -7,6 +7,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
+use nix::time::{ClockId, clock_gettime};
+
 use super::super::vault::Lent;
 use super::disk::{Disk, ImageFile, ImageId};
 
@@ -41,8 +43,11 @@ pub struct Written {
     pub level: usize,
     pub id: ImageId,
     pub end: End,
-    /// From its first operation to its last, the pauses of the caller included.
+    /// From its first operation to its last, the pauses of the caller included; 0 for one
+    /// that was given up before it was begun.
     pub seconds: f64,
+    /// What its operations have taken of a core.
+    pub cpu_seconds: f64,
 }
 
 /// How an image ended.
@@ -85,22 +90,26 @@ pub struct Writing {
     next: Next,
     file: Option<Box<dyn ImageFile>>,
     begun: Instant,
+    cpu_seconds: f64,
     written: Vec<Written>,
 }
 
 impl Writing {
     pub fn new(lent: Lent, images: Vec<NewImage>, piece_bytes: usize) -> Self {
         assert!(piece_bytes > 0);
-        let (begun, written) = (Instant::now(), Vec::new());
+        let (begun, cpu_seconds, written) = (Instant::now(), 0.0, Vec::new());
         let next = Next::Remove(0);
-        Self { lent, images, piece_bytes, image: 0, next, file: None, begun, written }
+        Self { lent, images, piece_bytes, image: 0, next, file: None, begun, cpu_seconds, written }
     }
 
     /// Does the next operation; whether there is another.
     pub fn advance(&mut self) -> bool {
         let Some(image) = self.images.get(self.image) else { return false };
         let (level, id) = (image.level, image.id);
-        let end = match self.operate() {
+        let cpu_before = thread_cpu_seconds();
+        let operated = self.operate();
+        self.cpu_seconds += thread_cpu_seconds() - cpu_before;
+        let end = match operated {
             Ok(Next::Done) => match &self.images[self.image].sealed {
                 Some(sealed) => End::Sealed(sealed.seal.len() as u64 + sealed.body_bytes),
                 None => End::Removed,
@@ -115,7 +124,8 @@ impl Writing {
             }
         };
         let seconds = self.begun.elapsed().as_secs_f64();
-        self.written.push(Written { level, id, end, seconds });
+        let cpu_seconds = std::mem::take(&mut self.cpu_seconds);
+        self.written.push(Written { level, id, end, seconds, cpu_seconds });
         (self.image, self.next, self.begun) = (self.image + 1, Next::Remove(0), Instant::now());
         self.file = None;
         self.image < self.images.len()
@@ -123,10 +133,14 @@ impl Writing {
 
     /// Ends here. What is not sealed is removed.
     pub fn give_up(&mut self) {
+        let is_begun = self.file.is_some();
+        let mut seconds = if is_begun { self.begun.elapsed().as_secs_f64() } else { 0.0 };
         self.remove_unsealed();
         for image in self.images.drain(..).skip(self.image) {
             let NewImage { level, id, .. } = image;
-            self.written.push(Written { level, id, end: End::GivenUp, seconds: 0.0 });
+            let (seconds, cpu_seconds) =
+                (std::mem::take(&mut seconds), std::mem::take(&mut self.cpu_seconds));
+            self.written.push(Written { level, id, end: End::GivenUp, seconds, cpu_seconds });
         }
     }
 
@@ -184,4 +198,10 @@ impl Writing {
             let _ = image.disk.remove(image.id);
         }
     }
+}
+
+/// What the calling thread has taken of a core so far.
+fn thread_cpu_seconds() -> f64 {
+    let taken = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock");
+    taken.tv_sec() as f64 + taken.tv_nsec() as f64 * 1e-9
 }

@@ -1,0 +1,124 @@
+//! How often images of a level are written.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What the last image of a level has cost a rank.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct ImageCost {
+    /// From its first operation to its last.
+    pub write_seconds: f64,
+    /// What the rank has waited for it.
+    pub wait_seconds: f64,
+    /// What its writer has taken of a core.
+    pub cpu_seconds: f64,
+}
+
+/// Seconds between two images, of what the last one has cost.
+pub type IntervalOf = Arc<dyn Fn(&ImageCost) -> f64 + Send + Sync>;
+
+/// How often images of a level are written.
+#[derive(Clone)]
+pub enum ImagesEvery {
+    /// With so many seconds between two, at least; 0 for one of each epoch.
+    Seconds(f64),
+    /// At the first epoch of a start, and then as what they cost says.
+    Cost(IntervalOf),
+}
+
+impl fmt::Debug for ImagesEvery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Seconds(seconds) => f.debug_tuple("Seconds").field(seconds).finish(),
+            Self::Cost(_) => f.write_str("Cost"),
+        }
+    }
+}
+
+/// When the next image of a level is due. Rank 0 decides by it.
+#[derive(Debug)]
+pub(super) struct Pace {
+    every: ImagesEvery,
+    /// When the last one was due, or the start began.
+    last: Instant,
+    /// What the last one of this start has cost, once that is known.
+    cost: Option<ImageCost>,
+    /// Whether one is being written.
+    is_under_way: bool,
+}
+
+impl Pace {
+    /// Of a start that begins now.
+    pub fn new(every: ImagesEvery) -> Self {
+        Self { every, last: Instant::now(), cost: None, is_under_way: false }
+    }
+
+    /// Seconds between two images, where their cost says it, and one is known.
+    pub fn interval_by_cost(&self) -> Option<f64> {
+        match (&self.every, &self.cost) {
+            (ImagesEvery::Cost(interval_of), Some(cost)) => Some(interval_of(cost)),
+            _ => None,
+        }
+    }
+
+    /// Whether an image is due.
+    pub fn is_due(&self) -> bool {
+        let is_over = |seconds| self.last.elapsed().as_secs_f64() >= seconds;
+        match (&self.every, self.interval_by_cost()) {
+            (&ImagesEvery::Seconds(seconds), _) | (_, Some(seconds)) => is_over(seconds),
+            // What one costs is known when the first is done.
+            (ImagesEvery::Cost(_), None) => !self.is_under_way,
+        }
+    }
+
+    /// An image is due, and is being written from now on.
+    pub fn begin(&mut self) {
+        (self.last, self.is_under_way) = (Instant::now(), true);
+    }
+
+    /// It is not being written any more; `cost` is nothing where it was not begun.
+    pub fn end(&mut self, cost: Option<ImageCost>) {
+        self.is_under_way = false;
+        self.cost = cost.or(self.cost);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An hour for each second of writing.
+    fn by_cost() -> Pace {
+        Pace::new(ImagesEvery::Cost(Arc::new(|cost| 3600.0 * cost.write_seconds)))
+    }
+
+    #[test]
+    fn the_first_epoch_has_an_image_and_then_its_cost_decides() {
+        let mut pace = by_cost();
+        assert!(pace.is_due() && pace.interval_by_cost().is_none());
+        pace.begin();
+        assert!(!pace.is_due(), "before the first is done no other is due");
+        pace.end(Some(ImageCost { write_seconds: 2.0, ..ImageCost::default() }));
+        assert_eq!(pace.interval_by_cost(), Some(7200.0));
+        assert!(!pace.is_due());
+        pace.end(Some(ImageCost::default()));
+        assert!(pace.is_due(), "what costs nothing is always due");
+    }
+
+    #[test]
+    fn an_image_that_is_not_begun_says_nothing_of_its_cost() {
+        let mut pace = by_cost();
+        pace.begin();
+        pace.end(None);
+        assert!(pace.is_due());
+    }
+
+    #[test]
+    fn a_time_that_is_given_counts_from_the_start() {
+        assert!(!Pace::new(ImagesEvery::Seconds(3600.0)).is_due());
+        let mut pace = Pace::new(ImagesEvery::Seconds(0.0));
+        pace.begin();
+        assert!(pace.is_due() && pace.interval_by_cost().is_none());
+    }
+}

@@ -1,0 +1,251 @@
+//! The levels of images that a machine has room for, from its bandwidths and failures.
+//!
+//! Which failures need which level: an event that takes the memory of all nodes leaves
+//! their disks, so images on these are enough. More losses in a group than it bears take
+//! the disks of those nodes, too, as others take their places: only what all nodes see is
+//! left. Where there is one level only, it has to do for what it can restore.
+
+use super::Level;
+use crate::ModelError;
+use crate::bosilca::Validity;
+use crate::error::positive;
+use crate::inmemory::InMemoryJob;
+use crate::levels::Levels;
+use crate::plan::{Candidate, Machine};
+use crate::tang::memory::Protocol;
+
+/// Rate at which a core passes an image on to the page cache: what the writer of an image
+/// takes from the cores of its rank. CPU seconds of writers in three runs of 7 images of
+/// 132 MB, on ext4 on a virtual disk, gave 1.22 to 1.32 GB a second; a run measures its own.
+pub const IMAGE_BYTES_PER_CORE_SECOND: f64 = 1.25e9;
+
+/// Where images can be kept, and how often memory is lost.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Storage {
+    /// Bandwidth of a node's own disk, both ways; `None` for no images there.
+    pub local_bytes_per_second: Option<f64>,
+    /// Bandwidth of the file system that all nodes see, for all of them together; `None`
+    /// for no images there.
+    pub global_bytes_per_second: Option<f64>,
+    /// Mean time between events that take the memory of all nodes, such as power cuts.
+    pub machine_mtbf_seconds: f64,
+}
+
+/// Where the images of a level are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoredIn {
+    /// On each node's own disk.
+    Local,
+    /// Where all nodes see them.
+    Global,
+}
+
+/// A level of images as planned.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PlannedLevel {
+    /// Where its images are.
+    pub stored_in: StoredIn,
+    /// Bytes of the images of one node: its part of the matrix and the parities of that.
+    pub node_bytes: f64,
+    /// Its costs and failures.
+    pub level: Level,
+    /// One image of every so many checkpoints in memory.
+    pub every: usize,
+    /// Work from one image to the next.
+    pub interval_seconds: f64,
+    /// Share of the time that images and the failures that need them take.
+    pub loss_share: f64,
+    /// The same without the level: such a failure destroys half of the run on average.
+    pub loss_share_without: f64,
+    /// Whether the first-order formula may be believed.
+    pub validity: Validity,
+}
+
+impl PlannedLevel {
+    /// Whether the level saves more than it costs.
+    pub fn pays(&self) -> bool {
+        self.loss_share < self.loss_share_without
+    }
+}
+
+impl Storage {
+    /// # Errors
+    /// The first parameter outside of its range.
+    pub fn validate(&self) -> Result<(), ModelError> {
+        for (name, rate) in [
+            ("local_bytes_per_second", self.local_bytes_per_second),
+            ("global_bytes_per_second", self.global_bytes_per_second),
+        ] {
+            rate.map_or(Ok(0.0), |rate| positive(name, rate))?;
+        }
+        positive("machine_mtbf_seconds", self.machine_mtbf_seconds)?;
+        Ok(())
+    }
+
+    /// The levels of images of a candidate, the nearest first; none where it takes no
+    /// checkpoints that images could be of (protocols other than self and double).
+    ///
+    /// # Errors
+    /// As [`Storage::validate`] and [`InMemoryJob::validate`].
+    pub fn plan(
+        &self,
+        machine: &Machine,
+        candidate: &Candidate,
+    ) -> Result<Vec<PlannedLevel>, ModelError> {
+        self.validate()?;
+        candidate.job.validate()?;
+        if !matches!(candidate.job.protocol, Protocol::SelfCheckpoint | Protocol::Double) {
+            return Ok(Vec::new());
+        }
+        let kept = [
+            (StoredIn::Local, self.local_bytes_per_second),
+            (StoredIn::Global, self.global_bytes_per_second.map(|all| all / machine.nodes as f64)),
+        ];
+        let kept = kept.into_iter().filter_map(|(place, rate)| Some((place, rate?)));
+        let planned = |(place, rate)| self.planned(machine, candidate, place, rate);
+        kept.map(planned).collect()
+    }
+
+    /// Mean time between failures that need a level, and none below it.
+    fn mtbf_seconds(&self, stored_in: StoredIn, job: &InMemoryJob) -> f64 {
+        let cuts = 1.0 / self.machine_mtbf_seconds;
+        let beyond = 1.0 / job.data_loss_mtbf_seconds();
+        1.0 / match (stored_in, self.local_bytes_per_second) {
+            (StoredIn::Local, _) => cuts,
+            (StoredIn::Global, Some(_)) => beyond,
+            (StoredIn::Global, None) => cuts + beyond,
+        }
+    }
+
+    fn planned(
+        &self,
+        machine: &Machine,
+        candidate: &Candidate,
+        stored_in: StoredIn,
+        node_bytes_per_second: f64,
+    ) -> Result<PlannedLevel, ModelError> {
+        let job = &candidate.job;
+        let node_bytes = candidate.memory.workspace_bytes * (1.0 + job.group.parity_ratio());
+        let write_seconds = node_bytes / node_bytes_per_second;
+        let work_seconds = candidate.expected.interval_seconds.min(job.work_seconds);
+        let cores = (machine.ranks_per_node * machine.threads) as f64;
+        // The next checkpoint waits for what the image before it is written from.
+        let waits_seconds = (write_seconds - work_seconds).max(0.0);
+        let level = Level {
+            cost_seconds: waits_seconds + node_bytes / (cores * IMAGE_BYTES_PER_CORE_SECOND),
+            write_seconds,
+            // An image is read as fast as it is written, then verified and copied.
+            outage_seconds: job.outage_seconds() + write_seconds,
+            mtbf_seconds: self.mtbf_seconds(stored_in, job),
+        };
+        let memory = Level {
+            cost_seconds: job.checkpoint_seconds,
+            write_seconds: 0.0,
+            outage_seconds: job.outage_seconds(),
+            mtbf_seconds: job.system_mtbf_seconds(),
+        };
+        let levels = Levels { memory, images: vec![level] };
+        let schedule = levels.best_images(work_seconds)?;
+        let period_seconds = levels.periods_seconds(&schedule)[1];
+        let every = schedule.every[0];
+        Ok(PlannedLevel {
+            stored_in,
+            node_bytes,
+            level,
+            every,
+            interval_seconds: every as f64 * work_seconds,
+            loss_share: level.loss_share(period_seconds),
+            loss_share_without: (job.outage_seconds() + 0.5 * job.work_seconds)
+                / level.mtbf_seconds,
+            validity: level.validity(period_seconds),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chen::Network;
+    use crate::{HOUR_SECONDS, YEAR_SECONDS, path};
+
+    fn machine() -> Machine {
+        Machine {
+            nodes: 1_000,
+            spares: None,
+            ranks_per_node: 4,
+            threads: 16,
+            node_memory_bytes: 220e9,
+            core: path::Machine::ZEN4_CORE.with_core_flops(40e9),
+            rate_over_model: 1.0,
+            network: Network {
+                latency_seconds: 2e-6,
+                transfer_seconds_per_byte: 4e-11,
+                reduce_seconds_per_byte: 5e-11,
+            },
+            copy_bytes_per_second: 20e9,
+            checkpoint_bytes_per_second: None,
+            node_mtbf_seconds: 5.0 * YEAR_SECONDS,
+            downtime_seconds: 90.0,
+            nb: 256,
+            finish_probability: 0.99,
+        }
+    }
+
+    const BOTH: Storage = Storage {
+        local_bytes_per_second: Some(2e9),
+        global_bytes_per_second: Some(500e9),
+        machine_mtbf_seconds: 24.0 * HOUR_SECONDS,
+    };
+
+    #[test]
+    fn levels_of_a_machine_by_hand() {
+        let machine = machine();
+        let plan = machine.plan().unwrap();
+        let choice = plan.choice();
+        let [local, global] = BOTH.plan(&machine, choice).unwrap()[..] else { panic!() };
+        let (group, memory) = (choice.job.group, choice.memory);
+        // Of self there is one copy, and of two sets of parities an image has one.
+        let bytes = memory.copies_bytes + 0.5 * memory.parities_bytes;
+        assert!((local.node_bytes / bytes - 1.0).abs() < 1e-12, "{group:?}");
+        assert!((local.level.write_seconds / (bytes / 2e9) - 1.0).abs() < 1e-12);
+        assert!((global.level.write_seconds / (bytes * 1000.0 / 500e9) - 1.0).abs() < 1e-12);
+        // All of it is hidden, but for what the writers take of 64 cores.
+        let cost = bytes / (64.0 * IMAGE_BYTES_PER_CORE_SECOND);
+        assert!((local.level.cost_seconds / cost - 1.0).abs() < 1e-12);
+        let young = (2.0 * cost * 24.0 * HOUR_SECONDS).sqrt();
+        let step = choice.expected.interval_seconds;
+        assert!((local.interval_seconds - young).abs() < step, "{local:?} {young}");
+        assert_eq!(local.interval_seconds, local.every as f64 * step);
+        assert!(local.pays() && local.validity == Validity::Valid);
+        // Losses beyond a group's parities are so rare that images for them do not pay.
+        assert!(!global.pays() && global.level.mtbf_seconds > 100.0 * YEAR_SECONDS);
+    }
+
+    #[test]
+    fn where_there_is_no_disk_the_file_system_serves_power_cuts() {
+        let machine = machine();
+        let plan = machine.plan().unwrap();
+        let alone = Storage { local_bytes_per_second: None, ..BOTH };
+        let [global] = alone.plan(&machine, plan.choice()).unwrap()[..] else { panic!() };
+        assert_eq!(global.stored_in, StoredIn::Global);
+        assert!((global.level.mtbf_seconds / (24.0 * HOUR_SECONDS) - 1.0).abs() < 1e-3);
+        // A slow one holds checkpoints up, and each image costs what it waits.
+        let slow = Storage { global_bytes_per_second: Some(5e9), ..alone };
+        let [slow] = slow.plan(&machine, plan.choice()).unwrap()[..] else { panic!() };
+        let waits = slow.level.write_seconds - plan.choice().expected.interval_seconds;
+        assert!(waits > 0.0 && slow.level.cost_seconds > waits);
+        assert!(slow.interval_seconds > global.interval_seconds);
+        assert!(slow.interval_seconds >= slow.level.write_seconds);
+    }
+
+    #[test]
+    fn without_checkpoints_there_are_no_images_and_bad_storage_is_refused() {
+        let reliable = Machine { node_mtbf_seconds: 1e6 * YEAR_SECONDS, ..machine() };
+        let plan = reliable.plan().unwrap();
+        assert_eq!(plan.choice().job.protocol, Protocol::None);
+        assert_eq!(BOTH.plan(&reliable, plan.choice()).unwrap(), []);
+        let bad = Storage { local_bytes_per_second: Some(0.0), ..BOTH };
+        let why = bad.plan(&reliable, plan.choice()).unwrap_err().to_string();
+        assert!(why.starts_with("local_bytes_per_second = 0"), "{why}");
+    }
+}

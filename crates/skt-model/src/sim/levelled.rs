@@ -1,0 +1,313 @@
+//! A job with checkpoints in memory and images of them in files, on one or more levels.
+//!
+//! Rules. Work runs at full speed for `interval_seconds`, then a checkpoint takes C
+//! seconds, in which the work stands. The first checkpoint of each start, and then one of
+//! every k, has an image written on a level: the work stands for what the image costs,
+//! and goes on; the image can be restored `write_seconds` after the end of its
+//! checkpoint. A failure, at any time, ends the job and with it the images that are being
+//! written. It needs a level: all that lower levels hold is lost, and the job goes on from
+//! the newest image on that level or above, or from its start where there is none. The
+//! outage starts over when another failure strikes in it, which may need a higher level.
+
+use super::failure::Source;
+use super::trace::Failure;
+use super::{End, Job, Outcome};
+use crate::ModelError;
+use crate::error::{at_least, non_negative, positive};
+
+/// A level of images.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ImageLevel {
+    /// One image of every so many checkpoints.
+    pub every: usize,
+    /// Time that the work stands for an image.
+    pub cost_seconds: f64,
+    /// From the end of a checkpoint until its image can be restored.
+    pub write_seconds: f64,
+    /// From a failure that needs this level to the work going on.
+    pub outage_seconds: f64,
+    /// Nodes whose failures need this level. They follow those of the levels below.
+    pub nodes: usize,
+}
+
+/// A job and its levels.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LevelledJob {
+    /// Work to do, in seconds of full speed.
+    pub work_seconds: f64,
+    /// Work from one checkpoint to the next.
+    pub interval_seconds: f64,
+    /// Time of a checkpoint in memory.
+    pub checkpoint_seconds: f64,
+    /// From a failure that memory survives to the work going on.
+    pub outage_seconds: f64,
+    /// Nodes whose failures memory survives: 0 and up.
+    pub nodes: usize,
+    /// The levels of images, the nearest first.
+    pub images: Vec<ImageLevel>,
+}
+
+impl LevelledJob {
+    /// # Errors
+    /// The first parameter outside of its range; a level whose image is not done when the
+    /// next one is due.
+    pub fn validate(&self) -> Result<(), ModelError> {
+        positive("work_seconds", self.work_seconds)?;
+        positive("interval_seconds", self.interval_seconds)?;
+        non_negative("checkpoint_seconds", self.checkpoint_seconds)?;
+        non_negative("outage_seconds", self.outage_seconds)?;
+        for level in &self.images {
+            at_least("every", level.every, 1, "1 or more")?;
+            non_negative("cost_seconds", level.cost_seconds)?;
+            non_negative("outage_seconds", level.outage_seconds)?;
+            let free_seconds = level.every as f64 * self.interval_seconds;
+            if !(0.0..=free_seconds).contains(&level.write_seconds) {
+                return Err(ModelError::OutOfRange {
+                    parameter: "write_seconds",
+                    value: level.write_seconds,
+                    expected: "0 or above, and done when the next image of the level is due",
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Nodes of the job: failures come from as many.
+    pub fn all_nodes(&self) -> usize {
+        self.nodes + self.images.iter().map(|level| level.nodes).sum::<usize>()
+    }
+
+    /// The level that the failure of a node needs: 0 is memory.
+    fn needs(&self, node: usize) -> usize {
+        let mut first = self.nodes;
+        let is_below = |level: &&ImageLevel| {
+            let is_below = node >= first;
+            first += level.nodes;
+            is_below
+        };
+        self.images.iter().take_while(is_below).count()
+    }
+
+    fn outage_seconds(&self, level: usize) -> f64 {
+        if level == 0 { self.outage_seconds } else { self.images[level - 1].outage_seconds }
+    }
+}
+
+impl Job for LevelledJob {
+    fn run(&self, failures: &mut Source) -> Outcome {
+        Run::new(self, failures).run()
+    }
+}
+
+/// What a level of images holds.
+#[derive(Debug, Clone, Default)]
+struct Shelf {
+    /// Work held by the newest image that can be restored.
+    whole: Option<f64>,
+    /// Work held by the image that is being written, and when that is done.
+    under_way: Option<(f64, f64)>,
+    /// Checkpoints since the last image of this start; nothing before the first image.
+    since: Option<usize>,
+}
+
+/// The state of one run.
+struct Run<'a> {
+    job: &'a LevelledJob,
+    failures: &'a mut Source,
+    now: f64,
+    /// Work done by the present state.
+    work: f64,
+    /// Work held by the checkpoint in memory.
+    saved: f64,
+    shelves: Vec<Shelf>,
+    outcome: Outcome,
+}
+
+impl<'a> Run<'a> {
+    fn new(job: &'a LevelledJob, failures: &'a mut Source) -> Self {
+        let outcome = Outcome {
+            end: End::Finished,
+            time_seconds: 0.0,
+            work_seconds: 0.0,
+            failures: 0,
+            failures_in_checkpoint: 0,
+            failures_in_recovery: 0,
+            checkpoints: 0,
+            data_losses: 0,
+            outage_seconds: 0.0,
+        };
+        let shelves = vec![Shelf::default(); job.images.len()];
+        Self { job, failures, now: 0.0, work: 0.0, saved: 0.0, shelves, outcome }
+    }
+
+    fn run(mut self) -> Outcome {
+        while self.work < self.job.work_seconds {
+            if let Err(failure) = self.step() {
+                self.roll_back(failure);
+            }
+        }
+        self.outcome.time_seconds = self.now;
+        self.outcome.work_seconds = self.work;
+        self.outcome
+    }
+
+    /// Work up to the next checkpoint, and that checkpoint with its images.
+    fn step(&mut self) -> Result<(), Failure> {
+        let target = (self.saved + self.job.interval_seconds).min(self.job.work_seconds);
+        self.pass(target - self.work)?;
+        self.work = target;
+        if target >= self.job.work_seconds {
+            return Ok(());
+        }
+        self.pass(self.job.checkpoint_seconds)
+            .inspect_err(|_| self.outcome.failures_in_checkpoint += 1)?;
+        self.saved = target;
+        self.outcome.checkpoints += 1;
+        let ended = self.now;
+        for number in 0..self.shelves.len() {
+            self.image(number, ended)?;
+        }
+        Ok(())
+    }
+
+    /// Begins an image of the checkpoint that ended at `ended`, if one is due.
+    fn image(&mut self, number: usize, ended: f64) -> Result<(), Failure> {
+        let (level, shelf) = (&self.job.images[number], &mut self.shelves[number]);
+        shelf.settle(ended);
+        let since = shelf.since.map(|count| count + 1);
+        shelf.since = since;
+        if since.is_some_and(|count| count < level.every) {
+            return Ok(());
+        }
+        shelf.since = Some(0);
+        shelf.under_way = Some((self.saved, ended + level.write_seconds));
+        self.pass(level.cost_seconds)
+    }
+
+    /// Lets time pass until `duration` is over or a node fails.
+    fn pass(&mut self, duration: f64) -> Result<(), Failure> {
+        let end = self.now + duration;
+        if self.failures.peek().at_seconds >= end {
+            self.now = end;
+            return Ok(());
+        }
+        let failure = self.failures.pop();
+        self.now = failure.at_seconds;
+        Err(failure)
+    }
+
+    /// The outage after `failure`, with all that may strike in it, and the restart.
+    fn roll_back(&mut self, failure: Failure) {
+        let began = self.now;
+        self.shelves.iter_mut().for_each(|shelf| shelf.end(began));
+        let mut needs = self.job.needs(failure.node);
+        self.outcome.failures += 1;
+        while let Err(next) = self.pass(self.job.outage_seconds(needs)) {
+            self.outcome.failures += 1;
+            self.outcome.failures_in_recovery += 1;
+            needs = needs.max(self.job.needs(next.node));
+        }
+        self.outcome.outage_seconds += self.now - began;
+        if needs > 0 {
+            self.restore(needs);
+        }
+        self.work = self.saved;
+    }
+
+    /// Goes on from the newest image on level `needs` or above.
+    fn restore(&mut self, needs: usize) {
+        let (lost, left) = self.shelves.split_at_mut(needs - 1);
+        lost.iter_mut().for_each(|shelf| shelf.whole = None);
+        let newest = left.iter().filter_map(|shelf| shelf.whole).max_by(f64::total_cmp);
+        if newest.is_none() {
+            self.outcome.data_losses += 1;
+        }
+        self.saved = newest.unwrap_or(0.0);
+    }
+}
+
+impl Shelf {
+    /// An image that is done by `now` can be restored.
+    fn settle(&mut self, now: f64) {
+        if let Some((work, _)) = self.under_way.take_if(|(_, done)| *done <= now) {
+            self.whole = Some(work);
+        }
+    }
+
+    /// The job ends: what is not done never is.
+    fn end(&mut self, now: f64) {
+        self.settle(now);
+        (self.under_way, self.since) = (None, None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::trace::Trace;
+
+    /// 10 s of work, 1 s a checkpoint; on a disk one of two, on a file system one of four.
+    fn job() -> LevelledJob {
+        let disk = ImageLevel {
+            every: 2,
+            cost_seconds: 2.0,
+            write_seconds: 8.0,
+            outage_seconds: 7.0,
+            nodes: 1,
+        };
+        let far = ImageLevel { every: 4, write_seconds: 25.0, outage_seconds: 9.0, ..disk };
+        LevelledJob {
+            work_seconds: 100.0,
+            interval_seconds: 10.0,
+            checkpoint_seconds: 1.0,
+            outage_seconds: 5.0,
+            nodes: 2,
+            images: vec![disk, far],
+        }
+    }
+
+    /// The run against failures at these times, of these nodes.
+    fn against(failures: &str) -> Outcome {
+        let job = job();
+        job.validate().unwrap();
+        // It never comes to the end of the trace.
+        let failures = format!("{failures}\n1e9 0");
+        job.run(&mut Source::replayed(Trace::parse(&failures, None).unwrap()))
+    }
+
+    #[test]
+    fn levels_of_failures_by_node() {
+        let job = job();
+        assert_eq!(job.all_nodes(), 4);
+        assert_eq!([0, 1, 2, 3].map(|node| job.needs(node)), [0, 0, 1, 2]);
+        let slow = ImageLevel { write_seconds: 20.1, ..job.images[0] };
+        assert!(LevelledJob { images: vec![slow], ..job }.validate().is_err());
+    }
+
+    /// Without failures 9 checkpoints, images of the 1st, 3rd, 5th, 7th and 9th on the
+    /// disk, of the 1st, 5th and 9th on the file system: 100 + 9 + 8 x 2 s. After 55 s, 45
+    /// of them work, memory holds 40 s of work, the disk 30, the file system 10.
+    #[test]
+    fn a_hand_made_schedule() {
+        for (failures, seconds) in [
+            ("", 125.0),
+            // 5 s of work and the outage.
+            ("55 0", 125.0 + 10.0),
+            // From 62 s on: 70 s of work, 6 checkpoints, 3 images and 2.
+            ("55 2", 62.0 + 70.0 + 6.0 + 10.0),
+            // From 64 s on: 90 s of work, 8 checkpoints, 4 images and 2.
+            ("55 3", 64.0 + 90.0 + 8.0 + 12.0),
+            // The second one needs the disk, and its outage begins 3 s later.
+            ("55 1\n58 2", 151.0),
+            // The images of the first checkpoint: on the disk it is done after 19 s, and on
+            // the file system after 36.
+            ("30 3", 39.0 + 125.0),
+            ("30 2", 37.0 + 90.0 + 8.0 + 12.0),
+        ] {
+            let outcome = against(failures);
+            assert!((outcome.time_seconds - seconds).abs() < 1e-9, "{failures}: {outcome:?}");
+            assert_eq!(outcome.data_losses, u64::from(failures == "30 3"), "{failures}");
+            assert_eq!(outcome.failures, failures.lines().count() as u64);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The levels of images of `skt-hpl plan`: flags, lines of the answer, and the setting.
+
+use std::fmt::Write as _;
+
+use clap::Args;
+use serde_json::json;
+
+use super::plan_report::large;
+use super::study_error::StudyError;
+use crate::model::bosilca::Validity;
+use crate::model::levels::{PlannedLevel, Storage, StoredIn};
+use crate::model::plan::{Machine, Plan};
+use crate::model::{HOUR_SECONDS, ModelError};
+use crate::run::protect::{IMAGES_MTBF_SECONDS, Levels};
+
+/// Flags of `plan` on images of checkpoints.
+#[derive(Debug, Args)]
+pub struct LevelArgs {
+    /// Plan images of checkpoints on the nodes' own disks: bandwidth of each, in GB/s
+    #[arg(long, value_name = "GB/S")]
+    pub local_gbs: Option<f64>,
+    /// Plan images on a file system that all nodes see: its bandwidth for all of them, in GB/s
+    #[arg(long, value_name = "GB/S")]
+    pub global_gbs: Option<f64>,
+    /// Mean time between events that take the memory of all nodes, such as power cuts, in hours
+    #[arg(long, value_name = "HOURS", default_value_t = IMAGES_MTBF_SECONDS / HOUR_SECONDS)]
+    pub machine_mtbf_hours: f64,
+    /// Folder of the images on the nodes' own disks, for the configuration
+    #[arg(long, value_name = "FOLDER", requires = "local_gbs")]
+    pub local_folder: Option<String>,
+    /// Folder of the images on the file system that all nodes see, for the configuration
+    #[arg(long, value_name = "FOLDER", requires = "global_gbs")]
+    pub global_folder: Option<String>,
+}
+
+impl LevelArgs {
+    /// The levels of the chosen candidate; `None` where no flag asks for them.
+    ///
+    /// # Errors
+    /// As [`Storage::plan`].
+    pub(super) fn plan(
+        &self,
+        machine: &Machine,
+        plan: &Plan,
+    ) -> Result<Option<Vec<PlannedLevel>>, ModelError> {
+        if self.local_gbs.is_none() && self.global_gbs.is_none() {
+            return Ok(None);
+        }
+        let storage = Storage {
+            local_bytes_per_second: self.local_gbs.map(|rate| rate * 1e9),
+            global_bytes_per_second: self.global_gbs.map(|rate| rate * 1e9),
+            machine_mtbf_seconds: self.machine_mtbf_hours * HOUR_SECONDS,
+        };
+        storage.plan(machine, plan.choice()).map(Some)
+    }
+
+    /// The setting of the levels that pay and have a folder; `None` where there are none.
+    ///
+    /// # Errors
+    /// A folder that a configuration cannot name.
+    pub(super) fn setting(&self, levels: &[PlannedLevel]) -> Result<Option<String>, StudyError> {
+        let mut words = Vec::new();
+        for level in levels.iter().filter(|level| level.pays()) {
+            let (name, folder) = match level.stored_in {
+                StoredIn::Local => ("local", &self.local_folder),
+                StoredIn::Global => ("global", &self.global_folder),
+            };
+            let Some(folder) = folder else { continue };
+            words.push(format!("{name}:{folder},every={:.0}s", level.interval_seconds.max(1.0)));
+        }
+        let setting = words.join(",");
+        match setting.parse::<Levels>() {
+            _ if words.is_empty() => Ok(None),
+            Ok(levels) if levels.0.len() == words.len() => Ok(Some(setting)),
+            _ => Err(StudyError::Usage(format!(
+                "`{setting}` is no setting of levels: folders are absolute paths without commas, \
+                 a different one for each level"
+            ))),
+        }
+    }
+}
+
+/// The levels in words, a line each.
+pub(super) fn describe(levels: &[PlannedLevel]) -> String {
+    if levels.is_empty() {
+        return "Images: none, as the choice takes no checkpoints that they could be of\n".into();
+    }
+    levels.iter().map(line).collect()
+}
+
+fn line(planned: &PlannedLevel) -> String {
+    let PlannedLevel { level, every, .. } = planned;
+    let place = match planned.stored_in {
+        StoredIn::Local => "on the nodes' disks",
+        StoredIn::Global => "on the file system",
+    };
+    let mut words = format!(
+        "Images {place}: {:.2} GiB a node, {:.1} s to write, each costs {:.2} s; needed once in \
+         {} h; ",
+        planned.node_bytes / f64::from(1u32 << 30),
+        level.write_seconds,
+        level.cost_seconds,
+        large(level.mtbf_seconds / HOUR_SECONDS, 1),
+    );
+    let (with, without) = (100.0 * planned.loss_share, 100.0 * planned.loss_share_without);
+    let hours = planned.interval_seconds / HOUR_SECONDS;
+    let _ = match planned.pays() {
+        true => write!(
+            words,
+            "one every {hours:.2} h ({every} checkpoints) loses {with:.3} % of the time, none \
+             {without:.3} %"
+        ),
+        false => write!(
+            words,
+            "none is written: one every {} h would lose {with:.2e} % of the time, none \
+             {without:.2e} %",
+            large(hours, 2)
+        ),
+    };
+    if planned.validity != Validity::Valid {
+        words += "; two failures in one interval are likely, and more is lost than this says";
+    }
+    words + "\n"
+}
+
+/// The levels as JSON.
+pub(super) fn json(levels: &[PlannedLevel]) -> serde_json::Value {
+    let one = |planned: &PlannedLevel| {
+        let level = &planned.level;
+        json!({
+            "stored_in": match planned.stored_in {
+                StoredIn::Local => "local",
+                StoredIn::Global => "global",
+            },
+            "node_bytes": planned.node_bytes,
+            "write_seconds": level.write_seconds,
+            "cost_seconds": level.cost_seconds,
+            "outage_seconds": level.outage_seconds,
+            "mtbf_seconds": level.mtbf_seconds,
+            "every_checkpoints": planned.every,
+            "interval_seconds": planned.interval_seconds,
+            "loss_share": planned.loss_share,
+            "loss_share_without": planned.loss_share_without,
+            "pays": planned.pays(),
+            "is_first_order_valid": planned.validity == Validity::Valid,
+        })
+    };
+    levels.iter().map(one).collect()
+}

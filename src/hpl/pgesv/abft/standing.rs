@@ -297,10 +297,13 @@ mod tests {
         let mut torn = reports(&[Exchanged(3), Exchanged(3), Exchanged(3)]);
         torn[0].is_torn = true;
         torn[1].is_torn = true;
-        let refusal = Refusal::Lost { row: 0, ranks: vec![0, 1], torn: Vec::new(), most: 1 };
+        let refusal = Refusal::Lost { row: 0, ranks: vec![0, 1], torn: vec![0, 1], most: 1 };
         assert_eq!(decide(&torn, 1), Err(refusal.clone()));
         let text = refusal.to_string();
-        assert!(text.contains("process row 0") && text.contains("ranks 0, 1"), "{text}");
+        assert!(
+            text.contains("process row 0") && text.contains("ranks 0, 1 (of these, 0, 1"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -158,3 +158,66 @@ fn what_does_not_work_is_refused_in_words() {
     refused(&format!("--ft single {level}"), "levels need --ft self or --ft double");
     refused(&format!("--level local:{}/nowhere", folder.path().display()), "nowhere");
 }
+
+/// The newest images rot in the files of two ranks, which is more than one parity bears: the
+/// next older ones are taken.
+#[test]
+fn images_that_have_rotted_are_passed_over() {
+    let folder = folder();
+    let job = hpl("rot", &format!("{} --inject 1@column:200", level("global", &folder)));
+    killed(&job, &[]);
+    lose_all(&job);
+    let epoch_of = |path: &Path| -> u64 {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        name.rsplit_once(".e").unwrap().1.parse().unwrap()
+    };
+    // Of the last one not all ranks may have an image.
+    let count = |epoch: u64| images(&folder).iter().filter(|path| epoch_of(path) == epoch).count();
+    let newest = images(&folder).iter().map(|path| epoch_of(path)).max().unwrap();
+    let complete = (1..=newest).rev().find(|&epoch| count(epoch) == RANKS).unwrap();
+    assert_eq!(count(complete - 1), RANKS, "an older one is kept");
+    for path in images(&folder) {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let is_hurt = name.starts_with("t0.r1.") || name.starts_with("t0.r2.");
+        if is_hurt && epoch_of(&path) >= complete {
+            let mut bytes = fs::read(&path).expect("an image");
+            bytes[4096..].iter_mut().for_each(|byte| *byte ^= 1);
+            fs::write(&path, bytes).expect("written");
+        }
+    }
+    let ended = job.start(&[]);
+    let older = format!("from checkpoint {}", complete - 1);
+    assert!(ended.text.contains(&older), "{older}: {}", ended.text);
+    check_end(&job, &ended, &[&folder]);
+}
+
+/// `store list` shows what a killed run has in files, and `store clean` removes it when the run
+/// is named.
+#[test]
+fn images_are_listed_and_removed() {
+    let folder = folder();
+    let job = hpl("listed", &format!("{} --inject 1@column:200", level("global", &folder)));
+    killed(&job, &[]);
+    lose_all(&job);
+    let store = |flags: &str| {
+        let images = folder.path().to_str().unwrap();
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_skt-hpl"));
+        let flags = flags.split_whitespace().chain(["--images", images]);
+        let output = command.arg("store").args(flags).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let files = images(&folder).len();
+    let listed = store("list");
+    let (_, table) = listed.split_once("IMAGES IN\n").expect("a table");
+    let ranks = |line: &str| line.split_whitespace().nth(3).unwrap().parse::<usize>().unwrap();
+    assert_eq!(table.lines().map(ranks).sum::<usize>(), files, "{listed}");
+    let run = table.split_whitespace().next().unwrap();
+    assert!(store("clean").contains("it can go on from them"));
+    assert!(!store("clean --run another").contains("image"));
+    assert_eq!(images(&folder).len(), files);
+    let removed = store(&format!("clean --run {run}"));
+    assert!(removed.contains(&format!("removed {files} image(s) of run {run}")), "{removed}");
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
+    assert!(store("list").ends_with(&format!("no images in {}\n", folder.path().display())));
+}

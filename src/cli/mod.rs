@@ -107,7 +107,8 @@ pub enum Command {
     Model(model::ModelArgs),
     /// Show runs as an HTML page, or as the fields of a TOP500 submission
     Report(report::ReportArgs),
-    /// List or remove the shared memory that runs have left on this host
+    /// List or remove what runs have left: shared memory on this host, and images of levels
+    #[command(name = "store", visible_alias = "shm")]
     Shm(shm::ShmArgs),
     /// Write the man page
     Man(man::ManArgs),

@@ -1,9 +1,13 @@
-//! `skt-hpl shm`: shows and removes the segments that runs have left.
+//! `skt-hpl store`: shows and removes what runs have left: segments in the memory of this
+//! host, and images of levels.
 
+use std::collections::BTreeSet;
 use std::io::Write;
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use crate::checkpoint::level::folder::{StoredImages, remove_images_of, stored_images};
 use crate::checkpoint::store::{
     Flaw, Liveness, SegmentInfo, Store, StoreError, StoreKind, Stub, host,
 };
@@ -16,7 +20,7 @@ use crate::run::protect::is_mark;
 const HOSTS: &str = "\
 Segments are in the memory of the host where their rank ran: this command sees those of the host \
 that it runs on. For all hosts of a job, start it on each:
-  mpirun --map-by ppr:1:node skt-hpl shm list
+  mpirun --map-by ppr:1:node skt-hpl store list
 
 A segment is one of these:
   in use      a process is attached
@@ -31,9 +35,13 @@ A segment is one of these:
   planted     created by another user to look like yours: no run uses it
 
 `clean` removes segments that are ended, incomplete, unnamed or damaged; with --run also the \
-waiting ones of that run, which then cannot go on; with --force all, also those in use.";
+waiting ones of that run, which then cannot go on; with --force all, also those in use.
 
-/// Flags of `shm`.
+With --images FOLDER, the folder of a level (local:FOLDER or global:FOLDER), images of checkpoints \
+there are listed, too, a line for each epoch of a run. `clean` removes those of the run that --run \
+names, unless segments of it are in use on this host; with --force those of all runs.";
+
+/// Flags of `store`.
 #[derive(Debug, Args)]
 #[command(after_long_help = HOSTS)]
 pub struct ShmArgs {
@@ -42,13 +50,13 @@ pub struct ShmArgs {
     pub action: ShmAction,
 }
 
-/// What to do with segments.
+/// What to do with segments and images.
 #[derive(Debug, Subcommand)]
 pub enum ShmAction {
-    /// List the segments of all runs on this host
+    /// List the segments of all runs on this host, and images
     #[command(after_long_help = HOSTS)]
     List(StoreArg),
-    /// Remove segments that no run can use
+    /// Remove segments that no run can use, and images of a run
     #[command(after_long_help = HOSTS)]
     Clean {
         /// Remove those of this run alone, also where the run could still go on from them
@@ -69,9 +77,12 @@ pub struct StoreArg {
     /// Memory that outlives a process: sysv, sysv-huge, posix, file:FOLDER
     #[arg(long, value_name = "STORE", default_value = "sysv")]
     pub store: String,
+    /// Folder of a level, whose images are listed or removed, too; may be repeated
+    #[arg(long, value_name = "FOLDER")]
+    pub images: Vec<PathBuf>,
 }
 
-/// Does what `shm` was told; on each process of a job, for its host.
+/// Does what `store` was told; on each process of a job, for its host.
 ///
 /// # Errors
 /// See [`ShmError`].
@@ -81,11 +92,16 @@ pub fn execute(args: &ShmArgs) -> Result<(), ShmError> {
         out.extend(format!("host {}:\n", this_host().name).into_bytes());
     }
     let done = match &args.action {
-        ShmAction::List(store) => list(&*open(store)?, &mut out),
-        ShmAction::Clean { run, force, store } => {
+        ShmAction::List(from) => open(from).and_then(|store| {
+            list(&*store, &mut out)?;
+            list_images(&from.images, &mut out)
+        }),
+        ShmAction::Clean { run, force, store: from } => {
             let options = CleanOptions { run: run.clone(), force: *force };
-            open(store).map(|store| clean(&*store, &options, &mut out)).and_then(|cleaned| {
-                let Cleaned { removed, removed_bytes, kept } = cleaned?;
+            open(from).and_then(|store| {
+                // Before the segments go: those in use keep the images.
+                clean_images(&from.images, &*store, &options, &mut out)?;
+                let Cleaned { removed, removed_bytes, kept } = clean(&*store, &options, &mut out)?;
                 let mib = removed_bytes as f64 / f64::from(1 << 20);
                 writeln!(out, "{removed} segment(s) removed, {mib:.1} MiB; {kept} kept")?;
                 Ok(())
@@ -109,7 +125,7 @@ fn open(arg: &StoreArg) -> Result<Box<dyn Store + Send + Sync>, ShmError> {
     }
 }
 
-/// Why `shm list` or `shm clean` failed.
+/// Why `store list` or `store clean` failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ShmError {
     /// No such store, or standard output is closed.
@@ -118,6 +134,9 @@ pub enum ShmError {
     /// The store refused.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Images cannot be listed or removed.
+    #[error("images: {0}")]
+    Images(std::io::Error),
     /// The output could not be written.
     #[error("writing the output: {0}")]
     Output(#[from] std::io::Error),
@@ -196,6 +215,77 @@ pub fn list(store: &dyn Store, out: &mut dyn Write) -> Result<(), ShmError> {
             "{:<20} {:>6} {:<10} {bytes:>14} {attached:>8} {state:<10} {age:>8}  {location}",
             "-", "-", "-",
         )?;
+    }
+    Ok(())
+}
+
+/// Writes one line for each epoch of which a run of ours has images in these folders.
+fn list_images(folders: &[PathBuf], out: &mut dyn Write) -> Result<(), ShmError> {
+    let now = host::now_unix_seconds();
+    for folder in folders {
+        let all = stored_images(folder).map_err(ShmError::Images)?;
+        if all.is_empty() {
+            writeln!(out, "no images in {}", folder.display())?;
+            continue;
+        }
+        writeln!(
+            out,
+            "{:<20} {:>6} {:>10} {:>6} {:>14} {:>8}  IMAGES IN",
+            "RUN", "TEST", "CHECKPOINT", "RANKS", "BYTES", "AGE"
+        )?;
+        for images in all {
+            let StoredImages { run, test, generation, ranks, bytes, changed_unix_seconds } = images;
+            let age = age(now.saturating_sub(changed_unix_seconds));
+            writeln!(
+                out,
+                "{run:<20} {test:>6} {:>10} {ranks:>6} {bytes:>14} {age:>8}  {}",
+                generation.epoch,
+                folder.display()
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes the images of the run that is named, or, with `force`, of all runs of ours.
+fn clean_images(
+    folders: &[PathBuf],
+    store: &dyn Store,
+    options: &CleanOptions,
+    out: &mut dyn Write,
+) -> Result<(), ShmError> {
+    let in_use: BTreeSet<String> = (store.list()?.iter())
+        .filter(|segment| segment.in_use)
+        .map(|segment| segment.name.run().to_owned())
+        .collect();
+    for folder in folders {
+        let found = stored_images(folder).map_err(ShmError::Images)?;
+        let runs: BTreeSet<String> = found.into_iter().map(|images| images.run).collect();
+        for run in runs {
+            let at = folder.display();
+            match &options.run {
+                Some(named) if *named != run => continue,
+                None if !options.force => {
+                    writeln!(
+                        out,
+                        "kept the images of run {run} in {at}: it can go on from them (--run {run} \
+                         or --force removes them all the same)"
+                    )?;
+                }
+                _ if in_use.contains(&run) && !options.force => {
+                    writeln!(
+                        out,
+                        "kept the images of run {run} in {at}: a process of it is at work here \
+                         (--force removes them all the same)"
+                    )?;
+                }
+                _ => {
+                    let (images, bytes) =
+                        remove_images_of(folder, &run).map_err(ShmError::Images)?;
+                    writeln!(out, "removed {images} image(s) of run {run} in {at}: {bytes} bytes")?;
+                }
+            }
+        }
     }
     Ok(())
 }

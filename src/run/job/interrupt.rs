@@ -38,9 +38,12 @@ fn line(spec: &RunSpec, settings: &Settings) -> String {
     let bytes = units::bytes(bytes.max().unwrap_or(0));
     let run = &settings.run_id;
     let store = protect::store_flag(&settings.store);
+    let levels = settings.levels.0.iter();
+    let images: String =
+        levels.map(|level| format!(" --images {}", level.folder.display())).collect();
     format!(
         "\nskt-hpl: ended by a signal. Run {run} keeps up to {bytes} of shared memory on its \
          hosts: the same command goes on from its last checkpoint (from the beginning, if there \
-         is none yet); `skt-hpl shm clean --run {run}{store}` on each host removes it.\n"
+         is none yet); `skt-hpl shm clean --run {run}{store}{images}` on each host removes it.\n"
     )
 }

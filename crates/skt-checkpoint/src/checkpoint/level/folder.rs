@@ -9,6 +9,7 @@
 //! symbolic link, and is held open: what another user does to its path later changes
 //! nothing. Files are made new (`O_EXCL`, 0600), or are those of this user.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -82,7 +83,12 @@ impl Folder {
             Err(Errno::EEXIST) => {}
             Err(error) => return Err(at(&path)(error.into())),
         }
-        let run = open_folder(&above, name.as_ref()).map_err(at(&path))?;
+        Self::enter(&above, path, &name, test)
+    }
+
+    /// The folder `name` of a run in `above`, which is there.
+    fn enter(above: &File, path: PathBuf, name: &str, test: usize) -> io::Result<Self> {
+        let run = open_folder(above, name.as_ref()).map_err(at(&path))?;
         let meta = File::from(run.try_clone()?).metadata()?;
         if meta.uid() != Uid::effective().as_raw() {
             return Err(no_own(&path, "is another user's"));
@@ -126,6 +132,99 @@ fn parse_name(name: &str) -> Option<(usize, ImageId)> {
     let epoch = word("e")?.parse().ok()?;
     let generation = Generation { start: Attempt { number, nonce }, epoch };
     words.next().is_none().then_some((test, ImageId { generation, rank }))
+}
+
+/// The images of one epoch of a run in a folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredImages {
+    /// The run.
+    pub run: String,
+    /// Test of the run.
+    pub test: usize,
+    /// The start that wrote them, and the epoch that they are of.
+    pub generation: Generation,
+    /// Ranks that have one here, whole or not.
+    pub ranks: usize,
+    /// Their bytes.
+    pub bytes: u64,
+    /// When the last of them was written to, in Unix time.
+    pub changed_unix_seconds: u64,
+}
+
+/// The runs of this user that have a folder in `parent`, in order of their names.
+fn runs_in(parent: &Path) -> io::Result<Vec<String>> {
+    let prefix = folder_name("");
+    let mut runs = Vec::new();
+    for entry in std::fs::read_dir(parent).map_err(at(parent))? {
+        let name = entry.map_err(at(parent))?.file_name();
+        runs.extend(name.to_str().and_then(|name| name.strip_prefix(&prefix)).map(str::to_owned));
+    }
+    runs.sort();
+    Ok(runs)
+}
+
+/// All images of this user in `parent`, by run, test, start and epoch.
+///
+/// # Errors
+/// As the system has it; when the folder of a run is not this user's alone.
+pub fn stored_images(parent: &Path) -> io::Result<Vec<StoredImages>> {
+    let above = File::open(parent).map_err(at(parent))?;
+    let mut all: BTreeMap<(String, usize, Generation), StoredImages> = BTreeMap::new();
+    for run in runs_in(parent)? {
+        let folder = Folder::enter(&above, Folder::path_of(parent, &run), &folder_name(&run), 0)?;
+        for name in folder.names().map_err(at(&folder.path))? {
+            let Some((test, ImageId { generation, .. })) = parse_name(&name) else { continue };
+            let meta = match folder.file(&name, OFlag::O_RDONLY) {
+                // A run may have removed it meanwhile.
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                file => file?.metadata().map_err(at(&folder.path))?,
+            };
+            let key = (run.clone(), test, generation);
+            let images = all.entry(key).or_insert_with(|| StoredImages {
+                run: run.clone(),
+                test,
+                generation,
+                ranks: 0,
+                bytes: 0,
+                changed_unix_seconds: 0,
+            });
+            images.ranks += 1;
+            images.bytes += meta.len();
+            let changed_unix_seconds = u64::try_from(meta.mtime()).unwrap_or(0);
+            images.changed_unix_seconds = images.changed_unix_seconds.max(changed_unix_seconds);
+        }
+    }
+    Ok(all.into_values().collect())
+}
+
+/// Removes all images of a run of this user in `parent`, and its folder, if nothing else is in
+/// it. Returns how many there were, and their bytes.
+///
+/// # Errors
+/// As [`stored_images`]. None where the run has no folder.
+pub fn remove_images_of(parent: &Path, run: &str) -> io::Result<(usize, u64)> {
+    let above = File::open(parent).map_err(at(parent))?;
+    let path = Folder::path_of(parent, run);
+    let folder = match Folder::enter(&above, path.clone(), &folder_name(run), 0) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok((0, 0)),
+        folder => folder?,
+    };
+    let (mut images, mut bytes) = (0, 0);
+    for name in folder.names().map_err(at(&path))? {
+        if parse_name(&name).is_none() {
+            continue;
+        }
+        bytes += folder.file(&name, OFlag::O_RDONLY)?.metadata().map_err(at(&path))?.len();
+        unlinkat(&folder.run, name.as_str(), UnlinkatFlags::NoRemoveDir)
+            .map_err(|error| at(&path.join(&name))(error.into()))?;
+        images += 1;
+    }
+    match std::fs::remove_dir(&path) {
+        Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {}
+        removed => removed.map_err(at(&path))?,
+    }
+    above.sync_all().map_err(at(parent))?;
+    Ok((images, bytes))
 }
 
 impl Disk for Folder {

@@ -31,19 +31,21 @@ fn nothing_is_lost_but_time_when_the_power_fails_and_when_two_nodes_go_with_thei
     nodes.iter().for_each(|node| cluster.power_off(node));
     let ended = first.end(&cluster);
     assert_ne!(ended.code, Some(0), "{}", ended.report);
-    eprintln!("=== code {:?}\n", ended.code);
     cluster.lose_disk("n2");
     nodes.iter().for_each(|node| cluster.power_on(node).expect("it was on"));
 
-    let second = launch(&cluster, true, "", &run);
+    // The spares, which were off too, are let in again.
+    let second = launch(&cluster, true, "--readmit", &run);
     wait_for_column(&cluster, 2, 2600);
     for node in ["n1", "n3"] {
         cluster.power_off(node);
         cluster.lose_disk(node);
     }
     let ended = second.end(&cluster);
-    ended.passed_with_the_same_x(&cluster).replaced(0, "n1", "n5");
-    ended.replaced(0, "n3", "n6");
-    eprintln!("{}", ended.report);
+    ended.passed_with_the_same_x(&cluster).replaced(1, "n1", "n5");
+    ended.replaced(1, "n3", "n6");
+    for images in ["in images of local:/mnt/disk", "in images of global:/mnt/pfs"] {
+        assert!(ended.report.contains(images), "{}", ended.report);
+    }
     assert_eq!(files(&cluster.shared().join("disks")) + files(&cluster.shared().join("pfs")), 0);
 }

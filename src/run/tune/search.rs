@@ -64,8 +64,7 @@ pub const LEAST_PAIRS: usize = 4;
 const MOST_PAIRS: usize = 8;
 /// Above which many candidates one trial each has to do in the first heat.
 const FEW: usize = 3;
-/// How much longer than the longest so far a trial may take, of a value that is not known
-/// yet: none begins within that of the end.
+/// How much longer than expected a trial may take: none begins within that of the end.
 const MARGIN: f64 = 2.0;
 
 /// One-sided 99 % quantiles of Student's distribution, for 4, 6 and 8 measurements
@@ -110,14 +109,21 @@ pub struct Search<B> {
     end_seconds: f64,
     /// Trials for which time is to be left.
     reserved: usize,
-    /// The longest trial so far.
+    /// What a trial takes of a candidate that has had none.
+    usual_seconds: f64,
+}
+
+/// The trials of a candidate.
+#[derive(Debug, Clone, Default)]
+struct Trials {
+    gflops: Vec<f64>,
     longest_seconds: f64,
 }
 
 impl<B> Search<B> {
-    /// A search that is over after `end_seconds`; trials have taken up to `longest_seconds`.
-    pub fn new(bench: B, end_seconds: f64, longest_seconds: f64) -> Self {
-        Self { bench, end_seconds, reserved: 0, longest_seconds }
+    /// A search that is over after `end_seconds`; a trial takes about `usual_seconds`.
+    pub fn new(bench: B, end_seconds: f64, usual_seconds: f64) -> Self {
+        Self { bench, end_seconds, reserved: 0, usual_seconds }
     }
 
     /// From now on leaves time for so many more trials.
@@ -126,8 +132,7 @@ impl<B> Search<B> {
     }
 
     /// Runs a trial that is in no race; the seconds that it takes, which those to come are
-    /// thought to take, too. Nothing where the budget might not hold it, were it as long as
-    /// the one before.
+    /// thought to take, too. Nothing where the budget might not hold it.
     ///
     /// # Errors
     /// When the trial fails.
@@ -135,13 +140,12 @@ impl<B> Search<B> {
     where
         B: Bench<T>,
     {
-        let before_seconds = std::mem::take(&mut self.longest_seconds);
-        if self.bench.elapsed_seconds() + MARGIN * before_seconds > self.end_seconds {
-            self.longest_seconds = before_seconds;
+        let mut trials = Trials::default();
+        if !self.trial(candidate, &mut trials)? {
             return Ok(None);
         }
-        self.trial(candidate)?;
-        Ok(Some(self.longest_seconds))
+        self.usual_seconds = trials.longest_seconds;
+        Ok(Some(self.usual_seconds))
     }
 
     /// Races candidates, of which the first is the default.
@@ -152,36 +156,70 @@ impl<B> Search<B> {
     where
         B: Bench<T>,
     {
-        let mut gflops = vec![Vec::new(); candidates.len()];
-        let kept = |gflops, verdict| Race { gflops, chosen: 0, verdict, challenger: None };
-        let winner = match self.heats(candidates, &mut gflops)? {
-            None => return Ok(kept(gflops, Verdict::Unfinished)),
-            Some(0) => return Ok(kept(gflops, Verdict::Kept)),
+        let mut trials = vec![Trials::default(); candidates.len()];
+        let (chosen, verdict, challenger) = self.decide(candidates, &mut trials)?;
+        if !trials[chosen].gflops.is_empty() {
+            self.usual_seconds = trials[chosen].longest_seconds;
+        }
+        let gflops = trials.into_iter().map(|trials| trials.gflops).collect();
+        Ok(Race { gflops, chosen, verdict, challenger })
+    }
+
+    /// What a race comes to: chosen, verdict and challenger of a [`Race`].
+    fn decide<T>(
+        &mut self,
+        candidates: &[T],
+        trials: &mut [Trials],
+    ) -> Result<(usize, Verdict, Option<(usize, Comparison)>), B::Error>
+    where
+        B: Bench<T>,
+    {
+        let winner = match self.heats(candidates, trials)? {
+            None => return Ok((0, Verdict::Unfinished, None)),
+            Some(0) => return Ok((0, Verdict::Kept, None)),
             Some(winner) => winner,
         };
-        let (comparison, is_whole) = self.duel(candidates, winner, &mut gflops)?;
+        let (comparison, is_whole) = self.duel(candidates, winner, trials)?;
         let (chosen, verdict) = match (comparison.is_better(), is_whole) {
             (true, _) => (winner, Verdict::Better),
             (false, true) => (0, Verdict::Kept),
             (false, false) => (0, Verdict::Unfinished),
         };
-        Ok(Race { gflops, chosen, verdict, challenger: Some((winner, comparison)) })
+        Ok((chosen, verdict, Some((winner, comparison))))
     }
 
-    /// Runs a trial, unless the budget might not hold it.
-    fn trial<T>(&mut self, candidate: &T) -> Result<Option<f64>, B::Error>
+    /// Runs a trial, unless the budget might not hold it; whether it was run.
+    fn trial<T>(&mut self, candidate: &T, trials: &mut Trials) -> Result<bool, B::Error>
     where
         B: Bench<T>,
     {
+        let expected_seconds = match trials.gflops.is_empty() {
+            true => self.usual_seconds,
+            false => trials.longest_seconds,
+        };
+        let needed_seconds = MARGIN * expected_seconds + self.reserved as f64 * self.usual_seconds;
         let start_seconds = self.bench.elapsed_seconds();
-        let needed_seconds = self.longest_seconds * (MARGIN + self.reserved as f64);
         if start_seconds + needed_seconds > self.end_seconds {
-            return Ok(None);
+            return Ok(false);
         }
-        let gflops = self.bench.trial(candidate)?;
+        trials.gflops.push(self.bench.trial(candidate)?);
         let took_seconds = self.bench.elapsed_seconds() - start_seconds;
-        self.longest_seconds = self.longest_seconds.max(took_seconds);
-        Ok(Some(gflops))
+        trials.longest_seconds = trials.longest_seconds.max(took_seconds);
+        Ok(true)
+    }
+
+    /// The rate of a further trial of a candidate, unless the budget might not hold it.
+    fn rate<T>(
+        &mut self,
+        candidates: &[T],
+        index: usize,
+        trials: &mut [Trials],
+    ) -> Result<Option<f64>, B::Error>
+    where
+        B: Bench<T>,
+    {
+        let is_run = self.trial(&candidates[index], &mut trials[index])?;
+        Ok(trials[index].gflops.last().copied().filter(|_| is_run))
     }
 
     /// The candidate that is left when the worse half has gone again and again; nothing
@@ -189,7 +227,7 @@ impl<B> Search<B> {
     fn heats<T>(
         &mut self,
         candidates: &[T],
-        gflops: &mut [Vec<f64>],
+        trials: &mut [Trials],
     ) -> Result<Option<usize>, B::Error>
     where
         B: Bench<T>,
@@ -209,8 +247,9 @@ impl<B> Search<B> {
                 }
                 let mut block = Vec::new();
                 for index in order {
-                    let Some(rate) = self.trial(&candidates[index])? else { return Ok(None) };
-                    gflops[index].push(rate);
+                    let Some(rate) = self.rate(candidates, index, trials)? else {
+                        return Ok(None);
+                    };
                     block.push((index, rate.ln()));
                 }
                 let mean = block.iter().map(|(_, ln)| ln).sum::<f64>() / block.len() as f64;
@@ -232,7 +271,7 @@ impl<B> Search<B> {
         &mut self,
         candidates: &[T],
         challenger: usize,
-        gflops: &mut [Vec<f64>],
+        trials: &mut [Trials],
     ) -> Result<(Comparison, bool), B::Error>
     where
         B: Bench<T>,
@@ -242,10 +281,9 @@ impl<B> Search<B> {
             // Two pairs, AB BA: what drifts adds to one ratio what it takes from the other.
             let mut pairs = [[0.0; 2]; 2];
             for (pair, who) in [(0, 0), (0, challenger), (1, challenger), (1, 0)] {
-                let Some(rate) = self.trial(&candidates[who])? else {
+                let Some(rate) = self.rate(candidates, who, trials)? else {
                     return Ok((Comparison::of(&ln_ratios), false));
                 };
-                gflops[who].push(rate);
                 pairs[pair][usize::from(who != 0)] = rate;
             }
             ln_ratios.extend(pairs.map(|[default, other]| (other / default).ln()));
@@ -403,7 +441,8 @@ mod tests {
         for seed in 0..SEEDS {
             let end_seconds = 1.3 + seed as f64 / 10.0;
             let machine = Simulated { noise: 0.03, ..Simulated::new(seed) };
-            let (race, machine) = race(machine, &GAINS, end_seconds);
+            let mut search = Search::new(machine, end_seconds, 1.0);
+            let (race, machine) = (search.race(&GAINS).unwrap(), search.bench);
             assert!(machine.elapsed_seconds <= end_seconds, "seed {seed}");
             assert_eq!(race.gflops.iter().map(Vec::len).sum::<usize>(), machine.trials);
             // The heats alone take longer.
@@ -411,6 +450,28 @@ mod tests {
                 assert_eq!((race.chosen, race.verdict), (0, Verdict::Unfinished), "seed {seed}");
             }
         }
+    }
+
+    /// A grid that takes ten times as long must not keep others from the rest of the budget.
+    #[test]
+    fn a_slow_candidate_costs_its_own_trials_alone() {
+        let mut search = Search::new(Simulated::new(1), 60.0, 1.0);
+        assert_eq!(search.race(&[0.0, -0.9]).unwrap().verdict, Verdict::Kept);
+        assert!(search.bench.elapsed_seconds() < 25.0);
+        assert_eq!(search.race(&GAINS).unwrap().chosen, 3);
+        let trials = search.bench.trials;
+        search.race(&GAINS).unwrap();
+        assert!(search.bench.trials > trials && search.bench.elapsed_seconds() > 57.0);
+    }
+
+    #[test]
+    fn time_is_left_for_what_is_reserved() {
+        let mut search = Search::new(Simulated::new(1), 20.0, 1.0);
+        search.reserve(8);
+        assert_eq!(search.race(&GAINS).unwrap().verdict, Verdict::Unfinished);
+        assert!(search.bench.elapsed_seconds() < 12.0);
+        search.reserve(0);
+        assert_eq!(search.race(&[0.0, 0.05]).unwrap().verdict, Verdict::Better);
     }
 
     #[test]

@@ -101,6 +101,13 @@ pub struct Race {
     pub challenger: Option<(usize, Comparison)>,
 }
 
+/// What a [`Race`] comes to.
+struct Decision {
+    chosen: usize,
+    verdict: Verdict,
+    challenger: Option<(usize, Comparison)>,
+}
+
 /// A search within a budget of time.
 pub struct Search<B> {
     /// What it measures on.
@@ -157,7 +164,7 @@ impl<B> Search<B> {
         B: Bench<T>,
     {
         let mut trials = vec![Trials::default(); candidates.len()];
-        let (chosen, verdict, challenger) = self.decide(candidates, &mut trials)?;
+        let Decision { chosen, verdict, challenger } = self.decide(candidates, &mut trials)?;
         if !trials[chosen].gflops.is_empty() {
             self.usual_seconds = trials[chosen].longest_seconds;
         }
@@ -165,18 +172,15 @@ impl<B> Search<B> {
         Ok(Race { gflops, chosen, verdict, challenger })
     }
 
-    /// What a race comes to: chosen, verdict and challenger of a [`Race`].
-    fn decide<T>(
-        &mut self,
-        candidates: &[T],
-        trials: &mut [Trials],
-    ) -> Result<(usize, Verdict, Option<(usize, Comparison)>), B::Error>
+    /// What a race comes to.
+    fn decide<T>(&mut self, candidates: &[T], trials: &mut [Trials]) -> Result<Decision, B::Error>
     where
         B: Bench<T>,
     {
+        let kept = |verdict| Decision { chosen: 0, verdict, challenger: None };
         let winner = match self.heats(candidates, trials)? {
-            None => return Ok((0, Verdict::Unfinished, None)),
-            Some(0) => return Ok((0, Verdict::Kept, None)),
+            None => return Ok(kept(Verdict::Unfinished)),
+            Some(0) => return Ok(kept(Verdict::Kept)),
             Some(winner) => winner,
         };
         let (comparison, is_whole) = self.duel(candidates, winner, trials)?;
@@ -185,7 +189,7 @@ impl<B> Search<B> {
             (false, true) => (0, Verdict::Kept),
             (false, false) => (0, Verdict::Unfinished),
         };
-        Ok((chosen, verdict, Some((winner, comparison))))
+        Ok(Decision { chosen, verdict, challenger: Some((winner, comparison)) })
     }
 
     /// Runs a trial, unless the budget might not hold it; whether it was run.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -399,6 +400,47 @@ fn init_writes_what_fits_and_keeps_what_is_there() {
     assert!(toml.starts_with("# Made by `skt-hpl init`"), "{toml}");
 }
 
+/// What `init --tune` does with an `mpirun` that is this script.
+fn init_tunes_with(mpirun: &str, flags: &[&str]) -> (Program, Output) {
+    let program = Program::new();
+    let path = program.path().join("mpirun");
+    fs::write(&path, format!("#!/bin/sh\n{mpirun}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    let before = std::env::var("PATH").unwrap();
+    let programs = format!("{}:{before}", program.path().display());
+    let init = ["init", "--tune", "--ranks", "2", "--memory-fraction", "0.01"];
+    let output = program.command(&[&init, flags].concat()).env("PATH", programs).output().unwrap();
+    (program, output)
+}
+
+#[test]
+fn init_starts_tune_on_the_file_that_it_has_written() {
+    let record = "[ \"$1\" = --version ] || { cp HPL.* seen; echo \"$@\" >words; }";
+    let (program, output) = init_tunes_with(record, &["--ft", "none"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let words = program.read("words");
+    let command = format!("-np 2 {} tune ", env!("CARGO_BIN_EXE_skt-hpl"));
+    let (_, flags) = words.split_once(&command).expect(&words);
+    assert_eq!(flags, "--budget 60s --force --out HPL.dat --ft none\n");
+    assert_eq!(program.read("seen"), program.read("HPL.dat"));
+
+    let (program, _) = init_tunes_with(record, &["--format", "toml", "--threads", "2"]);
+    let words = program.read("words");
+    assert!(words.ends_with(" --force --out HPL.toml --config HPL.toml\n"), "{words}");
+}
+
+#[test]
+fn init_says_so_where_tuning_fails_and_keeps_the_file() {
+    let (program, output) = init_tunes_with("exit 3", &[]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("error: --tune: the file is written and not tuned"), "{said}");
+    let command = said.lines().last().unwrap();
+    assert!(command.ends_with(" tune --budget 60s --force --out HPL.dat"), "{said}");
+    assert!(program.read("HPL.dat").contains("NBs"));
+}
+
 #[test]
 fn init_names_bad_flags() {
     let program = Program::new();
@@ -417,6 +459,12 @@ fn init_names_bad_flags() {
         ),
         (&["--ranks", "0"], "--ranks: value 0 is out of range; legal: 1 to 1048576"),
         (&["--threads", "0"], "--threads: value 0 is out of range; legal: 1 to 4096"),
+        (
+            &["--tune", "--memory-gib", "8"],
+            "--tune: measures this machine, and --memory-gib plans for another: run `skt-hpl tune` \
+             there",
+        ),
+        (&["--tune", "--out", "-"], "--tune: takes a file: standard output cannot be tuned"),
         (
             &["--out", "a.toml", "--format", "dat"],
             "--out: a.toml would be read as another form: TOML ends in .toml, HPL.dat does not",

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use crate::config::{
-    CheckpointDraft, ConfigError, Format, Rules, RunSpec, checkpoint, hpldat, read_bytes,
+    Checked, CheckpointDraft, ConfigError, Format, Rules, RunSpec, checkpoint, hpldat, read_bytes,
     read_draft, toml, validate,
 };
 use crate::report::output;
@@ -66,8 +66,18 @@ pub fn execute(args: &ConvertArgs) -> Result<(), ConfigError> {
         (None, None) if from == Format::Toml => Format::Dat,
         (None, None) => Format::Toml,
     };
-    let mut text = text(&checked.spec, &checked.checkpoint, to)?;
-    match to {
+    let text = whole_text(&checked, to)?;
+    match &args.output {
+        Some(path) => output::write_file(path, text.as_bytes(), args.force),
+        None => output::print(text.as_bytes()),
+    }
+}
+
+/// A configuration in this form, settings of the launcher included; says on standard error
+/// what the form cannot hold.
+pub(super) fn whole_text(checked: &Checked, format: Format) -> Result<String, ConfigError> {
+    let mut text = text(&checked.spec, &checked.checkpoint, format)?;
+    match format {
         Format::Toml if !checked.launch.is_empty() => text += &toml::write_launch(&checked.launch),
         Format::Dat if !checked.launch.is_empty() => output::say(format_args!(
             "warning: launch: HPL.dat cannot hold settings of the launcher; give them to `skt-hpl \
@@ -75,10 +85,7 @@ pub fn execute(args: &ConvertArgs) -> Result<(), ConfigError> {
         )),
         _ => {}
     }
-    match &args.output {
-        Some(path) => output::write_file(path, text.as_bytes(), args.force),
-        None => output::print(text.as_bytes()),
-    }
+    Ok(text)
 }
 
 /// A run in this form; says on standard error what the form cannot hold.

@@ -1,6 +1,7 @@
 //! `skt-hpl init`: a configuration that fits this machine.
 
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use clap::Args;
 use skt_terms::shown::shell_quoted;
@@ -16,6 +17,7 @@ use crate::config::{
     At, CheckpointDraft, ConfigError, Draft, Format, LaunchDraft, Place, Rules, RunSpec, Setting,
     TestSpec, param::Param, toml, validate,
 };
+use crate::machine::launcher_rank;
 use crate::model::path::{Changes, Machine, Run, predict};
 use crate::report::output;
 use crate::run::protect::{self, MOST_MEMBERS, Settings, memory_split, smallest_group};
@@ -56,6 +58,10 @@ pub struct InitArgs {
     /// Overwrite the file if it exists
     #[arg(long, short)]
     pub force: bool,
+    /// Then run `skt-hpl tune` on this machine for a minute, and write what it chooses into the
+    /// file
+    #[arg(long)]
+    pub tune: bool,
 }
 
 /// Writes the configuration and says how to run it.
@@ -83,6 +89,9 @@ pub fn execute(args: &InitArgs) -> Result<(), ConfigError> {
             ),
         });
     }
+    if args.tune {
+        can_tune(args, path)?;
+    }
     let ranks = ranks(args)?;
     let available_bytes = match args.memory_gib {
         Some(gib) => (gib * f64::from(1 << 30)) as u64,
@@ -90,7 +99,7 @@ pub fn execute(args: &InitArgs) -> Result<(), ConfigError> {
     };
     let fitted = fit(args, ranks, available_bytes)?;
     let Fitted { spec, protection } = &fitted;
-    let command = command_line(args, spec, ranks, format, path);
+    let command = command_line(args, spec, ranks, format, path, None);
     let config = match format {
         Format::Dat => text(spec, &CheckpointDraft::new(), format)?,
         Format::Toml => format!(
@@ -127,7 +136,42 @@ pub fn execute(args: &InitArgs) -> Result<(), ConfigError> {
     if args.memory_gib.is_none() {
         say_what_is_left()?;
     }
-    Ok(())
+    match args.tune {
+        true => tune(&command_line(args, spec, ranks, format, path, Some(path))),
+        false => Ok(()),
+    }
+}
+
+/// Whether `--tune` can do what it says: it measures this machine, and changes a file.
+fn can_tune(args: &InitArgs, path: &Path) -> Result<(), ConfigError> {
+    let what = match () {
+        () if path == Path::new("-") => "takes a file: standard output cannot be tuned",
+        () if args.memory_gib.is_some() => {
+            "measures this machine, and --memory-gib plans for another: run `skt-hpl tune` there"
+        }
+        () if launcher_rank::rank().is_some() => {
+            "starts mpirun, which cannot be done within a job: run `skt-hpl tune` in it"
+        }
+        () => return Ok(()),
+    };
+    Err(ConfigError::BadText { at: At::named("--tune", &Place::Flag), what: what.to_owned() })
+}
+
+/// Runs this command of a shell, which tunes the file that was written.
+fn tune(command: &str) -> Result<(), ConfigError> {
+    output::say(format_args!("tuning for a minute: {command}"));
+    let ended = Command::new("sh").arg("-c").arg(command).stdin(Stdio::null()).status();
+    let why = match ended {
+        Ok(status) if status.success() => return Ok(()),
+        Ok(status) => status.to_string(),
+        Err(error) => error.to_string(),
+    };
+    Err(ConfigError::Machine {
+        what: format!(
+            "--tune: the file is written and not tuned, as this command failed ({why}); what it \
+             said is above; run it again when that is mended:\n  {command}"
+        ),
+    })
 }
 
 /// `N = 23040 (4.0 GiB, about 108.6 Gflop/s)`: by the model of the solver's critical
@@ -173,15 +217,20 @@ fn count(ranks: usize) -> String {
     if ranks == 1 { "1 rank".to_owned() } else { format!("{ranks} ranks") }
 }
 
-/// How to run the configuration.
+/// How to run the configuration; where `tuned` is a file, how to tune it into that.
 fn command_line(
     args: &InitArgs,
     spec: &RunSpec,
     ranks: usize,
     format: Format,
     path: &Path,
+    tuned: Option<&Path>,
 ) -> String {
     let mut command = by_hand(ranks);
+    if let Some(tuned) = tuned {
+        let out = shell_quoted(&tuned.display().to_string());
+        command.push_str(&format!(" tune --budget 60s --force --out {out}"));
+    }
     if path != Path::new("HPL.dat") {
         command.push_str(&format!(" --config {}", shell_quoted(&path.display().to_string())));
     }
@@ -360,6 +409,7 @@ mod tests {
             out: None,
             format: None,
             force: false,
+            tune: false,
         }
     }
 

@@ -27,6 +27,7 @@ pub mod run;
 pub mod shm;
 pub mod status;
 pub mod study_error;
+pub mod tune;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -99,6 +100,8 @@ pub enum Command {
     Probe(probe::ProbeArgs),
     /// Write a commented configuration that fits this machine
     Init(init::InitArgs),
+    /// Find the fastest values of the parameters by short runs on this job's ranks
+    Tune(Box<tune::TuneArgs>),
     /// Convert a configuration between HPL.dat and TOML
     Convert(convert::ConvertArgs),
     /// Plan a run: from a machine to a configuration, with its alternatives
@@ -176,6 +179,7 @@ fn dispatch(cli: Cli) -> ExitCode {
     let command = match cli.command {
         None => return run::execute(&cli.run),
         Some(Command::Run(args)) => return run::execute(&args),
+        Some(Command::Tune(args)) => return tune::execute(&args),
         Some(Command::Launch(args)) => {
             return match launch::execute(&args) {
                 Ok(exit) => exit.into(),
@@ -195,7 +199,7 @@ fn dispatch(cli: Cli) -> ExitCode {
         kernel::take_one_that_fits(&outfile::closed());
     }
     let done: Result<(), Box<dyn std::error::Error>> = match command {
-        Command::Run(_) | Command::Launch(_) => unreachable!("handled above"),
+        Command::Run(_) | Command::Launch(_) | Command::Tune(_) => unreachable!("handled above"),
         Command::Status(args) => status::execute(&args).map_err(Into::into),
         Command::Probe(args) => probe::execute(&args).map_err(Into::into),
         Command::Init(args) => init::execute(&args).map_err(Into::into),

@@ -129,6 +129,16 @@ impl Progress {
         self.show(&columns_line(done, n, elapsed_seconds, recent));
     }
 
+    /// Shows a line about work that is not counted in columns, if one is due after
+    /// `elapsed_seconds`.
+    pub fn step(&mut self, elapsed_seconds: f64, line: impl FnOnce() -> String) {
+        if self.out.is_none() || elapsed_seconds < self.next_due_seconds {
+            return;
+        }
+        self.next_due_seconds = elapsed_seconds + self.interval_seconds();
+        self.show(&line());
+    }
+
     /// Takes a live line away, before anything else is written to the screen.
     pub fn clear(&mut self) {
         if self.line_shown {
@@ -292,6 +302,16 @@ mod tests {
 # N=20000: column 11400, 92.0 %, 100.0 Gflop/s (now 100.0 Gflop/s), ETA 4 s
 "
         );
+    }
+
+    #[test]
+    fn steps_are_shown_when_a_line_is_due() {
+        let screen = Screen::default();
+        let mut progress = Progress::to(Box::new(screen.clone()), false, usize::MAX);
+        for second in 0..12 {
+            progress.step(f64::from(second), || format!("step {second}"));
+        }
+        assert_eq!(screen.text(), "# step 0\n# step 5\n# step 10\n");
     }
 
     #[test]

@@ -3,3 +3,4 @@
 pub mod job;
 pub mod protect;
 pub mod ptest;
+pub mod tune;

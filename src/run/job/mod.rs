@@ -4,8 +4,10 @@ mod interrupt;
 mod outlook;
 mod places;
 mod setup;
+mod trials;
 
 use setup::Setup;
+pub use trials::Trials;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -107,6 +109,9 @@ pub enum JobError {
         /// Number of the test, from 1.
         test: usize,
     },
+    /// The job does not fit its hosts, or another holds what it needs: all ranks know it.
+    #[error("{0}")]
+    Refused(String),
     /// The solver stopped for a reason that is not in the matrix.
     #[error(transparent)]
     Solve(#[from] SolveError),
@@ -161,7 +166,10 @@ impl JobError {
     pub fn is_fatal(&self) -> bool {
         let is_agreed = matches!(
             self,
-            Self::Checkpoint(CheckpointError::Refused(_)) | Self::Abft(_) | Self::OtherTests { .. }
+            Self::Checkpoint(CheckpointError::Refused(_))
+                | Self::Abft(_)
+                | Self::OtherTests { .. }
+                | Self::Refused(_)
         );
         !is_agreed
     }
@@ -192,6 +200,7 @@ impl JobError {
             Self::Spec(_)
             | Self::Abft(_)
             | Self::OtherTests { .. }
+            | Self::Refused(_)
             | Self::Blas(_)
             | Self::Threads { .. } => true,
         }

@@ -1,7 +1,7 @@
 //! Which tests of a job will have checkpoints, as predicted before the first test.
 
 use crate::checkpoint::methods::Method;
-use crate::config::{RunSpec, TestSpec};
+use crate::config::TestSpec;
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::machine::tuning::TUNING;
 use crate::run::protect::{self, Every, Outlook, Settings};
@@ -19,7 +19,7 @@ pub fn guessed_rate(test: &TestSpec, gflops_per_core: f64) -> f64 {
 /// A rank is lost.
 pub fn outlooks<C: Comm>(
     world: &C,
-    spec: &RunSpec,
+    tests: &[TestSpec],
     settings: &Settings,
     gflops_per_core: f64,
 ) -> Result<Vec<Option<Outlook>>, CommError> {
@@ -42,7 +42,7 @@ pub fn outlooks<C: Comm>(
         let outlook = outlook(test);
         ALL.iter().position(|&other| other == outlook).expect("one of all") as u8
     };
-    let mut codes: Vec<u8> = spec.tests().iter().map(code).collect();
+    let mut codes: Vec<u8> = tests.iter().map(code).collect();
     collect::broadcast(world, &mut codes, 0)?;
     Ok(codes.into_iter().map(|code| ALL[usize::from(code)]).collect())
 }

@@ -48,6 +48,8 @@ pub struct Setup<'a> {
     pub outlooks: Vec<Option<Outlook>>,
     /// What the set-up took on this rank, in words.
     pub steps: String,
+    /// Where all ranks are.
+    places: Vec<Place>,
 }
 
 /// What the parts of the set-up take.
@@ -201,7 +203,7 @@ impl<'a> Setup<'a> {
         }
         let memory_note = memory_note(spec, settings, &places);
         let outlooks = match refusal {
-            None => outlook::outlooks(world, spec, settings, self_test.gflops_per_core)?,
+            None => outlook::outlooks(world, &spec.tests(), settings, self_test.gflops_per_core)?,
             // Of no use, and what does not fit may not even be counted.
             Some(_) => Vec::new(),
         };
@@ -219,11 +221,17 @@ impl<'a> Setup<'a> {
             lock,
             outlooks,
             steps: watch.words(),
+            places,
         })
     }
 }
 
 impl Setup<'_> {
+    /// Why the tests of `spec` do not fit into the memory of the hosts, if they do not.
+    pub fn lack(&self, spec: &RunSpec, settings: &Settings) -> Option<DoesNotFit> {
+        check_memory(spec, settings, &self.places)
+    }
+
     /// What the head of the report says of it.
     pub fn notes(&self, settings: &Settings) -> Vec<String> {
         let mut notes = vec![format!("start    : {}", self.steps)];

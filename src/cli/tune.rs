@@ -1,0 +1,248 @@
+//! `skt-hpl tune`: the fastest values of a run's parameters, measured on this job's ranks.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use skt_terms::exit::Exit;
+
+use super::convert;
+use super::overrides::Overrides;
+use super::protect::ProtectArgs;
+use super::run::{RunArgs, load_checked};
+use crate::checkpoint::agree::Resume;
+use crate::checkpoint::codec::checksum;
+use crate::checkpoint::methods::Method;
+use crate::config::{At, Checked, ConfigError, Format, Place, RunSpec};
+use crate::hpl::comm::mpi::{MpiComm, MpiWorld};
+use crate::hpl::comm::{Comm as _, collect};
+use crate::machine::environment::kernel;
+use crate::machine::launcher_rank;
+use crate::report::progress::ProgressMode;
+use crate::report::{outfile, output};
+use crate::run::job::{JobError, Options};
+use crate::run::protect::{OnLoss, Settings, parse_seconds, read_domains};
+use crate::run::tune::parameter::{Parameter, with_values};
+use crate::run::tune::{LEAST_N, Plan, TuneError, Tuning, table, tune};
+
+const TUNING: &str = "Tuning";
+/// Less does not hold the set-up of a job and a comparison.
+const LEAST_BUDGET_SECONDS: f64 = 1.0;
+
+/// Flags of `tune`.
+#[derive(Debug, Args)]
+pub struct TuneArgs {
+    /// Time that all of it may take, from the start of the ranks
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds, default_value = "60s")]
+    #[arg(help_heading = TUNING)]
+    pub budget: f64,
+    /// Tune these parameters only
+    #[arg(long, value_name = "NAME,..", value_delimiter = ',', help_heading = TUNING)]
+    pub only: Vec<Parameter>,
+    /// Write the configuration with the values that are chosen: TOML if it ends in .toml, else
+    /// HPL.dat
+    #[arg(long, short, value_name = "FILE", help_heading = TUNING)]
+    pub out: Option<PathBuf>,
+    /// Overwrite the file if it exists
+    #[arg(long, short, help_heading = TUNING)]
+    pub force: bool,
+    /// Progress on standard error
+    #[arg(long, value_name = "HOW", value_enum, default_value_t, help_heading = TUNING)]
+    pub progress: ProgressMode,
+    /// Configuration to begin with: TOML if it ends in .toml, else HPL.dat [default: HPL.dat in
+    /// the current folder]
+    #[arg(long, short, value_name = "FILE", help_heading = TUNING)]
+    pub config: Option<PathBuf>,
+    /// Replace illegal values of HPL.dat as the reference does, with a warning, instead of
+    /// stopping
+    #[arg(long, help_heading = TUNING)]
+    pub lenient: bool,
+    /// Flags that override the configuration.
+    #[command(flatten)]
+    pub overrides: Overrides,
+    /// Protection against the loss of nodes.
+    #[command(flatten)]
+    pub protect: ProtectArgs,
+}
+
+/// Tunes, on all ranks of the job.
+pub fn execute(args: &TuneArgs) -> ExitCode {
+    kernel::take_one_that_fits(&outfile::closed());
+    let exit = MpiWorld::init().map_err(JobError::from).and_then(|world| {
+        let comm = world.comm()?;
+        let mine = tune_on(&world, &comm, args)?;
+        // How it ends is known on rank 0.
+        let mut code = [mine.code()];
+        collect::broadcast(&comm, &mut code, 0)?;
+        Ok(Exit::from_code(code[0]))
+    });
+    match exit {
+        Ok(exit) => {
+            if exit != Exit::Passed {
+                launcher_rank::let_the_first_speak();
+            }
+            exit.into()
+        }
+        Err(error) => {
+            output::say(format_args!("error: {error}"));
+            Exit::BadInput.into()
+        }
+    }
+}
+
+/// What rank 0 knows of the job.
+struct Order {
+    checked: Checked,
+    plan: Plan,
+    settings: Settings,
+}
+
+fn tune_on(world: &MpiWorld, comm: &MpiComm, args: &TuneArgs) -> Result<Exit, JobError> {
+    let is_first = comm.rank() == 0;
+    let mut order = None;
+    let mut bytes = Vec::new();
+    if is_first {
+        match read_order(args, comm.size()) {
+            Ok(read) => {
+                let told = (&read.plan.base, &read.settings);
+                bytes = serde_json::to_vec(&told).expect("plain data");
+                order = Some(read);
+            }
+            Err(error) => output::say(format_args!("error: {error}")),
+        }
+    }
+    collect::broadcast_bytes(comm, &mut bytes, 0)?;
+    if bytes.is_empty() {
+        return Ok(Exit::BadInput);
+    }
+    let (base, settings): (RunSpec, Settings) =
+        serde_json::from_slice(&bytes).map_err(|error| JobError::Spec(error.to_string()))?;
+    let told = Plan { base, parameters: Vec::new(), n: None, budget_seconds: args.budget };
+    let plan = order.as_ref().map_or(&told, |order| &order.plan);
+    let options = Options {
+        progress: args.progress,
+        mpi_library: Some(world.library_version()),
+        ..Options::default()
+    };
+    match tune(comm, plan, &settings, &options) {
+        Ok(tuning) => {
+            let shown = order.zip(tuning).map(|(order, tuning)| show(args, &order, &tuning));
+            Ok(shown.unwrap_or(Exit::Passed))
+        }
+        Err(TuneError::Job(error)) if error.is_fatal() => {
+            output::say(format_args!("error: rank {}: {error}", comm.rank()));
+            let code = i32::from(Exit::BadInput.code());
+            Err(comm.abort(&error.to_string(), code).into())
+        }
+        Err(error) => {
+            if is_first {
+                output::say(format_args!("error: {error}"));
+            }
+            let is_wrong = matches!(error, TuneError::Wrong { .. });
+            Ok(if is_wrong { Exit::ResidualFailed } else { Exit::BadInput })
+        }
+    }
+}
+
+/// Prints the table, and writes the configuration that was asked for.
+fn show(args: &TuneArgs, order: &Order, tuning: &Tuning) -> Exit {
+    let method = order.settings.method;
+    if method != Method::None && !tuning.is_protected {
+        output::say(format_args!(
+            "note: --ft {method}: no checkpoint is due within a trial, so none had any \
+             (--checkpoint-every TIME takes them)"
+        ));
+    }
+    let shown = output::print(table::text(tuning).as_bytes());
+    match shown.and_then(|()| write(args, order, tuning)) {
+        Ok(()) => Exit::Passed,
+        Err(error) => {
+            output::say(format_args!("error: {error}"));
+            Exit::BadInput
+        }
+    }
+}
+
+fn write(args: &TuneArgs, order: &Order, tuning: &Tuning) -> Result<(), ConfigError> {
+    let Some(path) = &args.out else { return Ok(()) };
+    let mut checked = order.checked.clone();
+    checked.spec = with_values(&checked.spec, &tuning.chosen);
+    let text = convert::whole_text(&checked, Format::of(path))?;
+    output::write_file(path, text.as_bytes(), args.force)
+}
+
+/// What the flags and the file they name order.
+fn read_order(args: &TuneArgs, ranks: usize) -> Result<Order, ConfigError> {
+    if let Some(path) = args.out.as_deref().filter(|path| path.exists() && !args.force) {
+        return Err(ConfigError::Exists { file: path.display().to_string() });
+    }
+    if args.budget < LEAST_BUDGET_SECONDS {
+        return Err(ConfigError::OutOfRange {
+            at: At::named("--budget", &Place::Flag),
+            value: format!("{}s", args.budget),
+            legal: format!("{LEAST_BUDGET_SECONDS}s or more"),
+        });
+    }
+    if let Some(inject) = args.protect.inject.first() {
+        let what = format!("{inject}: trials have no faults; give it to a run");
+        return Err(ConfigError::BadText { at: At::named("--inject", &Place::Flag), what });
+    }
+    let with_n = RunArgs {
+        config: args.config.clone(),
+        lenient: args.lenient,
+        overrides: args.overrides.clone(),
+        protect: args.protect.clone(),
+        ranks: Some(ranks),
+        ..RunArgs::default()
+    };
+    let mut without_n = with_n.clone();
+    let has_file = args.config.is_some() || Path::new("HPL.dat").exists();
+    if has_file {
+        // The file's N stays; the flag is of the trials.
+        without_n.overrides.n.clear();
+    }
+    let checked = load_checked(&without_n)?;
+    checked.require_ranks(ranks)?;
+    let n = match args.overrides.n.is_empty() {
+        true => None,
+        false => Some(order_of_trials(&load_checked(&with_n)?.spec.n)?),
+    };
+    for warning in &checked.warnings {
+        output::say(format_args!("warning: {warning}"));
+    }
+    let settings = for_trials(&checked)?;
+    let is_asked = |parameter: &Parameter| args.only.is_empty() || args.only.contains(parameter);
+    let parameters = Parameter::ALL.into_iter().filter(is_asked).collect();
+    let base = checked.spec.clone();
+    let plan = Plan { base, parameters, n, budget_seconds: args.budget };
+    Ok(Order { checked, plan, settings })
+}
+
+/// The N of the trials, of which there is one.
+fn order_of_trials(given: &[usize]) -> Result<usize, ConfigError> {
+    match given[..] {
+        [n] if n >= LEAST_N => Ok(n),
+        _ => Err(ConfigError::OutOfRange {
+            at: At::named("--n", &Place::Flag),
+            value: given.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
+            legal: format!("one order for all trials, {LEAST_N} or more"),
+        }),
+    }
+}
+
+/// The protection of the trials: that of the run if it names one, without what is of use only
+/// to a run that goes on. Its segments have a name of their own, so that those of the run
+/// itself stay as they are.
+fn for_trials(checked: &Checked) -> Result<Settings, ConfigError> {
+    let settings = Settings::read(&checked.checkpoint, &checked.spec)?;
+    let method = if settings.method_is_asked { settings.method } else { Method::None };
+    Ok(Settings {
+        method,
+        domains: read_domains(&checked.checkpoint)?,
+        resume: Resume::Never,
+        on_loss: OnLoss::Restart,
+        levels: Default::default(),
+        run_id: format!("tune-{:016x}", checksum(settings.run_id.as_bytes())),
+        ..settings
+    })
+}

@@ -1,0 +1,155 @@
+//! A job whose tests are chosen one after the other while it runs: the trials of `tune`.
+//!
+//! Rank 0 chooses, the others follow. Each test runs as in [`super::run`], from the matrix
+//! to the residual, and under the same protection; nothing is reported, and nothing is kept
+//! for a later start.
+
+use std::time::Instant;
+
+use super::setup::Setup;
+use super::{JobError, Options, Ranks, Tests, Turn, outlook};
+use crate::checkpoint::agree::Resume;
+use crate::checkpoint::store::Store;
+use crate::config::{RunSpec, TestSpec};
+use crate::hpl::comm::{Comm, collect};
+use crate::machine::environment::preflight::DoesNotFit;
+use crate::report::progress::Progress;
+use crate::report::record::TestRecord;
+use crate::run::protect::ledger::Results;
+use crate::run::protect::{self, Outlook, Settings};
+
+/// The ranks of such a job.
+pub struct Trials<'a, C: Comm> {
+    world: &'a C,
+    spec: &'a RunSpec,
+    settings: &'a Settings,
+    setup: Setup<'a>,
+    ranks: Option<Ranks<C>>,
+}
+
+impl<'a, C: Comm> Trials<'a, C> {
+    /// Sets the job up for tests such as those of `spec`, whose segments, if it is protected,
+    /// are in `store`. Collective.
+    ///
+    /// # Errors
+    /// As [`super::run`]; [`JobError::Refused`] on all ranks alike.
+    pub fn open(
+        world: &'a C,
+        spec: &'a RunSpec,
+        settings: &'a Settings,
+        options: &Options,
+        store: &'a (dyn Store + Send + Sync),
+    ) -> Result<Self, JobError> {
+        let setup = Setup::new(world, spec, settings, options, store)?;
+        if let Some(why) = setup.refusal {
+            return Err(JobError::Refused(why));
+        }
+        if settings.is_on() {
+            // What trials that were killed have left, under the same name.
+            protect::sweep(store, &settings.run_id, 0)?;
+            world.barrier()?;
+        }
+        Ok(Self { world, spec, settings, setup, ranks: None })
+    }
+
+    /// Checks all tests of `spec` against the memory of the hosts.
+    ///
+    /// # Errors
+    /// They do not fit; the largest order that does.
+    pub fn check_memory(&self, spec: &RunSpec) -> Result<(), DoesNotFit> {
+        self.setup.lack(spec, self.settings).map_or(Ok(()), Err)
+    }
+
+    /// Operations a second that a test is thought to do, before one has been run.
+    pub fn guessed_rate(&self, test: &TestSpec) -> f64 {
+        outlook::guessed_rate(test, self.setup.self_test.gflops_per_core)
+    }
+
+    /// On rank 0: runs a test on all ranks.
+    ///
+    /// # Errors
+    /// As [`super::run`]. What is wrong with the test itself is in its record.
+    pub fn lead(&mut self, test: &TestSpec) -> Result<TestRecord, JobError> {
+        self.send(Some(test))?;
+        Ok(self.run(test)?.expect("rank 0 has a place in each grid"))
+    }
+
+    /// On all other ranks: runs what rank 0 chooses, until it ends the job.
+    ///
+    /// # Errors
+    /// As [`Trials::lead`].
+    pub fn follow(mut self) -> Result<(), JobError> {
+        loop {
+            collect::await_broadcast(self.world, 0)?;
+            let mut bytes = Vec::new();
+            collect::broadcast_bytes(self.world, &mut bytes, 0)?;
+            let test: Option<TestSpec> = serde_json::from_slice(&bytes)
+                .map_err(|error| JobError::Spec(error.to_string()))?;
+            match test {
+                Some(test) => self.run(&test)?,
+                None => return self.clear(),
+            };
+        }
+    }
+
+    /// On rank 0: ends the job on all ranks.
+    ///
+    /// # Errors
+    /// A rank is lost, or the store refuses.
+    pub fn end(self) -> Result<(), JobError> {
+        self.send(None)?;
+        self.clear()
+    }
+
+    fn send(&self, test: Option<&TestSpec>) -> Result<(), JobError> {
+        let mut bytes = serde_json::to_vec(&test).expect("plain data");
+        Ok(collect::broadcast_bytes(self.world, &mut bytes, 0)?)
+    }
+
+    /// Runs a test; its record on rank 0. Collective.
+    fn run(&mut self, test: &TestSpec) -> Result<Option<TestRecord>, JobError> {
+        let (alone, gflops) = (std::slice::from_ref(test), self.setup.self_test.gflops_per_core);
+        self.setup.outlooks = outlook::outlooks(self.world, alone, self.settings, gflops)?;
+        let mut tests = Tests {
+            spec: self.spec,
+            settings: self.settings,
+            setup: &self.setup,
+            lost_at: None,
+            progress: Progress::off(),
+            reports: None,
+            ledger: None,
+            found: None,
+            unsettled: Results::new(),
+            settled_at: Instant::now(),
+        };
+        let is_protected = tests.is_protected(0, Resume::Never);
+        let size = if is_protected { test.ranks() } else { test.p * test.q };
+        if self.ranks.as_ref().is_none_or(|ranks| ranks.size != size) {
+            self.ranks = Some(Ranks::new(self.world, size)?);
+        }
+        let Some(ranks) = self.ranks.as_mut().filter(|ranks| ranks.comm.is_some()) else {
+            return Ok(None);
+        };
+        let turn = Turn { index: 0, tests: 1, resume: Resume::Never };
+        let reported = tests.run_one(ranks, test, turn, &mut Instant::now())?;
+        if let Some(done) = reported.done {
+            done.clear()?;
+        }
+        let is_known = self.world.rank() == 0;
+        Ok(is_known.then(|| protect::result::read(&reported.result)))
+    }
+
+    /// Whether tests such as `test` have checkpoints, or checksums: of the last one that ran.
+    pub fn is_protected(&self) -> bool {
+        matches!(self.setup.outlooks.first(), Some(Some(Outlook::Due | Outlook::NoneDue)))
+    }
+
+    /// Removes what the trials have left. Collective.
+    fn clear(self) -> Result<(), JobError> {
+        if self.settings.is_on() {
+            self.world.barrier()?;
+            protect::sweep(self.setup.store, &self.settings.run_id, 0)?;
+        }
+        Ok(())
+    }
+}

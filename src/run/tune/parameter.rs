@@ -1,0 +1,272 @@
+//! The parameters that `tune` tries values of, and which values.
+
+use crate::config::{Bcast, Fact, RunSpec, Swap, TestSpec};
+use crate::report::record::ROWS_IN_HALVES;
+use crate::run::protect::MOST_MEMBERS;
+
+/// A parameter that is tuned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Parameter {
+    /// P x Q
+    Grid,
+    /// NB
+    Nb,
+    /// DEPTH
+    Depth,
+    /// NBMIN
+    Nbmin,
+    /// RFACT
+    Rfact,
+    /// PFACT
+    Pfact,
+    /// SWAP and its threshold
+    Swap,
+    /// BCAST
+    Bcast,
+}
+
+/// Blocking factors that are tried.
+const NBS: [usize; 6] = [96, 128, 160, 192, 224, 256];
+/// Columns at which the recursion is tried to stop.
+const NBMINS: [usize; 4] = [2, 4, 8, 16];
+/// Depths of look-ahead that are tried.
+const DEPTHS: [usize; 3] = [0, 1, 2];
+/// Row exchanges that are tried. With mix, the threshold also says how many columns are
+/// exchanged by halves.
+const SWAPS: [(Swap, usize); 5] = [
+    (Swap::Mix, 64),
+    (Swap::Mix, 128),
+    (Swap::Mix, 256),
+    (Swap::BinaryExchange, 64),
+    (Swap::SpreadRoll, 64),
+];
+
+impl Parameter {
+    /// All, in the order in which they are tuned: what changes the rate most comes first, for
+    /// time may run out, and what later ones depend on comes before them.
+    pub const ALL: [Parameter; 8] = [
+        Self::Grid,
+        Self::Nb,
+        Self::Depth,
+        Self::Nbmin,
+        Self::Rfact,
+        Self::Pfact,
+        Self::Swap,
+        Self::Bcast,
+    ];
+
+    /// Its name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Grid => "grid",
+            Self::Nb => "nb",
+            Self::Depth => "depth",
+            Self::Nbmin => "nbmin",
+            Self::Rfact => "rfact",
+            Self::Pfact => "pfact",
+            Self::Swap => "swap",
+            Self::Bcast => "bcast",
+        }
+    }
+
+    /// Its value in a test, in words without blanks.
+    pub fn shown(self, test: &TestSpec) -> String {
+        match self {
+            Self::Grid => format!("{}x{}", test.p, test.q),
+            Self::Nb => test.nb.to_string(),
+            Self::Depth => test.depth.to_string(),
+            Self::Nbmin => test.nbmin.to_string(),
+            Self::Rfact => test.rfact.name().to_owned(),
+            Self::Pfact => test.pfact.name().to_owned(),
+            Self::Swap if test.swap == Swap::Mix => format!("mix:{}", test.swap_threshold),
+            Self::Swap => test.swap.name().to_owned(),
+            Self::Bcast => test.bcast.name().to_owned(),
+        }
+    }
+
+    /// The flags that say its value in a test.
+    pub fn flags(self, test: &TestSpec) -> String {
+        match self {
+            Self::Grid => format!("--p {} --q {}", test.p, test.q),
+            Self::Swap => {
+                format!("--swap {} --swap-threshold {}", test.swap.name(), test.swap_threshold)
+            }
+            other => format!("--{} {}", other.name(), other.shown(test)),
+        }
+    }
+
+    /// Why its values make no difference to tests such as `test`, if so: `by_messages` is what
+    /// goes from rank to rank by messages in them.
+    pub fn is_idle(self, test: &TestSpec, by_messages: &[String]) -> Option<&'static str> {
+        let goes = |what: &str| by_messages.iter().any(|sent| sent == what);
+        match self {
+            Self::Bcast if test.q == 1 => Some("there is one process column"),
+            Self::Bcast if !goes("panels") => Some("panels are not sent by messages"),
+            Self::Swap if test.p == 1 => Some("there is one process row"),
+            Self::Swap if !goes("rows") && !goes(ROWS_IN_HALVES) => {
+                Some("rows are not sent by messages")
+            }
+            _ => None,
+        }
+    }
+
+    /// The tests to race, which differ in this parameter: `current` first, which has the
+    /// default. Where the configuration lists several values, those are tried, else ours.
+    pub fn candidates(self, current: &TestSpec, base: &RunSpec, ranks: usize) -> Vec<TestSpec> {
+        let test = || current.clone();
+        let others: Vec<TestSpec> = match self {
+            Self::Grid => grids(base, ranks).map(|(p, q)| TestSpec { p, q, ..test() }).collect(),
+            Self::Nb => {
+                // Each process row and column is to have two blocks.
+                let most = current.n / (2 * current.p.max(current.q));
+                let ours = NBS.into_iter().filter(|&nb| nb <= most);
+                listed(&base.nb, ours).map(|nb| TestSpec { nb, ..test() }).collect()
+            }
+            Self::Depth => {
+                // Checksums know no deeper look-ahead.
+                let ours = DEPTHS.into_iter().filter(|&depth| base.checksums == 0 || depth < 2);
+                listed(&base.depth, ours).map(|depth| TestSpec { depth, ..test() }).collect()
+            }
+            Self::Nbmin => {
+                listed(&base.nbmin, NBMINS).map(|nbmin| TestSpec { nbmin, ..test() }).collect()
+            }
+            Self::Rfact => {
+                let all = Fact::ALL.iter().copied();
+                listed(&base.rfact, all).map(|rfact| TestSpec { rfact, ..test() }).collect()
+            }
+            Self::Pfact => {
+                let all = Fact::ALL.iter().copied();
+                listed(&base.pfact, all).map(|pfact| TestSpec { pfact, ..test() }).collect()
+            }
+            Self::Swap => {
+                let with = |(swap, swap_threshold)| TestSpec { swap, swap_threshold, ..test() };
+                SWAPS.into_iter().map(with).collect()
+            }
+            Self::Bcast => {
+                let all = Bcast::ALL.iter().copied();
+                listed(&base.bcast, all).map(|bcast| TestSpec { bcast, ..test() }).collect()
+            }
+        };
+        let mut candidates = vec![test()];
+        for other in others {
+            let is_new = |known: &TestSpec| self.shown(known) != self.shown(&other);
+            if candidates.iter().all(is_new) {
+                candidates.push(other);
+            }
+        }
+        candidates
+    }
+}
+
+/// The values of the configuration, if there are several, else `ours`.
+fn listed<T: Copy>(given: &[T], ours: impl IntoIterator<Item = T>) -> impl Iterator<Item = T> {
+    let values: Vec<T> = if given.len() > 1 { given.to_vec() } else { ours.into_iter().collect() };
+    values.into_iter()
+}
+
+/// The grids of the configuration, if there are several, else all that `ranks` make.
+fn grids(base: &RunSpec, ranks: usize) -> impl Iterator<Item = (usize, usize)> {
+    let is_wide = move |width: &usize| *width > base.checksums;
+    // A process row is a group of ranks that bear each other's losses.
+    let is_legal = move |width: &usize| base.checksums == 0 || *width <= MOST_MEMBERS;
+    let sides = (1..=ranks).filter(move |p| ranks.is_multiple_of(*p));
+    let widths = sides.map(move |p| (p, ranks / p));
+    let ours = widths
+        .filter(move |(_, width)| is_wide(width) && is_legal(width))
+        .map(|(p, width)| (p, width - base.checksums));
+    listed(&base.grids, ours)
+}
+
+/// The run `base` with the values of `chosen` in place of its lists, but for N.
+pub fn with_values(base: &RunSpec, chosen: &TestSpec) -> RunSpec {
+    RunSpec {
+        grids: vec![(chosen.p, chosen.q)],
+        nb: vec![chosen.nb],
+        depth: vec![chosen.depth],
+        nbmin: vec![chosen.nbmin],
+        ndiv: vec![chosen.ndiv],
+        rfact: vec![chosen.rfact],
+        pfact: vec![chosen.pfact],
+        bcast: vec![chosen.bcast],
+        swap: chosen.swap,
+        swap_threshold: chosen.swap_threshold,
+        ..base.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Format, parse};
+
+    fn base(text: &str) -> RunSpec {
+        let text = format!("n = 4000\np = 2\nq = 3\n{text}");
+        parse(text.as_bytes(), "t", Format::Toml, false).unwrap().spec
+    }
+
+    fn shown(parameter: Parameter, base: &RunSpec) -> Vec<String> {
+        let current = base.tests().remove(0);
+        let candidates = parameter.candidates(&current, base, 6);
+        candidates.iter().map(|test| parameter.shown(test)).collect()
+    }
+
+    #[test]
+    fn the_default_comes_first_and_each_value_once() {
+        let base = base("nb = 200\nswap = \"binary-exchange\"\nbcast = \"long\"");
+        assert_eq!(shown(Parameter::Grid, &base), ["2x3", "1x6", "3x2", "6x1"]);
+        assert_eq!(shown(Parameter::Nb, &base), ["200", "96", "128", "160", "192", "224", "256"]);
+        assert_eq!(shown(Parameter::Depth, &base), ["1", "0", "2"]);
+        assert_eq!(shown(Parameter::Nbmin, &base), ["4", "2", "8", "16"]);
+        assert_eq!(shown(Parameter::Rfact, &base), ["crout", "left", "right"]);
+        assert_eq!(shown(Parameter::Bcast, &base)[0], "long");
+        assert_eq!(
+            shown(Parameter::Swap, &base),
+            ["binary-exchange", "mix:64", "mix:128", "mix:256", "spread-roll"]
+        );
+    }
+
+    #[test]
+    fn lists_of_the_configuration_are_tried_instead() {
+        let base =
+            RunSpec { grids: vec![(2, 3), (1, 6)], ..base("nb = [100, 300]\ndepth = [2, 0]") };
+        assert_eq!(shown(Parameter::Nb, &base), ["100", "300"]);
+        assert_eq!(shown(Parameter::Depth, &base), ["2", "0"]);
+        assert_eq!(shown(Parameter::Grid, &base), ["2x3", "1x6"]);
+    }
+
+    #[test]
+    fn blocks_are_not_too_large_for_the_order() {
+        let base = RunSpec { n: vec![800], ..base("nb = 32") };
+        assert_eq!(shown(Parameter::Nb, &base), ["32", "96", "128"]);
+    }
+
+    #[test]
+    fn checksums_bound_grid_and_depth() {
+        let base = RunSpec { checksums: 1, grids: vec![(2, 2)], ..base("") };
+        assert_eq!(shown(Parameter::Grid, &base), ["2x2", "1x5", "3x1"]);
+        assert_eq!(shown(Parameter::Depth, &base), ["1", "0"]);
+    }
+
+    #[test]
+    fn what_no_message_carries_is_idle() {
+        let test = base("").tests().remove(0);
+        let sent = |what: &[&str]| what.iter().map(|what| what.to_string()).collect::<Vec<_>>();
+        for (parameter, what) in [(Parameter::Bcast, "panels"), (Parameter::Swap, ROWS_IN_HALVES)] {
+            assert!(parameter.is_idle(&test, &sent(&["other"])).is_some());
+            assert_eq!(parameter.is_idle(&test, &sent(&[what])), None);
+            let alone = TestSpec { p: 1, q: 1, ..test.clone() };
+            assert!(parameter.is_idle(&alone, &sent(&[what])).unwrap().contains("one process"));
+        }
+        assert_eq!(Parameter::Nb.is_idle(&test, &[]), None);
+    }
+
+    #[test]
+    fn n_stays_and_what_is_chosen_comes_back() {
+        let base = base("nb = [100, 300]");
+        let mut chosen = base.tests().remove(1);
+        (chosen.n, chosen.depth, chosen.swap) = (500, 0, Swap::SpreadRoll);
+        let spec = with_values(&base, &chosen);
+        assert_eq!((spec.n.clone(), spec.test_count()), (vec![4000], 1));
+        assert_eq!(spec.tests(), [TestSpec { n: 4000, ..chosen }]);
+    }
+}

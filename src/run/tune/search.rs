@@ -1,0 +1,500 @@
+//! Which value of a parameter is the fastest, on a machine that drifts and is noisy.
+//!
+//! Nothing here runs a test or reads a clock: a [`Bench`] does.
+//!
+//! - *Heats* find a challenger by sequential halving (Karnin, Koren and Somekh, ICML 2013):
+//!   all values get a trial, and the better half goes on. Trials are interleaved
+//!   in blocks, one of each value. A rate counts relative to the mean of its block, so that
+//!   drift from block to block cancels. Every second block runs backwards, for the drift
+//!   within a block.
+//! - A *duel* then compares the challenger with the default, in pairs of trials in the order
+//!   AB BA AB BA. The trials of the heats do not count: the winner of many was also lucky.
+//!
+//! The challenger is better only if the median of the logarithms of the ratios exceeds
+//! Student's one-sided 99 % bound for their mean. An outlier widens that bound, and so never
+//! makes a challenger better.
+
+/// What the search measures on.
+pub trait Bench<T> {
+    /// What ends the search.
+    type Error;
+
+    /// Runs a trial of a candidate; its rate in Gflop/s.
+    ///
+    /// # Errors
+    /// There is no rate, and there is no point in going on.
+    fn trial(&mut self, candidate: &T) -> Result<f64, Self::Error>;
+
+    /// Seconds since tuning began.
+    fn elapsed_seconds(&self) -> f64;
+}
+
+/// A candidate beside the default.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Comparison {
+    /// How much faster it is, at the median of all pairs: 0.02 is 2 %.
+    pub gain: f64,
+    /// What a gain has to exceed; infinite for less than [`LEAST_PAIRS`].
+    pub noise: f64,
+    /// Pairs of trials.
+    pub pairs: usize,
+}
+
+impl Comparison {
+    /// Of the logarithms of the ratios of rates, a pair each.
+    fn of(ln_ratios: &[f64]) -> Self {
+        let pairs = ln_ratios.len();
+        let noise = match pairs {
+            LEAST_PAIRS.. => quantile(pairs) * deviation(ln_ratios) / (pairs as f64).sqrt(),
+            _ => f64::INFINITY,
+        };
+        let gain = median(ln_ratios).unwrap_or(0.0).exp_m1();
+        Self { gain, noise: noise.exp_m1(), pairs }
+    }
+
+    /// Whether the candidate is faster beyond the noise.
+    pub fn is_better(&self) -> bool {
+        self.gain > self.noise
+    }
+}
+
+/// Pairs of a duel before which it decides nothing.
+pub const LEAST_PAIRS: usize = 4;
+/// Pairs after which what is not decided is a tie.
+const MOST_PAIRS: usize = 8;
+/// Above which many candidates one trial each has to do in the first heat.
+const FEW: usize = 3;
+/// How much longer than expected a trial may take: none begins within that of the end.
+const MARGIN: f64 = 2.0;
+
+/// One-sided 99 % quantiles of Student's distribution, for 4, 6 and 8 measurements
+/// (3, 5 and 7 degrees of freedom).
+fn quantile(measurements: usize) -> f64 {
+    match measurements {
+        ..6 => 4.541,
+        6..8 => 3.365,
+        8.. => 2.998,
+    }
+}
+
+/// How a race has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// The default stays: it is the fastest, or none is faster beyond the noise.
+    Kept,
+    /// Another is faster.
+    Better,
+    /// The default stays: there was no time to decide.
+    Unfinished,
+}
+
+/// The values of a parameter against each other.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Race {
+    /// Gflop/s of all trials, by candidate.
+    pub gflops: Vec<Vec<f64>>,
+    /// The candidate that is chosen; 0 is the default.
+    pub chosen: usize,
+    /// Why.
+    pub verdict: Verdict,
+    /// The one that came out of the heats, beside the default.
+    pub challenger: Option<(usize, Comparison)>,
+}
+
+/// What a [`Race`] comes to.
+struct Decision {
+    chosen: usize,
+    verdict: Verdict,
+    challenger: Option<(usize, Comparison)>,
+}
+
+/// A search within a budget of time.
+pub struct Search<B> {
+    /// What it measures on.
+    pub bench: B,
+    /// When it ends, in seconds since tuning began.
+    end_seconds: f64,
+    /// Trials for which time is to be left.
+    reserved: usize,
+    /// What a trial takes of a candidate that has had none.
+    usual_seconds: f64,
+}
+
+/// The trials of a candidate.
+#[derive(Debug, Clone, Default)]
+struct Trials {
+    gflops: Vec<f64>,
+    longest_seconds: f64,
+}
+
+impl<B> Search<B> {
+    /// A search that is over after `end_seconds`; a trial takes about `usual_seconds`.
+    pub fn new(bench: B, end_seconds: f64, usual_seconds: f64) -> Self {
+        Self { bench, end_seconds, reserved: 0, usual_seconds }
+    }
+
+    /// From now on leaves time for so many more trials.
+    pub fn reserve(&mut self, trials: usize) {
+        self.reserved = trials;
+    }
+
+    /// Runs a trial that is in no race; the seconds that it takes, which those to come are
+    /// thought to take, too. Nothing where the budget might not hold it.
+    ///
+    /// # Errors
+    /// When the trial fails.
+    pub fn warm_up<T>(&mut self, candidate: &T) -> Result<Option<f64>, B::Error>
+    where
+        B: Bench<T>,
+    {
+        let mut trials = Trials::default();
+        if !self.trial(candidate, &mut trials)? {
+            return Ok(None);
+        }
+        self.usual_seconds = trials.longest_seconds;
+        Ok(Some(self.usual_seconds))
+    }
+
+    /// Races candidates, of which the first is the default.
+    ///
+    /// # Errors
+    /// When a trial fails.
+    pub fn race<T>(&mut self, candidates: &[T]) -> Result<Race, B::Error>
+    where
+        B: Bench<T>,
+    {
+        let mut trials = vec![Trials::default(); candidates.len()];
+        let Decision { chosen, verdict, challenger } = self.decide(candidates, &mut trials)?;
+        if !trials[chosen].gflops.is_empty() {
+            self.usual_seconds = trials[chosen].longest_seconds;
+        }
+        let gflops = trials.into_iter().map(|trials| trials.gflops).collect();
+        Ok(Race { gflops, chosen, verdict, challenger })
+    }
+
+    /// What a race comes to.
+    fn decide<T>(&mut self, candidates: &[T], trials: &mut [Trials]) -> Result<Decision, B::Error>
+    where
+        B: Bench<T>,
+    {
+        let kept = |verdict| Decision { chosen: 0, verdict, challenger: None };
+        let winner = match self.heats(candidates, trials)? {
+            None => return Ok(kept(Verdict::Unfinished)),
+            Some(0) => return Ok(kept(Verdict::Kept)),
+            Some(winner) => winner,
+        };
+        let (comparison, is_whole) = self.duel(candidates, winner, trials)?;
+        let (chosen, verdict) = match (comparison.is_better(), is_whole) {
+            (true, _) => (winner, Verdict::Better),
+            (false, true) => (0, Verdict::Kept),
+            (false, false) => (0, Verdict::Unfinished),
+        };
+        Ok(Decision { chosen, verdict, challenger: Some((winner, comparison)) })
+    }
+
+    /// Runs a trial, unless the budget might not hold it; whether it was run.
+    fn trial<T>(&mut self, candidate: &T, trials: &mut Trials) -> Result<bool, B::Error>
+    where
+        B: Bench<T>,
+    {
+        let expected_seconds = match trials.gflops.is_empty() {
+            true => self.usual_seconds,
+            false => trials.longest_seconds,
+        };
+        let needed_seconds = MARGIN * expected_seconds + self.reserved as f64 * self.usual_seconds;
+        let start_seconds = self.bench.elapsed_seconds();
+        if start_seconds + needed_seconds > self.end_seconds {
+            return Ok(false);
+        }
+        trials.gflops.push(self.bench.trial(candidate)?);
+        let took_seconds = self.bench.elapsed_seconds() - start_seconds;
+        trials.longest_seconds = trials.longest_seconds.max(took_seconds);
+        Ok(true)
+    }
+
+    /// The rate of a further trial of a candidate, unless the budget might not hold it.
+    fn rate<T>(
+        &mut self,
+        candidates: &[T],
+        index: usize,
+        trials: &mut [Trials],
+    ) -> Result<Option<f64>, B::Error>
+    where
+        B: Bench<T>,
+    {
+        let is_run = self.trial(&candidates[index], &mut trials[index])?;
+        Ok(trials[index].gflops.last().copied().filter(|_| is_run))
+    }
+
+    /// The candidate that is left when the worse half has gone again and again; nothing
+    /// where time ends before.
+    fn heats<T>(
+        &mut self,
+        candidates: &[T],
+        trials: &mut [Trials],
+    ) -> Result<Option<usize>, B::Error>
+    where
+        B: Bench<T>,
+    {
+        let mut alive: Vec<usize> = (0..candidates.len()).collect();
+        let mut scores = vec![Vec::new(); candidates.len()];
+        let mut blocks = 0;
+        while alive.len() > 1 {
+            if let [0, other] = alive[..] {
+                // The duel itself tells which.
+                return Ok(Some(other));
+            }
+            for _ in 0..if alive.len() > FEW { 1 } else { 2 } {
+                let mut order = alive.clone();
+                if blocks % 2 == 1 {
+                    order.reverse();
+                }
+                let mut block = Vec::new();
+                for index in order {
+                    let Some(rate) = self.rate(candidates, index, trials)? else {
+                        return Ok(None);
+                    };
+                    block.push((index, rate.ln()));
+                }
+                let mean = block.iter().map(|(_, ln)| ln).sum::<f64>() / block.len() as f64;
+                block.iter().for_each(|(index, ln)| scores[*index].push(ln - mean));
+                blocks += 1;
+            }
+            let score = |index: &usize| median(&scores[*index]).expect("one of each block");
+            // Of equal ones the first stays.
+            alive.sort_by(|a, b| score(b).total_cmp(&score(a)).then(a.cmp(b)));
+            alive.truncate((alive.len() / 2).max(1));
+            alive.sort_unstable();
+        }
+        Ok(alive.first().copied())
+    }
+
+    /// Compares a challenger with the default until it is known which is faster, or that they
+    /// cannot be told apart; whether it came so far before time ended.
+    fn duel<T>(
+        &mut self,
+        candidates: &[T],
+        challenger: usize,
+        trials: &mut [Trials],
+    ) -> Result<(Comparison, bool), B::Error>
+    where
+        B: Bench<T>,
+    {
+        let mut ln_ratios = Vec::new();
+        while !is_decided(&ln_ratios) {
+            // Two pairs, AB BA: what drifts adds to one ratio what it takes from the other.
+            let mut pairs = [[0.0; 2]; 2];
+            for (pair, who) in [(0, 0), (0, challenger), (1, challenger), (1, 0)] {
+                let Some(rate) = self.rate(candidates, who, trials)? else {
+                    return Ok((Comparison::of(&ln_ratios), false));
+                };
+                pairs[pair][usize::from(who != 0)] = rate;
+            }
+            ln_ratios.extend(pairs.map(|[default, other]| (other / default).ln()));
+        }
+        Ok((Comparison::of(&ln_ratios), true))
+    }
+}
+
+/// Whether more pairs are of no use.
+fn is_decided(ln_ratios: &[f64]) -> bool {
+    match ln_ratios.len() {
+        0 => false,
+        // A challenger that has lost each time is not worth more of the budget.
+        1..LEAST_PAIRS => ln_ratios.iter().all(|ratio| *ratio <= 0.0),
+        MOST_PAIRS.. => true,
+        _ => {
+            let comparison = Comparison::of(ln_ratios);
+            comparison.is_better() || comparison.gain <= 0.0
+        }
+    }
+}
+
+/// The median; nothing of nothing.
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => None,
+        odd if odd % 2 == 1 => Some(sorted[middle]),
+        _ => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
+    }
+}
+
+/// Standard deviation of a sample.
+fn deviation(values: &[f64]) -> f64 {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (squares / (count - 1.0)).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use rand_core::{Rng, SeedableRng};
+    use rand_xoshiro::Xoshiro256PlusPlus;
+
+    use super::*;
+
+    /// A machine of 100 Gflop/s on which a trial of 100 Gflop takes a second.
+    struct Simulated {
+        random: Xoshiro256PlusPlus,
+        elapsed_seconds: f64,
+        /// Standard deviation of the logarithm of a rate.
+        noise: f64,
+        /// What the rate changes by in a second.
+        drift: f64,
+        /// How likely a trial is at two thirds of its rate.
+        hiccups: f64,
+        trials: usize,
+    }
+
+    impl Simulated {
+        fn new(seed: u64) -> Self {
+            let random = Xoshiro256PlusPlus::seed_from_u64(seed);
+            let (noise, drift, hiccups) = (0.005, 0.0, 0.0);
+            Self { random, elapsed_seconds: 0.0, noise, drift, hiccups, trials: 0 }
+        }
+
+        /// From 0 to 1.
+        fn uniform(&mut self) -> f64 {
+            (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+        }
+
+        /// About normal: the sum of twelve.
+        fn normal(&mut self) -> f64 {
+            (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0
+        }
+    }
+
+    /// A candidate is how much faster than 100 Gflop/s it is.
+    impl Bench<f64> for Simulated {
+        type Error = std::convert::Infallible;
+
+        fn trial(&mut self, gain: &f64) -> Result<f64, Self::Error> {
+            let drifted = (self.drift * self.elapsed_seconds).exp();
+            let noise = (self.noise * self.normal()).exp();
+            let hiccup = if self.uniform() < self.hiccups { 2.0 / 3.0 } else { 1.0 };
+            let gflops = 100.0 * (1.0 + gain) * drifted * noise * hiccup;
+            self.elapsed_seconds += 100.0 / gflops;
+            self.trials += 1;
+            Ok(gflops)
+        }
+
+        fn elapsed_seconds(&self) -> f64 {
+            self.elapsed_seconds
+        }
+    }
+
+    fn race(machine: Simulated, candidates: &[f64], end_seconds: f64) -> (Race, Simulated) {
+        let mut search = Search::new(machine, end_seconds, 0.0);
+        let race = search.race(candidates).unwrap();
+        (race, search.bench)
+    }
+
+    const SEEDS: u64 = 300;
+    const GAINS: [f64; 6] = [0.0, 0.015, -0.02, 0.05, -0.3, 0.01];
+
+    /// How many of all seeds choose what `is_right` says.
+    fn share(
+        candidates: &[f64],
+        machine: impl Fn(u64) -> Simulated,
+        is_right: impl Fn(usize) -> bool,
+    ) -> f64 {
+        let of_seed = |seed| race(machine(seed), candidates, 1e9).0.chosen;
+        (0..SEEDS).map(of_seed).filter(|&chosen| is_right(chosen)).count() as f64 / SEEDS as f64
+    }
+
+    #[test]
+    fn the_best_is_found_where_it_is_beyond_the_noise() {
+        assert!(share(&GAINS, Simulated::new, |chosen| chosen == 3) > 0.95);
+        // Of two, there are no heats.
+        assert!(share(&[0.0, 0.03], Simulated::new, |chosen| chosen == 1) > 0.95);
+    }
+
+    #[test]
+    fn the_default_stays_where_nothing_is_better() {
+        for noise in [1e-4, 0.01, 0.1] {
+            let noisy = |seed| Simulated { noise, ..Simulated::new(seed) };
+            assert!(share(&[0.0; 6], noisy, |chosen| chosen == 0) > 0.95, "{noise}");
+        }
+        assert_eq!(share(&[0.0, -0.03, -0.05, -0.04], Simulated::new, |chosen| chosen == 0), 1.0);
+        // A gain far below the noise of a trial is not claimed.
+        let noisy = |seed| Simulated { noise: 0.05, ..Simulated::new(seed) };
+        assert!(share(&[0.0, 0.002, 0.003], noisy, |chosen| chosen == 0) > 0.95);
+    }
+
+    #[test]
+    fn a_machine_that_drifts_fools_no_one() {
+        for drift in [-0.003, 0.003] {
+            let drifting = |seed| Simulated { drift, ..Simulated::new(seed) };
+            assert!(share(&[0.0; 5], drifting, |chosen| chosen == 0) > 0.95, "{drift}");
+            assert!(share(&GAINS, drifting, |chosen| chosen == 3) > 0.9, "{drift}");
+        }
+    }
+
+    #[test]
+    fn hiccups_make_nothing_better() {
+        let uneven = |seed| Simulated { hiccups: 0.1, ..Simulated::new(seed) };
+        assert!(share(&[0.0; 5], uneven, |chosen| chosen == 0) > 0.95);
+    }
+
+    #[test]
+    fn the_budget_is_kept_and_what_it_cuts_short_is_told() {
+        for seed in 0..SEEDS {
+            let end_seconds = 1.3 + seed as f64 / 10.0;
+            let machine = Simulated { noise: 0.03, ..Simulated::new(seed) };
+            let mut search = Search::new(machine, end_seconds, 1.0);
+            let (race, machine) = (search.race(&GAINS).unwrap(), search.bench);
+            assert!(machine.elapsed_seconds <= end_seconds, "seed {seed}");
+            assert_eq!(race.gflops.iter().map(Vec::len).sum::<usize>(), machine.trials);
+            // The heats alone take longer.
+            if end_seconds < 10.0 {
+                assert_eq!((race.chosen, race.verdict), (0, Verdict::Unfinished), "seed {seed}");
+            }
+        }
+    }
+
+    /// A grid that takes ten times as long must not keep others from the rest of the budget.
+    #[test]
+    fn a_slow_candidate_costs_its_own_trials_alone() {
+        let mut search = Search::new(Simulated::new(1), 60.0, 1.0);
+        assert_eq!(search.race(&[0.0, -0.9]).unwrap().verdict, Verdict::Kept);
+        assert!(search.bench.elapsed_seconds() < 25.0);
+        assert_eq!(search.race(&GAINS).unwrap().chosen, 3);
+        let trials = search.bench.trials;
+        search.race(&GAINS).unwrap();
+        assert!(search.bench.trials > trials && search.bench.elapsed_seconds() > 57.0);
+    }
+
+    #[test]
+    fn time_is_left_for_what_is_reserved() {
+        let mut search = Search::new(Simulated::new(1), 20.0, 1.0);
+        search.reserve(8);
+        assert_eq!(search.race(&GAINS).unwrap().verdict, Verdict::Unfinished);
+        assert!(search.bench.elapsed_seconds() < 12.0);
+        search.reserve(0);
+        assert_eq!(search.race(&[0.0, 0.05]).unwrap().verdict, Verdict::Better);
+    }
+
+    #[test]
+    fn a_search_that_is_over_measures_nothing() {
+        let mut search = Search::new(Simulated::new(1), 2.0, 2.0);
+        let race = search.race(&GAINS).unwrap();
+        assert_eq!((race.verdict, search.bench.trials), (Verdict::Unfinished, 0));
+        assert_eq!(race.challenger, None);
+    }
+
+    #[test]
+    fn bounds_are_students() {
+        // A sample of mean 2 and deviation 1.291.
+        let of = Comparison::of(&[0.5, 1.5, 2.5, 3.5].map(|x| x / 100.0));
+        let want = 4.541 * 1.2909944 / 100.0 / 2.0;
+        assert!((of.noise.ln_1p() - want).abs() < 1e-8, "{of:?}");
+        assert!((of.gain.ln_1p() - 0.02).abs() < 1e-12 && !of.is_better());
+        assert!(Comparison::of(&[0.010, 0.011, 0.012, 0.011]).is_better());
+        assert!(!Comparison::of(&[0.5, 0.5]).is_better(), "too few");
+        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+    }
+}

@@ -1,0 +1,182 @@
+//! What tuning came to, as a text: a line for each value that was tried, and remarks behind
+//! `#`.
+
+use std::fmt::Write as _;
+
+use super::parameter::Parameter;
+use super::search::{Comparison, LEAST_PAIRS, Race, Verdict, median};
+use super::{Outcome, Tuned, Tuning};
+
+const HEAD: &str =
+    "parameter  value            trials  median Gflop/s  spread %  chosen  gain %  noise %";
+
+/// The whole text.
+pub fn text(tuning: &Tuning) -> String {
+    let test = &tuning.default;
+    let mut text = format!(
+        "# tune: N = {}, {} rank(s) of {} thread(s), {} trials in {:.1} s, all residuals passed\n\
+         {HEAD}\n",
+        test.n,
+        test.ranks(),
+        test.threads,
+        tuning.trials,
+        tuning.seconds
+    );
+    for tuned in &tuning.parameters {
+        text += &rows(tuned, tuning);
+    }
+    text += &remarks(tuning);
+    text
+}
+
+fn rows(tuned: &Tuned, tuning: &Tuning) -> String {
+    let name = tuned.parameter.name();
+    let kept = tuned.parameter.shown(&tuning.chosen);
+    match &tuned.outcome {
+        Outcome::Idle(why) => format!("# {name}: {kept} stays, as {why}\n"),
+        Outcome::NotReached => format!("# {name}: {kept} stays, as no time was left\n"),
+        Outcome::Raced(race) => {
+            let mut rows = String::new();
+            for index in 0..tuned.candidates.len() {
+                rows += &row(tuned, race, index);
+            }
+            if race.verdict == Verdict::Unfinished {
+                let _ =
+                    writeln!(rows, "# {name}: {kept} stays, as time ended before it was decided");
+            }
+            rows
+        }
+    }
+}
+
+fn row(tuned: &Tuned, race: &Race, index: usize) -> String {
+    let rates = &race.gflops[index];
+    let dash = || "-".to_owned();
+    let rate = median(rates).map_or_else(dash, |rate| format!("{rate:.2}"));
+    let spread = spread(rates).map_or_else(dash, |spread| format!("{:.2}", 100.0 * spread));
+    let (gain, noise) = match race.challenger {
+        Some((challenger, comparison)) if challenger == index => percent(&comparison),
+        _ => (dash(), dash()),
+    };
+    format!(
+        "{:<9}  {:<15}  {:>6}  {rate:>14}  {spread:>8}  {:<6}  {gain:>6}  {noise:>7}\n",
+        tuned.parameter.name(),
+        tuned.parameter.shown(&tuned.candidates[index]),
+        rates.len(),
+        if race.chosen == index { "yes" } else { "no" },
+    )
+}
+
+/// Gain and noise in percent; no noise where there were too few pairs to know it.
+fn percent(comparison: &Comparison) -> (String, String) {
+    let dash = || "-".to_owned();
+    match comparison.pairs {
+        0 => (dash(), dash()),
+        1..LEAST_PAIRS => (format!("{:+.2}", 100.0 * comparison.gain), dash()),
+        _ => {
+            (format!("{:+.2}", 100.0 * comparison.gain), format!("{:.2}", 100.0 * comparison.noise))
+        }
+    }
+}
+
+/// The difference of the largest and the least, relative to the median.
+fn spread(values: &[f64]) -> Option<f64> {
+    let most = values.iter().copied().reduce(f64::max)?;
+    let least = values.iter().copied().reduce(f64::min)?;
+    (values.len() > 1).then(|| (most - least) / median(values).expect("there are values"))
+}
+
+fn remarks(tuning: &Tuning) -> String {
+    let mut text = String::new();
+    let is_changed = tuning.chosen != tuning.default;
+    if let Some(together) = tuning.together {
+        let (gain, noise) = percent(&together);
+        let _ = writeln!(
+            text,
+            "# together: {gain} % over the defaults, noise {noise} %, {} pairs",
+            together.pairs
+        );
+    }
+    let values = Parameter::ALL.map(|parameter| parameter.flags(&tuning.chosen)).join(" ");
+    let _ = match is_changed {
+        true => writeln!(text, "# chosen: {values}"),
+        false => writeln!(text, "# nothing is faster than the defaults beyond the noise: {values}"),
+    };
+    let n = tuning.default.n;
+    let _ = writeln!(
+        text,
+        "# N = {n} is that of the trials: at a larger N a larger NB may be faster, and panels, \
+         row exchanges and broadcasts weigh less; --n chooses another"
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Format, TestSpec, parse};
+
+    fn tuning() -> Tuning {
+        let text = b"n = 300\nnb = 32\np = 1\nq = 2\n";
+        let default = parse(text, "t", Format::Toml, false).unwrap().spec.tests().remove(0);
+        let chosen = TestSpec { nb: 64, ..default.clone() };
+        let race = Race {
+            gflops: vec![vec![10.0, 11.0], vec![12.0], vec![]],
+            chosen: 1,
+            verdict: Verdict::Better,
+            challenger: Some((1, Comparison { gain: 0.1, noise: 0.0234, pairs: 4 })),
+        };
+        let nb = Tuned {
+            parameter: Parameter::Nb,
+            candidates: vec![
+                default.clone(),
+                chosen.clone(),
+                TestSpec { nb: 96, ..default.clone() },
+            ],
+            outcome: Outcome::Raced(race),
+        };
+        let late = |parameter, outcome| Tuned { parameter, candidates: Vec::new(), outcome };
+        let parameters = vec![
+            nb,
+            late(Parameter::Depth, Outcome::NotReached),
+            late(Parameter::Bcast, Outcome::Idle("panels are not sent by messages")),
+        ];
+        let (trials, seconds) = (3, 1.25);
+        let together = Some(Comparison { gain: 0.05, noise: 0.01, pairs: 6 });
+        Tuning { default, chosen, parameters, together, trials, seconds, is_protected: false }
+    }
+
+    #[test]
+    fn each_value_has_a_line_and_all_else_is_a_remark() {
+        assert_eq!(
+            text(&tuning()),
+            "\
+# tune: N = 300, 2 rank(s) of 1 thread(s), 3 trials in 1.2 s, all residuals passed
+parameter  value            trials  median Gflop/s  spread %  chosen  gain %  noise %
+nb         32                    2           10.50      9.52  no           -        -
+nb         64                    1           12.00         -  yes     +10.00     2.34
+nb         96                    0               -         -  no           -        -
+# depth: 1 stays, as no time was left
+# bcast: 1ringM stays, as panels are not sent by messages
+# together: +5.00 % over the defaults, noise 1.00 %, 6 pairs
+# chosen: --p 1 --q 2 --nb 64 --depth 1 --nbmin 4 --rfact crout --pfact right --swap mix \
+--swap-threshold 64 --bcast 1ringM
+# N = 300 is that of the trials: at a larger N a larger NB may be faster, and panels, row \
+exchanges and broadcasts weigh less; --n chooses another
+"
+        );
+    }
+
+    #[test]
+    fn what_was_not_decided_is_told() {
+        let mut tuning = tuning();
+        let Outcome::Raced(race) = &mut tuning.parameters[0].outcome else { unreachable!() };
+        (race.chosen, race.verdict) = (0, Verdict::Unfinished);
+        race.challenger = Some((1, Comparison { gain: 0.1, noise: f64::INFINITY, pairs: 2 }));
+        tuning.chosen = tuning.default.clone();
+        let text = text(&tuning);
+        assert!(text.contains("no      +10.00        -\n"), "{text}");
+        assert!(text.contains("# nb: 32 stays, as time ended before it was decided\n"), "{text}");
+        assert!(text.contains("# nothing is faster than the defaults beyond the noise: "));
+    }
+}

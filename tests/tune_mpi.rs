@@ -109,7 +109,10 @@ fn what_tune_writes_is_what_its_table_says_and_runs() {
     // Ranks of one host send neither panels nor rows.
     assert!(ended.out.contains("\n# bcast: 1ringM stays, as "), "{}", ended.out);
 
-    let spec = read(&folder.path().join("tuned.toml"));
+    let tuned = folder.path().join("tuned.toml");
+    let text = fs::read_to_string(&tuned).unwrap();
+    assert!(text.starts_with("# Tuned by `skt-hpl tune`, with trials of N = 400.\n"), "{text}");
+    let spec = read(&tuned);
     assert_eq!((spec.n.as_slice(), spec.test_count()), (&[500][..], 1));
     assert_eq!(spec.title[0], "to be tuned");
     assert_eq!(format!("{}x{}", spec.grids[0].0, spec.grids[0].1), chosen(&rows, "grid"));

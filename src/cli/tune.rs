@@ -98,25 +98,16 @@ struct Order {
 }
 
 fn tune_on(world: &MpiWorld, comm: &MpiComm, args: &TuneArgs) -> Result<Exit, JobError> {
-    let is_first = comm.rank() == 0;
     let mut order = None;
-    let mut bytes = Vec::new();
-    if is_first {
+    if comm.rank() == 0 {
         match read_order(args, comm.size()) {
-            Ok(read) => {
-                let told = (&read.plan.base, &read.settings);
-                bytes = serde_json::to_vec(&told).expect("plain data");
-                order = Some(read);
-            }
+            Ok(read) => order = Some(read),
             Err(error) => output::say(format_args!("error: {error}")),
         }
     }
-    collect::broadcast_bytes(comm, &mut bytes, 0)?;
-    if bytes.is_empty() {
+    let Some((base, settings)) = tell(comm, order.as_ref())? else {
         return Ok(Exit::BadInput);
-    }
-    let (base, settings): (RunSpec, Settings) =
-        serde_json::from_slice(&bytes).map_err(|error| JobError::Spec(error.to_string()))?;
+    };
     let told = Plan { base, parameters: Vec::new(), n: None, budget_seconds: args.budget };
     let plan = order.as_ref().map_or(&told, |order| &order.plan);
     let options = Options {
@@ -129,13 +120,28 @@ fn tune_on(world: &MpiWorld, comm: &MpiComm, args: &TuneArgs) -> Result<Exit, Jo
             let shown = order.zip(tuning).map(|(order, tuning)| show(args, &order, &tuning));
             Ok(shown.unwrap_or(Exit::Passed))
         }
-        Err(TuneError::Job(error)) if error.is_fatal() => {
+        Err(error) => give_up(comm, error),
+    }
+}
+
+/// Rank 0 tells the others the run and its protection; nothing where there is no order.
+fn tell(comm: &MpiComm, order: Option<&Order>) -> Result<Option<(RunSpec, Settings)>, JobError> {
+    let told = order.map(|order| (&order.plan.base, &order.settings));
+    let mut bytes = serde_json::to_vec(&told).expect("plain data");
+    collect::broadcast_bytes(comm, &mut bytes, 0)?;
+    serde_json::from_slice(&bytes).map_err(|error| JobError::Spec(error.to_string()))
+}
+
+/// Says why there is no result, and ends the job if the other ranks do not know of it.
+fn give_up(comm: &MpiComm, error: TuneError) -> Result<Exit, JobError> {
+    match error {
+        TuneError::Job(error) if error.is_fatal() => {
             output::say(format_args!("error: rank {}: {error}", comm.rank()));
             let code = i32::from(Exit::BadInput.code());
             Err(comm.abort(&error.to_string(), code).into())
         }
-        Err(error) => {
-            if is_first {
+        error => {
+            if comm.rank() == 0 {
                 output::say(format_args!("error: {error}"));
             }
             let is_wrong = matches!(error, TuneError::Wrong { .. });
@@ -167,7 +173,12 @@ fn write(args: &TuneArgs, order: &Order, tuning: &Tuning) -> Result<(), ConfigEr
     let Some(path) = &args.out else { return Ok(()) };
     let mut checked = order.checked.clone();
     checked.spec = with_values(&checked.spec, &tuning.chosen);
-    let text = convert::whole_text(&checked, Format::of(path))?;
+    let format = Format::of(path);
+    let mut text = convert::whole_text(&checked, format)?;
+    if format == Format::Toml {
+        let n = tuning.default.n;
+        text = format!("# Tuned by `skt-hpl tune`, with trials of N = {n}.\n\n{text}");
+    }
     output::write_file(path, text.as_bytes(), args.force)
 }
 

@@ -1,6 +1,5 @@
 //! Runs with levels of images on a cluster in a box: all memory is lost, and disks.
 
-#[allow(dead_code)]
 mod cluster_box;
 #[macro_use]
 mod supervised;

@@ -8,6 +8,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use skt_hpl::checkpoint::store::{SegmentInfo, Store, SysV};
+use tempfile::TempDir;
 
 use crate::mpirun::{mpirun, mpirun_in};
 
@@ -24,8 +25,9 @@ pub struct Job {
     run: String,
     ranks: usize,
     launcher_flags: Vec<String>,
-    /// The folder of the MPI library that it runs on, if it is not the system's.
-    mpi: Option<PathBuf>,
+    /// The folder of the MPI library that it runs on, if it is not the system's, and one for
+    /// what it keeps in shared memory, which it leaves when a rank is killed.
+    mpi: Option<(PathBuf, TempDir)>,
     /// Of the program.
     pub flags: Vec<String>,
 }
@@ -72,14 +74,19 @@ impl Job {
 
     /// The same under the MPI library that is installed in this folder.
     pub fn under(mut self, mpi: &Path) -> Self {
-        self.mpi = Some(mpi.to_owned());
+        let memory = TempDir::new_in("/dev/shm").expect("a folder");
+        self.mpi = Some((mpi.to_owned(), memory));
         self
     }
 
     /// Starts it.
     pub fn spawn(&self, more: &[&str]) -> Child {
         let mut launcher = match &self.mpi {
-            Some(folder) => mpirun_in(folder, self.ranks),
+            Some((folder, memory)) => {
+                let mut launcher = mpirun_in(folder, self.ranks);
+                launcher.env("OMPI_MCA_btl_sm_backing_directory", memory.path());
+                launcher
+            }
             None => mpirun(self.ranks),
         };
         launcher

@@ -75,12 +75,13 @@ fn rows(out: &str) -> Vec<Vec<&str>> {
     lines.map(|line| line.split_whitespace().collect()).collect()
 }
 
-/// The value in use of a parameter, by the table.
+/// What follows a flag on the line that says which values are chosen.
 #[track_caller]
-fn chosen<'a>(rows: &[Vec<&'a str>], parameter: &str) -> &'a str {
-    let of: Vec<_> = rows.iter().filter(|row| row[0] == parameter && row[5] == "yes").collect();
-    assert_eq!(of.len(), 1, "{parameter}: {rows:?}");
-    of[0][1]
+fn chosen<'a>(out: &'a str, flag: &str) -> &'a str {
+    let (_, flags) = out.lines().find_map(|line| line.split_once(": --p ")).expect(out);
+    let mut words = ["--p"].into_iter().chain(flags.split_whitespace());
+    words.find(|word| *word == flag).expect(out);
+    words.next().unwrap()
 }
 
 #[test]
@@ -94,15 +95,19 @@ fn what_tune_writes_is_what_its_table_says_and_runs() {
     let (head, _) = ended.out.split_once('\n').unwrap();
     let words: Vec<&str> = head.split_whitespace().collect();
     assert!(head.starts_with("# tune: N = 400, 2 rank(s) of 1 thread(s), "), "{head}");
-    let before = |word: &str| words[words.iter().position(|w| *w == word).expect(head) - 1];
-    let trials: usize = before("trials").parse().unwrap();
-    let seconds: f64 = before("s,").parse().unwrap();
-    assert!(trials > 0 && seconds <= 8.0, "{head}");
+    let place = words.iter().position(|word| *word == "trials").expect(head);
+    let trials: usize = words[place - 1].parse().unwrap();
 
     let rows = rows(&ended.out);
     assert!(rows.iter().all(|row| row.len() == 8), "{}", ended.out);
     let in_rows: usize = rows.iter().map(|row| row[2].parse::<usize>().unwrap()).sum();
     assert!(in_rows > 1 && in_rows < trials, "{in_rows} of {trials}");
+    // Of the values of a parameter one is in use.
+    let of = |rows: &[Vec<&str>]| rows.iter().map(|row| row[0].to_owned()).collect::<Vec<_>>();
+    let mut raced = of(&rows);
+    raced.dedup();
+    let in_use: Vec<_> = rows.iter().filter(|row| row[5] == "yes").cloned().collect();
+    assert_eq!(of(&in_use), raced, "{}", ended.out);
     for row in rows.iter().filter(|row| row[2] != "0") {
         assert!(row[3].parse::<f64>().unwrap() > 0.0, "{row:?}");
     }
@@ -115,8 +120,10 @@ fn what_tune_writes_is_what_its_table_says_and_runs() {
     let spec = read(&tuned);
     assert_eq!((spec.n.as_slice(), spec.test_count()), (&[500][..], 1));
     assert_eq!(spec.title[0], "to be tuned");
-    assert_eq!(format!("{}x{}", spec.grids[0].0, spec.grids[0].1), chosen(&rows, "grid"));
-    assert_eq!(spec.nb[0].to_string(), chosen(&rows, "nb"));
+    assert_eq!(spec.grids[0].0.to_string(), chosen(&ended.out, "--p"));
+    assert_eq!(spec.grids[0].1.to_string(), chosen(&ended.out, "--q"));
+    assert_eq!(spec.nb[0].to_string(), chosen(&ended.out, "--nb"));
+    assert_eq!(spec.bcast[0].name(), chosen(&ended.out, "--bcast"));
     let report = run(folder.path(), 2, "--config tuned.toml --ft none --progress off").expect(0);
     assert_eq!(report.out.matches("...... PASSED\n").count(), 1, "{}", report.out);
 }
@@ -133,7 +140,7 @@ fn a_file_that_exists_is_replaced_by_force_alone() {
     let ended = run(folder.path(), 2, &format!("{flags} --force")).expect(0);
     let spec = read(&path);
     assert_eq!(spec.n, [500]);
-    assert_eq!(spec.depth[0].to_string(), chosen(&rows(&ended.out), "depth"));
+    assert_eq!(spec.depth[0].to_string(), chosen(&ended.out, "--depth"));
     assert_eq!(spec.nb, [40]);
 }
 

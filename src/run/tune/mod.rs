@@ -94,6 +94,9 @@ pub enum TuneError {
         /// What is wrong.
         why: String,
     },
+    /// There was no time for a trial.
+    #[error("--budget: setting up the job took all of it; give a longer one")]
+    NoTime,
     /// A trial is too long.
     #[error(
         "--n {n}: a trial takes about {seconds:.1} s by the rate of DGEMM, and {trials} of them \
@@ -193,8 +196,10 @@ fn size<C: Comm>(
         }
         let fits = search.bench.fits(&most_memory(plan, &default, ranks));
         fits.map_err(|why| JobError::Refused(why.to_string()))?;
-        search.warm_up(&default)?;
-        return Ok(default);
+        return match search.warm_up(&default)? {
+            Some(_) => Ok(default),
+            None => Err(TuneError::NoTime),
+        };
     }
     let (least, most) = TRIAL_SECONDS;
     let target_seconds = (plan.budget_seconds / TRIALS_IN_BUDGET).clamp(least, most);
@@ -204,7 +209,11 @@ fn size<C: Comm>(
         if let Err(why) = search.bench.fits(&most_memory(plan, &test, ranks)) {
             test.n = why.largest_n.ok_or_else(|| JobError::Refused(why.to_string()))?;
         }
-        let Some(took_seconds) = search.warm_up(&test)? else { break };
+        let took_seconds = match search.warm_up(&test)? {
+            Some(seconds) => seconds,
+            None if sizing == 1 => return Err(TuneError::NoTime),
+            None => break,
+        };
         let off = target_seconds / took_seconds;
         if (1.0 / SIZE_TOLERANCE..SIZE_TOLERANCE).contains(&off) || sizing == SIZING_TRIALS {
             break;

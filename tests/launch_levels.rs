@@ -27,15 +27,16 @@ fn nothing_is_lost_but_time_when_the_power_fails_and_when_two_nodes_go_with_thei
     let first = launch(&cluster, true, "", &run);
     wait_for_column(&cluster, 1, 1600);
     let nodes = cluster.nodes_on();
-    nodes.iter().for_each(|node| cluster.power_off(node));
+    cluster.power_cut();
     let ended = first.end(&cluster);
     assert_ne!(ended.code, Some(0), "{}", ended.report);
+    let attempt = state(&cluster)["attempt"].as_u64().expect("a number") as usize;
     cluster.lose_disk("n2");
     nodes.iter().for_each(|node| cluster.power_on(node).expect("it was on"));
 
     // The spares, which were off too, are let in again.
     let second = launch(&cluster, true, "--readmit", &run);
-    wait_for_column(&cluster, 2, 2600);
+    wait_for_column(&cluster, attempt + 1, 2600);
     for node in ["n1", "n3"] {
         cluster.power_off(node);
         cluster.lose_disk(node);

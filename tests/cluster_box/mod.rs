@@ -358,6 +358,14 @@ impl ClusterBox {
         let _ = gone.starter.wait();
     }
 
+    /// Takes the power from all nodes at once.
+    pub fn power_cut(&mut self) {
+        for node in self.nodes.values() {
+            let _ = kill(Pid::from_raw(node.init), Signal::SIGKILL);
+        }
+        self.nodes_on().iter().for_each(|node| self.power_off(node));
+    }
+
     /// The disk of a node, as seen from outside.
     pub fn disk(&self, node: &str) -> PathBuf {
         self.shared().join("disks").join(node)

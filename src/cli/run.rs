@@ -134,6 +134,11 @@ pub fn execute(args: &RunArgs) -> ExitCode {
         heartbeat::done(exit);
         Ok(exit)
     });
+    end(exit)
+}
+
+/// How this process of a job ends. An error is told by each rank that has one.
+pub(super) fn end(exit: Result<Exit, JobError>) -> ExitCode {
     match exit {
         Ok(exit) => {
             // What rank 0 has said last may still be on its way through the launcher.

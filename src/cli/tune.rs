@@ -9,7 +9,7 @@ use skt_terms::exit::Exit;
 use super::convert;
 use super::overrides::Overrides;
 use super::protect::ProtectArgs;
-use super::run::{RunArgs, load_checked};
+use super::run::{self, RunArgs, load_checked};
 use crate::checkpoint::agree::Resume;
 use crate::checkpoint::codec::checksum;
 use crate::checkpoint::methods::Method;
@@ -17,7 +17,6 @@ use crate::config::{At, Checked, ConfigError, Format, Place, RunSpec};
 use crate::hpl::comm::mpi::{MpiComm, MpiWorld};
 use crate::hpl::comm::{Comm as _, collect};
 use crate::machine::environment::kernel;
-use crate::machine::launcher_rank;
 use crate::report::progress::ProgressMode;
 use crate::report::{outfile, output};
 use crate::run::job::{JobError, Options};
@@ -76,18 +75,7 @@ pub fn execute(args: &TuneArgs) -> ExitCode {
         collect::broadcast(&comm, &mut code, 0)?;
         Ok(Exit::from_code(code[0]))
     });
-    match exit {
-        Ok(exit) => {
-            if exit != Exit::Passed {
-                launcher_rank::let_the_first_speak();
-            }
-            exit.into()
-        }
-        Err(error) => {
-            output::say(format_args!("error: {error}"));
-            Exit::BadInput.into()
-        }
-    }
+    run::end(exit)
 }
 
 /// What rank 0 knows of the job.

@@ -103,17 +103,7 @@ struct Over(End);
 
 impl<'a> Run<'a> {
     fn new(job: &'a CoordinatedJob, failures: &'a mut Source) -> Self {
-        let outcome = Outcome {
-            end: End::Finished,
-            time_seconds: 0.0,
-            work_seconds: 0.0,
-            failures: 0,
-            failures_in_checkpoint: 0,
-            failures_in_recovery: 0,
-            checkpoints: 0,
-            data_losses: 0,
-            outage_seconds: 0.0,
-        };
+        let outcome = Outcome::begun();
         Self {
             job,
             failures,

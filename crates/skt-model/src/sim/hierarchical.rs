@@ -89,17 +89,7 @@ struct TimedOut;
 
 impl<'a> Run<'a> {
     fn new(job: &'a HierarchicalJob, failures: &'a mut Source) -> Self {
-        let outcome = Outcome {
-            end: End::Finished,
-            time_seconds: 0.0,
-            work_seconds: 0.0,
-            failures: 0,
-            failures_in_checkpoint: 0,
-            failures_in_recovery: 0,
-            checkpoints: 0,
-            data_losses: 0,
-            outage_seconds: 0.0,
-        };
+        let outcome = Outcome::begun();
         let checkpoint_seconds = job.model.grown_checkpoint_seconds(job.period_seconds);
         Self {
             job,

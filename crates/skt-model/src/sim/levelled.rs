@@ -11,7 +11,7 @@
 
 use super::failure::Source;
 use super::trace::Failure;
-use super::{End, Job, Outcome};
+use super::{Job, Outcome};
 use crate::ModelError;
 use crate::error::{at_least, non_negative, positive};
 
@@ -125,17 +125,7 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn new(job: &'a LevelledJob, failures: &'a mut Source) -> Self {
-        let outcome = Outcome {
-            end: End::Finished,
-            time_seconds: 0.0,
-            work_seconds: 0.0,
-            failures: 0,
-            failures_in_checkpoint: 0,
-            failures_in_recovery: 0,
-            checkpoints: 0,
-            data_losses: 0,
-            outage_seconds: 0.0,
-        };
+        let outcome = Outcome::begun();
         let shelves = vec![Shelf::default(); job.images.len()];
         Self { job, failures, now: 0.0, work: 0.0, saved: 0.0, shelves, outcome }
     }

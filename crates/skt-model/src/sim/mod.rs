@@ -59,6 +59,23 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// That of a run in which nothing has happened yet.
+    fn begun() -> Self {
+        Self {
+            end: End::Finished,
+            time_seconds: 0.0,
+            work_seconds: 0.0,
+            failures: 0,
+            failures_in_checkpoint: 0,
+            failures_in_recovery: 0,
+            checkpoints: 0,
+            data_losses: 0,
+            outage_seconds: 0.0,
+        }
+    }
+}
+
+impl Outcome {
     /// Share of the time that was not useful work.
     pub fn waste(&self) -> f64 {
         if self.time_seconds == 0.0 { 0.0 } else { 1.0 - self.work_seconds / self.time_seconds }

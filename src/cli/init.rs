@@ -42,6 +42,10 @@ pub struct InitArgs {
     /// one rank]
     #[arg(long, value_name = "METHOD", value_parser = Names::of_setting(Setting::Method))]
     pub ft: Option<String>,
+    /// Losses to leave memory for: of each group's or, with abft, of each process row's ranks
+    /// [default: that of a run without flags]
+    #[arg(long, value_name = "M")]
+    pub parities: Option<usize>,
     /// Process rows [default: of the grid nearest to a square or, with abft, of the one on which
     /// the largest matrix fits]
     #[arg(long, value_name = "P")]
@@ -128,7 +132,7 @@ pub fn execute(args: &InitArgs) -> Result<(), ConfigError> {
         spec.n[0].min(spec.nb[0] * 50),
     ));
     if is_protected {
-        let plain = InitArgs { ft: Some("none".to_owned()), ..args.clone() };
+        let plain = InitArgs { ft: Some("none".to_owned()), parities: None, ..args.clone() };
         let spec = fit(&plain, ranks, available_bytes)?.spec;
         let all = size_and_rate(&spec, core_flops);
         output::say(format_args!("without checkpoints (`init --ft none`): {all}"));
@@ -237,9 +241,11 @@ fn command_line(
     if format == Format::Dat && spec.threads > 1 {
         command.push_str(&format!(" --threads {}", spec.threads));
     }
-    // HPL.dat cannot say it.
-    if let (Format::Dat, Some(method)) = (format, &args.ft) {
-        command.push_str(&format!(" --ft {method}"));
+    // HPL.dat cannot say these.
+    if format == Format::Dat {
+        let method = args.ft.iter().map(|method| format!(" --ft {method}"));
+        let parities = args.parities.iter().map(|parities| format!(" --parities {parities}"));
+        command.extend(method.chain(parities));
     }
     command
 }
@@ -276,8 +282,7 @@ struct Fitted {
 
 /// The largest problem that fits.
 fn fit(args: &InitArgs, ranks: usize, available_bytes: u64) -> Result<Fitted, ConfigError> {
-    let mut draft = Draft::default();
-    draft.checkpoint.extend(args.ft.iter().map(|method| (Setting::Method, Value::flag(method))));
+    let mut draft = Draft { checkpoint: asked(args), ..Draft::default() };
     for (param, number) in [(Param::N, 0), (Param::Threads, args.threads)] {
         draft.values.insert(param, vec![Value::number(number)]);
     }
@@ -338,22 +343,42 @@ fn job_bytes(test: &TestSpec, settings: &Settings) -> u64 {
     memory_split(test, settings, geometry).total().saturating_mul(test.ranks() as u64)
 }
 
+/// What the flags say of the protection.
+fn asked(args: &InitArgs) -> CheckpointDraft {
+    let method = args.ft.iter().map(|method| (Setting::Method, Value::flag(method)));
+    let parities = args.parities.iter().map(|m| (Setting::Parities, Value::flag(m.to_string())));
+    method.chain(parities).collect()
+}
+
 /// The protection to leave memory for: what a run without flags would have, or
-/// what `--ft` asks for.
+/// what flags ask for.
 fn protection(
     args: &InitArgs,
     spec: &RunSpec,
     ranks: usize,
 ) -> Result<(Settings, CheckpointDraft), ConfigError> {
-    let mut draft = CheckpointDraft::new();
-    draft.extend(args.ft.iter().map(|method| (Setting::Method, Value::flag(method))));
-    let settings = Settings::read(&draft, spec)?;
+    let settings = Settings::read(&asked(args), spec)?;
     let method = settings.method_for(ranks);
     if method != Method::None && ranks < 2 {
         return Err(ConfigError::OutOfRange {
             at: Setting::Method.at(&Place::Flag),
             value: method.to_string(),
             legal: "none, with one rank".to_owned(),
+        });
+    }
+    let is_too_many = |parities| match method {
+        Method::Abft => false,
+        Method::None => true,
+        _ => ranks < 2 * parities,
+    };
+    if let Some(parities) = args.parities.filter(|parities| is_too_many(*parities)) {
+        return Err(ConfigError::OutOfRange {
+            at: Setting::Parities.at(&Place::Flag),
+            value: parities.to_string(),
+            legal: match settings.method {
+                Method::None => "none, without checkpoints".to_owned(),
+                _ => format!("at most half of the ranks, which are {ranks}"),
+            },
         });
     }
     let mut draft = CheckpointDraft::from([(Setting::Method, Value::text(method.to_string()))]);
@@ -404,6 +429,7 @@ mod tests {
             ranks: None,
             threads: 1,
             ft: None,
+            parities: None,
             p: None,
             q: None,
             out: None,
@@ -450,6 +476,38 @@ mod tests {
         let asked = InitArgs { ft: Some("self".into()), ..args() };
         let error = fit(&asked, 1, 1 << 32).err().unwrap().to_string();
         assert_eq!(error, "--ft: value self is out of range; legal: none, with one rank");
+    }
+
+    #[test]
+    fn parities_take_their_share_or_are_refused() {
+        let fitted = |ft: &str, parities, ranks| {
+            let args = InitArgs { ft: Some(ft.into()), parities: Some(parities), ..args() };
+            fit(&args, ranks, 1 << 36)
+        };
+        for (ft, ranks) in [("self", 16), ("abft", 12)] {
+            let one = fitted(ft, 1, ranks).unwrap().spec;
+            let two = fitted(ft, 2, ranks).unwrap();
+            assert!(two.spec.n[0] < one.n[0], "{ft}");
+            assert_eq!(two.protection[&Setting::Parities].text, "2");
+            let line = |args| {
+                command_line(&args, &two.spec, ranks, Format::Dat, Path::new("HPL.dat"), None)
+            };
+            let asked = InitArgs { ft: Some(ft.into()), parities: Some(2), ..args() };
+            assert!(line(asked).ends_with(&format!(" --ft {ft} --parities 2")));
+        }
+        let refused = |ft, parities, ranks| fitted(ft, parities, ranks).err().unwrap().to_string();
+        assert_eq!(
+            refused("self", 2, 3),
+            "--parities: value 2 is out of range; legal: at most half of the ranks, which are 3"
+        );
+        assert_eq!(
+            refused("none", 1, 4),
+            "--parities: value 1 is out of range; legal: none, without checkpoints"
+        );
+        assert!(refused("abft", 4, 12).starts_with("--parities: value 4"));
+        // A run with so few ranks has no checkpoints unless they are asked for.
+        let by_default = InitArgs { parities: Some(2), ..args() };
+        assert!(fit(&by_default, 3, 1 << 36).is_err());
     }
 
     #[test]

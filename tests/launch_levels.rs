@@ -27,7 +27,7 @@ fn nothing_is_lost_but_time_when_the_power_fails_and_when_two_nodes_go_with_thei
     let first = launch(&cluster, true, "", &run);
     wait_for_column(&cluster, 1, 1600);
     let nodes = cluster.nodes_on();
-    cluster.power_cut();
+    cluster.power_cut(&nodes);
     let ended = first.end(&cluster);
     assert_ne!(ended.code, Some(0), "{}", ended.report);
     let attempt = state(&cluster)["attempt"].as_u64().expect("a number") as usize;
@@ -37,10 +37,9 @@ fn nothing_is_lost_but_time_when_the_power_fails_and_when_two_nodes_go_with_thei
     // The spares, which were off too, are let in again.
     let second = launch(&cluster, true, "--readmit", &run);
     wait_for_column(&cluster, attempt + 1, 2600);
-    for node in ["n1", "n3"] {
-        cluster.power_off(node);
-        cluster.lose_disk(node);
-    }
+    let lost = ["n1", "n3"];
+    cluster.power_cut(&lost);
+    lost.iter().for_each(|node| cluster.lose_disk(node));
     let ended = second.end(&cluster);
     ended.passed_with_the_same_x(&cluster).replaced(1, "n1", "n5");
     ended.replaced(1, "n3", "n6");

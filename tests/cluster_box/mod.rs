@@ -358,12 +358,12 @@ impl ClusterBox {
         let _ = gone.starter.wait();
     }
 
-    /// Takes the power from all nodes at once.
-    pub fn power_cut(&mut self) {
-        for node in self.nodes.values() {
+    /// Takes the power from several nodes at once.
+    pub fn power_cut(&mut self, nodes: &[impl AsRef<str>]) {
+        for node in nodes.iter().filter_map(|node| self.nodes.get(node.as_ref())) {
             let _ = kill(Pid::from_raw(node.init), Signal::SIGKILL);
         }
-        self.nodes_on().iter().for_each(|node| self.power_off(node));
+        nodes.iter().for_each(|node| self.power_off(node.as_ref()));
     }
 
     /// The disk of a node, as seen from outside.

@@ -5,7 +5,7 @@
 pub mod scenarios;
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
@@ -240,9 +240,43 @@ impl std::ops::DerefMut for Alone {
 /// A supervisor on the head of a box.
 pub struct Launch {
     pub child: Child,
-    said: std::thread::JoinHandle<String>,
-    report: std::thread::JoinHandle<()>,
+    said: Growing,
+    report: Growing,
+}
+
+/// What comes through a pipe, line by line.
+struct Growing {
     so_far: Arc<Mutex<String>>,
+    reader: std::thread::JoinHandle<()>,
+}
+
+impl Growing {
+    /// With `is_told` each line is shown at once: a test that waits in vain shall show what
+    /// it waited for.
+    fn of(pipe: impl Read + Send + 'static, is_told: bool) -> Self {
+        let so_far = Arc::new(Mutex::new(String::new()));
+        let text = Arc::clone(&so_far);
+        let reader = std::thread::spawn(move || {
+            for line in BufReader::new(pipe).split(b'\n').map_while(Result::ok) {
+                let line = String::from_utf8_lossy(&line).into_owned() + "\n";
+                if is_told {
+                    eprint!("{line}");
+                }
+                *text.lock().expect("no panic") += &line;
+            }
+        });
+        Self { so_far, reader }
+    }
+
+    fn so_far(&self) -> String {
+        self.so_far.lock().expect("no panic").clone()
+    }
+
+    /// All of it.
+    fn end(self) -> String {
+        self.reader.join().expect("reader");
+        Arc::into_inner(self.so_far).expect("the reader's is gone").into_inner().expect("no panic")
+    }
 }
 
 /// How it ended.
@@ -285,33 +319,20 @@ pub fn launch(cluster: &Alone, spares: bool, flags: &str, run: &str) -> Launch {
         .stderr(Stdio::piped())
         .spawn()
         .expect("nsenter");
-    let so_far = Arc::new(Mutex::new(String::new()));
-    let report = BufReader::new(child.stdout.take().expect("piped"));
-    let growing = Arc::clone(&so_far);
-    let report = std::thread::spawn(move || {
-        for line in report.split(b'\n').map_while(Result::ok) {
-            let line = String::from_utf8_lossy(&line).into_owned();
-            *growing.lock().expect("no panic") += &(line + "\n");
-        }
-    });
-    // Told at once: a test that waits in vain shall show what it waited for.
-    let said = BufReader::new(child.stderr.take().expect("piped"));
-    let said = std::thread::spawn(move || {
-        let mut text = String::new();
-        for line in said.split(b'\n').map_while(Result::ok) {
-            let line = String::from_utf8_lossy(&line);
-            eprintln!("{line}");
-            text += &format!("{line}\n");
-        }
-        text
-    });
-    Launch { child, said, report, so_far }
+    let report = Growing::of(child.stdout.take().expect("piped"), false);
+    let said = Growing::of(child.stderr.take().expect("piped"), true);
+    Launch { child, said, report }
 }
 
 impl Launch {
     /// The report as far as it has come.
     pub fn report(&self) -> String {
-        self.so_far.lock().expect("no panic").clone()
+        self.report.so_far()
+    }
+
+    /// Waits until the supervisor has said this.
+    pub fn wait_for_words(&self, words: &str) {
+        wait_for(words, || self.said.so_far().contains(words));
     }
 
     /// Waits for its end.
@@ -332,11 +353,8 @@ impl Launch {
         let account = fs::read(cluster.shared().join("account.json")).unwrap_or_default();
         Ended {
             code,
-            said: self.said.join().expect("reader"),
-            report: {
-                self.report.join().expect("reader");
-                self.so_far.lock().expect("no panic").clone()
-            },
+            said: self.said.end(),
+            report: self.report.end(),
             account: serde_json::from_slice(&account).unwrap_or(Value::Null),
         }
     }

@@ -109,19 +109,27 @@ fn setups() -> Vec<Setup> {
 
 #[test]
 fn what_was_complete_is_never_lost_and_what_is_restored_is_true() {
-    for setup in setups() {
-        for keep in if setup.ranks == 3 { 1..=2 } else { 1..=1 } {
-            let mut count = Count::default();
-            let world = World::new(&setup, &[level(Reach::Local, keep)]);
-            let stride = if setup.ranks == 2 { 1009 } else { 4001 };
-            // With the fourth epoch the first images go.
-            let starts =
-                kill_everywhere(&world, 4, if is_soak() { 211 } else { stride }, &mut count);
-            let (n, m, method) = (setup.ranks, setup.parities, setup.method);
-            println!("n = {n}, m = {m}, {method}, keep = {keep}: {starts} starts, {count:?}");
-            assert!(count.0["from level 0"] > 100);
+    let keeps = |setup: &Setup| if setup.ranks == 3 { 1..=2 } else { 1..=1 };
+    let cases: Vec<(Setup, usize)> = setups()
+        .into_iter()
+        .flat_map(|setup| keeps(&setup).map(move |keep| (setup.clone(), keep)))
+        .collect();
+    // Each on a core of its own, as far as there are some.
+    std::thread::scope(|scope| {
+        for (setup, keep) in &cases {
+            scope.spawn(move || {
+                let mut count = Count::default();
+                let world = World::new(setup, &[level(Reach::Local, *keep)]);
+                let stride = if setup.ranks == 2 { 1009 } else { 4001 };
+                let stride = if is_soak() { 211 } else { stride };
+                // With the fourth epoch the first images go.
+                let starts = kill_everywhere(&world, 4, stride, &mut count);
+                let (n, m, method) = (setup.ranks, setup.parities, setup.method);
+                println!("n = {n}, m = {m}, {method}, keep = {keep}: {starts} starts, {count:?}");
+                assert!(count.0["from level 0"] > 100);
+            });
         }
-    }
+    });
 }
 
 #[test]

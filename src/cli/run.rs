@@ -149,6 +149,7 @@ pub(super) fn end(exit: Result<Exit, JobError>) -> ExitCode {
         }
         Err(error) => {
             output::say(format_args!("error: {error}"));
+            launcher_rank::let_the_first_speak();
             Exit::BadInput.into()
         }
     }

@@ -4,8 +4,12 @@
 //! print messages.
 
 use std::env;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
+use std::os::unix::fs::FileTypeExt as _;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Where launchers put the rank: Open MPI, PMIx, MPICH/Hydra, MVAPICH2, Slurm.
 const RANK_NAMES: [&str; 5] =
@@ -30,15 +34,41 @@ pub fn is_first() -> bool {
     rank().is_none_or(|rank| rank == 0)
 }
 
-/// Waits a second if this process does not print messages; to be called before
-/// it ends with an error. A launcher kills the whole job when the first rank
-/// ends so. Rank 0 may come up later than others, and Open MPI 5 drops what it has
-/// not read yet of the others' output: the message of rank 0 must not be lost. It
-/// costs no time: rank 0's own end is what the launcher sees first.
+/// Longest time that a launcher takes to read what a rank has written.
+const READ_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Waits until what rank 0 has said is with the launcher; to be called before a process
+/// ends with an error. A launcher kills the whole job when the first rank ends so, and
+/// Open MPI 5 drops what it has not read yet of the output of any rank, of the one that
+/// has ended, too. Rank 0 may come up later than others: these wait a second.
+/// It costs no time, as rank 0's own end is what the launcher sees first.
 pub fn let_the_first_speak() {
-    if !is_first() {
-        thread::sleep(Duration::from_secs(1));
+    match rank() {
+        None => {}
+        Some(0) => wait_until_read(&[&io::stdout(), &io::stderr()]),
+        Some(_) => thread::sleep(READ_PATIENCE),
     }
+}
+
+/// Waits until nothing is left in those of these that are pipes, a second at most.
+fn wait_until_read(outputs: &[&dyn AsFd]) {
+    let start = Instant::now();
+    let is_read = |output: &&dyn AsFd| unread_bytes(output.as_fd()) == 0;
+    while !outputs.iter().all(is_read) && start.elapsed() < READ_PATIENCE {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Bytes in a pipe that nobody has read; 0 where it is none.
+fn unread_bytes(output: BorrowedFd) -> usize {
+    let kind = output.try_clone_to_owned().and_then(|output| File::from(output).metadata());
+    if !kind.is_ok_and(|kind| kind.file_type().is_fifo()) {
+        return 0;
+    }
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: this request writes one int.
+    let status = unsafe { libc::ioctl(output.as_raw_fd(), libc::FIONREAD, &mut bytes) };
+    if status == 0 { bytes as usize } else { 0 }
 }
 
 fn first_number(names: &[&str], get: impl Fn(&str) -> Option<String>) -> Option<usize> {
@@ -60,5 +90,30 @@ mod tests {
         assert_eq!(first_number(&RANK_NAMES, environment), Some(3));
         assert_eq!(first_number(&RANK_NAMES, |_| None), None);
         assert_eq!(first_number(&RANK_NAMES, |_| Some("x".to_owned())), None);
+    }
+
+    #[test]
+    fn the_end_waits_for_the_reader_of_a_pipe_but_not_for_ever() {
+        use std::io::{Read as _, Write as _};
+        let (mut reader, mut writer) = io::pipe().unwrap();
+        // A file has no reader.
+        wait_until_read(&[&writer, &File::open("Cargo.toml").unwrap()]);
+        assert_eq!(unread_bytes(File::open("Cargo.toml").unwrap().as_fd()), 0);
+        writer.write_all(b"error: why").unwrap();
+        assert_eq!(unread_bytes(writer.as_fd()), 10);
+        let start = Instant::now();
+        let slow = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(100));
+            reader.read_exact(&mut [0; 10]).unwrap();
+            reader
+        });
+        wait_until_read(&[&writer]);
+        assert_eq!(unread_bytes(writer.as_fd()), 0);
+        assert!(start.elapsed() >= Duration::from_millis(100));
+        let _open = slow.join().unwrap();
+        writer.write_all(b"never read").unwrap();
+        let start = Instant::now();
+        wait_until_read(&[&writer]);
+        assert!(start.elapsed() >= READ_PATIENCE);
     }
 }

@@ -106,11 +106,11 @@ fn panel(criterion: &mut Criterion) {
     let mut group = group(criterion, "panel", Throughput::Elements(flops as u64));
     // Transposed, so that it is column-major; pivot rows go to the first NB rows.
     let (original, ld) = random(NB, NB + ORDER);
-    let mut data = (random(NB, NB + ORDER).0, vec![0.0; NB], pivot::Room::new(NB, None));
+    let mut data = (random(NB, NB + ORDER).0, vec![0.0; NB], pivot::Offers::new(NB, None));
     let (world, team) = (world(), Team::solo());
     for (name, fact) in [("left", Fact::Left), ("Crout", Fact::Crout), ("right", Fact::Right)] {
         let variant = Variant { pfact: fact, rfact: fact, nbmin: 4, ndiv: 2 };
-        let factor = |(w, ipiv, room): &mut (PanelBuf, Vec<f64>, pivot::Room)| {
+        let factor = |(w, ipiv, offers): &mut (PanelBuf, Vec<f64>, pivot::Offers)| {
             let rows = Cyclic { nb: NB, procs: 1 };
             let mut panel = Panel {
                 w: MatMut::col_major(w, NB + ORDER, NB, ld),
@@ -118,7 +118,7 @@ fn panel(criterion: &mut Criterion) {
                 place: Place { j: 0, rows, myrow: 0, top: 0 },
                 col: &world,
                 team: &team,
-                room,
+                offers,
             };
             pfact::factor(&mut panel, &variant).expect("a random panel has pivots");
         };

@@ -16,7 +16,7 @@ use skt_hpl::checkpoint::store::SysV;
 use skt_hpl::hpl::comm::mpi::{MpiComm, MpiWorld};
 use skt_hpl::hpl::comm::{Comm, CommError, collect};
 use skt_hpl::machine::team::Team;
-use skt_hpl::run::protect::{Inject, NodeCheckpointer, NodeMemory, Settings, Target, sweep};
+use skt_hpl::run::protect::{Inject, NodeCheckpointer, Settings, Target, TestSegments, sweep};
 
 /// What ends a run without a result.
 pub type Failure = Box<dyn std::error::Error>;
@@ -142,7 +142,7 @@ fn run<C: Client>(world: &MpiComm, client: &C) -> Result<bool, Failure> {
     let faults = Arc::new(Target::new(&options.inject, world.rank(), marks, run_id));
 
     let shapes = client.shapes(world.size());
-    let memory = NodeMemory::new(&store, run_id, 0, &team);
+    let memory = TestSegments::new(&store, run_id, 0, &team);
     let state_bytes = size_of::<C::State>().max(size_of::<C::Solved>());
     let config = settings.config(&memory, client.problem(), &world.host(), state_bytes)?;
     let done = match Checkpointer::open(world, memory, config, &shapes, faults.clone())? {

@@ -30,7 +30,7 @@ use skt_hpl::machine::blas::MatRef;
 use skt_hpl::machine::team::Team;
 use skt_hpl::report::record::Protection;
 use skt_hpl::run::protect::{
-    self, Clock, Every, NodeMemory, Opened, Overlap, Reading, Region, Settings, Surroundings,
+    self, Clock, Every, Opened, Overlap, Reading, Region, Settings, Surroundings, TestSegments,
 };
 use skt_hpl::run::ptest::{self, Observer, Phase, check};
 use tempfile::TempDir;
@@ -287,7 +287,7 @@ impl Cluster {
     ) -> Surroundings<'a> {
         let run = format!("{}{}", settings.run_id, self.tail(self.places[comm.rank()]));
         Surroundings {
-            memory: NodeMemory::new(store, &run, 0, team),
+            memory: TestSegments::new(store, &run, 0, team),
             host: self.host(comm.rank()),
             hook,
             guessed_rate: 1e9,

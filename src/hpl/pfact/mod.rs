@@ -99,8 +99,8 @@ pub struct Panel<'a, C: Comm> {
     pub col: &'a C,
     /// Threads that may help.
     pub team: &'a Team,
-    /// Room for pivot exchanges, see [`pivot::Room`].
-    pub room: &'a mut pivot::Room,
+    /// Buffers for pivot exchanges, see [`pivot::Offers`].
+    pub offers: &'a mut pivot::Offers,
 }
 
 impl<C: Comm> Panel<'_, C> {
@@ -187,7 +187,7 @@ mod tests {
                 place: Place { j: 0, rows, myrow, top: 0 },
                 col: &col,
                 team: &Team::solo(),
-                room: &mut pivot::Room::new(jb, None),
+                offers: &mut pivot::Offers::new(jb, None),
             };
             match factor(&mut panel, variant) {
                 Ok(()) => Ok((ipiv, w)),

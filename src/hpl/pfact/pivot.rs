@@ -25,28 +25,28 @@ const PROC_ROW: usize = 2;
 const HAS_CURRENT: usize = 3;
 
 /// Two offers of `HEAD + 2 jb` doubles: head, pivot row, current row.
-pub struct Room {
+pub struct Offers {
     mine: Vec<f64>,
     theirs: Vec<f64>,
-    mail: Option<Mail>,
+    shared: Option<SharedOffers>,
 }
 
-impl Room {
-    /// Room for panels of up to `nb` columns; with `mail` no message is sent.
-    pub fn new(nb: usize, mail: Option<Mail>) -> Self {
+impl Offers {
+    /// For panels of up to `nb` columns; with `shared` no message is sent.
+    pub fn new(nb: usize, shared: Option<SharedOffers>) -> Self {
         let len = HEAD + 2 * nb;
-        Self { mine: vec![0.0; len], theirs: vec![0.0; len], mail }
+        Self { mine: vec![0.0; len], theirs: vec![0.0; len], shared }
     }
 }
 
-/// The flag of the mail: how many offers its rank has made.
+/// The flag of the shared memory: how many offers its rank has made.
 const FLAG: usize = 0;
 
 /// Offers in memory that all ranks of the process column see.
 ///
 /// Each rank has two places, for every other column: a rank that offers for column j +
 /// 2 has seen all offers for column j + 1, whose owners had seen those for column j.
-pub struct Mail {
+pub struct SharedOffers {
     node: NodeMemory,
     nb: usize,
     /// Offers made.
@@ -55,8 +55,8 @@ pub struct Mail {
     seen: u64,
 }
 
-impl Mail {
-    /// Mail for panels of up to `nb` columns in [`Mail::doubles`] of each part, and with
+impl SharedOffers {
+    /// For panels of up to `nb` columns in [`SharedOffers::doubles`] of each part, and with
     /// one flag.
     pub fn new(node: NodeMemory, nb: usize) -> Self {
         Self { node, nb, count: 0, seen: 0 }
@@ -77,7 +77,7 @@ impl Mail {
         self.count += 1;
         let start = (self.count % 2) as usize * Self::place_doubles(self.nb);
         let place = start..start + mine.len();
-        // SAFETY: this memory is the mail's alone, and `self` is borrowed to be changed; all
+        // SAFETY: this memory is the offers' alone, and `self` is borrowed to be changed; all
         // others have seen what was here, see above, and look again after the flag.
         unsafe { self.node.mine(place.clone()) }.copy_from_slice(mine);
         self.node.raise(FLAG, self.count);
@@ -134,13 +134,13 @@ fn exchange_among<C: Comm>(panel: &mut Panel<C>, j: usize, best: Best) -> Result
     Ok(accept(panel, j, best))
 }
 
-/// Writes this rank's offer into the room.
+/// Writes this rank's offer.
 fn offer<C: Comm>(panel: &mut Panel<C>, j: usize, best: Best) {
     let jb = panel.jb();
     let (current_row, has_rows) = (panel.current(j), best.index != usize::MAX);
     let global = if has_rows { panel.global_row(best.index) } else { usize::MAX };
     let w = panel.w.as_ref();
-    let (head, rows) = panel.room.mine.split_at_mut(HEAD);
+    let (head, rows) = panel.offers.mine.split_at_mut(HEAD);
     let (pivot, current) = rows.split_at_mut(jb);
     // A rank without rows must lose even against a zero.
     head[MAGNITUDE] = if has_rows { best.magnitude } else { -1.0 };
@@ -162,9 +162,9 @@ fn offer<C: Comm>(panel: &mut Panel<C>, j: usize, best: Best) {
 fn combine<C: Comm>(panel: &mut Panel<C>) -> Result<()> {
     let (col, jb) = (panel.col, panel.jb());
     let len = HEAD + 2 * jb;
-    let Room { mine, theirs, mail } = &mut *panel.room;
-    if let Some(mail) = mail {
-        return mail.combine(col, &mut mine[..len], jb);
+    let Offers { mine, theirs, shared } = &mut *panel.offers;
+    if let Some(shared) = shared {
+        return shared.combine(col, &mut mine[..len], jb);
     }
     for round in doubling::rounds(col.rank(), col.size()) {
         round.exchange(col, &mine[..len], &mut theirs[..len], TAG_PIVOT)?;
@@ -195,8 +195,8 @@ fn merge(mine: &mut [f64], theirs: &[f64], jb: usize) {
 /// Puts the rows where the combined offer says. Returns the pivot.
 fn accept<C: Comm>(panel: &mut Panel<C>, j: usize, best: Best) -> f64 {
     let jb = panel.jb();
-    let room = &*panel.room;
-    let (head, rows) = room.mine.split_at(HEAD);
+    let offers = &*panel.offers;
+    let (head, rows) = offers.mine.split_at(HEAD);
     let (pivot, current) = (&rows[..jb], &rows[jb..2 * jb]);
     let mine = head[PROC_ROW] == panel.place.myrow as f64;
     panel.ipiv[j] = head[GLOBAL_ROW];

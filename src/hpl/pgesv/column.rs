@@ -3,20 +3,20 @@
 use super::SolveError;
 use crate::hpl::comm::Comm;
 use crate::hpl::grid::Grid;
-use crate::hpl::pfact::pivot::Mail;
-use crate::hpl::swap::node::{self, NodeRoom};
+use crate::hpl::pfact::pivot::SharedOffers;
+use crate::hpl::swap::node::{self, NodeRows};
 
 /// The memory of a process column: nothing, or for each rank
-/// `pivot mail | rows of the trailing columns | rows of the columns of one panel`,
+/// `pivot offers | rows of the trailing columns | rows of the columns of one panel`,
 /// and on the first one `| U of the trailing columns | U of those of one panel`.
 #[derive(Default)]
 pub(super) struct ColumnMemory {
     /// Where pivots are exchanged.
-    pub mail: Option<Mail>,
+    pub offers: Option<SharedOffers>,
     /// Where rows of the trailing columns are.
-    pub trailing: Option<NodeRoom>,
+    pub trailing: Option<NodeRows>,
     /// Where rows of the columns of one panel are.
-    pub ahead: Option<NodeRoom>,
+    pub ahead: Option<NodeRows>,
 }
 
 impl ColumnMemory {
@@ -36,24 +36,24 @@ impl ColumnMemory {
         let Some(mut node) = grid.col_memory.take(&grid.col, doubles)? else {
             return Ok(Self::default());
         };
-        let mail = Mail::new(node.split_front(Mail::doubles(nb), 1), nb);
+        let offers = SharedOffers::new(node.split_front(SharedOffers::doubles(nb), 1), nb);
         let widths = [cols, nb];
-        let rows = widths.map(|w| node.split_front(NodeRoom::rows_doubles(nb, w), node::FLAGS));
-        let u = widths.map(|w| node.split_front(NodeRoom::u_doubles(nb, w), 0));
+        let rows = widths.map(|w| node.split_front(NodeRows::rows_doubles(nb, w), node::FLAGS));
+        let u = widths.map(|w| node.split_front(NodeRows::u_doubles(nb, w), 0));
         let ([rows, rows_ahead], [u, u_ahead]) = (rows, u);
         Ok(Self {
-            mail: Some(mail),
-            trailing: Some(NodeRoom::new(rows, u, (nb, cols))),
-            ahead: Some(NodeRoom::new(rows_ahead, u_ahead, (nb, nb))),
+            offers: Some(offers),
+            trailing: Some(NodeRows::new(rows, u, (nb, cols))),
+            ahead: Some(NodeRows::new(rows_ahead, u_ahead, (nb, nb))),
         })
     }
 
     /// Doubles of the part of process row `myrow`; at most `usize::MAX`.
     pub(super) fn doubles(nb: usize, cols: usize, myrow: usize) -> usize {
-        let room = |cols: usize| {
-            let u = if myrow == 0 { NodeRoom::u_doubles(nb, cols) } else { 0 };
-            NodeRoom::rows_doubles(nb, cols).saturating_add(u)
+        let rows = |cols: usize| {
+            let u = if myrow == 0 { NodeRows::u_doubles(nb, cols) } else { 0 };
+            NodeRows::rows_doubles(nb, cols).saturating_add(u)
         };
-        Mail::doubles(nb).saturating_add(room(cols)).saturating_add(room(nb))
+        SharedOffers::doubles(nb).saturating_add(rows(cols)).saturating_add(rows(nb))
     }
 }

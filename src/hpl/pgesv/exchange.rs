@@ -14,7 +14,7 @@ use super::local::Local;
 use super::panel::{Layout, Panel};
 use super::{SolveError, memory_error};
 use crate::hpl::comm::Comm;
-use crate::hpl::swap::node::NodeRoom;
+use crate::hpl::swap::node::NodeRows;
 use crate::hpl::swap::{self, Plan};
 use crate::hpl::update;
 use crate::machine::blas::MatRef;
@@ -26,7 +26,7 @@ pub(super) enum RowExchange<C: Comm> {
     /// P = 1: in A.
     InPlace,
     /// Among the ranks of the process column; U comes to lie in the work space.
-    Among(swap::Room),
+    Among(swap::RowBuffers),
     /// The same, while this rank computes.
     Half(Half<C>),
 }
@@ -41,21 +41,21 @@ impl<C: Comm> RowExchange<C> {
         p: usize,
         nb: usize,
         cols: usize,
-        shared: Option<NodeRoom>,
+        shared: Option<NodeRows>,
     ) -> Result<Self, SolveError> {
         Ok(match shared {
             _ if p == 1 => Self::InPlace,
-            Some(room) => Self::Among(swap::Room::Node(room)),
+            Some(buffers) => Self::Among(swap::RowBuffers::Node(buffers)),
             None => {
-                let room = swap::Room::new(nb, cols);
-                Self::Among(room.map_err(memory_error("the row exchange"))?)
+                let buffers = swap::RowBuffers::new(nb, cols);
+                Self::Among(buffers.map_err(memory_error("the row exchange"))?)
             }
         })
     }
 
     /// Whether ranks read rows in each other's memory.
     pub fn is_shared(&self) -> bool {
-        matches!(self, Self::Among(swap::Room::Node(_)))
+        matches!(self, Self::Among(swap::RowBuffers::Node(_)))
     }
 
     /// Starts to exchange the rows of `panel` on the columns `cols`, where that goes on while
@@ -121,7 +121,7 @@ impl<C: Comm> RowExchange<C> {
         let (u, swapped) = unsafe {
             match self {
                 Self::InPlace => in_place(local, panel, cols, start),
-                Self::Among(room) => among(local, panel, cols, room)?,
+                Self::Among(buffers) => among(local, panel, cols, buffers)?,
                 Self::Half(half) => {
                     half.start(local, panel, cols.clone())?;
                     let arrived = half.arrive(local, panel, cols.clone())?;
@@ -144,14 +144,14 @@ unsafe fn among<'u, C: Comm>(
     local: &Local<C>,
     panel: &Panel<C>,
     cols: Range<usize>,
-    room: &'u mut swap::Room,
+    buffers: &'u mut swap::RowBuffers,
 ) -> Result<(MatRef<'u>, Instant), SolveError> {
     let Local { grid, team, a, params, .. } = local;
     let plan = plan(local, panel);
     let way = swap::Way { swap: params.swap, threshold: params.swap_threshold };
     // SAFETY: the caller's promise.
     let columns = unsafe { a.block(0..local.shape.rows, cols.clone()) };
-    let arrived = swap::exchange(&grid.col, &plan, way, team, columns, room)?;
+    let arrived = swap::exchange(&grid.col, &plan, way, team, columns, buffers)?;
     let swapped = Instant::now();
     // SAFETY: the caller's promise.
     Ok((unsafe { solve_arrived(local, panel, cols, arrived) }?, swapped))

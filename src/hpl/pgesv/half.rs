@@ -10,7 +10,7 @@ use super::local::Local;
 use super::panel::Panel;
 use crate::hpl::comm::{Comm, PanelBuf};
 use crate::hpl::swap::direct::{Flight, Landed};
-use crate::hpl::swap::{Arrived, Room};
+use crate::hpl::swap::{Arrived, RowBuffers};
 
 /// The exchange of one half, with its work space.
 pub(super) struct Half<C: Comm> {
@@ -36,7 +36,7 @@ impl<C: Comm> Half<C> {
     /// # Errors
     /// When there is no memory.
     pub fn new(nb: usize, cols: usize) -> std::io::Result<Self> {
-        let rows = Rows::Idle(PanelBuf::new(Room::rows_doubles(nb, cols))?);
+        let rows = Rows::Idle(PanelBuf::new(RowBuffers::rows_doubles(nb, cols))?);
         Ok(Self { rows, u: PanelBuf::new(nb * cols)? })
     }
 

@@ -59,7 +59,7 @@ impl LocalShape {
             1 => 0,
             _ if params.share => ColumnMemory::doubles(nb, self.cols, myrow),
             _ => trailing::work_doubles(params, self.cols)
-                .saturating_add(swap::Room::doubles(nb, nb)),
+                .saturating_add(swap::RowBuffers::doubles(nb, nb)),
         };
         let messages = message.saturating_mul(params.depth + 1);
         messages.saturating_add(w).saturating_add(exchange)

@@ -16,9 +16,9 @@ use super::steps::Step;
 use super::{Params, memory_error};
 use crate::hpl::comm::{Comm, PanelBuf};
 use crate::hpl::grid::Grid;
-use crate::hpl::pfact::pivot::Mail;
+use crate::hpl::pfact::pivot::SharedOffers;
 use crate::hpl::pfact::{self, PfactError};
-use crate::hpl::swap::node::NodeRoom;
+use crate::hpl::swap::node::NodeRows;
 use crate::machine::blas::MatRef;
 use crate::report::record::Phases;
 
@@ -29,13 +29,13 @@ pub(super) struct LookAhead<C: Comm> {
     buffers: PanelBuffers,
     /// The panel that is being factored.
     w: PanelBuf,
-    pivot_room: pfact::pivot::Room,
+    pivot_offers: pfact::pivot::Offers,
     /// For the columns of one panel.
     exchange: RowExchange<C>,
 }
 
 impl<C: Comm> LookAhead<C> {
-    /// Work space for `params`, with mail for pivots and a room for the rows of one panel's
+    /// Work space for `params`, with the memory of pivot offers and of the rows of one panel's
     /// columns where the process column shares a node. Collective.
     ///
     /// # Errors
@@ -43,18 +43,18 @@ impl<C: Comm> LookAhead<C> {
     pub fn new(
         grid: &Grid<C>,
         params: &Params,
-        mail: Option<Mail>,
-        room: Option<NodeRoom>,
+        offers: Option<SharedOffers>,
+        rows: Option<NodeRows>,
     ) -> Result<Self, SolveError> {
         let nb = params.widest_panel();
         let (message, _) = panel::largest(params.n, params.nb, grid.rows(params.nb), grid.myrow);
         // Those in flight, and the one that is being applied.
         let buffers = PanelBuffers::new(grid, params.depth + 1, message, params.share)?;
-        let exchange = RowExchange::new(grid.p, nb, nb, room)?;
-        Self::with_buffers(grid, params, buffers, mail, exchange)
+        let exchange = RowExchange::new(grid.p, nb, nb, rows)?;
+        Self::with_buffers(grid, params, buffers, offers, exchange)
     }
 
-    /// The same with given buffers for panels, mail for pivots, and row exchange for the
+    /// The same with given buffers for panels, offers for pivots, and row exchange for the
     /// columns of one panel.
     ///
     /// # Errors
@@ -63,7 +63,7 @@ impl<C: Comm> LookAhead<C> {
         grid: &Grid<C>,
         params: &Params,
         buffers: PanelBuffers,
-        mail: Option<Mail>,
+        offers: Option<SharedOffers>,
         exchange: RowExchange<C>,
     ) -> Result<Self, SolveError> {
         let (_, w) = panel::largest(params.n, params.nb, grid.rows(params.nb), grid.myrow);
@@ -71,7 +71,7 @@ impl<C: Comm> LookAhead<C> {
             panels: VecDeque::with_capacity(params.depth + 1),
             buffers,
             w: PanelBuf::new(w).map_err(memory_error("the panel"))?,
-            pivot_room: pfact::pivot::Room::new(params.widest_panel(), mail),
+            pivot_offers: pfact::pivot::Offers::new(params.widest_panel(), offers),
             exchange,
         })
     }
@@ -249,7 +249,7 @@ impl<C: Comm> LookAhead<C> {
             place: pfact::Place { j: layout.j, rows, myrow, top: layout.top },
             col: &local.grid.col,
             team: local.team,
-            room: &mut self.pivot_room,
+            offers: &mut self.pivot_offers,
         };
         match pfact::factor(&mut panel, &local.params.variant) {
             Ok(()) => panel::mark_sound(head, layout.j),

@@ -170,10 +170,10 @@ impl<C: Comm> Workspace<C> {
     /// When there is no memory for it.
     pub fn new(grid: &Grid<C>, params: &Params, shape: LocalShape) -> Result<Self, SolveError> {
         let nb = params.widest_panel();
-        let ColumnMemory { mail, trailing, ahead } =
+        let ColumnMemory { offers, trailing, ahead } =
             ColumnMemory::new(grid, params.share, nb, shape.cols)?;
         Ok(Self {
-            look_ahead: LookAhead::new(grid, params, mail, ahead)?,
+            look_ahead: LookAhead::new(grid, params, offers, ahead)?,
             exchange: TrailingExchange::new(grid, params, shape.cols, trailing)?,
             phases: Phases::default(),
         })

@@ -21,8 +21,8 @@ use super::{Params, SolveError, memory_error};
 use crate::config::Swap;
 use crate::hpl::comm::Comm;
 use crate::hpl::grid::Grid;
-use crate::hpl::swap::Room;
-use crate::hpl::swap::node::NodeRoom;
+use crate::hpl::swap::RowBuffers;
+use crate::hpl::swap::node::NodeRows;
 use crate::machine::tuning::TUNING;
 
 /// Columns of the whole exchange and of each half, at most.
@@ -87,7 +87,7 @@ pub(super) fn work_doubles(params: &Params, cols: usize) -> usize {
     let Widths { whole, halves } = Widths::of(params, cols);
     let nb = params.widest_panel();
     let doubles = [whole].into_iter().chain(halves.into_iter().flatten());
-    doubles.map(|cols| Room::doubles(nb, cols)).fold(0, usize::saturating_add)
+    doubles.map(|cols| RowBuffers::doubles(nb, cols)).fold(0, usize::saturating_add)
 }
 
 /// The row exchange of the trailing columns.
@@ -109,7 +109,7 @@ impl<C: Comm> TrailingExchange<C> {
         grid: &Grid<C>,
         params: &Params,
         cols: usize,
-        shared: Option<NodeRoom>,
+        shared: Option<NodeRows>,
     ) -> Result<Self, SolveError> {
         let nb = params.widest_panel();
         let is_by_messages = grid.p > 1 && shared.is_none();
@@ -157,12 +157,13 @@ impl<C: Comm> TrailingExchange<C> {
         next: &[Range<usize>],
     ) -> (&'e mut RowExchange<C>, Other<'e, C>) {
         match (&mut self.halves, parts, index) {
-            (Some([left, right]), [_, cols], 0) => {
-                (left, Other { half: Some(right), leaving: Some((Turn::Now, cols.clone())) })
-            }
+            (Some([left, right]), [_, cols], 0) => (
+                left,
+                Other { half: Some(right), leaving: Some((NeededIn::ThisStep, cols.clone())) },
+            ),
             (Some([left, right]), [_, now], 1) => {
                 let leaving = match next {
-                    [cols, right] if right == now => Some((Turn::Next, cols.clone())),
+                    [cols, right] if right == now => Some((NeededIn::NextStep, cols.clone())),
                     _ => None,
                 };
                 (right, Other { half: Some(left), leaving })
@@ -180,17 +181,17 @@ impl<C: Comm> TrailingExchange<C> {
     }
 }
 
-/// The step in which rows are needed that leave now.
-enum Turn {
-    Now,
-    Next,
+/// The step that needs the rows which leave now.
+enum NeededIn {
+    ThisStep,
+    NextStep,
 }
 
 /// The half that is not multiplied.
 pub(super) struct Other<'e, C: Comm> {
     half: Option<&'e mut RowExchange<C>>,
     /// Its columns, if their rows have not left.
-    leaving: Option<(Turn, Range<usize>)>,
+    leaving: Option<(NeededIn, Range<usize>)>,
 }
 
 impl<C: Comm> Other<'_, C> {
@@ -209,10 +210,10 @@ impl<C: Comm> Other<'_, C> {
         next: Option<&Panel<C>>,
     ) -> Result<(), SolveError> {
         let Some(half) = &mut self.half else { return Ok(()) };
-        if let Some((turn, cols)) = &self.leaving {
-            let panel = match turn {
-                Turn::Now => Some(now),
-                Turn::Next => next,
+        if let Some((needed, cols)) = &self.leaving {
+            let panel = match needed {
+                NeededIn::ThisStep => Some(now),
+                NeededIn::NextStep => next,
             };
             if let Some(panel) = panel
                 && panel.can_be_read(local.grid)?

@@ -47,7 +47,7 @@ pub struct Landed<C: Comm> {
 
 impl<C: Comm> Flight<C> {
     /// Starts to exchange the rows of the columns `a`. `buffer` has
-    /// [`super::Room::rows_doubles`] for them. Collective over the process column; never waits.
+    /// [`super::RowBuffers::rows_doubles`] for them. Collective over the process column; never waits.
     ///
     /// # Errors
     /// When a rank cannot be reached.

@@ -25,7 +25,7 @@ use crate::hpl::grid::Cyclic;
 use crate::machine::blas::view::SharedMat;
 use crate::machine::blas::{MatMut, MatRef, Rows};
 use crate::machine::team::Team;
-use node::NodeRoom;
+use node::NodeRows;
 
 /// Where the rows of one panel go, as seen from one rank of the process column.
 ///
@@ -197,15 +197,15 @@ impl Moves {
 }
 
 /// Work space of an exchange.
-pub enum Room {
+pub enum RowBuffers {
     /// For messages: the rows, and U.
     Own(PanelBuf, PanelBuf),
     /// Where all ranks of the process column share a node.
-    Node(NodeRoom),
+    Node(NodeRows),
 }
 
-impl Room {
-    /// Room to exchange the rows of panels of up to `nb` columns on up to
+impl RowBuffers {
+    /// Buffers to exchange the rows of panels of up to `nb` columns on up to
     /// `cols` columns at a time, by messages.
     ///
     /// # Errors
@@ -256,21 +256,21 @@ pub fn exchange<'r, C: Comm>(
     way: Way,
     team: &Team,
     mut a: MatMut,
-    room: &'r mut Room,
+    buffers: &'r mut RowBuffers,
 ) -> Result<Arrived<'r>> {
     let (jb, width) = (plan.u_rows.len(), a.cols());
     if width == 0 {
         let u = SharedMat::row_major(&mut [], jb, 0);
         return Ok(Arrived { rows: vec![&[]; jb], u, share: 0..0, shared: None });
     }
-    let (buffer, u) = match room {
-        Room::Own(rows, u) => (rows, u),
-        Room::Node(room) => {
-            room.write(plan, team, &mut a);
-            let room = &*room;
-            let rows = room.read(col, plan, a)?;
-            let share = room.share(width);
-            return Ok(Arrived { rows, u: room.u(jb, width), share, shared: Some(room) });
+    let (buffer, u) = match buffers {
+        RowBuffers::Own(rows, u) => (rows, u),
+        RowBuffers::Node(node) => {
+            node.write(plan, team, &mut a);
+            let node = &*node;
+            let rows = node.read(col, plan, a)?;
+            let share = node.share(width);
+            return Ok(Arrived { rows, u: node.u(jb, width), share, shared: Some(node) });
         }
     };
     let long = match way.swap {
@@ -290,14 +290,14 @@ pub struct Arrived<'r> {
     rows: Vec<&'r [f64]>,
     u: SharedMat<'r>,
     share: Range<usize>,
-    shared: Option<&'r NodeRoom>,
+    shared: Option<&'r NodeRows>,
 }
 
 impl<'r> Arrived<'r> {
     /// Rows of `width` columns in this rank's memory, with a place for U.
     ///
     /// # Panics
-    /// When there is no room for U there.
+    /// When there is no space for U there.
     pub fn on_this_rank(rows: Vec<&'r [f64]>, u: &'r mut [f64], width: usize) -> Self {
         let jb = rows.len();
         let u = SharedMat::row_major(&mut u[..jb * width], jb, width);
@@ -325,8 +325,8 @@ impl<'r> Arrived<'r> {
     /// # Errors
     /// When the job has been aborted.
     pub fn solved<C: Comm>(self, col: &C) -> Result<SharedMat<'r>> {
-        if let Some(room) = self.shared {
-            room.wait_for_solved(col)?;
+        if let Some(node) = self.shared {
+            node.wait_for_solved(col)?;
         }
         Ok(self.u)
     }
@@ -388,19 +388,20 @@ mod tests {
                 .flat_map(|l| (0..width).map(move |c| value(map.global(l, me), c)))
                 .collect();
             let plan = Plan::new(j, &ipiv, map, me);
-            let mut room = Room::new(nb, width).expect("memory");
+            let mut buffers = RowBuffers::new(nb, width).expect("memory");
             if how == How::Node {
-                let (rows, u) = (NodeRoom::rows_doubles(nb, width), NodeRoom::u_doubles(nb, width));
+                let (rows, u) = (NodeRows::rows_doubles(nb, width), NodeRows::u_doubles(nb, width));
                 let mut node = NodeMemory::new(&comm, 3 + rows + u)?.expect("one process");
                 node.split_front(3, 5);
                 let rows = node.split_front(rows, node::FLAGS);
-                room = Room::Node(NodeRoom::new(rows, node, (nb, width)));
+                buffers = RowBuffers::Node(NodeRows::new(rows, node, (nb, width)));
             }
             let mut view = MatMut::row_major(&mut a, mine, width, width);
             let (mut u, landed) = (vec![0.0; jb * width], OnceCell::new());
             let arrived = match how {
                 How::Direct => {
-                    let buffer = PanelBuf::new(Room::rows_doubles(nb, width)).expect("memory");
+                    let buffer =
+                        PanelBuf::new(RowBuffers::rows_doubles(nb, width)).expect("memory");
                     let mut flight = Flight::start(&comm, plan.clone(), view.as_ref(), buffer)?;
                     flight.progress()?;
                     let landed = landed.get_or_init(|| flight.land(view.rb()));
@@ -409,11 +410,11 @@ mod tests {
                 }
                 How::Messages(swap) => {
                     let way = Way { swap, threshold: 4 };
-                    exchange(&comm, &plan, way, &Team::solo(), view, &mut room)?
+                    exchange(&comm, &plan, way, &Team::solo(), view, &mut buffers)?
                 }
                 How::Node => {
                     let way = Way { swap: Swap::Mix, threshold: 4 };
-                    exchange(&comm, &plan, way, &Team::solo(), view, &mut room)?
+                    exchange(&comm, &plan, way, &Team::solo(), view, &mut buffers)?
                 }
             };
             for i in 0..jb {
@@ -448,7 +449,7 @@ mod tests {
                 }
             }
             if let Some(landed) = landed.into_inner() {
-                assert_eq!(landed?.into_buffer()?.len(), Room::rows_doubles(nb, width));
+                assert_eq!(landed?.into_buffer()?.len(), RowBuffers::rows_doubles(nb, width));
             }
             Ok::<_, CommError>(())
         })

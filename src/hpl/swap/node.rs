@@ -30,7 +30,7 @@ use crate::pages;
 const LINE: usize = 8;
 
 /// A rank's part in the exchanges of one range of columns.
-pub struct NodeRoom {
+pub struct NodeRows {
     /// Rows, in each part, and the flags.
     node: NodeMemory,
     /// U, in the part of the first rank.
@@ -41,15 +41,15 @@ pub struct NodeRoom {
     count: u64,
 }
 
-/// Flags that the rows of a room take.
+/// Flags that the exchange of rows takes.
 pub const FLAGS: usize = 2;
 const WRITTEN: usize = 0;
 const SOLVED: usize = 1;
 
-impl NodeRoom {
-    /// A room for panels of up to `nb` columns on up to `cols` columns: the rows in `node`,
-    /// with [`NodeRoom::rows_doubles`] of each part and [`FLAGS`] flags, and U in `u`, with
-    /// [`NodeRoom::u_doubles`] of the part of the first rank.
+impl NodeRows {
+    /// Rows of panels of up to `nb` columns on up to `cols` columns: the rows in `node`,
+    /// with [`NodeRows::rows_doubles`] of each part and [`FLAGS`] flags, and U in `u`, with
+    /// [`NodeRows::u_doubles`] of the part of the first rank.
     pub fn new(node: NodeMemory, u: NodeMemory, (nb, cols): (usize, usize)) -> Self {
         Self { node, u, nb, cols, count: 0 }
     }
@@ -68,13 +68,16 @@ impl NodeRoom {
     /// places those that stay on this rank.
     pub(super) fn write(&mut self, plan: &Plan, team: &Team, a: &mut MatMut) {
         let width = a.cols();
-        assert!(width <= self.cols && plan.u_rows.len() <= self.nb, "an exchange beyond the room");
+        assert!(
+            width <= self.cols && plan.u_rows.len() <= self.nb,
+            "an exchange beyond the memory"
+        );
         let mut ranks = 0..self.node.size();
         let is_solved = ranks.all(|rank| self.node.is_raised(rank, SOLVED, self.count));
         assert!(is_solved, "an exchange before the last one is over");
         self.count += 1;
         let from: Vec<usize> = plan.offer().collect();
-        // SAFETY: this memory is the room's alone, and `self` is borrowed to be changed. All
+        // SAFETY: this memory is this exchange's alone, and `self` is borrowed to be changed. All
         // others have solved with what was here, and look again after the flag.
         let part = unsafe { self.node.mine(0..from.len() * width) };
         let (source, part) = (a.as_ref(), SharedMat::row_major(part, from.len(), width));
@@ -125,7 +128,7 @@ impl NodeRoom {
         let doubles = 0..jb * width;
         let first = self.u.address(0, &doubles);
         // SAFETY: within the part of rank 0, which all have mapped to write, and in memory
-        // that is the room's alone. Each rank writes its own share, after it has seen all
+        // that is this exchange's alone. Each rank writes its own share, after it has seen all
         // flags WRITTEN: nobody looks at the last U any more. All read it after all flags
         // SOLVED.
         unsafe { MatMut::row_major_at(first, doubles.len(), jb, width, width) }.share()

@@ -40,8 +40,8 @@ use crate::report::text::{self, Counts, Report};
 use crate::report::{heartbeat, output};
 use crate::run::protect::ledger::{Ledger, LedgerError, Results};
 use crate::run::protect::{
-    self, Done, NodeMemory, OnLoss, Opened, Outlook, Protected, Reading, Settings, Surroundings,
-    Target,
+    self, Done, OnLoss, Opened, Outlook, Protected, Reading, Settings, Surroundings, Target,
+    TestSegments,
 };
 use crate::run::ptest::{self, Observer, Phase};
 
@@ -658,7 +658,7 @@ impl<'a> Tests<'a> {
         let ranks = ranks.comm.as_ref().expect("a rank of the grid");
         let settings = Settings { resume, ..self.settings.clone() };
         let surroundings = Surroundings {
-            memory: NodeMemory::new(setup.store, &settings.run_id, index, team)
+            memory: TestSegments::new(setup.store, &settings.run_id, index, team)
                 .under(setup.lock.clone()),
             host: ranks.host(),
             hook: target.clone(),

@@ -3,14 +3,14 @@
 use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::memory::NodeMemory;
+use super::memory::TestSegments;
 use super::settings::Settings;
 use crate::checkpoint::any_code::AnyCode;
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::protocol::{Checkpointer, Config};
 
 /// A checkpointer whose segments live in a store of this node.
-pub type NodeCheckpointer<'a, C> = Checkpointer<C, NodeMemory<'a>, AnyCode>;
+pub type NodeCheckpointer<'a, C> = Checkpointer<C, TestSegments<'a>, AnyCode>;
 
 impl Settings {
     /// Method `self`, XOR by the ring, groups of 16 that each survive one loss.
@@ -27,7 +27,7 @@ impl Settings {
     /// When the store of `memory` cannot tell which memory it is.
     pub fn config(
         &self,
-        memory: &NodeMemory,
+        memory: &TestSegments,
         application: String,
         host: &str,
         state_bytes: usize,

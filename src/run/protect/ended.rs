@@ -91,7 +91,7 @@ fn newest(mut starts: Vec<Attempt>) -> Vec<Attempt> {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::{NodeMemory, Settings};
+    use super::super::{Settings, TestSegments};
     use super::*;
     use crate::checkpoint::agree::{Refusal, Resume};
     use crate::checkpoint::hook::NoHook;
@@ -123,7 +123,7 @@ mod tests {
             let (store, team) = (Files::in_folder(nodes[world.rank()].path()), Team::solo());
             let header = |test| (test == 0).then(|| HeaderLayout::new("run", RANKS, STATE_BYTES));
             let removed = remove_left_over(&world, &store, "run", true, header).unwrap();
-            let memory = NodeMemory::new(&store, "run", 0, &team);
+            let memory = TestSegments::new(&store, "run", 0, &team);
             let host = format!("{}", nodes[world.rank()].path().display());
             let settings = Settings { resume, group_size: RANKS, ..Settings::new("run") };
             let config = settings.config(&memory, String::new(), &host, STATE_BYTES).unwrap();

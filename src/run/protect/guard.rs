@@ -9,7 +9,7 @@ use super::app::NodeCheckpointer;
 use super::clock::{Clock, Origin, Reading};
 use super::history::{History, Taken, remember, remember_restart};
 use super::interval::Pace;
-use super::memory::NodeMemory;
+use super::memory::TestSegments;
 use super::result;
 use super::settings::{Overlap, Region, Settings};
 use super::split::{ALIGN_BYTES, memory_split, region_shape, state_bytes};
@@ -98,7 +98,7 @@ struct Begun {
 }
 
 /// A test whose result is in shared memory: [`super::result::read`] has it.
-pub type Done<'a, C> = FinishedRun<C, NodeMemory<'a>>;
+pub type Done<'a, C> = FinishedRun<C, TestSegments<'a>>;
 
 /// A test opened under checkpoints.
 pub enum Opened<'a, C: Comm> {
@@ -118,7 +118,7 @@ pub enum Opened<'a, C: Comm> {
 /// What `open` needs besides the test.
 pub struct Surroundings<'a> {
     /// Segments of this test on this node.
-    pub memory: NodeMemory<'a>,
+    pub memory: TestSegments<'a>,
     /// Host of this process.
     pub host: String,
     /// Fault injection.
@@ -201,7 +201,7 @@ pub(super) fn config<C: Comm>(
     comm: &C,
     spec: &TestSpec,
     settings: &Settings,
-    memory: &NodeMemory,
+    memory: &TestSegments,
     host: &str,
     (format_name, format): (&str, u32),
 ) -> Result<Config<AnyCode>, CheckpointError> {

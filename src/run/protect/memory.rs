@@ -20,7 +20,7 @@ use crate::machine::team::Team;
 const IN_USE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Segments of one test of a run on this node.
-pub struct NodeMemory<'a> {
+pub struct TestSegments<'a> {
     store: &'a (dyn Store + Send + Sync),
     run: String,
     test: usize,
@@ -28,7 +28,7 @@ pub struct NodeMemory<'a> {
     lock: Option<Arc<RunLock>>,
 }
 
-impl<'a> NodeMemory<'a> {
+impl<'a> TestSegments<'a> {
     /// Segments of test number `test` of `run`; `team` touches new ones.
     pub fn new(
         store: &'a (dyn Store + Send + Sync),
@@ -284,7 +284,7 @@ impl Peer for PeerBytes {
     }
 }
 
-impl<'a> Memory for NodeMemory<'a> {
+impl<'a> Memory for TestSegments<'a> {
     type Segment = Bytes;
     type Peer = PeerBytes;
     type Lock = Arc<RunLock>;
@@ -380,7 +380,7 @@ mod tests {
                 count
             };
             let settings = Settings { allow_shared_domains: true, ..Settings::new("run") };
-            let memory = NodeMemory::new(&store, "run", 0, &team);
+            let memory = TestSegments::new(&store, "run", 0, &team);
             let config = settings.config(&memory, String::new(), "node", 8).expect("a config");
             let shape = RegionShape { rows: 4, pitch_bytes: 64 };
             let opened = Checkpointer::open(&comm, memory, config, &[shape], Arc::new(NoHook))?;

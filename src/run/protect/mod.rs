@@ -31,7 +31,7 @@ pub use inject::{Inject, Target, What};
 pub use interval::{Outlook, Pace, daly_interval_seconds};
 pub use levels::{IMAGES_MTBF_SECONDS, LevelSettings, Levels};
 pub use memory::{
-    NodeMemory, RunInUse, RunLock, doubtful, found_test, left_by_others, run_bytes, store_flag,
+    RunInUse, RunLock, TestSegments, doubtful, found_test, left_by_others, run_bytes, store_flag,
     sweep, sweep_before, tidy,
 };
 pub use read::{MOST_MEMBERS, read_domains};

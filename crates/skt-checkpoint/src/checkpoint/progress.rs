@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::checkpointer::Checkpointer;
 use super::code::Code;
-use super::encode::ring::Laps;
+use super::encode::ring::Rounds;
 use super::encode::{Encoder, TAG_READY, TAG_SUMS};
 use super::error::Result;
 use super::gathered::shared_block;
@@ -127,7 +127,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let way = match self.encoder {
             Encoder::Direct => Way::Tokens(self.start_tokens(units.len())?),
             Encoder::Ring if at_once && !mirrors => {
-                Way::Laps(Laps::new(TUNING.tiles_in_flight, self.message_bytes))
+                Way::Rounds(Rounds::new(TUNING.tiles_in_flight, self.message_bytes))
             }
             Encoder::Ring if !at_once => {
                 // The more is on its way, the longer nobody need look after it; the
@@ -135,7 +135,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
                 let in_flight_bytes = self.config.in_flight_bytes;
                 let message_bytes = self.message_bytes.min(in_flight_bytes / 16).max(1);
                 let window = (in_flight_bytes / message_bytes).max(TUNING.tiles_in_flight);
-                Way::Laps(Laps::new(window, message_bytes))
+                Way::Rounds(Rounds::new(window, message_bytes))
             }
             _ => Way::Whole,
         };
@@ -167,7 +167,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let mut way = mem::replace(&mut progress.way, Way::Whole);
         let done = match &mut way {
             Way::Tokens(tokens) => self.advance_tokens(progress, tokens, all_ready)?,
-            Way::Laps(laps) => self.advance_laps(progress, laps, all_ready)?,
+            Way::Rounds(rounds) => self.advance_rounds(progress, rounds, all_ready)?,
             Way::Whole => {
                 if all_ready {
                     self.encode_units(progress, progress.units.len())?;
@@ -210,7 +210,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     fn exchange_sums(&mut self, progress: &Progress<C>) -> Result<()> {
         let is_read_by_others = match (&progress.way, self.encoder) {
             (Way::Tokens(_), _) | (Way::Whole, Encoder::Ring) => true,
-            (Way::Laps(_), _) | (Way::Whole, _) => false,
+            (Way::Rounds(_), _) | (Way::Whole, _) => false,
         };
         if !is_read_by_others {
             return Ok(());
@@ -365,47 +365,49 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         Ok(())
     }
 
-    fn advance_laps(
+    fn advance_rounds(
         &mut self,
         progress: &mut Progress<C>,
-        laps: &mut Laps<C>,
+        rounds: &mut Rounds<C>,
         wait: bool,
     ) -> Result<Polled> {
         let set = self.config.method.encoded(progress.epoch);
         let mut turns = 0;
         loop {
-            while let Some(at) = laps.due() {
-                let lap = &mut laps.running[at];
-                if !wait && !lap.is_here()? {
+            while let Some(at) = rounds.due() {
+                let round = &mut rounds.running[at];
+                if !wait && !round.is_here()? {
                     return Ok(Polled::Waiting);
                 }
                 if !wait && turns == TUNING.tiles_a_poll {
                     return Ok(Polled::More);
                 }
                 turns += 1;
-                let lap = laps.running.remove(at).expect("it is due");
-                let step = Step::new(StepName::Encode, progress.epoch).band(lap.region, lap.band);
-                if let Some(mut lap) = self.band(lap.region).turn(lap, set, step)? {
-                    lap.due += laps.window;
-                    laps.running.insert(at, lap);
+                let round = rounds.running.remove(at).expect("it is due");
+                let step =
+                    Step::new(StepName::Encode, progress.epoch).band(round.region, round.band);
+                if let Some(mut round) = self.band(round.region).turn(round, set, step)? {
+                    round.due += rounds.window;
+                    rounds.running.insert(at, round);
                 }
             }
-            if laps.tiles.is_empty() && progress.begun < progress.units.len() {
+            if rounds.tiles.is_empty() && progress.begun < progress.units.len() {
                 if progress.begun == progress.ready {
-                    return Ok(if laps.are_here()? { Polled::Idle } else { Polled::Waiting });
+                    return Ok(if rounds.are_here()? { Polled::Idle } else { Polled::Waiting });
                 }
                 let Unit { region, band, bytes } = progress.units[progress.begun].clone();
                 self.vault.step(Step::new(StepName::Encode, progress.epoch).band(region, band))?;
-                laps.tiles = self.band(region).ring_tiles(band, bytes, laps.message_bytes).into();
+                rounds.tiles =
+                    self.band(region).ring_tiles(band, bytes, rounds.message_bytes).into();
                 progress.begun += 1;
             }
             if !wait && turns == TUNING.tiles_a_poll {
                 return Ok(Polled::More);
             }
             turns += 1;
-            let Some(tile) = laps.tiles.pop_front() else {
-                match laps.running.iter().map(|lap| lap.due).min() {
-                    Some(due) => laps.slot = due,
+            let Some(tile) = rounds.tiles.pop_front() else {
+                match rounds.running.iter().map(|round| round.due).min() {
+                    Some(due) => rounds.slot = due,
                     // A band may have nothing to encode.
                     None if progress.begun < progress.units.len() => {}
                     None => return Ok(Polled::Done),
@@ -413,10 +415,10 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
                 continue;
             };
             let Unit { region, band, .. } = progress.units[progress.begun - 1];
-            let due = laps.slot + laps.window;
-            let lap = self.band(region).start_lap((region, band), tile, set, due)?;
-            laps.running.push_back(lap);
-            laps.slot += 1;
+            let due = rounds.slot + rounds.window;
+            let round = self.band(region).start_round((region, band), tile, set, due)?;
+            rounds.running.push_back(round);
+            rounds.slot += 1;
         }
     }
 }

@@ -17,12 +17,12 @@
 //!
 //! Where members read each other's memory, each tells the others how many of its
 //! units are ready (*tokens*), and sums up those that are ready everywhere. In the
-//! ring a member takes part in the laps of a unit once its own is ready. The other
+//! ring a member takes part in the rounds of a unit once its own is ready. The other
 //! encoders need all at once.
 
 use std::ops::Range;
 
-use super::encode::ring::Laps;
+use super::encode::ring::Rounds;
 use super::layout::{Active, SegmentLayout, Stripes};
 use crate::comm::Comm;
 
@@ -111,7 +111,7 @@ pub(super) struct Taking<C: Comm> {
 pub(super) struct Progress<C: Comm> {
     pub epoch: u64,
     pub units: Vec<Unit>,
-    /// Units from the first on that are encoded, or whose laps have begun.
+    /// Units from the first on that are encoded, or whose rounds have begun.
     pub begun: usize,
     /// Units from the first on whose rows are final here.
     pub ready: usize,
@@ -120,7 +120,7 @@ pub(super) struct Progress<C: Comm> {
 
 pub(super) enum Way<C: Comm> {
     Tokens(Tokens<C>),
-    Laps(Laps<C>),
+    Rounds(Rounds<C>),
     /// All at once.
     Whole,
 }

@@ -19,7 +19,7 @@ use super::super::product::{Parts, most_parts};
 use super::super::{Params, SolveError};
 use crate::hpl::comm::PanelBuf;
 use crate::hpl::grid::Cyclic;
-use crate::hpl::swap::Room;
+use crate::hpl::swap::RowBuffers;
 use crate::machine::blas::view::SharedMat;
 use crate::machine::blas::{MatMut, MatRef};
 
@@ -213,7 +213,10 @@ pub fn work_doubles(params: &Params, rows: Cyclic, myrow: usize, shape: LocalSha
     let (_, w) = panel::largest(params.n, params.nb, rows, myrow);
     let nb = params.widest_panel();
     let exchange = if rows.procs > 1 { [nb, shape.cols] } else { [0; 2] };
-    exchange.into_iter().map(|cols| Room::rows_doubles(nb, cols)).fold(w, usize::saturating_add)
+    exchange
+        .into_iter()
+        .map(|cols| RowBuffers::rows_doubles(nb, cols))
+        .fold(w, usize::saturating_add)
 }
 
 /// A part of the memory.

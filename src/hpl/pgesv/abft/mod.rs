@@ -435,7 +435,7 @@ impl<'r, C: Comm> Run<'r, C> {
         let nb = params.widest_panel();
         let exchange = |cols, u| match grid.p {
             1 => Ok(RowExchange::InPlace),
-            _ => swap::Room::with_u(nb, cols, u).map(RowExchange::Among),
+            _ => swap::RowBuffers::with_u(nb, cols, u).map(RowExchange::Among),
         };
         let exchanges = [exchange(nb, u_next), exchange(local.shape.cols, u_rest)];
         let [next, rest] = exchanges.map(|made| made.map_err(memory_error("the row exchange")));

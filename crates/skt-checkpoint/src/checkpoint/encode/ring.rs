@@ -1,19 +1,19 @@
 //! The ring of a group: partial sums that go from member to member, moved on
 //! whenever somebody looks.
 //!
-//! A tile makes one *lap*: turn by turn each member adds its block and passes the
+//! A tile makes one *round*: turn by turn each member adds its block and passes the
 //! sums on, m of them at once; after the last turn they come to those who keep
-//! them. Laps follow each other `window` slots apart from turn to turn,
+//! them. Rounds follow each other `window` slots apart from turn to turn,
 //!
 //! ```text
 //! slot          0  1  2  3  4  5         window = 2, three turns
-//! lap 0         a     b     c     (put)
-//! lap 1            a     b     c
-//! lap 2               a     b     c
+//! round 0       a     b     c     (put)
+//! round 1          a     b     c
+//! round 2             a     b     c
 //! ```
 //!
 //! so that `window` tiles are on their way between two neighbours. Within a slot
-//! older laps come first. All members go through the slots in this one order, and
+//! older rounds come first. All members go through the slots in this one order, and
 //! so through the messages, however far apart in time.
 
 use std::collections::VecDeque;
@@ -29,7 +29,7 @@ use crate::checkpoint::memory::Peer;
 use crate::comm::{Comm, PanelBuf, RecvRequest, Result, SendRequest, Tag};
 
 /// A tile on its way: one partial sum a parity.
-pub(in super::super) struct Lap<C: Comm> {
+pub(in super::super) struct Round<C: Comm> {
     pub region: usize,
     pub band: usize,
     tile: Tile,
@@ -41,36 +41,36 @@ pub(in super::super) struct Lap<C: Comm> {
     coming: Vec<C::Recv>,
 }
 
-/// All laps of an encoding.
-pub(in super::super) struct Laps<C: Comm> {
+/// All rounds of an encoding.
+pub(in super::super) struct Rounds<C: Comm> {
     pub window: usize,
     /// Bytes of a message, about.
     pub message_bytes: usize,
     pub slot: usize,
     /// Under way, the oldest first.
-    pub running: VecDeque<Lap<C>>,
-    /// Tiles of the band that laps are started of.
+    pub running: VecDeque<Round<C>>,
+    /// Tiles of the band that rounds are started of.
     pub tiles: VecDeque<Tile>,
 }
 
-impl<C: Comm> Laps<C> {
+impl<C: Comm> Rounds<C> {
     pub fn new(window: usize, message_bytes: usize) -> Self {
         let (running, tiles) = (VecDeque::new(), VecDeque::new());
         Self { window, message_bytes, slot: 0, running, tiles }
     }
 
-    /// The lap whose turn it is in this slot, the oldest first.
+    /// The round whose turn it is in this slot, the oldest first.
     pub fn due(&self) -> Option<usize> {
-        self.running.iter().position(|lap| lap.due == self.slot)
+        self.running.iter().position(|round| round.due == self.slot)
     }
 
     /// Whether all that is on its way is here. Never blocks. Asks in the order in
     /// which it was sent.
     pub fn are_here(&mut self) -> Result<bool> {
         let mut running: Vec<_> = self.running.iter_mut().collect();
-        running.sort_by_key(|lap| lap.due);
-        for lap in running {
-            if !lap.is_here()? {
+        running.sort_by_key(|round| round.due);
+        for round in running {
+            if !round.is_here()? {
                 return Ok(false);
             }
         }
@@ -78,7 +78,7 @@ impl<C: Comm> Laps<C> {
     }
 }
 
-impl<C: Comm> Lap<C> {
+impl<C: Comm> Round<C> {
     /// Whether what it waits for is there. Never blocks.
     pub fn is_here(&mut self) -> Result<bool> {
         for recv in &mut self.coming {
@@ -96,46 +96,46 @@ impl<C: Comm> Lap<C> {
 }
 
 impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P> {
-    /// Starts the lap of a tile, whose parities are to come into set `set`.
-    pub(in super::super) fn start_lap(
+    /// Starts the round of a tile, whose parities are to come into set `set`.
+    pub(in super::super) fn start_round(
         &mut self,
         (region, band): (usize, usize),
         tile: Tile,
         set: usize,
         due: usize,
-    ) -> Result<Lap<C>> {
+    ) -> Result<Round<C>> {
         let parities = 0..self.stripes().geometry.parities;
         let sums = parities.map(|_| self.scratch.take(tile.size())).collect::<Result<_>>()?;
         let (sent, coming) = (Vec::new(), Vec::new());
-        let mut lap = Lap { region, band, tile, due, turn: 0, sums, sent, coming };
-        self.add_and_pass(&mut lap, set)?;
-        Ok(lap)
+        let mut round = Round { region, band, tile, due, turn: 0, sums, sent, coming };
+        self.add_and_pass(&mut round, set)?;
+        Ok(round)
     }
 
-    /// The next turn of a lap, for whose sums it waits where they are not here
-    /// yet. After the last one the parities are in set `set`, and there is no lap
+    /// The next turn of a round, for whose sums it waits where they are not here
+    /// yet. After the last one the parities are in set `set`, and there is no round
     /// any more.
     pub(in super::super) fn turn(
         &mut self,
-        mut lap: Lap<C>,
+        mut round: Round<C>,
         set: usize,
         step: Step,
-    ) -> Result<Option<Lap<C>>> {
-        for recv in lap.coming.drain(..) {
-            lap.sums.push(recv.wait()?);
+    ) -> Result<Option<Round<C>>> {
+        for recv in round.coming.drain(..) {
+            round.sums.push(recv.wait()?);
         }
-        for sent in lap.sent.drain(..) {
+        for sent in round.sent.drain(..) {
             self.sent(Some(sent))?;
         }
-        lap.turn += 1;
-        if lap.turn < self.turns(lap.band) {
-            self.add_and_pass(&mut lap, set)?;
-            return Ok(Some(lap));
+        round.turn += 1;
+        if round.turn < self.turns(round.band) {
+            self.add_and_pass(&mut round, set)?;
+            return Ok(Some(round));
         }
         let (into, stripes) = (self.parts.parities(set), self.stripes());
-        for (p, parity) in lap.sums.into_iter().enumerate() {
-            let bytes = bytes_of(&parity, lap.tile.size());
-            self.put(into, stripes.parity(lap.band, p), &lap.tile, bytes, step)?;
+        for (p, parity) in round.sums.into_iter().enumerate() {
+            let bytes = bytes_of(&parity, round.tile.size());
+            self.put(into, stripes.parity(round.band, p), &round.tile, bytes, step)?;
             self.scratch.give(parity);
         }
         Ok(None)
@@ -149,46 +149,46 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
 
     /// Turn t: this member adds block i = k-1-t to the partial sums of stripe
     /// me + 1 + i, which it has from the member before, and passes them on.
-    fn add_and_pass(&mut self, lap: &mut Lap<C>, set: usize) -> Result<()> {
+    fn add_and_pass(&mut self, round: &mut Round<C>, set: usize) -> Result<()> {
         let (stripes, me) = (self.stripes(), self.comm.rank());
         let Stripes { geometry, .. } = stripes;
-        let (n, i) = (geometry.members, self.turns(lap.band) - 1 - lap.turn);
-        let block = stripes.block(lap.band, i);
-        for (p, sum) in lap.sums.iter_mut().enumerate() {
+        let (n, i) = (geometry.members, self.turns(round.band) - 1 - round.turn);
+        let block = stripes.block(round.band, i);
+        for (p, sum) in round.sums.iter_mut().enumerate() {
             let coef = self.code.encode_coef(p, i);
-            let sum = bytes_of_mut(sum, lap.tile.size());
+            let sum = bytes_of_mut(sum, round.tile.size());
             let (held, own) = ((self.parts.a, block.clone()), self.own_sums(set, p));
-            match lap.turn {
-                0 => self.start(coef, held, own, &lap.tile, sum),
-                _ => self.add(coef, held, own, &lap.tile, sum),
+            match round.turn {
+                0 => self.start(coef, held, own, &round.tile, sum),
+                _ => self.add(coef, held, own, &round.tile, sum),
             }
         }
         if i > 0 {
-            return self.pass(lap, |_| (me + 1) % n, |_| (me + n - 1) % n, TAG_RING);
+            return self.pass(round, |_| (me + 1) % n, |_| (me + n - 1) % n, TAG_RING);
         }
         // Block 0 is the last of stripe me + 1; parity p here is of stripe me - p.
         let keeper = |p: usize| geometry.parity_member(me + 1, p);
         let last_of = |p: usize| geometry.data_member(geometry.parity_stripe(me, p), 0);
-        self.pass(lap, keeper, last_of, TAG_PARITY)
+        self.pass(round, keeper, last_of, TAG_PARITY)
     }
 
     /// Starts to send each partial sum to a member, and to receive another one.
     fn pass(
         &mut self,
-        lap: &mut Lap<C>,
+        round: &mut Round<C>,
         to: impl Fn(usize) -> usize,
         from: impl Fn(usize) -> usize,
         tag: Tag,
     ) -> Result<()> {
-        let doubles = 0..lap.tile.size().div_ceil(size_of::<f64>());
-        for p in 0..lap.sums.len() {
-            let into = self.scratch.take(lap.tile.size())?;
-            lap.coming.push(self.comm.irecv(into, doubles.clone(), from(p), tag)?);
+        let doubles = 0..round.tile.size().div_ceil(size_of::<f64>());
+        for p in 0..round.sums.len() {
+            let into = self.scratch.take(round.tile.size())?;
+            round.coming.push(self.comm.irecv(into, doubles.clone(), from(p), tag)?);
         }
-        for (p, sum) in lap.sums.drain(..).enumerate() {
+        for (p, sum) in round.sums.drain(..).enumerate() {
             let sum = Arc::new(sum);
             let send = self.comm.isend(sum.clone(), doubles.clone(), to(p), tag)?;
-            lap.sent.push((send, sum));
+            round.sent.push((send, sum));
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! A run with levels of images, on nodes and disks that can be lost: one rank a node.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex};
 
 use skt_checkpoint::checkpoint::agree::{Refusal, Resume};
@@ -12,6 +12,7 @@ use skt_checkpoint::checkpoint::level::{
 use skt_checkpoint::checkpoint::protocol::{CheckpointError, Checkpointer, Config, Opened};
 use skt_checkpoint::comm::sim::{Kill, Options, Outcome, Point, SimComm, run};
 use skt_checkpoint::comm::{Comm, CommError};
+use twox_hash::XxHash3_64;
 
 use super::cluster::{Book, Node, NodeMemory, Setup, fingerprint};
 use super::code::PlainCode;
@@ -118,7 +119,7 @@ impl World {
 
     /// Checksum of all that the next start depends on.
     pub fn fingerprint(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
+        let mut hasher = XxHash3_64::new();
         for node in &self.nodes {
             fingerprint(&node.segments).hash(&mut hasher);
         }

@@ -161,7 +161,7 @@ fn places(a: usize, b: usize) -> Vec<Place> {
 #[test]
 fn a_kill_at_every_step() {
     let victims = if is_soak() { 0..RANKS } else { 0..1 };
-    let mut cases = 0;
+    let mut drills = Vec::new();
     for round in victims {
         for (index, _) in places(0, 0).iter().enumerate() {
             // Without a soak each place has another victim.
@@ -175,13 +175,21 @@ fn a_kill_at_every_step() {
                 (_, _, true) => vec![true, false],
                 _ => vec![index % 3 != 0],
             };
-            for lose in losses {
-                let name = format!("{}{round}-{index}-{lose}", place.step);
-                drill(&name, &place.faults, lose.then_some(a), place.flags, place.restart);
-                cases += 1;
-            }
+            let Place { step, faults, flags, restart, .. } = place;
+            drills.extend(losses.into_iter().map(|lose| {
+                let name = format!("{step}{round}-{index}-{lose}");
+                let (faults, lost) = (faults.clone(), lose.then_some(a));
+                move || drill(&name, &faults, lost, flags, restart)
+            }));
         }
     }
+    // Starting and killing jobs is mostly waiting.
+    std::thread::scope(|scope| {
+        for half in drills.chunks(drills.len().div_ceil(2)) {
+            scope.spawn(move || half.iter().for_each(|drill| drill()));
+        }
+    });
+    let cases = drills.len();
     let named: Vec<&str> = places(0, 0).iter().map(|place| place.step).collect();
     // Damaged data is mended in `rot`, images are loaded in `levels_mpi`.
     let elsewhere = [StepName::RecoverMend, StepName::RecoverLoad];
@@ -214,13 +222,13 @@ fn random_kills(name: &str, flags: &str, jobs: usize) {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (state >> 33) % sides
     };
+    let plain = hpl(&format!("{name}-plain"), &format!("{flags} --ft none")).start(&[]);
+    let want = plain.all_x();
+    assert!(plain.ok && !want.is_empty(), "{}", plain.text);
     let (mut kills, mut losses, mut starts, mut hung) = (0, 0, 0, 0);
     for number in 0..jobs {
         let overlap = ["off", "on"][number % 2];
         let job = hpl(&format!("{name}{number}"), &format!("{flags} --overlap {overlap}"));
-        let plain = hpl(&format!("{name}-plain"), &format!("{flags} --ft none")).start(&[]);
-        let want = plain.all_x();
-        assert!(plain.ok && !want.is_empty(), "{}", plain.text);
         // One and the same rank loses its memory, as often as it likes.
         let loser = roll(RANKS as u64) as usize;
         let mut left = 3;

@@ -178,10 +178,13 @@ impl Explorer {
 }
 
 fn every_method(ranks: usize, parities: usize) {
-    for method in [Method::SelfCheckpoint, Method::Double, Method::Single] {
-        let setup = Setup { method, ..Setup::small(ranks, parities) };
-        Explorer::new(setup, 1, 1).explore();
-    }
+    // Each on a core of its own, as far as there are some.
+    std::thread::scope(|scope| {
+        for method in [Method::SelfCheckpoint, Method::Double, Method::Single] {
+            let setup = Setup { method, ..Setup::small(ranks, parities) };
+            scope.spawn(move || Explorer::new(setup, 1, 1).explore());
+        }
+    });
 }
 
 #[test]

@@ -1,4 +1,8 @@
 //! A run with levels of images, on nodes and disks that can be lost: one rank a node.
+//!
+//! With method `abft` the application changes its data in place. Region 1 has one word of
+//! it then, which says whether the data is nothing, torn, or that of a state; what is lost it
+//! computes from the formula, as long as that is no more of a group than there are parities.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -9,7 +13,10 @@ use skt_checkpoint::checkpoint::hook::{Hook, Step};
 use skt_checkpoint::checkpoint::level::{
     Disk, Generation, IMAGE_PAGE_BYTES, ImagesEvery, Level, Reach, WhenBusy, Writer,
 };
+use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::checkpoint::protocol::{CheckpointError, Checkpointer, Config, Opened};
+use skt_checkpoint::checkpoint::recover::Recovered;
+use skt_checkpoint::comm::collect::all_reduce;
 use skt_checkpoint::comm::sim::{Kill, Options, Outcome, Point, SimComm, run};
 use skt_checkpoint::comm::{Comm, CommError};
 
@@ -39,6 +46,16 @@ pub struct World {
     pub histories: BTreeSet<Vec<u8>>,
     /// Whether the result was reported.
     pub is_reported: bool,
+    /// Whether the application could not go on from what the last start had recovered first.
+    pub is_judged: bool,
+}
+
+/// With `abft`: the word of data that is being changed; that of no data is 0.
+const TORN: u8 = 255;
+
+/// The word of the data of a state.
+fn word_of(history: &[u8]) -> u8 {
+    1 + history.len() as u8
 }
 
 /// How a start is disturbed.
@@ -49,11 +66,15 @@ pub struct How {
     pub until_epoch: u64,
     pub finish: bool,
     pub resume: Resume,
+    /// With `abft`: the application can use neither what was recovered first nor the newest
+    /// images.
+    pub doubts: bool,
 }
 
 impl How {
     pub fn none(seed: u64, until_epoch: u64) -> Self {
-        Self { seed, kills: Vec::new(), until_epoch, finish: false, resume: Resume::Auto }
+        let (kills, finish, resume, doubts) = (Vec::new(), false, Resume::Auto, false);
+        Self { seed, kills, until_epoch, finish, resume, doubts }
     }
 
     pub fn killed(seed: u64, until_epoch: u64, step: u64, rank: usize) -> Self {
@@ -96,6 +117,7 @@ impl World {
             starts: 0,
             histories: BTreeSet::new(),
             is_reported: false,
+            is_judged: false,
         }
     }
 
@@ -181,6 +203,7 @@ impl World {
             self.sealed.drain(..).map(|sealed| Arc::new(Mutex::new(sealed))).collect();
         let histories = Arc::new(Mutex::new(std::mem::take(&mut self.histories)));
         let reported = Arc::new(Mutex::new(self.is_reported));
+        let judged = Mutex::new(false);
         let options = Options {
             kills: how.kills.clone(),
             rendezvous: how.seed % 2 == 1,
@@ -213,6 +236,7 @@ impl World {
                 point: comm.point(),
                 histories: &histories,
                 reported: &reported,
+                judged: &judged,
             };
             process.live(&comm, memory, levels)
         });
@@ -227,6 +251,7 @@ impl World {
         self.sealed = sealed.iter().map(|sealed| sealed.lock().unwrap().clone()).collect();
         self.histories = histories.lock().unwrap().clone();
         self.is_reported = *reported.lock().unwrap();
+        self.is_judged = judged.into_inner().unwrap();
         assert_eq!(outcome.deadlock, None, "deadlock");
         outcome
     }
@@ -239,6 +264,7 @@ struct Process<'a> {
     point: Point,
     histories: &'a Mutex<BTreeSet<Vec<u8>>>,
     reported: &'a Mutex<bool>,
+    judged: &'a Mutex<bool>,
 }
 
 type Saved = Checkpointer<SimComm, NodeMemory, PlainCode>;
@@ -291,7 +317,7 @@ impl Process<'_> {
             Ok(Opened::Ready(saved)) => saved,
             Err(error) => return Err(error),
         };
-        let (mut saved, recovered) = match saved.recover() {
+        let (mut saved, recovered) = match self.recover(saved) {
             Err(CheckpointError::Refused(refusal)) => return Ok(Came::Refused(refusal)),
             recovered => recovered?,
         };
@@ -299,16 +325,19 @@ impl Process<'_> {
         let load = saved.found().load.map(|load| (load.level, load.generation));
         let (came, mut history) = match recovered {
             None => {
-                for region in 0..self.setup.shapes.len() {
+                for region in 0..self.regions() {
                     let start = self.setup.contents(rank, region, &[]);
                     saved.region(region).copy_from_slice(&start);
                 }
                 (Came::Fresh, Vec::new())
             }
             Some(recovered) => {
-                let state = recovered.state;
+                let state = recovered.state.clone();
                 assert!(self.histories.lock().unwrap().contains(&state), "{state:?} never was");
                 assert_eq!(recovered.epoch, state.len() as u64);
+                if self.is_abft() {
+                    self.go_to(&mut saved, rank, &recovered, load.is_some())?;
+                }
                 (Came::Resumed(state.clone(), load), state)
             }
         };
@@ -339,6 +368,67 @@ impl Process<'_> {
         Ok(came)
     }
 
+    fn is_abft(&self) -> bool {
+        self.setup.method == Method::Abft
+    }
+
+    /// Regions with data.
+    fn regions(&self) -> usize {
+        if self.is_abft() { 1 } else { self.setup.shapes.len() }
+    }
+
+    /// What is there, that the application can go on from.
+    fn recover(
+        &self,
+        saved: Box<Saved>,
+    ) -> Result<(Box<Saved>, Option<Recovered>), CheckpointError> {
+        let (mut saved, mut recovered) = saved.recover()?;
+        if self.how.doubts {
+            (saved, recovered) = saved.recover_without("it is wrong", true)?;
+        }
+        while self.is_abft() && recovered.is_some() && self.is_too_little(&mut saved)? {
+            *self.judged.lock().unwrap() = true;
+            (saved, recovered) = saved.recover_without("too little is there", false)?;
+        }
+        Ok((saved, recovered))
+    }
+
+    /// Whether more data is nothing or torn than the parities bear.
+    fn is_too_little(&self, saved: &mut Saved) -> Result<bool, CheckpointError> {
+        let mut lost = vec![0u8; self.setup.ranks];
+        lost[saved.rank()] = u8::from([0, TORN].contains(&saved.region(1)[0]));
+        all_reduce(saved.comm(), &mut lost, u8::max)?;
+        Ok(lost.iter().filter(|&&is_lost| is_lost > 0).count() > self.setup.parities)
+    }
+
+    /// Takes the data of a rank to the state that was recovered, from whatever a death has
+    /// left of it in memory, or from its image.
+    fn go_to(
+        &self,
+        saved: &mut Saved,
+        rank: usize,
+        recovered: &Recovered,
+        is_loaded: bool,
+    ) -> Result<(), CheckpointError> {
+        let truth = self.setup.contents(rank, 0, &recovered.state);
+        let word = word_of(&recovered.state);
+        let is_lost = recovered.rebuilt.contains(&rank);
+        if is_lost {
+            let is_blank = saved.regions().iter().all(|bytes| bytes.iter().all(|&b| b == 0));
+            assert!(is_blank, "nothing is left of what is lost or has rotted");
+        } else if is_loaded {
+            assert!(*saved.region(0) == truth[..] && saved.region(1)[0] == word, "rank {rank}");
+        }
+        if !is_lost && saved.region(1)[0] != word {
+            saved.region(1)[0] = TORN;
+        }
+        self.point.step(&"go to the cut")?;
+        saved.region(0).copy_from_slice(&truth);
+        self.point.step(&"at the cut")?;
+        saved.region(1)[0] = word;
+        Ok(())
+    }
+
     /// Writes A piece by piece, while images are written.
     fn compute(
         &self,
@@ -346,7 +436,10 @@ impl Process<'_> {
         rank: usize,
         history: &[u8],
     ) -> Result<(), CheckpointError> {
-        for region in 0..self.setup.shapes.len() {
+        if self.is_abft() {
+            saved.region(1)[0] = TORN;
+        }
+        for region in 0..self.regions() {
             let after = self.setup.contents(rank, region, history);
             let half = after.len() / 2;
             for part in [0..half, half..after.len()] {
@@ -358,11 +451,14 @@ impl Process<'_> {
                 }
             }
         }
+        if self.is_abft() {
+            saved.region(1)[0] = word_of(history);
+        }
         Ok(())
     }
 
     fn check(&self, saved: &mut Saved, rank: usize, history: &[u8]) {
-        for (region, bytes) in saved.regions().into_iter().enumerate() {
+        for (region, bytes) in saved.regions().into_iter().enumerate().take(self.regions()) {
             let truth = self.setup.contents(rank, region, history);
             assert!(*bytes == truth[..], "rank {rank} region {region} is wrong");
         }

@@ -131,6 +131,14 @@ fn images_interval_seconds(cost: &ImageCost, threads: usize, mtbf_seconds: f64) 
     level.best_period_seconds().expect("clocks do not go back, and the MTBF was checked")
 }
 
+impl Levels {
+    /// The folders that each node has for itself.
+    pub fn local_folders(&self) -> Vec<PathBuf> {
+        let local = self.0.iter().filter(|level| level.reach == Reach::Local);
+        local.map(|level| level.folder.clone()).collect()
+    }
+}
+
 impl FromStr for Levels {
     type Err = BadLevels;
 
@@ -249,6 +257,7 @@ mod tests {
         assert_eq!((global.reach, global.keep), (Reach::Global, KEEP));
         assert_eq!(global.when_busy, WhenBusy::Skip);
         assert_eq!(global.folder, Path::new("/pfs/me"));
+        assert_eq!(levels.local_folders(), [Path::new("/scratch")]);
         for text in [
             "",
             "local",

@@ -1,11 +1,12 @@
 //! A run with levels of images, on nodes and disks that can be lost: one rank a node.
 //!
-//! With method `abft` the application changes its data in place. Region 1 has one word of
+//! With method `abft` the application changes its data in place. Region 0 has one word of
 //! it then, which says whether the data is nothing, torn, or that of a state; what is lost it
 //! computes from the formula, as long as that is no more of a group than there are parities.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use skt_checkpoint::checkpoint::agree::{Refusal, Resume};
@@ -50,7 +51,10 @@ pub struct World {
     pub is_judged: bool,
 }
 
-/// With `abft`: the word of data that is being changed; that of no data is 0.
+/// With `abft`: the regions of the word and of the data.
+const WORD: usize = 0;
+const DATA: usize = 1;
+/// The word of data that is being changed; that of no data is 0.
 const TORN: u8 = 255;
 
 /// The word of the data of a state.
@@ -325,7 +329,7 @@ impl Process<'_> {
         let load = saved.found().load.map(|load| (load.level, load.generation));
         let (came, mut history) = match recovered {
             None => {
-                for region in 0..self.regions() {
+                for region in self.regions() {
                     let start = self.setup.contents(rank, region, &[]);
                     saved.region(region).copy_from_slice(&start);
                 }
@@ -373,8 +377,8 @@ impl Process<'_> {
     }
 
     /// Regions with data.
-    fn regions(&self) -> usize {
-        if self.is_abft() { 1 } else { self.setup.shapes.len() }
+    fn regions(&self) -> Range<usize> {
+        if self.is_abft() { DATA..DATA + 1 } else { 0..self.setup.shapes.len() }
     }
 
     /// What is there, that the application can go on from.
@@ -396,7 +400,7 @@ impl Process<'_> {
     /// Whether more data is nothing or torn than the parities bear.
     fn is_too_little(&self, saved: &mut Saved) -> Result<bool, CheckpointError> {
         let mut lost = vec![0u8; self.setup.ranks];
-        lost[saved.rank()] = u8::from([0, TORN].contains(&saved.region(1)[0]));
+        lost[saved.rank()] = u8::from([0, TORN].contains(&saved.region(WORD)[0]));
         all_reduce(saved.comm(), &mut lost, u8::max)?;
         Ok(lost.iter().filter(|&&is_lost| is_lost > 0).count() > self.setup.parities)
     }
@@ -410,22 +414,25 @@ impl Process<'_> {
         recovered: &Recovered,
         is_loaded: bool,
     ) -> Result<(), CheckpointError> {
-        let truth = self.setup.contents(rank, 0, &recovered.state);
+        let truth = self.setup.contents(rank, DATA, &recovered.state);
         let word = word_of(&recovered.state);
         let is_lost = recovered.rebuilt.contains(&rank);
         if is_lost {
             let is_blank = saved.regions().iter().all(|bytes| bytes.iter().all(|&b| b == 0));
             assert!(is_blank, "nothing is left of what is lost or has rotted");
         } else if is_loaded {
-            assert!(*saved.region(0) == truth[..] && saved.region(1)[0] == word, "rank {rank}");
+            assert!(
+                *saved.region(DATA) == truth[..] && saved.region(WORD)[0] == word,
+                "rank {rank}"
+            );
         }
-        if !is_lost && saved.region(1)[0] != word {
-            saved.region(1)[0] = TORN;
+        if !is_lost && saved.region(WORD)[0] != word {
+            saved.region(WORD)[0] = TORN;
         }
         self.point.step(&"go to the cut")?;
-        saved.region(0).copy_from_slice(&truth);
+        saved.region(DATA).copy_from_slice(&truth);
         self.point.step(&"at the cut")?;
-        saved.region(1)[0] = word;
+        saved.region(WORD)[0] = word;
         Ok(())
     }
 
@@ -437,9 +444,9 @@ impl Process<'_> {
         history: &[u8],
     ) -> Result<(), CheckpointError> {
         if self.is_abft() {
-            saved.region(1)[0] = TORN;
+            saved.region(WORD)[0] = TORN;
         }
-        for region in 0..self.regions() {
+        for region in self.regions() {
             let after = self.setup.contents(rank, region, history);
             let half = after.len() / 2;
             for part in [0..half, half..after.len()] {
@@ -452,13 +459,14 @@ impl Process<'_> {
             }
         }
         if self.is_abft() {
-            saved.region(1)[0] = word_of(history);
+            saved.region(WORD)[0] = word_of(history);
         }
         Ok(())
     }
 
     fn check(&self, saved: &mut Saved, rank: usize, history: &[u8]) {
-        for (region, bytes) in saved.regions().into_iter().enumerate().take(self.regions()) {
+        for region in self.regions() {
+            let bytes = saved.region(region);
             let truth = self.setup.contents(rank, region, history);
             assert!(*bytes == truth[..], "rank {rank} region {region} is wrong");
         }

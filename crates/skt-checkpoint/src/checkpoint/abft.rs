@@ -116,7 +116,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// [`Refusal::OfNoUse`] on all processes where there are none, with nothing changed. As
     /// [`Self::recover`].
     pub fn recover_without(
-        mut self: Box<Self>,
+        mut self,
         why: &str,
         or_newest: bool,
     ) -> Result<(Box<Self>, Option<Recovered>)> {

@@ -48,8 +48,9 @@ impl ImageLayout {
         let (mut parts, mut end) = (Vec::new(), 0u64);
         for region in &segment.regions {
             let a = region.a.range();
+            let head = a.start..a.start + a.len().min(abft_bytes);
             let of_region = match method {
-                Method::Abft => vec![a.start..a.start + a.len().min(abft_bytes)],
+                Method::Abft => vec![head],
                 _ => [region.b[copy], region.parity[set], region.sums[set]]
                     .map(|part| part.range())
                     .to_vec(),

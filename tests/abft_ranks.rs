@@ -6,16 +6,16 @@ mod base_spec;
 
 use std::collections::HashSet;
 use std::num::NonZeroUsize;
-use std::sync::Mutex;
+use std::sync::{Barrier, Mutex};
 
 use abft::{Job, Matrix, Memory, Random, deadly, fingerprint, spec};
 use skt_hpl::config::{Bcast, Swap, TestSpec};
 use skt_hpl::hpl::comm::sim::{Kill, Linger, Options};
 use skt_hpl::hpl::comm::threads::run;
 use skt_hpl::hpl::comm::{Comm, CommError, collect};
-use skt_hpl::hpl::grid::Grid;
+use skt_hpl::hpl::grid::{Cyclic, Grid};
 use skt_hpl::hpl::pgesv::abft::{
-    AbftError, At, CheckEvery, Checked, Flip, GoOn, Hook, Refusal, Watcher, Weights,
+    AbftError, At, CheckEvery, Checked, Flip, GoOn, Hook, Refusal, Watcher, Weights, image_doubles,
 };
 use skt_hpl::hpl::pgesv::guard::{Guard, Unguarded};
 use skt_hpl::hpl::pgesv::{Params, SolveError, Solver, Workspace};
@@ -562,6 +562,127 @@ fn undisturbed_runs_give_no_alarm() {
             assert!(units < 2.0, "{}: {units} units", job.name());
         }
     }
+}
+
+/// Has a rank ask for an image of the cut before panel `cut`, and stops all ranks there.
+struct Keeping<'a> {
+    cut: usize,
+    asks: bool,
+    /// Panels that are begun.
+    panels: usize,
+    checks: usize,
+    all: &'a Barrier,
+}
+
+impl Watcher for Keeping<'_> {
+    fn wants_image(&mut self) -> bool {
+        self.panels += 1;
+        self.asks && self.panels == self.cut
+    }
+
+    fn checked(&mut self, _: Checked) {
+        self.checks += 1;
+    }
+
+    fn keep_image(&mut self, cut: usize) -> Result<(), SolveError> {
+        assert_eq!((cut, self.panels), (self.cut, self.cut));
+        // One at the beginning, and one for the image.
+        assert_eq!(self.checks, 2, "no image of a matrix that has not been checked");
+        self.all.wait();
+        Err(CommError::Aborted("the image is kept".into()).into())
+    }
+}
+
+/// What counts of the memory of each rank at the cut before panel `cut`, and zeros.
+fn images(job: &Job, cut: usize) -> Memory {
+    let check = CheckEvery::Panels(NonZeroUsize::new(1000).expect("not 0"));
+    let job = &Job { check, ..job.clone() };
+    let (ranks, width, params) = (job.ranks(), job.width(), Params::from(&job.spec));
+    let all = Barrier::new(ranks);
+    let kept = run(ranks, |comm| {
+        let (mut memory, rank) = (Vec::new(), comm.rank());
+        let asks = rank == cut % ranks;
+        let mut watcher = Keeping { cut, asks, panels: 0, checks: 0, all: &all };
+        let ended = job.watched(&comm, &mut memory, 1, &GoOn, &mut watcher);
+        assert!(matches!(ended, Err(AbftError::Solve(SolveError::Comm(_)))), "{ended:?}");
+        let (row, col) = (rank / width, rank % width);
+        let shape = ptest::local_shape(&job.spec, row, if col < job.spec.q { col } else { 0 });
+        let rows = Cyclic::rows(job.spec.nb, job.spec.p);
+        memory[image_doubles(&params, rows, row, shape)..].fill(0.0);
+        Ok::<_, SolveError>(memory)
+    });
+    kept.into_iter().map(|memory| memory.expect("kept")).collect()
+}
+
+/// All ranks keep the cut that one asks for, behind a check, and x comes of what they keep,
+/// also where as many of each row lack it as there are checksums.
+#[test]
+fn images_of_each_cut_lead_to_x() {
+    let mut restarts = 0;
+    for job in small_jobs() {
+        let (m, width) = (job.weights.checksums(), job.width());
+        for cut in 1..=Params::from(&job.spec).panels() {
+            let images = images(&job, cut);
+            for first in 0..=width {
+                let of_row = |row: usize| (first..first + m).map(move |i| row * width + i % width);
+                let mut lost: Vec<usize> = match first < width {
+                    true => (0..job.spec.p).flat_map(of_row).collect(),
+                    false => Vec::new(),
+                };
+                lost.sort_unstable();
+                let solution = job.finish(&without(&images, &lost), first as u64, 2);
+                let what = format!("{}, cut {cut}, lost {lost:?}", job.name());
+                assert_eq!(
+                    (solution.x, solution.resumed),
+                    (job.matrix.x.clone(), Some(cut)),
+                    "{what}"
+                );
+                assert_eq!(solution.rebuilt, lost, "{what}");
+                restarts += 1;
+            }
+        }
+    }
+    println!("{restarts} restarts from images");
+}
+
+/// Why the ranks cannot go on from what is in memory.
+fn refusal(job: &Job, memory: &mut Memory) -> Option<Refusal> {
+    let own: Vec<Mutex<Vec<f64>>> = memory.drain(..).map(Mutex::new).collect();
+    let said = run(job.ranks(), |comm| {
+        let mut memory = own[comm.rank()].lock().expect("one thread has it");
+        job.on(&comm, &mut memory, |system, memory| system.refusal(memory))
+    });
+    memory.extend(own.into_iter().map(|memory| memory.into_inner().expect("not poisoned")));
+    let said: Vec<Option<Refusal>> = said.into_iter().map(|said| said.expect("told")).collect();
+    assert!(said.iter().all(|other| *other == said[0]), "{said:?}");
+    said[0].clone()
+}
+
+/// Once one rank has said that the checksums contradict the matrix, and all have heard of
+/// it, the loss of that rank does not make it unsaid.
+#[test]
+fn a_contradiction_is_known_to_all_before_any_memory_goes() {
+    let (nb, cut) = (8, 5);
+    let (matrix, check) = (Matrix::random(96, 3), CheckEvery::Panels(NonZeroUsize::MIN));
+    let job = Job { spec: spec(96, nb, 1, 3), weights: Weights::new(3, 1), matrix, check };
+    let mut memory = run(job.ranks(), |comm| {
+        let flip = Flip { place: (60, 20), bit: 60 };
+        let flip = (comm.rank() == 1).then_some((cut, flip));
+        let (mut memory, mut watcher) = (Vec::new(), Flipping { flip, ..Flipping::default() });
+        let ended = job.watched(&comm, &mut memory, 1, &GoOn, &mut watcher);
+        ended.expect_err("told");
+        Ok::<_, SolveError>(memory)
+    });
+    let mut memory: Memory = memory.drain(..).map(|memory| memory.expect("left")).collect();
+    assert!(matches!(refusal(&job, &mut memory), Some(Refusal::Wrong { .. })));
+    for rank in 0..job.ranks() {
+        let left = refusal(&job, &mut without(&memory, &[rank]));
+        assert!(matches!(left, Some(Refusal::Wrong { .. })), "without rank {rank}: {left:?}");
+    }
+    assert_eq!(refusal(&job, &mut job.untouched()), Some(Refusal::Nothing));
+    let mut lost = without(&images(&job, cut), &[0, 1]);
+    assert!(matches!(refusal(&job, &mut lost), Some(Refusal::Lost { .. })));
+    assert_eq!(refusal(&job, &mut without(&images(&job, cut), &[2])), None);
 }
 
 /// What became of a flip.

@@ -5,7 +5,7 @@ mod mpi_job;
 mod mpirun;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use mpi_job::{Ended, Job};
 use tempfile::TempDir;
@@ -22,6 +22,16 @@ fn hpl(name: &str, flags: &str) -> Job {
     Job::new(program, RANKS, name, &flags).launched(&at_once)
 }
 
+/// P = 2, Q = 2 and a process column of checksums: ranks 0 to 2 are a process row.
+const ABFT_RANKS: usize = 6;
+
+fn abft(name: &str, flags: &str) -> Job {
+    let system = "--ft abft --n 250 --nb 16 --p 2 --q 2 --check-every 4 --progress plain";
+    let (program, flags) = (Path::new(env!("CARGO_BIN_EXE_skt-hpl")), format!("{system} {flags}"));
+    let at_once = ["--mca", "odls_base_sigkill_timeout", "0"];
+    Job::new(program, ABFT_RANKS, name, &flags).launched(&at_once)
+}
+
 fn folder() -> TempDir {
     tempfile::tempdir().expect("a folder")
 }
@@ -32,7 +42,7 @@ fn level(reach: &str, folder: &TempDir) -> String {
 }
 
 /// The images in a folder of levels, by their paths.
-fn images(folder: &TempDir) -> Vec<std::path::PathBuf> {
+fn images(folder: &TempDir) -> Vec<PathBuf> {
     let runs = fs::read_dir(folder.path()).expect("a folder");
     let files = runs.flat_map(|run| fs::read_dir(run.unwrap().path()).expect("a folder of a run"));
     files.map(|file| file.unwrap().path()).collect()
@@ -44,13 +54,26 @@ fn killed(job: &Job, more: &[&str]) {
 }
 
 fn lose_all(job: &Job) {
-    (0..RANKS).for_each(|rank| _ = job.lose(rank));
+    (0..ABFT_RANKS.max(RANKS)).for_each(|rank| _ = job.lose(rank));
 }
 
 fn check_end(job: &Job, ended: &Ended, folders: &[&TempDir]) {
     let plain = hpl("levels-plain", "--ft none").start(&[]);
-    assert!(ended.ok && ended.text.contains("PASSED"), "{}", ended.text);
     assert_eq!(ended.x(), plain.x(), "{}", ended.text);
+    check_cleared(job, ended, folders);
+}
+
+/// The same of a run with checksums in its elimination: some rank may have been killed before
+/// its newest image was whole, and what is rebuilt from sums has other last bits.
+fn check_abft_end(job: &Job, ended: &Ended, folders: &[&TempDir]) {
+    match ended.text.contains("# rounding: rebuilt data") {
+        true => check_cleared(job, ended, folders),
+        false => check_end(job, ended, folders),
+    }
+}
+
+fn check_cleared(job: &Job, ended: &Ended, folders: &[&TempDir]) {
+    assert!(ended.ok && ended.text.contains("PASSED"), "{}", ended.text);
     job.assert_nothing_is_left();
     for folder in folders {
         let left = fs::read_dir(folder.path()).expect("a folder").count();
@@ -71,6 +94,77 @@ fn a_run_that_has_lost_all_memory_goes_on_from_its_images() {
         assert!(ended.text.contains("in images of local:"), "{}", ended.text);
         check_end(&job, &ended, &[&folder]);
     }
+}
+
+/// Checksums in the elimination: all memory is lost, also in the restart from images, at
+/// several of its steps.
+#[test]
+fn a_run_with_checksums_goes_on_from_its_images() {
+    let folder = folder();
+    let faults = ["1@column:160", "2@recover-load:chunk=0", "0@recover-stamp", "3@column:192"];
+    let injects: String = faults.iter().map(|fault| format!(" --inject {fault}")).collect();
+    let job = abft("abft-all", &format!("{}{injects}", level("local", &folder)));
+    for _ in faults {
+        killed(&job, &[]);
+        lose_all(&job);
+    }
+    let ended = job.start(&["--resume", "require"]);
+    for says in ["# images: local:", "in images of local:"] {
+        assert!(ended.text.contains(says), "{says}: {}", ended.text);
+    }
+    check_abft_end(&job, &ended, &[&folder]);
+}
+
+/// More ranks of a process row are lost than it has checksums, and the local images of as
+/// many: the file system has them.
+#[test]
+fn a_process_row_that_has_lost_too_much_goes_on_from_the_level_that_has_enough() {
+    let (near, far) = (folder(), folder());
+    let flags =
+        format!("{} {} --inject 1@column:160", level("local", &near), level("global", &far));
+    let job = abft("abft-row", &flags);
+    killed(&job, &[]);
+    for rank in 0..2 {
+        job.lose(rank);
+        let is_its = |path: &&PathBuf| path.to_string_lossy().contains(&format!("/t0.r{rank}."));
+        images(&near).iter().filter(is_its).for_each(|path| fs::remove_file(path).unwrap());
+    }
+    let ended = job.start(&[]);
+    assert!(ended.text.contains("in images of global:"), "{}", ended.text);
+    check_abft_end(&job, &ended, &[&near, &far]);
+}
+
+/// One image of a process row has rotted: the rank is rebuilt from the others.
+#[test]
+fn a_rotten_image_of_a_run_with_checksums_is_rebuilt() {
+    let folder = folder();
+    let job = abft("abft-rot", &format!("{} --inject 1@column:160", level("global", &folder)));
+    killed(&job, &[]);
+    lose_all(&job);
+    for path in images(&folder).iter().filter(|path| path.to_string_lossy().contains("/t0.r4.")) {
+        let mut bytes = fs::read(path).expect("an image");
+        let place = bytes.len() / 2;
+        bytes[place] ^= 16;
+        fs::write(path, bytes).expect("written");
+    }
+    let ended = job.start(&[]);
+    let restart = ended.text.lines().find(|line| line.starts_with("# restart:"));
+    // Of the other process row one may be rebuilt, too.
+    assert!(restart.is_some_and(|line| line.contains("4]; downtime")), "{}", ended.text);
+    check_abft_end(&job, &ended, &[&folder]);
+}
+
+/// A wrong number that one checksum cannot mend: the next start goes back behind it.
+#[test]
+fn a_wrong_number_is_gone_back_behind() {
+    let folder = folder();
+    let flip = format!("{} --inject flip:1@column:128", level("local", &folder));
+    let job = abft("abft-flip", &flip);
+    let ended = job.start(&[]);
+    assert!(!ended.ok && ended.text.contains("the checksums contradict row"), "{}", ended.text);
+    let ended = job.start(&[]);
+    assert!(ended.text.contains("in images of local:"), "{}", ended.text);
+    check_abft_end(&job, &ended, &[&folder]);
 }
 
 /// Killed while it loads, again with all memory lost; and one image is gone, as with a disk.
@@ -155,7 +249,7 @@ fn what_does_not_work_is_refused_in_words() {
         assert!(!ended.ok && ended.text.contains(why), "{}", ended.text);
     };
     let level = level("local", &folder);
-    refused(&format!("--ft single {level}"), "levels need --ft self or --ft double");
+    refused(&format!("--ft single {level}"), "levels need --ft self, --ft double or --ft abft");
     refused(&format!("--level local:{}/nowhere", folder.path().display()), "nowhere");
 }
 

@@ -226,6 +226,7 @@ fn options(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
         rank_bytes,
         run_id: settings.run_id,
         store: settings.store,
+        image_folders: settings.levels.local_folders(),
         parities: settings.parities,
         says_resume: run.protect.resume.is_some(),
         state: args.state.clone().unwrap_or_else(|| STATE_FOLDER.into()),
@@ -447,12 +448,14 @@ mod tests {
         std::fs::write(&hosts, "n1 slots=2\nn2 slots=2\nn3 slots=2\n").unwrap();
         std::fs::write(&spares, "n4\n").unwrap();
         let line = format!(
-            "--hosts {} --spares {} --launcher openmpi -- --n 100 --p 2 --q 2 --run-id r",
+            "--hosts {} --spares {} --launcher openmpi -- --n 100 --p 2 --q 2 --run-id r \
+             --level local:/scratch,global:/pfs",
             hosts.display(),
             spares.display()
         );
         let options = super::options(&args(&line), &none).unwrap();
         assert_eq!((options.ranks, options.run_id.as_str()), (4, "r"));
+        assert_eq!(options.image_folders, [Path::new("/scratch")]);
         assert_eq!(names(&options.pool.active), "n1:2 n2:2");
         assert_eq!(names(&options.pool.spares), "n3:2 n4:1");
         // Without a grid, all slots are used.

@@ -1,5 +1,7 @@
 //! `skt-hpl probe`: a node's answer to the supervisor. Not for people.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
 use crate::config::ConfigError;
@@ -19,6 +21,9 @@ pub struct ProbeArgs {
     /// The store
     #[arg(long)]
     store: String,
+    /// A folder with images on this node's own disk; may be given several times
+    #[arg(long)]
+    images: Vec<PathBuf>,
     /// What to do here, at first; further purposes may come on standard input
     #[arg(long)]
     purpose: Purpose,
@@ -41,6 +46,7 @@ pub fn execute(args: &ProbeArgs) -> Result<(), ConfigError> {
             run: args.run.clone(),
             run_id: args.run_id.clone(),
             store: args.store.clone(),
+            image_folders: args.images.clone(),
             purpose,
             number,
         };

@@ -254,7 +254,7 @@ pub enum ConfigError {
         at: At,
     },
     /// Levels of images of a method that has none.
-    #[error("{at}: levels need --ft self or --ft double; this is {method}")]
+    #[error("{at}: levels need --ft self, --ft double or --ft abft; this is {method}")]
     NoImages {
         /// Where.
         at: At,

@@ -105,7 +105,7 @@ fn protection_lines(protection: &Protection) -> Vec<String> {
             protection.stall_seconds
         ));
     }
-    lines.extend(protection.levels.iter().map(|level| format!("# images: {level}")));
+    lines.extend(images_lines(protection));
     lines.extend(protection.restarts.iter().map(|restart| {
         format!(
             "# restart: from checkpoint {}{} at column {}; ranks rebuilt: {:?}{}; lost work and \
@@ -124,7 +124,12 @@ fn protection_lines(protection: &Protection) -> Vec<String> {
     lines
 }
 
-/// The same where the elimination carries checksums, and nothing is saved.
+/// What each level of images has done.
+fn images_lines(protection: &Protection) -> impl Iterator<Item = String> {
+    protection.levels.iter().map(|level| format!("# images: {level}"))
+}
+
+/// The same where the elimination carries checksums, and nothing is saved in memory.
 fn abft_lines(protection: &Protection, what: &str) -> Vec<String> {
     let Protection { groups, group_size, parities, .. } = protection;
     let columns = if *parities == 1 { "column" } else { "columns" };
@@ -146,9 +151,14 @@ fn abft_lines(protection: &Protection, what: &str) -> Vec<String> {
             protection.checks, protection.mended_rows
         ));
     }
+    lines.extend(images_lines(protection));
     lines.extend(protection.restarts.iter().map(|restart| {
+        let from = restart.level.as_ref().map_or(String::new(), |level| {
+            format!("from checkpoint {} in images of {level} ", restart.epoch)
+        });
         format!(
-            "# restart: at column {}; ranks rebuilt: {:?}; downtime {:.2} s, recovery {:.2} s{}",
+            "# restart: {from}at column {}; ranks rebuilt: {:?}; downtime {:.2} s, recovery \
+             {:.2} s{}",
             restart.column,
             restart.rebuilt_ranks,
             restart.lost_seconds,

@@ -171,7 +171,8 @@ pub struct LevelFacts {
     pub images: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Seconds that it took to write them, while the solver went on.
+    /// Seconds that it took to write them, while the solver went on or, with checksums in the
+    /// elimination, waited.
     pub seconds: f64,
     /// Seconds that the solver waited for images of any level.
     pub stall_seconds: f64,
@@ -248,7 +249,8 @@ impl Stall {
 /// One restart of a test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Restart {
-    /// Checkpoint that it went on from; 0 where the elimination carries checksums.
+    /// Checkpoint that it went on from; 0 where the elimination carries checksums, unless it
+    /// was one of images.
     pub epoch: u64,
     /// Column that it went on from.
     pub column: usize,

@@ -67,6 +67,8 @@ pub struct Options {
     pub run_id: String,
     /// The store.
     pub store: String,
+    /// The folders with images on the nodes' own disks.
+    pub image_folders: Vec<PathBuf>,
     /// Bytes that the segments of a rank take.
     pub rank_bytes: u64,
     /// Losses that the code can rebuild.

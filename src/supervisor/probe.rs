@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::OnceLock;
@@ -13,6 +14,7 @@ use skt_terms::shown::shown_message;
 
 use super::process;
 use crate::checkpoint::codec::checksum;
+use crate::checkpoint::level::folder::remove_images_of;
 use crate::checkpoint::store::{Store, StoreError, StoreKind, SysvLimits, Trap, host};
 use crate::run::protect;
 
@@ -45,6 +47,9 @@ pub struct Answer {
     pub sysv: Option<SysvLimits>,
     /// Why the store of segments cannot be used, if so.
     pub no_store: Option<String>,
+    /// Why images of this run stay on the node's disks, if they were to go and do not.
+    #[serde(default)]
+    pub images_stay: Option<String>,
     /// Settings of the node by which a run may lose its segments.
     pub warnings: Vec<String>,
 }
@@ -58,6 +63,8 @@ pub struct Question {
     pub run_id: String,
     /// The store.
     pub store: String,
+    /// The folders with images on the node's own disks.
+    pub image_folders: Vec<PathBuf>,
     /// What to do there.
     pub purpose: Purpose,
     /// Its number.
@@ -71,7 +78,8 @@ pub enum Purpose {
     Start,
     /// The job is silent: nothing is touched.
     Look,
-    /// The run is over: its segments are removed, except the marks that say so.
+    /// The run is over: its segments are removed, except the marks that say so, and its images
+    /// on the node's own disks.
     Clean,
     /// The run is over and no node has segments of it: the marks are removed, too.
     Forget,
@@ -127,8 +135,12 @@ pub fn answer(question: &Question) -> Answer {
         store_free_bytes: None,
         sysv: None,
         no_store: None,
+        images_stay: None,
         warnings: Vec::new(),
     };
+    if question.purpose == Purpose::Clean && immortal == 0 {
+        answer.images_stay = remove_images(&question.image_folders, &question.run_id);
+    }
     match question.store.parse::<StoreKind>() {
         Err(error) => answer.no_store = Some(error.to_string()),
         Ok(kind) => {
@@ -179,6 +191,16 @@ fn remove_all(store: &dyn Store, run_id: &str, with_marks: bool) -> Result<(), S
     Ok(())
 }
 
+/// Removes all images of a run from these folders; why some stay. Where a folder is not there,
+/// nothing is.
+fn remove_images(folders: &[PathBuf], run_id: &str) -> Option<String> {
+    let failed = |folder: &PathBuf| match remove_images_of(folder, run_id) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Some(error.to_string()),
+        _ => None,
+    };
+    folders.iter().filter_map(failed).next()
+}
+
 /// Checksum of this program's file.
 pub fn program_checksum() -> u64 {
     static SUM: OnceLock<u64> = OnceLock::new();
@@ -200,7 +222,8 @@ impl Answer {
         let mut answer = { answers }.find(|answer| answer.question == number)?;
         // Texts of another machine are made safe to show.
         let said = [&mut answer.host, &mut answer.version];
-        let texts = said.into_iter().chain(&mut answer.no_store).chain(&mut answer.warnings);
+        let texts = said.into_iter().chain(&mut answer.no_store).chain(&mut answer.images_stay);
+        let texts = texts.chain(&mut answer.warnings);
         texts.for_each(|text| *text = shown_message(text));
         Some(answer)
     }
@@ -215,6 +238,9 @@ impl Answer {
 pub(super) mod tests {
     use super::answer as answer_of;
     use super::*;
+    use crate::checkpoint::level::folder::{Folder, stored_images};
+    use crate::checkpoint::level::{Disk, Generation, ImageId};
+    use crate::checkpoint::record::Attempt;
     use crate::checkpoint::store::SegmentName;
 
     /// What a node that is well answers to the first question.
@@ -231,8 +257,42 @@ pub(super) mod tests {
             store_free_bytes: None,
             sysv: None,
             no_store: None,
+            images_stay: None,
             warnings: vec![],
         }
+    }
+
+    /// A question about run `r`.
+    fn question(store: String, image_folders: Vec<PathBuf>, purpose: Purpose) -> Question {
+        let (run, run_id) = ("r".to_owned(), "r".to_owned());
+        Question { run, run_id, store, image_folders, purpose, number: 0 }
+    }
+
+    #[test]
+    fn a_node_removes_the_images_of_a_run_that_is_over_and_no_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = format!("file:{}", folder.path().display());
+        let id =
+            ImageId { generation: Generation { start: Attempt::default(), epoch: 3 }, rank: 1 };
+        for run in ["r", "another"] {
+            let disk = Folder::open(folder.path(), run, 0).unwrap();
+            disk.create(id, 100).unwrap();
+        }
+        let folders = vec![folder.path().join("nowhere"), folder.path().to_owned()];
+        let ask = |purpose| answer_of(&question(store.clone(), folders.clone(), purpose));
+        let left = || stored_images(folder.path()).unwrap().into_iter().map(|images| images.run);
+        for purpose in [Purpose::Start, Purpose::Look] {
+            ask(purpose);
+            assert_eq!(left().count(), 2);
+        }
+        assert_eq!(ask(Purpose::Clean).images_stay, None);
+        assert_eq!(left().collect::<Vec<_>>(), ["another"]);
+        assert_eq!(ask(Purpose::Clean).images_stay, None, "there are none");
+        // What cannot be removed is told.
+        let path = Folder::path_of(folder.path(), "r");
+        fs::write(&path, "no folder").unwrap();
+        let why = ask(Purpose::Clean).images_stay.expect("told");
+        assert!(why.contains(&path.display().to_string()), "{why}");
     }
 
     #[test]
@@ -256,8 +316,7 @@ pub(super) mod tests {
     fn a_node_tells_what_its_store_has_free() {
         let folder = tempfile::tempdir().unwrap();
         let store = format!("file:{}", folder.path().display());
-        let purpose = Purpose::Look;
-        let question = Question { run: "r".into(), run_id: "r".into(), store, purpose, number: 0 };
+        let question = question(store, Vec::new(), Purpose::Look);
         let free = answer_of(&question).store_free_bytes;
         assert!(free.is_some_and(|bytes| bytes > 0 && bytes < u64::MAX), "{free:?}");
         let sysv = Question { store: "sysv".into(), ..question };

@@ -255,7 +255,7 @@ impl Shell {
     fn ask(&mut self, inquiry: &Inquiry) {
         let options = &self.options;
         let folder = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
-        let words = vec![
+        let mut words = vec![
             options.program_file.display().to_string(),
             "probe".into(),
             format!("--run={}", self.machine.state.run),
@@ -263,6 +263,8 @@ impl Shell {
             format!("--store={}", options.store),
             format!("--purpose={}", inquiry.purpose),
         ];
+        let images = |folder: &PathBuf| format!("--images={}", folder.display());
+        words.extend(options.image_folders.iter().map(images));
         let command = plan::probe_command(&folder, &words);
         let here = process::this_host();
         let reach = |name: &str| {

@@ -138,7 +138,7 @@ pub fn survey(
 #[derive(Debug)]
 enum Outcome {
     /// The node's answer.
-    Answer(Answer),
+    Answer(Box<Answer>),
     /// It failed, and how.
     Failed(String),
     /// No time was left for it, or its agent is missing here.
@@ -204,7 +204,7 @@ impl Asking<'_> {
                     let ranks = host.map_or(1, |host| host.slots as u64).max(1);
                     self.held_bytes = self.held_bytes.max(answer.run_bytes / ranks);
                     self.lines.keep(&probe.name, probe.line);
-                    Outcome::Answer(*answer)
+                    Outcome::Answer(answer)
                 }
                 Heard::End(why) if probe.is_new => Outcome::Failed(why),
                 Heard::Nothing if waited >= limit => {
@@ -297,7 +297,7 @@ impl Asking<'_> {
         let asked = self.pool.active.iter().chain(&self.pool.spares);
         let health = asked.map(|host| (host.name.clone(), self.health(host))).collect();
         let answers = self.outcomes.into_iter().filter_map(|(name, outcome)| match outcome {
-            Outcome::Answer(answer) => Some((name, answer)),
+            Outcome::Answer(answer) => Some((name, *answer)),
             Outcome::Failed(_) | Outcome::Unknown => None,
         });
         Survey { answers: answers.collect(), health, agent_fault: self.agent_fault }

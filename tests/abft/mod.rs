@@ -224,6 +224,16 @@ impl Job {
         hook: &dyn Hook,
         watcher: &mut dyn Watcher,
     ) -> Result<Solution, AbftError> {
+        self.on(comm, memory, |system, memory| system.solve(memory, start_id, hook, watcher))
+    }
+
+    /// The system on one rank, and its memory, to which nothing is added but zeros.
+    pub fn on<C: Comm, T, E: From<CommError>>(
+        &self,
+        comm: &C,
+        memory: &mut Vec<f64>,
+        work: impl FnOnce(&System<C>, &mut [f64]) -> Result<T, E>,
+    ) -> Result<T, E> {
         let TestSpec { p, q, pmap, threads, .. } = self.spec;
         let checksums = self.weights.checksums();
         let grid = Grid::with_checksums(comm, (p, q), checksums, pmap)?.expect("a place for each");
@@ -241,7 +251,7 @@ impl Job {
             check: self.check,
         };
         memory.resize(system.doubles(), 0.0);
-        system.solve(memory, start_id, hook, watcher)
+        work(&system, memory)
     }
 
     pub fn name(&self) -> String {

@@ -125,8 +125,9 @@ pub enum SolveError {
     #[error(
         "the checksums contradict row {row} of the matrix at column {column}, by {units:.3e} \
          times the rounding error: a process, its memory or a link has given a wrong number, and \
-         nothing is left to go on from. Start over with --resume never; with 2 or 3 --parities, \
-         and a --check-every of some panels, such a row is computed anew"
+         memory has nothing left to go on from. With --level the next start goes on from images; \
+         else start over with --resume never. With 2 or 3 --parities, and a --check-every of some \
+         panels, such a row is computed anew"
     )]
     Wrong {
         /// Columns that are eliminated.

@@ -153,9 +153,11 @@ impl JobError {
         };
         match refusal {
             // The supervisor asks for what it knows to have been there.
-            Refusal::Unrecoverable { .. } | Refusal::Damaged { .. } | Refusal::NothingFound => {
-                Some(heartbeat::REFUSED)
-            }
+            Refusal::Unrecoverable { .. }
+            | Refusal::Damaged { .. }
+            | Refusal::RottenImages { .. }
+            | Refusal::OfNoUse { .. }
+            | Refusal::NothingFound => Some(heartbeat::REFUSED),
             Refusal::Changed { .. } => Some(heartbeat::CHANGED),
             _ => None,
         }
@@ -749,11 +751,24 @@ fn run_with_checksums<'a, C: Comm>(
     let team = surroundings.memory.team();
     match protect::abft::open(ranks, test, settings, surroundings)? {
         protect::abft::Opened::Ready(carried, found) => {
+            if let Some(load) = &found.load {
+                let level = settings.levels.0[load.level].name();
+                let lines = image_lines(load, &level, found.epoch);
+                lines.iter().for_each(|line| watcher.say(line));
+            }
             watcher.say(&placement_line(test, &found));
             Ok((carried.run(team, watcher, |watcher| watcher.samples.list())?, false))
         }
         protect::abft::Opened::Done(done) => Ok((done, true)),
     }
+}
+
+/// That a start goes on from the images of a level, in words.
+fn image_lines(load: &Load, level: &str, epoch: u64) -> [String; 2] {
+    [
+        format!("memory is not enough to go on: {}", load.why),
+        format!("taking the images of checkpoint {epoch} from {level}"),
+    ]
 }
 
 /// What the loss of nodes would mean to a test with checksums.
@@ -793,12 +808,9 @@ fn opening_lines<C: Comm>(guard: &Protected<C>, found: &Found, resumed: bool) ->
             found.unusable
         ));
     }
-    if let Some(Load { why, .. }) = &found.load {
-        lines.push(format!("memory is not enough to go on: {why}"));
-    }
     if let (true, Some(restart)) = (resumed, guard.restart()) {
-        if let Some(level) = &restart.level {
-            lines.push(format!("taking the images of checkpoint {} from {level}", restart.epoch));
+        if let (Some(load), Some(level)) = (&found.load, &restart.level) {
+            lines.extend(image_lines(load, level, restart.epoch));
         }
         lines.push(format!(
             "resuming from checkpoint {} at column {}; ranks rebuilt: {:?}{}; recovery took \

@@ -3,10 +3,12 @@
 //!
 //! The solver's memory *is* the segment: A, the panels, the log and the words that say how
 //! far each of them is. The protocol of the checkpoints keeps what goes around it: who has
-//! which rank, which start came last, when the run began, its restarts and its result.
+//! which rank, which start came last, when the run began, its restarts and its result; and
+//! images of what counts at a cut, on levels.
 //!
 //! ```text
-//! segment   header | memory of pgesv::abft | seconds so far
+//! segment   header | seconds so far | memory of pgesv::abft
+//!                    words, A ...   : an image
 //! ```
 
 use std::slice;
@@ -21,24 +23,26 @@ use super::guard::{Done, Surroundings, config, solve_error};
 use super::history::{History, remember_restart};
 use super::result;
 use super::settings::Settings;
-use super::split::{memory_split, process_rows, region_shape, state_bytes};
+use super::split::{abft_image_bytes, memory_split, process_rows, region_shape, state_bytes};
 use crate::checkpoint::layout::{Active, Geometry};
+use crate::checkpoint::level::Writer;
 use crate::checkpoint::protocol::{self, CheckpointError, Checkpointer, Config, Found};
 use crate::checkpoint::recover::Recovered;
 use crate::config::TestSpec;
 use crate::hpl::comm::{Comm, collect};
 use crate::hpl::grid::Grid;
-use crate::hpl::matgen;
+use crate::hpl::matgen::{self, Entries};
 use crate::hpl::pgesv::abft::{self, AbftError, Beginning, Checked, Flip, System, Weights};
 use crate::hpl::pgesv::{Params, SolveError};
 use crate::machine::grace;
 use crate::machine::team::Team;
-use crate::report::record::{Phases, Protection, Restart, Sample};
+use crate::report::record::{LevelFacts, Phases, Protection, Restart, Sample};
 use crate::run::ptest::{self, Observer, Phase};
 
-/// Raised when [`State`] changes its form: a program reads its own alone.
-const STATE_FORMAT: u32 = 2;
-/// The seconds so far lie on a page of their own, behind the solver's memory.
+/// Raised when [`State`], or the order of what is in a segment, changes: a program reads its
+/// own alone.
+const STATE_FORMAT: u32 = 3;
+/// The seconds so far lie on a page of their own, before the solver's memory.
 pub(super) const CLOCK_BYTES: usize = 4096;
 
 /// What a run knows beside its matrix. The same on all ranks.
@@ -66,6 +70,8 @@ pub struct Carried<'a, C: Comm> {
     start_id: u32,
     /// What an earlier start has left.
     recovered: Option<Recovered>,
+    /// The level whose images it comes from, if it does.
+    level: Option<String>,
     clock: Clock,
     /// When a loss was noticed that the job has outlived.
     lost_at: Option<Instant>,
@@ -90,20 +96,25 @@ pub fn open<'a, C: Comm>(
     let config = Config {
         members: spec.q + spec.checksums,
         groups: Some(process_rows(spec)),
+        levels: settings.open_levels(memory.test(), spec.threads)?,
+        abft_image_bytes: abft_image_bytes(spec),
+        // The matrix is to stand still meanwhile.
+        image_writer: Writer::Caller,
         ..config(comm, spec, settings, &memory, &host, format)?
     };
-    let shape = region_shape(spec, settings);
+    let (shape, team) = (region_shape(spec, settings), memory.team());
     let opened = match Checkpointer::open(comm, memory, config, &[shape], hook)? {
         protocol::Opened::Ready(opened) => opened,
         protocol::Opened::Finished(run) => return Ok(Opened::Done(run)),
     };
-    let (checkpointer, recovered) = opened.recover()?;
+    let (checkpointer, recovered) = recover(opened, spec, settings, team)?;
     let found = checkpointer.found();
     let carried = Carried {
         settings: settings.clone(),
         spec: spec.clone(),
         survives_nodes: !found.single_domain && !found.shared_domains,
         start_id: found.attempt as u32,
+        level: found.load.as_ref().map(|load| settings.levels.0[load.level].name()),
         recovered,
         clock,
         lost_at,
@@ -112,6 +123,83 @@ pub fn open<'a, C: Comm>(
         checkpointer,
     };
     Ok(Opened::Ready(Box::new(carried), found))
+}
+
+/// What an earlier start has left: in memory or, where the solver cannot go on from that, in the
+/// newest images of which it can. Where there are none, the solver refuses. Collective.
+fn recover<'a, C: Comm>(
+    opened: Box<NodeCheckpointer<'a, C>>,
+    spec: &TestSpec,
+    settings: &Settings,
+    team: &Team,
+) -> Result<(Box<NodeCheckpointer<'a, C>>, Option<Recovered>), CheckpointError> {
+    let (mut checkpointer, mut recovered) = opened.recover()?;
+    while let (Some(there), Some(newest)) = (&recovered, checkpointer.newest_images()) {
+        let Some(refusal) = refusal(&mut checkpointer, spec, settings, team)? else { break };
+        let state: State = read_state(&there.state);
+        let last = state.restarts.last().filter(|restart| restart.level.is_some());
+        // These images have been gone on from, and no others are complete since: what is
+        // wrong may be so in them already.
+        let is_suspect = matches!(refusal, abft::Refusal::Wrong { .. })
+            && last.is_some_and(|restart| restart.epoch == newest.epoch);
+        (checkpointer, recovered) = checkpointer.recover_without(&refusal.what(), is_suspect)?;
+    }
+    Ok((checkpointer, recovered))
+}
+
+/// Why the solver cannot go on from what is in memory. Collective.
+fn refusal<C: Comm>(
+    checkpointer: &mut NodeCheckpointer<C>,
+    spec: &TestSpec,
+    settings: &Settings,
+    team: &Team,
+) -> Result<Option<abft::Refusal>, CheckpointError> {
+    let &TestSpec { p, q, checksums, pmap, n, generator, .. } = spec;
+    let grid = Grid::with_checksums(checkpointer.comm(), (p, q), checksums, pmap)?;
+    let (grid, weights) = (grid.expect("a place for each"), Weights::new(q, checksums));
+    let entries = matgen::entries(n, generator);
+    let system = system(&grid, team, spec, settings, &weights, &entries);
+    let (memory, _) = memory(checkpointer, system.doubles());
+    match system.refusal(memory) {
+        Err(SolveError::Comm(error)) => Err(error.into()),
+        refusal => Ok(refusal.expect("it fails by the loss of a rank alone")),
+    }
+}
+
+/// The system of a test.
+fn system<'s, C: Comm>(
+    grid: &'s Grid<C>,
+    team: &'s Team,
+    spec: &TestSpec,
+    settings: &Settings,
+    weights: &'s Weights,
+    entries: Entries<'s>,
+) -> System<'s, C> {
+    let (params, check) = (Params::from(spec), settings.check_every);
+    let entries_id = spec.generator as u64;
+    System { grid, team, params, weights, entries, entries_id, check }
+}
+
+fn read_state(bytes: &[u8]) -> State {
+    serde_json::from_slice(bytes).expect("a state that this program wrote")
+}
+
+/// The solver's memory, of so many doubles, and the seconds before it.
+fn memory<C: Comm>(
+    checkpointer: &mut NodeCheckpointer<C>,
+    doubles: usize,
+) -> (&'static mut [f64], &'static AtomicU64) {
+    let (start, bytes) = checkpointer.region_at(0);
+    let room = bytes - CLOCK_BYTES;
+    assert!(doubles * size_of::<f64>() <= room, "room for the memory of each rank");
+    // SAFETY: the region begins on a page, and stays where it is as long as the
+    // checkpointer, which outlives all use of these by the solver. Of method `abft` it writes
+    // to the header alone before `recover_without`, and reads the region only in `checkpoint`,
+    // for which the solver stands still. The two do not overlap, and the region ends on a page.
+    unsafe {
+        let seconds = &*start.cast::<AtomicU64>();
+        (slice::from_raw_parts_mut(start.add(CLOCK_BYTES).cast(), doubles), seconds)
+    }
 }
 
 /// The seconds of the run so far, in memory that outlives the process.
@@ -152,23 +240,14 @@ impl<'a, C: Comm> Carried<'a, C> {
         };
         let weights = Weights::new(q, checksums);
         let entries = matgen::entries(n, spec.generator);
-        let params = Params::from(&spec);
-        let entries_id = spec.generator as u64;
-        let system = System {
-            grid: &grid,
-            team,
-            params,
-            weights: &weights,
-            entries: &entries,
-            entries_id,
-            check: self.settings.check_every,
-        };
-        let (memory, seconds) = self.memory(system.doubles());
+        let system = system(&grid, team, &spec, &self.settings, &weights, &entries);
+        let (memory, seconds) = memory(&mut self.checkpointer, system.doubles());
         let seconds = Seconds(seconds);
         let record = data.as_ref().map(|grid| ptest::empty_record(grid, &spec)).transpose()?;
         let mut timer = Timer {
             checkpointer: &mut self.checkpointer,
             recovered: self.recovered.take(),
+            level: self.level.take(),
             clock: &self.clock,
             seconds: &seconds,
             opened: self.started,
@@ -222,21 +301,6 @@ impl<'a, C: Comm> Carried<'a, C> {
         self.checkpointer.finish(&result).map_err(|error| solve_error(0, error).into())
     }
 
-    /// The solver's memory, of so many doubles, and the seconds behind it.
-    fn memory(&mut self, doubles: usize) -> (&'static mut [f64], &'static AtomicU64) {
-        let (start, bytes) = self.checkpointer.region_at(0);
-        let clock = bytes - CLOCK_BYTES;
-        assert!(doubles * size_of::<f64>() <= clock, "room for the memory of each rank");
-        // SAFETY: the region begins on a page, stays where it is as long as the
-        // checkpointer, which outlives all use of these in `run`, and is not touched by it:
-        // method `abft` writes to the header alone. The two do not overlap, and the region
-        // ends on a page.
-        unsafe {
-            let seconds = &*start.add(clock).cast::<AtomicU64>();
-            (slice::from_raw_parts_mut(start.cast(), doubles), seconds)
-        }
-    }
-
     fn geometry(&self) -> Geometry {
         Geometry { members: self.spec.q + self.spec.checksums, parities: self.spec.checksums }
     }
@@ -258,8 +322,8 @@ impl<'a, C: Comm> Carried<'a, C> {
             restarts: state.restarts.clone(),
             checks,
             mended_rows,
-            levels: Vec::new(),
-            // Nothing is saved.
+            levels: self.checkpointer.level_reports().into_iter().map(LevelFacts::from).collect(),
+            // Nothing is saved in memory.
             ..Protection::default()
         }
     }
@@ -286,6 +350,8 @@ impl abft::Hook for Pieces {
 struct Timer<'t, 'a, C: Comm> {
     checkpointer: &'t mut NodeCheckpointer<'a, C>,
     recovered: Option<Recovered>,
+    /// The level whose images this start goes on from, if it does.
+    level: Option<String>,
     clock: &'t Clock,
     seconds: &'t Seconds<'t>,
     /// When this start began to open the test.
@@ -315,27 +381,32 @@ impl<C: Comm> Timer<'_, '_, C> {
         match self.recovered.take() {
             None => self.state.origin = Origin::new(comm, &reading, 0.0)?,
             Some(recovered) => {
-                let state = serde_json::from_slice(&recovered.state);
-                self.state = state.expect("a state that this program wrote");
+                self.state = read_state(&recovered.state);
                 let mut known = [self.seconds.get()];
                 collect::all_max(comm, &mut known)?;
-                self.resume(beginning, known[0], &reading)?;
+                self.resume(beginning, recovered.epoch, known[0], &reading)?;
             }
         }
-        let (state, bytes) = {
-            let capacity_bytes = state_bytes(self.checkpointer.comm().size());
-            result::fit(self.state.clone(), capacity_bytes, |state| &mut state.restarts)
-        };
+        self.keep_state()
+    }
+
+    /// Keeps the state on all ranks and, where one is due and this is not the first time in
+    /// this start, an image. Collective, at a cut.
+    fn keep_state(&mut self) -> Result<(), CheckpointError> {
+        let capacity_bytes = state_bytes(self.checkpointer.comm().size());
+        let state = std::mem::take(&mut self.state);
+        let (state, bytes) = result::fit(state, capacity_bytes, |state| &mut state.restarts);
         self.state = state;
         self.checkpointer.checkpoint(&[Active::ALL], &bytes)?;
         Ok(())
     }
 
     /// Notes that this start goes on where others were when `known_seconds` of the run had
-    /// passed.
+    /// passed: from memory, or from images of `epoch`.
     fn resume(
         &mut self,
         beginning: &Beginning,
+        epoch: u64,
         known_seconds: f64,
         reading: &Reading,
     ) -> Result<(), CheckpointError> {
@@ -347,8 +418,7 @@ impl<C: Comm> Timer<'_, '_, C> {
             if beginning.is_solved { known_seconds } else { resumed.elapsed_seconds };
         let start_seconds = (resumed.elapsed_seconds - here_seconds).max(known_seconds);
         let restart = Restart {
-            // None was taken.
-            epoch: 0,
+            epoch: if self.level.is_some() { epoch } else { 0 },
             column: (beginning.panel * self.spec.nb).min(self.spec.n),
             rebuilt_ranks: beginning.rebuilt.clone(),
             damaged_blocks: 0,
@@ -359,7 +429,7 @@ impl<C: Comm> Timer<'_, '_, C> {
             wall_clock_step_seconds: resumed.wall_clock_step_seconds,
             mended_seconds: self.mended_seconds()?,
             undone_ranks: beginning.undone,
-            level: None,
+            level: self.level.take(),
         };
         remember_restart(&mut self.state.restarts, restart);
         Ok(())
@@ -395,6 +465,15 @@ impl<C: Comm> abft::Watcher for Timer<'_, '_, C> {
         let seconds = self.now_seconds();
         self.seconds.set(seconds);
         self.observer.columns(done.min(self.spec.n), seconds);
+    }
+
+    fn wants_image(&mut self) -> bool {
+        self.checkpointer.wants_images()
+    }
+
+    fn keep_image(&mut self, cut: usize) -> Result<(), SolveError> {
+        self.seconds.set(self.now_seconds());
+        self.keep_state().map_err(|error| solve_error(cut, error))
     }
 
     fn flip(&mut self, cut: usize) -> Option<Flip> {

@@ -12,6 +12,7 @@ use crate::checkpoint::level::folder::Folder;
 use crate::checkpoint::level::{
     ImageCost, ImagesEvery, Level, LevelReport, MOST_LEVELS, Reach, WhenBusy,
 };
+use crate::checkpoint::methods::Method;
 use crate::checkpoint::protocol::CheckpointError;
 use crate::model;
 use crate::report::record::LevelFacts;
@@ -95,13 +96,16 @@ impl LevelSettings {
         Some(())
     }
 
-    /// How often a rank of so many threads writes images.
-    fn images_every(&self, threads: usize) -> ImagesEvery {
+    /// How often a rank of so many threads writes images; whether it `waits` for them.
+    fn images_every(&self, threads: usize, waits: bool) -> ImagesEvery {
         let mtbf_seconds = self.mtbf_seconds;
         match self.every_seconds {
             Some(seconds) => ImagesEvery::Seconds(seconds),
             None => ImagesEvery::Cost(Arc::new(move |cost| {
-                images_interval_seconds(cost, threads, mtbf_seconds)
+                // What the writer takes of a core is part of the wait then.
+                let cpu_seconds = if waits { 0.0 } else { cost.cpu_seconds };
+                let cost = ImageCost { cpu_seconds, ..*cost };
+                images_interval_seconds(&cost, threads, mtbf_seconds)
             })),
         }
     }
@@ -125,6 +129,14 @@ fn images_interval_seconds(cost: &ImageCost, threads: usize, mtbf_seconds: f64) 
         mtbf_seconds,
     };
     level.best_period_seconds().expect("clocks do not go back, and the MTBF was checked")
+}
+
+impl Levels {
+    /// The folders that each node has for itself.
+    pub fn local_folders(&self) -> Vec<PathBuf> {
+        let local = self.0.iter().filter(|level| level.reach == Reach::Local);
+        local.map(|level| level.folder.clone()).collect()
+    }
 }
 
 impl FromStr for Levels {
@@ -190,7 +202,7 @@ impl Settings {
                 }
             };
             let &LevelSettings { reach, keep, when_busy, .. } = level;
-            let every = level.images_every(threads);
+            let every = level.images_every(threads, self.method == Method::Abft);
             Ok(Level { name, disk, reach, every, keep, when_busy })
         };
         self.levels.0.iter().map(open).collect()
@@ -245,6 +257,7 @@ mod tests {
         assert_eq!((global.reach, global.keep), (Reach::Global, KEEP));
         assert_eq!(global.when_busy, WhenBusy::Skip);
         assert_eq!(global.folder, Path::new("/pfs/me"));
+        assert_eq!(levels.local_folders(), [Path::new("/scratch")]);
         for text in [
             "",
             "local",

@@ -332,7 +332,7 @@ mod tests {
             ),
             (
                 "method = \"single\"\nlevel = \"local:/x\"",
-                "f:7: checkpoint.level: levels need --ft self or --ft double; this is single",
+                "f:7: checkpoint.level: levels need --ft self, --ft double or --ft abft; this is single",
             ),
             (
                 "level = \"local:x\"",

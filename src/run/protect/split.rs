@@ -8,8 +8,8 @@ use crate::checkpoint::layout::{BANDS, CELL_BYTES, Geometry, Part, RegionShape, 
 use crate::checkpoint::methods::Method;
 use crate::config::{Pmap, TestSpec};
 use crate::hpl::grid::Cyclic;
-use crate::hpl::pgesv::Params;
 use crate::hpl::pgesv::abft;
+use crate::hpl::pgesv::{LocalShape, Params};
 use crate::report::record::MemorySplit;
 use crate::run::ptest;
 
@@ -24,7 +24,7 @@ pub(super) fn state_bytes(ranks: usize) -> usize {
 }
 
 /// Shape of the region of every rank: that of the largest part of the matrix or, with
-/// checksums, of the largest memory of the solver, with its clock behind it.
+/// checksums, of the largest memory of the solver, behind its clock.
 pub(super) fn region_shape(spec: &TestSpec, settings: &Settings) -> RegionShape {
     if settings.method == Method::Abft {
         let bytes = abft_doubles(spec).saturating_mul(size_of::<f64>());
@@ -67,9 +67,22 @@ pub fn smallest_group<'a>(
 
 /// Doubles of the solver's memory on the rank that needs most, with checksums.
 fn abft_doubles(spec: &TestSpec) -> usize {
+    most_of_any_rank(spec, abft::doubles)
+}
+
+/// Bytes of the region of every rank, from the first on, that count at a cut, with checksums:
+/// what an image has.
+pub(super) fn abft_image_bytes(spec: &TestSpec) -> usize {
+    CLOCK_BYTES + most_of_any_rank(spec, abft::image_doubles) * size_of::<f64>()
+}
+
+/// The largest number of doubles on any rank, of which `doubles` gives that of one.
+fn most_of_any_rank(
+    spec: &TestSpec,
+    doubles: impl Fn(&Params, Cyclic, usize, LocalShape) -> usize,
+) -> usize {
     let (params, rows) = (Params::from(spec), Cyclic::rows(spec.nb, spec.p));
-    let of =
-        |myrow, mycol| abft::doubles(&params, rows, myrow, ptest::local_shape(spec, myrow, mycol));
+    let of = |myrow, mycol| doubles(&params, rows, myrow, ptest::local_shape(spec, myrow, mycol));
     // Process row 0 has most rows, but perhaps not of the largest panel.
     let places = (0..spec.p.min(2)).flat_map(|row| widest(spec).map(|col| (row, col)));
     places.map(|(row, col)| of(row, col)).max().unwrap_or(0)

@@ -25,6 +25,12 @@ impl Machine {
     }
 
     pub(super) fn cleaned(&mut self, exit: Exit, survey: &Survey) {
+        for (name, answer) in &survey.answers {
+            if let Some(why) = &answer.images_stay {
+                let text = format!("{name}: images of the run stay there: {why}");
+                self.say("unclean", text);
+            }
+        }
         let everyone = self.state.pool.everyone().map(|host| host.name.as_str());
         let silent: Vec<&str> =
             everyone.filter(|name| !survey.answers.contains_key(*name)).collect();

@@ -502,6 +502,19 @@ fn nodes_that_have_nothing_are_not_asked_to_forget() {
 }
 
 #[test]
+fn images_that_stay_on_a_node_are_told() {
+    let mut play = Play::computing(rules(), &[]);
+    play.on(beat("done", 1000, Some(0)));
+    play.ended("the launcher ended with code 0");
+    let pool = play.asked.take().unwrap().pool;
+    let mut survey = survey(&pool, &[], 0);
+    survey.answers.get_mut("n2").unwrap().images_stay = Some("/scratch: read-only".into());
+    let lines = play.on(Event::Answers(survey));
+    assert_eq!(lines[0], "unclean: n2: images of the run stay there: /scratch: read-only");
+    assert_eq!(lines[1], "finished: the job is done, after 0 failure(s)");
+}
+
+#[test]
 fn a_launcher_that_outlives_its_job_is_killed_and_the_run_is_done() {
     let mut play = Play::computing(rules(), &[]);
     play.on(beat("done", 1000, Some(0)));

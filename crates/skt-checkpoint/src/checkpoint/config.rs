@@ -61,8 +61,11 @@ pub struct Config<K> {
     /// Whether to check, before each checkpoint, that what is said to be
     /// unchanged is unchanged. Reads all of A, B, C and D.
     pub check_frozen: bool,
-    /// Levels of images, the nearest first; for methods `self` and `double`.
+    /// Levels of images, the nearest first; for methods `self`, `double` and `abft`.
     pub levels: Vec<Level>,
+    /// Method `abft`: an image has so many bytes of each region, from its first on, or all
+    /// of it. The others are of no use to a restart.
+    pub abft_image_bytes: usize,
     /// Who writes images.
     pub image_writer: Writer,
     /// Images are written in pieces of this size.
@@ -96,6 +99,7 @@ impl<K> Config<K> {
             chunk_bytes: 1 << 20,
             check_frozen: cfg!(debug_assertions),
             levels: Vec::new(),
+            abft_image_bytes: usize::MAX,
             image_writer: Writer::Thread,
             image_piece_bytes: 8 << 20,
         }

@@ -38,8 +38,8 @@ pub enum CheckpointError {
         /// What the system said.
         source: io::Error,
     },
-    /// Images of a method that has no copy with parities which stands still meanwhile.
-    #[error("levels need method self or double; this is {0}")]
+    /// Images of a method that has none.
+    #[error("levels need method self, double or abft; this is {0}")]
     NoLevels(Method),
     /// The code does not reach to the group's size.
     #[error("a group of {members} with {parities} parities: {reason}")]

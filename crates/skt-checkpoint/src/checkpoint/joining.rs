@@ -116,11 +116,15 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// All have joined: from here on segments follow this attempt's decision.
     /// A segment that has not joined is stale from now on.
     pub(super) fn confirm(&mut self) -> Result<()> {
-        let Plan { attempt, epoch, state, .. } = &self.plan;
+        let (method, Plan { attempt, epoch, state, load, .. }) = (self.config.method, &self.plan);
         let step = Step::new(StepName::Confirm, *epoch);
         // COMMIT(e) before the flush, or a second death would find B torn and nobody to
         // say that (A, D) is what counts.
-        self.record.confirm(*attempt, self.config.method, *epoch, state);
+        self.record.confirm(*attempt, method, *epoch, state);
+        if method == Method::Abft && load.is_none() && self.record.is_hollow() {
+            // The application knows which of its data is there.
+            self.record.rebuilt(*epoch, state);
+        }
         self.write_record(step)
     }
 

@@ -54,10 +54,10 @@ impl Method {
         self == Self::SelfCheckpoint
     }
 
-    /// Whether a settled epoch stands still while the next one is made, so that an image
-    /// can be written from it.
+    /// Whether images can be written of its epochs: of those that stand still while the next
+    /// one is made, and of `abft`, whose ranks wait for the image.
     pub fn has_images(self) -> bool {
-        matches!(self, Self::SelfCheckpoint | Self::Double)
+        matches!(self, Self::SelfCheckpoint | Self::Double | Self::Abft)
     }
 
     /// The copy and the parities that hold a settled epoch. Two of them take

@@ -131,9 +131,9 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let (start, mut this) = (Instant::now(), self);
         loop {
             match this.recover_from_found(start) {
-                Err(CheckpointError::Refused(refusal @ Refusal::Damaged { .. }))
-                    if !this.config.levels.is_empty() =>
-                {
+                Err(CheckpointError::Refused(
+                    refusal @ (Refusal::Damaged { .. } | Refusal::RottenImages { .. }),
+                )) if !this.config.levels.is_empty() => {
                     this = this.open_without(refusal)?;
                 }
                 recovered => return recovered.map(|recovered| (this, recovered)),
@@ -149,7 +149,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             return Ok(None);
         }
         if self.config.method == Method::Abft {
-            return Ok(Some(self.recover_abft()));
+            return self.recover_abft().map(Some);
         }
         let lost = self.lost_members();
 

@@ -110,11 +110,7 @@ impl Record {
         assert_eq!(self.joined.last(), Some(&start), "joined before it is followed");
         if self.hollow {
             self.assert_blank();
-            // With `abft` the application knows which of its data is there.
-            self.hollow = epoch > 0 && method != Method::Abft;
-            if !self.hollow {
-                (self.commit, self.stamp, self.state) = (epoch, epoch, state.to_vec());
-            }
+            self.hollow = epoch > 0;
         } else {
             assert!(epoch > 0, "a run begins with new segments");
             assert_ne!(self.holds(method, epoch), Holds::Nothing, "it has data of the epoch");

@@ -61,6 +61,26 @@ pub enum Refusal {
         /// Damaged or lost blocks that a stripe can bear.
         parities: usize,
     },
+    /// Images of method `abft` that are not what was written, and too many of a group.
+    #[error("{}. {}. Start afresh with resume = never", self.what(), look_for_errors(&Some(level.clone())))]
+    RottenImages {
+        /// The epoch that was looked for.
+        epoch: u64,
+        /// The level, as users know it.
+        level: String,
+        /// The ranks whose images have rotted.
+        rotten: Vec<usize>,
+        /// The ranks that have none.
+        lost: Vec<usize>,
+        /// Losses that a group can bear.
+        parities: usize,
+    },
+    /// The application cannot use what is there, with method `abft`.
+    #[error("{why}. Start afresh with resume = never")]
+    OfNoUse {
+        /// What is wrong with it.
+        why: String,
+    },
     /// Nothing to resume, although it was required.
     #[error("resume = require, but no checkpoint of this run was found")]
     NothingFound,
@@ -137,6 +157,12 @@ impl Refusal {
             Self::Damaged { epoch, level, damage, lost, parities } => {
                 beyond_repair(*epoch, level.as_deref(), damage, lost, *parities)
             }
+            Self::RottenImages { epoch, level, rotten, lost, parities } => format!(
+                "epoch {epoch} cannot be restored from the images of {level}: those of ranks \
+                 {rotten:?} have rotted{}; {parities} parities a group cannot rebuild that",
+                beside(lost)
+            ),
+            Self::OfNoUse { why } => why.clone(),
             other => other.to_string(),
         }
     }
@@ -178,15 +204,19 @@ fn beyond_repair(
         )
     };
     let damage = damage.iter().map(one).collect::<Vec<_>>().join("; ");
-    let beside = match lost.is_empty() {
-        true => String::new(),
-        false => format!(", beside the lost ranks {lost:?}"),
-    };
+    let beside = beside(lost);
     let from = level.map_or(String::new(), |level| format!(" from the images of {level}"));
     format!(
         "epoch {epoch} cannot be restored{from}: {damage}{beside}; {parities} parities a group \
          cannot rebuild that"
     )
+}
+
+fn beside(lost: &[usize]) -> String {
+    match lost.is_empty() {
+        true => String::new(),
+        false => format!(", beside the lost ranks {lost:?}"),
+    }
 }
 
 fn look_for_errors(level: &Option<String>) -> String {

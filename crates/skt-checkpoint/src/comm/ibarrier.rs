@@ -1,8 +1,9 @@
-//! A barrier that does not wait: entered now, complete when all have entered it.
+//! A barrier that does not wait: entered now, complete when all have entered it. It tells
+//! all ranks whether any of them has asked for something.
 //!
 //! By dissemination (Hensgen, Finkel, Manber 1988): in round i each rank tells the
 //! one 2^i behind it, and hears of the one 2^i before it. After log2 of the number of
-//! ranks, each has heard of all.
+//! ranks, each has heard of all, and of whatever any of them asks.
 
 use std::sync::Arc;
 
@@ -15,8 +16,9 @@ const TAG_BARRIER: Tag = 0x7e00;
 /// A rank hears of another one in one round of a barrier alone, and messages between two
 /// ranks arrive in order: those of one barrier are not taken for those of the next.
 pub struct IBarrier<C: Comm> {
-    /// What is said: nothing but that this rank has come.
-    word: Arc<PanelBuf>,
+    /// What is said: that nobody asks, as far as this rank has heard, or that somebody does.
+    words: [Arc<PanelBuf>; 2],
+    is_asked: bool,
     /// What is heard goes here, while no receive has it.
     heard: Option<PanelBuf>,
     sends: Vec<C::Send>,
@@ -31,20 +33,23 @@ impl<C: Comm> IBarrier<C> {
     /// # Errors
     /// When there is no memory for their messages.
     pub fn new() -> Result<Self> {
-        let (word, heard) = (PanelBuf::for_messages(1)?, PanelBuf::for_messages(1)?);
-        let (word, heard, sends) = (Arc::new(word), Some(heard), Vec::with_capacity(64));
-        Ok(Self { word, heard, sends, recv: None, distance: None })
+        let (nobody, mut somebody) = (PanelBuf::for_messages(1)?, PanelBuf::for_messages(1)?);
+        somebody[0] = 1.0;
+        let words = [nobody, somebody].map(Arc::new);
+        let (heard, sends) = (Some(PanelBuf::for_messages(1)?), Vec::with_capacity(64));
+        Ok(Self { words, is_asked: false, heard, sends, recv: None, distance: None })
     }
 
-    /// Enters the next barrier. Never waits.
+    /// Enters the next barrier, and asks all for something, or does not. Never waits.
     ///
     /// # Panics
     /// Before the last one is complete.
     ///
     /// # Errors
     /// When a rank cannot be reached.
-    pub fn enter(&mut self, comm: &C) -> Result<()> {
+    pub fn enter(&mut self, comm: &C, asks: bool) -> Result<()> {
         assert!(self.distance.is_none(), "one barrier at a time");
+        self.is_asked = asks;
         self.begin_round(comm, 1)
     }
 
@@ -55,7 +60,8 @@ impl<C: Comm> IBarrier<C> {
             return self.sends.drain(..).try_for_each(SendRequest::wait);
         }
         let (to, from) = ((me + distance) % size, (me + size - distance) % size);
-        self.sends.push(comm.isend(self.word.clone(), 0..1, to, TAG_BARRIER)?);
+        let word = self.words[usize::from(self.is_asked)].clone();
+        self.sends.push(comm.isend(word, 0..1, to, TAG_BARRIER)?);
         let heard = self.heard.take().expect("no receive has it");
         self.recv = Some(comm.irecv(heard, 0..1, from, TAG_BARRIER)?);
         self.distance = Some(distance);
@@ -63,7 +69,9 @@ impl<C: Comm> IBarrier<C> {
     }
 
     fn end_round(&mut self, comm: &C, distance: usize) -> Result<()> {
-        self.heard = Some(self.recv.take().expect("a round has a receive").wait()?);
+        let heard = self.recv.take().expect("a round has a receive").wait()?;
+        self.is_asked |= heard[0] != 0.0;
+        self.heard = Some(heard);
         self.begin_round(comm, 2 * distance)
     }
 
@@ -82,15 +90,16 @@ impl<C: Comm> IBarrier<C> {
         Ok(true)
     }
 
-    /// Waits until all have entered the barrier that this rank has entered last.
+    /// Waits until all have entered the barrier that this rank has entered last; whether
+    /// any of them has asked there. The same on all.
     ///
     /// # Errors
     /// When a rank cannot be reached.
-    pub fn wait(&mut self, comm: &C) -> Result<()> {
+    pub fn wait(&mut self, comm: &C) -> Result<bool> {
         while let Some(distance) = self.distance {
             self.end_round(comm, distance)?;
         }
-        Ok(())
+        Ok(self.is_asked)
     }
 }
 
@@ -101,7 +110,8 @@ mod tests {
     use super::*;
     use crate::comm::sim::{Options, run};
 
-    /// Nobody leaves barrier b before all have entered it, under many schedules.
+    /// Nobody leaves barrier b before all have entered it, under many schedules, and all have
+    /// heard then whether anybody asks.
     #[test]
     fn nobody_leaves_before_all_have_come() {
         for seed in 0..300 {
@@ -111,10 +121,12 @@ mod tests {
             let entered = RefCell::new(vec![0; size]);
             let outcome = run(&options, |comm| {
                 let mut barrier = IBarrier::new()?;
-                for turn in 1..5 {
+                for turn in 1..6 {
                     assert!(barrier.progress(&comm)?, "none has been entered");
                     entered.borrow_mut()[comm.rank()] = turn;
-                    barrier.enter(&comm)?;
+                    // Each turn another rank asks, and in some none does.
+                    let asking = (seed as usize / 9 + turn) % (size + 1);
+                    barrier.enter(&comm, comm.rank() == asking)?;
                     let is_over = (comm.rank() + turn) % 3 == 0 && {
                         comm.point().step(&"work")?;
                         barrier.progress(&comm)?
@@ -122,6 +134,7 @@ mod tests {
                     if !is_over {
                         barrier.wait(&comm)?;
                     }
+                    assert_eq!(barrier.wait(&comm)?, asking < size, "seed {seed}, turn {turn}");
                     assert!(entered.borrow().iter().all(|&at| at >= turn), "seed {seed}");
                 }
                 Ok::<_, crate::comm::CommError>(())
@@ -136,14 +149,14 @@ mod tests {
         let outcome = run(&Options::new(3, 1), |comm| {
             let mut barrier = IBarrier::new()?;
             if comm.rank() < 2 {
-                barrier.enter(&comm)?;
+                barrier.enter(&comm, false)?;
                 for _ in 0..20 {
                     assert!(!barrier.progress(&comm)?);
                 }
                 comm.send(&[0u8], 2, 1)?;
             } else {
                 (0..2).try_for_each(|rank| comm.recv(&mut [0u8], rank, 1))?;
-                barrier.enter(&comm)?;
+                barrier.enter(&comm, false)?;
             }
             barrier.wait(&comm)
         });

@@ -1,7 +1,12 @@
 //! A run with levels of images, on nodes and disks that can be lost: one rank a node.
+//!
+//! With method `abft` the application changes its data in place. Region 0 has one word of
+//! it then, which says whether the data is nothing, torn, or that of a state; what is lost it
+//! computes from the formula, as long as that is no more of a group than there are parities.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use skt_checkpoint::checkpoint::agree::{Refusal, Resume};
@@ -9,7 +14,10 @@ use skt_checkpoint::checkpoint::hook::{Hook, Step};
 use skt_checkpoint::checkpoint::level::{
     Disk, Generation, IMAGE_PAGE_BYTES, ImagesEvery, Level, Reach, WhenBusy, Writer,
 };
+use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::checkpoint::protocol::{CheckpointError, Checkpointer, Config, Opened};
+use skt_checkpoint::checkpoint::recover::Recovered;
+use skt_checkpoint::comm::collect::all_reduce;
 use skt_checkpoint::comm::sim::{Kill, Options, Outcome, Point, SimComm, run};
 use skt_checkpoint::comm::{Comm, CommError};
 use twox_hash::XxHash3_64;
@@ -40,6 +48,19 @@ pub struct World {
     pub histories: BTreeSet<Vec<u8>>,
     /// Whether the result was reported.
     pub is_reported: bool,
+    /// Whether the application could not go on from what the last start had recovered first.
+    pub is_judged: bool,
+}
+
+/// With `abft`: the regions of the word and of the data.
+const WORD: usize = 0;
+const DATA: usize = 1;
+/// The word of data that is being changed; that of no data is 0.
+const TORN: u8 = 255;
+
+/// The word of the data of a state.
+fn word_of(history: &[u8]) -> u8 {
+    1 + history.len() as u8
 }
 
 /// How a start is disturbed.
@@ -50,11 +71,15 @@ pub struct How {
     pub until_epoch: u64,
     pub finish: bool,
     pub resume: Resume,
+    /// With `abft`: the application can use neither what was recovered first nor the newest
+    /// images.
+    pub doubts: bool,
 }
 
 impl How {
     pub fn none(seed: u64, until_epoch: u64) -> Self {
-        Self { seed, kills: Vec::new(), until_epoch, finish: false, resume: Resume::Auto }
+        let (kills, finish, resume, doubts) = (Vec::new(), false, Resume::Auto, false);
+        Self { seed, kills, until_epoch, finish, resume, doubts }
     }
 
     pub fn killed(seed: u64, until_epoch: u64, step: u64, rank: usize) -> Self {
@@ -97,6 +122,7 @@ impl World {
             starts: 0,
             histories: BTreeSet::new(),
             is_reported: false,
+            is_judged: false,
         }
     }
 
@@ -182,6 +208,7 @@ impl World {
             self.sealed.drain(..).map(|sealed| Arc::new(Mutex::new(sealed))).collect();
         let histories = Arc::new(Mutex::new(std::mem::take(&mut self.histories)));
         let reported = Arc::new(Mutex::new(self.is_reported));
+        let judged = Mutex::new(false);
         let options = Options {
             kills: how.kills.clone(),
             rendezvous: how.seed % 2 == 1,
@@ -214,6 +241,7 @@ impl World {
                 point: comm.point(),
                 histories: &histories,
                 reported: &reported,
+                judged: &judged,
             };
             process.live(&comm, memory, levels)
         });
@@ -228,6 +256,7 @@ impl World {
         self.sealed = sealed.iter().map(|sealed| sealed.lock().unwrap().clone()).collect();
         self.histories = histories.lock().unwrap().clone();
         self.is_reported = *reported.lock().unwrap();
+        self.is_judged = judged.into_inner().unwrap();
         assert_eq!(outcome.deadlock, None, "deadlock");
         outcome
     }
@@ -240,6 +269,7 @@ struct Process<'a> {
     point: Point,
     histories: &'a Mutex<BTreeSet<Vec<u8>>>,
     reported: &'a Mutex<bool>,
+    judged: &'a Mutex<bool>,
 }
 
 type Saved = Checkpointer<SimComm, NodeMemory, PlainCode>;
@@ -292,7 +322,7 @@ impl Process<'_> {
             Ok(Opened::Ready(saved)) => saved,
             Err(error) => return Err(error),
         };
-        let (mut saved, recovered) = match saved.recover() {
+        let (mut saved, recovered) = match self.recover(saved) {
             Err(CheckpointError::Refused(refusal)) => return Ok(Came::Refused(refusal)),
             recovered => recovered?,
         };
@@ -300,16 +330,19 @@ impl Process<'_> {
         let load = saved.found().load.map(|load| (load.level, load.generation));
         let (came, mut history) = match recovered {
             None => {
-                for region in 0..self.setup.shapes.len() {
+                for region in self.regions() {
                     let start = self.setup.contents(rank, region, &[]);
                     saved.region(region).copy_from_slice(&start);
                 }
                 (Came::Fresh, Vec::new())
             }
             Some(recovered) => {
-                let state = recovered.state;
+                let state = recovered.state.clone();
                 assert!(self.histories.lock().unwrap().contains(&state), "{state:?} never was");
                 assert_eq!(recovered.epoch, state.len() as u64);
+                if self.is_abft() {
+                    self.go_to(&mut saved, rank, &recovered, load.is_some())?;
+                }
                 (Came::Resumed(state.clone(), load), state)
             }
         };
@@ -340,6 +373,70 @@ impl Process<'_> {
         Ok(came)
     }
 
+    fn is_abft(&self) -> bool {
+        self.setup.method == Method::Abft
+    }
+
+    /// Regions with data.
+    fn regions(&self) -> Range<usize> {
+        if self.is_abft() { DATA..DATA + 1 } else { 0..self.setup.shapes.len() }
+    }
+
+    /// What is there, that the application can go on from.
+    fn recover(
+        &self,
+        saved: Box<Saved>,
+    ) -> Result<(Box<Saved>, Option<Recovered>), CheckpointError> {
+        let (mut saved, mut recovered) = saved.recover()?;
+        if self.how.doubts {
+            (saved, recovered) = saved.recover_without("it is wrong", true)?;
+        }
+        while self.is_abft() && recovered.is_some() && self.is_too_little(&mut saved)? {
+            *self.judged.lock().unwrap() = true;
+            (saved, recovered) = saved.recover_without("too little is there", false)?;
+        }
+        Ok((saved, recovered))
+    }
+
+    /// Whether more data is nothing or torn than the parities bear.
+    fn is_too_little(&self, saved: &mut Saved) -> Result<bool, CheckpointError> {
+        let mut lost = vec![0u8; self.setup.ranks];
+        lost[saved.rank()] = u8::from([0, TORN].contains(&saved.region(WORD)[0]));
+        all_reduce(saved.comm(), &mut lost, u8::max)?;
+        Ok(lost.iter().filter(|&&is_lost| is_lost > 0).count() > self.setup.parities)
+    }
+
+    /// Takes the data of a rank to the state that was recovered, from whatever a death has
+    /// left of it in memory, or from its image.
+    fn go_to(
+        &self,
+        saved: &mut Saved,
+        rank: usize,
+        recovered: &Recovered,
+        is_loaded: bool,
+    ) -> Result<(), CheckpointError> {
+        let truth = self.setup.contents(rank, DATA, &recovered.state);
+        let word = word_of(&recovered.state);
+        let is_lost = recovered.rebuilt.contains(&rank);
+        if is_lost {
+            let is_blank = saved.regions().iter().all(|bytes| bytes.iter().all(|&b| b == 0));
+            assert!(is_blank, "nothing is left of what is lost or has rotted");
+        } else if is_loaded {
+            assert!(
+                *saved.region(DATA) == truth[..] && saved.region(WORD)[0] == word,
+                "rank {rank}"
+            );
+        }
+        if !is_lost && saved.region(WORD)[0] != word {
+            saved.region(WORD)[0] = TORN;
+        }
+        self.point.step(&"go to the cut")?;
+        saved.region(DATA).copy_from_slice(&truth);
+        self.point.step(&"at the cut")?;
+        saved.region(WORD)[0] = word;
+        Ok(())
+    }
+
     /// Writes A piece by piece, while images are written.
     fn compute(
         &self,
@@ -347,7 +444,10 @@ impl Process<'_> {
         rank: usize,
         history: &[u8],
     ) -> Result<(), CheckpointError> {
-        for region in 0..self.setup.shapes.len() {
+        if self.is_abft() {
+            saved.region(WORD)[0] = TORN;
+        }
+        for region in self.regions() {
             let after = self.setup.contents(rank, region, history);
             let half = after.len() / 2;
             for part in [0..half, half..after.len()] {
@@ -359,11 +459,15 @@ impl Process<'_> {
                 }
             }
         }
+        if self.is_abft() {
+            saved.region(WORD)[0] = word_of(history);
+        }
         Ok(())
     }
 
     fn check(&self, saved: &mut Saved, rank: usize, history: &[u8]) {
-        for (region, bytes) in saved.regions().into_iter().enumerate() {
+        for region in self.regions() {
+            let bytes = saved.region(region);
             let truth = self.setup.contents(rank, region, history);
             assert!(*bytes == truth[..], "rank {rank} region {region} is wrong");
         }

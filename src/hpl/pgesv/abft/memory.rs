@@ -2,10 +2,11 @@
 //! rest is worth.
 //!
 //! ```text
-//! words | x | two panels | U of the next panel's columns | U of the rest | log | A
+//! words | A | x | two panels | U of the next panel's columns | U of the rest | log
 //! ```
 //!
-//! A word is 8 bytes and is written at once: a death leaves the old or the new one.
+//! A word is 8 bytes and is written at once: a death leaves the old or the new one. At a cut
+//! the words and A are all that counts: they come first.
 
 use std::fmt;
 use std::ops::Range;
@@ -164,12 +165,12 @@ const FIRST_PART: usize = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sizes {
     words: usize,
+    a: usize,
     x: usize,
     panel: usize,
     u_next: usize,
     u_rest: usize,
     log: usize,
-    a: usize,
 }
 
 impl Sizes {
@@ -180,24 +181,24 @@ impl Sizes {
         let u = |cols: usize| if rows.procs > 1 { nb.saturating_mul(cols) } else { 0 };
         Self {
             words: FIRST_PART + 2 * most_parts(shape.rows),
+            a: shape.doubles(),
             x: params.n,
             panel,
             u_next: u(nb),
             u_rest: u(shape.cols),
             log: nb.saturating_mul(2).saturating_mul(shape.cols),
-            a: shape.doubles(),
         }
     }
 
     fn areas(&self) -> [usize; 8] {
-        let Self { words, x, panel, u_next, u_rest, log, a } = *self;
-        [words, x, panel, panel, u_next, u_rest, log, a]
+        let Self { words, a, x, panel, u_next, u_rest, log } = *self;
+        [words, a, x, panel, panel, u_next, u_rest, log]
     }
 
-    /// Where A is: last.
+    /// Where A is: behind the words.
     pub fn a_range(&self) -> Range<usize> {
-        let start = self.doubles() - self.a.next_multiple_of(PAGE_DOUBLES);
-        start..start + self.a
+        let start = self.words.next_multiple_of(PAGE_DOUBLES);
+        start..start.saturating_add(self.a)
     }
 
     /// Doubles of all; at most `usize::MAX`.
@@ -250,7 +251,7 @@ impl<'a> Places<'a> {
             rest = behind;
             &mut area[..len]
         });
-        let [words, x, even, odd, u_next, u_rest, log, a] = areas;
+        let [words, a, x, even, odd, u_next, u_rest, log] = areas;
         // SAFETY: as large and as aligned as doubles are, borrowed for as long, and from
         // here on looked at as words alone.
         let words = unsafe { slice::from_raw_parts(words.as_ptr().cast(), words.len()) };

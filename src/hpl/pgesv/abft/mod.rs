@@ -16,6 +16,7 @@
 //!     meanwhile panel k + 1 is factored and broadcast
 //!     T has been entered by all
 //!     U1 into the panel's columns                               REST(k + 1)
+//!     an image, where T has said that some rank wants one
 //! x, on all ranks                                               SOLVED
 //! ```
 //!
@@ -107,6 +108,23 @@ pub trait Watcher {
         None
     }
 
+    /// Whether all ranks are to keep the system of the next cut, in files for instance: one
+    /// that says so is enough.
+    fn wants_image(&mut self) -> bool {
+        false
+    }
+
+    /// All ranks are at the cut before panel `cut`, somebody wants it to be kept, and the
+    /// checksums do not contradict the matrix, unless they are never compared. The first
+    /// [`image_doubles`] of the memory of each rank are what is to be kept; nothing writes to
+    /// them before this returns. Collective.
+    ///
+    /// # Errors
+    /// When a rank is lost.
+    fn keep_image(&mut self, _cut: usize) -> Result<(), SolveError> {
+        Ok(())
+    }
+
     /// The checksums have been compared with the matrix.
     fn checked(&mut self, _: Checked) {}
 
@@ -150,6 +168,11 @@ pub struct Beginning {
 /// `shape`; at most `usize::MAX`.
 pub fn doubles(params: &Params, rows: Cyclic, myrow: usize, shape: LocalShape) -> usize {
     Sizes::new(params, rows, myrow, shape).doubles()
+}
+
+/// How many of these doubles, from the first on, are all that counts at a cut.
+pub fn image_doubles(params: &Params, rows: Cyclic, myrow: usize, shape: LocalShape) -> usize {
+    Sizes::new(params, rows, myrow, shape).a_range().end
 }
 
 /// A system to be solved, on one rank of a grid with checksums.
@@ -306,9 +329,35 @@ impl<'s, C: Comm> System<'s, C> {
         Ok(solution)
     }
 
-    /// Tells the others what is in this rank's memory, decides with them, and joins the
-    /// start. Returns the decision, and what is lost.
-    fn open(&self, journal: &mut Journal, start_id: u32) -> Result<(Decision, Lost), AbftError> {
+    /// Why the ranks cannot go on from what is in their `memory`, or have nothing of the
+    /// elimination there; nothing where they can. The memory stays as it is, but that all say
+    /// that the checksums have contradicted the matrix, where one does: the first that is
+    /// removed then may be the one that knew it. Collective over the grid.
+    ///
+    /// # Errors
+    /// When a rank is lost.
+    ///
+    /// # Panics
+    /// When the memory is not of [`Self::doubles`].
+    pub fn refusal(&self, memory: &mut [f64]) -> Result<Option<Refusal>, SolveError> {
+        let places = Places::new(memory, &self.sizes(), self.shape());
+        let journal = places.journal(&GoOn);
+        let (reports, _) = self.reports(&journal, 0)?;
+        match decide(&reports, self.grid.checksums) {
+            Ok(Decision::Begin) => Ok(Some(Refusal::Nothing)),
+            Ok(Decision::GoTo { .. } | Decision::Solved { .. }) => Ok(None),
+            Err(refusal) => {
+                if matches!(refusal, Refusal::Wrong { .. }) {
+                    journal.set_wrong(true)?;
+                }
+                Ok(Some(refusal))
+            }
+        }
+    }
+
+    /// What all ranks tell of their memory, and the `start_id` of rank 0. Collective over the
+    /// grid.
+    fn reports(&self, journal: &Journal, start_id: u32) -> Result<(Vec<Report>, u64), CommError> {
         let (grid, form) = (self.grid, self.form());
         let (joined, confirmed) = journal.starts();
         let (_, state_start) = State::of_word(journal.state_word());
@@ -341,7 +390,14 @@ impl<'s, C: Comm> System<'s, C> {
                 is_wrong: words[8] != 0,
             }
         };
-        let reports: Vec<Report> = all.iter().map(report).collect();
+        Ok((all.iter().map(report).collect(), all[0][7]))
+    }
+
+    /// Tells the others what is in this rank's memory, decides with them, and joins the
+    /// start. Returns the decision, and what is lost.
+    fn open(&self, journal: &mut Journal, start_id: u32) -> Result<(Decision, Lost), AbftError> {
+        let grid = self.grid;
+        let (reports, start_id) = self.reports(journal, start_id)?;
         let decision = decide(&reports, grid.checksums).map_err(AbftError::Refused)?;
         let (lost, newest) = (lost(&reports), newest_start(&reports));
         if lost[grid.all.rank()] {
@@ -352,14 +408,14 @@ impl<'s, C: Comm> System<'s, C> {
             };
             journal.set(State::Hollow(cut))?;
             journal.set_wrong(false)?;
-            journal.set_form(form)?;
-        } else if confirmed != newest {
+            journal.set_form(self.form())?;
+        } else if journal.starts().1 != newest {
             // It had joined that start, and others have followed it.
             journal.confirm(newest)?;
         }
         let last = reports.iter().map(|report| report.joined.max(report.confirmed) >> 32).max();
         let number = last.expect("a rank") + 1;
-        let generation = number << 32 | all[0][7];
+        let generation = number << 32 | start_id;
         journal.join(generation)?;
         // A rank that follows a start may change what it has: a rank that has not joined must
         // not be taken for one that has changed with the others.
@@ -463,7 +519,7 @@ impl<'r, C: Comm> Run<'r, C> {
         let mut nothing = Nothing;
         let watch = &mut Watch { background: &mut nothing, stretch: local.stretch(panels) };
         // Also when a death has kept a group from being finished.
-        self.arrive(from, watcher)?;
+        self.arrive(from, false, watcher)?;
         self.look_ahead.begin(local, from, watch, &mut self.phases)?;
         for k in from..panels {
             let panel = self.look_ahead.take(local, k, watch, &mut self.phases)?;
@@ -472,38 +528,53 @@ impl<'r, C: Comm> Run<'r, C> {
             let step = unsafe { Step::new(local, self.places, k) };
             self.exchange(&panel, &step)?;
             let next = (local.params.depth > 0 && k + 1 < panels).then_some(k + 1);
-            self.multiply(&panel, &step, next)?;
+            let wants_image = watcher.wants_image();
+            self.multiply(&panel, &step, next, wants_image)?;
             if next.is_some() {
                 let applied = Progress::Applied { k };
                 self.look_ahead.wait_for_newest(local, watch, applied, &mut self.phases)?;
             }
             // Until all have exchanged their rows, somebody may have to go back.
-            self.barrier.wait(&local.grid.all)?;
+            let is_kept = self.barrier.wait(&local.grid.all)?;
             self.journal.step("u1", k)?;
             local.store_u1(k, step.panel.l1);
             self.journal.set(State::Rest(k + 1))?;
             self.look_ahead.give_back(panel)?;
-            self.arrive(k + 1, watcher)?;
+            self.arrive(k + 1, is_kept, watcher)?;
             watcher.columns(local.params.columns_before(k + 1));
         }
         Ok(())
     }
 
-    /// What is done at the cut before panel `cut`, beside the elimination.
-    fn arrive(&mut self, cut: usize, watcher: &mut dyn Watcher) -> Result<(), SolveError> {
+    /// What is done at the cut before panel `cut`, beside the elimination; `is_kept`: some
+    /// rank wants an image of it.
+    fn arrive(
+        &mut self,
+        cut: usize,
+        is_kept: bool,
+        watcher: &mut dyn Watcher,
+    ) -> Result<(), SolveError> {
         if cut > 0 && cut.is_multiple_of(self.local.grid.q) {
             self.finish_group(cut)?;
         }
         if let Some(flip) = watcher.flip(cut) {
             self.flip(cut, flip);
         }
-        self.check(cut, watcher)
+        self.check(cut, is_kept, watcher)?;
+        if is_kept { watcher.keep_image(cut) } else { Ok(()) }
     }
 
-    /// Compares the checksums with the matrix before panel `cut`, if it is time to.
-    fn check(&mut self, cut: usize, watcher: &mut dyn Watcher) -> Result<(), SolveError> {
+    /// Compares the checksums with the matrix before panel `cut`, if it is time to, or an image
+    /// of it `is_kept`: none is to be of a matrix that they contradict.
+    fn check(
+        &mut self,
+        cut: usize,
+        is_kept: bool,
+        watcher: &mut dyn Watcher,
+    ) -> Result<(), SolveError> {
         let Self { local, places, weights, relay, checks, .. } = self;
-        if !checks.is_due(&local.grid.all, cut, local.params.panels())? {
+        let is_due = checks.is_due(&local.grid.all, cut, local.params.panels())?;
+        if !is_due && (!is_kept || checks.are_off()) {
             return Ok(());
         }
         let start = Instant::now();
@@ -575,12 +646,14 @@ impl<'r, C: Comm> Run<'r, C> {
     }
 
     /// Says that the rows have been exchanged, and computes the product. Meanwhile panel
-    /// `next`, if there is one, is factored once its columns have the product.
+    /// `next`, if there is one, is factored once its columns have the product, and all hear
+    /// whether any rank `wants_image` of the next cut.
     fn multiply(
         &mut self,
         panel: &Panel<C>,
         step: &Step,
         next: Option<usize>,
+        wants_image: bool,
     ) -> Result<(), SolveError> {
         let Self { local, places, journal, look_ahead, barrier, phases, .. } = self;
         let (grid, columns) = (local.grid, &step.columns);
@@ -596,7 +669,7 @@ impl<'r, C: Comm> Run<'r, C> {
         let narrow = || narrow_parts(if columns.next.is_empty() { 0 } else { rows });
         journal.list_parts(narrow(), product.parts())?;
         journal.set(State::Exchanged(panel.k))?;
-        barrier.enter(&grid.all)?;
+        barrier.enter(&grid.all, wants_image)?;
         let token = &mut Token::alone();
         let clock = ProductClock::start(phases);
         let computed = product.compute_beside(local.team, || {

@@ -102,10 +102,13 @@ pub enum Refusal {
         /// What was found.
         what: String,
     },
+    /// No rank has anything of the elimination: of no matter where there is nothing to lose.
+    Nothing,
 }
 
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+impl Refusal {
+    /// What is wrong, without what to do.
+    pub fn what(&self) -> String {
         match self {
             Self::Lost { row, ranks, torn, most } => {
                 let list = |ranks: &[usize]| {
@@ -119,29 +122,39 @@ impl fmt::Display for Refusal {
                         format!(" (of these, {torn} were killed within a change of their memory)")
                     }
                 };
-                write!(
-                    f,
+                format!(
                     "process row {row} has lost the memory of ranks {ranks}{torn}, and its checksums \
-                     can rebuild {most}: clear the memory of all ranks to start over"
+                     can rebuild {most}"
                 )
             }
-            Self::Foreign { rank } => write!(
-                f,
-                "the memory of rank {rank} is that of another system or of other parameters: \
-                 go on with those of its run, or clear it"
-            ),
-            Self::Wrong { rank } => write!(
-                f,
+            Self::Foreign { rank } => {
+                format!(
+                    "the memory of rank {rank} is that of another system or of other parameters"
+                )
+            }
+            Self::Wrong { rank } => format!(
                 "the checksums of rank {rank} have contradicted the matrix, so a process, its \
-                 memory or a link has given a wrong number: clear the memory of all ranks to start \
-                 over, or start with --resume never"
+                 memory or a link has given a wrong number"
             ),
-            Self::Mixture { what } => write!(
-                f,
-                "the memories do not belong together ({what}): clear the memory of all ranks \
-                 to start over, and report this as a defect"
-            ),
+            Self::Mixture { what } => format!("the memories do not belong together ({what})"),
+            Self::Nothing => "no rank has anything of the elimination in its memory".to_owned(),
         }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{}: ", self.what())?;
+        f.write_str(match self {
+            Self::Lost { .. } | Self::Nothing => "clear the memory of all ranks to start over",
+            Self::Foreign { .. } => "go on with those of its run, or clear it",
+            Self::Wrong { .. } => {
+                "clear the memory of all ranks to start over, or start with --resume never"
+            }
+            Self::Mixture { .. } => {
+                "clear the memory of all ranks to start over, and report this as a defect"
+            }
+        })
     }
 }
 

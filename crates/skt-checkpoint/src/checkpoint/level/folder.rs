@@ -214,13 +214,21 @@ pub fn remove_images_of(parent: &Path, run: &str) -> io::Result<(usize, u64)> {
         if parse_name(&name).is_none() {
             continue;
         }
-        bytes += folder.file(&name, OFlag::O_RDONLY)?.metadata().map_err(at(&path))?.len();
-        unlinkat(&folder.run, name.as_str(), UnlinkatFlags::NoRemoveDir)
-            .map_err(|error| at(&path.join(&name))(error.into()))?;
+        let file = match folder.file(&name, OFlag::O_RDONLY) {
+            // Another process removes them, too.
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            file => file?,
+        };
+        match unlinkat(&folder.run, name.as_str(), UnlinkatFlags::NoRemoveDir) {
+            Err(Errno::ENOENT) => continue,
+            removed => removed.map_err(|error| at(&path.join(&name))(error.into()))?,
+        }
         images += 1;
+        bytes += file.metadata().map_err(at(&path))?.len();
     }
     match std::fs::remove_dir(&path) {
-        Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {}
+        Err(error)
+            if matches!(error.kind(), ErrorKind::DirectoryNotEmpty | ErrorKind::NotFound) => {}
         removed => removed.map_err(at(&path))?,
     }
     above.sync_all().map_err(at(parent))?;

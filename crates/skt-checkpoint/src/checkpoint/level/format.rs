@@ -1,13 +1,16 @@
 //! An image as it stands in its file.
 //!
 //! ```text
-//! seal   magic | bytes of the seal's text | bytes of the body | checksum of these and the text
+//! seal   magic | bytes of the seal's text | bytes of the body | checksum of the body
+//!              | checksum of these and the text
 //!        text: identity, and the record in force, each as it stands in a segment
-//! body   of each region, from a page on each: the copy, its parities, their checksums
+//! body   of each region, from a page on each: the copy, its parities, their checksums;
+//!        of method `abft` the beginning of the region itself
 //! ```
 //!
 //! The seal is written when the body is safe, so an image with a whole seal is complete.
-//! What the body holds is verified by the checksums in it, as in a segment.
+//! What the body holds is verified by the checksums in it, as in a segment, or, of method
+//! `abft`, which has none, by that in the seal.
 
 use std::io;
 use std::ops::Range;
@@ -20,7 +23,7 @@ use super::super::record::Record;
 use super::disk::ImageFile;
 
 /// Its last byte is the version.
-const MAGIC: [u8; 8] = *b"SKTIMAG1";
+const MAGIC: [u8; 8] = *b"SKTIMAG2";
 /// Bytes before the seal's text.
 const FIXED_BYTES: usize = 40;
 /// Longest text of a seal that is read: no group and no state makes a longer one.
@@ -38,13 +41,21 @@ pub(in super::super) struct ImageLayout {
 }
 
 impl ImageLayout {
-    /// The copy, the parities and the checksums of `epoch`.
-    pub fn new(segment: &SegmentLayout, method: Method, epoch: u64) -> Self {
+    /// The copy, the parities and the checksums of `epoch`; of method `abft`, which has none,
+    /// the first `abft_bytes` of each region.
+    pub fn new(segment: &SegmentLayout, method: Method, epoch: u64, abft_bytes: usize) -> Self {
         let (copy, set) = method.settled(epoch);
         let (mut parts, mut end) = (Vec::new(), 0u64);
         for region in &segment.regions {
-            for part in [region.b[copy], region.parity[set], region.sums[set]] {
-                let bytes = part.range();
+            let a = region.a.range();
+            let head = a.start..a.start + a.len().min(abft_bytes);
+            let of_region = match method {
+                Method::Abft => vec![head],
+                _ => [region.b[copy], region.parity[set], region.sums[set]]
+                    .map(|part| part.range())
+                    .to_vec(),
+            };
+            for bytes in of_region {
                 let next = end + bytes.len() as u64;
                 parts.push((bytes, end));
                 end = next.next_multiple_of(IMAGE_PAGE_BYTES as u64);
@@ -52,13 +63,12 @@ impl ImageLayout {
         }
         Self { parts, body_bytes: end }
     }
-}
 
-/// Bytes of an image of a segment, with room for its seal.
-pub fn image_bytes(segment: &SegmentLayout, method: Method) -> u64 {
-    let seal = FIXED_BYTES + segment.header_bytes;
-    let body = ImageLayout::new(segment, method, 0).body_bytes;
-    seal.next_multiple_of(IMAGE_PAGE_BYTES) as u64 + body
+    /// Bytes of an image of a segment with such a header, with room for its seal.
+    pub fn image_bytes(&self, header_bytes: usize) -> u64 {
+        let seal = FIXED_BYTES + header_bytes;
+        seal.next_multiple_of(IMAGE_PAGE_BYTES) as u64 + self.body_bytes
+    }
 }
 
 /// What the seal of an image says.
@@ -72,6 +82,8 @@ pub(in super::super) struct Seal {
     pub body_at: u64,
     /// Bytes of the body.
     pub body_bytes: u64,
+    /// Checksum of the body, where it has none of its own; else 0.
+    pub body_sum: u64,
 }
 
 /// A seal as it stands in the file, in whole pages.
@@ -79,7 +91,7 @@ pub(in super::super) fn encode_seal(
     header: &HeaderLayout,
     identity: &Identity,
     record: &Record,
-    body_bytes: u64,
+    (body_bytes, body_sum): (u64, u64),
 ) -> Vec<u8> {
     let identity = header.encode_identity(identity);
     let mut text = (identity.len() as u64).to_le_bytes().to_vec();
@@ -88,9 +100,10 @@ pub(in super::super) fn encode_seal(
     let mut bytes = MAGIC.to_vec();
     bytes.extend((text.len() as u64).to_le_bytes());
     bytes.extend(body_bytes.to_le_bytes());
+    bytes.extend(body_sum.to_le_bytes());
     let sum = checksum(&[&bytes[..], &text[..]].concat());
     bytes.extend(sum.to_le_bytes());
-    bytes.resize(FIXED_BYTES, 0);
+    assert_eq!(bytes.len(), FIXED_BYTES);
     bytes.extend(text);
     bytes.resize(bytes.len().next_multiple_of(IMAGE_PAGE_BYTES), 0);
     bytes
@@ -129,14 +142,14 @@ pub(in super::super) fn read_seal(
         let bytes = fixed[at..at + 8].try_into().expect("eight bytes");
         u64::from_le_bytes(bytes)
     };
-    let (text_bytes, body_bytes, sum) = (word(8), word(16), word(24));
+    let (text_bytes, body_bytes, body_sum, sum) = (word(8), word(16), word(24), word(32));
     let end = FIXED_BYTES as u64 + text_bytes.min(MOST_TEXT_BYTES as u64);
-    if text_bytes > MOST_TEXT_BYTES as u64 || end > bytes || fixed[32..] != [0; 8] {
+    if text_bytes > MOST_TEXT_BYTES as u64 || end > bytes {
         return Ok(Said::Nothing);
     }
     let mut text = vec![0; text_bytes as usize];
     file.read_at(FIXED_BYTES as u64, &mut text)?;
-    if checksum(&[&fixed[..24], &text[..]].concat()) != sum {
+    if checksum(&[&fixed[..32], &text[..]].concat()) != sum {
         return Ok(Said::Nothing);
     }
     let body_at = end.next_multiple_of(IMAGE_PAGE_BYTES as u64);
@@ -145,6 +158,7 @@ pub(in super::super) fn read_seal(
         record,
         body_at,
         body_bytes,
+        body_sum,
     });
     // Its file was made for the longest seal.
     let is_whole = |seal: &Seal| body_at + seal.body_bytes <= bytes;

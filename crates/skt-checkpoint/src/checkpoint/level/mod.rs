@@ -3,8 +3,9 @@
 //!
 //! An image has what a segment holds of one stamped epoch, so images with their parities
 //! are to a restart what segments are: the same rules say which count, the same checksums
-//! find what has rotted, and the same rebuilding replaces what is lost. docs/levels.md has
-//! the order of writes, and says why each death is survived.
+//! find what has rotted, and the same rebuilding replaces what is lost. Of method `abft`
+//! the images of a process row make up for each other, and the application rebuilds what is
+//! lost. docs/levels.md has the order of writes, and says why each death is survived.
 
 pub(super) mod choose;
 mod disk;
@@ -26,7 +27,7 @@ use serde::{Deserialize, Serialize};
 pub use choose::{Generation, ImageClaim, Load, Rotten, Source};
 pub use disk::{Disk, ImageFile, ImageId};
 pub use every::{ImageCost, ImagesEvery, IntervalOf};
-pub use format::{IMAGE_PAGE_BYTES, image_bytes};
+pub use format::IMAGE_PAGE_BYTES;
 pub(super) use helper::{Free, Helper};
 pub use shelf::LevelReport;
 pub(super) use shelf::Shelves;

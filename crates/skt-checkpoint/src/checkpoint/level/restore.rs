@@ -3,11 +3,13 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::ops::Range;
 use std::time::Instant;
 
 use super::super::agree::{Plan, Refusal};
 use super::super::checkpointer::Checkpointer;
 use super::super::code::Code;
+use super::super::codec::checksum;
 use super::super::config::Config;
 use super::super::error::{CheckpointError, Result};
 use super::super::hook::{Step, StepName};
@@ -15,10 +17,11 @@ use super::super::joining::{group_of, laid_out};
 use super::super::layout::RegionShape;
 use super::super::level::{Free, Generation, Level, LevelReport, Load, Rotten, Source};
 use super::super::memory::Memory;
+use super::super::methods::Method;
 use super::super::opening::{Earlier, Opening};
 use super::super::protocol::Opened;
 use super::disk::ImageId;
-use super::format::{ImageLayout, Said, encode_seal, image_bytes, read_seal};
+use super::format::{ImageLayout, Said, encode_seal, read_seal};
 use super::writing::{Sealed, Writing};
 use super::{MOST_LEVELS, Reach};
 use crate::comm::Comm;
@@ -133,7 +136,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let rank = plan.ranks[comm.rank()];
         let (_, members) = group_of(plan, rank);
         let (layout, _) = laid_out(config, opening.header.bytes(), shapes, members.len())?;
-        let bytes = image_bytes(&layout, config.method);
+        let image = ImageLayout::new(&layout, config.method, 0, config.abft_image_bytes);
+        let bytes = image.image_bytes(layout.header_bytes);
         check_room(comm, &config.levels, rank, &config.node, bytes)
     }
 
@@ -148,9 +152,26 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         images.iter().flatten().find(|id| id.rank == self.job.rank()).copied()
     }
 
+    /// The parts of this rank's segment that an image of `epoch` has.
+    fn image_layout(&self, epoch: u64) -> ImageLayout {
+        ImageLayout::new(&self.layout, self.config.method, epoch, self.config.abft_image_bytes)
+    }
+
+    /// Checksum of what an image has of this rank's segment, where the parts of a segment
+    /// have none; else 0.
+    fn body_sum(&self, layout: &ImageLayout) -> u64 {
+        if self.config.method != Method::Abft {
+            return 0;
+        }
+        let sum = |(part, _): &(Range<usize>, u64)| checksum(self.vault.bytes(part.clone()));
+        let sums: Vec<u64> = layout.parts.iter().map(sum).collect();
+        checksum(bytemuck::cast_slice(&sums))
+    }
+
     /// Copy, parities and checksums of this rank come from its image. Its segment is hollow
     /// until they are verified. What cannot be read stays zero, and differs from its
-    /// checksums. Returns the bytes.
+    /// checksums. Returns the bytes. Of method `abft`, whose image has one checksum, all is
+    /// zeros again where it differs, and no byte is loaded.
     pub(in super::super) fn load_image(&mut self, epoch: u64) -> Result<usize> {
         let Some(id) = self.image() else { return Ok(0) };
         assert!(self.record.is_hollow(), "an image is never loaded over data that counts");
@@ -162,7 +183,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let Said::Sealed(seal) = read_seal(&self.header, &mut *file).map_err(failed())? else {
             return Err(failed()(changed()));
         };
-        let layout = ImageLayout::new(&self.layout, self.config.method, epoch);
+        let layout = self.image_layout(epoch);
         let is_same = (seal.record.lineage(), seal.record.stamped())
             == (id.generation.start, id.generation.epoch)
             && seal.body_bytes == layout.body_bytes;
@@ -170,7 +191,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             return Err(failed()(changed()));
         }
         let (mut loaded, piece_bytes) = (0, self.vault.chunk_bytes());
-        for (index, (part, place)) in layout.parts.into_iter().enumerate() {
+        for (index, (part, place)) in layout.parts.iter().cloned().enumerate() {
             for (chunk, start) in part.clone().step_by(piece_bytes).enumerate() {
                 let step = Step::new(StepName::RecoverLoad, epoch).band(index / 3, index % 3);
                 self.vault.step(step.chunk(chunk))?;
@@ -182,6 +203,10 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
                 }
                 loaded += piece.len();
             }
+        }
+        if self.body_sum(&layout) != seal.body_sum {
+            layout.parts.into_iter().for_each(|(part, _)| self.vault.bytes_mut(part).fill(0));
+            loaded = 0;
         }
         Ok(loaded)
     }
@@ -211,22 +236,35 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         }
     }
 
+    /// These images are not to be gone on from, on whatever level they are, in this start.
+    pub(in super::super) fn pass_over(&mut self, images: Generation, refusal: &Refusal) {
+        for (level, restorable) in self.plan.restorable.iter().enumerate() {
+            if restorable.contains(&images) {
+                let (source, refusal) =
+                    (Source::Images { level, generation: images }, refusal.clone());
+                self.rotten.push(Rotten { source, refusal });
+            }
+        }
+    }
+
     /// Removes the images that no start needs any more, of those that this process looks
     /// after: what is rotten among them, since the run goes on from something else.
     pub(in super::super) fn discard_images(&mut self) -> Result<()> {
-        let seen = std::mem::take(&mut self.seen_images);
-        let unneeded = |(number, level): (usize, &Level)| {
-            unneeded(level, &seen[number], &self.plan.restorable[number])
-        };
-        let levels = &self.config.levels;
-        let ids: Vec<Vec<ImageId>> = levels.iter().enumerate().map(unneeded).collect();
+        let (seen, levels) = (std::mem::take(&mut self.seen_images), &self.config.levels);
+        let all = levels.iter().zip(&seen).zip(&self.plan.restorable);
+        let ids: Vec<Vec<ImageId>> =
+            all.map(|((level, seen), restorable)| unneeded(level, seen, restorable)).collect();
         let step = Step::new(StepName::Discard, self.plan.epoch);
         remove_images(levels, &ids, &|| self.vault.step(step))
     }
 
     /// Takes the bytes of an epoch back from the writer of images, if it still has them.
     pub(in super::super) fn take_back_images(&mut self) -> Free {
-        let start = Instant::now();
+        self.take_back_images_since(Instant::now())
+    }
+
+    /// The same, where the rank has waited for the images since `start`.
+    pub(in super::super) fn take_back_images_since(&mut self, start: Instant) -> Free {
         let (written, free) = self.helper.take_back(self.shelves.when_busy());
         self.shelves.note(written, start.elapsed().as_secs_f64());
         free
@@ -241,7 +279,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     }
 
     /// Has images of `epoch` written on the levels that are `due`. The epoch is stamped:
-    /// nothing of it changes before it is taken back.
+    /// nothing of it changes before it is taken back, nor, with method `abft`, anything.
     pub(in super::super) fn write_images(&mut self, epoch: u64, due: u8) {
         if self.shelves.is_empty() {
             return;
@@ -249,11 +287,13 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         self.record.assert_settled();
         assert_eq!(self.record.stamped(), epoch);
         let free = self.take_back_images();
-        let ImageLayout { parts, body_bytes } =
-            ImageLayout::new(&self.layout, self.config.method, epoch);
+        let layout = self.image_layout(epoch);
+        let body_sum = if due == 0 { 0 } else { self.body_sum(&layout) };
+        let ImageLayout { parts, body_bytes } = layout;
         let (ranges, places): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
         let sealed = || {
-            let seal = encode_seal(&self.header, &self.identity, &self.record, body_bytes);
+            let body = (body_bytes, body_sum);
+            let seal = encode_seal(&self.header, &self.identity, &self.record, body);
             Sealed { seal, places: places.clone(), body_bytes }
         };
         let images = self.shelves.new_images(due, epoch, &sealed);
@@ -261,8 +301,9 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             return;
         }
         // SAFETY: nobody writes to an epoch's copy, parities and checksums before the flush
-        // of the next epoch or the copy of the one behind it, which both ask for `Free`; and
-        // the helper is dropped before the vault.
+        // of the next epoch or the copy of the one behind it, which both ask for `Free`; with
+        // `abft` this rank waits for `Free` before it writes to anything. And the helper is
+        // dropped before the vault.
         let lent = unsafe { self.vault.lend(&ranges) };
         self.helper.write(Writing::new(lent, images, self.config.image_piece_bytes), free);
     }

@@ -30,7 +30,7 @@ use skt_hpl::machine::blas::MatRef;
 use skt_hpl::machine::team::Team;
 use skt_hpl::report::record::Protection;
 use skt_hpl::run::protect::{
-    self, Clock, Every, NodeMemory, Opened, Overlap, Reading, Region, Settings, Surroundings,
+    self, Clock, Every, NodeMemory, Opened, Overlap, Reading, Region, Seat, Settings, Surroundings,
 };
 use skt_hpl::run::ptest::{self, Observer, Phase, check};
 use tempfile::TempDir;
@@ -292,6 +292,7 @@ impl Cluster {
             hook,
             guessed_rate: 1e9,
             lost_at: None,
+            seat: Seat::default(),
             clock: self.clock.clone(),
         }
     }

@@ -15,6 +15,7 @@ use skt_hpl::machine::environment::memory::CgroupLimit;
 use skt_hpl::machine::environment::{
     BlasInfo, DgemmSelfTest, Environment, HostInfo, HostRanks, MemoryInfo, blas, host, memory,
 };
+use skt_hpl::report::record::Replacement;
 use skt_hpl::report::{JsonReport, Outcome, RunFacts, TestRecord};
 
 fn published() -> Schema {
@@ -95,6 +96,10 @@ fn all_ends(spec: &RunSpec) -> Vec<TestRecord> {
     let mut timeless = record(test());
     timeless.gflops = f64::NAN;
     timeless.time_seconds = 0.0;
+    let mut replaced = record(test());
+    let protection = replaced.protection.as_mut().expect("it is protected");
+    protection.restarts[0].replacement =
+        Some(Replacement { process_column: 2, decoded_bytes: 1 << 40, decode_seconds: 0.25 });
     vec![
         record(test()),
         record_with(test(), Outcome::Failed { scaled_residual: f64::NAN, norms: PASSED_NORMS }),
@@ -102,6 +107,7 @@ fn all_ends(spec: &RunSpec) -> Vec<TestRecord> {
         record_with(test(), Outcome::Broke { column: 17, pivot: "NaN".to_string() }),
         record_with(test(), Outcome::Skipped { reason: "not enough memory".to_string() }),
         timeless,
+        replaced,
     ]
 }
 

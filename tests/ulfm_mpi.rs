@@ -1,5 +1,6 @@
-//! Real ranks of a job that outlives the loss of some of them (`--on-loss recover`): killed
-//! with signal 9 at random times, with and without their memory, while the job goes on.
+//! Real ranks of a job that outlives the loss of some of them (`--on-loss recover` and
+//! `replace`): killed with signal 9 at random times, with and without their memory, while the
+//! job goes on.
 //!
 //! It takes Open MPI 5. Where the system's `mpirun` has no ULFM, its wheel is installed below
 //! the target folder, which a program that was built on Open MPI 4 runs on as well; where that
@@ -66,6 +67,27 @@ fn job(mpi: &Path, shape: Shape, name: &str, flags: &str) -> Job {
     );
     let job = Job::new(Path::new(PROGRAM), p * (q + checksums) + spares, name, &flags);
     job.under(mpi).launched(&["--with-ft", "ulfm"])
+}
+
+/// A job without spare ranks, on P x (Q + 1) ranks, in which the checksums take the place of a
+/// lost process column.
+fn replacing(mpi: &Path, (p, q, n): (usize, usize, usize), name: &str, flags: &str) -> Job {
+    with_on_loss(job(mpi, (p, q, 1, n, 0), name, flags), "replace")
+}
+
+/// The same job with another word for what a loss means.
+fn with_on_loss(mut job: Job, how: &str) -> Job {
+    let at = job.flags.iter().position(|flag| flag == "--on-loss").expect("it is given");
+    how.clone_into(&mut job.flags[at + 1]);
+    job
+}
+
+/// Begins anew.
+fn start_anew(mut job: Job) -> (Job, Ended) {
+    job = with_on_loss(job, "restart");
+    job.flags.retain(|flag| flag != "--inject" && !flag.contains("@column"));
+    let ended = job.start(&["--resume", "never"]);
+    (job, ended)
 }
 
 /// Seconds from noticing each loss to going on, in order.
@@ -171,6 +193,124 @@ fn ranks_killed_at_any_time() {
     );
 }
 
+/// Any rank, at any time: the others come to the right end without it.
+#[test]
+fn ranks_killed_at_any_time_are_not_needed() {
+    let Some(mpi) = mpi() else { return };
+    let is_soak = std::env::var_os("SKT_FT_SOAK").is_some_and(|value| value != "0");
+    let jobs = if is_soak { 50 } else { 2 };
+    let mut dice = Dice(u64::from(std::process::id()));
+    let (mut replaced, mut again) = (0, 0);
+    for number in 0..jobs {
+        let shape = [(1, 2, 2400), (2, 1, 1600)][number % 2];
+        let job = replacing(mpi, shape, &format!("replace{number}"), "");
+        let ranks = shape.0 * (shape.1 + 1);
+        let after = Duration::from_millis(dice.roll(2000) as u64);
+        let loss = Loss { rank: dice.roll(ranks), after, with_memory: dice.roll(2) == 0 };
+        let (ended, done) = start_and_lose(&job, std::slice::from_ref(&loss));
+        let is_replaced = ended.text.contains("# replaced: process column ");
+        println!(
+            "job {number} of {shape:?}: lost {done}, rank {} after {after:?}, {:?}, replaced: \
+             {is_replaced}, went on after {:?} s",
+            loss.rank,
+            ended.code,
+            mended_seconds(&ended)
+        );
+        replaced += usize::from(is_replaced);
+        // Before the run has begun nothing can be replaced; and Open MPI ends a rank by itself
+        // whose message to the lost one was on its way, of which there may be nothing left.
+        if ended.code == Some(0) {
+            assert_right(&ended);
+        } else {
+            again += 1;
+            let next = job.start(&[]);
+            match next.text.contains("nothing is left to rebuild from") {
+                true => assert_right(&start_anew(job).1),
+                false => assert_right(&next),
+            }
+            continue;
+        }
+        job.assert_no_more_is_left_than_locks_of_the_dead();
+    }
+    println!("{replaced} of {jobs} replaced, {again} started again");
+    // Of a few all may have been hit before there was anything to go on from.
+    assert!(!is_soak || 2 * replaced > jobs, "{replaced} of {jobs} jobs went on");
+}
+
+#[test]
+fn the_loss_of_a_replaced_column_is_reported() {
+    let Some(mpi) = mpi() else { return };
+    // A column of data, and that of the checksums.
+    for column in [0, 2] {
+        let name = format!("column{column}");
+        let job = replacing(mpi, (1, 2, 1200), &name, &format!("--inject {column}@column:640"));
+        let ended = job.start(&[]);
+        assert_right(&ended);
+        let line = format!("# replaced: process column {column} by the checksums, at column ");
+        assert!(ended.text.contains(&line), "{}", ended.text);
+        assert_eq!(mended_seconds(&ended).len(), 1, "{}", ended.text);
+        job.assert_no_more_is_left_than_locks_of_the_dead();
+    }
+}
+
+/// A second loss: nothing is left, and each later start says so, until one begins anew.
+#[test]
+fn a_second_loss_ends_a_run_without_checksums() {
+    let Some(mpi) = mpi() else { return };
+    let inject = "--inject 1@column:320 --inject 0@column:704";
+    let job = replacing(mpi, (1, 2, 1200), "second", inject);
+    let first = job.start(&[]);
+    assert_eq!(first.code, Some(75), "{}", first.text);
+    assert!(first.text.contains("1 are left, and the grid needs 2"), "{}", first.text);
+    for _ in 0..2 {
+        let next = job.start(&[]);
+        assert!(!next.ok && next.x().is_none(), "{}", next.text);
+        let text = next.text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains("has gone on without process column 1"), "{}", next.text);
+    }
+    let (job, ended) = start_anew(job);
+    assert_right(&ended);
+    job.assert_no_more_is_left_than_locks_of_the_dead();
+}
+
+/// Seconds and residual of a run.
+fn measured(ended: &Ended) -> (f64, f64) {
+    assert_right(ended);
+    let last = |text: &str, of: usize| -> f64 {
+        let line = ended.text.lines().rev().find(|line| line.starts_with(text));
+        let word = line.and_then(|line| line.split_whitespace().nth(of));
+        word.and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("{text}: {}", ended.text))
+    };
+    (last("WR", 5), last("||Ax-b||_oo/(eps", 1))
+}
+
+/// What a loss costs on 1 x (2 + 1) ranks, of a system of order `SKT_LOSS_COSTS`: a table.
+#[test]
+fn what_a_loss_costs() {
+    let (Some(mpi), Ok(n)) = (mpi(), std::env::var("SKT_LOSS_COSTS")) else { return };
+    let n: usize = n.parse().expect("the order of a system");
+    let run = |how: &str, part: usize| {
+        let column = (n * part / 4).next_multiple_of(64);
+        let inject = if part > 0 { format!("--inject 1@column:{column}") } else { String::new() };
+        let spares = usize::from(how == "recover");
+        let job =
+            with_on_loss(job(mpi, (1, 2, 1, n, spares), &format!("{how}{part}"), &inject), how);
+        let ended = job.start(&[]);
+        if how == "restart" && part > 0 {
+            assert_ne!(ended.code, Some(0), "{}", ended.text);
+            return measured(&job.start(&[]));
+        }
+        measured(&ended)
+    };
+    println!("| loss at | how | seconds | residual |\n|---|---|---|---|");
+    for part in 0..4 {
+        for how in ["restart", "recover", "replace"] {
+            let (seconds, residual) = run(how, part);
+            println!("| {part}/4 of the columns | {how} | {seconds:.2} | {residual:.2e} |");
+        }
+    }
+}
+
 /// Rank 0 too, and a rank that has taken the place of another one.
 #[test]
 fn one_after_the_other() {
@@ -202,10 +342,8 @@ fn without_a_spare_the_job_ends_and_the_same_command_goes_on() {
 #[test]
 fn to_restart_is_the_default() {
     let Some(mpi) = mpi() else { return };
-    let mut job = job(mpi, (1, 2, 1, 1200, 1), "restart", "--inject 1@column:400");
-    job.flags.iter_mut().filter(|flag| *flag == "recover").for_each(|flag| {
-        "restart".clone_into(flag);
-    });
+    let job = job(mpi, (1, 2, 1, 1200, 1), "restart", "--inject 1@column:400");
+    let job = with_on_loss(job, "restart");
     let first = job.start(&[]);
     // The launcher may tell of the rank that was killed, or of those that have ended.
     assert!(!first.ok && first.code != Some(0), "{}", first.text);
@@ -231,8 +369,18 @@ fn where_a_loss_ends_all_ranks_it_is_refused_by_name() {
     refused(&asked("self", "--ft self"), &["--on-loss: has no meaning without --ft abft"]);
     let never = asked("never", "--ft abft --resume never");
     refused(&never, &["--on-loss: goes on from memory, which --resume never does not"]);
+    let replaced = |name: &str, flags: &str| {
+        let flags = format!("--n 100 --p 1 --q 1 --ft abft --on-loss replace {flags}");
+        Job::new(Path::new(PROGRAM), 3, name, &flags)
+    };
+    let one = "--on-loss: replace takes one checksum column (--parities 1) and one test";
+    refused(&replaced("two", "--parities 2"), &[one, "here are 2 and 1"]);
+    refused(&replaced("tests", "--nb 32,64"), &[one, "here are 1 and 2"]);
+    refused(&replaced("off", ""), &["error: --on-loss replace: "]);
     if let Some(mpi) = mpi() {
         let off = asked("off", "--ft abft").under(mpi);
         refused(&off, &["ULFM is not switched on; start the job with `mpirun --with-ft ulfm`"]);
+        let spare = replaced("idle", "").under(mpi).launched(&["--with-ft", "ulfm"]);
+        refused(&spare, &["--on-loss replace has no use for spare ranks: start the job on 2"]);
     }
 }

@@ -1,4 +1,4 @@
-//! `--on-loss recover`: a job that outlives the loss of ranks.
+//! `--on-loss recover` and `replace`: a job that outlives the loss of ranks.
 //!
 //! An *attempt* is all that a start of the job does, from telling the run to clearing up, on
 //! a communicator of its own. The matrix and the words that say how far it is are in memory
@@ -10,7 +10,9 @@
 //!             ranks; memory and locks are let go of on the way out
 //! agree       how the attempt ended: all do the same
 //! shrink      a communicator of the ranks that are left, in their order
-//! attempt     the first ones, as many as the grid has, take a place each; the others are spare
+//! attempt     recover: the first ones, as many as the grid has, take a place each; the others
+//!             are spare. replace: each keeps its place, and the checksum column has that of the
+//!             lost process column
 //! ```
 
 use std::time::Instant;
@@ -135,24 +137,42 @@ pub fn has_ranks(
     if settings.on_loss == OnLoss::Restart {
         return Ok(());
     }
+    let replaces = settings.on_loss == OnLoss::Replace;
+    let how = if replaces { "replace" } else { "recover" };
     if let Err(why) = world.ulfm() {
-        say(format!("error: --on-loss recover: {why}"));
+        say(format!("error: --on-loss {how}: {why}"));
         return Err(Exit::BadInput);
     }
-    let needed = spec.tests().iter().map(TestSpec::ranks).max().unwrap_or(0);
-    match (comm.size().checked_sub(needed), is_mended) {
+    let whole = spec.tests().iter().map(TestSpec::ranks).max().unwrap_or(0);
+    // Any process column may be missing.
+    let without = spec.tests().iter().map(|test| test.p * test.q).max().unwrap_or(0);
+    let needed = if replaces && is_mended { without } else { whole };
+    let spares = comm.size().checked_sub(needed);
+    match (spares, is_mended) {
         (None, _) => {
+            let nothing =
+                if replaces { ", or says that nothing is left to go on from" } else { "" };
             say(format!(
                 "error: a rank is lost, {} are left, and the grid needs {needed}: the same command \
-                 goes on where the run was",
+                 goes on where the run was{nothing}",
                 comm.size()
             ));
             return Err(Exit::Interrupted);
         }
+        (Some(_), true) if replaces => {
+            say("a rank is lost: the others go on without its process column".to_owned());
+        }
         (Some(spares), true) => {
             say(format!("a rank is lost: the others go on, {spares} spare rank(s) are left"));
         }
-        (Some(0), false) => say(format!(
+        (Some(1..), false) if replaces => {
+            say(format!(
+                "error: --on-loss replace has no use for spare ranks: start the job on {needed}, \
+                 or take recover"
+            ));
+            return Err(Exit::BadInput);
+        }
+        (Some(0), false) if !replaces => say(format!(
             "warning: --on-loss recover: the grid needs all {needed} ranks, none is spare: a loss \
              ends the job"
         )),

@@ -25,7 +25,7 @@ use crate::report::heartbeat;
 use crate::report::progress::ProgressMode;
 use crate::report::{outfile, output};
 use crate::run::job::{self, Finished, JobError, Options};
-use crate::run::protect::{OnLoss, Settings, What, read_domains};
+use crate::run::protect::{Seat, Settings, What, read_domains};
 
 const FILES: &str = "Input and output";
 
@@ -162,6 +162,8 @@ pub(super) struct Job {
     pub order: Option<(RunSpec, Settings)>,
     /// When this process noticed a loss that it has outlived: the last one.
     pub lost_at: Option<Instant>,
+    /// The rank that it has in the run.
+    pub seat: Seat,
 }
 
 /// Rank 0 reads the configuration, says what is wrong with it, and tells the others. Of
@@ -199,7 +201,7 @@ pub(super) fn run_on(
     args: &RunArgs,
     job: &mut Job,
 ) -> Result<Finished, JobError> {
-    let lost_at = job.lost_at;
+    let (lost_at, seat) = (job.lost_at, job.seat.clone());
     let Some((spec, settings)) = tell_order(comm, args, job)? else {
         return Ok(Finished::short(Exit::BadInput));
     };
@@ -212,9 +214,10 @@ pub(super) fn run_on(
         verbose: args.verbose,
         mpi_library: Some(world.library_version()),
         lost_at,
+        seat,
     };
     match job::run(comm, spec, settings, &options) {
-        Err(error) if error.is_loss() && settings.on_loss == OnLoss::Recover => Err(error),
+        Err(error) if error.is_loss() && settings.on_loss.is_outlived() => Err(error),
         // The others wait for this rank, or for one that is gone: all must end,
         // and what is in shared memory lets the same command go on.
         Err(error) if error.is_fatal() => {

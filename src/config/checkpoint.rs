@@ -214,12 +214,12 @@ pub const SETTINGS: [SettingInfo; 18] = [
         setting: Setting::OnLoss,
         key: "on_loss",
         flag: "--on-loss",
-        choices: &["restart", "recover"],
-        legal: "restart, recover",
+        choices: &["restart", "recover", "replace"],
+        legal: "restart, recover, replace",
         default: "restart",
-        what: "what a lost rank means, with abft: the end of the job, to be started again, or a \
-               spare rank in its place while the job goes on (needs ULFM: Open MPI 5, mpirun \
-               --with-ft ulfm)",
+        what: "what a lost rank means, with abft: the end of the job, to be started again; or, \
+               while the job goes on, a spare rank in its place, or the checksums in that of its \
+               process column, once (these need ULFM: Open MPI 5, mpirun --with-ft ulfm)",
         ..NONE
     },
     SettingInfo {

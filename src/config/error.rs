@@ -276,6 +276,19 @@ pub enum ConfigError {
         /// Where.
         at: At,
     },
+    /// Checksums in the place of a process column, where that cannot be.
+    #[error(
+        "{at}: replace takes one checksum column (--parities 1) and one test, as none is left for \
+         another; here are {parities} and {tests}. Change that, or take recover"
+    )]
+    NotReplaced {
+        /// Where.
+        at: At,
+        /// Checksum columns.
+        parities: usize,
+        /// Tests of the configuration.
+        tests: usize,
+    },
     /// A wrong number that nothing would notice.
     #[error("--inject {inject}: flips a bit of the matrix, which only --ft abft notices")]
     FlipUnnoticed {

@@ -4,7 +4,7 @@
 
 use skt_terms::units;
 
-use super::record::{Phases, Protection, Restart, Stall, TestRecord};
+use super::record::{Phases, Protection, Replacement, Restart, Stall, TestRecord};
 use crate::config::Transport;
 use crate::config::checkpoint::ABFT;
 
@@ -166,6 +166,7 @@ fn abft_lines(protection: &Protection, what: &str) -> Vec<String> {
             mended_words(restart)
         )
     }));
+    lines.extend(protection.restarts.iter().filter_map(replacement_line));
     let mended = protection.restarts.iter().filter(|restart| restart.mended_seconds.is_some());
     match mended.count() {
         0 => {}
@@ -182,6 +183,19 @@ fn abft_lines(protection: &Protection, what: &str) -> Vec<String> {
     let clocks = protection.restarts.iter().filter_map(Restart::clock_note);
     lines.extend(clocks.map(|note| format!("# clock: {note}")));
     lines
+}
+
+/// What is said of checksums in the place of a process column.
+fn replacement_line(restart: &Restart) -> Option<String> {
+    let Replacement { process_column, decoded_bytes, decode_seconds } =
+        restart.replacement.as_ref()?;
+    Some(format!(
+        "# replaced: process column {process_column} by the checksums, at column {}; U of finished \
+         columns decoded: {} a rank in {decode_seconds:.2} s; from there no further loss could be \
+         borne",
+        restart.column,
+        units::bytes(*decoded_bytes),
+    ))
 }
 
 /// What is said of a loss that the job has outlived.

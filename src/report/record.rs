@@ -246,6 +246,18 @@ impl Stall {
     }
 }
 
+/// Checksums in the place of a lost process column. The rest of the run had none.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Replacement {
+    /// The process column; Q: that of the checksums, so that nothing took its place.
+    pub process_column: usize,
+    /// Bytes of its finished part of U that were decoded before the back substitution, the
+    /// most on a rank.
+    pub decoded_bytes: u64,
+    /// Seconds that it took, the longest of any rank.
+    pub decode_seconds: f64,
+}
+
 /// One restart of a test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Restart {
@@ -278,6 +290,9 @@ pub struct Restart {
     /// Ranks that took back what they had computed beyond that column.
     #[serde(default)]
     pub undone_ranks: usize,
+    /// Where the checksums have taken the place of a process column.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replacement: Option<Replacement>,
     /// The level whose images it went on from, where memory was not enough.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<String>,

@@ -14,7 +14,7 @@ use skt_hpl::hpl::comm::sim::{Kill, Linger, Options, Outcome, Point, run};
 use skt_hpl::hpl::comm::{Comm, CommError};
 use skt_hpl::hpl::grid::Grid;
 use skt_hpl::hpl::pgesv::abft::{
-    AbftError, At, CheckEvery, Hook, Solution, System, Watcher, Weights,
+    AbftError, Absent, At, CheckEvery, Hook, Solution, System, Watcher, Weights, grid_without,
 };
 use skt_hpl::hpl::pgesv::{Params, SolveError};
 use skt_hpl::machine::environment::blas::set_blas_threads;
@@ -122,6 +122,9 @@ pub type Memory = Vec<Vec<f64>>;
 pub struct Trail {
     pub end: Option<At>,
     pub is_restored: bool,
+    /// Whether its memory says that it is no cut of the system any more, or that x is here.
+    pub is_replaced: bool,
+    pub is_solved: bool,
 }
 
 impl Trail {
@@ -155,7 +158,12 @@ impl Hook for Dying {
                 self.trail.lock().unwrap().end = Some(at);
                 Err(error.into())
             }
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                let mut trail = self.trail.lock().unwrap();
+                trail.is_replaced |= at.name == "replaced";
+                trail.is_solved |= at.name == "solved";
+                Ok(())
+            }
         }
     }
 }
@@ -184,18 +192,34 @@ impl Job {
 
     /// Starts the job on simulated ranks.
     pub fn start(&self, memory: &Memory, options: &Options, start_id: u32) -> Start {
+        self.start_without(&[], memory, options, start_id)
+    }
+
+    /// Starts what is left of it without the ranks of `gone`, which are of one process column:
+    /// the checksums have its place.
+    pub fn start_without(
+        &self,
+        gone: &[usize],
+        memory: &Memory,
+        options: &Options,
+        start_id: u32,
+    ) -> Start {
         static ONE_THREAD: Once = Once::new();
         ONE_THREAD.call_once(|| {
             set_blas_threads(1);
         });
         let memory = RefCell::new(memory.clone());
         let trails: Vec<Arc<Mutex<Trail>>> = (0..self.ranks()).map(|_| Arc::default()).collect();
+        let left: Vec<usize> = (0..self.ranks()).filter(|rank| !gone.contains(rank)).collect();
         let outcome = run(options, |comm| {
-            let rank = comm.rank();
+            let rank = left[comm.rank()];
             let mut own = std::mem::take(&mut memory.borrow_mut()[rank]);
             let is_dead = AtomicBool::new(false);
             let hook = Dying { point: comm.point(), trail: trails[rank].clone(), is_dead };
-            let solved = self.solve(&comm, &mut own, start_id, &hook);
+            let solved = match gone {
+                [] => self.solve(&comm, &mut own, start_id, &hook),
+                gone => self.solve_without(gone, &comm, rank, &mut own, start_id, &hook),
+            };
             memory.borrow_mut()[rank] = own;
             solved
         });
@@ -234,24 +258,53 @@ impl Job {
         memory: &mut Vec<f64>,
         work: impl FnOnce(&System<C>, &mut [f64]) -> Result<T, E>,
     ) -> Result<T, E> {
-        let TestSpec { p, q, pmap, threads, .. } = self.spec;
+        let TestSpec { p, q, pmap, .. } = self.spec;
         let checksums = self.weights.checksums();
         let grid = Grid::with_checksums(comm, (p, q), checksums, pmap)?.expect("a place for each");
-        let team = Team::new(threads, |_| ()).expect("threads");
+        self.with_system(&grid, |system| {
+            memory.resize(system.doubles(), 0.0);
+            work(&system, memory)
+        })
+    }
+
+    /// On rank `rank` of those that are left when the ranks of `gone` are lost.
+    fn solve_without<C: Comm>(
+        &self,
+        gone: &[usize],
+        comm: &C,
+        rank: usize,
+        memory: &mut Vec<f64>,
+        start_id: u32,
+        hook: &dyn Hook,
+    ) -> Result<Solution, AbftError> {
+        let TestSpec { p, q, .. } = self.spec;
+        let place = |rank: usize| (rank / self.width(), rank % self.width());
+        let all = comm.split(Some(0), comm.rank() as u32)?.expect("a colour was given");
+        let grid = Grid::at(all, (p, q), 1, place(rank))?;
+        let absent = |&rank: &usize| Absent { rank, row: place(rank).0, col: place(rank).1 };
+        let absent: Vec<Absent> = gone.iter().map(absent).collect();
+        let players = grid_without(&grid, absent[0].col)?;
+        self.with_system(&grid, |system| {
+            memory.resize(system.doubles(), 0.0);
+            let players = players.as_ref();
+            system.solve_without(&absent, players, memory, start_id, hook, &mut |_| ())
+        })
+    }
+
+    fn with_system<C: Comm, R>(&self, grid: &Grid<C>, body: impl FnOnce(System<C>) -> R) -> R {
+        let team = Team::new(self.spec.threads, |_| ()).expect("threads");
         let entries = |row: usize, col: usize, values: &mut [f64]| {
             self.matrix.fill(row, col, values);
         };
-        let system = System {
-            grid: &grid,
+        body(System {
+            grid,
             team: &team,
             params: Params::from(&self.spec),
             weights: &self.weights,
             entries: &entries,
             entries_id: 1,
             check: self.check,
-        };
-        memory.resize(system.doubles(), 0.0);
-        work(&system, memory)
+        })
     }
 
     pub fn name(&self) -> String {

@@ -30,7 +30,8 @@ use skt_hpl::machine::blas::MatRef;
 use skt_hpl::machine::team::Team;
 use skt_hpl::report::record::Protection;
 use skt_hpl::run::protect::{
-    self, Clock, Every, Opened, Overlap, Reading, Region, Settings, Surroundings, TestSegments,
+    self, Clock, Every, Opened, Overlap, Reading, Region, Seat, Settings, Surroundings,
+    TestSegments,
 };
 use skt_hpl::run::ptest::{self, Observer, Phase, check};
 use tempfile::TempDir;
@@ -292,6 +293,7 @@ impl Cluster {
             hook,
             guessed_rate: 1e9,
             lost_at: None,
+            seat: Seat::default(),
             clock: self.clock.clone(),
         }
     }

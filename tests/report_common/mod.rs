@@ -201,6 +201,7 @@ fn protection() -> Protection {
             wall_clock_step_seconds: 0.0,
             mended_seconds: None,
             undone_ranks: 0,
+            replacement: None,
             level: None,
         }],
         checks: 0,

@@ -57,14 +57,25 @@ impl<C: Comm> Grid<C> {
         let rank = world.rank();
         let color = (rank < ranks).then_some(0);
         let Some(all) = world.split(color, rank as u32)? else { return Ok(None) };
-        let (myrow, mycol) = match pmap {
+        let place = match pmap {
             Pmap::RowMajor => (rank / width, rank % width),
             Pmap::ColumnMajor => (rank % p, rank / p),
         };
+        Self::at(all, (p, q), checksums, place).map(Some)
+    }
+
+    /// A grid of the ranks of `all`, this one at `(myrow, mycol)`. Where places are left empty,
+    /// `row` and `col` have the ranks that are there, in order. Collective.
+    pub fn at(
+        all: C,
+        (p, q): (usize, usize),
+        checksums: usize,
+        (myrow, mycol): (usize, usize),
+    ) -> Result<Self> {
         let row = all.split(Some(myrow as u32), mycol as u32)?.expect("a colour was given");
         let col = all.split(Some(mycol as u32), myrow as u32)?.expect("a colour was given");
         let (row_memory, col_memory) = (Kept::default(), Kept::default());
-        Ok(Some(Self { p, q, checksums, myrow, mycol, all, row, col, row_memory, col_memory }))
+        Ok(Self { p, q, checksums, myrow, mycol, all, row, col, row_memory, col_memory })
     }
 
     /// Whether this rank holds checksums.

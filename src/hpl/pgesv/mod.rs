@@ -160,6 +160,8 @@ pub struct Workspace<C: Comm> {
     look_ahead: LookAhead<C>,
     /// For the trailing columns.
     exchange: TrailingExchange<C>,
+    /// Whether a second thread moves messages on while this one multiplies.
+    has_helper: bool,
     /// Where this rank's time went so far.
     phases: Phases,
 }
@@ -176,6 +178,7 @@ impl<C: Comm> Workspace<C> {
         Ok(Self {
             look_ahead: LookAhead::new(grid, params, offers, ahead)?,
             exchange: TrailingExchange::new(grid, params, shape.cols, trailing)?,
+            has_helper: true,
             phases: Phases::default(),
         })
     }
@@ -222,7 +225,7 @@ impl<C: Comm> Workspace<C> {
         token: &mut Token,
     ) -> Result<(), SolveError> {
         let has_messages = self.has_messages(local);
-        let Self { look_ahead, exchange, phases } = self;
+        let Self { look_ahead, exchange, phases, .. } = self;
         let first = panel.k + local.params.depth;
         let parts = exchange.parts(local.columns_right_of(first));
         let after = exchange.parts(local.columns_right_of(first + 1));
@@ -308,7 +311,8 @@ impl<'m, C: Comm> Solver<'m, C> {
             let panel = work.look_ahead.take(local, k, watch, &mut work.phases)?;
             let next = (depth > 0 && k + depth < local.params.panels()).then_some(k + depth);
             local.store_u1(k, panel.operands().l1);
-            let messages = work.has_messages(local).then_some(&local.grid.all);
+            let is_helped = work.has_helper && work.has_messages(local);
+            let messages = is_helped.then_some(&local.grid.all);
             watch.run_beside(Step::Applying { k }, messages, |token| {
                 work.apply(local, &panel, next, k + 1 == end, token)
             })?;

@@ -40,7 +40,7 @@ use crate::report::text::{self, Counts, Report};
 use crate::report::{heartbeat, output};
 use crate::run::protect::ledger::{Ledger, LedgerError, Results};
 use crate::run::protect::{
-    self, Done, OnLoss, Opened, Outlook, Protected, Reading, Settings, Surroundings, Target,
+    self, Done, Opened, Outlook, Protected, Reading, Seat, Settings, Surroundings, Target,
     TestSegments,
 };
 use crate::run::ptest::{self, Observer, Phase};
@@ -58,6 +58,8 @@ pub struct Options {
     pub mpi_library: Option<String>,
     /// When this process noticed a loss that it has outlived: the last one.
     pub lost_at: Option<Instant>,
+    /// The rank that it has in the run.
+    pub seat: Seat,
 }
 
 /// A job that has come to an end, with all its ranks.
@@ -147,6 +149,7 @@ impl JobError {
     /// What the supervisor is told of a refusal that is not for a person to resolve.
     fn sign(&self) -> Option<&'static str> {
         let refusal = match self {
+            Self::Abft(abft::Refusal::Scattered { .. }) => return None,
             Self::Abft(_) => return Some(heartbeat::REFUSED),
             Self::Checkpoint(CheckpointError::Refused(refusal)) => refusal,
             _ => return None,
@@ -174,6 +177,16 @@ impl JobError {
                 | Self::Refused(_)
         );
         !is_agreed
+    }
+
+    /// How a job ends whose ranks all know of it.
+    fn exit(&self) -> Exit {
+        let is_for_all_ranks = matches!(
+            self,
+            Self::Checkpoint(CheckpointError::Refused(Refusal::NotBorne { .. }))
+                | Self::Abft(abft::Refusal::Scattered { .. })
+        );
+        if is_for_all_ranks { Exit::Interrupted } else { Exit::BadInput }
     }
 
     /// Whether another rank is gone, or has turned away because one is.
@@ -260,6 +273,7 @@ pub fn run<C: Comm>(
         settings,
         setup: &setup,
         lost_at: options.lost_at,
+        seat: options.seat.clone(),
         progress,
         reports,
         ledger: None,
@@ -276,7 +290,7 @@ pub fn run<C: Comm>(
             if first {
                 output::say(format_args!("error: {why}"));
             }
-            return Ok(Finished::short(Exit::BadInput));
+            return Ok(Finished::short(why.exit()));
         }
         done => done?,
     };
@@ -298,7 +312,7 @@ pub fn run<C: Comm>(
     // of it again.
     heartbeat::reported(exit);
     let is_cleared = match clear(world, spec, settings, &setup, ran) {
-        Err(why) if settings.on_loss == OnLoss::Recover && why.is_loss() => false,
+        Err(why) if settings.on_loss.is_outlived() && why.is_loss() => false,
         done => done.map(|()| true)?,
     };
     Ok(Finished { exit, is_reported: true, is_cleared })
@@ -367,6 +381,8 @@ struct Tests<'a> {
     setup: &'a Setup<'a>,
     /// When a loss was noticed that this process has outlived.
     lost_at: Option<Instant>,
+    /// The rank that this process has in the run.
+    seat: Seat,
     progress: Progress,
     reports: Option<Reports>,
     /// Results of the tests that are done, where there are several and they are
@@ -666,6 +682,7 @@ impl<'a> Tests<'a> {
             hook: target.clone(),
             guessed_rate: outlook::guessed_rate(test, setup.self_test.gflops_per_core),
             lost_at: self.lost_at,
+            seat: self.seat.clone(),
             clock: Arc::new(Reading::now),
         };
         heartbeat::phase("open", 0, test.n);

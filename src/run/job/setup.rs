@@ -352,7 +352,8 @@ fn memory_lack(spec: &RunSpec, settings: &Settings, places: &[Place]) -> Option<
 fn check_memory(spec: &RunSpec, settings: &Settings, places: &[Place]) -> Option<DoesNotFit> {
     let lacking = spec.tests().into_iter().filter_map(|test| {
         // Ranks beyond the grid stay idle and hold nothing.
-        let places = &places[..test.ranks()];
+        // Of a job that goes on after a loss some may be missing.
+        let places = &places[..test.ranks().min(places.len())];
         let geometry = smallest_group(&test, settings, places);
         let bytes = |n: usize| {
             let test = TestSpec { n, ..test.clone() };

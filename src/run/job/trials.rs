@@ -16,7 +16,7 @@ use crate::machine::environment::preflight::DoesNotFit;
 use crate::report::progress::Progress;
 use crate::report::record::TestRecord;
 use crate::run::protect::ledger::Results;
-use crate::run::protect::{self, Outlook, Settings};
+use crate::run::protect::{self, Outlook, Seat, Settings};
 
 /// The ranks of such a job.
 pub struct Trials<'a, C: Comm> {
@@ -115,6 +115,7 @@ impl<'a, C: Comm> Trials<'a, C> {
             settings: self.settings,
             setup: &self.setup,
             lost_at: None,
+            seat: Seat::default(),
             progress: Progress::off(),
             reports: None,
             ledger: None,

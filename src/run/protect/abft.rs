@@ -26,17 +26,19 @@ use super::settings::Settings;
 use super::split::{abft_image_bytes, memory_split, process_rows, region_shape, state_bytes};
 use crate::checkpoint::layout::{Active, Geometry};
 use crate::checkpoint::level::Writer;
-use crate::checkpoint::protocol::{self, CheckpointError, Checkpointer, Config, Found};
+use crate::checkpoint::protocol::{self, CheckpointError, Checkpointer, Config, Found, Survivor};
 use crate::checkpoint::recover::Recovered;
 use crate::config::TestSpec;
-use crate::hpl::comm::{Comm, collect};
+use crate::hpl::comm::{Comm, CommError, collect};
 use crate::hpl::grid::Grid;
 use crate::hpl::matgen::{self, Entries};
-use crate::hpl::pgesv::abft::{self, AbftError, Beginning, Checked, Flip, System, Weights};
+use crate::hpl::pgesv::abft::{
+    self, AbftError, Absent, Beginning, Checked, Flip, System, Weights, grid_without,
+};
 use crate::hpl::pgesv::{Params, SolveError};
 use crate::machine::grace;
 use crate::machine::team::Team;
-use crate::report::record::{LevelFacts, Phases, Protection, Restart, Sample};
+use crate::report::record::{LevelFacts, Phases, Protection, Replacement, Restart, Sample};
 use crate::run::ptest::{self, Observer, Phase};
 
 /// Raised when [`State`], or the order of what is in a segment, changes: a program reads its
@@ -68,6 +70,8 @@ pub struct Carried<'a, C: Comm> {
     spec: TestSpec,
     survives_nodes: bool,
     start_id: u32,
+    /// The ranks that no process has: of a job that goes on after a loss (`--on-loss replace`).
+    absent: Vec<Absent>,
     /// What an earlier start has left.
     recovered: Option<Recovered>,
     /// The level whose images it comes from, if it does.
@@ -79,8 +83,23 @@ pub struct Carried<'a, C: Comm> {
     open_seconds: f64,
 }
 
+/// The place of a rank of a test: process row and process column.
+fn place(spec: &TestSpec, rank: usize) -> (usize, usize) {
+    let rows = process_rows(spec).into_iter().enumerate();
+    let mut places =
+        rows.filter_map(|(row, ranks)| Some((row, ranks.iter().position(|&other| other == rank)?)));
+    places.next().expect("a rank of the test")
+}
+
+/// The ranks of each process column of a test, that of the checksums included.
+fn process_columns(spec: &TestSpec) -> Vec<Vec<usize>> {
+    let rows = process_rows(spec);
+    (0..rows[0].len()).map(|col| rows.iter().map(|row| row[col]).collect()).collect()
+}
+
 /// Opens a test on the ranks of `comm`, one for each place of its grid and its checksum
-/// columns: finds what an earlier start has left, and makes the rest. Collective.
+/// columns: finds what an earlier start has left, and makes the rest. After a loss there may be
+/// fewer: then those that are left keep their places. Collective.
 ///
 /// # Errors
 /// See [`CheckpointError`].
@@ -91,8 +110,9 @@ pub fn open<'a, C: Comm>(
     surroundings: Surroundings<'a>,
 ) -> Result<Opened<'a, C>, CheckpointError> {
     let started = Instant::now();
-    let Surroundings { memory, host, hook, clock, lost_at, .. } = surroundings;
+    let Surroundings { memory, host, hook, clock, lost_at, seat, .. } = surroundings;
     let format = ("abft_state_format", STATE_FORMAT);
+    let is_short = comm.size() < spec.ranks();
     let config = Config {
         members: spec.q + spec.checksums,
         groups: Some(process_rows(spec)),
@@ -100,6 +120,7 @@ pub fn open<'a, C: Comm>(
         abft_image_bytes: abft_image_bytes(spec),
         // The matrix is to stand still meanwhile.
         image_writer: Writer::Caller,
+        survivor: is_short.then(|| Survivor { rank: seat.get(), bears: process_columns(spec) }),
         ..config(comm, spec, settings, &memory, &host, format)?
     };
     let (shape, team) = (region_shape(spec, settings), memory.team());
@@ -107,14 +128,24 @@ pub fn open<'a, C: Comm>(
         protocol::Opened::Ready(opened) => opened,
         protocol::Opened::Finished(run) => return Ok(Opened::Done(run)),
     };
-    let (checkpointer, recovered) = recover(opened, spec, settings, team)?;
+    let (checkpointer, recovered) = match is_short {
+        true => opened.recover()?,
+        false => recover(opened, spec, settings, team)?,
+    };
     let found = checkpointer.found();
+    seat.set(Some(checkpointer.rank()));
+    let lost = if is_short { &found.lost[..] } else { &[] };
+    let absent = |&rank: &usize| {
+        let (row, col) = place(spec, rank);
+        Absent { rank, row, col }
+    };
     let carried = Carried {
         settings: settings.clone(),
         spec: spec.clone(),
         survives_nodes: !found.single_domain && !found.shared_domains,
         start_id: found.attempt as u32,
         level: found.load.as_ref().map(|load| settings.levels.0[load.level].name()),
+        absent: lost.iter().map(absent).collect(),
         recovered,
         clock,
         lost_at,
@@ -231,12 +262,17 @@ impl<'a, C: Comm> Carried<'a, C> {
         let spec = self.spec.clone();
         let TestSpec { p, q, checksums, pmap, n, nb, .. } = spec;
         let comm = self.checkpointer.comm();
-        let grid = Grid::with_checksums(comm, (p, q), checksums, pmap)?.expect("a place for each");
-        // The ranks with data, in the same order, as the check of the solution sees them.
+        let all = comm.split(Some(0), comm.rank() as u32)?.expect("a colour was given");
+        let grid = Grid::at(all, (p, q), checksums, place(&spec, self.checkpointer.rank()))?;
+        // The ranks with data, as the check of the solution sees them.
         let color = (!grid.is_checksum()).then_some(0);
-        let data = match comm.split(color, comm.rank() as u32)? {
-            Some(comm) => Some(Grid::new(&comm, p, q, pmap)?.expect("a place for each")),
-            None => None,
+        let data = match &self.absent[..] {
+            [absent, ..] => grid_without(&grid, absent.col)?,
+            // In the same order.
+            [] => match comm.split(color, comm.rank() as u32)? {
+                Some(comm) => Some(Grid::new(&comm, p, q, pmap)?.expect("a place for each")),
+                None => None,
+            },
         };
         let weights = Weights::new(q, checksums);
         let entries = matgen::entries(n, spec.generator);
@@ -262,12 +298,19 @@ impl<'a, C: Comm> Carried<'a, C> {
             observer,
         };
         timer.observer.phase(ptest::generating(&spec));
-        let solved = system.solve(memory, self.start_id, &Pieces, &mut timer);
+        let solved = match &self.absent[..] {
+            [] => system.solve(memory, self.start_id, &Pieces, &mut timer),
+            absent => {
+                let (players, id) = (data.as_ref(), self.start_id);
+                system.solve_without(absent, players, memory, id, &Pieces, &mut timer)
+            }
+        };
         let Timer { state, before_seconds, start_unix_seconds, phases, checks, .. } = timer;
         let solved = match solved {
             Ok(solution) => {
                 let cols = grid.cols(nb);
-                let own = (0..n).filter(|&j| cols.owner(j) == grid.mycol);
+                let mycol = data.as_ref().map(|data| data.mycol);
+                let own = (0..n).filter(|&j| Some(cols.owner(j)) == mycol);
                 let x = own.map(|j| solution.x[j]).collect();
                 let mut most = [seconds.get()];
                 collect::all_max(&grid.all, &mut most)?;
@@ -288,7 +331,7 @@ impl<'a, C: Comm> Carried<'a, C> {
                     record.protection = Some(self.protection(&state, checks));
                     let restarts = state.restarts;
                     let history = History { taken: Vec::new(), restarts, before_seconds };
-                    let capacity_bytes = state_bytes(grid.all.size());
+                    let capacity_bytes = state_bytes(spec.ranks());
                     result = result::write(record, &samples(observer), history, capacity_bytes);
                 }
             }
@@ -298,6 +341,7 @@ impl<'a, C: Comm> Carried<'a, C> {
                 Err(error) => return Err(error.into()),
             },
         }
+        let result = on_first(&grid.all, result)?;
         self.checkpointer.finish(&result).map_err(|error| solve_error(0, error).into())
     }
 
@@ -327,6 +371,14 @@ impl<'a, C: Comm> Carried<'a, C> {
             ..Protection::default()
         }
     }
+}
+
+/// What one rank has, on the first one at least. Collective.
+fn on_first<C: Comm>(comm: &C, mut bytes: Vec<u8>) -> Result<Vec<u8>, CommError> {
+    let mut from = [if bytes.is_empty() { 0 } else { comm.rank() as u64 }];
+    collect::all_reduce(comm, &mut from, u64::max)?;
+    collect::broadcast_bytes(comm, &mut bytes, from[0] as usize)?;
+    Ok(bytes)
 }
 
 /// Parts of the product are pieces in which the process does not end by a signal.
@@ -393,7 +445,7 @@ impl<C: Comm> Timer<'_, '_, C> {
     /// Keeps the state on all ranks and, where one is due and this is not the first time in
     /// this start, an image. Collective, at a cut.
     fn keep_state(&mut self) -> Result<(), CheckpointError> {
-        let capacity_bytes = state_bytes(self.checkpointer.comm().size());
+        let capacity_bytes = state_bytes(self.spec.ranks());
         let state = std::mem::take(&mut self.state);
         let (state, bytes) = result::fit(state, capacity_bytes, |state| &mut state.restarts);
         self.state = state;
@@ -417,6 +469,10 @@ impl<C: Comm> Timer<'_, '_, C> {
         self.before_seconds =
             if beginning.is_solved { known_seconds } else { resumed.elapsed_seconds };
         let start_seconds = (resumed.elapsed_seconds - here_seconds).max(known_seconds);
+        if !beginning.is_solved {
+            // Of what goes on from a cut nothing has been replaced, although it was to be.
+            self.state.restarts.iter_mut().for_each(|restart| restart.replacement = None);
+        }
         let restart = Restart {
             epoch: if self.level.is_some() { epoch } else { 0 },
             column: (beginning.panel * self.spec.nb).min(self.spec.n),
@@ -429,6 +485,11 @@ impl<C: Comm> Timer<'_, '_, C> {
             wall_clock_step_seconds: resumed.wall_clock_step_seconds,
             mended_seconds: self.mended_seconds()?,
             undone_ranks: beginning.undone,
+            replacement: beginning.replaced.map(|process_column| Replacement {
+                process_column,
+                decoded_bytes: 0,
+                decode_seconds: 0.0,
+            }),
             level: self.level.take(),
         };
         remember_restart(&mut self.state.restarts, restart);
@@ -481,6 +542,13 @@ impl<C: Comm> abft::Watcher for Timer<'_, '_, C> {
         // An exponent that is off by 16, about in the middle of what is left.
         let middle = self.spec.n / 2;
         self.observer.flips(done).then_some(Flip { place: (middle, middle), bit: 56 })
+    }
+
+    fn decoded(&mut self, bytes: u64, seconds: f64) {
+        let restart = self.state.restarts.last_mut();
+        if let Some(replacement) = restart.and_then(|restart| restart.replacement.as_mut()) {
+            (replacement.decoded_bytes, replacement.decode_seconds) = (bytes, seconds);
+        }
     }
 
     fn checked(&mut self, found: Checked) {

@@ -1,5 +1,7 @@
 //! The solver's [`Guard`] whose matrix is in shared memory and is saved by checkpoints.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -115,6 +117,9 @@ pub enum Opened<'a, C: Comm> {
     Done(Done<'a, C>),
 }
 
+/// The rank that a process has in the run, from one attempt of its job to the next.
+pub type Seat = Rc<Cell<Option<usize>>>;
+
 /// What `open` needs besides the test.
 pub struct Surroundings<'a> {
     /// Segments of this test on this node.
@@ -127,6 +132,8 @@ pub struct Surroundings<'a> {
     pub guessed_rate: f64,
     /// When a loss was noticed that this process has outlived: the last one.
     pub lost_at: Option<Instant>,
+    /// The rank that this process has had, if it has outlived a loss, and has from now on.
+    pub seat: Seat,
     /// What reads the clocks of this node: [`Reading::now`].
     pub clock: Clock,
 }
@@ -151,7 +158,7 @@ pub fn open<'a, C: Comm>(
     surroundings: Surroundings<'a>,
 ) -> Result<Opened<'a, C>, CheckpointError> {
     let started = Instant::now();
-    let Surroundings { memory, host, hook, guessed_rate, clock, lost_at: _ } = surroundings;
+    let Surroundings { memory, host, hook, guessed_rate, clock, .. } = surroundings;
     let shape = region_shape(spec, settings);
     let config = config(comm, spec, settings, &memory, &host, ("state_format", STATE_FORMAT))?;
     let config = Config {
@@ -211,7 +218,8 @@ pub(super) fn config<C: Comm>(
         let rank = comm.rank();
         CheckpointError::Memory { what: "looking at the store", rank, bytes: 0, source }
     };
-    let config = settings.config(memory, application.to_string(), host, state_bytes(comm.size()));
+    let state_bytes = state_bytes(spec.ranks());
+    let config = settings.config(memory, application.to_string(), host, state_bytes);
     Ok(Config { align_bytes: ALIGN_BYTES, ..config.map_err(refused)? })
 }
 
@@ -263,6 +271,7 @@ impl<'a, C: Comm> Protected<'a, C> {
             wall_clock_step_seconds: resumed.wall_clock_step_seconds,
             mended_seconds: None,
             undone_ranks: 0,
+            replacement: None,
             level: load.map(|load| self.settings.levels.0[load.level].name()),
         };
         remember_restart(&mut state.restarts, restart);

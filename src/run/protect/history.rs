@@ -187,6 +187,7 @@ mod tests {
             wall_clock_step_seconds: 0.0,
             mended_seconds: None,
             undone_ranks: 0,
+            replacement: None,
             level: None,
         };
         History { taken: vec![taken(1), taken(3)], restarts: vec![restart], before_seconds: 21.0 }

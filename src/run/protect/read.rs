@@ -65,6 +65,7 @@ impl Settings {
         if settings.method == Method::Abft {
             from.refuse_checkpoints()?;
             settings.parities = from.whole(Setting::Parities, 1, 1, MOST_CHECKSUMS)?;
+            from.refuse_replacement(&settings, spec.tests().len())?;
             let widest = spec.grids.iter().map(|(_, q)| q + settings.parities).max();
             if let Some(width) = widest.filter(|&width| width > MOST_MEMBERS) {
                 return Err(ConfigError::WideRow { width, most: MOST_MEMBERS });
@@ -180,11 +181,22 @@ impl Reader<'_> {
         let at = Setting::OnLoss.at(&value.place);
         match (settings.on_loss, settings.method, settings.resume) {
             (OnLoss::Restart, ..) => Ok(()),
-            (OnLoss::Recover, Method::Abft, Resume::Never) => {
-                Err(ConfigError::RecoversFromNothing { at })
+            (_, Method::Abft, Resume::Never) => Err(ConfigError::RecoversFromNothing { at }),
+            (_, Method::Abft, _) => Ok(()),
+            _ => Err(ConfigError::NoChecksums { at }),
+        }
+    }
+
+    /// Refuses to put checksums in the place of a process column where they are not enough for
+    /// that, or too many, or where a further test would be without them.
+    fn refuse_replacement(&self, settings: &Settings, tests: usize) -> Result<(), ConfigError> {
+        let parities = settings.parities;
+        match self.0.get(&Setting::OnLoss) {
+            Some(value) if settings.on_loss == OnLoss::Replace && (parities, tests) != (1, 1) => {
+                let at = Setting::OnLoss.at(&value.place);
+                Err(ConfigError::NotReplaced { at, parities, tests })
             }
-            (OnLoss::Recover, Method::Abft, _) => Ok(()),
-            (OnLoss::Recover, ..) => Err(ConfigError::NoChecksums { at }),
+            _ => Ok(()),
         }
     }
 

@@ -228,6 +228,7 @@ mod tests {
             wall_clock_step_seconds: -LONG / 13.0,
             mended_seconds: None,
             undone_ranks: 0,
+            replacement: None,
             level: None,
         };
         History { taken, restarts: (0..restarts).map(restart).collect(), before_seconds: LONG }

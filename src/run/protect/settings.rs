@@ -56,6 +56,8 @@ pub enum OnLoss {
     Restart,
     /// They go on, with a spare rank in the place of the one that is lost.
     Recover,
+    /// They go on, with the checksum column in the place of its process column.
+    Replace,
 }
 
 impl OnLoss {
@@ -64,8 +66,14 @@ impl OnLoss {
         match name {
             "restart" => Some(Self::Restart),
             "recover" => Some(Self::Recover),
+            "replace" => Some(Self::Replace),
             _ => None,
         }
+    }
+
+    /// Whether a job goes on after the loss of a rank.
+    pub fn is_outlived(self) -> bool {
+        self != Self::Restart
     }
 }
 

@@ -113,6 +113,10 @@ pub struct Rules {
     pub parities: usize,
     /// The groups, where the application has them; else they are formed.
     pub groups: Option<Vec<Vec<usize>>>,
+    /// Where there are fewer processes than ranks: see [`Survivor::bears`].
+    ///
+    /// [`Survivor::bears`]: super::config::Survivor::bears
+    pub bears: Option<Vec<Vec<usize>>>,
     /// Whether members of a group may stand in one domain.
     pub allow_shared_domains: bool,
     /// What to do with what is found.
@@ -129,6 +133,23 @@ pub struct Rules {
 }
 
 impl Rules {
+    /// Ranks of the run, in a job of so many processes.
+    fn ranks(&self, processes: usize) -> usize {
+        self.bears.as_ref().map_or(processes, |sets| sets.iter().map(Vec::len).sum())
+    }
+
+    /// Refuses to go on without the `lost` ranks, where no process is to take their places:
+    /// each of `processes` needs the memory of its own rank, and the loss is to be borne.
+    fn refuse_lost(&self, lost: &[usize], processes: usize) -> Result<(), Refusal> {
+        let Some(sets) = &self.bears else { return Ok(()) };
+        let has_all = |set: &Vec<usize>| lost.iter().all(|rank| set.contains(rank));
+        let has_memory = lost.len() + processes == self.ranks(processes);
+        match has_memory && sets.iter().any(has_all) {
+            true => Ok(()),
+            false => Err(Refusal::NotBorne { lost: lost.to_vec() }),
+        }
+    }
+
     /// What is wrong with a source, if it is known to be rotten.
     pub(super) fn rotten(&self, source: Source) -> Option<&Refusal> {
         self.rotten.iter().find(|rotten| rotten.source == source).map(|rotten| &rotten.refusal)
@@ -294,6 +315,10 @@ fn plan(offers: &[Offer], rules: &Rules) -> Result<Plan, Refusal> {
     };
     let epoch = current.values().map(|content| content.record.committed()).max().unwrap_or(0);
     if epoch == 0 {
+        if rules.bears.is_some() {
+            let lost = (0..rules.ranks(offers.len())).filter(|rank| !current.contains_key(rank));
+            return Err(Refusal::NotBorne { lost: lost.collect() });
+        }
         if rules.resume == Resume::Require {
             return Err(Refusal::NothingFound);
         }
@@ -474,23 +499,26 @@ pub(super) fn resume(
     epoch: u64,
     usable: &BTreeMap<usize, &Content>,
 ) -> Result<Plan, Refusal> {
-    let size = offers.len();
+    let (size, processes) = (rules.ranks(offers.len()), offers.len());
     let taken = assign(found, usable);
-    let mut ranks = vec![usize::MAX; size];
-    let mut attach = vec![None; size];
+    let mut ranks = vec![usize::MAX; processes];
+    let mut attach = vec![None; processes];
     for (&rank, &(process, id)) in &taken {
         ranks[process] = rank;
         attach[process] = Some(id);
     }
     let lost: Vec<usize> = (0..size).filter(|rank| !taken.contains_key(rank)).collect();
+    rules.refuse_lost(&lost, processes)?;
     let groups = stored_groups(size, usable, taken.keys().copied(), &lost, rules, epoch)?;
-    give_lost_ranks(&mut ranks, &lost);
+    if rules.bears.is_none() {
+        give_lost_ranks(&mut ranks, &lost);
+    }
     let domains: Vec<String> = offers.iter().map(|offer| offer.domain.clone()).collect();
     // A group whose application has it bears as many losses at once as it has parities.
     let most = if rules.groups.is_some() { rules.parities } else { 1 };
     let shared_domains = group::most_in_a_domain(&domains, &groups, &ranks) > most;
     let is_memory = std::ptr::eq(offers, found);
-    let nothing = vec![None; size];
+    let nothing = vec![None; processes];
     let discard = discards(offers, if is_memory { &attach } else { &nothing });
     let bearer = usable.values().next().map(|content| bearer(found, content));
     Ok(Plan {
@@ -642,6 +670,7 @@ mod tests {
         members: 4,
         parities: 1,
         groups: None,
+        bears: None,
         allow_shared_domains: false,
         resume: Resume::Auto,
         clock: 9,
@@ -782,6 +811,32 @@ mod tests {
         assert_eq!(plan.lost, [1]);
         assert_eq!(plan.attach[1], None);
         assert!(plan.discard.iter().all(Vec::is_empty));
+    }
+
+    /// A run of four ranks that bears the loss of 0, of 1 and 2, or of 3.
+    #[test]
+    fn fewer_processes_keep_their_ranks_where_the_loss_is_borne() {
+        let left = |ranks: &[usize]| -> Vec<Offer> {
+            let all = offers([0, 1, 2, 3].map(|rank| vec![claim(rank, 4, 4)]));
+            ranks.iter().map(|&rank| all[rank].clone()).collect()
+        };
+        let bears = Some(vec![vec![0], vec![1, 2], vec![3]]);
+        let rules = Rules { method: Method::Abft, bears, ..RULES };
+        let plan = planned(&left(&[0, 2, 3]), &rules).expect("one is lost");
+        assert_eq!((&plan.ranks[..], &plan.lost[..]), (&[0, 2, 3][..], &[1][..]));
+        assert!(plan.attach.iter().all(Option::is_some));
+        let refused = |offers: &[Offer], lost: &[usize]| {
+            let refusal = Refusal::NotBorne { lost: lost.to_vec() };
+            assert_eq!(decide(offers, &rules).unwrap_err(), refusal);
+        };
+        refused(&left(&[1, 2]), &[0, 3]);
+        // A process whose own memory is not there has nothing to go on with.
+        let mut without = left(&[0, 2, 3]);
+        without[1].claims.clear();
+        refused(&without, &[1, 2]);
+        let mut begun = left(&[0, 2, 3]);
+        begun.iter_mut().for_each(|offer| offer.claims.clear());
+        refused(&begun, &[0, 1, 2, 3]);
     }
 
     #[test]

@@ -79,7 +79,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
 
     /// This process's rank in the run.
     pub fn rank(&self) -> usize {
-        self.job.rank()
+        self.identity.rank
     }
 
     /// What this start goes on from.
@@ -154,7 +154,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
 
     /// Ranks of this process's group, by place in it.
     pub(super) fn group_ranks(&self) -> Vec<usize> {
-        let mine = self.plan.groups.iter().find(|group| group.contains(&self.job.rank()));
+        let mine = self.plan.groups.iter().find(|group| group.contains(&self.identity.rank));
         mine.expect("every rank has a group").clone()
     }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use super::agree::{
     Bearer, Claim, Content, Decision, Finished, Offer, Plan, Refusal, Rules, decide,
 };
-use super::config::Config;
+use super::config::{Config, Survivor};
 use super::error::{Result, memory_error};
 use super::header::{HeaderLayout, Identity, SegmentId};
 use super::hook::{Hook, Step, StepName};
@@ -118,7 +118,8 @@ impl<M: Memory> Opening<M> {
         hook: Arc<dyn Hook>,
         Earlier { lock, rotten }: Earlier<M::Lock>,
     ) -> Result<(Self, Decision)> {
-        let header = HeaderLayout::new(&config.run_id, comm.size(), config.state_capacity_bytes);
+        let (run_id, capacity_bytes) = (&config.run_id, config.state_capacity_bytes);
+        let header = HeaderLayout::new(run_id, config.ranks(comm.size()), capacity_bytes);
         let fingerprint = fingerprint(&config.run_id, &parameters);
         let (claims, states) = (Vec::new(), BTreeMap::new());
         let (levels, images) = (config.levels.clone(), Vec::new());
@@ -140,8 +141,12 @@ impl<M: Memory> Opening<M> {
         let held = if is_lasting && this.lock.is_none() { this.hold(index)? } else { None };
         this.hook.at(&Step::new(StepName::Agree, 0))?;
         if is_lasting && held.is_none() {
-            this.look_around()?;
-            this.look_at_images(comm)?;
+            this.look_around(config.survivor.as_ref())?;
+            match config.survivor {
+                None => this.look_at_images(comm)?,
+                // What is left of a job goes on from memory, or not at all.
+                Some(_) => this.images = this.levels.iter().map(|_| Vec::new()).collect(),
+            }
         }
         let offer = Offer {
             domain: config.domain.clone(),
@@ -158,6 +163,7 @@ impl<M: Memory> Opening<M> {
             members: config.members,
             parities: config.parities,
             groups: config.groups.clone(),
+            bears: config.survivor.as_ref().map(|survivor| survivor.bears.clone()),
             allow_shared_domains: config.allow_shared_domains,
             resume: config.resume,
             clock: config.clock,
@@ -245,10 +251,12 @@ impl<M: Memory> Opening<M> {
         }
     }
 
-    /// What this process finds on its node.
-    fn look_around(&mut self) -> Result<()> {
+    /// What this process finds on its node: of one that is left of a job, its own segment, for
+    /// those of the lost ones may be there, too.
+    fn look_around(&mut self, survivor: Option<&Survivor>) -> Result<()> {
         let nobody = SegmentId { rank: 0, attempt: 0 };
         let mut ids = self.memory.list().map_err(memory_error("listing", nobody, 0))?;
+        ids.retain(|id| survivor.is_none_or(|survivor| survivor.rank == Some(id.rank)));
         ids.sort_unstable();
         for id in ids {
             match self.read(id) {

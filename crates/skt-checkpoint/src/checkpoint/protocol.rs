@@ -18,7 +18,7 @@ use std::time::Instant;
 use super::agree::{Decision, Refusal, Resume};
 pub use super::checkpointer::Checkpointer;
 use super::code::Code;
-pub use super::config::Config;
+pub use super::config::{Config, Survivor};
 pub use super::error::{CheckpointError, Result};
 use super::finish::FinishedRun;
 use super::hook::{Hook, Step, StepName};
@@ -45,7 +45,8 @@ pub enum Opened<C: Comm, M: Memory, K> {
 impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// Finds what there is of the run, agrees with all processes on who takes
     /// which rank and on the epoch to go on from, and makes what is missing.
-    /// Collective over `comm`, which has one process for each rank.
+    /// Collective over `comm`, which has one process for each rank, or
+    /// fewer, see [`Survivor`].
     ///
     /// The rank of this process in the run is [`Checkpointer::rank`], which
     /// need not be its rank in `comm`. Call [`Checkpointer::recover`] next.
@@ -78,7 +79,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         hook: Arc<dyn Hook>,
         earlier: Earlier<M::Lock>,
     ) -> Result<Opened<C, M, K>> {
-        let parameters = parameters(&config, shapes, comm.size());
+        let parameters = parameters(&config, shapes, config.ranks(comm.size()));
         let is_lasting = config.method != Method::None;
 
         // 1 lock, agree: nothing changes, and what all have decided on still stands.

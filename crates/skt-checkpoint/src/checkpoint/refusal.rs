@@ -81,6 +81,15 @@ pub enum Refusal {
         /// What is wrong with it.
         why: String,
     },
+    /// Too few processes are left, and none can take the place of these ranks.
+    #[error(
+        "ranks {lost:?} are lost, and the others cannot go on without them: the same command, on all \
+         ranks, goes on where the run was, or begins where it had not begun"
+    )]
+    NotBorne {
+        /// The ranks of the run that no process has.
+        lost: Vec<usize>,
+    },
     /// Nothing to resume, although it was required.
     #[error("resume = require, but no checkpoint of this run was found")]
     NothingFound,

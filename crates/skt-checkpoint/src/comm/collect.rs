@@ -1,7 +1,5 @@
 //! Collective operations built from messages, the same over every [`Comm`].
 
-use std::time::Duration;
-
 use bytemuck::Pod;
 
 use super::{Comm, Result, Tag};
@@ -10,8 +8,6 @@ use super::{Comm, Result, Tag};
 const TAG_BCAST: Tag = 0x7f00;
 const TAG_REDUCE: Tag = 0x7f01;
 const TAG_GATHER: Tag = 0x7f02;
-/// Between two looks of a rank that has nothing to do.
-const NAP: Duration = Duration::from_millis(1);
 
 /// Sends `data` of `root` to all, along a binomial tree.
 pub fn broadcast<C: Comm, T: Pod>(comm: &C, data: &mut [T], root: usize) -> Result<()> {
@@ -44,10 +40,7 @@ pub fn await_broadcast<C: Comm>(comm: &C, root: usize) -> Result<()> {
     assert!(relative > 0, "the root has it");
     // Its lowest set bit is the way from the rank that sends to it.
     let from = relative & (relative - 1);
-    while !comm.probe((from + root) % size, TAG_BCAST)? {
-        std::thread::sleep(NAP);
-    }
-    Ok(())
+    comm.await_message((from + root) % size, TAG_BCAST)
 }
 
 /// Combines `data` of all ranks, element by element, into `root`'s, in an order

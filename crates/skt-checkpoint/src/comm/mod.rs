@@ -19,10 +19,14 @@ pub mod threads;
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytemuck::Pod;
 
 pub use buffer::{PanelBuf, disjoint_ranges};
+
+/// Between two looks of a rank that has nothing to do.
+const NAP: Duration = Duration::from_millis(1);
 
 /// A message tag. Below 32768, which every MPI supports.
 pub type Tag = u16;
@@ -136,6 +140,15 @@ pub trait Comm: Sized + Send {
     /// Whether a message with this tag from `source` could be received now.
     /// Also lets the transport make progress.
     fn probe(&self, source: usize, tag: Tag) -> Result<bool>;
+
+    /// Returns when a message with this tag from `source` could be received. Meanwhile the
+    /// processor is free.
+    fn await_message(&self, source: usize, tag: Tag) -> Result<()> {
+        while !self.probe(source, tag)? {
+            std::thread::sleep(NAP);
+        }
+        Ok(())
+    }
 
     /// Returns when all ranks of the group have called it. Collective.
     fn barrier(&self) -> Result<()>;

@@ -810,6 +810,16 @@ impl Comm for SimComm {
         Ok(conductor.as_mut().map_or(is_here, |conductor| conductor.sees(me, is_here)))
     }
 
+    fn await_message(&self, source: usize, tag: Tag) -> Result<()> {
+        let (me, group, from) = (self.me(), self.group, self.members[source]);
+        let is_it = |m: &Message| (m.group, m.source, m.tag) == (group, from, tag);
+        self.world.wait(
+            me,
+            || format!("a message from {from} (tag {tag})"),
+            |state| state.inboxes[me].iter().any(is_it).then_some(()),
+        )
+    }
+
     fn barrier(&self) -> Result<()> {
         self.meet("barrier", (None, 0)).map(drop)
     }

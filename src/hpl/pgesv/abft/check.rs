@@ -312,8 +312,8 @@ fn mend<C: Comm>(
             (decoding.terms(0), decoding.divisor)
         }
     };
-    let unit = f64::INFINITY;
-    let sum = Sum { name: "mend", terms: &terms, divisor, target, finished, unit };
+    let (is_added, unit) = (false, f64::INFINITY);
+    let sum = Sum { name: "mend", terms: &terms, divisor, is_added, target, finished, unit };
     relay.sum(&sum, (row..row + 1, 0..relay.columns_of(target)))
 }
 

@@ -82,6 +82,9 @@ pub(super) enum State {
     Exchanged(usize),
     /// x.
     Solved,
+    /// What has become of A without this process column, whose place its checksums have taken:
+    /// no cut of the system.
+    Replaced(usize),
 }
 
 /// Bits of a state's word: what, panel, start.
@@ -95,7 +98,7 @@ impl State {
         match self {
             Self::Rest(k) | Self::Logged(k) => Some(k),
             Self::Exchanged(k) => Some(k + 1),
-            Self::Hollow(_) | Self::Solved => None,
+            Self::Hollow(_) | Self::Solved | Self::Replaced(_) => None,
         }
     }
 
@@ -107,6 +110,7 @@ impl State {
             Self::Logged(k) => (2, k),
             Self::Exchanged(k) => (3, k),
             Self::Solved => (4, 0),
+            Self::Replaced(column) => (5, column),
         };
         kind | (k as u64) << KIND_BITS | start << (KIND_BITS + PANEL_BITS)
     }
@@ -119,6 +123,7 @@ impl State {
             2 => Self::Logged(k),
             3 => Self::Exchanged(k),
             4 => Self::Solved,
+            5 => Self::Replaced(k),
             _ => Self::Hollow(k),
         };
         (state, word >> (KIND_BITS + PANEL_BITS))
@@ -418,6 +423,7 @@ impl Journal<'_> {
             State::Logged(k) => ("logged", k),
             State::Exchanged(k) => ("exchanged", k),
             State::Solved => ("solved", 0),
+            State::Replaced(column) => ("replaced", column),
         };
         self.step(name, k)?;
         self.write(STATE, state.word(self.start));
@@ -536,7 +542,10 @@ mod tests {
     fn states_come_back_from_their_words() {
         let states = [0, 1, 7, u32::MAX as usize];
         let states = states.into_iter().flat_map(|k| {
-            [State::Hollow(k), State::Rest(k), State::Logged(k), State::Exchanged(k), State::Solved]
+            let solved = [State::Solved, State::Replaced(k)];
+            [State::Hollow(k), State::Rest(k), State::Logged(k), State::Exchanged(k)]
+                .into_iter()
+                .chain(solved)
         });
         for state in states {
             for start in [0, 1, (1 << 28) - 1] {

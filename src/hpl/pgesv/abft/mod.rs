@@ -33,6 +33,7 @@ mod check;
 mod groups;
 mod memory;
 mod relay;
+mod replacement;
 mod restore;
 mod standing;
 mod weights;
@@ -58,14 +59,16 @@ use crate::hpl::comm::{Comm, CommError, collect};
 use crate::hpl::grid::{Cyclic, Grid};
 use crate::hpl::matgen::{self, Entries};
 use crate::hpl::swap;
+use crate::machine::blas::view::SharedMat;
 use crate::machine::team::Team;
 use crate::report::record::Phases;
 pub use memory::{At, GoOn, Hook, work_doubles};
 use memory::{Journal, Places, Recorded, Sizes, State};
 use relay::{Relay, Sum};
+pub use replacement::{Absent, grid_without};
 use restore::Step;
 pub use standing::Refusal;
-use standing::{Action, Decision, Report, decide, lost, newest_start};
+use standing::{Action, Decision, Report, decide, lost, newest_start, refuse_elsewhere};
 pub use weights::{MOST_CHECKSUMS, Weights};
 
 /// Most panels of the look-ahead: with more, a column in flight would have panels that its
@@ -125,6 +128,10 @@ pub trait Watcher {
         Ok(())
     }
 
+    /// The checksums have taken the place of a process column, whose finished part of U is
+    /// decoded: so many bytes on a rank, in so many seconds, the most of any.
+    fn decoded(&mut self, _bytes: u64, _seconds: f64) {}
+
     /// The checksums have been compared with the matrix.
     fn checked(&mut self, _: Checked) {}
 
@@ -158,6 +165,8 @@ pub struct Beginning {
     pub panel: usize,
     /// The ranks of the grid that were rebuilt.
     pub rebuilt: Vec<usize>,
+    /// The process column whose place the checksums have taken, if they have.
+    pub replaced: Option<usize>,
     /// How many ranks took back what they had computed of that panel.
     pub undone: usize,
     /// Whether x is there already.
@@ -195,7 +204,7 @@ pub struct System<'s, C: Comm> {
 }
 
 /// A solution.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Solution {
     /// All of x.
     pub x: Vec<f64>,
@@ -203,6 +212,8 @@ pub struct Solution {
     pub resumed: Option<usize>,
     /// The ranks of the grid that were rebuilt.
     pub rebuilt: Vec<usize>,
+    /// The process column whose place the checksums have taken, if they have.
+    pub replaced: Option<usize>,
 }
 
 /// The ranks whose memory is lost.
@@ -279,21 +290,12 @@ impl<'s, C: Comm> System<'s, C> {
         assert_eq!(weights, (grid.q, grid.checksums), "weights of this grid");
         let mut places = Places::new(memory, &self.sizes(), shape);
         let mut journal = places.journal(hook);
-        let (decision, lost) = self.open(&mut journal, start_id)?;
-        let mut solution = Solution { x: Vec::new(), resumed: None, rebuilt: Vec::new() };
-        let panels = self.params.panels();
+        let (decision, lost) = self.open(&mut journal, start_id, &[])?;
+        let mut solution = Solution::default();
         if let Decision::Solved { from } = decision {
-            solution.x = places.x_mut().to_vec();
-            collect::broadcast(&grid.all, &mut solution.x, from)?;
-            solution.resumed = Some(panels);
-            let solved = Beginning { panel: panels, is_solved: true, ..Beginning::default() };
-            watcher.begins(&solved)?;
+            solution = self.take_x(&mut places, from, watcher)?;
         } else {
-            let a = &places.a;
-            let (rows, cols) = (grid.rows(self.params.nb), grid.cols(self.params.nb));
-            // Memory that ranks share on a node does not outlive them.
-            let params = Params { share: false, ..self.params };
-            let local = Local { grid, team: self.team, params, a, rows, cols, shape };
+            let local = self.local(&places.a);
             let (mut from, mut undone) = (0, 0);
             if let Decision::GoTo { cut, actions } = decision {
                 restore::go_to(&local, &places, &journal, cut, actions[grid.all.rank()])?;
@@ -309,7 +311,8 @@ impl<'s, C: Comm> System<'s, C> {
             // No rank goes on while another may still have what belongs to an earlier start.
             grid.all.barrier()?;
             let rebuilt = solution.rebuilt.clone();
-            watcher.begins(&Beginning { panel: from, rebuilt, undone, is_solved: false })?;
+            let beginning = Beginning { panel: from, rebuilt, undone, ..Beginning::default() };
+            watcher.begins(&beginning)?;
             let mut run = Run::new(&local, &places, &journal, (self.weights, self.check), from)?;
             let factored = run.factor(from, watcher);
             if let Err(SolveError::Wrong { .. }) = factored {
@@ -319,13 +322,11 @@ impl<'s, C: Comm> System<'s, C> {
             let mut phases = run.phases;
             watcher.back_substitutes();
             let start = Instant::now();
-            solution.x = self.back_substitute(&local)?;
+            solution.x = back_substitute(&local)?;
             phases.back = start.elapsed().as_secs_f64();
             watcher.has_x(phases);
         }
-        journal.step("x", panels)?;
-        places.x_mut().copy_from_slice(&solution.x);
-        journal.set(State::Solved)?;
+        keep_x(&mut places, &journal, &solution.x)?;
         Ok(solution)
     }
 
@@ -342,7 +343,7 @@ impl<'s, C: Comm> System<'s, C> {
     pub fn refusal(&self, memory: &mut [f64]) -> Result<Option<Refusal>, SolveError> {
         let places = Places::new(memory, &self.sizes(), self.shape());
         let journal = places.journal(&GoOn);
-        let (reports, _) = self.reports(&journal, 0)?;
+        let (reports, _) = self.tell(&journal, 0, &[])?;
         match decide(&reports, self.grid.checksums) {
             Ok(Decision::Begin) => Ok(Some(Refusal::Nothing)),
             Ok(Decision::GoTo { .. } | Decision::Solved { .. }) => Ok(None),
@@ -355,9 +356,37 @@ impl<'s, C: Comm> System<'s, C> {
         }
     }
 
-    /// What all ranks tell of their memory, and the `start_id` of rank 0. Collective over the
-    /// grid.
-    fn reports(&self, journal: &Journal, start_id: u32) -> Result<(Vec<Report>, u64), CommError> {
+    /// This rank's part of the system, in `a`.
+    fn local<'l>(&'l self, a: &'l SharedMat<'l>) -> Local<'l, C> {
+        let (grid, team, shape) = (self.grid, self.team, self.shape());
+        let (rows, cols) = (grid.rows(self.params.nb), grid.cols(self.params.nb));
+        // Memory that ranks share on a node does not outlive them.
+        let params = Params { share: false, ..self.params };
+        Local { grid, team, params, a, rows, cols, shape }
+    }
+
+    /// x, from rank `from`, which has it. Collective.
+    fn take_x(
+        &self,
+        places: &mut Places,
+        from: usize,
+        watcher: &mut dyn Watcher,
+    ) -> Result<Solution, SolveError> {
+        let mut x = places.x_mut().to_vec();
+        collect::broadcast(&self.grid.all, &mut x, from)?;
+        let panels = self.params.panels();
+        watcher.begins(&Beginning { panel: panels, is_solved: true, ..Beginning::default() })?;
+        Ok(Solution { x, resumed: Some(panels), ..Solution::default() })
+    }
+
+    /// What all ranks tell of their memories, in the order of their numbers in the whole
+    /// grid, and the start id of the first. Collective.
+    fn tell(
+        &self,
+        journal: &Journal,
+        start_id: u32,
+        absent: &[Absent],
+    ) -> Result<(Vec<Report>, u32), CommError> {
         let (grid, form) = (self.grid, self.form());
         let (joined, confirmed) = journal.starts();
         let (_, state_start) = State::of_word(journal.state_word());
@@ -390,17 +419,32 @@ impl<'s, C: Comm> System<'s, C> {
                 is_wrong: words[8] != 0,
             }
         };
-        Ok((all.iter().map(report).collect(), all[0][7]))
+        let mut reports: Vec<Report> = all.iter().map(report).collect();
+        for &Absent { rank, row, col } in absent {
+            reports.insert(rank, Report::of_absent(row, col));
+        }
+        Ok((reports, all[0][7] as u32))
     }
 
     /// Tells the others what is in this rank's memory, decides with them, and joins the
-    /// start. Returns the decision, and what is lost.
-    fn open(&self, journal: &mut Journal, start_id: u32) -> Result<(Decision, Lost), AbftError> {
+    /// start. Returns the decision, and what is lost; `absent`: the ranks that no process has,
+    /// in order, and all of one process column.
+    fn open(
+        &self,
+        journal: &mut Journal,
+        start_id: u32,
+        absent: &[Absent],
+    ) -> Result<(Decision, Lost), AbftError> {
         let grid = self.grid;
-        let (reports, start_id) = self.reports(journal, start_id)?;
+        let (reports, start_id) = self.tell(journal, start_id, absent)?;
         let decision = decide(&reports, grid.checksums).map_err(AbftError::Refused)?;
+        if let Some(absent) = absent.first() {
+            refuse_elsewhere(&reports, &decision, absent.col).map_err(AbftError::Refused)?;
+        }
         let (lost, newest) = (lost(&reports), newest_start(&reports));
-        if lost[grid.all.rank()] {
+        let me = reports.iter().position(|at| (at.row, at.col) == (grid.myrow, grid.mycol));
+        let me = me.expect("this rank has reported");
+        if lost[me] {
             let cut = match decision {
                 Decision::Begin => 0,
                 Decision::GoTo { cut, .. } => cut,
@@ -415,7 +459,7 @@ impl<'s, C: Comm> System<'s, C> {
         }
         let last = reports.iter().map(|report| report.joined.max(report.confirmed) >> 32).max();
         let number = last.expect("a rank") + 1;
-        let generation = number << 32 | start_id;
+        let generation = number << 32 | u64::from(start_id);
         journal.join(generation)?;
         // A rank that follows a start may change what it has: a rank that has not joined must
         // not be taken for one that has changed with the others.
@@ -428,6 +472,7 @@ impl<'s, C: Comm> System<'s, C> {
         Ok((decision, Lost { ranks, by_place }))
     }
 
+    /// Makes this rank's part of the system.
     fn generate(&self, local: &Local<C>) {
         let Params { n, nb, .. } = self.params;
         let (grid, team, entries) = (self.grid, self.team, self.entries);
@@ -440,22 +485,28 @@ impl<'s, C: Comm> System<'s, C> {
             }
         }
     }
+}
 
-    /// All of x, on all ranks.
-    fn back_substitute(&self, local: &Local<C>) -> Result<Vec<f64>, SolveError> {
-        let (grid, Params { n, nb, .. }) = (self.grid, self.params);
-        let mut mine = Vec::new();
-        if !grid.is_checksum() {
-            // SAFETY: nobody writes to A.
-            let a = unsafe { local.a.read(0..local.shape.rows, 0..local.shape.cols) };
-            mine = back::substitute(grid, self.team, n, nb, a)?;
-        }
-        let parts = collect::all_gather_bytes(&grid.row, bytemuck::cast_slice(&mine))?;
-        let parts: Vec<Vec<f64>> =
-            parts.iter().map(|part| bytemuck::allocation::pod_collect_to_vec(part)).collect();
-        let cols = local.cols;
-        Ok((0..n).map(|j| parts[cols.owner(j)][cols.local(j)]).collect())
+/// All of x, on all ranks.
+fn back_substitute<C: Comm>(local: &Local<C>) -> Result<Vec<f64>, SolveError> {
+    let Local { grid, team, params: Params { n, nb, .. }, cols, .. } = *local;
+    let mut mine = Vec::new();
+    if !grid.is_checksum() {
+        // SAFETY: nobody writes to A.
+        let a = unsafe { local.a.read(0..local.shape.rows, 0..local.shape.cols) };
+        mine = back::substitute(grid, team, n, nb, a)?;
     }
+    let parts = collect::all_gather_bytes(&grid.row, bytemuck::cast_slice(&mine))?;
+    let parts: Vec<Vec<f64>> =
+        parts.iter().map(|part| bytemuck::allocation::pod_collect_to_vec(part)).collect();
+    Ok((0..n).map(|j| parts[cols.owner(j)][cols.local(j)]).collect())
+}
+
+/// Keeps x where it outlives the process.
+fn keep_x(places: &mut Places, journal: &Journal, x: &[f64]) -> Result<(), SolveError> {
+    journal.step("x", x.len())?;
+    places.x_mut().copy_from_slice(x);
+    journal.set(State::Solved)
 }
 
 /// The factorization on one rank, and what it needs beside the memory that outlives it.
@@ -620,7 +671,8 @@ impl<'r, C: Comm> Run<'r, C> {
         };
         for s in 0..self.weights.checksums() {
             let (terms, target) = (&self.weights.terms(s)[..], grid.q + s);
-            let sum = Sum { name: "renew", terms, divisor: 1.0, target, finished, unit };
+            let (divisor, is_added) = (1.0, false);
+            let sum = Sum { name: "renew", terms, divisor, is_added, target, finished, unit };
             let rows = 0..rows.count_before(finished, grid.myrow);
             self.relay.sum(&sum, (rows, cols.clone()))?;
         }

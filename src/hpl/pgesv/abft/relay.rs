@@ -29,6 +29,8 @@ pub(super) struct Sum<'s> {
     pub terms: &'s [(usize, f64)],
     /// What the sum is divided by.
     pub divisor: f64,
+    /// Whether it is added to what the target has, or stands in its place.
+    pub is_added: bool,
     /// The process column that gets it.
     pub target: usize,
     /// The columns before this one are finished: below the diagonal, they are dead.
@@ -150,7 +152,10 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
                 let sums = message[dead.len()..].iter().map(|value| value / sum.divisor);
                 if is_taken {
                     dead.fill(0.0);
-                    values.iter_mut().zip(sums).for_each(|(value, sum)| *value = sum);
+                    let store = |(value, new): (&mut f64, f64)| {
+                        *value = if sum.is_added { *value + new } else { new };
+                    };
+                    values.iter_mut().zip(sums).for_each(store);
                 } else if sum.unit.is_finite() {
                     let mut changes = values.iter().zip(sums).map(|(value, sum)| sum - value);
                     if let Some(change) = changes.find(|&by| !is_rounding(by, sum.unit)) {

@@ -243,7 +243,8 @@ pub(super) fn rebuild<C: Comm>(
         let left = cols.count_before(finished, target.min(q - 1));
         let first = if lost_here[target] { 0 } else { left };
         let part = (0..local.shape.rows, first..relay.columns_of(target));
-        let sum = Sum { name: "rebuild", terms, divisor, target, finished, unit: f64::INFINITY };
+        let (is_added, unit) = (false, f64::INFINITY);
+        let sum = Sum { name: "rebuild", terms, divisor, is_added, target, finished, unit };
         relay.sum(&sum, part)
     };
     let decoding = weights.decoding(&anew.columns, &anew.from);

@@ -35,6 +35,21 @@ pub(super) struct Report {
 }
 
 impl Report {
+    /// Of a rank that no process has.
+    pub fn of_absent(row: usize, col: usize) -> Self {
+        Self {
+            row,
+            col,
+            is_foreign: false,
+            joined: 0,
+            confirmed: 0,
+            state: State::Hollow(0),
+            start: 0,
+            is_torn: false,
+            is_wrong: false,
+        }
+    }
+
     /// Whether it is from the newest start that anybody has followed. One that has joined
     /// that start was in it.
     fn is_current(&self, newest: u64) -> bool {
@@ -97,6 +112,20 @@ pub enum Refusal {
         /// The rank of the grid that says so.
         rank: usize,
     },
+    /// It has gone on without its checksums.
+    Replaced {
+        /// The rank of the grid that says so.
+        rank: usize,
+        /// The process column whose place they have taken.
+        column: usize,
+    },
+    /// To go on without checksums, no other process column may have lost anything.
+    Scattered {
+        /// The process column without which it was to go on.
+        column: usize,
+        /// The ranks of the grid that are lost elsewhere.
+        ranks: Vec<usize>,
+    },
     /// States that no run leaves behind.
     Mixture {
         /// What was found.
@@ -106,14 +135,15 @@ pub enum Refusal {
     Nothing,
 }
 
+fn list(ranks: &[usize]) -> String {
+    ranks.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
+}
+
 impl Refusal {
     /// What is wrong, without what to do.
     pub fn what(&self) -> String {
         match self {
             Self::Lost { row, ranks, torn, most } => {
-                let list = |ranks: &[usize]| {
-                    ranks.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
-                };
                 let ranks = list(ranks);
                 let torn = match torn.is_empty() {
                     true => String::new(),
@@ -136,6 +166,16 @@ impl Refusal {
                 "the checksums of rank {rank} have contradicted the matrix, so a process, its \
                  memory or a link has given a wrong number"
             ),
+            Self::Replaced { rank, column } => format!(
+                "after a loss the run has gone on without process column {column} (--on-loss \
+                 replace), whose place its checksums have taken: what rank {rank} has is no cut \
+                 of the system, and nothing is left to rebuild from"
+            ),
+            Self::Scattered { column, ranks } => format!(
+                "process column {column} is lost, and beside it the memory of ranks {}: no \
+                 checksums take the place of both. Nothing was changed",
+                list(ranks)
+            ),
             Self::Mixture { what } => format!("the memories do not belong together ({what})"),
             Self::Nothing => "no rank has anything of the elimination in its memory".to_owned(),
         }
@@ -148,8 +188,11 @@ impl fmt::Display for Refusal {
         f.write_str(match self {
             Self::Lost { .. } | Self::Nothing => "clear the memory of all ranks to start over",
             Self::Foreign { .. } => "go on with those of its run, or clear it",
-            Self::Wrong { .. } => {
+            Self::Wrong { .. } | Self::Replaced { .. } => {
                 "clear the memory of all ranks to start over, or start with --resume never"
+            }
+            Self::Scattered { .. } => {
+                "the same command, on all ranks, rebuilds what can be rebuilt"
             }
             Self::Mixture { .. } => {
                 "clear the memory of all ranks to start over, and report this as a defect"
@@ -187,6 +230,11 @@ pub(super) fn decide(reports: &[Report], checksums: usize) -> Result<Decision, R
     if let Some(from) = reports.iter().zip(&lost).position(is_solved) {
         return Ok(Decision::Solved { from });
     }
+    for (rank, (report, lost)) in reports.iter().zip(&lost).enumerate() {
+        if let (State::Replaced(column), false) = (report.state, lost) {
+            return Err(Refusal::Replaced { rank, column });
+        }
+    }
     let cut = left().filter_map(|report| report.state.exchanged()).min();
     // Somebody has not exchanged a row yet, so nobody has exchanged more than those of
     // panel 0: there is nothing to lose. The same where nobody has ever had anything.
@@ -207,6 +255,22 @@ pub(super) fn decide(reports: &[Report], checksums: usize) -> Result<Decision, R
     };
     let actions = reports.iter().zip(&lost).map(action).collect::<Result<_, _>>()?;
     Ok(Decision::GoTo { cut, actions })
+}
+
+/// Whether the ranks can go on without process column `column`.
+///
+/// # Errors
+/// Where one of another column is lost, too, and is not made anew.
+pub(super) fn refuse_elsewhere(
+    reports: &[Report],
+    decision: &Decision,
+    column: usize,
+) -> Result<(), Refusal> {
+    let Decision::GoTo { actions, .. } = decision else { return Ok(()) };
+    let is_elsewhere =
+        |&rank: &usize| actions[rank] == Action::Rebuild && reports[rank].col != column;
+    let ranks: Vec<usize> = (0..reports.len()).filter(is_elsewhere).collect();
+    if ranks.is_empty() { Ok(()) } else { Err(Refusal::Scattered { column, ranks }) }
 }
 
 fn refuse_losses(reports: &[Report], lost: &[bool], most: usize) -> Result<(), Refusal> {
@@ -332,6 +396,46 @@ mod tests {
         // It joined start 7, which others have followed.
         all[1] = Report { joined: 7, confirmed: 4, ..all[1] };
         assert!(matches!(decide(&all, 0), Ok(Decision::GoTo { cut: 5, .. })));
+    }
+
+    #[test]
+    fn what_has_gone_on_without_checksums_is_no_cut() {
+        use State::*;
+        let refused = |states: &[State], rank| {
+            let refusal = Refusal::Replaced { rank, column: 1 };
+            assert_eq!(decide(&reports(states), 1), Err(refusal));
+        };
+        refused(&[Replaced(1), Hollow(0), Rest(4)], 0);
+        refused(&[Rest(0), Hollow(0), Replaced(1)], 2);
+        // x is x, and what is stale has been made anew.
+        let solved = [Replaced(1), Hollow(0), Solved];
+        assert_eq!(decide(&reports(&solved), 1), Ok(Decision::Solved { from: 2 }));
+        let mut stale = reports(&[Rest(4), Replaced(1), Rest(4)]);
+        (stale[1].joined, stale[1].confirmed) = (6, 6);
+        assert!(matches!(decide(&stale, 1), Ok(Decision::GoTo { cut: 4, .. })));
+    }
+
+    #[test]
+    fn ranks_go_on_without_one_process_column() {
+        use State::*;
+        let mut two_rows = reports(&[Rest(4), Hollow(0), Rest(4), Rest(4), Hollow(3), Rest(4)]);
+        two_rows
+            .iter_mut()
+            .skip(3)
+            .for_each(|report| (report.row, report.col) = (1, report.col - 3));
+        let refused = |reports: &[Report], column| {
+            refuse_elsewhere(reports, &decide(reports, 1).unwrap(), column)
+        };
+        assert_eq!(refused(&two_rows, 1), Ok(()));
+        assert_eq!(refused(&two_rows, 0), Err(Refusal::Scattered { column: 0, ranks: vec![1, 4] }));
+        two_rows.swap(3, 4);
+        (two_rows[3].col, two_rows[4].col) = (0, 1);
+        assert_eq!(refused(&two_rows, 1), Err(Refusal::Scattered { column: 1, ranks: vec![3] }));
+        // What begins is made anew on all.
+        two_rows[0].state = Rest(0);
+        two_rows.iter_mut().skip(2).for_each(|report| report.state = Rest(0));
+        two_rows[3].state = Hollow(0);
+        assert_eq!(refused(&two_rows, 1), Ok(()));
     }
 
     #[test]

@@ -261,6 +261,15 @@ pub enum ConfigError {
         /// The method.
         method: String,
     },
+    /// To give images up of a method that waits for each.
+    #[error(
+        "{at}: when-busy=skip has no meaning with --ft abft, which waits for each image; leave it \
+         out"
+    )]
+    NeverBusy {
+        /// Where.
+        at: At,
+    },
     /// A setting of checksums where there are none.
     #[error("{at}: has no meaning without --ft abft, which has checksums; leave it out")]
     NoChecksums {

@@ -8,10 +8,11 @@ use std::str::FromStr;
 use skt_terms::shown::shown;
 
 use super::every::{Every, parse_seconds};
-use super::levels::Levels;
+use super::levels::{LevelSettings, Levels};
 use super::settings::{OnLoss, Overlap, Settings};
 use crate::checkpoint::agree::Resume;
 use crate::checkpoint::codec::{CodecKind, checksum};
+use crate::checkpoint::level::WhenBusy;
 use crate::checkpoint::link::MESSAGE_BYTES;
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::store::{SegmentName, StoreKind};
@@ -149,17 +150,19 @@ impl Reader<'_> {
 
     /// The levels, of a method that has images.
     fn levels(&self, method: Method) -> Result<Levels, ConfigError> {
-        let levels: Option<Levels> = self.parsed(Setting::Level)?;
-        match levels {
-            Some(_) if !method.has_images() => {
-                let place = &self.0[&Setting::Level].place;
-                Err(ConfigError::NoImages {
-                    at: Setting::Level.at(place),
-                    method: method.to_string(),
-                })
-            }
-            levels => Ok(levels.unwrap_or_default()),
+        let Some(levels) = self.parsed::<Levels>(Setting::Level)? else {
+            return Ok(Levels::default());
+        };
+        let at = Setting::Level.at(&self.0[&Setting::Level].place);
+        if !method.has_images() {
+            return Err(ConfigError::NoImages { at, method: method.to_string() });
         }
+        // The matrix itself is written: its rank waits for each image.
+        let gives_up = |level: &LevelSettings| level.when_busy == WhenBusy::Skip;
+        if method == Method::Abft && levels.0.iter().any(gives_up) {
+            return Err(ConfigError::NeverBusy { at });
+        }
+        Ok(levels)
     }
 
     /// Refuses what is of checkpoints alone.
@@ -345,6 +348,11 @@ mod tests {
             (
                 "method = \"single\"\nlevel = \"local:/x\"",
                 "f:7: checkpoint.level: levels need --ft self, --ft double or --ft abft; this is single",
+            ),
+            (
+                "method = \"abft\"\nlevel = \"local:/x,when-busy=skip\"",
+                "f:7: checkpoint.level: when-busy=skip has no meaning with --ft abft, which waits \
+                 for each image; leave it out",
             ),
             (
                 "level = \"local:x\"",

@@ -20,7 +20,7 @@ fn files(folder: &Path) -> usize {
 /// than one parity bears, one of them with its disk. The other is replaced all the same, and is
 /// back with its images before the end.
 #[test]
-fn nothing_is_lost_but_time_when_the_power_fails_and_when_two_nodes_go_with_their_disks() {
+fn nothing_is_lost_but_time_when_the_power_fails_and_when_two_nodes_go() {
     let Some(mut cluster) = cluster(Kind::Openmpi, 4, 2) else { return };
     fs::create_dir(cluster.shared().join("pfs")).expect("our folder");
     let levels = "--level local:/mnt/disk,every=0.3s --level global:/mnt/pfs,every=0.3s";

@@ -298,14 +298,19 @@ fn rotten_images_of_abft_are_lost_or_passed_over() {
     world.power_off(0..3, Cut::All);
     let newest = world.promise().expect("some are complete").epoch as usize;
     let mut count = Count::default();
-    for (rotten_ranks, expected) in [(1..2, newest), (1..3, newest - 1)] {
+    // The disk of a rank may be lost, too.
+    let cases = [(1..2, None, newest), (1..3, None, newest - 1), (1..2, Some(0), newest - 1)];
+    for (rotten_ranks, lost, expected) in cases {
         let mut rotten = world.clone();
+        lost.into_iter().for_each(|disk| rotten.lose_disk(disk));
         rotten_ranks.for_each(|rank| {
             (newest..=5).for_each(|epoch| rotten.rot_image(0, rank, epoch as u64));
         });
-        let ran = rotten.clone().start(&How::none(2, 5));
+        let mut undisturbed = rotten.clone();
+        let ran = undisturbed.start(&How::none(2, 5));
         let Came::Resumed(state, Some(_)) = check_kept(&ran, None, true) else { panic!("{ran:?}") };
         assert_eq!(state.len(), expected);
+        assert!(!undisturbed.is_judged, "what is lost and what has rotted count together");
         for step in 1..=ran.steps {
             let mut dead = rotten.clone();
             dead.start(&How::killed(step, 6, step, (step % 3) as usize));

@@ -184,16 +184,19 @@ fn a_document_says_what_is_known() {
     let killed = read(&path);
     assert_eq!(killed["finished"], json!(false));
     assert_eq!(killed["end"], Value::Null);
-    assert_eq!(killed["counts"], json!({"passed": 3, "failed": 2, "skipped": 1}));
+    assert_eq!(killed["counts"], json!({"passed": 4, "failed": 2, "skipped": 1}));
     assert_eq!(killed["start"], json!("2023-11-14T22:13:20Z"));
     assert_eq!(killed["command_line"], json!(["skt-hpl", "--json", "a b.json"]));
     assert_eq!(killed["parameters"]["grids"], json!([{"p": 1, "q": 1}]));
     assert_eq!(killed["parameters"]["bcast"], json!(["2ringM"]));
-    let [passed, failed, _, broke, skipped, _] = killed["tests"].as_array().unwrap().as_slice()
+    let [passed, failed, _, broke, skipped, _, replaced] =
+        killed["tests"].as_array().unwrap().as_slice()
     else {
-        panic!("six tests")
+        panic!("seven tests")
     };
     assert_eq!(passed["variant"], json!("WR13R2C4"));
+    let replacement = &replaced["protection"]["restarts"][0]["replacement"];
+    assert_eq!(replacement["process_column"], json!(2));
     assert_eq!(passed["status"], json!("passed"));
     assert_eq!(passed["gflops"], json!(92.125));
     assert_eq!(passed["efficiency"], json!(92.125 / 110.5));

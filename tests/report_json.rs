@@ -189,11 +189,14 @@ fn a_document_says_what_is_known() {
     assert_eq!(killed["command_line"], json!(["skt-hpl", "--json", "a b.json"]));
     assert_eq!(killed["parameters"]["grids"], json!([{"p": 1, "q": 1}]));
     assert_eq!(killed["parameters"]["bcast"], json!(["2ringM"]));
-    let [passed, failed, _, broke, skipped, _] = killed["tests"].as_array().unwrap().as_slice()
+    let [passed, failed, _, broke, skipped, _, replaced] =
+        killed["tests"].as_array().unwrap().as_slice()
     else {
-        panic!("six tests")
+        panic!("seven tests")
     };
     assert_eq!(passed["variant"], json!("WR13R2C4"));
+    let replacement = &replaced["protection"]["restarts"][0]["replacement"];
+    assert_eq!(replacement["process_column"], json!(2));
     assert_eq!(passed["status"], json!("passed"));
     assert_eq!(passed["gflops"], json!(92.125));
     assert_eq!(passed["efficiency"], json!(92.125 / 110.5));

@@ -161,6 +161,42 @@ fn x_is_exact_where_no_column_is_another() {
     assert!(of_checksums > 200 && of_u > 20);
 }
 
+/// Residuals grow by about what sums of Q columns do to rounding.
+#[test]
+fn residuals_are_of_the_same_size() {
+    let sorted = |mut residuals: Vec<f64>| {
+        residuals.sort_by(f64::total_cmp);
+        (residuals[residuals.len() / 2], residuals[residuals.len() - 1])
+    };
+    for (p, q, depth) in [(1, 3, 0), (2, 2, 1)] {
+        let job = |seed| {
+            let spec = TestSpec { depth, ..spec(96, 8, p, q) };
+            job(spec, Matrix::random(96, seed))
+        };
+        let undisturbed = |seed| {
+            let job = job(seed);
+            job.matrix.residual(&job.finish(&job.untouched(), seed, 1).x)
+        };
+        let (median, most) = sorted((0..31).map(undisturbed).collect());
+        let mut random = Random(3);
+        let after = |seed| {
+            let job = job(seed % 31);
+            let rank = random.below(job.ranks() / p - 1);
+            let step = 1 + random.below(steps(&job, seed) as usize) as u64;
+            let memory = lose(&job, seed, vec![Kill { step, rank }], Linger::Steps(0));
+            job.matrix.residual(&replaced(&job, &[rank], &memory, seed).0)
+        };
+        let (median_after, most_after) = sorted((0..62).map(after).collect());
+        println!(
+            "{p} x {q}: median {:.2}, most {:.2} times",
+            median_after / median,
+            most_after / most
+        );
+        assert!(median_after <= 4.0 * median, "{median_after} against {median}");
+        assert!(most_after <= 8.0 * most, "{most_after} against {most}");
+    }
+}
+
 /// What a later start of the whole job makes of the memories that a replacement has left.
 fn later(job: &Job, left: &Start, gone: &[usize], seed: u64) -> Vec<Result<Solved, AbftError>> {
     let mut memory = left.memory.clone();

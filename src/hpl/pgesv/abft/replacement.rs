@@ -209,15 +209,22 @@ impl<C: Comm> System<'_, C> {
         collect::all_reduce(&grid.all, &mut first, u64::min)?;
         // Before this the memories are a cut of the system, and a start can go on from them;
         // behind it a rank that has no part in the rest is needed no more.
-        grid.all.barrier()?;
-        journal.set(State::Replaced(lost))?;
+        let replace = || -> Result<(), SolveError> {
+            grid.all.barrier()?;
+            journal.set(State::Replaced(lost))
+        };
         let finished = self.params.columns_before(cut);
         let columns = Columns { n, cols: grid.cols(self.params.nb), lost, finished };
-        let played = players.map(|players| -> Result<Vec<f64>, SolveError> {
-            let x = self.play(players, columns, &places, &journal, watcher)?;
-            keep_x(&mut places, &journal, &x)?;
-            Ok(x)
-        });
+        let played = match players {
+            Some(players) => {
+                let x = self.play(players, columns, &places, &journal, watcher, replace);
+                Some(x.and_then(|x| keep_x(&mut places, &journal, &x).map(|()| x)))
+            }
+            None => {
+                replace()?;
+                None
+            }
+        };
         let x = announce(&grid.all, first[0] as usize, n, played)?;
         if players.is_none() {
             keep_x(&mut places, &journal, &x)?;
@@ -252,7 +259,8 @@ impl<C: Comm> System<'_, C> {
         })
     }
 
-    /// Goes on from the cut, on a rank of the grid `players`, to x.
+    /// Goes on from the cut, on a rank of the grid `players`, to x. All memory that it takes
+    /// is there before it has the place of the lost process column taken by `replace`.
     fn play(
         &self,
         players: &Grid<C>,
@@ -260,6 +268,7 @@ impl<C: Comm> System<'_, C> {
         places: &Places,
         journal: &Journal,
         watcher: &mut dyn Watcher,
+        replace: impl FnOnce() -> Result<(), SolveError>,
     ) -> Result<Vec<f64>, SolveError> {
         let params = Params { share: false, ..self.params };
         let Params { n, nb, .. } = params;
@@ -269,9 +278,10 @@ impl<C: Comm> System<'_, C> {
         let a = unsafe { places.a.block(0..shape.rows, 0..shape.cols) }.share();
         let local = Local { grid: players, team: self.team, params, a: &a, rows, cols, shape };
         let mut decoder = Decoder::new(&local, places, journal, columns)?;
-        decoder.decode_beside_b()?;
         let cut = columns.finished.div_ceil(nb);
         let mut work = workspace(&local, places, cut)?;
+        replace()?;
+        decoder.decode_beside_b()?;
         let mut on_progress = |done: usize| watcher.columns(done.min(n));
         Solver::new(players, self.team, params, shape, &a, &mut work).factor(
             cut..params.panels(),

@@ -665,15 +665,18 @@ fn refusal(job: &Job, memory: &mut Memory) -> Option<Refusal> {
 fn a_contradiction_is_known_to_all_before_any_memory_goes() {
     let (nb, cut, matrix) = (8, 5, Matrix::random(96, 3));
     let job = Job { spec: spec(96, nb, 1, 3), weights: Weights::new(3, 1), matrix, check: RARE };
-    let mut memory = run(job.ranks(), |comm| {
+    let memory = Mutex::new(vec![Vec::new(); job.ranks()]);
+    let ended = run(job.ranks(), |comm| {
         let flip = Flip { place: (60, 20), bit: 60 };
         let flip = (comm.rank() == 1).then_some((cut, flip));
-        let (mut memory, mut watcher) = (Vec::new(), Flipping { flip, ..Flipping::default() });
-        let ended = job.watched(&comm, &mut memory, 1, &GoOn, &mut watcher);
-        ended.expect_err("told");
-        Ok::<_, SolveError>(memory)
+        let (mut own, mut watcher) = (Vec::new(), Flipping { flip, ..Flipping::default() });
+        let ended = job.watched(&comm, &mut own, 1, &GoOn, &mut watcher);
+        memory.lock().unwrap()[comm.rank()] = own;
+        // It ends the others, which wait for it.
+        ended.map(drop)
     });
-    let mut memory: Memory = memory.drain(..).map(|memory| memory.expect("left")).collect();
+    assert!(ended.iter().all(Result::is_err), "told");
+    let mut memory: Memory = memory.into_inner().unwrap();
     // The rank of the checksums alone has noticed it.
     let untold = refusal(&job, &mut without(&memory, &[3]));
     assert!(!matches!(untold, Some(Refusal::Wrong { .. })), "{untold:?}");

@@ -53,6 +53,19 @@ fn killed(job: &Job, more: &[&str]) {
     assert!(!ended.ok && ended.text.contains("signal 9"), "{}", ended.text);
 }
 
+/// Flags for these faults, one a start.
+fn injects(faults: &[&str]) -> String {
+    faults.iter().map(|fault| format!(" --inject {fault}")).collect()
+}
+
+/// So many starts in turn are killed, and all memory is lost after each.
+fn lost_again_and_again(job: &Job, starts: usize) {
+    for _ in 0..starts {
+        killed(job, &[]);
+        lose_all(job);
+    }
+}
+
 fn lose_all(job: &Job) {
     (0..ABFT_RANKS.max(RANKS)).for_each(|rank| _ = job.lose(rank));
 }
@@ -102,12 +115,8 @@ fn a_run_that_has_lost_all_memory_goes_on_from_its_images() {
 fn a_run_with_checksums_goes_on_from_its_images() {
     let folder = folder();
     let faults = ["1@column:160", "2@recover-load:chunk=0", "0@recover-stamp", "3@column:192"];
-    let injects: String = faults.iter().map(|fault| format!(" --inject {fault}")).collect();
-    let job = abft("abft-all", &format!("{}{injects}", level("local", &folder)));
-    for _ in faults {
-        killed(&job, &[]);
-        lose_all(&job);
-    }
+    let job = abft("abft-all", &(level("local", &folder) + &injects(&faults)));
+    lost_again_and_again(&job, faults.len());
     let ended = job.start(&["--resume", "require"]);
     for says in ["# images: local:", "in images of local:"] {
         assert!(ended.text.contains(says), "{says}: {}", ended.text);
@@ -172,12 +181,8 @@ fn a_wrong_number_is_gone_back_behind() {
 fn a_restart_from_images_may_be_killed_and_lack_one() {
     let folder = folder();
     let faults = ["1@column:200", "2@recover-load:chunk=0", "0@recover-stamp"];
-    let injects: String = faults.iter().map(|fault| format!(" --inject {fault}")).collect();
-    let job = hpl("load", &format!("{}{injects}", level("global", &folder)));
-    for _ in faults {
-        killed(&job, &[]);
-        lose_all(&job);
-    }
+    let job = hpl("load", &(level("global", &folder) + &injects(&faults)));
+    lost_again_and_again(&job, faults.len());
     for path in images(&folder) {
         if path.file_name().unwrap().to_str().unwrap().starts_with("t0.r3.") {
             fs::remove_file(path).expect("removed");

@@ -491,22 +491,25 @@ fn a_node_lost_after_the_report_was_whole_costs_nothing() {
     assert_eq!(lines.last().unwrap(), "end 0");
 }
 
-#[test]
-fn nodes_that_have_nothing_are_not_asked_to_forget() {
+/// A run that is over, and the nodes that are asked to remove what they have of it.
+fn asked_to_clean() -> (Play, Pool) {
     let mut play = Play::computing(rules(), &[]);
     play.on(beat("done", 1000, Some(0)));
     play.ended("the launcher ended with code 0");
     let pool = play.asked.take().unwrap().pool;
+    (play, pool)
+}
+
+#[test]
+fn nodes_that_have_nothing_are_not_asked_to_forget() {
+    let (mut play, pool) = asked_to_clean();
     let lines = play.on(Event::Answers(survey(&pool, &[], 0)));
     assert_eq!(lines[0], "finished: the job is done, after 0 failure(s)");
 }
 
 #[test]
 fn images_that_stay_on_a_node_are_told() {
-    let mut play = Play::computing(rules(), &[]);
-    play.on(beat("done", 1000, Some(0)));
-    play.ended("the launcher ended with code 0");
-    let pool = play.asked.take().unwrap().pool;
+    let (mut play, pool) = asked_to_clean();
     let mut survey = survey(&pool, &[], 0);
     survey.answers.get_mut("n2").unwrap().images_stay = Some("/scratch: read-only".into());
     let lines = play.on(Event::Answers(survey));

@@ -132,10 +132,16 @@ pub struct Rules {
     pub rotten: Vec<Rotten>,
 }
 
+/// Ranks of the run, in a job of so many processes: those of all sets, where there are some
+/// (see [`Rules::bears`]).
+pub(super) fn ranks(bears: Option<&[Vec<usize>]>, processes: usize) -> usize {
+    bears.map_or(processes, |sets| sets.iter().map(Vec::len).sum())
+}
+
 impl Rules {
     /// Ranks of the run, in a job of so many processes.
     fn ranks(&self, processes: usize) -> usize {
-        self.bears.as_ref().map_or(processes, |sets| sets.iter().map(Vec::len).sum())
+        ranks(self.bears.as_deref(), processes)
     }
 
     /// Refuses to go on without the `lost` ranks, where no process is to take their places:

@@ -1,6 +1,6 @@
 //! What an application asks of its checkpoints.
 
-use super::agree::Resume;
+use super::agree::{self, Resume};
 use super::encode::Encoder;
 use super::layout::{BANDS, CELL_BYTES};
 use super::level::{Level, Writer};
@@ -122,7 +122,6 @@ impl<K> Config<K> {
 
     /// Ranks of the run, in a job of so many processes.
     pub(super) fn ranks(&self, processes: usize) -> usize {
-        let bears = self.survivor.as_ref().map(|survivor| &survivor.bears);
-        bears.map_or(processes, |sets| sets.iter().map(Vec::len).sum())
+        agree::ranks(self.survivor.as_ref().map(|survivor| &survivor.bears[..]), processes)
     }
 }

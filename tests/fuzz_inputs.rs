@@ -17,7 +17,7 @@ use fuzz::{assert_tame, campaign};
 use report_common::{other_run, record, record_with, small_run};
 use skt_hpl::checkpoint::header::{HeaderLayout, Identity};
 use skt_hpl::checkpoint::methods::Method;
-use skt_hpl::checkpoint::record::{Attempt, Record};
+use skt_hpl::checkpoint::record::{Record, StartId};
 use skt_hpl::checkpoint::store::{Files, SegmentInfo, Store as _, SysvLimits};
 use skt_hpl::cli::path::{self, PathArgs};
 use skt_hpl::config::{
@@ -451,7 +451,7 @@ fn checkpoint_headers() {
     };
     let record = |sequence: u64| {
         let mut record = Record::of_new_segment();
-        let first = Attempt { number: 1, nonce: 0x1234_5678_9abc_def0 };
+        let first = StartId { number: 1, nonce: 0x1234_5678_9abc_def0 };
         record.join(first, &[]);
         record.confirm(first, Method::SelfCheckpoint, 0, &[]);
         for epoch in 1..=sequence {
@@ -460,7 +460,7 @@ fn checkpoint_headers() {
                 record.stamp(epoch);
             }
         }
-        record.join(Attempt { number: 2, nonce: sequence }, &[first]);
+        record.join(StartId { number: 2, nonce: sequence }, &[first]);
         (0..sequence).for_each(|_| _ = record.advance());
         record
     };

@@ -222,7 +222,7 @@ pub(super) fn run_on(
         // and what is in shared memory lets the same command go on.
         Err(error) if error.is_fatal() => {
             output::say(format_args!("error: rank {}: {error}", comm.rank()));
-            let can_go_on = settings.is_on() && !error.is_permanent();
+            let can_go_on = settings.is_on() && !error.is_permanent(settings);
             let code = if can_go_on { Exit::Interrupted } else { Exit::BadInput };
             Err(comm.abort(&error.to_string(), i32::from(code.code())).into())
         }

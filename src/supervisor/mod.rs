@@ -3,23 +3,24 @@
 //!
 //! ```text
 //! until the job is done, or there is a reason to give up:
-//!     probe all nodes, replace the lost in place     survey, line, probe, fault, hosts
+//!     probe all nodes                                survey, line, probe, fault
+//!     replace the lost in place                      decisions, hosts::pool
 //!     start the job on them                          plan
 //!     follow its signs of life until it ends         job, follow, watch
 //!     or hangs
-//!     what now?                                      decide
+//!     what now?                                      decisions, after_ending
 //! ```
 //!
-//! `machine` decides, `shell` acts. The state is in a folder, see [`state`]: if a
+//! `decisions` decides, `shell` acts. The state is in a folder, see [`state`]: if a
 //! supervisor is killed, the job goes on, and the next supervisor takes it over.
 
-pub mod decide;
+pub mod after_ending;
+mod decisions;
 mod fault;
 pub mod follow;
 pub mod hosts;
 mod job;
 pub mod line;
-mod machine;
 pub mod plan;
 pub mod probe;
 pub mod process;

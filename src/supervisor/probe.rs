@@ -240,7 +240,7 @@ pub(super) mod tests {
     use super::*;
     use crate::checkpoint::level::folder::{Folder, stored_images};
     use crate::checkpoint::level::{Disk, Generation, ImageId};
-    use crate::checkpoint::record::Attempt;
+    use crate::checkpoint::record::StartId;
     use crate::checkpoint::store::SegmentName;
 
     /// What a node that is well answers to the first question.
@@ -273,7 +273,7 @@ pub(super) mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = format!("file:{}", folder.path().display());
         let id =
-            ImageId { generation: Generation { start: Attempt::default(), epoch: 3 }, rank: 1 };
+            ImageId { generation: Generation { start: StartId::default(), epoch: 3 }, rank: 1 };
         for run in ["r", "another"] {
             let disk = Folder::open(folder.path(), run, 0).unwrap();
             disk.create(id, 100).unwrap();

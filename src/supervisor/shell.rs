@@ -1,4 +1,4 @@
-//! Carries out the [`Action`]s of [`super::machine`] with processes, questions to nodes
+//! Carries out the [`Action`]s of [`super::decisions`] with processes, questions to nodes
 //! and files, and turns their results into [`Event`]s.
 
 use std::fs::{self, File};
@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use nix::fcntl::Flock;
 use nix::sys::signal::Signal;
 
+use super::decisions::{Action, Event, Inquiry, Machine, Rules, Start};
 use super::job::{self, Job};
 use super::line::Lines;
-use super::machine::{Action, Event, Inquiry, Machine, Rules, Start};
 use super::plan::{self, Launcher, Plan};
 use super::probe::Purpose;
 use super::process::{self, Process};

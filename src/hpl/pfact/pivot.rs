@@ -1,5 +1,6 @@
-//! The pivot of one column: search among the ranks of the process column and
-//! exchange of the two rows, in one message exchange (HPL_pdmxswp).
+//! The pivot of one column: choice among the ranks of the process column and
+//! exchange of the two rows, in one message exchange (HPL_pdmxswp). Each rank's own largest
+//! element comes from `unblocked::best_of`.
 //!
 //! Each rank offers its largest element with the whole panel row that holds it;
 //! the rank that has it adds the current row, which the pivot row displaces. Offers are combined by recursive
@@ -97,7 +98,7 @@ impl SharedOffers {
 ///
 /// # Errors
 /// The same on all ranks: no usable pivot.
-pub(super) fn exchange<C: Comm>(
+pub(super) fn choose_and_exchange<C: Comm>(
     panel: &mut Panel<C>,
     j: usize,
     best: Best,

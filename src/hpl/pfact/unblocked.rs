@@ -33,7 +33,7 @@ pub(super) fn factor<C: Comm>(
             }
             best = column_pass(panel, range.start..j, j);
         }
-        let pivot = pivot::exchange(panel, j, best)?;
+        let pivot = pivot::choose_and_exchange(panel, j, best)?;
         match pfact {
             Fact::Right => best = rank1_pass(panel, j..range.end, pivot),
             Fact::Left => scale_pass(panel, j, pivot),

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use super::SolveError;
 use super::guard::{Background, Remaining};
-use super::steps::{Final, Step, Stretch};
+use super::steps::{Final, Reached, Stretch};
 use crate::hpl::comm::{Comm, Tag};
 use crate::machine::tuning::TUNING;
 
@@ -148,10 +148,10 @@ impl Token<'_> {
         self.held.is_some()
     }
 
-    /// Tells the second thread that the factorization has come to `step`.
-    pub fn tell(&self, step: Step) {
+    /// Tells the second thread that the factorization has come to `reached`.
+    pub fn tell(&self, reached: Reached) {
         let Some((shared, thread)) = &self.shared else { return };
-        let done = shared.stretch.final_part(step);
+        let done = shared.stretch.final_part(reached);
         debug_assert_eq!(done.cols(), shared.done.cols());
         if done.rows() > shared.rows.load(Ordering::Relaxed) {
             shared.rows.store(done.rows(), Ordering::Release);
@@ -168,16 +168,16 @@ pub(super) struct Watch<'b> {
 
 impl Watch<'_> {
     /// Progresses the background, if anything goes on there, until `is_over`. The
-    /// factorization has come to `step`.
+    /// factorization has come to `reached`.
     ///
     /// # Errors
     /// Those of the background and of `is_over`.
     pub fn progress_until(
         &mut self,
-        step: Step,
+        reached: Reached,
         mut is_over: impl FnMut() -> Result<bool, SolveError>,
     ) -> Result<(), SolveError> {
-        let done = self.stretch.final_part(step);
+        let done = self.stretch.final_part(reached);
         let mut call_seconds = 0.0;
         while self.background.is_active() && !is_over()? {
             let start = Instant::now();
@@ -191,20 +191,20 @@ impl Watch<'_> {
 
     /// Runs `body`, which begins with the token, while a second thread progresses the
     /// background, if anything goes on there, and the messages that are on their way, if
-    /// `messages` names a group of ranks. The factorization has come to `step`.
+    /// `messages` names a group of ranks. The factorization has come to `reached`.
     ///
     /// # Errors
     /// Those of `body`, else those of the background.
     pub fn run_beside<C: Comm, R>(
         &mut self,
-        step: Step,
+        reached: Reached,
         messages: Option<&C>,
         body: impl FnOnce(&mut Token) -> Result<R, SolveError>,
     ) -> Result<R, SolveError> {
         if !self.background.is_active() && messages.is_none() {
             return body(&mut Token::alone());
         }
-        let done = self.stretch.final_part(step);
+        let done = self.stretch.final_part(reached);
         let shared = Shared {
             token: Mutex::new(()),
             is_wanted: AtomicBool::new(false),

@@ -12,7 +12,7 @@ use super::local::Local;
 use super::panel::{self, Layout, Panel};
 use super::product::{Unrecorded, multiply_part, narrow_parts};
 use super::slots::PanelBuffers;
-use super::steps::Step;
+use super::steps::Reached;
 use super::{Params, memory_error};
 use crate::hpl::comm::{Comm, PanelBuf};
 use crate::hpl::grid::Grid;
@@ -104,17 +104,17 @@ impl<C: Comm> LookAhead<C> {
         }
         self.buffers.begin_at(start);
         let Params { depth, .. } = local.params;
-        for next in start..local.params.panels().min(start + depth) {
+        for newest in start..local.params.panels().min(start + depth) {
             if start == 0 {
-                self.update_columns_of(local, next, None, phases)?;
+                self.update_columns_of(local, newest, None, phases)?;
             }
-            self.factor_and_broadcast(local, next, &mut Token::alone(), phases)?;
-            self.wait_for_newest(local, watch, Step::Begun, phases)?;
+            self.factor_and_broadcast(local, newest, &mut Token::alone(), phases)?;
+            self.wait_for_newest(local, watch, Reached::Begun, phases)?;
         }
         Ok(())
     }
 
-    /// Takes panel `k`, the oldest, out of the look-ahead; with DEPTH 0 it is factored
+    /// Takes panel `k`, the first, out of the look-ahead; with DEPTH 0 it is factored
     /// only now.
     ///
     /// # Errors
@@ -128,7 +128,7 @@ impl<C: Comm> LookAhead<C> {
     ) -> Result<Panel<C>, SolveError> {
         if local.params.depth == 0 {
             self.factor_and_broadcast(local, k, &mut Token::alone(), phases)?;
-            self.wait_for_newest(local, watch, Step::Factoring { k }, phases)?;
+            self.wait_for_newest(local, watch, Reached::Factoring { k }, phases)?;
         }
         let panel = self.panels.pop_front().expect("panel k is in the look-ahead");
         assert_eq!(panel.k, k, "panels are applied in order");
@@ -136,7 +136,7 @@ impl<C: Comm> LookAhead<C> {
     }
 
     /// The panel that is applied next, if it is in the look-ahead.
-    pub fn next(&self) -> Option<&Panel<C>> {
+    pub fn front(&self) -> Option<&Panel<C>> {
         self.panels.front()
     }
 
@@ -149,39 +149,39 @@ impl<C: Comm> LookAhead<C> {
         Ok(())
     }
 
-    /// Updates the columns of panel `next`, if there is one, by all panels before it, of
-    /// which `oldest` is being applied; factors it, and starts to broadcast it.
+    /// Updates the columns of panel `newest`, if there is one, by all panels before it, of
+    /// which `applied` is being applied; factors it, and starts to broadcast it.
     ///
     /// # Errors
     /// When a rank cannot be reached.
     pub fn advance(
         &mut self,
         local: &Local<C>,
-        next: Option<usize>,
-        oldest: &Panel<C>,
+        newest: Option<usize>,
+        applied: &Panel<C>,
         token: &mut Token,
         phases: &mut Phases,
     ) -> Result<(), SolveError> {
-        let Some(next) = next else { return Ok(()) };
+        let Some(newest) = newest else { return Ok(()) };
         local.release_if_alone(token);
-        let updated = self.update_columns_of(local, next, Some(oldest), phases);
+        let updated = self.update_columns_of(local, newest, Some(applied), phases);
         token.acquire();
         updated?;
-        self.factor_and_broadcast(local, next, token, phases)
+        self.factor_and_broadcast(local, newest, token, phases)
     }
 
-    /// Applies to the columns of panel `next`, on their owner, the panel `oldest` and
+    /// Applies to the columns of panel `newest`, on their owner, the panel `applied` and
     /// all of the look-ahead.
     fn update_columns_of(
         &mut self,
         local: &Local<C>,
-        next: usize,
-        oldest: Option<&Panel<C>>,
+        newest: usize,
+        applied: Option<&Panel<C>>,
         phases: &mut Phases,
     ) -> Result<(), SolveError> {
-        let cols = local.columns_of(next..next + 1);
+        let cols = local.columns_of(newest..newest + 1);
         let Self { panels, exchange, .. } = self;
-        oldest.into_iter().chain(&*panels).try_for_each(|panel| {
+        applied.into_iter().chain(&*panels).try_for_each(|panel| {
             if cols.is_empty() {
                 return Ok(());
             }
@@ -190,7 +190,7 @@ impl<C: Comm> LookAhead<C> {
         })
     }
 
-    /// Factors panel `next`, whose columns are up to date, on their owner, and starts to
+    /// Factors panel `newest`, whose columns are up to date, on their owner, and starts to
     /// broadcast it.
     ///
     /// # Errors
@@ -198,17 +198,17 @@ impl<C: Comm> LookAhead<C> {
     pub fn factor_and_broadcast(
         &mut self,
         local: &Local<C>,
-        next: usize,
+        newest: usize,
         token: &mut Token,
         phases: &mut Phases,
     ) -> Result<(), SolveError> {
-        let layout = local.layout(next);
+        let layout = local.layout(newest);
         let start = Instant::now();
-        let mut buffer = self.buffers.take(&local.grid.row, next)?;
+        let mut buffer = self.buffers.take(&local.grid.row, newest)?;
         phases.bcast += start.elapsed().as_secs_f64();
         let start = Instant::now();
-        if local.owns(next) {
-            let cols = local.columns_of(next..next + 1);
+        if local.owns(newest) {
+            let cols = local.columns_of(newest..newest + 1);
             // SAFETY: the team works on columns right of the look-ahead, if at all.
             let columns = unsafe { local.a.read(0..local.shape.rows, cols) };
             local.release_if_alone(token);
@@ -219,7 +219,7 @@ impl<C: Comm> LookAhead<C> {
         }
         let start = Instant::now();
         let topology = local.params.bcast;
-        let panel = Panel::start_broadcast(local.grid, topology, next, layout, buffer)?;
+        let panel = Panel::start_broadcast(local.grid, topology, newest, layout, buffer)?;
         self.panels.push_back(panel);
         phases.bcast += start.elapsed().as_secs_f64();
         Ok(())
@@ -263,7 +263,7 @@ impl<C: Comm> LookAhead<C> {
     }
 
     /// Waits for the newest panel, and progresses the background meanwhile. The
-    /// factorization has come to `step`.
+    /// factorization has come to `reached`.
     ///
     /// # Errors
     /// On all ranks alike when the panel has no usable pivot.
@@ -271,12 +271,12 @@ impl<C: Comm> LookAhead<C> {
         &mut self,
         local: &Local<C>,
         watch: &mut Watch,
-        step: Step,
+        reached: Reached,
         phases: &mut Phases,
     ) -> Result<(), SolveError> {
         let start = Instant::now();
         let newest = self.panels.back_mut().expect("a panel that has just been factored");
-        watch.progress_until(step, || newest.has_come(local.grid))?;
+        watch.progress_until(reached, || newest.has_come(local.grid))?;
         newest.wait(local.grid)?;
         phases.bcast += start.elapsed().as_secs_f64();
         Ok(())

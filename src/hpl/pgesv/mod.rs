@@ -9,16 +9,16 @@
 //! back substitution                                                    back
 //! ```
 //!
-//! Between two panels the matrix is a *cut*: before panel k, panels up to k have
-//! been applied to all columns, and those of panels k .. k + DEPTH - 1, the look-ahead,
+//! Between two panels the matrix is a *cut*: before panel k, panels 0 .. k - 1
+//! have been applied to all columns, and those of panels k .. k + DEPTH - 1, the look-ahead,
 //! are up to date: only their factorization is not in the matrix yet. So the look-ahead
 //! goes on across a cut, and a run that begins at one, from a checkpoint, factors those
 //! panels once more.
 //!
 //! The local matrix is stored row by row. Row exchanges then stream contiguous
-//! memory, finished rows of U are a prefix of each rank's memory, and panels,
-//! which want columns, are factored in their message anyway. L is not kept: it
-//! is dead once its panel has been applied.
+//! memory, and finished rows of U are a prefix of each rank's memory. A panel,
+//! which wants columns, is copied into the work space W to be factored, and from
+//! there into its message. L is not kept: it is dead once its panel has been applied.
 //!
 //! Which columns are updated in one call depends on k and DEPTH alone, never on
 //! time or on where the loop was interrupted: the solution has the same bits
@@ -57,7 +57,7 @@ pub use local::LocalShape;
 use look_ahead::LookAhead;
 use panel::Panel;
 use product::{Product, ProductClock, Unrecorded};
-use steps::Step;
+use steps::Reached;
 use trailing::TrailingExchange;
 
 /// How to solve.
@@ -211,8 +211,8 @@ impl<C: Comm> Workspace<C> {
     }
 
     /// Applies `panel` to all columns right of the look-ahead, in one part or two halves.
-    /// Meanwhile panel `next` is brought up to date, factored and sent, and the rows of the
-    /// other half travel; those of the next step, too, unless a cut `is_next`.
+    /// Meanwhile panel `newest` is brought up to date, factored and sent, and the rows of the
+    /// other half travel, and, unless a cut follows, those of the next step.
     ///
     /// # Errors
     /// When a rank cannot be reached.
@@ -220,51 +220,60 @@ impl<C: Comm> Workspace<C> {
         &mut self,
         local: &Local<C>,
         panel: &Panel<C>,
-        next: Option<usize>,
-        is_next: bool,
+        newest: Option<usize>,
+        cut_follows: bool,
         token: &mut Token,
     ) -> Result<(), SolveError> {
         let has_messages = self.has_messages(local);
         let Self { look_ahead, exchange, phases, .. } = self;
-        let first = panel.k + local.params.depth;
-        let parts = exchange.parts(local.columns_right_of(first));
-        let after = exchange.parts(local.columns_right_of(first + 1));
-        let after = if is_next { &[][..] } else { &after };
-        // A rank of one thread lets the next panel go first.
+        let last_ahead = panel.k + local.params.depth;
+        let parts = exchange.parts(local.columns_right_of(last_ahead));
+        let after = exchange.parts(local.columns_right_of(last_ahead + 1));
+        let after = if cut_follows { &[][..] } else { &after };
+        // A rank of one thread lets the newest panel go first.
         let is_alone = local.team.threads() == 1;
-        let (before, mut meanwhile) = if is_alone { (next, None) } else { (None, next) };
-        look_ahead.advance(local, before, panel, token, phases)?;
+        let (advance_first, mut advance_beside) =
+            if is_alone { (newest, None) } else { (None, newest) };
+        look_ahead.advance(local, advance_first, panel, token, phases)?;
         local.release_if_alone(token);
         for (part, cols) in parts.iter().enumerate() {
             // A1 = P A1,  U = L1^-1 A1
             let (exchange, mut other) = exchange.part(part, &parts, after);
             // SAFETY: no other thread is on the columns right of the look-ahead.
             let u = unsafe { exchange.solve(local, panel, cols.clone(), phases) }?;
-            // A2 = A2 - L2 U, on all threads; this one advances the next panel first.
+            // A2 = A2 - L2 U, on all threads; this one advances the newest panel first.
             // SAFETY: what the look-ahead writes to meanwhile is left of these columns, and
             // of the other half rows are only read.
             let product = unsafe {
-                Product::new(local, panel, u, cols.clone(), meanwhile, has_messages, &Unrecorded)
+                Product::new(
+                    local,
+                    panel,
+                    u,
+                    cols.clone(),
+                    advance_beside,
+                    has_messages,
+                    &Unrecorded,
+                )
             };
             let clock = ProductClock::start(phases);
             let computed = product.compute_beside(local.team, || {
-                look_ahead.advance(local, meanwhile, panel, token, phases)?;
+                look_ahead.advance(local, advance_beside, panel, token, phases)?;
                 let mut progress = || {
                     look_ahead.progress(local, panel)?;
                     // SAFETY: the team is on the columns of this part.
-                    unsafe { other.progress(local, panel, look_ahead.next()) }
+                    unsafe { other.progress(local, panel, look_ahead.front()) }
                 };
                 progress()?;
                 product.compute_between_messages(token, progress, |token, rows| {
                     if part + 1 == parts.len() {
-                        token.tell(Step::Multiplied { k: panel.k, rows });
+                        token.tell(Reached::Multiplied { k: panel.k, rows });
                     }
                 })
             });
             token.acquire();
             clock.stop(phases);
             computed?;
-            meanwhile = None;
+            advance_beside = None;
         }
         Ok(())
     }
@@ -309,16 +318,16 @@ impl<'m, C: Comm> Solver<'m, C> {
         for k in range {
             // P, L1, L2: panel k leaves the look-ahead, and panel k + DEPTH joins it.
             let panel = work.look_ahead.take(local, k, watch, &mut work.phases)?;
-            let next = (depth > 0 && k + depth < local.params.panels()).then_some(k + depth);
+            let newest = (depth > 0 && k + depth < local.params.panels()).then_some(k + depth);
             local.store_u1(k, panel.operands().l1);
             let is_helped = work.has_helper && work.has_messages(local);
-            let messages = is_helped.then_some(&local.grid.all);
-            watch.run_beside(Step::Applying { k }, messages, |token| {
-                work.apply(local, &panel, next, k + 1 == end, token)
+            let transport = is_helped.then_some(&local.grid.all);
+            watch.run_beside(Reached::Applying { k }, transport, |token| {
+                work.apply(local, &panel, newest, k + 1 == end, token)
             })?;
             work.look_ahead.give_back(panel)?;
-            if next.is_some() {
-                let step = Step::Applied { k };
+            if newest.is_some() {
+                let step = Reached::Applied { k };
                 work.look_ahead.wait_for_newest(local, watch, step, &mut work.phases)?;
             }
             on_progress((k + 1) * nb);

@@ -32,7 +32,7 @@ impl Final {
 
 /// How far the factorization has come between two cuts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum Reached {
     /// The first panels are factored; none of them has been applied.
     Begun,
     /// DEPTH 0: panel `k` is being factored, and all before it have been applied.
@@ -80,28 +80,28 @@ pub(super) struct Stretch {
 }
 
 impl Stretch {
-    /// The part of the local matrix that does not change between `step` and the cut.
+    /// The part of the local matrix that does not change between `reached` and the cut.
     ///
     /// The exchange and the product of a panel write to rows from its first one on, in
     /// columns right of it. So rows above panel `k`, which are U, are final when it is
     /// applied, and so are its columns; in the last panel's step those rows are, too,
     /// that have their product.
-    pub fn final_part(&self, step: Step) -> Final {
+    pub fn final_part(&self, reached: Reached) -> Final {
         let row = |k: usize| self.rows.count_before((k * self.nb).min(self.n), self.myrow);
         let col = |k: usize| self.cols.count_before((k * self.nb).min(self.n), self.mycol);
-        match step {
-            Step::Begun => Final { rows: 0, cols: 0 },
-            Step::Factoring { k } => Final { rows: row(k), cols: col(k) },
-            Step::Applied { k } if k + 1 == self.end => {
+        match reached {
+            Reached::Begun => Final { rows: 0, cols: 0 },
+            Reached::Factoring { k } => Final { rows: row(k), cols: col(k) },
+            Reached::Applied { k } if k + 1 == self.end => {
                 Final { rows: usize::MAX, cols: col(k + 1) }
             }
-            Step::Applied { k } => Final { rows: row(k + 1), cols: col(k + 1) },
-            Step::Multiplied { k, rows } if k + 1 == self.end => {
+            Reached::Applied { k } => Final { rows: row(k + 1), cols: col(k + 1) },
+            Reached::Multiplied { k, rows } if k + 1 == self.end => {
                 let product = row(k + 1) + rows;
                 let is_all = product >= self.rows.count_before(self.n, self.myrow);
                 Final { rows: if is_all { usize::MAX } else { product }, cols: col(k + 1) }
             }
-            Step::Applying { k } | Step::Multiplied { k, .. } => {
+            Reached::Applying { k } | Reached::Multiplied { k, .. } => {
                 Final { rows: row(k), cols: col(k + 1) }
             }
         }
@@ -117,7 +117,7 @@ mod tests {
 
     /// What the driver does between two cuts, in order.
     enum Event {
-        ComesTo(Step),
+        ComesTo(Reached),
         Writes(Range<usize>, Range<usize>),
     }
 
@@ -137,14 +137,14 @@ mod tests {
             if start == 0 {
                 events.extend(update_columns_of(next, 0));
             }
-            events.push(Event::ComesTo(Step::Begun));
+            events.push(Event::ComesTo(Reached::Begun));
         }
         for k in start..end {
             if depth == 0 {
-                events.push(Event::ComesTo(Step::Factoring { k }));
+                events.push(Event::ComesTo(Reached::Factoring { k }));
             }
             events.push(Event::Writes(row(k)..row(k + 1), col(k)..col(k + 1)));
-            events.push(Event::ComesTo(Step::Applying { k }));
+            events.push(Event::ComesTo(Reached::Applying { k }));
             if depth > 0 && k + depth < panels {
                 events.extend(update_columns_of(k + depth, k));
             }
@@ -157,9 +157,9 @@ mod tests {
             for first in (row(k + 1)..all_rows).step_by(3) {
                 let after = (first + 3).min(all_rows);
                 events.push(Event::Writes(first..after, right.clone()));
-                events.push(Event::ComesTo(Step::Multiplied { k, rows: after - row(k + 1) }));
+                events.push(Event::ComesTo(Reached::Multiplied { k, rows: after - row(k + 1) }));
             }
-            events.push(Event::ComesTo(Step::Applied { k }));
+            events.push(Event::ComesTo(Reached::Applied { k }));
         }
         events
     }

@@ -195,8 +195,8 @@ pub(super) struct Other<'e, C: Comm> {
 }
 
 impl<C: Comm> Other<'_, C> {
-    /// Lets its rows leave, once the panel is here by which they do, of this step or of the
-    /// next one, and moves them on. Never waits for a message of this step.
+    /// Starts to send its rows as soon as the panel whose pivots move them has arrived, of this
+    /// step or of the next one, and moves them on. Never waits for a message of this step.
     ///
     /// # Safety
     /// No other thread writes to the columns of this half.

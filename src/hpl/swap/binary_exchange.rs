@@ -63,7 +63,7 @@ pub(super) fn exchange<C: Comm>(
     }
     let mut order = vec![0; plan.u_rows.len()];
     for rank in 0..size {
-        for (place, &u_row) in places.of(rank).zip(&plan.u_rows[plan.segment(rank)]) {
+        for (place, &u_row) in places.of(rank).zip(&plan.u_rows[plan.u_rows_from(rank)]) {
             order[u_row] = place;
         }
     }

@@ -56,7 +56,7 @@ impl<C: Comm> Flight<C> {
         let own = [plan.mine.len(), plan.leaving(me).len()];
         let of_rank = |rank: usize| match rank == me {
             true => [0, 0],
-            false => [plan.segment(rank).len(), plan.coming(rank).1.len()],
+            false => [plan.u_rows_from(rank).len(), plan.coming(rank).1.len()],
         };
         let rows = own.into_iter().chain(ranks.clone().flat_map(of_rank));
         let mut parts = buffer.cut(rows.map(|rows| rows * width)).into_iter();
@@ -147,7 +147,7 @@ impl<C: Comm> Landed<C> {
         let mut rows: Vec<&[f64]> = vec![&[]; self.plan.u_rows.len()];
         for (rank, coming) in self.coming.iter().step_by(2).enumerate() {
             let part = if rank == self.plan.me { &*self.own[0] } else { coming };
-            let places = self.plan.u_rows[self.plan.segment(rank)].iter();
+            let places = self.plan.u_rows[self.plan.u_rows_from(rank)].iter();
             places.zip(part.chunks_exact(self.width)).for_each(|(&place, row)| rows[place] = row);
         }
         rows

@@ -7,7 +7,8 @@
 //! place (`local`); else the rows of U go to all ranks of the process column,
 //! by recursive doubling (`binary_exchange`), by spread and roll
 //! (`spread_roll`), straight and while this rank computes (`direct`), or read where they
-//! are (`node`).
+//! are (`node`). Which one: `node` where the process column shares memory on one node,
+//! `direct` for columns in two halves (`pgesv::trailing`), else as SWAP says.
 
 mod binary_exchange;
 pub mod direct;
@@ -97,7 +98,8 @@ impl Plan {
         plan
     }
 
-    fn segment(&self, rank: usize) -> Range<usize> {
+    /// Rows of U that `rank` has.
+    fn u_rows_from(&self, rank: usize) -> Range<usize> {
         self.starts[rank]..self.starts[rank + 1]
     }
 
@@ -122,7 +124,7 @@ impl Plan {
 
     /// Rows in the offer of `rank`.
     fn offered(&self, rank: usize) -> usize {
-        self.segment(rank).len() + self.leaving(rank).len()
+        self.u_rows_from(rank).len() + self.leaving(rank).len()
     }
 
     /// Puts the displaced rows that stay on this rank in their places.
@@ -137,7 +139,7 @@ impl Plan {
     fn take_coming(&self, rank: usize, offer: &[f64], mut a: MatMut) {
         let width = a.cols();
         let (first, coming) = self.coming(rank);
-        let first = self.segment(rank).len() + first;
+        let first = self.u_rows_from(rank).len() + first;
         for (row, content) in coming.iter().zip(offer[first * width..].chunks_exact(width)) {
             a.row_mut(row.to).copy_from_slice(content);
         }

@@ -107,7 +107,7 @@ impl NodeRows {
             if rank != self.node.rank() {
                 plan.take_coming(rank, offer, a.rb());
             }
-            let places = plan.u_rows[plan.segment(rank)].iter();
+            let places = plan.u_rows[plan.u_rows_from(rank)].iter();
             places.zip(offer.chunks_exact(width)).for_each(|(&place, row)| rows[place] = row);
         }
         Ok(rows)

@@ -18,7 +18,7 @@ pub(super) fn exchange<C: Comm>(
 ) -> Result<Vec<usize>> {
     let (me, width) = (col.rank(), a.cols());
     let (rolling, rest) = buffer.split_at_mut(plan.u_rows.len() * width);
-    let own = plan.segment(me);
+    let own = plan.u_rows_from(me);
     // Own rows of U first: the displaced rows go to the places they leave.
     gather(a.as_ref(), plan.mine.iter().copied(), &mut rolling[own.start * width..own.end * width]);
     spread(col, plan, a.rb(), rest)?;
@@ -70,8 +70,8 @@ fn roll<C: Comm>(col: &C, plan: &Plan, rows: &mut [f64], width: usize) -> Result
     let (me, size) = (col.rank(), col.size());
     let (left, right) = ((me + size - 1) % size, (me + 1) % size);
     for step in 0..size - 1 {
-        let out = plan.segment((me + size - step) % size);
-        let into = plan.segment((me + size - 1 - step) % size);
+        let out = plan.u_rows_from((me + size - step) % size);
+        let into = plan.u_rows_from((me + size - 1 - step) % size);
         let (out, into) = disjoint_ranges(
             rows,
             out.start * width..out.end * width,

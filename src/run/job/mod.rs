@@ -20,7 +20,7 @@ use crate::checkpoint::agree::{Refusal, Resume};
 use crate::checkpoint::level::Load;
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::protocol::{CheckpointError, Found};
-use crate::checkpoint::record::Attempt;
+use crate::checkpoint::record::StartId;
 use crate::checkpoint::store::{StoreError, StoreKind};
 use crate::config::{Pmap, RunSpec, TestSpec};
 use crate::hpl::comm::{Comm, CommError, collect};
@@ -203,7 +203,7 @@ impl JobError {
 
     /// Whether the same command fails again until something else is changed: a
     /// limit, a setting.
-    pub fn is_permanent(&self) -> bool {
+    pub fn is_permanent(&self, settings: &Settings) -> bool {
         match self {
             Self::Store(why) | Self::Ledger(LedgerError::Store(why)) => why.is_permanent(),
             Self::Checkpoint(CheckpointError::Memory { source, .. }) => {
@@ -211,6 +211,8 @@ impl JobError {
                 why.is_some_and(StoreError::is_permanent)
             }
             Self::Checkpoint(why) => !matches!(why, CheckpointError::Comm(_)),
+            // Images are from before it.
+            Self::Solve(SolveError::Wrong { .. }) => settings.levels.0.is_empty(),
             Self::Comm(_) | Self::Ledger(_) | Self::Solve(_) | Self::Report(_) => false,
             Self::Spec(_)
             | Self::Abft(_)
@@ -362,7 +364,7 @@ struct Ran<'a, C: Comm> {
     /// Whether all are reported; a report may refuse to be written.
     is_reported: bool,
     /// The starts that segments of the run may name which were out of reach.
-    left: Vec<Attempt>,
+    left: Vec<StartId>,
     /// The result of the last one, still in shared memory, if it was protected
     /// and this rank had a part in it.
     last: Option<Done<'a, C>>,
@@ -624,7 +626,7 @@ impl<'a> Tests<'a> {
     /// Keeps the results that rank 0 has until the whole report is written, and
     /// which starts segments of them may name that are out of reach: all ranks get
     /// these. Collective.
-    fn settle<C: Comm>(&mut self, world: &C, missed: &[Attempt]) -> Result<Vec<Attempt>, JobError> {
+    fn settle<C: Comm>(&mut self, world: &C, missed: &[StartId]) -> Result<Vec<StartId>, JobError> {
         let results = std::mem::take(&mut self.unsettled);
         self.settled_at = Instant::now();
         let Some(ledger) = &mut self.ledger else {

@@ -168,11 +168,12 @@ fn recover<'a, C: Comm>(
     while let (Some(there), Some(newest)) = (&recovered, checkpointer.newest_images()) {
         let Some(refusal) = refusal(&mut checkpointer, spec, settings, team)? else { break };
         let state: State = read_state(&there.state);
-        let last = state.restarts.last().filter(|restart| restart.level.is_some());
         // These images have been gone on from, and no others are complete since: what is
         // wrong may be so in them already.
-        let is_suspect = matches!(refusal, abft::Refusal::Wrong { .. })
-            && last.is_some_and(|restart| restart.epoch == newest.epoch);
+        let are_these =
+            |restart: &Restart| restart.level.is_some() && restart.epoch == newest.epoch;
+        let is_suspect =
+            matches!(refusal, abft::Refusal::Wrong { .. }) && state.restarts.iter().any(are_these);
         (checkpointer, recovered) = checkpointer.recover_without(&refusal.what(), is_suspect)?;
     }
     Ok((checkpointer, recovered))

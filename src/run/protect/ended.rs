@@ -9,7 +9,7 @@
 use super::ledger::{self, Content, LedgerError};
 use super::role::{ENDED, parse_role};
 use crate::checkpoint::header::HeaderLayout;
-use crate::checkpoint::record::Attempt;
+use crate::checkpoint::record::StartId;
 use crate::checkpoint::store::{Store, StoreError};
 use crate::hpl::comm::{Comm, collect};
 
@@ -63,7 +63,7 @@ pub fn remember(
     store: &dyn Store,
     run: &str,
     rank: usize,
-    ended: &[Attempt],
+    ended: &[StartId],
 ) -> Result<(), StoreError> {
     let mut all = read(store, run)?;
     all.extend(ended);
@@ -74,14 +74,14 @@ pub fn remember(
 }
 
 /// All that the marks of this node name.
-fn read(store: &dyn Store, run: &str) -> Result<Vec<Attempt>, StoreError> {
+fn read(store: &dyn Store, run: &str) -> Result<Vec<StartId>, StoreError> {
     let found = ledger::found(store, run, ENDED)?;
     let contents = found.into_iter().filter_map(|(_, _, content)| content);
     Ok(newest(contents.flat_map(|content| content.left).collect()))
 }
 
 /// In order, each once; of very many the latest.
-fn newest(mut starts: Vec<Attempt>) -> Vec<Attempt> {
+fn newest(mut starts: Vec<StartId>) -> Vec<StartId> {
     starts.sort_unstable();
     starts.dedup();
     starts.split_off(starts.len().saturating_sub(ENDED_MAX))
@@ -230,7 +230,7 @@ mod tests {
         let node = &nodes(1)[0];
         let store = Files::in_folder(node.path());
         for number in 0..2 * ENDED_MAX as u64 {
-            remember(&store, "run", 0, &[Attempt { number, nonce: 1 }]).unwrap();
+            remember(&store, "run", 0, &[StartId { number, nonce: 1 }]).unwrap();
         }
         let all = read(&store, "run").unwrap();
         assert_eq!((all.len(), all[0].number), (ENDED_MAX, ENDED_MAX as u64));

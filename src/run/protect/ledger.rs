@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::result;
 use crate::checkpoint::codec::checksum;
-use crate::checkpoint::record::Attempt;
+use crate::checkpoint::record::StartId;
 use crate::checkpoint::store::{SegmentInfo, SegmentName, Store, StoreError};
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::report::record::TestRecord;
@@ -41,7 +41,7 @@ pub(super) struct Content {
     /// may have results of a run of that name that was given up since.
     pub(super) life: u64,
     /// What segments and ledgers that are out of reach may name.
-    pub(super) left: Vec<Attempt>,
+    pub(super) left: Vec<StartId>,
     pub(super) results: Results,
 }
 
@@ -79,7 +79,7 @@ impl<'a> Ledger<'a> {
         let mut content = newest(world, own.clone())?;
         let id = content.id();
         let given_up = contents.iter().map(Content::id).filter(|other| *other != id);
-        let mut left: Vec<Attempt> =
+        let mut left: Vec<StartId> =
             contents.iter().flat_map(|content| content.left.clone()).chain(given_up).collect();
         let has_it = own.id() == id;
         // A node that lacks it has taken the place of one that may have it.
@@ -108,7 +108,7 @@ impl<'a> Ledger<'a> {
 
     /// What is left over of this run, once it has ended, where it is out of reach:
     /// nothing where all was within reach always.
-    pub fn left(&self) -> Vec<Attempt> {
+    pub fn left(&self) -> Vec<StartId> {
         let own = (!self.content.left.is_empty()).then(|| self.content.id());
         self.content.left.iter().copied().chain(own).collect()
     }
@@ -124,7 +124,7 @@ impl<'a> Ledger<'a> {
         &mut self,
         world: &C,
         results: Results,
-        left: &[Attempt],
+        left: &[StartId],
     ) -> Result<Result<(), StoreError>, CommError> {
         let mut bytes = Content { life: 0, left: left.to_vec(), results }.encode();
         collect::broadcast_bytes(world, &mut bytes, 0)?;
@@ -166,7 +166,7 @@ pub(super) fn keep(
 }
 
 /// Which run a segment is the ledger of, if it is one.
-pub(super) fn life(store: &dyn Store, info: &SegmentInfo) -> Result<Option<Attempt>, StoreError> {
+pub(super) fn life(store: &dyn Store, info: &SegmentInfo) -> Result<Option<StartId>, StoreError> {
     match number(info.name.role(), ROLE) {
         Some(_) => Ok(content(store, info)?.map(|content| content.id())),
         None => Ok(None),
@@ -227,8 +227,8 @@ fn content(store: &dyn Store, info: &SegmentInfo) -> Result<Option<Content>, Sto
 
 impl Content {
     /// What marks of an ended run name its ledgers by.
-    fn id(&self) -> Attempt {
-        Attempt { number: self.life, nonce: 0 }
+    fn id(&self) -> StartId {
+        StartId { number: self.life, nonce: 0 }
     }
 
     /// What tells the newer of two.
@@ -271,7 +271,7 @@ impl Content {
         let (life, starts) = (word(&mut rest)?, word(&mut rest)?);
         let mut left = Vec::new();
         for _ in 0..starts {
-            left.push(Attempt { number: word(&mut rest)?, nonce: word(&mut rest)? });
+            left.push(StartId { number: word(&mut rest)?, nonce: word(&mut rest)? });
         }
         let count = word(&mut rest)?;
         let mut results = Results::new();
@@ -286,13 +286,13 @@ impl Content {
 }
 
 /// The starts that any rank names, on all. Collective.
-pub(super) fn union<C: Comm>(world: &C, own: &[Attempt]) -> Result<Vec<Attempt>, CommError> {
+pub(super) fn union<C: Comm>(world: &C, own: &[StartId]) -> Result<Vec<StartId>, CommError> {
     let bytes = serde_json::to_vec(own).expect("plain data");
     let all = collect::all_gather_bytes(world, &bytes)?;
-    let read = |bytes: &Vec<u8>| -> Vec<Attempt> {
+    let read = |bytes: &Vec<u8>| -> Vec<StartId> {
         serde_json::from_slice(bytes).expect("written just now")
     };
-    let mut all: Vec<Attempt> = all.iter().flat_map(read).collect();
+    let mut all: Vec<StartId> = all.iter().flat_map(read).collect();
     all.sort_unstable();
     all.dedup();
     Ok(all)
@@ -368,7 +368,7 @@ mod tests {
 
     #[test]
     fn a_torn_segment_is_passed_by() {
-        let left = vec![Attempt { number: 3, nonce: 4 }];
+        let left = vec![StartId { number: 3, nonce: 4 }];
         let results = Results::from([(0, vec![1; 5]), (3, vec![])]);
         let content = Content { life: 7, left, results };
         let bytes = content.encode();

@@ -83,8 +83,8 @@ fn most_of_any_rank(
 ) -> usize {
     let (params, rows) = (Params::from(spec), Cyclic::rows(spec.nb, spec.p));
     let of = |myrow, mycol| doubles(&params, rows, myrow, ptest::local_shape(spec, myrow, mycol));
-    // Process row 0 has most rows, but perhaps not of the largest panel.
-    let places = (0..spec.p.min(2)).flat_map(|row| widest(spec).map(|col| (row, col)));
+    // Process row 0 has most rows, but any may have most below the block of the largest panel.
+    let places = (0..spec.p).flat_map(|row| widest(spec).map(|col| (row, col)));
     places.map(|(row, col)| of(row, col)).max().unwrap_or(0)
 }
 
@@ -253,6 +253,29 @@ mod tests {
             assert!((0.0..0.002).contains(&off), "{p} x {q}: {off}");
             let matrix = split.matrix as f64 / (8.0 * rows * cols) - 1.0;
             assert!((0.0..0.002).contains(&matrix), "{p} x {q}: {matrix}");
+        }
+    }
+
+    /// Regions are equally large on all ranks, what a rank needs is not.
+    #[test]
+    fn with_checksums_each_rank_has_room() {
+        let settings = Settings { method: Method::Abft, ..Settings::none() };
+        let orders = |nb: usize, p: usize| [nb, 3 * nb + 1, 8 * p * 5, 64 * p * 7, 2400];
+        for (p, nb) in (1..10).flat_map(|p| [1, 2, 3, 8, 64, 192].map(|nb| (p, nb))) {
+            for (n, q) in orders(nb, p).into_iter().flat_map(|n| [(n, 1), (n, 3)]) {
+                let spec = TestSpec { n, nb, p, q, checksums: 1, ..test_spec(64) };
+                let (params, rows) = (Params::from(&spec), Cyclic::rows(nb, p));
+                let RegionShape { rows: bands, pitch_bytes } = region_shape(&spec, &settings);
+                for (row, col) in (0..p).flat_map(|row| (0..q).map(move |col| (row, col))) {
+                    let shape = ptest::local_shape(&spec, row, col);
+                    let doubles = abft::doubles(&params, rows, row, shape);
+                    let needs = CLOCK_BYTES + doubles * size_of::<f64>();
+                    assert!(
+                        needs <= bands * pitch_bytes,
+                        "{p} x {q}, NB {nb}, N {n}: {row}, {col}"
+                    );
+                }
+            }
         }
     }
 

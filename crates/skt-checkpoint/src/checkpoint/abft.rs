@@ -24,7 +24,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// lost, all zeros: the application rebuilds them.
     ///
     /// A loaded segment is hollow until all are loaded and enough of each group are sound.
-    /// Images are not removed before the application goes on, see [`Self::take_abft`].
+    /// Images are not removed before the application goes on, see [`Self::checkpoint_abft`].
     pub(super) fn recover_abft(&mut self) -> Result<Recovered> {
         let (start, epoch) = (Instant::now(), self.plan.epoch);
         let mut rebuilt = self.plan.lost.clone();
@@ -73,7 +73,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// `state` counts on all ranks from when all have come here. The data is what it is, and
     /// images of it are written where they are due. The first time in a start all are where it
     /// goes on, so images that are not needed go then, and none is written.
-    pub(super) fn take_abft(&mut self, state: &[u8]) -> Result<Stats> {
+    pub(super) fn checkpoint_abft(&mut self, state: &[u8]) -> Result<Stats> {
         self.record.assert_settled();
         let is_first = self.record.stamped() == self.plan.epoch;
         let epoch = self.record.stamped() + 1;
@@ -81,13 +81,13 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         self.vault.step(Step::new(StepName::Checkpoint, epoch))?;
         self.append_due(&mut state);
         broadcast_bytes(&self.job, &mut state, 0)?;
-        let due = self.take_due(&mut state);
+        let due = self.split_off_due(&mut state);
         self.barrier(epoch, &mut stats)?;
         self.record.commit(epoch, state);
         self.record.stamp(epoch);
         self.write_record(Step::new(StepName::Commit, epoch))?;
         if is_first {
-            self.discard_images()?;
+            self.discard_superfluous_images()?;
         } else {
             let start = Instant::now();
             self.write_images(epoch, due);

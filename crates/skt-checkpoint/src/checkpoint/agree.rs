@@ -1,7 +1,7 @@
 //! The ranks that processes are after a restart, and the epoch that counts: one decision
 //! for the whole job, a pure function of what all processes have found.
 //!
-//! **Which segments count.** Every start of a job is an [`Attempt`]. A segment
+//! **Which segments count.** Every start of a job is an [`StartId`]. A segment
 //! says which attempt it has followed last (`lineage`), and which have read it
 //! since (`joined`). An attempt first has all segments join, then a barrier, and
 //! only then do segments change and name it as their lineage. So once any
@@ -29,7 +29,7 @@ use super::group;
 use super::header::{Identity, SegmentId};
 use super::level::choose::{self, Generation, ImageClaim, Load, Rotten, Source};
 use super::methods::Method;
-use super::record::{Attempt, Holds, Record};
+use super::record::{Holds, Record, StartId};
 pub use super::refusal::{Damage, LostGroup, Refusal};
 
 /// What to do with what is found.
@@ -166,7 +166,7 @@ impl Rules {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// This start of the job.
-    pub attempt: Attempt,
+    pub attempt: StartId,
     /// Epoch that all go on from; 0: from the beginning.
     pub epoch: u64,
     /// The segment that has the application's state at that epoch.
@@ -190,7 +190,7 @@ pub struct Plan {
     /// Segments that were found and cannot be used.
     pub unusable: usize,
     /// The starts that segments out of reach may name as their lineage.
-    pub left: Vec<Attempt>,
+    pub left: Vec<StartId>,
     /// The images that all go on from, where memory is not enough.
     pub load: Option<Box<Load>>,
     /// The generations of each level that can be restored, the newest first.
@@ -207,7 +207,7 @@ pub struct Finished {
     /// That result, once its bearer has told it.
     pub result: Vec<u8>,
     /// The starts that segments out of reach may name as their lineage.
-    pub left: Vec<Attempt>,
+    pub left: Vec<StartId>,
     /// Segments that count and do not bear the result yet: who writes it there.
     pub mark: Vec<Vec<SegmentId>>,
     /// Segments of no use, which each process removes at once.
@@ -345,11 +345,11 @@ fn plan(offers: &[Offer], rules: &Rules) -> Result<Plan, Refusal> {
 }
 
 /// This start: later than all that are known.
-fn this_attempt(offers: &[Offer], rules: &Rules) -> Attempt {
+fn this_attempt(offers: &[Offer], rules: &Rules) -> StartId {
     let newest = newest_attempt(offers).max(choose::newest_start(offers));
     // The clock, so that a start that knows of no other, all that did being
     // gone, still counts as later than they were.
-    Attempt { number: rules.clock.max(newest + 1), nonce: rules.nonce }
+    StartId { number: rules.clock.max(newest + 1), nonce: rules.nonce }
 }
 
 /// Says of a refusal which ranks are lost although they are there.
@@ -399,10 +399,10 @@ fn refuse_other_shapes(offers: &[Offer]) -> Result<(), Refusal> {
 
 /// The lineage to go on from: the latest attempt that any segment has followed.
 /// Where two never knew of each other, the one that came further.
-fn lineage(offers: &[Offer]) -> Attempt {
+fn lineage(offers: &[Offer]) -> StartId {
     let records = contents(offers).map(|content| &content.record);
     let newest = |r: &&Record| (r.lineage().number, r.committed(), r.lineage().nonce);
-    records.max_by_key(newest).map_or(Attempt::default(), Record::lineage)
+    records.max_by_key(newest).map_or(StartId::default(), Record::lineage)
 }
 
 fn newest_attempt(offers: &[Offer]) -> u64 {
@@ -416,8 +416,8 @@ fn newest_attempt(offers: &[Offer]) -> u64 {
 /// count follow a new one: those known of before, and, where some rank `is_missed`
 /// now, the lineage that it may have followed, as well as those that it alone may
 /// have followed, which the others have joined.
-fn left(offers: &[Offer], base: Attempt, is_missed: bool) -> Vec<Attempt> {
-    let mut left: Vec<Attempt> = Vec::new();
+fn left(offers: &[Offer], base: StartId, is_missed: bool) -> Vec<StartId> {
+    let mut left: Vec<StartId> = Vec::new();
     for Content { record, .. } in contents(offers).filter(|content| counts(content, base)) {
         left.extend(record.left());
         if is_missed {
@@ -425,19 +425,19 @@ fn left(offers: &[Offer], base: Attempt, is_missed: bool) -> Vec<Attempt> {
             left.push(record.lineage());
         }
     }
-    left.retain(|start| *start != Attempt::default());
+    left.retain(|start| *start != StartId::default());
     left.sort_unstable();
     left.dedup();
     left
 }
 
 /// Whether a segment is not stale.
-fn counts(Content { record, .. }: &Content, base: Attempt) -> bool {
+fn counts(Content { record, .. }: &Content, base: StartId) -> bool {
     record.lineage() == base || record.joined().contains(&base)
 }
 
 /// The best segment of each rank, of those that are not stale.
-fn current_claims(offers: &[Offer], base: Attempt) -> BTreeMap<usize, &Content> {
+fn current_claims(offers: &[Offer], base: StartId) -> BTreeMap<usize, &Content> {
     let mut best: BTreeMap<usize, &Content> = BTreeMap::new();
     for content in contents(offers) {
         if !counts(content, base) {
@@ -455,7 +455,7 @@ fn current_claims(offers: &[Offer], base: Attempt) -> BTreeMap<usize, &Content> 
 }
 
 /// All start from the beginning, with new segments.
-fn fresh(offers: &[Offer], rules: &Rules, attempt: Attempt) -> Result<Plan, Refusal> {
+fn fresh(offers: &[Offer], rules: &Rules, attempt: StartId) -> Result<Plan, Refusal> {
     let domains: Vec<String> = offers.iter().map(|offer| offer.domain.clone()).collect();
     let Rules { members, parities, allow_shared_domains, .. } = *rules;
     let own: Vec<usize> = (0..offers.len()).collect();
@@ -684,10 +684,10 @@ mod tests {
         levels: 0,
         rotten: Vec::new(),
     };
-    const BASE: Attempt = Attempt { number: 3, nonce: 1 };
+    const BASE: StartId = StartId { number: 3, nonce: 1 };
 
     /// Of a segment that follows `lineage`, with this commit and stamp.
-    fn record(lineage: Attempt, commit: u64, stamp: u64) -> Record {
+    fn record(lineage: StartId, commit: u64, stamp: u64) -> Record {
         let mut record = Record::of_new_segment();
         record.join(lineage, &[]);
         record.confirm(lineage, RULES.method, 0, &[]);
@@ -786,13 +786,13 @@ mod tests {
         assert_eq!(plan.bearer, Some((2, SegmentId { rank: 2, attempt: 3 })));
         let plan = planned(&one_each([(5, 5); 4]), &RULES).expect("legal");
         assert_eq!(plan.epoch, 5);
-        assert_eq!(plan.attempt, Attempt { number: 9, nonce: 5 });
+        assert_eq!(plan.attempt, StartId { number: 9, nonce: 5 });
         assert_eq!(plan.ranks, [0, 1, 2, 3]);
     }
 
     #[test]
     fn what_segments_out_of_reach_may_name_is_kept_in_mind() {
-        let (alone, older) = (Attempt { number: 4, nonce: 1 }, Attempt { number: 2, nonce: 8 });
+        let (alone, older) = (StartId { number: 4, nonce: 1 }, StartId { number: 2, nonce: 8 });
         let mut found = one_each([(4, 4); 4]);
         edit(&mut found[1]).record.join(alone, &[older]);
         // Nothing is out of reach now.
@@ -865,7 +865,7 @@ mod tests {
     #[test]
     fn what_missed_a_decision_is_stale_however_new_its_epoch() {
         let mut found = one_each([(5, 5); 4]);
-        let (old, later) = (Attempt { number: 2, nonce: 8 }, Attempt { number: 4, nonce: 8 });
+        let (old, later) = (StartId { number: 2, nonce: 8 }, StartId { number: 4, nonce: 8 });
         edit(&mut found[1]).record = record(old, 6, 5);
         edit(&mut found[1]).record.join(later, &[]);
         let plan = planned(&found, &RULES).expect("one loss");
@@ -1006,7 +1006,7 @@ mod tests {
     #[test]
     fn a_mark_that_missed_a_decision_is_stale() {
         let mut found = one_each([(5, 5); 4]);
-        let old = Attempt { number: 2, nonce: 8 };
+        let old = StartId { number: 2, nonce: 8 };
         edit(&mut found[1]).record = record(old, 5, 5);
         mark(&mut found[1]);
         let plan = planned(&found, &RULES).expect("one loss");

@@ -15,7 +15,7 @@ use super::level::{Helper, ImageId, Rotten, Shelves};
 use super::memory::Memory;
 use super::opening::Found;
 use super::record::Record;
-use super::schedule::{Stats, Taking};
+use super::schedule::{Stats, UnderWay};
 use super::vault::Vault;
 use crate::comm::Comm;
 
@@ -52,7 +52,7 @@ pub struct Checkpointer<C: Comm, M: Memory, K> {
     /// Bytes of its messages when it does, about.
     pub(super) message_bytes: usize,
     /// The epoch that is being taken.
-    pub(super) taking: Option<Taking<C>>,
+    pub(super) under_way: Option<UnderWay<C>>,
     /// Checksums of the others' data, of the epoch that is being taken.
     pub(super) gathered: Gathered,
     /// Segments of the group's members but this one, by place in the group;

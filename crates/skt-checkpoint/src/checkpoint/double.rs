@@ -11,7 +11,7 @@ use crate::comm::Comm;
 
 impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// Copy A to the older B and encode A into its parities; barrier; COMMIT.
-    pub(super) fn take_double(
+    pub(super) fn checkpoint_double(
         &mut self,
         epoch: u64,
         active: &[Active],

@@ -19,7 +19,7 @@ use super::level::{Level, WhenBusy};
 use super::memory::Memory;
 use super::methods::Method;
 use super::opening::Opening;
-use super::record::Attempt;
+use super::record::StartId;
 use super::vault::{Backing, Vault};
 use crate::comm::Comm;
 use crate::comm::collect::broadcast_bytes;
@@ -37,7 +37,7 @@ pub struct FinishedRun<C, M: Memory> {
     hook: Arc<dyn Hook>,
     epoch: u64,
     result: Vec<u8>,
-    left: Vec<Attempt>,
+    left: Vec<StartId>,
     /// Marked segments of this node, to be removed.
     ids: Vec<SegmentId>,
     /// Levels whose images go before them.
@@ -62,7 +62,7 @@ impl<C: Comm, M: Memory> FinishedRun<C, M> {
     /// The starts that segments may name as their lineage which were out of reach in
     /// some start of this run: once its result is reported, such segments are left
     /// over. Empty where none was ever out of reach.
-    pub fn left(&self) -> &[Attempt] {
+    pub fn left(&self) -> &[StartId] {
         &self.left
     }
 

@@ -176,14 +176,14 @@ impl HeaderLayout {
 mod tests {
     use super::*;
     use crate::checkpoint::methods::Method;
-    use crate::checkpoint::record::Attempt;
+    use crate::checkpoint::record::StartId;
 
     /// Records of all sorts: hollow ones and those that follow a start, committed and
     /// stamped, at the end, with many starts and few.
     fn record(sequence: u64) -> Record {
         let mut record = Record::of_new_segment();
-        let start = |number| Attempt { number, nonce: sequence };
-        let left: Vec<Attempt> = (sequence..7).map(start).collect();
+        let start = |number| StartId { number, nonce: sequence };
+        let left: Vec<StartId> = (sequence..7).map(start).collect();
         record.join(start(1), &left);
         if !sequence.is_multiple_of(2) {
             record.confirm(start(1), Method::SelfCheckpoint, 0, &[]);

@@ -72,7 +72,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             scratch: Scratch::default(),
             encoder: config.encoder.with_messages(),
             message_bytes: config.message_bytes.unwrap_or(TUNING.unmeasured_message_bytes),
-            taking: None,
+            under_way: None,
             gathered: Gathered::default(),
             peers: Vec::new(),
             lock,

@@ -231,7 +231,7 @@ impl<M: Memory> Opening<M> {
     }
 
     /// Removes the images that this process looks after.
-    pub fn discard_images(&self, epoch: u64) -> Result<()> {
+    pub fn discard_all_images(&self, epoch: u64) -> Result<()> {
         let ids = |seen: &Vec<(ImageClaim, _)>| seen.iter().map(|(claim, _)| claim.id).collect();
         let ids: Vec<Vec<ImageId>> = self.images.iter().map(ids).collect();
         let before = || self.hook.at(&Step::new(StepName::Discard, epoch));

@@ -1,8 +1,10 @@
 //! The self-checkpoint protocol (Tang et al., TPDS 2018, section 4), a line a step.
 //!
 //! Four drivers: [`Checkpointer::open`], [`Checkpointer::recover`],
-//! [`Checkpointer::checkpoint`] and [`Checkpointer::finish`]. The numbers are those of the
-//! tables in docs/protocol.md, which says what may be lost between any two lines, and why;
+//! [`Checkpointer::checkpoint`] and [`Checkpointer::finish`]. A checkpoint is
+//! [`Checkpointer::begin`] (steps 1 to 3) and [`Checkpointer::complete`] (3 to 7), which an
+//! application that computes meanwhile calls itself. The numbers are those of
+//! docs/protocol.md, which says what may be lost between any two lines, and why;
 //! the names behind them are those of [`StepName`], places at which a test has each rank die.
 //!
 //! | | holds |
@@ -29,7 +31,7 @@ pub use super::opening::Found;
 use super::opening::{Earlier, Opening};
 use super::parameters::parameters;
 use super::recover::Recovered;
-use super::schedule::Taking;
+use super::schedule::UnderWay;
 pub use super::schedule::{Polled, Stats};
 use crate::comm::Comm;
 use crate::comm::collect::{all_reduce, broadcast_bytes};
@@ -99,7 +101,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         // 2 discard: room is made on all nodes before anything new is put there.
         opening.discard(&plan.discard[process], plan.epoch)?;
         if config.resume == Resume::Never {
-            opening.discard_images(plan.epoch)?;
+            opening.discard_all_images(plan.epoch)?;
         }
         comm.barrier()?;
 
@@ -121,9 +123,9 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// Brings all ranks to the epoch that was agreed on; `None` when there is
     /// none, and the application starts from the beginning. Collective.
     ///
-    /// Where more of it has rotted than can be rebuilt, it goes on from what is next to
-    /// it: the newest images that are left. So [`Checkpointer::rank`] and
-    /// [`Checkpointer::found`] are what they are only behind this.
+    /// If more is damaged than can be rebuilt, recovers from the newest sound images. This
+    /// may change [`Checkpointer::rank`] and [`Checkpointer::found`]: read them after this
+    /// call.
     ///
     /// # Errors
     /// When a rank dies meanwhile; a new start of the job begins anew.
@@ -146,7 +148,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     fn recover_from_found(&mut self, start: Instant) -> Result<Option<Recovered>> {
         let epoch = self.plan.epoch;
         if epoch == 0 {
-            self.discard_images()?;
+            self.discard_superfluous_images()?;
             return Ok(None);
         }
         if self.config.method == Method::Abft {
@@ -154,7 +156,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         }
         let lost = self.lost_members();
 
-        // 4a recover-load: B, C and their checksums from the image of this rank.
+        // 4 recover-load: B, C and their checksums from the image of this rank.
         let loaded_bytes = self.load_image(epoch)?;
 
         // 5 recover-verify: what is damaged, of the survivors' data and parities.
@@ -174,7 +176,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         all_reduce(&self.job, &mut mended, |a, b| a + b)?;
 
         // 9 discard: the images that no start needs; all are at the epoch.
-        self.discard_images()?;
+        self.discard_superfluous_images()?;
         self.ready = true;
         Ok(Some(Recovered {
             epoch,
@@ -243,7 +245,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// `stages`: `None` when all is final.
     fn begin_in(&mut self, active: &[Active], stages: Option<&[Vec<Active>]>) -> Result<()> {
         assert!(self.ready, "recover first");
-        assert!(self.taking.is_none(), "complete the epoch that has begun first");
+        assert!(self.under_way.is_none(), "complete the epoch that has begun first");
         assert_eq!(active.len(), self.layout.regions.len(), "one entry a region");
         assert!(stages.is_none_or(|stages| stages.len() == active.len()), "one list a region");
         self.helper.advance();
@@ -271,7 +273,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             stats.encode_seconds += start.elapsed().as_secs_f64();
         }
         let ready = vec![Active::ALL; active.len()];
-        self.taking = Some(Taking { epoch, active, ready, encoding, stats });
+        self.under_way = Some(UnderWay { epoch, active, ready, encoding, stats });
         Ok(())
     }
 
@@ -291,11 +293,11 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         self.check_room(state)?;
         match self.config.method {
             Method::None => return Ok(Stats::default()),
-            Method::Abft => return self.take_abft(state),
+            Method::Abft => return self.checkpoint_abft(state),
             Method::SelfCheckpoint | Method::Double | Method::Single => {}
         }
-        let Taking { epoch, active, encoding, mut stats, .. } =
-            self.taking.take().expect("an epoch that has begun");
+        let UnderWay { epoch, active, encoding, mut stats, .. } =
+            self.under_way.take().expect("an epoch that has begun");
 
         // 3 encode, sums: D := parities of A, the rest of it.
         if let Some(encoding) = encoding {
@@ -306,9 +308,10 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         }
         self.helper.advance();
         let (start, mut state) = (Instant::now(), state.to_vec());
+        // Rank 0 appends which images are due: one broadcast carries both.
         self.append_due(&mut state);
         broadcast_bytes(&self.job, &mut state, 0)?;
-        let due = self.take_due(&mut state);
+        let due = self.split_off_due(&mut state);
         match self.config.method {
             Method::SelfCheckpoint => {
                 // 4 barrier: every D of every group is complete.
@@ -325,8 +328,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
                 // 7 stamp: D is C from here on, and (B, C) counts.
                 self.stamp(epoch, &mut stats)?;
             }
-            Method::Double => self.take_double(epoch, &active, state, &mut stats)?,
-            Method::Single => self.take_single(epoch, &active, state, &mut stats)?,
+            Method::Double => self.checkpoint_double(epoch, &active, state, &mut stats)?,
+            Method::Single => self.checkpoint_single(epoch, &active, state, &mut stats)?,
             Method::Abft | Method::None => unreachable!("returned above"),
         }
         self.write_images(epoch, due);
@@ -345,7 +348,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// # Panics
     /// When an epoch has begun and is not complete.
     pub fn finish(mut self, result: &[u8]) -> Result<FinishedRun<C, M>> {
-        assert!(self.taking.is_none(), "complete the epoch that has begun first");
+        assert!(self.under_way.is_none(), "complete the epoch that has begun first");
 
         // 1 finish: the result of rank 0, when all have come to the end.
         let result = self.agree_on_result(result)?;

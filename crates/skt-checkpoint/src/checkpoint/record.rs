@@ -30,7 +30,7 @@ const FINISHED: u64 = 2;
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
-pub struct Attempt {
+pub struct StartId {
     /// Rises from start to start.
     pub number: u64,
     /// Random.
@@ -54,13 +54,13 @@ pub struct Record {
     /// Counts the records; the higher one is in force.
     sequence: u64,
     /// The start of the job whose decisions this segment has followed last.
-    lineage: Attempt,
+    lineage: StartId,
     /// The starts of the job since then that have read this segment, in their order;
     /// of very many the latest.
-    joined: Vec<Attempt>,
+    joined: Vec<StartId>,
     /// The starts that out-of-reach segments of this run may name as their lineage:
     /// those that were superseded when some rank's segment was not to be found.
-    left: Vec<Attempt>,
+    left: Vec<StartId>,
     /// Newest epoch whose commit this rank has seen, COMMIT(e).
     commit: u64,
     /// Epoch that the settled copy and parities are known to hold.
@@ -89,7 +89,7 @@ impl Record {
     ///
     /// # Panics
     /// When the run has ended, or the start is not later than all that are known here.
-    pub fn join(&mut self, start: Attempt, left: &[Attempt]) {
+    pub fn join(&mut self, start: StartId, left: &[StartId]) {
         assert!(!self.finished, "no start goes on with a run that has ended");
         let known = self.joined.iter().chain([&self.lineage]).map(|known| known.number).max();
         assert!(known < Some(start.number), "{start:?} is later than {known:?}");
@@ -106,7 +106,7 @@ impl Record {
     ///
     /// # Panics
     /// When it has not joined the start last, or has data of other epochs than these.
-    pub fn confirm(&mut self, start: Attempt, method: Method, epoch: u64, state: &[u8]) {
+    pub fn confirm(&mut self, start: StartId, method: Method, epoch: u64, state: &[u8]) {
         assert_eq!(self.joined.last(), Some(&start), "joined before it is followed");
         if self.hollow {
             self.assert_blank();
@@ -241,17 +241,17 @@ impl Record {
     }
 
     /// The start that it has followed last.
-    pub fn lineage(&self) -> Attempt {
+    pub fn lineage(&self) -> StartId {
         self.lineage
     }
 
     /// The starts that it has joined since, rising.
-    pub fn joined(&self) -> &[Attempt] {
+    pub fn joined(&self) -> &[StartId] {
         &self.joined
     }
 
     /// The starts that segments out of reach may name as their lineage.
-    pub fn left(&self) -> &[Attempt] {
+    pub fn left(&self) -> &[StartId] {
         &self.left
     }
 
@@ -338,13 +338,13 @@ impl Record {
         }
         let starts = |words: &[u64]| {
             let pairs = words.chunks_exact(2);
-            let starts = pairs.map(|pair| Attempt { number: pair[0], nonce: pair[1] });
-            starts.filter(|start| *start != Attempt::default()).collect()
+            let starts = pairs.map(|pair| StartId { number: pair[0], nonce: pair[1] });
+            starts.filter(|start| *start != StartId::default()).collect()
         };
         let (joined, left) = words[8..].split_at(2 * JOINED_MAX);
         Some(Self {
             sequence: words[0],
-            lineage: Attempt { number: words[1], nonce: words[2] },
+            lineage: StartId { number: words[1], nonce: words[2] },
             joined: starts(joined),
             left: starts(left),
             commit: words[3],
@@ -365,8 +365,8 @@ mod tests {
 
     const SELF: Method = Method::SelfCheckpoint;
 
-    fn start(number: u64) -> Attempt {
-        Attempt { number, nonce: 7 }
+    fn start(number: u64) -> StartId {
+        StartId { number, nonce: 7 }
     }
 
     /// Of a run that has just begun.
@@ -390,7 +390,7 @@ mod tests {
     #[test]
     fn of_very_many_starts_the_latest_are_remembered() {
         let mut record = Record::of_new_segment();
-        let starts: Vec<Attempt> = (1..40).map(start).collect();
+        let starts: Vec<StartId> = (1..40).map(start).collect();
         starts.iter().for_each(|&start| record.join(start, &starts));
         assert_eq!(record.joined(), &starts[39 - JOINED_MAX..]);
         assert_eq!(record.left(), &starts[39 - LEFT_MAX..]);

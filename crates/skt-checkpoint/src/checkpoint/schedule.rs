@@ -97,18 +97,18 @@ pub struct Stats {
 }
 
 /// An epoch that is being taken.
-pub(super) struct Taking<C: Comm> {
+pub(super) struct UnderWay<C: Comm> {
     pub epoch: u64,
     pub active: Vec<Active>,
     /// Outside of these all is final, by region.
     pub ready: Vec<Active>,
     /// With method `self` alone: the others do all in `complete`.
-    pub encoding: Option<Progress<C>>,
+    pub encoding: Option<Encoding<C>>,
     pub stats: Stats,
 }
 
 /// How far the encoding of an epoch is on this member.
-pub(super) struct Progress<C: Comm> {
+pub(super) struct Encoding<C: Comm> {
     pub epoch: u64,
     pub units: Vec<Unit>,
     /// Units from the first on that are encoded, or whose rounds have begun.
@@ -135,7 +135,7 @@ pub(super) struct Tokens<C: Comm> {
     pub theirs: Vec<(usize, Option<C::Recv>)>,
 }
 
-impl<C: Comm> Progress<C> {
+impl<C: Comm> Encoding<C> {
     /// Units that lie outside of these corners of each region are final here. What
     /// was ready once stays so.
     pub fn set_ready(&mut self, layout: &SegmentLayout, outside: &[Active]) {

@@ -11,7 +11,7 @@ use crate::comm::Comm;
 
 impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// Mark the copy as torn; copy and encode over it; barrier; COMMIT.
-    pub(super) fn take_single(
+    pub(super) fn checkpoint_single(
         &mut self,
         epoch: u64,
         active: &[Active],

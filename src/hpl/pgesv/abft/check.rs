@@ -146,7 +146,7 @@ fn panels_between(check_seconds: f64, panel_seconds: f64) -> usize {
 }
 
 /// Checks the system before panel `cut`, and computes rows anew that are wrong, if the
-/// checksums say where. Collective over the grid.
+/// checksums say where, and this process row `may_mend`. Collective over the grid.
 ///
 /// # Errors
 /// [`SolveError::Wrong`] on all ranks, if wrong numbers are left. When a rank is lost.
@@ -156,6 +156,7 @@ pub(super) fn check<C: Comm>(
     weights: &Weights,
     relay: &mut Relay<C>,
     cut: usize,
+    may_mend: bool,
 ) -> Result<Checked, SolveError> {
     let grid = local.grid;
     let finished = local.params.columns_before(cut);
@@ -167,7 +168,7 @@ pub(super) fn check<C: Comm>(
         return Ok(Checked { units: most[0], mended_rows: 0 });
     }
     for wrong in &wrong {
-        if let Some(target) = wrong.column {
+        if let Some(target) = wrong.column.filter(|_| may_mend) {
             mend(local, weights, relay, finished, wrong.row, target)?;
         }
     }
@@ -194,10 +195,10 @@ pub(super) fn check<C: Comm>(
 }
 
 /// The checksums of `cols`, those of a group whose columns are finished, below its diagonal: there
-/// they are rounding, amplified by L21 L11^-1. Returns the unit.
+/// they are rounding, amplified by L21 L11^-1. Returns the unit. Collective over the process column.
 ///
 /// # Errors
-/// [`SolveError::Wrong`] on a rank that has more there.
+/// [`SolveError::Wrong`] on a rank that has more there. When a rank is lost.
 pub(super) fn check_left_over<C: Comm>(
     local: &Local<C>,
     places: &Places,
@@ -212,8 +213,10 @@ pub(super) fn check_left_over<C: Comm>(
     // SAFETY: nobody writes to A.
     let a = unsafe { places.a.read(0..local.shape.rows, cols) };
     let above = (0..below).flat_map(|row| a.row(row));
-    let size = above.fold(0.0, |most, value| value.abs().max(most));
-    let unit = unit(local, size);
+    // A process row may have nothing above the diagonal.
+    let mut size = [above.fold(0.0, |most: f64, value| value.abs().max(most))];
+    collect::all_max(&grid.col, &mut size)?;
+    let unit = unit(local, size[0]);
     let mut left =
         (below..local.shape.rows).flat_map(|row| a.row(row).iter().map(move |v| (row, v)));
     match left.find(|(_, value)| !is_rounding(**value, unit)) {

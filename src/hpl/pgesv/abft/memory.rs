@@ -92,9 +92,9 @@ const KIND_BITS: u32 = 3;
 const PANEL_BITS: u32 = 33;
 
 impl State {
-    /// The last panel whose rows have been exchanged, counted from 1; 0: none. Nothing
+    /// Panels whose rows have been exchanged: the least of all ranks is the cut K. Nothing
     /// where A is worth nothing.
-    pub fn exchanged(self) -> Option<usize> {
+    pub fn panels_exchanged(self) -> Option<usize> {
         match self {
             Self::Rest(k) | Self::Logged(k) => Some(k),
             Self::Exchanged(k) => Some(k + 1),
@@ -397,16 +397,16 @@ impl Journal<'_> {
     }
 
     /// Joins a start.
-    pub fn join(&self, generation: u64) -> Result<(), SolveError> {
-        self.step("join", generation as usize)?;
-        self.write(JOINED, generation);
+    pub fn join(&self, start_key: u64) -> Result<(), SolveError> {
+        self.step("join", start_key as usize)?;
+        self.write(JOINED, start_key);
         Ok(())
     }
 
     /// Follows a start.
-    pub fn confirm(&self, generation: u64) -> Result<(), SolveError> {
-        self.step("confirm", generation as usize)?;
-        self.write(CONFIRMED, generation);
+    pub fn confirm(&self, start_key: u64) -> Result<(), SolveError> {
+        self.step("confirm", start_key as usize)?;
+        self.write(CONFIRMED, start_key);
         Ok(())
     }
 

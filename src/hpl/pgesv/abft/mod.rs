@@ -16,6 +16,8 @@
 //!     meanwhile panel k + 1 is factored and broadcast
 //!     T has been entered by all
 //!     U1 into the panel's columns                               REST(k + 1)
+//!     the checksums of a finished group are summed anew         finish_group
+//!     the checksums are compared with the matrix, where due     check
 //!     an image, where T has said that some rank wants one
 //! x, on all ranks                                               SOLVED
 //! ```
@@ -25,9 +27,9 @@
 //! all go, and how; `restore` goes there. Only then is a lost rank's matrix rebuilt.
 //! Of undisturbed runs, x has the bits of a run without checksums on P x Q.
 //!
-//! x is whole on every rank before a word says that it is there. So the first rank of which
-//! a word says so may overwrite A at once: a lost rank takes x from it, and where
-//! nobody is left that has x, nobody has overwritten A.
+//! A rank says SOLVED when all of x is in its memory, and may overwrite A from then on. A lost
+//! rank takes x from any such rank; where no rank that is left has said SOLVED, none has
+//! overwritten A.
 
 mod check;
 mod groups;
@@ -52,7 +54,7 @@ use super::look_ahead::LookAhead;
 use super::panel::Panel;
 use super::product::{Product, ProductClock, multiply_part, narrow_parts};
 use super::slots::PanelBuffers;
-use super::steps::Step as Progress;
+use super::steps::Reached;
 use super::{Params, SolveError, back, memory_error};
 use crate::hpl::comm::ibarrier::IBarrier;
 use crate::hpl::comm::{Comm, CommError, collect};
@@ -68,7 +70,7 @@ use relay::{Relay, Sum};
 pub use replacement::{Absent, grid_without};
 use restore::Step;
 pub use standing::Refusal;
-use standing::{Action, Decision, Report, decide, lost, newest_start, refuse_elsewhere};
+use standing::{Action, Decision, MemoryReport, decide, lost, newest_start, refuse_elsewhere};
 pub use weights::{MOST_CHECKSUMS, Weights};
 
 /// Most panels of the look-ahead: with more, a column in flight would have panels that its
@@ -314,6 +316,7 @@ impl<'s, C: Comm> System<'s, C> {
             let beginning = Beginning { panel: from, rebuilt, undone, ..Beginning::default() };
             watcher.begins(&beginning)?;
             let mut run = Run::new(&local, &places, &journal, (self.weights, self.check), from)?;
+            run.is_rebuilt = lost.by_place[grid.myrow].contains(&true);
             let factored = run.factor(from, watcher);
             if let Err(SolveError::Wrong { .. }) = factored {
                 journal.set_wrong(true)?;
@@ -331,9 +334,9 @@ impl<'s, C: Comm> System<'s, C> {
     }
 
     /// Why the ranks cannot go on from what is in their `memory`, or have nothing of the
-    /// elimination there; nothing where they can. The memory stays as it is, but that all say
-    /// that the checksums have contradicted the matrix, where one does: the first that is
-    /// removed then may be the one that knew it. Collective over the grid.
+    /// elimination there; nothing where they can. Changes nothing, with one exception: if one
+    /// rank knows that the checksums have contradicted the matrix, all write it down, as that
+    /// rank's memory may be removed first. Collective over the grid.
     ///
     /// # Errors
     /// When a rank is lost.
@@ -386,7 +389,7 @@ impl<'s, C: Comm> System<'s, C> {
         journal: &Journal,
         start_id: u32,
         absent: &[Absent],
-    ) -> Result<(Vec<Report>, u32), CommError> {
+    ) -> Result<(Vec<MemoryReport>, u32), CommError> {
         let (grid, form) = (self.grid, self.form());
         let (joined, confirmed) = journal.starts();
         let (_, state_start) = State::of_word(journal.state_word());
@@ -407,7 +410,7 @@ impl<'s, C: Comm> System<'s, C> {
         let all: Vec<[u64; 9]> = all.iter().map(|b| bytemuck::pod_read_unaligned(b)).collect();
         let report = |words: &[u64; 9]| {
             let (state, start) = State::of_word(words[5]);
-            Report {
+            MemoryReport {
                 row: words[0] as usize,
                 col: words[1] as usize,
                 is_foreign: words[2] != 0,
@@ -419,9 +422,9 @@ impl<'s, C: Comm> System<'s, C> {
                 is_wrong: words[8] != 0,
             }
         };
-        let mut reports: Vec<Report> = all.iter().map(report).collect();
+        let mut reports: Vec<MemoryReport> = all.iter().map(report).collect();
         for &Absent { rank, row, col } in absent {
-            reports.insert(rank, Report::of_absent(row, col));
+            reports.insert(rank, MemoryReport::of_absent(row, col));
         }
         Ok((reports, all[0][7] as u32))
     }
@@ -459,12 +462,12 @@ impl<'s, C: Comm> System<'s, C> {
         }
         let last = reports.iter().map(|report| report.joined.max(report.confirmed) >> 32).max();
         let number = last.expect("a rank") + 1;
-        let generation = number << 32 | u64::from(start_id);
-        journal.join(generation)?;
+        let start_key = number << 32 | u64::from(start_id);
+        journal.join(start_key)?;
         // A rank that follows a start may change what it has: a rank that has not joined must
         // not be taken for one that has changed with the others.
         grid.all.barrier()?;
-        journal.confirm(generation)?;
+        journal.confirm(start_key)?;
         journal.start = number;
         let mut by_place = vec![vec![false; grid.q + grid.checksums]; grid.p];
         reports.iter().zip(&lost).for_each(|(at, &lost)| by_place[at.row][at.col] = lost);
@@ -521,6 +524,8 @@ struct Run<'r, C: Comm> {
     relay: Relay<'r, 'r, C>,
     weights: &'r Weights,
     checks: Checks,
+    /// Whether a rank of this process row has been rebuilt, and no check was made since.
+    is_rebuilt: bool,
     phases: Phases,
 }
 
@@ -559,6 +564,7 @@ impl<'r, C: Comm> Run<'r, C> {
             relay: Relay::new(local, places, journal)?,
             weights,
             checks: Checks::new(check, from),
+            is_rebuilt: false,
             phases: Phases::default(),
         })
     }
@@ -569,7 +575,7 @@ impl<'r, C: Comm> Run<'r, C> {
         let panels = local.params.panels();
         let mut nothing = Nothing;
         let watch = &mut Watch { background: &mut nothing, stretch: local.stretch(panels) };
-        // Also when a death has kept a group from being finished.
+        // The start before may have died at this cut before its group was finished.
         self.arrive(from, false, watcher)?;
         self.look_ahead.begin(local, from, watch, &mut self.phases)?;
         for k in from..panels {
@@ -582,27 +588,28 @@ impl<'r, C: Comm> Run<'r, C> {
             let wants_image = watcher.wants_image();
             self.multiply(&panel, &step, next, wants_image)?;
             if next.is_some() {
-                let applied = Progress::Applied { k };
+                let applied = Reached::Applied { k };
                 self.look_ahead.wait_for_newest(local, watch, applied, &mut self.phases)?;
             }
-            // Until all have exchanged their rows, somebody may have to go back.
-            let is_kept = self.barrier.wait(&local.grid.all)?;
+            // Until all have exchanged their rows, somebody may have to go back. T also says
+            // whether any rank wants an image.
+            let keeps_image = self.barrier.wait(&local.grid.all)?;
             self.journal.step("u1", k)?;
             local.store_u1(k, step.panel.l1);
             self.journal.set(State::Rest(k + 1))?;
             self.look_ahead.give_back(panel)?;
-            self.arrive(k + 1, is_kept, watcher)?;
+            self.arrive(k + 1, keeps_image, watcher)?;
             watcher.columns(local.params.columns_before(k + 1));
         }
         Ok(())
     }
 
-    /// What is done at the cut before panel `cut`, beside the elimination; `is_kept`: some
+    /// What is done at the cut before panel `cut`, beside the elimination; `keeps_image`: some
     /// rank wants an image of it.
     fn arrive(
         &mut self,
         cut: usize,
-        is_kept: bool,
+        keeps_image: bool,
         watcher: &mut dyn Watcher,
     ) -> Result<(), SolveError> {
         if cut > 0 && cut.is_multiple_of(self.local.grid.q) {
@@ -611,25 +618,27 @@ impl<'r, C: Comm> Run<'r, C> {
         if let Some(flip) = watcher.flip(cut) {
             self.flip(cut, flip);
         }
-        self.check(cut, is_kept, watcher)?;
-        if is_kept { watcher.keep_image(cut) } else { Ok(()) }
+        self.check(cut, keeps_image, watcher)?;
+        if keeps_image { watcher.keep_image(cut) } else { Ok(()) }
     }
 
     /// Compares the checksums with the matrix before panel `cut`, if it is time to, or an image
-    /// of it `is_kept`: none is to be of a matrix that they contradict.
+    /// of it `keeps_image`: none is to be of a matrix that they contradict.
     fn check(
         &mut self,
         cut: usize,
-        is_kept: bool,
+        keeps_image: bool,
         watcher: &mut dyn Watcher,
     ) -> Result<(), SolveError> {
-        let Self { local, places, weights, relay, checks, .. } = self;
+        let Self { local, places, weights, relay, checks, is_rebuilt, .. } = self;
         let is_due = checks.is_due(&local.grid.all, cut, local.params.panels())?;
-        if !is_due && (!is_kept || checks.are_off()) {
+        if !is_due && (!keeps_image || checks.are_off()) {
             return Ok(());
         }
         let start = Instant::now();
-        let found = check::check(local, places, weights, relay, cut)?;
+        // What was wrong elsewhere is in what was rebuilt, too: more than one process column.
+        let may_mend = !std::mem::take(is_rebuilt);
+        let found = check::check(local, places, weights, relay, cut, may_mend)?;
         checks.done(cut, start.elapsed());
         watcher.checked(found);
         Ok(())

@@ -17,7 +17,7 @@ use super::memory::State;
 
 /// What a rank tells of its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Report {
+pub(super) struct MemoryReport {
     pub row: usize,
     pub col: usize,
     /// Of another system.
@@ -34,7 +34,7 @@ pub(super) struct Report {
     pub is_wrong: bool,
 }
 
-impl Report {
+impl MemoryReport {
     /// Of a rank that no process has.
     pub fn of_absent(row: usize, col: usize) -> Self {
         Self {
@@ -202,12 +202,12 @@ impl fmt::Display for Refusal {
 }
 
 /// The newest start that anybody has followed.
-pub(super) fn newest_start(reports: &[Report]) -> u64 {
+pub(super) fn newest_start(reports: &[MemoryReport]) -> u64 {
     reports.iter().map(|report| report.confirmed).max().unwrap_or(0)
 }
 
 /// Which ranks have lost their memory.
-pub(super) fn lost(reports: &[Report]) -> Vec<bool> {
+pub(super) fn lost(reports: &[MemoryReport]) -> Vec<bool> {
     let newest = newest_start(reports);
     reports.iter().map(|report| report.is_lost(newest)).collect()
 }
@@ -217,7 +217,7 @@ pub(super) fn lost(reports: &[Report]) -> Vec<bool> {
 ///
 /// # Errors
 /// When too much is lost.
-pub(super) fn decide(reports: &[Report], checksums: usize) -> Result<Decision, Refusal> {
+pub(super) fn decide(reports: &[MemoryReport], checksums: usize) -> Result<Decision, Refusal> {
     if let Some(rank) = reports.iter().position(|report| report.is_foreign) {
         return Err(Refusal::Foreign { rank });
     }
@@ -226,7 +226,7 @@ pub(super) fn decide(reports: &[Report], checksums: usize) -> Result<Decision, R
         return Err(Refusal::Wrong { rank });
     }
     let left = || reports.iter().zip(&lost).filter(|(_, lost)| !**lost).map(|(report, _)| report);
-    let is_solved = |(report, lost): (&Report, &bool)| !lost && report.state == State::Solved;
+    let is_solved = |(report, lost): (&MemoryReport, &bool)| !lost && report.state == State::Solved;
     if let Some(from) = reports.iter().zip(&lost).position(is_solved) {
         return Ok(Decision::Solved { from });
     }
@@ -235,17 +235,17 @@ pub(super) fn decide(reports: &[Report], checksums: usize) -> Result<Decision, R
             return Err(Refusal::Replaced { rank, column });
         }
     }
-    let cut = left().filter_map(|report| report.state.exchanged()).min();
+    let cut = left().filter_map(|report| report.state.panels_exchanged()).min();
     // Somebody has not exchanged a row yet, so nobody has exchanged more than those of
     // panel 0: there is nothing to lose. The same where nobody has ever had anything.
-    let had_something = |report: &Report| !matches!(report.state, State::Hollow(0));
+    let had_something = |report: &MemoryReport| !matches!(report.state, State::Hollow(0));
     if cut == Some(0) || (cut.is_none() && !reports.iter().any(had_something)) {
         return Ok(Decision::Begin);
     }
     refuse_losses(reports, &lost, checksums)?;
     let cut = cut.expect("a rank of each process row has something left");
     refuse_mixtures(&left().copied().collect::<Vec<_>>())?;
-    let action = |(report, &lost): (&Report, &bool)| match report.state {
+    let action = |(report, &lost): (&MemoryReport, &bool)| match report.state {
         _ if lost => Ok(Action::Rebuild),
         State::Rest(k) if k == cut => Ok(Action::Stay),
         State::Logged(k) if k == cut => Ok(Action::PutBack),
@@ -262,7 +262,7 @@ pub(super) fn decide(reports: &[Report], checksums: usize) -> Result<Decision, R
 /// # Errors
 /// Where one of another column is lost, too, and is not made anew.
 pub(super) fn refuse_elsewhere(
-    reports: &[Report],
+    reports: &[MemoryReport],
     decision: &Decision,
     column: usize,
 ) -> Result<(), Refusal> {
@@ -273,7 +273,7 @@ pub(super) fn refuse_elsewhere(
     if ranks.is_empty() { Ok(()) } else { Err(Refusal::Scattered { column, ranks }) }
 }
 
-fn refuse_losses(reports: &[Report], lost: &[bool], most: usize) -> Result<(), Refusal> {
+fn refuse_losses(reports: &[MemoryReport], lost: &[bool], most: usize) -> Result<(), Refusal> {
     let rows = reports.iter().map(|report| report.row).max().map_or(0, |row| row + 1);
     for row in 0..rows {
         let is_here = |&rank: &usize| lost[rank] && reports[rank].row == row;
@@ -289,8 +289,8 @@ fn refuse_losses(reports: &[Report], lost: &[bool], most: usize) -> Result<(), R
 
 /// What has been computed for a panel in one start does not go together with what has been
 /// computed for it in another: after a rebuilding, other bits may choose other pivots.
-fn refuse_mixtures(left: &[Report]) -> Result<(), Refusal> {
-    let exchanged = |report: &Report| match report.state {
+fn refuse_mixtures(left: &[MemoryReport]) -> Result<(), Refusal> {
+    let exchanged = |report: &MemoryReport| match report.state {
         State::Exchanged(k) => Some((k, report.start)),
         _ => None,
     };
@@ -309,8 +309,8 @@ mod tests {
     use super::*;
 
     /// Ranks of a row of a grid, at these states.
-    fn reports(states: &[State]) -> Vec<Report> {
-        let report = |(col, &state): (usize, &State)| Report {
+    fn reports(states: &[State]) -> Vec<MemoryReport> {
+        let report = |(col, &state): (usize, &State)| MemoryReport {
             row: 0,
             col,
             is_foreign: false,
@@ -394,7 +394,7 @@ mod tests {
         all[1].joined = 8;
         assert!(matches!(decide(&all, 0), Ok(Decision::GoTo { cut: 5, .. })));
         // It joined start 7, which others have followed.
-        all[1] = Report { joined: 7, confirmed: 4, ..all[1] };
+        all[1] = MemoryReport { joined: 7, confirmed: 4, ..all[1] };
         assert!(matches!(decide(&all, 0), Ok(Decision::GoTo { cut: 5, .. })));
     }
 
@@ -423,7 +423,7 @@ mod tests {
             .iter_mut()
             .skip(3)
             .for_each(|report| (report.row, report.col) = (1, report.col - 3));
-        let refused = |reports: &[Report], column| {
+        let refused = |reports: &[MemoryReport], column| {
             refuse_elsewhere(reports, &decide(reports, 1).unwrap(), column)
         };
         assert_eq!(refused(&two_rows, 1), Ok(()));
@@ -440,7 +440,7 @@ mod tests {
 
     #[test]
     fn what_does_not_belong_together_is_refused() {
-        let is_mixture = |reports: &[Report]| {
+        let is_mixture = |reports: &[MemoryReport]| {
             let decided = decide(reports, 1);
             assert!(matches!(decided, Err(Refusal::Mixture { .. })), "{decided:?}");
         };

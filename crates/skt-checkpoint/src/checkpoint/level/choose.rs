@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 
 use super::super::agree::{Claim, Content, Offer, Plan, Refusal, Rules, resume};
 use super::super::header::SegmentId;
-use super::super::record::{Attempt, Holds};
+use super::super::record::{Holds, StartId};
 use super::disk::ImageId;
 
 /// The images of one epoch of one start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Generation {
     /// The start that wrote it: the lineage of its records.
-    pub start: Attempt,
+    pub start: StartId,
     /// Its epoch.
     pub epoch: u64,
 }

@@ -24,7 +24,7 @@ use nix::sys::stat::{Mode, mkdirat};
 use nix::sys::statvfs::fstatvfs;
 use nix::unistd::{Uid, UnlinkatFlags, unlinkat};
 
-use super::super::record::Attempt;
+use super::super::record::StartId;
 use super::choose::Generation;
 use super::disk::{Disk, ImageFile, ImageId};
 
@@ -100,7 +100,7 @@ impl Folder {
     }
 
     fn name(&self, id: ImageId) -> String {
-        let Generation { start: Attempt { number, nonce }, epoch } = id.generation;
+        let Generation { start: StartId { number, nonce }, epoch } = id.generation;
         format!("t{}.r{}.a{number:x}.{nonce:x}.e{epoch}", self.test, id.rank)
     }
 
@@ -130,7 +130,7 @@ fn parse_name(name: &str) -> Option<(usize, ImageId)> {
     let number = u64::from_str_radix(word("a")?, 16).ok()?;
     let nonce = u64::from_str_radix(word("")?, 16).ok()?;
     let epoch = word("e")?.parse().ok()?;
-    let generation = Generation { start: Attempt { number, nonce }, epoch };
+    let generation = Generation { start: StartId { number, nonce }, epoch };
     words.next().is_none().then_some((test, ImageId { generation, rank }))
 }
 

@@ -249,7 +249,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
 
     /// Removes the images that no start needs any more, of those that this process looks
     /// after: what is rotten among them, since the run goes on from something else.
-    pub(in super::super) fn discard_images(&mut self) -> Result<()> {
+    pub(in super::super) fn discard_superfluous_images(&mut self) -> Result<()> {
         let (seen, levels) = (std::mem::take(&mut self.seen_images), &self.config.levels);
         let all = levels.iter().zip(&seen).zip(&self.plan.restorable);
         let ids: Vec<Vec<ImageId>> =
@@ -325,7 +325,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     }
 
     /// Takes that byte off again.
-    pub(in super::super) fn take_due(&self, state: &mut Vec<u8>) -> u8 {
+    pub(in super::super) fn split_off_due(&self, state: &mut Vec<u8>) -> u8 {
         match self.shelves.is_empty() {
             true => 0,
             false => state.pop().expect("rank 0 has appended it"),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::super::record::Attempt;
+use super::super::record::StartId;
 use super::choose::Generation;
 use super::disk::ImageId;
 use super::every::{ImageCost, Pace};
@@ -45,7 +45,7 @@ pub struct LevelReport {
 
 /// The images of this rank on all levels.
 pub struct Shelves {
-    start: Attempt,
+    start: StartId,
     rank: usize,
     /// Epoch of the images that were given to the writer last, 0 for none.
     writing: u64,
@@ -76,7 +76,7 @@ impl Shelves {
     /// For a start that has found `complete` generations on each level, and images `own` of
     /// this rank.
     pub fn new(
-        start: Attempt,
+        start: StartId,
         rank: usize,
         levels: &[Level],
         complete: &[Vec<Generation>],
@@ -241,7 +241,7 @@ impl Shelf {
 
     /// Makes room for another pending generation of `start`: the oldest are not complete on
     /// all ranks, and will not be. So they do not pile up where a rank gives its images up.
-    fn forget_incomplete(&mut self, start: Attempt) {
+    fn forget_incomplete(&mut self, start: StartId) {
         let surplus = (self.pending.len() + 1).saturating_sub(PENDING_MAX);
         for epoch in self.pending.drain(..surplus) {
             let is_it = |id: &&ImageId| id.generation == Generation { start, epoch };
@@ -253,7 +253,7 @@ impl Shelf {
     }
 
     /// All ranks have sealed those of the pending epochs whose bits are set.
-    fn complete(&mut self, start: Attempt, sealed_by_all: u64) {
+    fn complete(&mut self, start: StartId, sealed_by_all: u64) {
         let is_complete = |i: usize| sealed_by_all >> i & 1 == 1;
         let Some(newest) = (0..self.pending.len()).rev().find(|&i| is_complete(i)) else { return };
         for i in (0..=newest).filter(|&i| is_complete(i)) {

@@ -14,7 +14,7 @@ use super::gathered::shared_block;
 use super::hook::{Step, StepName};
 use super::layout::Active;
 use super::memory::Memory;
-use super::schedule::{Polled, Progress, Stats, Tokens, Unit, Way, units_of};
+use super::schedule::{Encoding, Polled, Stats, Tokens, Unit, Way, units_of};
 use crate::comm::collect::all_reduce;
 use crate::comm::{Comm, PanelBuf, RecvRequest, SendRequest, Tag};
 use crate::tuning::TUNING;
@@ -38,13 +38,13 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// returned: this process reads it, and so may other members of the group,
     /// where it lies.
     pub unsafe fn ready(&mut self, region: usize, outside: Active) {
-        let Some(mut taking) = self.taking.take() else { return };
-        let Active { row, byte } = &mut taking.ready[region];
+        let Some(mut under_way) = self.under_way.take() else { return };
+        let Active { row, byte } = &mut under_way.ready[region];
         (*row, *byte) = ((*row).max(outside.row), (*byte).max(outside.byte));
-        if let Some(encoding) = &mut taking.encoding {
-            encoding.set_ready(&self.layout, &taking.ready);
+        if let Some(encoding) = &mut under_way.encoding {
+            encoding.set_ready(&self.layout, &under_way.ready);
         }
-        self.taking = Some(taking);
+        self.under_way = Some(under_way);
     }
 
     /// Encodes some of what is ready here and, where members read each other's
@@ -55,14 +55,14 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// [`CheckpointError::Comm`](super::error::CheckpointError::Comm) when a rank died.
     pub fn poll(&mut self) -> Result<Polled> {
         self.helper.advance();
-        let Some(mut taking) = self.taking.take() else { return Ok(Polled::Done) };
+        let Some(mut under_way) = self.under_way.take() else { return Ok(Polled::Done) };
         let start = Instant::now();
-        let left = match &mut taking.encoding {
+        let left = match &mut under_way.encoding {
             Some(encoding) => self.advance(encoding, false)?,
             None => Polled::Idle,
         };
-        taking.stats.encode_seconds += start.elapsed().as_secs_f64();
-        self.taking = Some(taking);
+        under_way.stats.encode_seconds += start.elapsed().as_secs_f64();
+        self.under_way = Some(under_way);
         Ok(left)
     }
 
@@ -112,7 +112,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         epoch: u64,
         active: &[Active],
         stages: Option<&[Vec<Active>]>,
-    ) -> Result<Progress<C>> {
+    ) -> Result<Encoding<C>> {
         self.vault.step(Step::new(StepName::Encode, epoch))?;
         let mut units = Vec::new();
         let mut mirrors = true;
@@ -140,13 +140,13 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             _ => Way::Whole,
         };
         let ready = if at_once { units.len() } else { 0 };
-        Ok(Progress { epoch, units, begun: 0, ready, way })
+        Ok(Encoding { epoch, units, begun: 0, ready, way })
     }
 
     /// Waits for the rest of an encoding, all of whose rows are final here.
     pub(super) fn finish_encoding(
         &mut self,
-        mut encoding: Progress<C>,
+        mut encoding: Encoding<C>,
         stats: &mut Stats,
     ) -> Result<()> {
         let start = Instant::now();
@@ -160,70 +160,70 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
 
     /// Does what can be done now; with `all_ready`, when this member's rows are
     /// all final, waits for the rest.
-    fn advance(&mut self, progress: &mut Progress<C>, all_ready: bool) -> Result<Polled> {
+    fn advance(&mut self, encoding: &mut Encoding<C>, all_ready: bool) -> Result<Polled> {
         if all_ready {
-            progress.ready = progress.units.len();
+            encoding.ready = encoding.units.len();
         }
-        let mut way = mem::replace(&mut progress.way, Way::Whole);
+        let mut way = mem::replace(&mut encoding.way, Way::Whole);
         let done = match &mut way {
-            Way::Tokens(tokens) => self.advance_tokens(progress, tokens, all_ready)?,
-            Way::Rounds(rounds) => self.advance_rounds(progress, rounds, all_ready)?,
+            Way::Tokens(tokens) => self.advance_tokens(encoding, tokens, all_ready)?,
+            Way::Rounds(rounds) => self.advance_rounds(encoding, rounds, all_ready)?,
             Way::Whole => {
                 if all_ready {
-                    self.encode_units(progress, progress.units.len())?;
+                    self.encode_units(encoding, encoding.units.len())?;
                     Polled::Done
                 } else {
                     Polled::Idle
                 }
             }
         };
-        progress.way = way;
+        encoding.way = way;
         Ok(done)
     }
 
     /// Bytes of A that an encoding takes here.
-    fn encoded_bytes(&self, progress: &Progress<C>) -> usize {
+    fn encoded_bytes(&self, encoding: &Encoding<C>) -> usize {
         let bytes = |unit: &Unit| {
             let stripes = self.layout.regions[unit.region].stripes;
             stripes.band(unit.band).len() * unit.bytes.len()
         };
-        progress.units.iter().map(bytes).sum()
+        encoding.units.iter().map(bytes).sum()
     }
 
-    fn encode_units(&mut self, progress: &mut Progress<C>, end: usize) -> Result<()> {
-        let (encoder, epoch) = (self.encoder, progress.epoch);
+    fn encode_units(&mut self, encoding: &mut Encoding<C>, end: usize) -> Result<()> {
+        let (encoder, epoch) = (self.encoder, encoding.epoch);
         let set = self.config.method.encoded(epoch);
-        while progress.begun < end {
-            let Unit { region, band, bytes } = progress.units[progress.begun].clone();
+        while encoding.begun < end {
+            let Unit { region, band, bytes } = encoding.units[encoding.begun].clone();
             let step = Step::new(StepName::Encode, epoch).band(region, band);
             let parts = &self.layout.regions[region];
             let cells = parts.parities(set).cells(&bytes);
             self.gathered.open(&parts.stripes, self.group.rank(), band, cells);
             self.band(region).encode(encoder, set, band, bytes, step)?;
-            progress.begun += 1;
+            encoding.begun += 1;
         }
         Ok(())
     }
 
     /// Members that have read the data of others, or were sent it as it is, tell them
     /// its checksums; the others have found their own.
-    fn exchange_sums(&mut self, progress: &Progress<C>) -> Result<()> {
-        let is_read_by_others = match (&progress.way, self.encoder) {
+    fn exchange_sums(&mut self, encoding: &Encoding<C>) -> Result<()> {
+        let is_read_by_others = match (&encoding.way, self.encoder) {
             (Way::Tokens(_), _) | (Way::Whole, Encoder::Ring) => true,
             (Way::Rounds(_), _) | (Way::Whole, _) => false,
         };
         if !is_read_by_others {
             return Ok(());
         }
-        self.vault.step(Step::new(StepName::Sums, progress.epoch))?;
+        self.vault.step(Step::new(StepName::Sums, encoding.epoch))?;
         let (me, size) = (self.group.rank(), self.group.size());
         let others: Vec<usize> = (0..size).filter(|&member| member != me).collect();
         let length = |keeper: &usize| {
             let sums = |unit: &Unit| {
-                let (rows, cells) = self.rows_and_cells(unit, *keeper, progress.epoch);
+                let (rows, cells) = self.rows_and_cells(unit, *keeper, encoding.epoch);
                 rows.len() * cells.len()
             };
-            progress.units.iter().map(sums).sum::<usize>()
+            encoding.units.iter().map(sums).sum::<usize>()
         };
         let mut theirs: Vec<Vec<u64>> = others.iter().map(|m| vec![0; length(m)]).collect();
         let sends: Vec<(&[u8], usize, Tag)> = (others.iter())
@@ -235,10 +235,10 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         self.group.exchange_bytes(&sends, &mut recvs)?;
         for (keeper, sums) in others.into_iter().zip(theirs) {
             let mut rest = &sums[..];
-            for unit in &progress.units {
-                let (rows, cells) = self.rows_and_cells(unit, keeper, progress.epoch);
+            for unit in &encoding.units {
+                let (rows, cells) = self.rows_and_cells(unit, keeper, encoding.epoch);
                 let parts = &self.layout.regions[unit.region];
-                let data = parts.data(parts.a, self.config.method.encoded(progress.epoch));
+                let data = parts.data(parts.a, self.config.method.encoded(encoding.epoch));
                 for row in rows {
                     let (of_row, tail) = rest.split_at(cells.len());
                     self.vault.set_sums(&data, row, cells.start, of_row);
@@ -281,12 +281,12 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
 
     fn advance_tokens(
         &mut self,
-        progress: &mut Progress<C>,
+        encoding: &mut Encoding<C>,
         tokens: &mut Tokens<C>,
         wait: bool,
     ) -> Result<Polled> {
-        let units = progress.units.len();
-        self.tell(progress.ready, tokens)?;
+        let units = encoding.units.len();
+        self.tell(encoding.ready, tokens)?;
         for member in 0..tokens.theirs.len() {
             self.hear(member, tokens, units, false)?;
         }
@@ -294,8 +294,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             let least = tokens.theirs.iter().map(|(ready, _)| *ready).min().unwrap_or(units);
             // What they have written before they said so is there.
             self.vault.order();
-            let end = if wait { least } else { least.min(progress.begun + 1) };
-            self.encode_units(progress, end)?;
+            let end = if wait { least } else { least.min(encoding.begun + 1) };
+            self.encode_units(encoding, end)?;
             if end < least {
                 return Ok(Polled::More);
             }
@@ -305,7 +305,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             let late = tokens.theirs.iter().position(|(ready, _)| *ready == least);
             self.hear(late.expect("the least of them"), tokens, units, true)?;
         }
-        if progress.begun < units || progress.ready < units {
+        if encoding.begun < units || encoding.ready < units {
             return Ok(Polled::Idle);
         }
         while let Some(mut send) = tokens.sent.pop() {
@@ -367,11 +367,11 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
 
     fn advance_rounds(
         &mut self,
-        progress: &mut Progress<C>,
+        encoding: &mut Encoding<C>,
         rounds: &mut Rounds<C>,
         wait: bool,
     ) -> Result<Polled> {
-        let set = self.config.method.encoded(progress.epoch);
+        let set = self.config.method.encoded(encoding.epoch);
         let mut turns = 0;
         loop {
             while let Some(at) = rounds.due() {
@@ -385,21 +385,21 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
                 turns += 1;
                 let round = rounds.running.remove(at).expect("it is due");
                 let step =
-                    Step::new(StepName::Encode, progress.epoch).band(round.region, round.band);
+                    Step::new(StepName::Encode, encoding.epoch).band(round.region, round.band);
                 if let Some(mut round) = self.band(round.region).turn(round, set, step)? {
                     round.due += rounds.window;
                     rounds.running.insert(at, round);
                 }
             }
-            if rounds.tiles.is_empty() && progress.begun < progress.units.len() {
-                if progress.begun == progress.ready {
+            if rounds.tiles.is_empty() && encoding.begun < encoding.units.len() {
+                if encoding.begun == encoding.ready {
                     return Ok(if rounds.are_here()? { Polled::Idle } else { Polled::Waiting });
                 }
-                let Unit { region, band, bytes } = progress.units[progress.begun].clone();
-                self.vault.step(Step::new(StepName::Encode, progress.epoch).band(region, band))?;
+                let Unit { region, band, bytes } = encoding.units[encoding.begun].clone();
+                self.vault.step(Step::new(StepName::Encode, encoding.epoch).band(region, band))?;
                 rounds.tiles =
                     self.band(region).ring_tiles(band, bytes, rounds.message_bytes).into();
-                progress.begun += 1;
+                encoding.begun += 1;
             }
             if !wait && turns == TUNING.tiles_a_poll {
                 return Ok(Polled::More);
@@ -409,12 +409,12 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
                 match rounds.running.iter().map(|round| round.due).min() {
                     Some(due) => rounds.slot = due,
                     // A band may have nothing to encode.
-                    None if progress.begun < progress.units.len() => {}
+                    None if encoding.begun < encoding.units.len() => {}
                     None => return Ok(Polled::Done),
                 }
                 continue;
             };
-            let Unit { region, band, .. } = progress.units[progress.begun - 1];
+            let Unit { region, band, .. } = encoding.units[encoding.begun - 1];
             let due = rounds.slot + rounds.window;
             let round = self.band(region).start_round((region, band), tile, set, due)?;
             rounds.running.push_back(round);

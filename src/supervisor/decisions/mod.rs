@@ -28,7 +28,7 @@ pub use event::{Action, Event, Inquiry, Start};
 use running::Running;
 
 use super::SupervisorError;
-use super::decide::{self, Ending, Next, Past, Refusal};
+use super::after_ending::{self, Ending, Next, Past, Refusal};
 use super::hosts::{Health, Pool};
 use super::probe::Purpose;
 use super::process::Process;
@@ -221,7 +221,8 @@ impl Machine {
     fn prepare(&mut self) {
         let past = self.past();
         let resolution_columns = self.watch.resolution_columns();
-        if let Some(why) = decide::give_up(&past, resolution_columns, self.rules.restarts_max) {
+        if let Some(why) = after_ending::give_up(&past, resolution_columns, self.rules.restarts_max)
+        {
             self.give_up(&why, Exit::BadInput);
             return self.end(Ok(Exit::BadInput));
         }
@@ -309,7 +310,7 @@ impl Machine {
             failure.node_lost = true;
             failure.replaced = replaced;
         }
-        let pause_seconds = decide::backoff_seconds(&self.past());
+        let pause_seconds = after_ending::backoff_seconds(&self.past());
         if pause_seconds > 0.0 {
             self.say("pause", format!("{pause_seconds:.0} s before the next start"));
         }
@@ -392,7 +393,7 @@ impl Machine {
             },
             stop_requested: self.running.terminated_unix.is_some(),
         };
-        match decide::next(&ending) {
+        match after_ending::next(&ending) {
             Next::Lost if self.rules.start_over && !self.rules.says_resume => {
                 state.has_checkpoint = false;
                 self.say("over", "more is lost than can be rebuilt: starting over from the seed");

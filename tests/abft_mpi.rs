@@ -1,7 +1,8 @@
 //! Real ranks under mpirun whose elimination carries checksums: killed with signal 9 at
 //! any time, with and without their memory, and started again until the run ends.
 //!
-//! A sample by default; `SKT_FT_SOAK=1` (scripts/soak-checkpoint) takes a thousand kills.
+//! A sample by default; `SKT_FT_SOAK=1` (scripts/soak-checkpoint) takes a thousand kills, and a
+//! larger number so many jobs.
 
 mod mpi_job;
 mod mpirun;
@@ -11,8 +12,13 @@ use std::time::{Duration, Instant};
 
 use mpi_job::{Dice, Ended, Job, kill, rank_of};
 
-fn is_soak() -> bool {
-    std::env::var_os("SKT_FT_SOAK").is_some_and(|value| value != "0")
+/// Jobs that a soak kills.
+fn soak_jobs() -> Option<usize> {
+    match std::env::var("SKT_FT_SOAK").ok()?.parse().expect("a number of jobs") {
+        0 => None,
+        1 => Some(334),
+        jobs => Some(jobs),
+    }
 }
 
 /// P, Q, checksums, and order of the system.
@@ -78,7 +84,7 @@ fn start_and_kill(job: &Job, ranks: usize, victims: &[usize], after: Duration) -
 /// their memory: each time the next start goes on, and the run ends right.
 #[test]
 fn ranks_killed_at_any_time() {
-    let jobs = if is_soak() { 334 } else { 5 };
+    let jobs = soak_jobs().unwrap_or(5);
     let seed = std::env::var("SKT_FT_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed: u64 = seed.unwrap_or_else(|| u64::from(std::process::id()));
     println!("SKT_FT_SEED={seed}");
@@ -164,7 +170,7 @@ fn a_flipped_bit_is_told_or_mended() {
 /// Without grace several ranks may be torn: the next start goes on, or says what is lost.
 #[test]
 fn all_ranks_killed_at_once() {
-    let jobs = if is_soak() { 100 } else { 3 };
+    let jobs = if soak_jobs().is_some() { 100 } else { 3 };
     let (shape, ranks) = ((2, 2, 1, 900), 6);
     let mut refused = 0;
     for number in 0..jobs {

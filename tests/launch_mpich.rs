@@ -11,7 +11,7 @@ scenarios! {
     Kind::Mpich;
     an_undisturbed_run_passes_and_leaves_nothing
     a_node_powered_off_while_computing
-    a_node_powered_off_under_checksums
+    a_node_powered_off_under_checksums_with_images
     a_node_powered_off_without_a_last_packet
     a_rank_killed
     the_launcher_killed

@@ -149,7 +149,7 @@ impl Refusal {
                     true => String::new(),
                     false => {
                         let torn = list(torn);
-                        format!(" (of these, {torn} were killed within a change of their memory)")
+                        format!(" (torn, as killed within a change of their memory: {torn})")
                     }
                 };
                 format!(

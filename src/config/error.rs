@@ -253,6 +253,14 @@ pub enum ConfigError {
         /// Where.
         at: At,
     },
+    /// Helper cores that would have nothing to do.
+    #[error("{at}: there is nothing for helper cores to do: {why}")]
+    NoHelp {
+        /// Where.
+        at: At,
+        /// Why, and what to do.
+        why: &'static str,
+    },
     /// Levels of images of a method that has none.
     #[error("{at}: levels need --ft self, --ft double or --ft abft; this is {method}")]
     NoImages {

@@ -96,14 +96,14 @@ impl LevelSettings {
         Some(())
     }
 
-    /// How often a rank of so many threads writes images; whether it `waits` for them.
-    fn images_every(&self, threads: usize, waits: bool) -> ImagesEvery {
+    /// How often a rank of so many threads writes images; whether the writer `shares` their
+    /// cores.
+    fn images_every(&self, threads: usize, shares: bool) -> ImagesEvery {
         let mtbf_seconds = self.mtbf_seconds;
         match self.every_seconds {
             Some(seconds) => ImagesEvery::Seconds(seconds),
             None => ImagesEvery::Cost(Arc::new(move |cost| {
-                // What the writer takes of a core is part of the wait then.
-                let cpu_seconds = if waits { 0.0 } else { cost.cpu_seconds };
+                let cpu_seconds = if shares { cost.cpu_seconds } else { 0.0 };
                 let cost = ImageCost { cpu_seconds, ..*cost };
                 images_interval_seconds(&cost, threads, mtbf_seconds)
             })),
@@ -202,7 +202,9 @@ impl Settings {
                 }
             };
             let &LevelSettings { reach, keep, when_busy, .. } = level;
-            let every = level.images_every(threads, self.method == Method::Abft);
+            // With `abft` the rank writes, and waits as long; a helper core is not the solver's.
+            let shares = self.method != Method::Abft && self.helper_cores == 0;
+            let every = level.images_every(threads, shares);
             Ok(Level { name, disk, reach, every, keep, when_busy })
         };
         self.levels.0.iter().map(open).collect()

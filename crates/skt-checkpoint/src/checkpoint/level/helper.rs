@@ -53,7 +53,7 @@ impl Helper {
     pub fn start(writer: Writer) -> io::Result<Self> {
         Ok(match writer {
             Writer::Caller => Self { way: Way::Caller(None) },
-            Writer::Thread => Self { way: Way::Thread(Thread::start()?) },
+            Writer::Thread(begin) => Self { way: Way::Thread(Thread::start(begin)?) },
         })
     }
 
@@ -101,12 +101,13 @@ impl Helper {
 }
 
 impl Thread {
-    fn start() -> io::Result<Self> {
+    fn start(begin: Arc<dyn Fn() + Send + Sync>) -> io::Result<Self> {
         let (to, jobs) = channel::<Writing>();
         let (done, from) = channel();
         let give_up = Arc::new(AtomicBool::new(false));
         let asked = give_up.clone();
         let body = move || {
+            begin();
             for mut writing in jobs {
                 let mut goes_on = true;
                 while goes_on && !asked.load(Ordering::Relaxed) {

@@ -99,11 +99,28 @@ impl Level {
 }
 
 /// Who writes images.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone)]
 pub enum Writer {
-    /// A thread of its own for each rank, while the application computes.
-    Thread,
+    /// A thread of its own for each rank, while the application computes. It runs this first,
+    /// for instance to be pinned.
+    Thread(Arc<dyn Fn() + Send + Sync>),
     /// The rank itself, one operation at each call of its checkpointer, and what is left
     /// of it when it has to be done.
     Caller,
+}
+
+impl Writer {
+    /// A thread that runs where the rank does.
+    pub fn thread() -> Self {
+        Self::Thread(Arc::new(|| ()))
+    }
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Thread(_) => "Thread",
+            Self::Caller => "Caller",
+        })
+    }
 }

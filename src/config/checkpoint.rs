@@ -267,7 +267,8 @@ pub const SETTINGS: [SettingInfo; 19] = [
         key: "level",
         flag: "--level",
         legal: "local:FOLDER or global:FOLDER, with an absolute path, then ,every=auto or a time \
-                ,mtbf=TIME ,keep=1..16 ,when-busy=wait or skip; several with commas between them",
+                ,mtbf=TIME ,keep=1..16 ,when-busy=wait or skip ,max-rate=RATE (200MB/s); several \
+                with commas between them",
         default: "(none)",
         what: "images of checkpoints in files, on each node's own disk or where all nodes see \
                them, for the loss of more memory than the groups bear",

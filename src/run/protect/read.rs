@@ -161,12 +161,18 @@ impl Reader<'_> {
         if !method.has_images() {
             return Err(ConfigError::NoImages { at, method: method.to_string() });
         }
-        // The matrix itself is written: its rank waits for each image.
-        let gives_up = |level: &LevelSettings| level.when_busy == WhenBusy::Skip;
-        if method == Method::Abft && levels.0.iter().any(gives_up) {
-            return Err(ConfigError::NeverBusy { at });
+        let beside_the_solver = |level: &LevelSettings| match level {
+            LevelSettings { when_busy: WhenBusy::Skip, .. } => Some("when-busy=skip"),
+            LevelSettings { max_bytes_per_second: Some(_), .. } => Some("max-rate"),
+            _ => None,
+        };
+        match levels.0.iter().find_map(beside_the_solver) {
+            // The matrix itself is written: its rank waits for each image.
+            Some(option) if method == Method::Abft => {
+                Err(ConfigError::WaitsForImages { at, option })
+            }
+            _ => Ok(levels),
         }
-        Ok(levels)
     }
 
     /// Refuses what is of checkpoints alone.
@@ -379,6 +385,11 @@ mod tests {
                  for each image; leave it out",
             ),
             (
+                "method = \"abft\"\nlevel = \"local:/x,max-rate=1GB/s\"",
+                "f:7: checkpoint.level: max-rate has no meaning with --ft abft, which waits for \
+                 each image; leave it out",
+            ),
+            (
                 "method = \"none\"\nhelper_cores = 1",
                 "f:7: checkpoint.helper_cores: there is nothing for helper cores to do: --ft none \
                  takes no checkpoints",
@@ -396,7 +407,8 @@ mod tests {
                 "level = \"local:x\"",
                 "f:6: checkpoint.level: `local:x` is not understood; legal: local:FOLDER or \
                  global:FOLDER, with an absolute path, then ,every=auto or a time \
-                 ,mtbf=TIME ,keep=1..16 ,when-busy=wait or skip; several with commas between them",
+                 ,mtbf=TIME ,keep=1..16 ,when-busy=wait or skip ,max-rate=RATE (200MB/s); several \
+                 with commas between them",
             ),
             (
                 "\ngroup_size = 1",

@@ -88,6 +88,9 @@ pub struct Level {
     pub keep: usize,
     /// What to do when an image is not done in time.
     pub when_busy: WhenBusy,
+    /// A thread that writes images writes the body of each no faster, while nobody waits for
+    /// it.
+    pub max_bytes_per_second: Option<f64>,
 }
 
 impl Level {

@@ -266,6 +266,7 @@ fn facts() -> skt_hpl::report::RunFacts {
             mpi_library: Some("Open MPI v4.1.4".into()),
             hosts: vec![HostRanks { host: "n1".into(), ranks: 1 }],
             pinning: "pinned, one to a core".into(),
+            helper_cpus: vec![1],
         },
         dgemm_self_test: None,
         start_unix_seconds: 1_700_000_000,

@@ -56,6 +56,7 @@ fn facts() -> RunFacts {
             mpi_library: Some("Open MPI v4.1.4".to_string()),
             hosts: vec![HostRanks { host: "n1".to_string(), ranks: 1 }],
             pinning: "pinned, one to a core".to_string(),
+            helper_cpus: vec![1],
         },
         dgemm_self_test: Some(DgemmSelfTest {
             gflops_per_core: 110.5,

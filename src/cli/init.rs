@@ -32,7 +32,7 @@ pub struct InitArgs {
     /// available]
     #[arg(long, value_name = "GIB")]
     pub memory_gib: Option<f64>,
-    /// Ranks on this machine [default: its cores over --threads]
+    /// Ranks on this machine [default: its cores, but for --helper-cores, over --threads]
     #[arg(long, value_name = "R")]
     pub ranks: Option<usize>,
     /// Threads a rank
@@ -46,6 +46,9 @@ pub struct InitArgs {
     /// [default: that of a run without flags]
     #[arg(long, value_name = "M")]
     pub parities: Option<usize>,
+    /// Cores to keep from the solver, for threads that encode and write images
+    #[arg(long, value_name = "K", default_value_t = 0)]
+    pub helper_cores: usize,
     /// Process rows [default: of the grid nearest to a square or, with abft, of the one on which
     /// the largest matrix fits]
     #[arg(long, value_name = "P")]
@@ -132,7 +135,8 @@ pub fn execute(args: &InitArgs) -> Result<(), ConfigError> {
         spec.n[0].min(spec.nb[0] * 50),
     ));
     if is_protected {
-        let plain = InitArgs { ft: Some("none".to_owned()), parities: None, ..args.clone() };
+        let ft = Some("none".to_owned());
+        let plain = InitArgs { ft, parities: None, helper_cores: 0, ..args.clone() };
         let spec = fit(&plain, ranks, available_bytes)?.spec;
         let all = size_and_rate(&spec, core_flops);
         output::say(format_args!("without checkpoints (`init --ft none`): {all}"));
@@ -230,7 +234,7 @@ fn command_line(
     path: &Path,
     tuned: Option<&Path>,
 ) -> String {
-    let mut command = by_hand(ranks);
+    let mut command = by_hand(ranks, args.helper_cores > 0);
     if let Some(tuned) = tuned {
         let out = shell_quoted(&tuned.display().to_string());
         command.push_str(&format!(" tune --budget 60s --force --out {out}"));
@@ -246,6 +250,9 @@ fn command_line(
         let method = args.ft.iter().map(|method| format!(" --ft {method}"));
         let parities = args.parities.iter().map(|parities| format!(" --parities {parities}"));
         command.extend(method.chain(parities));
+        if args.helper_cores > 0 {
+            command.push_str(&format!(" --helper-cores {}", args.helper_cores));
+        }
     }
     command
 }
@@ -269,7 +276,15 @@ fn ranks(args: &InitArgs) -> Result<usize, ConfigError> {
     match args.ranks {
         Some(ranks) if (1..=1 << 20).contains(&ranks) => Ok(ranks),
         Some(ranks) => Err(out_of_range("--ranks", ranks.to_string(), "1 to 1048576")),
-        None => Ok((machine::cores()? / args.threads).max(1)),
+        None => match machine::cores()? {
+            cores if cores > args.helper_cores => {
+                Ok(((cores - args.helper_cores) / args.threads).max(1))
+            }
+            cores => {
+                let legal = format!("less than the cores of this machine, which has {cores}");
+                Err(out_of_range("--helper-cores", args.helper_cores.to_string(), &legal))
+            }
+        },
     }
 }
 
@@ -347,7 +362,9 @@ fn job_bytes(test: &TestSpec, settings: &Settings) -> u64 {
 fn asked(args: &InitArgs) -> CheckpointDraft {
     let method = args.ft.iter().map(|method| (Setting::Method, Value::flag(method)));
     let parities = args.parities.iter().map(|m| (Setting::Parities, Value::flag(m.to_string())));
-    method.chain(parities).collect()
+    let helpers = (args.helper_cores > 0).then(|| Value::flag(args.helper_cores.to_string()));
+    let helpers = helpers.map(|cores| (Setting::HelperCores, cores));
+    method.chain(parities).chain(helpers).collect()
 }
 
 /// The protection to leave memory for: what a run without flags would have, or
@@ -390,6 +407,9 @@ fn protection(
         draft.insert(Setting::Parities, Value::number(settings.parities));
         draft.insert(Setting::Every, Value::text("auto"));
         draft.insert(Setting::Mtbf, Value::text("24h"));
+        if settings.helper_cores > 0 {
+            draft.insert(Setting::HelperCores, Value::number(settings.helper_cores));
+        }
     }
     Ok((Settings { method, ..settings }, draft))
 }
@@ -430,6 +450,7 @@ mod tests {
             threads: 1,
             ft: None,
             parities: None,
+            helper_cores: 0,
             p: None,
             q: None,
             out: None,
@@ -508,6 +529,32 @@ mod tests {
         // A run with so few ranks has no checkpoints unless they are asked for.
         let by_default = InitArgs { parities: Some(2), ..args() };
         assert!(fit(&by_default, 3, 1 << 36).is_err());
+    }
+
+    #[test]
+    fn helper_cores_are_kept_from_the_ranks() {
+        let cores = machine::cores().unwrap();
+        let keep = |helper_cores| InitArgs { helper_cores, ..args() };
+        assert_eq!(ranks(&keep(0)).unwrap(), cores);
+        let none_left = ranks(&keep(cores)).unwrap_err().to_string();
+        assert!(none_left.starts_with("--helper-cores: value"), "{none_left}");
+        assert_eq!(ranks(&InitArgs { ranks: Some(3), ..keep(cores) }).unwrap(), 3);
+        if cores > 1 {
+            assert_eq!(ranks(&keep(1)).unwrap(), cores - 1);
+            assert_eq!(ranks(&InitArgs { threads: cores - 1, ..keep(1) }).unwrap(), 1);
+        }
+        let Fitted { spec, protection } = fit(&keep(2), 6, 1 << 34).unwrap();
+        assert_eq!(Settings::read(&protection, &spec).unwrap().helper_cores, 2);
+        let line = |format| command_line(&keep(2), &spec, 6, format, Path::new("HPL.dat"), None);
+        assert!(line(Format::Dat).contains(" --bind-to none -np 6 "));
+        assert!(line(Format::Dat).ends_with(" --helper-cores 2"));
+        assert!(!line(Format::Toml).contains("--helper-cores"), "the file says it");
+        let plain = InitArgs { ft: Some("none".into()), ..keep(1) };
+        let why = fit(&plain, 6, 1 << 34).err().unwrap().to_string();
+        assert!(
+            why.starts_with("--helper-cores: there is nothing for helper cores to do"),
+            "{why}"
+        );
     }
 
     #[test]

@@ -400,12 +400,13 @@ fn of_program(program: &str) -> Option<Launcher> {
 
 /// The words that start `ranks` ranks of this program by hand, in a shell of this
 /// user: `mpirun -np 4 skt-hpl`, the program as it was called. Open MPI refuses
-/// root unless it is told that it is meant.
-pub fn by_hand(ranks: usize) -> String {
+/// root unless it is told that it is meant. `unbound`: on any core of their host.
+pub fn by_hand(ranks: usize, unbound: bool) -> String {
     let refused = geteuid().is_root() && of_program("mpirun") == Some(Launcher::Openmpi);
     let allow = if refused { "--allow-run-as-root " } else { "" };
+    let bind = if unbound { "--bind-to none " } else { "" };
     let program = std::env::args_os().next().unwrap_or_else(|| "skt-hpl".into());
-    format!("mpirun {allow}-np {ranks} {}", shell_quoted(&program.to_string_lossy()))
+    format!("mpirun {allow}{bind}-np {ranks} {}", shell_quoted(&program.to_string_lossy()))
 }
 
 /// Which launcher reports its version so.

@@ -153,7 +153,7 @@ fn command_line(
     format: Format,
 ) -> String {
     let ranks = machine.nodes * machine.ranks_per_node;
-    let mut command = by_hand(ranks);
+    let mut command = by_hand(ranks, false);
     if let Some(path) = args.out.as_deref().filter(|path| *path != Path::new("HPL.dat")) {
         command.push_str(&format!(" --config {}", shell_quoted(&path.display().to_string())));
     }

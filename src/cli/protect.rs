@@ -60,6 +60,10 @@ pub struct ProtectArgs {
     #[arg(long, value_name = "HOW", value_parser = Names::of_setting(Setting::Overlap))]
     #[arg(help_heading = PROTECTION, help = about(Setting::Overlap))]
     pub overlap: Option<String>,
+    /// Cores kept from the solver
+    #[arg(long, value_name = "K", allow_negative_numbers = true)]
+    #[arg(help_heading = PROTECTION, help = about(Setting::HelperCores))]
+    pub helper_cores: Option<String>,
     /// Panels between two checks
     #[arg(long, value_name = "PANELS", allow_negative_numbers = true)]
     #[arg(help_heading = PROTECTION, help = about(Setting::CheckEvery))]
@@ -105,6 +109,7 @@ impl ProtectArgs {
             (Setting::Encoder, &self.encoder),
             (Setting::MessageBytes, &self.message_bytes),
             (Setting::Overlap, &self.overlap),
+            (Setting::HelperCores, &self.helper_cores),
             (Setting::CheckEvery, &self.check_every),
             (Setting::OnLoss, &self.on_loss),
             (Setting::Domains, &self.domains),

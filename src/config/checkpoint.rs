@@ -25,6 +25,7 @@ pub enum Setting {
     Encoder,
     MessageBytes,
     Overlap,
+    HelperCores,
     CheckEvery,
     OnLoss,
     Domains,
@@ -70,7 +71,7 @@ const NONE: SettingInfo = SettingInfo {
 };
 
 /// All settings.
-pub const SETTINGS: [SettingInfo; 18] = [
+pub const SETTINGS: [SettingInfo; 19] = [
     SettingInfo {
         setting: Setting::Method,
         key: "method",
@@ -196,7 +197,18 @@ pub const SETTINGS: [SettingInfo; 18] = [
         legal: "auto, on, off",
         default: "auto",
         what: "whether parities (by direct or ring) are computed while the solver goes on; auto: \
-               where a group computes them by messages in a ring",
+               where a group computes them by messages in a ring, or there are helper cores",
+        ..NONE
+    },
+    SettingInfo {
+        setting: Setting::HelperCores,
+        key: "helper_cores",
+        flag: "--helper-cores",
+        written: Written::Whole,
+        legal: "0 to 4096",
+        default: "0",
+        what: "cores of each node that are kept from the solver, with self or double: the threads \
+               that compute parities while it goes on, and that write images, are pinned to them",
         ..NONE
     },
     SettingInfo {
@@ -255,7 +267,8 @@ pub const SETTINGS: [SettingInfo; 18] = [
         key: "level",
         flag: "--level",
         legal: "local:FOLDER or global:FOLDER, with an absolute path, then ,every=auto or a time \
-                ,mtbf=TIME ,keep=1..16 ,when-busy=wait or skip; several with commas between them",
+                ,mtbf=TIME ,keep=1..16 ,when-busy=wait or skip ,max-rate=RATE (200MB/s); several \
+                with commas between them",
         default: "(none)",
         what: "images of checkpoints in files, on each node's own disk or where all nodes see \
                them, for the loss of more memory than the groups bear",

@@ -253,6 +253,14 @@ pub enum ConfigError {
         /// Where.
         at: At,
     },
+    /// Helper cores that would have nothing to do.
+    #[error("{at}: there is nothing for helper cores to do: {why}")]
+    NoHelp {
+        /// Where.
+        at: At,
+        /// Why, and what to do.
+        why: &'static str,
+    },
     /// Levels of images of a method that has none.
     #[error("{at}: levels need --ft self, --ft double or --ft abft; this is {method}")]
     NoImages {
@@ -261,14 +269,16 @@ pub enum ConfigError {
         /// The method.
         method: String,
     },
-    /// To give images up of a method that waits for each.
+    /// An option of images that are written while the solver goes on, of a method that waits
+    /// for each.
     #[error(
-        "{at}: when-busy=skip has no meaning with --ft abft, which waits for each image; leave it \
-         out"
+        "{at}: {option} has no meaning with --ft abft, which waits for each image; leave it out"
     )]
-    NeverBusy {
+    WaitsForImages {
         /// Where.
         at: At,
+        /// The option.
+        option: &'static str,
     },
     /// A setting of checksums where there are none.
     #[error("{at}: has no meaning without --ft abft, which has checksums; leave it out")]

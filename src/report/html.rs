@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::reader::{EventPart, RunReport, TestReport};
+use crate::machine::environment::affinity;
 use crate::model::plot::{Axis, Bars, Body, Figure, Lines, Series};
 
 const STYLE: &str = "body{font-family:system-ui,sans-serif;max-width:72rem;margin:2rem auto;\
@@ -156,6 +157,11 @@ fn environment(page: &mut String, report: &RunReport) {
         ("kernel", environment.host.kernel.clone()),
         ("MPI", environment.mpi_library.clone()),
         ("pinning", environment.pinning.clone()),
+        (
+            "helper cores",
+            (!environment.helper_cpus.is_empty())
+                .then(|| format!("cpu {}", affinity::list(&environment.helper_cpus))),
+        ),
         (
             "DGEMM self-test",
             report

@@ -81,6 +81,8 @@ pub struct EnvironmentPart {
     pub hosts: Vec<HostRanksPart>,
     /// Where threads ran.
     pub pinning: Option<String>,
+    /// CPUs that were kept from the solver.
+    pub helper_cpus: Vec<usize>,
 }
 
 /// The host of rank 0.

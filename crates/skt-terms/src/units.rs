@@ -16,6 +16,26 @@ pub fn bytes(count: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
+/// Bytes a second of a text such as `200MB/s` or `1.5GiB/s`; `None` where it is none, or not
+/// above zero.
+pub fn parse_bytes_per_second(text: &str) -> Option<f64> {
+    const UNITS: [(&str, f64); 8] = [
+        ("kB", 1e3),
+        ("MB", 1e6),
+        ("GB", 1e9),
+        ("TB", 1e12),
+        ("KiB", (1u64 << 10) as f64),
+        ("MiB", (1u64 << 20) as f64),
+        ("GiB", (1u64 << 30) as f64),
+        ("TiB", (1u64 << 40) as f64),
+    ];
+    let text = text.strip_suffix("/s")?;
+    let (number, bytes) =
+        UNITS.iter().find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, bytes)))?;
+    let rate = number.trim().parse::<f64>().ok()? * bytes;
+    (rate.is_finite() && rate > 0.0).then_some(rate)
+}
+
 /// A rate given in Gflop/s, with a prefix that keeps it short.
 pub fn rate(gflops: f64) -> String {
     if !gflops.is_finite() {
@@ -69,6 +89,19 @@ mod tests {
         ];
         for (count, text) in cases {
             assert_eq!(bytes(count), text);
+        }
+    }
+
+    #[test]
+    fn bytes_a_second_are_read_with_their_unit() {
+        let cases = [("200MB/s", 2e8), ("1.5 GiB/s", 1.5 * 1073741824.0), ("3e3kB/s", 3e6)];
+        for (text, rate) in cases {
+            assert_eq!(parse_bytes_per_second(text), Some(rate), "{text}");
+        }
+        let none =
+            ["", "200", "200MB", "200mb/s", "/s", "MB/s", "0MB/s", "-1MB/s", "infMB/s", "nanMB/s"];
+        for text in none {
+            assert_eq!(parse_bytes_per_second(text), None, "{text}");
         }
     }
 

@@ -16,6 +16,7 @@ use super::SolveError;
 use super::guard::{Background, Remaining};
 use super::steps::{Final, Reached, Stretch};
 use crate::hpl::comm::{Comm, Tag};
+use crate::machine::environment::affinity;
 use crate::machine::tuning::TUNING;
 
 /// Between two calls while messages are on their way.
@@ -164,6 +165,9 @@ impl Token<'_> {
 pub(super) struct Watch<'b> {
     pub background: &'b mut dyn Background,
     pub stretch: Stretch,
+    /// The CPU that is kept for the second thread, if one is; else it runs where the solver's
+    /// own thread does.
+    pub helper_cpu: Option<usize>,
 }
 
 impl Watch<'_> {
@@ -215,8 +219,14 @@ impl Watch<'_> {
         };
         let held = Some(shared.acquire());
         let mut lent = Lent { background: &mut *self.background, messages };
+        let helper_cpu = self.helper_cpu;
+        let progress = || {
+            affinity::pin_as_planned(helper_cpu);
+            lent.progress(&shared)
+        };
         let (result, waited_seconds) = thread::scope(|scope| {
-            let other = scope.spawn(|| lent.progress(&shared));
+            let named = thread::Builder::new().name("skt-background".into());
+            let other = named.spawn_scoped(scope, progress).expect("room for a second thread");
             let thread = other.thread().clone();
             let mut token =
                 Token { shared: Some((&shared, thread.clone())), held, waited_seconds: 0.0 };

@@ -313,7 +313,8 @@ impl<'m, C: Comm> Solver<'m, C> {
     ) -> Result<(), SolveError> {
         let (local, work, end) = (&self.local, &mut *self.work, range.end);
         let Params { nb, depth, .. } = local.params;
-        let watch = &mut Watch { background, stretch: local.stretch(end) };
+        let helper_cpu = local.team.helper_cpu();
+        let watch = &mut Watch { background, stretch: local.stretch(end), helper_cpu };
         work.look_ahead.begin(local, range.start, watch, &mut work.phases)?;
         for k in range {
             // P, L1, L2: panel k leaves the look-ahead, and panel k + DEPTH joins it.

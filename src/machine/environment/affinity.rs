@@ -94,18 +94,32 @@ pub fn plan(cpus: &[Cpu], masks: &[Vec<usize>], index: usize, threads: usize) ->
         return Plan::Leave(WhyNot::Oversubscribed { ranks, threads, cores: cores.len() });
     }
     let place = sharers.iter().position(|&rank| rank == index).expect("a rank shares its mask");
+    Plan::Pin(share(&cores, place, ranks, threads).to_vec())
+}
+
+/// The first `wanted` cores of the share of rank `place` of `ranks`, which divide `cores`
+/// evenly, in their order.
+///
+/// # Panics
+/// Fewer than `wanted` cores are left there.
+pub(super) fn share(cores: &[usize], place: usize, ranks: usize, wanted: usize) -> &[usize] {
     let first = place * cores.len() / ranks;
-    Plan::Pin(cores[first..first + threads].to_vec())
+    &cores[first..first + wanted]
 }
 
 /// One CPU of each physical core that the mask touches, socket by socket.
-fn cores_in(cpus: &[Cpu], mask: &[usize]) -> Vec<usize> {
+pub(super) fn cores_in(cpus: &[Cpu], mask: &[usize]) -> Vec<usize> {
     let mut cores = BTreeMap::new();
     for cpu in cpus.iter().filter(|cpu| mask.contains(&cpu.id)) {
         let lowest = cores.entry((cpu.package, cpu.core)).or_insert(cpu.id);
         *lowest = cpu.id.min(*lowest);
     }
     cores.into_values().collect()
+}
+
+/// CPUs in words: `0,1,4`.
+pub fn list(cpus: &[usize]) -> String {
+    cpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// All CPUs that are online, and how they form cores and sockets.
@@ -186,6 +200,14 @@ fn bits_set(words: &[u64]) -> Vec<usize> {
 /// What the system says; `EINVAL` if the CPU is not there or not allowed.
 pub fn pin_thread(cpu: usize) -> io::Result<()> {
     set_mask(&[cpu])
+}
+
+/// Pins the calling thread as it was planned, if it was.
+pub fn pin_as_planned(cpu: Option<usize>) {
+    if let Some(cpu) = cpu {
+        // A refusal costs speed, not correctness; the report tells the plan.
+        let _ = pin_thread(cpu);
+    }
 }
 
 /// Has the calling thread run on these CPUs alone.

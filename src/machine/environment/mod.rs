@@ -2,6 +2,7 @@
 
 pub mod affinity;
 pub mod blas;
+pub mod helper_cores;
 pub mod host;
 pub mod kernel;
 pub mod memory;
@@ -41,6 +42,8 @@ pub struct Environment {
     pub hosts: Vec<HostRanks>,
     /// Where the threads run, in words.
     pub pinning: String,
+    /// CPUs of the host of rank 0 that are kept from the solver, one of each helper core.
+    pub helper_cpus: Vec<usize>,
 }
 
 impl Environment {
@@ -62,6 +65,13 @@ impl Environment {
             notes.push(format!("mpi      : {}", mpi.lines().next().unwrap_or_default()));
         }
         notes.push(format!("pinning  : {}", self.pinning));
+        if !self.helper_cpus.is_empty() {
+            notes.push(format!(
+                "helpers  : cpu {} on the host of rank 0: kept from the solver, for encoding and \
+                 writing images",
+                affinity::list(&self.helper_cpus)
+            ));
+        }
         notes
     }
 
@@ -148,6 +158,7 @@ mod tests {
                 HostRanks { host: "n2".to_string(), ranks: 2 },
             ],
             pinning: "pinned, one to a core".to_string(),
+            helper_cpus: Vec::new(),
         }
     }
 
@@ -165,6 +176,15 @@ mod tests {
                 "pinning  : pinned, one to a core",
             ]
         );
+    }
+
+    #[test]
+    fn helper_cores_are_told_where_there_are_some() {
+        let helped = Environment { helper_cpus: vec![3, 7], ..environment() };
+        let notes = helped.notes();
+        let last = notes.last().unwrap();
+        assert_eq!(notes.len(), environment().notes().len() + 1);
+        assert!(last.starts_with("helpers  : cpu 3,7 on the host of rank 0"), "{last}");
     }
 
     #[test]

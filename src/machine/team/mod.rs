@@ -58,6 +58,7 @@ pub struct Team {
     workers: Vec<JoinHandle<()>>,
     /// Set while workers are out on a job: work forked meanwhile runs on the caller.
     out: Cell<bool>,
+    helper_cpu: Option<usize>,
 }
 
 impl Team {
@@ -72,7 +73,8 @@ impl Team {
     ) -> std::io::Result<Self> {
         let shared = Arc::new(Shared { gate: Gate::new(), panicked: AtomicBool::new(false) });
         // Dropped on an error, it ends those that it has.
-        let mut team = Self { shared, workers: Vec::new(), out: Cell::new(false) };
+        let (workers, out) = (Vec::new(), Cell::new(false));
+        let mut team = Self { shared, workers, out, helper_cpu: None };
         for id in 1..threads {
             let (shared, on_start) = (team.shared.clone(), on_start.clone());
             let body = move || {
@@ -87,6 +89,17 @@ impl Team {
     /// A team of the caller alone.
     pub fn solo() -> Self {
         Self::new(1, |_| ()).expect("no thread is started")
+    }
+
+    /// The same team, with a CPU that is kept for threads beside it.
+    pub fn with_helper_cpu(mut self, cpu: Option<usize>) -> Self {
+        self.helper_cpu = cpu;
+        self
+    }
+
+    /// The CPU that is kept for threads beside the team, if one is.
+    pub fn helper_cpu(&self) -> Option<usize> {
+        self.helper_cpu
     }
 
     /// Number of threads, the caller included.

@@ -2,6 +2,7 @@
 
 mod interrupt;
 mod outlook;
+mod pinning;
 mod places;
 mod setup;
 mod trials;

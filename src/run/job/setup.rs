@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::pinning::Pinning;
 use super::places::{self, Place};
 use super::{JobError, Options, outlook};
 use crate::checkpoint::layout::Geometry;
@@ -11,7 +12,7 @@ use crate::checkpoint::store::{Store, StoreKind};
 use crate::config::{RunSpec, TestSpec};
 use crate::hpl::comm::{Comm, CommError, PanelBuf, collect};
 use crate::machine::blas::{MatMut, MatRef, gemm};
-use crate::machine::environment::affinity::{self, Plan};
+use crate::machine::environment::affinity;
 use crate::machine::environment::preflight::{self, DoesNotFit};
 use crate::machine::environment::{DgemmSelfTest, Environment, blas, host, memory, selftest};
 use crate::machine::team::Team;
@@ -159,8 +160,9 @@ impl<'a> Setup<'a> {
         }
         let places = places::gather(world, mask, id, held_bytes)?;
         watch.lap("ranks and stores");
-        let plan = plan(&places, world.rank(), spec.threads);
-        let team = start_team(spec.threads, &plan)
+        let pinning = Pinning::new(&places, world.rank(), spec.threads, settings.helper_cores);
+        let team = pinning
+            .start_team(spec.threads)
             .map_err(|why| JobError::Threads { threads: spec.threads, why })?;
         blas::check_work_space(spec.threads)?;
         let environment = Environment {
@@ -169,7 +171,8 @@ impl<'a> Setup<'a> {
             blas: blas::loaded(),
             mpi_library: options.mpi_library.clone(),
             hosts: places::hosts(&places),
-            pinning: words(&plan),
+            pinning: pinning.words(),
+            helper_cpus: pinning.kept().to_vec(),
         };
         watch.lap("threads and BLAS");
         let self_test = self_test(world, &team, &environment, self_test_seconds(spec))?;
@@ -180,7 +183,8 @@ impl<'a> Setup<'a> {
         if settings.is_on() && index == 0 {
             warn(&protect::doubtful(store)?);
         }
-        let mut refusal = places::store_of_several_kernels(&places, &settings.store);
+        let mut refusal = first_text(world, pinning.refusal().unwrap_or_default())?
+            .or_else(|| places::store_of_several_kernels(&places, &settings.store));
         let mut lock = None;
         // The same on all ranks.
         if refusal.is_none() {
@@ -239,40 +243,6 @@ impl Setup<'_> {
         let due = outlook::note(settings, &self.outlooks);
         notes.extend(due.map(|words| format!("protected: {words}")));
         notes
-    }
-}
-
-/// Where the threads of `rank` go. Where the system does not tell, nowhere.
-fn plan(places: &[Place], rank: usize, threads: usize) -> Option<Plan> {
-    let cpus = affinity::online().ok()?;
-    let (here, index) = places::neighbours(places, rank);
-    let masks: Vec<Vec<usize>> = here.iter().map(|&other| places[other].mask.clone()).collect();
-    (!masks.iter().any(Vec::is_empty)).then(|| affinity::plan(&cpus, &masks, index, threads))
-}
-
-fn start_team(threads: usize, plan: &Option<Plan>) -> std::io::Result<Team> {
-    let cpus = match plan {
-        Some(Plan::Pin(cpus)) => cpus.clone(),
-        _ => Vec::new(),
-    };
-    let pin = move |thread: usize| {
-        if let Some(&cpu) = cpus.get(thread) {
-            // A refusal costs speed, not correctness; the report tells the plan.
-            let _ = affinity::pin_thread(cpu);
-        }
-    };
-    pin(0);
-    Team::new(threads, pin)
-}
-
-fn words(plan: &Option<Plan>) -> String {
-    match plan {
-        None => "not pinned: the system does not tell which processors there are".into(),
-        Some(Plan::Pin(cpus)) => {
-            let list: Vec<String> = cpus.iter().map(ToString::to_string).collect();
-            format!("each thread to a core of its own; rank 0 to cpu {}", list.join(","))
-        }
-        Some(Plan::Leave(why)) => why.to_string(),
     }
 }
 

@@ -13,15 +13,14 @@ use super::history::{History, Taken, remember, remember_restart};
 use super::interval::Pace;
 use super::memory::TestSegments;
 use super::result;
-use super::settings::{Overlap, Region, Settings};
+use super::settings::{Region, Settings};
 use super::split::{ALIGN_BYTES, memory_split, region_shape, state_bytes};
 use crate::checkpoint::any_code::AnyCode;
-use crate::checkpoint::encode::Encoder;
 use crate::checkpoint::finish::FinishedRun;
 use crate::checkpoint::header::HeaderLayout;
 use crate::checkpoint::hook::Hook;
 use crate::checkpoint::layout::{Active, Geometry};
-use crate::checkpoint::level::Load;
+use crate::checkpoint::level::{Load, Writer};
 use crate::checkpoint::protocol::{
     self, CheckpointError, Checkpointer, Config, Found, Polled, Stats,
 };
@@ -34,6 +33,8 @@ use crate::hpl::pgesv::steps::Final;
 use crate::hpl::pgesv::{LocalShape, SolveError};
 use crate::machine::blas::MatMut;
 use crate::machine::blas::view::SharedMat;
+use crate::machine::environment::affinity;
+use crate::machine::team::Team;
 use crate::machine::tuning::TUNING;
 use crate::report::record::{LevelFacts, Protection, Restart, Sample, Stall, TestRecord};
 
@@ -165,6 +166,7 @@ pub fn open<'a, C: Comm>(
         // Little compared with the matrix.
         in_flight_bytes: config.in_flight_bytes.min(shape.bytes() / 8),
         levels: settings.open_levels(memory.test(), spec.threads)?,
+        image_writer: image_writer(memory.team()),
         ..config
     };
     let opened = match Checkpointer::open(comm, memory, config, &[shape], hook)? {
@@ -200,6 +202,12 @@ pub fn open<'a, C: Comm>(
     guard.state.origin = Origin::new(guard.comm(), &reading, guard.before_seconds)?;
     guard.agree_on_state()?;
     Ok(Opened::Ready { guard: Box::new(guard), found, resumed: recovered.is_some() })
+}
+
+/// A thread beside those of `team`, on the core that is kept for it, if one is.
+fn image_writer(team: &Team) -> Writer {
+    let cpu = team.helper_cpu();
+    Writer::Thread(Arc::new(move || affinity::pin_as_planned(cpu)))
 }
 
 /// What the checkpointer of a test needs. `format`: name and number of the form that the
@@ -553,14 +561,10 @@ fn overlaps<C: Comm>(
     settings: &Settings,
     checkpointer: &NodeCheckpointer<C>,
 ) -> Result<bool, CheckpointError> {
-    let in_ring = settings.method.flushes() && checkpointer.encoder() == Encoder::Ring;
-    let mut overlaps = [match settings.overlap {
-        Overlap::Auto => f64::from(u8::from(in_ring)),
-        Overlap::On => 1.0,
-        Overlap::Off => 0.0,
-    }];
-    collect::all_max(checkpointer.comm(), &mut overlaps)?;
-    Ok(overlaps[0] > 0.0)
+    // The groups on one host encode in another way than those on several.
+    let mut overlaps = [u8::from(settings.overlaps(checkpointer.encoder()))];
+    collect::all_reduce(checkpointer.comm(), &mut overlaps, u8::max)?;
+    Ok(overlaps[0] > 0)
 }
 
 pub(super) fn solve_error(panel: usize, error: CheckpointError) -> SolveError {

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use skt_terms::units;
 
 use super::every::parse_seconds;
 use super::settings::Settings;
@@ -46,6 +47,8 @@ pub struct LevelSettings {
     pub keep: usize,
     /// What to do when an image is not done in time.
     pub when_busy: WhenBusy,
+    /// Most bytes a second that a rank writes while the solver does not wait for it.
+    pub max_bytes_per_second: Option<f64>,
 }
 
 /// The levels of a run, the nearest first.
@@ -70,6 +73,7 @@ impl LevelSettings {
             mtbf_seconds: IMAGES_MTBF_SECONDS,
             keep: KEEP,
             when_busy: WhenBusy::Wait,
+            max_bytes_per_second: None,
         })
     }
 
@@ -91,19 +95,22 @@ impl LevelSettings {
                     _ => return None,
                 };
             }
+            "max-rate" => {
+                self.max_bytes_per_second = Some(units::parse_bytes_per_second(value)?);
+            }
             _ => return None,
         }
         Some(())
     }
 
-    /// How often a rank of so many threads writes images; whether it `waits` for them.
-    fn images_every(&self, threads: usize, waits: bool) -> ImagesEvery {
+    /// How often a rank of so many threads writes images; whether the writer `shares` their
+    /// cores.
+    fn images_every(&self, threads: usize, shares: bool) -> ImagesEvery {
         let mtbf_seconds = self.mtbf_seconds;
         match self.every_seconds {
             Some(seconds) => ImagesEvery::Seconds(seconds),
             None => ImagesEvery::Cost(Arc::new(move |cost| {
-                // What the writer takes of a core is part of the wait then.
-                let cpu_seconds = if waits { 0.0 } else { cost.cpu_seconds };
+                let cpu_seconds = if shares { cost.cpu_seconds } else { 0.0 };
                 let cost = ImageCost { cpu_seconds, ..*cost };
                 images_interval_seconds(&cost, threads, mtbf_seconds)
             })),
@@ -201,9 +208,11 @@ impl Settings {
                     return Err(CheckpointError::Level { what, level: name, source });
                 }
             };
-            let &LevelSettings { reach, keep, when_busy, .. } = level;
-            let every = level.images_every(threads, self.method == Method::Abft);
-            Ok(Level { name, disk, reach, every, keep, when_busy })
+            let &LevelSettings { reach, keep, when_busy, max_bytes_per_second, .. } = level;
+            // With `abft` the rank writes, and waits as long; a helper core is not the solver's.
+            let shares = self.method != Method::Abft && self.helper_cores == 0;
+            let every = level.images_every(threads, shares);
+            Ok(Level { name, disk, reach, every, keep, when_busy, max_bytes_per_second })
         };
         self.levels.0.iter().map(open).collect()
     }
@@ -256,6 +265,9 @@ mod tests {
         assert_eq!((asked.0[0].every_seconds, asked.0[0].mtbf_seconds), (None, 604_800.0));
         assert_eq!((global.reach, global.keep), (Reach::Global, KEEP));
         assert_eq!(global.when_busy, WhenBusy::Skip);
+        assert_eq!((local.max_bytes_per_second, global.max_bytes_per_second), (None, None));
+        let limited: Levels = "local:/x,max-rate=200MB/s".parse().expect("legal");
+        assert_eq!(limited.0[0].max_bytes_per_second, Some(2e8));
         assert_eq!(global.folder, Path::new("/pfs/me"));
         assert_eq!(levels.local_folders(), [Path::new("/scratch")]);
         for text in [
@@ -272,6 +284,8 @@ mod tests {
             "local:/x,mtbf=0",
             "local:/x,mtbf=auto",
             "local:/x,when-busy=so",
+            "local:/x,max-rate=200",
+            "local:/x,max-rate=0MB/s",
             "local:/x,global:/x",
             "local:/x,",
         ] {

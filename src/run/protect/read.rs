@@ -24,6 +24,8 @@ use crate::hpl::pgesv::abft::CheckEvery;
 
 /// Most parities that a group may have.
 const MOST_PARITIES: usize = 127;
+/// More cores than a node has.
+const MOST_HELPER_CORES: usize = 4096;
 /// Most members that a group may have: GF(2^8) has no more points.
 pub const MOST_MEMBERS: usize = 255;
 
@@ -85,6 +87,8 @@ impl Settings {
         let store = from.with(Setting::Store, |text| is_store(text).then(|| text.to_owned()))?;
         settings.store = store.unwrap_or(settings.store);
         settings.levels = from.levels(settings.method)?;
+        settings.helper_cores = from.whole(Setting::HelperCores, 0, 0, MOST_HELPER_CORES)?;
+        from.refuse_helper_cores(&settings, spec)?;
         Ok(settings)
     }
 }
@@ -157,12 +161,18 @@ impl Reader<'_> {
         if !method.has_images() {
             return Err(ConfigError::NoImages { at, method: method.to_string() });
         }
-        // The matrix itself is written: its rank waits for each image.
-        let gives_up = |level: &LevelSettings| level.when_busy == WhenBusy::Skip;
-        if method == Method::Abft && levels.0.iter().any(gives_up) {
-            return Err(ConfigError::NeverBusy { at });
+        let beside_the_solver = |level: &LevelSettings| match level {
+            LevelSettings { when_busy: WhenBusy::Skip, .. } => Some("when-busy=skip"),
+            LevelSettings { max_bytes_per_second: Some(_), .. } => Some("max-rate"),
+            _ => None,
+        };
+        match levels.0.iter().find_map(beside_the_solver) {
+            // The matrix itself is written: its rank waits for each image.
+            Some(option) if method == Method::Abft => {
+                Err(ConfigError::WaitsForImages { at, option })
+            }
+            _ => Ok(levels),
         }
-        Ok(levels)
     }
 
     /// Refuses what is of checkpoints alone.
@@ -201,6 +211,25 @@ impl Reader<'_> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Refuses helper cores where nothing is done beside the solver.
+    fn refuse_helper_cores(&self, settings: &Settings, spec: &RunSpec) -> Result<(), ConfigError> {
+        let is_small =
+            || spec.tests().iter().all(|test| settings.method_for(test.ranks()) == Method::None);
+        let why = match settings.method {
+            _ if settings.helper_cores == 0 => return Ok(()),
+            Method::None => "--ft none takes no checkpoints",
+            Method::Abft => "with --ft abft each rank writes its images itself, and waits for them",
+            _ if is_small() => "no grid has ranks enough for checkpoints",
+            _ if settings.levels.0.is_empty() && !settings.overlaps(settings.encoder) => {
+                "no images are written (--level), and no parities are computed while the solver \
+                 goes on (--overlap on, --encoder direct or ring)"
+            }
+            _ => return Ok(()),
+        };
+        let at = Setting::HelperCores.at(&self.0[&Setting::HelperCores].place);
+        Err(ConfigError::NoHelp { at, why })
     }
 
     /// Members and parities of a group.
@@ -290,7 +319,7 @@ mod tests {
         let table = "method = \"double\"\nevery = \"20p\"\nmtbf = 3600\nresume = \"require\"\n\
                      run_id = \"a.b\"\ngroup_size = 8\nparities = 2\nregion = \"side\"\n\
                      codec = \"reed-solomon\"\nencoder = \"tree\"\nmessage_bytes = 8192\noverlap = \"on\"\n\
-                     domains = \"racks\"\n\
+                     helper_cores = 2\ndomains = \"racks\"\n\
                      allow_shared_domains = true\nstore = \"file:/x\"\n\
                      level = \"local:/d,every=10min,keep=3\"";
         let want = Settings {
@@ -306,6 +335,7 @@ mod tests {
             encoder: Encoder::Tree,
             message_bytes: Some(8192),
             overlap: Overlap::On,
+            helper_cores: 2,
             allow_shared_domains: true,
             store: "file:/x".into(),
             levels: "local:/d,every=600s,keep=3".parse().unwrap(),
@@ -355,10 +385,30 @@ mod tests {
                  for each image; leave it out",
             ),
             (
+                "method = \"abft\"\nlevel = \"local:/x,max-rate=1GB/s\"",
+                "f:7: checkpoint.level: max-rate has no meaning with --ft abft, which waits for \
+                 each image; leave it out",
+            ),
+            (
+                "method = \"none\"\nhelper_cores = 1",
+                "f:7: checkpoint.helper_cores: there is nothing for helper cores to do: --ft none \
+                 takes no checkpoints",
+            ),
+            (
+                "method = \"abft\"\nlevel = \"local:/x\"\nhelper_cores = 1",
+                "f:8: checkpoint.helper_cores: there is nothing for helper cores to do: with --ft \
+                 abft each rank writes its images itself, and waits for them",
+            ),
+            (
+                "helper_cores = 4097",
+                "f:6: checkpoint.helper_cores: value 4097 is out of range; legal: 0 to 4096",
+            ),
+            (
                 "level = \"local:x\"",
                 "f:6: checkpoint.level: `local:x` is not understood; legal: local:FOLDER or \
                  global:FOLDER, with an absolute path, then ,every=auto or a time \
-                 ,mtbf=TIME ,keep=1..16 ,when-busy=wait or skip; several with commas between them",
+                 ,mtbf=TIME ,keep=1..16 ,when-busy=wait or skip ,max-rate=RATE (200MB/s); several \
+                 with commas between them",
             ),
             (
                 "\ngroup_size = 1",
@@ -426,6 +476,46 @@ mod tests {
         assert_eq!(top.to_string(), want);
         let scalar = parse(b"checkpoint = 4\n", "f", Format::Toml, false).unwrap_err().to_string();
         assert!(scalar.starts_with("f:1: checkpoint: `this integer` is not a table"), "{scalar}");
+    }
+
+    #[test]
+    fn helper_cores_are_taken_where_there_is_work_for_them() {
+        for table in [
+            "",
+            "method = \"double\"",
+            "encoder = \"ring\"",
+            "overlap = \"off\"\nlevel = \"local:/x\"",
+            "encoder = \"tree\"\nlevel = \"local:/x\"",
+            "method = \"single\"\noverlap = \"on\"",
+        ] {
+            assert_eq!(settings(&format!("{table}\nhelper_cores = 1")).unwrap().helper_cores, 1);
+        }
+        for table in ["overlap = \"off\"", "encoder = \"tree\"", "method = \"single\""] {
+            let why = settings(&format!("{table}\nhelper_cores = 1")).unwrap_err().to_string();
+            assert!(why.contains("no images are written (--level), and no parities"), "{why}");
+            assert!(settings(&format!("{table}\nhelper_cores = 0")).is_ok());
+        }
+        let alone = "n = 9\nnb = 8\np = 1\nq = 1\n[checkpoint]\nhelper_cores = 1\n";
+        let alone = parse(alone.as_bytes(), "f", Format::Toml, false).unwrap();
+        let why = Settings::read(&alone.checkpoint, &alone.spec).unwrap_err().to_string();
+        assert!(why.contains("no grid has ranks enough for checkpoints"), "{why}");
+    }
+
+    #[test]
+    fn a_core_that_is_kept_for_it_encodes_while_the_solver_goes_on() {
+        use Encoder::{Auto, Direct, Reduce, Ring, Tree};
+        let overlaps = |table: &str| {
+            let settings = settings(table).unwrap();
+            [Auto, Direct, Ring, Reduce, Tree].map(|encoder| settings.overlaps(encoder))
+        };
+        assert_eq!(overlaps(""), [false, false, true, false, false]);
+        assert_eq!(overlaps("helper_cores = 1"), [true, true, true, false, false]);
+        assert_eq!(overlaps("method = \"double\""), [false; 5]);
+        let double = "method = \"double\"\nhelper_cores = 1";
+        assert_eq!(overlaps(double), [true, true, true, false, false]);
+        assert_eq!(overlaps("overlap = \"on\""), [true; 5]);
+        let off = "overlap = \"off\"\nlevel = \"local:/x\"\nhelper_cores = 1";
+        assert_eq!(overlaps(off), [false; 5]);
     }
 
     #[test]

@@ -29,7 +29,8 @@ pub enum Region {
 /// Whether parities are computed while the solver goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Overlap {
-    /// Where a group computes them in a ring of messages, which the network moves.
+    /// Where a group computes them in a ring of messages, which the network moves, or a core
+    /// is kept for it.
     Auto,
     /// Yes.
     On,
@@ -118,6 +119,9 @@ pub struct Settings {
     pub message_bytes: Option<usize>,
     /// Whether they are computed while the solver goes on.
     pub overlap: Overlap,
+    /// Cores of each node that are kept from the solver for that, and for writing images.
+    #[serde(default)]
+    pub helper_cores: usize,
     /// Ranks of a group, about.
     pub group_size: usize,
     /// Losses that a group survives.
@@ -158,6 +162,7 @@ impl Settings {
             encoder: Encoder::Auto,
             message_bytes: None,
             overlap: Overlap::Auto,
+            helper_cores: 0,
             group_size: 16,
             parities: 1,
             allow_shared_domains: false,
@@ -178,6 +183,20 @@ impl Settings {
     /// unless the user has asked for one.
     pub fn method_for(&self, ranks: usize) -> Method {
         if ranks < 2 * self.parities && !self.method_is_asked { Method::None } else { self.method }
+    }
+
+    /// Whether parities are computed by `encoder` while the solver goes on.
+    pub fn overlaps(&self, encoder: Encoder) -> bool {
+        let in_ring = self.method.flushes() && encoder == Encoder::Ring;
+        let in_parts = matches!(encoder, Encoder::Auto | Encoder::Direct | Encoder::Ring);
+        let is_helped = self.helper_cores > 0
+            && in_parts
+            && matches!(self.method, Method::SelfCheckpoint | Method::Double);
+        match self.overlap {
+            Overlap::Auto => in_ring || is_helped,
+            Overlap::On => true,
+            Overlap::Off => false,
+        }
     }
 
     /// Whether there may be checkpoints at all.

@@ -115,7 +115,7 @@ impl<K> Config<K> {
             check_frozen: cfg!(debug_assertions),
             levels: Vec::new(),
             abft_image_bytes: usize::MAX,
-            image_writer: Writer::Thread,
+            image_writer: Writer::thread(),
             image_piece_bytes: 8 << 20,
         }
     }

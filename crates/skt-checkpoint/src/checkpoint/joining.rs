@@ -223,7 +223,7 @@ fn image_writer<K>(config: &Config<K>, plan: &Plan, rank: usize) -> Result<(Help
         None => Helper::none(),
         Some(first) => {
             let failed = level_error("starting the writer of images", first);
-            Helper::start(config.image_writer).map_err(failed)?
+            Helper::start(config.image_writer.clone()).map_err(failed)?
         }
     };
     Ok((helper, shelves))

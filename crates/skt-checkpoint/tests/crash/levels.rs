@@ -229,6 +229,7 @@ impl World {
                     every: ImagesEvery::Seconds(0.0),
                     keep,
                     when_busy,
+                    max_bytes_per_second: None,
                 }
             };
             let levels = (0..self.levels.len()).map(level).collect();

@@ -574,7 +574,8 @@ impl<'r, C: Comm> Run<'r, C> {
         let local = self.local;
         let panels = local.params.panels();
         let mut nothing = Nothing;
-        let watch = &mut Watch { background: &mut nothing, stretch: local.stretch(panels) };
+        let (background, stretch) = (&mut nothing, local.stretch(panels));
+        let watch = &mut Watch { background, stretch, helper_cpu: local.team.helper_cpu() };
         // The start before may have died at this cut before its group was finished.
         self.arrive(from, false, watcher)?;
         self.look_ahead.begin(local, from, watch, &mut self.phases)?;

@@ -8,7 +8,8 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use super::writing::{Writing, Written};
 use super::{WhenBusy, Writer};
@@ -35,10 +36,21 @@ struct Thread {
     to: Option<Sender<Writing>>,
     from: Receiver<Vec<Written>>,
     is_busy: bool,
-    /// Whether it is to give up what it writes.
-    give_up: Arc<AtomicBool>,
+    asked: Arc<Asked>,
     handle: Option<JoinHandle<()>>,
 }
+
+/// What the rank asks of the thread.
+#[derive(Default)]
+struct Asked {
+    /// To give up what it writes.
+    give_up: AtomicBool,
+    /// To make no pauses: the rank waits for it.
+    hurry: AtomicBool,
+}
+
+/// At the end of a pause the thread looks again how long it is to be.
+const PAUSE_SECONDS_MAX: f64 = 1.0;
 
 impl Helper {
     /// Nothing to write, ever.
@@ -53,7 +65,7 @@ impl Helper {
     pub fn start(writer: Writer) -> io::Result<Self> {
         Ok(match writer {
             Writer::Caller => Self { way: Way::Caller(None) },
-            Writer::Thread => Self { way: Way::Thread(Thread::start()?) },
+            Writer::Thread(begin) => Self { way: Way::Thread(Thread::start(begin)?) },
         })
     }
 
@@ -101,32 +113,28 @@ impl Helper {
 }
 
 impl Thread {
-    fn start() -> io::Result<Self> {
+    fn start(begin: Arc<dyn Fn() + Send + Sync>) -> io::Result<Self> {
         let (to, jobs) = channel::<Writing>();
         let (done, from) = channel();
-        let give_up = Arc::new(AtomicBool::new(false));
-        let asked = give_up.clone();
+        let asked = Arc::new(Asked::default());
+        let by_rank = asked.clone();
         let body = move || {
+            begin();
             for mut writing in jobs {
-                let mut goes_on = true;
-                while goes_on && !asked.load(Ordering::Relaxed) {
-                    goes_on = writing.advance();
-                }
-                if goes_on {
-                    writing.give_up();
-                }
+                by_rank.write(&mut writing);
                 // The rank waits for it, or is gone.
                 let _ = done.send(writing.into_written());
             }
         };
-        let handle = std::thread::Builder::new().name("skt-images".into()).spawn(body)?;
+        let handle = thread::Builder::new().name("skt-images".into()).spawn(body)?;
         let (to, handle) = (Some(to), Some(handle));
-        Ok(Self { to, from, is_busy: false, give_up, handle })
+        Ok(Self { to, from, is_busy: false, asked, handle })
     }
 
     fn write(&mut self, writing: Writing) {
         assert!(!self.is_busy, "taken back first");
-        self.give_up.store(false, Ordering::Relaxed);
+        self.asked.give_up.store(false, Ordering::Relaxed);
+        self.asked.hurry.store(false, Ordering::Relaxed);
         let to = self.to.as_ref().expect("it has not been told to end");
         to.send(writing).expect("the thread ends when it is told to");
         self.is_busy = true;
@@ -136,21 +144,188 @@ impl Thread {
         if !std::mem::take(&mut self.is_busy) {
             return Vec::new();
         }
-        if when_busy == WhenBusy::Skip {
-            self.give_up.store(true, Ordering::Relaxed);
-        }
+        self.ask(match when_busy {
+            WhenBusy::Wait => &self.asked.hurry,
+            WhenBusy::Skip => &self.asked.give_up,
+        });
         self.from.recv().expect("the thread ends when it is told to")
+    }
+
+    /// Asks for that at once, also in a pause.
+    fn ask(&self, what: &AtomicBool) {
+        what.store(true, Ordering::Relaxed);
+        if let Some(handle) = &self.handle {
+            handle.thread().unpark();
+        }
+    }
+}
+
+impl Asked {
+    /// Writes images, as fast as they may be written and as long as they are asked for.
+    fn write(&self, writing: &mut Writing) {
+        let mut goes_on = true;
+        while goes_on && !self.give_up.load(Ordering::Relaxed) {
+            match writing.pause_seconds() {
+                seconds if seconds > 0.0 && !self.hurry.load(Ordering::Relaxed) => {
+                    let pause = Duration::from_secs_f64(seconds.min(PAUSE_SECONDS_MAX));
+                    thread::park_timeout(pause);
+                }
+                _ => goes_on = writing.advance(),
+            }
+        }
+        if goes_on {
+            writing.give_up();
+        }
     }
 }
 
 impl Drop for Thread {
     /// Before the segment goes, nobody reads it any more.
     fn drop(&mut self) {
-        self.give_up.store(true, Ordering::Relaxed);
+        self.ask(&self.asked.give_up);
         self.to = None;
         if let Some(handle) = self.handle.take() {
             // It has panicked: the rank will hear of it where it takes back.
             let _ = handle.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+    use std::time::Instant;
+
+    use super::super::super::hook::NoHook;
+    use super::super::super::record::StartId;
+    use super::super::super::vault::{Backing, Vault};
+    use super::super::disk::{Disk, ImageFile, ImageId};
+    use super::super::writing::{End, NewImage, Sealed};
+    use super::super::{Generation, IMAGE_PAGE_BYTES};
+    use super::*;
+
+    const BODY_BYTES: usize = 64 << 10;
+    const PIECE_BYTES: usize = 4 << 10;
+    /// The most that a prompt answer may take on a busy machine.
+    const PROMPT: Duration = Duration::from_secs(60);
+
+    /// Counts the bytes that are written.
+    #[derive(Debug, Default, Clone)]
+    struct Counter(Arc<AtomicU64>);
+
+    impl ImageFile for Counter {
+        fn write_at(&mut self, _: u64, bytes: &[u8]) -> io::Result<()> {
+            self.0.fetch_add(bytes.len() as u64, Ordering::SeqCst);
+            Ok(())
+        }
+
+        fn read_at(&mut self, _: u64, _: &mut [u8]) -> io::Result<()> {
+            unreachable!("nothing is read")
+        }
+
+        fn sync(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn bytes(&self) -> io::Result<u64> {
+            unreachable!("nothing is read")
+        }
+    }
+
+    impl Disk for Counter {
+        fn list(&self) -> io::Result<Vec<ImageId>> {
+            unreachable!("nothing is read")
+        }
+
+        fn create(&self, _: ImageId, _: u64) -> io::Result<Box<dyn ImageFile>> {
+            Ok(Box::new(self.clone()))
+        }
+
+        fn open(&self, _: ImageId) -> io::Result<Box<dyn ImageFile>> {
+            unreachable!("nothing is read")
+        }
+
+        fn remove(&self, _: ImageId) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn sync_names(&self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn free_bytes(&self) -> io::Result<u64> {
+            unreachable!("nobody asks")
+        }
+    }
+
+    /// A helper that writes an image at `rate` bytes a second at most, and what it has written;
+    /// the segment of the image outlives it.
+    fn helper(rate: f64) -> (Helper, Counter, Vault<Box<[u8]>>) {
+        let memory = Backing::Private(vec![7; BODY_BYTES / 8]);
+        let mut vault = Vault::new(memory, Arc::new(NoHook), BODY_BYTES);
+        // SAFETY: nobody writes to it, and it is dropped behind the helper.
+        let lent = unsafe { vault.lend(&[0..BODY_BYTES / 2, BODY_BYTES / 2..BODY_BYTES]) };
+        let generation = Generation { start: StartId { number: 1, nonce: 1 }, epoch: 1 };
+        let seal = vec![1; IMAGE_PAGE_BYTES];
+        let places = vec![0, BODY_BYTES as u64 / 2];
+        let (counter, body_bytes) = (Counter::default(), BODY_BYTES as u64);
+        let image = NewImage {
+            level: 0,
+            disk: Arc::new(counter.clone()),
+            id: ImageId { generation, rank: 0 },
+            remove: Vec::new(),
+            sealed: Some(Sealed { seal, places, body_bytes }),
+        };
+        let mut helper = Helper::start(Writer::thread()).expect("a thread");
+        let writing = Writing::new(lent, vec![image], PIECE_BYTES, vec![Some(rate)]);
+        helper.write(writing, Free(()));
+        (helper, counter, vault)
+    }
+
+    #[test]
+    fn a_body_is_written_no_faster_than_its_level_allows() {
+        let (rate, begun) = (4.0 * BODY_BYTES as f64, Instant::now());
+        let (mut helper, counter, vault) = helper(rate);
+        let all = (BODY_BYTES + IMAGE_PAGE_BYTES) as u64;
+        loop {
+            let written = counter.0.load(Ordering::SeqCst);
+            let allowed = rate * begun.elapsed().as_secs_f64() + PIECE_BYTES as f64;
+            if written == all {
+                break;
+            }
+            assert!(written as f64 <= allowed, "{written} bytes, {allowed} allowed");
+            assert!(begun.elapsed() < PROMPT, "{written} bytes");
+            thread::sleep(Duration::from_millis(1));
+        }
+        let (written, _) = helper.take_back(WhenBusy::Wait);
+        // The pauses are a part of what it takes, and take no core.
+        assert!(written[0].seconds >= BODY_BYTES as f64 / rate, "{written:?}");
+        assert!(written[0].cpu_seconds < written[0].seconds / 2.0, "{written:?}");
+        drop((helper, vault));
+    }
+
+    #[test]
+    fn a_pause_ends_where_the_rank_waits_or_gives_up_or_goes() {
+        // An image takes hours.
+        let rate = 1.0;
+        let begun = Instant::now();
+        let (mut waits, counter, vault) = helper(rate);
+        let (written, _) = waits.take_back(WhenBusy::Wait);
+        assert!(matches!(written[0].end, End::Sealed(_)), "{written:?}");
+        assert_eq!(counter.0.load(Ordering::SeqCst), (BODY_BYTES + IMAGE_PAGE_BYTES) as u64);
+        drop((waits, vault));
+
+        let (mut gives_up, _, vault) = helper(rate);
+        let (written, _) = gives_up.take_back(WhenBusy::Skip);
+        assert!(matches!(written[0].end, End::GivenUp), "{written:?}");
+        drop((gives_up, vault));
+
+        let (goes, counter, vault) = helper(rate);
+        while counter.0.load(Ordering::SeqCst) == 0 {
+            assert!(begun.elapsed() < PROMPT);
+            thread::sleep(Duration::from_millis(1));
+        }
+        drop((goes, vault));
+        assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
     }
 }

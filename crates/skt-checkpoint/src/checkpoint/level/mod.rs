@@ -88,6 +88,9 @@ pub struct Level {
     pub keep: usize,
     /// What to do when an image is not done in time.
     pub when_busy: WhenBusy,
+    /// A thread that writes images writes the body of each no faster, while nobody waits for
+    /// it.
+    pub max_bytes_per_second: Option<f64>,
 }
 
 impl Level {
@@ -99,11 +102,28 @@ impl Level {
 }
 
 /// Who writes images.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone)]
 pub enum Writer {
-    /// A thread of its own for each rank, while the application computes.
-    Thread,
+    /// A thread of its own for each rank, while the application computes. It runs this first,
+    /// for instance to be pinned.
+    Thread(Arc<dyn Fn() + Send + Sync>),
     /// The rank itself, one operation at each call of its checkpointer, and what is left
     /// of it when it has to be done.
     Caller,
+}
+
+impl Writer {
+    /// A thread that runs where the rank does.
+    pub fn thread() -> Self {
+        Self::Thread(Arc::new(|| ()))
+    }
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Thread(_) => "Thread",
+            Self::Caller => "Caller",
+        })
+    }
 }

@@ -305,7 +305,9 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         // `abft` this rank waits for `Free` before it writes to anything. And the helper is
         // dropped before the vault.
         let lent = unsafe { self.vault.lend(&ranges) };
-        self.helper.write(Writing::new(lent, images, self.config.image_piece_bytes), free);
+        let rates = self.config.levels.iter().map(|level| level.max_bytes_per_second).collect();
+        let piece_bytes = self.config.image_piece_bytes;
+        self.helper.write(Writing::new(lent, images, piece_bytes, rates), free);
     }
 
     /// The job-wide barrier, at which ranks tell each other of their images.

@@ -91,15 +91,47 @@ pub struct Writing {
     file: Option<Box<dyn ImageFile>>,
     begun: Instant,
     cpu_seconds: f64,
+    /// When the first bytes of its body were written, and how many are.
+    body: Option<(Instant, u64)>,
+    /// Most bytes a second of a body, by level.
+    rates: Vec<Option<f64>>,
     written: Vec<Written>,
 }
 
 impl Writing {
-    pub fn new(lent: Lent, images: Vec<NewImage>, piece_bytes: usize) -> Self {
+    /// Images of levels that allow so many bytes a second of a body, `rates`.
+    pub fn new(
+        lent: Lent,
+        images: Vec<NewImage>,
+        piece_bytes: usize,
+        rates: Vec<Option<f64>>,
+    ) -> Self {
         assert!(piece_bytes > 0);
-        let (begun, cpu_seconds, written) = (Instant::now(), 0.0, Vec::new());
-        let next = Next::Remove(0);
-        Self { lent, images, piece_bytes, image: 0, next, file: None, begun, cpu_seconds, written }
+        Self {
+            lent,
+            images,
+            piece_bytes,
+            image: 0,
+            next: Next::Remove(0),
+            file: None,
+            begun: Instant::now(),
+            cpu_seconds: 0.0,
+            body: None,
+            rates,
+            written: Vec::new(),
+        }
+    }
+
+    /// For how long the next operation is to be put off, so that no body is written faster
+    /// than its level allows.
+    pub fn pause_seconds(&self) -> f64 {
+        let Some(image) = self.images.get(self.image) else { return 0.0 };
+        match (self.body, self.rates[image.level]) {
+            (Some((begun, bytes)), Some(rate)) => {
+                (bytes as f64 / rate - begun.elapsed().as_secs_f64()).max(0.0)
+            }
+            _ => 0.0,
+        }
     }
 
     /// Does the next operation; whether there is another.
@@ -127,7 +159,7 @@ impl Writing {
         let cpu_seconds = std::mem::take(&mut self.cpu_seconds);
         self.written.push(Written { level, id, end, seconds, cpu_seconds });
         (self.image, self.next, self.begun) = (self.image + 1, Next::Remove(0), Instant::now());
-        self.file = None;
+        (self.file, self.body) = (None, None);
         self.image < self.images.len()
     }
 
@@ -171,6 +203,8 @@ impl Writing {
                 let Some(bytes) = self.lent.part(part) else { return Ok(Next::SyncBody) };
                 let piece = &bytes[at..bytes.len().min(at + self.piece_bytes)];
                 let place = sealed.seal.len() as u64 + sealed.places[part] + at as u64;
+                let (_, written) = self.body.get_or_insert((Instant::now(), 0));
+                *written += piece.len() as u64;
                 file.expect(opened).write_at(place, piece)?;
                 return Ok(match at + piece.len() < bytes.len() {
                     true => Next::Body { part, at: at + piece.len() },

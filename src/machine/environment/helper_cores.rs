@@ -1,0 +1,182 @@
+//! Cores of a host that are kept from the solver, for the threads beside it: the one that
+//! writes images, and the one that encodes while the solver computes.
+
+use super::affinity::{Cpu, cores_in, share};
+
+/// Where the threads of a rank go on a host with helper cores.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HelperCores {
+    /// Thread `t` of the solver is pinned to the `t`-th of these CPUs.
+    pub solver: Vec<usize>,
+    /// Threads beside it are pinned to this CPU, which ranks may share.
+    pub helper: usize,
+    /// One CPU of each core that is kept, for all ranks of the host.
+    pub kept: Vec<usize>,
+}
+
+/// Why there are no helper cores.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotGiven {
+    /// Ranks that may not use the same CPUs.
+    #[error(
+        "the launcher has bound its ranks to different cores; start them unbound (Open MPI: \
+         --bind-to none; srun: --cpu-bind=none), and skt-hpl pins their threads"
+    )]
+    Bound,
+    /// Ranks, threads and helper cores take more cores than there are.
+    #[error(
+        "{ranks} rank(s) of {threads} thread(s) and {helpers} helper core(s) take {} cores, and {}; \
+         start fewer ranks there, or lower --threads",
+        ranks * threads + helpers, cores_words(*cores, *is_bound)
+    )]
+    TooFew {
+        /// Ranks of the host.
+        ranks: usize,
+        /// Threads of each.
+        threads: usize,
+        /// Helper cores that were asked for.
+        helpers: usize,
+        /// Cores that the ranks may use.
+        cores: usize,
+        /// Whether the host has more.
+        is_bound: bool,
+    },
+}
+
+fn cores_words(cores: usize, is_bound: bool) -> String {
+    match is_bound {
+        false => format!("it has {cores}"),
+        true => format!(
+            "they may use {cores} of those that it has; if the launcher has bound them, start them \
+             unbound (Open MPI: --bind-to none; srun: --cpu-bind=none)"
+        ),
+    }
+}
+
+/// Plans for rank `index` of the ranks on this host, of `threads` threads each, which keep
+/// `helpers` of its cores from the solver. `masks` are the CPUs that each of these ranks may
+/// use, `cpus` are all that are online.
+///
+/// The cores that are kept are the last ones of equal parts of all, so that each socket has
+/// its part of them, and a rank gets one near its own cores.
+///
+/// # Errors
+/// There are too few cores, or the launcher has dealt them out.
+///
+/// # Panics
+/// `index` is no rank of this host, or `helpers` is 0.
+pub fn plan(
+    cpus: &[Cpu],
+    masks: &[Vec<usize>],
+    index: usize,
+    threads: usize,
+    helpers: usize,
+) -> Result<HelperCores, NotGiven> {
+    assert!(helpers > 0);
+    let (mask, ranks) = (&masks[index], masks.len());
+    if masks.iter().any(|other| other != mask) {
+        return Err(NotGiven::Bound);
+    }
+    let cores = cores_in(cpus, mask);
+    if ranks * threads + helpers > cores.len() {
+        let is_bound = cpus.iter().any(|cpu| !mask.contains(&cpu.id));
+        return Err(NotGiven::TooFew { ranks, threads, helpers, cores: cores.len(), is_bound });
+    }
+    let kept: Vec<usize> =
+        (1..=helpers).map(|part| cores[part * cores.len() / helpers - 1]).collect();
+    let others: Vec<usize> = cores.into_iter().filter(|cpu| !kept.contains(cpu)).collect();
+    let solver = share(&others, index, ranks, threads).to_vec();
+    let helper = share(&kept, index, ranks, 1)[0];
+    Ok(HelperCores { solver, helper, kept })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sockets of `cores` cores with two CPUs each, cores first and then their siblings.
+    fn machine(sockets: usize, cores: usize) -> Vec<Cpu> {
+        let all = sockets * cores;
+        (0..2 * all).map(|id| Cpu { id, core: id % all, package: id % all / cores }).collect()
+    }
+
+    fn all(cpus: &[Cpu]) -> Vec<usize> {
+        cpus.iter().map(|cpu| cpu.id).collect()
+    }
+
+    #[test]
+    fn each_socket_has_its_part_of_them_and_a_rank_one_of_its_own_socket() {
+        let cpus = machine(2, 4);
+        let masks = vec![all(&cpus); 4];
+        let plans: Vec<_> = (0..4).map(|rank| plan(&cpus, &masks, rank, 1, 2).unwrap()).collect();
+        assert!(plans.iter().all(|plan| plan.kept == [3, 7]));
+        assert_eq!([0, 1, 2, 3].map(|rank| plans[rank].helper), [3, 3, 7, 7]);
+        assert_eq!([0, 1, 2, 3].map(|rank| plans[rank].solver[0]), [0, 1, 4, 5]);
+    }
+
+    #[test]
+    fn no_core_is_given_twice_and_all_ranks_name_the_same_ones() {
+        for (sockets, cores) in [(1, 2), (1, 7), (2, 4), (4, 3)] {
+            let cpus = machine(sockets, cores);
+            for (ranks, threads, helpers) in triples(8) {
+                let masks = vec![all(&cpus); ranks];
+                let plans: Result<Vec<_>, _> =
+                    (0..ranks).map(|rank| plan(&cpus, &masks, rank, threads, helpers)).collect();
+                let Ok(plans) = plans else {
+                    assert!(ranks * threads + helpers > sockets * cores);
+                    continue;
+                };
+                let kept = &plans[0].kept;
+                assert_eq!(kept.len(), helpers);
+                assert!(plans.iter().all(|plan| plan.kept == *kept && kept.contains(&plan.helper)));
+                let mut used: Vec<usize> =
+                    plans.iter().flat_map(|plan| &plan.solver).copied().collect();
+                assert_eq!(used.len(), ranks * threads);
+                used.extend(kept);
+                let mut used: Vec<usize> = used.iter().map(|id| cpus[*id].core).collect();
+                used.sort_unstable();
+                used.dedup();
+                assert_eq!(used.len(), ranks * threads + helpers, "{ranks} x {threads}, {helpers}");
+            }
+        }
+    }
+
+    fn triples(most: usize) -> impl Iterator<Item = (usize, usize, usize)> {
+        let pairs = (1..=most).flat_map(move |a| (1..=most).map(move |b| (a, b)));
+        pairs.flat_map(move |(a, b)| (1..=most).map(move |c| (a, b, c)))
+    }
+
+    #[test]
+    fn helper_cores_are_shared_evenly() {
+        let cpus = machine(1, 12);
+        let masks = vec![all(&cpus); 8];
+        let helpers = (0..8).map(|rank| plan(&cpus, &masks, rank, 1, 3).unwrap().helper);
+        assert_eq!(helpers.collect::<Vec<_>>(), [3, 3, 3, 7, 7, 7, 11, 11]);
+    }
+
+    #[test]
+    fn the_launchers_binding_is_named_with_what_to_do() {
+        let cpus = machine(1, 4);
+        let bound = [vec![0, 4], vec![1, 5]];
+        assert_eq!(plan(&cpus, &bound, 0, 1, 1), Err(NotGiven::Bound));
+        assert!(NotGiven::Bound.to_string().contains("--bind-to none"));
+        // A rank that is alone on its host, and bound to the core that it needs.
+        let why = plan(&cpus, &[vec![2, 6]], 0, 1, 1).unwrap_err();
+        let want = NotGiven::TooFew { ranks: 1, threads: 1, helpers: 1, cores: 1, is_bound: true };
+        assert_eq!(why, want);
+        assert!(why.to_string().contains("--bind-to none"), "{why}");
+    }
+
+    #[test]
+    fn too_few_cores_are_counted() {
+        let cpus = machine(1, 4);
+        let why = plan(&cpus, &vec![all(&cpus); 4], 2, 1, 1).unwrap_err().to_string();
+        let want = "4 rank(s) of 1 thread(s) and 1 helper core(s) take 5 cores, and it has 4; start \
+                    fewer ranks there, or lower --threads";
+        assert_eq!(why, want);
+        // A part of the host that all ranks may use is as good as all of it.
+        let half = vec![vec![0, 1, 2, 4, 5, 6]; 2];
+        let given = plan(&cpus, &half, 1, 1, 1).unwrap();
+        assert_eq!(given, HelperCores { solver: vec![1], helper: 2, kept: vec![2] });
+    }
+}

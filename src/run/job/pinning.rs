@@ -1,0 +1,83 @@
+//! Where the threads of a rank go.
+
+use super::places::{self, Place};
+use crate::machine::environment::affinity::{self, Plan};
+use crate::machine::environment::helper_cores::{self, HelperCores};
+use crate::machine::team::Team;
+
+/// Where the threads of a rank go.
+#[derive(Debug)]
+pub struct Pinning {
+    /// Those of the solver; `None` where the system does not tell which processors there are.
+    solver: Option<Plan>,
+    /// The CPU of the threads beside them, if one is kept.
+    helper_cpu: Option<usize>,
+    /// The CPUs that are kept on this host.
+    kept: Vec<usize>,
+    /// Why there are no helper cores where they were asked for.
+    refusal: Option<String>,
+}
+
+impl Pinning {
+    /// Of a rank of `threads` threads, on hosts that each keep `helper_cores` cores from the
+    /// solver.
+    pub fn new(places: &[Place], rank: usize, threads: usize, helper_cores: usize) -> Self {
+        let (here, index) = places::neighbours(places, rank);
+        let masks: Vec<_> = here.iter().map(|&other| places[other].mask.clone()).collect();
+        let cpus = affinity::online().ok().filter(|_| !masks.iter().any(Vec::is_empty));
+        let unkept = |solver, refusal| Self { solver, helper_cpu: None, kept: Vec::new(), refusal };
+        if helper_cores == 0 {
+            return unkept(cpus.map(|cpus| affinity::plan(&cpus, &masks, index, threads)), None);
+        }
+        let refused = |why: String| {
+            let host = &places[rank].host;
+            unkept(None, Some(format!("--helper-cores {helper_cores}: on {host} {why}")))
+        };
+        let Some(cpus) = cpus else {
+            return refused("the system does not tell which processors there are".to_owned());
+        };
+        match helper_cores::plan(&cpus, &masks, index, threads, helper_cores) {
+            Ok(HelperCores { solver, helper, kept }) => {
+                let solver = Some(Plan::Pin(solver));
+                Self { solver, helper_cpu: Some(helper), kept, refusal: None }
+            }
+            Err(why) => refused(why.to_string()),
+        }
+    }
+
+    /// Why there are no helper cores where they were asked for.
+    pub fn refusal(&self) -> Option<&str> {
+        self.refusal.as_deref()
+    }
+
+    /// The CPUs that are kept from the solver on this host.
+    pub fn kept(&self) -> &[usize] {
+        &self.kept
+    }
+
+    /// Starts the threads of the solver, of which the calling one is the first.
+    ///
+    /// # Errors
+    /// When the system gives no more threads.
+    pub fn start_team(&self, threads: usize) -> std::io::Result<Team> {
+        let cpus = match &self.solver {
+            Some(Plan::Pin(cpus)) => cpus.clone(),
+            _ => Vec::new(),
+        };
+        let pin = move |thread: usize| affinity::pin_as_planned(cpus.get(thread).copied());
+        pin(0);
+        Ok(Team::new(threads, pin)?.with_helper_cpu(self.helper_cpu))
+    }
+
+    /// Where the threads of the solver go, for the report.
+    pub fn words(&self) -> String {
+        match &self.solver {
+            None => "not pinned: the system does not tell which processors there are".into(),
+            Some(Plan::Pin(cpus)) => {
+                let list = affinity::list(cpus);
+                format!("each thread to a core of its own; rank 0 to cpu {list}")
+            }
+            Some(Plan::Leave(why)) => why.to_string(),
+        }
+    }
+}

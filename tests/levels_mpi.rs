@@ -4,10 +4,12 @@
 mod mpi_job;
 mod mpirun;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use mpi_job::{Ended, Job};
+use skt_hpl::checkpoint::level::SpacedRanks;
 use tempfile::TempDir;
 
 const RANKS: usize = 4;
@@ -41,11 +43,37 @@ fn level(reach: &str, folder: &TempDir) -> String {
     format!("--level {reach}:{},{OFTEN}", folder.path().display())
 }
 
-/// The images in a folder of levels, by their paths.
+/// The files of images in a folder of levels, by their paths.
 fn images(folder: &TempDir) -> Vec<PathBuf> {
     let runs = fs::read_dir(folder.path()).expect("a folder");
     let files = runs.flat_map(|run| fs::read_dir(run.unwrap().path()).expect("a folder of a run"));
     files.map(|file| file.unwrap().path()).collect()
+}
+
+/// The ranks of a file, and its epoch.
+fn ranks_and_epoch(path: &Path) -> (SpacedRanks, u64) {
+    let name = path.file_name().unwrap().to_str().unwrap();
+    let words: Vec<&str> = name.split('.').collect();
+    let [_, ranks, _, _, epoch] = words[..] else { panic!("{name}") };
+    (ranks[1..].parse().expect(name), epoch[1..].parse().expect(name))
+}
+
+/// Changes the image of a rank in a file: what is not zero of it.
+fn change_image(path: &Path, rank: usize, change: impl Fn(&mut [u8])) {
+    let (ranks, _) = ranks_and_epoch(path);
+    let mut bytes = fs::read(path).expect("a file of images");
+    let slot_bytes = bytes.len() / ranks.count();
+    let slot = bytes.chunks_mut(slot_bytes).nth(ranks.place_of(rank).unwrap()).unwrap();
+    let end = slot.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    change(&mut slot[..end]);
+    fs::write(path, bytes).expect("written");
+}
+
+/// Whether all ranks of a file have sealed their images.
+fn is_sealed(path: &Path) -> bool {
+    let bytes = fs::read(path).expect("a file of images");
+    let mut slots = bytes.chunks(bytes.len() / ranks_and_epoch(path).0.count());
+    slots.all(|slot| slot.starts_with(b"SKTIMAG"))
 }
 
 fn killed(job: &Job, more: &[&str]) {
@@ -150,11 +178,11 @@ fn a_rotten_image_of_a_run_with_checksums_is_rebuilt() {
     let job = abft("abft-rot", &format!("{} --inject 1@column:160", level("global", &folder)));
     killed(&job, &[]);
     lose_all(&job);
-    for path in images(&folder).iter().filter(|path| path.to_string_lossy().contains("/t0.r4.")) {
-        let mut bytes = fs::read(path).expect("an image");
-        let place = bytes.len() / 2;
-        bytes[place] ^= 16;
-        fs::write(path, bytes).expect("written");
+    for path in images(&folder) {
+        change_image(&path, 4, |image| {
+            // The newest may not have been begun.
+            image.last_mut().into_iter().for_each(|byte| *byte ^= 16);
+        });
     }
     let ended = job.start(&[]);
     let restart = ended.text.lines().find(|line| line.starts_with("# restart:"));
@@ -176,18 +204,14 @@ fn a_wrong_number_is_gone_back_behind() {
     check_abft_end(&job, &ended, &[&folder]);
 }
 
-/// Killed while it loads, again with all memory lost; and one image is gone, as with a disk.
+/// Killed while it loads, again with all memory lost; and one image is not there.
 #[test]
 fn a_restart_from_images_may_be_killed_and_lack_one() {
     let folder = folder();
     let faults = ["1@column:200", "2@recover-load:chunk=0", "0@recover-stamp"];
     let job = hpl("load", &(level("global", &folder) + &injects(&faults)));
     lost_again_and_again(&job, faults.len());
-    for path in images(&folder) {
-        if path.file_name().unwrap().to_str().unwrap().starts_with("t0.r3.") {
-            fs::remove_file(path).expect("removed");
-        }
-    }
+    images(&folder).iter().for_each(|path| change_image(path, 3, |image| image.fill(0)));
     let ended = job.start(&[]);
     assert!(ended.text.contains("ranks rebuilt: [3]"), "{}", ended.text);
     check_end(&job, &ended, &[&folder]);
@@ -266,28 +290,48 @@ fn images_that_have_rotted_are_passed_over() {
     let job = hpl("rot", &format!("{} --inject 1@column:200", level("global", &folder)));
     killed(&job, &[]);
     lose_all(&job);
-    let epoch_of = |path: &Path| -> u64 {
-        let name = path.file_name().unwrap().to_str().unwrap();
-        name.rsplit_once(".e").unwrap().1.parse().unwrap()
-    };
+    let epoch_of = |path: &Path| ranks_and_epoch(path).1;
     // Of the last one not all ranks may have an image.
-    let count = |epoch: u64| images(&folder).iter().filter(|path| epoch_of(path) == epoch).count();
-    let newest = images(&folder).iter().map(|path| epoch_of(path)).max().unwrap();
-    let complete = (1..=newest).rev().find(|&epoch| count(epoch) == RANKS).unwrap();
-    assert_eq!(count(complete - 1), RANKS, "an older one is kept");
-    for path in images(&folder) {
-        let name = path.file_name().unwrap().to_str().unwrap();
-        let is_hurt = name.starts_with("t0.r1.") || name.starts_with("t0.r2.");
-        if is_hurt && epoch_of(&path) >= complete {
-            let mut bytes = fs::read(&path).expect("an image");
-            bytes[4096..].iter_mut().for_each(|byte| *byte ^= 1);
-            fs::write(&path, bytes).expect("written");
+    let sealed: Vec<u64> = (images(&folder).iter().filter(|path| is_sealed(path)))
+        .map(|path| epoch_of(path))
+        .collect();
+    let complete = *sealed.iter().max().expect("one is whole");
+    assert!(sealed.contains(&(complete - 1)), "an older one is kept");
+    for path in images(&folder).iter().filter(|path| epoch_of(path) >= complete) {
+        for rank in [1, 2] {
+            change_image(path, rank, |image| {
+                image.iter_mut().skip(4096).for_each(|byte| *byte ^= 1);
+            });
         }
     }
     let ended = job.start(&[]);
     let older = format!("from checkpoint {}", complete - 1);
     assert!(ended.text.contains(&older), "{older}: {}", ended.text);
     check_end(&job, &ended, &[&folder]);
+}
+
+/// On a file system that all see the ranks of a node share a file of each generation, on a
+/// disk of the node each has its own.
+#[test]
+fn the_ranks_of_a_node_share_a_file_on_a_global_level() {
+    let (near, far) = (folder(), folder());
+    let flags =
+        format!("{} {} --inject 1@column:200", level("local", &near), level("global", &far));
+    let job = hpl("shared", &flags);
+    killed(&job, &[]);
+    lose_all(&job);
+    let ranks = |folder: &TempDir| -> BTreeSet<String> {
+        images(folder).iter().map(|path| ranks_and_epoch(path).0.to_string()).collect()
+    };
+    assert_eq!(ranks(&near), ["0", "1", "2", "3"].map(str::to_owned).into());
+    assert_eq!(ranks(&far), ["0-3".to_owned()].into());
+    let epochs: BTreeSet<u64> = images(&far).iter().map(|path| ranks_and_epoch(path).1).collect();
+    assert_eq!(images(&far).len(), epochs.len(), "one file of each generation");
+    assert!(epochs.len() <= 4, "there is room for the two that are kept and two more");
+    images(&near).into_iter().for_each(|path| fs::remove_file(path).expect("removed"));
+    let ended = job.start(&["--resume", "require"]);
+    assert!(ended.text.contains("in images of global:"), "{}", ended.text);
+    check_end(&job, &ended, &[&near, &far]);
 }
 
 /// `store list` shows what a killed run has in files, and `store clean` removes it when the run
@@ -310,13 +354,14 @@ fn images_are_listed_and_removed() {
     let listed = store("list");
     let (_, table) = listed.split_once("IMAGES IN\n").expect("a table");
     let ranks = |line: &str| line.split_whitespace().nth(3).unwrap().parse::<usize>().unwrap();
-    assert_eq!(table.lines().map(ranks).sum::<usize>(), files, "{listed}");
+    assert_eq!(table.lines().map(ranks).sum::<usize>(), files * RANKS, "{listed}");
     let run = table.split_whitespace().next().unwrap();
     assert!(store("clean").contains("it can go on from them"));
     assert!(!store("clean --run another").contains("image"));
     assert_eq!(images(&folder).len(), files);
     let removed = store(&format!("clean --run {run}"));
-    assert!(removed.contains(&format!("removed {files} image(s) of run {run}")), "{removed}");
+    let says = format!("removed {} image(s) of run {run}", files * RANKS);
+    assert!(removed.contains(&says), "{removed}");
     assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
     assert!(store("list").ends_with(&format!("no images in {}\n", folder.path().display())));
 }

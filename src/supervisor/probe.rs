@@ -239,7 +239,7 @@ pub(super) mod tests {
     use super::answer as answer_of;
     use super::*;
     use crate::checkpoint::level::folder::{Folder, stored_images};
-    use crate::checkpoint::level::{Disk, Generation, ImageId};
+    use crate::checkpoint::level::{Disk, Generation, Slot, SpacedRanks};
     use crate::checkpoint::record::StartId;
     use crate::checkpoint::store::SegmentName;
 
@@ -272,11 +272,11 @@ pub(super) mod tests {
     fn a_node_removes_the_images_of_a_run_that_is_over_and_no_others() {
         let folder = tempfile::tempdir().unwrap();
         let store = format!("file:{}", folder.path().display());
-        let id =
-            ImageId { generation: Generation { start: StartId::default(), epoch: 3 }, rank: 1 };
+        let generation = Generation { start: StartId::default(), epoch: 3 };
+        let slot = Slot { rank: 1, ranks: SpacedRanks::alone(1), bytes: 100 };
         for run in ["r", "another"] {
             let disk = Folder::open(folder.path(), run, 0).unwrap();
-            disk.create(id, 100).unwrap();
+            disk.create(generation, &slot).unwrap();
         }
         let folders = vec![folder.path().join("nowhere"), folder.path().to_owned()];
         let ask = |purpose| answer_of(&question(store.clone(), folders.clone(), purpose));

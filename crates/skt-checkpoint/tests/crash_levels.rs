@@ -25,8 +25,8 @@ fn is_soak() -> bool {
 const CUTS: [Cut; 5] = [Cut::Nothing, Cut::All, Cut::Chance(1), Cut::Chance(2), Cut::Chance(3)];
 
 /// Nodes whose memory is lost, and disks: all, or so many from one on.
-fn losses(setup: &Setup) -> Vec<(Vec<usize>, Vec<usize>)> {
-    let (n, m) = (setup.ranks, setup.parities);
+fn losses(world: &World) -> Vec<(Vec<usize>, Vec<usize>)> {
+    let (n, m) = (world.nodes.len(), world.setup.parities / world.ranks_a_node);
     let from = |first: usize, count: usize| (0..count).map(|i| (first + i) % n).collect::<Vec<_>>();
     let mut all = vec![(from(0, n), Vec::new())];
     for first in 0..n {
@@ -48,7 +48,7 @@ fn kill_everywhere(world: &World, until: u64, stride: u64, count: &mut Count) ->
         let rank = (step % setup.ranks as u64) as usize;
         let ran = dead.start(&How::killed(step, until, step, rank));
         starts += 1;
-        for (case, (memory, disks)) in losses(&setup).into_iter().enumerate() {
+        for (case, (memory, disks)) in losses(world).into_iter().enumerate() {
             for (number, cut) in [Cut::All, Cut::Nothing, Cut::Chance(step)].into_iter().enumerate()
             {
                 let mut lost = dead.clone();
@@ -58,13 +58,14 @@ fn kill_everywhere(world: &World, until: u64, stride: u64, count: &mut Count) ->
                     continue;
                 }
                 let promise = lost.promise();
-                let is_gone = memory.len() == setup.ranks;
+                let is_gone = memory.len() == world.nodes.len();
                 let again = lost.clone();
                 let ran = lost.start(&How::none(step + 1, until + 1));
                 let came = check_kept(&ran, promise, is_gone);
-                let is_enough = memory.len() <= setup.parities;
+                let is_enough = memory.len() * world.ranks_a_node <= setup.parities;
                 let is_loaded = matches!(came, Came::Resumed(_, Some(_)));
                 assert!(!is_enough || !is_loaded || lost.is_judged, "memory was enough");
+                lost.check_files();
                 count.add(&came);
                 starts += 1;
                 let turn = step * 31 + case as u64 * 7 + number as u64;
@@ -83,20 +84,21 @@ fn kill_everywhere(world: &World, until: u64, stride: u64, count: &mut Count) ->
 /// Kills a restart at each of its steps, loses all memory or what was killed, and starts
 /// once more.
 fn kill_restart(world: &World, steps: u64, until: u64, turn: u64, count: &mut Count) -> usize {
-    let (mut starts, n) = (0, world.setup.ranks);
+    let (mut starts, n) = (0, world.nodes.len());
     for step in 1..=steps {
         let mut dead = world.clone();
-        let rank = ((step + turn) % n as u64) as usize;
+        let rank = ((step + turn) % world.setup.ranks as u64) as usize;
         dead.start(&How::killed(turn, until, step, rank));
         let cut = CUTS[(step % CUTS.len() as u64) as usize];
         let is_gone = step % 3 != 0;
         match is_gone {
             true => dead.power_off(0..n, cut),
-            false => dead.power_off(std::iter::once(rank), cut),
+            false => dead.power_off(std::iter::once(rank / world.ranks_a_node), cut),
         }
         let promise = dead.promise();
         let ran = dead.start(&How::none(turn + step, until + 1));
         count.add(&check_kept(&ran, promise, is_gone));
+        dead.check_files();
         starts += 2;
     }
     starts
@@ -145,6 +147,69 @@ fn what_was_complete_is_never_lost_and_what_is_restored_is_true() {
     });
 }
 
+/// Two ranks on each node, which share its file on the file system that all see.
+fn on_shared_files(setup: Setup, when_busy: WhenBusy) -> World {
+    let setup = Setup { allow_shared_domains: true, ..setup };
+    World::on_nodes_of(2, &setup, &[LevelSetup { when_busy, ..level(Reach::Global, 1) }])
+}
+
+#[test]
+fn files_that_ranks_share_are_as_safe_as_files_of_their_own() {
+    let double = Setup { method: Method::Double, ..Setup::small(4, 2) };
+    std::thread::scope(|scope| {
+        for setup in [Setup::small(4, 2), double, abft(4, 2)] {
+            scope.spawn(move || {
+                let (mut count, method) = (Count::default(), setup.method);
+                let world = on_shared_files(setup, WhenBusy::Wait);
+                let stride = if is_soak() { 211 } else { 1009 };
+                let starts = kill_everywhere(&world, 4, stride, &mut count);
+                println!("{method}: {starts} starts, {count:?}");
+                assert!(count.0["from level 0"] > 100);
+            });
+        }
+    });
+}
+
+/// Each third generation is complete; of the others one rank of each file has given its image
+/// up.
+#[test]
+fn what_one_rank_of_a_file_gives_up_costs_the_others_nothing() {
+    std::thread::scope(|scope| {
+        for method in [Method::SelfCheckpoint, Method::Double] {
+            scope.spawn(move || {
+                let setup = Setup { method, ..Setup::small(4, 2) };
+                let mut count = Count::default();
+                let world = on_shared_files(setup, WhenBusy::Skip);
+                let starts = kill_everywhere(&world, 7, 4001, &mut count);
+                println!("{method}: {starts} starts, {count:?}");
+                assert!(count.0["from level 0"] > 100);
+            });
+        }
+    });
+}
+
+/// What ranks have written that shared files, others read that share other ones, or none.
+#[test]
+fn images_are_found_whoever_shared_a_file_before() {
+    let setup = Setup { allow_shared_domains: true, ..Setup::small(4, 2) };
+    for (before, after) in [(1, 2), (2, 1), (2, 4), (4, 2), (4, 1)] {
+        let mut world = World::on_nodes_of(before, &setup, &[level(Reach::Global, 2)]);
+        world.start(&How::none(1, 4));
+        world.check_files();
+        world.power_off(0..4 / before, Cut::All);
+        let promise = world.promise();
+        assert!(promise.is_some());
+        let nodes = World::on_nodes_of(after, &setup, &world.levels).nodes;
+        let mut moved = World { ranks_a_node: after, nodes, ..world };
+        let came = check_kept(&moved.start(&How::none(2, 8)), promise, true);
+        assert!(matches!(came, Came::Resumed(_, Some((0, _)))), "{came:?}");
+        moved.check_files();
+        let ranks: HashSet<usize> =
+            moved.disks[0][0].files().iter().map(|file| file.ranks.count()).collect();
+        assert_eq!(ranks, [after].into(), "what was written before is gone");
+    }
+}
+
 #[test]
 fn a_level_that_all_see_serves_when_the_local_one_is_gone() {
     let setup = Setup::small(3, 1);
@@ -165,19 +230,43 @@ fn a_level_that_all_see_serves_when_the_local_one_is_gone() {
     println!("two levels: {starts} starts, {count:?}");
 }
 
+/// With the disks that are there nothing can be restored: what they have stays until the others
+/// are back.
+#[test]
+fn images_stay_while_too_many_disks_are_away() {
+    let mut world = World::new(&Setup::small(3, 1), &[level(Reach::Local, 1)]);
+    world.start(&How::none(1, 3));
+    world.power_off(0..3, Cut::All);
+    let promise = world.promise();
+    let away: Vec<_> = (0..2).map(|node| std::mem::take(&mut world.disks[0][node])).collect();
+    let ran = world.start(&How::none(2, 0));
+    assert!(ran.results.iter().all(|r| *r.as_ref().unwrap() == Came::Fresh));
+    world.power_off(0..3, Cut::All);
+    world.disks[0].splice(0..2, away);
+    let came = check_kept(&world.start(&How::none(3, 5)), promise, true);
+    assert!(matches!(came, Came::Resumed(_, Some((0, _)))), "{came:?}");
+}
+
 #[test]
 fn an_ended_run_leaves_no_images_and_is_not_computed_again() {
-    let setup = Setup::small(3, 1);
-    let world = World::new(&setup, &[level(Reach::Local, 2)]);
+    let local = World::new(&Setup::small(3, 1), &[level(Reach::Local, 2)]);
+    let cases = [local, on_shared_files(Setup::small(4, 2), WhenBusy::Wait)].map(end_everywhere);
+    println!("{cases:?} ends");
+}
+
+/// Kills a run at every step, up to its end. Returns how often.
+fn end_everywhere(world: World) -> usize {
     let mut cases = 0;
     for step in 1.. {
         let mut dead = world.clone();
-        let how = How { finish: true, ..How::killed(step, 2, step, (step % 3) as usize) };
+        let rank = (step % world.setup.ranks as u64) as usize;
+        let how = How { finish: true, ..How::killed(step, 2, step, rank) };
         let ran = dead.start(&how);
         cases += 1;
         let is_reported = dead.is_reported;
         // A node is lost with its memory, not with its disk.
-        dead.power_off(std::iter::once((step % 3) as usize), CUTS[(step % 5) as usize]);
+        let node = rank / world.ranks_a_node;
+        dead.power_off(std::iter::once(node), CUTS[(step % 5) as usize]);
         let again = dead.start(&How { finish: true, ..How::none(step, 2) });
         for came in again.results {
             let came = came.expect("undisturbed");
@@ -189,18 +278,19 @@ fn an_ended_run_leaves_no_images_and_is_not_computed_again() {
             break;
         }
     }
-    println!("{cases} ends");
+    cases
 }
 
 #[test]
 fn a_fresh_start_that_is_asked_for_takes_no_image_and_leaves_none_of_before() {
-    let setup = Setup::small(3, 1);
-    let mut world = World::new(&setup, &[level(Reach::Local, 2)]);
-    world.start(&How::none(1, 3));
-    world.power_off(0..3, Cut::All);
-    let ran = world.start(&How { resume: Resume::Never, ..How::none(2, 0) });
-    assert!(ran.results.iter().all(|r| *r.as_ref().unwrap() == Came::Fresh));
-    assert!(world.disks.iter().flatten().all(|platter| platter.images().is_empty()));
+    let local = World::new(&Setup::small(3, 1), &[level(Reach::Local, 2)]);
+    for mut world in [local, on_shared_files(Setup::small(4, 2), WhenBusy::Wait)] {
+        world.start(&How::none(1, 3));
+        world.power_off(0..world.nodes.len(), Cut::All);
+        let ran = world.start(&How { resume: Resume::Never, ..How::none(2, 0) });
+        assert!(ran.results.iter().all(|r| *r.as_ref().unwrap() == Came::Fresh));
+        assert!(world.disks.iter().flatten().all(|platter| platter.images().is_empty()));
+    }
 }
 
 #[test]

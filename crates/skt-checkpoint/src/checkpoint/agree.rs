@@ -195,6 +195,8 @@ pub struct Plan {
     pub load: Option<Box<Load>>,
     /// The generations of each level that can be restored, the newest first.
     pub restorable: Vec<Vec<Generation>>,
+    /// Those of which some image is sealed.
+    pub sealed: Vec<Vec<Generation>>,
 }
 
 /// The run has come to its end: what is left of it.
@@ -250,7 +252,12 @@ pub fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusal> {
     };
     match (rules.levels, rules.resume) {
         (0, _) | (_, Resume::Never) => memory.map(Decision::Work),
-        _ => with_images(offers, rules, memory).map(Decision::Work),
+        _ => {
+            let sealed = |level| choose::generations(offers, level).into_iter().collect();
+            let sealed = (0..rules.levels).map(sealed).collect();
+            let plan = with_images(offers, rules, memory)?;
+            Ok(Decision::Work(Plan { sealed, ..plan }))
+        }
     }
 }
 
@@ -493,6 +500,7 @@ fn fresh(offers: &[Offer], rules: &Rules, attempt: StartId) -> Result<Plan, Refu
         lost: Vec::new(),
         load: None,
         restorable: vec![Vec::new(); rules.levels],
+        sealed: vec![Vec::new(); rules.levels],
     })
 }
 
@@ -543,6 +551,7 @@ pub(super) fn resume(
         lost,
         load: None,
         restorable: vec![Vec::new(); rules.levels],
+        sealed: vec![Vec::new(); rules.levels],
     })
 }
 

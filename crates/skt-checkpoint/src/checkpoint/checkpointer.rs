@@ -11,7 +11,7 @@ use super::gathered::Gathered;
 use super::header::{HeaderLayout, Identity, SegmentId};
 use super::hook::{Step, StepName};
 use super::layout::{Active, SegmentLayout};
-use super::level::{Helper, ImageId, Rotten, Shelves};
+use super::level::{FileId, Helper, Rotten, Shelves};
 use super::memory::Memory;
 use super::opening::Found;
 use super::record::Record;
@@ -36,8 +36,8 @@ pub struct Checkpointer<C: Comm, M: Memory, K> {
     pub(super) shelves: Shelves,
     /// What this start has found to be rotten, before it went on from what it has now.
     pub(super) rotten: Vec<Rotten>,
-    /// The images that this process looks after, by level, and whether they are sealed.
-    pub(super) seen_images: Vec<Vec<(ImageId, bool)>>,
+    /// The files of images that this process looks after, by level.
+    pub(super) seen_files: Vec<Vec<FileId>>,
     pub(super) vault: Vault<M::Segment>,
     pub(super) record: Record,
     pub(super) plan: Plan,

@@ -84,6 +84,8 @@ pub struct Config<K> {
     pub image_writer: Writer,
     /// Images are written in pieces of this size.
     pub image_piece_bytes: usize,
+    /// Images that share a file begin on multiples of this.
+    pub image_align_bytes: u64,
 }
 
 impl<K> Config<K> {
@@ -117,6 +119,7 @@ impl<K> Config<K> {
             abft_image_bytes: usize::MAX,
             image_writer: Writer::thread(),
             image_piece_bytes: 8 << 20,
+            image_align_bytes: 1 << 20,
         }
     }
 

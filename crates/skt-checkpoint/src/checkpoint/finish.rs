@@ -120,10 +120,10 @@ impl<C: Comm, M: Memory> FinishedRun<C, M> {
         let (process, size) = (self.comm.rank(), self.comm.size());
         for level in &self.levels {
             let failed = || level_error("removing the images", level);
-            for id in level.disk.list().map_err(failed())? {
-                if level.is_looked_after(id.rank, process, size) {
+            for file in level.disk.list().map_err(failed())? {
+                if level.is_looked_after(file.ranks.first(), process, size) {
                     self.hook.at(&Step::new(StepName::Remove, self.epoch))?;
-                    level.disk.remove(id).map_err(failed())?;
+                    level.disk.remove(file).map_err(failed())?;
                 }
             }
             level.disk.sync_names().map_err(failed())?;

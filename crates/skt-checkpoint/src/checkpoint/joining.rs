@@ -10,8 +10,8 @@ use super::gathered::Gathered;
 use super::header::{Identity, SegmentId};
 use super::hook::{Step, StepName};
 use super::layout::{Geometry, RegionShape, SegmentLayout};
-use super::level::restore::{level_error, own_images};
-use super::level::{Generation, Helper, Level, Shelves};
+use super::level::restore::{level_error, own_files};
+use super::level::{Generation, Helper, Level, Shelves, Slot};
 use super::link::Link;
 use super::memory::Memory;
 use super::methods::Method;
@@ -23,7 +23,8 @@ use crate::comm::collect::all_reduce;
 use crate::tuning::TUNING;
 
 impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
-    /// Lays out this rank's segment, and makes it where this process has none in hand.
+    /// Lays out this rank's segment, and makes it where this process has none in hand. Its images
+    /// go to these `slots` of the levels.
     /// Splits the job into groups. Collective.
     pub(super) fn create(
         comm: &C,
@@ -32,12 +33,13 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         plan: Plan,
         config: Config<K>,
         shapes: &[RegionShape],
+        slots: &[Slot],
     ) -> Result<Self> {
         let rank = plan.ranks[comm.rank()];
         let (group, members) = group_of(&plan, rank);
         let (layout, code) = laid_out(&config, opening.header.bytes(), shapes, members.len())?;
-        let (helper, shelves) = image_writer(&config, &plan, rank)?;
-        let seen_images = opening.seen_images();
+        let (helper, shelves) = image_writer(&config, &plan, rank, slots)?;
+        let seen_files = opening.seen_files();
         let id =
             plan.attach[comm.rank()].unwrap_or(SegmentId { rank, attempt: plan.attempt.number });
         let backing = match (config.method, segment) {
@@ -83,7 +85,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             helper,
             shelves,
             rotten,
-            seen_images,
+            seen_files,
         };
         Ok(this)
     }
@@ -212,13 +214,18 @@ pub(super) fn laid_out<K: Code + Clone>(
 }
 
 /// What writes the images of a rank, and what is known of them.
-fn image_writer<K>(config: &Config<K>, plan: &Plan, rank: usize) -> Result<(Helper, Shelves)> {
+fn image_writer<K>(
+    config: &Config<K>,
+    plan: &Plan,
+    rank: usize,
+    slots: &[Slot],
+) -> Result<(Helper, Shelves)> {
     let levels = &config.levels;
-    let own = own_images(levels, rank)?;
+    let own = own_files(levels, rank)?;
     let kept =
         |(all, level): (&Vec<Generation>, &Level)| all.iter().take(level.keep).copied().collect();
     let complete: Vec<_> = plan.restorable.iter().zip(levels).map(kept).collect();
-    let shelves = Shelves::new(plan.attempt, rank, levels, &complete, own);
+    let shelves = Shelves::new(plan.attempt, levels, slots, &complete, own);
     let helper = match levels.first() {
         None => Helper::none(),
         Some(first) => {

@@ -17,9 +17,9 @@ use super::config::{Config, Survivor};
 use super::error::{Result, memory_error};
 use super::header::{HeaderLayout, Identity, SegmentId};
 use super::hook::{Hook, Step, StepName};
-use super::level::look::Wanted;
+use super::level::look::{Seen, Wanted};
 use super::level::restore::{level_error, remove_images};
-use super::level::{ImageClaim, ImageId, Level, Load, Rotten};
+use super::level::{FileId, ImageId, Level, Load, Rotten};
 use super::memory::Memory;
 use super::methods::Method;
 use super::parameters::{Parameters, differences, fingerprint};
@@ -86,8 +86,8 @@ pub(super) struct Opening<M: Memory> {
     states: BTreeMap<SegmentId, Vec<u8>>,
     /// Levels of images.
     pub levels: Vec<Level>,
-    /// What this process sees of each, with the states.
-    images: Vec<Vec<(ImageClaim, Vec<u8>)>>,
+    /// What this process looks after of each.
+    seen: Vec<Seen>,
     /// What is known to be rotten.
     pub rotten: Vec<Rotten>,
 }
@@ -122,7 +122,7 @@ impl<M: Memory> Opening<M> {
         let header = HeaderLayout::new(run_id, config.ranks(comm.size()), capacity_bytes);
         let fingerprint = fingerprint(&config.run_id, &parameters);
         let (claims, states) = (Vec::new(), BTreeMap::new());
-        let (levels, images) = (config.levels.clone(), Vec::new());
+        let (levels, seen) = (config.levels.clone(), Vec::new());
         let mut this = Self {
             memory,
             header,
@@ -133,7 +133,7 @@ impl<M: Memory> Opening<M> {
             claims,
             states,
             levels,
-            images,
+            seen,
             rotten,
         };
         let index = number_on_node(comm, &config.node)?;
@@ -145,7 +145,7 @@ impl<M: Memory> Opening<M> {
             match config.survivor {
                 None => this.look_at_images(comm)?,
                 // What is left of a job goes on from memory, or not at all.
-                Some(_) => this.images = this.levels.iter().map(|_| Vec::new()).collect(),
+                Some(_) => this.seen.resize_with(this.levels.len(), Seen::default),
             }
         }
         let offer = Offer {
@@ -154,8 +154,8 @@ impl<M: Memory> Opening<M> {
             fingerprint,
             held,
             claims: this.claims.clone(),
-            images: (this.images.iter())
-                .map(|seen| seen.iter().map(|(claim, _)| claim.clone()).collect())
+            images: (this.seen.iter())
+                .map(|seen| seen.images.iter().map(|(claim, _)| claim.clone()).collect())
                 .collect(),
         };
         let rules = Rules {
@@ -204,7 +204,7 @@ impl<M: Memory> Opening<M> {
     ) -> Result<Vec<u8>> {
         let mut state = Vec::new();
         if comm.rank() == process {
-            let image = self.images[level].iter().find(|(claim, _)| claim.id == id);
+            let image = self.seen[level].images.iter().find(|(claim, _)| claim.id == id);
             state.clone_from(&image.expect("it was offered").1);
         }
         broadcast_bytes(comm, &mut state, process)?;
@@ -217,25 +217,20 @@ impl<M: Memory> Opening<M> {
         let wanted = Wanted { header, fingerprint, parameters: &self.parameters };
         for level in &self.levels {
             let seen = wanted.look_at(level, comm.rank(), comm.size());
-            self.images.push(seen.map_err(level_error("looking at the images", level))?);
+            self.seen.push(seen.map_err(level_error("looking at the images", level))?);
         }
         Ok(())
     }
 
-    /// The images that this process looks after, by level, and whether they are sealed.
-    pub fn seen_images(&self) -> Vec<Vec<(ImageId, bool)>> {
-        let ids = |seen: &Vec<(ImageClaim, _)>| {
-            seen.iter().map(|(claim, _)| (claim.id, claim.content.is_some())).collect()
-        };
-        self.images.iter().map(ids).collect()
+    /// The files that this process looks after, by level.
+    pub fn seen_files(&self) -> Vec<Vec<FileId>> {
+        self.seen.iter().map(|seen| seen.files.clone()).collect()
     }
 
-    /// Removes the images that this process looks after.
+    /// Removes them.
     pub fn discard_all_images(&self, epoch: u64) -> Result<()> {
-        let ids = |seen: &Vec<(ImageClaim, _)>| seen.iter().map(|(claim, _)| claim.id).collect();
-        let ids: Vec<Vec<ImageId>> = self.images.iter().map(ids).collect();
         let before = || self.hook.at(&Step::new(StepName::Discard, epoch));
-        remove_images(&self.levels, &ids, &before)
+        remove_images(&self.levels, &self.seen_files(), &before)
     }
 
     /// Takes hold of the run on this node, as its process number `index`; why that

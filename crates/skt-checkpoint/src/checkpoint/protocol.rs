@@ -96,7 +96,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         };
         let process = comm.rank();
         let segment = opening.take(comm, plan.attach[process].as_slice())?.pop();
-        Self::check_room_of_levels(comm, &opening, &plan, &config, shapes)?;
+        let slots = Self::slots_of_levels(comm, &opening, &plan, &config, shapes)?;
 
         // 2 discard: room is made on all nodes before anything new is put there.
         opening.discard(&plan.discard[process], plan.epoch)?;
@@ -107,7 +107,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
 
         // 3 create, join: nothing that a later start could miss changes.
         let is_new = segment.is_none();
-        let mut this = Self::create(comm, opening, segment, plan, config, shapes)?;
+        let mut this = Self::create(comm, opening, segment, plan, config, shapes, &slots)?;
         if is_lasting {
             this.join(is_new)?;
             this.joined()?;

@@ -5,27 +5,31 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use skt_checkpoint::checkpoint::level::{Disk, Generation, ImageFile, ImageId};
+use skt_checkpoint::checkpoint::level::{Disk, FileId, Generation, ImageFile, ImageId, Slot};
 use skt_checkpoint::comm::sim::Point;
 
-/// A file: what is in the cache, and what is safe.
+/// A file, with a name or without: what is in the cache, and what is safe.
 #[derive(Clone, Default, Hash)]
 struct Stored {
     now: Vec<u8>,
     safe: Vec<u8>,
-    /// Writes since the last sync.
+    /// Writes since the last sync of the slot that they are to.
     unsafe_writes: Vec<(usize, Vec<u8>)>,
+    /// Ranks that have opened it to write to it.
+    writers: BTreeSet<usize>,
 }
 
 /// A disk between two starts, or in one.
 #[derive(Clone, Default)]
 pub struct Platter {
-    /// All files that have a name, in the cache or safe.
-    files: BTreeMap<ImageId, Stored>,
-    names: BTreeSet<ImageId>,
-    safe_names: BTreeSet<ImageId>,
+    /// All files that have a name, in the cache or safe, or are in use.
+    files: BTreeMap<usize, Stored>,
+    names: BTreeMap<FileId, usize>,
+    safe_names: BTreeMap<FileId, usize>,
+    files_made: usize,
     /// Operations that fail from this one on, as on a full disk.
     pub fails_after: Option<u64>,
     operations: u64,
@@ -47,65 +51,93 @@ fn chance(seed: &mut u64, of: u64) -> u64 {
     (*seed >> 33) % of
 }
 
+impl Stored {
+    fn cut(&mut self, how: &mut Cut) {
+        let len = self.now.len();
+        match how {
+            Cut::Nothing => self.safe.clone_from(&self.now),
+            Cut::All => {}
+            Cut::Chance(seed) => {
+                if self.safe.len() < len && chance(seed, 2) == 0 {
+                    self.safe.resize(len, 0);
+                }
+                for (at, bytes) in &self.unsafe_writes {
+                    let kept = match chance(seed, 3) {
+                        0 => 0,
+                        1 => bytes.len(),
+                        _ => chance(seed, bytes.len() as u64 + 1) as usize,
+                    };
+                    let end = self.safe.len().max(at + kept);
+                    self.safe.resize(end, 0);
+                    self.safe[*at..at + kept].copy_from_slice(&bytes[..kept]);
+                }
+            }
+        }
+        self.now.clone_from(&self.safe);
+        self.unsafe_writes.clear();
+    }
+
+    /// Where a slot is, by the size of the file.
+    fn slot(&self, file: FileId, rank: usize) -> Range<usize> {
+        let bytes = self.now.len() / file.ranks.count();
+        let place = file.ranks.place_of(rank).expect("a rank of the file");
+        place * bytes..(place + 1) * bytes
+    }
+}
+
 impl Platter {
     /// The power fails, and comes back.
     pub fn cut(&mut self, mut how: Cut) {
-        let mut lost_names = Vec::new();
-        for (&id, stored) in &mut self.files {
-            let is_safe = self.safe_names.contains(&id);
-            let is_there = match &mut how {
-                Cut::Nothing => self.names.contains(&id),
-                Cut::All => is_safe,
-                Cut::Chance(seed) if is_safe != self.names.contains(&id) => chance(seed, 2) == 0,
-                Cut::Chance(_) => is_safe,
+        let files: BTreeSet<FileId> =
+            self.names.keys().chain(self.safe_names.keys()).copied().collect();
+        let mut names = BTreeMap::new();
+        for file in files {
+            let (now, safe) = (self.names.get(&file), self.safe_names.get(&file));
+            let left = match &mut how {
+                Cut::Nothing => now,
+                Cut::Chance(seed) if now != safe => [now, safe][chance(seed, 2) as usize],
+                Cut::All | Cut::Chance(_) => safe,
             };
-            if !is_there {
-                lost_names.push(id);
-                continue;
-            }
-            let len = stored.now.len();
-            match &mut how {
-                Cut::Nothing => stored.safe.clone_from(&stored.now),
-                Cut::All => {}
-                Cut::Chance(seed) => {
-                    if stored.safe.len() < len && chance(seed, 2) == 0 {
-                        stored.safe.resize(len, 0);
-                    }
-                    for (at, bytes) in &stored.unsafe_writes {
-                        let kept = match chance(seed, 3) {
-                            0 => 0,
-                            1 => bytes.len(),
-                            _ => chance(seed, bytes.len() as u64 + 1) as usize,
-                        };
-                        let end = stored.safe.len().max(at + kept);
-                        stored.safe.resize(end, 0);
-                        stored.safe[*at..at + kept].copy_from_slice(&bytes[..kept]);
-                    }
-                }
-            }
-            stored.now.clone_from(&stored.safe);
-            stored.unsafe_writes.clear();
+            names.extend(left.map(|&stored| (file, stored)));
         }
-        for id in lost_names {
-            self.files.remove(&id);
-        }
-        self.names = self.files.keys().copied().collect();
-        self.safe_names = self.names.clone();
+        (self.names, self.safe_names) = (names.clone(), names);
+        self.close_all();
+        self.files.values_mut().for_each(|stored| stored.cut(&mut how));
+    }
+
+    /// Nobody uses files any more: those without a name are gone.
+    pub fn close_all(&mut self) {
+        let named = self.names.values().chain(self.safe_names.values());
+        let named: BTreeSet<usize> = named.copied().collect();
+        self.files.retain(|stored, _| named.contains(stored));
+        self.files.values_mut().for_each(|stored| stored.writers.clear());
     }
 
     /// What the next start can see, and the next power cut leave.
     pub fn hash_into(&self, hasher: &mut impl Hasher) {
-        (&self.files, &self.names, &self.safe_names).hash(hasher);
+        for names in [&self.names, &self.safe_names] {
+            names.iter().for_each(|(file, stored)| (file, &self.files[stored]).hash(hasher));
+            names.len().hash(hasher);
+        }
     }
 
-    /// Names of all images.
+    /// Names of all files.
+    pub fn files(&self) -> Vec<FileId> {
+        self.names.keys().copied().collect()
+    }
+
+    /// Names of all images for which there are slots.
     pub fn images(&self) -> Vec<ImageId> {
-        self.names.iter().copied().collect()
+        self.names.keys().flat_map(|file| file.images()).collect()
     }
 
     /// The bytes of an image, to be spoiled.
-    pub fn bytes_mut(&mut self, id: ImageId) -> &mut Vec<u8> {
-        &mut self.files.get_mut(&id).expect("it is there").now
+    pub fn bytes_mut(&mut self, id: ImageId) -> &mut [u8] {
+        let named = self.names.iter().find(|(file, _)| file.has(id));
+        let (&file, stored) = named.expect("it is there");
+        let stored = self.files.get_mut(stored).expect("a name is of a file");
+        let slot = stored.slot(file, id.rank);
+        &mut stored.now[slot]
     }
 }
 
@@ -139,44 +171,76 @@ impl SimDisk {
     }
 }
 
-struct SimFile {
+/// An open slot of a file, which goes on without its name.
+struct SimSlot {
     disk: SimDisk,
-    id: ImageId,
+    file: FileId,
+    rank: usize,
+    stored: usize,
+    /// Where it is in the file.
+    bytes: Range<usize>,
+}
+
+impl SimSlot {
+    fn new(disk: &SimDisk, file: FileId, rank: usize, stored: usize) -> Self {
+        let bytes = disk.platter.lock().unwrap().files[&stored].slot(file, rank);
+        Self { disk: disk.clone(), file, rank, stored, bytes }
+    }
+
+    fn place(&self, at: u64, len: usize) -> Range<usize> {
+        let start = self.bytes.start + at as usize;
+        assert!(start + len <= self.bytes.end, "within the slot");
+        start..start + len
+    }
+
+    fn write(&self, place: usize, bytes: &[u8]) {
+        let mut platter = self.disk.platter.lock().unwrap();
+        let stored = platter.files.get_mut(&self.stored).expect("it is in use");
+        stored.now[place..place + bytes.len()].copy_from_slice(bytes);
+        stored.unsafe_writes.push((place, bytes.to_vec()));
+    }
 }
 
 impl Disk for SimDisk {
-    fn list(&self) -> io::Result<Vec<ImageId>> {
-        Ok(self.platter.lock().unwrap().images())
+    fn list(&self) -> io::Result<Vec<FileId>> {
+        Ok(self.platter.lock().unwrap().files())
     }
 
-    fn create(&self, id: ImageId, bytes: u64) -> io::Result<Box<dyn ImageFile>> {
+    fn create(&self, generation: Generation, slot: &Slot) -> io::Result<Box<dyn ImageFile>> {
         self.step("image create")?;
-        let mut platter = self.platter.lock().unwrap();
-        assert!(platter.names.insert(id), "{id:?} is there already");
-        let new = Stored { now: vec![0; bytes as usize], ..Stored::default() };
-        platter.files.insert(id, new);
-        Ok(Box::new(SimFile { disk: self.clone(), id }))
+        let mut guard = self.platter.lock().unwrap();
+        let platter = &mut *guard;
+        let &Slot { rank, ranks, bytes } = slot;
+        let (file, len) = (FileId { generation, ranks }, ranks.count() * bytes as usize);
+        let number = *platter.names.entry(file).or_insert_with(|| {
+            platter.files_made += 1;
+            platter.files.insert(platter.files_made, Stored::default());
+            platter.files_made
+        });
+        let stored = platter.files.get_mut(&number).expect("it has a name");
+        assert!([0, len].contains(&stored.now.len()), "its ranks agree on its size");
+        assert!(stored.writers.insert(rank), "{rank} writes to {file:?} already");
+        stored.now.resize(len, 0);
+        drop(guard);
+        Ok(Box::new(SimSlot::new(self, file, rank, number)))
     }
 
-    fn open(&self, id: ImageId) -> io::Result<Box<dyn ImageFile>> {
-        match self.platter.lock().unwrap().names.contains(&id) {
-            true => Ok(Box::new(SimFile { disk: self.clone(), id })),
-            false => Err(io::Error::from(io::ErrorKind::NotFound)),
-        }
+    fn open(&self, file: FileId, rank: usize) -> io::Result<Box<dyn ImageFile>> {
+        let number = self.platter.lock().unwrap().names.get(&file).copied();
+        let number = number.ok_or(io::ErrorKind::NotFound)?;
+        Ok(Box::new(SimSlot::new(self, file, rank, number)))
     }
 
-    fn remove(&self, id: ImageId) -> io::Result<()> {
+    fn remove(&self, file: FileId) -> io::Result<()> {
         self.step("image remove")?;
-        self.platter.lock().unwrap().names.remove(&id);
+        self.platter.lock().unwrap().names.remove(&file);
         Ok(())
     }
 
     fn sync_names(&self) -> io::Result<()> {
         self.step("image names")?;
         let mut platter = self.platter.lock().unwrap();
-        let names = platter.names.clone();
-        platter.files.retain(|id, _| names.contains(id));
-        platter.safe_names = names;
+        platter.safe_names = platter.names.clone();
         Ok(())
     }
 
@@ -185,45 +249,49 @@ impl Disk for SimDisk {
     }
 }
 
-impl ImageFile for SimFile {
+impl ImageFile for SimSlot {
     fn write_at(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
         let stepped = self.disk.step("image write");
-        let mut platter = self.disk.platter.lock().unwrap();
+        let place = self.place(at, bytes.len()).start;
         // Who dies in a write has written a part of it.
-        let bytes = if stepped.is_ok() { bytes } else { &bytes[..bytes.len() / 2] };
-        if let Some(stored) = platter.files.get_mut(&self.id) {
-            let at = at as usize;
-            stored.now[at..at + bytes.len()].copy_from_slice(bytes);
-            stored.unsafe_writes.push((at, bytes.to_vec()));
-        }
+        self.write(place, if stepped.is_ok() { bytes } else { &bytes[..bytes.len() / 2] });
         stepped
     }
 
     fn read_at(&mut self, at: u64, into: &mut [u8]) -> io::Result<()> {
-        let platter = self.disk.platter.lock().unwrap();
-        let stored = platter.files.get(&self.id).ok_or(io::ErrorKind::NotFound)?;
-        let bytes = stored.now.get(at as usize..at as usize + into.len());
-        into.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
+        let place = self.place(at, into.len());
+        into.copy_from_slice(&self.disk.platter.lock().unwrap().files[&self.stored].now[place]);
         Ok(())
     }
 
+    /// Makes what is in its own slot safe, and the size of the file: nobody relies on what
+    /// the kernel does of the others'.
     fn sync(&mut self) -> io::Result<()> {
         self.disk.step("image sync")?;
-        let mut platter = self.disk.platter.lock().unwrap();
-        let is_named = platter.safe_names.contains(&self.id);
-        let stored = platter.files.get_mut(&self.id).ok_or(io::ErrorKind::NotFound)?;
-        stored.safe.clone_from(&stored.now);
-        stored.unsafe_writes.clear();
-        if stored.safe.starts_with(b"SKTIMAG") && is_named {
+        let mut guard = self.disk.platter.lock().unwrap();
+        let platter = &mut *guard;
+        let is_named = platter.safe_names.get(&self.file) == Some(&self.stored);
+        let stored = platter.files.get_mut(&self.stored).expect("it is in use");
+        stored.safe.resize(stored.now.len(), 0);
+        let own = self.bytes.clone();
+        stored.safe[own.clone()].copy_from_slice(&stored.now[own.clone()]);
+        stored.unsafe_writes.retain(|(at, _)| !own.contains(at));
+        if stored.safe[own].starts_with(b"SKTIMAG") && is_named {
             let mut sealed = self.disk.sealed.lock().unwrap();
-            sealed.0.entry(self.id.generation).or_default().insert(self.id.rank);
+            sealed.0.entry(self.file.generation).or_default().insert(self.rank);
         }
         Ok(())
     }
 
+    fn discard(&mut self) -> io::Result<()> {
+        let stepped = self.disk.step("image discard");
+        if stepped.is_ok() {
+            self.write(self.bytes.start, &vec![0; self.bytes.len()]);
+        }
+        stepped
+    }
+
     fn bytes(&self) -> io::Result<u64> {
-        let platter = self.disk.platter.lock().unwrap();
-        let stored = platter.files.get(&self.id).ok_or(io::ErrorKind::NotFound)?;
-        Ok(stored.now.len() as u64)
+        Ok(self.bytes.len() as u64)
     }
 }

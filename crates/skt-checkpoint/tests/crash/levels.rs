@@ -1,4 +1,4 @@
-//! A run with levels of images, on nodes and disks that can be lost: one rank a node.
+//! A run with levels of images, on nodes and disks that can be lost, with one rank each or more.
 //!
 //! With method `abft` the application changes its data in place. Region 0 has one word of
 //! it then, which says whether the data is nothing, torn, or that of a state; what is lost it
@@ -38,6 +38,8 @@ pub struct LevelSetup {
 #[derive(Clone)]
 pub struct World {
     pub setup: Setup,
+    /// Neighbours.
+    pub ranks_a_node: usize,
     pub levels: Vec<LevelSetup>,
     pub nodes: Vec<Node>,
     /// By level: one for each node, or one for all.
@@ -109,14 +111,22 @@ impl Hook for Steps {
 
 impl World {
     pub fn new(setup: &Setup, levels: &[LevelSetup]) -> Self {
+        Self::on_nodes_of(1, setup, levels)
+    }
+
+    /// On nodes of so many ranks each.
+    pub fn on_nodes_of(ranks_a_node: usize, setup: &Setup, levels: &[LevelSetup]) -> Self {
+        assert!(setup.ranks.is_multiple_of(ranks_a_node));
+        let nodes = setup.ranks / ranks_a_node;
         let platters = |level: &LevelSetup| match level.reach {
-            Reach::Local => vec![Platter::default(); setup.ranks],
+            Reach::Local => vec![Platter::default(); nodes],
             Reach::Global => vec![Platter::default()],
         };
         Self {
             setup: setup.clone(),
+            ranks_a_node,
             levels: levels.to_vec(),
-            nodes: vec![Node::default(); setup.ranks],
+            nodes: vec![Node::default(); nodes],
             disks: levels.iter().map(platters).collect(),
             sealed: vec![Sealed::default(); levels.len()],
             starts: 0,
@@ -159,7 +169,7 @@ impl World {
             if level.reach == Reach::Local {
                 self.disks[number][node] = Platter::default();
                 for ranks in self.sealed[number].0.values_mut() {
-                    ranks.remove(&node);
+                    ranks.retain(|rank| rank / self.ranks_a_node != node);
                 }
             }
         }
@@ -185,14 +195,36 @@ impl World {
     }
 
     /// The newest generation that the next start can come to whatever happens to memory:
-    /// no more of it are missing than there are parities.
+    /// no more of it are missing than there are parities. Where ranks give images up, none are
+    /// missing, for a generation that is not complete goes with time.
     pub fn promise(&self) -> Option<Generation> {
-        let bears = |ranks: &BTreeSet<usize>| ranks.len() + self.setup.parities >= self.setup.ranks;
+        let gives_up = self.levels.iter().any(|level| level.when_busy == WhenBusy::Skip);
+        let missing = if gives_up { 0 } else { self.setup.parities };
+        let bears = |ranks: &BTreeSet<usize>| ranks.len() + missing >= self.setup.ranks;
         let of = |sealed: &Sealed| {
             let all = sealed.0.iter().filter(|(_, ranks)| bears(ranks));
             all.map(|(generation, _)| *generation).next_back()
         };
         self.sealed.iter().filter_map(of).max()
+    }
+
+    /// The ranks of a node share a file where all see it, and no level has more generations than
+    /// it has room for.
+    pub fn check_files(&self) {
+        for (level, platters) in self.levels.iter().zip(&self.disks) {
+            let most = match level.reach {
+                Reach::Local => self.ranks_a_node,
+                Reach::Global => self.nodes.len(),
+            };
+            for platter in platters {
+                let mut files: BTreeMap<Generation, usize> = BTreeMap::new();
+                for file in platter.files() {
+                    *files.entry(file.generation).or_default() += 1;
+                }
+                assert!(files.values().all(|&count| count <= most), "{files:?}");
+                assert!(files.len() <= level.keep + 2, "{files:?}");
+            }
+        }
     }
 
     /// Starts the job, and checks each process on its way.
@@ -215,10 +247,10 @@ impl World {
             ..Options::new(self.setup.ranks, how.seed)
         };
         let outcome = run(&options, |comm| {
-            let me = comm.rank();
+            let node = comm.rank() / self.ranks_a_node;
             let level = |number: usize| {
                 let LevelSetup { reach, keep, when_busy } = self.levels[number];
-                let place = if reach == Reach::Local { me } else { 0 };
+                let place = if reach == Reach::Local { node } else { 0 };
                 let (platter, point) = (disks[number][place].clone(), comm.point());
                 let disk: Arc<dyn Disk> =
                     Arc::new(SimDisk { platter, point, sealed: sealed[number].clone() });
@@ -234,9 +266,10 @@ impl World {
             };
             let levels = (0..self.levels.len()).map(level).collect();
             let book = Arc::new(Mutex::new(Book::default()));
-            let memory = NodeMemory::new(&nodes[me], me, &book);
+            let memory = NodeMemory::new(&nodes[node], node, &book);
             let process = Process {
                 setup: &self.setup,
+                node,
                 how,
                 starts,
                 point: comm.point(),
@@ -247,7 +280,12 @@ impl World {
             process.live(&comm, memory, levels)
         });
         let unshare = |all: Vec<Arc<Mutex<Platter>>>| -> Vec<Platter> {
-            all.into_iter().map(|platter| platter.lock().unwrap().clone()).collect()
+            let end = |platter: Arc<Mutex<Platter>>| {
+                let mut platter = platter.lock().unwrap().clone();
+                platter.close_all();
+                platter
+            };
+            all.into_iter().map(end).collect()
         };
         self.disks = disks.into_iter().map(unshare).collect();
         self.nodes = nodes
@@ -265,6 +303,7 @@ impl World {
 
 struct Process<'a> {
     setup: &'a Setup,
+    node: usize,
     how: &'a How,
     starts: u64,
     point: Point,
@@ -276,14 +315,15 @@ struct Process<'a> {
 type Saved = Checkpointer<SimComm, NodeMemory, PlainCode>;
 
 impl Process<'_> {
-    fn config(&self, rank: usize, levels: Vec<Level>) -> Config<PlainCode> {
-        let (setup, name) = (self.setup, format!("node{rank}"));
+    fn config(&self, levels: Vec<Level>) -> Config<PlainCode> {
+        let (setup, name) = (self.setup, format!("node{}", self.node));
         Config {
             method: setup.method,
             members: setup.members,
             parities: setup.parities,
             encoder: setup.encoder,
             message_bytes: Some(setup.segment_bytes),
+            allow_shared_domains: setup.allow_shared_domains,
             resume: self.how.resume,
             domain: name.clone(),
             node: name,
@@ -299,6 +339,7 @@ impl Process<'_> {
             levels,
             image_writer: Writer::Caller,
             image_piece_bytes: setup.chunk_bytes,
+            image_align_bytes: IMAGE_PAGE_BYTES as u64,
             ..Config::new("run", PlainCode::new(setup.xor))
         }
     }
@@ -310,7 +351,7 @@ impl Process<'_> {
         levels: Vec<Level>,
     ) -> Result<Came, CheckpointError> {
         let hook = Arc::new(Steps(self.point.clone()));
-        let config = self.config(comm.rank(), levels);
+        let config = self.config(levels);
         let opened = Checkpointer::open(comm, memory, config, &self.setup.shapes, hook);
         let saved = match opened {
             Err(CheckpointError::Refused(refusal)) => return Ok(Came::Refused(refusal)),
@@ -455,7 +496,8 @@ impl Process<'_> {
                 self.point.step(&"compute")?;
                 saved.region(region)[part.clone()].copy_from_slice(&after[part]);
                 // Some are done with an image long before others.
-                for _ in 0..if rank.is_multiple_of(2) { 8 } else { 1 } {
+                let is_fast = rank.is_multiple_of(2) || history.len().is_multiple_of(3);
+                for _ in 0..if is_fast { 8 } else { 1 } {
                     saved.poll()?;
                 }
             }

@@ -149,7 +149,8 @@ fn is_true(claim: &ImageClaim, rules: &Rules) -> bool {
     })
 }
 
-fn generations(offers: &[Offer], level: usize) -> BTreeSet<Generation> {
+/// The generations of a level with a sealed image.
+pub fn generations(offers: &[Offer], level: usize) -> BTreeSet<Generation> {
     let sealed = |claim: &&ImageClaim| claim.content.is_some();
     let claims = offers.iter().filter_map(|offer| offer.images.get(level)).flatten();
     claims.filter(sealed).map(|claim| claim.id.generation).collect()

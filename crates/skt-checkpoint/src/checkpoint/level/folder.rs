@@ -1,39 +1,45 @@
 //! Images in a folder of a file system.
 //!
 //! ```text
-//! FOLDER/skt-hpl-images.USER.RUN/t0.r3.a18f2c.77.e12
-//!                                test, rank, start (number and nonce), epoch
+//! FOLDER/skt-hpl-images.USER.RUN/t0.r0-63.a18f2c.77.e12
+//!                                test, ranks, start (number and nonce), epoch
 //! ```
+//!
+//! The slots of a file are as large as its size divided by its ranks. So each rank gives it
+//! its whole size before it writes.
 //!
 //! The folder of a run is this user's alone (0700), is entered without following a
 //! symbolic link, and is held open: what another user does to its path later changes
-//! nothing. Files are made new (`O_EXCL`, 0600), or are those of this user.
+//! nothing. Files are made by one of their ranks (0600) and opened by the others, or are those
+//! of an earlier start; they are written to only where they are this user's alone.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::dir::Dir;
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, PosixFadviseAdvice, openat, posix_fadvise, posix_fallocate};
+use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, mkdirat};
 use nix::sys::statvfs::fstatvfs;
 use nix::unistd::{Uid, UnlinkatFlags, unlinkat};
 
 use super::super::record::StartId;
 use super::choose::Generation;
-use super::disk::{Disk, ImageFile, ImageId};
+use super::disk::{Disk, FileId, ImageFile, Slot};
+
+mod slot;
+#[cfg(test)]
+mod tests;
+
+use slot::OpenSlot;
 
 /// What the names of the folders of runs begin with.
 const PREFIX: &str = "skt-hpl-images";
-/// Bytes that are written to a file before they are sent to the disk and leave the page
-/// cache: an image is as large as the matrix, and memory is full of that.
-const FLUSH_BYTES: u64 = 256 << 20;
-
 /// The folder of a run.
 #[derive(Debug)]
 pub struct Folder {
@@ -99,9 +105,10 @@ impl Folder {
         Ok(Self { path, run, test })
     }
 
-    fn name(&self, id: ImageId) -> String {
-        let Generation { start: StartId { number, nonce }, epoch } = id.generation;
-        format!("t{}.r{}.a{number:x}.{nonce:x}.e{epoch}", self.test, id.rank)
+    fn name(&self, file: FileId) -> String {
+        let FileId { generation, ranks } = file;
+        let Generation { start: StartId { number, nonce }, epoch } = generation;
+        format!("t{}.r{ranks}.a{number:x}.{nonce:x}.e{epoch}", self.test)
     }
 
     fn file(&self, name: &str, flags: OFlag) -> io::Result<File> {
@@ -121,17 +128,17 @@ impl Folder {
     }
 }
 
-/// Test and image that a name is of; `None` where it is none.
-fn parse_name(name: &str) -> Option<(usize, ImageId)> {
+/// Test and file that a name is of; `None` where it is none.
+fn parse_name(name: &str) -> Option<(usize, FileId)> {
     let mut words = name.split('.');
     let mut word = |prefix: &str| words.next()?.strip_prefix(prefix);
     let test = word("t")?.parse().ok()?;
-    let rank = word("r")?.parse().ok()?;
+    let ranks = word("r")?.parse().ok()?;
     let number = u64::from_str_radix(word("a")?, 16).ok()?;
     let nonce = u64::from_str_radix(word("")?, 16).ok()?;
     let epoch = word("e")?.parse().ok()?;
     let generation = Generation { start: StartId { number, nonce }, epoch };
-    words.next().is_none().then_some((test, ImageId { generation, rank }))
+    words.next().is_none().then_some((test, FileId { generation, ranks }))
 }
 
 /// The images of one epoch of a run in a folder.
@@ -143,7 +150,7 @@ pub struct StoredImages {
     pub test: usize,
     /// The start that wrote them, and the epoch that they are of.
     pub generation: Generation,
-    /// Ranks that have one here, whole or not.
+    /// Ranks that have a slot here, with an image that is whole or not.
     pub ranks: usize,
     /// Their bytes.
     pub bytes: u64,
@@ -173,7 +180,7 @@ pub fn stored_images(parent: &Path) -> io::Result<Vec<StoredImages>> {
     for run in runs_in(parent)? {
         let folder = Folder::enter(&above, Folder::path_of(parent, &run), &folder_name(&run), 0)?;
         for name in folder.names().map_err(at(&folder.path))? {
-            let Some((test, ImageId { generation, .. })) = parse_name(&name) else { continue };
+            let Some((test, FileId { generation, ranks })) = parse_name(&name) else { continue };
             let meta = match folder.file(&name, OFlag::O_RDONLY) {
                 // A run may have removed it meanwhile.
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
@@ -188,7 +195,7 @@ pub fn stored_images(parent: &Path) -> io::Result<Vec<StoredImages>> {
                 bytes: 0,
                 changed_unix_seconds: 0,
             });
-            images.ranks += 1;
+            images.ranks += ranks.count();
             images.bytes += meta.len();
             let changed_unix_seconds = u64::try_from(meta.mtime()).unwrap_or(0);
             images.changed_unix_seconds = images.changed_unix_seconds.max(changed_unix_seconds);
@@ -211,9 +218,7 @@ pub fn remove_images_of(parent: &Path, run: &str) -> io::Result<(usize, u64)> {
     };
     let (mut images, mut bytes) = (0, 0);
     for name in folder.names().map_err(at(&path))? {
-        if parse_name(&name).is_none() {
-            continue;
-        }
+        let Some((_, FileId { ranks, .. })) = parse_name(&name) else { continue };
         let file = match folder.file(&name, OFlag::O_RDONLY) {
             // Another process removes them, too.
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
@@ -223,7 +228,7 @@ pub fn remove_images_of(parent: &Path, run: &str) -> io::Result<(usize, u64)> {
             Err(Errno::ENOENT) => continue,
             removed => removed.map_err(|error| at(&path.join(&name))(error.into()))?,
         }
-        images += 1;
+        images += ranks.count();
         bytes += file.metadata().map_err(at(&path))?.len();
     }
     match std::fs::remove_dir(&path) {
@@ -236,35 +241,40 @@ pub fn remove_images_of(parent: &Path, run: &str) -> io::Result<(usize, u64)> {
 }
 
 impl Disk for Folder {
-    fn list(&self) -> io::Result<Vec<ImageId>> {
+    fn list(&self) -> io::Result<Vec<FileId>> {
         let names = self.names().map_err(at(&self.path))?;
-        let images = names.iter().filter_map(|name| parse_name(name));
-        Ok(images.filter(|(test, _)| *test == self.test).map(|(_, id)| id).collect())
+        let files = names.iter().filter_map(|name| parse_name(name));
+        Ok(files.filter(|(test, _)| *test == self.test).map(|(_, file)| file).collect())
     }
 
-    fn create(&self, id: ImageId, bytes: u64) -> io::Result<Box<dyn ImageFile>> {
-        let name = self.name(id);
-        let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL;
-        let file = self.file(&name, flags)?;
-        if let Err(error) = reserve(&file, bytes) {
-            self.remove(id)?;
-            return Err(at(&self.path.join(name))(error));
+    fn create(&self, generation: Generation, slot: &Slot) -> io::Result<Box<dyn ImageFile>> {
+        let &Slot { rank, ranks, bytes } = slot;
+        let name = self.name(FileId { generation, ranks });
+        let file = self.file(&name, OFlag::O_RDWR | OFlag::O_CREAT)?;
+        let (path, all_bytes) = (self.path.join(name), ranks.count() as u64 * bytes);
+        check_shared(&file, all_bytes).map_err(at(&path))?;
+        let mut slot = OpenSlot::new(file, path, ranks, rank, bytes);
+        if let Err(error) = slot.reserve(all_bytes) {
+            // Where its room cannot be given back, it is when the file goes.
+            let _ = slot.discard();
+            return Err(error);
         }
-        Ok(Box::new(OpenImage { file, path: self.path.join(name), flushed: 0..0 }))
+        Ok(Box::new(slot))
     }
 
-    fn open(&self, id: ImageId) -> io::Result<Box<dyn ImageFile>> {
+    fn open(&self, id: FileId, rank: usize) -> io::Result<Box<dyn ImageFile>> {
         let name = self.name(id);
-        let file = self.file(&name, OFlag::O_RDONLY)?;
-        let meta = file.metadata()?;
-        if !meta.is_file() || meta.uid() != Uid::effective().as_raw() {
-            return Err(no_own(&self.path.join(name), "is no file of this user"));
+        let (file, path) = (self.file(&name, OFlag::O_RDONLY)?, self.path.join(name));
+        let meta = file.metadata().map_err(at(&path))?;
+        if !is_own(&meta) {
+            return Err(no_own(&path, "is no file of this user"));
         }
-        Ok(Box::new(OpenImage { file, path: self.path.join(name), flushed: 0..0 }))
+        let slot_bytes = meta.len() / id.ranks.count() as u64;
+        Ok(Box::new(OpenSlot::new(file, path, id.ranks, rank, slot_bytes)))
     }
 
-    fn remove(&self, id: ImageId) -> io::Result<()> {
-        let name = self.name(id);
+    fn remove(&self, file: FileId) -> io::Result<()> {
+        let name = self.name(file);
         match unlinkat(&self.run, name.as_str(), UnlinkatFlags::NoRemoveDir) {
             Ok(()) | Err(Errno::ENOENT) => Ok(()),
             Err(error) => Err(at(&self.path.join(name))(error.into())),
@@ -281,52 +291,19 @@ impl Disk for Folder {
     }
 }
 
-/// Makes a file that long, its room reserved where the file system can.
-fn reserve(file: &File, bytes: u64) -> io::Result<()> {
-    let len = i64::try_from(bytes).map_err(io::Error::other)?;
-    match posix_fallocate(file, 0, len) {
-        Ok(()) => Ok(()),
-        // What a write does not get is an error then.
-        Err(Errno::EOPNOTSUPP | Errno::EINVAL) => file.set_len(bytes),
-        Err(error) => Err(error.into()),
-    }
+fn is_own(meta: &Metadata) -> bool {
+    meta.is_file() && meta.uid() == Uid::effective().as_raw()
 }
 
-/// An open image.
-struct OpenImage {
-    file: File,
-    path: PathBuf,
-    /// Written, and not sent to the disk yet.
-    flushed: std::ops::Range<u64>,
-}
-
-impl ImageFile for OpenImage {
-    fn write_at(&mut self, place: u64, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(bytes, place).map_err(at(&self.path))?;
-        let end = place + bytes.len() as u64;
-        if self.flushed.end != place {
-            self.flushed = place..place;
-        }
-        self.flushed.end = end;
-        if self.flushed.end - self.flushed.start >= FLUSH_BYTES {
-            self.sync()?;
-            let (start, len) = (self.flushed.start as i64, FLUSH_BYTES as i64);
-            // Advice: what is not taken costs memory, no more.
-            let _ = posix_fadvise(&self.file, start, len, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
-            self.flushed = end..end;
-        }
-        Ok(())
-    }
-
-    fn read_at(&mut self, place: u64, into: &mut [u8]) -> io::Result<()> {
-        self.file.read_exact_at(into, place).map_err(at(&self.path))
-    }
-
-    fn sync(&mut self) -> io::Result<()> {
-        self.file.sync_data().map_err(at(&self.path))
-    }
-
-    fn bytes(&self) -> io::Result<u64> {
-        Ok(self.file.metadata()?.len())
-    }
+/// A file that is there is written to only as another of its ranks has made it: it is this
+/// user's alone, and has no bytes yet or `all_bytes`.
+fn check_shared(file: &File, all_bytes: u64) -> io::Result<()> {
+    let meta = file.metadata()?;
+    let is_alone = is_own(&meta) && meta.mode() & 0o077 == 0 && meta.nlink() == 1;
+    let why = match meta.len() {
+        _ if !is_alone => "it is not of this user alone".to_owned(),
+        bytes if bytes == 0 || bytes == all_bytes => return Ok(()),
+        bytes => format!("it has {bytes} bytes, and its ranks need {all_bytes}"),
+    };
+    Err(io::Error::new(ErrorKind::PermissionDenied, format!("{why}; remove it")))
 }

@@ -1,4 +1,4 @@
-//! An image as it stands in its file.
+//! An image as it stands in its slot.
 //!
 //! ```text
 //! seal   magic | bytes of the seal's text | bytes of the body | checksum of the body
@@ -160,7 +160,7 @@ pub(in super::super) fn read_seal(
         body_bytes,
         body_sum,
     });
-    // Its file was made for the longest seal.
+    // Its slot was made for the longest seal.
     let is_whole = |seal: &Seal| body_at + seal.body_bytes <= bytes;
     Ok(match seal.filter(is_whole) {
         Some(seal) => Said::Sealed(Box::new(seal)),

@@ -199,7 +199,8 @@ mod tests {
     use super::super::super::hook::NoHook;
     use super::super::super::record::StartId;
     use super::super::super::vault::{Backing, Vault};
-    use super::super::disk::{Disk, ImageFile, ImageId};
+    use super::super::disk::{Disk, FileId, ImageFile, Slot};
+    use super::super::ranks::SpacedRanks;
     use super::super::writing::{End, NewImage, Sealed};
     use super::super::{Generation, IMAGE_PAGE_BYTES};
     use super::*;
@@ -227,25 +228,29 @@ mod tests {
             Ok(())
         }
 
+        fn discard(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+
         fn bytes(&self) -> io::Result<u64> {
             unreachable!("nothing is read")
         }
     }
 
     impl Disk for Counter {
-        fn list(&self) -> io::Result<Vec<ImageId>> {
+        fn list(&self) -> io::Result<Vec<FileId>> {
             unreachable!("nothing is read")
         }
 
-        fn create(&self, _: ImageId, _: u64) -> io::Result<Box<dyn ImageFile>> {
+        fn create(&self, _: Generation, _: &Slot) -> io::Result<Box<dyn ImageFile>> {
             Ok(Box::new(self.clone()))
         }
 
-        fn open(&self, _: ImageId) -> io::Result<Box<dyn ImageFile>> {
+        fn open(&self, _: FileId, _: usize) -> io::Result<Box<dyn ImageFile>> {
             unreachable!("nothing is read")
         }
 
-        fn remove(&self, _: ImageId) -> io::Result<()> {
+        fn remove(&self, _: FileId) -> io::Result<()> {
             Ok(())
         }
 
@@ -272,7 +277,8 @@ mod tests {
         let image = NewImage {
             level: 0,
             disk: Arc::new(counter.clone()),
-            id: ImageId { generation, rank: 0 },
+            generation,
+            slot: Slot { rank: 0, ranks: SpacedRanks::alone(0), bytes: 1 << 20 },
             remove: Vec::new(),
             sealed: Some(Sealed { seal, places, body_bytes }),
         };

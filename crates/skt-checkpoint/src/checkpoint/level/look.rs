@@ -7,7 +7,7 @@ use super::super::header::{HeaderLayout, Identity};
 use super::super::parameters::{Parameters, differences};
 use super::Level;
 use super::choose::ImageClaim;
-use super::disk::ImageId;
+use super::disk::{FileId, ImageId};
 use super::format::{Said, read_seal};
 
 /// What segments and images must be of, to be of use.
@@ -17,34 +17,44 @@ pub struct Wanted<'a> {
     pub parameters: &'a Parameters,
 }
 
+/// What a process looks after of a level.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// Files, to be removed when they are needed no more.
+    pub files: Vec<FileId>,
+    /// Images, to be told to the others, with the states in them.
+    pub images: Vec<(ImageClaim, Vec<u8>)>,
+}
+
 impl Wanted<'_> {
-    /// What this process sees of a level and is to tell the others, with the states.
+    /// What process `process` of `size` looks after of a level.
     ///
     /// # Errors
     /// As the system has it.
-    pub fn look_at(
-        &self,
-        level: &Level,
-        process: usize,
-        size: usize,
-    ) -> io::Result<Vec<(ImageClaim, Vec<u8>)>> {
-        let mut claims = Vec::new();
-        let mut ids = level.disk.list()?;
-        ids.sort_unstable();
-        for id in ids.into_iter().filter(|id| level.is_looked_after(id.rank, process, size)) {
-            match self.claim(level, id) {
-                Ok(claim) => claims.push(claim),
+    pub fn look_at(&self, level: &Level, process: usize, size: usize) -> io::Result<Seen> {
+        let is_ours = |rank: usize| level.is_looked_after(rank, process, size);
+        let files = level.disk.list()?;
+        let ours = |file: &FileId| {
+            file.images().filter(|id| is_ours(id.rank)).zip(std::iter::repeat(*file))
+        };
+        let mut all: Vec<(ImageId, FileId)> = files.iter().flat_map(ours).collect();
+        all.sort_unstable();
+        let mut images = Vec::with_capacity(all.len());
+        for (id, file) in all {
+            match self.claim(level, id, file) {
+                Ok(claim) => images.push(claim),
                 // Another process has removed it meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(claims)
+        let files = files.into_iter().filter(|file| is_ours(file.ranks.first())).collect();
+        Ok(Seen { files, images })
     }
 
     /// An image that cannot be read is of no use, as one without a seal.
-    fn claim(&self, level: &Level, id: ImageId) -> io::Result<(ImageClaim, Vec<u8>)> {
-        let mut file = level.disk.open(id)?;
+    fn claim(&self, level: &Level, id: ImageId, file: FileId) -> io::Result<(ImageClaim, Vec<u8>)> {
+        let mut file = level.disk.open(file, id.rank)?;
         let said = read_seal(self.header, &mut *file).unwrap_or(Said::Nothing);
         let nothing = ImageClaim { id, content: None, other: None };
         let differs = |theirs: &Parameters| differences(theirs, self.parameters);

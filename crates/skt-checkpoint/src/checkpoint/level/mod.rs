@@ -14,7 +14,9 @@ pub mod folder;
 mod format;
 mod helper;
 pub(super) mod look;
+mod ranks;
 pub(super) mod restore;
+pub(super) mod room;
 mod shelf;
 mod writing;
 
@@ -25,10 +27,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 pub use choose::{Generation, ImageClaim, Load, Rotten, Source};
-pub use disk::{Disk, ImageFile, ImageId};
+pub use disk::{Disk, FileId, ImageFile, ImageId, Slot};
 pub use every::{ImageCost, ImagesEvery, IntervalOf};
 pub use format::IMAGE_PAGE_BYTES;
 pub(super) use helper::{Free, Helper};
+pub use ranks::SpacedRanks;
 pub use shelf::LevelReport;
 pub(super) use shelf::Shelves;
 

@@ -20,16 +20,13 @@ use super::super::memory::Memory;
 use super::super::methods::Method;
 use super::super::opening::{Earlier, Opening};
 use super::super::protocol::Opened;
-use super::disk::ImageId;
+use super::MOST_LEVELS;
+use super::disk::{FileId, ImageFile, ImageId, Slot};
 use super::format::{ImageLayout, Said, encode_seal, read_seal};
+use super::room::slots_with_room;
 use super::writing::{Sealed, Writing};
-use super::{MOST_LEVELS, Reach};
 use crate::comm::Comm;
-use crate::comm::collect::{all_gather_bytes, all_reduce};
-
-/// Images that a level has room for beside those that it keeps: one that is being
-/// written, and one that is sealed here and not known to be sealed everywhere.
-const SPARE_IMAGES: usize = 2;
+use crate::comm::collect::all_reduce;
 
 /// An error of a level, while a run starts.
 pub(in super::super) fn level_error(
@@ -40,105 +37,80 @@ pub(in super::super) fn level_error(
     move |source| CheckpointError::Level { what, level, source }
 }
 
-/// Those of the images `seen` that no start needs: those without a seal, and those of
-/// generations that cannot be restored, or are older than as many of those that can as are
-/// kept. While none can be restored all that are sealed stay.
-fn unneeded(level: &Level, seen: &[(ImageId, bool)], restorable: &[Generation]) -> Vec<ImageId> {
-    let kept = &restorable[..restorable.len().min(level.keep)];
-    let is_needed = |(id, is_sealed): &&(ImageId, bool)| {
-        *is_sealed && (kept.is_empty() || kept.contains(&id.generation))
+/// Those of `files` that no start needs: of generations that cannot be restored, or are older
+/// than as many of those that can as are kept. While none can be restored, all stay of which an
+/// image is `sealed`.
+fn unneeded(
+    level: &Level,
+    files: &[FileId],
+    restorable: &[Generation],
+    sealed: &[Generation],
+) -> Vec<FileId> {
+    let needed = match restorable {
+        [] => sealed,
+        _ => &restorable[..restorable.len().min(level.keep)],
     };
-    seen.iter().filter(|image| !is_needed(image)).map(|(id, _)| *id).collect()
+    files.iter().filter(|file| !needed.contains(&file.generation)).copied().collect()
 }
 
-/// Removes these images of each level. `before` is called before each.
+/// Removes these files of each level. `before` is called before each.
 pub(in super::super) fn remove_images(
     levels: &[Level],
-    ids: &[Vec<ImageId>],
+    files: &[Vec<FileId>],
     before: &dyn Fn() -> crate::comm::Result<()>,
 ) -> Result<()> {
-    for (level, ids) in levels.iter().zip(ids) {
-        let failed = || level_error("removing an image", level);
-        for &id in ids {
+    for (level, files) in levels.iter().zip(files) {
+        let failed = || level_error("removing images", level);
+        for &file in files {
             before()?;
-            level.disk.remove(id).map_err(failed())?;
+            level.disk.remove(file).map_err(failed())?;
         }
-        if !ids.is_empty() {
+        if !files.is_empty() {
             level.disk.sync_names().map_err(failed())?;
         }
     }
     Ok(())
 }
 
-/// Makes sure that there is room for the images of all ranks, each of `image_bytes`.
-/// Collective.
-///
-/// # Errors
-/// [`Refusal::NoRoom`] on all processes.
-pub(in super::super) fn check_room<C: Comm>(
-    comm: &C,
-    levels: &[Level],
-    rank: usize,
-    node: &str,
-    image_bytes: u64,
-) -> Result<()> {
-    for level in levels {
-        let looked = level.disk.list().and_then(|ids| Ok((ids, level.disk.free_bytes()?)));
-        let (ids, free_bytes) = looked.map_err(level_error("looking for room", level))?;
-        let images = (level.keep + SPARE_IMAGES) as u64;
-        let own = ids.iter().filter(|id| id.rank == rank).count() as u64;
-        let mut offer =
-            [images.saturating_sub(own) * image_bytes, free_bytes].map(u64::to_le_bytes).concat();
-        offer.extend(node.as_bytes());
-        let all = all_gather_bytes(comm, &offer)?;
-        let word = |bytes: &[u8], at: usize| {
-            u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
-        };
-        for (process, offer) in all.iter().enumerate() {
-            let shares =
-                |other: &&Vec<u8>| level.reach == Reach::Global || other[16..] == offer[16..];
-            let need_bytes = all.iter().filter(shares).map(|bytes| word(bytes, 0)).sum();
-            let free_bytes = word(offer, 8);
-            if need_bytes > free_bytes {
-                let (level, images) = (level.name.clone(), level.keep + SPARE_IMAGES);
-                let refusal = Refusal::NoRoom { process, level, images, need_bytes, free_bytes };
-                return Err(refusal.into());
-            }
-        }
-    }
-    Ok(())
-}
-
-/// The images of this rank on each level, as far as it can see.
-pub(in super::super) fn own_images(
-    levels: &[Level],
-    rank: usize,
-) -> Result<Vec<BTreeSet<ImageId>>> {
+/// The files of each level with a slot of this rank, as far as it can see.
+pub(in super::super) fn own_files(levels: &[Level], rank: usize) -> Result<Vec<BTreeSet<FileId>>> {
     let own = |level: &Level| {
-        let ids = level.disk.list().map_err(level_error("listing images", level))?;
-        Ok(ids.into_iter().filter(|id| id.rank == rank).collect())
+        let files = level.disk.list().map_err(level_error("listing images", level))?;
+        Ok(files.into_iter().filter(|file| file.ranks.place_of(rank).is_some()).collect())
     };
     levels.iter().map(own).collect()
 }
 
+/// Opens an image to be read.
+fn open(level: &Level, id: ImageId) -> io::Result<Box<dyn ImageFile>> {
+    match level.disk.list()?.into_iter().find(|file| file.has(id)) {
+        Some(file) => level.disk.open(file, id.rank),
+        None => Err(io::ErrorKind::NotFound.into()),
+    }
+}
+
 impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
-    /// Refuses a start whose images have no room. Collective; nothing has changed yet.
-    pub(in super::super) fn check_room_of_levels(
+    /// The slots that this rank writes to on each level. Collective; nothing has changed yet.
+    ///
+    /// # Errors
+    /// [`Refusal::NoRoom`] on all processes.
+    pub(in super::super) fn slots_of_levels(
         comm: &C,
         opening: &Opening<M>,
         plan: &Plan,
         config: &Config<K>,
         shapes: &[RegionShape],
-    ) -> Result<()> {
+    ) -> Result<Vec<Slot>> {
         if config.levels.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let rank = plan.ranks[comm.rank()];
         let (_, members) = group_of(plan, rank);
         let (layout, _) = laid_out(config, opening.header.bytes(), shapes, members.len())?;
         let image = ImageLayout::new(&layout, config.method, 0, config.abft_image_bytes);
         let bytes = image.image_bytes(layout.header_bytes);
-        check_room(comm, &config.levels, rank, &config.node, bytes)
+        let align_bytes = config.image_align_bytes;
+        slots_with_room(comm, &config.levels, (rank, &config.node), bytes, align_bytes)
     }
 
     /// What each level has done on this rank.
@@ -178,7 +150,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let number = self.plan.load.as_ref().expect("it names the image").level;
         let level = self.config.levels[number].clone();
         let failed = || level_error("opening an image", &level);
-        let mut file = level.disk.open(id).map_err(failed())?;
+        let mut file = open(&level, id).map_err(failed())?;
         let changed = || io::Error::other("it has changed since it was looked at");
         let Said::Sealed(seal) = read_seal(&self.header, &mut *file).map_err(failed())? else {
             return Err(failed()(changed()));
@@ -250,12 +222,14 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// Removes the images that no start needs any more, of those that this process looks
     /// after: what is rotten among them, since the run goes on from something else.
     pub(in super::super) fn discard_superfluous_images(&mut self) -> Result<()> {
-        let (seen, levels) = (std::mem::take(&mut self.seen_images), &self.config.levels);
-        let all = levels.iter().zip(&seen).zip(&self.plan.restorable);
-        let ids: Vec<Vec<ImageId>> =
-            all.map(|((level, seen), restorable)| unneeded(level, seen, restorable)).collect();
-        let step = Step::new(StepName::Discard, self.plan.epoch);
-        remove_images(levels, &ids, &|| self.vault.step(step))
+        let (seen, levels) = (std::mem::take(&mut self.seen_files), &self.config.levels);
+        let Plan { restorable, sealed, epoch, .. } = &self.plan;
+        let of_level = |(number, files): (usize, &Vec<FileId>)| {
+            unneeded(&levels[number], files, &restorable[number], &sealed[number])
+        };
+        let files: Vec<Vec<FileId>> = seen.iter().enumerate().map(of_level).collect();
+        let step = Step::new(StepName::Discard, *epoch);
+        remove_images(levels, &files, &|| self.vault.step(step))
     }
 
     /// Takes the bytes of an epoch back from the writer of images, if it still has them.

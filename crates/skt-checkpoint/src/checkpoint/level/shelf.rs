@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::super::record::StartId;
 use super::choose::Generation;
-use super::disk::ImageId;
+use super::disk::{FileId, Slot};
 use super::every::{ImageCost, Pace};
 use super::writing::{End, NewImage, Sealed, Written};
 use super::{Level, WhenBusy};
@@ -46,7 +46,6 @@ pub struct LevelReport {
 /// The images of this rank on all levels.
 pub struct Shelves {
     start: StartId,
-    rank: usize,
     /// Epoch of the images that were given to the writer last, 0 for none.
     writing: u64,
     shelves: Vec<Shelf>,
@@ -55,6 +54,8 @@ pub struct Shelves {
 /// The images of this rank on a level.
 struct Shelf {
     level: Level,
+    /// Where this rank's images are in the files of this start.
+    slot: Slot,
     /// When the next one is due; rank 0 decides by it.
     pace: Pace,
     /// Epochs of this start that all were to write an image of, and that are not known to
@@ -65,48 +66,53 @@ struct Shelf {
     /// The newest generations that all ranks can be restored from, the newest first. The
     /// same on all ranks.
     complete: Vec<Generation>,
-    /// All images of this rank, complete or not.
-    own: BTreeSet<ImageId>,
+    /// All files in which this rank has a slot, with an image or not. Each of the ranks that
+    /// share one removes it before it makes the next: then there is room, whoever is first.
+    own: BTreeSet<FileId>,
     /// Those of them that are needed no more.
-    unneeded: Vec<ImageId>,
+    unneeded: Vec<FileId>,
     told: LevelReport,
 }
 
 impl Shelves {
-    /// For a start that has found `complete` generations on each level, and images `own` of
-    /// this rank.
+    /// For a start that writes to these `slots` of each level, and has found `complete`
+    /// generations there and files `own` with images of this rank.
     pub fn new(
         start: StartId,
-        rank: usize,
         levels: &[Level],
+        slots: &[Slot],
         complete: &[Vec<Generation>],
-        own: Vec<BTreeSet<ImageId>>,
+        own: Vec<BTreeSet<FileId>>,
     ) -> Self {
-        assert_eq!((levels.len(), levels.len()), (complete.len(), own.len()));
-        let shelf = |((level, complete), own): ((&Level, &Vec<Generation>), _)| Shelf {
-            pace: Pace::new(level.every.clone()),
-            pending: Vec::new(),
-            sealed: BTreeSet::new(),
-            complete: complete.clone(),
-            own,
-            unneeded: Vec::new(),
-            told: LevelReport {
-                name: level.name.clone(),
-                images: 0,
-                bytes: 0,
-                seconds: 0.0,
-                stall_seconds: 0.0,
-                cpu_seconds: 0.0,
-                interval_seconds: None,
-                given_up: 0,
-                complete_epoch: complete.first().map_or(0, |newest| newest.epoch),
-                failure: None,
-                is_over: false,
-            },
-            level: level.clone(),
-        };
-        let shelves = levels.iter().zip(complete).zip(own).map(shelf).collect();
-        Self { start, rank, writing: 0, shelves }
+        let n = levels.len();
+        assert_eq!([slots.len(), complete.len(), own.len()], [n; 3]);
+        let all = slots.iter().zip(complete).zip(own);
+        let shelf =
+            |(level, ((&slot, complete), own)): (&Level, ((_, &Vec<Generation>), _))| Shelf {
+                slot,
+                pace: Pace::new(level.every.clone()),
+                pending: Vec::new(),
+                sealed: BTreeSet::new(),
+                complete: complete.clone(),
+                own,
+                unneeded: Vec::new(),
+                told: LevelReport {
+                    name: level.name.clone(),
+                    images: 0,
+                    bytes: 0,
+                    seconds: 0.0,
+                    stall_seconds: 0.0,
+                    cpu_seconds: 0.0,
+                    interval_seconds: None,
+                    given_up: 0,
+                    complete_epoch: complete.first().map_or(0, |newest| newest.epoch),
+                    failure: None,
+                    is_over: false,
+                },
+                level: level.clone(),
+            };
+        let shelves = levels.iter().zip(all).map(shelf).collect();
+        Self { start, writing: 0, shelves }
     }
 
     /// Whether there are no levels.
@@ -172,7 +178,6 @@ impl Shelves {
         sealed: &dyn Fn() -> Sealed,
     ) -> Vec<NewImage> {
         let generation = Generation { start: self.start, epoch };
-        let id = ImageId { generation, rank: self.rank };
         self.writing = epoch;
         let mut images = Vec::new();
         for (number, shelf) in self.shelves.iter_mut().enumerate() {
@@ -181,15 +186,14 @@ impl Shelves {
                 shelf.pace.begin();
                 shelf.forget_incomplete(self.start);
                 shelf.pending.push(epoch);
+                shelf.own.insert(FileId { generation, ranks: shelf.slot.ranks });
             }
             let is_written = is_due && shelf.told.failure.is_none();
             let remove = std::mem::take(&mut shelf.unneeded);
-            if is_written {
-                shelf.own.insert(id);
-            }
             if is_written || !remove.is_empty() {
-                let (disk, sealed) = (shelf.level.disk.clone(), is_written.then(sealed));
-                images.push(NewImage { level: number, disk, id, remove, sealed });
+                let (disk, slot) = (shelf.level.disk.clone(), shelf.slot);
+                let sealed = is_written.then(sealed);
+                images.push(NewImage { level: number, disk, generation, slot, remove, sealed });
             }
         }
         images
@@ -213,7 +217,7 @@ impl Shelves {
 impl Shelf {
     /// What became of an image, of which the rank has waited `wait_seconds` for.
     fn note(&mut self, written: Written, wait_seconds: f64) {
-        let Written { id, end, seconds, cpu_seconds, .. } = written;
+        let Written { epoch, end, seconds, cpu_seconds, .. } = written;
         let cost = ImageCost { write_seconds: seconds, wait_seconds, cpu_seconds };
         self.told.cpu_seconds += cpu_seconds;
         match end {
@@ -221,38 +225,38 @@ impl Shelf {
                 self.told.images += 1;
                 self.told.bytes += bytes;
                 self.told.seconds += seconds;
-                self.sealed.insert(id.generation.epoch);
+                self.sealed.insert(epoch);
                 self.pace.end(Some(cost));
             }
             End::Removed => self.told.seconds += seconds,
             End::GivenUp => {
                 self.told.given_up += 1;
-                self.own.remove(&id);
                 // It would have taken longer; how long is not known.
                 self.pace.end((seconds > 0.0).then_some(cost));
             }
             End::Failed(why) => {
                 self.told.seconds += seconds;
                 self.told.failure.get_or_insert(why);
-                self.own.remove(&id);
             }
         }
     }
 
     /// Makes room for another pending generation of `start`: the oldest are not complete on
-    /// all ranks, and will not be. So they do not pile up where a rank gives its images up.
+    /// all ranks, and will not be. So they do not pile up where a rank gives its images up. No
+    /// rank writes to one of them any more: each has ended an image before it begins the next,
+    /// and has told of both.
     fn forget_incomplete(&mut self, start: StartId) {
         let surplus = (self.pending.len() + 1).saturating_sub(PENDING_MAX);
         for epoch in self.pending.drain(..surplus) {
-            let is_it = |id: &&ImageId| id.generation == Generation { start, epoch };
-            let own: Vec<ImageId> = self.own.iter().filter(is_it).copied().collect();
-            self.own.retain(|id| !is_it(&id));
-            self.unneeded.extend(own);
+            let is_it = |file: &&FileId| file.generation == Generation { start, epoch };
+            self.unneeded.extend(self.own.iter().filter(is_it));
+            self.own.retain(|file| !is_it(&file));
             self.sealed.remove(&epoch);
         }
     }
 
-    /// All ranks have sealed those of the pending epochs whose bits are set.
+    /// All ranks have sealed those of the pending epochs whose bits are set, and have ended
+    /// older images before: no rank writes to what goes.
     fn complete(&mut self, start: StartId, sealed_by_all: u64) {
         let is_complete = |i: usize| sealed_by_all >> i & 1 == 1;
         let Some(newest) = (0..self.pending.len()).rev().find(|&i| is_complete(i)) else { return };
@@ -262,10 +266,10 @@ impl Shelf {
         self.complete.truncate(self.level.keep);
         self.pending.drain(..=newest);
         self.told.complete_epoch = self.complete[0].epoch;
-        let is_needed = |id: &ImageId| {
-            let Generation { start: of, epoch } = id.generation;
+        let is_needed = |file: &FileId| {
+            let Generation { start: of, epoch } = file.generation;
             let is_pending = of == start && self.pending.contains(&epoch);
-            is_pending || self.complete.contains(&id.generation)
+            is_pending || self.complete.contains(&file.generation)
         };
         let (needed, unneeded): (BTreeSet<_>, BTreeSet<_>) =
             self.own.iter().copied().partition(is_needed);

@@ -10,7 +10,8 @@ use std::time::Instant;
 use nix::time::{ClockId, clock_gettime};
 
 use super::super::vault::Lent;
-use super::disk::{Disk, ImageFile, ImageId};
+use super::choose::Generation;
+use super::disk::{Disk, FileId, ImageFile, Slot};
 
 /// An image to be written.
 #[derive(Debug)]
@@ -18,9 +19,10 @@ pub struct NewImage {
     /// Number of its level.
     pub level: usize,
     pub disk: Arc<dyn Disk>,
-    pub id: ImageId,
-    /// Images of this rank that are needed no more.
-    pub remove: Vec<ImageId>,
+    pub generation: Generation,
+    pub slot: Slot,
+    /// Files that are needed no more, for this rank to remove.
+    pub remove: Vec<FileId>,
     /// The image itself; nothing where some are only to be removed.
     pub sealed: Option<Sealed>,
 }
@@ -41,7 +43,7 @@ pub struct Sealed {
 pub struct Written {
     /// Number of its level.
     pub level: usize,
-    pub id: ImageId,
+    pub epoch: u64,
     pub end: End,
     /// From its first operation to its last, the pauses of the caller included; 0 for one
     /// that was given up before it was begun.
@@ -57,9 +59,9 @@ pub enum End {
     Sealed(u64),
     /// There was none to be written.
     Removed,
-    /// It was not done in time, and is gone.
+    /// It was not done in time, and does not count.
     GivenUp,
-    /// It could not be written, and is gone.
+    /// It could not be written, and does not count.
     Failed(String),
 }
 
@@ -137,7 +139,7 @@ impl Writing {
     /// Does the next operation; whether there is another.
     pub fn advance(&mut self) -> bool {
         let Some(image) = self.images.get(self.image) else { return false };
-        let (level, id) = (image.level, image.id);
+        let (level, epoch) = (image.level, image.generation.epoch);
         let cpu_before = thread_cpu_seconds();
         let operated = self.operate();
         self.cpu_seconds += thread_cpu_seconds() - cpu_before;
@@ -151,28 +153,28 @@ impl Writing {
                 return true;
             }
             Err(error) => {
-                self.remove_unsealed();
+                self.discard_unsealed();
                 End::Failed(error.to_string())
             }
         };
         let seconds = self.begun.elapsed().as_secs_f64();
         let cpu_seconds = std::mem::take(&mut self.cpu_seconds);
-        self.written.push(Written { level, id, end, seconds, cpu_seconds });
+        self.written.push(Written { level, epoch, end, seconds, cpu_seconds });
         (self.image, self.next, self.begun) = (self.image + 1, Next::Remove(0), Instant::now());
         (self.file, self.body) = (None, None);
         self.image < self.images.len()
     }
 
-    /// Ends here. What is not sealed is removed.
+    /// Ends here. The room of what is not sealed is given back.
     pub fn give_up(&mut self) {
         let is_begun = self.file.is_some();
         let mut seconds = if is_begun { self.begun.elapsed().as_secs_f64() } else { 0.0 };
-        self.remove_unsealed();
+        self.discard_unsealed();
         for image in self.images.drain(..).skip(self.image) {
-            let NewImage { level, id, .. } = image;
+            let NewImage { level, generation: Generation { epoch, .. }, .. } = image;
             let (seconds, cpu_seconds) =
                 (std::mem::take(&mut seconds), std::mem::take(&mut self.cpu_seconds));
-            self.written.push(Written { level, id, end: End::GivenUp, seconds, cpu_seconds });
+            self.written.push(Written { level, epoch, end: End::GivenUp, seconds, cpu_seconds });
         }
     }
 
@@ -195,14 +197,17 @@ impl Writing {
             (_, None) => unreachable!("nothing is written without an image"),
             (Next::Create, Some(sealed)) => {
                 let bytes = sealed.seal.len() as u64 + sealed.body_bytes;
-                self.file = Some(image.disk.create(image.id, bytes)?);
+                assert!(bytes <= image.slot.bytes, "slots are made for the largest image");
+                self.file = Some(image.disk.create(image.generation, &image.slot)?);
                 return Ok(Next::SyncNames);
             }
             (Next::SyncNames, _) => image.disk.sync_names()?,
             (Next::Body { part, at }, Some(sealed)) => {
                 let Some(bytes) = self.lent.part(part) else { return Ok(Next::SyncBody) };
-                let piece = &bytes[at..bytes.len().min(at + self.piece_bytes)];
                 let place = sealed.seal.len() as u64 + sealed.places[part] + at as u64;
+                // File systems take it best in whole pieces.
+                let piece_bytes = self.piece_bytes - (place % self.piece_bytes as u64) as usize;
+                let piece = &bytes[at..bytes.len().min(at + piece_bytes)];
                 let (_, written) = self.body.get_or_insert((Instant::now(), 0));
                 *written += piece.len() as u64;
                 file.expect(opened).write_at(place, piece)?;
@@ -223,13 +228,13 @@ impl Writing {
         })
     }
 
-    /// What has not come to its end is of no use, and takes room. Where it cannot be
-    /// removed, the next start does.
-    fn remove_unsealed(&mut self) {
-        if self.file.take().is_some()
-            && let Some(image) = self.images.get(self.image)
-        {
-            let _ = image.disk.remove(image.id);
+    /// What has not come to its end is of no use, and takes room. Where that cannot be given
+    /// back, it is when the file goes. An image that has a seal, or a part of one, is left as it
+    /// is: a hole in its body must not be found under a whole seal.
+    fn discard_unsealed(&mut self) {
+        let is_sealing = matches!(self.next, Next::Seal | Next::SyncSeal);
+        if let (false, Some(mut file)) = (is_sealing, self.file.take()) {
+            let _ = file.discard();
         }
     }
 }

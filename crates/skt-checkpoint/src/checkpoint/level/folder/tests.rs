@@ -1,0 +1,149 @@
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+use tempfile::TempDir;
+
+use super::super::SpacedRanks;
+use super::*;
+
+const SLOT_BYTES: u64 = 1 << 20;
+const GENERATION: Generation =
+    Generation { start: StartId { number: 0x18f2c, nonce: 0x77 }, epoch: 12 };
+
+fn folder() -> (TempDir, Folder) {
+    let above = tempfile::tempdir().unwrap();
+    let folder = Folder::open(above.path(), "run", 0).unwrap();
+    (above, folder)
+}
+
+/// The slot of one of four ranks that share a file, 4 to 7.
+fn slot(rank: usize) -> Slot {
+    Slot { rank, ranks: "4-7".parse().unwrap(), bytes: SLOT_BYTES }
+}
+
+fn file() -> FileId {
+    FileId { generation: GENERATION, ranks: slot(4).ranks }
+}
+
+fn path(folder: &Folder) -> PathBuf {
+    folder.path.join("t0.r4-7.a18f2c.77.e12")
+}
+
+#[test]
+fn ranks_write_to_one_file_and_each_to_its_slot() {
+    let (_above, folder) = folder();
+    let mut slots: Vec<_> =
+        (4..8).map(|rank| folder.create(GENERATION, &slot(rank)).unwrap()).collect();
+    for (i, slot) in slots.iter_mut().enumerate() {
+        slot.write_at(0, &vec![i as u8 + 1; SLOT_BYTES as usize]).unwrap();
+        slot.sync().unwrap();
+    }
+    assert_eq!(folder.list().unwrap(), [file()]);
+    let bytes = fs::read(path(&folder)).unwrap();
+    assert_eq!(bytes.len() as u64, 4 * SLOT_BYTES);
+    for (i, written) in bytes.chunks(SLOT_BYTES as usize).enumerate() {
+        assert!(written.iter().all(|&byte| byte == i as u8 + 1));
+        let mut slot = folder.open(file(), 4 + i).unwrap();
+        let mut byte = [0];
+        slot.read_at(SLOT_BYTES - 1, &mut byte).unwrap();
+        assert_eq!((slot.bytes().unwrap(), byte), (SLOT_BYTES, [i as u8 + 1]));
+        assert!(slot.read_at(SLOT_BYTES, &mut byte).is_err(), "it ends there");
+    }
+    let meta = fs::metadata(path(&folder)).unwrap();
+    assert_eq!(meta.mode() & 0o777, 0o600);
+    // One gives its image up; the others keep theirs.
+    slots[1].discard().unwrap();
+    assert!(fs::metadata(path(&folder)).unwrap().blocks() < meta.blocks());
+    let bytes = fs::read(path(&folder)).unwrap();
+    let first = |slot: usize| bytes[slot * SLOT_BYTES as usize..][..SLOT_BYTES as usize].to_vec();
+    assert!(first(1).iter().all(|&byte| byte == 0));
+    assert!([0, 2, 3].iter().all(|&i| first(i).iter().all(|&byte| byte == i as u8 + 1)));
+}
+
+#[test]
+#[should_panic(expected = "within the slot")]
+fn a_rank_does_not_write_to_the_slot_of_another() {
+    let (_above, folder) = folder();
+    let mut slot = folder.create(GENERATION, &slot(5)).unwrap();
+    slot.write_at(SLOT_BYTES - 1, &[1, 2]).unwrap();
+}
+
+#[test]
+fn a_file_that_another_rank_removes_is_written_to_its_end() {
+    let (_above, folder) = folder();
+    let mut slot = folder.create(GENERATION, &slot(6)).unwrap();
+    (0..2).for_each(|_| folder.remove(file()).unwrap());
+    slot.write_at(0, &[1]).unwrap();
+    slot.sync().unwrap();
+    assert_eq!(folder.list().unwrap(), []);
+    assert!(folder.open(file(), 6).is_err_and(|error| error.kind() == ErrorKind::NotFound));
+}
+
+/// Where a file would be made there is another one: it is not written to.
+#[test]
+fn what_others_have_planted_is_refused_and_stays_as_it_is() {
+    let (above, folder) = folder();
+    let victim = above.path().join("victim");
+    let path = path(&folder);
+    let plants: [(&str, &dyn Fn()); 6] = [
+        ("a link", &|| symlink(&victim, &path).unwrap()),
+        ("another name of a file", &|| fs::hard_link(&victim, &path).unwrap()),
+        ("a folder", &|| fs::create_dir(&path).unwrap()),
+        ("one that others may write to", &|| {
+            fs::write(&path, "").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+        }),
+        ("one of another size", &|| {
+            fs::copy(&victim, &path).unwrap();
+        }),
+        ("one of another user", &|| {
+            fs::write(&path, "").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+            chown(&path, Some(65534), None).unwrap();
+        }),
+    ];
+    for (what, plant) in plants {
+        if what == "one of another user" && !Uid::effective().is_root() {
+            continue;
+        }
+        fs::write(&victim, "precious").unwrap();
+        fs::set_permissions(&victim, fs::Permissions::from_mode(0o600)).unwrap();
+        plant();
+        let before = fs::symlink_metadata(&path).unwrap();
+        let refused = folder.create(GENERATION, &slot(4)).err().expect(what).to_string();
+        assert!(refused.contains(&path.display().to_string()), "{what}: {refused}");
+        let after = fs::symlink_metadata(&path).unwrap();
+        assert_eq!((before.ino(), before.len()), (after.ino(), after.len()), "{what}");
+        assert_eq!(fs::read(&victim).unwrap(), b"precious", "{what}");
+        match after.is_dir() {
+            true => fs::remove_dir(&path).unwrap(),
+            false => fs::remove_file(&path).unwrap(),
+        }
+    }
+}
+
+/// Earlier versions gave each rank a file of the size of its image.
+#[test]
+fn a_file_of_one_rank_is_one_slot() {
+    let (_above, folder) = folder();
+    fs::write(folder.path.join("t0.r3.a1.2.e5"), [7; 5000]).unwrap();
+    let [file] = folder.list().unwrap()[..] else { panic!("one file") };
+    assert_eq!(file.ranks, SpacedRanks::alone(3));
+    let mut bytes = [0; 5000];
+    let mut slot = folder.open(file, 3).unwrap();
+    slot.read_at(0, &mut bytes).unwrap();
+    assert_eq!((slot.bytes().unwrap(), bytes), (5000, [7; 5000]));
+}
+
+#[test]
+fn images_are_counted_by_their_slots() {
+    let (above, folder) = folder();
+    folder.create(GENERATION, &slot(5)).unwrap();
+    let alone = Slot { ranks: SpacedRanks::alone(2), rank: 2, ..slot(4) };
+    folder.create(GENERATION, &alone).unwrap();
+    fs::write(folder.path.join("t0.r4-7.note"), "").unwrap();
+    let [images] = &stored_images(above.path()).unwrap()[..] else { panic!("one generation") };
+    assert_eq!((images.ranks, images.bytes), (5, 5 * SLOT_BYTES));
+    assert_eq!(remove_images_of(above.path(), "run").unwrap(), (5, 5 * SLOT_BYTES));
+    assert!(folder.path.join("t0.r4-7.note").exists(), "it is no image");
+}

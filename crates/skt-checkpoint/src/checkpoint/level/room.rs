@@ -1,0 +1,144 @@
+//! Where each rank writes its images, and whether there is room.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::super::agree::Refusal;
+use super::super::error::Result;
+use super::disk::Slot;
+use super::ranks::SpacedRanks;
+use super::restore::level_error;
+use super::{Level, Reach};
+use crate::comm::Comm;
+use crate::comm::collect::all_gather_bytes;
+
+/// Images that a level has room for beside those that it keeps: one that is being
+/// written, and one that is sealed here and not known to be sealed everywhere.
+const SPARE_IMAGES: usize = 2;
+
+/// What a process asks of a level before anything is written.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Request {
+    /// The rank that it will be.
+    rank: usize,
+    /// Its node.
+    node: String,
+    /// Bytes of an image of that rank.
+    image_bytes: u64,
+    /// Images of that rank that it sees already.
+    images: usize,
+    /// Bytes that are free.
+    free_bytes: u64,
+}
+
+/// The slots that this rank writes to, of each level. Collective.
+///
+/// # Errors
+/// [`Refusal::NoRoom`] on all processes where there is no room for the images of all ranks.
+pub fn slots_with_room<C: Comm>(
+    comm: &C,
+    levels: &[Level],
+    (rank, node): (usize, &str),
+    image_bytes: u64,
+    align_bytes: u64,
+) -> Result<Vec<Slot>> {
+    let mut slots = Vec::with_capacity(levels.len());
+    for level in levels {
+        let looked = level.disk.list().and_then(|files| Ok((files, level.disk.free_bytes()?)));
+        let (files, free_bytes) = looked.map_err(level_error("looking for room", level))?;
+        let images = files.iter().filter(|file| file.ranks.place_of(rank).is_some()).count();
+        let request = Request { rank, node: node.to_owned(), image_bytes, images, free_bytes };
+        let all = all_gather_bytes(comm, &serde_json::to_vec(&request).expect("plain data"))?;
+        let read = |bytes: &Vec<u8>| serde_json::from_slice(bytes).expect("written just now");
+        let all: Vec<Request> = all.iter().map(read).collect();
+        let of_all = slots_of_all(level.reach, &all, align_bytes);
+        refuse_too_little(level, &all, &of_all)?;
+        slots.push(of_all[comm.rank()]);
+    }
+    Ok(slots)
+}
+
+/// The slot of each process. On a file system that all see, the ranks of a node share a file:
+/// as many files as ranks would be made and removed there at once. On a disk of the node each
+/// has its own, for the kernel lets one process at a time write to a file.
+fn slots_of_all(reach: Reach, all: &[Request], align_bytes: u64) -> Vec<Slot> {
+    let mut nodes: BTreeMap<&str, (Vec<usize>, u64)> = BTreeMap::new();
+    for Request { rank, node, image_bytes, .. } in all {
+        let (ranks, most_bytes) = nodes.entry(node).or_default();
+        ranks.push(*rank);
+        *most_bytes = (*most_bytes).max(*image_bytes);
+    }
+    let mut slots = BTreeMap::new();
+    for (ranks, most_bytes) in nodes.values_mut() {
+        ranks.sort_unstable();
+        let files = match reach {
+            Reach::Local => ranks.iter().map(|&rank| SpacedRanks::alone(rank)).collect(),
+            Reach::Global => SpacedRanks::cut(ranks),
+        };
+        let bytes = most_bytes.next_multiple_of(align_bytes);
+        for ranks in files {
+            slots.extend(ranks.iter().map(|rank| (rank, Slot { rank, ranks, bytes })));
+        }
+    }
+    all.iter().map(|request| slots[&request.rank]).collect()
+}
+
+/// Refuses a level on which there is no room for the images of all ranks that share it.
+fn refuse_too_little(
+    level: &Level,
+    all: &[Request],
+    slots: &[Slot],
+) -> std::result::Result<(), Refusal> {
+    let images = level.keep + SPARE_IMAGES;
+    let shared = |request: &Request| (level.reach == Reach::Local).then(|| request.node.clone());
+    let mut need_bytes: BTreeMap<Option<String>, u64> = BTreeMap::new();
+    for (request, slot) in all.iter().zip(slots) {
+        let missing = images.saturating_sub(request.images) as u64;
+        *need_bytes.entry(shared(request)).or_default() += missing * slot.bytes;
+    }
+    for (process, request) in all.iter().enumerate() {
+        let (need_bytes, free_bytes) = (need_bytes[&shared(request)], request.free_bytes);
+        if need_bytes > free_bytes {
+            let level = level.name.clone();
+            return Err(Refusal::NoRoom { process, level, images, need_bytes, free_bytes });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A rank on each of these nodes, with an image of so many KiB.
+    fn requests(nodes: &[(&str, u64)]) -> Vec<Request> {
+        let request = |(rank, &(node, kib)): (usize, &(&str, u64))| Request {
+            rank,
+            node: node.to_owned(),
+            image_bytes: kib << 10,
+            images: 0,
+            free_bytes: u64::MAX,
+        };
+        nodes.iter().enumerate().map(request).collect()
+    }
+
+    fn names(reach: Reach, nodes: &[(&str, u64)]) -> Vec<(String, u64)> {
+        let slots = slots_of_all(reach, &requests(nodes), 1 << 20);
+        assert!(slots.iter().enumerate().all(|(rank, slot)| slot.rank == rank));
+        slots.iter().map(|slot| (slot.ranks.to_string(), slot.bytes >> 20)).collect()
+    }
+
+    #[test]
+    fn the_ranks_of_a_node_share_a_file_whose_slots_have_room_for_the_largest() {
+        let expected = |all: [(&str, u64); 4]| all.map(|(ranks, mib)| (ranks.to_owned(), mib));
+        let blocks = [("a", 1), ("a", 1025), ("b", 1024), ("b", 1)];
+        let found = names(Reach::Global, &blocks);
+        assert_eq!(found, expected([("0-1", 2), ("0-1", 2), ("2-3", 1), ("2-3", 1)]));
+        let turns = [("a", 1), ("b", 1), ("a", 1), ("b", 2000)];
+        let found = names(Reach::Global, &turns);
+        assert_eq!(found, expected([("0-2by2", 1), ("1-3by2", 2), ("0-2by2", 1), ("1-3by2", 2)]));
+        let found = names(Reach::Local, &blocks);
+        assert_eq!(found, expected([("0", 2), ("1", 2), ("2", 1), ("3", 1)]));
+    }
+}

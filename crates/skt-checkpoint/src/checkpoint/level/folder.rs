@@ -85,8 +85,8 @@ impl Folder {
         let name = folder_name(run);
         let path = parent.join(&name);
         match mkdirat(&above, name.as_str(), Mode::S_IRWXU) {
-            Ok(()) => above.sync_all()?,
-            Err(Errno::EEXIST) => {}
+            // Who has made it may have died before it was synced.
+            Ok(()) | Err(Errno::EEXIST) => above.sync_all()?,
             Err(error) => return Err(at(&path)(error.into())),
         }
         Self::enter(&above, path, &name, test)

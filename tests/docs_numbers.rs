@@ -312,6 +312,25 @@ fn a_model_of_messages_against_shared_memory() {
 }
 
 #[test]
+fn ways_to_write_an_image() {
+    let raw = std::fs::read_to_string(measurements().join("2026-11-22-image-writes.jsonl")).unwrap();
+    let runs: Vec<serde_json::Value> =
+        raw.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let rows = table(PERFORMANCE, "| way to write | GB/s");
+    assert_eq!(rows.len(), 5);
+    for row in rows {
+        let of = |field: &str| -> Vec<f64> {
+            let of_way = runs.iter().filter(|run| run["way"] == row[0]);
+            of_way.map(|run| run[field].as_f64().unwrap()).collect()
+        };
+        assert_eq!(of("seconds").len(), 10, "{}", row[0]);
+        let gbs = median(of("bytes")) / median(of("seconds")) / 1e9;
+        assert_eq!(row[1], format!("{gbs:.2}"), "{}", row[0]);
+        assert_eq!(row[2], format!("{:.2}", median(of("cpu_seconds"))), "{}", row[0]);
+    }
+}
+
+#[test]
 fn every_file_of_measurements_is_named_where_it_is_used() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut pages = std::fs::read_to_string(root.join("README.md")).unwrap();

@@ -254,6 +254,26 @@ mod tests {
         }
     }
 
+    /// Where its writer has cores of its own, what it takes of them is no cost.
+    #[test]
+    fn a_writer_costs_the_solver_what_it_takes_of_its_cores() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let level = format!("local:{}", folder.path().display());
+        let levels: Levels = level.parse().expect("legal");
+        let interval = |method, helper_cores, cpu_seconds| {
+            let settings =
+                Settings { levels: levels.clone(), method, helper_cores, ..Settings::new("costs") };
+            let opened = settings.open_levels(0, 2).expect("a folder");
+            let ImagesEvery::Cost(interval_of) = &opened[0].every else { panic!("{opened:?}") };
+            interval_of(&ImageCost { write_seconds: 1.0, wait_seconds: 1.0, cpu_seconds })
+        };
+        let method = Method::SelfCheckpoint;
+        assert!(interval(method, 0, 1.0) > interval(method, 0, 0.0));
+        assert_eq!(interval(method, 1, 1.0), interval(method, 0, 0.0));
+        // The rank writes, and waits as long.
+        assert_eq!(interval(Method::Abft, 0, 1.0), interval(method, 0, 0.0));
+    }
+
     #[test]
     fn levels_are_read_with_their_options() {
         let text = "local:/scratch,every=10min,keep=1,global:/pfs/me,when-busy=skip";

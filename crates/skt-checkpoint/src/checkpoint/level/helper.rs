@@ -312,8 +312,8 @@ mod tests {
 
     #[test]
     fn a_pause_ends_where_the_rank_waits_or_gives_up_or_goes() {
-        // An image takes hours.
-        let rate = 1.0;
+        // An image takes four times as long.
+        let rate = BODY_BYTES as f64 / (4.0 * PROMPT.as_secs_f64());
         let begun = Instant::now();
         let (mut waits, counter, vault) = helper(rate);
         let (written, _) = waits.take_back(WhenBusy::Wait);

@@ -234,14 +234,15 @@ fn a_level_that_all_see_serves_when_the_local_one_is_gone() {
 /// are back.
 #[test]
 fn images_stay_while_too_many_disks_are_away() {
-    let mut world = World::new(&Setup::small(3, 1), &[level(Reach::Local, 1)]);
+    let mut world = World::new(&Setup::small(4, 1), &[level(Reach::Local, 1)]);
     world.start(&How::none(1, 3));
-    world.power_off(0..3, Cut::All);
+    world.power_off(0..4, Cut::All);
     let promise = world.promise();
+    assert!(promise.is_some());
     let away: Vec<_> = (0..2).map(|node| std::mem::take(&mut world.disks[0][node])).collect();
     let ran = world.start(&How::none(2, 0));
     assert!(ran.results.iter().all(|r| *r.as_ref().unwrap() == Came::Fresh));
-    world.power_off(0..3, Cut::All);
+    world.power_off(0..4, Cut::All);
     world.disks[0].splice(0..2, away);
     let came = check_kept(&world.start(&How::none(3, 5)), promise, true);
     assert!(matches!(came, Came::Resumed(_, Some((0, _)))), "{came:?}");

@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn the_ranks_of_a_node_share_a_file_whose_slots_have_room_for_the_largest() {
         let expected = |all: [(&str, u64); 4]| all.map(|(ranks, mib)| (ranks.to_owned(), mib));
-        let blocks = [("a", 1), ("a", 1025), ("b", 1024), ("b", 1)];
+        let blocks = [("a", 1025), ("a", 1), ("b", 1024), ("b", 1)];
         let found = names(Reach::Global, &blocks);
         assert_eq!(found, expected([("0-1", 2), ("0-1", 2), ("2-3", 1), ("2-3", 1)]));
         let turns = [("a", 1), ("b", 1), ("a", 1), ("b", 2000)];

@@ -313,7 +313,8 @@ fn a_model_of_messages_against_shared_memory() {
 
 #[test]
 fn ways_to_write_an_image() {
-    let raw = std::fs::read_to_string(measurements().join("2026-11-22-image-writes.jsonl")).unwrap();
+    let raw =
+        std::fs::read_to_string(measurements().join("2026-11-22-image-writes.jsonl")).unwrap();
     let runs: Vec<serde_json::Value> =
         raw.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let rows = table(PERFORMANCE, "| way to write | GB/s");

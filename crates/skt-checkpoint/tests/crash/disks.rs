@@ -194,8 +194,18 @@ impl SimSlot {
     }
 
     fn write(&self, place: usize, bytes: &[u8]) {
-        let mut platter = self.disk.platter.lock().unwrap();
+        let mut guard = self.disk.platter.lock().unwrap();
+        let platter = &mut *guard;
         let stored = platter.files.get_mut(&self.stored).expect("it is in use");
+        if bytes.starts_with(b"SKTIMAG") {
+            assert_eq!(
+                platter.safe_names.get(&self.file),
+                Some(&self.stored),
+                "safe before the seal"
+            );
+            let is_safe = stored.unsafe_writes.iter().all(|(at, _)| !self.bytes.contains(at));
+            assert!(is_safe, "the body is safe before the seal is written");
+        }
         stored.now[place..place + bytes.len()].copy_from_slice(bytes);
         stored.unsafe_writes.push((place, bytes.to_vec()));
     }

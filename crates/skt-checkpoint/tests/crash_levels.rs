@@ -157,7 +157,9 @@ fn on_shared_files(setup: Setup, when_busy: WhenBusy) -> World {
 fn files_that_ranks_share_are_as_safe_as_files_of_their_own() {
     let double = Setup { method: Method::Double, ..Setup::small(4, 2) };
     std::thread::scope(|scope| {
-        for setup in [Setup::small(4, 2), double, abft(4, 2)] {
+        let setups =
+            [Setup::small(4, 2), abft(4, 2)].into_iter().chain(is_soak().then_some(double));
+        for setup in setups {
             scope.spawn(move || {
                 let (mut count, method) = (Count::default(), setup.method);
                 let world = on_shared_files(setup, WhenBusy::Wait);
@@ -175,7 +177,8 @@ fn files_that_ranks_share_are_as_safe_as_files_of_their_own() {
 #[test]
 fn what_one_rank_of_a_file_gives_up_costs_the_others_nothing() {
     std::thread::scope(|scope| {
-        for method in [Method::SelfCheckpoint, Method::Double] {
+        let methods = [Method::SelfCheckpoint, Method::Double];
+        for method in methods.into_iter().take(if is_soak() { 2 } else { 1 }) {
             scope.spawn(move || {
                 let setup = Setup { method, ..Setup::small(4, 2) };
                 let mut count = Count::default();

@@ -37,8 +37,8 @@ unsafe impl Send for PanelBuf {}
 unsafe impl Sync for PanelBuf {}
 
 impl PanelBuf {
-    /// A buffer of `len` zeros, whose pages are there: what does not fit is missed now and not
-    /// when it is first written to.
+    /// A buffer of `len` zeros. The pages of one of some MiB are there: what does not fit is
+    /// missed now, and not when it is first written to.
     ///
     /// # Errors
     /// When the system has no such memory.
@@ -63,10 +63,10 @@ impl PanelBuf {
         if page == HUGE_PAGE_BYTES {
             // SAFETY: advice on our own mapping; a refusal only costs speed.
             let _ = unsafe { madvise(ptr, mapped_bytes, MmapAdvise::MADV_HUGEPAGE) };
-        }
-        for byte in (0..mapped_bytes).step_by(4096) {
-            // SAFETY: within our own mapping, which nobody else knows of.
-            unsafe { ptr.cast::<u8>().add(byte).write_volatile(0) };
+            for byte in (0..mapped_bytes).step_by(4096) {
+                // SAFETY: within our own mapping, which nobody else knows of.
+                unsafe { ptr.cast::<u8>().add(byte).write_volatile(0) };
+            }
         }
         Ok(Self { ptr: ptr.cast(), len, memory: Memory::Mapping(mapped_bytes) })
     }

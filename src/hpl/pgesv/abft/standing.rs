@@ -378,7 +378,9 @@ mod tests {
         assert_eq!(decide(&torn, 1), Err(refusal.clone()));
         let text = refusal.to_string();
         assert!(
-            text.contains("process row 0") && text.contains("ranks 0, 1 (of these, 0, 1"),
+            text.contains("process row 0")
+                && text.contains("ranks 0, 1 (torn, as killed")
+                && text.contains(": 0, 1)"),
             "{text}"
         );
     }

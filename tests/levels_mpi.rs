@@ -217,15 +217,20 @@ fn a_restart_from_images_may_be_killed_and_lack_one() {
     check_end(&job, &ended, &[&folder]);
 }
 
+/// A killed run that has lost its memory, with a local level and a global one.
+fn lost_with_two_levels(name: &str) -> (Job, TempDir, TempDir) {
+    let (near, far) = (folder(), folder());
+    let levels = format!("{} {}", level("local", &near), level("global", &far));
+    let job = hpl(name, &format!("{levels} --inject 1@column:200"));
+    killed(&job, &[]);
+    lose_all(&job);
+    (job, near, far)
+}
+
 /// Two levels, of which the nearer has lost too much.
 #[test]
 fn the_level_that_has_enough_is_taken() {
-    let (near, far) = (folder(), folder());
-    let flags =
-        format!("{} {} --inject 1@column:200", level("local", &near), level("global", &far));
-    let job = hpl("two", &flags);
-    killed(&job, &[]);
-    lose_all(&job);
+    let (job, near, far) = lost_with_two_levels("two");
     images(&near).into_iter().for_each(|path| fs::remove_file(path).expect("removed"));
     let ended = job.start(&[]);
     assert!(ended.text.contains("in images of global:"), "{}", ended.text);
@@ -314,12 +319,7 @@ fn images_that_have_rotted_are_passed_over() {
 /// disk of the node each has its own.
 #[test]
 fn the_ranks_of_a_node_share_a_file_on_a_global_level() {
-    let (near, far) = (folder(), folder());
-    let flags =
-        format!("{} {} --inject 1@column:200", level("local", &near), level("global", &far));
-    let job = hpl("shared", &flags);
-    killed(&job, &[]);
-    lose_all(&job);
+    let (job, near, far) = lost_with_two_levels("shared");
     let ranks = |folder: &TempDir| -> BTreeSet<String> {
         images(folder).iter().map(|path| ranks_and_epoch(path).0.to_string()).collect()
     };

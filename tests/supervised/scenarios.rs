@@ -32,18 +32,25 @@ pub fn a_node_powered_off_while_computing(kind: Kind) {
     assert!(ended.failure(0)["resumed_column"].as_u64() > Some(700), "{}", ended.failure(0));
 }
 
-/// Three process columns of data and one of checksums: nothing is saved, and the run goes on
-/// from where it was.
-pub fn a_node_powered_off_under_checksums(kind: Kind) {
-    let Some(mut cluster) = cluster(kind, 4, 1) else { return };
+/// A run with checksums, and these flags, that has lost n2 and passed; when n2 was lost, in Unix
+/// time.
+fn powered_off_under_checksums(kind: Kind, flags: &str) -> Option<(Ended, f64)> {
+    let mut cluster = cluster(kind, 4, 1)?;
     // Without checkpoints the other systems are solved before a busy host has looked once.
-    let run = "--n 6400 --nb 128 --p 1 --q 3 --ft abft --progress off";
-    let launch = launch(&cluster, true, "", run);
+    let run = format!("--n 6400 --nb 128 --p 1 --q 3 --ft abft --progress off {flags}");
+    let launch = launch(&cluster, true, "", &run);
     wait_for_column(&cluster, 1, 1600);
     let off = unix();
     cluster.power_off("n2");
     let ended = launch.end(&cluster);
     ended.passed().replaced(0, "n2", "n5");
+    Some((ended, off))
+}
+
+/// Three process columns of data and one of checksums: nothing is saved, and the run goes on
+/// from where it was.
+pub fn a_node_powered_off_under_checksums(kind: Kind) {
+    let Some((ended, off)) = powered_off_under_checksums(kind, "") else { return };
     ended.tell("power-off under checksums", 0, off);
     let report = &ended.report;
     let restart = report.lines().find(|line| line.starts_with("# restart: at column "));
@@ -56,15 +63,8 @@ pub fn a_node_powered_off_under_checksums(kind: Kind) {
 /// The same under a launcher that kills the ranks that are left at once: one of them may be torn,
 /// which is one loss too many for memory, and not for images.
 pub fn a_node_powered_off_under_checksums_with_images(kind: Kind) {
-    let Some(mut cluster) = cluster(kind, 4, 1) else { return };
-    let run =
-        "--n 6400 --nb 128 --p 1 --q 3 --ft abft --level local:/mnt/disk,every=1s --progress off";
-    let launch = launch(&cluster, true, "", run);
-    wait_for_column(&cluster, 1, 1600);
-    let off = unix();
-    cluster.power_off("n2");
-    let ended = launch.end(&cluster);
-    ended.passed().replaced(0, "n2", "n5");
+    let level = "--level local:/mnt/disk,every=1s";
+    let Some((ended, off)) = powered_off_under_checksums(kind, level) else { return };
     let is_from = |line: &&str| line.starts_with("# restart: ");
     let how = ended.report.lines().find(is_from).expect("a restart").to_owned();
     ended.tell(&how, 0, off);

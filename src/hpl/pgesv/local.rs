@@ -3,8 +3,9 @@
 use std::ops::Range;
 
 use super::Params;
-use super::background::Token;
+use super::background::{Token, Watch};
 use super::column::ColumnMemory;
+use super::guard::Background;
 use super::panel;
 use super::steps::Stretch;
 use super::trailing;
@@ -104,11 +105,13 @@ impl<C: Comm> Local<'_, C> {
         first..self.shape.cols
     }
 
-    /// This rank's way to the cut before panel `end`.
-    pub fn stretch(&self, end: usize) -> Stretch {
+    /// What goes on in the `background` on this rank's way to the cut before panel `end`.
+    pub fn watch<'b>(&self, background: &'b mut dyn Background, end: usize) -> Watch<'b> {
         let Self { grid, params, rows, cols, .. } = *self;
         let Params { n, nb, .. } = params;
-        Stretch { n, nb, rows, cols, myrow: grid.myrow, mycol: grid.layout_col(), end }
+        let (myrow, mycol) = (grid.myrow, grid.layout_col());
+        let stretch = Stretch { n, nb, rows, cols, myrow, mycol, end };
+        Watch { background, stretch, helper_cpu: self.team.helper_cpu() }
     }
 
     /// Releases the token where what follows speaks to the process column alone, and

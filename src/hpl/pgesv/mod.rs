@@ -49,7 +49,7 @@ use crate::hpl::pfact::Variant;
 use crate::machine::blas::view::SharedMat;
 use crate::machine::team::Team;
 use crate::report::record::Phases;
-use background::{Token, Watch};
+use background::Token;
 use column::ColumnMemory;
 use guard::Background;
 use local::Local;
@@ -313,8 +313,7 @@ impl<'m, C: Comm> Solver<'m, C> {
     ) -> Result<(), SolveError> {
         let (local, work, end) = (&self.local, &mut *self.work, range.end);
         let Params { nb, depth, .. } = local.params;
-        let helper_cpu = local.team.helper_cpu();
-        let watch = &mut Watch { background, stretch: local.stretch(end), helper_cpu };
+        let watch = &mut local.watch(background, end);
         work.look_ahead.begin(local, range.start, watch, &mut work.phases)?;
         for k in range {
             // P, L1, L2: panel k leaves the look-ahead, and panel k + DEPTH joins it.

@@ -227,17 +227,17 @@ pub fn set_mask(cpus: &[usize]) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     /// Sockets of `cores` cores with two CPUs each, numbered as Linux does on
     /// x86: all cores first, then their siblings.
-    fn machine(sockets: usize, cores: usize) -> Vec<Cpu> {
+    pub fn machine(sockets: usize, cores: usize) -> Vec<Cpu> {
         let all = sockets * cores;
         (0..2 * all).map(|id| Cpu { id, core: id % all, package: id % all / cores }).collect()
     }
 
-    fn all(cpus: &[Cpu]) -> Vec<usize> {
+    pub fn all(cpus: &[Cpu]) -> Vec<usize> {
         cpus.iter().map(|cpu| cpu.id).collect()
     }
 

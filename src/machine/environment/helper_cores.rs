@@ -92,17 +92,8 @@ pub fn plan(
 
 #[cfg(test)]
 mod tests {
+    use super::super::affinity::tests::{all, machine};
     use super::*;
-
-    /// Sockets of `cores` cores with two CPUs each, cores first and then their siblings.
-    fn machine(sockets: usize, cores: usize) -> Vec<Cpu> {
-        let all = sockets * cores;
-        (0..2 * all).map(|id| Cpu { id, core: id % all, package: id % all / cores }).collect()
-    }
-
-    fn all(cpus: &[Cpu]) -> Vec<usize> {
-        cpus.iter().map(|cpu| cpu.id).collect()
-    }
 
     #[test]
     fn each_socket_has_its_part_of_them_and_a_rank_one_of_its_own_socket() {

@@ -46,7 +46,7 @@ use std::time::Instant;
 use check::Checks;
 pub use check::{CheckEvery, Checked};
 
-use super::background::{Token, Watch};
+use super::background::Token;
 use super::exchange::RowExchange;
 use super::guard::Nothing;
 use super::local::{Local, LocalShape};
@@ -574,8 +574,7 @@ impl<'r, C: Comm> Run<'r, C> {
         let local = self.local;
         let panels = local.params.panels();
         let mut nothing = Nothing;
-        let (background, stretch) = (&mut nothing, local.stretch(panels));
-        let watch = &mut Watch { background, stretch, helper_cpu: local.team.helper_cpu() };
+        let watch = &mut local.watch(&mut nothing, panels);
         // The start before may have died at this cut before its group was finished.
         self.arrive(from, false, watcher)?;
         self.look_ahead.begin(local, from, watch, &mut self.phases)?;

@@ -36,7 +36,7 @@ impl FileId {
 
     /// Whether it has a slot for this one.
     pub fn has(&self, id: ImageId) -> bool {
-        self.generation == id.generation && self.ranks.place_of(id.rank).is_some()
+        self.generation == id.generation && self.ranks.contains(id.rank)
     }
 }
 

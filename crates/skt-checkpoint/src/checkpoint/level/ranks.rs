@@ -63,6 +63,11 @@ impl SpacedRanks {
         (self.first..).step_by(self.step).take(self.count)
     }
 
+    /// Whether `rank` is one of them.
+    pub fn contains(&self, rank: usize) -> bool {
+        self.place_of(rank).is_some()
+    }
+
     /// How many of them are below `rank`; `None` where it is none of them.
     pub fn place_of(&self, rank: usize) -> Option<usize> {
         let distance = rank.checked_sub(self.first)?;

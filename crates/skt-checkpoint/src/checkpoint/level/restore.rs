@@ -76,7 +76,7 @@ pub(in super::super) fn remove_images(
 pub(in super::super) fn own_files(levels: &[Level], rank: usize) -> Result<Vec<BTreeSet<FileId>>> {
     let own = |level: &Level| {
         let files = level.disk.list().map_err(level_error("listing images", level))?;
-        Ok(files.into_iter().filter(|file| file.ranks.place_of(rank).is_some()).collect())
+        Ok(files.into_iter().filter(|file| file.ranks.contains(rank)).collect())
     };
     levels.iter().map(own).collect()
 }

@@ -47,7 +47,7 @@ pub fn slots_with_room<C: Comm>(
     for level in levels {
         let looked = level.disk.list().and_then(|files| Ok((files, level.disk.free_bytes()?)));
         let (files, free_bytes) = looked.map_err(level_error("looking for room", level))?;
-        let images = files.iter().filter(|file| file.ranks.place_of(rank).is_some()).count();
+        let images = files.iter().filter(|file| file.ranks.contains(rank)).count();
         let request = Request { rank, node: node.to_owned(), image_bytes, images, free_bytes };
         let all = all_gather_bytes(comm, &serde_json::to_vec(&request).expect("plain data"))?;
         let read = |bytes: &Vec<u8>| serde_json::from_slice(bytes).expect("written just now");

@@ -17,7 +17,7 @@ fn level(reach: Reach, keep: usize) -> LevelSetup {
     LevelSetup { reach, keep, when_busy: WhenBusy::Wait }
 }
 
-/// `SKT_CRASH_SOAK=1` kills more restarts.
+/// `SKT_CRASH_SOAK=1` restarts from all states, and kills more restarts.
 fn is_soak() -> bool {
     std::env::var_os("SKT_CRASH_SOAK").is_some_and(|value| value != "0")
 }
@@ -37,10 +37,21 @@ fn losses(world: &World) -> Vec<(Vec<usize>, Vec<usize>)> {
     all
 }
 
-/// Kills a run at every step, then loses what it can, then restarts; every few of the
+/// What is made of the states that kills and losses leave.
+struct Sample {
+    /// The run goes on to this epoch, and its restarts to the next.
+    until: u64,
+    /// One in so many is restarted from.
+    restarted: u64,
+    /// One in so many restarts is killed at each of its own steps, too.
+    killed: u64,
+}
+
+/// Kills a run at every step, then loses what it can, then restarts; some of the
 /// restarts are killed in the same way. Returns how many starts there were; states that are
 /// the same are started from once.
-fn kill_everywhere(world: &World, until: u64, stride: u64, count: &mut Count) -> usize {
+fn kill_everywhere(world: &World, sample: &Sample, count: &mut Count) -> usize {
+    let &Sample { until, restarted, killed } = sample;
     let setup = world.setup.clone();
     let (mut starts, mut seen) = (0, HashSet::new());
     for step in 1.. {
@@ -54,7 +65,8 @@ fn kill_everywhere(world: &World, until: u64, stride: u64, count: &mut Count) ->
                 let mut lost = dead.clone();
                 lost.power_off(memory.iter().copied(), cut);
                 disks.iter().for_each(|&disk| lost.lose_disk(disk));
-                if !seen.insert(lost.fingerprint()) {
+                let turn = step * 31 + case as u64 * 7 + number as u64;
+                if !turn.is_multiple_of(restarted) || !seen.insert(lost.fingerprint()) {
                     continue;
                 }
                 let promise = lost.promise();
@@ -68,8 +80,7 @@ fn kill_everywhere(world: &World, until: u64, stride: u64, count: &mut Count) ->
                 lost.check_files();
                 count.add(&came);
                 starts += 1;
-                let turn = step * 31 + case as u64 * 7 + number as u64;
-                if stride > 0 && turn.is_multiple_of(stride) {
+                if turn.is_multiple_of(killed) {
                     starts += kill_restart(&again, ran.steps, until + 1, turn, count);
                 }
             }
@@ -131,14 +142,15 @@ fn what_was_complete_is_never_lost_and_what_is_restored_is_true() {
             scope.spawn(move || {
                 let mut count = Count::default();
                 let world = World::new(setup, &[level(Reach::Local, *keep)]);
-                let stride = match (setup.ranks, setup.method) {
+                let killed = match (setup.ranks, setup.method) {
                     _ if is_soak() => 211,
                     (2, _) => 1009,
                     (3, Method::Abft) => 307,
                     _ => 4001,
                 };
                 // With the fourth epoch the first images go.
-                let starts = kill_everywhere(&world, 4, stride, &mut count);
+                let sample = Sample { until: 4, restarted: 1, killed };
+                let starts = kill_everywhere(&world, &sample, &mut count);
                 let (n, m, method) = (setup.ranks, setup.parities, setup.method);
                 println!("n = {n}, m = {m}, {method}, keep = {keep}: {starts} starts, {count:?}");
                 assert!(count.0["from level 0"] > 100);
@@ -163,8 +175,9 @@ fn files_that_ranks_share_are_as_safe_as_files_of_their_own() {
             scope.spawn(move || {
                 let (mut count, method) = (Count::default(), setup.method);
                 let world = on_shared_files(setup, WhenBusy::Wait);
-                let stride = if is_soak() { 211 } else { 1009 };
-                let starts = kill_everywhere(&world, 4, stride, &mut count);
+                let (restarted, killed) = if is_soak() { (1, 211) } else { (2, 1009) };
+                let sample = Sample { until: 4, restarted, killed };
+                let starts = kill_everywhere(&world, &sample, &mut count);
                 println!("{method}: {starts} starts, {count:?}");
                 assert!(count.0["from level 0"] > 100);
             });
@@ -183,7 +196,9 @@ fn what_one_rank_of_a_file_gives_up_costs_the_others_nothing() {
                 let setup = Setup { method, ..Setup::small(4, 2) };
                 let mut count = Count::default();
                 let world = on_shared_files(setup, WhenBusy::Skip);
-                let starts = kill_everywhere(&world, 7, 4001, &mut count);
+                let restarted = if is_soak() { 1 } else { 3 };
+                let sample = Sample { until: 7, restarted, killed: 4001 };
+                let starts = kill_everywhere(&world, &sample, &mut count);
                 println!("{method}: {starts} starts, {count:?}");
                 assert!(count.0["from level 0"] > 100);
             });
@@ -229,7 +244,8 @@ fn a_level_that_all_see_serves_when_the_local_one_is_gone() {
     let ran = lost.start(&How::none(2, 4));
     let came = check_kept(&ran, promise, true);
     assert!(matches!(came, Came::Resumed(_, Some((1, _)))), "{came:?}");
-    let starts = kill_everywhere(&world, 2, 4001, &mut count);
+    let sample = Sample { until: 2, restarted: 1, killed: 4001 };
+    let starts = kill_everywhere(&world, &sample, &mut count);
     println!("two levels: {starts} starts, {count:?}");
 }
 

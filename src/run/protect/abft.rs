@@ -563,6 +563,6 @@ impl<C: Comm> abft::Watcher for Timer<'_, '_, C> {
 
     fn has_x(&mut self, phases: Phases) {
         self.seconds.set(self.now_seconds());
-        self.phases = phases;
+        self.phases = phases.of(self.start.elapsed().as_secs_f64());
     }
 }

@@ -16,6 +16,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use mpi_job::{Dice, Ended, Job, kill, rank_of};
+use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_skt-hpl");
 
@@ -276,6 +277,29 @@ fn the_loss_of_a_replaced_column_is_reported() {
         assert_eq!(mended_seconds(&ended).len(), 1, "{}", ended.text);
         job.assert_no_more_is_left_than_locks_of_the_dead();
     }
+}
+
+/// Under `launch` the first of the ranks that are left speaks for the job: its supervisor
+/// hears of its progress and of its end.
+#[test]
+fn a_job_without_its_rank_0_is_heard_by_its_supervisor() {
+    let Some(mpi) = mpi() else { return };
+    let job = job(mpi, (1, 2, 1, 1200, 1), "launch", "--inject 0@column:350");
+    let folder = TempDir::new().expect("a folder");
+    let launcher = mpi.join("bin/mpirun");
+    let flags = "--launcher-arg=--with-ft --launcher-arg=ulfm --launcher-arg=--bind-to \
+                 --launcher-arg=none --np 4 --max-restarts 0 --launcher openmpi";
+    let mut command = Command::new(PROGRAM);
+    command.current_dir(&folder).env("LD_LIBRARY_PATH", mpi.join("lib"));
+    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    command.env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
+    command.env("OMPI_MCA_btl_sm_backing_directory", folder.path());
+    command.arg("launch").args(flags.split_whitespace()).arg("--launcher-program").arg(launcher);
+    let said = ran(command.arg("--").args(["--run-id", job.run()]).args(&job.flags));
+    let said = said.unwrap_or_else(|why| panic!("{why}"));
+    assert!(said.contains("# losses: the job went on after 1 of them"), "{said}");
+    assert!(said.contains("the job is done, after 0 failure(s)"), "{said}");
+    job.assert_no_more_is_left_than_locks_of_the_dead();
 }
 
 /// A second loss: nothing is left, and each later start says so, until one begins anew.

@@ -210,6 +210,8 @@ fn images_are_counted_by_their_slots() {
     fs::write(folder.path.join("t0.r4-7.note"), "").unwrap();
     let [images] = &stored_images(above.path()).unwrap()[..] else { panic!("one generation") };
     assert_eq!((images.ranks, images.bytes), (5, 5 * SLOT_BYTES));
-    assert_eq!(remove_images_of(above.path(), "run").unwrap(), (5, 5 * SLOT_BYTES));
+    let remove = |test: usize| remove_images_of(above.path(), "run", |of| of == test).unwrap();
+    assert_eq!(remove(1), (0, 0));
+    assert_eq!(remove(0), (5, 5 * SLOT_BYTES));
     assert!(folder.path.join("t0.r4-7.note").exists(), "it is no image");
 }

@@ -477,7 +477,7 @@ fn a_death_between_two_tests_loses_no_result() {
     job.assert_nothing_is_left();
 }
 
-/// Who begins anew leaves nothing of later tests, from which a start after that could take that
+/// A run that is begun anew leaves nothing of later tests, from which a start after that could take that
 /// those before are done.
 #[test]
 fn what_is_begun_anew_is_computed_from_the_first_test_on() {

@@ -299,7 +299,10 @@ impl<'a, C: Comm> Carried<'a, C> {
             checks: (0, 0),
             observer,
         };
-        timer.observer.phase(ptest::generating(&spec));
+        // It would tell that there is nothing yet to go back to.
+        if timer.recovered.is_none() {
+            timer.observer.phase(ptest::generating(&spec));
+        }
         let solved = match &self.absent[..] {
             [] => system.solve(memory, self.start_id, &Pieces, &mut timer),
             absent => {

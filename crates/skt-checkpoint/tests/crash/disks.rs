@@ -18,7 +18,7 @@ struct Stored {
     safe: Vec<u8>,
     /// Writes since the last sync of the slot that they are to.
     unsafe_writes: Vec<(usize, Vec<u8>)>,
-    /// Ranks that have opened it to write to it.
+    /// Ranks that write to it.
     writers: BTreeSet<usize>,
 }
 
@@ -110,7 +110,7 @@ impl Platter {
         let named = self.names.values().chain(self.safe_names.values());
         let named: BTreeSet<usize> = named.copied().collect();
         self.files.retain(|stored, _| named.contains(stored));
-        self.files.values_mut().for_each(|stored| stored.writers.clear());
+        assert!(self.files.values().all(|stored| stored.writers.is_empty()), "all have ended");
     }
 
     /// What the next start can see, and the next power cut leave.
@@ -179,12 +179,24 @@ struct SimSlot {
     stored: usize,
     /// Where it is in the file.
     bytes: Range<usize>,
+    /// Whether it is open to be written to.
+    is_written: bool,
+}
+
+impl Drop for SimSlot {
+    fn drop(&mut self) {
+        if self.is_written {
+            let mut platter = self.disk.platter.lock().unwrap();
+            let stored = platter.files.get_mut(&self.stored).expect("it is in use");
+            stored.writers.remove(&self.rank);
+        }
+    }
 }
 
 impl SimSlot {
-    fn new(disk: &SimDisk, file: FileId, rank: usize, stored: usize) -> Self {
+    fn new(disk: &SimDisk, file: FileId, rank: usize, stored: usize, is_written: bool) -> Self {
         let bytes = disk.platter.lock().unwrap().files[&stored].slot(file, rank);
-        Self { disk: disk.clone(), file, rank, stored, bytes }
+        Self { disk: disk.clone(), file, rank, stored, bytes, is_written }
     }
 
     fn place(&self, at: u64, len: usize) -> Range<usize> {
@@ -232,18 +244,22 @@ impl Disk for SimDisk {
         assert!(stored.writers.insert(rank), "{rank} writes to {file:?} already");
         stored.now.resize(len, 0);
         drop(guard);
-        Ok(Box::new(SimSlot::new(self, file, rank, number)))
+        Ok(Box::new(SimSlot::new(self, file, rank, number, true)))
     }
 
     fn open(&self, file: FileId, rank: usize) -> io::Result<Box<dyn ImageFile>> {
         let number = self.platter.lock().unwrap().names.get(&file).copied();
         let number = number.ok_or(io::ErrorKind::NotFound)?;
-        Ok(Box::new(SimSlot::new(self, file, rank, number)))
+        Ok(Box::new(SimSlot::new(self, file, rank, number, false)))
     }
 
     fn remove(&self, file: FileId) -> io::Result<()> {
         self.step("image remove")?;
-        self.platter.lock().unwrap().names.remove(&file);
+        let mut platter = self.platter.lock().unwrap();
+        let removed = platter.names.remove(&file);
+        let is_written = removed.is_some_and(|number| !platter.files[&number].writers.is_empty());
+        drop(platter);
+        assert!(!is_written, "{file:?} is written to by some rank when it is removed");
         Ok(())
     }
 
@@ -296,6 +312,9 @@ impl ImageFile for SimSlot {
     fn discard(&mut self) -> io::Result<()> {
         let stepped = self.disk.step("image discard");
         if stepped.is_ok() {
+            let now = self.disk.platter.lock().unwrap().files[&self.stored].now.clone();
+            let has_seal = now[self.bytes.clone()].starts_with(b"SKTIMAG");
+            assert!(!has_seal, "no hole is made below a seal");
             self.write(self.bytes.start, &vec![0; self.bytes.len()]);
         }
         stepped

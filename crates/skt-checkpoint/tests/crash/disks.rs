@@ -145,10 +145,24 @@ impl Platter {
 #[derive(Clone, Default, Debug)]
 pub struct Sealed(pub BTreeMap<Generation, BTreeSet<usize>>);
 
+/// How a disk fails to a process in all of a start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing of it works.
+    Dead,
+    /// Names are found; what is in files is not.
+    Unreadable,
+    /// Nothing can be changed.
+    ReadOnly,
+    /// Others have taken all room.
+    Full,
+}
+
 /// A disk in use by a process.
 #[derive(Clone)]
 pub struct SimDisk {
     pub platter: Arc<Mutex<Platter>>,
+    pub fault: Option<Fault>,
     pub point: Point,
     pub sealed: Arc<Mutex<Sealed>>,
 }
@@ -162,10 +176,19 @@ impl fmt::Debug for SimDisk {
 impl SimDisk {
     fn step(&self, what: &'static str) -> io::Result<()> {
         self.point.step(&what).map_err(io::Error::other)?;
+        self.refuse(&[Fault::Dead, Fault::ReadOnly])?;
         let mut platter = self.platter.lock().unwrap();
         platter.operations += 1;
         match platter.fails_after {
             Some(last) if platter.operations > last => Err(io::Error::other("the disk is full")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Fails what does not work with one of these faults.
+    fn refuse(&self, faults: &[Fault]) -> io::Result<()> {
+        match self.fault {
+            Some(fault) if faults.contains(&fault) => Err(io::Error::other(format!("{fault:?}"))),
             _ => Ok(()),
         }
     }
@@ -225,11 +248,13 @@ impl SimSlot {
 
 impl Disk for SimDisk {
     fn list(&self) -> io::Result<Vec<FileId>> {
+        self.refuse(&[Fault::Dead])?;
         Ok(self.platter.lock().unwrap().files())
     }
 
     fn create(&self, generation: Generation, slot: &Slot) -> io::Result<Box<dyn ImageFile>> {
         self.step("image create")?;
+        self.refuse(&[Fault::Full])?;
         let mut guard = self.platter.lock().unwrap();
         let platter = &mut *guard;
         let &Slot { rank, ranks, bytes } = slot;
@@ -248,6 +273,7 @@ impl Disk for SimDisk {
     }
 
     fn open(&self, file: FileId, rank: usize) -> io::Result<Box<dyn ImageFile>> {
+        self.refuse(&[Fault::Dead])?;
         let number = self.platter.lock().unwrap().names.get(&file).copied();
         let number = number.ok_or(io::ErrorKind::NotFound)?;
         Ok(Box::new(SimSlot::new(self, file, rank, number, false)))
@@ -271,7 +297,8 @@ impl Disk for SimDisk {
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
-        Ok(1 << 40)
+        self.refuse(&[Fault::Dead])?;
+        Ok(if self.fault == Some(Fault::Full) { 0 } else { 1 << 40 })
     }
 }
 
@@ -285,6 +312,7 @@ impl ImageFile for SimSlot {
     }
 
     fn read_at(&mut self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        self.disk.refuse(&[Fault::Dead, Fault::Unreadable])?;
         let place = self.place(at, into.len());
         into.copy_from_slice(&self.disk.platter.lock().unwrap().files[&self.stored].now[place]);
         Ok(())

@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use skt_checkpoint::checkpoint::agree::{Refusal, Resume};
+use skt_checkpoint::checkpoint::finish::FinishedRun;
 use skt_checkpoint::checkpoint::hook::{Hook, Step};
 use skt_checkpoint::checkpoint::level::{
     Disk, Generation, IMAGE_PAGE_BYTES, ImagesEvery, Level, Reach, WhenBusy, Writer,
@@ -24,7 +25,7 @@ use twox_hash::XxHash3_64;
 
 use super::cluster::{Book, Node, NodeMemory, Setup, fingerprint};
 use super::code::PlainCode;
-use super::disks::{Cut, Platter, Sealed, SimDisk};
+use super::disks::{Cut, Fault, Platter, Sealed, SimDisk};
 
 /// A level of the simulated run.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +46,8 @@ pub struct World {
     /// By level: one for each node, or one for all.
     pub disks: Vec<Vec<Platter>>,
     pub sealed: Vec<Sealed>,
+    /// The disks that fail to the ranks of a node, by level and node.
+    pub faults: BTreeMap<(usize, usize), Fault>,
     pub starts: u64,
     /// States that some rank was about to commit, or has.
     pub histories: BTreeSet<Vec<u8>>,
@@ -52,6 +55,8 @@ pub struct World {
     pub is_reported: bool,
     /// Whether the application could not go on from what the last start had recovered first.
     pub is_judged: bool,
+    /// Levels of which the last start has told that images stay behind its end.
+    pub told_to_stay: usize,
 }
 
 /// With `abft`: the regions of the word and of the data.
@@ -129,10 +134,12 @@ impl World {
             nodes: vec![Node::default(); nodes],
             disks: levels.iter().map(platters).collect(),
             sealed: vec![Sealed::default(); levels.len()],
+            faults: BTreeMap::new(),
             starts: 0,
             histories: BTreeSet::new(),
             is_reported: false,
             is_judged: false,
+            told_to_stay: 0,
         }
     }
 
@@ -160,6 +167,13 @@ impl World {
             fingerprint(&node.segments).hash(&mut hasher);
         }
         self.disks.iter().flatten().for_each(|platter| platter.hash_into(&mut hasher));
+        hasher.finish()
+    }
+
+    /// Checksum of what is on the disks of a level.
+    pub fn disks_fingerprint(&self, level: usize) -> u64 {
+        let mut hasher = XxHash3_64::new();
+        self.disks[level].iter().for_each(|platter| platter.hash_into(&mut hasher));
         hasher.finish()
     }
 
@@ -240,7 +254,7 @@ impl World {
             self.sealed.drain(..).map(|sealed| Arc::new(Mutex::new(sealed))).collect();
         let histories = Arc::new(Mutex::new(std::mem::take(&mut self.histories)));
         let reported = Arc::new(Mutex::new(self.is_reported));
-        let judged = Mutex::new(false);
+        let (judged, stay) = (Mutex::new(false), Mutex::new(0));
         let options = Options {
             kills: how.kills.clone(),
             rendezvous: how.seed % 2 == 1,
@@ -252,8 +266,9 @@ impl World {
                 let LevelSetup { reach, keep, when_busy } = self.levels[number];
                 let place = if reach == Reach::Local { node } else { 0 };
                 let (platter, point) = (disks[number][place].clone(), comm.point());
-                let disk: Arc<dyn Disk> =
-                    Arc::new(SimDisk { platter, point, sealed: sealed[number].clone() });
+                let (fault, sealed) =
+                    (self.faults.get(&(number, node)).copied(), sealed[number].clone());
+                let disk: Arc<dyn Disk> = Arc::new(SimDisk { platter, fault, point, sealed });
                 Level {
                     name: format!("{reach}"),
                     disk,
@@ -276,6 +291,7 @@ impl World {
                 histories: &histories,
                 reported: &reported,
                 judged: &judged,
+                stay: &stay,
             };
             process.live(&comm, memory, levels)
         });
@@ -296,6 +312,8 @@ impl World {
         self.histories = histories.lock().unwrap().clone();
         self.is_reported = *reported.lock().unwrap();
         self.is_judged = judged.into_inner().unwrap();
+        self.told_to_stay = stay.into_inner().unwrap();
+        assert!(self.told_to_stay == 0 || !self.faults.is_empty());
         assert_eq!(outcome.deadlock, None, "deadlock");
         outcome
     }
@@ -310,6 +328,7 @@ struct Process<'a> {
     histories: &'a Mutex<BTreeSet<Vec<u8>>>,
     reported: &'a Mutex<bool>,
     judged: &'a Mutex<bool>,
+    stay: &'a Mutex<usize>,
 }
 
 type Saved = Checkpointer<SimComm, NodeMemory, PlainCode>;
@@ -358,7 +377,7 @@ impl Process<'_> {
             Ok(Opened::Finished(done)) => {
                 self.point.step(&"report")?;
                 *self.reported.lock().unwrap() = true;
-                done.clear()?;
+                self.clear(done)?;
                 return Ok(Came::Finished);
             }
             Ok(Opened::Ready(saved)) => saved,
@@ -409,10 +428,16 @@ impl Process<'_> {
             let done = saved.finish(b"result")?;
             self.point.step(&"report")?;
             *self.reported.lock().unwrap() = true;
-            done.clear()?;
+            self.clear(done)?;
             return Ok(Came::Finished);
         }
         Ok(came)
+    }
+
+    fn clear(&self, done: FinishedRun<SimComm, NodeMemory>) -> Result<(), CheckpointError> {
+        let stay = done.clear()?;
+        *self.stay.lock().unwrap() += stay.len();
+        Ok(())
     }
 
     fn is_abft(&self) -> bool {

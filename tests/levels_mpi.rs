@@ -314,7 +314,7 @@ fn a_level_that_fails_at_a_restart_costs_the_level_and_not_the_run() {
         fs::rename(&away, path).expect("back");
         assert_eq!(content(), before);
         let says = match is_memory_lost {
-            true => ["error: level local:", "fails at process 0 on", "no node has memory"],
+            true => ["error: level local:", "fails at process 0 (", "no node has memory"],
             false => ["warning: no images of level local:", "NO MORE ARE WRITTEN", "store clean"],
         };
         for says in [path.to_str().unwrap()].into_iter().chain(says) {

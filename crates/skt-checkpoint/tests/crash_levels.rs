@@ -187,8 +187,8 @@ fn files_that_ranks_share_are_as_safe_as_files_of_their_own() {
     });
 }
 
-/// Each third generation is complete; of the others one rank of each file has given its image
-/// up.
+/// Each third generation is complete; of the others some ranks of a file have given their images
+/// up, each behind another operation.
 #[test]
 fn what_one_rank_of_a_file_gives_up_costs_the_others_nothing() {
     std::thread::scope(|scope| {
@@ -373,7 +373,7 @@ impl Failing {
             Came::Resumed(_, None) => *lost <= parities,
             Came::Resumed(_, Some(_)) => *lost > parities && is_readable,
             Came::Refused(Refusal::LevelFails { failure, .. }) => {
-                *lost > parities && !is_readable && failure.starts_with("process 0 on node0: ")
+                *lost > parities && !is_readable && failure.starts_with("process 0 (node0): ")
             }
             _ => false,
         };
@@ -393,8 +393,15 @@ impl Failing {
             let disks = |world: &World| world.disks_fingerprint(self.level);
             assert_eq!(disks(&world), disks(&self.world), "nothing goes, nothing is written");
         }
-        if matches!(came, Came::Refused(_)) {
-            assert_eq!(world.fingerprint(), self.world.fingerprint(), "nothing is changed");
+        match came {
+            Came::Refused(_) => {
+                assert_eq!(world.fingerprint(), self.world.fingerprint(), "nothing is changed");
+            }
+            // Who cannot change what is there notices when there is something to remove.
+            _ if self.fault == Fault::ReadOnly => {
+                assert!(world.told_to_fail.iter().all(|&rank| rank < self.nodes));
+            }
+            _ => assert_eq!(world.told_to_fail.len(), world.setup.ranks),
         }
         assert!(world.promise() >= self.world.promise());
         start_repaired(world, count);
@@ -421,7 +428,7 @@ fn start_repaired(mut world: World, count: &mut Count) {
 /// What a level that fails at a start has stays as it is, and is taken when it is back.
 #[test]
 fn a_level_that_fails_at_a_start_costs_nothing_that_was_complete() {
-    let (near, far) = (level(Reach::Local, 1), level(Reach::Global, 2));
+    let (near, far) = (level(Reach::Local, 1), level(Reach::Global, 1));
     let setups = [Setup::small(2, 1), Setup::small(3, 1), Setup::small(4, 2), abft(3, 1)];
     std::thread::scope(|scope| {
         for setup in &setups {
@@ -461,6 +468,17 @@ fn what_a_level_that_has_failed_still_has_is_older_than_what_went_on_without_it(
     assert!(state.ends_with(&[3]) && !state.contains(&2), "{state:?}");
 }
 
+#[test]
+fn a_disk_from_which_nothing_can_be_removed_costs_its_level() {
+    let mut world = World::new(&Setup::small(3, 1), &[level(Reach::Local, 1)]);
+    world.start(&How::none(1, 4));
+    world.faults.insert((0, 1), Fault::ReadOnly);
+    // No image is due.
+    let ran = world.start(&How::none(2, 4));
+    let Ok(Came::Resumed(_, None)) = &ran.results[0] else { panic!("{ran:?}") };
+    assert_eq!(world.told_to_fail, [1].into());
+}
+
 /// Nobody knows what is on a disk that fails: no start begins from the beginning beside it, also
 /// where it is asked to. Nor does one on a full disk.
 #[test]
@@ -475,7 +493,7 @@ fn a_level_that_fails_at_the_first_start_is_refused() {
             match (refusal, fault) {
                 (Refusal::LevelFails { level, failure, .. }, Fault::Dead) => {
                     assert_eq!(level, "local");
-                    assert!(failure.starts_with("process 1 on node1: "), "{failure}");
+                    assert!(failure.starts_with("process 1 (node1): "), "{failure}");
                 }
                 (Refusal::NoRoom { process: 1, .. }, Fault::Full) => {}
                 (Refusal::NothingFound, Fault::Full) => assert_eq!(resume, Resume::Require),

@@ -57,6 +57,8 @@ pub struct World {
     pub is_judged: bool,
     /// Levels of which the last start has told that images stay behind its end.
     pub told_to_stay: usize,
+    /// Ranks that have told of a level that failed when the last start had recovered.
+    pub told_to_fail: BTreeSet<usize>,
 }
 
 /// With `abft`: the regions of the word and of the data.
@@ -140,6 +142,7 @@ impl World {
             is_reported: false,
             is_judged: false,
             told_to_stay: 0,
+            told_to_fail: BTreeSet::new(),
         }
     }
 
@@ -255,6 +258,7 @@ impl World {
         let histories = Arc::new(Mutex::new(std::mem::take(&mut self.histories)));
         let reported = Arc::new(Mutex::new(self.is_reported));
         let (judged, stay) = (Mutex::new(false), Mutex::new(0));
+        let fail = Mutex::new(BTreeSet::new());
         let options = Options {
             kills: how.kills.clone(),
             rendezvous: how.seed % 2 == 1,
@@ -292,6 +296,7 @@ impl World {
                 reported: &reported,
                 judged: &judged,
                 stay: &stay,
+                fail: &fail,
             };
             process.live(&comm, memory, levels)
         });
@@ -313,7 +318,11 @@ impl World {
         self.is_reported = *reported.lock().unwrap();
         self.is_judged = judged.into_inner().unwrap();
         self.told_to_stay = stay.into_inner().unwrap();
-        assert!(self.told_to_stay == 0 || !self.faults.is_empty());
+        self.told_to_fail = fail.into_inner().unwrap();
+        let is_told = self.told_to_stay > 0 || !self.told_to_fail.is_empty();
+        // Who is killed at an operation on a disk takes that for its failure.
+        let is_well = self.faults.is_empty() && how.kills.is_empty();
+        assert!(!is_told || !is_well, "all disks are well");
         assert_eq!(outcome.deadlock, None, "deadlock");
         outcome
     }
@@ -329,6 +338,7 @@ struct Process<'a> {
     reported: &'a Mutex<bool>,
     judged: &'a Mutex<bool>,
     stay: &'a Mutex<usize>,
+    fail: &'a Mutex<BTreeSet<usize>>,
 }
 
 type Saved = Checkpointer<SimComm, NodeMemory, PlainCode>;
@@ -388,6 +398,9 @@ impl Process<'_> {
             recovered => recovered?,
         };
         let rank = saved.rank();
+        if saved.level_reports().iter().any(|report| report.failure.is_some()) {
+            self.fail.lock().unwrap().insert(rank);
+        }
         let load = saved.found().load.map(|load| (load.level, load.generation));
         let (came, mut history) = match recovered {
             None => {
@@ -504,6 +517,15 @@ impl Process<'_> {
         Ok(())
     }
 
+    /// Operations on its image that a rank does before it comes to the next checkpoint: all of
+    /// them in each third epoch, else as many as chance will have it.
+    fn operations(&self, rank: usize, epoch: usize) -> usize {
+        match epoch % 3 {
+            0 => 32,
+            _ => (self.how.seed as usize + 7 * rank + 5 * epoch) % 24,
+        }
+    }
+
     /// Writes A piece by piece, while images are written.
     fn compute(
         &self,
@@ -514,17 +536,18 @@ impl Process<'_> {
         if self.is_abft() {
             saved.region(WORD)[0] = TORN;
         }
+        let mut left = self.operations(rank, history.len());
         for region in self.regions() {
             let after = self.setup.contents(rank, region, history);
             let half = after.len() / 2;
             for part in [0..half, half..after.len()] {
                 self.point.step(&"compute")?;
                 saved.region(region)[part.clone()].copy_from_slice(&after[part]);
-                // Some are done with an image long before others.
-                let is_fast = rank.is_multiple_of(2) || history.len().is_multiple_of(3);
-                for _ in 0..if is_fast { 8 } else { 1 } {
+                let now = left.min(8);
+                for _ in 0..now {
                     saved.poll()?;
                 }
+                left -= now;
             }
         }
         if self.is_abft() {

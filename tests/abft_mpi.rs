@@ -41,6 +41,13 @@ fn residual(ended: &Ended) -> f64 {
     line.split_whitespace().nth(1).expect("a residual").parse().expect("a number")
 }
 
+/// How much of the time is in the table of phases.
+fn phases_percent(ended: &Ended) -> f64 {
+    let line = ended.text.lines().find(|line| line.starts_with("#   sum"));
+    let line = line.unwrap_or_else(|| panic!("{}", ended.text));
+    line.split_whitespace().last().expect("a share").parse().expect("a number")
+}
+
 #[test]
 fn an_undisturbed_run_has_the_bits_of_one_without_checksums() {
     for (index, shape) in
@@ -55,6 +62,8 @@ fn an_undisturbed_run_has_the_bits_of_one_without_checksums() {
             assert!(plain.ok && ended.ok, "{}\n{}", plain.text, ended.text);
             assert_eq!(ended.x(), plain.x(), "{shape:?} {depth}");
             assert!(ended.text.contains("# protection: abft"), "{}", ended.text);
+            let phases = phases_percent(&ended);
+            assert!((90.0..101.0).contains(&phases), "phases make {phases} %: {}", ended.text);
             job.assert_nothing_is_left();
         }
     }

@@ -477,6 +477,20 @@ fn a_death_between_two_tests_loses_no_result() {
     job.assert_nothing_is_left();
 }
 
+/// Who begins anew leaves nothing of later tests, from which a start after that could take that
+/// those before are done.
+#[test]
+fn what_is_begun_anew_is_computed_from_the_first_test_on() {
+    let want = hpl("anew-plain", "--ft none --n 150,250").start(&[]).all_x();
+    let job = hpl("anew", "--n 150,250");
+    assert!(!job.start(&["--inject", "1@column:200"]).ok, "in the second test");
+    assert!(!job.start(&["--resume", "never", "--inject", "1@column:100"]).ok, "in the first");
+    let ended = job.start(&[]);
+    assert!(ended.ok && !ended.text.contains("by an earlier start"), "{}", ended.text);
+    assert_eq!(ended.all_x(), want);
+    job.assert_nothing_is_left();
+}
+
 /// Panels are factored while the other threads multiply, and after a restart with all
 /// of them free.
 #[test]

@@ -104,6 +104,22 @@ fn check_end(job: &Job, ended: &Ended, folders: &[&TempDir]) {
     check_cleared(job, ended, folders);
 }
 
+/// A rank is lost before the images of a test go whose result is kept: later starts, which do
+/// not open this test any more, remove them.
+#[test]
+fn images_of_a_test_that_is_done_go_with_its_run() {
+    let folder = folder();
+    let flags = format!("--n 150,250 {} --inject 1@clear", level("global", &folder));
+    let mut job = hpl("done", "");
+    job.flags.drain(..2);
+    job.flags.extend(flags.split_whitespace().map(str::to_owned));
+    killed(&job, &[]);
+    assert_ne!(images(&folder), [] as [PathBuf; 0]);
+    let ended = job.start(&[]);
+    assert!(ended.text.contains("tests 1 to 1 were done by an earlier start"), "{}", ended.text);
+    check_cleared(&job, &ended, &[&folder]);
+}
+
 /// The same of a run with checksums in its elimination: some rank may have been killed before
 /// its newest image was whole, and what is rebuilt from sums has other last bits.
 fn check_abft_end(job: &Job, ended: &Ended, folders: &[&TempDir]) {

@@ -4,8 +4,8 @@
 //!
 //! It takes Open MPI 5. Where the system's `mpirun` has no ULFM, its wheel is installed below
 //! the target folder, which a program that was built on Open MPI 4 runs on as well; where that
-//! cannot be, the tests say so and do nothing. A sample by default; `SKT_FT_SOAK=1` takes fifty
-//! kills.
+//! cannot be, the tests say so and do nothing. A sample by default; `SKT_FT_SOAK=1` goes on until
+//! fifty losses have been outlived each way.
 
 mod mpi_job;
 mod mpirun;
@@ -16,6 +16,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use mpi_job::{Dice, Ended, Job, kill, rank_of};
+use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_skt-hpl");
 
@@ -110,6 +111,18 @@ struct Loss {
     with_memory: bool,
 }
 
+/// How long an undisturbed run of the job takes from when its processes have taken hold of it.
+fn under_way(job: &Job) -> Duration {
+    let mut since = None;
+    let ended = job.wait(job.spawn(&[]), || {
+        if since.is_none() && job.holds() > 0 {
+            since = Some(Instant::now());
+        }
+    });
+    assert_right(&ended);
+    since.expect("it has taken hold").elapsed()
+}
+
 /// Starts the job, and has these losses happen. Returns how many did.
 fn start_and_lose(job: &Job, losses: &[Loss]) -> (Ended, usize) {
     let (mut since, mut done) = (None, 0);
@@ -142,19 +155,27 @@ fn assert_right(ended: &Ended) {
     assert!(ended.text.contains("PASSED") && !ended.text.contains("FAILED"), "{}", ended.text);
 }
 
+/// Whether losses are to be many.
+fn is_soak() -> bool {
+    std::env::var_os("SKT_FT_SOAK").is_some_and(|value| value != "0")
+}
+
 /// Any rank, at any time from when the ranks have met: the same job comes to the right end.
 #[test]
 fn ranks_killed_at_any_time() {
     let Some(mpi) = mpi() else { return };
-    let is_soak = std::env::var_os("SKT_FT_SOAK").is_some_and(|value| value != "0");
-    let jobs = if is_soak { 34 } else { 4 };
+    // Losses in the midst of the work that are wanted, and most jobs.
+    let (wanted, most_jobs) = if is_soak() { (50, 150) } else { (1, 4) };
     let seed = std::env::var("SKT_FT_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed: u64 = seed.unwrap_or_else(|| u64::from(std::process::id()));
     println!("SKT_FT_SEED={seed}");
     let mut dice = Dice(seed);
-    let (mut kills, mut again, mut seconds) = (0, 0, Vec::new());
-    for number in 0..jobs {
-        let shape = [(1, 2, 1, 3000, 1), (2, 1, 1, 2400, 2)][number % 2];
+    let (mut jobs, mut kills, mut again, mut seconds) = (0, 0, 0, Vec::new());
+    let shapes = [(1, 2, 1, 3000, 1), (2, 1, 1, 2400, 2)];
+    let whole = shapes.map(|shape| under_way(&job(mpi, shape, "ulfm", "")));
+    while jobs < most_jobs && (jobs < 4 || seconds.len() < wanted) {
+        let (number, shape) = (jobs, shapes[jobs % 2]);
+        jobs += 1;
         let (p, q, checksums, _, spares) = shape;
         let ranks = p * (q + checksums) + spares;
         let job = job(mpi, shape, &format!("ulfm{number}"), "");
@@ -162,7 +183,8 @@ fn ranks_killed_at_any_time() {
         for _ in 0..spares {
             let left: Vec<usize> =
                 (0..ranks).filter(|&rank| losses.iter().all(|loss| loss.rank != rank)).collect();
-            let after = Duration::from_millis(dice.roll(2500) as u64);
+            let most = whole[number % 2] / spares as u32;
+            let after = Duration::from_millis(dice.roll(most.as_millis() as usize) as u64);
             // A second loss may come before the first is mended: of the same row, with its
             // memory, that would be one too many.
             let with_memory = losses.is_empty() && dice.roll(2) == 0;
@@ -186,6 +208,7 @@ fn ranks_killed_at_any_time() {
         seconds.extend(here);
     }
     assert!(3 * again <= jobs, "{again} of {jobs} jobs had to be started again");
+    assert!(!is_soak() || seconds.len() >= wanted, "{} losses were mended", seconds.len());
     let most = seconds.iter().copied().fold(0.0, f64::max);
     println!(
         "{kills} kills in {jobs} jobs, {again} of which were started again; {} times the work was under way, and went on after at most {most:.2} s",
@@ -197,15 +220,18 @@ fn ranks_killed_at_any_time() {
 #[test]
 fn ranks_killed_at_any_time_are_not_needed() {
     let Some(mpi) = mpi() else { return };
-    let is_soak = std::env::var_os("SKT_FT_SOAK").is_some_and(|value| value != "0");
-    let jobs = if is_soak { 50 } else { 2 };
+    let (wanted, most_jobs) = if is_soak() { (50, 200) } else { (1, 2) };
     let mut dice = Dice(u64::from(std::process::id()));
-    let (mut replaced, mut again) = (0, 0);
-    for number in 0..jobs {
-        let shape = [(1, 2, 2400), (2, 1, 1600)][number % 2];
+    let (mut jobs, mut replaced, mut again) = (0, 0, 0);
+    let shapes = [(1, 2, 3000), (2, 1, 2400)];
+    let whole = shapes.map(|shape| under_way(&replacing(mpi, shape, "replace", "")));
+    while jobs < most_jobs && (jobs < 2 || replaced < wanted) {
+        let (number, shape) = (jobs, shapes[jobs % 2]);
+        jobs += 1;
         let job = replacing(mpi, shape, &format!("replace{number}"), "");
         let ranks = shape.0 * (shape.1 + 1);
-        let after = Duration::from_millis(dice.roll(2000) as u64);
+        let most = whole[number % 2].as_millis() as usize;
+        let after = Duration::from_millis(dice.roll(most) as u64);
         let loss = Loss { rank: dice.roll(ranks), after, with_memory: dice.roll(2) == 0 };
         let (ended, done) = start_and_lose(&job, std::slice::from_ref(&loss));
         let is_replaced = ended.text.contains("# replaced: process column ");
@@ -234,7 +260,7 @@ fn ranks_killed_at_any_time_are_not_needed() {
     }
     println!("{replaced} of {jobs} replaced, {again} started again");
     // Of a few all may have been hit before there was anything to go on from.
-    assert!(!is_soak || 2 * replaced > jobs, "{replaced} of {jobs} jobs went on");
+    assert!(!is_soak() || replaced >= wanted, "{replaced} of {jobs} jobs went on");
 }
 
 #[test]
@@ -251,6 +277,29 @@ fn the_loss_of_a_replaced_column_is_reported() {
         assert_eq!(mended_seconds(&ended).len(), 1, "{}", ended.text);
         job.assert_no_more_is_left_than_locks_of_the_dead();
     }
+}
+
+/// Under `launch` the first of the ranks that are left speaks for the job: its supervisor
+/// hears of its progress and of its end.
+#[test]
+fn a_job_without_its_rank_0_is_heard_by_its_supervisor() {
+    let Some(mpi) = mpi() else { return };
+    let job = job(mpi, (1, 2, 1, 1200, 1), "launch", "--inject 0@column:350");
+    let folder = TempDir::new().expect("a folder");
+    let launcher = mpi.join("bin/mpirun");
+    let flags = "--launcher-arg=--with-ft --launcher-arg=ulfm --launcher-arg=--bind-to \
+                 --launcher-arg=none --np 4 --max-restarts 0 --launcher openmpi";
+    let mut command = Command::new(PROGRAM);
+    command.current_dir(&folder).env("LD_LIBRARY_PATH", mpi.join("lib"));
+    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    command.env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
+    command.env("OMPI_MCA_btl_sm_backing_directory", folder.path());
+    command.arg("launch").args(flags.split_whitespace()).arg("--launcher-program").arg(launcher);
+    let said = ran(command.arg("--").args(["--run-id", job.run()]).args(&job.flags));
+    let said = said.unwrap_or_else(|why| panic!("{why}"));
+    assert!(said.contains("# losses: the job went on after 1 of them"), "{said}");
+    assert!(said.contains("the job is done, after 0 failure(s)"), "{said}");
+    job.assert_no_more_is_left_than_locks_of_the_dead();
 }
 
 /// A second loss: nothing is left, and each later start says so, until one begins anew.

@@ -226,7 +226,7 @@ fn options(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
         rank_bytes,
         run_id: settings.run_id,
         store: settings.store,
-        image_folders: settings.levels.local_folders(),
+        image_folders: settings.levels.folders(),
         parities: settings.parities,
         says_resume: run.protect.resume.is_some(),
         state: args.state.clone().unwrap_or_else(|| STATE_FOLDER.into()),
@@ -456,7 +456,7 @@ mod tests {
         );
         let options = super::options(&args(&line), &none).unwrap();
         assert_eq!((options.ranks, options.run_id.as_str()), (4, "r"));
-        assert_eq!(options.image_folders, [Path::new("/scratch")]);
+        assert_eq!(options.image_folders, [Path::new("/scratch"), Path::new("/pfs")]);
         assert_eq!(names(&options.pool.active), "n1:2 n2:2");
         assert_eq!(names(&options.pool.spares), "n3:2 n4:1");
         // Without a grid, all slots are used.

@@ -202,6 +202,7 @@ pub(super) fn run_on(
     job: &mut Job,
 ) -> Result<Finished, JobError> {
     let (lost_at, seat) = (job.lost_at, job.seat.clone());
+    heartbeat::speak(comm.rank() == 0);
     let Some((spec, settings)) = tell_order(comm, args, job)? else {
         return Ok(Finished::short(Exit::BadInput));
     };

@@ -281,7 +281,7 @@ fn clean_images(
                 }
                 _ => {
                     let (images, bytes) =
-                        remove_images_of(folder, &run).map_err(ShmError::Images)?;
+                        remove_images_of(folder, &run, |_| true).map_err(ShmError::Images)?;
                     writeln!(out, "removed {images} image(s) of run {run} in {at}: {bytes} bytes")?;
                 }
             }

@@ -1,11 +1,12 @@
 //! Signs of life of a job under `skt-hpl launch`: lines on rank 0's standard error,
 //! which every launcher forwards, with a mark by which the supervisor finds and removes
-//! them.
+//! them. Where a job outlives the loss of its rank 0, the first of the others speaks ([`speak`]).
 //!
 //! Off unless the environment has [`ENV`], whose value is in each record: records of
 //! other jobs are ignored.
 
 use std::io::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
@@ -69,10 +70,17 @@ impl Beat {
 struct Heart {
     token: String,
     start: Instant,
+    /// Whether this process is the one that speaks.
+    speaks: AtomicBool,
     last: Mutex<Beat>,
 }
 
+/// That of the process that speaks.
 fn heart() -> Option<&'static Heart> {
+    any_heart().filter(|heart| heart.speaks.load(Ordering::Relaxed))
+}
+
+fn any_heart() -> Option<&'static Heart> {
     static HEART: OnceLock<Option<Heart>> = OnceLock::new();
     HEART
         .get_or_init(|| {
@@ -87,7 +95,8 @@ fn heart() -> Option<&'static Heart> {
                 elapsed_seconds: f64::NEG_INFINITY,
                 exit: None,
             };
-            (rank == 0).then(|| Heart { token, start: Instant::now(), last: Mutex::new(last) })
+            let (start, speaks) = (Instant::now(), AtomicBool::new(rank == 0));
+            Some(Heart { token, start, speaks, last: Mutex::new(last) })
         })
         .as_ref()
 }
@@ -109,6 +118,14 @@ impl Heart {
         debug_assert_eq!(last.token, self.token);
         // One write a line; the supervisor deals with a closed pipe.
         let _ = std::io::stderr().lock().write_all(last.line().as_bytes());
+    }
+}
+
+/// Whether this process is the first of those that work on the job. Until it is known, the
+/// launcher's rank 0 speaks.
+pub fn speak(is_first: bool) {
+    if let Some(heart) = any_heart() {
+        heart.speaks.store(is_first, Ordering::Relaxed);
     }
 }
 

@@ -32,6 +32,12 @@ impl Phases {
     pub fn sum(&self) -> f64 {
         self.panel + self.swap + self.bcast + self.update + self.back + self.other
     }
+
+    /// What is left of `seconds` is `other`.
+    pub fn of(self, seconds: f64) -> Self {
+        let known = Self { other: 0.0, ..self };
+        Self { other: (seconds - known.sum()).max(0.0), ..self }
+    }
 }
 
 /// Phases over all ranks of the grid.

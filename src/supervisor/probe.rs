@@ -194,7 +194,7 @@ fn remove_all(store: &dyn Store, run_id: &str, with_marks: bool) -> Result<(), S
 /// Removes all images of a run from these folders; why some stay. Where a folder is not there,
 /// nothing is.
 fn remove_images(folders: &[PathBuf], run_id: &str) -> Option<String> {
-    let failed = |folder: &PathBuf| match remove_images_of(folder, run_id) {
+    let failed = |folder: &PathBuf| match remove_images_of(folder, run_id, |_| true) {
         Err(error) if error.kind() != ErrorKind::NotFound => Some(error.to_string()),
         _ => None,
     };

@@ -84,12 +84,7 @@ impl Shell {
                 let command = old.command.join(" ");
                 return Err(SupervisorError::OtherRun { folder: options.state, command });
             }
-            Some(mut old) => {
-                old.pool = old.pool.with_new(&options.pool);
-                (old.supervisor, old.status) = (me, Status::Running);
-                (old.reason, old.exit) = (None, None);
-                old
-            }
+            Some(old) => old.taken_over(&options.pool, me),
         };
         // Not before what an earlier supervisor has written.
         let start_unix = now_unix().max(state.written_unix);

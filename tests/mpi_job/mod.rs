@@ -66,6 +66,11 @@ impl Job {
         Self { program: program.to_owned(), run, ranks, launcher_flags, mpi, flags }
     }
 
+    /// Its run id.
+    pub fn run(&self) -> &str {
+        &self.run
+    }
+
     /// The same with flags for the launcher.
     pub fn launched(mut self, flags: &[&str]) -> Self {
         self.launcher_flags = flags.iter().map(|&flag| flag.to_owned()).collect();

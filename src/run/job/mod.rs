@@ -330,7 +330,7 @@ fn clear<C: Comm>(
     ran: Ran<C>,
 ) -> Result<(), JobError> {
     if let Some(done) = ran.last {
-        clear_test(done, &settings.run_id)?;
+        clear_test(done)?;
     }
     if settings.is_on() {
         world.barrier()?;
@@ -339,6 +339,7 @@ fn clear<C: Comm>(
         if setup.is_first_on_host && !ran.left.is_empty() {
             protect::ended::remember(setup.store, &settings.run_id, world.rank(), &ran.left)?;
         }
+        remove_images(world, settings, setup, |_| true)?;
         protect::sweep(setup.store, &settings.run_id, spec.tests().len())?;
         settings.close_levels();
         interrupt::keep(false);
@@ -349,15 +350,29 @@ fn clear<C: Comm>(
 }
 
 /// Removes what is left of a test, and says what a disk that fails keeps of it. Collective.
-fn clear_test<C: Comm>(done: Done<C>, run: &str) -> Result<(), JobError> {
+fn clear_test<C: Comm>(done: Done<C>) -> Result<(), JobError> {
     let told = |why: CheckpointError| {
-        format!(
-            "{why}. The run has ended, and a later one of its name would go on from what stays: \
-             remove it with `skt-hpl store clean --run {run} --images FOLDER`"
-        )
+        format!("{why}; a later run of this name would go on from those that stay")
     };
     setup::warn(&done.clear()?.into_iter().map(told).collect::<Vec<_>>());
     Ok(())
+}
+
+/// Removes the images of tests that `is_meant`, before anything goes that says that they are of no
+/// use. Collective.
+fn remove_images<C: Comm>(
+    world: &C,
+    settings: &Settings,
+    setup: &Setup,
+    is_meant: impl Fn(usize) -> bool,
+) -> Result<(), CommError> {
+    if settings.levels.0.is_empty() {
+        return Ok(());
+    }
+    if setup.is_first_on_host {
+        setup::warn(&settings.remove_images(is_meant));
+    }
+    world.barrier()
 }
 
 /// Removes from this process's host what is left of a run whose report is whole, where the
@@ -367,6 +382,7 @@ fn clear_test<C: Comm>(done: Done<C>, run: &str) -> Result<(), JobError> {
 /// When the store refuses.
 pub fn remove_rest(spec: &RunSpec, settings: &Settings) -> Result<(), JobError> {
     let store = settings.store.parse::<StoreKind>()?.open();
+    setup::warn(&settings.remove_images(|_| true));
     protect::sweep(&*store, &settings.run_id, spec.tests().len())?;
     interrupt::keep(false);
     Ok(())
@@ -458,6 +474,7 @@ impl<'a> Tests<'a> {
     fn run<C: Comm>(&mut self, world: &C) -> Result<Ran<'a, C>, JobError> {
         let tests = self.spec.tests();
         self.remove_left_over(world)?;
+        self.remove_later_tests(world)?;
         self.open_ledger(world)?;
         let first = self.first_test(world)?;
         let mut told = [u8::from(self.tell(first))];
@@ -503,7 +520,7 @@ impl<'a> Tests<'a> {
             }
             match done {
                 Some(done) if index + 1 < tests.len() => {
-                    clear_test(done, &self.settings.run_id)?;
+                    clear_test(done)?;
                 }
                 done => last = done,
             }
@@ -530,6 +547,22 @@ impl<'a> Tests<'a> {
             );
         }
         Ok(())
+    }
+
+    /// Where all begins anew: removes what earlier starts have left of tests behind the first one.
+    /// A start finds data of a test only where all before it are done, and what is left of the
+    /// first test goes when that is opened. Collective.
+    fn remove_later_tests<C: Comm>(&self, world: &C) -> Result<(), JobError> {
+        let (run, setup) = (&self.settings.run_id, self.setup);
+        if !self.settings.is_on() || self.settings.resume != Resume::Never {
+            return Ok(());
+        }
+        remove_images(world, self.settings, setup, |test| test > 0)?;
+        if setup.is_first_on_host {
+            protect::sweep_tests(setup.store, run, |test| test > 0)?;
+        }
+        // Nobody makes any before.
+        Ok(world.barrier()?)
     }
 
     /// Finds the results that earlier starts have kept, which must be of the same
@@ -569,7 +602,8 @@ impl<'a> Tests<'a> {
         let done = self.done();
         if done > 0 {
             // A death may have come before all of it was removed.
-            protect::sweep_before(self.setup.store, &self.settings.run_id, done)?;
+            remove_images(world, self.settings, self.setup, |test| test < done)?;
+            protect::sweep_tests(self.setup.store, &self.settings.run_id, |test| test < done)?;
         }
         Ok(done.max(self.found.unwrap_or(0)))
     }

@@ -134,7 +134,7 @@ impl<'a, C: Comm> Trials<'a, C> {
         let turn = Turn { index: 0, tests: 1, resume: Resume::Never };
         let reported = tests.run_one(ranks, test, turn, &mut Instant::now())?;
         if let Some(done) = reported.done {
-            clear_test(done, &self.settings.run_id)?;
+            clear_test(done)?;
         }
         let is_known = self.world.rank() == 0;
         Ok(is_known.then(|| protect::result::read(&reported.result)))

@@ -26,7 +26,7 @@ use super::settings::Settings;
 use super::split::{abft_image_bytes, memory_split, process_rows, region_shape, state_bytes};
 use crate::checkpoint::layout::{Active, Geometry};
 use crate::checkpoint::level::Writer;
-use crate::checkpoint::protocol::{self, CheckpointError, Checkpointer, Config, Found, Survivor};
+use crate::checkpoint::protocol::{self, CheckpointError, Checkpointer, Config, Found};
 use crate::checkpoint::recover::Recovered;
 use crate::config::TestSpec;
 use crate::hpl::comm::{Comm, CommError, collect};
@@ -120,7 +120,8 @@ pub fn open<'a, C: Comm>(
         abft_image_bytes: abft_image_bytes(spec),
         // The matrix is to stand still meanwhile.
         image_writer: Writer::Caller,
-        survivor: is_short.then(|| Survivor { rank: seat.get(), bears: process_columns(spec) }),
+        seat: seat.get(),
+        bears: is_short.then(|| process_columns(spec)),
         ..config(comm, spec, settings, &memory, &host, format)?
     };
     let (shape, team) = (region_shape(spec, settings), memory.team());
@@ -563,6 +564,6 @@ impl<C: Comm> abft::Watcher for Timer<'_, '_, C> {
 
     fn has_x(&mut self, phases: Phases) {
         self.seconds.set(self.now_seconds());
-        self.phases = phases;
+        self.phases = phases.of(self.start.elapsed().as_secs_f64());
     }
 }

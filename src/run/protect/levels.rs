@@ -1,5 +1,6 @@
 //! Levels of images, as a user says them.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use skt_terms::units;
 
 use super::every::parse_seconds;
 use super::settings::Settings;
-use crate::checkpoint::level::folder::Folder;
+use crate::checkpoint::level::folder::{Folder, remove_images_of};
 use crate::checkpoint::level::{
     Disk, ImageCost, ImagesEvery, Level, LevelReport, MOST_LEVELS, Reach, Unopened, WhenBusy,
     is_not_own,
@@ -140,10 +141,9 @@ fn images_interval_seconds(cost: &ImageCost, threads: usize, mtbf_seconds: f64) 
 }
 
 impl Levels {
-    /// The folders that each node has for itself.
-    pub fn local_folders(&self) -> Vec<PathBuf> {
-        let local = self.0.iter().filter(|level| level.reach == Reach::Local);
-        local.map(|level| level.folder.clone()).collect()
+    /// Their folders.
+    pub fn folders(&self) -> Vec<PathBuf> {
+        self.0.iter().map(|level| level.folder.clone()).collect()
     }
 }
 
@@ -218,6 +218,27 @@ impl Settings {
             Ok(Level { name, disk, reach, every, keep, when_busy, max_bytes_per_second })
         };
         self.levels.0.iter().map(open).collect()
+    }
+
+    /// Removes the images of tests that `is_meant` from what this node sees of the levels. A
+    /// line about each level that refuses.
+    pub fn remove_images(&self, is_meant: impl Fn(usize) -> bool) -> Vec<String> {
+        let refused = |level: &LevelSettings| match remove_images_of(
+            &level.folder,
+            &self.run_id,
+            &is_meant,
+        ) {
+            Err(why) if why.kind() != ErrorKind::NotFound => Some(format!(
+                "images of run {} stay on {}: {why}; a later run of that name would go on from \
+                     them: `skt-hpl store clean --run {} --images {}` removes them",
+                self.run_id,
+                level.name(),
+                self.run_id,
+                level.folder.display()
+            )),
+            _ => None,
+        };
+        self.levels.0.iter().filter_map(refused).collect()
     }
 
     /// Removes the folders of the run, which has left nothing in them.
@@ -309,7 +330,7 @@ mod tests {
         let limited: Levels = "local:/x,max-rate=200MB/s".parse().expect("legal");
         assert_eq!(limited.0[0].max_bytes_per_second, Some(2e8));
         assert_eq!(global.folder, Path::new("/pfs/me"));
-        assert_eq!(levels.local_folders(), [Path::new("/scratch")]);
+        assert_eq!(levels.folders(), [Path::new("/scratch"), Path::new("/pfs/me")]);
         for text in [
             "",
             "local",

@@ -213,14 +213,17 @@ pub fn left_by_others(
     )))
 }
 
-/// Removes what `run` has left on this node of the tests before `test`, whose
-/// results are kept elsewhere.
+/// Removes what `run` has left on this node of tests that `is_meant`.
 ///
 /// # Errors
 /// When the store cannot be listed, or a segment not be removed.
-pub fn sweep_before(store: &dyn Store, run: &str, test: usize) -> Result<(), StoreError> {
+pub fn sweep_tests(
+    store: &dyn Store,
+    run: &str,
+    is_meant: impl Fn(usize) -> bool,
+) -> Result<(), StoreError> {
     for info in store.list()?.into_iter().filter(|info| info.name.run() == run) {
-        if parse_role(info.name.role()).is_some_and(|(of, _)| of < test) {
+        if parse_role(info.name.role()).is_some_and(|(of, _)| is_meant(of)) {
             store.remove(&info.name)?;
         }
     }

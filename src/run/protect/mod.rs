@@ -32,7 +32,7 @@ pub use interval::{Outlook, Pace, daly_interval_seconds};
 pub use levels::{IMAGES_MTBF_SECONDS, LevelSettings, Levels};
 pub use memory::{
     RunInUse, RunLock, TestSegments, doubtful, found_test, left_by_others, run_bytes, store_flag,
-    sweep, sweep_before, tidy,
+    sweep, sweep_tests, tidy,
 };
 pub use read::{MOST_MEMBERS, read_domains};
 pub use role::is_mark;

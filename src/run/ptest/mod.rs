@@ -182,8 +182,7 @@ pub fn solve<C: Comm>(
         by_message(grid.p > 1 && !work.shares_rows()),
         by_message(work.has_halves()),
     ];
-    let mut phases = work.phases();
-    phases.other = (here - phases.sum()).max(0.0);
+    let phases = work.phases().of(here);
     collect::all_max(&grid.all, &mut most)?;
     let rows = if most[3] > 0.0 { ROWS_IN_HALVES } else { "rows" };
     let by_messages = [("panels", most[1]), (rows, most[2])];

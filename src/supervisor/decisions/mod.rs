@@ -233,13 +233,14 @@ impl Machine {
         self.ask_then(Then::Start);
     }
 
+    /// The failures that count.
     fn past(&self) -> Vec<Past> {
         let past = |failure: &Failure| Past {
             lived: failure.lived,
             column: failure.column,
             node_lost: failure.node_lost,
         };
-        self.state.failures.iter().map(past).collect()
+        self.state.failures.iter().skip(self.state.pardoned).map(past).collect()
     }
 
     fn ask_then(&mut self, then: Then) {

@@ -459,6 +459,18 @@ fn a_job_that_cannot_start_is_given_up() {
     let why = "gave-up: giving up: the job gave no sign of life in 3 starts, with all nodes well";
     let lines = play.ended("the launcher ended with code 1");
     assert_eq!(lines[2..], [why, "Save", "Account", "end 2"]);
+    // Who gives the command again has found the reason; a supervisor that is killed has not.
+    let asked_again = |state: State| {
+        let (pool, me) = (state.pool.clone(), state.supervisor.clone());
+        let mut next = Play::new(rules(), state.taken_over(&pool, me));
+        next.on(Event::Begin);
+        next.on(Event::NoJob { swept: 0 })
+    };
+    let given_up = play.machine.state;
+    let mut killed = given_up.clone();
+    killed.status = Status::Running;
+    assert_eq!(asked_again(killed).last().unwrap(), "end 2");
+    assert_eq!(asked_again(given_up).last().unwrap(), "ask start n1 n2 n3 + , 1 may be silent");
 }
 
 #[test]

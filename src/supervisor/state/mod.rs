@@ -136,6 +136,9 @@ pub struct State {
     pub residuals_failed: usize,
     /// All failures so far.
     pub failures: Vec<Failure>,
+    /// How many of them, from the first on, are no reason to give up any more.
+    #[serde(default)]
+    pub pardoned: usize,
 }
 
 impl State {
@@ -165,7 +168,20 @@ impl State {
             is_reported: false,
             residuals_failed: 0,
             failures: Vec::new(),
+            pardoned: 0,
         }
+    }
+
+    /// The same run under another supervisor, with these nodes. Where the one before has not
+    /// just been killed, but has given up, a user has seen why and asks again.
+    pub fn taken_over(mut self, pool: &Pool, me: Process) -> Self {
+        if self.status != Status::Running {
+            self.pardoned = self.failures.len();
+        }
+        self.pool = self.pool.with_new(pool);
+        (self.supervisor, self.status) = (me, Status::Running);
+        (self.reason, self.exit) = (None, None);
+        self
     }
 
     /// The token of the present start.

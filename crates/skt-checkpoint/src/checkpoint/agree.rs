@@ -94,6 +94,8 @@ pub struct Offer {
     pub node: String,
     /// Checksum of what all processes and segments must agree on.
     pub fingerprint: u64,
+    /// The rank that it had until a loss that its job has outlived.
+    pub seat: Option<usize>,
     /// Why it cannot take hold of the run on its node, if it cannot.
     pub held: Option<String>,
     /// All segments of the run on its node.
@@ -115,9 +117,9 @@ pub struct Rules {
     pub parities: usize,
     /// The groups, where the application has them; else they are formed.
     pub groups: Option<Vec<Vec<usize>>>,
-    /// Where there are fewer processes than ranks: see [`Survivor::bears`].
+    /// Where there are fewer processes than ranks: see [`Config::bears`].
     ///
-    /// [`Survivor::bears`]: super::config::Survivor::bears
+    /// [`Config::bears`]: super::config::Config::bears
     pub bears: Option<Vec<Vec<usize>>>,
     /// Whether members of a group may stand in one domain.
     pub allow_shared_domains: bool,
@@ -607,8 +609,10 @@ fn stored_groups(
     Ok(groups.into_values().collect())
 }
 
-/// A process for each usable rank that has one: a largest matching, by
-/// augmenting paths; a process keeps the rank of its own number where it can.
+/// A process for each usable rank that has one: a largest matching, by augmenting paths. A
+/// process that had a rank keeps it: in its place the segment of a lost rank, which may be torn,
+/// could be taken, and its own be left over. Others take the rank of their own number where they
+/// can.
 fn assign(
     offers: &[Offer],
     usable: &BTreeMap<usize, &Content>,
@@ -625,8 +629,15 @@ fn assign(
     for (&rank, list) in &mut holders {
         list.sort_by_key(|&(process, id)| (process != rank, process, id));
     }
-    let mut owner: BTreeMap<usize, usize> = BTreeMap::new();
-    for &rank in holders.keys() {
+    let (mut owner, mut seated): (BTreeMap<usize, usize>, _) = (BTreeMap::new(), BTreeSet::new());
+    for (process, seat) in offers.iter().enumerate().filter_map(|(i, o)| Some((i, o.seat?))) {
+        let is_there = |list: &Vec<(usize, SegmentId)>| list.iter().any(|(p, _)| *p == process);
+        if holders.get(&seat).is_some_and(is_there) && seated.insert(seat) {
+            owner.insert(process, seat);
+        }
+    }
+    // From a process that has a rank a path leads on to another place for that rank.
+    for &rank in holders.keys().filter(|rank| !seated.contains(rank)) {
         place(rank, &holders, &mut owner, &mut BTreeSet::new());
     }
     let id = |rank: usize, process: usize| {
@@ -740,6 +751,7 @@ mod tests {
             domain: format!("node{node}"),
             node: format!("node{node}"),
             fingerprint: 7,
+            seat: None,
             held: None,
             claims,
             images: Vec::new(),
@@ -785,6 +797,24 @@ mod tests {
 
     fn edit(offer: &mut Offer) -> &mut Content {
         offer.claims[0].content.as_mut().expect("a whole segment")
+    }
+
+    /// Rank 0, of two on its node, is lost, and its segment is left there. Those that are left
+    /// have other numbers now.
+    #[test]
+    fn the_segment_of_a_lost_rank_drives_nobody_from_its_own() {
+        let mut offers = one_each([(4, 4); 4]);
+        let on_node_0 = [claim(0, 4, 4), claim(1, 4, 4)];
+        for (process, (seat, node)) in [(1, 0), (2, 1), (3, 2)].into_iter().enumerate() {
+            offers[process] = Offer { seat: Some(seat), ..offers[node].clone() };
+            offers[process].claims = vec![claim(seat, 4, 4)];
+            offers[process].node = format!("node{node}");
+        }
+        offers[0].claims = on_node_0.into();
+        // The spare.
+        offers[3] = Offer { claims: Vec::new(), node: "node3".into(), ..offers[3].clone() };
+        let plan = planned(&offers, &RULES).unwrap();
+        assert_eq!((plan.ranks, plan.lost), (vec![1, 2, 3, 0], vec![0]));
     }
 
     /// Process 0 reads one of each rank.

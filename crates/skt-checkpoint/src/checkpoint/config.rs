@@ -6,19 +6,8 @@ use super::layout::{BANDS, CELL_BYTES};
 use super::level::{Level, Writer};
 use super::methods::Method;
 
-/// A process that is left of a job, which goes on with fewer processes than the run has ranks:
-/// each keeps its rank, and nobody has the ranks of those that are lost.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Survivor {
-    /// The rank that the process had; `None` where it had none yet.
-    pub rank: Option<usize>,
-    /// Sets of ranks, each rank of the run in one of them. The application bears the loss of
-    /// ranks of one set. The same on all processes.
-    pub bears: Vec<Vec<usize>>,
-}
-
-/// What a checkpoint is to be like. All but `domain`, `node`, `clock`, `nonce`
-/// and the rank of a survivor must be the same on all ranks.
+/// What a checkpoint is to be like. All but `domain`, `node`, `seat`, `clock` and `nonce` must
+/// be the same on all ranks.
 #[derive(Debug, Clone)]
 pub struct Config<K> {
     /// Name of the run.
@@ -37,9 +26,13 @@ pub struct Config<K> {
     /// Ranks of each group, where the application has the groups: all of one size, with
     /// all ranks. `None`: they are formed.
     pub groups: Option<Vec<Vec<usize>>>,
-    /// Where the job goes on with fewer processes than the run has ranks; else there is a
-    /// process for each. For method `abft`.
-    pub survivor: Option<Survivor>,
+    /// The rank that this process had until a loss that its job has outlived; `None` where it
+    /// had none yet.
+    pub seat: Option<usize>,
+    /// Where the job goes on with fewer processes than the run has ranks: each keeps its rank,
+    /// and nobody has the ranks of those that are lost. Sets of ranks, each rank of the run in
+    /// one of them; the application bears the loss of ranks of one set. For method `abft`.
+    pub bears: Option<Vec<Vec<usize>>>,
     /// How parities are computed.
     pub encoder: Encoder,
     /// Bytes of a message when encoding; `None`: what [`Link::measure`](super::link::Link::measure) finds
@@ -99,7 +92,8 @@ impl<K> Config<K> {
             members: 16,
             parities: 1,
             groups: None,
-            survivor: None,
+            seat: None,
+            bears: None,
             encoder: Encoder::Auto,
             message_bytes: None,
             allow_shared_domains: false,
@@ -125,6 +119,6 @@ impl<K> Config<K> {
 
     /// Ranks of the run, in a job of so many processes.
     pub(super) fn ranks(&self, processes: usize) -> usize {
-        agree::ranks(self.survivor.as_ref().map(|survivor| &survivor.bears[..]), processes)
+        agree::ranks(self.bears.as_deref(), processes)
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use super::agree::{
     Bearer, Claim, Content, Decision, Finished, Offer, Plan, Refusal, Rules, decide,
 };
-use super::config::{Config, Survivor};
+use super::config::Config;
 use super::error::{Result, memory_error};
 use super::header::{HeaderLayout, Identity, SegmentId};
 use super::hook::{Hook, Step, StepName};
@@ -144,13 +144,14 @@ impl<M: Memory> Opening<M> {
         let held = if is_lasting && this.lock.is_none() { this.hold(index)? } else { None };
         this.hook.at(&Step::new(StepName::Agree, 0))?;
         if is_lasting && held.is_none() {
-            this.look_around(config.survivor.as_ref())?;
-            this.look_at_images(comm, config.survivor.is_some())?;
+            this.look_around(config.bears.is_some().then_some(config.seat))?;
+            this.look_at_images(comm, config.bears.is_some())?;
         }
         let offer = Offer {
             domain: config.domain.clone(),
             node: config.node.clone(),
             fingerprint,
+            seat: config.seat,
             held,
             claims: this.claims.clone(),
             images: (this.seen.iter())
@@ -163,7 +164,7 @@ impl<M: Memory> Opening<M> {
             members: config.members,
             parities: config.parities,
             groups: config.groups.clone(),
-            bears: config.survivor.as_ref().map(|survivor| survivor.bears.clone()),
+            bears: config.bears.clone(),
             allow_shared_domains: config.allow_shared_domains,
             resume: config.resume,
             clock: config.clock,
@@ -211,14 +212,14 @@ impl<M: Memory> Opening<M> {
         Ok(state)
     }
 
-    /// What this process sees of the images of the run. What is left of a job, as one that
-    /// `is_survivor`, goes on from memory or not at all, and removes no image.
-    fn look_at_images<C: Comm>(&mut self, comm: &C, is_survivor: bool) -> Result<()> {
+    /// What this process sees of the images of the run. With `is_short`, fewer processes than
+    /// ranks, a job goes on from memory or not at all, and looks after no images.
+    fn look_at_images<C: Comm>(&mut self, comm: &C, is_short: bool) -> Result<()> {
         let (header, fingerprint) = (&self.header, self.fingerprint);
         let wanted = Wanted { header, fingerprint, parameters: &self.parameters };
         for level in &self.levels {
             let is_ours =
-                |rank: usize| !is_survivor && level.is_looked_after(rank, comm.rank(), comm.size());
+                |rank: usize| !is_short && level.is_looked_after(rank, comm.rank(), comm.size());
             let seen = wanted.look_at(level, is_ours);
             self.seen.push(seen.map_err(level_error("looking at the images", level))?);
         }
@@ -256,12 +257,12 @@ impl<M: Memory> Opening<M> {
         }
     }
 
-    /// What this process finds on its node: of one that is left of a job, its own segment, for
-    /// those of the lost ones may be there, too.
-    fn look_around(&mut self, survivor: Option<&Survivor>) -> Result<()> {
+    /// What this process finds on its node. Of a `seat`, the segment of that rank alone: those
+    /// of lost ranks, whom nobody is to follow, may be there, too.
+    fn look_around(&mut self, seat: Option<Option<usize>>) -> Result<()> {
         let nobody = SegmentId { rank: 0, attempt: 0 };
         let mut ids = self.memory.list().map_err(memory_error("listing", nobody, 0))?;
-        ids.retain(|id| survivor.is_none_or(|survivor| survivor.rank == Some(id.rank)));
+        ids.retain(|id| seat.is_none_or(|seat| seat == Some(id.rank)));
         ids.sort_unstable();
         for id in ids {
             match self.read(id) {

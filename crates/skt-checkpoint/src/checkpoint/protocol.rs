@@ -20,7 +20,7 @@ use std::time::Instant;
 use super::agree::{Decision, Refusal, Resume};
 pub use super::checkpointer::Checkpointer;
 use super::code::Code;
-pub use super::config::{Config, Survivor};
+pub use super::config::Config;
 pub use super::error::{CheckpointError, Result};
 use super::finish::FinishedRun;
 use super::hook::{Hook, Step, StepName};
@@ -48,7 +48,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// Finds what there is of the run, agrees with all processes on who takes
     /// which rank and on the epoch to go on from, and makes what is missing.
     /// Collective over `comm`, which has one process for each rank, or
-    /// fewer, see [`Survivor`].
+    /// fewer, see [`Config::bears`].
     ///
     /// The rank of this process in the run is [`Checkpointer::rank`], which
     /// need not be its rank in `comm`. Call [`Checkpointer::recover`] next.

@@ -25,7 +25,7 @@ use super::super::SolveError;
 use super::super::local::Local;
 use super::groups::{dead_checksums, dead_columns};
 use super::memory::Places;
-use super::relay::{Relay, Sum, is_rounding};
+use super::relay::{Relay, Sum, are_rounding};
 use super::weights::Weights;
 use crate::hpl::comm::{Comm, collect};
 
@@ -35,6 +35,10 @@ const REST: f64 = 1e-3;
 const REST_UNITS: f64 = 2.0;
 /// Rows of one thread at a time.
 const GRAIN_ROWS: usize = 16;
+/// Elements that the compiler makes vectors of.
+const LANES: usize = 16;
+/// One in so many rows tells how long a check of all takes.
+const TIMED_ROWS: usize = 16;
 
 /// A row that the checksums contradict.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -82,25 +86,26 @@ impl FromStr for CheckEvery {
 /// When the next check is due.
 pub(super) struct Checks {
     every: CheckEvery,
-    /// The panels before which the first one was, and the next one will be.
+    /// The panel that the run goes on from, and the one before which the next check is.
     first: usize,
     next: usize,
     /// Panels between two.
     period: usize,
-    /// Seconds that the first one took, and when it was over.
+    /// Seconds that one takes, and when these were known.
     seconds: f64,
-    over: Instant,
+    timed: Instant,
 }
 
 impl Checks {
-    /// The first one is at the cut that a run goes on from.
-    pub fn new(every: CheckEvery, from: usize) -> Self {
+    /// Of a run that goes on from panel `from`. Only what has just been generated `is_new`.
+    pub fn new(every: CheckEvery, from: usize, is_new: bool) -> Self {
         let period = match every {
             CheckEvery::Panels(panels) => panels.get(),
             // Not known yet.
             CheckEvery::Auto | CheckEvery::Never => usize::MAX / 2,
         };
-        Self { every, first: from, next: from, period, seconds: 0.0, over: Instant::now() }
+        let next = if is_new && every == CheckEvery::Auto { period } else { from };
+        Self { every, first: from, next, period, seconds: 0.0, timed: Instant::now() }
     }
 
     /// Whether there are none.
@@ -115,26 +120,35 @@ impl Checks {
     /// When a rank is lost.
     pub fn is_due<C: Comm>(
         &mut self,
-        all: &C,
+        local: &Local<C>,
+        places: &Places,
         cut: usize,
-        panels: usize,
     ) -> Result<bool, SolveError> {
+        if self.every == CheckEvery::Auto && cut == self.first && cut != self.next {
+            let (start, rows) = (Instant::now(), local.shape.rows / TIMED_ROWS);
+            products(local, places, (cut, 0), rows);
+            self.time(start.elapsed() * TIMED_ROWS as u32);
+        }
         if self.every == CheckEvery::Auto && cut == self.first + 1 {
-            let mut most = [self.seconds, self.over.elapsed().as_secs_f64()];
-            collect::all_max(all, &mut most)?;
+            let mut most = [self.seconds, self.timed.elapsed().as_secs_f64()];
+            collect::all_max(&local.grid.all, &mut most)?;
             let [check, panel] = most;
             self.period = panels_between(check, panel);
             self.next = self.first + self.period;
         }
-        Ok(!self.are_off() && (cut == self.next || cut == panels))
+        Ok(!self.are_off() && (cut == self.next || cut == local.params.panels()))
     }
 
     /// One has been made.
     pub fn done(&mut self, cut: usize, took: Duration) {
         if cut == self.first {
-            (self.seconds, self.over) = (took.as_secs_f64(), Instant::now());
+            self.time(took);
         }
         self.next = cut + self.period;
+    }
+
+    fn time(&mut self, took: Duration) {
+        (self.seconds, self.timed) = (took.as_secs_f64(), Instant::now());
     }
 }
 
@@ -212,18 +226,15 @@ pub(super) fn check_left_over<C: Comm>(
     let below = local.rows.count_before(finished, grid.myrow);
     // SAFETY: nobody writes to A.
     let a = unsafe { places.a.read(0..local.shape.rows, cols) };
-    let above = (0..below).flat_map(|row| a.row(row));
     // A process row may have nothing above the diagonal.
-    let mut size = [above.fold(0.0, |most: f64, value| value.abs().max(most))];
+    let mut size = [(0..below).fold(0.0, |most: f64, row| most.max(largest(a.row(row))))];
     collect::all_max(&grid.col, &mut size)?;
     let unit = unit(local, size[0]);
-    let mut left =
-        (below..local.shape.rows).flat_map(|row| a.row(row).iter().map(move |v| (row, v)));
-    match left.find(|(_, value)| !is_rounding(**value, unit)) {
-        Some((row, value)) => Err(SolveError::Wrong {
+    match (below..local.shape.rows).find(|&row| !are_rounding(a.row(row).iter().copied(), unit)) {
+        Some(row) => Err(SolveError::Wrong {
             column: finished,
             row: local.rows.global(row, grid.myrow),
-            units: value.abs() / unit,
+            units: largest(a.row(row)) / unit,
         }),
         None => Ok(unit),
     }
@@ -238,7 +249,7 @@ fn look<C: Comm>(
     at: (usize, u64),
 ) -> Result<(Vec<Wrong>, f64), SolveError> {
     let (grid, m) = (local.grid, weights.checksums());
-    let (mine, mut largest) = products(local, places, at);
+    let (mine, mut largest) = products(local, places, at, local.shape.rows);
     // Of row r, delta_s is element m r + s.
     let factor = |s: usize| match grid.mycol.checked_sub(grid.q) {
         None => weights.of(s)[grid.mycol],
@@ -252,7 +263,7 @@ fn look<C: Comm>(
     let (mut wrong, mut most) = (Vec::new(), 0.0f64);
     for (row, deltas) in deltas.chunks_exact(m).enumerate() {
         let largest = deltas.iter().map(|delta| delta.abs()).fold(0.0, f64::max);
-        if deltas.iter().all(|delta| is_rounding(*delta, unit)) {
+        if are_rounding(deltas.iter().copied(), unit) {
             most = most.max(if unit > 0.0 { largest / unit } else { 0.0 });
             continue;
         }
@@ -320,22 +331,23 @@ fn mend<C: Comm>(
     relay.sum(&sum, (row..row + 1, 0..relay.columns_of(target)))
 }
 
-/// The product of this rank's columns, those that are alive, with v, row by row; and their
-/// largest magnitude.
+/// The product of this rank's columns, those that are alive, with v, for the first `rows`; and
+/// the largest magnitude there.
 fn products<C: Comm>(
     local: &Local<C>,
     places: &Places,
     (cut, time): (usize, u64),
+    rows: usize,
 ) -> (Vec<f64>, [f64; 1]) {
-    let Local { params, rows, cols, grid, shape, .. } = local;
+    let Local { params, rows: cyclic, cols, grid, shape, .. } = local;
     let finished = params.columns_before(cut);
     let v: Vec<f64> = (0..shape.cols as u64).map(|col| sign(cut as u64 * 2 + time, col)).collect();
-    let products = Mutex::new((vec![0.0; shape.rows], [0.0f64]));
+    let products = Mutex::new((vec![0.0; rows], [0.0f64]));
     let (a, myrow, mycol, is_checksum) = (&places.a, grid.myrow, grid.mycol, grid.is_checksum());
-    local.team.split(shape.rows, GRAIN_ROWS, |range: Range<usize>| {
+    local.team.split(rows, GRAIN_ROWS, |range: Range<usize>| {
         let mut largest = 0.0f64;
         let dot = |row: usize| {
-            let global = rows.global(row, myrow);
+            let global = cyclic.global(row, myrow);
             let dead = match is_checksum {
                 true => dead_checksums(*cols, global, finished),
                 false => dead_columns(*cols, mycol, global, finished),
@@ -354,9 +366,22 @@ fn products<C: Comm>(
     products.into_inner().expect("no thread panics with it")
 }
 
+/// The largest magnitude, of numbers. In lanes, which the compiler makes vectors of.
+fn largest(values: &[f64]) -> f64 {
+    let mut most = [0.0f64; LANES];
+    let chunks = values.chunks_exact(LANES);
+    let rest = chunks.remainder().iter().fold(0.0, |most: f64, value| most.max(value.abs()));
+    for chunk in chunks {
+        for (most, value) in most.iter_mut().zip(chunk) {
+            let magnitude = value.abs();
+            *most = if magnitude > *most { magnitude } else { *most };
+        }
+    }
+    most.iter().fold(rest, |a, &b| a.max(b))
+}
+
 /// `a v`, and the largest magnitude of `a`. In lanes, which the compiler makes vectors of.
 fn dot_and_largest(a: &[f64], v: &[f64]) -> (f64, f64) {
-    const LANES: usize = 16;
     let (mut dots, mut most) = ([0.0; LANES], [0.0f64; LANES]);
     let (a, v) = (a.chunks_exact(LANES), v.chunks_exact(LANES));
     let rest = a.remainder().iter().zip(v.remainder());
@@ -416,6 +441,7 @@ mod tests {
             let plain = a.iter().zip(&v).map(|(a, v)| a * v).sum::<f64>();
             let largest = a.iter().fold(0.0f64, |most, a| most.max(a.abs()));
             assert_eq!(dot_and_largest(&a, &v), (plain, largest));
+            assert_eq!(super::largest(&a), largest);
         }
     }
 

@@ -314,8 +314,10 @@ impl<'s, C: Comm> System<'s, C> {
             grid.all.barrier()?;
             let rebuilt = solution.rebuilt.clone();
             let beginning = Beginning { panel: from, rebuilt, undone, ..Beginning::default() };
+            let checks = Checks::new(self.check, from, solution.resumed.is_none());
+            let mut run = Run::new(&local, &places, &journal, (self.weights, checks), from)?;
+            // What takes memory is made: the clock may start.
             watcher.begins(&beginning)?;
-            let mut run = Run::new(&local, &places, &journal, (self.weights, self.check), from)?;
             run.is_rebuilt = lost.by_place[grid.myrow].contains(&true);
             let factored = run.factor(from, watcher);
             if let Err(SolveError::Wrong { .. }) = factored {
@@ -535,7 +537,7 @@ impl<'r, C: Comm> Run<'r, C> {
         local: &'r Local<'r, C>,
         places: &'r Places<'r>,
         journal: &'r Journal<'r>,
-        (weights, check): (&'r Weights, CheckEvery),
+        (weights, checks): (&'r Weights, Checks),
         from: usize,
     ) -> Result<Self, SolveError> {
         let (grid, params) = (local.grid, local.params);
@@ -563,7 +565,7 @@ impl<'r, C: Comm> Run<'r, C> {
             barrier: IBarrier::new()?,
             relay: Relay::new(local, places, journal)?,
             weights,
-            checks: Checks::new(check, from),
+            checks,
             is_rebuilt: false,
             phases: Phases::default(),
         })
@@ -631,7 +633,7 @@ impl<'r, C: Comm> Run<'r, C> {
         watcher: &mut dyn Watcher,
     ) -> Result<(), SolveError> {
         let Self { local, places, weights, relay, checks, is_rebuilt, .. } = self;
-        let is_due = checks.is_due(&local.grid.all, cut, local.params.panels())?;
+        let is_due = checks.is_due(local, places, cut)?;
         if !is_due && (!keeps_image || checks.are_off()) {
             return Ok(());
         }

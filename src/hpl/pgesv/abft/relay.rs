@@ -15,10 +15,12 @@ const TAG_RELAY: Tag = 0x150;
 /// deviation is 0.6.
 const ALARM_UNITS: f64 = 32.0;
 
-/// Whether an element may be off by so much by rounding, of which this is the unit.
-pub(super) fn is_rounding(deviation: f64, unit: f64) -> bool {
-    // Not so for what is no number.
-    deviation.is_finite() && deviation.abs() <= ALARM_UNITS * unit
+/// Whether elements may be off by so much by rounding, of which this is the unit.
+pub(super) fn are_rounding(deviations: impl Iterator<Item = f64>, unit: f64) -> bool {
+    let most = (ALARM_UNITS * unit).min(f64::MAX);
+    // All are looked at, which takes less than to stop at the first. None may be no number.
+    let is_more = |by: f64| by.is_nan() | (by.abs() > most);
+    !deviations.fold(false, |is, by| is | is_more(by))
 }
 
 /// A weighted sum of the same block of A on several process columns, stored on another.
@@ -91,6 +93,9 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
             let Some(at) = mine else {
                 let &(last, _) = sum.terms.last().expect("a term");
                 grid.row.recv(&mut self.message[..len], last, TAG_RELAY)?;
+                if sum.divisor != 1.0 {
+                    self.message[..len].iter_mut().for_each(|value| *value /= sum.divisor);
+                }
                 self.take(sum, part, cols.clone())?;
                 continue;
             };
@@ -149,18 +154,18 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
                 // SAFETY: this thread alone is on these columns.
                 let mut a = unsafe { self.places.a.block(row..row + 1, cols.start..alive.end) };
                 let (dead, values) = a.row_mut(0).split_at_mut(alive.start - cols.start);
-                let sums = message[dead.len()..].iter().map(|value| value / sum.divisor);
+                let sums = &message[dead.len()..];
                 if is_taken {
                     dead.fill(0.0);
-                    let store = |(value, new): (&mut f64, f64)| {
-                        *value = if sum.is_added { *value + new } else { new };
-                    };
-                    values.iter_mut().zip(sums).for_each(store);
+                    match sum.is_added {
+                        true => values.iter_mut().zip(sums).for_each(|(value, new)| *value += new),
+                        false => values.copy_from_slice(sums),
+                    }
                 } else if sum.unit.is_finite() {
-                    let mut changes = values.iter().zip(sums).map(|(value, sum)| sum - value);
-                    if let Some(change) = changes.find(|&by| !is_rounding(by, sum.unit)) {
+                    let changes = || values.iter().zip(sums).map(|(value, sum)| sum - value);
+                    if !are_rounding(changes(), sum.unit) {
                         let row = local.rows.global(row, local.grid.myrow);
-                        let units = change.abs() / sum.unit;
+                        let units = changes().map(f64::abs).fold(0.0, f64::max) / sum.unit;
                         return Err(SolveError::Wrong { column: sum.finished, row, units });
                     }
                 }

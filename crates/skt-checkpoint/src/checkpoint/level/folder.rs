@@ -213,12 +213,16 @@ pub fn stored_images(parent: &Path) -> io::Result<Vec<StoredImages>> {
     Ok(all.into_values().collect())
 }
 
-/// Removes all images of a run of this user in `parent`, and its folder, if nothing else is in
-/// it. Returns how many there were, and their bytes.
+/// Removes all images of a run of this user in `parent`, of tests that `is_meant`, and its folder,
+/// if nothing else is in it. Returns how many there were, and their bytes.
 ///
 /// # Errors
 /// As [`stored_images`]. None where the run has no folder.
-pub fn remove_images_of(parent: &Path, run: &str) -> io::Result<(usize, u64)> {
+pub fn remove_images_of(
+    parent: &Path,
+    run: &str,
+    is_meant: impl Fn(usize) -> bool,
+) -> io::Result<(usize, u64)> {
     let above = File::open(parent).map_err(at(parent))?;
     let path = Folder::path_of(parent, run);
     let folder = match Folder::enter(&above, path.clone(), &folder_name(run), 0) {
@@ -227,7 +231,8 @@ pub fn remove_images_of(parent: &Path, run: &str) -> io::Result<(usize, u64)> {
     };
     let (mut images, mut bytes) = (0, 0);
     for name in folder.names().map_err(at(&path))? {
-        let Some((_, FileId { ranks, .. })) = parse_name(&name) else { continue };
+        let of_test = parse_name(&name).filter(|(test, _)| is_meant(*test));
+        let Some((_, FileId { ranks, .. })) = of_test else { continue };
         let file = match folder.file(&name, OFlag::O_RDONLY) {
             // Another process removes them, too.
             Err(error) if error.kind() == ErrorKind::NotFound => continue,

@@ -1,6 +1,8 @@
 use std::fs;
+use std::num::NonZeroUsize;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use tempfile::TempDir;
 
 use super::super::{SpacedRanks, is_not_own};
@@ -58,6 +60,70 @@ fn ranks_write_to_one_file_and_each_to_its_slot() {
     let first = |slot: usize| bytes[slot * SLOT_BYTES as usize..][..SLOT_BYTES as usize].to_vec();
     assert!(first(1).iter().all(|&byte| byte == 0));
     assert!([0, 2, 3].iter().all(|&i| first(i).iter().all(|&byte| byte == i as u8 + 1)));
+}
+
+/// Whole blocks that lie well go past the page cache; what is before, between and after them,
+/// through it. All of it is there.
+#[test]
+fn bytes_are_where_they_were_written_whichever_way_they_went() {
+    const BLOCK: usize = 4096;
+    let (_above, folder) = folder();
+    let mut pages = vec![0u8; SLOT_BYTES as usize + BLOCK];
+    let first = pages.as_ptr().align_offset(BLOCK);
+    pages.iter_mut().enumerate().for_each(|(i, byte)| *byte = (i * 7 + i / 251) as u8);
+    let mut expected = vec![0; SLOT_BYTES as usize];
+    let mut slot = folder.create(GENERATION, &slot(5)).unwrap();
+    // Place in the slot, and in memory from a page on, and length.
+    for (place, from, len) in [
+        (0, 0, 8 * BLOCK),
+        (8 * BLOCK, BLOCK, 3 * BLOCK + 100),
+        (12 * BLOCK, 5, 2 * BLOCK),
+        (20 * BLOCK + 8, BLOCK + 8, BLOCK),
+        (2 * BLOCK, 9 * BLOCK, BLOCK),
+        (30 * BLOCK, 40 * BLOCK, 100 * BLOCK),
+        (200, 77, 60),
+    ] {
+        let bytes = &pages[first + from..][..len];
+        slot.write_at(place as u64, bytes).unwrap();
+        expected[place..place + len].copy_from_slice(bytes);
+    }
+    slot.sync().unwrap();
+    let mut read = vec![0; SLOT_BYTES as usize];
+    folder.open(file(), 5).unwrap().read_at(0, &mut read).unwrap();
+    assert!(read == expected, "as it was written");
+    assert!(fs::read(path(&folder)).unwrap()[SLOT_BYTES as usize..][..read.len()] == expected);
+}
+
+/// Bytes of a file that are in the page cache.
+fn cached_bytes(file: &File) -> u64 {
+    let len = NonZeroUsize::new(file.metadata().unwrap().len() as usize).unwrap();
+    let mut pages = vec![0u8; len.get().div_ceil(4096)];
+    // SAFETY: nobody reads from the mapping, and `pages` has a byte for each of its pages.
+    unsafe {
+        let at = mmap(None, len, ProtFlags::PROT_READ, MapFlags::MAP_SHARED, file, 0).unwrap();
+        assert_eq!(libc::mincore(at.as_ptr(), len.get(), pages.as_mut_ptr()), 0);
+        munmap(at, len.get()).unwrap();
+    }
+    pages.iter().filter(|&&page| page & 1 == 1).count() as u64 * 4096
+}
+
+/// A file system that takes `O_DIRECT` has no page of the body in memory, but those that are no
+/// whole blocks.
+#[test]
+fn a_body_does_not_fill_the_page_cache() {
+    let (above, folder) = folder();
+    let probe = above.path().join("probe");
+    let direct = OFlag::O_DIRECT | OFlag::O_CREAT | OFlag::O_WRONLY;
+    if nix::fcntl::open(&probe, direct, Mode::S_IRUSR).is_err() {
+        println!("skipped: no O_DIRECT in {}", above.path().display());
+        return;
+    }
+    let mut slot = folder.create(GENERATION, &slot(4)).unwrap();
+    let bytes = vec![1u8; SLOT_BYTES as usize + 4096];
+    let first = bytes.as_ptr().align_offset(4096);
+    slot.write_at(0, &bytes[first..][..SLOT_BYTES as usize - 100]).unwrap();
+    let cached = cached_bytes(&File::open(path(&folder)).unwrap());
+    assert!(cached < SLOT_BYTES / 8, "{cached} bytes in the page cache");
 }
 
 #[test]
@@ -178,6 +244,8 @@ fn images_are_counted_by_their_slots() {
     fs::write(folder.path.join("t0.r4-7.note"), "").unwrap();
     let [images] = &stored_images(above.path()).unwrap()[..] else { panic!("one generation") };
     assert_eq!((images.ranks, images.bytes), (5, 5 * SLOT_BYTES));
-    assert_eq!(remove_images_of(above.path(), "run").unwrap(), (5, 5 * SLOT_BYTES));
+    let remove = |test: usize| remove_images_of(above.path(), "run", |of| of == test).unwrap();
+    assert_eq!(remove(1), (0, 0));
+    assert_eq!(remove(0), (5, 5 * SLOT_BYTES));
     assert!(folder.path.join("t0.r4-7.note").exists(), "it is no image");
 }

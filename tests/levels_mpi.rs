@@ -4,7 +4,7 @@
 mod mpi_job;
 mod mpirun;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -301,6 +301,48 @@ fn what_does_not_work_is_refused_in_words() {
     let level = level("local", &folder);
     refused(&format!("--ft single {level}"), "levels need --ft self, --ft double or --ft abft");
     refused(&format!("--level local:{}/nowhere", folder.path().display()), "nowhere");
+}
+
+/// The folder of a level is no folder when a killed run starts again. What it has stays: the run
+/// goes on from memory, or, where the images are needed, when they are back.
+#[test]
+fn a_level_that_fails_at_a_restart_costs_the_level_and_not_the_run() {
+    for is_memory_lost in [false, true] {
+        let folder = folder();
+        let (path, away) = (folder.path(), folder.path().with_extension("away"));
+        let flags = format!("{} --inject 1@column:200", level("local", &folder));
+        let job = hpl(&format!("fails-{is_memory_lost}"), &flags);
+        killed(&job, &[]);
+        let content = || -> BTreeMap<PathBuf, Vec<u8>> {
+            images(&folder)
+                .into_iter()
+                .map(|path| (path.clone(), fs::read(path).unwrap()))
+                .collect()
+        };
+        let before = content();
+        fs::rename(path, &away).expect("away");
+        fs::write(path, "not a folder").expect("a file");
+        if is_memory_lost {
+            lose_all(&job);
+        }
+        let ended = job.start(&[]);
+        fs::remove_file(path).expect("it is as it was");
+        fs::rename(&away, path).expect("back");
+        assert_eq!(content(), before);
+        let says = match is_memory_lost {
+            true => ["error: level local:", "fails at process 0 (", "no node has memory"],
+            false => ["warning: no images of level local:", "NO MORE ARE WRITTEN", "store clean"],
+        };
+        for says in [path.to_str().unwrap()].into_iter().chain(says) {
+            assert!(ended.text.contains(says), "{says}: {}", ended.text);
+        }
+        assert_eq!(ended.ok, !is_memory_lost, "{}", ended.text);
+        if is_memory_lost {
+            check_end(&job, &job.start(&["--resume", "require"]), &[&folder]);
+        } else {
+            check_end(&job, &ended, &[]);
+        }
+    }
 }
 
 /// The newest images rot in the files of two ranks, which is more than one parity bears: the

@@ -193,7 +193,7 @@ pub struct LevelFacts {
     pub given_up: u64,
     /// Newest checkpoint of which all ranks are known to have an image; 0 for none.
     pub complete_epoch: u64,
-    /// Why no more of it were written, where a write has failed.
+    /// Why no more of it were written, where a write has failed, or the level at the start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
 }

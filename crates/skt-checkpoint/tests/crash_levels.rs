@@ -5,12 +5,12 @@ mod crash;
 
 use std::collections::HashSet;
 
-use skt_checkpoint::checkpoint::agree::Resume;
+use skt_checkpoint::checkpoint::agree::{Refusal, Resume};
 use skt_checkpoint::checkpoint::level::{Reach, WhenBusy};
 use skt_checkpoint::checkpoint::methods::Method;
 
 use crash::cluster::Setup;
-use crash::disks::Cut;
+use crash::disks::{Cut, Fault};
 use crash::levels::{Came, Count, How, LevelSetup, World, check_kept};
 
 fn level(reach: Reach, keep: usize) -> LevelSetup {
@@ -23,6 +23,8 @@ fn is_soak() -> bool {
 }
 
 const CUTS: [Cut; 5] = [Cut::Nothing, Cut::All, Cut::Chance(1), Cut::Chance(2), Cut::Chance(3)];
+
+const FAULTS: [Fault; 4] = [Fault::Dead, Fault::Unreadable, Fault::ReadOnly, Fault::Full];
 
 /// Nodes whose memory is lost, and disks: all, or so many from one on.
 fn losses(world: &World) -> Vec<(Vec<usize>, Vec<usize>)> {
@@ -185,8 +187,8 @@ fn files_that_ranks_share_are_as_safe_as_files_of_their_own() {
     });
 }
 
-/// Each third generation is complete; of the others one rank of each file has given its image
-/// up.
+/// Each third generation is complete; of the others some ranks of a file have given their images
+/// up, each behind another operation.
 #[test]
 fn what_one_rank_of_a_file_gives_up_costs_the_others_nothing() {
     std::thread::scope(|scope| {
@@ -326,6 +328,199 @@ fn a_disk_that_fails_costs_its_level_and_not_the_run() {
         let promise = world.promise();
         let ran = world.start(&How::none(last, 5));
         assert!(matches!(check_kept(&ran, promise, true), Came::Resumed(..)));
+    }
+}
+
+/// A run at epoch 2 that has died, and a level that fails to its next start.
+struct Failing {
+    world: World,
+    /// Nodes that have lost their memory.
+    lost: usize,
+    level: usize,
+    /// Nodes to which the level fails.
+    nodes: usize,
+    fault: Fault,
+}
+
+impl Failing {
+    /// All cases of a run with these levels: no memory is lost, as much as is borne, or all; and
+    /// each level fails with each fault to as many nodes as are borne, to one more, or to all.
+    fn all(setup: &Setup, levels: &[LevelSetup]) -> Vec<Self> {
+        let (n, m) = (setup.ranks, setup.parities);
+        let mut done = World::new(setup, levels);
+        // With one more no level would need room for another.
+        done.start(&How::none(1, 2));
+        let mut all = Vec::new();
+        for (lost, level) in [0, m, n].iter().flat_map(|&l| (0..levels.len()).map(move |i| (l, i)))
+        {
+            for (nodes, fault) in [m, m + 1, n].iter().flat_map(|&k| FAULTS.map(|f| (k, f))) {
+                let mut world = done.clone();
+                world.power_off(0..lost, Cut::Nothing);
+                world.faults = (0..nodes).map(|node| ((level, node), fault)).collect();
+                all.push(Self { world, lost, level, nodes, fault });
+            }
+        }
+        all
+    }
+
+    /// What the next start is to come to: it goes on from memory or from images, or is refused.
+    fn check(&self, came: &Came) {
+        let Self { world, lost, level, nodes, fault } = self;
+        let parities = world.setup.parities;
+        let is_hidden = matches!(fault, Fault::Dead | Fault::Unreadable);
+        let is_readable = !is_hidden || *nodes <= parities || world.levels.len() > 1;
+        let is_as_expected = match came {
+            Came::Resumed(_, None) => *lost <= parities,
+            Came::Resumed(_, Some(_)) => *lost > parities && is_readable,
+            Came::Refused(Refusal::LevelFails { failure, .. }) => {
+                *lost > parities && !is_readable && failure.starts_with("process 0 (node0): ")
+            }
+            _ => false,
+        };
+        assert!(is_as_expected, "{lost} lost, level {level} {fault:?} to {nodes}: {came:?}");
+    }
+
+    /// Starts the run, then once more, without memory, when the level is back.
+    fn start(&self, count: &mut Count) {
+        let mut world = self.world.clone();
+        let ran = world.start(&How::none(2, 5));
+        let came = ran.results[0].as_ref().expect("undisturbed").clone();
+        assert!(ran.results.iter().all(|other| *other.as_ref().unwrap() == came));
+        self.check(&came);
+        count.add(&came);
+        // Of a level that is read-only to some, the other disks are written to.
+        if self.fault != Fault::ReadOnly {
+            let disks = |world: &World| world.disks_fingerprint(self.level);
+            assert_eq!(disks(&world), disks(&self.world), "nothing goes, nothing is written");
+        }
+        match came {
+            Came::Refused(_) => {
+                assert_eq!(world.fingerprint(), self.world.fingerprint(), "nothing is changed");
+            }
+            // Who cannot change what is there notices when there is something to remove.
+            _ if self.fault == Fault::ReadOnly => {
+                assert!(world.told_to_fail.iter().all(|&rank| rank < self.nodes));
+            }
+            _ => assert_eq!(world.told_to_fail.len(), world.setup.ranks),
+        }
+        assert!(world.promise() >= self.world.promise());
+        start_repaired(world, count);
+        for step in (1..=ran.steps).step_by(if is_soak() { 1 } else { 101 }) {
+            let mut dead = self.world.clone();
+            dead.start(&How::killed(step, 5, step, step as usize % dead.setup.ranks));
+            let ran = dead.clone().start(&How::none(step, 5));
+            let came = ran.results[0].as_ref().expect("undisturbed");
+            assert!(!matches!(came, Came::Fresh | Came::Finished), "step {step}: {came:?}");
+            start_repaired(dead, count);
+        }
+    }
+}
+
+/// All memory is lost, and all disks are well.
+fn start_repaired(mut world: World, count: &mut Count) {
+    world.faults.clear();
+    world.power_off(0..world.nodes.len(), Cut::All);
+    let promise = world.promise();
+    assert!(promise.is_some());
+    count.add(&check_kept(&world.start(&How::none(3, 6)), promise, true));
+}
+
+/// What a level that fails at a start has stays as it is, and is taken when it is back.
+#[test]
+fn a_level_that_fails_at_a_start_costs_nothing_that_was_complete() {
+    let (near, far) = (level(Reach::Local, 1), level(Reach::Global, 1));
+    let setups = [Setup::small(2, 1), Setup::small(3, 1), Setup::small(4, 2), abft(3, 1)];
+    std::thread::scope(|scope| {
+        for setup in &setups {
+            scope.spawn(move || {
+                let mut count = Count::default();
+                for levels in [&[near][..], &[far], &[near, far]] {
+                    let all = Failing::all(setup, levels);
+                    all.iter().for_each(|failing| failing.start(&mut count));
+                }
+                println!("n = {}, {}: {count:?}", setup.ranks, setup.method);
+                assert!(count.0["refused"] > 0 && count.0["from memory"] > 0);
+            });
+        }
+    });
+}
+
+/// A run that goes on from older images, while the level with the newer ones fails, is the newer
+/// one when this level is back, whatever its epochs say.
+#[test]
+fn what_a_level_that_has_failed_still_has_is_older_than_what_went_on_without_it() {
+    let mut world =
+        World::new(&Setup::small(3, 1), &[level(Reach::Local, 1), level(Reach::Global, 1)]);
+    let fails = |level| (0..3).map(move |node| ((level, node), Fault::Dead)).collect();
+    world.start(&How::none(1, 2));
+    world.faults = fails(1);
+    world.start(&How::none(2, 6));
+    world.power_off(0..3, Cut::All);
+    world.faults = fails(0);
+    let ran = world.start(&How::none(3, 4));
+    let Ok(Came::Resumed(state, Some((1, _)))) = &ran.results[0] else { panic!("{ran:?}") };
+    assert!(state.iter().all(|&start| start == 1), "{state:?}");
+    world.faults.clear();
+    world.power_off(0..3, Cut::All);
+    let promise = world.promise();
+    let came = check_kept(&world.start(&How::none(4, 5)), promise, true);
+    let Came::Resumed(state, Some((1, _))) = came else { panic!("{came:?}") };
+    assert!(state.ends_with(&[3]) && !state.contains(&2), "{state:?}");
+}
+
+#[test]
+fn a_disk_from_which_nothing_can_be_removed_costs_its_level() {
+    let mut world = World::new(&Setup::small(3, 1), &[level(Reach::Local, 1)]);
+    world.start(&How::none(1, 4));
+    world.faults.insert((0, 1), Fault::ReadOnly);
+    // No image is due.
+    let ran = world.start(&How::none(2, 4));
+    let Ok(Came::Resumed(_, None)) = &ran.results[0] else { panic!("{ran:?}") };
+    assert_eq!(world.told_to_fail, [1].into());
+}
+
+/// Nobody knows what is on a disk that fails: no start begins from the beginning beside it, also
+/// where it is asked to. Nor does one on a full disk.
+#[test]
+fn a_level_that_fails_at_the_first_start_is_refused() {
+    for fault in [Fault::Dead, Fault::Full] {
+        for resume in [Resume::Auto, Resume::Never, Resume::Require] {
+            let mut world = World::new(&Setup::small(3, 1), &[level(Reach::Local, 1)]);
+            world.faults.insert((0, 1), fault);
+            let before = world.fingerprint();
+            let ran = world.start(&How { resume, ..How::none(1, 3) });
+            let Ok(Came::Refused(refusal)) = &ran.results[0] else { panic!("{fault:?}: {ran:?}") };
+            match (refusal, fault) {
+                (Refusal::LevelFails { level, failure, .. }, Fault::Dead) => {
+                    assert_eq!(level, "local");
+                    assert!(failure.starts_with("process 1 (node1): "), "{failure}");
+                }
+                (Refusal::NoRoom { process: 1, .. }, Fault::Full) => {}
+                (Refusal::NothingFound, Fault::Full) => assert_eq!(resume, Resume::Require),
+                _ => panic!("{fault:?}: {refusal}"),
+            }
+            assert_eq!(world.fingerprint(), before);
+        }
+    }
+}
+
+/// What is on a disk that fails stays behind the end of its run, which is told once; memory is
+/// free again.
+#[test]
+fn a_level_that_fails_does_not_keep_a_run_from_its_end() {
+    let levels = [level(Reach::Local, 1), level(Reach::Global, 1)];
+    for level in 0..levels.len() {
+        let mut world = World::new(&Setup::small(3, 1), &levels);
+        world.start(&How::none(1, 3));
+        world.faults = (1..3).map(|node| ((level, node), Fault::Dead)).collect();
+        let ran = world.start(&How { finish: true, ..How::none(2, 5) });
+        assert!(ran.results.iter().all(|r| *r.as_ref().unwrap() == Came::Finished));
+        assert_eq!(world.told_to_stay, 1);
+        assert!(world.nodes.iter().all(|node| node.segments.is_empty()));
+        let images = |level: usize| -> usize {
+            world.disks[level].iter().map(|platter| platter.images().len()).sum()
+        };
+        assert!(images(level) > 0 && images(1 - level) == 0);
     }
 }
 

@@ -330,7 +330,7 @@ fn clear<C: Comm>(
     ran: Ran<C>,
 ) -> Result<(), JobError> {
     if let Some(done) = ran.last {
-        done.clear()?;
+        clear_test(done)?;
     }
     if settings.is_on() {
         world.barrier()?;
@@ -346,6 +346,15 @@ fn clear<C: Comm>(
         // All have let go of theirs.
         setup::warn(&protect::tidy(setup.store)?);
     }
+    Ok(())
+}
+
+/// Removes what is left of a test, and says what a disk that fails keeps of it. Collective.
+fn clear_test<C: Comm>(done: Done<C>) -> Result<(), JobError> {
+    let told = |why: CheckpointError| {
+        format!("{why}; a later run of this name would go on from those that stay")
+    };
+    setup::warn(&done.clear()?.into_iter().map(told).collect::<Vec<_>>());
     Ok(())
 }
 
@@ -510,7 +519,9 @@ impl<'a> Tests<'a> {
                 }
             }
             match done {
-                Some(done) if index + 1 < tests.len() => done.clear()?,
+                Some(done) if index + 1 < tests.len() => {
+                    clear_test(done)?;
+                }
                 done => last = done,
             }
         }
@@ -788,6 +799,7 @@ fn run_with_checkpoints<'a, C: Comm>(
     let team = surroundings.memory.team();
     match protect::open(ranks, test, settings, surroundings)? {
         Opened::Ready { guard, found, resumed } => {
+            warn_of_levels(ranks, settings, &found, watcher);
             for line in opening_lines(&guard, &found, resumed) {
                 watcher.say(&line);
             }
@@ -808,6 +820,7 @@ fn run_with_checksums<'a, C: Comm>(
     let team = surroundings.memory.team();
     match protect::abft::open(ranks, test, settings, surroundings)? {
         protect::abft::Opened::Ready(carried, found) => {
+            warn_of_levels(ranks, settings, &found, watcher);
             if let Some(load) = &found.load {
                 let level = settings.levels.0[load.level].name();
                 let lines = image_lines(load, &level, found.epoch);
@@ -817,6 +830,22 @@ fn run_with_checksums<'a, C: Comm>(
             Ok((carried.run(team, watcher, |watcher| watcher.samples.list())?, false))
         }
         protect::abft::Opened::Done(done) => Ok((done, true)),
+    }
+}
+
+/// Says on rank 0 which levels a start has given up.
+fn warn_of_levels<C: Comm>(ranks: &C, settings: &Settings, found: &Found, watcher: &mut Watcher) {
+    if ranks.rank() != 0 {
+        return;
+    }
+    watcher.progress.clear();
+    for (level, given_up) in settings.levels.0.iter().zip(&found.given_up) {
+        if let Some(why) = given_up {
+            let name = level.name();
+            output::say(format_args!(
+                "warning: no images of level {name} are written or removed in this start: {why}"
+            ));
+        }
     }
 }
 

@@ -12,7 +12,8 @@ use super::every::parse_seconds;
 use super::settings::Settings;
 use crate::checkpoint::level::folder::{Folder, remove_images_of};
 use crate::checkpoint::level::{
-    ImageCost, ImagesEvery, Level, LevelReport, MOST_LEVELS, Reach, WhenBusy,
+    Disk, ImageCost, ImagesEvery, Level, LevelReport, MOST_LEVELS, Reach, Unopened, WhenBusy,
+    is_not_own,
 };
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::protocol::CheckpointError;
@@ -194,15 +195,17 @@ impl From<LevelReport> for LevelFacts {
 }
 
 impl Settings {
-    /// Opens the levels for test `test` of the run, on a rank of `threads` threads.
+    /// Opens the levels for test `test` of the run, on a rank of `threads` threads. A folder that
+    /// cannot be opened stands for a disk that fails.
     ///
     /// # Errors
-    /// When a folder is not there, or the run's folder in it is not this user's alone.
+    /// When the run's folder in one is not this user's alone.
     pub fn open_levels(&self, test: usize, threads: usize) -> Result<Vec<Level>, CheckpointError> {
         let open = |level: &LevelSettings| {
             let name = level.name();
-            let disk = match Folder::open(&level.folder, &self.run_id, test) {
+            let disk: Arc<dyn Disk> = match Folder::open(&level.folder, &self.run_id, test) {
                 Ok(disk) => Arc::new(disk),
+                Err(source) if !is_not_own(&source) => Arc::new(Unopened(source)),
                 Err(source) => {
                     let what = "opening the folder";
                     return Err(CheckpointError::Level { what, level: name, source });
@@ -293,6 +296,23 @@ mod tests {
         assert_eq!(interval(method, 1, 1.0), interval(method, 0, 0.0));
         // The rank writes, and waits as long.
         assert_eq!(interval(Method::Abft, 0, 1.0), interval(method, 0, 0.0));
+    }
+
+    /// What the start makes of it is decided when all ranks know.
+    #[test]
+    fn a_folder_that_is_not_there_is_a_disk_that_fails_and_a_planted_one_is_refused() {
+        let above = tempfile::tempdir().expect("a folder");
+        let open = |folder: &Path| {
+            let levels: Levels = format!("local:{}", folder.display()).parse().expect("legal");
+            Settings { levels, ..Settings::new("planted") }.open_levels(0, 1)
+        };
+        let nowhere = above.path().join("nowhere");
+        let failed = open(&nowhere).expect("as a disk that fails")[0].disk.list();
+        assert!(failed.is_err_and(|why| why.to_string().contains(&nowhere.display().to_string())));
+        let link = Folder::path_of(above.path(), "planted");
+        std::os::unix::fs::symlink(&nowhere, link).expect("planted");
+        let refused = open(above.path()).map(|_| ()).expect_err("planted").to_string();
+        assert!(refused.contains("is a link or a file"), "{refused}");
     }
 
     #[test]

@@ -102,6 +102,8 @@ pub struct Offer {
     pub claims: Vec<Claim>,
     /// The images that it sees, by level.
     pub images: Vec<Vec<ImageClaim>>,
+    /// Why it does not see all that is there, by level, where a disk fails.
+    pub failures: Vec<Option<String>>,
 }
 
 /// What the decision depends on besides the offers.
@@ -127,8 +129,8 @@ pub struct Rules {
     pub clock: u64,
     /// A random number for this attempt.
     pub nonce: u64,
-    /// Levels of images.
-    pub levels: usize,
+    /// Levels of images, by the names that users know.
+    pub levels: Vec<String>,
     /// What this start has found to be rotten, and goes on without, in the order in which
     /// it found it.
     pub rotten: Vec<Rotten>,
@@ -199,6 +201,8 @@ pub struct Plan {
     pub restorable: Vec<Vec<Generation>>,
     /// Those of which some image is sealed.
     pub sealed: Vec<Vec<Generation>>,
+    /// Of each level why this start writes no image to it and removes none, if it does not.
+    pub given_up: Vec<Option<String>>,
 }
 
 /// The run has come to its end: what is left of it.
@@ -252,23 +256,27 @@ pub fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusal> {
         Some(refusal) => Err(refusal.clone()),
         None => plan(offers, rules),
     };
-    match (rules.levels, rules.resume) {
-        (0, _) | (_, Resume::Never) => memory.map(Decision::Work),
-        _ => {
-            let sealed = |level| choose::generations(offers, level).into_iter().collect();
-            let sealed = (0..rules.levels).map(sealed).collect();
-            let plan = with_images(offers, rules, memory)?;
-            Ok(Decision::Work(Plan { sealed, ..plan }))
-        }
+    let given_up = choose::given_up(offers, rules);
+    if rules.resume == Resume::Never {
+        choose::refuse_without(&given_up, rules, "resume = never is to remove what is there")?;
     }
+    if rules.levels.is_empty() || rules.resume == Resume::Never {
+        return memory.map(Decision::Work);
+    }
+    let sealed = |level| choose::generations(offers, level).into_iter().collect();
+    let sealed = (0..rules.levels.len()).map(sealed).collect();
+    let plan = with_images(offers, rules, memory, &given_up)?;
+    Ok(Decision::Work(Plan { sealed, given_up, ..plan }))
 }
 
 /// What to do where there are images, too: memory first, as far as it goes. A start that
-/// has found images rotten has new segments with nothing in them by then.
+/// has found images rotten has new segments with nothing in them by then. With a level that is
+/// `given_up` nobody knows that there is nothing: no start begins from the beginning then.
 fn with_images(
     offers: &[Offer],
     rules: &Rules,
     memory: Result<Plan, Refusal>,
+    given_up: &[Option<String>],
 ) -> Result<Plan, Refusal> {
     choose::refuse_other_shapes(offers)?;
     let restorable = choose::restorable(offers, rules);
@@ -282,10 +290,14 @@ fn with_images(
         _ if why.is_empty() => return memory,
         _ => {}
     }
-    match (choose::from_images(offers, rules, &restorable, &why.join("; ")), rules.rotten.last()) {
-        (Some(plan), _) => Ok(Plan { restorable, ..plan }),
-        (None, Some(last)) => Err(last.refusal.clone()),
-        (None, None) => memory.map(|plan| {
+    let why = why.join("; ");
+    if let Some(plan) = choose::from_images(offers, rules, &restorable, &why) {
+        return Ok(Plan { restorable, ..plan });
+    }
+    choose::refuse_without(given_up, rules, &why)?;
+    match rules.rotten.last() {
+        Some(last) => Err(last.refusal.clone()),
+        None => memory.map(|plan| {
             let unusable = plan.unusable + choose::images(offers);
             Plan { restorable, unusable, ..plan }
         }),
@@ -501,8 +513,9 @@ fn fresh(offers: &[Offer], rules: &Rules, attempt: StartId) -> Result<Plan, Refu
         discard,
         lost: Vec::new(),
         load: None,
-        restorable: vec![Vec::new(); rules.levels],
-        sealed: vec![Vec::new(); rules.levels],
+        restorable: vec![Vec::new(); rules.levels.len()],
+        sealed: vec![Vec::new(); rules.levels.len()],
+        given_up: vec![None; rules.levels.len()],
     })
 }
 
@@ -552,8 +565,9 @@ pub(super) fn resume(
         discard,
         lost,
         load: None,
-        restorable: vec![Vec::new(); rules.levels],
-        sealed: vec![Vec::new(); rules.levels],
+        restorable: vec![Vec::new(); rules.levels.len()],
+        sealed: vec![Vec::new(); rules.levels.len()],
+        given_up: vec![None; rules.levels.len()],
     })
 }
 
@@ -701,7 +715,7 @@ mod tests {
         resume: Resume::Auto,
         clock: 9,
         nonce: 5,
-        levels: 0,
+        levels: Vec::new(),
         rotten: Vec::new(),
     };
     const BASE: StartId = StartId { number: 3, nonce: 1 };
@@ -741,6 +755,7 @@ mod tests {
             held: None,
             claims,
             images: Vec::new(),
+            failures: Vec::new(),
         };
         claims.into_iter().enumerate().map(offer).collect()
     }

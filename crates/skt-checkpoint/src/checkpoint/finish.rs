@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::agree::Finished;
 use super::checkpointer::Checkpointer;
 use super::code::Code;
-use super::error::{Result, memory_error};
+use super::error::{CheckpointError, Result, memory_error};
 use super::header::SegmentId;
 use super::hook::{Hook, Step, StepName};
 use super::level::restore::level_error;
@@ -22,7 +22,7 @@ use super::opening::Opening;
 use super::record::StartId;
 use super::vault::{Backing, Vault};
 use crate::comm::Comm;
-use crate::comm::collect::broadcast_bytes;
+use crate::comm::collect::{all_reduce, broadcast_bytes};
 
 /// A run that has come to its end, in this start or an earlier one.
 ///
@@ -97,38 +97,56 @@ impl<C: Comm, M: Memory> FinishedRun<C, M> {
     /// Removes what is left of the run, whose result all have reported that are
     /// to report it. Collective; nothing goes before all have come here.
     ///
+    /// Returns why images of levels stay, each on one of the processes at which their disks
+    /// fail. A start that finds them takes them for those of a run that has not come to its end.
+    ///
     /// # Errors
     /// When a rank died, or the system refuses.
-    pub fn clear(mut self) -> Result<()> {
+    pub fn clear(mut self) -> Result<Vec<CheckpointError>> {
         self.hook.at(&Step::new(StepName::Clear, self.epoch))?;
         self.comm.barrier()?;
-        self.clear_levels()?;
+        let stay = self.clear_levels()?;
         for &id in &self.ids {
             self.hook.at(&Step::new(StepName::Remove, self.epoch))?;
             self.memory.remove(id).map_err(memory_error("removing", id, 0))?;
         }
-        Ok(())
+        Ok(stay)
     }
 
     /// Removes all images of the run, those without a seal among them, before the first
     /// mark goes: a start that finds neither marks nor segments finds no images of what
-    /// was reported. Collective.
-    fn clear_levels(&self) -> Result<()> {
+    /// was reported, but for those of a disk that fails. Collective.
+    fn clear_levels(&self) -> Result<Vec<CheckpointError>> {
         if self.levels.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
-        let (process, size) = (self.comm.rank(), self.comm.size());
-        for level in &self.levels {
-            let failed = || level_error("removing the images", level);
-            for file in level.disk.list().map_err(failed())? {
-                if level.is_looked_after(file.ranks.first(), process, size) {
-                    self.hook.at(&Step::new(StepName::Remove, self.epoch))?;
-                    level.disk.remove(file).map_err(failed())?;
+        let process = self.comm.rank() as u64;
+        let (mut failed, mut first) = (Vec::new(), vec![u64::MAX; self.levels.len()]);
+        for (number, level) in self.levels.iter().enumerate() {
+            match self.clear_level(level) {
+                Err(error @ CheckpointError::Level { .. }) => {
+                    failed.push((number, error));
+                    first[number] = process;
                 }
+                cleared => cleared?,
             }
-            level.disk.sync_names().map_err(failed())?;
         }
-        Ok(self.comm.barrier()?)
+        // Also the barrier behind which segments go.
+        all_reduce(&self.comm, &mut first, u64::min)?;
+        failed.retain(|(number, _)| first[*number] == process);
+        Ok(failed.into_iter().map(|(_, error)| error).collect())
+    }
+
+    fn clear_level(&self, level: &Level) -> Result<()> {
+        let (process, size) = (self.comm.rank(), self.comm.size());
+        let failed = || level_error("removing the images", level);
+        for file in level.disk.list().map_err(failed())? {
+            if level.is_looked_after(file.ranks.first(), process, size) {
+                self.hook.at(&Step::new(StepName::Remove, self.epoch))?;
+                level.disk.remove(file).map_err(failed())?;
+            }
+        }
+        level.disk.sync_names().map_err(failed())
     }
 }
 

@@ -10,8 +10,9 @@ use super::gathered::Gathered;
 use super::header::{Identity, SegmentId};
 use super::hook::{Step, StepName};
 use super::layout::{Geometry, RegionShape, SegmentLayout};
-use super::level::restore::{level_error, own_files};
-use super::level::{Generation, Helper, Level, Shelves, Slot};
+use super::level::look::Seen;
+use super::level::restore::level_error;
+use super::level::{FileId, Generation, Helper, Level, Shelves, Slot};
 use super::link::Link;
 use super::memory::Memory;
 use super::methods::Method;
@@ -38,8 +39,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let rank = plan.ranks[comm.rank()];
         let (group, members) = group_of(&plan, rank);
         let (layout, code) = laid_out(&config, opening.header.bytes(), shapes, members.len())?;
-        let (helper, shelves) = image_writer(&config, &plan, rank, slots)?;
-        let seen_files = opening.seen_files();
+        let (helper, shelves) = image_writer(&config, &plan, rank, slots, &opening.seen)?;
+        let seen_files = opening.seen_files(&plan);
         let id =
             plan.attach[comm.rank()].unwrap_or(SegmentId { rank, attempt: plan.attempt.number });
         let backing = match (config.method, segment) {
@@ -219,13 +220,16 @@ fn image_writer<K>(
     plan: &Plan,
     rank: usize,
     slots: &[Slot],
+    seen: &[Seen],
 ) -> Result<(Helper, Shelves)> {
     let levels = &config.levels;
-    let own = own_files(levels, rank)?;
+    let is_own = |file: &&FileId| file.ranks.contains(rank);
+    let own = seen.iter().map(|seen| seen.listed.iter().filter(is_own).copied().collect());
     let kept =
         |(all, level): (&Vec<Generation>, &Level)| all.iter().take(level.keep).copied().collect();
     let complete: Vec<_> = plan.restorable.iter().zip(levels).map(kept).collect();
-    let shelves = Shelves::new(plan.attempt, levels, slots, &complete, own);
+    let shelves =
+        Shelves::new(plan.attempt, levels, slots, &complete, own.collect(), &plan.given_up);
     let helper = match levels.first() {
         None => Helper::none(),
         Some(first) => {

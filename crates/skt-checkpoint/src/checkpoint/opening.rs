@@ -50,6 +50,8 @@ pub struct Found {
     pub single_domain: bool,
     /// The images that all go on from, where memory is not enough.
     pub load: Option<Load>,
+    /// Of each level why this start writes no image to it and removes none, if it does not.
+    pub given_up: Vec<Option<String>>,
 }
 
 impl Found {
@@ -65,6 +67,7 @@ impl Found {
             shared_domains: plan.shared_domains,
             single_domain: plan.single_domain,
             load: plan.load.as_deref().cloned(),
+            given_up: plan.given_up.clone(),
         }
     }
 }
@@ -86,8 +89,8 @@ pub(super) struct Opening<M: Memory> {
     states: BTreeMap<SegmentId, Vec<u8>>,
     /// Levels of images.
     pub levels: Vec<Level>,
-    /// What this process looks after of each.
-    seen: Vec<Seen>,
+    /// What this process sees of each.
+    pub seen: Vec<Seen>,
     /// What is known to be rotten.
     pub rotten: Vec<Rotten>,
 }
@@ -142,11 +145,7 @@ impl<M: Memory> Opening<M> {
         this.hook.at(&Step::new(StepName::Agree, 0))?;
         if is_lasting && held.is_none() {
             this.look_around(config.bears.is_some().then_some(config.seat))?;
-            match config.bears {
-                None => this.look_at_images(comm)?,
-                // With fewer processes a job goes on from memory, or not at all.
-                Some(_) => this.seen.resize_with(this.levels.len(), Seen::default),
-            }
+            this.look_at_images(comm, config.bears.is_some())?;
         }
         let offer = Offer {
             domain: config.domain.clone(),
@@ -158,6 +157,7 @@ impl<M: Memory> Opening<M> {
             images: (this.seen.iter())
                 .map(|seen| seen.images.iter().map(|(claim, _)| claim.clone()).collect())
                 .collect(),
+            failures: this.seen.iter().map(|seen| seen.failure.clone()).collect(),
         };
         let rules = Rules {
             method: config.method,
@@ -169,7 +169,7 @@ impl<M: Memory> Opening<M> {
             resume: config.resume,
             clock: config.clock,
             nonce: config.nonce,
-            levels: this.levels.len(),
+            levels: this.levels.iter().map(|level| level.name.clone()).collect(),
             rotten: this.rotten.clone(),
         };
         let mut decision = decide_on_all(comm, &offer, &rules)?;
@@ -212,26 +212,36 @@ impl<M: Memory> Opening<M> {
         Ok(state)
     }
 
-    /// What this process sees of the images of the run.
-    fn look_at_images<C: Comm>(&mut self, comm: &C) -> Result<()> {
+    /// What this process sees of the images of the run. With `is_short`, fewer processes than
+    /// ranks, a job goes on from memory or not at all, and looks after no images.
+    fn look_at_images<C: Comm>(&mut self, comm: &C, is_short: bool) -> Result<()> {
         let (header, fingerprint) = (&self.header, self.fingerprint);
         let wanted = Wanted { header, fingerprint, parameters: &self.parameters };
         for level in &self.levels {
-            let seen = wanted.look_at(level, comm.rank(), comm.size());
+            let is_ours =
+                |rank: usize| !is_short && level.is_looked_after(rank, comm.rank(), comm.size());
+            let seen = wanted.look_at(level, is_ours);
             self.seen.push(seen.map_err(level_error("looking at the images", level))?);
         }
         Ok(())
     }
 
-    /// The files that this process looks after, by level.
-    pub fn seen_files(&self) -> Vec<Vec<FileId>> {
-        self.seen.iter().map(|seen| seen.files.clone()).collect()
+    /// The files that this process looks after, by level: none of those that are given up.
+    pub fn seen_files(&self, plan: &Plan) -> Vec<Vec<FileId>> {
+        let of_level = |(seen, given_up): (&Seen, &Option<String>)| match given_up {
+            Some(_) => Vec::new(),
+            None => seen.files.clone(),
+        };
+        self.seen.iter().zip(&plan.given_up).map(of_level).collect()
     }
 
     /// Removes them.
-    pub fn discard_all_images(&self, epoch: u64) -> Result<()> {
-        let before = || self.hook.at(&Step::new(StepName::Discard, epoch));
-        remove_images(&self.levels, &self.seen_files(), &before)
+    pub fn discard_all_images(&self, plan: &Plan) -> Result<()> {
+        let before = || self.hook.at(&Step::new(StepName::Discard, plan.epoch));
+        for (level, files) in self.levels.iter().zip(self.seen_files(plan)) {
+            remove_images(level, &files, &before)?;
+        }
+        Ok(())
     }
 
     /// Takes hold of the run on this node, as its process number `index`; why that

@@ -87,7 +87,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         // 1 lock, agree: nothing changes, and what all have decided on still stands.
         let (mut opening, decision) =
             Opening::agree(comm, memory, &config, parameters, hook, earlier)?;
-        let plan = match decision {
+        let mut plan = match decision {
             Decision::Work(plan) => plan,
             Decision::Finished(finished) => {
                 let run = FinishedRun::found(comm, opening, config.chunk_bytes, finished)?;
@@ -96,12 +96,12 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         };
         let process = comm.rank();
         let segment = opening.take(comm, plan.attach[process].as_slice())?.pop();
-        let slots = Self::slots_of_levels(comm, &opening, &plan, &config, shapes)?;
+        let slots = Self::slots_of_levels(comm, &opening, &mut plan, &config, shapes)?;
 
         // 2 discard: room is made on all nodes before anything new is put there.
         opening.discard(&plan.discard[process], plan.epoch)?;
         if config.resume == Resume::Never {
-            opening.discard_all_images(plan.epoch)?;
+            opening.discard_all_images(&plan)?;
         }
         comm.barrier()?;
 

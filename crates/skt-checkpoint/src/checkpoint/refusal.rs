@@ -150,6 +150,20 @@ pub enum Refusal {
         /// Bytes that are free.
         free_bytes: u64,
     },
+    /// A level fails at the start, and without it there is nothing to go on from.
+    #[error(
+        "level {level} fails at {failure}; {why}, and what that level has is not known. Nothing was \
+         changed: repair it and start the same command again, or leave that --level out to do \
+         without what it has"
+    )]
+    LevelFails {
+        /// The level, as users know it.
+        level: String,
+        /// A process at which it fails, and how.
+        failure: String,
+        /// Why there is nothing else, in words.
+        why: String,
+    },
     /// No groups can be formed.
     #[error("{0}")]
     Placement(String),

@@ -18,7 +18,7 @@ struct Stored {
     safe: Vec<u8>,
     /// Writes since the last sync of the slot that they are to.
     unsafe_writes: Vec<(usize, Vec<u8>)>,
-    /// Ranks that have opened it to write to it.
+    /// Ranks that write to it.
     writers: BTreeSet<usize>,
 }
 
@@ -110,7 +110,7 @@ impl Platter {
         let named = self.names.values().chain(self.safe_names.values());
         let named: BTreeSet<usize> = named.copied().collect();
         self.files.retain(|stored, _| named.contains(stored));
-        self.files.values_mut().for_each(|stored| stored.writers.clear());
+        assert!(self.files.values().all(|stored| stored.writers.is_empty()), "all have ended");
     }
 
     /// What the next start can see, and the next power cut leave.
@@ -145,10 +145,24 @@ impl Platter {
 #[derive(Clone, Default, Debug)]
 pub struct Sealed(pub BTreeMap<Generation, BTreeSet<usize>>);
 
+/// How a disk fails to a process in all of a start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing of it works.
+    Dead,
+    /// Names are found; what is in files is not.
+    Unreadable,
+    /// Nothing can be changed.
+    ReadOnly,
+    /// Others have taken all room.
+    Full,
+}
+
 /// A disk in use by a process.
 #[derive(Clone)]
 pub struct SimDisk {
     pub platter: Arc<Mutex<Platter>>,
+    pub fault: Option<Fault>,
     pub point: Point,
     pub sealed: Arc<Mutex<Sealed>>,
 }
@@ -162,10 +176,19 @@ impl fmt::Debug for SimDisk {
 impl SimDisk {
     fn step(&self, what: &'static str) -> io::Result<()> {
         self.point.step(&what).map_err(io::Error::other)?;
+        self.refuse(&[Fault::Dead, Fault::ReadOnly])?;
         let mut platter = self.platter.lock().unwrap();
         platter.operations += 1;
         match platter.fails_after {
             Some(last) if platter.operations > last => Err(io::Error::other("the disk is full")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Fails what does not work with one of these faults.
+    fn refuse(&self, faults: &[Fault]) -> io::Result<()> {
+        match self.fault {
+            Some(fault) if faults.contains(&fault) => Err(io::Error::other(format!("{fault:?}"))),
             _ => Ok(()),
         }
     }
@@ -179,12 +202,24 @@ struct SimSlot {
     stored: usize,
     /// Where it is in the file.
     bytes: Range<usize>,
+    /// Whether it is open to be written to.
+    is_written: bool,
+}
+
+impl Drop for SimSlot {
+    fn drop(&mut self) {
+        if self.is_written {
+            let mut platter = self.disk.platter.lock().unwrap();
+            let stored = platter.files.get_mut(&self.stored).expect("it is in use");
+            stored.writers.remove(&self.rank);
+        }
+    }
 }
 
 impl SimSlot {
-    fn new(disk: &SimDisk, file: FileId, rank: usize, stored: usize) -> Self {
+    fn new(disk: &SimDisk, file: FileId, rank: usize, stored: usize, is_written: bool) -> Self {
         let bytes = disk.platter.lock().unwrap().files[&stored].slot(file, rank);
-        Self { disk: disk.clone(), file, rank, stored, bytes }
+        Self { disk: disk.clone(), file, rank, stored, bytes, is_written }
     }
 
     fn place(&self, at: u64, len: usize) -> Range<usize> {
@@ -213,11 +248,13 @@ impl SimSlot {
 
 impl Disk for SimDisk {
     fn list(&self) -> io::Result<Vec<FileId>> {
+        self.refuse(&[Fault::Dead])?;
         Ok(self.platter.lock().unwrap().files())
     }
 
     fn create(&self, generation: Generation, slot: &Slot) -> io::Result<Box<dyn ImageFile>> {
         self.step("image create")?;
+        self.refuse(&[Fault::Full])?;
         let mut guard = self.platter.lock().unwrap();
         let platter = &mut *guard;
         let &Slot { rank, ranks, bytes } = slot;
@@ -232,18 +269,23 @@ impl Disk for SimDisk {
         assert!(stored.writers.insert(rank), "{rank} writes to {file:?} already");
         stored.now.resize(len, 0);
         drop(guard);
-        Ok(Box::new(SimSlot::new(self, file, rank, number)))
+        Ok(Box::new(SimSlot::new(self, file, rank, number, true)))
     }
 
     fn open(&self, file: FileId, rank: usize) -> io::Result<Box<dyn ImageFile>> {
+        self.refuse(&[Fault::Dead])?;
         let number = self.platter.lock().unwrap().names.get(&file).copied();
         let number = number.ok_or(io::ErrorKind::NotFound)?;
-        Ok(Box::new(SimSlot::new(self, file, rank, number)))
+        Ok(Box::new(SimSlot::new(self, file, rank, number, false)))
     }
 
     fn remove(&self, file: FileId) -> io::Result<()> {
         self.step("image remove")?;
-        self.platter.lock().unwrap().names.remove(&file);
+        let mut platter = self.platter.lock().unwrap();
+        let removed = platter.names.remove(&file);
+        let is_written = removed.is_some_and(|number| !platter.files[&number].writers.is_empty());
+        drop(platter);
+        assert!(!is_written, "{file:?} is written to by some rank when it is removed");
         Ok(())
     }
 
@@ -255,7 +297,8 @@ impl Disk for SimDisk {
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
-        Ok(1 << 40)
+        self.refuse(&[Fault::Dead])?;
+        Ok(if self.fault == Some(Fault::Full) { 0 } else { 1 << 40 })
     }
 }
 
@@ -269,6 +312,7 @@ impl ImageFile for SimSlot {
     }
 
     fn read_at(&mut self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        self.disk.refuse(&[Fault::Dead, Fault::Unreadable])?;
         let place = self.place(at, into.len());
         into.copy_from_slice(&self.disk.platter.lock().unwrap().files[&self.stored].now[place]);
         Ok(())
@@ -296,6 +340,9 @@ impl ImageFile for SimSlot {
     fn discard(&mut self) -> io::Result<()> {
         let stepped = self.disk.step("image discard");
         if stepped.is_ok() {
+            let now = self.disk.platter.lock().unwrap().files[&self.stored].now.clone();
+            let has_seal = now[self.bytes.clone()].starts_with(b"SKTIMAG");
+            assert!(!has_seal, "no hole is made below a seal");
             self.write(self.bytes.start, &vec![0; self.bytes.len()]);
         }
         stepped

@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use skt_checkpoint::checkpoint::agree::{Refusal, Resume};
+use skt_checkpoint::checkpoint::finish::FinishedRun;
 use skt_checkpoint::checkpoint::hook::{Hook, Step};
 use skt_checkpoint::checkpoint::level::{
     Disk, Generation, IMAGE_PAGE_BYTES, ImagesEvery, Level, Reach, WhenBusy, Writer,
@@ -24,7 +25,7 @@ use twox_hash::XxHash3_64;
 
 use super::cluster::{Book, Node, NodeMemory, Setup, fingerprint};
 use super::code::PlainCode;
-use super::disks::{Cut, Platter, Sealed, SimDisk};
+use super::disks::{Cut, Fault, Platter, Sealed, SimDisk};
 
 /// A level of the simulated run.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +46,8 @@ pub struct World {
     /// By level: one for each node, or one for all.
     pub disks: Vec<Vec<Platter>>,
     pub sealed: Vec<Sealed>,
+    /// The disks that fail to the ranks of a node, by level and node.
+    pub faults: BTreeMap<(usize, usize), Fault>,
     pub starts: u64,
     /// States that some rank was about to commit, or has.
     pub histories: BTreeSet<Vec<u8>>,
@@ -52,6 +55,10 @@ pub struct World {
     pub is_reported: bool,
     /// Whether the application could not go on from what the last start had recovered first.
     pub is_judged: bool,
+    /// Levels of which the last start has told that images stay behind its end.
+    pub told_to_stay: usize,
+    /// Ranks that have told of a level that failed when the last start had recovered.
+    pub told_to_fail: BTreeSet<usize>,
 }
 
 /// With `abft`: the regions of the word and of the data.
@@ -129,10 +136,13 @@ impl World {
             nodes: vec![Node::default(); nodes],
             disks: levels.iter().map(platters).collect(),
             sealed: vec![Sealed::default(); levels.len()],
+            faults: BTreeMap::new(),
             starts: 0,
             histories: BTreeSet::new(),
             is_reported: false,
             is_judged: false,
+            told_to_stay: 0,
+            told_to_fail: BTreeSet::new(),
         }
     }
 
@@ -160,6 +170,13 @@ impl World {
             fingerprint(&node.segments).hash(&mut hasher);
         }
         self.disks.iter().flatten().for_each(|platter| platter.hash_into(&mut hasher));
+        hasher.finish()
+    }
+
+    /// Checksum of what is on the disks of a level.
+    pub fn disks_fingerprint(&self, level: usize) -> u64 {
+        let mut hasher = XxHash3_64::new();
+        self.disks[level].iter().for_each(|platter| platter.hash_into(&mut hasher));
         hasher.finish()
     }
 
@@ -240,7 +257,8 @@ impl World {
             self.sealed.drain(..).map(|sealed| Arc::new(Mutex::new(sealed))).collect();
         let histories = Arc::new(Mutex::new(std::mem::take(&mut self.histories)));
         let reported = Arc::new(Mutex::new(self.is_reported));
-        let judged = Mutex::new(false);
+        let (judged, stay) = (Mutex::new(false), Mutex::new(0));
+        let fail = Mutex::new(BTreeSet::new());
         let options = Options {
             kills: how.kills.clone(),
             rendezvous: how.seed % 2 == 1,
@@ -252,8 +270,9 @@ impl World {
                 let LevelSetup { reach, keep, when_busy } = self.levels[number];
                 let place = if reach == Reach::Local { node } else { 0 };
                 let (platter, point) = (disks[number][place].clone(), comm.point());
-                let disk: Arc<dyn Disk> =
-                    Arc::new(SimDisk { platter, point, sealed: sealed[number].clone() });
+                let (fault, sealed) =
+                    (self.faults.get(&(number, node)).copied(), sealed[number].clone());
+                let disk: Arc<dyn Disk> = Arc::new(SimDisk { platter, fault, point, sealed });
                 Level {
                     name: format!("{reach}"),
                     disk,
@@ -276,6 +295,8 @@ impl World {
                 histories: &histories,
                 reported: &reported,
                 judged: &judged,
+                stay: &stay,
+                fail: &fail,
             };
             process.live(&comm, memory, levels)
         });
@@ -296,6 +317,12 @@ impl World {
         self.histories = histories.lock().unwrap().clone();
         self.is_reported = *reported.lock().unwrap();
         self.is_judged = judged.into_inner().unwrap();
+        self.told_to_stay = stay.into_inner().unwrap();
+        self.told_to_fail = fail.into_inner().unwrap();
+        let is_told = self.told_to_stay > 0 || !self.told_to_fail.is_empty();
+        // Who is killed at an operation on a disk takes that for its failure.
+        let is_well = self.faults.is_empty() && how.kills.is_empty();
+        assert!(!is_told || !is_well, "all disks are well");
         assert_eq!(outcome.deadlock, None, "deadlock");
         outcome
     }
@@ -310,6 +337,8 @@ struct Process<'a> {
     histories: &'a Mutex<BTreeSet<Vec<u8>>>,
     reported: &'a Mutex<bool>,
     judged: &'a Mutex<bool>,
+    stay: &'a Mutex<usize>,
+    fail: &'a Mutex<BTreeSet<usize>>,
 }
 
 type Saved = Checkpointer<SimComm, NodeMemory, PlainCode>;
@@ -358,7 +387,7 @@ impl Process<'_> {
             Ok(Opened::Finished(done)) => {
                 self.point.step(&"report")?;
                 *self.reported.lock().unwrap() = true;
-                done.clear()?;
+                self.clear(done)?;
                 return Ok(Came::Finished);
             }
             Ok(Opened::Ready(saved)) => saved,
@@ -369,6 +398,9 @@ impl Process<'_> {
             recovered => recovered?,
         };
         let rank = saved.rank();
+        if saved.level_reports().iter().any(|report| report.failure.is_some()) {
+            self.fail.lock().unwrap().insert(rank);
+        }
         let load = saved.found().load.map(|load| (load.level, load.generation));
         let (came, mut history) = match recovered {
             None => {
@@ -409,10 +441,16 @@ impl Process<'_> {
             let done = saved.finish(b"result")?;
             self.point.step(&"report")?;
             *self.reported.lock().unwrap() = true;
-            done.clear()?;
+            self.clear(done)?;
             return Ok(Came::Finished);
         }
         Ok(came)
+    }
+
+    fn clear(&self, done: FinishedRun<SimComm, NodeMemory>) -> Result<(), CheckpointError> {
+        let stay = done.clear()?;
+        *self.stay.lock().unwrap() += stay.len();
+        Ok(())
     }
 
     fn is_abft(&self) -> bool {
@@ -479,6 +517,15 @@ impl Process<'_> {
         Ok(())
     }
 
+    /// Operations on its image that a rank does before it comes to the next checkpoint: all of
+    /// them in each third epoch, else as many as chance will have it.
+    fn operations(&self, rank: usize, epoch: usize) -> usize {
+        match epoch % 3 {
+            0 => 32,
+            _ => (self.how.seed as usize + 7 * rank + 5 * epoch) % 24,
+        }
+    }
+
     /// Writes A piece by piece, while images are written.
     fn compute(
         &self,
@@ -489,17 +536,18 @@ impl Process<'_> {
         if self.is_abft() {
             saved.region(WORD)[0] = TORN;
         }
+        let mut left = self.operations(rank, history.len());
         for region in self.regions() {
             let after = self.setup.contents(rank, region, history);
             let half = after.len() / 2;
             for part in [0..half, half..after.len()] {
                 self.point.step(&"compute")?;
                 saved.region(region)[part.clone()].copy_from_slice(&after[part]);
-                // Some are done with an image long before others.
-                let is_fast = rank.is_multiple_of(2) || history.len().is_multiple_of(3);
-                for _ in 0..if is_fast { 8 } else { 1 } {
+                let now = left.min(8);
+                for _ in 0..now {
                     saved.poll()?;
                 }
+                left -= now;
             }
         }
         if self.is_abft() {

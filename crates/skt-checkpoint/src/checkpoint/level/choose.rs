@@ -84,7 +84,7 @@ pub fn restorable(offers: &[Offer], rules: &Rules) -> Vec<Vec<Generation>> {
         generations.reverse();
         generations
     };
-    (0..rules.levels).map(all).collect()
+    (0..rules.levels.len()).map(all).collect()
 }
 
 /// How to go on from the newest generation of any level, of several from that of the first
@@ -96,7 +96,7 @@ pub fn from_images(
     why: &str,
 ) -> Option<Plan> {
     let newest = |level: &usize| restorable[*level].first().copied();
-    let with_any = (0..rules.levels).filter(|level| newest(level).is_some());
+    let with_any = (0..rules.levels.len()).filter(|level| newest(level).is_some());
     let level = with_any.rev().max_by_key(newest)?;
     let generation = newest(&level)?;
     let mut plan = restore(offers, rules, level, generation).ok()?;
@@ -120,6 +120,34 @@ pub fn refuse_other_shapes(offers: &[Offer]) -> Result<(), Refusal> {
             if let Some(differences) = other.clone() {
                 return Err(Refusal::OtherShape { process, rank: id.rank, differences });
             }
+        }
+    }
+    Ok(())
+}
+
+/// Of each level why this start gives it up, if it does: the first process at which it fails.
+pub fn given_up(offers: &[Offer], rules: &Rules) -> Vec<Option<String>> {
+    let of_level = |level: usize| {
+        let failed = |(process, offer): (usize, &Offer)| {
+            let why = offer.failures.get(level)?.as_ref()?;
+            Some(format!("process {process} ({}): {why}", offer.domain))
+        };
+        offers.iter().enumerate().find_map(failed)
+    };
+    (0..rules.levels.len()).map(of_level).collect()
+}
+
+/// Refuses a start that has nothing to go on from, as `why` says, beside a level that is
+/// `given_up` and may have it.
+pub fn refuse_without(
+    given_up: &[Option<String>],
+    rules: &Rules,
+    why: &str,
+) -> Result<(), Refusal> {
+    for (level, failure) in rules.levels.iter().zip(given_up) {
+        if let Some(failure) = failure.clone() {
+            let (level, why) = (level.clone(), why.to_owned());
+            return Err(Refusal::LevelFails { level, failure, why });
         }
     }
     Ok(())

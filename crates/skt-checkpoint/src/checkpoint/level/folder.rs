@@ -31,6 +31,7 @@ use nix::unistd::{Uid, UnlinkatFlags, unlinkat};
 use super::super::record::StartId;
 use super::choose::Generation;
 use super::disk::{Disk, FileId, ImageFile, Slot};
+use super::failed::NotOwn;
 
 mod slot;
 #[cfg(test)]
@@ -50,7 +51,7 @@ pub struct Folder {
 
 fn no_own(path: &Path, what: &str) -> io::Error {
     let text = format!("{} {what}", path.display());
-    io::Error::new(ErrorKind::PermissionDenied, text)
+    io::Error::new(ErrorKind::PermissionDenied, NotOwn(text))
 }
 
 /// Opens a folder without following a link at its end.
@@ -79,7 +80,7 @@ impl Folder {
     /// The images of test `test` of `run` in `parent`, which must exist.
     ///
     /// # Errors
-    /// As the system has it; when the folder of the run is not this user's alone.
+    /// As the system has it; [`NotOwn`] when the folder of the run is not this user's alone.
     pub fn open(parent: &Path, run: &str, test: usize) -> io::Result<Self> {
         let above = File::open(parent).map_err(at(parent))?;
         let name = folder_name(run);
@@ -94,7 +95,12 @@ impl Folder {
 
     /// The folder `name` of a run in `above`, which is there.
     fn enter(above: &File, path: PathBuf, name: &str, test: usize) -> io::Result<Self> {
-        let run = open_folder(above, name.as_ref()).map_err(at(&path))?;
+        let run = match open_folder(above, name.as_ref()) {
+            Err(error) if error.kind() == ErrorKind::NotADirectory => {
+                return Err(no_own(&path, "is a link or a file, not a folder of this program"));
+            }
+            run => run.map_err(at(&path))?,
+        };
         let meta = File::from(run.try_clone()?).metadata()?;
         if meta.uid() != Uid::effective().as_raw() {
             return Err(no_own(&path, "is another user's"));
@@ -114,7 +120,10 @@ impl Folder {
     fn file(&self, name: &str, flags: OFlag) -> io::Result<File> {
         let flags = flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let mode = Mode::S_IRUSR | Mode::S_IWUSR;
-        let failed = |error: Errno| at(&self.path.join(name))(error.into());
+        let failed = |error: Errno| match error {
+            Errno::ELOOP => no_own(&self.path.join(name), "is a link"),
+            _ => at(&self.path.join(name))(error.into()),
+        };
         Ok(File::from(openat(&self.run, name, flags, mode).map_err(failed)?))
     }
 

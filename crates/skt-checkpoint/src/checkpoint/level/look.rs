@@ -8,6 +8,7 @@ use super::super::parameters::{Parameters, differences};
 use super::Level;
 use super::choose::ImageClaim;
 use super::disk::{FileId, ImageId};
+use super::failed::is_not_own;
 use super::format::{Said, read_seal};
 
 /// What segments and images must be of, to be of use.
@@ -17,45 +18,66 @@ pub struct Wanted<'a> {
     pub parameters: &'a Parameters,
 }
 
-/// What a process looks after of a level.
+/// What a process sees of a level.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// Files, to be removed when they are needed no more.
+    /// All files.
+    pub listed: Vec<FileId>,
+    /// Bytes that are free.
+    pub free_bytes: u64,
+    /// Files that it looks after, to be removed when they are needed no more.
     pub files: Vec<FileId>,
-    /// Images, to be told to the others, with the states in them.
+    /// Images that it looks after, to be told to the others, with the states in them.
     pub images: Vec<(ImageClaim, Vec<u8>)>,
+    /// Why it does not see all that is there, if the disk fails.
+    pub failure: Option<String>,
+}
+
+/// The words of an error that costs the level, and not the start.
+///
+/// # Errors
+/// The others.
+fn as_failure(error: io::Error) -> io::Result<String> {
+    if is_not_own(&error) { Err(error) } else { Ok(error.to_string()) }
 }
 
 impl Wanted<'_> {
-    /// What process `process` of `size` looks after of a level.
+    /// What this process sees of a level, as far as the disk tells it. It looks after the images
+    /// of ranks that are its own, `is_ours`.
     ///
     /// # Errors
-    /// As the system has it.
-    pub fn look_at(&self, level: &Level, process: usize, size: usize) -> io::Result<Seen> {
-        let is_ours = |rank: usize| level.is_looked_after(rank, process, size);
-        let files = level.disk.list()?;
+    /// [`NotOwn`](super::NotOwn): something else is there.
+    pub fn look_at(&self, level: &Level, is_ours: impl Fn(usize) -> bool) -> io::Result<Seen> {
+        let looked = level.disk.list().and_then(|files| Ok((files, level.disk.free_bytes()?)));
+        let (listed, free_bytes) = match looked {
+            Ok(looked) => looked,
+            Err(error) => {
+                return Ok(Seen { failure: Some(as_failure(error)?), ..Seen::default() });
+            }
+        };
         let ours = |file: &FileId| {
             file.images().filter(|id| is_ours(id.rank)).zip(std::iter::repeat(*file))
         };
-        let mut all: Vec<(ImageId, FileId)> = files.iter().flat_map(ours).collect();
+        let mut all: Vec<(ImageId, FileId)> = listed.iter().flat_map(ours).collect();
         all.sort_unstable();
-        let mut images = Vec::with_capacity(all.len());
+        let (mut images, mut failure) = (Vec::with_capacity(all.len()), None);
         for (id, file) in all {
             match self.claim(level, id, file) {
                 Ok(claim) => images.push(claim),
                 // Another process has removed it meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
+                Err(error) => failure = Some(as_failure(error)?),
             }
         }
-        let files = files.into_iter().filter(|file| is_ours(file.ranks.first())).collect();
-        Ok(Seen { files, images })
+        let files = listed.iter().filter(|file| is_ours(file.ranks.first())).copied().collect();
+        Ok(Seen { listed, free_bytes, files, images, failure })
     }
 
-    /// An image that cannot be read is of no use, as one without a seal.
+    /// What an image says of itself. One that cannot be read may be whole: it is not taken for
+    /// one without a seal, which may be removed.
     fn claim(&self, level: &Level, id: ImageId, file: FileId) -> io::Result<(ImageClaim, Vec<u8>)> {
         let mut file = level.disk.open(file, id.rank)?;
-        let said = read_seal(self.header, &mut *file).unwrap_or(Said::Nothing);
+        let said = read_seal(self.header, &mut *file)?;
         let nothing = ImageClaim { id, content: None, other: None };
         let differs = |theirs: &Parameters| differences(theirs, self.parameters);
         Ok(match said {

@@ -10,6 +10,7 @@
 pub(super) mod choose;
 mod disk;
 mod every;
+mod failed;
 pub mod folder;
 mod format;
 mod helper;
@@ -29,6 +30,7 @@ use serde::{Deserialize, Serialize};
 pub use choose::{Generation, ImageClaim, Load, Rotten, Source};
 pub use disk::{Disk, FileId, ImageFile, ImageId, Slot};
 pub use every::{ImageCost, ImagesEvery, IntervalOf};
+pub use failed::{NotOwn, Unopened, is_not_own};
 pub use format::IMAGE_PAGE_BYTES;
 pub(super) use helper::{Free, Helper};
 pub use ranks::SpacedRanks;

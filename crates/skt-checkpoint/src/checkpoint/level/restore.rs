@@ -1,7 +1,6 @@
 //! The steps in which a checkpointer meets the images of its rank: it loads one at a
 //! restart, and has one written behind a stamp.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 use std::time::Instant;
@@ -22,7 +21,7 @@ use super::super::opening::{Earlier, Opening};
 use super::super::protocol::Opened;
 use super::MOST_LEVELS;
 use super::disk::{FileId, ImageFile, ImageId, Slot};
-use super::format::{ImageLayout, Said, encode_seal, read_seal};
+use super::format::{ImageLayout, Said, Seal, encode_seal, read_seal};
 use super::room::slots_with_room;
 use super::writing::{Sealed, Writing};
 use crate::comm::Comm;
@@ -53,32 +52,21 @@ fn unneeded(
     files.iter().filter(|file| !needed.contains(&file.generation)).copied().collect()
 }
 
-/// Removes these files of each level. `before` is called before each.
+/// Removes these files of a level. `before` is called before each.
 pub(in super::super) fn remove_images(
-    levels: &[Level],
-    files: &[Vec<FileId>],
+    level: &Level,
+    files: &[FileId],
     before: &dyn Fn() -> crate::comm::Result<()>,
 ) -> Result<()> {
-    for (level, files) in levels.iter().zip(files) {
-        let failed = || level_error("removing images", level);
-        for &file in files {
-            before()?;
-            level.disk.remove(file).map_err(failed())?;
-        }
-        if !files.is_empty() {
-            level.disk.sync_names().map_err(failed())?;
-        }
+    let failed = || level_error("removing images", level);
+    for &file in files {
+        before()?;
+        level.disk.remove(file).map_err(failed())?;
     }
-    Ok(())
-}
-
-/// The files of each level with a slot of this rank, as far as it can see.
-pub(in super::super) fn own_files(levels: &[Level], rank: usize) -> Result<Vec<BTreeSet<FileId>>> {
-    let own = |level: &Level| {
-        let files = level.disk.list().map_err(level_error("listing images", level))?;
-        Ok(files.into_iter().filter(|file| file.ranks.contains(rank)).collect())
-    };
-    levels.iter().map(own).collect()
+    match files.is_empty() {
+        true => Ok(()),
+        false => level.disk.sync_names().map_err(failed()),
+    }
 }
 
 /// Opens an image to be read.
@@ -90,14 +78,15 @@ fn open(level: &Level, id: ImageId) -> io::Result<Box<dyn ImageFile>> {
 }
 
 impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
-    /// The slots that this rank writes to on each level. Collective; nothing has changed yet.
+    /// The slots that this rank writes to on each level. A level without room is given up where
+    /// there is something to go on from. Collective; nothing has changed yet.
     ///
     /// # Errors
-    /// [`Refusal::NoRoom`] on all processes.
+    /// [`Refusal::NoRoom`] on all processes, where there is nothing.
     pub(in super::super) fn slots_of_levels(
         comm: &C,
         opening: &Opening<M>,
-        plan: &Plan,
+        plan: &mut Plan,
         config: &Config<K>,
         shapes: &[RegionShape],
     ) -> Result<Vec<Slot>> {
@@ -110,7 +99,16 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let image = ImageLayout::new(&layout, config.method, 0, config.abft_image_bytes);
         let bytes = image.image_bytes(layout.header_bytes);
         let align_bytes = config.image_align_bytes;
-        slots_with_room(comm, &config.levels, (rank, &config.node), bytes, align_bytes)
+        let place = (rank, &config.node[..]);
+        let (slots, lacking) =
+            slots_with_room(comm, &config.levels, &opening.seen, place, bytes, align_bytes)?;
+        for (given_up, lacking) in plan.given_up.iter_mut().zip(lacking) {
+            match lacking {
+                Some(refusal) if plan.epoch == 0 => return Err(refusal.into()),
+                lacking => *given_up = given_up.take().or(lacking.map(|why| why.to_string())),
+            }
+        }
+        Ok(slots)
     }
 
     /// What each level has done on this rank.
@@ -140,28 +138,36 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         checksum(bytemuck::cast_slice(&sums))
     }
 
+    /// An image and its seal, which is that of an image with these parts.
+    fn open_sealed(
+        &self,
+        level: &Level,
+        id: ImageId,
+        layout: &ImageLayout,
+    ) -> io::Result<(Box<dyn ImageFile>, Box<Seal>)> {
+        let mut file = open(level, id)?;
+        let Generation { start, epoch } = id.generation;
+        let is_it = |seal: &Seal| {
+            (seal.record.lineage(), seal.record.stamped()) == (start, epoch)
+                && seal.body_bytes == layout.body_bytes
+        };
+        match read_seal(&self.header, &mut *file)? {
+            Said::Sealed(seal) if is_it(&seal) => Ok((file, seal)),
+            _ => Err(io::Error::other("it has changed since it was looked at")),
+        }
+    }
+
     /// Copy, parities and checksums of this rank come from its image. Its segment is hollow
-    /// until they are verified. What cannot be read stays zero, and differs from its
-    /// checksums. Returns the bytes. Of method `abft`, whose image has one checksum, all is
+    /// until they are verified. What cannot be read, the whole image or a part, stays zero, and
+    /// differs from its checksums. Returns the bytes. Of method `abft`, whose image has one checksum, all is
     /// zeros again where it differs, and no byte is loaded.
     pub(in super::super) fn load_image(&mut self, epoch: u64) -> Result<usize> {
         let Some(id) = self.image() else { return Ok(0) };
         assert!(self.record.is_hollow(), "an image is never loaded over data that counts");
         let number = self.plan.load.as_ref().expect("it names the image").level;
-        let level = self.config.levels[number].clone();
-        let failed = || level_error("opening an image", &level);
-        let mut file = open(&level, id).map_err(failed())?;
-        let changed = || io::Error::other("it has changed since it was looked at");
-        let Said::Sealed(seal) = read_seal(&self.header, &mut *file).map_err(failed())? else {
-            return Err(failed()(changed()));
-        };
         let layout = self.image_layout(epoch);
-        let is_same = (seal.record.lineage(), seal.record.stamped())
-            == (id.generation.start, id.generation.epoch)
-            && seal.body_bytes == layout.body_bytes;
-        if !is_same {
-            return Err(failed()(changed()));
-        }
+        let opened = self.open_sealed(&self.config.levels[number], id, &layout);
+        let Ok((mut file, seal)) = opened else { return Ok(0) };
         let (mut loaded, piece_bytes) = (0, self.vault.chunk_bytes());
         for (index, (part, place)) in layout.parts.iter().cloned().enumerate() {
             for (chunk, start) in part.clone().step_by(piece_bytes).enumerate() {
@@ -220,16 +226,22 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     }
 
     /// Removes the images that no start needs any more, of those that this process looks
-    /// after: what is rotten among them, since the run goes on from something else.
+    /// after: what is rotten among them, since the run goes on from something else. A disk that
+    /// removes none, as a read-only one, costs its level.
     pub(in super::super) fn discard_superfluous_images(&mut self) -> Result<()> {
-        let (seen, levels) = (std::mem::take(&mut self.seen_files), &self.config.levels);
         let Plan { restorable, sealed, epoch, .. } = &self.plan;
-        let of_level = |(number, files): (usize, &Vec<FileId>)| {
-            unneeded(&levels[number], files, &restorable[number], &sealed[number])
-        };
-        let files: Vec<Vec<FileId>> = seen.iter().enumerate().map(of_level).collect();
         let step = Step::new(StepName::Discard, *epoch);
-        remove_images(levels, &files, &|| self.vault.step(step))
+        for (number, files) in std::mem::take(&mut self.seen_files).iter().enumerate() {
+            let level = &self.config.levels[number];
+            let files = unneeded(level, files, &restorable[number], &sealed[number]);
+            match remove_images(level, &files, &|| self.vault.step(step)) {
+                Err(CheckpointError::Level { source, .. }) => {
+                    self.shelves.fail(number, source.to_string());
+                }
+                removed => removed?,
+            }
+        }
+        Ok(())
     }
 
     /// Takes the bytes of an epoch back from the writer of images, if it still has them.

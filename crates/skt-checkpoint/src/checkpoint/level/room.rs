@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::super::agree::Refusal;
 use super::super::error::Result;
 use super::disk::Slot;
+use super::look::Seen;
 use super::ranks::SpacedRanks;
-use super::restore::level_error;
 use super::{Level, Reach};
 use crate::comm::Comm;
 use crate::comm::collect::all_gather_bytes;
@@ -32,31 +32,29 @@ struct Request {
     free_bytes: u64,
 }
 
-/// The slots that this rank writes to, of each level. Collective.
-///
-/// # Errors
-/// [`Refusal::NoRoom`] on all processes where there is no room for the images of all ranks.
+/// The slots that this rank writes to, of each level, which it has `seen`; and, the same on all
+/// processes, a [`Refusal::NoRoom`] of each without room for the images of all ranks.
+/// Collective.
 pub fn slots_with_room<C: Comm>(
     comm: &C,
     levels: &[Level],
+    seen: &[Seen],
     (rank, node): (usize, &str),
     image_bytes: u64,
     align_bytes: u64,
-) -> Result<Vec<Slot>> {
-    let mut slots = Vec::with_capacity(levels.len());
-    for level in levels {
-        let looked = level.disk.list().and_then(|files| Ok((files, level.disk.free_bytes()?)));
-        let (files, free_bytes) = looked.map_err(level_error("looking for room", level))?;
-        let images = files.iter().filter(|file| file.ranks.contains(rank)).count();
+) -> Result<(Vec<Slot>, Vec<Option<Refusal>>)> {
+    let (mut slots, mut lacking) = (Vec::new(), Vec::new());
+    for (level, &Seen { ref listed, free_bytes, .. }) in levels.iter().zip(seen) {
+        let images = listed.iter().filter(|file| file.ranks.contains(rank)).count();
         let request = Request { rank, node: node.to_owned(), image_bytes, images, free_bytes };
         let all = all_gather_bytes(comm, &serde_json::to_vec(&request).expect("plain data"))?;
         let read = |bytes: &Vec<u8>| serde_json::from_slice(bytes).expect("written just now");
         let all: Vec<Request> = all.iter().map(read).collect();
         let of_all = slots_of_all(level.reach, &all, align_bytes);
-        refuse_too_little(level, &all, &of_all)?;
+        lacking.push(too_little(level, &all, &of_all));
         slots.push(of_all[comm.rank()]);
     }
-    Ok(slots)
+    Ok((slots, lacking))
 }
 
 /// The slot of each process. On a file system that all see, the ranks of a node share a file:
@@ -84,12 +82,8 @@ fn slots_of_all(reach: Reach, all: &[Request], align_bytes: u64) -> Vec<Slot> {
     all.iter().map(|request| slots[&request.rank]).collect()
 }
 
-/// Refuses a level on which there is no room for the images of all ranks that share it.
-fn refuse_too_little(
-    level: &Level,
-    all: &[Request],
-    slots: &[Slot],
-) -> std::result::Result<(), Refusal> {
+/// The refusal of a level on which there is no room for the images of all ranks that share it.
+fn too_little(level: &Level, all: &[Request], slots: &[Slot]) -> Option<Refusal> {
     let images = level.keep + SPARE_IMAGES;
     let shared = |request: &Request| (level.reach == Reach::Local).then(|| request.node.clone());
     let mut need_bytes: BTreeMap<Option<String>, u64> = BTreeMap::new();
@@ -101,10 +95,10 @@ fn refuse_too_little(
         let (need_bytes, free_bytes) = (need_bytes[&shared(request)], request.free_bytes);
         if need_bytes > free_bytes {
             let level = level.name.clone();
-            return Err(Refusal::NoRoom { process, level, images, need_bytes, free_bytes });
+            return Some(Refusal::NoRoom { process, level, images, need_bytes, free_bytes });
         }
     }
-    Ok(())
+    None
 }
 
 #[cfg(test)]

@@ -37,9 +37,10 @@ pub struct LevelReport {
     pub given_up: u64,
     /// Newest epoch of which all ranks are known to have an image; 0 for none.
     pub complete_epoch: u64,
-    /// Why no more of it are written, if a write has failed here.
+    /// Why no more of it are written, if a write has failed here, or the level at the start.
     pub failure: Option<String>,
-    /// Whether no more of it are written, for a write has failed on some rank.
+    /// Whether no more of it are written, for a write has failed on some rank, or the level at
+    /// the start.
     pub is_over: bool,
 }
 
@@ -75,44 +76,49 @@ struct Shelf {
 }
 
 impl Shelves {
-    /// For a start that writes to these `slots` of each level, and has found `complete`
-    /// generations there and files `own` with images of this rank.
+    /// For a start that writes to these `slots` of each level that it has not `given_up`, and
+    /// has found `complete` generations there and files `own` with images of this rank.
     pub fn new(
         start: StartId,
         levels: &[Level],
         slots: &[Slot],
         complete: &[Vec<Generation>],
         own: Vec<BTreeSet<FileId>>,
+        given_up: &[Option<String>],
     ) -> Self {
         let n = levels.len();
-        assert_eq!([slots.len(), complete.len(), own.len()], [n; 3]);
-        let all = slots.iter().zip(complete).zip(own);
-        let shelf =
-            |(level, ((&slot, complete), own)): (&Level, ((_, &Vec<Generation>), _))| Shelf {
-                slot,
-                pace: Pace::new(level.every.clone()),
-                pending: Vec::new(),
-                sealed: BTreeSet::new(),
-                complete: complete.clone(),
-                own,
-                unneeded: Vec::new(),
-                told: LevelReport {
-                    name: level.name.clone(),
-                    images: 0,
-                    bytes: 0,
-                    seconds: 0.0,
-                    stall_seconds: 0.0,
-                    cpu_seconds: 0.0,
-                    interval_seconds: None,
-                    given_up: 0,
-                    complete_epoch: complete.first().map_or(0, |newest| newest.epoch),
-                    failure: None,
-                    is_over: false,
-                },
-                level: level.clone(),
-            };
-        let shelves = levels.iter().zip(all).map(shelf).collect();
+        assert_eq!([slots.len(), complete.len(), own.len(), given_up.len()], [n; 4]);
+        let shelf = |(i, own): (usize, BTreeSet<FileId>)| Shelf {
+            slot: slots[i],
+            pace: Pace::new(levels[i].every.clone()),
+            pending: Vec::new(),
+            sealed: BTreeSet::new(),
+            complete: complete[i].clone(),
+            own,
+            unneeded: Vec::new(),
+            told: LevelReport {
+                name: levels[i].name.clone(),
+                images: 0,
+                bytes: 0,
+                seconds: 0.0,
+                stall_seconds: 0.0,
+                cpu_seconds: 0.0,
+                interval_seconds: None,
+                given_up: 0,
+                complete_epoch: complete[i].first().map_or(0, |newest| newest.epoch),
+                failure: given_up[i].clone(),
+                is_over: given_up[i].is_some(),
+            },
+            level: levels[i].clone(),
+        };
+        let shelves = own.into_iter().enumerate().map(shelf).collect();
         Self { start, writing: 0, shelves }
+    }
+
+    /// This rank writes no more images of a level: its disk has failed. All hear of it when they
+    /// come together next.
+    pub fn fail(&mut self, level: usize, why: String) {
+        self.shelves[level].told.failure.get_or_insert(why);
     }
 
     /// Whether there are no levels.

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use tempfile::TempDir;
 
-use super::super::SpacedRanks;
+use super::super::{SpacedRanks, is_not_own};
 use super::*;
 
 const SLOT_BYTES: u64 = 1 << 20;
@@ -186,6 +186,40 @@ fn what_others_have_planted_is_refused_and_stays_as_it_is() {
             false => fs::remove_file(&path).unwrap(),
         }
     }
+}
+
+/// What a person is to look at is told from a disk that fails.
+#[test]
+fn what_is_planted_is_no_failure_of_the_disk() {
+    let above = tempfile::tempdir().unwrap();
+    let (run, other) = (Folder::path_of(above.path(), "run"), above.path().join("other"));
+    fs::create_dir(&other).unwrap();
+    let plants: [(&str, &dyn Fn()); 3] = [
+        ("a link", &|| symlink(&other, &run).unwrap()),
+        ("a file", &|| fs::write(&run, "").unwrap()),
+        ("one that others may use", &|| {
+            fs::create_dir(&run).unwrap();
+            fs::set_permissions(&run, fs::Permissions::from_mode(0o755)).unwrap();
+        }),
+    ];
+    for (what, plant) in plants {
+        plant();
+        let refused = Folder::open(above.path(), "run", 0).expect_err(what);
+        assert!(is_not_own(&refused), "{what}: {refused}");
+        assert!(refused.to_string().contains(&run.display().to_string()), "{refused}");
+        let is_folder = fs::symlink_metadata(&run).unwrap().is_dir();
+        if is_folder { fs::remove_dir(&run).unwrap() } else { fs::remove_file(&run).unwrap() }
+    }
+    let file = other.join("file");
+    fs::write(&file, "").unwrap();
+    for parent in [above.path().join("nowhere"), file.clone(), file.join("below")] {
+        let failed = Folder::open(&parent, "run", 0).expect_err("it is no folder");
+        assert!(!is_not_own(&failed), "{failed}");
+        assert!(failed.to_string().contains(&parent.display().to_string()), "{failed}");
+    }
+    let folder = Folder::open(&other, "run", 0).unwrap();
+    symlink(&file, path(&folder)).unwrap();
+    assert!(folder.open(self::file(), 4).is_err_and(|error| is_not_own(&error)));
 }
 
 /// Earlier versions gave each rank a file of the size of its image.

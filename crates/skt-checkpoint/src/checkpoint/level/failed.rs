@@ -1,0 +1,54 @@
+//! Disks that fail, and what on them is no failure of theirs.
+
+use std::io;
+
+use super::choose::Generation;
+use super::disk::{Disk, FileId, ImageFile, Slot};
+
+/// Something else stands where this user's images belong, perhaps planted by another user. A
+/// person is to look at it: this does not cost a level, as a failure of its disk does, but
+/// the start.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct NotOwn(pub String);
+
+/// Whether an error is a [`NotOwn`].
+pub fn is_not_own(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|why| why.is::<NotOwn>())
+}
+
+/// A disk that could not be opened: all that is asked of it fails as that did.
+#[derive(Debug)]
+pub struct Unopened(pub io::Error);
+
+impl Unopened {
+    fn fail<T>(&self) -> io::Result<T> {
+        Err(io::Error::new(self.0.kind(), self.0.to_string()))
+    }
+}
+
+impl Disk for Unopened {
+    fn list(&self) -> io::Result<Vec<FileId>> {
+        self.fail()
+    }
+
+    fn create(&self, _: Generation, _: &Slot) -> io::Result<Box<dyn ImageFile>> {
+        self.fail()
+    }
+
+    fn open(&self, _: FileId, _: usize) -> io::Result<Box<dyn ImageFile>> {
+        self.fail()
+    }
+
+    fn remove(&self, _: FileId) -> io::Result<()> {
+        self.fail()
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        self.fail()
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        self.fail()
+    }
+}

@@ -350,7 +350,9 @@ fn a_level_that_fails_at_a_restart_costs_the_level_and_not_the_run() {
 #[test]
 fn images_that_have_rotted_are_passed_over() {
     let folder = folder();
-    let job = hpl("rot", &format!("{} --inject 1@column:200", level("global", &folder)));
+    // An image of each checkpoint, however slow the disk is.
+    let flags = format!("{},when-busy=wait --inject 1@column:200", level("global", &folder));
+    let job = hpl("rot", &flags);
     killed(&job, &[]);
     lose_all(&job);
     let epoch_of = |path: &Path| ranks_and_epoch(path).1;

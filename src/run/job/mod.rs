@@ -330,7 +330,8 @@ fn clear<C: Comm>(
     ran: Ran<C>,
 ) -> Result<(), JobError> {
     if let Some(done) = ran.last {
-        clear_test(done)?;
+        // A disk that keeps images is asked once more, below.
+        let _stay = done.clear()?;
     }
     if settings.is_on() {
         world.barrier()?;
@@ -346,15 +347,6 @@ fn clear<C: Comm>(
         // All have let go of theirs.
         setup::warn(&protect::tidy(setup.store)?);
     }
-    Ok(())
-}
-
-/// Removes what is left of a test, and says what a disk that fails keeps of it. Collective.
-fn clear_test<C: Comm>(done: Done<C>) -> Result<(), JobError> {
-    let told = |why: CheckpointError| {
-        format!("{why}; a later run of this name would go on from those that stay")
-    };
-    setup::warn(&done.clear()?.into_iter().map(told).collect::<Vec<_>>());
     Ok(())
 }
 
@@ -519,9 +511,8 @@ impl<'a> Tests<'a> {
                 }
             }
             match done {
-                Some(done) if index + 1 < tests.len() => {
-                    clear_test(done)?;
-                }
+                // A disk that keeps images is asked once more at the end of the run.
+                Some(done) if index + 1 < tests.len() => _ = done.clear()?,
                 done => last = done,
             }
         }

@@ -7,7 +7,7 @@
 use std::time::Instant;
 
 use super::setup::Setup;
-use super::{JobError, Options, Ranks, Tests, Turn, clear_test, outlook};
+use super::{JobError, Options, Ranks, Tests, Turn, outlook};
 use crate::checkpoint::agree::Resume;
 use crate::checkpoint::store::Store;
 use crate::config::{RunSpec, TestSpec};
@@ -134,7 +134,7 @@ impl<'a, C: Comm> Trials<'a, C> {
         let turn = Turn { index: 0, tests: 1, resume: Resume::Never };
         let reported = tests.run_one(ranks, test, turn, &mut Instant::now())?;
         if let Some(done) = reported.done {
-            clear_test(done)?;
+            done.clear()?;
         }
         let is_known = self.world.rank() == 0;
         Ok(is_known.then(|| protect::result::read(&reported.result)))

@@ -1,6 +1,5 @@
 //! Levels of images, as a user says them.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -223,20 +222,13 @@ impl Settings {
     /// Removes the images of tests that `is_meant` from what this node sees of the levels. A
     /// line about each level that refuses.
     pub fn remove_images(&self, is_meant: impl Fn(usize) -> bool) -> Vec<String> {
-        let refused = |level: &LevelSettings| match remove_images_of(
-            &level.folder,
-            &self.run_id,
-            &is_meant,
-        ) {
-            Err(why) if why.kind() != ErrorKind::NotFound => Some(format!(
-                "images of run {} stay on {}: {why}; a later run of that name would go on from \
-                     them: `skt-hpl store clean --run {} --images {}` removes them",
-                self.run_id,
-                level.name(),
-                self.run_id,
-                level.folder.display()
-            )),
-            _ => None,
+        let refused = |level: &LevelSettings| {
+            let why = remove_images_of(&level.folder, &self.run_id, &is_meant).err()?;
+            let (name, run, folder) = (level.name(), &self.run_id, level.folder.display());
+            Some(format!(
+                "images of run {run} may stay on {name}: {why}; a later run of that name would go on \
+                 from them: `skt-hpl store clean --run {run} --images {folder}` removes them"
+            ))
         };
         self.levels.0.iter().filter_map(refused).collect()
     }

@@ -43,20 +43,20 @@ fn losses(world: &World) -> Vec<(Vec<usize>, Vec<usize>)> {
 struct Sample {
     /// The run goes on to this epoch, and its restarts to the next.
     until: u64,
-    /// One in so many is restarted from.
-    restarted: u64,
+    /// Kills are at one in so many steps.
+    steps: usize,
     /// One in so many restarts is killed at each of its own steps, too.
     killed: u64,
 }
 
-/// Kills a run at every step, then loses what it can, then restarts; some of the
+/// Kills a run at its steps, then loses what it can, then restarts; some of the
 /// restarts are killed in the same way. Returns how many starts there were; states that are
 /// the same are started from once.
 fn kill_everywhere(world: &World, sample: &Sample, count: &mut Count) -> usize {
-    let &Sample { until, restarted, killed } = sample;
+    let &Sample { until, steps, killed } = sample;
     let setup = world.setup.clone();
     let (mut starts, mut seen) = (0, HashSet::new());
-    for step in 1.. {
+    for step in (1..).step_by(steps) {
         let mut dead = world.clone();
         let rank = (step % setup.ranks as u64) as usize;
         let ran = dead.start(&How::killed(step, until, step, rank));
@@ -67,10 +67,10 @@ fn kill_everywhere(world: &World, sample: &Sample, count: &mut Count) -> usize {
                 let mut lost = dead.clone();
                 lost.power_off(memory.iter().copied(), cut);
                 disks.iter().for_each(|&disk| lost.lose_disk(disk));
-                let turn = step * 31 + case as u64 * 7 + number as u64;
-                if !turn.is_multiple_of(restarted) || !seen.insert(lost.fingerprint()) {
+                if !seen.insert(lost.fingerprint()) {
                     continue;
                 }
+                let turn = step * 31 + case as u64 * 7 + number as u64;
                 let promise = lost.promise();
                 let is_gone = memory.len() == world.nodes.len();
                 let again = lost.clone();
@@ -151,7 +151,13 @@ fn what_was_complete_is_never_lost_and_what_is_restored_is_true() {
                     _ => 4001,
                 };
                 // With the fourth epoch the first images go.
-                let sample = Sample { until: 4, restarted: 1, killed };
+                let steps = match (setup.ranks, keep) {
+                    _ if is_soak() => 1,
+                    (4, _) => 2,
+                    (_, 2) => 3,
+                    _ => 1,
+                };
+                let sample = Sample { until: 4, steps, killed };
                 let starts = kill_everywhere(&world, &sample, &mut count);
                 let (n, m, method) = (setup.ranks, setup.parities, setup.method);
                 println!("n = {n}, m = {m}, {method}, keep = {keep}: {starts} starts, {count:?}");
@@ -177,8 +183,8 @@ fn files_that_ranks_share_are_as_safe_as_files_of_their_own() {
             scope.spawn(move || {
                 let (mut count, method) = (Count::default(), setup.method);
                 let world = on_shared_files(setup, WhenBusy::Wait);
-                let (restarted, killed) = if is_soak() { (1, 211) } else { (2, 1009) };
-                let sample = Sample { until: 4, restarted, killed };
+                let (steps, killed) = if is_soak() { (1, 211) } else { (3, 1009) };
+                let sample = Sample { until: 4, steps, killed };
                 let starts = kill_everywhere(&world, &sample, &mut count);
                 println!("{method}: {starts} starts, {count:?}");
                 assert!(count.0["from level 0"] > 100);
@@ -198,8 +204,8 @@ fn what_one_rank_of_a_file_gives_up_costs_the_others_nothing() {
                 let setup = Setup { method, ..Setup::small(4, 2) };
                 let mut count = Count::default();
                 let world = on_shared_files(setup, WhenBusy::Skip);
-                let restarted = if is_soak() { 1 } else { 3 };
-                let sample = Sample { until: 7, restarted, killed: 4001 };
+                let steps = if is_soak() { 1 } else { 5 };
+                let sample = Sample { until: 7, steps, killed: 4001 };
                 let starts = kill_everywhere(&world, &sample, &mut count);
                 println!("{method}: {starts} starts, {count:?}");
                 assert!(count.0["from level 0"] > 100);
@@ -246,7 +252,7 @@ fn a_level_that_all_see_serves_when_the_local_one_is_gone() {
     let ran = lost.start(&How::none(2, 4));
     let came = check_kept(&ran, promise, true);
     assert!(matches!(came, Came::Resumed(_, Some((1, _)))), "{came:?}");
-    let sample = Sample { until: 2, restarted: 1, killed: 4001 };
+    let sample = Sample { until: 2, steps: 1, killed: 4001 };
     let starts = kill_everywhere(&world, &sample, &mut count);
     println!("two levels: {starts} starts, {count:?}");
 }

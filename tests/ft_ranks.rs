@@ -35,7 +35,7 @@ const SHAPES: [[usize; 5]; 6] = [
 /// The same for two parities.
 const WIDE_SHAPES: [[usize; 5]; 4] =
     [[61, 8, 2, 2, 4], [83, 8, 1, 5, 4], [75, 7, 2, 3, 6], [77, 9, 3, 3, 4]];
-const MOMENTS: usize = 5;
+const MOMENTS: usize = 4;
 const DEPTHS: usize = 4;
 
 /// The depths of case `number`: all in a soak (`SKT_FT_SOAK=1`), else `count` of them,

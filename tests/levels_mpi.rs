@@ -220,6 +220,28 @@ fn a_wrong_number_is_gone_back_behind() {
     check_abft_end(&job, &ended, &[&folder]);
 }
 
+/// What is in memory is of no use, and the level with the images fails: this is no reason to
+/// begin anew. When it is back, the run goes on.
+#[test]
+fn a_wrong_number_is_not_gone_back_behind_while_its_level_fails() {
+    let folder = folder();
+    let (path, away) = (folder.path(), folder.path().with_extension("away"));
+    let flip = format!("{} --inject flip:1@column:128", level("local", &folder));
+    let job = abft("abft-away", &flip);
+    assert!(!job.start(&[]).ok);
+    fs::rename(path, &away).expect("away");
+    fs::write(path, "not a folder").expect("a file");
+    let ended = job.start(&[]);
+    fs::remove_file(path).expect("it is as it was");
+    fs::rename(&away, path).expect("back");
+    for says in ["error: level local:", "fails at process 0", "contradict"] {
+        assert!(ended.text.contains(says), "{says}: {}", ended.text);
+    }
+    let ended = job.start(&[]);
+    assert!(ended.text.contains("in images of local:"), "{}", ended.text);
+    check_abft_end(&job, &ended, &[&folder]);
+}
+
 /// Killed while it loads, again with all memory lost; and one image is not there.
 #[test]
 fn a_restart_from_images_may_be_killed_and_lack_one() {

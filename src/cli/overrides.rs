@@ -86,7 +86,7 @@ pub struct Overrides {
     pub swap: Option<String>,
     /// Threshold of the mixed row exchange
     #[arg(long, value_name = "COLS", allow_negative_numbers = true)]
-    #[arg(help_heading = TALK, help = about(Param::SwapThreshold, "Local columns above which mix takes spread-roll"))]
+    #[arg(help_heading = TALK, help = about(Param::SwapThreshold, "Local columns above which mix takes spread-roll, if P > 2"))]
     pub swap_threshold: Option<String>,
 
     /// Form of L1

@@ -91,8 +91,9 @@ pub const SETTINGS: [SettingInfo; 19] = [
         written: Written::Time,
         legal: "auto, never, a time (90s, 10min, 24h, 3d), panels (20p), or drill (20p!)",
         default: "auto",
-        what: "time between checkpoints; auto: from their cost and mtbf; a checkpoint that costs \
-               more than it saves is left out, except in a drill",
+        what: "time between checkpoints; auto: from their cost and mtbf, without those that cost more \
+               than they save; with a time or panels, without those that take longer than the \
+               rest of the run; a drill takes each",
         ..NONE
     },
     SettingInfo {
@@ -143,7 +144,7 @@ pub const SETTINGS: [SettingInfo; 19] = [
         written: Written::Whole,
         legal: "1 to 127; with abft 1 to 3",
         default: "1",
-        what: "losses that each group survives; with abft a group is a process row",
+        what: "losses that each group survives; with abft, that each process row survives",
         ..NONE
     },
     SettingInfo {
@@ -229,9 +230,10 @@ pub const SETTINGS: [SettingInfo; 19] = [
         choices: &["restart", "recover", "replace"],
         legal: "restart, recover, replace",
         default: "restart",
-        what: "what a lost rank means, with abft: the end of the job, to be started again; or, \
-               while the job goes on, a spare rank in its place, or the checksums in that of its \
-               process column, once (these need ULFM: Open MPI 5, mpirun --with-ft ulfm)",
+        what: "with abft, what follows when a rank is lost. restart: the job ends, and the same \
+               command goes on; recover: a spare rank takes its place; replace: once, the \
+               checksums take the place of its process column (recover and replace need ULFM: \
+               Open MPI 5, mpirun --with-ft ulfm)",
         ..NONE
     },
     SettingInfo {

@@ -68,7 +68,7 @@ pub struct Options {
     pub run_id: String,
     /// The store.
     pub store: String,
-    /// The folders with images on the nodes' own disks.
+    /// The folders with images, on the nodes' own disks or where all see them.
     pub image_folders: Vec<PathBuf>,
     /// Bytes that the segments of a rank take.
     pub rank_bytes: u64,

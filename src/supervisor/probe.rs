@@ -63,7 +63,7 @@ pub struct Question {
     pub run_id: String,
     /// The store.
     pub store: String,
-    /// The folders with images on the node's own disks.
+    /// The folders with images, on the node's own disks or where all see them.
     pub image_folders: Vec<PathBuf>,
     /// What to do there.
     pub purpose: Purpose,

@@ -158,7 +158,8 @@ pub fn open<'a, C: Comm>(
 }
 
 /// What an earlier start has left: in memory or, where the solver cannot go on from that, in the
-/// newest images of which it can. Where there are none, the solver refuses. Collective.
+/// newest images of which it can. Where there are none, and no level fails that may have some, the
+/// solver refuses. Collective.
 fn recover<'a, C: Comm>(
     opened: Box<NodeCheckpointer<'a, C>>,
     spec: &TestSpec,
@@ -166,13 +167,19 @@ fn recover<'a, C: Comm>(
     team: &Team,
 ) -> Result<(Box<NodeCheckpointer<'a, C>>, Option<Recovered>), CheckpointError> {
     let (mut checkpointer, mut recovered) = opened.recover()?;
-    while let (Some(there), Some(newest)) = (&recovered, checkpointer.newest_images()) {
+    while let Some(there) = &recovered {
+        let newest = checkpointer.newest_images();
+        let is_any_hidden = checkpointer.found().given_up.iter().any(Option::is_some);
+        if newest.is_none() && !is_any_hidden {
+            break;
+        }
         let Some(refusal) = refusal(&mut checkpointer, spec, settings, team)? else { break };
         let state: State = read_state(&there.state);
         // These images have been gone on from, and no others are complete since: what is
         // wrong may be so in them already.
-        let are_these =
-            |restart: &Restart| restart.level.is_some() && restart.epoch == newest.epoch;
+        let are_these = |restart: &Restart| {
+            restart.level.is_some() && newest.is_some_and(|newest| restart.epoch == newest.epoch)
+        };
         let is_suspect =
             matches!(refusal, abft::Refusal::Wrong { .. }) && state.restarts.iter().any(are_these);
         (checkpointer, recovered) = checkpointer.recover_without(&refusal.what(), is_suspect)?;

@@ -173,7 +173,7 @@ impl State {
     }
 
     /// The same run under another supervisor, with these nodes. Where the one before has not
-    /// just been killed, but has given up, a user has seen why and asks again.
+    /// just been killed, but has given up or was stopped, a user asks again.
     pub fn taken_over(mut self, pool: &Pool, me: Process) -> Self {
         if self.status != Status::Running {
             self.pardoned = self.failures.len();

@@ -137,16 +137,18 @@ impl<C: Comm, M: Memory> FinishedRun<C, M> {
         Ok(failed.into_iter().map(|(_, error)| error).collect())
     }
 
+    /// Removes the images of a level that this process looks after: all that can be removed.
     fn clear_level(&self, level: &Level) -> Result<()> {
         let (process, size) = (self.comm.rank(), self.comm.size());
         let failed = || level_error("removing the images", level);
+        let mut all = Ok(());
         for file in level.disk.list().map_err(failed())? {
             if level.is_looked_after(file.ranks.first(), process, size) {
                 self.hook.at(&Step::new(StepName::Remove, self.epoch))?;
-                level.disk.remove(file).map_err(failed())?;
+                all = all.and(level.disk.remove(file));
             }
         }
-        level.disk.sync_names().map_err(failed())
+        all.and(level.disk.sync_names()).map_err(failed())
     }
 }
 

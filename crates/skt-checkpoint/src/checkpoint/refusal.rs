@@ -152,9 +152,8 @@ pub enum Refusal {
     },
     /// A level fails at the start, and without it there is nothing to go on from.
     #[error(
-        "level {level} fails at {failure}; {why}, and what that level has is not known. Nothing was \
-         changed: repair it and start the same command again, or leave that --level out to do \
-         without what it has"
+        "level {level} fails at {failure}; {why}, and what that level has is not known. Repair it \
+         and start the same command again, or leave that --level out to do without what it has"
     )]
     LevelFails {
         /// The level, as users know it.

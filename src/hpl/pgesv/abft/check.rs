@@ -25,7 +25,7 @@ use super::super::SolveError;
 use super::super::local::Local;
 use super::groups::{dead_checksums, dead_columns};
 use super::memory::Places;
-use super::relay::{Relay, Sum, are_rounding};
+use super::relay::{Relay, Sum, are_rounding, most_units};
 use super::weights::Weights;
 use crate::hpl::comm::{Comm, collect};
 
@@ -234,7 +234,7 @@ pub(super) fn check_left_over<C: Comm>(
         Some(row) => Err(SolveError::Wrong {
             column: finished,
             row: local.rows.global(row, grid.myrow),
-            units: largest(a.row(row)) / unit,
+            units: most_units(a.row(row).iter().copied(), unit),
         }),
         None => Ok(unit),
     }

@@ -23,6 +23,12 @@ pub(super) fn are_rounding(deviations: impl Iterator<Item = f64>, unit: f64) -> 
     !deviations.fold(false, |is, by| is | is_more(by))
 }
 
+/// The largest of these deviations, in units; infinite if one is no number.
+pub(super) fn most_units(deviations: impl Iterator<Item = f64>, unit: f64) -> f64 {
+    let units = |by: f64| if by.is_finite() { by.abs() / unit } else { f64::INFINITY };
+    deviations.map(units).fold(0.0, f64::max)
+}
+
 /// A weighted sum of the same block of A on several process columns, stored on another.
 pub(super) struct Sum<'s> {
     /// What it is for, as a hook is told.
@@ -165,7 +171,7 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
                     let changes = || values.iter().zip(sums).map(|(value, sum)| sum - value);
                     if !are_rounding(changes(), sum.unit) {
                         let row = local.rows.global(row, local.grid.myrow);
-                        let units = changes().map(f64::abs).fold(0.0, f64::max) / sum.unit;
+                        let units = most_units(changes(), sum.unit);
                         return Err(SolveError::Wrong { column: sum.finished, row, units });
                     }
                 }

@@ -23,8 +23,8 @@ use std::path::{Path, PathBuf};
 
 use nix::dir::Dir;
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, openat};
-use nix::sys::stat::{Mode, mkdirat};
+use nix::fcntl::{AtFlags, OFlag, openat};
+use nix::sys::stat::{Mode, fstatat, mkdirat};
 use nix::sys::statvfs::fstatvfs;
 use nix::unistd::{Uid, UnlinkatFlags, unlinkat};
 
@@ -98,6 +98,15 @@ impl Folder {
         let run = match open_folder(above, name.as_ref()) {
             Err(error) if error.kind() == ErrorKind::NotADirectory => {
                 return Err(no_own(&path, "is a link or a file, not a folder of this program"));
+            }
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                let stat = fstatat(above, name, AtFlags::AT_SYMLINK_NOFOLLOW);
+                return Err(match stat {
+                    Ok(stat) if stat.st_uid != Uid::effective().as_raw() => {
+                        no_own(&path, "is another user's")
+                    }
+                    _ => at(&path)(error),
+                });
             }
             run => run.map_err(at(&path))?,
         };
@@ -217,7 +226,8 @@ pub fn stored_images(parent: &Path) -> io::Result<Vec<StoredImages>> {
 /// if nothing else is in it. Returns how many there were, and their bytes.
 ///
 /// # Errors
-/// As [`stored_images`]. None where the run has no folder.
+/// As [`stored_images`]; the first, when all that can be removed is. None where the run has no
+/// folder.
 pub fn remove_images_of(
     parent: &Path,
     run: &str,
@@ -229,22 +239,22 @@ pub fn remove_images_of(
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok((0, 0)),
         folder => folder?,
     };
-    let (mut images, mut bytes) = (0, 0);
+    let (mut images, mut bytes, mut failed) = (0, 0, Ok(()));
     for name in folder.names().map_err(at(&path))? {
         let of_test = parse_name(&name).filter(|(test, _)| is_meant(*test));
         let Some((_, FileId { ranks, .. })) = of_test else { continue };
-        let file = match folder.file(&name, OFlag::O_RDONLY) {
-            // Another process removes them, too.
-            Err(error) if error.kind() == ErrorKind::NotFound => continue,
-            file => file?,
-        };
+        let stat = fstatat(&folder.run, name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW);
         match unlinkat(&folder.run, name.as_str(), UnlinkatFlags::NoRemoveDir) {
-            Err(Errno::ENOENT) => continue,
-            removed => removed.map_err(|error| at(&path.join(&name))(error.into()))?,
+            Ok(()) => {
+                images += ranks.count();
+                bytes += stat.map_or(0, |stat| stat.st_size as u64);
+            }
+            // Another process removes them, too.
+            Err(Errno::ENOENT) => {}
+            Err(error) => failed = failed.and(Err(at(&path.join(&name))(error.into()))),
         }
-        images += ranks.count();
-        bytes += file.metadata().map_err(at(&path))?.len();
     }
+    failed?;
     match std::fs::remove_dir(&path) {
         Err(error)
             if matches!(error.kind(), ErrorKind::DirectoryNotEmpty | ErrorKind::NotFound) => {}

@@ -12,9 +12,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 
 use nix::errno::Errno;
-use nix::fcntl::{
-    FallocateFlags, OFlag, PosixFadviseAdvice, fallocate, posix_fadvise, posix_fallocate,
-};
+use nix::fcntl::{FallocateFlags, OFlag, PosixFadviseAdvice, fallocate, posix_fadvise};
 
 use super::super::disk::ImageFile;
 use super::super::ranks::SpacedRanks;
@@ -63,9 +61,10 @@ impl OpenSlot {
         self.direct = options.open(itself).ok();
         self.file.set_len(all_bytes).map_err(at(&self.path))?;
         let (start, len) = self.offsets()?;
-        match posix_fallocate(&self.file, start, len) {
+        // Not by `posix_fallocate`, which writes to each block where the file system cannot.
+        match fallocate(&self.file, FallocateFlags::empty(), start, len) {
             // What a write does not get is an error then.
-            Ok(()) | Err(Errno::EOPNOTSUPP | Errno::EINVAL) => Ok(()),
+            Ok(()) | Err(Errno::EOPNOTSUPP | Errno::ENOSYS | Errno::EINVAL) => Ok(()),
             Err(error) => Err(at(&self.path)(error.into())),
         }
     }
@@ -94,7 +93,12 @@ impl OpenSlot {
         match direct.write_all_at(&bytes[..whole], place) {
             Ok(()) => Ok(whole),
             // A file system may refuse it here at first, or ask for larger blocks.
-            Err(error) if error.raw_os_error() == Some(Errno::EINVAL as i32) => {
+            Err(error)
+                if matches!(
+                    error.raw_os_error().map(Errno::from_raw),
+                    Some(Errno::EINVAL | Errno::EOPNOTSUPP)
+                ) =>
+            {
                 self.direct = None;
                 Ok(0)
             }

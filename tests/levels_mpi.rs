@@ -372,7 +372,7 @@ fn a_level_that_fails_at_a_restart_costs_the_level_and_not_the_run() {
 #[test]
 fn images_that_have_rotted_are_passed_over() {
     let folder = folder();
-    // An image of each checkpoint, however slow the disk is.
+    // No image is given up, however slow the disk is. None is begun while another is written.
     let flags = format!("{},when-busy=wait --inject 1@column:200", level("global", &folder));
     let job = hpl("rot", &flags);
     killed(&job, &[]);
@@ -383,7 +383,7 @@ fn images_that_have_rotted_are_passed_over() {
         .map(|path| epoch_of(path))
         .collect();
     let complete = *sealed.iter().max().expect("one is whole");
-    assert!(sealed.contains(&(complete - 1)), "an older one is kept");
+    let older = *sealed.iter().filter(|epoch| **epoch < complete).max().expect("one is kept");
     for path in images(&folder).iter().filter(|path| epoch_of(path) >= complete) {
         for rank in [1, 2] {
             change_image(path, rank, |image| {
@@ -392,7 +392,7 @@ fn images_that_have_rotted_are_passed_over() {
         }
     }
     let ended = job.start(&[]);
-    let older = format!("from checkpoint {}", complete - 1);
+    let older = format!("from checkpoint {older} ");
     assert!(ended.text.contains(&older), "{older}: {}", ended.text);
     check_end(&job, &ended, &[&folder]);
 }

@@ -17,7 +17,7 @@ fn level(reach: Reach, keep: usize) -> LevelSetup {
     LevelSetup { reach, keep, when_busy: WhenBusy::Wait }
 }
 
-/// `SKT_CRASH_SOAK=1` restarts from all states, and kills more restarts.
+/// `SKT_CRASH_SOAK=1` kills all runs at all of their steps, and more restarts.
 fn is_soak() -> bool {
     std::env::var_os("SKT_CRASH_SOAK").is_some_and(|value| value != "0")
 }

@@ -544,15 +544,23 @@ impl<'a> Tests<'a> {
     /// A start finds data of a test only where all before it are done, and what is left of the
     /// first test goes when that is opened. Collective.
     fn remove_later_tests<C: Comm>(&self, world: &C) -> Result<(), JobError> {
-        let (run, setup) = (&self.settings.run_id, self.setup);
         if !self.settings.is_on() || self.settings.resume != Resume::Never {
             return Ok(());
         }
-        remove_images(world, self.settings, setup, |test| test > 0)?;
-        if setup.is_first_on_host {
-            protect::sweep_tests(setup.store, run, |test| test > 0)?;
+        self.remove_tests(world, |test| test > 0)
+    }
+
+    /// Removes what earlier starts have left of tests that `is_meant`, images first. Collective:
+    /// nobody makes any before.
+    fn remove_tests<C: Comm>(
+        &self,
+        world: &C,
+        is_meant: impl Fn(usize) -> bool,
+    ) -> Result<(), JobError> {
+        remove_images(world, self.settings, self.setup, &is_meant)?;
+        if self.setup.is_first_on_host {
+            protect::sweep_tests(self.setup.store, &self.settings.run_id, is_meant)?;
         }
-        // Nobody makes any before.
         Ok(world.barrier()?)
     }
 
@@ -593,8 +601,7 @@ impl<'a> Tests<'a> {
         let done = self.done();
         if done > 0 {
             // A death may have come before all of it was removed.
-            remove_images(world, self.settings, self.setup, |test| test < done)?;
-            protect::sweep_tests(self.setup.store, &self.settings.run_id, |test| test < done)?;
+            self.remove_tests(world, |test| test < done)?;
         }
         Ok(done.max(self.found.unwrap_or(0)))
     }

@@ -63,6 +63,10 @@ skt_terms::tuning! {
     spins_a_yield: u32 = 1024, "turns";
     /// Between two calls of the background while messages are on their way.
     pause_micros: u64 = 200, "microseconds";
+    /// The same for the solver's own messages, as a share of the time for which they have been
+    /// on their way: a call takes the solver's core and caches from it, and late calls find
+    /// data in the buffers of the system, not a sender that waits for an answer.
+    pauses_on_the_way: u32 = 4, "pauses in the time on the way";
     /// Between two calls of the background while there is nothing to do: only the solver,
     /// which wakes the thread, or another rank can change that.
     long_pause_micros: u64 = 5000, "microseconds";

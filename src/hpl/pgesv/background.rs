@@ -1,13 +1,18 @@
 //! A second thread for the update, which progresses what goes on in the background
 //! of the factorization while the solver's own thread computes.
 //!
-//! A message of some megabytes has to be progressed every millisecond or so, and a
-//! product takes a hundred. The thread that speaks to other ranks holds a *token*: the
+//! A message takes some calls of its transport to get going, and a product takes a hundred
+//! milliseconds. The thread that speaks to other ranks holds a *token*: the
 //! solver's thread holds it except where it computes, and gets it back as soon as it
 //! asks for it, before the other thread begins anything else.
+//!
+//! A call costs the solver more than its own time, as it takes the solver's core and what is
+//! in its caches: tens of microseconds. So the calls for the solver's messages
+//! come soon after these have left, and then less and less often: after a product ten times
+//! as long there have been some ten calls more.
 
 use std::panic::resume_unwind;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
@@ -19,10 +24,11 @@ use crate::hpl::comm::{Comm, Tag};
 use crate::machine::environment::affinity;
 use crate::machine::tuning::TUNING;
 
-/// Between two calls while messages are on their way.
+/// Between two calls while messages of the background are on their way; the least pause where
+/// they are the solver's.
 const PAUSE: Duration = Duration::from_micros(TUNING.pause_micros);
 /// Between two calls while there is nothing to do: only the solver, which wakes the
-/// thread, or another rank can change that.
+/// thread, or another rank can change that. The longest pause.
 const LONG_PAUSE: Duration = Duration::from_micros(TUNING.long_pause_micros);
 
 /// To ask for what nobody sends: the call itself lets the transport move messages on.
@@ -38,6 +44,15 @@ struct Shared {
     /// What is final: more and more rows of it.
     done: Final,
     rows: AtomicUsize,
+    start: Instant,
+    /// When messages of the solver last left, from `start` on.
+    left_nanos: AtomicU64,
+}
+
+/// The pause before the next call for messages that left `since` ago. None waits for longer
+/// than for this share of the time for which it has been on its way.
+fn pause(since: Duration) -> Duration {
+    (since / TUNING.pauses_on_the_way).clamp(PAUSE, LONG_PAUSE)
 }
 
 /// The solver's right to speak to other ranks.
@@ -83,9 +98,6 @@ impl<C: Comm> Lent<'_, C> {
         }
         if let Some(comm) = self.messages {
             comm.probe(comm.rank(), TAG_OF_NO_MESSAGE)?;
-            if remaining == Remaining::Nothing {
-                remaining = Remaining::Messages;
-            }
         }
         Ok(remaining)
     }
@@ -99,6 +111,9 @@ impl<C: Comm> Lent<'_, C> {
                 }
                 Remaining::Work => {}
                 Remaining::Messages => thread::park_timeout(PAUSE),
+                Remaining::Nothing if self.messages.is_some() => {
+                    thread::park_timeout(shared.pause());
+                }
                 Remaining::Nothing => thread::park_timeout(LONG_PAUSE),
             }
         }
@@ -110,6 +125,16 @@ impl Shared {
     fn acquire(&self) -> MutexGuard<'_, ()> {
         // There is nothing behind it that a panic could leave half done.
         self.token.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn elapsed_nanos(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    /// Until the next call for messages of the solver.
+    fn pause(&self) -> Duration {
+        let left = self.left_nanos.load(Ordering::Relaxed);
+        pause(Duration::from_nanos(self.elapsed_nanos().saturating_sub(left)))
     }
 }
 
@@ -147,6 +172,13 @@ impl Token<'_> {
             };
         }
         self.held.is_some()
+    }
+
+    /// Tells the second thread that messages of the solver have left.
+    pub fn messages_have_left(&self) {
+        let Some((shared, thread)) = &self.shared else { return };
+        shared.left_nanos.store(shared.elapsed_nanos(), Ordering::Relaxed);
+        thread.unpark();
     }
 
     /// Tells the second thread that the factorization has come to `reached`.
@@ -216,6 +248,8 @@ impl Watch<'_> {
             stretch: self.stretch,
             done,
             rows: AtomicUsize::new(done.rows()),
+            start: Instant::now(),
+            left_nanos: AtomicU64::new(0),
         };
         let held = Some(shared.acquire());
         let mut lent = Lent { background: &mut *self.background, messages };
@@ -243,5 +277,32 @@ impl Watch<'_> {
         });
         self.background.add_stall(waited_seconds);
         result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Calls for messages that are on their way for as long as `product`.
+    fn calls(product: Duration) -> u32 {
+        let mut since = Duration::ZERO;
+        (0..)
+            .find(|_| {
+                since += pause(since);
+                since > product
+            })
+            .expect("an end")
+    }
+
+    #[test]
+    fn calls_come_soon_and_then_less_and_less_often() {
+        assert_eq!(pause(Duration::ZERO), PAUSE);
+        assert_eq!(pause(Duration::from_secs(10)), LONG_PAUSE);
+        // Enough of them that a message gets going, and few enough to cost next to nothing.
+        for (millis, least, most) in [(1, 4, 5), (10, 10, 15), (100, 20, 45), (1000, 180, 220)] {
+            let calls = calls(Duration::from_millis(millis));
+            assert!((least..=most).contains(&calls), "{calls} in {millis} ms");
+        }
     }
 }

@@ -258,12 +258,16 @@ impl<C: Comm> Workspace<C> {
             let clock = ProductClock::start(phases);
             let computed = product.compute_beside(local.team, || {
                 look_ahead.advance(local, advance_beside, panel, token, phases)?;
-                let mut progress = || {
+                token.messages_have_left();
+                let mut progress = |token: &Token| {
                     look_ahead.progress(local, panel)?;
                     // SAFETY: the team is on the columns of this part.
-                    unsafe { other.progress(local, panel, look_ahead.front()) }
+                    if unsafe { other.progress(local, panel, look_ahead.front()) }? {
+                        token.messages_have_left();
+                    }
+                    Ok(())
                 };
-                progress()?;
+                progress(token)?;
                 product.compute_between_messages(token, progress, |token, rows| {
                     if part + 1 == parts.len() {
                         token.tell(Reached::Multiplied { k: panel.k, rows });

@@ -174,8 +174,8 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
     }
 
     /// The same for the thread that speaks to other ranks, once it has advanced the next
-    /// panel: releases `token` while it multiplies, calls `progress` between products if
-    /// the token is free, and tells `on_rows` how many rows of A2, from its first on, have
+    /// panel: releases `token` while it multiplies, calls `progress` with it between products if
+    /// it is free, and tells `on_rows` how many rows of A2, from its first on, have
     /// their product.
     ///
     /// # Errors
@@ -183,7 +183,7 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
     pub fn compute_between_messages(
         &self,
         token: &mut Token,
-        mut progress: impl FnMut() -> Result<(), SolveError>,
+        mut progress: impl FnMut(&Token) -> Result<(), SolveError>,
         on_rows: impl Fn(&Token, usize),
     ) -> Result<(), SolveError> {
         while let Some(piece) = self.queue.take() {
@@ -193,7 +193,7 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
                 self.multiply(rows)?;
                 // The thread that has the token now progresses all messages.
                 if token.try_acquire() {
-                    progress()?;
+                    progress(token)?;
                 }
                 on_rows(token, self.queue.rows_done(so_far));
             }

@@ -197,6 +197,7 @@ pub(super) struct Other<'e, C: Comm> {
 impl<C: Comm> Other<'_, C> {
     /// Starts to send its rows as soon as the panel whose pivots move them has arrived, of this
     /// step or of the next one, and moves them on. Never waits for a message of this step.
+    /// Returns whether they have left now.
     ///
     /// # Safety
     /// No other thread writes to the columns of this half.
@@ -208,8 +209,9 @@ impl<C: Comm> Other<'_, C> {
         local: &Local<C>,
         now: &Panel<C>,
         next: Option<&Panel<C>>,
-    ) -> Result<(), SolveError> {
-        let Some(half) = &mut self.half else { return Ok(()) };
+    ) -> Result<bool, SolveError> {
+        let Some(half) = &mut self.half else { return Ok(false) };
+        let mut have_left = false;
         if let Some((needed, cols)) = &self.leaving {
             let panel = match needed {
                 NeededIn::ThisStep => Some(now),
@@ -221,9 +223,11 @@ impl<C: Comm> Other<'_, C> {
                 // SAFETY: the caller's promise.
                 unsafe { half.start(local, panel, cols.clone()) }?;
                 self.leaving = None;
+                have_left = true;
             }
         }
-        half.progress()
+        half.progress()?;
+        Ok(have_left)
     }
 }
 

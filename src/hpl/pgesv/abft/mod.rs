@@ -744,7 +744,7 @@ impl<'r, C: Comm> Run<'r, C> {
             if let Some(next) = next {
                 look_ahead.factor_and_broadcast(local, next, token, phases)?;
             }
-            let progress = || {
+            let progress = |_: &Token| {
                 look_ahead.progress(local, panel)?;
                 barrier.progress(&grid.all)?;
                 Ok(())

@@ -1,12 +1,13 @@
 //! Weighted sums along a process row, pipelined from rank to rank.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::super::SolveError;
 use super::super::local::Local;
 use super::groups::dead_columns;
 use super::memory::{Journal, Places};
-use crate::hpl::comm::{Comm, PanelBuf, Tag};
+use crate::hpl::comm::{Comm, CommError, PanelBuf, RecvRequest as _, SendRequest as _, Tag};
 use crate::machine::tuning::TUNING;
 
 const TAG_RELAY: Tag = 0x150;
@@ -53,7 +54,71 @@ pub(super) struct Relay<'r, 'm, C: Comm> {
     local: &'r Local<'m, C>,
     places: &'r Places<'r>,
     journal: &'r Journal<'r>,
-    message: PanelBuf,
+    /// Two, between two sums.
+    messages: Vec<PanelBuf>,
+}
+
+/// The messages of one sum that pass a rank: while it is on one, the next one comes, and the
+/// one before leaves.
+struct Passing<'p, C: Comm> {
+    row: &'p C,
+    /// The ranks from which they come, and to which they go.
+    before: Option<usize>,
+    behind: Option<usize>,
+    free: &'p mut Vec<PanelBuf>,
+    coming: Option<C::Recv>,
+    leaving: Option<(Arc<PanelBuf>, C::Send)>,
+}
+
+impl<C: Comm> Passing<'_, C> {
+    /// Lets the next message come, of `len` doubles.
+    fn expect(&mut self, len: usize) -> Result<(), CommError> {
+        if let Some(before) = self.before {
+            let buffer = self.take_free()?;
+            self.coming = Some(self.row.irecv(buffer, 0..len, before, TAG_RELAY)?);
+        }
+        Ok(())
+    }
+
+    /// The next message: it has come, or is zero where it begins here.
+    fn arrived(&mut self) -> Result<PanelBuf, CommError> {
+        if let Some(message) = self.coming.take() {
+            return message.wait();
+        }
+        assert!(self.before.is_none(), "a message is expected before it is used");
+        let mut buffer = self.take_free()?;
+        buffer.fill(0.0);
+        Ok(buffer)
+    }
+
+    /// Passes `len` doubles of `message` on, unless it ends here.
+    fn pass_on(&mut self, message: PanelBuf, len: usize) -> Result<(), CommError> {
+        let Some(behind) = self.behind else {
+            self.free.push(message);
+            return Ok(());
+        };
+        self.settle()?;
+        let message = Arc::new(message);
+        let send = self.row.isend(Arc::clone(&message), 0..len, behind, TAG_RELAY)?;
+        self.leaving = Some((message, send));
+        Ok(())
+    }
+
+    fn take_free(&mut self) -> Result<PanelBuf, CommError> {
+        if self.free.is_empty() {
+            self.settle()?;
+        }
+        Ok(self.free.pop().expect("two messages: one leaves at most"))
+    }
+
+    /// Waits until the message before has left.
+    fn settle(&mut self) -> Result<(), CommError> {
+        if let Some((message, send)) = self.leaving.take() {
+            send.wait()?;
+            self.free.push(Arc::try_unwrap(message).ok().expect("it has left"));
+        }
+        Ok(())
+    }
 }
 
 impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
@@ -66,8 +131,8 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
     ) -> Result<Self, SolveError> {
         // No process column has more than the first one.
         let widest = local.cols.count_before(local.params.n + 1, 0);
-        let message = PanelBuf::for_messages(TUNING.relay_message_doubles.max(widest))?;
-        Ok(Self { local, places, journal, message })
+        let message = || PanelBuf::for_messages(TUNING.relay_message_doubles.max(widest));
+        Ok(Self { local, places, journal, messages: vec![message()?, message()?] })
     }
 
     /// Columns of process column `col`; those of a checksum are as many as the first one's.
@@ -80,7 +145,8 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
     ///
     /// # Errors
     /// [`SolveError::Wrong`] on the target, when an element would change by more than is
-    /// allowed; the message is discarded then. When a rank cannot be reached.
+    /// allowed; the message is discarded then. When a rank cannot be reached. No sum can follow
+    /// an error.
     pub fn sum(
         &mut self,
         sum: &Sum,
@@ -92,30 +158,35 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
             return Ok(());
         }
         let most_rows = (TUNING.relay_message_doubles / cols.len()).max(1);
-        for first in rows.clone().step_by(most_rows) {
-            let part = first..(first + most_rows).min(rows.end);
+        let parts = rows.clone().step_by(most_rows);
+        let mut parts = parts.map(|first| first..(first + most_rows).min(rows.end)).peekable();
+        let place = mine.unwrap_or(sum.terms.len());
+        let mut free = std::mem::take(&mut self.messages);
+        let mut passing = Passing {
+            row: &grid.row,
+            before: place.checked_sub(1).map(|at| sum.terms[at].0),
+            behind: mine.map(|at| sum.terms.get(at + 1).map_or(sum.target, |&(col, _)| col)),
+            free: &mut free,
+            coming: None,
+            leaving: None,
+        };
+        let expect_next = |passing: &mut Passing<C>, next: Option<&Range<usize>>| {
+            next.map_or(Ok(()), |part| passing.expect(part.len() * cols.len()))
+        };
+        expect_next(&mut passing, parts.peek())?;
+        while let Some(part) = parts.next() {
             let len = part.len() * cols.len();
-            self.journal.step(sum.name, first)?;
-            let Some(at) = mine else {
-                let &(last, _) = sum.terms.last().expect("a term");
-                grid.row.recv(&mut self.message[..len], last, TAG_RELAY)?;
-                if sum.divisor != 1.0 {
-                    self.message[..len].iter_mut().for_each(|value| *value /= sum.divisor);
-                }
-                self.take(sum, part, cols.clone())?;
-                continue;
-            };
-            match at {
-                0 => self.message[..len].fill(0.0),
-                _ => {
-                    let (before, _) = sum.terms[at - 1];
-                    grid.row.recv(&mut self.message[..len], before, TAG_RELAY)?;
-                }
+            self.journal.step(sum.name, part.start)?;
+            let mut message = passing.arrived()?;
+            expect_next(&mut passing, parts.peek())?;
+            match mine {
+                Some(at) => self.add(&mut message, sum, part, cols.clone(), sum.terms[at].1),
+                None => self.take(&mut message[..len], sum, part, cols.clone())?,
             }
-            self.add(sum, part, cols.clone(), sum.terms[at].1);
-            let to = sum.terms.get(at + 1).map_or(sum.target, |&(col, _)| col);
-            grid.row.send(&self.message[..len], to, TAG_RELAY)?;
+            passing.pass_on(message, len)?;
         }
+        passing.settle()?;
+        self.messages = free;
         Ok(())
     }
 
@@ -131,7 +202,14 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
     }
 
     /// Adds this rank's part, times `factor`, to the message.
-    fn add(&mut self, sum: &Sum, rows: Range<usize>, cols: Range<usize>, factor: f64) {
+    fn add(
+        &self,
+        message: &mut [f64],
+        sum: &Sum,
+        rows: Range<usize>,
+        cols: Range<usize>,
+        factor: f64,
+    ) {
         for (i, row) in rows.enumerate() {
             let alive = self.alive(sum, row, &cols);
             if alive.is_empty() {
@@ -140,23 +218,27 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
             let start = i * cols.len() + alive.start - cols.start;
             // SAFETY: nobody writes to these elements.
             let a = unsafe { self.places.a.read(row..row + 1, alive) };
-            let sums = self.message[start..].iter_mut().zip(a.row(0));
+            let sums = message[start..].iter_mut().zip(a.row(0));
             sums.for_each(|(sum, value)| *sum += factor * value);
         }
     }
 
-    /// Sets this rank's part from the message; what is dead becomes 0.
+    /// Sets this rank's part from the message, which it divides; what is dead becomes 0.
     fn take(
-        &mut self,
+        &self,
+        message: &mut [f64],
         sum: &Sum,
         rows: Range<usize>,
         cols: Range<usize>,
     ) -> Result<(), SolveError> {
         let local = self.local;
+        if sum.divisor != 1.0 {
+            message.iter_mut().for_each(|value| *value /= sum.divisor);
+        }
         for is_taken in [false, true] {
             for (i, row) in rows.clone().enumerate() {
                 let alive = self.alive(sum, row, &cols);
-                let message = &self.message[i * cols.len()..(i + 1) * cols.len()];
+                let message = &message[i * cols.len()..(i + 1) * cols.len()];
                 // SAFETY: this thread alone is on these columns.
                 let mut a = unsafe { self.places.a.block(row..row + 1, cols.start..alive.end) };
                 let (dead, values) = a.row_mut(0).split_at_mut(alive.start - cols.start);

@@ -312,6 +312,32 @@ fn a_model_of_messages_against_shared_memory() {
 }
 
 #[test]
+fn the_comparison_over_links_is_that_of_the_raw_runs() {
+    let raw = std::fs::read_to_string(measurements().join("2026-11-22-links.jsonl")).unwrap();
+    let runs: Vec<serde_json::Value> =
+        raw.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let rows = table(PERFORMANCE, "| grid, link | HPL 2.3");
+    assert_eq!(rows.len(), 4);
+    for row in rows {
+        let (grid, link) = row[0].split_once(", ").unwrap();
+        let (grid, link) = (grid.replace(' ', ""), link.replace(" Gbit/s", "gbit"));
+        let of = |side: &str| -> Vec<f64> {
+            let case = |run: &&serde_json::Value| {
+                run["grid"] == grid && run["link"] == link && run["side"] == side
+            };
+            runs.iter().filter(case).map(|run| run["gflops"].as_f64().unwrap()).collect()
+        };
+        let (ours, reference) = (of("skt-hpl"), of("reference"));
+        let pairs: Vec<String> =
+            ours.iter().zip(&reference).map(|(a, b)| format!("{:.3}", a / b)).collect();
+        assert!(ours.len() >= 2 && ours.len() == reference.len(), "{}", row[0]);
+        assert_eq!(row[1], format!("{:.1}", median(reference)), "{}", row[0]);
+        assert_eq!(row[2], format!("{:.1}", median(ours)), "{}", row[0]);
+        assert_eq!(row[3], pairs.join(", "), "{}", row[0]);
+    }
+}
+
+#[test]
 fn ways_to_write_an_image() {
     let raw =
         std::fs::read_to_string(measurements().join("2026-11-22-image-writes.jsonl")).unwrap();

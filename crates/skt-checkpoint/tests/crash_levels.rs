@@ -668,6 +668,68 @@ fn images_that_the_application_doubts_are_passed_over() {
     assert_eq!(epochs(&alone), [2].into());
 }
 
+/// The newest images of up to m nodes, or of one more, cannot be read when they are loaded: they are
+/// as good as lost, which the others make up for, or the older ones are taken, in the same
+/// start; and by the start after one that dies on its way. `most` is what is mended cell by cell.
+fn load_what_fails(setup: &Setup, most: usize, fault: Fault, count: &mut Count) {
+    let (n, m) = (setup.ranks, setup.parities);
+    let mut done = World::new(setup, &[level(Reach::Local, 2)]);
+    done.damaged_cells_max = most;
+    done.start(&How::none(1, 5));
+    done.power_off(0..n, Cut::All);
+    let newest = done.promise().expect("some are complete");
+    done.spoiled = Some(newest);
+    for nodes in 1..=m + 1 {
+        let mut world = done.clone();
+        world.faults = (0..nodes).map(|node| ((0, n - 1 - node), fault)).collect();
+        let expected = newest.epoch as usize - usize::from(nodes > m);
+        let mut undisturbed = world.clone();
+        let ran = undisturbed.start(&How::none(2, 5));
+        let came = check_kept(&ran, None, true);
+        let Came::Resumed(state, Some(_)) = &came else { panic!("{fault:?} {nodes}: {came:?}") };
+        assert_eq!(state.len(), expected, "{fault:?} at {nodes} of {n}, {m} parities");
+        assert!(undisturbed.told_to_fail.is_empty(), "the level is not given up");
+        undisturbed.faults.clear();
+        undisturbed.power_off(0..n, Cut::All);
+        // What was passed over is gone.
+        let promise = undisturbed.promise().filter(|_| nodes <= m);
+        let again = check_kept(&undisturbed.start(&How::none(3, 6)), promise, true);
+        let Came::Resumed(state, Some(_)) = &again else { panic!("{fault:?} {nodes}: {again:?}") };
+        assert!(state.len() >= expected);
+        for step in (1..=ran.steps).step_by(if is_soak() { 1 } else { 7 }) {
+            let mut dead = world.clone();
+            dead.start(&How::killed(step, 5, step, step as usize % n));
+            let is_gone = step % 2 == 0;
+            if is_gone {
+                dead.power_off(0..n, CUTS[(step % CUTS.len() as u64) as usize]);
+            }
+            let ran = dead.start(&How::none(step, 6));
+            let came = check_kept(&ran, None, is_gone);
+            let Came::Resumed(state, _) = &came else { panic!("step {step}: {came:?}") };
+            assert!(state.len() >= expected, "step {step}: {state:?}");
+            count.add(&came);
+        }
+    }
+}
+
+#[test]
+fn an_image_that_cannot_be_loaded_is_as_good_as_lost() {
+    let double = Setup { method: Method::Double, ..Setup::small(3, 1) };
+    std::thread::scope(|scope| {
+        for setup in [Setup::small(3, 1), Setup::small(4, 2), double, abft(3, 1)] {
+            scope.spawn(move || {
+                let mut count = Count::default();
+                for most in [2, 1 << 16] {
+                    for fault in [Fault::GoneAtLoad, Fault::TornAtLoad, Fault::OtherAtLoad] {
+                        load_what_fails(&setup, most, fault, &mut count);
+                    }
+                }
+                println!("n = {}, {}: {count:?}", setup.ranks, setup.method);
+            });
+        }
+    });
+}
+
 /// One bit of an image flips, with no and one disk lost.
 #[test]
 fn rot_is_mended_or_an_older_image_is_taken_and_is_never_used() {

@@ -17,7 +17,7 @@ use super::memory::Memory;
 use super::recover::Recovered;
 use super::schedule::Stats;
 use crate::comm::Comm;
-use crate::comm::collect::{all_reduce, broadcast_bytes};
+use crate::comm::collect::broadcast_bytes;
 
 impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// What survives is as it was left, or as it is in an image; new segments stand for what is
@@ -27,19 +27,18 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// Images are not removed before the application goes on, see [`Self::checkpoint_abft`].
     pub(super) fn recover_abft(&mut self) -> Result<Recovered> {
         let (start, epoch) = (Instant::now(), self.plan.epoch);
-        let mut rebuilt = self.plan.lost.clone();
         let loaded_bytes = self.load_image(epoch)?;
         if self.plan.load.is_some() {
             self.vault.step(Step::new(StepName::RecoverVerify, epoch))?;
-            rebuilt.extend(self.agree_on_rot(self.image().is_some() && loaded_bytes == 0)?);
-            rebuilt.sort_unstable();
+            let rotten = self.agree_on_rot(self.image().is_some() && loaded_bytes == 0)?;
+            self.lose_images(&rotten);
             self.stamp_rebuilt(epoch)?;
         }
         self.ready = true;
         Ok(Recovered {
             epoch,
             state: self.record.state().to_vec(),
-            rebuilt,
+            rebuilt: self.plan.lost.clone(),
             rebuilt_bytes: 0,
             copied_bytes: 0,
             loaded_bytes,
@@ -53,14 +52,11 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// # Errors
     /// [`Refusal::RottenImages`] on all ranks, where a group bears no such loss.
     fn agree_on_rot(&self, is_rotten: bool) -> Result<Vec<usize>> {
-        let mut rotten = vec![0u8; self.job.size()];
-        rotten[self.job.rank()] = u8::from(is_rotten);
-        all_reduce(&self.job, &mut rotten, u8::max)?;
+        let rotten = self.ranks_where(is_rotten)?;
         let (lost, parities) = (self.plan.lost.clone(), self.config.parities);
-        let is_gone = |rank: &&usize| rotten[**rank] != 0 || lost.contains(rank);
+        let is_gone = |rank: &&usize| rotten.contains(rank) || lost.contains(rank);
         let is_too_much = |group: &Vec<usize>| group.iter().filter(is_gone).count() > parities;
         let is_refused = self.plan.groups.iter().any(is_too_much);
-        let rotten: Vec<usize> = (0..rotten.len()).filter(|&rank| rotten[rank] != 0).collect();
         if !is_refused {
             return Ok(rotten);
         }

@@ -18,6 +18,7 @@ use super::record::Record;
 use super::schedule::{Stats, UnderWay};
 use super::vault::Vault;
 use crate::comm::Comm;
+use crate::comm::collect::all_reduce;
 
 /// Checkpoints of one rank's regions.
 pub struct Checkpointer<C: Comm, M: Memory, K> {
@@ -156,6 +157,14 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     pub(super) fn group_ranks(&self) -> Vec<usize> {
         let mine = self.plan.groups.iter().find(|group| group.contains(&self.identity.rank));
         mine.expect("every rank has a group").clone()
+    }
+
+    /// The ranks of the job that say yes, in their order. Collective.
+    pub(super) fn ranks_where(&self, is_so: bool) -> Result<Vec<usize>> {
+        let mut said = vec![0u8; self.job.size()];
+        said[self.job.rank()] = u8::from(is_so);
+        all_reduce(&self.job, &mut said, u8::max)?;
+        Ok((0..said.len()).filter(|&rank| said[rank] != 0).collect())
     }
 
     /// A state, or a result, has room in the header.

@@ -57,6 +57,9 @@ pub struct Config<K> {
     pub bands: usize,
     /// Bytes of a cell, which has a checksum of its own. A multiple of 8.
     pub cell_bytes: usize,
+    /// Damaged cells of a rank that a restart lists and mends one by one, at most. An image with
+    /// more of them is lost; a segment in memory is refused.
+    pub damaged_cells_max: usize,
     /// Bytes of messages that are under way at once, about, in a group that
     /// encodes while the application computes; one message is a sixteenth of them
     /// at most.
@@ -105,6 +108,7 @@ impl<K> Config<K> {
             state_capacity_bytes: 4096,
             bands: BANDS,
             cell_bytes: CELL_BYTES,
+            damaged_cells_max: 1 << 16,
             in_flight_bytes: 4 << 20,
             align_bytes: 4096,
             chunk_bytes: 1 << 20,

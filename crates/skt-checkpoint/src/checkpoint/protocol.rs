@@ -154,13 +154,12 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         if self.config.method == Method::Abft {
             return self.recover_abft().map(Some);
         }
-        let lost = self.lost_members();
-
         // 4 recover-load: B, C and their checksums from the image of this rank.
         let loaded_bytes = self.load_image(epoch)?;
 
         // 5 recover-verify: what is damaged, of the survivors' data and parities.
-        let damaged = self.verify(epoch, &lost)?;
+        let damaged = self.verify(epoch)?;
+        let lost = self.lost_members();
 
         // 6 recover-flush, recover-stamp: B := A where A and D are what counts.
         let mut copied_bytes = self.finish_flush(epoch)?;

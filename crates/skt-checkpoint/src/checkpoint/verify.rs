@@ -1,6 +1,7 @@
 //! Rot: data that is not what was written. A restart compares every cell of its
 //! data and parities with its checksum before it relies on any. A damaged cell is an
-//! erasure: its stripe bears it like a lost member, at this one place.
+//! erasure: its stripe bears it like a lost member, at this one place. An image with very
+//! many of them is lost as a whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -19,10 +20,6 @@ use super::record::Holds;
 use crate::comm::Comm;
 use crate::comm::collect::all_gather_bytes;
 
-/// Damaged cells of a rank that are listed and mended one by one; more of them make
-/// its segment as good as lost, and are refused.
-const CELLS_MAX: usize = 1 << 16;
-
 /// Damaged cells of a group: who has damage where.
 pub(super) type Damaged = BTreeMap<Place, BTreeSet<usize>>;
 
@@ -35,16 +32,24 @@ struct Found {
 
 impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// Compares this rank's data and parities of `epoch` with their checksums, and
-    /// agrees with the group on what is damaged. Collective over the job.
+    /// agrees with the group on what is damaged. The ranks of images that are lost are among
+    /// those of the plan from here on. Collective over the job.
     ///
     /// # Errors
     /// [`Refusal::Damaged`] on all ranks, when more is damaged or lost of one stripe
     /// than its parities bear.
-    pub(super) fn verify(&mut self, epoch: u64, lost: &[usize]) -> Result<Damaged> {
+    pub(super) fn verify(&mut self, epoch: u64) -> Result<Damaged> {
         self.vault.step(Step::new(StepName::RecoverVerify, epoch))?;
         let found = self.find_damage(epoch);
-        let mut places = Vec::with_capacity(found.len().min(CELLS_MAX));
-        for Found { place, .. } in found.iter().take(CELLS_MAX) {
+        let is_too_much = found.len() > self.config.damaged_cells_max;
+        let rotten = match self.plan.load {
+            Some(_) => self.ranks_where(is_too_much)?,
+            None => Vec::new(),
+        };
+        // What is too much to be listed is lost, or refused.
+        let listed = if is_too_much { &[] } else { &found[..] };
+        let mut places = Vec::with_capacity(listed.len());
+        for Found { place, .. } in listed {
             let Place { region, band, stripe, row, cell } = *place;
             places.push([region, band, stripe, row, cell].map(|number| number as u64));
         }
@@ -58,7 +63,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
                 damaged.entry(place).or_default().insert(member);
             }
         }
-        self.refuse_what_is_too_much(epoch, &found, &damaged, lost)?;
+        self.refuse_what_is_too_much(epoch, &found, &damaged, &rotten)?;
+        self.lose_images(&rotten);
         Ok(damaged)
     }
 
@@ -114,22 +120,27 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         }
     }
 
-    /// All ranks of the job learn of what cannot be mended, by rank and place.
+    /// All ranks of the job learn of what cannot be mended, by rank and place. The images of
+    /// the `rotten` ranks are lost.
     fn refuse_what_is_too_much(
         &self,
         epoch: u64,
         found: &[Found],
         damaged: &Damaged,
-        lost: &[usize],
+        rotten: &[usize],
     ) -> Result<()> {
-        let parities = self.config.parities;
+        let (parities, members) = (self.config.parities, self.group_ranks());
+        let is_lost = |rank: &&usize| self.plan.lost.contains(rank) || rotten.contains(rank);
+        let lost = members.iter().filter(is_lost).count();
         let is_too_much = |found: &&Found| {
-            let too_many = |members: &BTreeSet<usize>| members.len() + lost.len() > parities;
+            let too_many = |members: &BTreeSet<usize>| members.len() + lost > parities;
             damaged.get(&found.place).is_some_and(too_many)
         };
-        let first = match found.len() > CELLS_MAX {
-            true => found.first(),
-            false => found.iter().find(is_too_much),
+        let is_listed = found.len() <= self.config.damaged_cells_max;
+        let is_borne = is_listed || rotten.contains(&self.job.rank());
+        let first = match lost <= parities && is_borne {
+            true => found.iter().find(is_too_much),
+            false => found.first(),
         };
         let damage = first.map(|first| Damage {
             rank: self.job.rank(),

@@ -6,9 +6,12 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::io;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use skt_checkpoint::checkpoint::level::{Disk, FileId, Generation, ImageFile, ImageId, Slot};
+use skt_checkpoint::checkpoint::level::{
+    Disk, FileId, Generation, IMAGE_PAGE_BYTES, ImageFile, ImageId, Slot,
+};
 use skt_checkpoint::comm::sim::Point;
 
 /// A file, with a name or without: what is in the cache, and what is safe.
@@ -156,6 +159,13 @@ pub enum Fault {
     ReadOnly,
     /// Others have taken all room.
     Full,
+    /// The images of [`SimDisk::spoiled`] are whole when a start looks at them. When it loads them,
+    /// their files are gone.
+    GoneAtLoad,
+    /// The same, and their bodies cannot be read to their ends.
+    TornAtLoad,
+    /// The same, and their bodies are other bytes.
+    OtherAtLoad,
 }
 
 /// A disk in use by a process.
@@ -165,6 +175,10 @@ pub struct SimDisk {
     pub fault: Option<Fault>,
     pub point: Point,
     pub sealed: Arc<Mutex<Sealed>>,
+    /// Whether the process is at loading its image.
+    pub is_loading: Arc<AtomicBool>,
+    /// The generation that a fault at the load is about.
+    pub spoiled: Option<Generation>,
 }
 
 impl fmt::Debug for SimDisk {
@@ -183,6 +197,13 @@ impl SimDisk {
             Some(last) if platter.operations > last => Err(io::Error::other("the disk is full")),
             _ => Ok(()),
         }
+    }
+
+    /// Whether this fault is in force, of a file that an image is loaded from.
+    fn spoils(&self, file: FileId, fault: Fault) -> bool {
+        self.fault == Some(fault)
+            && self.is_loading.load(Ordering::Relaxed)
+            && self.spoiled == Some(file.generation)
     }
 
     /// Fails what does not work with one of these faults.
@@ -275,6 +296,7 @@ impl Disk for SimDisk {
     fn open(&self, file: FileId, rank: usize) -> io::Result<Box<dyn ImageFile>> {
         self.refuse(&[Fault::Dead])?;
         let number = self.platter.lock().unwrap().names.get(&file).copied();
+        let number = number.filter(|_| !self.spoils(file, Fault::GoneAtLoad));
         let number = number.ok_or(io::ErrorKind::NotFound)?;
         Ok(Box::new(SimSlot::new(self, file, rank, number, false)))
     }
@@ -315,6 +337,12 @@ impl ImageFile for SimSlot {
         self.disk.refuse(&[Fault::Dead, Fault::Unreadable])?;
         let place = self.place(at, into.len());
         into.copy_from_slice(&self.disk.platter.lock().unwrap().files[&self.stored].now[place]);
+        if at > IMAGE_PAGE_BYTES as u64 && self.disk.spoils(self.file, Fault::TornAtLoad) {
+            return Err(io::Error::other("not to its end"));
+        }
+        if at >= IMAGE_PAGE_BYTES as u64 && self.disk.spoils(self.file, Fault::OtherAtLoad) {
+            into.iter_mut().for_each(|byte| *byte ^= 1);
+        }
         Ok(())
     }
 

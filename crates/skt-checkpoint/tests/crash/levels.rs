@@ -7,11 +7,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use skt_checkpoint::checkpoint::agree::{Refusal, Resume};
 use skt_checkpoint::checkpoint::finish::FinishedRun;
-use skt_checkpoint::checkpoint::hook::{Hook, Step};
+use skt_checkpoint::checkpoint::hook::{Hook, Step, StepName};
 use skt_checkpoint::checkpoint::level::{
     Disk, Generation, IMAGE_PAGE_BYTES, ImagesEvery, Level, Reach, WhenBusy, Writer,
 };
@@ -42,12 +43,16 @@ pub struct World {
     /// Neighbours.
     pub ranks_a_node: usize,
     pub levels: Vec<LevelSetup>,
+    /// See [`Config::damaged_cells_max`].
+    pub damaged_cells_max: usize,
     pub nodes: Vec<Node>,
     /// By level: one for each node, or one for all.
     pub disks: Vec<Vec<Platter>>,
     pub sealed: Vec<Sealed>,
     /// The disks that fail to the ranks of a node, by level and node.
     pub faults: BTreeMap<(usize, usize), Fault>,
+    /// See [`SimDisk::spoiled`].
+    pub spoiled: Option<Generation>,
     pub starts: u64,
     /// States that some rank was about to commit, or has.
     pub histories: BTreeSet<Vec<u8>>,
@@ -108,10 +113,16 @@ pub enum Came {
 
 pub type Ran = Outcome<Came, CheckpointError>;
 
-struct Steps(Point);
+/// The steps of a process, which tell its disks when it loads its image.
+struct Steps(Point, Arc<AtomicBool>);
 
 impl Hook for Steps {
     fn at(&self, step: &Step) -> Result<(), CommError> {
+        match step.name {
+            StepName::Confirm => self.1.store(true, Ordering::Relaxed),
+            StepName::RecoverVerify => self.1.store(false, Ordering::Relaxed),
+            _ => {}
+        }
         self.0.step(step)
     }
 }
@@ -133,10 +144,12 @@ impl World {
             setup: setup.clone(),
             ranks_a_node,
             levels: levels.to_vec(),
+            damaged_cells_max: 1 << 16,
             nodes: vec![Node::default(); nodes],
             disks: levels.iter().map(platters).collect(),
             sealed: vec![Sealed::default(); levels.len()],
             faults: BTreeMap::new(),
+            spoiled: None,
             starts: 0,
             histories: BTreeSet::new(),
             is_reported: false,
@@ -266,13 +279,16 @@ impl World {
         };
         let outcome = run(&options, |comm| {
             let node = comm.rank() / self.ranks_a_node;
+            let is_loading = Arc::new(AtomicBool::new(false));
             let level = |number: usize| {
                 let LevelSetup { reach, keep, when_busy } = self.levels[number];
                 let place = if reach == Reach::Local { node } else { 0 };
                 let (platter, point) = (disks[number][place].clone(), comm.point());
                 let (fault, sealed) =
                     (self.faults.get(&(number, node)).copied(), sealed[number].clone());
-                let disk: Arc<dyn Disk> = Arc::new(SimDisk { platter, fault, point, sealed });
+                let (is_loading, spoiled) = (is_loading.clone(), self.spoiled);
+                let disk: Arc<dyn Disk> =
+                    Arc::new(SimDisk { platter, fault, point, sealed, is_loading, spoiled });
                 Level {
                     name: format!("{reach}"),
                     disk,
@@ -291,7 +307,9 @@ impl World {
                 node,
                 how,
                 starts,
+                damaged_cells_max: self.damaged_cells_max,
                 point: comm.point(),
+                is_loading,
                 histories: &histories,
                 reported: &reported,
                 judged: &judged,
@@ -333,7 +351,9 @@ struct Process<'a> {
     node: usize,
     how: &'a How,
     starts: u64,
+    damaged_cells_max: usize,
     point: Point,
+    is_loading: Arc<AtomicBool>,
     histories: &'a Mutex<BTreeSet<Vec<u8>>>,
     reported: &'a Mutex<bool>,
     judged: &'a Mutex<bool>,
@@ -361,6 +381,7 @@ impl Process<'_> {
             state_capacity_bytes: setup.state_capacity_bytes,
             bands: setup.bands,
             cell_bytes: setup.cell_bytes,
+            damaged_cells_max: self.damaged_cells_max,
             in_flight_bytes: setup.in_flight_bytes,
             align_bytes: 8,
             chunk_bytes: setup.chunk_bytes,
@@ -379,7 +400,7 @@ impl Process<'_> {
         memory: NodeMemory,
         levels: Vec<Level>,
     ) -> Result<Came, CheckpointError> {
-        let hook = Arc::new(Steps(self.point.clone()));
+        let hook = Arc::new(Steps(self.point.clone(), self.is_loading.clone()));
         let config = self.config(levels);
         let opened = Checkpointer::open(comm, memory, config, &self.setup.shapes, hook);
         let saved = match opened {

@@ -159,8 +159,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
 
     /// Copy, parities and checksums of this rank come from its image. Its segment is hollow
     /// until they are verified. What cannot be read, the whole image or a part, stays zero, and
-    /// differs from its checksums. Returns the bytes. Of method `abft`, whose image has one checksum, all is
-    /// zeros again where it differs, and no byte is loaded.
+    /// differs from its checksums. Returns the bytes: none of method `abft`, whose image has one
+    /// checksum, where it differs.
     pub(in super::super) fn load_image(&mut self, epoch: u64) -> Result<usize> {
         let Some(id) = self.image() else { return Ok(0) };
         assert!(self.record.is_hollow(), "an image is never loaded over data that counts");
@@ -182,11 +182,21 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
                 loaded += piece.len();
             }
         }
-        if self.body_sum(&layout) != seal.body_sum {
-            layout.parts.into_iter().for_each(|(part, _)| self.vault.bytes_mut(part).fill(0));
-            loaded = 0;
+        Ok(if self.body_sum(&layout) == seal.body_sum { loaded } else { 0 })
+    }
+
+    /// The images of the `rotten` ranks are as good as gone: these ranks are among the lost ones
+    /// from here on, with nothing in their segments.
+    pub(in super::super) fn lose_images(&mut self, rotten: &[usize]) {
+        if rotten.contains(&self.job.rank()) {
+            assert!(self.record.is_hollow(), "what comes from an image does not count yet");
+            let ImageLayout { parts, .. } = self.image_layout(self.plan.epoch);
+            parts.into_iter().for_each(|(part, _)| self.vault.bytes_mut(part).fill(0));
         }
-        Ok(loaded)
+        let images = self.plan.load.iter_mut().flat_map(|load| &mut load.images);
+        images.for_each(|image| *image = image.filter(|id| !rotten.contains(&id.rank)));
+        self.plan.lost.extend(rotten);
+        self.plan.lost.sort_unstable();
     }
 
     /// Lets go of everything and decides again, without what this start goes on from, which

@@ -11,10 +11,10 @@ use skt_checkpoint::checkpoint::methods::Method;
 
 use crash::cluster::Setup;
 use crash::disks::{Cut, Fault};
-use crash::levels::{Came, Count, How, LevelSetup, World, check_kept};
+use crash::levels::{Came, Count, EPOCH_SECONDS, How, LevelSetup, World, check_kept};
 
 fn level(reach: Reach, keep: usize) -> LevelSetup {
-    LevelSetup { reach, keep, when_busy: WhenBusy::Wait }
+    LevelSetup { reach, keep, when_busy: WhenBusy::Wait, every_seconds: 0.0 }
 }
 
 /// `SKT_CRASH_SOAK=1` kills all runs at all of their steps, and more restarts.
@@ -483,6 +483,31 @@ fn a_disk_from_which_nothing_can_be_removed_costs_its_level() {
     let ran = world.start(&How::none(2, 4));
     let Ok(Came::Resumed(_, None)) = &ran.results[0] else { panic!("{ran:?}") };
     assert_eq!(world.told_to_fail, [1].into());
+}
+
+/// Images are due each third epoch, counted over starts of two each, from memory or from images.
+#[test]
+fn the_time_between_two_images_counts_over_all_starts() {
+    let every_seconds = 2.5 * EPOCH_SECONDS;
+    for setup in [Setup::small(3, 1), abft(3, 1)] {
+        for loses_memory in [false, true] {
+            let level = LevelSetup { every_seconds, ..level(Reach::Local, 9) };
+            let mut world = World::new(&setup, &[level]);
+            // The first start of abft to go on from anything keeps a state, and writes nothing.
+            for start in 1..8 {
+                let ran = world.start(&How::none(start, 2 * start));
+                check_kept(&ran, None, false);
+                if loses_memory && start == 4 {
+                    world.power_off(0..3, Cut::All);
+                }
+            }
+            let images = world.disks[0][0].images();
+            let epochs: Vec<u64> = images.iter().map(|id| id.generation.epoch).collect();
+            println!("{} {loses_memory}: {epochs:?}", setup.method);
+            assert!(epochs.windows(2).all(|pair| (3..=4).contains(&(pair[1] - pair[0]))));
+            assert!(epochs.len() >= 3, "{epochs:?}");
+        }
+    }
 }
 
 /// Nobody knows what is on a disk that fails: no start begins from the beginning beside it, also

@@ -43,13 +43,15 @@ use crate::run::ptest::{self, Observer, Phase};
 
 /// Raised when [`State`], or the order of what is in a segment, changes: a program reads its
 /// own alone.
-const STATE_FORMAT: u32 = 3;
+const STATE_FORMAT: u32 = 4;
 /// The seconds so far lie on a page of their own, before the solver's memory.
 pub(super) const CLOCK_BYTES: usize = 4096;
 
 /// What a run knows beside its matrix. The same on all ranks.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct State {
+    /// Of the run, all starts together, when this state was kept.
+    elapsed_seconds: f64,
     /// What clocks said when the timed part began.
     origin: Origin,
     restarts: Vec<Restart>,
@@ -458,7 +460,8 @@ impl<C: Comm> Timer<'_, '_, C> {
     /// this start, an image. Collective, at a cut.
     fn keep_state(&mut self) -> Result<(), CheckpointError> {
         let capacity_bytes = state_bytes(self.spec.ranks());
-        let state = std::mem::take(&mut self.state);
+        let mut state = std::mem::take(&mut self.state);
+        state.elapsed_seconds = self.now_seconds();
         let (state, bytes) = result::fit(state, capacity_bytes, |state| &mut state.restarts);
         self.state = state;
         self.checkpointer.checkpoint(&[Active::ALL], &bytes)?;

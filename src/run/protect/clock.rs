@@ -59,6 +59,16 @@ impl Reading {
     }
 }
 
+/// Seconds of the run so far, as the state of any method has them. Rank 0's count.
+pub(super) fn state_seconds(state: &[u8]) -> f64 {
+    #[derive(Deserialize)]
+    struct Elapsed {
+        elapsed_seconds: f64,
+    }
+    let state: Elapsed = serde_json::from_slice(state).expect("a state that this program wrote");
+    state.elapsed_seconds
+}
+
 /// What clocks said when the run began. The same on all ranks.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Origin {

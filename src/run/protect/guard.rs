@@ -8,7 +8,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use super::app::NodeCheckpointer;
-use super::clock::{Clock, Origin, Reading};
+use super::clock::{Clock, Origin, Reading, state_seconds};
 use super::history::{History, Taken, remember, remember_restart};
 use super::interval::Pace;
 use super::memory::TestSegments;
@@ -20,7 +20,7 @@ use crate::checkpoint::finish::FinishedRun;
 use crate::checkpoint::header::HeaderLayout;
 use crate::checkpoint::hook::Hook;
 use crate::checkpoint::layout::{Active, Geometry};
-use crate::checkpoint::level::{Load, Writer};
+use crate::checkpoint::level::{Load, StateSeconds, Writer};
 use crate::checkpoint::protocol::{
     self, CheckpointError, Checkpointer, Config, Found, Polled, Stats,
 };
@@ -228,7 +228,8 @@ pub(super) fn config<C: Comm>(
     };
     let state_bytes = state_bytes(spec.ranks());
     let config = settings.config(memory, application.to_string(), host, state_bytes);
-    Ok(Config { align_bytes: ALIGN_BYTES, ..config.map_err(refused)? })
+    let state_seconds = Some(state_seconds as StateSeconds);
+    Ok(Config { align_bytes: ALIGN_BYTES, state_seconds, ..config.map_err(refused)? })
 }
 
 impl<'a, C: Comm> Protected<'a, C> {

@@ -3,7 +3,7 @@
 use super::agree::{self, Resume};
 use super::encode::Encoder;
 use super::layout::{BANDS, CELL_BYTES};
-use super::level::{Level, Writer};
+use super::level::{Level, StateSeconds, Writer};
 use super::methods::Method;
 
 /// What a checkpoint is to be like. All but `domain`, `node`, `seat`, `clock` and `nonce` must
@@ -73,6 +73,9 @@ pub struct Config<K> {
     pub check_frozen: bool,
     /// Levels of images, the nearest first; for methods `self`, `double` and `abft`.
     pub levels: Vec<Level>,
+    /// What a state tells of the time: so the time between two images counts over all starts of
+    /// the run. `None`: it counts from each start.
+    pub state_seconds: Option<StateSeconds>,
     /// Method `abft`: an image has so many bytes of each region, from its first on, or all
     /// of it. The others are of no use to a restart.
     pub abft_image_bytes: usize,
@@ -114,6 +117,7 @@ impl<K> Config<K> {
             chunk_bytes: 1 << 20,
             check_frozen: cfg!(debug_assertions),
             levels: Vec::new(),
+            state_seconds: None,
             abft_image_bytes: usize::MAX,
             image_writer: Writer::thread(),
             image_piece_bytes: 8 << 20,

@@ -12,7 +12,7 @@ use super::hook::{Step, StepName};
 use super::layout::{Geometry, RegionShape, SegmentLayout};
 use super::level::look::Seen;
 use super::level::restore::level_error;
-use super::level::{FileId, Generation, Helper, Level, Shelves, Slot};
+use super::level::{FileId, Generation, Helper, ImageClaim, Level, Shelves, Slot};
 use super::link::Link;
 use super::memory::Memory;
 use super::methods::Method;
@@ -20,7 +20,7 @@ use super::opening::Opening;
 use super::record::Record;
 use super::vault::{Backing, Vault};
 use crate::comm::Comm;
-use crate::comm::collect::all_reduce;
+use crate::comm::collect::{all_max, all_reduce};
 use crate::tuning::TUNING;
 
 impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
@@ -39,7 +39,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let rank = plan.ranks[comm.rank()];
         let (group, members) = group_of(&plan, rank);
         let (layout, code) = laid_out(&config, opening.header.bytes(), shapes, members.len())?;
-        let (helper, shelves) = image_writer(&config, &plan, rank, slots, &opening.seen)?;
+        let (helper, shelves) = image_writer(comm, &config, &plan, slots, &opening.seen)?;
         let seen_files = opening.seen_files(&plan);
         let id =
             plan.attach[comm.rank()].unwrap_or(SegmentId { rank, attempt: plan.attempt.number });
@@ -214,22 +214,30 @@ pub(super) fn laid_out<K: Code + Clone>(
     Ok((layout, code))
 }
 
-/// What writes the images of a rank, and what is known of them.
-fn image_writer<K>(
+/// What writes the images of a rank, and what is known of them. Collective.
+fn image_writer<C: Comm, K>(
+    comm: &C,
     config: &Config<K>,
     plan: &Plan,
-    rank: usize,
     slots: &[Slot],
     seen: &[Seen],
 ) -> Result<(Helper, Shelves)> {
-    let levels = &config.levels;
+    let (levels, rank) = (&config.levels, plan.ranks[comm.rank()]);
     let is_own = |file: &&FileId| file.ranks.contains(rank);
     let own = seen.iter().map(|seen| seen.listed.iter().filter(is_own).copied().collect());
     let kept =
         |(all, level): (&Vec<Generation>, &Level)| all.iter().take(level.keep).copied().collect();
     let complete: Vec<_> = plan.restorable.iter().zip(levels).map(kept).collect();
-    let shelves =
-        Shelves::new(plan.attempt, levels, slots, &complete, own.collect(), &plan.given_up);
+    let newest_seconds = newest_seconds(comm, config, plan, seen)?;
+    let shelves = Shelves::new(
+        plan.attempt,
+        levels,
+        slots,
+        (&complete, &newest_seconds),
+        own.collect(),
+        &plan.given_up,
+        config.state_seconds,
+    );
     let helper = match levels.first() {
         None => Helper::none(),
         Some(first) => {
@@ -238,6 +246,29 @@ fn image_writer<K>(
         }
     };
     Ok((helper, shelves))
+}
+
+/// When the newest images of each level that can be restored were due, in seconds of the run,
+/// as the states in their seals tell; 0 where there are none. Collective.
+fn newest_seconds<C: Comm, K>(
+    comm: &C,
+    config: &Config<K>,
+    plan: &Plan,
+    seen: &[Seen],
+) -> Result<Vec<f64>> {
+    let of_level = |(seen, generations): (&Seen, &Vec<Generation>)| {
+        let newest = generations.first();
+        let is_of_newest = |(claim, _): &&(ImageClaim, Vec<u8>)| {
+            claim.content.is_some() && Some(&claim.id.generation) == newest
+        };
+        let image = seen.images.iter().find(is_of_newest).zip(config.state_seconds);
+        image.map_or(0.0, |((_, state), seconds_of)| seconds_of(state))
+    };
+    let mut seconds: Vec<f64> = seen.iter().zip(&plan.restorable).map(of_level).collect();
+    if !seconds.is_empty() {
+        all_max(comm, &mut seconds)?;
+    }
+    Ok(seconds)
 }
 
 /// Geometry and code of a group. Without checkpoints neither is used, and any

@@ -34,7 +34,12 @@ pub struct LevelSetup {
     pub reach: Reach,
     pub keep: usize,
     pub when_busy: WhenBusy,
+    /// Seconds between two images. An epoch of the run takes [`EPOCH_SECONDS`], as its states tell.
+    pub every_seconds: f64,
 }
+
+/// More than any test takes.
+pub const EPOCH_SECONDS: f64 = 1e6;
 
 /// All that outlives a start.
 #[derive(Clone)]
@@ -281,7 +286,7 @@ impl World {
             let node = comm.rank() / self.ranks_a_node;
             let is_loading = Arc::new(AtomicBool::new(false));
             let level = |number: usize| {
-                let LevelSetup { reach, keep, when_busy } = self.levels[number];
+                let LevelSetup { reach, keep, when_busy, every_seconds } = self.levels[number];
                 let place = if reach == Reach::Local { node } else { 0 };
                 let (platter, point) = (disks[number][place].clone(), comm.point());
                 let (fault, sealed) =
@@ -293,7 +298,7 @@ impl World {
                     name: format!("{reach}"),
                     disk,
                     reach,
-                    every: ImagesEvery::Seconds(0.0),
+                    every: ImagesEvery::Seconds(every_seconds),
                     keep,
                     when_busy,
                     max_bytes_per_second: None,
@@ -387,6 +392,7 @@ impl Process<'_> {
             chunk_bytes: setup.chunk_bytes,
             check_frozen: true,
             levels,
+            state_seconds: Some(|state| EPOCH_SECONDS * state.len() as f64),
             image_writer: Writer::Caller,
             image_piece_bytes: setup.chunk_bytes,
             image_align_bytes: IMAGE_PAGE_BYTES as u64,

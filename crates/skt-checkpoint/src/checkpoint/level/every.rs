@@ -15,6 +15,9 @@ pub struct ImageCost {
     pub cpu_seconds: f64,
 }
 
+/// Seconds of the run so far, as a state tells them that the application has kept.
+pub type StateSeconds = fn(&[u8]) -> f64;
+
 /// Seconds between two images, of what the last one has cost.
 pub type IntervalOf = Arc<dyn Fn(&ImageCost) -> f64 + Send + Sync>;
 
@@ -36,12 +39,40 @@ impl fmt::Debug for ImagesEvery {
     }
 }
 
-/// When the next image of a level is due. Rank 0 decides by it.
+/// The seconds of the run so far: as the states tell them that are kept, and from one to the
+/// next as time passes. Where they do not tell, the seconds of this start.
+pub(super) struct RunClock {
+    of_state: Option<StateSeconds>,
+    /// What the last state said, and when.
+    told: (f64, Instant),
+}
+
+impl RunClock {
+    /// Of a start that begins now.
+    pub fn new(of_state: Option<StateSeconds>) -> Self {
+        Self { of_state, told: (0.0, Instant::now()) }
+    }
+
+    /// This state is kept now.
+    pub fn hear(&mut self, state: &[u8]) {
+        if let Some(of_state) = self.of_state {
+            self.told = (of_state(state), Instant::now());
+        }
+    }
+
+    /// Seconds of the run.
+    pub fn seconds(&self) -> f64 {
+        let (seconds, at) = self.told;
+        seconds + at.elapsed().as_secs_f64()
+    }
+}
+
+/// When the next image of a level is due. Rank 0 decides by it, in seconds of the run.
 #[derive(Debug)]
 pub(super) struct Pace {
     every: ImagesEvery,
-    /// When the last one was due, or the start began.
-    last: Instant,
+    /// When the last one was due, or the run began.
+    last_seconds: f64,
     /// What the last one of this start has cost, once that is known.
     cost: Option<ImageCost>,
     /// Whether one is being written.
@@ -49,9 +80,9 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Of a start that begins now.
-    pub fn new(every: ImagesEvery) -> Self {
-        Self { every, last: Instant::now(), cost: None, is_under_way: false }
+    /// Of a start that has found images which were due at `last_seconds`, 0 for none.
+    pub fn new(every: ImagesEvery, last_seconds: f64) -> Self {
+        Self { every, last_seconds, cost: None, is_under_way: false }
     }
 
     /// Seconds between two images, where their cost says it, and one is known.
@@ -63,8 +94,8 @@ impl Pace {
     }
 
     /// Whether an image is due.
-    pub fn is_due(&self) -> bool {
-        let is_over = |seconds| self.last.elapsed().as_secs_f64() >= seconds;
+    pub fn is_due(&self, now_seconds: f64) -> bool {
+        let is_over = |seconds| now_seconds - self.last_seconds >= seconds;
         match (&self.every, self.interval_by_cost()) {
             (&ImagesEvery::Seconds(seconds), _) | (_, Some(seconds)) => is_over(seconds),
             // What one costs is known when the first is done.
@@ -73,8 +104,8 @@ impl Pace {
     }
 
     /// An image is due, and is being written from now on.
-    pub fn begin(&mut self) {
-        (self.last, self.is_under_way) = (Instant::now(), true);
+    pub fn begin(&mut self, now_seconds: f64) {
+        (self.last_seconds, self.is_under_way) = (now_seconds, true);
     }
 
     /// It is not being written any more; `cost` is nothing where it was not begun.
@@ -90,35 +121,47 @@ mod tests {
 
     /// An hour for each second of writing.
     fn by_cost() -> Pace {
-        Pace::new(ImagesEvery::Cost(Arc::new(|cost| 3600.0 * cost.write_seconds)))
+        Pace::new(ImagesEvery::Cost(Arc::new(|cost| 3600.0 * cost.write_seconds)), 0.0)
     }
 
     #[test]
     fn the_first_epoch_has_an_image_and_then_its_cost_decides() {
         let mut pace = by_cost();
-        assert!(pace.is_due() && pace.interval_by_cost().is_none());
-        pace.begin();
-        assert!(!pace.is_due(), "before the first is done no other is due");
+        assert!(pace.is_due(0.0) && pace.interval_by_cost().is_none());
+        pace.begin(100.0);
+        assert!(!pace.is_due(1e9), "before the first is done no other is due");
         pace.end(Some(ImageCost { write_seconds: 2.0, ..ImageCost::default() }));
         assert_eq!(pace.interval_by_cost(), Some(7200.0));
-        assert!(!pace.is_due());
+        assert!(!pace.is_due(7299.0) && pace.is_due(7300.0));
         pace.end(Some(ImageCost::default()));
-        assert!(pace.is_due(), "what costs nothing is always due");
+        assert!(pace.is_due(100.0), "what costs nothing is always due");
     }
 
     #[test]
     fn an_image_that_is_not_begun_says_nothing_of_its_cost() {
         let mut pace = by_cost();
-        pace.begin();
+        pace.begin(0.0);
         pace.end(None);
-        assert!(pace.is_due());
+        assert!(pace.is_due(0.0));
     }
 
     #[test]
-    fn a_time_that_is_given_counts_from_the_start() {
-        assert!(!Pace::new(ImagesEvery::Seconds(3600.0)).is_due());
-        let mut pace = Pace::new(ImagesEvery::Seconds(0.0));
-        pace.begin();
-        assert!(pace.is_due() && pace.interval_by_cost().is_none());
+    fn a_time_that_is_given_counts_from_the_last_image_or_the_beginning() {
+        let mut pace = Pace::new(ImagesEvery::Seconds(3600.0), 1000.0);
+        assert!(!pace.is_due(4599.0) && pace.is_due(4600.0));
+        pace.begin(5000.0);
+        assert!(!pace.is_due(8599.0) && pace.interval_by_cost().is_none());
+        assert!(Pace::new(ImagesEvery::Seconds(3600.0), 0.0).is_due(3600.0));
+    }
+
+    #[test]
+    fn the_clock_goes_on_from_what_a_state_tells() {
+        let of_state: StateSeconds = |state| 3600.0 * state.len() as f64;
+        let mut clock = RunClock::new(Some(of_state));
+        clock.hear(b"two");
+        assert!((10_800.0..14_400.0).contains(&clock.seconds()));
+        let mut silent = RunClock::new(None);
+        silent.hear(b"two");
+        assert!(silent.seconds() < 3600.0, "of this start");
     }
 }

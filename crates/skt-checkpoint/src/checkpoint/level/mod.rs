@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 
 pub use choose::{Generation, ImageClaim, Load, Rotten, Source};
 pub use disk::{Disk, FileId, ImageFile, ImageId, Slot};
-pub use every::{ImageCost, ImagesEvery, IntervalOf};
+pub use every::{ImageCost, ImagesEvery, IntervalOf, StateSeconds};
 pub use failed::{NotOwn, Unopened, is_not_own};
 pub use format::IMAGE_PAGE_BYTES;
 pub(super) use helper::{Free, Helper};

@@ -315,9 +315,12 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     }
 
     /// Which levels are due, as one byte behind the state of rank 0; nothing without levels.
-    pub(in super::super) fn append_due(&self, state: &mut Vec<u8>) {
+    pub(in super::super) fn append_due(&mut self, state: &mut Vec<u8>) {
         const { assert!(MOST_LEVELS <= u8::BITS as usize) };
         if !self.shelves.is_empty() {
+            if self.job.rank() == 0 {
+                self.shelves.hear_state(state);
+            }
             state.push(self.shelves.due());
         }
     }

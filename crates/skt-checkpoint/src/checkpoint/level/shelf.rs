@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::super::record::StartId;
 use super::choose::Generation;
 use super::disk::{FileId, Slot};
-use super::every::{ImageCost, Pace};
+use super::every::{ImageCost, Pace, RunClock, StateSeconds};
 use super::writing::{End, NewImage, Sealed, Written};
 use super::{Level, WhenBusy};
 
@@ -47,6 +47,7 @@ pub struct LevelReport {
 /// The images of this rank on all levels.
 pub struct Shelves {
     start: StartId,
+    clock: RunClock,
     /// Epoch of the images that were given to the writer last, 0 for none.
     writing: u64,
     shelves: Vec<Shelf>,
@@ -77,20 +78,22 @@ struct Shelf {
 
 impl Shelves {
     /// For a start that writes to these `slots` of each level that it has not `given_up`, and
-    /// has found `complete` generations there and files `own` with images of this rank.
+    /// has found `complete` generations there, the newest due at `newest_seconds` of the run, and
+    /// files `own` with images of this rank.
     pub fn new(
         start: StartId,
         levels: &[Level],
         slots: &[Slot],
-        complete: &[Vec<Generation>],
+        (complete, newest_seconds): (&[Vec<Generation>], &[f64]),
         own: Vec<BTreeSet<FileId>>,
         given_up: &[Option<String>],
+        state_seconds: Option<StateSeconds>,
     ) -> Self {
         let n = levels.len();
         assert_eq!([slots.len(), complete.len(), own.len(), given_up.len()], [n; 4]);
         let shelf = |(i, own): (usize, BTreeSet<FileId>)| Shelf {
             slot: slots[i],
-            pace: Pace::new(levels[i].every.clone()),
+            pace: Pace::new(levels[i].every.clone(), newest_seconds[i]),
             pending: Vec::new(),
             sealed: BTreeSet::new(),
             complete: complete[i].clone(),
@@ -112,7 +115,7 @@ impl Shelves {
             level: levels[i].clone(),
         };
         let shelves = own.into_iter().enumerate().map(shelf).collect();
-        Self { start, writing: 0, shelves }
+        Self { start, clock: RunClock::new(state_seconds), writing: 0, shelves }
     }
 
     /// This rank writes no more images of a level: its disk has failed. All hear of it when they
@@ -146,9 +149,15 @@ impl Shelves {
         if self.shelves.iter().any(waits) { WhenBusy::Wait } else { WhenBusy::Skip }
     }
 
+    /// The application keeps this state now.
+    pub fn hear_state(&mut self, state: &[u8]) {
+        self.clock.hear(state);
+    }
+
     /// The levels of which all are to write an image now, a bit each, as rank 0 sees it.
     pub fn due(&self) -> u8 {
-        let is_due = |shelf: &Shelf| !shelf.told.is_over && shelf.pace.is_due();
+        let now_seconds = self.clock.seconds();
+        let is_due = |shelf: &Shelf| !shelf.told.is_over && shelf.pace.is_due(now_seconds);
         let bits = self.shelves.iter().enumerate().map(|(i, shelf)| u8::from(is_due(shelf)) << i);
         bits.fold(0, |all, bit| all | bit)
     }
@@ -185,11 +194,12 @@ impl Shelves {
     ) -> Vec<NewImage> {
         let generation = Generation { start: self.start, epoch };
         self.writing = epoch;
+        let now_seconds = self.clock.seconds();
         let mut images = Vec::new();
         for (number, shelf) in self.shelves.iter_mut().enumerate() {
             let is_due = due >> number & 1 == 1;
             if is_due {
-                shelf.pace.begin();
+                shelf.pace.begin(now_seconds);
                 shelf.forget_incomplete(self.start);
                 shelf.pending.push(epoch);
                 shelf.own.insert(FileId { generation, ranks: shelf.slot.ranks });

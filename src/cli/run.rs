@@ -82,6 +82,7 @@ fn load_or(args: &RunArgs, default: &Path) -> Result<Checked, ConfigError> {
         None => read_default(args, &flags, default)?,
     };
     draft.overlay(flags);
+    warnings.append(&mut draft.drop_unprotected());
     let ranks = args.ranks.or_else(launcher_rank::size).unwrap_or(1);
     let rules = Rules { lenient: args.lenient, ranks: Some(ranks), source: &file };
     let mut checked = validate(&draft, &rules)?;
@@ -299,6 +300,42 @@ mod tests {
         assert_eq!((spec.threshold, spec.equilibration), (-1.0, false));
         assert_eq!((spec.align_doubles, spec.threads), (64, 2));
         assert_eq!(spec.output, Output::File("report.txt".into()));
+    }
+
+    /// A comparison without protection takes the file as it is; what is asked of the same
+    /// command line is refused.
+    #[test]
+    fn a_flag_that_switches_protection_off_leaves_out_what_the_file_says_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("f.toml");
+        let table = "method = \"self\"\nparities = 1\nlevel = \"local:/x\"\nhelper_cores = 1\n";
+        std::fs::write(&file, format!("n = 10\nnb = 4\n[checkpoint]\n{table}")).unwrap();
+        let file = file.to_str().unwrap();
+        let load = |flags: &[&str]| {
+            let checked = load_or(&args(&[&["--config", file], flags].concat(), 2), missing())?;
+            let settings = Settings::read(&checked.checkpoint, &checked.spec)?;
+            let said = checked.warnings.iter().map(ToString::to_string);
+            Ok::<_, ConfigError>((
+                settings,
+                said.filter(|said| said.contains("--ft none")).collect(),
+            ))
+        };
+        let (settings, said): (_, Vec<String>) = load(&["--ft", "none"]).unwrap();
+        assert_eq!((settings.method, settings.levels.0.len()), (Method::None, 0));
+        let not_used = |line: usize, key: &str| {
+            format!("{file}:{line}: checkpoint.{key}: is not used with --ft none")
+        };
+        assert_eq!(said, [not_used(6, "level"), not_used(7, "helper_cores")]);
+        let (settings, said) = load(&[]).unwrap();
+        assert_eq!((settings.levels.0.len(), said.len()), (1, 0));
+        let refused = load(&["--ft", "none", "--level", "local:/y"]).unwrap_err().to_string();
+        assert!(refused.starts_with("--level: "), "{refused}");
+        let by_file = folder.path().join("none.toml");
+        let table = "method = \"none\"\nlevel = \"local:/x\"\n";
+        std::fs::write(&by_file, format!("n = 10\nnb = 4\n[checkpoint]\n{table}")).unwrap();
+        let checked = load_or(&args(&["--config", by_file.to_str().unwrap()], 2), missing());
+        let checked = checked.unwrap();
+        assert!(Settings::read(&checked.checkpoint, &checked.spec).is_err());
     }
 
     #[test]

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::checkpoint::CheckpointDraft;
-use super::error::Place;
+use super::checkpoint::{CheckpointDraft, Setting};
+use super::error::{Place, Warning};
 use super::launch::LaunchDraft;
 use super::param::Param;
 use super::spec::Output;
@@ -39,6 +39,27 @@ impl Draft {
         self.values.extend(other.values);
         self.checkpoint.extend(other.checkpoint);
         self.launch.extend(other.launch);
+    }
+
+    /// Takes out what a file says of a protection that the command line switches off, as far as
+    /// it would be refused without one. A warning about each.
+    pub fn drop_unprotected(&mut self) -> Vec<Warning> {
+        const UNPROTECTED: &str = "none";
+        const REFUSED: [Setting; 4] =
+            [Setting::Level, Setting::HelperCores, Setting::CheckEvery, Setting::OnLoss];
+        let method = self.checkpoint.get(&Setting::Method);
+        if !method.is_some_and(|v| v.place == Place::Flag && v.text == UNPROTECTED) {
+            return Vec::new();
+        }
+        let mut warnings = Vec::new();
+        for setting in REFUSED {
+            let value = self.checkpoint.get(&setting).filter(|value| value.place != Place::Flag);
+            if let Some(at) = value.map(|value| setting.at(&value.place)) {
+                warnings.push(Warning { at, what: "is not used with --ft none".to_owned() });
+                self.checkpoint.remove(&setting);
+            }
+        }
+        warnings
     }
 
     /// Where this parameter was given.

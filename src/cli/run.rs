@@ -223,7 +223,7 @@ pub(super) fn run_on(
         // The others wait for this rank, or for one that is gone: all must end,
         // and what is in shared memory lets the same command go on.
         Err(error) if error.is_fatal() => {
-            output::say(format_args!("error: rank {}: {error}", comm.rank()));
+            output::say(format_args!("error: rank {} ({}): {error}", comm.rank(), comm.host()));
             let can_go_on = settings.is_on() && !error.is_permanent(settings);
             let code = if can_go_on { Exit::Interrupted } else { Exit::BadInput };
             Err(comm.abort(&error.to_string(), i32::from(code.code())).into())

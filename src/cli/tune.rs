@@ -124,7 +124,7 @@ fn tell(comm: &MpiComm, order: Option<&Order>) -> Result<Option<(RunSpec, Settin
 fn give_up(comm: &MpiComm, error: TuneError) -> Result<Exit, JobError> {
     match error {
         TuneError::Job(error) if error.is_fatal() => {
-            output::say(format_args!("error: rank {}: {error}", comm.rank()));
+            output::say(format_args!("error: rank {} ({}): {error}", comm.rank(), comm.host()));
             let code = i32::from(Exit::BadInput.code());
             Err(comm.abort(&error.to_string(), code).into())
         }

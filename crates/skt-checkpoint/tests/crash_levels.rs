@@ -526,7 +526,10 @@ fn a_level_that_fails_at_the_first_start_is_refused() {
                     assert_eq!(level, "local");
                     assert!(failure.starts_with("process 1 (node1): "), "{failure}");
                 }
-                (Refusal::NoRoom { process: 1, .. }, Fault::Full) => {}
+                (Refusal::NoRoom { process: 1, host, .. }, Fault::Full) => {
+                    assert_eq!(host, "node1");
+                    assert!(refusal.to_string().contains("process 1 (node1)"), "{refusal}");
+                }
                 (Refusal::NothingFound, Fault::Full) => assert_eq!(resume, Resume::Require),
                 _ => panic!("{fault:?}: {refusal}"),
             }

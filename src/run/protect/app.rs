@@ -43,6 +43,7 @@ impl Settings {
             message_bytes: self.message_bytes,
             allow_shared_domains: self.allow_shared_domains,
             resume: self.resume,
+            host: host.to_owned(),
             domain: self.domain_of(host),
             node: memory.node()?,
             clock: (unix * 1e3) as u64,

@@ -88,6 +88,8 @@ pub type Bearer = (usize, SegmentId);
 /// What a process brings to the agreement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
+    /// Its host, as messages name it.
+    pub host: String,
     /// Its failure domain.
     pub domain: String,
     /// Its node: processes of one node find the same segments.
@@ -748,6 +750,7 @@ mod tests {
 
     fn offers(claims: [Vec<Claim>; 4]) -> Vec<Offer> {
         let offer = |(node, claims): (usize, Vec<Claim>)| Offer {
+            host: format!("node{node}"),
             domain: format!("node{node}"),
             node: format!("node{node}"),
             fingerprint: 7,

@@ -6,7 +6,7 @@ use super::layout::{BANDS, CELL_BYTES};
 use super::level::{Level, StateSeconds, Writer};
 use super::methods::Method;
 
-/// What a checkpoint is to be like. All but `domain`, `node`, `seat`, `clock` and `nonce` must
+/// What a checkpoint is to be like. All but `host`, `domain`, `node`, `seat`, `clock` and `nonce` must
 /// be the same on all ranks.
 #[derive(Debug, Clone)]
 pub struct Config<K> {
@@ -42,6 +42,8 @@ pub struct Config<K> {
     pub allow_shared_domains: bool,
     /// What to do with what is found.
     pub resume: Resume,
+    /// Host of this process, as messages name it.
+    pub host: String,
     /// Failure domain of this process.
     pub domain: String,
     /// Node of this process: those of one node see the same segments.
@@ -104,6 +106,7 @@ impl<K> Config<K> {
             message_bytes: None,
             allow_shared_domains: false,
             resume: Resume::Auto,
+            host: String::new(),
             domain: String::new(),
             node: String::new(),
             clock: 0,

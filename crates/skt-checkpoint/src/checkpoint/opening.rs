@@ -148,6 +148,7 @@ impl<M: Memory> Opening<M> {
             this.look_at_images(comm, config.bears.is_some())?;
         }
         let offer = Offer {
+            host: config.host.clone(),
             domain: config.domain.clone(),
             node: config.node.clone(),
             fingerprint,

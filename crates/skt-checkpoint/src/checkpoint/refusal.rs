@@ -134,13 +134,15 @@ pub enum Refusal {
     },
     /// A level has no room for its images.
     #[error(
-        "level {level} has {} free where process {process} writes; {images} images of each rank \
+        "level {level} has {} free where process {process} ({host}) writes; {images} images of each rank \
          there take {} more. Make room, or keep fewer (keep=1)", units::bytes(*free_bytes),
         units::bytes(*need_bytes)
     )]
     NoRoom {
         /// A process that writes there.
         process: usize,
+        /// Its host.
+        host: String,
         /// The level, as users know it.
         level: String,
         /// Images of a rank.

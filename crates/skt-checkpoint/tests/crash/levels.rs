@@ -379,7 +379,9 @@ impl Process<'_> {
             message_bytes: Some(setup.segment_bytes),
             allow_shared_domains: setup.allow_shared_domains,
             resume: self.how.resume,
-            domain: name.clone(),
+            host: name.clone(),
+            // A message is to name the host.
+            domain: format!("rack of {name}"),
             node: name,
             clock: self.starts,
             nonce: self.starts * 7919 % 1000,

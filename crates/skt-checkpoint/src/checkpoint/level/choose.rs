@@ -130,7 +130,7 @@ pub fn given_up(offers: &[Offer], rules: &Rules) -> Vec<Option<String>> {
     let of_level = |level: usize| {
         let failed = |(process, offer): (usize, &Offer)| {
             let why = offer.failures.get(level)?.as_ref()?;
-            Some(format!("process {process} ({}): {why}", offer.domain))
+            Some(format!("process {process} ({}): {why}", offer.host))
         };
         offers.iter().enumerate().find_map(failed)
     };

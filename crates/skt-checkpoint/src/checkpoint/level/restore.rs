@@ -99,7 +99,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let image = ImageLayout::new(&layout, config.method, 0, config.abft_image_bytes);
         let bytes = image.image_bytes(layout.header_bytes);
         let align_bytes = config.image_align_bytes;
-        let place = (rank, &config.node[..]);
+        let place = (rank, &config.node[..], &config.host[..]);
         let (slots, lacking) =
             slots_with_room(comm, &config.levels, &opening.seen, place, bytes, align_bytes)?;
         for (given_up, lacking) in plan.given_up.iter_mut().zip(lacking) {

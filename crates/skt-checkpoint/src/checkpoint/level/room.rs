@@ -24,6 +24,8 @@ struct Request {
     rank: usize,
     /// Its node.
     node: String,
+    /// Its host, as messages name it.
+    host: String,
     /// Bytes of an image of that rank.
     image_bytes: u64,
     /// Images of that rank that it sees already.
@@ -39,14 +41,15 @@ pub fn slots_with_room<C: Comm>(
     comm: &C,
     levels: &[Level],
     seen: &[Seen],
-    (rank, node): (usize, &str),
+    (rank, node, host): (usize, &str, &str),
     image_bytes: u64,
     align_bytes: u64,
 ) -> Result<(Vec<Slot>, Vec<Option<Refusal>>)> {
     let (mut slots, mut lacking) = (Vec::new(), Vec::new());
     for (level, &Seen { ref listed, free_bytes, .. }) in levels.iter().zip(seen) {
         let images = listed.iter().filter(|file| file.ranks.contains(rank)).count();
-        let request = Request { rank, node: node.to_owned(), image_bytes, images, free_bytes };
+        let (node, host) = (node.to_owned(), host.to_owned());
+        let request = Request { rank, node, host, image_bytes, images, free_bytes };
         let all = all_gather_bytes(comm, &serde_json::to_vec(&request).expect("plain data"))?;
         let read = |bytes: &Vec<u8>| serde_json::from_slice(bytes).expect("written just now");
         let all: Vec<Request> = all.iter().map(read).collect();
@@ -94,8 +97,8 @@ fn too_little(level: &Level, all: &[Request], slots: &[Slot]) -> Option<Refusal>
     for (process, request) in all.iter().enumerate() {
         let (need_bytes, free_bytes) = (need_bytes[&shared(request)], request.free_bytes);
         if need_bytes > free_bytes {
-            let level = level.name.clone();
-            return Some(Refusal::NoRoom { process, level, images, need_bytes, free_bytes });
+            let (level, host) = (level.name.clone(), request.host.clone());
+            return Some(Refusal::NoRoom { process, host, level, images, need_bytes, free_bytes });
         }
     }
     None
@@ -110,6 +113,7 @@ mod tests {
         let request = |(rank, &(node, kib)): (usize, &(&str, u64))| Request {
             rank,
             node: node.to_owned(),
+            host: node.to_owned(),
             image_bytes: kib << 10,
             images: 0,
             free_bytes: u64::MAX,

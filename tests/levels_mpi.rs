@@ -7,6 +7,8 @@ mod mpirun;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use mpi_job::{Ended, Job};
 use skt_hpl::checkpoint::level::SpacedRanks;
@@ -364,6 +366,36 @@ fn a_level_that_fails_at_a_restart_costs_the_level_and_not_the_run() {
         } else {
             check_end(&job, &ended, &[]);
         }
+    }
+}
+
+/// The folder of a level is no folder any more when the second of two tests begins.
+#[test]
+fn a_level_that_fails_between_two_tests_costs_the_level_and_not_the_run() {
+    let folder = folder();
+    let (path, away) = (folder.path(), folder.path().with_extension("away"));
+    let mut job = hpl("between", "");
+    job.flags.drain(..2);
+    let flags = format!("--n 2000,250 {}", level("local", &folder));
+    job.flags.extend(flags.split_whitespace().map(str::to_owned));
+    let ended = thread::scope(|scope| {
+        scope.spawn(|| {
+            let begun = Instant::now();
+            while images(&folder).is_empty() {
+                assert!(begun.elapsed() < Duration::from_secs(120), "no image is written");
+                thread::sleep(Duration::from_millis(1));
+            }
+            // The first test goes on with the folder that it has opened.
+            fs::rename(path, &away).expect("away");
+            fs::write(path, "not a folder").expect("a file");
+        });
+        job.start(&[])
+    });
+    fs::remove_file(path).expect("it is as it was");
+    fs::rename(&away, path).expect("back");
+    assert!(ended.ok, "{}", ended.text);
+    for says in ["warning: no images of level local:", "2 tests with the following results"] {
+        assert!(ended.text.contains(says), "{says}: {}", ended.text);
     }
 }
 

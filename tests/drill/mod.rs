@@ -288,6 +288,7 @@ impl Cluster {
     ) -> Surroundings<'a> {
         let run = format!("{}{}", settings.run_id, self.tail(self.places[comm.rank()]));
         Surroundings {
+            nothing_hidden: false,
             memory: TestSegments::new(store, &run, 0, team),
             host: self.host(comm.rank()),
             hook,

@@ -538,6 +538,31 @@ fn a_level_that_fails_at_the_first_start_is_refused() {
     }
 }
 
+/// The application knows that there was nothing: the level is given up, and the other one, if there
+/// is one, has the images.
+#[test]
+fn a_level_that_fails_and_hides_nothing_costs_the_level() {
+    let (near, far) = (level(Reach::Local, 1), level(Reach::Global, 1));
+    for (levels, fault, resume) in [
+        (&[near][..], Fault::Dead, Resume::Auto),
+        (&[near], Fault::Full, Resume::Auto),
+        (&[near, far], Fault::Dead, Resume::Never),
+        (&[near, far], Fault::Full, Resume::Never),
+    ] {
+        let mut world = World::new(&Setup::small(3, 1), levels);
+        world.faults.insert((0, 1), fault);
+        let ran = world.start(&How { resume, nothing_hidden: true, ..How::none(1, 4) });
+        assert!(ran.results.iter().all(|r| *r.as_ref().unwrap() == Came::Fresh), "{fault:?}");
+        assert_eq!(world.told_to_fail.len(), 3, "{fault:?}");
+        world.faults.clear();
+        world.power_off(0..3, Cut::All);
+        let promise = world.promise();
+        assert_eq!(promise.is_some(), levels.len() == 2);
+        let came = check_kept(&world.start(&How::none(2, 5)), promise, true);
+        assert_eq!(matches!(came, Came::Resumed(_, Some((1, _)))), levels.len() == 2, "{came:?}");
+    }
+}
+
 /// What is on a disk that fails stays behind the end of its run, which is told once; memory is
 /// free again.
 #[test]

@@ -469,6 +469,7 @@ impl<'a> Tests<'a> {
         self.remove_later_tests(world)?;
         self.open_ledger(world)?;
         let first = self.first_test(world)?;
+        let nothing_later = self.has_no_later_images(world, first)?;
         let mut told = [u8::from(self.tell(first))];
         collect::broadcast(world, &mut told, 0)?;
         if told[0] == 0 {
@@ -493,7 +494,8 @@ impl<'a> Tests<'a> {
                     Resume::Require if is_behind => Resume::Auto,
                     resume => resume,
                 };
-                let turn = Turn { index, tests: tests.len(), resume };
+                let nothing_hidden = index > first && nothing_later;
+                let turn = Turn { index, tests: tests.len(), resume, nothing_hidden };
                 let reported = self.run_one(ranks, test, turn, &mut announced)?;
                 (is_written, done) = (reported.is_written, reported.done);
                 self.unsettled.insert(index, reported.result);
@@ -606,6 +608,19 @@ impl<'a> Tests<'a> {
         Ok(done.max(self.found.unwrap_or(0)))
     }
 
+    /// Whether all levels can tell now that no earlier start has left images of a test behind
+    /// `first`: they may fail later, and hide none. Collective.
+    fn has_no_later_images<C: Comm>(&self, world: &C, first: usize) -> Result<bool, CommError> {
+        let (settings, is_looking) = (self.settings, self.setup.is_first_on_host);
+        if settings.levels.0.is_empty() || self.spec.tests().len() < 2 {
+            return Ok(true);
+        }
+        let none = !is_looking || settings.has_no_images(|test| test > first);
+        let mut none = [u8::from(none)];
+        collect::all_reduce(world, &mut none, u8::min)?;
+        Ok(none[0] != 0)
+    }
+
     /// Tests whose results are kept, from the first on.
     fn done(&self) -> usize {
         self.ledger.as_ref().map_or(0, Ledger::done)
@@ -702,7 +717,7 @@ impl<'a> Tests<'a> {
         let setup = self.setup;
         let is_protected = self.is_protected(turn.index, turn.resume);
         let (team, target) = (&setup.team, setup.target.clone());
-        let Turn { index, tests, resume } = turn;
+        let Turn { index, tests, resume, nothing_hidden } = turn;
         let mut watcher = Watcher {
             progress: &mut self.progress,
             test,
@@ -727,6 +742,7 @@ impl<'a> Tests<'a> {
         let surroundings = Surroundings {
             memory: TestSegments::new(setup.store, &settings.run_id, index, team)
                 .under(setup.lock.clone()),
+            nothing_hidden,
             host: ranks.host(),
             hook: target.clone(),
             guessed_rate: outlook::guessed_rate(test, setup.self_test.gflops_per_core),
@@ -783,6 +799,8 @@ struct Turn {
     tests: usize,
     /// What to do with what an earlier start has left of it.
     resume: Resume,
+    /// Whether no earlier start has left images of it.
+    nothing_hidden: bool,
 }
 
 /// Runs a test under checkpoints, up to where its result is in shared memory; whether an

@@ -131,7 +131,7 @@ impl<'a, C: Comm> Trials<'a, C> {
         let Some(ranks) = self.ranks.as_mut().filter(|ranks| ranks.comm.is_some()) else {
             return Ok(None);
         };
-        let turn = Turn { index: 0, tests: 1, resume: Resume::Never };
+        let turn = Turn { index: 0, tests: 1, resume: Resume::Never, nothing_hidden: true };
         let reported = tests.run_one(ranks, test, turn, &mut Instant::now())?;
         if let Some(done) = reported.done {
             done.clear()?;

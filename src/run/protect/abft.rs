@@ -112,13 +112,15 @@ pub fn open<'a, C: Comm>(
     surroundings: Surroundings<'a>,
 ) -> Result<Opened<'a, C>, CheckpointError> {
     let started = Instant::now();
-    let Surroundings { memory, host, hook, clock, lost_at, seat, .. } = surroundings;
+    let Surroundings { memory, nothing_hidden, host, hook, clock, lost_at, seat, .. } =
+        surroundings;
     let format = ("abft_state_format", STATE_FORMAT);
     let is_short = comm.size() < spec.ranks();
     let config = Config {
         members: spec.q + spec.checksums,
         groups: Some(process_rows(spec)),
         levels: settings.open_levels(memory.test(), spec.threads)?,
+        nothing_hidden,
         abft_image_bytes: abft_image_bytes(spec),
         // The matrix is to stand still meanwhile.
         image_writer: Writer::Caller,

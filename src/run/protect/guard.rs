@@ -125,6 +125,9 @@ pub type Seat = Rc<Cell<Option<usize>>>;
 pub struct Surroundings<'a> {
     /// Segments of this test on this node.
     pub memory: TestSegments<'a>,
+    /// Whether no image of this test was there when the job began: see
+    /// [`Config::nothing_hidden`].
+    pub nothing_hidden: bool,
     /// Host of this process.
     pub host: String,
     /// Fault injection.
@@ -159,13 +162,14 @@ pub fn open<'a, C: Comm>(
     surroundings: Surroundings<'a>,
 ) -> Result<Opened<'a, C>, CheckpointError> {
     let started = Instant::now();
-    let Surroundings { memory, host, hook, guessed_rate, clock, .. } = surroundings;
+    let Surroundings { memory, nothing_hidden, host, hook, guessed_rate, clock, .. } = surroundings;
     let shape = region_shape(spec, settings);
     let config = config(comm, spec, settings, &memory, &host, ("state_format", STATE_FORMAT))?;
     let config = Config {
         // Little compared with the matrix.
         in_flight_bytes: config.in_flight_bytes.min(shape.bytes() / 8),
         levels: settings.open_levels(memory.test(), spec.threads)?,
+        nothing_hidden,
         image_writer: image_writer(memory.team()),
         ..config
     };

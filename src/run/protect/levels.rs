@@ -9,7 +9,7 @@ use skt_terms::units;
 
 use super::every::parse_seconds;
 use super::settings::Settings;
-use crate::checkpoint::level::folder::{Folder, remove_images_of};
+use crate::checkpoint::level::folder::{Folder, remove_images_of, tests_with_images};
 use crate::checkpoint::level::{
     Disk, ImageCost, ImagesEvery, Level, LevelReport, MOST_LEVELS, Reach, Unopened, WhenBusy,
     is_not_own,
@@ -231,6 +231,15 @@ impl Settings {
             ))
         };
         self.levels.0.iter().filter_map(refused).collect()
+    }
+
+    /// Whether no level, as far as this node sees it, has images of tests that `is_meant`; not so
+    /// of one that cannot tell.
+    pub fn has_no_images(&self, is_meant: impl Fn(usize) -> bool) -> bool {
+        self.levels.0.iter().all(|level| {
+            let tests = tests_with_images(&level.folder, &self.run_id);
+            tests.is_ok_and(|tests| !tests.into_iter().any(&is_meant))
+        })
     }
 
     /// Removes the folders of the run, which has left nothing in them.

@@ -127,6 +127,8 @@ pub struct Rules {
     pub allow_shared_domains: bool,
     /// What to do with what is found.
     pub resume: Resume,
+    /// Whether there is no image of this run for a level that fails to hide.
+    pub nothing_hidden: bool,
     /// Wall clock at this start, in any unit.
     pub clock: u64,
     /// A random number for this attempt.
@@ -263,7 +265,7 @@ pub fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusal> {
         choose::refuse_without(&given_up, rules, "resume = never is to remove what is there")?;
     }
     if rules.levels.is_empty() || rules.resume == Resume::Never {
-        return memory.map(Decision::Work);
+        return memory.map(|plan| Decision::Work(Plan { given_up, ..plan }));
     }
     let sealed = |level| choose::generations(offers, level).into_iter().collect();
     let sealed = (0..rules.levels.len()).map(sealed).collect();
@@ -273,7 +275,8 @@ pub fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusal> {
 
 /// What to do where there are images, too: memory first, as far as it goes. A start that
 /// has found images rotten has new segments with nothing in them by then. With a level that is
-/// `given_up` nobody knows that there is nothing: no start begins from the beginning then.
+/// `given_up` nobody knows that there is nothing, unless the application does: no start begins from
+/// the beginning then.
 fn with_images(
     offers: &[Offer],
     rules: &Rules,
@@ -715,6 +718,7 @@ mod tests {
         bears: None,
         allow_shared_domains: false,
         resume: Resume::Auto,
+        nothing_hidden: false,
         clock: 9,
         nonce: 5,
         levels: Vec::new(),

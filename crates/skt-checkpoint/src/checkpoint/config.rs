@@ -42,6 +42,9 @@ pub struct Config<K> {
     pub allow_shared_domains: bool,
     /// What to do with what is found.
     pub resume: Resume,
+    /// Whether the application knows that there is no image of this run: then a level that fails
+    /// hides none, and a first start gives it up where it would be refused.
+    pub nothing_hidden: bool,
     /// Host of this process, as messages name it.
     pub host: String,
     /// Failure domain of this process.
@@ -106,6 +109,7 @@ impl<K> Config<K> {
             message_bytes: None,
             allow_shared_domains: false,
             resume: Resume::Auto,
+            nothing_hidden: false,
             host: String::new(),
             domain: String::new(),
             node: String::new(),

@@ -168,6 +168,7 @@ impl<M: Memory> Opening<M> {
             bears: config.bears.clone(),
             allow_shared_domains: config.allow_shared_domains,
             resume: config.resume,
+            nothing_hidden: config.nothing_hidden,
             clock: config.clock,
             nonce: config.nonce,
             levels: this.levels.iter().map(|level| level.name.clone()).collect(),

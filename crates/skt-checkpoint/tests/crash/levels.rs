@@ -90,6 +90,7 @@ pub struct How {
     pub until_epoch: u64,
     pub finish: bool,
     pub resume: Resume,
+    pub nothing_hidden: bool,
     /// With `abft`: the application can use neither what was recovered first nor the newest
     /// images.
     pub doubts: bool,
@@ -97,8 +98,9 @@ pub struct How {
 
 impl How {
     pub fn none(seed: u64, until_epoch: u64) -> Self {
-        let (kills, finish, resume, doubts) = (Vec::new(), false, Resume::Auto, false);
-        Self { seed, kills, until_epoch, finish, resume, doubts }
+        let (kills, resume) = (Vec::new(), Resume::Auto);
+        let (finish, nothing_hidden, doubts) = (false, false, false);
+        Self { seed, kills, until_epoch, finish, resume, nothing_hidden, doubts }
     }
 
     pub fn killed(seed: u64, until_epoch: u64, step: u64, rank: usize) -> Self {
@@ -379,6 +381,7 @@ impl Process<'_> {
             message_bytes: Some(setup.segment_bytes),
             allow_shared_domains: setup.allow_shared_domains,
             resume: self.how.resume,
+            nothing_hidden: self.how.nothing_hidden,
             host: name.clone(),
             // A message is to name the host.
             domain: format!("rack of {name}"),

@@ -138,12 +138,15 @@ pub fn given_up(offers: &[Offer], rules: &Rules) -> Vec<Option<String>> {
 }
 
 /// Refuses a start that has nothing to go on from, as `why` says, beside a level that is
-/// `given_up` and may have it.
+/// `given_up` and may have it, for all that is known.
 pub fn refuse_without(
     given_up: &[Option<String>],
     rules: &Rules,
     why: &str,
 ) -> Result<(), Refusal> {
+    if rules.nothing_hidden {
+        return Ok(());
+    }
     for (level, failure) in rules.levels.iter().zip(given_up) {
         if let Some(failure) = failure.clone() {
             let (level, why) = (level.clone(), why.to_owned());

@@ -13,7 +13,7 @@
 //! nothing. Files are made by one of their ranks (0600) and opened by the others, or are those
 //! of an earlier start; they are written to only where they are this user's alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
@@ -222,6 +222,25 @@ pub fn stored_images(parent: &Path) -> io::Result<Vec<StoredImages>> {
     Ok(all.into_values().collect())
 }
 
+/// The tests of a run of this user that have images in `parent`.
+///
+/// # Errors
+/// As [`stored_images`]. None where the run has no folder.
+pub fn tests_with_images(parent: &Path, run: &str) -> io::Result<BTreeSet<usize>> {
+    let above = File::open(parent).map_err(at(parent))?;
+    let Some(folder) = folder_of(&above, parent, run)? else { return Ok(BTreeSet::new()) };
+    let names = folder.names().map_err(at(&folder.path))?;
+    Ok(names.iter().filter_map(|name| Some(parse_name(name)?.0)).collect())
+}
+
+/// The folder of a run in `parent`, which is open as `above`; `None` where it has none.
+fn folder_of(above: &File, parent: &Path, run: &str) -> io::Result<Option<Folder>> {
+    match Folder::enter(above, Folder::path_of(parent, run), &folder_name(run), 0) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        folder => folder.map(Some),
+    }
+}
+
 /// Removes all images of a run of this user in `parent`, of tests that `is_meant`, and its folder,
 /// if nothing else is in it. Returns how many there were, and their bytes.
 ///
@@ -234,11 +253,8 @@ pub fn remove_images_of(
     is_meant: impl Fn(usize) -> bool,
 ) -> io::Result<(usize, u64)> {
     let above = File::open(parent).map_err(at(parent))?;
-    let path = Folder::path_of(parent, run);
-    let folder = match Folder::enter(&above, path.clone(), &folder_name(run), 0) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok((0, 0)),
-        folder => folder?,
-    };
+    let Some(folder) = folder_of(&above, parent, run)? else { return Ok((0, 0)) };
+    let path = folder.path.clone();
     let (mut images, mut bytes, mut failed) = (0, 0, Ok(()));
     for name in folder.names().map_err(at(&path))? {
         let of_test = parse_name(&name).filter(|(test, _)| is_meant(*test));

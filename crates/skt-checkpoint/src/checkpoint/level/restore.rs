@@ -79,7 +79,7 @@ fn open(level: &Level, id: ImageId) -> io::Result<Box<dyn ImageFile>> {
 
 impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// The slots that this rank writes to on each level. A level without room is given up where
-    /// there is something to go on from. Collective; nothing has changed yet.
+    /// there is something to go on from, or known to be nothing on it. Collective; nothing has changed yet.
     ///
     /// # Errors
     /// [`Refusal::NoRoom`] on all processes, where there is nothing.
@@ -104,7 +104,9 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             slots_with_room(comm, &config.levels, &opening.seen, place, bytes, align_bytes)?;
         for (given_up, lacking) in plan.given_up.iter_mut().zip(lacking) {
             match lacking {
-                Some(refusal) if plan.epoch == 0 => return Err(refusal.into()),
+                Some(refusal) if plan.epoch == 0 && !config.nothing_hidden => {
+                    return Err(refusal.into());
+                }
                 lacking => *given_up = given_up.take().or(lacking.map(|why| why.to_string())),
             }
         }

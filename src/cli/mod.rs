@@ -15,6 +15,7 @@ mod losses;
 pub mod machine;
 pub mod man;
 pub mod model;
+mod model_levels;
 pub mod overrides;
 pub mod path;
 pub mod plan;

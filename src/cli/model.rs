@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::model_levels::{self, StatedLevels};
 use super::study_error::StudyError;
 use super::{figure, path};
 use crate::model::bosilca::{Application, Platform, WasteModel};
@@ -170,6 +171,15 @@ pub struct SimulateArgs {
     /// Rebuild or reload, in seconds
     #[arg(long, value_name = "S", default_value_t = 20.0)]
     pub recovery_seconds: f64,
+    /// Levels of images beside the memory: local:RATE (of each node) or global:RATE (for all), as
+    /// 2GB/s; then ,every=auto (the best) or a time ,cost=TIME that the work loses to an image (else
+    /// all of the time that it is written) ,mtbf=TIME between failures that need it (else 30 days);
+    /// several with commas between them
+    #[arg(long, value_name = "LEVELS", requires = "image_gib")]
+    pub level: Option<StatedLevels>,
+    /// Image of a node, in GiB
+    #[arg(long, value_name = "GIB", requires = "level")]
+    pub image_gib: Option<f64>,
     /// Start the work anew when data are lost, instead of giving up
     #[arg(long)]
     pub restart: bool,
@@ -294,6 +304,8 @@ fn simulate(args: &SimulateArgs) -> Result<(), StudyError> {
         let given = args.confidence;
         return Err(StudyError::Usage(format!("--confidence {given}: legal is between 0 and 1")));
     }
+    positive("work_hours", args.work_hours)?;
+    at_least("nodes", args.nodes, 1, "1 or more")?;
     let batch = Batch {
         runs: args.runs,
         seed: args.seed,
@@ -304,7 +316,16 @@ fn simulate(args: &SimulateArgs) -> Result<(), StudyError> {
     };
     let bar = ProgressBar::new("runs", args.runs);
     let show = |done: usize| bar.show(done);
-    let (summary, unharmed, formula) = if args.protocol == ProtocolName::Hierarchical {
+    let (summary, unharmed, formula) = if let Some((levels, gib)) =
+        args.level.as_ref().zip(args.image_gib)
+    {
+        let node_bytes = positive("image_gib", gib)? * f64::from(1u32 << 30);
+        let levelled = levels.job(args, node_bytes)?;
+        let nodes = levelled.job.all_nodes();
+        let batch = Batch { nodes, law: levelled.law.clone(), ..batch };
+        let summary = batch.run(&levelled.job, &show)?;
+        (summary, None, vec![model_levels::formula(&levelled)])
+    } else if args.protocol == ProtocolName::Hierarchical {
         let (job, formula) = hierarchical(args)?;
         (batch.run(&job, &show)?, None, formula)
     } else {

@@ -3,7 +3,7 @@
 
 use skt_model::bosilca::Validity;
 use skt_model::levels::{Level, Levels, Schedule};
-use skt_model::sim::{Ages, Batch, Estimate, ImageLevel, Law, LevelledJob};
+use skt_model::sim::{Ages, Batch, Estimate, LevelledJob};
 
 const CONFIDENCE: f64 = 0.999;
 const SIMULATED_WORK_SECONDS: f64 = 3e6;
@@ -20,39 +20,20 @@ fn levels() -> Levels {
     }
 }
 
-/// Nodes in all: rates of levels are whole numbers of them.
-const NODES: f64 = 1e6;
-
 fn rates(levels: &Levels) -> Vec<f64> {
     [&levels.memory].into_iter().chain(&levels.images).map(|one| 1.0 / one.mtbf_seconds).collect()
 }
 
 /// The same levels for the simulator, and as many nodes as make their rates.
 fn simulated(levels: &Levels, schedule: &Schedule, runs: usize) -> Estimate {
-    let rate: f64 = rates(levels).iter().sum();
-    let nodes = |level: &Level| (NODES / (level.mtbf_seconds * rate)).round() as usize;
-    let image = |(level, &every): (&Level, &usize)| ImageLevel {
-        every,
-        cost_seconds: level.cost_seconds,
-        write_seconds: level.write_seconds,
-        outage_seconds: level.outage_seconds,
-        nodes: nodes(level),
-    };
-    let job = LevelledJob {
-        work_seconds: SIMULATED_WORK_SECONDS,
-        interval_seconds: schedule.work_seconds,
-        checkpoint_seconds: levels.memory.cost_seconds,
-        outage_seconds: levels.memory.outage_seconds,
-        nodes: nodes(&levels.memory),
-        images: levels.images.iter().zip(&schedule.every).map(image).collect(),
-    };
+    let (job, law) = LevelledJob::of(levels, schedule, SIMULATED_WORK_SECONDS).unwrap();
     job.validate().unwrap();
     let batch = Batch {
         runs,
         seed: 20_170_701,
         threads: 2,
         nodes: job.all_nodes(),
-        law: Law::Exponential { mtbf_seconds: job.all_nodes() as f64 / rate },
+        law,
         ages: Ages::Steady,
     };
     batch.run(&job, &|_| {}).unwrap().waste

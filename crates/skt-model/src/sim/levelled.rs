@@ -9,11 +9,16 @@
 //! the newest image on that level or above, or from its start where there is none. The
 //! outage starts over when another failure strikes in it, which may need a higher level.
 
-use super::failure::Source;
+use super::failure::{Law, Source};
 use super::trace::Failure;
-use super::{Job, Outcome};
+use super::{End, Job, Outcome};
 use crate::ModelError;
 use crate::error::{at_least, non_negative, positive};
+use crate::levels::{Level, Levels, Schedule};
+
+/// Nodes of a job of which the rates of failures are stated: the rate of each level is a whole
+/// number of them.
+const STATED_NODES: f64 = 1e6;
 
 /// A level of images.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -45,9 +50,49 @@ pub struct LevelledJob {
     pub nodes: usize,
     /// The levels of images, the nearest first.
     pub images: Vec<ImageLevel>,
+    /// Give up after this time; `INFINITY` for never.
+    pub limit_seconds: f64,
 }
 
 impl LevelledJob {
+    /// The job that [`Levels::waste`] has a formula for, and its failures, which are exponential: a
+    /// million nodes, about, share the rates of all levels.
+    ///
+    /// # Errors
+    /// As [`Levels::validate`].
+    ///
+    /// # Panics
+    /// When the schedule is of other levels.
+    pub fn of(
+        levels: &Levels,
+        schedule: &Schedule,
+        work_seconds: f64,
+    ) -> Result<(Self, Law), ModelError> {
+        levels.validate()?;
+        assert_eq!(levels.images.len(), schedule.every.len(), "a number for each level of images");
+        let all = [&levels.memory].into_iter().chain(&levels.images);
+        let rate: f64 = all.map(|level| 1.0 / level.mtbf_seconds).sum();
+        let nodes = |level: &Level| (STATED_NODES / (level.mtbf_seconds * rate)).round() as usize;
+        let image = |(level, &every): (&Level, &usize)| ImageLevel {
+            every,
+            cost_seconds: level.cost_seconds,
+            write_seconds: level.write_seconds,
+            outage_seconds: level.outage_seconds,
+            nodes: nodes(level),
+        };
+        let job = Self {
+            work_seconds,
+            interval_seconds: schedule.work_seconds,
+            checkpoint_seconds: levels.memory.cost_seconds,
+            outage_seconds: levels.memory.outage_seconds,
+            nodes: nodes(&levels.memory),
+            images: levels.images.iter().zip(&schedule.every).map(image).collect(),
+            limit_seconds: f64::INFINITY,
+        };
+        let mtbf_seconds = job.all_nodes() as f64 / rate;
+        Ok((job, Law::Exponential { mtbf_seconds }))
+    }
+
     /// # Errors
     /// The first parameter outside of its range; a level whose image is not done when the
     /// next one is due.
@@ -56,6 +101,9 @@ impl LevelledJob {
         positive("interval_seconds", self.interval_seconds)?;
         non_negative("checkpoint_seconds", self.checkpoint_seconds)?;
         non_negative("outage_seconds", self.outage_seconds)?;
+        if self.limit_seconds != f64::INFINITY {
+            positive("limit_seconds", self.limit_seconds)?;
+        }
         for level in &self.images {
             at_least("every", level.every, 1, "1 or more")?;
             non_negative("cost_seconds", level.cost_seconds)?;
@@ -132,6 +180,10 @@ impl<'a> Run<'a> {
 
     fn run(mut self) -> Outcome {
         while self.work < self.job.work_seconds {
+            if self.is_over() {
+                self.outcome.end = End::TimedOut;
+                break;
+            }
             if let Err(failure) = self.step() {
                 self.roll_back(failure);
             }
@@ -139,6 +191,10 @@ impl<'a> Run<'a> {
         self.outcome.time_seconds = self.now;
         self.outcome.work_seconds = self.work;
         self.outcome
+    }
+
+    fn is_over(&self) -> bool {
+        self.now > self.job.limit_seconds
     }
 
     /// Work up to the next checkpoint, and that checkpoint with its images.
@@ -196,6 +252,10 @@ impl<'a> Run<'a> {
             self.outcome.failures += 1;
             self.outcome.failures_in_recovery += 1;
             needs = needs.max(self.job.needs(next.node));
+            // Where outages outlast the MTBF the job would stay in here for ages.
+            if self.is_over() {
+                break;
+            }
         }
         self.outcome.outage_seconds += self.now - began;
         if needs > 0 {
@@ -253,6 +313,7 @@ mod tests {
             outage_seconds: 5.0,
             nodes: 2,
             images: vec![disk, far],
+            limit_seconds: f64::INFINITY,
         }
     }
 
@@ -272,6 +333,23 @@ mod tests {
         assert_eq!([0, 1, 2, 3].map(|node| job.needs(node)), [0, 0, 1, 2]);
         let slow = ImageLevel { write_seconds: 20.1, ..job.images[0] };
         assert!(LevelledJob { images: vec![slow], ..job }.validate().is_err());
+    }
+
+    #[test]
+    fn a_run_that_takes_too_long_is_given_up() {
+        for limit_seconds in [60.0, 124.0] {
+            let job = LevelledJob { limit_seconds, ..job() };
+            let failures = Trace::parse("55 0\n1e9 0", None).unwrap();
+            let outcome = job.run(&mut Source::replayed(failures));
+            assert_eq!(outcome.end, End::TimedOut);
+            assert!(outcome.time_seconds > limit_seconds && outcome.work_seconds < 100.0);
+        }
+        // An outage in which something fails all of the time.
+        let job = LevelledJob { limit_seconds: 1e4, ..job() };
+        let often = Law::Exponential { mtbf_seconds: 0.04 };
+        let stream = crate::sim::random::Stream::streams(1, 1).remove(0);
+        let mut source = often.source(job.all_nodes(), crate::sim::Ages::Steady, stream).unwrap();
+        assert_eq!(job.run(&mut source).end, End::TimedOut);
     }
 
     /// Without failures 9 checkpoints, images of the 1st, 3rd, 5th, 7th and 9th on the

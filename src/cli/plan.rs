@@ -24,7 +24,7 @@ use crate::model::HOUR_SECONDS;
 use crate::model::chen::Network;
 use crate::model::error::positive;
 use crate::model::path::{self, Changes};
-use crate::model::plan::{Candidate, Machine, Plan, networked};
+use crate::model::plan::{Candidate, Encoder, Machine, Plan, networked};
 use crate::model::tang::memory::Protocol;
 use crate::report::measured;
 use crate::report::output;
@@ -46,6 +46,10 @@ pub struct PlanArgs {
     /// Threads a rank
     #[arg(long, value_name = "T", default_value_t = 1)]
     pub threads: usize,
+    /// Cores of a node that are kept from the solver, for the threads that compute parities and write
+    /// images while it goes on; the answer compares
+    #[arg(long, value_name = "K", default_value_t = 0)]
+    pub helper_cores: usize,
     /// Memory of a node, in GiB [default: what this machine has available]
     #[arg(long, value_name = "GIB")]
     pub memory_gib: Option<f64>,
@@ -153,7 +157,7 @@ fn command_line(
     format: Format,
 ) -> String {
     let ranks = machine.nodes * machine.ranks_per_node;
-    let mut command = by_hand(ranks, false);
+    let mut command = by_hand(ranks, machine.helper_cores > 0);
     if let Some(path) = args.out.as_deref().filter(|path| *path != Path::new("HPL.dat")) {
         command.push_str(&format!(" --config {}", shell_quoted(&path.display().to_string())));
     }
@@ -175,10 +179,12 @@ fn basis(args: &PlanArgs) -> Result<Basis, StudyError> {
         Some(cores) => cores,
         None => machine::cores()?,
     };
-    if args.threads == 0 || cores < args.threads {
+    let solver_cores = cores.saturating_sub(args.helper_cores);
+    if args.threads == 0 || solver_cores < args.threads {
         return Err(StudyError::Usage(format!(
-            "--threads {} on {cores} cores a node: legal is 1 to {cores}",
-            args.threads
+            "--threads {} on {cores} cores a node, of which --helper-cores keeps {}: legal is 1 to \
+             {solver_cores}",
+            args.threads, args.helper_cores
         )));
     }
     let gib = f64::from(1u32 << 30);
@@ -208,8 +214,10 @@ fn basis(args: &PlanArgs) -> Result<Basis, StudyError> {
     let machine = Machine {
         nodes: args.nodes,
         spares: args.spares,
-        ranks_per_node: cores / args.threads,
+        ranks_per_node: solver_cores / args.threads,
         threads: args.threads,
+        helper_cores: args.helper_cores,
+        encoder: if args.helper_cores > 0 { Encoder::Helpers } else { Encoder::AtOnce },
         node_memory_bytes: memory_bytes * args.memory_fraction,
         core,
         rate_over_model,
@@ -387,6 +395,9 @@ fn protection_table(machine: &Machine, plan: &Plan, level: Option<String>) -> Ch
         table.insert(Setting::Parities, Value::number(job.group.parities()));
         table.insert(Setting::Every, Value::text(every));
         table.insert(Setting::Mtbf, Value::text(format!("{}s", large(mtbf_seconds, 0))));
+        if machine.helper_cores > 0 {
+            table.insert(Setting::HelperCores, Value::number(machine.helper_cores));
+        }
     }
     if let Some(level) = level {
         table.insert(Setting::Level, Value::text(level));

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::json;
 
 use crate::model::inmemory::{Expectation, InMemoryJob};
-use crate::model::plan::{Candidate, Machine, Plan, WhatIf};
+use crate::model::plan::{Candidate, Encoder, Machine, Plan, WhatIf};
 use crate::model::tang::memory::Protocol;
 use crate::model::{HOUR_SECONDS, ModelError};
 
@@ -32,6 +32,7 @@ pub(super) fn describe(
     let _ = write!(words, "\n{}\n", table(&basis.machine, plan, all));
     words += &answer(&basis.machine, plan);
     words += images;
+    words += &encoders_line(&basis.machine)?;
     words += &uncertain(plan, &basis.machine)?;
     Ok(words)
 }
@@ -143,6 +144,40 @@ pub(super) fn protection(candidate: &Candidate) -> String {
         job.group.size(),
         counted(job.group.parities(), "parity", "parities")
     )
+}
+
+/// The names of [`Encoder`]s, with what each would give: the best of self checkpoints.
+///
+/// # Errors
+/// As [`Machine::plan`].
+fn encoders(machine: &Machine) -> Result<Vec<(&'static str, f64)>, ModelError> {
+    let all = [
+        ("at_once", Encoder::AtOnce),
+        ("overlapped", Encoder::Overlapped),
+        ("helper_cores", Encoder::Helpers),
+    ];
+    let mut rates = Vec::new();
+    for (name, encoder) in all.into_iter().filter(|_| machine.helper_cores > 0) {
+        let plan = machine.encoding(encoder).plan()?;
+        let best = plan.best_of(Protocol::SelfCheckpoint, machine.finish_probability);
+        rates.extend(best.map(|index| (name, plan.candidates[index].expected_gflops)));
+    }
+    Ok(rates)
+}
+
+/// What is gained by the cores that are kept from the solver; nothing where none is.
+fn encoders_line(machine: &Machine) -> Result<String, ModelError> {
+    let [(_, at_once), (_, overlapped), (_, helped)] = encoders(machine)?[..] else {
+        return Ok(String::new());
+    };
+    Ok(format!(
+        "Helper cores: {} of a node; with self the rate is {} Gflop/s, with parities at once on all \
+         cores {}, overlapped on all cores {}\n",
+        machine.helper_cores,
+        large(helped, 1),
+        large(at_once, 1),
+        large(overlapped, 1),
+    ))
 }
 
 /// The chosen candidate, line by line.
@@ -361,6 +396,11 @@ pub(super) fn json(
     });
     if let Some(levels) = levels {
         document["levels"] = levels;
+    }
+    let encoders = encoders(machine)?;
+    if !encoders.is_empty() {
+        document["machine"]["helper_cores"] = machine.helper_cores.into();
+        document["encoders_expected_gflops"] = encoders.into_iter().collect();
     }
     Ok(serde_json::to_string_pretty(&document).expect("numbers and names") + "\n")
 }

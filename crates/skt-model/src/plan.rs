@@ -47,6 +47,17 @@ pub const RATE_TOLERANCE: f64 = 0.003;
 /// Share of the memory that panels, buffers and the program itself take.
 pub const WORKSPACE_FRACTION: f64 = 0.04;
 
+/// Who computes the parities of a checkpoint, with protocol self.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoder {
+    /// The solver's threads, which stand still for it.
+    AtOnce,
+    /// A second thread of each rank while the solver goes on: it takes one of the rank's cores.
+    Overlapped,
+    /// The same on cores that are kept from the solver.
+    Helpers,
+}
+
 /// A machine, and what is asked of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Machine {
@@ -58,6 +69,10 @@ pub struct Machine {
     pub ranks_per_node: usize,
     /// Threads of a rank.
     pub threads: usize,
+    /// Cores of a node that are kept from the solver.
+    pub helper_cores: usize,
+    /// Who computes parities.
+    pub encoder: Encoder,
     /// Memory of a node that the run may use, in bytes.
     pub node_memory_bytes: f64,
     /// What a core charges for each unit of work; its messages are those within a node.
@@ -116,7 +131,8 @@ impl Candidate {
     /// Where the expected time goes.
     pub fn time_parts(&self) -> TimeParts {
         let Self { job, expected, .. } = self;
-        let checkpoints_seconds = self.checkpoints() * job.checkpoint_seconds;
+        let standing = 1.0 - job.overlap_fraction;
+        let checkpoints_seconds = self.checkpoints() * standing * job.checkpoint_seconds;
         let outages_seconds = expected.failures * job.outage_seconds();
         let known = job.work_seconds + checkpoints_seconds + outages_seconds;
         TimeParts {
@@ -212,7 +228,17 @@ impl Machine {
         self.network.validate()
     }
 
-    /// DGEMM rate of all cores of a node.
+    /// The same machine where `encoder` computes parities: cores that are kept for nothing are
+    /// the solver's.
+    pub fn encoding(&self, encoder: Encoder) -> Self {
+        if encoder == Encoder::Helpers {
+            return Self { encoder, ..*self };
+        }
+        let cores = self.ranks_per_node * self.threads + self.helper_cores;
+        Self { encoder, helper_cores: 0, ranks_per_node: cores / self.threads, ..*self }
+    }
+
+    /// DGEMM rate of all cores of a node that are the solver's.
     pub fn node_flops(&self) -> f64 {
         (self.ranks_per_node * self.threads) as f64 / self.core.product_flop_seconds
     }
@@ -384,7 +410,7 @@ impl Machine {
             node_mtbf_seconds: self.node_mtbf_seconds,
             work_seconds,
             checkpoint_seconds,
-            overlap_fraction: 0.0,
+            overlap_fraction: self.overlap_fraction(protocol, n as f64, checkpoint_seconds),
             downtime_seconds: self.downtime_seconds,
             recovery_seconds,
         };
@@ -469,6 +495,25 @@ impl Machine {
         let node_bytes = 8.0 * order * order / self.nodes as f64;
         let mean_bytes = node_bytes * Saved::Corner.mean_fraction_by_time();
         Ok((self.saving_seconds(group, mean_bytes)?, self.saving_seconds(group, node_bytes)?))
+    }
+
+    /// Share of the full speed at which the solver goes on during a checkpoint: all of it but for
+    /// the copy, and but for the core that the encoding takes.
+    fn overlap_fraction(&self, protocol: Protocol, order: f64, checkpoint_seconds: f64) -> f64 {
+        let goes_on = match self.encoder {
+            _ if protocol != Protocol::SelfCheckpoint => 0.0,
+            Encoder::AtOnce => 0.0,
+            Encoder::Overlapped => 1.0 - 1.0 / self.threads as f64,
+            Encoder::Helpers => 1.0,
+        };
+        let mean_bytes =
+            8.0 * order * order / self.nodes as f64 * Saved::Corner.mean_fraction_by_time();
+        let copy_seconds = mean_bytes / self.copy_bytes_per_second;
+        if goes_on == 0.0 {
+            0.0
+        } else {
+            goes_on * (1.0 - copy_seconds / checkpoint_seconds).max(0.0)
+        }
     }
 
     /// Encodes and copies `bytes` of each node: Chen and Dongarra, eq. 8, and the copy
@@ -577,6 +622,8 @@ mod tests {
             spares: Some(50),
             ranks_per_node: 2,
             threads: 4,
+            helper_cores: 0,
+            encoder: Encoder::AtOnce,
             node_memory_bytes: 64e9,
             core: path::Machine::ZEN4_CORE.with_core_flops(50e9),
             rate_over_model: 1.0,
@@ -591,6 +638,44 @@ mod tests {
             downtime_seconds: 60.0,
             nb: 256,
             finish_probability: 0.99,
+        }
+    }
+
+    /// Of a checkpoint that the solver does not stand for, the copy is left; what it takes of the
+    /// cores is lost to the work.
+    #[test]
+    fn what_is_encoded_beside_the_solver_costs_cores_and_no_time() {
+        let at_once = cluster(64, YEAR_SECONDS);
+        let overlapped = at_once.encoding(Encoder::Overlapped);
+        // 8 cores, of which the solver has 4 then.
+        let helped = Machine { helper_cores: 4, ranks_per_node: 1, ..at_once };
+        let helped = helped.encoding(Encoder::Helpers);
+        let best = |machine: &Machine| {
+            let plan = machine.plan().unwrap();
+            plan.candidates[plan.best_of(Protocol::SelfCheckpoint, 0.99).unwrap()]
+        };
+        let (stands, goes_on, beside) = (best(&at_once), best(&overlapped), best(&helped));
+        assert_eq!(stands.job.overlap_fraction, 0.0);
+        let copied = |c: &Candidate| {
+            let bytes = 8.0 * (c.n as f64).powi(2) / 64.0 * Saved::Corner.mean_fraction_by_time();
+            bytes / 20e9 / c.job.checkpoint_seconds
+        };
+        let is_near = |a: f64, b: f64| (a - b).abs() < 1e-12;
+        assert!(is_near(goes_on.job.overlap_fraction, 0.75 * (1.0 - copied(&goes_on))));
+        assert!(is_near(beside.job.overlap_fraction, 1.0 - copied(&beside)));
+        assert!(goes_on.expected.efficiency > stands.expected.efficiency);
+        assert!(beside.expected_gflops < 0.6 * goes_on.expected_gflops, "half of the cores");
+        assert_eq!(helped.encoding(Encoder::AtOnce), at_once);
+        let parts = beside.time_parts();
+        let all = parts.work_seconds
+            + parts.checkpoints_seconds
+            + parts.outages_seconds
+            + parts.lost_seconds;
+        assert!((all / beside.expected.time_seconds - 1.0).abs() < 1e-6);
+        for protocol in [Protocol::None, Protocol::Single, Protocol::Double, Protocol::Abft] {
+            let others = helped.plan().unwrap().candidates.into_iter();
+            let mut others = others.filter(|c| c.job.protocol == protocol);
+            assert!(others.all(|c| c.job.overlap_fraction == 0.0), "{protocol:?}");
         }
     }
 

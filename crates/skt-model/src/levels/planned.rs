@@ -126,13 +126,22 @@ impl Storage {
     ) -> Result<PlannedLevel, ModelError> {
         let job = &candidate.job;
         let node_bytes = candidate.memory.workspace_bytes * (1.0 + job.group.parity_ratio());
-        let write_seconds = node_bytes / node_bytes_per_second;
+        // What passes through the cores of the solver costs it time; through others it is no
+        // faster than these.
+        let cores_of = |count: usize| count as f64 * IMAGE_BYTES_PER_CORE_SECOND;
+        let (rate, solver_seconds) = match machine.helper_cores {
+            0 => (
+                node_bytes_per_second,
+                node_bytes / cores_of(machine.ranks_per_node * machine.threads),
+            ),
+            helpers => (node_bytes_per_second.min(cores_of(helpers)), 0.0),
+        };
+        let write_seconds = node_bytes / rate;
         let work_seconds = candidate.expected.interval_seconds.min(job.work_seconds);
-        let cores = (machine.ranks_per_node * machine.threads) as f64;
         // The next checkpoint waits for what the image before it is written from.
         let waits_seconds = (write_seconds - work_seconds).max(0.0);
         let level = Level {
-            cost_seconds: waits_seconds + node_bytes / (cores * IMAGE_BYTES_PER_CORE_SECOND),
+            cost_seconds: waits_seconds + solver_seconds,
             write_seconds,
             // An image is read as fast as it is written, then verified and copied.
             outage_seconds: job.outage_seconds() + write_seconds,
@@ -166,6 +175,7 @@ impl Storage {
 mod tests {
     use super::*;
     use crate::chen::Network;
+    use crate::plan::Encoder;
     use crate::{HOUR_SECONDS, YEAR_SECONDS, path};
 
     fn machine() -> Machine {
@@ -174,6 +184,8 @@ mod tests {
             spares: None,
             ranks_per_node: 4,
             threads: 16,
+            helper_cores: 0,
+            encoder: Encoder::AtOnce,
             node_memory_bytes: 220e9,
             core: path::Machine::ZEN4_CORE.with_core_flops(40e9),
             rate_over_model: 1.0,
@@ -196,6 +208,23 @@ mod tests {
         global_bytes_per_second: Some(500e9),
         machine_mtbf_seconds: 24.0 * HOUR_SECONDS,
     };
+
+    /// What a helper core writes costs the solver nothing, and is no faster than the core.
+    #[test]
+    fn helper_cores_take_over_what_images_cost() {
+        let with = |helper_cores| {
+            let machine = Machine { helper_cores, ..machine() };
+            let plan = machine.plan().unwrap();
+            let disk = Storage { global_bytes_per_second: None, ..BOTH };
+            disk.plan(&machine, plan.choice()).unwrap()[0]
+        };
+        let (alone, helped, twice) = (with(0), with(1), with(2));
+        assert!(alone.level.cost_seconds > 0.0 && alone.node_bytes == helped.node_bytes);
+        assert_eq!(alone.level.write_seconds, alone.node_bytes / 2e9);
+        assert_eq!(helped.level.write_seconds, alone.node_bytes / 1.25e9);
+        assert_eq!(twice.level.write_seconds, alone.node_bytes / 2e9);
+        assert_eq!(twice.level.cost_seconds, 0.0);
+    }
 
     #[test]
     fn levels_of_a_machine_by_hand() {

@@ -7,14 +7,38 @@ use std::arch::x86_64::*;
 use super::{Kernel, scalar};
 use crate::checkpoint::codec::gf256;
 
-const WIDTH: usize = 64;
-
 /// This kernel where the processor has AVX-512F, AVX-512BW and GFNI.
 pub fn kernel() -> Option<Kernel> {
     (is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("gfni"))
-    .then_some(Kernel { name: "avx512-gfni", xor, gf_fma, gf_mul, real_fma })
+    .then_some(KERNEL)
+}
+
+type Vector = __m512i;
+
+/// # Safety
+/// 64 bytes can be read there.
+#[target_feature(enable = "avx512f")]
+#[inline]
+unsafe fn load(from: *const u8) -> Vector {
+    // SAFETY: the caller's; unaligned access.
+    unsafe { _mm512_loadu_si512(from.cast()) }
+}
+
+/// # Safety
+/// 64 bytes can be written there.
+#[target_feature(enable = "avx512f")]
+#[inline]
+unsafe fn store(to: *mut u8, x: Vector) {
+    // SAFETY: the caller's; unaligned access.
+    unsafe { _mm512_storeu_si512(to.cast(), x) }
+}
+
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn add(a: Vector, b: Vector) -> Vector {
+    _mm512_xor_si512(a, b)
 }
 
 /// The matrix of `x -> c x`. The instruction takes bit i of the result from row
@@ -24,78 +48,29 @@ fn matrix(c: u8) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|byte| row(7 - byte as u32)))
 }
 
-/// # Safety
-/// As [`scalar::xor`], on a processor with AVX-512F.
 #[target_feature(enable = "avx512f")]
-unsafe fn xor(src: *const u8, out: *mut u8, bytes: usize) {
-    let whole = bytes - bytes % WIDTH;
-    for i in (0..whole).step_by(WIDTH) {
-        // SAFETY: i + WIDTH <= bytes; unaligned access.
-        unsafe {
-            let sum = _mm512_xor_si512(
-                _mm512_loadu_si512(out.add(i).cast()),
-                _mm512_loadu_si512(src.add(i).cast()),
-            );
-            _mm512_storeu_si512(out.add(i).cast(), sum);
-        }
-    }
-    // SAFETY: whole <= bytes.
-    unsafe { scalar::xor(src.add(whole), out.add(whole), bytes - whole) }
+#[inline]
+fn factor(c: u8) -> Vector {
+    _mm512_set1_epi64(matrix(c).cast_signed())
 }
 
-/// # Safety
-/// As [`scalar::xor`], on a processor with AVX-512F, AVX-512BW and GFNI.
 #[target_feature(enable = "avx512f,avx512bw,gfni")]
-unsafe fn gf_fma(c: u8, src: *const u8, out: *mut u8, bytes: usize) {
-    let matrix = _mm512_set1_epi64(matrix(c).cast_signed());
-    let whole = bytes - bytes % WIDTH;
-    for i in (0..whole).step_by(WIDTH) {
-        // SAFETY: i + WIDTH <= bytes; unaligned access.
-        unsafe {
-            let x = _mm512_loadu_si512(src.add(i).cast());
-            let product = _mm512_gf2p8affine_epi64_epi8::<0>(x, matrix);
-            let sum = _mm512_xor_si512(_mm512_loadu_si512(out.add(i).cast()), product);
-            _mm512_storeu_si512(out.add(i).cast(), sum);
-        }
-    }
-    // SAFETY: whole <= bytes.
-    unsafe {
-        scalar::gf_fma_tail(c, src.add(whole), out.add(whole), bytes - whole);
-    }
+#[inline]
+fn times(matrix: &Vector, x: Vector) -> Vector {
+    _mm512_gf2p8affine_epi64_epi8::<0>(x, *matrix)
 }
 
-/// # Safety
-/// As [`scalar::xor`], on a processor with AVX-512F, AVX-512BW and GFNI.
-#[target_feature(enable = "avx512f,avx512bw,gfni")]
-unsafe fn gf_mul(c: u8, src: *const u8, out: *mut u8, bytes: usize) {
-    let matrix = _mm512_set1_epi64(matrix(c).cast_signed());
-    let whole = bytes - bytes % WIDTH;
-    for i in (0..whole).step_by(WIDTH) {
-        // SAFETY: i + WIDTH <= bytes; unaligned access.
-        unsafe {
-            let x = _mm512_loadu_si512(src.add(i).cast());
-            let product = _mm512_gf2p8affine_epi64_epi8::<0>(x, matrix);
-            _mm512_storeu_si512(out.add(i).cast(), product);
-        }
-    }
-    // SAFETY: whole <= bytes.
-    unsafe { scalar::gf_mul_tail(c, src.add(whole), out.add(whole), bytes - whole) }
-}
-
-/// # Safety
-/// As [`scalar::real_fma`], on a processor with AVX-512F.
 #[target_feature(enable = "avx512f")]
-unsafe fn real_fma(c: f64, src: *const u8, out: *mut u8, bytes: usize) {
-    let factor = _mm512_set1_pd(c);
-    let whole = bytes - bytes % WIDTH;
-    for i in (0..whole).step_by(WIDTH) {
-        // SAFETY: i + WIDTH <= bytes; unaligned access.
-        unsafe {
-            let product = _mm512_mul_pd(factor, _mm512_loadu_pd(src.add(i).cast()));
-            let sum = _mm512_add_pd(_mm512_loadu_pd(out.add(i).cast()), product);
-            _mm512_storeu_pd(out.add(i).cast(), sum);
-        }
-    }
-    // SAFETY: whole <= bytes.
-    unsafe { scalar::real_fma(c, src.add(whole), out.add(whole), bytes - whole) }
+#[inline]
+fn real_factor(c: f64) -> __m512d {
+    _mm512_set1_pd(c)
 }
+
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn add_real(sum: Vector, factor: __m512d, x: Vector) -> Vector {
+    let product = _mm512_mul_pd(factor, _mm512_castsi512_pd(x));
+    _mm512_castpd_si512(_mm512_add_pd(_mm512_castsi512_pd(sum), product))
+}
+
+super::vectors::operations!("avx512-gfni", "avx512f,avx512bw,gfni");

@@ -7,7 +7,11 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 pub mod scalar;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod vectors;
 
 use std::sync::OnceLock;
 
@@ -25,7 +29,7 @@ type RealFma = unsafe fn(c: f64, src: *const u8, out: *mut u8, bytes: usize);
 /// The operations for one sort of processor.
 #[derive(Debug)]
 pub struct Kernel {
-    /// `scalar`, `avx2` or `avx512-gfni`.
+    /// `scalar`, `avx2`, `avx512-gfni` or `neon`.
     pub name: &'static str,
     xor: Xor,
     gf_fma: GfFma,
@@ -43,6 +47,8 @@ pub fn available() -> &'static [Kernel] {
             kernels.extend(avx512::kernel());
             kernels.extend(avx2::kernel());
         }
+        #[cfg(target_arch = "aarch64")]
+        kernels.push(neon::kernel());
         kernels.push(scalar::KERNEL);
         kernels
     })
@@ -111,6 +117,12 @@ impl Kernel {
             }
         }
     }
+}
+
+/// Products of `c` with the 16 low nibbles, and with the 16 high ones.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+fn tables(c: u8) -> [[u8; 16]; 2] {
+    [0, 4].map(|shift| std::array::from_fn(|x| super::gf256::mul(c, (x as u8) << shift)))
 }
 
 fn check_lengths(coef: Coef, src: &[u8], dst: &[u8]) {

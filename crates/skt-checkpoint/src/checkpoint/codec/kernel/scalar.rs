@@ -78,7 +78,7 @@ pub(super) unsafe fn real_fma(c: f64, src: *const u8, out: *mut u8, bytes: usize
 ///
 /// # Safety
 /// As [`xor`].
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(super) unsafe fn gf_fma_tail(c: u8, src: *const u8, out: *mut u8, bytes: usize) {
     for i in 0..bytes {
         // SAFETY: i < bytes.
@@ -90,7 +90,7 @@ pub(super) unsafe fn gf_fma_tail(c: u8, src: *const u8, out: *mut u8, bytes: usi
 ///
 /// # Safety
 /// As [`xor`].
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(super) unsafe fn gf_mul_tail(c: u8, src: *const u8, out: *mut u8, bytes: usize) {
     for i in 0..bytes {
         // SAFETY: i < bytes.

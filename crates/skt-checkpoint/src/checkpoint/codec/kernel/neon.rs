@@ -1,0 +1,77 @@
+//! 64 bytes at a time, in four registers: a loop over single ones would spend half of its
+//! instructions on itself. Products over GF(2^8) by two table look-ups as with AVX2, with
+//! `tbl` as the look-up. Every 64-bit Arm processor has these instructions.
+
+use std::arch::aarch64::*;
+use std::array::from_fn;
+
+use super::{Kernel, scalar, tables};
+
+/// This kernel.
+pub fn kernel() -> Kernel {
+    KERNEL
+}
+
+type Vector = [uint8x16_t; 4];
+
+/// Products with the low nibbles, and with the high ones.
+type Factor = [uint8x16_t; 2];
+
+/// # Safety
+/// 64 bytes can be read there.
+#[target_feature(enable = "neon")]
+#[inline]
+unsafe fn load(from: *const u8) -> Vector {
+    // SAFETY: the caller's; unaligned access.
+    from_fn(|i| unsafe { vld1q_u8(from.add(16 * i)) })
+}
+
+/// # Safety
+/// 64 bytes can be written there.
+#[target_feature(enable = "neon")]
+#[inline]
+unsafe fn store(to: *mut u8, x: Vector) {
+    for (i, part) in x.into_iter().enumerate() {
+        // SAFETY: the caller's; unaligned access.
+        unsafe { vst1q_u8(to.add(16 * i), part) };
+    }
+}
+
+#[target_feature(enable = "neon")]
+#[inline]
+fn add(a: Vector, b: Vector) -> Vector {
+    from_fn(|i| veorq_u8(a[i], b[i]))
+}
+
+#[target_feature(enable = "neon")]
+#[inline]
+fn factor(c: u8) -> Factor {
+    // SAFETY: 16 bytes are read of each.
+    tables(c).map(|table| unsafe { vld1q_u8(table.as_ptr()) })
+}
+
+#[target_feature(enable = "neon")]
+#[inline]
+fn times(&[low, high]: &Factor, x: Vector) -> Vector {
+    x.map(|x| {
+        let low = vqtbl1q_u8(low, vandq_u8(x, vdupq_n_u8(15)));
+        veorq_u8(low, vqtbl1q_u8(high, vshrq_n_u8::<4>(x)))
+    })
+}
+
+#[target_feature(enable = "neon")]
+#[inline]
+fn real_factor(c: f64) -> float64x2_t {
+    vdupq_n_f64(c)
+}
+
+#[target_feature(enable = "neon")]
+#[inline]
+fn add_real(sum: Vector, factor: float64x2_t, x: Vector) -> Vector {
+    from_fn(|i| {
+        let product = vmulq_f64(factor, vreinterpretq_f64_u8(x[i]));
+        vreinterpretq_u8_f64(vaddq_f64(vreinterpretq_f64_u8(sum[i]), product))
+    })
+}
+
+super::vectors::operations!("neon", "neon");

@@ -1,0 +1,91 @@
+//! The operations of a kernel, written once for all vector instructions.
+
+/// Makes the operations, and [`super::Kernel`] `KERNEL` of them, in the module of a sort
+/// of vectors, for processors that have `$features`. The module says what a vector is:
+///
+/// ```text
+/// Vector, load, store          whole vectors of bytes, wherever they lie
+/// add(a, b)                    sum over bits
+/// Factor, factor(c), times     product of a byte with each byte of a vector
+/// real_factor(c), add_real     sum with the product of a double with each double, the
+///                              product rounded, then the sum
+/// ```
+///
+/// What is left over behind the last whole vector the plain kernel does.
+macro_rules! operations {
+    ($name:literal, $features:literal) => {
+        /// The operations with these vectors, for processors that have them.
+        const KERNEL: Kernel = Kernel { name: $name, xor, gf_fma, gf_mul, real_fma };
+
+        const WIDTH: usize = size_of::<Vector>();
+
+        /// `out = result(out, src)` on whole vectors; returns their bytes.
+        ///
+        /// # Safety
+        /// As [`scalar::xor`], on a processor with these vectors.
+        #[target_feature(enable = $features)]
+        #[inline]
+        unsafe fn update(
+            src: *const u8,
+            out: *mut u8,
+            bytes: usize,
+            result: impl Fn(Vector, Vector) -> Vector,
+        ) -> usize {
+            let whole = bytes - bytes % WIDTH;
+            for i in (0..whole).step_by(WIDTH) {
+                // SAFETY: i + WIDTH <= bytes.
+                unsafe { store(out.add(i), result(load(out.add(i)), load(src.add(i)))) };
+            }
+            whole
+        }
+
+        /// # Safety
+        /// As [`update`].
+        #[target_feature(enable = $features)]
+        unsafe fn xor(src: *const u8, out: *mut u8, bytes: usize) {
+            // SAFETY: the caller's; whole <= bytes.
+            unsafe {
+                let whole = update(src, out, bytes, |sum, x| add(sum, x));
+                scalar::xor(src.add(whole), out.add(whole), bytes - whole)
+            }
+        }
+
+        /// # Safety
+        /// As [`update`].
+        #[target_feature(enable = $features)]
+        unsafe fn gf_fma(c: u8, src: *const u8, out: *mut u8, bytes: usize) {
+            let factor = factor(c);
+            // SAFETY: the caller's; whole <= bytes.
+            unsafe {
+                let whole = update(src, out, bytes, |sum, x| add(sum, times(&factor, x)));
+                scalar::gf_fma_tail(c, src.add(whole), out.add(whole), bytes - whole);
+            }
+        }
+
+        /// # Safety
+        /// As [`update`].
+        #[target_feature(enable = $features)]
+        unsafe fn gf_mul(c: u8, src: *const u8, out: *mut u8, bytes: usize) {
+            let factor = factor(c);
+            // SAFETY: the caller's; whole <= bytes. What `out` holds is not looked at.
+            unsafe {
+                let whole = update(src, out, bytes, |_, x| times(&factor, x));
+                scalar::gf_mul_tail(c, src.add(whole), out.add(whole), bytes - whole)
+            }
+        }
+
+        /// # Safety
+        /// As [`scalar::real_fma`], on a processor with these vectors.
+        #[target_feature(enable = $features)]
+        unsafe fn real_fma(c: f64, src: *const u8, out: *mut u8, bytes: usize) {
+            let factor = real_factor(c);
+            // SAFETY: the caller's; whole <= bytes.
+            unsafe {
+                let whole = update(src, out, bytes, |sum, x| add_real(sum, factor, x));
+                scalar::real_fma(c, src.add(whole), out.add(whole), bytes - whole)
+            }
+        }
+    };
+}
+
+pub(super) use operations;

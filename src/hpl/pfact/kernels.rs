@@ -1,8 +1,9 @@
 //! Loops over contiguous doubles, compiled for several instruction sets.
 //!
 //! Each is one plain loop; the compiler vectorizes it for AVX-512, for AVX2 with
-//! FMA, and for the baseline, and the best that the CPU has is called.
+//! FMA, and for the baseline, NEON among them, and the best that the CPU has is called.
 
+#[cfg(target_arch = "x86_64")]
 use crate::machine::blas::vectors::Vectors;
 
 /// The largest magnitude of a range, and where it is.
@@ -57,7 +58,7 @@ macro_rules! multiversion {
                     Vectors::Baseline => {}
                 }
             }
-            $body::<false>($($arg),*)
+            $body::<{ cfg!(target_arch = "aarch64") }>($($arg),*)
         }
     };
 }

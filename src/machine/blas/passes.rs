@@ -104,6 +104,9 @@ impl Pass<'_> {
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
             Vectors::Avx2 => return unsafe { avx2::run::<RANK1>(self) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "aarch64")]
+            Vectors::Neon => return unsafe { neon::run::<RANK1>(self) },
             Vectors::Baseline => {}
         }
         let bits = |i: usize| {
@@ -148,14 +151,16 @@ impl Pass<'_> {
 
 /// The passes for one instruction set: blocks of `$wide` vectors of rows, then of
 /// one vector, then single rows.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! passes {
-    ($module:ident, $features:literal, $lanes:literal, $wide:literal, $vector:ty, $bits:ty,
+    ($module:ident, $arch:ident, $features:literal, $lanes:literal, $wide:literal, $vector:ty, $bits:ty,
      $load:ident, $store:ident, $splat:ident, $mul:ident, $fnmadd:ident,
      $as_bits:ident, $splat_bits:ident, $and:ident, $larger:expr) => {
         mod $module {
+            #[cfg(target_arch = "aarch64")]
+            use super::super::vectors::neon::{fnmadd, larger};
             use super::{COLUMNS, Pass};
-            use std::arch::x86_64::*;
+            use std::arch::$arch::*;
 
             /// # Safety
             /// As [`Pass::run`], and the CPU has the features.
@@ -258,6 +263,7 @@ macro_rules! passes {
 #[cfg(target_arch = "x86_64")]
 passes!(
     avx512,
+    x86_64,
     "avx512f",
     8,
     4,
@@ -278,6 +284,7 @@ passes!(
 #[cfg(target_arch = "x86_64")]
 passes!(
     avx2,
+    x86_64,
     "avx2,fma",
     4,
     4,
@@ -292,6 +299,27 @@ passes!(
     _mm256_set1_epi64x,
     _mm256_and_si256,
     |a, b| _mm256_blendv_epi8(a, b, _mm256_cmpgt_epi64(b, a))
+);
+
+// Registers for twice the rows: a block of four would be half a cache line of many.
+#[cfg(target_arch = "aarch64")]
+passes!(
+    neon,
+    aarch64,
+    "neon",
+    2,
+    8,
+    float64x2_t,
+    int64x2_t,
+    vld1q_f64,
+    vst1q_f64,
+    vdupq_n_f64,
+    vmulq_f64,
+    fnmadd,
+    vreinterpretq_s64_f64,
+    vdupq_n_s64,
+    vandq_s64,
+    larger
 );
 
 #[cfg(test)]
@@ -315,6 +343,8 @@ mod tests {
                 kinds.push(avx2::run::<RANK1>);
             }
         }
+        #[cfg(target_arch = "aarch64")]
+        kinds.push(neon::run::<RANK1>);
         kinds
     }
 

@@ -18,7 +18,7 @@
 //! An element of U is the same sum in the same order in whatever strip it is, so
 //! its bits do not depend on how the columns are cut up among threads.
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::vectors::Vectors;
 use super::{MatMut, MatRef, Rows};
 
@@ -29,7 +29,7 @@ pub(super) fn solve(l: MatRef, from: Option<&Rows>, a: &mut MatMut) -> bool {
     if !l.is_col_major() || a.is_col_major() {
         return false;
     }
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     {
         let (n, width, lda) = (a.rows(), a.cols(), a.ld());
         let a = a.as_mut_ptr();
@@ -37,19 +37,27 @@ pub(super) fn solve(l: MatRef, from: Option<&Rows>, a: &mut MatMut) -> bool {
         let system = System { l: l.as_ptr(), ldl: l.ld(), n, a, lda, width, from };
         match Vectors::here() {
             // SAFETY: the processor has them; the views cover what they name.
+            #[cfg(target_arch = "x86_64")]
             Vectors::Avx512 => unsafe { avx512::solve(&system) },
             // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
             Vectors::Avx2 => unsafe { avx2::solve(&system) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "aarch64")]
+            Vectors::Neon => unsafe { neon::solve(&system) },
             Vectors::Baseline => return false,
         }
         true
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    false
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    {
+        let _ = from;
+        false
+    }
 }
 
 /// L, column by column, and A, row by row.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 struct System<'o> {
     l: *const f64,
     ldl: usize,
@@ -64,7 +72,7 @@ struct System<'o> {
     from: Option<(&'o [&'o [f64]], usize)>,
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 impl System<'_> {
     /// Row `i` of the right side.
     ///
@@ -84,13 +92,15 @@ impl System<'_> {
 
 /// The kernel for one instruction set: `$rows` x (`$wide` vectors) sums, then
 /// strips of one vector, then single columns.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! kernel {
-    ($module:ident, $features:literal, $vector:ident, $lanes:literal, $rows:literal, $wide:literal,
+    ($module:ident, $arch:ident, $features:literal, $lanes:literal, $rows:literal, $wide:literal,
      $zero:ident, $load:ident, $store:ident, $splat:ident, $fnmadd:ident) => {
         mod $module {
+            #[cfg(target_arch = "aarch64")]
+            use super::super::vectors::neon::{fnmadd, zero};
             use super::System;
-            use std::arch::x86_64::*;
+            use std::arch::$arch::*;
 
             /// # Safety
             /// The CPU has the features, and `system` names valid memory; no other reference to
@@ -200,8 +210,8 @@ macro_rules! kernel {
 #[cfg(target_arch = "x86_64")]
 kernel!(
     avx512,
+    x86_64,
     "avx512f,avx2,fma",
-    __m512d,
     8,
     8,
     3,
@@ -214,8 +224,8 @@ kernel!(
 #[cfg(target_arch = "x86_64")]
 kernel!(
     avx2,
+    x86_64,
     "avx2,fma",
-    __m256d,
     4,
     4,
     3,
@@ -225,6 +235,9 @@ kernel!(
     _mm256_set1_pd,
     _mm256_fnmadd_pd
 );
+// As many registers as AVX-512 has, so as many sums.
+#[cfg(target_arch = "aarch64")]
+kernel!(neon, aarch64, "neon", 2, 8, 3, zero, vld1q_f64, vst1q_f64, vdupq_n_f64, fnmadd);
 
 #[cfg(test)]
 mod tests {

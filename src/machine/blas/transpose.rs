@@ -1,6 +1,5 @@
 //! Copies between a row-major block and a column-major one.
 
-#[cfg(target_arch = "x86_64")]
 use super::vectors::Vectors;
 use super::{MatMut, MatRef};
 use crate::machine::tuning::TUNING;
@@ -54,13 +53,16 @@ impl Job {
     /// # Safety
     /// These lines and places are in both matrices.
     unsafe fn block(&self, lines: std::ops::Range<usize>, places: std::ops::Range<usize>) {
-        #[cfg(target_arch = "x86_64")]
-        if Vectors::here() == Vectors::Avx512 {
+        match Vectors::here() {
             // SAFETY: the processor has them; the rest is our caller's.
-            return unsafe { self.block_avx512(lines, places) };
+            #[cfg(target_arch = "x86_64")]
+            Vectors::Avx512 => unsafe { self.block_of_squares(lines, places) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "aarch64")]
+            Vectors::Neon => unsafe { self.block_of_squares(lines, places) },
+            // SAFETY: our caller's.
+            _ => unsafe { self.block_plain(lines, places) },
         }
-        // SAFETY: our caller's.
-        unsafe { self.block_plain(lines, places) }
     }
 
     /// # Safety
@@ -79,10 +81,15 @@ impl Job {
     /// Squares of 8 x 8 in registers, the edges one by one.
     ///
     /// # Safety
-    /// As [`Job::block`], and the CPU has AVX-512.
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx512f")]
-    unsafe fn block_avx512(&self, lines: std::ops::Range<usize>, places: std::ops::Range<usize>) {
+    /// As [`Job::block`], and the CPU has AVX-512 or NEON.
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx512f"))]
+    #[cfg_attr(target_arch = "aarch64", target_feature(enable = "neon"))]
+    unsafe fn block_of_squares(
+        &self,
+        lines: std::ops::Range<usize>,
+        places: std::ops::Range<usize>,
+    ) {
         let whole = |r: &std::ops::Range<usize>| r.start..r.start + r.len() / 8 * 8;
         let (lines8, places8) = (whole(&lines), whole(&places));
         // SAFETY: our caller's.
@@ -98,7 +105,7 @@ impl Job {
     }
 
     /// # Safety
-    /// As [`Job::block_avx512`].
+    /// As [`Job::block_of_squares`].
     #[cfg(target_arch = "x86_64")]
     #[inline]
     #[target_feature(enable = "avx512f")]
@@ -128,6 +135,31 @@ impl Job {
         };
         quarters(p.0, q.0, r.0, s.0, 0);
         quarters(p.1, q.1, r.1, s.1, 1);
+    }
+
+    /// Squares of 2 x 2, one behind the other. Plain loops over constant ranges: only those
+    /// are unrolled.
+    ///
+    /// # Safety
+    /// As [`Job::block_of_squares`].
+    #[cfg(target_arch = "aarch64")]
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn square(&self, line: usize, at: usize) {
+        use std::arch::aarch64::*;
+        for i in 0..4 {
+            for j in 0..4 {
+                let (at, line) = (at + 2 * i, line + 2 * j);
+                // SAFETY: our caller's.
+                unsafe {
+                    let from = self.from.add(line * self.from_ld + at);
+                    let (a, b) = (vld1q_f64(from), vld1q_f64(from.add(self.from_ld)));
+                    let to = self.to.add(at * self.to_ld + line);
+                    vst1q_f64(to, vzip1q_f64(a, b));
+                    vst1q_f64(to.add(self.to_ld), vzip2q_f64(a, b));
+                }
+            }
+        }
     }
 }
 

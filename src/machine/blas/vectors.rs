@@ -13,6 +13,9 @@ pub enum Vectors {
     /// AVX-512 F: 8 doubles.
     #[cfg(target_arch = "x86_64")]
     Avx512,
+    /// NEON: 2 doubles, multiplied and added at once. All of the architecture have it.
+    #[cfg(target_arch = "aarch64")]
+    Neon,
 }
 
 impl Vectors {
@@ -30,7 +33,37 @@ impl Vectors {
                     return Self::Avx2;
                 }
             }
+            #[cfg(target_arch = "aarch64")]
+            return Self::Neon;
+            #[cfg(not(target_arch = "aarch64"))]
             Self::Baseline
         })
+    }
+}
+
+/// NEON's instructions as the kernels that are written once for all vectors call them.
+#[cfg(target_arch = "aarch64")]
+pub mod neon {
+    use std::arch::aarch64::*;
+
+    /// Zeros.
+    #[target_feature(enable = "neon")]
+    #[inline]
+    pub fn zero() -> float64x2_t {
+        vdupq_n_f64(0.0)
+    }
+
+    /// `c - a b`, rounded once.
+    #[target_feature(enable = "neon")]
+    #[inline]
+    pub fn fnmadd(a: float64x2_t, b: float64x2_t, c: float64x2_t) -> float64x2_t {
+        vfmsq_f64(c, a, b)
+    }
+
+    /// The larger of each two numbers.
+    #[target_feature(enable = "neon")]
+    #[inline]
+    pub fn larger(a: int64x2_t, b: int64x2_t) -> int64x2_t {
+        vbslq_s64(vcgtq_s64(a, b), a, b)
     }
 }

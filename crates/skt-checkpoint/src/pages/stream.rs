@@ -39,58 +39,114 @@ pub fn stream_in_pieces(
 }
 
 /// Streams one piece; its stores are not yet in order with later ones.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn lines(src: &[u8], dst: &mut [u8]) {
-    // SSE2, which every x86-64 has, is as fast as wider stores.
-    use std::arch::x86_64::*;
-
     let head = dst.as_ptr().align_offset(LINE_BYTES).min(dst.len());
     let lines = (dst.len() - head) / LINE_BYTES;
     let tail = head + lines * LINE_BYTES;
     dst[..head].copy_from_slice(&src[..head]);
     for line in (head..tail).step_by(LINE_BYTES) {
-        // SAFETY: line + LINE_BYTES <= len of both; dst + line is aligned to 64
-        // bytes, src may lie anywhere.
+        // SAFETY: line + LINE_BYTES <= len of both; dst + line is aligned to LINE_BYTES.
+        unsafe { arch::line(src.as_ptr().add(line), dst.as_mut_ptr().add(line)) };
+    }
+    dst[tail..].copy_from_slice(&src[tail..]);
+}
+
+/// Fetches what is read next into the caches.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+fn fetch(bytes: &[u8]) {
+    for line in bytes.chunks(LINE_BYTES) {
+        arch::fetch(line.as_ptr());
+    }
+}
+
+/// What is streamed at once: a line of most processors; where lines are longer, a part of
+/// one, with the next part close behind.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+const LINE_BYTES: usize = 64;
+
+#[cfg(target_arch = "x86_64")]
+mod arch {
+    use std::arch::x86_64::*;
+
+    /// SSE2, which every x86-64 has, is as fast as wider stores.
+    ///
+    /// # Safety
+    /// A line can be read at `from` and written at `to`, which is aligned to 16 bytes.
+    #[inline]
+    pub unsafe fn line(from: *const u8, to: *mut u8) {
+        let (from, to) = (from.cast::<__m128i>(), to.cast::<__m128i>());
+        // SAFETY: the caller's; `from` may lie anywhere.
         unsafe {
-            let from = src.as_ptr().add(line).cast::<__m128i>();
-            let to = dst.as_mut_ptr().add(line).cast::<__m128i>();
             let part = [0, 1, 2, 3].map(|i| _mm_loadu_si128(from.add(i)));
             for (i, part) in part.into_iter().enumerate() {
                 _mm_stream_si128(to.add(i), part);
             }
         }
     }
-    dst[tail..].copy_from_slice(&src[tail..]);
-}
 
-/// Orders streamed stores, which are weakly ordered, before all later ones.
-#[cfg(target_arch = "x86_64")]
-fn in_order() {
-    // SAFETY: SSE is part of x86-64.
-    unsafe { std::arch::x86_64::_mm_sfence() };
-}
-
-/// Fetches what is read next into the caches.
-#[cfg(target_arch = "x86_64")]
-fn fetch(bytes: &[u8]) {
-    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    for line in bytes.chunks(LINE_BYTES) {
+    #[inline]
+    pub fn fetch(line: *const u8) {
         // SAFETY: a hint, which reads nothing.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) };
+    }
+
+    /// Streamed stores are weakly ordered.
+    #[inline]
+    pub fn in_order() {
+        // SAFETY: SSE is part of x86-64.
+        unsafe { _mm_sfence() };
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-const LINE_BYTES: usize = 64;
+#[cfg(target_arch = "aarch64")]
+mod arch {
+    use std::arch::asm;
 
-/// Copies one piece; this CPU is not known to us.
-#[cfg(not(target_arch = "x86_64"))]
+    /// `stnp`, for which Rust has no function.
+    ///
+    /// # Safety
+    /// A line can be read at `from` and written at `to`.
+    #[inline]
+    pub unsafe fn line(from: *const u8, to: *mut u8) {
+        // SAFETY: the caller's; loads and stores of pairs take any address.
+        unsafe {
+            asm!(
+                "ldp {a:q}, {b:q}, [{from}]",
+                "ldp {c:q}, {d:q}, [{from}, #32]",
+                "stnp {a:q}, {b:q}, [{to}]",
+                "stnp {c:q}, {d:q}, [{to}, #32]",
+                a = out(vreg) _, b = out(vreg) _, c = out(vreg) _, d = out(vreg) _,
+                from = in(reg) from, to = in(reg) to,
+                options(nostack, preserves_flags)
+            );
+        }
+    }
+
+    #[inline]
+    pub fn fetch(line: *const u8) {
+        // SAFETY: a hint, which reads nothing.
+        unsafe {
+            asm!("prfm pldl1keep, [{line}]", line = in(reg) line,
+                options(nostack, preserves_flags, readonly));
+        }
+    }
+}
+
+/// The copy, on processors that are not known to us.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn lines(src: &[u8], dst: &mut [u8]) {
     dst.copy_from_slice(src);
 }
 
-#[cfg(not(target_arch = "x86_64"))]
-fn in_order() {}
-
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn fetch(_: &[u8]) {}
+
+/// Orders what was streamed before all that is written later. x86-64 orders plain stores by
+/// itself; elsewhere all stores are weakly ordered.
+fn in_order() {
+    #[cfg(target_arch = "x86_64")]
+    arch::in_order();
+    #[cfg(not(target_arch = "x86_64"))]
+    std::sync::atomic::fence(std::sync::atomic::Ordering::Release);
+}

@@ -300,7 +300,7 @@ fn row_pieces(rows: usize, threads: usize, late: usize) -> Vec<Range<usize>> {
         };
         let length =
             share.max(TUNING.shortest_piece_rows).next_multiple_of(TUNING.product_row_grain);
-        let end = start + length.min(left);
+        let end = end_of_part(start + length, rows);
         pieces.push(start..end);
         start = end;
     }
@@ -321,32 +321,69 @@ fn first_share(rows: usize, threads: usize, late: usize, is_last: bool) -> usize
     share * TUNING.first_piece_percent / 100
 }
 
-/// Cuts rows into parts of at most `most`, about equally long.
+/// Where a part ends that is to end at `end`: at `last`, the end of all rows, where one row
+/// or none is left. To some BLAS (OpenBLAS on Arm) a product of one row is one with a vector,
+/// which rounds differently.
+fn end_of_part(end: usize, last: usize) -> usize {
+    if end + 1 >= last { last } else { end }
+}
+
+/// Cuts rows into parts of at most `most`, and one more in the last, about equally long.
 fn cut(rows: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> {
     let (grain, count) = (TUNING.product_row_grain, rows.len().div_ceil(most).max(1));
     let length = rows.len().div_ceil(count).next_multiple_of(grain).max(grain);
-    rows.clone().step_by(length).map(move |start| start..(start + length).min(rows.end))
+    let Range { start: first, end: last } = rows;
+    let starts = rows.step_by(length).filter(move |&start| start == first || start + 1 < last);
+    starts.map(move |start| start..end_of_part(start + length, last))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::blas::{MatMut, gemm};
+    use crate::machine::environment::blas::set_blas_threads;
 
     #[test]
     fn pieces_and_products_cover_all_rows_once_in_order() {
-        for rows in [0, 1, 63, 64, 65, 1000, 1024, 1025, 40_000] {
+        for rows in [0, 1, 49, 63, 64, 65, 97, 1000, 1024, 1025, 1057, 40_000] {
             for (threads, late) in (1..20).flat_map(|threads| [(threads, 0), (threads, 450)]) {
                 let pieces = row_pieces(rows, threads, late);
                 let most = TUNING.product_rows;
                 let parts: Vec<_> =
                     pieces.iter().cloned().flat_map(|piece| cut(piece, most)).collect();
-                assert!(parts.iter().all(|part| !part.is_empty() && part.len() <= most));
+                assert!(parts.iter().all(|part| !part.is_empty() && part.len() <= most + 1));
+                assert!(rows == 1 || parts.iter().all(|part| part.len() > 1), "{parts:?}");
                 let ends = parts.iter().map(|part| part.end);
                 let starts = parts.iter().skip(1).map(|part| part.start).chain([rows]);
                 assert!(parts.first().is_none_or(|first| first.start == 0));
                 assert!(rows == 0 || ends.eq(starts));
                 assert!(threads > 1 || pieces.len() == usize::from(rows > 0));
             }
+        }
+    }
+
+    /// Whatever kernel the BLAS has for this processor.
+    #[test]
+    fn cutting_changes_no_bit() {
+        // A BLAS with threads of its own cuts, too.
+        set_blas_threads(1);
+        let (cols, k) = (130, 64);
+        let numbers = |len: usize, seed: u64| -> Vec<f64> {
+            let mixed = |i| (i as u64 ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ seed >> 7;
+            (0..len).map(|i| (mixed(i) >> 11) as f64 / (1u64 << 53) as f64 - 0.5).collect()
+        };
+        for rows in [97, 98, 101, 120] {
+            let (l, u) = (numbers(rows * k, 1), numbers(k * cols, 2));
+            let multiply = |a: &mut [f64], rows: Range<usize>| {
+                let l = MatRef::row_major(&l, rows.end, k, k).block(rows.clone(), 0..k);
+                let a = MatMut::row_major(&mut a[rows.start * cols..], rows.len(), cols, cols);
+                gemm(-1.0, l, MatRef::row_major(&u, k, cols, cols), 1.0, a);
+            };
+            let mut whole = numbers(rows * cols, 3);
+            let mut in_parts = whole.clone();
+            multiply(&mut whole, 0..rows);
+            cut(0..rows, TUNING.product_row_grain).for_each(|part| multiply(&mut in_parts, part));
+            assert!(whole == in_parts, "{rows} rows");
         }
     }
 

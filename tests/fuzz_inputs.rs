@@ -9,6 +9,7 @@ mod fuzz;
 mod report_common;
 
 use std::fs;
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -593,6 +594,7 @@ fn answers_of_nodes() {
             shmall_pages: 1 << 20,
             shmmni: 4096,
             used_pages: 7,
+            page_bytes: NonZeroU64::new(4096).unwrap(),
             segments: 2,
         }),
         warnings: vec!["RemoveIPC=yes".into()],

@@ -1,7 +1,7 @@
 //! Checks that a node that has answered can take part: version, program, store, memory.
 
 use super::probe::{Answer, program_checksum};
-use crate::checkpoint::store::{SysvLimits, Trap};
+use crate::checkpoint::store::Trap;
 
 /// Segments that each rank has: its data, and its hold on the run.
 const SEGMENTS_A_RANK: u64 = 2;
@@ -45,13 +45,16 @@ pub fn of(answer: &Answer, ranks: u64, need_bytes: u64, planned_bytes: u64) -> O
 fn low_limit(answer: &Answer, ranks: u64, bytes: u64) -> Option<Trap> {
     let limits = answer.sysv.filter(|_| bytes > 0)?;
     let segments = ranks.saturating_mul(SEGMENTS_A_RANK).saturating_add(SEGMENTS_A_NODE);
-    let pages = SysvLimits::pages_of(bytes).saturating_mul(ranks);
+    let pages = limits.pages_of(bytes).saturating_mul(ranks);
     limits.too_low(segments, pages, bytes).into_iter().next()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU64;
+
     use super::*;
+    use crate::checkpoint::store::SysvLimits;
     use crate::supervisor::probe::tests::answer;
 
     #[test]
@@ -73,6 +76,7 @@ mod tests {
             shmall_pages: 1000,
             shmmni: 4096,
             used_pages: 0,
+            page_bytes: NonZeroU64::new(4096).unwrap(),
             segments: 0,
         };
         let low = |limits| of(&Answer { sysv: Some(limits), ..answer() }, 2, 0, 98 * 4096);
@@ -85,5 +89,9 @@ mod tests {
             let why = low(limits).unwrap();
             assert!(why.contains(&format!("do not suffice: {said} needed")), "{why}");
         }
+        // Each rank takes 7 of these, and 2 more.
+        let large_pages = SysvLimits { page_bytes: NonZeroU64::new(65_536).unwrap(), ..limits };
+        assert_eq!(low(SysvLimits { used_pages: 982, ..large_pages }), None);
+        assert!(low(SysvLimits { used_pages: 983, ..large_pages }).is_some());
     }
 }

@@ -16,7 +16,8 @@ use std::ops::Range;
 /// column N, then still fits 64 bits.
 pub const N_MAX: usize = u32::MAX as usize;
 
-/// Doubles of a cache line.
+/// Doubles of a cache line of most processors. Where lines are longer, a row begins on half
+/// a line, which costs no more than a share of a line at its ends.
 const LINE: usize = 8;
 
 /// One dimension of a block-cyclic distribution.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, munmap};
 
 use super::CommError;
-use crate::pages::HUGE_PAGE_BYTES;
+use crate::pages::{HUGE_PAGE_BYTES, PAGE_BYTES};
 use crate::tuning::TUNING;
 
 /// Zero-filled doubles, page-aligned, on huge pages where the system grants
@@ -48,7 +48,7 @@ impl PanelBuf {
         if bytes < TUNING.mapped_bytes {
             return Self::on_heap(len, bytes).ok_or_else(too_long);
         }
-        let page = if bytes >= HUGE_PAGE_BYTES { HUGE_PAGE_BYTES } else { 4096 };
+        let page = if bytes >= HUGE_PAGE_BYTES { HUGE_PAGE_BYTES } else { PAGE_BYTES };
         let mapped_bytes = bytes.checked_next_multiple_of(page).ok_or_else(too_long)?;
         let size = std::num::NonZeroUsize::new(mapped_bytes).expect("at least one page");
         // SAFETY: a fresh private anonymous mapping, nothing else refers to it.
@@ -63,7 +63,8 @@ impl PanelBuf {
         if page == HUGE_PAGE_BYTES {
             // SAFETY: advice on our own mapping; a refusal only costs speed.
             let _ = unsafe { madvise(ptr, mapped_bytes, MmapAdvise::MADV_HUGEPAGE) };
-            for byte in (0..mapped_bytes).step_by(4096) {
+            // Some pages are longer: then each is written to several times.
+            for byte in (0..mapped_bytes).step_by(PAGE_BYTES) {
                 // SAFETY: within our own mapping, which nobody else knows of.
                 unsafe { ptr.cast::<u8>().add(byte).write_volatile(0) };
             }
@@ -115,7 +116,7 @@ impl PanelBuf {
     }
 
     fn on_heap(len: usize, bytes: usize) -> Option<Self> {
-        let layout = Layout::from_size_align(bytes, 4096).expect("a few pages");
+        let layout = Layout::from_size_align(bytes, PAGE_BYTES).expect("a few pages");
         // SAFETY: of at least one double.
         let ptr = NonNull::new(unsafe { alloc_zeroed(layout) })?;
         Some(Self { ptr: ptr.cast(), len, memory: Memory::Heap(layout) })

@@ -30,7 +30,8 @@ use super::{Comm, Result, Tag};
 use crate::pages;
 use crate::tuning::TUNING;
 
-/// Bytes ahead of the data: the token, and flags a cache line apart.
+/// Bytes ahead of the data: the token, and flags a cache line apart. Where lines are longer,
+/// two flags share one: both of the same writer, as all flags of a part.
 const HEAD_BYTES: usize = 4096;
 const LINE_BYTES: usize = 64;
 /// Flags that a part has.

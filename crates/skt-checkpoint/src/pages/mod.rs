@@ -11,15 +11,49 @@ mod stream;
 
 use std::io;
 use std::ptr::{self, NonNull};
+use std::sync::OnceLock;
 
 use libc::c_void;
 
 pub use stream::{stream, stream_in_pieces};
 
-/// Bytes of an ordinary page on the machines that we know.
+/// What begins on a page begins on a multiple of this, on every system: the smallest page
+/// there is. A format; what the system maps and counts are [`system_page_bytes`].
 pub const PAGE_BYTES: usize = 4096;
-/// Bytes of a huge page on the machines that we know.
+/// Bytes of a huge page beside ordinary ones of 4 KiB. Those beside ordinary ones of 16 and
+/// 64 KiB, of 32 and 512 MiB, are more than it is worth to round memory up to: memory gets
+/// them where it happens to lie well.
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// Bytes of an ordinary page of this system: 4 KiB, on some Arm systems 16 or 64 KiB.
+///
+/// # Panics
+/// When the system does not tell, as POSIX wants it to.
+pub fn system_page_bytes() -> usize {
+    static BYTES: OnceLock<usize> = OnceLock::new();
+    *BYTES.get_or_init(|| {
+        // SAFETY: a system call without memory of ours.
+        let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+        let bytes = usize::try_from(bytes).expect("a system has pages");
+        assert!(bytes.is_power_of_two() && bytes >= PAGE_BYTES, "pages of {bytes} bytes");
+        bytes
+    })
+}
+
+/// Bytes of a page of the pool that the administrator has set aside, `vm.nr_hugepages`.
+pub fn pool_page_bytes() -> usize {
+    static BYTES: OnceLock<usize> = OnceLock::new();
+    *BYTES.get_or_init(|| {
+        let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        // A system without such pages does not say.
+        pool_page_of(&text).unwrap_or(HUGE_PAGE_BYTES)
+    })
+}
+
+fn pool_page_of(meminfo: &str) -> Option<usize> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("Hugepagesize:"))?;
+    line.trim().strip_suffix(" kB")?.parse::<usize>().ok()?.checked_mul(1024)
+}
 
 /// Of Linux 6.1; the bindings of libc know it on some targets only.
 const MADV_COLLAPSE: libc::c_int = 25;
@@ -33,12 +67,12 @@ pub struct Place {
 }
 
 impl Place {
-    /// A place for a mapping of `bytes`, rounded up to whole small pages.
+    /// A place for a mapping of `bytes`, rounded up to whole ordinary pages.
     ///
     /// # Errors
     /// When the process has no such range of addresses.
     pub fn new(bytes: usize) -> io::Result<Self> {
-        let bytes = bytes.max(1).next_multiple_of(4096);
+        let bytes = bytes.max(1).next_multiple_of(system_page_bytes());
         let reserved = bytes + HUGE_PAGE_BYTES;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: a fresh mapping at a place of the system's choice, never touched.
@@ -106,11 +140,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_system_tells_its_pages() {
+        assert_eq!(pool_page_of("MemFree: 3 kB\nHugepagesize:     524288 kB\n"), Some(512 << 20));
+        assert_eq!(pool_page_of("MemFree: 3 kB\n"), None);
+        assert_eq!(pool_page_of("Hugepagesize: 99999999999999999999 kB"), None);
+        assert!(pool_page_bytes().is_multiple_of(system_page_bytes()));
+    }
+
+    #[test]
     fn a_place_begins_on_a_huge_page_and_is_given_up() {
         for bytes in [1, 4096, 10_000, HUGE_PAGE_BYTES, 3 * HUGE_PAGE_BYTES + 1] {
             let place = Place::new(bytes).expect("addresses");
             assert_eq!(place.base().as_ptr() as usize % HUGE_PAGE_BYTES, 0);
-            assert!(place.bytes >= bytes && place.bytes < bytes + 4096);
+            assert!(place.bytes >= bytes && place.bytes < bytes + system_page_bytes());
         }
     }
 

@@ -446,8 +446,11 @@ impl Space {
     fn of(file: &File, bytes: usize) -> nix::Result<Self> {
         let stat = fstatfs(file)?;
         let fs = stat.filesystem_type();
-        let page_bytes =
-            if fs == HUGETLBFS_MAGIC { stat.block_size() as usize } else { PAGE_BYTES };
+        let page_bytes = if fs == HUGETLBFS_MAGIC {
+            stat.block_size() as usize
+        } else {
+            pages::system_page_bytes()
+        };
         Ok(Self { fs, page_bytes, file_bytes: bytes.next_multiple_of(page_bytes) })
     }
 

@@ -8,7 +8,7 @@ use super::host::Process;
 use super::{ROLE_BYTES_MAX, RUN_BYTES_MAX, SegmentName};
 use crate::checkpoint::codec::checksum;
 
-/// Bytes before the data: a page.
+/// Bytes before the data: the smallest page there is, whatever the system's is.
 pub use crate::pages::PAGE_BYTES;
 
 const MAGIC: [u8; 8] = *b"SKTHPLSG";

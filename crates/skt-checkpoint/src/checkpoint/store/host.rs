@@ -2,6 +2,7 @@
 //! segments away, and which processes live.
 
 use std::fs;
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,7 +11,7 @@ use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use serde::{Deserialize, Serialize};
 
 use super::{Result, SegmentName, StoreError};
-use crate::pages::PAGE_BYTES;
+use crate::pages::{PAGE_BYTES, system_page_bytes};
 
 /// Left free for everything else when memory is reserved.
 const MARGIN_BYTES: u64 = 64 << 20;
@@ -263,6 +264,8 @@ pub struct SysvLimits {
     pub shmmni: u64,
     /// Pages in use.
     pub used_pages: u64,
+    /// Bytes of a page.
+    pub page_bytes: NonZeroU64,
     /// Segments there are.
     pub segments: u64,
 }
@@ -270,8 +273,8 @@ pub struct SysvLimits {
 impl SysvLimits {
     /// Pages that a segment with so many bytes of data takes at most: with the first
     /// page, and what the mark of a new segment may take.
-    pub fn pages_of(bytes: u64) -> u64 {
-        bytes.div_ceil(PAGE_BYTES as u64).saturating_add(2)
+    pub fn pages_of(&self, bytes: u64) -> u64 {
+        bytes.div_ceil(self.page_bytes.get()).saturating_add(2)
     }
 
     /// Those that are too low for `segments` more of `pages` together, the largest with
@@ -388,11 +391,13 @@ impl Host {
             .skip(1)
             .filter_map(|line| line.split_whitespace().nth(3)?.parse().ok())
             .collect();
+        let page_bytes = NonZeroU64::new(system_page_bytes() as u64).expect("pages have bytes");
         SysvLimits {
             shmmax_bytes: limit("shmmax"),
             shmall_pages: limit("shmall"),
             shmmni: limit("shmmni"),
-            used_pages: sizes.iter().map(|size| size.div_ceil(4096)).sum(),
+            used_pages: sizes.iter().map(|size| size.div_ceil(page_bytes.get())).sum(),
+            page_bytes,
             segments: sizes.len() as u64,
         }
     }
@@ -407,7 +412,8 @@ impl Host {
 
     /// What threatens System V segments.
     pub fn sysv_traps(&self, wanted_bytes: u64, largest_bytes: u64) -> Vec<Trap> {
-        let low = self.sysv_limits().too_low(0, wanted_bytes.div_ceil(4096), largest_bytes);
+        let limits = self.sysv_limits();
+        let low = limits.too_low(0, wanted_bytes.div_ceil(limits.page_bytes.get()), largest_bytes);
         low.into_iter().chain(self.own_ipc_namespace()).collect()
     }
 

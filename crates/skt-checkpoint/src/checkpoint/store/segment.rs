@@ -199,8 +199,9 @@ impl View {
     /// one when they are first read.
     pub fn map_pages(&self, range: Range<usize>) {
         assert!(range.start <= range.end && range.end <= self.data_bytes, "{range:?}");
-        let first = (PAGE_BYTES + range.start) / PAGE_BYTES * PAGE_BYTES;
-        let end = (PAGE_BYTES + range.end).next_multiple_of(PAGE_BYTES).min(self.mapped_bytes);
+        let page = pages::system_page_bytes();
+        let first = (PAGE_BYTES + range.start) / page * page;
+        let end = (PAGE_BYTES + range.end).next_multiple_of(page).min(self.mapped_bytes);
         // Where the system cannot do it, the pages are mapped when read.
         // SAFETY: whole pages of our own mapping; populating changes no byte.
         unsafe {
@@ -301,7 +302,7 @@ impl NewSegment {
             let left = segment.mapped_bytes - start;
             Host::this().check_memory(&segment.name, bytes as u64, left as u64)?;
         }
-        if segment.page_bytes == PAGE_BYTES {
+        if segment.page_bytes == pages::system_page_bytes() {
             segment.collapse(start, bytes);
         }
         match segment.populate(start, bytes) {
@@ -317,7 +318,7 @@ impl NewSegment {
         }
     }
 
-    /// Writes to each page from `start` on but the header page, which is there:
+    /// Writes to each page from `start` on, but not into the header, whose page is there:
     /// Linux before 5.14 cannot populate.
     fn write_zeros(&self, start: usize, bytes: usize) {
         let base = self.segment().base;

@@ -16,7 +16,7 @@ use super::host::{self, Host, Trap};
 use super::segment::{Mapped, NewSegment, Segment, Touch, View};
 use super::stub::{Flaw, Place, Stub};
 use super::{Result, SegmentInfo, SegmentName, Stage, Store, StoreError, StoreId, check_bytes};
-use crate::pages::{self, HUGE_PAGE_BYTES};
+use crate::pages::{self, pool_page_bytes, system_page_bytes};
 use stub::{MARK, MODE, Row, marked_bytes, most_bytes};
 
 /// Keys a name leads to: as many as there may be segments, unless the system is
@@ -187,21 +187,21 @@ impl SysV {
         let mut note = None;
         if self.huge_pages {
             match Self::fresh(name, bytes, libc::SHM_HUGETLB) {
-                Ok(shmid) => return Ok(Fresh { shmid, page_bytes: HUGE_PAGE_BYTES, note }),
+                Ok(shmid) => return Ok(Fresh { shmid, page_bytes: pool_page_bytes(), note }),
                 Err(error @ StoreError::NoKey { .. }) => return Err(error),
                 Err(error) => {
                     note = Some(format!(
                         "no huge pages, ordinary ones instead ({error}); it needs sysctl -w \
                          vm.nr_hugepages={} for each rank of the node, and the group in \
                          vm.hugetlb_shm_group",
-                        most_bytes(bytes).div_ceil(HUGE_PAGE_BYTES)
+                        most_bytes(bytes).div_ceil(pool_page_bytes())
                     ));
                 }
             }
         }
         let most = most_bytes(bytes) as u64;
         Host::this().check_memory(name, most, most)?;
-        Ok(Fresh { shmid: Self::fresh(name, bytes, 0)?, page_bytes: PAGE_BYTES, note })
+        Ok(Fresh { shmid: Self::fresh(name, bytes, 0)?, page_bytes: system_page_bytes(), note })
     }
 }
 
@@ -239,7 +239,8 @@ impl Store for SysV {
         // What has been mapped of it: whole pages.
         let mapped_bytes = segment_bytes.next_multiple_of(page_bytes);
         // Huge pages have been set aside by the creation itself.
-        let touch = if page_bytes == PAGE_BYTES { Touch::TakesMemory } else { Touch::Maps };
+        let touch =
+            if page_bytes == system_page_bytes() { Touch::TakesMemory } else { Touch::Maps };
         let hold = Hold::SysV { shmid };
         let name = name.clone();
         let mapped = Mapped { name, base, mapped_bytes, data_bytes: bytes, page_bytes, note, hold };
@@ -274,7 +275,7 @@ impl Store for SysV {
                 base,
                 mapped_bytes: stat.shm_segsz.next_multiple_of(PAGE_BYTES),
                 data_bytes: found.identity.data_bytes,
-                page_bytes: PAGE_BYTES,
+                page_bytes: system_page_bytes(),
                 note: None,
                 hold: Hold::SysV { shmid: found.shmid },
             };
@@ -547,7 +548,7 @@ fn explain(name: &SegmentName, bytes: usize, error: io::Error) -> StoreError {
         Some(libc::ENOSPC) => limit(
             "kernel.shmall",
             limits.shmall_pages,
-            limits.used_pages.saturating_add(bytes_wanted / PAGE_BYTES as u64),
+            limits.used_pages.saturating_add(bytes_wanted.div_ceil(limits.page_bytes.get())),
             format!("{bytes} bytes beside {} pages in use", limits.used_pages),
         ),
         _ => StoreError::system(format!("{name}: shmget of {bytes} bytes"), error),

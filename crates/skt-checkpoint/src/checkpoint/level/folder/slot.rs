@@ -21,8 +21,8 @@ use super::at;
 /// Bytes that are written to the page cache before they are sent to the disk and leave it: an
 /// image is as large as the matrix.
 const FLUSH_BYTES: u64 = 256 << 20;
-/// What `O_DIRECT` asks of places in memory and in the file, and of lengths: a page does for
-/// all disks.
+/// What `O_DIRECT` asks of places in memory and in the file, and of lengths: the largest block
+/// of a disk, whatever the pages of the system are.
 const BLOCK_BYTES: usize = 4096;
 
 /// An open slot.

@@ -95,18 +95,20 @@ fn memory_is_the_least_of_machine_and_control_groups() {
 
 #[test]
 fn low_sysv_limits_are_named() {
-    let table = "       key      shmid perms       size\n  0  1  600  8192  x\n  0  2  600  1 x\n";
+    let page = system_page_bytes() as u64;
+    let head = "       key      shmid perms       size\n";
+    let table = format!("{head}  0  1  600  {}  x\n  0  2  600  1 x\n", 2 * page);
     let (_root, host) = machine(&[
         ("proc/sys/kernel/shmmax", "1000000\n"),
         ("proc/sys/kernel/shmall", "100\n"),
-        ("proc/sysvipc/shm", table),
+        ("proc/sysvipc/shm", &table),
     ]);
-    assert_eq!(host.sysv_traps(97 * 4096, 900_000), []);
+    assert_eq!(host.sysv_traps(97 * page, 900_000), []);
     let shmall = Trap::LowLimit { limit: "kernel.shmall", value: 100, enough: 101 };
-    assert_eq!(host.sysv_traps(98 * 4096, 900_000), [shmall]);
+    assert_eq!(host.sysv_traps(98 * page, 900_000), [shmall]);
     let shmmax = Trap::LowLimit { limit: "kernel.shmmax", value: 1_000_000, enough: 1_008_192 };
     assert!(shmmax.to_string().contains("sysctl -w kernel.shmmax=1008192"), "{shmmax}");
-    assert_eq!(host.sysv_traps(4096, 1_000_000), [shmmax]);
+    assert_eq!(host.sysv_traps(page, 1_000_000), [shmmax]);
     let limits = SysvLimits { shmmni: 9, ..host.sysv_limits() };
     assert_eq!(limits.too_low(7, 0, 0), []);
     let shmmni = Trap::LowLimit { limit: "kernel.shmmni", value: 9, enough: 10 };

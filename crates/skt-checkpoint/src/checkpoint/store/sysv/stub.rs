@@ -20,8 +20,9 @@ use super::super::header::PAGE_BYTES;
 use super::super::host::{self, Liveness};
 use super::super::stub::{Flaw, Place, Stub};
 use super::super::{Result, StoreError};
-use super::{HUGE_PAGE_BYTES, SHM_DEST, inspect, location, read_header, within_reach};
+use super::{SHM_DEST, inspect, location, read_header, within_reach};
 use crate::checkpoint::codec::checksum;
+use crate::pages::{pool_page_bytes, system_page_bytes};
 
 /// Mode of a segment that does not say yet whose it is.
 pub const MARK: u32 = 0o611;
@@ -118,8 +119,8 @@ impl Row {
     /// Whether it bears the marks of a segment of `user` without a name, as far as
     /// the table says: the first page is to be looked at as well.
     fn is_marked(&self, user: u32) -> bool {
-        let holds_a_page =
-            self.present_bytes <= PAGE_BYTES as u64 || self.present_bytes == HUGE_PAGE_BYTES as u64;
+        let holds_a_page = self.present_bytes <= system_page_bytes() as u64
+            || self.present_bytes == pool_page_bytes() as u64;
         self.is_own(user) && self.mode == MARK && self.has_our_size() && holds_a_page
     }
 

@@ -78,7 +78,9 @@ fn fitting(blas: &BlasInfo, best: Option<&'static str>) -> Option<&'static str> 
     if blas.library == "OpenBLAS" && has_several && is_old { best } else { None }
 }
 
-/// The kernel of OpenBLAS for the vectors of this processor; `None` without AVX2.
+/// The kernel of OpenBLAS for the vectors of this processor; `None` without AVX2, and on
+/// Arm, where its kernels for processors that it does not know, `ARMV8` and `ARMV8SVE`, have
+/// the vectors of all.
 fn best_here() -> Option<&'static str> {
     #[cfg(target_arch = "x86_64")]
     {

@@ -125,31 +125,26 @@ fn swap_loop<const FUSED: bool>(x: &mut [f64], y: &mut [f64]) {
 }
 
 #[inline(always)]
-#[allow(clippy::eq_op)] // x - x is not 0 for all x
 fn search_loop<const FUSED: bool>(x: &[f64]) -> Best {
     const LANES: usize = 32;
-    let mut largest = [0.0f64; LANES];
-    // x - x is 0 of a finite x, NaN of all others.
-    let mut poison = [0.0f64; LANES];
+    // The bits of magnitudes are ordered as these are, with infinity above all finite ones and
+    // NaN above infinity. Without the sign, signed comparisons do, which AVX2 and NEON have.
+    let bits = |x: f64| x.abs().to_bits().cast_signed();
+    let mut largest = [0; LANES];
     let (chunks, rest) = x.as_chunks::<LANES>();
     for chunk in chunks {
         for lane in 0..LANES {
-            let magnitude = chunk[lane].abs();
+            let magnitude = bits(chunk[lane]);
             largest[lane] = if magnitude > largest[lane] { magnitude } else { largest[lane] };
-            poison[lane] += chunk[lane] - chunk[lane];
         }
     }
-    for (lane, x) in rest.iter().enumerate() {
-        largest[lane] = largest[lane].max(x.abs());
-        poison[lane] += x - x;
-    }
-    let magnitude = largest.iter().fold(0.0f64, |a, &b| a.max(b));
-    if poison.iter().any(|p| p.is_nan()) {
-        let index = x.iter().position(|x| !x.is_finite()).expect("what poisoned the sum");
+    let largest = largest.into_iter().chain(rest.iter().map(|&x| bits(x))).fold(0, i64::max);
+    if largest >= bits(f64::INFINITY) {
+        let index = x.iter().position(|x| !x.is_finite()).expect("what is the largest");
         return Best { magnitude: f64::NAN, index };
     }
-    match x.iter().position(|x| x.abs() == magnitude) {
-        Some(index) => Best { magnitude, index },
+    match x.iter().position(|&x| bits(x) == largest) {
+        Some(index) => Best { magnitude: f64::from_bits(largest.cast_unsigned()), index },
         None => Best::NONE,
     }
 }

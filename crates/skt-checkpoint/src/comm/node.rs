@@ -307,7 +307,7 @@ impl Part {
             return Err(io::Error::last_os_error());
         }
         if let Some(place) = place {
-            place.taken();
+            place.taken(bytes);
         }
         Ok(Self { base: NonNull::new(base.cast()).expect("never mapped at 0"), bytes })
     }

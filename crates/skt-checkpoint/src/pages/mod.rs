@@ -52,7 +52,8 @@ pub fn pool_page_bytes() -> usize {
 
 fn pool_page_of(meminfo: &str) -> Option<usize> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("Hugepagesize:"))?;
-    line.trim().strip_suffix(" kB")?.parse::<usize>().ok()?.checked_mul(1024)
+    let bytes = line.trim().strip_suffix(" kB")?.parse::<usize>().ok()?.checked_mul(1024)?;
+    (bytes.is_power_of_two() && bytes >= PAGE_BYTES).then_some(bytes)
 }
 
 /// Of Linux 6.1; the bindings of libc know it on some targets only.
@@ -60,6 +61,9 @@ const MADV_COLLAPSE: libc::c_int = 25;
 
 /// A free range of addresses that begins on a huge page, kept free for a mapping
 /// to be put over it. Dropping it gives the range up.
+///
+/// A mapping on pages of the pool ends where such a page does, however long it was asked to
+/// be, and replaces all that lies there.
 #[derive(Debug)]
 pub struct Place {
     base: NonNull<c_void>,
@@ -67,20 +71,35 @@ pub struct Place {
 }
 
 impl Place {
-    /// A place for a mapping of `bytes`, rounded up to whole ordinary pages.
+    /// A place for a mapping of `bytes` on ordinary pages, rounded up to whole ones.
     ///
     /// # Errors
     /// When the process has no such range of addresses.
     pub fn new(bytes: usize) -> io::Result<Self> {
-        let bytes = bytes.max(1).next_multiple_of(system_page_bytes());
-        let reserved = bytes + HUGE_PAGE_BYTES;
+        Self::of_whole(bytes, system_page_bytes())
+    }
+
+    /// A place for a mapping of `bytes` on pages that are ordinary ones or the pool's.
+    ///
+    /// # Errors
+    /// As [`Place::new`].
+    pub fn for_any_pages(bytes: usize) -> io::Result<Self> {
+        Self::of_whole(bytes, pool_page_bytes().max(system_page_bytes()))
+    }
+
+    /// A place of whole pages of `page_bytes`.
+    fn of_whole(bytes: usize, page_bytes: usize) -> io::Result<Self> {
+        let align_bytes = page_bytes.max(HUGE_PAGE_BYTES);
+        let whole = || bytes.max(1).checked_next_multiple_of(page_bytes);
+        let reserved = || Some((whole()?, whole()?.checked_add(align_bytes)?));
+        let (bytes, reserved) = reserved().ok_or(io::ErrorKind::OutOfMemory)?;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: a fresh mapping at a place of the system's choice, never touched.
         let start = unsafe { libc::mmap(ptr::null_mut(), reserved, libc::PROT_NONE, flags, -1, 0) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        let before = (start as usize).next_multiple_of(HUGE_PAGE_BYTES) - start as usize;
+        let before = (start as usize).next_multiple_of(align_bytes) - start as usize;
         // SAFETY: both ends lie within the mapping made just now; nothing uses them.
         unsafe {
             let base = start.byte_add(before);
@@ -97,8 +116,15 @@ impl Place {
         self.base
     }
 
-    /// Leaves the range to the mapping that has been put over it.
-    pub fn taken(self) {
+    /// Leaves the range to the mapping of `bytes` that has been put over it, and gives up what
+    /// is behind that mapping.
+    pub fn taken(self, bytes: usize) {
+        let taken = bytes.next_multiple_of(system_page_bytes());
+        if taken < self.bytes {
+            // SAFETY: ours, unless the mapping is on pages of the pool: then it has the rest,
+            // too, as a part of a page, and the system refuses to cut that.
+            unsafe { libc::munmap(self.base.as_ptr().byte_add(taken), self.bytes - taken) };
+        }
         std::mem::forget(self);
     }
 }
@@ -144,6 +170,7 @@ mod tests {
         assert_eq!(pool_page_of("MemFree: 3 kB\nHugepagesize:     524288 kB\n"), Some(512 << 20));
         assert_eq!(pool_page_of("MemFree: 3 kB\n"), None);
         assert_eq!(pool_page_of("Hugepagesize: 99999999999999999999 kB"), None);
+        assert_eq!(pool_page_of("Hugepagesize: 0 kB"), None);
         assert!(pool_page_bytes().is_multiple_of(system_page_bytes()));
     }
 
@@ -153,6 +180,9 @@ mod tests {
             let place = Place::new(bytes).expect("addresses");
             assert_eq!(place.base().as_ptr() as usize % HUGE_PAGE_BYTES, 0);
             assert!(place.bytes >= bytes && place.bytes < bytes + system_page_bytes());
+            let place = Place::for_any_pages(bytes).expect("addresses");
+            assert!(place.bytes >= bytes && place.bytes.is_multiple_of(pool_page_bytes()));
+            assert_eq!(place.base().as_ptr() as usize % pool_page_bytes(), 0);
         }
     }
 
@@ -166,7 +196,7 @@ mod tests {
         unsafe {
             let at = libc::mmap(place.base().as_ptr(), bytes, access, how, -1, 0);
             assert_ne!(at, libc::MAP_FAILED);
-            place.taken();
+            place.taken(bytes);
             let base = NonNull::new(at.cast::<u8>()).expect("mapped");
             base.as_ptr().write(7);
             base.as_ptr().add(bytes - 1).write(9);

@@ -389,7 +389,7 @@ fn map_on_huge_page(
         let how = MapFlags::MAP_SHARED | MapFlags::MAP_FIXED;
         // SAFETY: replaces the mapping of our own place alone, which is as long.
         if let Ok(base) = unsafe { mmap(at, size, access, how, file.as_fd(), 0) } {
-            place.taken();
+            place.taken(size.get());
             return Ok(base);
         }
     }

@@ -264,10 +264,15 @@ pub struct SysvLimits {
     pub shmmni: u64,
     /// Pages in use.
     pub used_pages: u64,
-    /// Bytes of a page.
+    /// Bytes of a page. An earlier program, which does not tell, took them to be these.
+    #[serde(default = "smallest_page")]
     pub page_bytes: NonZeroU64,
     /// Segments there are.
     pub segments: u64,
+}
+
+fn smallest_page() -> NonZeroU64 {
+    NonZeroU64::new(PAGE_BYTES as u64).expect("a page has bytes")
 }
 
 impl SysvLimits {

@@ -461,13 +461,14 @@ fn map(shmid: i32, flags: i32) -> Result<NonNull<u8>> {
 /// As [`map`], at the beginning of a huge page: only so does the segment have the
 /// huge pages in this process that it has in memory.
 fn map_on_huge_page(shmid: i32, bytes: usize, flags: i32) -> Result<NonNull<u8>> {
-    let Ok(place) = pages::Place::new(bytes) else { return map(shmid, flags) };
-    // SAFETY: replaces the mapping of our own place alone, which is as long.
+    let Ok(place) = pages::Place::for_any_pages(bytes) else { return map(shmid, flags) };
+    // SAFETY: replaces the mapping of our own place alone, which is as long on ordinary pages
+    // and on those of the pool: what the segment is on is not known here.
     let base = unsafe { libc::shmat(shmid, place.base().as_ptr(), flags | libc::SHM_REMAP) };
     if base as isize == -1 {
         return Err(StoreError::last(format!("shmat(shmid {shmid})")));
     }
-    place.taken();
+    place.taken(bytes);
     Ok(NonNull::new(base.cast()).expect("never mapped at 0"))
 }
 

@@ -22,7 +22,7 @@ use super::super::stub::{Flaw, Place, Stub};
 use super::super::{Result, StoreError};
 use super::{SHM_DEST, inspect, location, read_header, within_reach};
 use crate::checkpoint::codec::checksum;
-use crate::pages::{pool_page_bytes, system_page_bytes};
+use crate::pages::{HUGE_PAGE_BYTES, pool_page_bytes, system_page_bytes};
 
 /// Mode of a segment that does not say yet whose it is.
 pub const MARK: u32 = 0o611;
@@ -119,8 +119,10 @@ impl Row {
     /// Whether it bears the marks of a segment of `user` without a name, as far as
     /// the table says: the first page is to be looked at as well.
     fn is_marked(&self, user: u32) -> bool {
-        let holds_a_page = self.present_bytes <= system_page_bytes() as u64
-            || self.present_bytes == pool_page_bytes() as u64;
+        // One page: an ordinary one, a huge one that the system gives by itself, or the pool's.
+        let huge = [HUGE_PAGE_BYTES, pool_page_bytes()].map(|bytes| bytes as u64);
+        let holds_a_page =
+            self.present_bytes <= system_page_bytes() as u64 || huge.contains(&self.present_bytes);
         self.is_own(user) && self.mode == MARK && self.has_our_size() && holds_a_page
     }
 

@@ -1,0 +1,58 @@
+//! Segments on pages that the administrator has set aside (`vm.nr_hugepages`). Alone in their
+//! program: the pages are for all of the system.
+
+use skt_checkpoint::checkpoint::store::{SegmentName, StoreKind};
+
+const BYTES: usize = 40_000;
+
+/// Pages that the administrator sets aside, until it is dropped.
+struct Pool {
+    before: String,
+}
+
+impl Pool {
+    const FILE: &str = "/proc/sys/vm/nr_hugepages";
+
+    /// So many pages more; nothing where this user may not, or there is no memory for them.
+    fn more(pages: u64) -> Option<Self> {
+        let before = std::fs::read_to_string(Self::FILE).ok()?;
+        let wanted = before.trim().parse::<u64>().ok()? + pages;
+        std::fs::write(Self::FILE, wanted.to_string()).ok()?;
+        let pool = Self { before };
+        let now: u64 = std::fs::read_to_string(Self::FILE).ok()?.trim().parse().ok()?;
+        (now >= wanted).then_some(pool)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let _ = std::fs::write(Self::FILE, &self.before);
+    }
+}
+
+/// A segment on pages of the pool is mapped up to the end of its last page. Memory that lies
+/// right behind the place of a shorter mapping must stay.
+#[test]
+fn what_lies_behind_a_segment_on_pages_of_the_pool_stays() {
+    let Some(_pool) = Pool::more(8) else {
+        eprintln!("not tested: it takes root, and memory for vm.nr_hugepages");
+        return;
+    };
+    let store = StoreKind::SysV { huge_pages: true }.open();
+    let run = format!("test-behind-{}", std::process::id());
+    let mut neighbours = Vec::new();
+    for rank in 0..4 {
+        // The system places mappings from above: the next one comes right below this one.
+        let neighbour = vec![0xa5u8; 1 << 20];
+        let name = SegmentName::new(&run, "state", rank).unwrap();
+        let segment = store.create(&name, BYTES).unwrap();
+        assert!(segment.note().is_none(), "{:?}", segment.note());
+        neighbours.push(neighbour);
+        drop(segment);
+        neighbours.push(vec![0xa5u8; 1 << 20]);
+        let again = store.attach(&name).unwrap().expect("the segment");
+        drop(again);
+        assert!(store.remove(&name).unwrap());
+        assert!(neighbours.iter().flatten().all(|&byte| byte == 0xa5), "segment {rank}");
+    }
+}

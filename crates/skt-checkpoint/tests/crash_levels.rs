@@ -161,7 +161,7 @@ fn what_was_complete_is_never_lost_and_what_is_restored_is_true() {
                 let starts = kill_everywhere(&world, &sample, &mut count);
                 let (n, m, method) = (setup.ranks, setup.parities, setup.method);
                 println!("n = {n}, m = {m}, {method}, keep = {keep}: {starts} starts, {count:?}");
-                assert!(count.0["from level 0"] > 100);
+                assert!(count.0["from level 0"] >= 50);
             });
         }
     });

@@ -30,6 +30,31 @@ struct Found {
     row: usize,
 }
 
+/// Damage of this rank, of which all cells count and a limited number is listed: an image that
+/// cannot be read is nothing but damaged cells.
+struct Findings {
+    listed: Vec<Found>,
+    listed_max: usize,
+    cells: usize,
+}
+
+impl Findings {
+    fn none_of(listed_max: usize) -> Self {
+        Self { listed: Vec::new(), listed_max, cells: 0 }
+    }
+
+    fn add(&mut self, found: Found) {
+        self.cells += 1;
+        if self.listed.len() < self.listed_max.max(1) {
+            self.listed.push(found);
+        }
+    }
+
+    fn are_listed(&self) -> bool {
+        self.cells <= self.listed_max
+    }
+}
+
 impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// Compares this rank's data and parities of `epoch` with their checksums, and
     /// agrees with the group on what is damaged. The ranks of images that are lost are among
@@ -41,13 +66,12 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     pub(super) fn verify(&mut self, epoch: u64) -> Result<Damaged> {
         self.vault.step(Step::new(StepName::RecoverVerify, epoch))?;
         let found = self.find_damage(epoch);
-        let is_too_much = found.len() > self.config.damaged_cells_max;
         let rotten = match self.plan.load {
-            Some(_) => self.ranks_where(is_too_much)?,
+            Some(_) => self.ranks_where(!found.are_listed())?,
             None => Vec::new(),
         };
         // What is too much to be listed is lost, or refused.
-        let listed = if is_too_much { &[] } else { &found[..] };
+        let listed = if found.are_listed() { &found.listed[..] } else { &[] };
         let mut places = Vec::with_capacity(listed.len());
         for Found { place, .. } in listed {
             let Place { region, band, stripe, row, cell } = *place;
@@ -68,11 +92,11 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         Ok(damaged)
     }
 
-    fn find_damage(&self, epoch: u64) -> Vec<Found> {
+    fn find_damage(&self, epoch: u64) -> Findings {
         let (copy, set) = self.config.method.settled(epoch);
         let holds = self.holds(epoch);
         let me = self.group.rank();
-        let mut found = Vec::new();
+        let mut found = Findings::none_of(self.config.damaged_cells_max);
         for (region, parts) in self.layout.regions.iter().enumerate() {
             let stripes = parts.stripes;
             let geometry = stripes.geometry;
@@ -107,14 +131,14 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         rows: Range<usize>,
         at: Place,
         name: &'static str,
-        found: &mut Vec<Found>,
+        found: &mut Findings,
     ) {
         for (offset, row) in rows.enumerate() {
             for cell in part.cells(&(0..part.part.pitch_bytes)) {
                 let bytes = self.vault.bytes(part.part.at(row, part.bytes_of(cell)));
                 if checksum(bytes) != self.vault.sum(&part, row, cell) {
                     let place = Place { row: offset, cell, ..at };
-                    found.push(Found { place, part: name, row });
+                    found.add(Found { place, part: name, row });
                 }
             }
         }
@@ -125,7 +149,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     fn refuse_what_is_too_much(
         &self,
         epoch: u64,
-        found: &[Found],
+        found: &Findings,
         damaged: &Damaged,
         rotten: &[usize],
     ) -> Result<()> {
@@ -136,11 +160,10 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             let too_many = |members: &BTreeSet<usize>| members.len() + lost > parities;
             damaged.get(&found.place).is_some_and(too_many)
         };
-        let is_listed = found.len() <= self.config.damaged_cells_max;
-        let is_borne = is_listed || rotten.contains(&self.job.rank());
+        let is_borne = found.are_listed() || rotten.contains(&self.job.rank());
         let first = match lost <= parities && is_borne {
-            true => found.iter().find(is_too_much),
-            false => found.first(),
+            true => found.listed.iter().find(is_too_much),
+            false => found.listed.first(),
         };
         let damage = first.map(|first| Damage {
             rank: self.job.rank(),
@@ -148,7 +171,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             region: first.place.region,
             row: first.row,
             byte: first.place.cell * self.config.cell_bytes,
-            cells: found.len(),
+            cells: found.cells,
         });
         let mine =
             damage.map_or_else(Vec::new, |damage| serde_json::to_vec(&damage).expect("plain data"));

@@ -12,9 +12,9 @@ pub fn checksum(bytes: &[u8]) -> u64 {
 /// Copies a range that nobody reads again soon, such as a checkpoint.
 ///
 /// Long ranges are written past the caches: `dst` is then not read into them
-/// first, which saves a third of the memory traffic. All of it is visible to
-/// other processes, in order, before anything that is written afterwards. Where
-/// `src` lies in the cache or `dst` is read again at once, `copy_from_slice` is
+/// first, which saves a third of the memory traffic. These are visible to
+/// other processes before anything that is written afterwards; short ones as plain stores are.
+/// Where `src` lies in the cache or `dst` is read again at once, `copy_from_slice` is
 /// faster.
 ///
 /// # Panics

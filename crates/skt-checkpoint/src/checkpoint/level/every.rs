@@ -103,6 +103,11 @@ impl Pace {
         }
     }
 
+    /// An image is due at once.
+    pub fn make_due(&mut self) {
+        self.last_seconds = f64::NEG_INFINITY;
+    }
+
     /// An image is due, and is being written from now on.
     pub fn begin(&mut self, now_seconds: f64) {
         (self.last_seconds, self.is_under_way) = (now_seconds, true);
@@ -152,6 +157,8 @@ mod tests {
         pace.begin(5000.0);
         assert!(!pace.is_due(8599.0) && pace.interval_by_cost().is_none());
         assert!(Pace::new(ImagesEvery::Seconds(3600.0), 0.0).is_due(3600.0));
+        pace.make_due();
+        assert!(pace.is_due(0.0));
     }
 
     #[test]

@@ -199,6 +199,11 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         images.for_each(|image| *image = image.filter(|id| !rotten.contains(&id.rank)));
         self.plan.lost.extend(rotten);
         self.plan.lost.sort_unstable();
+        if let Some(load) = &self.plan.load
+            && !self.plan.lost.is_empty()
+        {
+            self.shelves.make_due(load.level);
+        }
     }
 
     /// Lets go of everything and decides again, without what this start goes on from, which

@@ -149,6 +149,12 @@ impl Shelves {
         if self.shelves.iter().any(waits) { WhenBusy::Wait } else { WhenBusy::Skip }
     }
 
+    /// The images of this level from which a start goes on lack some: others are due at once, as
+    /// these bear fewer losses.
+    pub fn make_due(&mut self, level: usize) {
+        self.shelves[level].pace.make_due();
+    }
+
     /// The application keeps this state now.
     pub fn hear_state(&mut self, state: &[u8]) {
         self.clock.hear(state);

@@ -216,6 +216,7 @@ fn basis(args: &PlanArgs) -> Result<Basis, StudyError> {
         spares: args.spares,
         ranks_per_node: solver_cores / args.threads,
         threads: args.threads,
+        cores_per_node: cores,
         helper_cores: args.helper_cores,
         encoder: if args.helper_cores > 0 { Encoder::Helpers } else { Encoder::AtOnce },
         node_memory_bytes: memory_bytes * args.memory_fraction,

@@ -69,7 +69,9 @@ pub struct Machine {
     pub ranks_per_node: usize,
     /// Threads of a rank.
     pub threads: usize,
-    /// Cores of a node that are kept from the solver.
+    /// Cores of a node; those that no rank has are idle.
+    pub cores_per_node: usize,
+    /// Those that are kept from the solver.
     pub helper_cores: usize,
     /// Who computes parities.
     pub encoder: Encoder,
@@ -234,8 +236,8 @@ impl Machine {
         if encoder == Encoder::Helpers {
             return Self { encoder, ..*self };
         }
-        let cores = self.ranks_per_node * self.threads + self.helper_cores;
-        Self { encoder, helper_cores: 0, ranks_per_node: cores / self.threads, ..*self }
+        let ranks_per_node = self.cores_per_node / self.threads;
+        Self { encoder, helper_cores: 0, ranks_per_node, ..*self }
     }
 
     /// DGEMM rate of all cores of a node that are the solver's.
@@ -622,6 +624,7 @@ mod tests {
             spares: Some(50),
             ranks_per_node: 2,
             threads: 4,
+            cores_per_node: 8,
             helper_cores: 0,
             encoder: Encoder::AtOnce,
             node_memory_bytes: 64e9,
@@ -666,6 +669,9 @@ mod tests {
         assert!(goes_on.expected.efficiency > stands.expected.efficiency);
         assert!(beside.expected_gflops < 0.6 * goes_on.expected_gflops, "half of the cores");
         assert_eq!(helped.encoding(Encoder::AtOnce), at_once);
+        // Of 12 cores, 3 helpers leave 2 ranks of 4 threads, and one core over.
+        let uneven = Machine { cores_per_node: 12, helper_cores: 3, ranks_per_node: 2, ..at_once };
+        assert_eq!(uneven.encoding(Encoder::AtOnce).ranks_per_node, 3);
         let parts = beside.time_parts();
         let all = parts.work_seconds
             + parts.checkpoints_seconds

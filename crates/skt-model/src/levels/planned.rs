@@ -184,6 +184,7 @@ mod tests {
             spares: None,
             ranks_per_node: 4,
             threads: 16,
+            cores_per_node: 64,
             helper_cores: 0,
             encoder: Encoder::AtOnce,
             node_memory_bytes: 220e9,

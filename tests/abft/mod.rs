@@ -304,6 +304,8 @@ impl Job {
             entries: &entries,
             entries_id: 1,
             check: self.check,
+            // Several messages for each sum, also of these small systems.
+            relay_message_doubles: 8,
         })
     }
 

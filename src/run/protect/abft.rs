@@ -38,6 +38,7 @@ use crate::hpl::pgesv::abft::{
 use crate::hpl::pgesv::{Params, SolveError};
 use crate::machine::grace;
 use crate::machine::team::Team;
+use crate::machine::tuning::TUNING;
 use crate::report::record::{LevelFacts, Phases, Protection, Replacement, Restart, Sample};
 use crate::run::ptest::{self, Observer, Phase};
 
@@ -221,7 +222,8 @@ fn system<'s, C: Comm>(
 ) -> System<'s, C> {
     let (params, check) = (Params::from(spec), settings.check_every);
     let entries_id = spec.generator as u64;
-    System { grid, team, params, weights, entries, entries_id, check }
+    let relay_message_doubles = TUNING.relay_message_doubles;
+    System { grid, team, params, weights, entries, entries_id, check, relay_message_doubles }
 }
 
 fn read_state(bytes: &[u8]) -> State {

@@ -203,6 +203,8 @@ pub struct System<'s, C: Comm> {
     pub entries_id: u64,
     /// How often the checksums are compared with the matrix.
     pub check: CheckEvery,
+    /// Doubles of a message of a sum along a process row, or a row of the sum where that is more.
+    pub relay_message_doubles: usize,
 }
 
 /// A solution.
@@ -301,7 +303,15 @@ impl<'s, C: Comm> System<'s, C> {
             let (mut from, mut undone) = (0, 0);
             if let Decision::GoTo { cut, actions } = decision {
                 restore::go_to(&local, &places, &journal, cut, actions[grid.all.rank()])?;
-                restore::rebuild(&local, &places, &journal, self.weights, &lost.by_place, cut)?;
+                let message_doubles = self.relay_message_doubles;
+                restore::rebuild(
+                    (&local, message_doubles),
+                    &places,
+                    &journal,
+                    self.weights,
+                    &lost.by_place,
+                    cut,
+                )?;
                 from = cut;
                 undone = actions.iter().filter(|action| **action == Action::Undo).count();
                 solution.resumed = Some(cut);
@@ -315,7 +325,13 @@ impl<'s, C: Comm> System<'s, C> {
             let rebuilt = solution.rebuilt.clone();
             let beginning = Beginning { panel: from, rebuilt, undone, ..Beginning::default() };
             let checks = Checks::new(self.check, from, solution.resumed.is_none());
-            let mut run = Run::new(&local, &places, &journal, (self.weights, checks), from)?;
+            let mut run = Run::new(
+                &local,
+                &places,
+                &journal,
+                (self.weights, checks, self.relay_message_doubles),
+                from,
+            )?;
             // What takes memory is made: the clock may start.
             watcher.begins(&beginning)?;
             run.is_rebuilt = lost.by_place[grid.myrow].contains(&true);
@@ -537,7 +553,7 @@ impl<'r, C: Comm> Run<'r, C> {
         local: &'r Local<'r, C>,
         places: &'r Places<'r>,
         journal: &'r Journal<'r>,
-        (weights, checks): (&'r Weights, Checks),
+        (weights, checks, message_doubles): (&'r Weights, Checks, usize),
         from: usize,
     ) -> Result<Self, SolveError> {
         let (grid, params) = (local.grid, local.params);
@@ -563,7 +579,7 @@ impl<'r, C: Comm> Run<'r, C> {
             look_ahead,
             exchanges: [next?, rest?],
             barrier: IBarrier::new()?,
-            relay: Relay::new(local, places, journal)?,
+            relay: Relay::new(local, places, journal, message_doubles)?,
             weights,
             checks,
             is_rebuilt: false,

@@ -8,7 +8,6 @@ use super::super::local::Local;
 use super::groups::dead_columns;
 use super::memory::{Journal, Places};
 use crate::hpl::comm::{Comm, CommError, PanelBuf, RecvRequest as _, SendRequest as _, Tag};
-use crate::machine::tuning::TUNING;
 
 const TAG_RELAY: Tag = 0x150;
 
@@ -54,6 +53,7 @@ pub(super) struct Relay<'r, 'm, C: Comm> {
     local: &'r Local<'m, C>,
     places: &'r Places<'r>,
     journal: &'r Journal<'r>,
+    message_doubles: usize,
     /// Two, between two sums.
     messages: Vec<PanelBuf>,
 }
@@ -122,17 +122,20 @@ impl<C: Comm> Passing<'_, C> {
 }
 
 impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
+    /// Messages have `message_doubles`, or a row where that is more.
+    ///
     /// # Errors
     /// Without the memory for a message.
     pub fn new(
         local: &'r Local<'m, C>,
         places: &'r Places<'r>,
         journal: &'r Journal<'r>,
+        message_doubles: usize,
     ) -> Result<Self, SolveError> {
         // No process column has more than the first one.
         let widest = local.cols.count_before(local.params.n + 1, 0);
-        let message = || PanelBuf::for_messages(TUNING.relay_message_doubles.max(widest));
-        Ok(Self { local, places, journal, messages: vec![message()?, message()?] })
+        let message = || PanelBuf::for_messages(message_doubles.max(widest));
+        Ok(Self { local, places, journal, message_doubles, messages: vec![message()?, message()?] })
     }
 
     /// Columns of process column `col`; those of a checksum are as many as the first one's.
@@ -157,7 +160,7 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         if cols.is_empty() || (mine.is_none() && grid.mycol != sum.target) {
             return Ok(());
         }
-        let most_rows = (TUNING.relay_message_doubles / cols.len()).max(1);
+        let most_rows = (self.message_doubles / cols.len()).max(1);
         let parts = rows.clone().step_by(most_rows);
         let mut parts = parts.map(|first| first..(first + most_rows).min(rows.end)).peekable();
         let place = mine.unwrap_or(sum.terms.len());

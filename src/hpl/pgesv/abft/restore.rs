@@ -226,7 +226,7 @@ impl Anew {
 /// # Errors
 /// When a rank cannot be reached.
 pub(super) fn rebuild<C: Comm>(
-    local: &Local<C>,
+    (local, message_doubles): (&Local<C>, usize),
     places: &Places,
     journal: &Journal,
     weights: &Weights,
@@ -237,7 +237,7 @@ pub(super) fn rebuild<C: Comm>(
     let lost_here = &lost[grid.myrow];
     let anew = Anew::new(lost, grid.myrow, q);
     let finished = local.params.columns_before(cut);
-    let mut relay = Relay::new(local, places, journal)?;
+    let mut relay = Relay::new(local, places, journal, message_doubles)?;
     let mut set = |target: usize, terms: &[(usize, f64)], divisor| {
         // Survivors keep their finished columns, or groups.
         let left = cols.count_before(finished, target.min(q - 1));

@@ -163,6 +163,31 @@ mod tests {
         best
     }
 
+    #[test]
+    fn search_orders_what_bits_could_confuse() {
+        let tiny = f64::from_bits(1);
+        let cases: [(&[f64], usize); 6] = [
+            (&[-0.0, 0.0, -0.0], 0),
+            (&[0.0, -tiny, tiny], 1),
+            (&[f64::MAX, -f64::MAX, 1.0], 0),
+            (&[1.0, f64::NEG_INFINITY, -f64::NAN], 1),
+            (&[1.0, -f64::NAN, f64::INFINITY], 1),
+            (&[tiny, -f64::MIN_POSITIVE, 0.0], 1),
+        ];
+        for (x, index) in cases {
+            // In the lanes and behind them.
+            for before in [0, 31, 32, 100] {
+                let padded = [&vec![0.0; before], x].concat();
+                let (found, want) = (search(&padded), plain_search(&padded));
+                assert_eq!(found.index, want.index, "{padded:?}");
+                if before > 0 && index > 0 {
+                    assert_eq!(found.index, before + index, "{padded:?}");
+                }
+            }
+            assert_eq!(search(x).index, index, "{x:?}");
+        }
+    }
+
     proptest! {
         #[test]
         fn search_finds_the_first_largest(

@@ -510,6 +510,44 @@ fn the_time_between_two_images_counts_over_all_starts() {
     }
 }
 
+/// Images that lack some bear fewer losses: where a start finds them, others follow at once,
+/// though the time between two is not over; whether memory is kept, and whether the images are gone
+/// or have rotten in part.
+#[test]
+fn images_that_lack_some_are_followed_by_others_at_once() {
+    let every_seconds = 1000.0 * EPOCH_SECONDS;
+    for setup in [Setup::small(3, 1), abft(3, 1)] {
+        for (loses_memory, loses_disk) in [(false, true), (true, true), (true, false)] {
+            let soon = LevelSetup { every_seconds: 0.0, ..level(Reach::Local, 9) };
+            let mut world = World::new(&setup, &[soon]);
+            world.start(&How::none(1, 3));
+            world.levels[0].every_seconds = every_seconds;
+            // Start and epoch.
+            let newest = |world: &World, node: usize| {
+                let images = world.disks[0][node].images();
+                let newest = images.iter().map(|id| id.generation).max();
+                newest.map(|images| (images.start.number, images.epoch)).expect("images")
+            };
+            let before = newest(&world, 0);
+            if loses_memory {
+                world.power_off(0..3, Cut::All);
+            }
+            match loses_disk {
+                true => world.lose_disk(1),
+                false => (1..=before.1).for_each(|epoch| world.rot_image(0, 1, epoch)),
+            }
+            let ran = world.start(&How::none(2, before.1 + 3));
+            check_kept(&ran, None, false);
+            let of_nodes = [0, 1, 2].map(|node| newest(&world, node));
+            println!("{} {loses_memory} {loses_disk}: {before:?}, {of_nodes:?}", setup.method);
+            assert!(of_nodes.iter().all(|images| images.0 > before.0), "{of_nodes:?}");
+            let whole = newest(&world, 0);
+            world.start(&How::none(3, whole.1 + 6));
+            assert_eq!(newest(&world, 0), whole, "these are followed when it is time");
+        }
+    }
+}
+
 /// Nobody knows what is on a disk that fails: no start begins from the beginning beside it, also
 /// where it is asked to. Nor does one on a full disk.
 #[test]

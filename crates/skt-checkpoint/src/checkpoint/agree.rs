@@ -203,6 +203,8 @@ pub struct Plan {
     pub load: Option<Box<Load>>,
     /// The generations of each level that can be restored, the newest first.
     pub restorable: Vec<Vec<Generation>>,
+    /// Of each level, whether the newest of these lacks images of some ranks.
+    pub lacking: Vec<bool>,
     /// Those of which some image is sealed.
     pub sealed: Vec<Vec<Generation>>,
     /// Of each level why this start writes no image to it and removes none, if it does not.
@@ -285,9 +287,10 @@ fn with_images(
 ) -> Result<Plan, Refusal> {
     choose::refuse_other_shapes(offers)?;
     let restorable = choose::restorable(offers, rules);
+    let lacking = choose::lacking(offers, rules, &restorable);
     let mut why: Vec<String> = rules.rotten.iter().map(|rotten| rotten.refusal.what()).collect();
     match &memory {
-        Ok(plan) if plan.epoch > 0 => return Ok(Plan { restorable, ..memory? }),
+        Ok(plan) if plan.epoch > 0 => return Ok(Plan { restorable, lacking, ..memory? }),
         Ok(_) | Err(Refusal::NothingFound) if why.is_empty() => {
             why.push("no node has memory of a checkpoint".to_owned());
         }
@@ -297,14 +300,14 @@ fn with_images(
     }
     let why = why.join("; ");
     if let Some(plan) = choose::from_images(offers, rules, &restorable, &why) {
-        return Ok(Plan { restorable, ..plan });
+        return Ok(Plan { restorable, lacking, ..plan });
     }
     choose::refuse_without(given_up, rules, &why)?;
     match rules.rotten.last() {
         Some(last) => Err(last.refusal.clone()),
         None => memory.map(|plan| {
             let unusable = plan.unusable + choose::images(offers);
-            Plan { restorable, unusable, ..plan }
+            Plan { restorable, lacking, unusable, ..plan }
         }),
     }
 }
@@ -519,6 +522,7 @@ fn fresh(offers: &[Offer], rules: &Rules, attempt: StartId) -> Result<Plan, Refu
         lost: Vec::new(),
         load: None,
         restorable: vec![Vec::new(); rules.levels.len()],
+        lacking: vec![false; rules.levels.len()],
         sealed: vec![Vec::new(); rules.levels.len()],
         given_up: vec![None; rules.levels.len()],
     })
@@ -571,6 +575,7 @@ pub(super) fn resume(
         lost,
         load: None,
         restorable: vec![Vec::new(); rules.levels.len()],
+        lacking: vec![false; rules.levels.len()],
         sealed: vec![Vec::new(); rules.levels.len()],
         given_up: vec![None; rules.levels.len()],
     })

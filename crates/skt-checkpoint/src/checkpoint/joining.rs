@@ -249,7 +249,8 @@ fn image_writer<C: Comm, K>(
 }
 
 /// When the newest images of each level that can be restored were due, in seconds of the run,
-/// as the states in their seals tell; 0 where there are none. Collective.
+/// as the states in their seals tell; 0 where there are none, and before all time where they lack
+/// some: others are due at once, as these bear fewer losses. Collective.
 fn newest_seconds<C: Comm, K>(
     comm: &C,
     config: &Config<K>,
@@ -268,6 +269,8 @@ fn newest_seconds<C: Comm, K>(
     if !seconds.is_empty() {
         all_max(comm, &mut seconds)?;
     }
+    let lacking = seconds.iter_mut().zip(&plan.lacking).filter(|(_, is_lacking)| **is_lacking);
+    lacking.for_each(|(seconds, _)| *seconds = f64::NEG_INFINITY);
     Ok(seconds)
 }
 

@@ -173,6 +173,9 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         copied_bytes += self.reset_workspace(epoch)?;
 
         all_reduce(&self.job, &mut mended, |a, b| a + b)?;
+        if mended[0] > 0 {
+            self.follow_images_at_once();
+        }
 
         // 9 discard: the images that no start needs; all are at the epoch.
         self.discard_superfluous_images()?;

@@ -87,6 +87,16 @@ pub fn restorable(offers: &[Offer], rules: &Rules) -> Vec<Vec<Generation>> {
     (0..rules.levels.len()).map(all).collect()
 }
 
+/// Of each level, whether the newest generation that can be restored lacks images, and so bears
+/// fewer losses than a whole one.
+pub fn lacking(offers: &[Offer], rules: &Rules, restorable: &[Vec<Generation>]) -> Vec<bool> {
+    let is_lacking = |(level, generations): (usize, &Vec<Generation>)| {
+        let newest = restore(offers, rules, level, *generations.first()?);
+        Some(!newest.ok()?.lost.is_empty())
+    };
+    restorable.iter().enumerate().map(|level| is_lacking(level).unwrap_or(false)).collect()
+}
+
 /// How to go on from the newest generation of any level, of several from that of the first
 /// level; `None` where there is none. `why`: what keeps memory from being gone on with.
 pub fn from_images(

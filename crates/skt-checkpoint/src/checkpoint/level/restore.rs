@@ -199,9 +199,14 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         images.for_each(|image| *image = image.filter(|id| !rotten.contains(&id.rank)));
         self.plan.lost.extend(rotten);
         self.plan.lost.sort_unstable();
-        if let Some(load) = &self.plan.load
-            && !self.plan.lost.is_empty()
-        {
+        if !rotten.is_empty() {
+            self.follow_images_at_once();
+        }
+    }
+
+    /// What this start goes on from, if these are images, has rotten in part: others are due at once.
+    pub(in super::super) fn follow_images_at_once(&mut self) {
+        if let Some(load) = &self.plan.load {
             self.shelves.make_due(load.level);
         }
     }

@@ -149,8 +149,7 @@ impl Shelves {
         if self.shelves.iter().any(waits) { WhenBusy::Wait } else { WhenBusy::Skip }
     }
 
-    /// The images of this level from which a start goes on lack some: others are due at once, as
-    /// these bear fewer losses.
+    /// Images of this level are due at once.
     pub fn make_due(&mut self, level: usize) {
         self.shelves[level].pace.make_due();
     }

@@ -300,18 +300,12 @@ impl<'s, C: Comm> System<'s, C> {
             solution = self.take_x(&mut places, from, watcher)?;
         } else {
             let local = self.local(&places.a);
+            let mut relay = Relay::new(&local, &places, &journal, self.relay_message_doubles)?;
             let (mut from, mut undone) = (0, 0);
             if let Decision::GoTo { cut, actions } = decision {
                 restore::go_to(&local, &places, &journal, cut, actions[grid.all.rank()])?;
-                let message_doubles = self.relay_message_doubles;
-                restore::rebuild(
-                    (&local, message_doubles),
-                    &places,
-                    &journal,
-                    self.weights,
-                    &lost.by_place,
-                    cut,
-                )?;
+                let by_place = &lost.by_place;
+                restore::rebuild(&local, &mut relay, &journal, self.weights, by_place, cut)?;
                 from = cut;
                 undone = actions.iter().filter(|action| **action == Action::Undo).count();
                 solution.resumed = Some(cut);
@@ -325,13 +319,7 @@ impl<'s, C: Comm> System<'s, C> {
             let rebuilt = solution.rebuilt.clone();
             let beginning = Beginning { panel: from, rebuilt, undone, ..Beginning::default() };
             let checks = Checks::new(self.check, from, solution.resumed.is_none());
-            let mut run = Run::new(
-                &local,
-                &places,
-                &journal,
-                (self.weights, checks, self.relay_message_doubles),
-                from,
-            )?;
+            let mut run = Run::new(&local, &places, &journal, relay, (self.weights, checks), from)?;
             // What takes memory is made: the clock may start.
             watcher.begins(&beginning)?;
             run.is_rebuilt = lost.by_place[grid.myrow].contains(&true);
@@ -553,7 +541,8 @@ impl<'r, C: Comm> Run<'r, C> {
         local: &'r Local<'r, C>,
         places: &'r Places<'r>,
         journal: &'r Journal<'r>,
-        (weights, checks, message_doubles): (&'r Weights, Checks, usize),
+        relay: Relay<'r, 'r, C>,
+        (weights, checks): (&'r Weights, Checks),
         from: usize,
     ) -> Result<Self, SolveError> {
         let (grid, params) = (local.grid, local.params);
@@ -579,7 +568,7 @@ impl<'r, C: Comm> Run<'r, C> {
             look_ahead,
             exchanges: [next?, rest?],
             barrier: IBarrier::new()?,
-            relay: Relay::new(local, places, journal, message_doubles)?,
+            relay,
             weights,
             checks,
             is_rebuilt: false,

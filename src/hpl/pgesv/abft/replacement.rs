@@ -110,21 +110,10 @@ struct Decoder<'d, 'm, C: Comm> {
 }
 
 impl<'d, 'm, C: Comm> Decoder<'d, 'm, C> {
-    fn new(
-        local: &'d Local<'m, C>,
-        places: &'d Places<'d>,
-        journal: &'d Journal<'d>,
-        columns: Columns,
-        message_doubles: usize,
-    ) -> Result<Self, SolveError> {
+    fn new(local: &'d Local<'m, C>, relay: Relay<'d, 'm, C>, columns: Columns) -> Self {
         let others = (0..local.grid.q).filter(|&col| col != columns.lost);
         let others = others.map(|col| (col, -1.0)).collect();
-        Ok(Self {
-            local,
-            relay: Relay::new(local, places, journal, message_doubles)?,
-            columns,
-            others,
-        })
+        Self { local, relay, columns, others }
     }
 
     /// Of the first `rows` local rows, these local columns. Collective over the process row.
@@ -283,8 +272,8 @@ impl<C: Comm> System<'_, C> {
         // SAFETY: nobody else is on A. Checksums have as many columns as any rank.
         let a = unsafe { places.a.block(0..shape.rows, 0..shape.cols) }.share();
         let local = Local { grid: players, team: self.team, params, a: &a, rows, cols, shape };
-        let mut decoder =
-            Decoder::new(&local, places, journal, columns, self.relay_message_doubles)?;
+        let relay = Relay::new(&local, places, journal, self.relay_message_doubles)?;
+        let mut decoder = Decoder::new(&local, relay, columns);
         let cut = columns.finished.div_ceil(nb);
         let mut work = workspace(&local, places, cut)?;
         replace()?;

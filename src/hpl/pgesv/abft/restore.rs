@@ -226,8 +226,8 @@ impl Anew {
 /// # Errors
 /// When a rank cannot be reached.
 pub(super) fn rebuild<C: Comm>(
-    (local, message_doubles): (&Local<C>, usize),
-    places: &Places,
+    local: &Local<C>,
+    relay: &mut Relay<C>,
     journal: &Journal,
     weights: &Weights,
     lost: &[Vec<bool>],
@@ -237,7 +237,6 @@ pub(super) fn rebuild<C: Comm>(
     let lost_here = &lost[grid.myrow];
     let anew = Anew::new(lost, grid.myrow, q);
     let finished = local.params.columns_before(cut);
-    let mut relay = Relay::new(local, places, journal, message_doubles)?;
     let mut set = |target: usize, terms: &[(usize, f64)], divisor| {
         // Survivors keep their finished columns, or groups.
         let left = cols.count_before(finished, target.min(q - 1));

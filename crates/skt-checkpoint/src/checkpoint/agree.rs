@@ -286,8 +286,7 @@ fn with_images(
     given_up: &[Option<String>],
 ) -> Result<Plan, Refusal> {
     choose::refuse_other_shapes(offers)?;
-    let restorable = choose::restorable(offers, rules);
-    let lacking = choose::lacking(offers, rules, &restorable);
+    let (restorable, lacking) = choose::restorable(offers, rules);
     let mut why: Vec<String> = rules.rotten.iter().map(|rotten| rotten.refusal.what()).collect();
     match &memory {
         Ok(plan) if plan.epoch > 0 => return Ok(Plan { restorable, lacking, ..memory? }),

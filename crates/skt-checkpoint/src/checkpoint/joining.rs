@@ -229,7 +229,7 @@ fn image_writer<C: Comm, K>(
         |(all, level): (&Vec<Generation>, &Level)| all.iter().take(level.keep).copied().collect();
     let complete: Vec<_> = plan.restorable.iter().zip(levels).map(kept).collect();
     let newest_seconds = newest_seconds(comm, config, plan, seen)?;
-    let shelves = Shelves::new(
+    let mut shelves = Shelves::new(
         plan.attempt,
         levels,
         slots,
@@ -238,6 +238,9 @@ fn image_writer<C: Comm, K>(
         &plan.given_up,
         config.state_seconds,
     );
+    // Images that lack some bear fewer losses: others follow.
+    let lacking = (0..levels.len()).filter(|&level| plan.lacking[level]);
+    lacking.for_each(|level| shelves.make_due(level));
     let helper = match levels.first() {
         None => Helper::none(),
         Some(first) => {
@@ -249,8 +252,7 @@ fn image_writer<C: Comm, K>(
 }
 
 /// When the newest images of each level that can be restored were due, in seconds of the run,
-/// as the states in their seals tell; 0 where there are none, and before all time where they lack
-/// some: others are due at once, as these bear fewer losses. Collective.
+/// as the states in their seals tell; 0 where there are none. Collective.
 fn newest_seconds<C: Comm, K>(
     comm: &C,
     config: &Config<K>,
@@ -269,8 +271,6 @@ fn newest_seconds<C: Comm, K>(
     if !seconds.is_empty() {
         all_max(comm, &mut seconds)?;
     }
-    let lacking = seconds.iter_mut().zip(&plan.lacking).filter(|(_, is_lacking)| **is_lacking);
-    lacking.for_each(|(seconds, _)| *seconds = f64::NEG_INFINITY);
     Ok(seconds)
 }
 

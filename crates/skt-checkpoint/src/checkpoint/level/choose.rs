@@ -72,29 +72,24 @@ pub struct Load {
     pub why: String,
 }
 
-/// The generations of each level that can be restored, the newest first; without those that
-/// are known to be rotten.
-pub fn restorable(offers: &[Offer], rules: &Rules) -> Vec<Vec<Generation>> {
+/// The generations of each level that can be restored, the newest first, without those that
+/// are known to be rotten; and whether the newest lacks images, and so bears fewer losses than a
+/// whole one.
+pub fn restorable(offers: &[Offer], rules: &Rules) -> (Vec<Vec<Generation>>, Vec<bool>) {
     let all = |level| {
-        let mut generations: Vec<Generation> = generations(offers, level).into_iter().collect();
-        generations.retain(|&generation| {
+        let (mut restorable, mut is_lacking) = (Vec::new(), false);
+        for generation in generations(offers, level) {
             let is_rotten = rules.rotten(Source::Images { level, generation }).is_some();
-            !is_rotten && restore(offers, rules, level, generation).is_ok()
-        });
-        generations.reverse();
-        generations
+            let plan = restore(offers, rules, level, generation).ok().filter(|_| !is_rotten);
+            if let Some(plan) = plan {
+                restorable.push(generation);
+                is_lacking = !plan.lost.is_empty();
+            }
+        }
+        restorable.reverse();
+        (restorable, is_lacking)
     };
-    (0..rules.levels.len()).map(all).collect()
-}
-
-/// Of each level, whether the newest generation that can be restored lacks images, and so bears
-/// fewer losses than a whole one.
-pub fn lacking(offers: &[Offer], rules: &Rules, restorable: &[Vec<Generation>]) -> Vec<bool> {
-    let is_lacking = |(level, generations): (usize, &Vec<Generation>)| {
-        let newest = restore(offers, rules, level, *generations.first()?);
-        Some(!newest.ok()?.lost.is_empty())
-    };
-    restorable.iter().enumerate().map(|level| is_lacking(level).unwrap_or(false)).collect()
+    (0..rules.levels.len()).map(all).unzip()
 }
 
 /// How to go on from the newest generation of any level, of several from that of the first

@@ -90,9 +90,9 @@ impl Place {
     /// A place of whole pages of `page_bytes`.
     fn of_whole(bytes: usize, page_bytes: usize) -> io::Result<Self> {
         let align_bytes = page_bytes.max(HUGE_PAGE_BYTES);
-        let whole = || bytes.max(1).checked_next_multiple_of(page_bytes);
-        let reserved = || Some((whole()?, whole()?.checked_add(align_bytes)?));
-        let (bytes, reserved) = reserved().ok_or(io::ErrorKind::OutOfMemory)?;
+        let too_long = io::ErrorKind::OutOfMemory;
+        let bytes = bytes.max(1).checked_next_multiple_of(page_bytes).ok_or(too_long)?;
+        let reserved = bytes.checked_add(align_bytes).ok_or(too_long)?;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: a fresh mapping at a place of the system's choice, never touched.
         let start = unsafe { libc::mmap(ptr::null_mut(), reserved, libc::PROT_NONE, flags, -1, 0) };

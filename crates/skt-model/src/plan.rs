@@ -494,9 +494,14 @@ impl Machine {
     /// The mean checkpoint, of the trailing corner: 3/5 of the matrix; and a recovery,
     /// which encodes all of it once more and copies it back.
     fn checkpoint_and_recovery(&self, group: Group, order: f64) -> Result<(f64, f64), ModelError> {
-        let node_bytes = 8.0 * order * order / self.nodes as f64;
-        let mean_bytes = node_bytes * Saved::Corner.mean_fraction_by_time();
+        let [mean_bytes, node_bytes] = self.saved_bytes(order);
         Ok((self.saving_seconds(group, mean_bytes)?, self.saving_seconds(group, node_bytes)?))
+    }
+
+    /// Of a node: what a checkpoint saves of its matrix on average, and all of it.
+    fn saved_bytes(&self, order: f64) -> [f64; 2] {
+        let node_bytes = 8.0 * order * order / self.nodes as f64;
+        [node_bytes * Saved::Corner.mean_fraction_by_time(), node_bytes]
     }
 
     /// Share of the full speed at which the solver goes on during a checkpoint: all of it but for
@@ -508,14 +513,10 @@ impl Machine {
             Encoder::Overlapped => 1.0 - 1.0 / self.threads as f64,
             Encoder::Helpers => 1.0,
         };
-        let mean_bytes =
-            8.0 * order * order / self.nodes as f64 * Saved::Corner.mean_fraction_by_time();
+        let [mean_bytes, _] = self.saved_bytes(order);
         let copy_seconds = mean_bytes / self.copy_bytes_per_second;
-        if goes_on == 0.0 {
-            0.0
-        } else {
-            goes_on * (1.0 - copy_seconds / checkpoint_seconds).max(0.0)
-        }
+        // Nothing of a checkpoint that takes no time.
+        goes_on * (1.0 - copy_seconds / checkpoint_seconds).max(0.0)
     }
 
     /// Encodes and copies `bytes` of each node: Chen and Dongarra, eq. 8, and the copy

@@ -11,7 +11,7 @@ use crate::checkpoint::level::Reach;
 use crate::model::levels::{Level, Levels, Schedule};
 use crate::model::sim::{Law, LevelledJob};
 use crate::model::{HOUR_SECONDS, ModelError};
-use crate::run::protect::{IMAGES_MTBF_SECONDS, parse_seconds};
+use crate::run::protect::{IMAGES_MTBF_SECONDS, parse_seconds, with_options};
 
 /// A level of images, as `--level` of `model simulate` states it.
 #[derive(Debug, Clone, PartialEq)]
@@ -86,15 +86,7 @@ impl FromStr for StatedLevels {
     type Err = BadLevels;
 
     fn from_str(text: &str) -> Result<Self, BadLevels> {
-        let mut levels: Vec<Stated> = Vec::new();
-        for word in text.split(',') {
-            match (Stated::begin(word), levels.last_mut()) {
-                (Some(level), _) => levels.push(level),
-                (None, Some(level)) => level.take(word).ok_or(BadLevels)?,
-                (None, None) => return Err(BadLevels),
-            }
-        }
-        Ok(Self(levels))
+        with_options(text, Stated::begin, Stated::take).map(Self).ok_or(BadLevels)
     }
 }
 

@@ -146,6 +146,23 @@ impl Levels {
     }
 }
 
+/// What `text` states: words with commas between them, of which some `begin` an item, and each of
+/// the others is an option that the item before it has to `take`.
+pub fn with_options<T>(
+    text: &str,
+    begin: impl Fn(&str) -> Option<T>,
+    take: impl Fn(&mut T, &str) -> Option<()>,
+) -> Option<Vec<T>> {
+    let mut items: Vec<T> = Vec::new();
+    for word in text.split(',') {
+        match begin(word) {
+            Some(item) => items.push(item),
+            None => take(items.last_mut()?, word)?,
+        }
+    }
+    Some(items)
+}
+
 impl FromStr for Levels {
     type Err = BadLevels;
 
@@ -153,14 +170,8 @@ impl FromStr for Levels {
     /// between them.
     fn from_str(text: &str) -> Result<Self, BadLevels> {
         let bad = || BadLevels(text.to_owned());
-        let mut levels: Vec<LevelSettings> = Vec::new();
-        for word in text.split(',') {
-            match (LevelSettings::begin(word), levels.last_mut()) {
-                (Some(level), _) => levels.push(level),
-                (None, Some(level)) => level.take(word).ok_or_else(bad)?,
-                (None, None) => return Err(bad()),
-            }
-        }
+        let levels = with_options(text, LevelSettings::begin, LevelSettings::take);
+        let levels: Vec<LevelSettings> = levels.ok_or_else(bad)?;
         let folders = levels.iter().map(|level| &level.folder);
         let is_twice = folders.collect::<std::collections::BTreeSet<_>>().len() < levels.len();
         match levels.len() > LEVELS_MAX || is_twice {

@@ -29,7 +29,7 @@ pub use guard::{Done, Opened, Protected, Seat, Surroundings, guessed_pace, heade
 pub use history::History;
 pub use inject::{Inject, Target, What};
 pub use interval::{Outlook, Pace, daly_interval_seconds};
-pub use levels::{IMAGES_MTBF_SECONDS, LevelSettings, Levels};
+pub use levels::{IMAGES_MTBF_SECONDS, LevelSettings, Levels, with_options};
 pub use memory::{
     RunInUse, RunLock, TestSegments, doubtful, found_test, left_by_others, run_bytes, store_flag,
     sweep, sweep_tests, tidy,

@@ -14,8 +14,8 @@ use super::local::Local;
 use super::panel::{Layout, Panel};
 use super::{SolveError, memory_error};
 use crate::hpl::comm::Comm;
+use crate::hpl::swap;
 use crate::hpl::swap::node::NodeRows;
-use crate::hpl::swap::{self, Plan};
 use crate::hpl::update;
 use crate::machine::blas::MatRef;
 use crate::machine::tuning::TUNING;
@@ -147,19 +147,20 @@ unsafe fn among<'u, C: Comm>(
     buffers: &'u mut swap::RowBuffers,
 ) -> Result<(MatRef<'u>, Instant), SolveError> {
     let Local { grid, team, a, params, .. } = local;
-    let plan = plan(local, panel);
     let way = swap::Way { swap: params.swap, threshold: params.swap_threshold };
     // SAFETY: the caller's promise.
     let columns = unsafe { a.block(0..local.shape.rows, cols.clone()) };
-    let arrived = swap::exchange(&grid.col, &plan, way, team, columns, buffers)?;
+    let arrived = swap::exchange(
+        &grid.col,
+        panel.plan(local.rows, local.grid.myrow),
+        way,
+        team,
+        columns,
+        buffers,
+    )?;
     let swapped = Instant::now();
     // SAFETY: the caller's promise.
     Ok((unsafe { solve_arrived(local, panel, cols, arrived) }?, swapped))
-}
-
-/// Where the rows of a panel go.
-pub(super) fn plan<C: Comm>(local: &Local<C>, panel: &Panel<C>) -> Plan {
-    Plan::new(panel.layout.j, panel.operands().ipiv, local.rows, local.grid.myrow)
 }
 
 /// Solves for U, whose rows of the columns `cols` have arrived. Returns it; this rank's rows

@@ -3,9 +3,9 @@
 
 use std::mem;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::SolveError;
-use super::exchange::plan;
 use super::local::Local;
 use super::panel::Panel;
 use crate::hpl::comm::{Comm, PanelBuf};
@@ -61,7 +61,12 @@ impl<C: Comm> Half<C> {
         let buffer = self.take_buffer()?;
         // SAFETY: the caller's promise.
         let a = unsafe { local.a.read(0..local.shape.rows, cols) };
-        let flight = Flight::start(&local.grid.col, plan(local, panel), a, buffer)?;
+        let flight = Flight::start(
+            &local.grid.col,
+            Arc::clone(panel.plan(local.rows, local.grid.myrow)),
+            a,
+            buffer,
+        )?;
         self.rows = Rows::UnderWay(panel.k, flight);
         Ok(())
     }

@@ -8,12 +8,15 @@
 //! of L1, the product along rows of L2. The owner factors the panel W column by
 //! column in a place of its own, and `look_ahead` then writes L1 and L2 into the message.
 
+use std::sync::{Arc, OnceLock};
+
 use super::SolveError;
 use super::slots::{PanelBuffer, Slot};
 use crate::hpl::comm::Comm;
 use crate::hpl::comm::panel_bcast::PanelBcast;
 use crate::hpl::grid::{Cyclic, Grid};
 use crate::hpl::pfact::first_own_row;
+use crate::hpl::swap::Plan;
 use crate::hpl::update::Operands;
 use crate::machine::blas::{MatMut, MatRef, transpose};
 use crate::machine::team::Team;
@@ -192,6 +195,8 @@ pub struct Panel<C: Comm> {
     /// How it lies on this rank.
     pub layout: Layout,
     message: Message<C>,
+    /// Made when the first rows are exchanged.
+    plan: OnceLock<Arc<Plan>>,
 }
 
 /// The message of a panel.
@@ -220,7 +225,7 @@ impl<C: Comm> Panel<C> {
                 Message::Shared(slot)
             }
         };
-        Ok(Self { k, layout, message })
+        Ok(Self { k, layout, message, plan: OnceLock::new() })
     }
 
     /// Passes on what has arrived; never waits.
@@ -296,6 +301,15 @@ impl<C: Comm> Panel<C> {
     /// Before [`Self::wait`].
     pub fn operands(&self) -> Operands<'_> {
         self.layout.operands(self.data())
+    }
+
+    /// Where the rows of the columns right of the panel go, as process row `myrow` sees it.
+    ///
+    /// # Panics
+    /// Before [`Self::wait`].
+    pub fn plan(&self, rows: Cyclic, myrow: usize) -> &Arc<Plan> {
+        let (j, ipiv) = (self.layout.j, self.operands().ipiv);
+        self.plan.get_or_init(|| Arc::new(Plan::new(j, ipiv, rows, myrow)))
     }
 
     /// Ends the use of the panel: gives its buffer back once it has been passed on.

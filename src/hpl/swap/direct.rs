@@ -16,7 +16,7 @@ const TAG_DISPLACED: Tag = 0x125;
 
 /// An exchange under way. Its rows in A stay as they are until [`Flight::land`].
 pub struct Flight<C: Comm> {
-    plan: Plan,
+    plan: Arc<Plan>,
     width: usize,
     /// Own rows of U, and those that leave, which others still read.
     own: [Arc<PanelBuf>; 2],
@@ -41,7 +41,7 @@ pub struct Landed<C: Comm> {
     /// As [`Flight::coming`].
     coming: Vec<PanelBuf>,
     rest: PanelBuf,
-    plan: Plan,
+    plan: Arc<Plan>,
     width: usize,
 }
 
@@ -51,7 +51,7 @@ impl<C: Comm> Flight<C> {
     ///
     /// # Errors
     /// When a rank cannot be reached.
-    pub fn start(col: &C, plan: Plan, a: MatRef, buffer: PanelBuf) -> Result<Self> {
+    pub fn start(col: &C, plan: Arc<Plan>, a: MatRef, buffer: PanelBuf) -> Result<Self> {
         let (me, ranks, width) = (plan.me, 0..col.size(), a.cols());
         let own = [plan.mine.len(), plan.leaving(me).len()];
         let of_rank = |rank: usize| match rank == me {

@@ -36,10 +36,9 @@ use node::NodeRows;
 pub struct Plan {
     /// This rank.
     me: usize,
-    /// Rows of U in the order of the rank that has them: for rank r, rows
-    /// `starts[r]..starts[r+1]` of `u_rows`.
+    /// Where each rank's rows of U begin among `u_rows`, and their end.
     starts: Vec<usize>,
-    /// Their places in U.
+    /// Rows of U, in the order of the rank that has them.
     u_rows: Vec<usize>,
     /// Local rows at which this rank has its own.
     mine: Vec<usize>,
@@ -81,20 +80,15 @@ impl Plan {
             }
         }
         plan.leaving.sort_unstable();
-        for rank in 0..rows.procs {
-            plan.starts.push(plan.u_rows.len());
+        let owner = |i: &usize| rows.owner(moves.u_source[*i]);
+        plan.u_rows = (0..ipiv.len()).collect();
+        plan.u_rows.sort_by_key(owner);
+        for rank in 0..=rows.procs {
+            plan.starts.push(plan.u_rows.partition_point(|i| owner(i) < rank));
             plan.leaving_starts.push(plan.leaving.partition_point(|row| row.owner < rank));
-            for (i, &source) in moves.u_source.iter().enumerate() {
-                if rows.owner(source) == rank {
-                    plan.u_rows.push(i);
-                    if rank == me {
-                        plan.mine.push(rows.local(source));
-                    }
-                }
-            }
         }
-        plan.starts.push(plan.u_rows.len());
-        plan.leaving_starts.push(plan.leaving.len());
+        let mine = &plan.u_rows[plan.u_rows_from(me)];
+        plan.mine = mine.iter().map(|&i| rows.local(moves.u_source[i])).collect();
         plan
     }
 
@@ -344,6 +338,7 @@ fn gather(a: MatRef, from: impl Iterator<Item = usize>, to: &mut [f64]) {
 #[cfg(test)]
 mod tests {
     use std::cell::OnceCell;
+    use std::sync::Arc;
 
     use super::direct::Flight;
     use super::*;
@@ -389,7 +384,7 @@ mod tests {
             let mut a: Vec<f64> = (0..mine)
                 .flat_map(|l| (0..width).map(move |c| value(map.global(l, me), c)))
                 .collect();
-            let plan = Plan::new(j, &ipiv, map, me);
+            let plan = Arc::new(Plan::new(j, &ipiv, map, me));
             let mut buffers = RowBuffers::new(nb, width).expect("memory");
             if how == How::Node {
                 let (rows, u) = (NodeRows::rows_doubles(nb, width), NodeRows::u_doubles(nb, width));
@@ -404,7 +399,8 @@ mod tests {
                 How::Direct => {
                     let buffer =
                         PanelBuf::new(RowBuffers::rows_doubles(nb, width)).expect("memory");
-                    let mut flight = Flight::start(&comm, plan.clone(), view.as_ref(), buffer)?;
+                    let mut flight =
+                        Flight::start(&comm, Arc::clone(&plan), view.as_ref(), buffer)?;
                     flight.progress()?;
                     let landed = landed.get_or_init(|| flight.land(view.rb()));
                     let rows = landed.as_ref().map_err(Clone::clone)?.rows();

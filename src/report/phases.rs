@@ -4,7 +4,7 @@
 
 use skt_terms::units;
 
-use super::record::{Phases, Protection, Replacement, Restart, Stall, TestRecord};
+use super::record::{ChecksumCosts, Phases, Protection, Replacement, Restart, Stall, TestRecord};
 use crate::config::Transport;
 use crate::config::checkpoint::ABFT;
 
@@ -151,6 +151,13 @@ fn abft_lines(protection: &Protection, what: &str) -> Vec<String> {
             protection.checks, protection.mended_rows
         ));
     }
+    lines.extend(protection.checksum_costs.map(|costs| {
+        let ChecksumCosts { log_seconds, sum_seconds, check_seconds } = costs;
+        format!(
+            "# checksums: in `other` are {log_seconds:.2} s for the log, {sum_seconds:.2} s for sums, \
+             and {check_seconds:.2} s for checks, on the rank with the most of each"
+        )
+    }));
     lines.extend(images_lines(protection));
     lines.extend(protection.restarts.iter().map(|restart| {
         let from = restart.level.as_ref().map_or(String::new(), |level| {

@@ -49,6 +49,18 @@ pub struct PhaseTable {
     pub mean: Phases,
 }
 
+/// Where the time of an elimination with checksums went that one without has no need of, in
+/// seconds: part of `other`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct ChecksumCosts {
+    /// The log of the rows that a step changes.
+    pub log_seconds: f64,
+    /// Checksums of finished columns, which are summed anew.
+    pub sum_seconds: f64,
+    /// Comparisons of the checksums with the matrix.
+    pub check_seconds: f64,
+}
+
 /// Norms of the problem and its solution.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Norms {
@@ -163,6 +175,9 @@ pub struct Protection {
     /// Rows in which these found wrong numbers, and which were computed anew.
     #[serde(default)]
     pub mended_rows: u64,
+    /// What the checksums cost beside the arithmetic: the most of any rank, in the last start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checksum_costs: Option<ChecksumCosts>,
     /// What the levels of images have done.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub levels: Vec<LevelFacts>,

@@ -206,6 +206,7 @@ fn protection() -> Protection {
         }],
         checks: 0,
         mended_rows: 0,
+        checksum_costs: None,
         levels: Vec::new(),
     }
 }

@@ -39,7 +39,9 @@ use crate::hpl::pgesv::{Params, SolveError};
 use crate::machine::grace;
 use crate::machine::team::Team;
 use crate::machine::tuning::TUNING;
-use crate::report::record::{LevelFacts, Phases, Protection, Replacement, Restart, Sample};
+use crate::report::record::{
+    ChecksumCosts, LevelFacts, Phases, Protection, Replacement, Restart, Sample,
+};
 use crate::run::ptest::{self, Observer, Phase};
 
 /// Raised when [`State`], or the order of what is in a segment, changes: a program reads its
@@ -309,6 +311,7 @@ impl<'a, C: Comm> Carried<'a, C> {
             start: Instant::now(),
             start_unix_seconds: 0,
             phases: Phases::default(),
+            costs: ChecksumCosts::default(),
             checks: (0, 0),
             observer,
         };
@@ -323,16 +326,20 @@ impl<'a, C: Comm> Carried<'a, C> {
                 system.solve_without(absent, players, memory, id, &Pieces, &mut timer)
             }
         };
-        let Timer { state, before_seconds, start_unix_seconds, phases, checks, .. } = timer;
+        let Timer { state, before_seconds, start_unix_seconds, phases, mut costs, checks, .. } =
+            timer;
         let solved = match solved {
             Ok(solution) => {
                 let cols = grid.cols(nb);
                 let mycol = data.as_ref().map(|data| data.mycol);
                 let own = (0..n).filter(|&j| Some(cols.owner(j)) == mycol);
                 let x = own.map(|j| solution.x[j]).collect();
-                let mut most = [seconds.get()];
-                collect::all_max(&grid.all, &mut most)?;
-                Ok(ptest::Solution { x, seconds: most[0], phases, by_messages: Vec::new() })
+                let ChecksumCosts { log_seconds, sum_seconds, check_seconds } = &mut costs;
+                let most = [log_seconds, sum_seconds, check_seconds];
+                let mut seconds = [seconds.get(), *most[0], *most[1], *most[2]];
+                collect::all_max(&grid.all, &mut seconds)?;
+                most.into_iter().zip(&seconds[1..]).for_each(|(cost, most)| *cost = *most);
+                Ok(ptest::Solution { x, seconds: seconds[0], phases, by_messages: Vec::new() })
             }
             Err(AbftError::Solve(error)) => Err(error),
             Err(refused) => return Err(refused),
@@ -346,7 +353,7 @@ impl<'a, C: Comm> Carried<'a, C> {
                 if let Some(mut record) = judged {
                     record.memory = memory_split(&spec, &self.settings, Some(self.geometry()));
                     record.rank_bytes = record.memory.total();
-                    record.protection = Some(self.protection(&state, checks));
+                    record.protection = Some(self.protection(&state, checks, costs));
                     let restarts = state.restarts;
                     let history = History { taken: Vec::new(), restarts, before_seconds };
                     let capacity_bytes = state_bytes(spec.ranks());
@@ -367,7 +374,12 @@ impl<'a, C: Comm> Carried<'a, C> {
         Geometry { members: self.spec.q + self.spec.checksums, parities: self.spec.checksums }
     }
 
-    fn protection(&self, state: &State, (checks, mended_rows): (u64, u64)) -> Protection {
+    fn protection(
+        &self,
+        state: &State,
+        (checks, mended_rows): (u64, u64),
+        costs: ChecksumCosts,
+    ) -> Protection {
         let TestSpec { p, q, checksums, .. } = self.spec;
         Protection {
             method: self.settings.method.to_string(),
@@ -384,6 +396,7 @@ impl<'a, C: Comm> Carried<'a, C> {
             restarts: state.restarts.clone(),
             checks,
             mended_rows,
+            checksum_costs: self.absent.is_empty().then_some(costs),
             levels: self.checkpointer.level_reports().into_iter().map(LevelFacts::from).collect(),
             // Nothing is saved in memory.
             ..Protection::default()
@@ -436,6 +449,7 @@ struct Timer<'t, 'a, C: Comm> {
     start_unix_seconds: i64,
     /// Where the time of this start went.
     phases: Phases,
+    costs: ChecksumCosts,
     /// Checks in this start, and the rows that were computed anew in them.
     checks: (u64, u64),
     observer: &'t mut dyn Observer,
@@ -579,8 +593,9 @@ impl<C: Comm> abft::Watcher for Timer<'_, '_, C> {
         self.observer.phase(Phase::BackSubstitute);
     }
 
-    fn has_x(&mut self, phases: Phases) {
+    fn has_x(&mut self, phases: Phases, costs: ChecksumCosts) {
         self.seconds.set(self.now_seconds());
         self.phases = phases.of(self.start.elapsed().as_secs_f64());
+        self.costs = costs;
     }
 }

@@ -102,7 +102,9 @@ mod tests {
     use super::super::split::state_bytes;
     use super::*;
     use crate::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
-    use crate::report::record::{MemorySplit, PhaseTable, Phases, Protection, Stall};
+    use crate::report::record::{
+        ChecksumCosts, MemorySplit, PhaseTable, Phases, Protection, Stall,
+    };
     use crate::report::samples::Samples;
 
     /// A number of as many digits as there may be.
@@ -189,6 +191,11 @@ mod tests {
                 restarts: Vec::new(),
                 checks: u64::MAX,
                 mended_rows: u64::MAX,
+                checksum_costs: Some(ChecksumCosts {
+                    log_seconds: LONG,
+                    sum_seconds: LONG,
+                    check_seconds: LONG,
+                }),
                 levels: Vec::new(),
             }),
             outcome: Outcome::Failed {

@@ -63,7 +63,7 @@ use crate::hpl::matgen::{self, Entries};
 use crate::hpl::swap;
 use crate::machine::blas::view::SharedMat;
 use crate::machine::team::Team;
-use crate::report::record::Phases;
+use crate::report::record::{ChecksumCosts, Phases};
 pub use memory::{At, GoOn, Hook, work_doubles};
 use memory::{Journal, Places, Recorded, Sizes, State};
 use relay::{Relay, Sum};
@@ -140,8 +140,9 @@ pub trait Watcher {
     /// The back substitution begins.
     fn back_substitutes(&mut self) {}
 
-    /// This rank has x, and is about to keep it. Where its time went.
-    fn has_x(&mut self, _: Phases) {}
+    /// This rank has x, and is about to keep it. Where its time went, and how much of `other`
+    /// to the checksums.
+    fn has_x(&mut self, _: Phases, _: ChecksumCosts) {}
 }
 
 /// A bit of an element that flips.
@@ -333,7 +334,7 @@ impl<'s, C: Comm> System<'s, C> {
             let start = Instant::now();
             solution.x = back_substitute(&local)?;
             phases.back = start.elapsed().as_secs_f64();
-            watcher.has_x(phases);
+            watcher.has_x(phases, run.costs);
         }
         keep_x(&mut places, &journal, &solution.x)?;
         Ok(solution)
@@ -533,6 +534,7 @@ struct Run<'r, C: Comm> {
     /// Whether a rank of this process row has been rebuilt, and no check was made since.
     is_rebuilt: bool,
     phases: Phases,
+    costs: ChecksumCosts,
 }
 
 impl<'r, C: Comm> Run<'r, C> {
@@ -573,6 +575,7 @@ impl<'r, C: Comm> Run<'r, C> {
             checks,
             is_rebuilt: false,
             phases: Phases::default(),
+            costs: ChecksumCosts::default(),
         })
     }
 
@@ -637,7 +640,7 @@ impl<'r, C: Comm> Run<'r, C> {
         keeps_image: bool,
         watcher: &mut dyn Watcher,
     ) -> Result<(), SolveError> {
-        let Self { local, places, weights, relay, checks, is_rebuilt, .. } = self;
+        let Self { local, places, weights, relay, checks, is_rebuilt, costs, .. } = self;
         let is_due = checks.is_due(local, places, cut)?;
         if !is_due && (!keeps_image || checks.are_off()) {
             return Ok(());
@@ -646,7 +649,9 @@ impl<'r, C: Comm> Run<'r, C> {
         // What was wrong elsewhere is in what was rebuilt, too: more than one process column.
         let may_mend = !std::mem::take(is_rebuilt);
         let found = check::check(local, places, weights, relay, cut, may_mend)?;
-        checks.done(cut, start.elapsed());
+        let took = start.elapsed();
+        costs.check_seconds += took.as_secs_f64();
+        checks.done(cut, took);
         watcher.checked(found);
         Ok(())
     }
@@ -680,11 +685,14 @@ impl<'r, C: Comm> Run<'r, C> {
         let Local { grid, rows, params, .. } = *self.local;
         let (nb, finished) = (params.nb, params.columns_before(end));
         let cols = (end / grid.q - 1) * nb..(end / grid.q * nb).min(self.relay.columns_of(grid.q));
+        let start = Instant::now();
         let unit = if self.checks.are_off() {
             f64::INFINITY
         } else {
             check::check_left_over(self.local, self.places, finished, cols.clone())?
         };
+        let checked = Instant::now();
+        self.costs.check_seconds += (checked - start).as_secs_f64();
         for s in 0..self.weights.checksums() {
             let (terms, target) = (&self.weights.terms(s)[..], grid.q + s);
             let (divisor, is_added) = (1.0, false);
@@ -692,15 +700,18 @@ impl<'r, C: Comm> Run<'r, C> {
             let rows = 0..rows.count_before(finished, grid.myrow);
             self.relay.sum(&sum, (rows, cols.clone()))?;
         }
+        self.costs.sum_seconds += checked.elapsed().as_secs_f64();
         Ok(())
     }
 
     /// Exchanges rows and solves for U on all columns.
     fn exchange(&mut self, panel: &Panel<C>, step: &Step) -> Result<(), SolveError> {
-        let Self { local, places, journal, phases, .. } = self;
+        let Self { local, places, journal, phases, costs, .. } = self;
         let k = panel.k;
         journal.step("log", k)?;
+        let start = Instant::now();
         step.log_rows(local, places);
+        costs.log_seconds += start.elapsed().as_secs_f64();
         journal.set(State::Logged(k))?;
         let columns = [&step.columns.next, &step.columns.rest];
         for (exchange, cols) in self.exchanges.iter_mut().zip(columns) {

@@ -35,6 +35,7 @@ use super::standing::{Action, Decision};
 use super::{AbftError, Beginning, Solution, System, Watcher, back_substitute, keep_x, restore};
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::hpl::grid::{Cyclic, Grid};
+use crate::report::record::ChecksumCosts;
 
 /// A rank of the grid that no process has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -294,7 +295,7 @@ impl<C: Comm> System<'_, C> {
         columns.correct(&mut x);
         let mut phases = work.phases();
         phases.back = start.elapsed().as_secs_f64();
-        watcher.has_x(phases);
+        watcher.has_x(phases, ChecksumCosts::default());
         Ok(x)
     }
 }

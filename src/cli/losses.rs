@@ -105,9 +105,9 @@ pub fn outlive(world: &MpiWorld, ulfm: &Ulfm, args: &RunArgs) -> Result<Exit, Jo
         }
         ranks = comm.size();
         let attempt = run_on(world, &comm, args, &mut job);
-        job.lost_at = Some(Instant::now());
+        let is_mended = job.lost_at.replace(Instant::now()).is_some();
         match Verdict::of(ulfm.agree(Standing::of(&attempt).word())) {
-            Verdict::End => return attempt.map(|finished| finished.exit),
+            Verdict::End => return attempt.map(|finished| exit_after(&finished, is_mended)),
             Verdict::RemoveRest(exit) => {
                 let (spec, settings) = job.order.as_ref().expect("the run of a whole report");
                 job::remove_rest(spec, settings)?;
@@ -118,6 +118,16 @@ pub fn outlive(world: &MpiWorld, ulfm: &Ulfm, args: &RunArgs) -> Result<Exit, Jo
                 let _ = mask.as_ref().map(|mask| affinity::set_mask(mask));
             }
         }
+    }
+}
+
+/// How an attempt has ended that came to its end. What kept one from going on after a loss, memory
+/// that the lost rank still holds for instance, need not keep the next start: the input is that
+/// of the attempt before, which ran.
+fn exit_after(finished: &Finished, is_mended: bool) -> Exit {
+    match finished {
+        Finished { exit: Exit::BadInput, is_reported: false, .. } if is_mended => Exit::Interrupted,
+        finished => finished.exit,
     }
 }
 
@@ -188,6 +198,20 @@ mod tests {
     /// What ranks with these standings do.
     fn verdict(standings: &[Standing]) -> Verdict {
         Verdict::of(standings.iter().fold(-1, |all, standing| all & standing.word()))
+    }
+
+    #[test]
+    fn what_ran_before_a_loss_may_run_again() {
+        let ended = |exit, is_reported| Finished { exit, is_reported, is_cleared: is_reported };
+        for (finished, is_mended, exit) in [
+            (ended(Exit::BadInput, false), true, Exit::Interrupted),
+            (ended(Exit::BadInput, false), false, Exit::BadInput),
+            // Of tests that were skipped the report tells.
+            (ended(Exit::BadInput, true), true, Exit::BadInput),
+            (ended(Exit::ResidualFailed, true), true, Exit::ResidualFailed),
+        ] {
+            assert_eq!(exit_after(&finished, is_mended), exit, "{finished:?}, {is_mended}");
+        }
     }
 
     #[test]

@@ -62,6 +62,7 @@ fn an_undisturbed_run_has_the_bits_of_one_without_checksums() {
             assert!(plain.ok && ended.ok, "{}\n{}", plain.text, ended.text);
             assert_eq!(ended.x(), plain.x(), "{shape:?} {depth}");
             assert!(ended.text.contains("# protection: abft"), "{}", ended.text);
+            assert!(ended.text.contains("# checksums: in `other` are"), "{}", ended.text);
             let phases = phases_percent(&ended);
             assert!((90.0..101.0).contains(&phases), "phases make {phases} %: {}", ended.text);
             job.assert_nothing_is_left();
@@ -70,8 +71,13 @@ fn an_undisturbed_run_has_the_bits_of_one_without_checksums() {
 }
 
 /// Starts the job, and kills the processes of these ranks so long after all segments are
-/// there.
-fn start_and_kill(job: &Job, ranks: usize, victims: &[usize], after: Duration) -> (Ended, bool) {
+/// there. Returns whether it has killed them, and how long the job has had its segments, too.
+fn start_and_kill(
+    job: &Job,
+    ranks: usize,
+    victims: &[usize],
+    after: Duration,
+) -> (Ended, bool, Duration) {
     let (mut since, mut killed) = (None, false);
     let ended = job.wait(job.spawn(&[]), || {
         if since.is_none() && job.segments(None).len() >= ranks {
@@ -86,7 +92,7 @@ fn start_and_kill(job: &Job, ranks: usize, victims: &[usize], after: Duration) -
             }
         }
     });
-    (ended, killed)
+    (ended, killed, since.map_or(Duration::ZERO, |since| since.elapsed()))
 }
 
 /// The same ranks, no more than there are checksums, die again and again, with or without
@@ -113,8 +119,8 @@ fn ranks_killed_at_any_time() {
         }
         for left in (0..=3).rev() {
             let after = Duration::from_millis(dice.roll(400) as u64);
-            let (ended, killed) = match left {
-                0 => (job.start(&[]), false),
+            let (ended, killed, _) = match left {
+                0 => (job.start(&[]), false, Duration::ZERO),
                 _ => start_and_kill(&job, p * width, &victims, after),
             };
             kills += usize::from(killed);
@@ -179,21 +185,26 @@ fn a_flipped_bit_is_told_or_mended() {
 /// Without grace several ranks may be torn: the next start goes on, or says what is lost.
 #[test]
 fn all_ranks_killed_at_once() {
-    let jobs = if soak_jobs().is_some() { 100 } else { 3 };
-    let (shape, ranks) = ((2, 2, 1, 900), 6);
-    let mut refused = 0;
+    let jobs = soak_jobs().map_or(4, |jobs| jobs.min(100));
+    let (shape, ranks) = ((2, 2, 1, 2000), 6);
+    let all: Vec<usize> = (0..ranks).collect();
+    let undisturbed = with_checksums(shape, "undisturbed", "");
+    let (ended, _, with_memory) = start_and_kill(&undisturbed, ranks, &[], Duration::MAX);
+    assert!(ended.ok, "{}", ended.text);
+    let (mut over_before, mut went_on, mut refused) = (0, 0, 0);
     for number in 0..jobs {
         let job = with_checksums(shape, &format!("all{number}"), "");
-        let all: Vec<usize> = (0..ranks).collect();
-        let after = Duration::from_millis(150 + 40 * (number as u64 % 20));
-        let (first, killed) = start_and_kill(&job, ranks, &all, after);
+        let after = with_memory.mul_f64((number as f64 + 0.5) / jobs as f64);
+        let (first, killed, _) = start_and_kill(&job, ranks, &all, after);
         if first.ok {
+            over_before += 1;
             continue;
         }
         assert!(killed, "{}", first.text);
         let ended = job.start(&[]);
         if ended.ok {
             assert!(ended.text.contains("PASSED"), "{}", ended.text);
+            went_on += usize::from(ended.text.contains("# restart: at column"));
         } else {
             let why = "has lost the memory of ranks";
             assert!(ended.text.contains(why) && ended.x().is_none(), "{}", ended.text);
@@ -203,7 +214,8 @@ fn all_ranks_killed_at_once() {
         }
         job.assert_nothing_is_left();
     }
-    println!("{refused} of {jobs} refused");
+    println!("{jobs} jobs: {over_before} over before, {went_on} went on, {refused} refused");
+    assert!(went_on + refused > 0, "no job was killed while it computed");
 }
 
 #[test]

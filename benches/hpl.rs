@@ -19,7 +19,7 @@ use skt_hpl::hpl::pgesv::panel::leading_dimension;
 use skt_hpl::hpl::update::{self, Operands};
 use skt_hpl::hpl::{matgen, swap};
 use skt_hpl::machine::blas::{MatMut, MatRef, gemm};
-use skt_hpl::machine::environment::blas::set_blas_threads;
+use skt_hpl::machine::environment::blas::use_one_thread;
 use skt_hpl::machine::team::Team;
 
 /// Rows and columns of the matrix.
@@ -34,7 +34,7 @@ fn read_and_written(doubles: usize) -> Throughput {
 
 /// The only rank of a job.
 fn world() -> ThreadComm {
-    set_blas_threads(1);
+    use_one_thread();
     let mut ranks = threads::run(1, Ok::<_, CommError>);
     ranks.pop().expect("one rank").expect("no error")
 }

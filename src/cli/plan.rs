@@ -307,7 +307,7 @@ fn rate_over_model(
 pub(super) fn core_gflops_here() -> Result<f64, ConfigError> {
     blas::check_work_space(1).map_err(|why| ConfigError::Machine { what: why.to_string() })?;
     // Of one core: a BLAS takes all of them unless it is told.
-    blas::set_blas_threads(1);
+    blas::use_one_thread();
     Ok(measure_gflops())
 }
 

@@ -17,7 +17,7 @@ use skt_hpl::hpl::pgesv::abft::{
     AbftError, Absent, At, CheckEvery, Hook, Solution, System, Watcher, Weights, grid_without,
 };
 use skt_hpl::hpl::pgesv::{Params, SolveError};
-use skt_hpl::machine::environment::blas::set_blas_threads;
+use skt_hpl::machine::environment::blas::use_one_thread;
 use skt_hpl::machine::team::Team;
 
 use crate::base_spec::base;
@@ -206,7 +206,7 @@ impl Job {
     ) -> Start {
         static ONE_THREAD: Once = Once::new();
         ONE_THREAD.call_once(|| {
-            set_blas_threads(1);
+            use_one_thread();
         });
         let memory = RefCell::new(memory.clone());
         let trails: Vec<Arc<Mutex<Trail>>> = (0..self.ranks()).map(|_| Arc::default()).collect();

@@ -6,7 +6,7 @@ use std::sync::Once;
 pub use skt_checkpoint::comm::threads::ThreadComm;
 use skt_checkpoint::comm::threads::run as run_ranks;
 
-use crate::machine::environment::blas::set_blas_threads;
+use crate::machine::environment::blas::use_one_thread;
 
 /// As [`skt_checkpoint::comm::threads::run`]. The BLAS of this process is told to use
 /// one thread a call from now on.
@@ -23,7 +23,7 @@ where
     // OpenBLAS 0.3.21 overruns 2 MiB silently, into the stack of another thread.
     static ONE_BLAS_THREAD: Once = Once::new();
     ONE_BLAS_THREAD.call_once(|| {
-        set_blas_threads(1);
+        use_one_thread();
     });
     run_ranks(size, body)
 }

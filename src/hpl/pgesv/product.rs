@@ -341,7 +341,7 @@ fn cut(rows: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> {
 mod tests {
     use super::*;
     use crate::machine::blas::{MatMut, gemm};
-    use crate::machine::environment::blas::set_blas_threads;
+    use crate::machine::environment::blas::use_one_thread;
 
     #[test]
     fn pieces_and_products_cover_all_rows_once_in_order() {
@@ -366,7 +366,7 @@ mod tests {
     #[test]
     fn cutting_changes_no_bit() {
         // A BLAS with threads of its own cuts, too.
-        set_blas_threads(1);
+        use_one_thread();
         let (cols, k) = (130, 64);
         let numbers = |len: usize, seed: u64| -> Vec<f64> {
             let mixed = |i| (i as u64 ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ seed >> 7;

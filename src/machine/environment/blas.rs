@@ -5,6 +5,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 
 use serde::Serialize;
 use skt_checkpoint::comm::PanelBuf;
@@ -73,35 +74,20 @@ fn info(
     BlasInfo { library: library.to_string(), path, version, kernel }
 }
 
-/// Sets the threads that the BLAS itself may use in a call. We call it from
-/// threads of our own, so it gets 1. All libraries that are loaded are told;
-/// whether there was any that could be.
-///
-/// # Panics
-/// `count` is 0 or beyond a C int.
-pub fn set_blas_threads(count: usize) -> bool {
-    let count = c_int::try_from(count).expect("a number of threads fits a C int");
-    assert!(count > 0, "a BLAS has at least one thread");
-    let mut told = false;
-    if count == 1 && std::env::var_os("MKL_THREADING_LAYER").is_none() {
-        take_sequential_mkl();
-    }
-    for name in [c"openblas_set_num_threads", c"MKL_Set_Num_Threads"] {
-        if let Some(address) = symbol(name) {
-            call_with_int(address, count);
-            told = true;
-        }
-    }
-    if let Some(address) = symbol(c"bli_thread_set_num_threads") {
-        call_with_blis_int(address, i64::from(count));
-        told = true;
-    }
-    told
+/// Lets the BLAS use one thread in a call: we call it from threads of our own. All libraries
+/// that are loaded are told; whether there was any that could be.
+pub fn use_one_thread() -> bool {
+    let addresses = [symbol(c"openblas_set_num_threads"), mkl_symbol(c"MKL_Set_Num_Threads")];
+    addresses.into_iter().flatten().for_each(|address| call_with_int(address, 1));
+    let blis = symbol(c"bli_thread_set_num_threads");
+    blis.into_iter().for_each(|address| call_with_blis_int(address, 1));
+    blis.or(addresses[0]).or(addresses[1]).is_some()
 }
 
 /// Threads that OpenBLAS or oneMKL would use in a call, if one is loaded.
 pub fn blas_threads() -> Option<usize> {
-    let address = symbol(c"openblas_get_num_threads").or_else(|| symbol(c"MKL_Get_Max_Threads"))?;
+    let openblas = symbol(c"openblas_get_num_threads");
+    let address = openblas.or_else(|| mkl_symbol(c"MKL_Get_Max_Threads"))?;
     // SAFETY: both are `int f(void)` in their libraries' headers.
     let count = unsafe { std::mem::transmute::<*mut c_void, extern "C" fn() -> c_int>(address)() };
     usize::try_from(count).ok()
@@ -153,7 +139,7 @@ unsafe fn text_at(text: *const c_char) -> Option<String> {
 }
 
 fn mkl_version() -> Option<String> {
-    let address = symbol(c"MKL_Get_Version_String")?;
+    let address = mkl_symbol(c"MKL_Get_Version_String")?;
     let mut buffer = [0u8; 256];
     // SAFETY: `void MKL_Get_Version_String(char *buffer, int length)`; one byte
     // less is offered than there is, so that the text ends.
@@ -176,16 +162,22 @@ fn blis_kernel() -> Option<String> {
     }
 }
 
-/// Tells `mkl_rt` to load the layer of MKL without threads: the one that it takes by
-/// itself needs an OpenMP library, which may not be there. To be called before any
-/// other function of MKL.
-fn take_sequential_mkl() {
+/// Address of a function of MKL that is to be called. At the first call of any, `mkl_rt` loads
+/// its layers; the one for threads that it takes by itself needs an OpenMP library, and ends the
+/// process where there is none. So it is told to take the one without threads, unless the
+/// user has named another.
+fn mkl_symbol(name: &CStr) -> Option<*mut c_void> {
+    static LAYER: Once = Once::new();
     const MKL_THREADING_SEQUENTIAL: c_int = 1;
-    if let Some(address) = symbol(c"MKL_Set_Threading_Layer") {
-        // SAFETY: `int MKL_Set_Threading_Layer(int)`.
-        let set: extern "C" fn(c_int) -> c_int = unsafe { std::mem::transmute(address) };
-        set(MKL_THREADING_SEQUENTIAL);
-    }
+    LAYER.call_once(|| {
+        let is_named = std::env::var_os("MKL_THREADING_LAYER").is_some();
+        if let Some(address) = symbol(c"MKL_Set_Threading_Layer").filter(|_| !is_named) {
+            // SAFETY: `int MKL_Set_Threading_Layer(int)`.
+            let set: extern "C" fn(c_int) -> c_int = unsafe { std::mem::transmute(address) };
+            set(MKL_THREADING_SEQUENTIAL);
+        }
+    });
+    symbol(name)
 }
 
 fn call_with_int(address: *mut c_void, value: c_int) {
@@ -246,15 +238,9 @@ mod tests {
         if blas.library == "OpenBLAS" {
             assert!(blas.version.unwrap().contains("OpenBLAS"));
             assert!(!blas.kernel.unwrap().is_empty());
-            assert!(set_blas_threads(1));
+            assert!(use_one_thread());
             assert_eq!(blas_threads(), Some(1));
         }
-    }
-
-    #[test]
-    #[should_panic(expected = "at least one thread")]
-    fn no_threads_is_refused() {
-        set_blas_threads(0);
     }
 
     #[test]

@@ -149,7 +149,7 @@ impl<'a> Setup<'a> {
         let kind: StoreKind = settings.store.parse()?;
         let target = Target::new(&settings.inject, world.rank(), kind.open(), &settings.run_id);
         // Our own threads call the BLAS, each for itself.
-        blas::set_blas_threads(1);
+        blas::use_one_thread();
         let mask = affinity::current_mask().unwrap_or_default();
         let (mut id, mut held_bytes) = (None, 0);
         if settings.is_on() {

@@ -17,6 +17,8 @@ use crate::hpl::comm::Comm;
 use crate::hpl::swap;
 use crate::hpl::update::{self, Operands};
 use crate::machine::blas::MatRef;
+use crate::machine::tuning::TUNING;
+use crate::pages;
 
 /// The operands of a step as they lie in memory.
 pub(super) struct Step<'p> {
@@ -67,14 +69,23 @@ impl<'p> Step<'p> {
         swap::rows_written(self.layout.j, self.panel.ipiv, local.rows, local.grid.myrow)
     }
 
-    /// Copies the rows that the exchange will write to into the log.
+    /// Copies the rows that the exchange will write to into the log, with the team and past the
+    /// caches: only a restart reads it.
     pub fn log_rows<C: Comm>(&self, local: &Local<C>, places: &Places) {
         let (rows, cols) = (self.rows_written(local), self.columns.all());
+        let width = cols.len();
         // SAFETY: the only view of the log, and nobody writes to A meanwhile.
-        let (mut log, a) = unsafe {
-            (places.log(rows.len(), cols.len()), places.a.read(0..local.shape.rows, cols))
+        let (log, a) = unsafe {
+            (places.log(rows.len(), width).share(), places.a.read(0..local.shape.rows, cols))
         };
-        rows.iter().enumerate().for_each(|(i, &row)| log.row_mut(i).copy_from_slice(a.row(row)));
+        local.team.split(rows.len(), TUNING.exchange_grain_rows, |part| {
+            // SAFETY: the team's parts do not overlap.
+            let mut log = unsafe { log.block(part.clone(), 0..width) };
+            for (i, &row) in rows[part].iter().enumerate() {
+                let (row, copy) = (a.row(row), log.row_mut(i));
+                pages::stream(bytemuck::cast_slice(row), bytemuck::cast_slice_mut(copy));
+            }
+        });
     }
 
     /// Puts the rows of the log back where they were.

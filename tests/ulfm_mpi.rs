@@ -10,6 +10,7 @@
 mod mpi_job;
 mod mpirun;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -386,6 +387,106 @@ fn without_a_spare_the_job_ends_and_the_same_command_goes_on() {
     assert_right(&ended);
     assert_eq!(mended_seconds(&ended).len(), 1, "{}", ended.text);
     job.assert_nothing_is_left();
+}
+
+/// The flag of a level in a folder, with an image at each cut.
+fn level(folder: &TempDir) -> String {
+    format!("--level local:{},every=1ms", folder.path().display())
+}
+
+/// The column at which a run has gone on from the images of its level.
+fn column_of_images(ended: &Ended) -> usize {
+    assert_right(ended);
+    let from = |line: &&str| line.starts_with("# restart:") && line.contains("in images of local:");
+    let line = ended.text.lines().find(from).unwrap_or_else(|| panic!("{}", ended.text));
+    let column = line.split_once("column ").and_then(|(_, rest)| rest.split([' ', ';']).next());
+    column.and_then(|column| column.parse().ok()).unwrap_or_else(|| panic!("{line}"))
+}
+
+/// The job has ended, and has left neither memory nor images.
+fn assert_all_is_gone(job: &Job, folder: &TempDir) {
+    job.assert_no_more_is_left_than_locks_of_the_dead();
+    assert_eq!(fs::read_dir(folder).expect("a folder").count(), 0, "the folder of the run goes");
+}
+
+/// What goes on after a loss writes images, too: when all memory is lost later, a restart goes on
+/// from behind that loss.
+#[test]
+fn images_are_written_after_a_loss_that_was_mended() {
+    let Some(mpi) = mpi() else { return };
+    let folder = TempDir::new().expect("a folder");
+    let flags = format!("{} --inject 1@column:320 --inject 0@column:832", level(&folder));
+    let job = job(mpi, (1, 2, 1, 1200, 1), "images", &flags);
+    let first = job.start(&[]);
+    assert_eq!(first.code, Some(75), "{}", first.text);
+    (0..3).for_each(|rank| _ = job.lose(rank));
+    let ended = job.start(&["--resume", "require"]);
+    let column = column_of_images(&ended);
+    assert!((384..=832).contains(&column), "{column}: {}", ended.text);
+    assert_eq!(mended_seconds(&ended).len(), 1, "the images are of after the loss");
+    assert_all_is_gone(&job, &folder);
+}
+
+/// Starts the job and, as soon as some images are complete, has ranks 0 and 1 lost with their memory.
+fn start_and_lose_two(job: &Job, folder: &TempDir) -> Ended {
+    let mut left = vec![0, 1];
+    job.wait(job.spawn(&[]), || {
+        let of_run = fs::read_dir(folder).expect("a folder").next();
+        let files = of_run.map(|run| fs::read_dir(run.unwrap().path()).map_or(0, Iterator::count));
+        // Of three ranks: others are begun when all have come behind the first ones.
+        if !left.is_empty() && files > Some(3) {
+            let is_lost = |pid: &u32| rank_of(*pid).is_some_and(|rank| rank < 2);
+            job.processes().into_iter().filter(is_lost).for_each(kill);
+            let start = Instant::now();
+            while !left.is_empty() && start.elapsed() < Duration::from_millis(500) {
+                left.retain(|&rank| !job.lose_unused(rank));
+            }
+            assert_eq!(left, [0; 0], "both are gone");
+        }
+    })
+}
+
+/// Two ranks of a process row are lost with their memory, which is more than its checksum bears:
+/// where there are spare ranks for them the same job goes on from the images.
+#[test]
+fn a_loss_that_is_too_much_for_memory_is_mended_from_images() {
+    let Some(mpi) = mpi() else { return };
+    let (mut jobs, mut mended) = (0, 0);
+    while mended == 0 && jobs < 4 {
+        let folder = TempDir::new().expect("a folder");
+        let job = job(mpi, (1, 2, 1, 1200, 2), &format!("beyond{jobs}"), &level(&folder));
+        let ended = start_and_lose_two(&job, &folder);
+        // Open MPI ends a rank by itself whose message to a lost one was on its way.
+        let is_mended = ended.code == Some(0);
+        let ended = if is_mended { ended } else { job.start(&[]) };
+        assert!(column_of_images(&ended) > 0);
+        assert_eq!(mended_seconds(&ended).len(), usize::from(is_mended), "{}", ended.text);
+        assert_all_is_gone(&job, &folder);
+        (jobs, mended) = (jobs + 1, mended + usize::from(is_mended));
+    }
+    assert!(mended > 0, "{jobs} jobs had to be started again");
+}
+
+/// What has gone on without a process column writes no images: those of before stay, and a second
+/// loss, which nothing in memory makes up for, is followed by a restart from them.
+#[test]
+fn a_second_loss_without_checksums_is_followed_by_a_restart_from_images() {
+    let Some(mpi) = mpi() else { return };
+    for is_memory_lost in [false, true] {
+        let folder = TempDir::new().expect("a folder");
+        let inject = "--inject 1@column:320 --inject 0@column:704";
+        let flags = format!("{} {inject}", level(&folder));
+        let job = replacing(mpi, (1, 2, 1200), &format!("behind-{is_memory_lost}"), &flags);
+        let first = job.start(&[]);
+        assert_eq!(first.code, Some(75), "{}", first.text);
+        if is_memory_lost {
+            (0..3).for_each(|rank| _ = job.lose(rank));
+        }
+        let ended = job.start(&[]);
+        let column = column_of_images(&ended);
+        assert!((64..=320).contains(&column), "{column}: {}", ended.text);
+        assert_all_is_gone(&job, &folder);
+    }
 }
 
 /// The loss of a rank still ends the job where that is not asked for, with ULFM as without.

@@ -399,6 +399,60 @@ fn a_level_that_fails_between_two_tests_costs_the_level_and_not_the_run() {
     }
 }
 
+/// The folder of a level is a file while `then` starts the job.
+fn without_the_folder(folder: &TempDir, then: impl FnOnce() -> Ended) -> Ended {
+    let (path, away) = (folder.path(), folder.path().with_extension("away"));
+    fs::rename(path, &away).expect("away");
+    fs::write(path, "not a folder").expect("a file");
+    let ended = then();
+    fs::remove_file(path).expect("it is as it was");
+    fs::rename(&away, path).expect("back");
+    ended
+}
+
+/// A job of two tests, which dies in the start that is told so.
+fn of_two_tests(name: &str, folder: &TempDir) -> Job {
+    let mut job = hpl(name, "");
+    job.flags.drain(..2);
+    let flags = format!("--n 250,350 {}", level("local", folder));
+    job.flags.extend(flags.split_whitespace().map(str::to_owned));
+    job
+}
+
+/// The level fails already when a killed run starts again in its first test: the next test has no
+/// images either, as the start before has seen.
+#[test]
+fn a_level_that_fails_from_a_restart_on_costs_the_level_and_not_the_tests_behind_it() {
+    let folder = folder();
+    let job = of_two_tests("behind", &folder);
+    killed(&job, &["--inject", "1@column:200"]);
+    let ended = without_the_folder(&folder, || job.start(&[]));
+    assert!(ended.ok, "{}", ended.text);
+    for says in ["# restart: ", "2 tests with the following results"] {
+        assert!(ended.text.contains(says), "{says}: {}", ended.text);
+    }
+    let warnings = ended.text.matches("warning: no images of level local:").count();
+    assert_eq!(warnings, 2, "one for each test: {}", ended.text);
+}
+
+/// The same, where an earlier start has left images of the next test: the run ends before it, and
+/// goes on from them when they are back.
+#[test]
+fn a_level_that_fails_from_a_restart_on_does_not_hide_the_images_of_a_later_test() {
+    let folder = folder();
+    let job = of_two_tests("hidden", &folder);
+    killed(&job, &["--inject", "1@column:300"]);
+    lose_all(&job);
+    job.lose_results();
+    killed(&job, &["--inject", "2@column:200"]);
+    let ended = without_the_folder(&folder, || job.start(&[]));
+    assert!(!ended.ok && ended.text.contains("error: level local:"), "{}", ended.text);
+    assert!(ended.text.contains("PASSED"), "the first test goes on: {}", ended.text);
+    let ended = job.start(&[]);
+    assert!(ended.text.contains("in images of local:"), "{}", ended.text);
+    check_cleared(&job, &ended, &[&folder]);
+}
+
 /// The newest images rot in the files of two ranks, which is more than one parity bears: the
 /// next older ones are taken.
 #[test]

@@ -204,6 +204,14 @@ impl Job {
         names.len()
     }
 
+    /// What is kept of tests that are done is gone.
+    pub fn lose_results(&self) {
+        let all = SysV::new(false).list().expect("a list").into_iter().map(|info| info.name);
+        let of_run =
+            all.filter(|name| name.run() == self.run && name.role().starts_with("results."));
+        of_run.for_each(|name| _ = SysV::new(false).remove(&name).expect("removed"));
+    }
+
     pub fn assert_nothing_is_left(&self) {
         let left = self.left();
         assert!(left.is_empty(), "{}: {left:?}", self.run);

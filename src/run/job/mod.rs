@@ -608,17 +608,26 @@ impl<'a> Tests<'a> {
         Ok(done.max(self.found.unwrap_or(0)))
     }
 
-    /// Whether all levels can tell now that no earlier start has left images of a test behind
-    /// `first`: they may fail later, and hide none. Collective.
-    fn has_no_later_images<C: Comm>(&self, world: &C, first: usize) -> Result<bool, CommError> {
+    /// Whether no earlier start has left images of a test behind `first`: then a level that fails
+    /// later hides none. Where a level cannot tell, as it fails now, the ledger may know from an
+    /// earlier start: images of a later test come only when the ledger has a result more.
+    /// Collective.
+    fn has_no_later_images<C: Comm>(&mut self, world: &C, first: usize) -> Result<bool, JobError> {
         let (settings, is_looking) = (self.settings, self.setup.is_first_on_host);
-        if settings.levels.0.is_empty() || self.spec.tests().len() < 2 {
+        let Some(ledger) = self.ledger.as_mut().filter(|_| !settings.levels.0.is_empty()) else {
             return Ok(true);
+        };
+        let seen = if is_looking { settings.has_images(|test| test > first) } else { Some(false) };
+        let mut any = [u8::from(seen == Some(true)), u8::from(seen.is_none())];
+        collect::all_reduce(world, &mut any, u8::max)?;
+        match any {
+            [0, 0] => {
+                ledger.note_no_images_behind(first)?;
+                Ok(true)
+            }
+            [0, _] => Ok(ledger.has_no_images_behind(first)),
+            _ => Ok(false),
         }
-        let none = !is_looking || settings.has_no_images(|test| test > first);
-        let mut none = [u8::from(none)];
-        collect::all_reduce(world, &mut none, u8::min)?;
-        Ok(none[0] != 0)
     }
 
     /// Tests whose results are kept, from the first on.

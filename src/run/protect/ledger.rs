@@ -43,6 +43,8 @@ pub(super) struct Content {
     /// What segments and ledgers that are out of reach may name.
     pub(super) left: Vec<StartId>,
     pub(super) results: Results,
+    /// A test behind which no test had images on any level, when a start looked.
+    pub(super) no_images_behind: Option<u64>,
 }
 
 /// Why results cannot be kept or found.
@@ -126,12 +128,29 @@ impl<'a> Ledger<'a> {
         results: Results,
         left: &[StartId],
     ) -> Result<Result<(), StoreError>, CommError> {
-        let mut bytes = Content { life: 0, left: left.to_vec(), results }.encode();
+        let mut bytes = Content { left: left.to_vec(), results, ..Content::default() }.encode();
         collect::broadcast_bytes(world, &mut bytes, 0)?;
         let new = Content::decode(&bytes).expect("encoded by rank 0");
         self.content.left.extend(new.left);
         self.content.results.extend(new.results);
         Ok(self.keep())
+    }
+
+    /// Whether a start of this run has seen that no test behind `test` has images.
+    pub fn has_no_images_behind(&self, test: usize) -> bool {
+        self.content.no_images_behind.is_some_and(|known| known <= test as u64)
+    }
+
+    /// Keeps that no test behind `test` has images. The same on all ranks.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn note_no_images_behind(&mut self, test: usize) -> Result<(), StoreError> {
+        if self.has_no_images_behind(test) {
+            return Ok(());
+        }
+        self.content.no_images_behind = Some(test as u64);
+        self.keep()
     }
 
     /// Writes a new segment, then removes those before it.
@@ -238,7 +257,7 @@ impl Content {
 
     /// A checksum of the rest, the life, the number of starts left and these, the
     /// number of results, and for each the number of its test, its length and its
-    /// bytes; filled up to words.
+    /// bytes; the test behind which there were no images, if one is known; filled up to words.
     fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; 8];
         bytes.extend(self.life.to_le_bytes());
@@ -252,6 +271,7 @@ impl Content {
             bytes.extend((result.len() as u64).to_le_bytes());
             bytes.extend(result);
         }
+        bytes.extend(self.no_images_behind.into_iter().flat_map(u64::to_le_bytes));
         bytes.resize(bytes.len().next_multiple_of(8), 0);
         let sum = checksum(&bytes[8..]);
         bytes[..8].copy_from_slice(&sum.to_le_bytes());
@@ -281,7 +301,8 @@ impl Content {
             results.insert(usize::try_from(test).ok()?, result.to_vec());
             rest = tail;
         }
-        Some(Self { life, left, results })
+        let no_images_behind = word(&mut rest);
+        Some(Self { life, left, results, no_images_behind })
     }
 }
 
@@ -339,6 +360,31 @@ mod tests {
         assert_eq!(start(&nodes, false, b"three")[0], both);
     }
 
+    /// The life of the run that knows it is that of its ledger, whatever became of most nodes.
+    #[test]
+    fn what_a_start_has_seen_of_images_is_known_to_later_ones() {
+        let mut nodes = folders(2);
+        let known = |nodes: &[tempfile::TempDir], is_afresh, note: Option<usize>| {
+            let ran = threads::run(nodes.len(), |world| {
+                let store = Files::in_folder(nodes[world.rank()].path());
+                let mut ledger = Ledger::open(&world, &store, "run", true, is_afresh).unwrap();
+                let known = [0, 1, 2].map(|test| ledger.has_no_images_behind(test));
+                world.barrier().unwrap();
+                note.into_iter().for_each(|test| ledger.note_no_images_behind(test).unwrap());
+                assert_eq!(store.list().unwrap().len(), 1, "one segment a node");
+                Ok::<_, CommError>(known)
+            });
+            ran.into_iter().map(Result::unwrap).collect::<Vec<_>>()
+        };
+        assert_eq!(known(&nodes, false, Some(1)), [[false; 3]; 2]);
+        nodes[0] = folders(1).remove(0);
+        assert_eq!(known(&nodes, false, Some(2)), [[false, true, true]; 2]);
+        start(&nodes, false, b"one");
+        assert_eq!(known(&nodes, false, None), [[false, true, true]; 2]);
+        assert_eq!(known(&nodes, true, None), [[false; 3]; 2]);
+        assert_eq!(known(&nodes, false, None), [[false; 3]; 2], "the run was begun anew");
+    }
+
     #[test]
     fn a_node_that_comes_back_does_not_bring_back_a_run_that_was_given_up() {
         let mut nodes = folders(2);
@@ -370,7 +416,7 @@ mod tests {
     fn a_torn_segment_is_passed_by() {
         let left = vec![StartId { number: 3, nonce: 4 }];
         let results = Results::from([(0, vec![1; 5]), (3, vec![])]);
-        let content = Content { life: 7, left, results };
+        let content = Content { life: 7, left, results, no_images_behind: Some(0) };
         let bytes = content.encode();
         assert_eq!(Content::decode(&bytes), Some(content));
         for cut in 0..bytes.len() {

@@ -244,13 +244,16 @@ impl Settings {
         self.levels.0.iter().filter_map(refused).collect()
     }
 
-    /// Whether no level, as far as this node sees it, has images of tests that `is_meant`; not so
-    /// of one that cannot tell.
-    pub fn has_no_images(&self, is_meant: impl Fn(usize) -> bool) -> bool {
-        self.levels.0.iter().all(|level| {
-            let tests = tests_with_images(&level.folder, &self.run_id);
-            tests.is_ok_and(|tests| !tests.into_iter().any(&is_meant))
-        })
+    /// Whether some level, as far as this node sees it, has images of tests that `is_meant`;
+    /// `None` where none is seen, and a level fails that may have some.
+    pub fn has_images(&self, is_meant: impl Fn(usize) -> bool) -> Option<bool> {
+        let of_level = |level: &LevelSettings| {
+            let tests = tests_with_images(&level.folder, &self.run_id).ok()?;
+            Some(tests.into_iter().any(&is_meant))
+        };
+        let seen: Vec<Option<bool>> = self.levels.0.iter().map(of_level).collect();
+        let has_some = seen.contains(&Some(true));
+        (has_some || !seen.contains(&None)).then_some(has_some)
     }
 
     /// Removes the folders of the run, which has left nothing in them.

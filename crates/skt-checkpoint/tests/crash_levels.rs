@@ -548,6 +548,38 @@ fn images_that_lack_some_are_followed_by_others_at_once() {
     }
 }
 
+/// Images have rotted in part. The start that finds it dies, at any step: the start after it has
+/// others follow at once, whether it goes on from memory, which knows of it, or reads them again.
+#[test]
+fn rot_that_a_start_has_found_is_known_to_the_next() {
+    for setup in [Setup::small(3, 1), Setup::small(4, 2), abft(3, 1)] {
+        let soon = LevelSetup { every_seconds: 0.0, ..level(Reach::Local, 9) };
+        let mut world = World::new(&setup, &[soon]);
+        world.start(&How::none(1, 3));
+        world.levels[0].every_seconds = 1000.0 * EPOCH_SECONDS;
+        let newest = |world: &World, node: usize| {
+            let images = world.disks[0][node].images();
+            images.iter().map(|id| id.generation).max().expect("images")
+        };
+        let before = newest(&world, 0);
+        world.power_off(0..setup.ranks, Cut::All);
+        (1..=before.epoch).for_each(|epoch| world.rot_image(0, 1, epoch));
+        let until = before.epoch + 3;
+        let ran = world.clone().start(&How::none(2, until));
+        let mut from_memory = 0;
+        for step in 1..=ran.steps {
+            let mut dead = world.clone();
+            dead.start(&How::killed(step, until, step, (step % 3) as usize));
+            let ran = dead.start(&How::none(step, until + 3));
+            let came = check_kept(&ran, None, false);
+            from_memory += usize::from(matches!(came, Came::Resumed(_, None)));
+            let follow = |node: usize| newest(&dead, node).start.number > before.start.number;
+            assert!((0..setup.ranks).all(follow), "{}, step {step}: {came:?}", setup.method);
+        }
+        assert!(from_memory > 0, "{}: {} steps", setup.method, ran.steps);
+    }
+}
+
 /// Nobody knows what is on a disk that fails: no start begins from the beginning beside it, also
 /// where it is asked to. Nor does one on a full disk.
 #[test]

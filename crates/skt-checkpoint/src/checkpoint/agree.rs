@@ -203,7 +203,7 @@ pub struct Plan {
     pub load: Option<Box<Load>>,
     /// The generations of each level that can be restored, the newest first.
     pub restorable: Vec<Vec<Generation>>,
-    /// Of each level, whether the newest of these lacks images of some ranks.
+    /// Of each level, whether the newest of these lacks images of some ranks, or has rotten ones.
     pub lacking: Vec<bool>,
     /// Those of which some image is sealed.
     pub sealed: Vec<Vec<Generation>>,
@@ -271,7 +271,11 @@ pub fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusal> {
     }
     let sealed = |level| choose::generations(offers, level).into_iter().collect();
     let sealed = (0..rules.levels.len()).map(sealed).collect();
-    let plan = with_images(offers, rules, memory, &given_up)?;
+    let mut plan = with_images(offers, rules, memory, &given_up)?;
+    if plan.load.is_none() && has_rotten_images(offers) {
+        let restorable = plan.restorable.iter().map(|generations| !generations.is_empty());
+        plan.lacking = restorable.collect();
+    }
     Ok(Decision::Work(Plan { sealed, given_up, ..plan }))
 }
 
@@ -403,6 +407,13 @@ fn name_torn(
 
 fn contents(offers: &[Offer]) -> impl Iterator<Item = &Content> {
     offers.iter().flat_map(|offer| &offer.claims).filter_map(|claim| claim.content.as_ref())
+}
+
+/// Whether the newest images are known to have rotted in part, as a start has found that went on
+/// from them: they bear fewer losses, as such that lack some.
+fn has_rotten_images(offers: &[Offer]) -> bool {
+    let base = lineage(offers);
+    contents(offers).any(|content| counts(content, base) && content.record.has_rotten_images())
 }
 
 /// A process that has found this segment.

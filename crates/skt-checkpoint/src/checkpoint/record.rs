@@ -24,6 +24,7 @@ const RECORD_WORDS: usize = 9 + 2 * JOINED_MAX + 2 * LEFT_MAX;
 /// Bits of a record's word of flags.
 const HOLLOW: u64 = 1;
 const FINISHED: u64 = 2;
+const ROTTEN_IMAGES: u64 = 4;
 
 /// One start of a job: a number that rises from start to start, and a random
 /// one, so that two starts that do not know of each other are told apart.
@@ -71,6 +72,9 @@ pub struct Record {
     hollow: bool,
     /// Set when the run has come to its end: there is nothing to go on with.
     finished: bool,
+    /// Set where the run has gone on from images of which some had rotted, until newer ones
+    /// are complete.
+    rotten_images: bool,
     /// The application's state at epoch `commit`; its result when `finished`.
     state: Vec<u8>,
 }
@@ -169,6 +173,17 @@ impl Record {
         self.assert_blank();
         (self.commit, self.stamp, self.hollow) = (epoch, epoch, false);
         self.state = state.to_vec();
+    }
+
+    /// Of the images that the run goes on from some have rotted: a later start is to know it, also
+    /// where it does not read them.
+    pub fn note_rotten_images(&mut self) {
+        self.rotten_images = true;
+    }
+
+    /// Newer images are complete.
+    pub fn forget_rotten_images(&mut self) {
+        self.rotten_images = false;
     }
 
     /// The run has come to its end: the record stands for its result alone.
@@ -280,6 +295,12 @@ impl Record {
         self.finished
     }
 
+    /// Whether some of the images that the run went on from had rotted, and no newer ones are
+    /// complete.
+    pub fn has_rotten_images(&self) -> bool {
+        self.rotten_images
+    }
+
     /// The application's state of the epoch committed; its result at the end.
     pub fn state(&self) -> &[u8] {
         &self.state
@@ -301,6 +322,8 @@ impl Record {
     /// With a checksum, which comes last: so a record is in force with its last bytes,
     /// not before.
     pub(super) fn encode(&self) -> Vec<u8> {
+        let flags =
+            [(self.hollow, HOLLOW), (self.finished, FINISHED), (self.rotten_images, ROTTEN_IMAGES)];
         let mut words = vec![
             self.sequence,
             self.lineage.number,
@@ -308,7 +331,7 @@ impl Record {
             self.commit,
             self.stamp,
             self.updating,
-            HOLLOW * u64::from(self.hollow) + FINISHED * u64::from(self.finished),
+            flags.map(|(is_set, bit)| u64::from(is_set) * bit).iter().sum(),
             self.state.len() as u64,
         ];
         for (starts, most) in [(&self.joined, JOINED_MAX), (&self.left, LEFT_MAX)] {
@@ -352,6 +375,7 @@ impl Record {
             updating: words[5],
             hollow: words[6] & HOLLOW != 0,
             finished: words[6] & FINISHED != 0,
+            rotten_images: words[6] & ROTTEN_IMAGES != 0,
             state: body[fixed_bytes..].to_vec(),
         })
     }
@@ -443,6 +467,23 @@ mod tests {
         record.rebuilt(5, &[5]);
         record.assert_settled();
         assert_eq!((record.holds(SELF, 5), record.state()), (Holds::Copy, &[5][..]));
+    }
+
+    /// Whatever becomes of the segment, until newer images are complete.
+    #[test]
+    fn rotten_images_are_noted_until_they_are_forgotten() {
+        let mut record = Record::of_new_segment();
+        record.join(start(2), &[]);
+        record.confirm(start(2), SELF, 5, &[5]);
+        record.note_rotten_images();
+        record.rebuilt(5, &[5]);
+        record.join(start(3), &[]);
+        record.confirm(start(3), SELF, 5, &[5]);
+        record.commit(6, vec![]);
+        assert_eq!(Record::decode(&record.encode()), Some(record.clone()));
+        assert!(record.has_rotten_images() && !record.is_hollow() && !record.is_finished());
+        record.forget_rotten_images();
+        assert!(!Record::decode(&record.encode()).expect("whole").has_rotten_images());
     }
 
     #[test]

@@ -89,6 +89,10 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         }
         self.refuse_what_is_too_much(epoch, &found, &damaged, &rotten)?;
         self.lose_images(&rotten);
+        if self.plan.load.is_some() && !damaged.is_empty() {
+            // All of the group: whichever of them a later start may lack.
+            self.record.note_rotten_images();
+        }
         Ok(damaged)
     }
 

@@ -200,6 +200,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         self.plan.lost.extend(rotten);
         self.plan.lost.sort_unstable();
         if !rotten.is_empty() {
+            self.record.note_rotten_images();
             self.follow_images_at_once();
         }
     }
@@ -323,6 +324,9 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let mut votes = self.shelves.votes();
         all_reduce(&self.job, &mut votes, |a, b| a & b)?;
         self.shelves.hear(&votes);
+        if self.shelves.has_complete_images() {
+            self.record.forget_rotten_images();
+        }
         Ok(())
     }
 

@@ -189,6 +189,12 @@ impl Shelves {
         }
     }
 
+    /// Whether images of this start are complete on some level.
+    pub fn has_complete_images(&self) -> bool {
+        let is_of_start = |newest: &Generation| newest.start == self.start;
+        self.shelves.iter().any(|shelf| shelf.complete.first().is_some_and(is_of_start))
+    }
+
     /// The images to write now, of epoch `epoch`, whose stamp is in force, on the levels
     /// that are `due`.
     pub fn new_images(

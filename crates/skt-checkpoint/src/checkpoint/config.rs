@@ -88,7 +88,8 @@ pub struct Config<K> {
     pub image_writer: Writer,
     /// Images are written in pieces of this size.
     pub image_piece_bytes: usize,
-    /// Images that share a file begin on multiples of this.
+    /// Images that share a file begin on multiples of this: of the pages of any system, or the end
+    /// of one and the head of the next would share a page of a page cache.
     pub image_align_bytes: u64,
 }
 

@@ -106,7 +106,9 @@ fn too_little(level: &Level, all: &[Request], slots: &[Slot]) -> Option<Refusal>
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::config::Config;
     use super::*;
+    use crate::pages::system_page_bytes;
 
     /// A rank on each of these nodes, with an image of so many KiB.
     fn requests(nodes: &[(&str, u64)]) -> Vec<Request> {
@@ -125,6 +127,23 @@ mod tests {
         let slots = slots_of_all(reach, &requests(nodes), 1 << 20);
         assert!(slots.iter().enumerate().all(|(rank, slot)| slot.rank == rank));
         slots.iter().map(|slot| (slot.ranks.to_string(), slot.bytes >> 20)).collect()
+    }
+
+    /// Pages have 4 to 64 KiB, and what writes to a file over a network writes whole ones.
+    #[test]
+    fn slots_share_no_page_of_a_page_cache() {
+        let page_bytes = (system_page_bytes() as u64).max(64 << 10);
+        let align_bytes = Config::new("pages", ()).image_align_bytes;
+        for kib in [1, 63, 65, 1023, 1025, 70_001] {
+            let all = requests(&[("a", kib), ("a", 1), ("b", kib)]);
+            for reach in [Reach::Local, Reach::Global] {
+                let slots = slots_of_all(reach, &all, align_bytes);
+                assert!(
+                    slots.iter().all(|slot| slot.bytes.is_multiple_of(page_bytes)),
+                    "{slots:?}"
+                );
+            }
+        }
     }
 
     #[test]

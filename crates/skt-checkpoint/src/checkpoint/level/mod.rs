@@ -9,10 +9,11 @@
 
 pub(super) mod choose;
 mod disk;
-mod every;
+mod due;
 mod failed;
 pub mod folder;
 mod format;
+mod hand_over;
 mod helper;
 pub(super) mod look;
 mod ranks;
@@ -29,7 +30,7 @@ use serde::{Deserialize, Serialize};
 
 pub use choose::{Generation, ImageClaim, Load, Rotten, Source};
 pub use disk::{Disk, FileId, ImageFile, ImageId, Slot};
-pub use every::{ImageCost, ImagesEvery, IntervalOf, StateSeconds};
+pub use due::{ImageCost, ImagesEvery, IntervalOf, StateSeconds};
 pub use failed::{NotOwn, Unopened, is_not_own};
 pub use format::IMAGE_PAGE_BYTES;
 pub(super) use helper::{Free, Helper};

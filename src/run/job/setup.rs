@@ -4,9 +4,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::error::JobError;
+use super::options::Options;
+use super::outlook;
 use super::pinning::Pinning;
 use super::places::{self, Place};
-use super::{JobError, Options, outlook};
 use crate::checkpoint::layout::Geometry;
 use crate::checkpoint::store::{Store, StoreKind};
 use crate::config::{RunSpec, TestSpec};
@@ -77,6 +79,54 @@ impl StopWatch {
         let parts: Vec<String> = self.steps.iter().map(part).collect();
         format!("{} ({all:.3} s in all)", parts.join(", "))
     }
+}
+
+/// Where all ranks are, and what earlier starts of the run hold there. Collective.
+fn all_places<C: Comm>(
+    world: &C,
+    settings: &Settings,
+    store: &(dyn Store + Send + Sync),
+) -> Result<Vec<Place>, JobError> {
+    let mask = affinity::current_mask().unwrap_or_default();
+    let (mut id, mut held_bytes) = (None, 0);
+    if settings.is_on() {
+        // Those of all runs: no run can go on from them.
+        warn(&protect::tidy(store)?);
+        held_bytes = protect::run_bytes(store, &settings.run_id)?;
+        id = Some(store.id()?);
+    }
+    Ok(places::gather(world, mask, id, held_bytes)?)
+}
+
+fn environment(options: &Options, places: &[Place], pinning: &Pinning) -> Environment {
+    Environment {
+        host: host::this_host(),
+        memory: memory::this_process(),
+        blas: blas::loaded(),
+        mpi_library: options.mpi_library.clone(),
+        hosts: places::hosts(places),
+        pinning: pinning.words(),
+        helper_cpus: pinning.kept().to_vec(),
+    }
+}
+
+/// Why the tests do not fit into the memory of the hosts, if they do not, and what of other runs
+/// is in it. Collective.
+fn lack_of_memory<C: Comm>(
+    world: &C,
+    spec: &RunSpec,
+    settings: &Settings,
+    store: &(dyn Store + Send + Sync),
+    places: &[Place],
+) -> Result<Option<String>, JobError> {
+    let Some((lacking, why)) = memory_lack(spec, settings, places) else { return Ok(None) };
+    let run = settings.is_on().then_some(settings.run_id.as_str());
+    let left = match places[world.rank()].host == lacking {
+        true => protect::left_by_others(store, &settings.store, run)?,
+        false => None,
+    };
+    let left = first_text(world, &left.unwrap_or_default())?;
+    Ok(Some(why + &left.map_or(String::new(), |left| format!(" On {lacking} {left}."))))
 }
 
 /// Takes hold of the run, if it is protected; else why that cannot be.
@@ -150,30 +200,14 @@ impl<'a> Setup<'a> {
         let target = Target::new(&settings.inject, world.rank(), kind.open(), &settings.run_id);
         // Our own threads call the BLAS, each for itself.
         blas::set_blas_threads(1);
-        let mask = affinity::current_mask().unwrap_or_default();
-        let (mut id, mut held_bytes) = (None, 0);
-        if settings.is_on() {
-            // Those of all runs: no run can go on from them.
-            warn(&protect::tidy(store)?);
-            held_bytes = protect::run_bytes(store, &settings.run_id)?;
-            id = Some(store.id()?);
-        }
-        let places = places::gather(world, mask, id, held_bytes)?;
+        let places = all_places(world, settings, store)?;
         watch.lap("ranks and stores");
         let pinning = Pinning::new(&places, world.rank(), spec.threads, settings.helper_cores);
         let team = pinning
             .start_team(spec.threads)
             .map_err(|why| JobError::Threads { threads: spec.threads, why })?;
         blas::check_work_space(spec.threads)?;
-        let environment = Environment {
-            host: host::this_host(),
-            memory: memory::this_process(),
-            blas: blas::loaded(),
-            mpi_library: options.mpi_library.clone(),
-            hosts: places::hosts(&places),
-            pinning: pinning.words(),
-            helper_cpus: pinning.kept().to_vec(),
-        };
+        let environment = environment(options, &places, &pinning);
         watch.lap("threads and BLAS");
         let self_test = self_test(world, &team, &environment, self_test_seconds(spec))?;
         watch.lap("DGEMM self-test");
@@ -193,17 +227,8 @@ impl<'a> Setup<'a> {
             refusal = first_text(world, &in_use.unwrap_or_default())?;
         }
         warn_of_one_store(&places, world.rank());
-        if refusal.is_none()
-            && let Some((lacking, why)) = memory_lack(spec, settings, &places)
-        {
-            let run = settings.is_on().then_some(settings.run_id.as_str());
-            let left = match places[world.rank()].host == lacking {
-                true => protect::left_by_others(store, &settings.store, run)?,
-                false => None,
-            };
-            let left = first_text(world, &left.unwrap_or_default())?;
-            refusal =
-                Some(why + &left.map_or(String::new(), |left| format!(" On {lacking} {left}.")));
+        if refusal.is_none() {
+            refusal = lack_of_memory(world, spec, settings, store, &places)?;
         }
         let memory_note = memory_note(spec, settings, &places);
         let outlooks = match refusal {

@@ -6,8 +6,11 @@
 
 use std::time::Instant;
 
+use super::error::JobError;
+use super::options::Options;
+use super::outlook;
+use super::series::{Ranks, Tests, Turn};
 use super::setup::Setup;
-use super::{JobError, Options, Ranks, Tests, Turn, outlook};
 use crate::checkpoint::agree::Resume;
 use crate::checkpoint::store::Store;
 use crate::config::{RunSpec, TestSpec};

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::choose::Generation;
+use super::disk::Generation;
 use super::disk::{Disk, FileId, ImageFile, Slot};
 
 /// Something else stands where this user's images belong, perhaps planted by another user. A

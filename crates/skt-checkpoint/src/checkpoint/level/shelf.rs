@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::super::record::StartId;
-use super::choose::Generation;
+use super::disk::Generation;
 use super::disk::{FileId, Slot};
 use super::due::{ImageCost, NextImage, RunClock, StateSeconds};
 use super::writing::{End, NewImage, Sealed, Written};

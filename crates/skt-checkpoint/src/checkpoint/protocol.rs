@@ -29,7 +29,6 @@ pub use super::memory::{Memory, Peer};
 use super::methods::Method;
 pub use super::opening::Found;
 use super::opening::{Earlier, Opening};
-use super::parameters::parameters;
 use super::recover::Recovered;
 use super::schedule::UnderWay;
 pub use super::schedule::{Polled, Stats};
@@ -81,7 +80,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         hook: Arc<dyn Hook>,
         earlier: Earlier<M::Lock>,
     ) -> Result<Opened<C, M, K>> {
-        let parameters = parameters(&config, shapes, config.ranks(comm.size()));
+        let parameters = config.parameters(shapes, config.ranks(comm.size()));
         let is_lasting = config.method != Method::None;
 
         // 1 lock, agree: nothing changes, and what all have decided on still stands.

@@ -10,7 +10,7 @@
 pub(super) mod choose;
 mod disk;
 mod due;
-mod failed;
+pub(super) mod failed;
 pub mod folder;
 mod format;
 mod hand_over;

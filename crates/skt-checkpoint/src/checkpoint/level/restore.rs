@@ -19,18 +19,10 @@ use super::super::methods::Method;
 use super::super::opening::{Earlier, Opening};
 use super::super::protocol::Opened;
 use super::disk::{FileId, ImageFile, ImageId, Slot};
+use super::failed::remove_images;
 use super::format::{ImageLayout, Said, Seal, read_seal};
 use super::room::slots_with_room;
 use crate::comm::Comm;
-
-/// An error of a level, while a run starts.
-pub(in super::super) fn level_error(
-    what: &'static str,
-    level: &Level,
-) -> impl FnOnce(io::Error) -> CheckpointError {
-    let level = level.name.clone();
-    move |source| CheckpointError::Level { what, level, source }
-}
 
 /// Those of `files` that no start needs: of generations that cannot be restored, or are older
 /// than as many of those that can as are kept. While none can be restored, all stay of which an
@@ -46,23 +38,6 @@ fn unneeded(
         _ => &restorable[..restorable.len().min(level.keep)],
     };
     files.iter().filter(|file| !needed.contains(&file.generation)).copied().collect()
-}
-
-/// Removes these files of a level. `before` is called before each.
-pub(in super::super) fn remove_images(
-    level: &Level,
-    files: &[FileId],
-    before: &dyn Fn() -> crate::comm::Result<()>,
-) -> Result<()> {
-    let failed = || level_error("removing images", level);
-    for &file in files {
-        before()?;
-        level.disk.remove(file).map_err(failed())?;
-    }
-    match files.is_empty() {
-        true => Ok(()),
-        false => level.disk.sync_names().map_err(failed()),
-    }
 }
 
 /// Opens an image to be read.

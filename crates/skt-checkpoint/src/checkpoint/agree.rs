@@ -2,14 +2,14 @@
 //! for the whole job, a pure function of what all processes have found.
 //!
 //! **Which segments count.** Every start of a job is an [`StartId`]. A segment
-//! says which attempt it has followed last (`lineage`), and which have read it
-//! since (`joined`). An attempt first has all segments join, then a barrier, and
+//! says which start it has followed last (`lineage`), and which have read it
+//! since (`joined`). A start first has all segments join, then a barrier, and
 //! only then do segments change and name it as their lineage. So once any
-//! segment names an attempt as its lineage, all that this attempt took part
+//! segment names a start as its lineage, all that this start took part
 //! in have joined it, and a segment that names it neither way was out of reach
 //! then (a node that has come back) and has missed what was decided: it is
 //! stale, whatever its epochs say. What has joined and not followed is as it was,
-//! however many attempts it has joined since.
+//! however many starts it has joined since.
 //!
 //! **Which epoch.** E is the newest commit of those that count. A rank commits
 //! only after the job-wide barrier, when every D of every group is complete, so

@@ -91,7 +91,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         Ok(this)
     }
 
-    /// Takes part in this attempt; nothing that a later start could miss has
+    /// Takes part in this start; nothing that a later start could miss has
     /// changed yet.
     pub(super) fn join(&mut self, is_new: bool) -> Result<()> {
         let step = Step::new(StepName::Join, self.plan.epoch);
@@ -116,7 +116,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         Ok(self.job.barrier()?)
     }
 
-    /// All have joined: from here on segments follow this attempt's decision.
+    /// All have joined: from here on segments follow this start's decision.
     /// A segment that has not joined is stale from now on.
     pub(super) fn confirm(&mut self) -> Result<()> {
         let (method, Plan { attempt, epoch, state, load, .. }) = (self.config.method, &self.plan);

@@ -60,7 +60,7 @@ pub(super) fn refuse_other_shapes(offers: &[Offer]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The lineage to go on from: the latest attempt that any segment has followed.
+/// The lineage to go on from: the latest start that any segment has followed.
 /// Where two never knew of each other, the one that came further.
 pub(super) fn lineage(offers: &[Offer]) -> StartId {
     let records = contents(offers).map(|content| &content.record);

@@ -44,7 +44,7 @@ pub struct Rules {
     pub nothing_hidden: bool,
     /// Wall clock at this start, in any unit.
     pub clock: u64,
-    /// A random number for this attempt.
+    /// A random number for this start.
     pub nonce: u64,
     /// Levels of images, by the names that users know.
     pub levels: Vec<String>,

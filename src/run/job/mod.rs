@@ -20,7 +20,7 @@ use series::{Ran, Tests, remove_images};
 use setup::Setup;
 pub use trials::Trials;
 
-use std::time::Instant;
+use std::fmt::Display;
 
 use skt_terms::exit::Exit;
 
@@ -31,7 +31,6 @@ use crate::report::clock::now_unix_seconds;
 use crate::report::json::RunFacts;
 use crate::report::progress::Progress;
 use crate::report::{heartbeat, output};
-use crate::run::protect::ledger::Results;
 use crate::run::protect::{self, Settings};
 
 /// A job that has come to an end, with all its ranks.
@@ -70,14 +69,10 @@ pub fn run<C: Comm>(
     progress.phase(&setup::starting_line(world.size(), spec));
     let store = settings.store.parse::<StoreKind>()?.open();
     let setup = Setup::new(world, spec, settings, options, &*store)?;
-    if let Some(why) = &setup.refusal {
-        progress.clear();
-        if first {
-            output::say(format_args!("error: {why}"));
-        }
-        return Ok(Finished::short(Exit::BadInput));
-    }
     progress.clear();
+    if let Some(why) = &setup.refusal {
+        return Ok(refused(world, why, Exit::BadInput));
+    }
     let Some(reports) = open_reports(world, spec, settings, options, &setup, start_unix_seconds)?
     else {
         return Ok(Finished::short(Exit::BadInput));
@@ -85,29 +80,16 @@ pub fn run<C: Comm>(
     if settings.is_on() {
         interrupt::listen(spec, settings, first);
     }
-    let mut tests = Tests {
-        spec,
-        settings,
-        setup: &setup,
-        lost_at: options.lost_at,
-        seat: options.seat.clone(),
-        progress,
-        reports,
-        ledger: None,
-        found: None,
-        unsettled: Results::new(),
-        settled_at: Instant::now(),
-    };
+    let mut tests = Tests::new(spec, settings, &setup);
+    (tests.lost_at, tests.seat) = (options.lost_at, options.seat.clone());
+    (tests.progress, tests.reports) = (progress, reports);
     let ran = match tests.run(world) {
         Err(why) if !why.is_fatal() => {
             if let Some(sign) = why.sign() {
                 heartbeat::step(sign);
             }
             tests.progress.clear();
-            if first {
-                output::say(format_args!("error: {why}"));
-            }
-            return Ok(Finished::short(why.exit()));
+            return Ok(refused(world, &why, why.exit()));
         }
         done => done?,
     };
@@ -126,6 +108,14 @@ pub fn run<C: Comm>(
         done => done.map(|()| true)?,
     };
     Ok(Finished { exit, is_reported: true, is_cleared })
+}
+
+/// A job whose ranks all know `why` it ends; rank 0 says it.
+fn refused<C: Comm>(world: &C, why: &dyn Display, exit: Exit) -> Finished {
+    if world.rank() == 0 {
+        output::say(format_args!("error: {why}"));
+    }
+    Finished::short(exit)
 }
 
 /// Opens the reports on rank 0; `None` on all ranks, where that cannot be. Collective.

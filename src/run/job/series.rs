@@ -48,9 +48,9 @@ impl<C: Comm> Ran<'_, C> {
 
 /// The tests of a job.
 pub(super) struct Tests<'a> {
-    pub spec: &'a RunSpec,
-    pub settings: &'a Settings,
-    pub setup: &'a Setup<'a>,
+    spec: &'a RunSpec,
+    settings: &'a Settings,
+    setup: &'a Setup<'a>,
     /// When a loss was noticed that this process has outlived.
     pub lost_at: Option<Instant>,
     /// The rank that this process has in the run.
@@ -59,13 +59,13 @@ pub(super) struct Tests<'a> {
     pub reports: Option<Reports>,
     /// Results of the tests that are done, where there are several and they are
     /// protected.
-    pub ledger: Option<Ledger<'a>>,
+    ledger: Option<Ledger<'a>>,
     /// The test of which an earlier start has left data, on any rank.
-    pub found: Option<usize>,
+    found: Option<usize>,
     /// On rank 0: results that are reported and not in the ledger yet.
-    pub unsettled: Results,
+    unsettled: Results,
     /// When the ledger got the last ones.
-    pub settled_at: Instant,
+    settled_at: Instant,
 }
 
 /// The ranks of a grid, kept from one test to the next of the same grid.
@@ -110,6 +110,23 @@ enum Verdict {
 }
 
 impl<'a> Tests<'a> {
+    /// Those of `spec`, none of them run or found yet; nothing is shown or reported.
+    pub fn new(spec: &'a RunSpec, settings: &'a Settings, setup: &'a Setup<'a>) -> Self {
+        Self {
+            spec,
+            settings,
+            setup,
+            lost_at: None,
+            seat: Seat::default(),
+            progress: Progress::off(),
+            reports: None,
+            ledger: None,
+            found: None,
+            unsettled: Results::new(),
+            settled_at: Instant::now(),
+        }
+    }
+
     /// Runs the tests one by one, from the one that an earlier start has left
     /// unfinished or not reported. The same on all ranks.
     pub fn run<C: Comm>(&mut self, world: &C) -> Result<Ran<'a, C>, JobError> {

@@ -14,7 +14,7 @@ use skt_hpl::config::{Fact, Generator, Pmap};
 use skt_hpl::hpl::comm::threads::{self, ThreadComm};
 use skt_hpl::hpl::comm::{CommError, PanelBuf};
 use skt_hpl::hpl::grid::{Cyclic, Grid};
-use skt_hpl::hpl::pfact::{self, Panel, Place, Variant, pivot};
+use skt_hpl::hpl::pfact::{self, PanelWork, Place, Variant, pivot};
 use skt_hpl::hpl::pgesv::panel::leading_dimension;
 use skt_hpl::hpl::update::{self, Operands};
 use skt_hpl::hpl::{matgen, swap};
@@ -112,7 +112,7 @@ fn panel(criterion: &mut Criterion) {
         let variant = Variant { pfact: fact, rfact: fact, nbmin: 4, ndiv: 2 };
         let factor = |(w, ipiv, offers): &mut (PanelBuf, Vec<f64>, pivot::Offers)| {
             let rows = Cyclic { nb: NB, procs: 1 };
-            let mut panel = Panel {
+            let mut panel = PanelWork {
                 w: MatMut::col_major(w, NB + ORDER, NB, ld),
                 ipiv,
                 place: Place { j: 0, rows, myrow: 0, top: 0 },

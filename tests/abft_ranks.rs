@@ -3,6 +3,7 @@
 
 mod abft;
 mod base_spec;
+mod soak;
 
 use std::collections::HashSet;
 use std::num::NonZeroUsize;
@@ -137,8 +138,7 @@ fn steps(job: &Job, seed: u64) -> u64 {
 /// once or go on as far as they can. What is left leads to the right x.
 #[test]
 fn a_death_at_any_step_loses_nothing() {
-    let is_soak = std::env::var_os("SKT_FT_SOAK").is_some_and(|value| value != "0");
-    let small_seeds = if is_soak { 3 } else { 1 };
+    let small_seeds = if soak::is_soak() { 3 } else { 1 };
     let (mut died, mut restarted) = (0, 0);
     for job in small_jobs() {
         let ranks = job.ranks();

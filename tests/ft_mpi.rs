@@ -8,6 +8,7 @@
 
 mod mpi_job;
 mod mpirun;
+mod soak;
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -15,14 +16,11 @@ use std::time::{Duration, Instant};
 
 use mpi_job::{Job, kill};
 use skt_hpl::checkpoint::hook::StepName;
+use soak::is_soak;
 
 const RANKS: usize = 4;
 /// With N = 250: 8 checkpoints, one every 2 panels.
 const SYSTEM: &str = "--nb 16 --p 2 --q 2 --checkpoint-every 2p!";
-
-fn is_soak() -> bool {
-    std::env::var_os("SKT_FT_SOAK").is_some_and(|value| value != "0")
-}
 
 /// HPL on four ranks, which are killed at once when one of them dies.
 fn hpl(name: &str, flags: &str) -> Job {

@@ -2,6 +2,7 @@
 //! encoder and depth, on uneven shapes. x has the same bits as without losses.
 
 mod drill;
+mod soak;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,8 +42,7 @@ const DEPTHS: usize = 4;
 /// The depths of case `number`: all in a soak (`SKT_FT_SOAK=1`), else `count` of them,
 /// in turns.
 fn depths(number: usize, count: usize) -> impl Iterator<Item = usize> {
-    let is_soak = std::env::var_os("SKT_FT_SOAK").is_some_and(|value| value != "0");
-    let count = if is_soak { DEPTHS } else { count };
+    let count = if soak::is_soak() { DEPTHS } else { count };
     (0..count).map(move |depth| (number * count + depth) % DEPTHS)
 }
 

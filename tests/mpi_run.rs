@@ -14,6 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use mpirun::Ended;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use report_common::default_run;
@@ -31,21 +32,7 @@ const PROMPT: Duration = Duration::from_secs(10);
 /// One job at a time: a hung one must not be taken for one that shares its cores.
 static ONE_JOB: Mutex<()> = Mutex::new(());
 
-/// How a job ended.
-struct Ended {
-    code: Option<i32>,
-    out: String,
-    err: String,
-    took: Duration,
-}
-
 impl Ended {
-    #[track_caller]
-    fn expect(self, code: i32) -> Ended {
-        assert_eq!(self.code, Some(code), "{}\n{}", self.out, self.err);
-        self
-    }
-
     /// The counts of the summary: passed, failed, skipped.
     #[track_caller]
     fn expect_counts(&self, counts: [usize; 3]) {

@@ -8,6 +8,7 @@ use std::process::Stdio;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use mpirun::Ended;
 use skt_hpl::config::{Format, RunSpec, parse};
 use tempfile::TempDir;
 
@@ -16,21 +17,6 @@ static ONE_JOB: Mutex<()> = Mutex::new(());
 
 /// What a job beside its budget may take: to start, and to end.
 const START_AND_END: Duration = Duration::from_secs(60);
-
-struct Ended {
-    code: Option<i32>,
-    out: String,
-    err: String,
-    took: Duration,
-}
-
-impl Ended {
-    #[track_caller]
-    fn expect(self, code: i32) -> Ended {
-        assert_eq!(self.code, Some(code), "{}\n{}", self.out, self.err);
-        self
-    }
-}
 
 /// Runs the program with flags given as one line.
 fn run(folder: &Path, ranks: usize, flags: &str) -> Ended {

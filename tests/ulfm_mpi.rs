@@ -9,6 +9,7 @@
 
 mod mpi_job;
 mod mpirun;
+mod soak;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use mpi_job::{Dice, Ended, Job, kill, rank_of};
+use soak::is_soak;
 use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_skt-hpl");
@@ -154,11 +156,6 @@ fn start_and_lose(job: &Job, losses: &[Loss]) -> (Ended, usize) {
 fn assert_right(ended: &Ended) {
     assert_eq!(ended.code, Some(0), "{}", ended.text);
     assert!(ended.text.contains("PASSED") && !ended.text.contains("FAILED"), "{}", ended.text);
-}
-
-/// Whether losses are to be many.
-fn is_soak() -> bool {
-    std::env::var_os("SKT_FT_SOAK").is_some_and(|value| value != "0")
 }
 
 /// Any rank, at any time from when the ranks have met: the same job comes to the right end.

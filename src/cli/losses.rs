@@ -19,14 +19,24 @@ use std::time::Instant;
 
 use skt_terms::exit::Exit;
 
-use super::run::{Job, RunArgs, run_on};
 use crate::config::{RunSpec, TestSpec};
 use crate::hpl::comm::Comm as _;
 use crate::hpl::comm::mpi::{MpiComm, MpiWorld, Ulfm};
 use crate::machine::environment::affinity;
 use crate::report::output;
 use crate::run::job::{self, Finished, JobError};
-use crate::run::protect::{OnLoss, Settings};
+use crate::run::protect::{OnLoss, Seat, Settings};
+
+/// What a process knows of its job.
+#[derive(Default)]
+pub(super) struct Job {
+    /// The run; none before rank 0 has told.
+    pub order: Option<(RunSpec, Settings)>,
+    /// When this process noticed a loss that it has outlived: the last one.
+    pub lost_at: Option<Instant>,
+    /// The rank that it has in the run.
+    pub seat: Seat,
+}
 
 /// How an attempt has ended on one rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,11 +99,15 @@ impl Verdict {
     }
 }
 
-/// Runs the benchmark on the ranks that are left, until an attempt comes to its end.
+/// Runs the benchmark on the ranks that are left, until an attempt, as `run_on` makes them, comes
+/// to its end.
 ///
 /// # Errors
 /// What is no loss of a rank.
-pub fn outlive(world: &MpiWorld, ulfm: &Ulfm, args: &RunArgs) -> Result<Exit, JobError> {
+pub fn outlive(
+    ulfm: &Ulfm,
+    mut run_on: impl FnMut(&MpiComm, &mut Job) -> Result<Finished, JobError>,
+) -> Result<Exit, JobError> {
     let mask = affinity::current_mask().ok();
     let (mut job, mut ranks) = (Job::default(), usize::MAX);
     loop {
@@ -104,7 +118,7 @@ pub fn outlive(world: &MpiWorld, ulfm: &Ulfm, args: &RunArgs) -> Result<Exit, Jo
             return Ok(Exit::Interrupted);
         }
         ranks = comm.size();
-        let attempt = run_on(world, &comm, args, &mut job);
+        let attempt = run_on(&comm, &mut job);
         let is_mended = job.lost_at.replace(Instant::now()).is_some();
         match Verdict::of(ulfm.agree(Standing::of(&attempt).word())) {
             Verdict::End => return attempt.map(|finished| exit_after(&finished, is_mended)),

@@ -18,93 +18,72 @@ const MOOT: &str = "Accepted as in HPL.dat, without effect";
 /// configuration's own validator checks them, names and HPL.dat codes alike.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Overrides {
-    /// Orders of the matrices, e.g. 20000,30000
     #[arg(long, value_name = "N,..", value_delimiter = ',', allow_negative_numbers = true)]
     #[arg(help_heading = PROBLEM, help = about(Param::N, "Orders of the matrices"))]
-    pub n: Vec<String>,
-    /// Blocking factors
+    pub(super) n: Vec<String>,
     #[arg(long, value_name = "NB,..", value_delimiter = ',', allow_negative_numbers = true)]
     #[arg(help_heading = PROBLEM, help = about(Param::Nb, "Blocking factors"))]
-    pub nb: Vec<String>,
-    /// Rows of the process grids
+    pub(super) nb: Vec<String>,
     #[arg(long, value_name = "P,..", value_delimiter = ',', allow_negative_numbers = true)]
     #[arg(help_heading = PROBLEM, help = about(Param::P, "Rows of the process grids; pairs up with --q. Without any grid, the one nearest to a square that holds all ranks"))]
-    pub p: Vec<String>,
-    /// Columns of the process grids
+    pub(super) p: Vec<String>,
     #[arg(long, value_name = "Q,..", value_delimiter = ',', allow_negative_numbers = true)]
     #[arg(help_heading = PROBLEM, help = about(Param::Q, "Columns of the process grids"))]
-    pub q: Vec<String>,
-    /// Mapping of ranks to the grid
+    pub(super) q: Vec<String>,
     #[arg(long, value_name = "MAP", value_parser = Names::of(Param::Pmap))]
     #[arg(help_heading = PROBLEM, help = about(Param::Pmap, "Lay ranks over the grid row by row, or column by column"))]
-    pub pmap: Option<String>,
-    /// Residual threshold
+    pub(super) pmap: Option<String>,
     #[arg(long, value_name = "REAL", allow_negative_numbers = true)]
     #[arg(help_heading = PROBLEM, help = about(Param::Threshold, "Scaled residual below which a test passes; 0 or less skips the check"))]
-    pub threshold: Option<String>,
-    /// Random matrix
+    pub(super) threshold: Option<String>,
     #[arg(long, value_name = "NAME", value_parser = Names::of(Param::Generator))]
     #[arg(help_heading = PROBLEM, help = about(Param::Generator, "Random matrix: the reference's, bit for bit, or xoshiro256++"))]
-    pub generator: Option<String>,
-    /// Between ranks of a node
+    pub(super) generator: Option<String>,
     #[arg(long, value_name = "NAME", value_parser = Names::of(Param::Transport))]
     #[arg(help_heading = TALK, help = about(Param::Transport, "Between ranks of a node: they read panels and rows in each other's memory, or send messages"))]
-    pub transport: Option<String>,
-    /// Threads a rank
+    pub(super) transport: Option<String>,
     #[arg(long, value_name = "T", allow_negative_numbers = true)]
     #[arg(help_heading = PROBLEM, help = about(Param::Threads, "Threads a rank"))]
-    pub threads: Option<String>,
+    pub(super) threads: Option<String>,
 
-    /// Panel factorizations
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = Names::of(Param::Pfact))]
     #[arg(help_heading = PANEL, help = about(Param::Pfact, "Factorization inside the recursion"))]
-    pub pfact: Vec<String>,
-    /// Recursive panel factorizations
+    pub(super) pfact: Vec<String>,
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = Names::of(Param::Rfact))]
     #[arg(help_heading = PANEL, help = about(Param::Rfact, "The recursion's own factorization"))]
-    pub rfact: Vec<String>,
-    /// End of the recursion
+    pub(super) rfact: Vec<String>,
     #[arg(long, value_name = "COLS,..", value_delimiter = ',', allow_negative_numbers = true)]
     #[arg(help_heading = PANEL, help = about(Param::Nbmin, "The recursion stops at this many columns"))]
-    pub nbmin: Vec<String>,
-    /// Parts of the recursion
+    pub(super) nbmin: Vec<String>,
     #[arg(long, value_name = "PARTS,..", value_delimiter = ',', allow_negative_numbers = true)]
     #[arg(help_heading = PANEL, help = about(Param::Ndiv, "Parts into which the recursion cuts a panel"))]
-    pub ndiv: Vec<String>,
+    pub(super) ndiv: Vec<String>,
 
-    /// Panel broadcasts
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = Names::of(Param::Bcast))]
     #[arg(help_heading = TALK, help = about(Param::Bcast, "How a panel travels along its process row; M spares the owner of the next panel"))]
-    pub bcast: Vec<String>,
-    /// Look-ahead depths
+    pub(super) bcast: Vec<String>,
     #[arg(long, value_name = "D,..", value_delimiter = ',', allow_negative_numbers = true)]
     #[arg(help_heading = TALK, help = about(Param::Depth, "Look-ahead: panels factored ahead of the update"))]
-    pub depth: Vec<String>,
-    /// Row exchange
+    pub(super) depth: Vec<String>,
     #[arg(long, value_name = "NAME", value_parser = Names::of(Param::Swap))]
     #[arg(help_heading = TALK, help = about(Param::Swap, "How rows are exchanged along a process column"))]
-    pub swap: Option<String>,
-    /// Threshold of the mixed row exchange
+    pub(super) swap: Option<String>,
     #[arg(long, value_name = "COLS", allow_negative_numbers = true)]
     #[arg(help_heading = TALK, help = about(Param::SwapThreshold, "Local columns above which mix takes spread-roll, if P > 2"))]
-    pub swap_threshold: Option<String>,
+    pub(super) swap_threshold: Option<String>,
 
-    /// Form of L1
     #[arg(long, value_name = "FORM", value_parser = Names::of(Param::L1))]
     #[arg(help_heading = MOOT, help = about(Param::L1, "Form of L1. Reported, without effect"))]
-    pub l1: Option<String>,
-    /// Form of U
+    pub(super) l1: Option<String>,
     #[arg(long, value_name = "FORM", value_parser = Names::of(Param::U))]
     #[arg(help_heading = MOOT, help = about(Param::U, "Form of U. Reported, without effect"))]
-    pub u: Option<String>,
-    /// Equilibration
+    pub(super) u: Option<String>,
     #[arg(long, visible_alias = "equil", value_name = "YES|NO", value_parser = Names::of(Param::Equilibration))]
     #[arg(help_heading = MOOT, help = about(Param::Equilibration, "Equilibration. Reported, without effect"))]
-    pub equilibration: Option<String>,
-    /// Alignment in doubles
+    pub(super) equilibration: Option<String>,
     #[arg(long, visible_alias = "align", value_name = "DOUBLES", allow_negative_numbers = true)]
     #[arg(help_heading = MOOT, help = about(Param::Alignment, "Alignment in doubles. Reported; ours is at least that of a cache line"))]
-    pub alignment: Option<String>,
+    pub(super) alignment: Option<String>,
 }
 
 impl Overrides {

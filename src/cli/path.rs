@@ -208,11 +208,7 @@ fn read_all(files: &[PathBuf]) -> Result<Vec<Measured>, StudyError> {
 pub(super) fn read_machine(path: Option<&Path>) -> Result<Machine, StudyError> {
     let Some(path) = path else { return Ok(Machine::ZEN4_CORE) };
     let file = path.display().to_string();
-    let text = fs::read_to_string(path).map_err(|source| StudyError::File {
-        what: "read",
-        file: file.clone(),
-        source,
-    })?;
+    let text = fs::read_to_string(path).map_err(StudyError::file("read", path))?;
     reader::from_json(&text).map_err(|error| {
         StudyError::Usage(format!("'{file}' is no machine as --save-machine writes it: {error}"))
     })

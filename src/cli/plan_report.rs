@@ -32,7 +32,7 @@ pub(super) fn describe(
     let _ = write!(words, "\n{}\n", table(&basis.machine, plan, all));
     words += &answer(&basis.machine, plan);
     words += images;
-    words += &encoders_line(&basis.machine)?;
+    words += &encoders_line(&basis.machine, plan)?;
     words += &uncertain(plan, &basis.machine)?;
     Ok(words)
 }
@@ -146,11 +146,12 @@ pub(super) fn protection(candidate: &Candidate) -> String {
     )
 }
 
-/// The names of [`Encoder`]s, with what each would give: the best of self checkpoints.
+/// The names of [`Encoder`]s, with what each would give: the best of self checkpoints. `plan` is
+/// that of the machine as it is.
 ///
 /// # Errors
 /// As [`Machine::plan`].
-fn encoders(machine: &Machine) -> Result<Vec<(&'static str, f64)>, ModelError> {
+fn encoders(machine: &Machine, plan: &Plan) -> Result<Vec<(&'static str, f64)>, ModelError> {
     let all = [
         ("at_once", Encoder::AtOnce),
         ("overlapped", Encoder::Overlapped),
@@ -158,7 +159,11 @@ fn encoders(machine: &Machine) -> Result<Vec<(&'static str, f64)>, ModelError> {
     ];
     let mut rates = Vec::new();
     for (name, encoder) in all.into_iter().filter(|_| machine.helper_cores > 0) {
-        let plan = machine.encoding(encoder).plan()?;
+        let other = match encoder == machine.encoder {
+            true => None,
+            false => Some(machine.encoding(encoder).plan()?),
+        };
+        let plan = other.as_ref().unwrap_or(plan);
         let best = plan.best_of(Protocol::SelfCheckpoint, machine.finish_probability);
         rates.extend(best.map(|index| (name, plan.candidates[index].expected_gflops)));
     }
@@ -166,8 +171,8 @@ fn encoders(machine: &Machine) -> Result<Vec<(&'static str, f64)>, ModelError> {
 }
 
 /// What is gained by the cores that are kept from the solver; nothing where none is.
-fn encoders_line(machine: &Machine) -> Result<String, ModelError> {
-    let [(_, at_once), (_, overlapped), (_, helped)] = encoders(machine)?[..] else {
+fn encoders_line(machine: &Machine, plan: &Plan) -> Result<String, ModelError> {
+    let [(_, at_once), (_, overlapped), (_, helped)] = encoders(machine, plan)?[..] else {
         return Ok(String::new());
     };
     Ok(format!(
@@ -397,7 +402,7 @@ pub(super) fn json(
     if let Some(levels) = levels {
         document["levels"] = levels;
     }
-    let encoders = encoders(machine)?;
+    let encoders = encoders(machine, plan)?;
     if !encoders.is_empty() {
         document["machine"]["helper_cores"] = machine.helper_cores.into();
         document["encoders_expected_gflops"] = encoders.into_iter().collect();

@@ -3,12 +3,11 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Instant;
 
 use clap::Args;
 use skt_terms::exit::Exit;
 
-use super::losses;
+use super::losses::{self, Job};
 use super::overrides::Overrides;
 use super::protect::ProtectArgs;
 use crate::checkpoint::methods::Method;
@@ -25,7 +24,7 @@ use crate::report::heartbeat;
 use crate::report::progress::ProgressMode;
 use crate::report::{outfile, output};
 use crate::run::job::{self, Finished, JobError, Options};
-use crate::run::protect::{Seat, Settings, What, read_domains};
+use crate::run::protect::{Settings, What, read_domains};
 
 const FILES: &str = "Input and output";
 
@@ -128,7 +127,7 @@ pub fn execute(args: &RunArgs) -> ExitCode {
     kernel::take_one_that_fits(&outfile::closed());
     let exit = MpiWorld::init().map_err(JobError::from).and_then(|world| {
         let exit = match world.ulfm() {
-            Ok(ulfm) => losses::outlive(&world, &ulfm, args)?,
+            Ok(ulfm) => losses::outlive(&ulfm, |comm, job| run_on(&world, comm, args, job))?,
             Err(_) => run_on(&world, &world.comm()?, args, &mut Job::default())?.exit,
         };
         // Before MPI is shut down, which may hang when all is done.
@@ -154,17 +153,6 @@ pub(super) fn end(exit: Result<Exit, JobError>) -> ExitCode {
             Exit::BadInput.into()
         }
     }
-}
-
-/// What a process knows of its job.
-#[derive(Default)]
-pub(super) struct Job {
-    /// The run; none before rank 0 has told.
-    pub order: Option<(RunSpec, Settings)>,
-    /// When this process noticed a loss that it has outlived: the last one.
-    pub lost_at: Option<Instant>,
-    /// The rank that it has in the run.
-    pub seat: Seat,
 }
 
 /// Rank 0 reads the configuration, says what is wrong with it, and tells the others. Of
@@ -196,7 +184,7 @@ fn tell_order<'j>(
 }
 
 /// Runs the benchmark on all ranks of `comm`.
-pub(super) fn run_on(
+fn run_on(
     world: &MpiWorld,
     comm: &MpiComm,
     args: &RunArgs,

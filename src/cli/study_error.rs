@@ -1,6 +1,7 @@
 //! What can go wrong in the subcommands that run no benchmark.
 
 use std::io;
+use std::path::Path;
 
 use crate::config::ConfigError;
 use crate::model::ModelError;
@@ -31,4 +32,12 @@ pub enum StudyError {
     /// Flags that do not go together, or reports without what is needed.
     #[error("{0}")]
     Usage(String),
+}
+
+impl StudyError {
+    /// What the system said when it was to `what` (read or write) this file.
+    pub fn file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let file = path.display().to_string();
+        move |source| Self::File { what, file, source }
+    }
 }

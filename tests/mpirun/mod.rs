@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 /// `mpirun -np RANKS`, its arguments and the program still to come.
 pub fn mpirun(ranks: usize) -> Command {
@@ -26,4 +27,22 @@ fn launcher(program: &OsStr, ranks: usize) -> Command {
     command.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
     command.env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
     command
+}
+
+/// How a job ended.
+#[allow(dead_code)] // not every suite needs it
+pub struct Ended {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+    pub took: Duration,
+}
+
+impl Ended {
+    #[allow(dead_code)] // not every suite needs it
+    #[track_caller]
+    pub fn expect(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "{}\n{}", self.out, self.err);
+        self
+    }
 }

@@ -88,7 +88,7 @@ pub fn first_own_row(jb: usize) -> usize {
 }
 
 /// A panel under factorization on one rank.
-pub struct Panel<'a, C: Comm> {
+pub struct PanelWork<'a, C: Comm> {
     /// `(first_own_row(jb) + own rows) x jb`, column-major.
     pub w: MatMut<'a>,
     /// Global pivot row of each column, as doubles (exact below 2^53).
@@ -103,7 +103,7 @@ pub struct Panel<'a, C: Comm> {
     pub offers: &'a mut pivot::Offers,
 }
 
-impl<C: Comm> Panel<'_, C> {
+impl<C: Comm> PanelWork<'_, C> {
     fn jb(&self) -> usize {
         self.w.cols()
     }
@@ -132,7 +132,7 @@ impl<C: Comm> Panel<'_, C> {
 ///
 /// # Errors
 /// When a column has no usable pivot, at once, or a rank is lost.
-pub fn factor<C: Comm>(panel: &mut Panel<C>, variant: &Variant) -> Result<(), PfactError> {
+pub fn factor<C: Comm>(panel: &mut PanelWork<C>, variant: &Variant) -> Result<(), PfactError> {
     let jb = panel.jb();
     if jb > 0 { recursive::factor(panel, variant, 0..jb) } else { Ok(()) }
 }
@@ -181,7 +181,7 @@ mod tests {
                 w[c * (first + own) + first + local] = a[rows.global(local, myrow)][c];
             }
             let mut ipiv = vec![0.0; jb];
-            let mut panel = Panel {
+            let mut panel = PanelWork {
                 w: MatMut::col_major(&mut w, first + own, jb, first + own),
                 ipiv: &mut ipiv,
                 place: Place { j: 0, rows, myrow, top: 0 },

@@ -9,7 +9,7 @@
 //! gave it knows the row to put in its place.
 
 use super::kernels::Best;
-use super::{Panel, PfactError};
+use super::{PanelWork, PfactError};
 use crate::hpl::comm::node::NodeMemory;
 use crate::hpl::comm::{Comm, Result, Tag, doubling};
 
@@ -99,7 +99,7 @@ impl SharedOffers {
 /// # Errors
 /// The same on all ranks: no usable pivot.
 pub(super) fn choose_and_exchange<C: Comm>(
-    panel: &mut Panel<C>,
+    panel: &mut PanelWork<C>,
     j: usize,
     best: Best,
 ) -> std::result::Result<f64, PfactError> {
@@ -117,7 +117,7 @@ pub(super) fn choose_and_exchange<C: Comm>(
 }
 
 /// P = 1: the pivot row becomes row j, and the current row takes its place.
-fn exchange_alone<C: Comm>(panel: &mut Panel<C>, j: usize, best: Best) -> f64 {
+fn exchange_alone<C: Comm>(panel: &mut PanelWork<C>, j: usize, best: Best) -> f64 {
     let current = panel.active(j);
     let pivot_row = if best.index == usize::MAX { current } else { best.index };
     panel.ipiv[j] = panel.global_row(pivot_row) as f64;
@@ -129,14 +129,14 @@ fn exchange_alone<C: Comm>(panel: &mut Panel<C>, j: usize, best: Best) -> f64 {
     panel.w.as_ref().at(j, j)
 }
 
-fn exchange_among<C: Comm>(panel: &mut Panel<C>, j: usize, best: Best) -> Result<f64> {
+fn exchange_among<C: Comm>(panel: &mut PanelWork<C>, j: usize, best: Best) -> Result<f64> {
     offer(panel, j, best);
     combine(panel)?;
     Ok(accept(panel, j, best))
 }
 
 /// Writes this rank's offer.
-fn offer<C: Comm>(panel: &mut Panel<C>, j: usize, best: Best) {
+fn offer<C: Comm>(panel: &mut PanelWork<C>, j: usize, best: Best) {
     let jb = panel.jb();
     let (current_row, has_rows) = (panel.current(j), best.index != usize::MAX);
     let global = if has_rows { panel.global_row(best.index) } else { usize::MAX };
@@ -160,7 +160,7 @@ fn offer<C: Comm>(panel: &mut Panel<C>, j: usize, best: Best) {
 
 /// Combines the offers of all ranks, on all ranks. A folded rank merges the result like
 /// any offer: the result is the rank's own offer or beats it.
-fn combine<C: Comm>(panel: &mut Panel<C>) -> Result<()> {
+fn combine<C: Comm>(panel: &mut PanelWork<C>) -> Result<()> {
     let (col, jb) = (panel.col, panel.jb());
     let len = HEAD + 2 * jb;
     let Offers { mine, theirs, shared } = &mut *panel.offers;
@@ -194,7 +194,7 @@ fn merge(mine: &mut [f64], theirs: &[f64], jb: usize) {
 }
 
 /// Puts the rows where the combined offer says. Returns the pivot.
-fn accept<C: Comm>(panel: &mut Panel<C>, j: usize, best: Best) -> f64 {
+fn accept<C: Comm>(panel: &mut PanelWork<C>, j: usize, best: Best) -> f64 {
     let jb = panel.jb();
     let offers = &*panel.offers;
     let (head, rows) = offers.mine.split_at(HEAD);

@@ -13,7 +13,7 @@
 
 use std::ops::Range;
 
-use super::{Panel, PfactError, Variant, unblocked};
+use super::{PanelWork, PfactError, Variant, unblocked};
 use crate::config::Fact;
 use crate::hpl::comm::Comm;
 use crate::machine::blas::{gemm, solve_unit_lower};
@@ -21,7 +21,7 @@ use crate::machine::tuning::TUNING;
 
 /// Factors columns `range`; what the columns before it do to them is done.
 pub(super) fn factor<C: Comm>(
-    panel: &mut Panel<C>,
+    panel: &mut PanelWork<C>,
     variant: &Variant,
     range: Range<usize>,
 ) -> Result<(), PfactError> {
@@ -58,14 +58,14 @@ pub(super) fn factor<C: Comm>(
 }
 
 /// `U(k, c) = L(k, k)^-1 W(k, c)` on the rows that all ranks share.
-fn solve<C: Comm>(panel: &mut Panel<C>, k: &Range<usize>, c: &Range<usize>) {
+fn solve<C: Comm>(panel: &mut PanelWork<C>, k: &Range<usize>, c: &Range<usize>) {
     let (left, right) = panel.w.rb().split_cols(c.start);
     let l = left.into_ref().block(k.clone(), k.clone());
     solve_unit_lower(l, right.block(k.clone(), 0..c.len()));
 }
 
 /// `W(., c) -= L(., k) U(k, c)` on the rows that are active after pivot `k.end`.
-fn update<C: Comm>(panel: &mut Panel<C>, k: &Range<usize>, c: &Range<usize>) {
+fn update<C: Comm>(panel: &mut PanelWork<C>, k: &Range<usize>, c: &Range<usize>) {
     let (first, rows) = (panel.active(k.end), panel.w.rows());
     let (left, right) = panel.w.rb().split_cols(c.start);
     let (top, bottom) = right.split_rows(first);
@@ -82,7 +82,7 @@ fn update<C: Comm>(panel: &mut Panel<C>, k: &Range<usize>, c: &Range<usize>) {
 
 /// `W(s, c) -= L(s, k) U(k, c)` on the rows that all ranks share.
 fn update_rows<C: Comm>(
-    panel: &mut Panel<C>,
+    panel: &mut PanelWork<C>,
     k: &Range<usize>,
     s: &Range<usize>,
     c: &Range<usize>,

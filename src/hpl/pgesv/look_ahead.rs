@@ -243,7 +243,7 @@ impl<C: Comm> LookAhead<C> {
         }
         let (head, ipiv) = layout.head_and_ipiv(message);
         let (rows, myrow) = (local.rows, local.grid.myrow);
-        let mut panel = pfact::Panel {
+        let mut panel = pfact::PanelWork {
             w: w.rb(),
             ipiv,
             place: pfact::Place { j: layout.j, rows, myrow, top: layout.top },

@@ -4,9 +4,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::error::JobError;
+use super::options::Options;
+use super::outlook;
 use super::pinning::Pinning;
 use super::places::{self, Place};
-use super::{JobError, Options, outlook};
 use crate::checkpoint::layout::Geometry;
 use crate::checkpoint::store::{Store, StoreKind};
 use crate::config::{RunSpec, TestSpec};
@@ -79,20 +81,68 @@ impl StopWatch {
     }
 }
 
-/// Takes hold of the run, if it is protected; else why that cannot be.
-fn take_lock(
+/// Where all ranks are, and what earlier starts of the run hold there. Collective.
+fn all_places<C: Comm>(
+    world: &C,
     settings: &Settings,
     store: &(dyn Store + Send + Sync),
-    host: &str,
+) -> Result<Vec<Place>, JobError> {
+    let mask = affinity::current_mask().unwrap_or_default();
+    let (mut id, mut held_bytes) = (None, 0);
+    if settings.is_on() {
+        // Those of all runs: no run can go on from them.
+        warn(&protect::tidy(store)?);
+        held_bytes = protect::run_bytes(store, &settings.run_id)?;
+        id = Some(store.id()?);
+    }
+    Ok(places::gather(world, mask, id, held_bytes)?)
+}
+
+fn environment(options: &Options, places: &[Place], pinning: &Pinning) -> Environment {
+    Environment {
+        host: host::this_host(),
+        memory: memory::this_process(),
+        blas: blas::loaded(),
+        mpi_library: options.mpi_library.clone(),
+        hosts: places::hosts(places),
+        pinning: pinning.words(),
+        helper_cpus: pinning.kept().to_vec(),
+    }
+}
+
+/// Why the tests do not fit into the memory of the hosts, if they do not, and what of other runs
+/// is in it. Collective.
+fn lack_of_memory<C: Comm>(
+    world: &C,
+    spec: &RunSpec,
+    settings: &Settings,
+    store: &(dyn Store + Send + Sync),
+    places: &[Place],
+) -> Result<Option<String>, JobError> {
+    let Some((lacking, why)) = memory_lack(spec, settings, places) else { return Ok(None) };
+    let run = settings.is_on().then_some(settings.run_id.as_str());
+    let left = match places[world.rank()].host == lacking {
+        true => protect::left_by_others(store, &settings.store, run)?,
+        false => None,
+    };
+    let left = first_text(world, &left.unwrap_or_default())?;
+    Ok(Some(why + &left.map_or(String::new(), |left| format!(" On {lacking} {left}."))))
+}
+
+/// Takes hold of the run, if it is protected; and why that cannot be on all ranks. Collective.
+fn take_lock<C: Comm>(
+    world: &C,
+    settings: &Settings,
+    store: &(dyn Store + Send + Sync),
     index: usize,
 ) -> Result<(Option<Arc<RunLock>>, Option<String>), JobError> {
     if !settings.is_on() {
         return Ok((None, None));
     }
-    match RunLock::take(store, &settings.run_id, host, index)? {
-        Ok(lock) => Ok((Some(Arc::new(lock)), None)),
-        Err(in_use) => Ok((None, Some(in_use.to_string()))),
-    }
+    let taken = RunLock::take(store, &settings.run_id, &world.host(), index)?;
+    let in_use = taken.as_ref().err().map(ToString::to_string);
+    let refusal = first_text(world, &in_use.unwrap_or_default())?;
+    Ok((taken.ok().map(Arc::new), refusal))
 }
 
 /// Tells of the first of what there is to be told: another user may have planted
@@ -148,77 +198,47 @@ impl<'a> Setup<'a> {
         let mut watch = StopWatch::start();
         let kind: StoreKind = settings.store.parse()?;
         let target = Target::new(&settings.inject, world.rank(), kind.open(), &settings.run_id);
+        let target = Arc::new(target);
         // Our own threads call the BLAS, each for itself.
         blas::use_one_thread();
-        let mask = affinity::current_mask().unwrap_or_default();
-        let (mut id, mut held_bytes) = (None, 0);
-        if settings.is_on() {
-            // Those of all runs: no run can go on from them.
-            warn(&protect::tidy(store)?);
-            held_bytes = protect::run_bytes(store, &settings.run_id)?;
-            id = Some(store.id()?);
-        }
-        let places = places::gather(world, mask, id, held_bytes)?;
+        let places = all_places(world, settings, store)?;
         watch.lap("ranks and stores");
         let pinning = Pinning::new(&places, world.rank(), spec.threads, settings.helper_cores);
-        let team = pinning
-            .start_team(spec.threads)
-            .map_err(|why| JobError::Threads { threads: spec.threads, why })?;
+        let team = pinning.start_team(spec.threads);
+        let team = team.map_err(|why| JobError::Threads { threads: spec.threads, why })?;
         blas::check_work_space(spec.threads)?;
-        let environment = Environment {
-            host: host::this_host(),
-            memory: memory::this_process(),
-            blas: blas::loaded(),
-            mpi_library: options.mpi_library.clone(),
-            hosts: places::hosts(&places),
-            pinning: pinning.words(),
-            helper_cpus: pinning.kept().to_vec(),
-        };
+        let environment = environment(options, &places, &pinning);
         watch.lap("threads and BLAS");
         let self_test = self_test(world, &team, &environment, self_test_seconds(spec))?;
         watch.lap("DGEMM self-test");
-        let (here, index_on_host) = places::neighbours(&places, world.rank());
-        debug_assert_eq!(here[index_on_host], world.rank());
+        let (_, index_on_host) = places::neighbours(&places, world.rank());
         let index = places::index_in_store(&places, world.rank());
         if settings.is_on() && index == 0 {
             warn(&protect::doubtful(store)?);
         }
-        let mut refusal = first_text(world, pinning.refusal().unwrap_or_default())?
+        let refused = first_text(world, pinning.refusal().unwrap_or_default())?
             .or_else(|| places::store_of_several_kernels(&places, &settings.store));
-        let mut lock = None;
         // The same on all ranks.
-        if refusal.is_none() {
-            let (held, in_use) = take_lock(settings, store, &places[world.rank()].host, index)?;
-            lock = held;
-            refusal = first_text(world, &in_use.unwrap_or_default())?;
-        }
+        let (lock, mut refusal) = match refused {
+            Some(why) => (None, Some(why)),
+            None => take_lock(world, settings, store, index)?,
+        };
         warn_of_one_store(&places, world.rank());
-        if refusal.is_none()
-            && let Some((lacking, why)) = memory_lack(spec, settings, &places)
-        {
-            let run = settings.is_on().then_some(settings.run_id.as_str());
-            let left = match places[world.rank()].host == lacking {
-                true => protect::left_by_others(store, &settings.store, run)?,
-                false => None,
-            };
-            let left = first_text(world, &left.unwrap_or_default())?;
-            refusal =
-                Some(why + &left.map_or(String::new(), |left| format!(" On {lacking} {left}.")));
+        if refusal.is_none() {
+            refusal = lack_of_memory(world, spec, settings, store, &places)?;
         }
-        let memory_note = memory_note(spec, settings, &places);
         let outlooks = match refusal {
             None => outlook::outlooks(world, &spec.tests(), settings, self_test.gflops_per_core)?,
             // Of no use, and what does not fit may not even be counted.
             Some(_) => Vec::new(),
         };
         watch.lap("lock and memory");
-        let target = Arc::new(target);
         Ok(Self {
             team,
             environment,
             self_test,
             refusal,
-            memory_note,
+            memory_note: memory_note(spec, settings, &places),
             store,
             is_first_on_host: index_on_host == 0,
             target,

@@ -6,17 +6,18 @@
 
 use std::time::Instant;
 
+use super::error::JobError;
+use super::options::Options;
+use super::outlook;
+use super::series::{Ranks, Tests, Turn};
 use super::setup::Setup;
-use super::{JobError, Options, Ranks, Tests, Turn, outlook};
 use crate::checkpoint::agree::Resume;
 use crate::checkpoint::store::Store;
 use crate::config::{RunSpec, TestSpec};
 use crate::hpl::comm::{Comm, collect};
 use crate::machine::environment::preflight::DoesNotFit;
-use crate::report::progress::Progress;
 use crate::report::record::TestRecord;
-use crate::run::protect::ledger::Results;
-use crate::run::protect::{self, Outlook, Seat, Settings};
+use crate::run::protect::{self, Outlook, Settings};
 
 /// The ranks of such a job.
 pub struct Trials<'a, C: Comm> {
@@ -110,19 +111,7 @@ impl<'a, C: Comm> Trials<'a, C> {
     fn run(&mut self, test: &TestSpec) -> Result<Option<TestRecord>, JobError> {
         let (alone, gflops) = (std::slice::from_ref(test), self.setup.self_test.gflops_per_core);
         self.setup.outlooks = outlook::outlooks(self.world, alone, self.settings, gflops)?;
-        let mut tests = Tests {
-            spec: self.spec,
-            settings: self.settings,
-            setup: &self.setup,
-            lost_at: None,
-            seat: Seat::default(),
-            progress: Progress::off(),
-            reports: None,
-            ledger: None,
-            found: None,
-            unsettled: Results::new(),
-            settled_at: Instant::now(),
-        };
+        let mut tests = Tests::new(self.spec, self.settings, &self.setup);
         let is_protected = tests.is_protected(0, Resume::Never);
         let size = if is_protected { test.ranks() } else { test.p * test.q };
         if self.ranks.as_ref().is_none_or(|ranks| ranks.size != size) {

@@ -23,7 +23,9 @@ use super::guard::{Done, Surroundings, config, solve_error};
 use super::history::{History, remember_restart};
 use super::result;
 use super::settings::Settings;
-use super::split::{abft_image_bytes, memory_split, process_rows, region_shape, state_bytes};
+use super::split::{
+    CLOCK_BYTES, abft_image_bytes, memory_split, process_rows, region_shape, state_bytes,
+};
 use crate::checkpoint::layout::{Active, Geometry};
 use crate::checkpoint::level::Writer;
 use crate::checkpoint::protocol::{self, CheckpointError, Checkpointer, Config, Found};
@@ -47,8 +49,6 @@ use crate::run::ptest::{self, Observer, Phase};
 /// Raised when [`State`], or the order of what is in a segment, changes: a program reads its
 /// own alone.
 const STATE_FORMAT: u32 = 4;
-/// The seconds so far lie on a page of their own, before the solver's memory.
-pub(super) const CLOCK_BYTES: usize = 4096;
 
 /// What a run knows beside its matrix. The same on all ranks.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

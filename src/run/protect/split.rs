@@ -1,6 +1,5 @@
 //! How the memory of a rank is used: matrix, copies, parities, header, work space.
 
-use super::abft::CLOCK_BYTES;
 use super::settings::Settings;
 use crate::checkpoint::group;
 use crate::checkpoint::header::HeaderLayout;
@@ -12,6 +11,9 @@ use crate::hpl::pgesv::abft;
 use crate::hpl::pgesv::{LocalShape, Params};
 use crate::report::record::MemorySplit;
 use crate::run::ptest;
+
+/// The seconds so far lie on a page of their own, before the solver's memory.
+pub(super) const CLOCK_BYTES: usize = 4096;
 
 /// Parts of a segment begin on pages.
 pub(super) const ALIGN_BYTES: usize = 4096;

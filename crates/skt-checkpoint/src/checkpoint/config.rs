@@ -1,10 +1,12 @@
 //! What an application asks of its checkpoints.
 
 use super::agree::{self, Resume};
+use super::code::Code;
 use super::encode::Encoder;
-use super::layout::{BANDS, CELL_BYTES};
+use super::layout::{BANDS, CELL_BYTES, RegionShape};
 use super::level::{Level, StateSeconds, Writer};
 use super::methods::Method;
+use super::parameters::{FORMAT, FORMAT_NAME, Parameters};
 
 /// What a checkpoint is to be like. All but `host`, `domain`, `node`, `seat`, `clock` and `nonce` must
 /// be the same on all ranks.
@@ -136,5 +138,40 @@ impl<K> Config<K> {
     /// Ranks of the run, in a job of so many processes.
     pub(super) fn ranks(&self, processes: usize) -> usize {
         agree::ranks(self.bears.as_deref(), processes)
+    }
+}
+
+impl<K: Code> Config<K> {
+    /// The parameters of a job of `ranks`. Those of the application have a name each
+    /// where it gives them as a JSON object.
+    pub(super) fn parameters(&self, shapes: &[RegionShape], ranks: usize) -> Parameters {
+        let shape = |shape: &RegionShape| format!("{} x {} bytes", shape.rows, shape.pitch_bytes);
+        let shapes: Vec<String> = shapes.iter().map(shape).collect();
+        let ours = [
+            (FORMAT_NAME, FORMAT.to_string()),
+            ("ranks", ranks.to_string()),
+            ("method", self.method.to_string()),
+            ("code", self.code.name().to_string()),
+            ("members of a group", self.members.to_string()),
+            ("parities", self.parities.to_string()),
+            ("regions", shapes.join(", ")),
+            ("bands", self.bands.to_string()),
+            ("alignment", self.align_bytes.to_string()),
+            ("bytes of a cell", self.cell_bytes.to_string()),
+            ("bytes of state", self.state_capacity_bytes.to_string()),
+        ];
+        let mut all: Parameters = ours.map(|(name, value)| (name.to_owned(), value)).into();
+        let fields = serde_json::from_str::<serde_json::Map<_, _>>(&self.application);
+        match fields {
+            Ok(fields) => all.extend(
+                fields
+                    .iter()
+                    .map(|(name, value)| (format!("application: {name}"), value.to_string())),
+            ),
+            Err(_) => {
+                all.insert("application".to_owned(), self.application.clone());
+            }
+        }
+        all
     }
 }

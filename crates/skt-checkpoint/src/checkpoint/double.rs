@@ -27,7 +27,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         for region in 0..active.len() {
             stats.copied_bytes += self.carry_sums(region, epoch)?;
         }
-        self.copy_all(epoch, &active, stats, free)?;
+        stats.copy_seconds =
+            self.copy_all(Step::new(StepName::Copy, epoch), &active, stats, free)?;
         self.encode_all(epoch, &active, stats)?;
         self.barrier(epoch, stats)?;
         self.record.commit(epoch, state);

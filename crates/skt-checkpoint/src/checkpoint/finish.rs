@@ -14,7 +14,7 @@ use super::code::Code;
 use super::error::{CheckpointError, Result, memory_error};
 use super::header::SegmentId;
 use super::hook::{Hook, Step, StepName};
-use super::level::restore::level_error;
+use super::level::failed::level_error;
 use super::level::{Level, WhenBusy};
 use super::memory::Memory;
 use super::methods::Method;

@@ -10,15 +10,15 @@ use super::gathered::Gathered;
 use super::header::{Identity, SegmentId};
 use super::hook::{Step, StepName};
 use super::layout::{Geometry, RegionShape, SegmentLayout};
+use super::level::failed::level_error;
 use super::level::look::Seen;
-use super::level::restore::level_error;
 use super::level::{FileId, Generation, Helper, ImageClaim, Level, Shelves, Slot};
 use super::link::Link;
 use super::memory::Memory;
 use super::methods::Method;
 use super::opening::Opening;
 use super::record::Record;
-use super::vault::{Backing, Vault};
+use super::vault::Vault;
 use crate::comm::Comm;
 use crate::comm::collect::{all_max, all_reduce};
 use crate::tuning::TUNING;
@@ -43,11 +43,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let seen_files = opening.seen_files(&plan);
         let id =
             plan.attach[comm.rank()].unwrap_or(SegmentId { rank, attempt: plan.attempt.number });
-        let backing = match (config.method, segment) {
-            (Method::None, _) => Backing::Private(vec![0; layout.bytes.div_ceil(8)]),
-            (_, Some(segment)) => Backing::Lasting(segment),
-            (_, None) => Backing::Lasting(opening.make(id, layout.bytes, plan.epoch)?),
-        };
+        let backing = opening.backing(config.method, segment, id, layout.bytes, plan.epoch)?;
         let Opening { memory, header, hook, lock, fingerprint, parameters, rotten, .. } = opening;
         let vault = Vault::new(backing, hook, config.chunk_bytes);
         let identity = Identity {
@@ -61,7 +57,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         };
         let group_comm = comm.split(Some(group as u32), rank as u32)?.expect("a colour");
         let job = comm.split(Some(0), rank as u32)?.expect("a colour");
-        let this = Self {
+        Ok(Self {
             job,
             group: group_comm,
             code,
@@ -87,11 +83,10 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             shelves,
             rotten,
             seen_files,
-        };
-        Ok(this)
+        })
     }
 
-    /// Takes part in this attempt; nothing that a later start could miss has
+    /// Takes part in this start; nothing that a later start could miss has
     /// changed yet.
     pub(super) fn join(&mut self, is_new: bool) -> Result<()> {
         let step = Step::new(StepName::Join, self.plan.epoch);
@@ -116,7 +111,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         Ok(self.job.barrier()?)
     }
 
-    /// All have joined: from here on segments follow this attempt's decision.
+    /// All have joined: from here on segments follow this start's decision.
     /// A segment that has not joined is stale from now on.
     pub(super) fn confirm(&mut self) -> Result<()> {
         let (method, Plan { attempt, epoch, state, load, .. }) = (self.config.method, &self.plan);

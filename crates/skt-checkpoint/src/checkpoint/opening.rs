@@ -17,12 +17,13 @@ use super::config::Config;
 use super::error::{Result, memory_error};
 use super::header::{HeaderLayout, Identity, SegmentId};
 use super::hook::{Hook, Step, StepName};
+use super::level::failed::{level_error, remove_images};
 use super::level::look::{Seen, Wanted};
-use super::level::restore::{level_error, remove_images};
 use super::level::{FileId, ImageId, Level, Load, Rotten};
 use super::memory::Memory;
 use super::methods::Method;
 use super::parameters::{Parameters, differences, fingerprint};
+use super::vault::Backing;
 use crate::comm::Comm;
 use crate::comm::collect::{
     all_gather_bytes, all_reduce, broadcast, broadcast_bytes, gather_bytes,
@@ -147,33 +148,7 @@ impl<M: Memory> Opening<M> {
             this.look_around(config.bears.is_some().then_some(config.seat))?;
             this.look_at_images(comm, config.bears.is_some())?;
         }
-        let offer = Offer {
-            host: config.host.clone(),
-            domain: config.domain.clone(),
-            node: config.node.clone(),
-            fingerprint,
-            seat: config.seat,
-            held,
-            claims: this.claims.clone(),
-            images: (this.seen.iter())
-                .map(|seen| seen.images.iter().map(|(claim, _)| claim.clone()).collect())
-                .collect(),
-            failures: this.seen.iter().map(|seen| seen.failure.clone()).collect(),
-        };
-        let rules = Rules {
-            method: config.method,
-            members: config.members,
-            parities: config.parities,
-            groups: config.groups.clone(),
-            bears: config.bears.clone(),
-            allow_shared_domains: config.allow_shared_domains,
-            resume: config.resume,
-            nothing_hidden: config.nothing_hidden,
-            clock: config.clock,
-            nonce: config.nonce,
-            levels: this.levels.iter().map(|level| level.name.clone()).collect(),
-            rotten: this.rotten.clone(),
-        };
+        let (offer, rules) = (this.offer(config, held), this.rules(config));
         let mut decision = decide_on_all(comm, &offer, &rules)?;
         match &mut decision {
             Decision::Work(Plan { load: Some(load), state, .. }) => {
@@ -186,6 +161,41 @@ impl<M: Memory> Opening<M> {
             Decision::Work(Plan { bearer: None, .. }) => {}
         }
         Ok((this, decision))
+    }
+
+    /// What this process brings to the agreement; `held`: why it has no hold on the run.
+    fn offer<K>(&self, config: &Config<K>, held: Option<String>) -> Offer {
+        Offer {
+            host: config.host.clone(),
+            domain: config.domain.clone(),
+            node: config.node.clone(),
+            fingerprint: self.fingerprint,
+            seat: config.seat,
+            held,
+            claims: self.claims.clone(),
+            images: (self.seen.iter())
+                .map(|seen| seen.images.iter().map(|(claim, _)| claim.clone()).collect())
+                .collect(),
+            failures: self.seen.iter().map(|seen| seen.failure.clone()).collect(),
+        }
+    }
+
+    /// What the decision depends on besides.
+    fn rules<K>(&self, config: &Config<K>) -> Rules {
+        Rules {
+            method: config.method,
+            members: config.members,
+            parities: config.parities,
+            groups: config.groups.clone(),
+            bears: config.bears.clone(),
+            allow_shared_domains: config.allow_shared_domains,
+            resume: config.resume,
+            nothing_hidden: config.nothing_hidden,
+            clock: config.clock,
+            nonce: config.nonce,
+            levels: self.levels.iter().map(|level| level.name.clone()).collect(),
+            rotten: self.rotten.clone(),
+        }
     }
 
     /// The state that a segment bears, which its finder tells all. Collective.
@@ -344,8 +354,24 @@ impl<M: Memory> Opening<M> {
         self.claims.contains(&now)
     }
 
+    /// What the segment `id` lies in: `segment`, which this process has in hand, else a new one.
+    pub fn backing(
+        &mut self,
+        method: Method,
+        segment: Option<M::Segment>,
+        id: SegmentId,
+        bytes: usize,
+        epoch: u64,
+    ) -> Result<Backing<M::Segment>> {
+        Ok(match (method, segment) {
+            (Method::None, _) => Backing::Private(vec![0; bytes.div_ceil(8)]),
+            (_, Some(segment)) => Backing::Lasting(segment),
+            (_, None) => Backing::Lasting(self.make(id, bytes, epoch)?),
+        })
+    }
+
     /// Makes a new segment.
-    pub fn make(&mut self, id: SegmentId, bytes: usize, epoch: u64) -> Result<M::Segment> {
+    fn make(&mut self, id: SegmentId, bytes: usize, epoch: u64) -> Result<M::Segment> {
         self.hook.at(&Step::new(StepName::Create, epoch))?;
         self.memory.create(id, bytes).map_err(memory_error("creating", id, bytes))
     }

@@ -2,49 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use super::code::Code;
 use super::codec::checksum;
-use super::config::Config;
-use super::layout::RegionShape;
 
 /// Layout of segments and headers. Another number is another shape.
-const FORMAT: u32 = 5;
+pub(super) const FORMAT: u32 = 5;
 /// Name of that number.
-const FORMAT_NAME: &str = "format";
+pub(super) const FORMAT_NAME: &str = "format";
 
 /// Names and values, for people to read.
 pub type Parameters = BTreeMap<String, String>;
-
-/// The parameters of a job of `ranks`. Those of the application have a name each
-/// where it gives them as a JSON object.
-pub fn parameters<K: Code>(config: &Config<K>, shapes: &[RegionShape], ranks: usize) -> Parameters {
-    let shape = |shape: &RegionShape| format!("{} x {} bytes", shape.rows, shape.pitch_bytes);
-    let shapes: Vec<String> = shapes.iter().map(shape).collect();
-    let ours = [
-        (FORMAT_NAME, FORMAT.to_string()),
-        ("ranks", ranks.to_string()),
-        ("method", config.method.to_string()),
-        ("code", config.code.name().to_string()),
-        ("members of a group", config.members.to_string()),
-        ("parities", config.parities.to_string()),
-        ("regions", shapes.join(", ")),
-        ("bands", config.bands.to_string()),
-        ("alignment", config.align_bytes.to_string()),
-        ("bytes of a cell", config.cell_bytes.to_string()),
-        ("bytes of state", config.state_capacity_bytes.to_string()),
-    ];
-    let mut all: Parameters = ours.map(|(name, value)| (name.to_owned(), value)).into();
-    let fields = serde_json::from_str::<serde_json::Map<_, _>>(&config.application);
-    match fields {
-        Ok(fields) => all.extend(
-            fields.iter().map(|(name, value)| (format!("application: {name}"), value.to_string())),
-        ),
-        Err(_) => {
-            all.insert("application".to_owned(), config.application.clone());
-        }
-    }
-    all
-}
 
 /// Checksum of all of them, and of the name of the run.
 pub fn fingerprint(run_id: &str, parameters: &Parameters) -> u64 {
@@ -86,6 +52,8 @@ mod tests {
     use super::*;
     use crate::checkpoint::any_code::AnyCode;
     use crate::checkpoint::codec::CodecKind;
+    use crate::checkpoint::config::Config;
+    use crate::checkpoint::layout::RegionShape;
 
     #[test]
     fn differences_are_told_field_by_field() {
@@ -94,9 +62,9 @@ mod tests {
             ..Config::new("run", AnyCode::new(CodecKind::Xor))
         };
         let shape = RegionShape { rows: 3, pitch_bytes: 16 };
-        let there = parameters(&config(r#"{"n": 100, "nb": 8}"#), &[shape], 4);
+        let there = config(r#"{"n": 100, "nb": 8}"#).parameters(&[shape], 4);
         let here = Config { state_capacity_bytes: 9, ..config(r#"{"n": 200, "nb": 8}"#) };
-        let here = parameters(&here, &[shape], 2);
+        let here = here.parameters(&[shape], 2);
         assert_eq!(
             differences(&there, &here),
             "application: n 100 there, 200 here; bytes of state 4096 there, 9 here; \
@@ -105,8 +73,8 @@ mod tests {
         assert_ne!(fingerprint("run", &there), fingerprint("run", &here));
         assert_ne!(fingerprint("run", &there), fingerprint("ran", &there));
         assert!(differences(&Parameters::new(), &here).contains("another version"));
-        let cut = cut_to(parameters(&config(&"x".repeat(5000)), &[shape], 4), 1000);
+        let cut = cut_to(config(&"x".repeat(5000)).parameters(&[shape], 4), 1000);
         assert!(!cut.contains_key("application") && cut["ranks"] == "4");
-        assert!(differences(&cut, &parameters(&config("y"), &[shape], 4)).contains("no room"));
+        assert!(differences(&cut, &config("y").parameters(&[shape], 4)).contains("no room"));
     }
 }

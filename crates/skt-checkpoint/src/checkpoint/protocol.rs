@@ -29,7 +29,6 @@ pub use super::memory::{Memory, Peer};
 use super::methods::Method;
 pub use super::opening::Found;
 use super::opening::{Earlier, Opening};
-use super::parameters::parameters;
 use super::recover::Recovered;
 use super::schedule::UnderWay;
 pub use super::schedule::{Polled, Stats};
@@ -81,7 +80,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         hook: Arc<dyn Hook>,
         earlier: Earlier<M::Lock>,
     ) -> Result<Opened<C, M, K>> {
-        let parameters = parameters(&config, shapes, config.ranks(comm.size()));
+        let parameters = config.parameters(shapes, config.ranks(comm.size()));
         let is_lasting = config.method != Method::None;
 
         // 1 lock, agree: nothing changes, and what all have decided on still stands.
@@ -325,7 +324,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
 
                 // 6 flush: B := A, of which no image is being written any more.
                 let free = self.take_back_images();
-                self.flush(epoch, &active, &mut stats, free)?;
+                let step = Step::new(StepName::Flush, epoch);
+                stats.flush_seconds += self.copy_all(step, &active, &mut stats, free)?;
 
                 // 7 stamp: D is C from here on, and (B, C) counts.
                 self.stamp(epoch, &mut stats)?;

@@ -9,7 +9,6 @@ use super::code::Code;
 use super::error::Result;
 use super::hook::{Step, StepName};
 use super::layout::{Active, Part};
-use super::level::Free;
 use super::memory::Memory;
 use super::schedule::Stats;
 use crate::comm::Comm;
@@ -63,24 +62,6 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         self.record.commit(epoch, state);
         self.write_record(Step::new(StepName::Commit, epoch))?;
         stats.commit_seconds = start.elapsed().as_secs_f64();
-        Ok(())
-    }
-
-    /// B becomes what A was at the commit, where it was active; no image is being written
-    /// from it. Local.
-    pub(super) fn flush(
-        &mut self,
-        epoch: u64,
-        active: &[Active],
-        stats: &mut Stats,
-        _: Free,
-    ) -> Result<()> {
-        let start = Instant::now();
-        for (region, active) in active.iter().enumerate() {
-            let step = Step::new(StepName::Flush, epoch);
-            stats.copied_bytes += self.copy_bands(region, *active, step)?;
-        }
-        stats.flush_seconds += start.elapsed().as_secs_f64();
         Ok(())
     }
 

@@ -21,7 +21,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         self.record.begin_update(epoch);
         self.write_record(Step::new(StepName::Begin, epoch))?;
         let free = self.take_back_images();
-        self.copy_all(epoch, active, stats, free)?;
+        stats.copy_seconds =
+            self.copy_all(Step::new(StepName::Copy, epoch), active, stats, free)?;
         self.encode_all(epoch, active, stats)?;
         self.barrier(epoch, stats)?;
         self.record.commit(epoch, state);

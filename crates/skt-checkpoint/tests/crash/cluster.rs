@@ -284,6 +284,26 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// What a process asks of its checkpoints, but for what is its own.
+    pub fn config(&self) -> Config<PlainCode> {
+        Config {
+            method: self.method,
+            members: self.members,
+            parities: self.parities,
+            encoder: self.encoder,
+            message_bytes: Some(self.segment_bytes),
+            allow_shared_domains: self.allow_shared_domains,
+            state_capacity_bytes: self.state_capacity_bytes,
+            bands: self.bands,
+            cell_bytes: self.cell_bytes,
+            in_flight_bytes: self.in_flight_bytes,
+            align_bytes: 8,
+            chunk_bytes: self.chunk_bytes,
+            check_frozen: true,
+            ..Config::new("run", PlainCode::new(self.xor))
+        }
+    }
+
     pub fn small(ranks: usize, parities: usize) -> Self {
         Self {
             ranks,
@@ -931,27 +951,13 @@ struct Process<'a> {
 
 impl Process<'_> {
     fn config(&self, domain: &str, nonce: u64) -> Config<PlainCode> {
-        let setup = self.setup;
         Config {
-            method: setup.method,
-            members: setup.members,
-            parities: setup.parities,
-            encoder: setup.encoder,
-            message_bytes: Some(setup.segment_bytes),
-            allow_shared_domains: setup.allow_shared_domains,
             resume: self.how.resume,
             domain: domain.to_owned(),
             node: format!("{}", self.node),
             clock: nonce,
             nonce: nonce * 7919 % 1000,
-            state_capacity_bytes: setup.state_capacity_bytes,
-            bands: setup.bands,
-            cell_bytes: setup.cell_bytes,
-            in_flight_bytes: setup.in_flight_bytes,
-            align_bytes: 8,
-            chunk_bytes: setup.chunk_bytes,
-            check_frozen: true,
-            ..Config::new("run", PlainCode::new(setup.xor))
+            ..self.setup.config()
         }
     }
 

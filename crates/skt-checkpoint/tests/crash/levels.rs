@@ -374,12 +374,6 @@ impl Process<'_> {
     fn config(&self, levels: Vec<Level>) -> Config<PlainCode> {
         let (setup, name) = (self.setup, format!("node{}", self.node));
         Config {
-            method: setup.method,
-            members: setup.members,
-            parities: setup.parities,
-            encoder: setup.encoder,
-            message_bytes: Some(setup.segment_bytes),
-            allow_shared_domains: setup.allow_shared_domains,
             resume: self.how.resume,
             nothing_hidden: self.how.nothing_hidden,
             host: name.clone(),
@@ -388,20 +382,13 @@ impl Process<'_> {
             node: name,
             clock: self.starts,
             nonce: self.starts * 7919 % 1000,
-            state_capacity_bytes: setup.state_capacity_bytes,
-            bands: setup.bands,
-            cell_bytes: setup.cell_bytes,
             damaged_cells_max: self.damaged_cells_max,
-            in_flight_bytes: setup.in_flight_bytes,
-            align_bytes: 8,
-            chunk_bytes: setup.chunk_bytes,
-            check_frozen: true,
             levels,
             state_seconds: Some(|state| EPOCH_SECONDS * state.len() as f64),
             image_writer: Writer::Caller,
             image_piece_bytes: setup.chunk_bytes,
             image_align_bytes: IMAGE_PAGE_BYTES as u64,
-            ..Config::new("run", PlainCode::new(setup.xor))
+            ..setup.config()
         }
     }
 

@@ -6,7 +6,7 @@ use crate::chen::{Code, Network};
 use crate::inmemory::{Expectation, InMemoryJob};
 use crate::plot::{Axis, Body, Figure, Lines, Series};
 use crate::sim::coordinated::Protection;
-use crate::sim::{Ages, Batch, CoordinatedJob, HierarchicalJob, Law};
+use crate::sim::{Ages, Batch, CoordinatedJob, HierarchicalJob, Law, Summary};
 use crate::tang::memory::Protocol;
 use crate::{Group, HOUR_SECONDS, ModelError, YEAR_SECONDS, exact, optimum};
 
@@ -243,6 +243,21 @@ fn stable(model: &WasteModel, period_seconds: f64, periods: f64) -> CoordinatedJ
     }
 }
 
+fn waste_over_period(series: Vec<Series>) -> Body {
+    Body::Lines(Lines {
+        title: String::new(),
+        x: Axis::log("period T (hours)", "period_hours"),
+        y: Axis::linear("waste (fraction)", "waste_fraction").between(0.0, 1.0),
+        series,
+    })
+}
+
+/// The waste that a simulation has seen at this period, by which it is drawn.
+fn seen_waste(period_seconds: f64, summary: &Summary) -> (f64, f64, f64) {
+    let waste = &summary.waste;
+    (period_seconds / HOUR_SECONDS, waste.mean, waste.half_width(CONFIDENCE))
+}
+
 pub(super) fn simulated_coordinated() -> Result<Figure, ModelError> {
     let model = WasteModel::coordinated(120.0, 120.0, 60.0, 0.3);
     let mtbf_seconds = 4.0 * HOUR_SECONDS;
@@ -253,9 +268,9 @@ pub(super) fn simulated_coordinated() -> Result<Figure, ModelError> {
     let mut seen = Vec::new();
     for period_seconds in log_steps(200.0, 40_000.0, 14) {
         let law = Law::Exponential { mtbf_seconds: mtbf_seconds * 1_000.0 };
-        let waste =
-            batch(1_000, law, 300).run(&stable(&model, period_seconds, 200.0), &|_| {})?.waste;
-        seen.push((hours(period_seconds), waste.mean, waste.half_width(CONFIDENCE)));
+        let summary =
+            batch(1_000, law, 300).run(&stable(&model, period_seconds, 200.0), &|_| {})?;
+        seen.push(seen_waste(period_seconds, &summary));
     }
     Ok(Figure {
         id: "simulated-coordinated",
@@ -265,19 +280,11 @@ pub(super) fn simulated_coordinated() -> Result<Figure, ModelError> {
                   MTBF (0.4 h); the exact form holds for any period. Bars: 99 % confidence, 300 \
                   runs of 200 periods."
             .into(),
-        body: Body::Lines(Lines {
-            title: String::new(),
-            x: Axis::log("period T (hours)", "period_hours"),
-            y: Axis::linear("waste (fraction)", "waste_fraction").between(0.0, 1.0),
-            series: vec![
-                Series::line("eq. 5 (first order)", curve(&|t| model.waste(t, mtbf_seconds))),
-                Series::line(
-                    "exact",
-                    curve(&|t| exact::coordinated_waste(&model, t, mtbf_seconds)),
-                ),
-                Series::measured("simulated", seen),
-            ],
-        }),
+        body: waste_over_period(vec![
+            Series::line("eq. 5 (first order)", curve(&|t| model.waste(t, mtbf_seconds))),
+            Series::line("exact", curve(&|t| exact::coordinated_waste(&model, t, mtbf_seconds))),
+            Series::measured("simulated", seen),
+        ]),
     })
 }
 
@@ -309,9 +316,7 @@ pub(super) fn simulated_hierarchical() -> Result<Figure, ModelError> {
             };
             job.validate()?;
             let law = Law::Exponential { mtbf_seconds: mtbf_seconds * 640.0 };
-            let waste = batch(640, law, 200).run(&job, &|_| {})?.waste;
-            let half_width = waste.half_width(CONFIDENCE);
-            seen.push((period_seconds / HOUR_SECONDS, waste.mean, half_width));
+            seen.push(seen_waste(period_seconds, &batch(640, law, 200).run(&job, &|_| {})?));
         }
         series.push(Series::line(format!("eq. 15, G = {groups}"), curve));
         let composed = log_steps(shortest, 40_000.0, 80)
@@ -328,12 +333,7 @@ pub(super) fn simulated_hierarchical() -> Result<Figure, ModelError> {
                   Eq. 15 adds two overheads, composed they lie on the simulation; both are \
                   meant for T below 2 h."
                 .into(),
-        body: Body::Lines(Lines {
-            title: String::new(),
-            x: Axis::log("period T (hours)", "period_hours"),
-            y: Axis::linear("waste (fraction)", "waste_fraction").between(0.0, 1.0),
-            series,
-        }),
+        body: waste_over_period(series),
     })
 }
 
@@ -363,9 +363,8 @@ pub(super) fn simulated_laws() -> Result<Figure, ModelError> {
             // Eight days of work, whatever the period.
             let periods = (8.0 * 24.0 * HOUR_SECONDS / period_seconds).ceil();
             let batch = Batch { ages, ..batch(NODES, law.clone(), 200) };
-            let waste = batch.run(&stable(&model, period_seconds, periods), &|_| {})?.waste;
-            let half_width = waste.half_width(CONFIDENCE);
-            seen.push((period_seconds / HOUR_SECONDS, waste.mean, half_width));
+            let summary = batch.run(&stable(&model, period_seconds, periods), &|_| {})?;
+            seen.push(seen_waste(period_seconds, &summary));
         }
         series.push(Series::measured(name, seen));
     }
@@ -378,12 +377,7 @@ pub(super) fn simulated_laws() -> Result<Figure, ModelError> {
                   infant mortality (Weibull, k < 1) fails far more often at first. Bars: 99 % \
                   confidence, 200 runs."
                 .into(),
-        body: Body::Lines(Lines {
-            title: String::new(),
-            x: Axis::log("period T (hours)", "period_hours"),
-            y: Axis::linear("waste (fraction)", "waste_fraction").between(0.0, 1.0),
-            series,
-        }),
+        body: waste_over_period(series),
     })
 }
 

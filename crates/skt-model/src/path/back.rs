@@ -14,6 +14,7 @@ const DOUBLE: f64 = 8.0;
 /// rest of its rows while that one works. One of its ranks, all taking turns, has
 /// gathered the diagonal block before.
 pub(super) fn substitute(walk: &mut Walk) {
+    let start = walk.clocks.clone();
     let Run { n, nb, p, q, .. } = *walk.run;
     let (rows, cols) = (Cyclic::rows(nb, p), Cyclic::cols(nb, q));
     let machine = *walk.machine;
@@ -58,5 +59,8 @@ pub(super) fn substitute(walk: &mut Walk) {
         walk.counts.back.add(&triangle, share * own);
         walk.counts.back.add(&copy(2.0 * jb * jb), share * own);
         walk.counts.back.add(&stream(top as f64 * own * jb), share);
+    }
+    for ((phases, end), start) in walk.phases.iter_mut().zip(&walk.clocks).zip(&start) {
+        phases.back = end.at_seconds - start.at_seconds;
     }
 }

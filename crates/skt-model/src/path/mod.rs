@@ -198,7 +198,7 @@ pub struct PhaseCounts {
 pub fn predict(run: &Run, machine: &Machine, changes: &Changes) -> Result<Prediction, ModelError> {
     run.validate()?;
     machine.validate()?;
-    Ok(walk::Walk::new(run, machine, changes, 1).run())
+    Ok(walked(walk::Walk::new(run, machine, changes, 1)))
 }
 
 /// Seconds that `run` takes on `machine`, where its panels are more than can be
@@ -214,5 +214,11 @@ pub fn estimate_seconds(run: &Run, machine: &Machine) -> Result<f64, ModelError>
     let stride = (run.panels() / wanted).max(1);
     run.validate_steps(run.panels() / stride)?;
     let slowed = machine.slowed(stride as f64);
-    Ok(walk::Walk::new(run, &slowed, &Changes::default(), stride).run().time_seconds)
+    Ok(walked(walk::Walk::new(run, &slowed, &Changes::default(), stride)).time_seconds)
+}
+
+fn walked(mut walk: walk::Walk) -> Prediction {
+    walk.walk_panels();
+    back::substitute(&mut walk);
+    walk.prediction()
 }

@@ -6,7 +6,7 @@ use super::bcast::{self, Window, Wire};
 use super::clock::{Moment, Part};
 use super::machine::{Counts, Machine};
 use super::work::{self, RowExchange};
-use super::{Changes, PARTS, PhaseCounts, PhaseSeconds, Prediction, Run, Unit, back};
+use super::{Changes, PARTS, PhaseCounts, PhaseSeconds, Prediction, Run, Unit};
 use std::collections::VecDeque;
 
 /// Columns below which exchange and solve are not cut up for a team.
@@ -80,7 +80,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    pub(super) fn run(mut self) -> Prediction {
+    /// All panels.
+    pub(super) fn walk_panels(&mut self) {
         let steps = self.run.panels().div_ceil(self.stride);
         let depth = self.run.depth;
         for next in 0..steps.min(depth) {
@@ -99,14 +100,6 @@ impl<'a> Walk<'a> {
             }
             self.update(k, (depth > 0 && k + depth < steps).then_some(k + depth));
         }
-        let start = self.clocks.clone();
-        back::substitute(&mut self);
-        let seconds =
-            self.clocks.iter().zip(&start).map(|(end, start)| end.at_seconds - start.at_seconds);
-        for (phases, seconds) in self.phases.iter_mut().zip(seconds) {
-            phases.back = seconds;
-        }
-        self.prediction()
     }
 
     /// Panel `current` on the columns right of the look-ahead; meanwhile panel
@@ -352,7 +345,7 @@ impl<'a> Walk<'a> {
         (map.count_before(n + 1, column) - map.count_before(first, column)) as f64
     }
 
-    fn prediction(mut self) -> Prediction {
+    pub(super) fn prediction(mut self) -> Prediction {
         let run = self.run;
         let end = self.clocks.iter().copied().reduce(Moment::and).expect("a process column");
         let (mut mean, mut max) = (PhaseSeconds::default(), PhaseSeconds::default());

@@ -25,7 +25,8 @@ use super::super::SolveError;
 use super::super::local::Local;
 use super::groups::{dead_checksums, dead_columns};
 use super::memory::Places;
-use super::relay::{Relay, Sum, are_rounding, most_units};
+use super::relay::{Relay, Sum};
+use super::rounding::{are_rounding, most_units, unit};
 use super::weights::Weights;
 use crate::hpl::comm::{Comm, collect};
 
@@ -279,11 +280,6 @@ fn look<C: Comm>(
         wrong.push(Wrong { row, units, column: column.filter(|_| m > 1) });
     }
     Ok((wrong, most))
-}
-
-/// A unit of rounding, where elements are as large as `largest`.
-fn unit<C: Comm>(local: &Local<C>, largest: f64) -> f64 {
-    f64::EPSILON / 2.0 * largest * local.params.n as f64
 }
 
 /// The process column in which a wrong number has these deltas.

@@ -37,6 +37,7 @@ mod memory;
 mod relay;
 mod replacement;
 mod restore;
+mod rounding;
 mod standing;
 mod weights;
 

@@ -7,27 +7,10 @@ use super::super::SolveError;
 use super::super::local::Local;
 use super::groups::dead_columns;
 use super::memory::{Journal, Places};
+use super::rounding::{are_rounding, most_units};
 use crate::hpl::comm::{Comm, CommError, PanelBuf, RecvRequest as _, SendRequest as _, Tag};
 
 const TAG_RELAY: Tag = 0x150;
-
-/// Deviations above this many units are not rounding. Of random systems of order 384 to 1536 the largest
-/// deviation is 0.6.
-const ALARM_UNITS: f64 = 32.0;
-
-/// Whether elements may be off by so much by rounding, of which this is the unit.
-pub(super) fn are_rounding(deviations: impl Iterator<Item = f64>, unit: f64) -> bool {
-    let most = (ALARM_UNITS * unit).min(f64::MAX);
-    // All are looked at, which takes less than to stop at the first. None may be no number.
-    let is_more = |by: f64| by.is_nan() | (by.abs() > most);
-    !deviations.fold(false, |is, by| is | is_more(by))
-}
-
-/// The largest of these deviations, in units; infinite if one is no number.
-pub(super) fn most_units(deviations: impl Iterator<Item = f64>, unit: f64) -> f64 {
-    let units = |by: f64| if by.is_finite() { by.abs() / unit } else { f64::INFINITY };
-    deviations.map(units).fold(0.0, f64::max)
-}
 
 /// A weighted sum of the same block of A on several process columns, stored on another.
 pub(super) struct Sum<'s> {
@@ -43,8 +26,8 @@ pub(super) struct Sum<'s> {
     pub target: usize,
     /// The columns before this one are finished: below the diagonal, they are dead.
     pub finished: usize,
-    /// The unit of rounding: no element may change by more than [`ALARM_UNITS`] of it.
-    /// Infinite: not checked.
+    /// The unit of rounding: no element may change by more, see [`are_rounding`]. Infinite: not
+    /// checked.
     pub unit: f64,
 }
 

@@ -7,70 +7,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
-
 use super::super::agree::{Claim, Content, Offer, Plan, Refusal, Rules, resume};
 use super::super::header::SegmentId;
-use super::super::record::{Holds, StartId};
-use super::disk::ImageId;
-
-/// The images of one epoch of one start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Generation {
-    /// The start that wrote it: the lineage of its records.
-    pub start: StartId,
-    /// Its epoch.
-    pub epoch: u64,
-}
-
-/// Where the data of an epoch may come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
-    /// The segments.
-    Memory,
-    /// The images of a generation on one level.
-    Images {
-        /// Number of the level.
-        level: usize,
-        /// Which of them.
-        generation: Generation,
-    },
-}
-
-/// A source with more rot than its parities can rebuild, which a start has found out.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rotten {
-    /// Which one.
-    pub source: Source,
-    /// What is wrong with it.
-    pub refusal: Refusal,
-}
-
-/// An image that a process sees.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ImageClaim {
-    /// Its name.
-    pub id: ImageId,
-    /// What its seal says; `None` when it has none, or one of other parameters.
-    pub content: Option<Content>,
-    /// What its parameters differ in from those of this start, in words, if they do.
-    pub other: Option<String>,
-}
-
-/// The images that a start goes on from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Load {
-    /// Number of the level.
-    pub level: usize,
-    /// Which of them.
-    pub generation: Generation,
-    /// The image that each process loads; those without one are lost, and rebuilt.
-    pub images: Vec<Option<ImageId>>,
-    /// Process that tells all the state, and the image that has it.
-    pub bearer: (usize, ImageId),
-    /// Why the memory of the nodes, which is nearer, is not taken.
-    pub why: String,
-}
+use super::super::record::Holds;
+use super::disk::{Generation, ImageId};
+use super::source::{ImageClaim, Load, Source};
 
 /// The generations of each level that can be restored, the newest first, without those that
 /// are known to be rotten; and whether the newest lacks images, and so bears fewer losses than a
@@ -164,12 +105,6 @@ pub fn refuse_without(
 /// Images of all levels, sealed or not.
 pub fn images(offers: &[Offer]) -> usize {
     offers.iter().flat_map(|offer| &offer.images).map(Vec::len).sum()
-}
-
-/// Newest number of a start that images name.
-pub fn newest_start(offers: &[Offer]) -> u64 {
-    let all = offers.iter().flat_map(|offer| offer.images.iter().flatten());
-    all.map(|claim| claim.id.generation.start.number).max().unwrap_or(0)
 }
 
 /// Whether an image is what its name says, and of a rank with data.

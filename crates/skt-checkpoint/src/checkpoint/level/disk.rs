@@ -5,8 +5,17 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use super::choose::Generation;
+use super::super::record::StartId;
 use super::ranks::SpacedRanks;
+
+/// The images of one epoch of one start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Generation {
+    /// The start that wrote it: the lineage of its records.
+    pub start: StartId,
+    /// Its epoch.
+    pub epoch: u64,
+}
 
 /// Name of an image within a level of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -2,8 +2,9 @@
 
 use std::io;
 
-use super::choose::Generation;
-use super::disk::{Disk, FileId, ImageFile, Slot};
+use super::super::error::{CheckpointError, Result};
+use super::Level;
+use super::disk::{Disk, FileId, Generation, ImageFile, Slot};
 
 /// Something else stands where this user's images belong, perhaps planted by another user. A
 /// person is to look at it: this does not cost a level, as a failure of its disk does, but
@@ -50,5 +51,31 @@ impl Disk for Unopened {
 
     fn free_bytes(&self) -> io::Result<u64> {
         self.fail()
+    }
+}
+
+/// An error of a level, while a run starts.
+pub(in super::super) fn level_error(
+    what: &'static str,
+    level: &Level,
+) -> impl FnOnce(io::Error) -> CheckpointError {
+    let level = level.name.clone();
+    move |source| CheckpointError::Level { what, level, source }
+}
+
+/// Removes these files of a level. `before` is called before each.
+pub(in super::super) fn remove_images(
+    level: &Level,
+    files: &[FileId],
+    before: &dyn Fn() -> crate::comm::Result<()>,
+) -> Result<()> {
+    let failed = || level_error("removing images", level);
+    for &file in files {
+        before()?;
+        level.disk.remove(file).map_err(failed())?;
+    }
+    match files.is_empty() {
+        true => Ok(()),
+        false => level.disk.sync_names().map_err(failed()),
     }
 }

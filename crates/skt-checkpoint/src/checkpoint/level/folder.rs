@@ -29,7 +29,7 @@ use nix::sys::statvfs::fstatvfs;
 use nix::unistd::{Uid, UnlinkatFlags, unlinkat};
 
 use super::super::record::StartId;
-use super::choose::Generation;
+use super::disk::Generation;
 use super::disk::{Disk, FileId, ImageFile, Slot};
 use super::failed::NotOwn;
 

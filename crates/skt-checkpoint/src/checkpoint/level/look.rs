@@ -6,10 +6,10 @@ use super::super::agree::Content;
 use super::super::header::{HeaderLayout, Identity};
 use super::super::parameters::{Parameters, differences};
 use super::Level;
-use super::choose::ImageClaim;
 use super::disk::{FileId, ImageId};
 use super::failed::is_not_own;
 use super::format::{Said, read_seal};
+use super::source::ImageClaim;
 
 /// What segments and images must be of, to be of use.
 pub struct Wanted<'a> {

@@ -9,16 +9,18 @@
 
 pub(super) mod choose;
 mod disk;
-mod every;
-mod failed;
+mod due;
+pub(super) mod failed;
 pub mod folder;
 mod format;
+mod hand_over;
 mod helper;
 pub(super) mod look;
 mod ranks;
 pub(super) mod restore;
 pub(super) mod room;
 mod shelf;
+mod source;
 mod writing;
 
 use std::fmt;
@@ -27,15 +29,15 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-pub use choose::{Generation, ImageClaim, Load, Rotten, Source};
-pub use disk::{Disk, FileId, ImageFile, ImageId, Slot};
-pub use every::{ImageCost, ImagesEvery, IntervalOf, StateSeconds};
+pub use disk::{Disk, FileId, Generation, ImageFile, ImageId, Slot};
+pub use due::{ImageCost, ImagesEvery, IntervalOf, StateSeconds};
 pub use failed::{NotOwn, Unopened, is_not_own};
 pub use format::IMAGE_PAGE_BYTES;
 pub(super) use helper::{Free, Helper};
 pub use ranks::SpacedRanks;
 pub use shelf::LevelReport;
 pub(super) use shelf::Shelves;
+pub use source::{ImageClaim, Load, Rotten, Source};
 
 /// Most levels of a run: one bit each in the word that says which are due.
 pub const MOST_LEVELS: usize = 8;

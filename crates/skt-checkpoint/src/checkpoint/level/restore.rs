@@ -1,9 +1,8 @@
-//! The steps in which a checkpointer meets the images of its rank: it loads one at a
-//! restart, and has one written behind a stamp.
+//! A checkpointer loads the image of its rank at a restart, and removes those that no start
+//! needs any more.
 
 use std::io;
 use std::ops::Range;
-use std::time::Instant;
 
 use super::super::agree::{Plan, Refusal};
 use super::super::checkpointer::Checkpointer;
@@ -14,27 +13,16 @@ use super::super::error::{CheckpointError, Result};
 use super::super::hook::{Step, StepName};
 use super::super::joining::{group_of, laid_out};
 use super::super::layout::RegionShape;
-use super::super::level::{Free, Generation, Level, LevelReport, Load, Rotten, Source};
+use super::super::level::{Generation, Level, Load, Rotten, Source};
 use super::super::memory::Memory;
 use super::super::methods::Method;
 use super::super::opening::{Earlier, Opening};
 use super::super::protocol::Opened;
-use super::MOST_LEVELS;
 use super::disk::{FileId, ImageFile, ImageId, Slot};
-use super::format::{ImageLayout, Said, Seal, encode_seal, read_seal};
+use super::failed::remove_images;
+use super::format::{ImageLayout, Said, Seal, read_seal};
 use super::room::slots_with_room;
-use super::writing::{Sealed, Writing};
 use crate::comm::Comm;
-use crate::comm::collect::all_reduce;
-
-/// An error of a level, while a run starts.
-pub(in super::super) fn level_error(
-    what: &'static str,
-    level: &Level,
-) -> impl FnOnce(io::Error) -> CheckpointError {
-    let level = level.name.clone();
-    move |source| CheckpointError::Level { what, level, source }
-}
 
 /// Those of `files` that no start needs: of generations that cannot be restored, or are older
 /// than as many of those that can as are kept. While none can be restored, all stay of which an
@@ -50,23 +38,6 @@ fn unneeded(
         _ => &restorable[..restorable.len().min(level.keep)],
     };
     files.iter().filter(|file| !needed.contains(&file.generation)).copied().collect()
-}
-
-/// Removes these files of a level. `before` is called before each.
-pub(in super::super) fn remove_images(
-    level: &Level,
-    files: &[FileId],
-    before: &dyn Fn() -> crate::comm::Result<()>,
-) -> Result<()> {
-    let failed = || level_error("removing images", level);
-    for &file in files {
-        before()?;
-        level.disk.remove(file).map_err(failed())?;
-    }
-    match files.is_empty() {
-        true => Ok(()),
-        false => level.disk.sync_names().map_err(failed()),
-    }
 }
 
 /// Opens an image to be read.
@@ -113,11 +84,6 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         Ok(slots)
     }
 
-    /// What each level has done on this rank.
-    pub fn level_reports(&self) -> Vec<LevelReport> {
-        self.shelves.reports()
-    }
-
     /// The image that this rank loads, if it loads one.
     pub(in super::super) fn image(&self) -> Option<ImageId> {
         let Load { images, .. } = self.plan.load.as_deref()?;
@@ -125,13 +91,13 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     }
 
     /// The parts of this rank's segment that an image of `epoch` has.
-    fn image_layout(&self, epoch: u64) -> ImageLayout {
+    pub(super) fn image_layout(&self, epoch: u64) -> ImageLayout {
         ImageLayout::new(&self.layout, self.config.method, epoch, self.config.abft_image_bytes)
     }
 
     /// Checksum of what an image has of this rank's segment, where the parts of a segment
     /// have none; else 0.
-    fn body_sum(&self, layout: &ImageLayout) -> u64 {
+    pub(super) fn body_sum(&self, layout: &ImageLayout) -> u64 {
         if self.config.method != Method::Abft {
             return 0;
         }
@@ -265,87 +231,5 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             }
         }
         Ok(())
-    }
-
-    /// Takes the bytes of an epoch back from the writer of images, if it still has them.
-    pub(in super::super) fn take_back_images(&mut self) -> Free {
-        self.take_back_images_since(Instant::now())
-    }
-
-    /// The same, where the rank has waited for the images since `start`.
-    pub(in super::super) fn take_back_images_since(&mut self, start: Instant) -> Free {
-        let (written, free) = self.helper.take_back(self.shelves.when_busy());
-        self.shelves.note(written, start.elapsed().as_secs_f64());
-        free
-    }
-
-    /// The same, where what the epoch before `epoch` left may be lent on.
-    pub(in super::super) fn take_back_images_before(&mut self, epoch: u64) -> Free {
-        match self.shelves.writing() + 1 == epoch {
-            true => self.helper.leave(),
-            false => self.take_back_images(),
-        }
-    }
-
-    /// Has images of `epoch` written on the levels that are `due`. The epoch is stamped:
-    /// nothing of it changes before it is taken back, nor, with method `abft`, anything.
-    pub(in super::super) fn write_images(&mut self, epoch: u64, due: u8) {
-        if self.shelves.is_empty() {
-            return;
-        }
-        self.record.assert_settled();
-        assert_eq!(self.record.stamped(), epoch);
-        let free = self.take_back_images();
-        let layout = self.image_layout(epoch);
-        let body_sum = if due == 0 { 0 } else { self.body_sum(&layout) };
-        let ImageLayout { parts, body_bytes } = layout;
-        let (ranges, places): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
-        let sealed = || {
-            let body = (body_bytes, body_sum);
-            let seal = encode_seal(&self.header, &self.identity, &self.record, body);
-            Sealed { seal, places: places.clone(), body_bytes }
-        };
-        let images = self.shelves.new_images(due, epoch, &sealed);
-        if images.is_empty() {
-            return;
-        }
-        // SAFETY: nobody writes to an epoch's copy, parities and checksums before the flush
-        // of the next epoch or the copy of the one behind it, which both ask for `Free`; with
-        // `abft` this rank waits for `Free` before it writes to anything. And the helper is
-        // dropped before the vault.
-        let lent = unsafe { self.vault.lend(&ranges) };
-        let rates = self.config.levels.iter().map(|level| level.max_bytes_per_second).collect();
-        let piece_bytes = self.config.image_piece_bytes;
-        self.helper.write(Writing::new(lent, images, piece_bytes, rates), free);
-    }
-
-    /// The job-wide barrier, at which ranks tell each other of their images.
-    pub(in super::super) fn barrier_with_levels(&mut self) -> Result<()> {
-        let mut votes = self.shelves.votes();
-        all_reduce(&self.job, &mut votes, |a, b| a & b)?;
-        self.shelves.hear(&votes);
-        if self.shelves.has_complete_images() {
-            self.record.forget_rotten_images();
-        }
-        Ok(())
-    }
-
-    /// Which levels are due, as one byte behind the state of rank 0; nothing without levels.
-    pub(in super::super) fn append_due(&mut self, state: &mut Vec<u8>) {
-        const { assert!(MOST_LEVELS <= u8::BITS as usize) };
-        if !self.shelves.is_empty() {
-            if self.job.rank() == 0 {
-                self.shelves.hear_state(state);
-            }
-            state.push(self.shelves.due());
-        }
-    }
-
-    /// Takes that byte off again.
-    pub(in super::super) fn split_off_due(&self, state: &mut Vec<u8>) -> u8 {
-        match self.shelves.is_empty() {
-            true => 0,
-            false => state.pop().expect("rank 0 has appended it"),
-        }
     }
 }

@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 
 use super::super::record::StartId;
-use super::choose::Generation;
+use super::disk::Generation;
 use super::disk::{FileId, Slot};
-use super::every::{ImageCost, Pace, RunClock, StateSeconds};
+use super::due::{ImageCost, NextImage, RunClock, StateSeconds};
 use super::writing::{End, NewImage, Sealed, Written};
 use super::{Level, WhenBusy};
 
@@ -59,7 +59,7 @@ struct Shelf {
     /// Where this rank's images are in the files of this start.
     slot: Slot,
     /// When the next one is due; rank 0 decides by it.
-    pace: Pace,
+    next: NextImage,
     /// Epochs of this start that all were to write an image of, and that are not known to
     /// be complete, the oldest first. The same on all ranks.
     pending: Vec<u64>,
@@ -93,7 +93,7 @@ impl Shelves {
         assert_eq!([slots.len(), complete.len(), own.len(), given_up.len()], [n; 4]);
         let shelf = |(i, own): (usize, BTreeSet<FileId>)| Shelf {
             slot: slots[i],
-            pace: Pace::new(levels[i].every.clone(), newest_seconds[i]),
+            next: NextImage::new(levels[i].every.clone(), newest_seconds[i]),
             pending: Vec::new(),
             sealed: BTreeSet::new(),
             complete: complete[i].clone(),
@@ -137,7 +137,7 @@ impl Shelves {
     /// What each level has done.
     pub fn reports(&self) -> Vec<LevelReport> {
         let report = |shelf: &Shelf| LevelReport {
-            interval_seconds: shelf.pace.interval_by_cost(),
+            interval_seconds: shelf.next.interval_by_cost(),
             ..shelf.told.clone()
         };
         self.shelves.iter().map(report).collect()
@@ -151,7 +151,7 @@ impl Shelves {
 
     /// Images of this level are due at once.
     pub fn make_due(&mut self, level: usize) {
-        self.shelves[level].pace.make_due();
+        self.shelves[level].next.make_due();
     }
 
     /// The application keeps this state now.
@@ -162,7 +162,7 @@ impl Shelves {
     /// The levels of which all are to write an image now, a bit each, as rank 0 sees it.
     pub fn due(&self) -> u8 {
         let now_seconds = self.clock.seconds();
-        let is_due = |shelf: &Shelf| !shelf.told.is_over && shelf.pace.is_due(now_seconds);
+        let is_due = |shelf: &Shelf| !shelf.told.is_over && shelf.next.is_due(now_seconds);
         let bits = self.shelves.iter().enumerate().map(|(i, shelf)| u8::from(is_due(shelf)) << i);
         bits.fold(0, |all, bit| all | bit)
     }
@@ -210,7 +210,7 @@ impl Shelves {
         for (number, shelf) in self.shelves.iter_mut().enumerate() {
             let is_due = due >> number & 1 == 1;
             if is_due {
-                shelf.pace.begin(now_seconds);
+                shelf.next.begin(now_seconds);
                 shelf.forget_incomplete(self.start);
                 shelf.pending.push(epoch);
                 shelf.own.insert(FileId { generation, ranks: shelf.slot.ranks });
@@ -253,13 +253,13 @@ impl Shelf {
                 self.told.bytes += bytes;
                 self.told.seconds += seconds;
                 self.sealed.insert(epoch);
-                self.pace.end(Some(cost));
+                self.next.end(Some(cost));
             }
             End::Removed => self.told.seconds += seconds,
             End::GivenUp => {
                 self.told.given_up += 1;
                 // It would have taken longer; how long is not known.
-                self.pace.end((seconds > 0.0).then_some(cost));
+                self.next.end((seconds > 0.0).then_some(cost));
             }
             End::Failed(why) => {
                 self.told.seconds += seconds;

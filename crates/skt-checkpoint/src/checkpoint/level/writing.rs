@@ -10,7 +10,7 @@ use std::time::Instant;
 use nix::time::{ClockId, clock_gettime};
 
 use super::super::vault::Lent;
-use super::choose::Generation;
+use super::disk::Generation;
 use super::disk::{Disk, FileId, ImageFile, Slot};
 
 /// An image to be written.

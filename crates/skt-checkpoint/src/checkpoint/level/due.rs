@@ -1,4 +1,4 @@
-//! How often images of a level are written.
+//! When images of a level are due.
 
 use std::fmt;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ impl RunClock {
 
 /// When the next image of a level is due. Rank 0 decides by it, in seconds of the run.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct NextImage {
     every: ImagesEvery,
     /// When the last one was due, or the run began.
     last_seconds: f64,
@@ -79,7 +79,7 @@ pub(super) struct Pace {
     is_under_way: bool,
 }
 
-impl Pace {
+impl NextImage {
     /// Of a start that has found images which were due at `last_seconds`, 0 for none.
     pub fn new(every: ImagesEvery, last_seconds: f64) -> Self {
         Self { every, last_seconds, cost: None, is_under_way: false }
@@ -125,40 +125,40 @@ mod tests {
     use super::*;
 
     /// An hour for each second of writing.
-    fn by_cost() -> Pace {
-        Pace::new(ImagesEvery::Cost(Arc::new(|cost| 3600.0 * cost.write_seconds)), 0.0)
+    fn by_cost() -> NextImage {
+        NextImage::new(ImagesEvery::Cost(Arc::new(|cost| 3600.0 * cost.write_seconds)), 0.0)
     }
 
     #[test]
     fn the_first_epoch_has_an_image_and_then_its_cost_decides() {
-        let mut pace = by_cost();
-        assert!(pace.is_due(0.0) && pace.interval_by_cost().is_none());
-        pace.begin(100.0);
-        assert!(!pace.is_due(1e9), "before the first is done no other is due");
-        pace.end(Some(ImageCost { write_seconds: 2.0, ..ImageCost::default() }));
-        assert_eq!(pace.interval_by_cost(), Some(7200.0));
-        assert!(!pace.is_due(7299.0) && pace.is_due(7300.0));
-        pace.end(Some(ImageCost::default()));
-        assert!(pace.is_due(100.0), "what costs nothing is always due");
+        let mut next = by_cost();
+        assert!(next.is_due(0.0) && next.interval_by_cost().is_none());
+        next.begin(100.0);
+        assert!(!next.is_due(1e9), "before the first is done no other is due");
+        next.end(Some(ImageCost { write_seconds: 2.0, ..ImageCost::default() }));
+        assert_eq!(next.interval_by_cost(), Some(7200.0));
+        assert!(!next.is_due(7299.0) && next.is_due(7300.0));
+        next.end(Some(ImageCost::default()));
+        assert!(next.is_due(100.0), "what costs nothing is always due");
     }
 
     #[test]
     fn an_image_that_is_not_begun_says_nothing_of_its_cost() {
-        let mut pace = by_cost();
-        pace.begin(0.0);
-        pace.end(None);
-        assert!(pace.is_due(0.0));
+        let mut next = by_cost();
+        next.begin(0.0);
+        next.end(None);
+        assert!(next.is_due(0.0));
     }
 
     #[test]
     fn a_time_that_is_given_counts_from_the_last_image_or_the_beginning() {
-        let mut pace = Pace::new(ImagesEvery::Seconds(3600.0), 1000.0);
-        assert!(!pace.is_due(4599.0) && pace.is_due(4600.0));
-        pace.begin(5000.0);
-        assert!(!pace.is_due(8599.0) && pace.interval_by_cost().is_none());
-        assert!(Pace::new(ImagesEvery::Seconds(3600.0), 0.0).is_due(3600.0));
-        pace.make_due();
-        assert!(pace.is_due(0.0));
+        let mut next = NextImage::new(ImagesEvery::Seconds(3600.0), 1000.0);
+        assert!(!next.is_due(4599.0) && next.is_due(4600.0));
+        next.begin(5000.0);
+        assert!(!next.is_due(8599.0) && next.interval_by_cost().is_none());
+        assert!(NextImage::new(ImagesEvery::Seconds(3600.0), 0.0).is_due(3600.0));
+        next.make_due();
+        assert!(next.is_due(0.0));
     }
 
     #[test]

@@ -1,0 +1,131 @@
+//! What processes bring to the agreement, and which of the segments in it count.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::claim::{Claim, Content};
+use crate::checkpoint::header::SegmentId;
+use crate::checkpoint::level::ImageClaim;
+use crate::checkpoint::record::{Record, StartId};
+use crate::checkpoint::refusal::Refusal;
+
+/// A segment, and a process that has found it.
+pub type Bearer = (usize, SegmentId);
+
+/// What a process brings to the agreement.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offer {
+    /// Its host, as messages name it.
+    pub host: String,
+    /// Its failure domain.
+    pub domain: String,
+    /// Its node: processes of one node find the same segments.
+    pub node: String,
+    /// Checksum of what all processes and segments must agree on.
+    pub fingerprint: u64,
+    /// The rank that it had until a loss that its job has outlived.
+    pub seat: Option<usize>,
+    /// Why it cannot take hold of the run on its node, if it cannot.
+    pub held: Option<String>,
+    /// All segments of the run on its node.
+    pub claims: Vec<Claim>,
+    /// The images that it sees, by level.
+    pub images: Vec<Vec<ImageClaim>>,
+    /// Why it does not see all that is there, by level, where a disk fails.
+    pub failures: Vec<Option<String>>,
+}
+
+pub(super) fn contents(offers: &[Offer]) -> impl Iterator<Item = &Content> {
+    offers.iter().flat_map(|offer| &offer.claims).filter_map(|claim| claim.content.as_ref())
+}
+
+/// Whether the newest images are known to have rotted in part, as a start has found that went on
+/// from them: they bear fewer losses, as such that lack some.
+pub(super) fn has_rotten_images(offers: &[Offer]) -> bool {
+    let base = lineage(offers);
+    contents(offers).any(|content| counts(content, base) && content.record.has_rotten_images())
+}
+
+/// A process that has found this segment.
+pub(super) fn bearer(offers: &[Offer], content: &Content) -> Bearer {
+    let of = |(process, offer): (usize, &Offer)| {
+        let is_it = |claim: &&Claim| claim.content.as_ref() == Some(content);
+        offer.claims.iter().find(is_it).map(|claim| (process, claim.id))
+    };
+    offers.iter().enumerate().find_map(of).expect("it was found")
+}
+
+pub(super) fn refuse_other_shapes(offers: &[Offer]) -> Result<(), Refusal> {
+    for (process, offer) in offers.iter().enumerate() {
+        for Claim { id, other, .. } in &offer.claims {
+            if let Some(differences) = other.clone() {
+                return Err(Refusal::OtherShape { process, rank: id.rank, differences });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The lineage to go on from: the latest start that any segment has followed.
+/// Where two never knew of each other, the one that came further.
+pub(super) fn lineage(offers: &[Offer]) -> StartId {
+    let records = contents(offers).map(|content| &content.record);
+    let newest = |r: &&Record| (r.lineage().number, r.committed(), r.lineage().nonce);
+    records.max_by_key(newest).map_or(StartId::default(), Record::lineage)
+}
+
+pub(super) fn newest_attempt(offers: &[Offer]) -> u64 {
+    let all = |Content { record: r, .. }: &_| {
+        r.joined().iter().chain([&r.lineage()]).map(|a| a.number).max()
+    };
+    contents(offers).filter_map(all).max().unwrap_or(0)
+}
+
+/// The starts that segments out of reach may name as their lineage, once all that
+/// count follow a new one: those known of before, and, where some rank `is_missed`
+/// now, the lineage that it may have followed, as well as those that it alone may
+/// have followed, which the others have joined.
+pub(super) fn left(offers: &[Offer], base: StartId, is_missed: bool) -> Vec<StartId> {
+    let mut left: Vec<StartId> = Vec::new();
+    for Content { record, .. } in contents(offers).filter(|content| counts(content, base)) {
+        left.extend(record.left());
+        if is_missed {
+            left.extend(record.joined());
+            left.push(record.lineage());
+        }
+    }
+    left.retain(|start| *start != StartId::default());
+    left.sort_unstable();
+    left.dedup();
+    left
+}
+
+/// Whether a segment is not stale.
+pub(super) fn counts(Content { record, .. }: &Content, base: StartId) -> bool {
+    record.lineage() == base || record.joined().contains(&base)
+}
+
+/// The best segment of each rank, of those that are not stale.
+pub(super) fn current_claims(offers: &[Offer], base: StartId) -> BTreeMap<usize, &Content> {
+    let mut best: BTreeMap<usize, &Content> = BTreeMap::new();
+    for content in contents(offers) {
+        if !counts(content, base) {
+            continue;
+        }
+        let order = |Content { record: r, state, .. }: &Content| {
+            (!r.is_hollow(), r.committed(), r.stamped(), r.clone(), *state)
+        };
+        let entry = best.entry(content.rank).or_insert(content);
+        if order(content) > order(entry) {
+            *entry = content;
+        }
+    }
+    best
+}
+
+/// Newest number of a start that images name.
+pub(super) fn newest_start(offers: &[Offer]) -> u64 {
+    let all = offers.iter().flat_map(|offer| offer.images.iter().flatten());
+    all.map(|claim| claim.id.generation.start.number).max().unwrap_or(0)
+}

@@ -1,0 +1,110 @@
+//! How to go on from an epoch: the ranks that processes are, and the groups.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::assign::{assign, discards, give_lost_ranks};
+use super::claim::Content;
+use super::offer::{Offer, bearer, left, lineage, newest_attempt, newest_start};
+use super::plan::{Plan, Rules};
+use crate::checkpoint::group;
+use crate::checkpoint::record::StartId;
+use crate::checkpoint::refusal::{LostGroup, Refusal};
+
+/// This start: later than all that are known.
+pub(super) fn this_attempt(offers: &[Offer], rules: &Rules) -> StartId {
+    let newest = newest_attempt(offers).max(newest_start(offers));
+    // The clock, so that a start that knows of no other, all that did being
+    // gone, still counts as later than they were.
+    StartId { number: rules.clock.max(newest + 1), nonce: rules.nonce }
+}
+
+/// How to go on from `epoch` with what is `usable` of each rank, which `found` has. What
+/// is in memory and not taken goes.
+pub(in super::super) fn resume(
+    offers: &[Offer],
+    found: &[Offer],
+    rules: &Rules,
+    epoch: u64,
+    usable: &BTreeMap<usize, &Content>,
+) -> Result<Plan, Refusal> {
+    let (size, processes) = (rules.ranks(offers.len()), offers.len());
+    let taken = assign(found, usable);
+    let mut ranks = vec![usize::MAX; processes];
+    let mut attach = vec![None; processes];
+    for (&rank, &(process, id)) in &taken {
+        ranks[process] = rank;
+        attach[process] = Some(id);
+    }
+    let lost: Vec<usize> = (0..size).filter(|rank| !taken.contains_key(rank)).collect();
+    rules.refuse_lost(&lost, processes)?;
+    let groups = stored_groups(size, usable, taken.keys().copied(), &lost, rules, epoch)?;
+    if rules.bears.is_none() {
+        give_lost_ranks(&mut ranks, &lost);
+    }
+    let domains: Vec<String> = offers.iter().map(|offer| offer.domain.clone()).collect();
+    // A group whose application has it bears as many losses at once as it has parities.
+    let most = if rules.groups.is_some() { rules.parities } else { 1 };
+    let shared_domains = group::most_in_a_domain(&domains, &groups, &ranks) > most;
+    let is_memory = std::ptr::eq(offers, found);
+    let nothing = vec![None; processes];
+    let discard = discards(offers, if is_memory { &attach } else { &nothing });
+    let bearer = usable.values().next().map(|content| bearer(found, content));
+    Ok(Plan {
+        left: left(offers, lineage(offers), !is_memory || !lost.is_empty()),
+        attempt: this_attempt(offers, rules),
+        epoch,
+        bearer,
+        state: Vec::new(),
+        shared_domains,
+        single_domain: domains.iter().all(|domain| *domain == domains[0]),
+        groups,
+        unusable: discard.iter().map(Vec::len).sum(),
+        ranks,
+        attach,
+        discard,
+        lost,
+        load: None,
+        restorable: vec![Vec::new(); rules.levels.len()],
+        lacking: vec![false; rules.levels.len()],
+        sealed: vec![Vec::new(); rules.levels.len()],
+        given_up: vec![None; rules.levels.len()],
+    })
+}
+
+/// Groups as the segments have them; refused when one has lost too much.
+fn stored_groups(
+    size: usize,
+    usable: &BTreeMap<usize, &Content>,
+    found: impl Iterator<Item = usize>,
+    lost: &[usize],
+    rules: &Rules,
+    epoch: u64,
+) -> Result<Vec<Vec<usize>>, Refusal> {
+    let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for rank in found {
+        let content = usable[&rank];
+        let members = groups.entry(content.group).or_insert_with(|| content.members.clone());
+        assert_eq!(*members, content.members, "one lineage has one grouping");
+        assert!(members.contains(&rank));
+    }
+    let known: BTreeSet<usize> = groups.values().flatten().copied().collect();
+    assert_eq!(known.len(), groups.values().map(Vec::len).sum::<usize>(), "groups are disjoint");
+    let of = |members: &[usize]| -> Vec<usize> {
+        lost.iter().copied().filter(|rank| members.contains(rank)).collect()
+    };
+    let mut broken: Vec<LostGroup> = groups
+        .iter()
+        .map(|(&group, members)| LostGroup { group: Some(group), ranks: of(members) })
+        .filter(|group| group.ranks.len() > rules.parities)
+        .collect();
+    let unknown: Vec<usize> = (0..size).filter(|rank| !known.contains(rank)).collect();
+    if !unknown.is_empty() {
+        broken.push(LostGroup { group: None, ranks: unknown });
+    }
+    if !broken.is_empty() {
+        let (torn, parities) = (Vec::new(), rules.parities);
+        return Err(Refusal::Unrecoverable { epoch, lost: broken, torn, parities });
+    }
+    assert!(groups.keys().copied().eq(0..groups.len()), "groups are numbered from 0");
+    Ok(groups.into_values().collect())
+}

@@ -1,0 +1,380 @@
+use super::*;
+use crate::checkpoint::header::{Identity, SegmentId};
+use crate::checkpoint::parameters::Parameters;
+use crate::checkpoint::record::Record;
+
+const RULES: Rules = Rules {
+    method: Method::SelfCheckpoint,
+    members: 4,
+    parities: 1,
+    groups: None,
+    bears: None,
+    allow_shared_domains: false,
+    resume: Resume::Auto,
+    nothing_hidden: false,
+    clock: 9,
+    nonce: 5,
+    levels: Vec::new(),
+    rotten: Vec::new(),
+};
+const BASE: StartId = StartId { number: 3, nonce: 1 };
+
+/// Of a segment that follows `lineage`, with this commit and stamp.
+fn record(lineage: StartId, commit: u64, stamp: u64) -> Record {
+    let mut record = Record::of_new_segment();
+    record.join(lineage, &[]);
+    record.confirm(lineage, RULES.method, 0, &[]);
+    for epoch in 1..=commit {
+        record.commit(epoch, vec![epoch as u8]);
+        if epoch <= stamp {
+            record.stamp(epoch);
+        }
+    }
+    record
+}
+
+/// A segment of rank `rank` of four, with this commit and stamp.
+fn claim(rank: usize, commit: u64, stamp: u64) -> Claim {
+    let members = vec![0, 1, 2, 3];
+    let identity = Identity { fingerprint: 7, rank, members, ..Identity::default() };
+    let id = SegmentId { rank, attempt: 3 };
+    Claim { id, content: Some(Content::of(identity, &record(BASE, commit, stamp))), other: None }
+}
+
+fn offers(claims: [Vec<Claim>; 4]) -> Vec<Offer> {
+    let offer = |(node, claims): (usize, Vec<Claim>)| Offer {
+        host: format!("node{node}"),
+        domain: format!("node{node}"),
+        node: format!("node{node}"),
+        fingerprint: 7,
+        seat: None,
+        held: None,
+        claims,
+        images: Vec::new(),
+        failures: Vec::new(),
+    };
+    claims.into_iter().enumerate().map(offer).collect()
+}
+
+fn one_each(states: [(u64, u64); 4]) -> Vec<Offer> {
+    let mut rank = 0;
+    offers(states.map(|(commit, stamp)| {
+        rank += 1;
+        vec![claim(rank - 1, commit, stamp)]
+    }))
+}
+
+/// The plan of a run that is not done.
+fn planned(offers: &[Offer], rules: &Rules) -> Result<Plan, Refusal> {
+    match decide(offers, rules)? {
+        Decision::Work(plan) => Ok(plan),
+        Decision::Finished(finished) => panic!("not marked, and yet {finished:?}"),
+    }
+}
+
+fn ended(offers: &[Offer], rules: &Rules) -> Finished {
+    match decide(offers, rules) {
+        Ok(Decision::Finished(finished)) => finished,
+        other => panic!("marked, and yet {other:?}"),
+    }
+}
+
+/// Of the segment of a replacement that is not rebuilt.
+fn hollow() -> Record {
+    let mut record = Record::of_new_segment();
+    record.join(BASE, &[]);
+    record.confirm(BASE, RULES.method, 4, &[4]);
+    record
+}
+
+fn mark(offer: &mut Offer) {
+    edit(offer).record.finish(b"");
+}
+
+fn edit(offer: &mut Offer) -> &mut Content {
+    offer.claims[0].content.as_mut().expect("a whole segment")
+}
+
+/// Rank 0, of two on its node, is lost, and its segment is left there. Those that are left
+/// have other numbers now.
+#[test]
+fn the_segment_of_a_lost_rank_drives_nobody_from_its_own() {
+    let mut offers = one_each([(4, 4); 4]);
+    let on_node_0 = [claim(0, 4, 4), claim(1, 4, 4)];
+    for (process, (seat, node)) in [(1, 0), (2, 1), (3, 2)].into_iter().enumerate() {
+        offers[process] = Offer { seat: Some(seat), ..offers[node].clone() };
+        offers[process].claims = vec![claim(seat, 4, 4)];
+        offers[process].node = format!("node{node}");
+    }
+    offers[0].claims = on_node_0.into();
+    // The spare.
+    offers[3] = Offer { claims: Vec::new(), node: "node3".into(), ..offers[3].clone() };
+    let plan = planned(&offers, &RULES).unwrap();
+    assert_eq!((plan.ranks, plan.lost), (vec![1, 2, 3, 0], vec![0]));
+}
+
+/// Process 0 reads one of each rank.
+#[test]
+fn an_offer_is_short_however_long_the_state_and_the_parameters() {
+    let parameters = [("application".to_owned(), "x".repeat(2000))].into();
+    let identity = |parameters| Identity { rank: 1, parameters, ..Identity::default() };
+    let mut long = record(BASE, 4, 4);
+    long.commit(5, vec![200; 4096]);
+    let of = |record| Content::of(identity(Parameters::clone(&parameters)), record);
+    let bytes = serde_json::to_vec(&of(&long)).expect("plain data").len();
+    assert!(bytes < 400, "{bytes} bytes");
+    // And yet it tells one state from another.
+    let mut other = record(BASE, 4, 4);
+    other.commit(5, vec![201; 4096]);
+    assert_ne!(of(&long), of(&other));
+}
+
+#[test]
+fn one_commit_of_the_next_epoch_takes_all_there() {
+    let plan = planned(&one_each([(5, 5), (5, 5), (6, 5), (5, 5)]), &RULES).expect("legal");
+    assert_eq!((plan.epoch, plan.lost.len()), (6, 0));
+    assert_eq!(plan.bearer, Some((2, SegmentId { rank: 2, attempt: 3 })));
+    let plan = planned(&one_each([(5, 5); 4]), &RULES).expect("legal");
+    assert_eq!(plan.epoch, 5);
+    assert_eq!(plan.attempt, StartId { number: 9, nonce: 5 });
+    assert_eq!(plan.ranks, [0, 1, 2, 3]);
+}
+
+#[test]
+fn what_segments_out_of_reach_may_name_is_kept_in_mind() {
+    let (alone, older) = (StartId { number: 4, nonce: 1 }, StartId { number: 2, nonce: 8 });
+    let mut found = one_each([(4, 4); 4]);
+    edit(&mut found[1]).record.join(alone, &[older]);
+    // Nothing is out of reach now.
+    assert_eq!(planned(&found, &RULES).expect("legal").left, [older]);
+    found[0].claims.clear();
+    assert_eq!(planned(&found, &RULES).expect("legal").left, [older, BASE, alone]);
+    let afresh = Rules { resume: Resume::Never, ..RULES };
+    assert_eq!(planned(&found, &afresh).expect("legal").left, [older, BASE, alone]);
+    // Before the first epoch.
+    let mut found = one_each([(0, 0); 4]);
+    found[3].claims.clear();
+    assert_eq!(planned(&found, &RULES).expect("legal").left, [BASE]);
+    assert_eq!(planned(&offers([const { Vec::new() }; 4]), &RULES).expect("legal").left, []);
+}
+
+#[test]
+fn processes_find_their_data_and_the_rest_take_what_is_lost() {
+    let found = offers([vec![claim(2, 4, 4)], vec![], vec![claim(0, 4, 4)], vec![claim(3, 4, 4)]]);
+    let plan = planned(&found, &RULES).expect("one loss");
+    assert_eq!(plan.ranks, [2, 1, 0, 3]);
+    assert_eq!(plan.lost, [1]);
+    assert_eq!(plan.attach[1], None);
+    assert!(plan.discard.iter().all(Vec::is_empty));
+}
+
+/// A run of four ranks that bears the loss of 0, of 1 and 2, or of 3.
+#[test]
+fn fewer_processes_keep_their_ranks_where_the_loss_is_borne() {
+    let left = |ranks: &[usize]| -> Vec<Offer> {
+        let all = offers([0, 1, 2, 3].map(|rank| vec![claim(rank, 4, 4)]));
+        ranks.iter().map(|&rank| all[rank].clone()).collect()
+    };
+    let bears = Some(vec![vec![0], vec![1, 2], vec![3]]);
+    let rules = Rules { method: Method::Abft, bears, ..RULES };
+    let plan = planned(&left(&[0, 2, 3]), &rules).expect("one is lost");
+    assert_eq!((&plan.ranks[..], &plan.lost[..]), (&[0, 2, 3][..], &[1][..]));
+    assert!(plan.attach.iter().all(Option::is_some));
+    let refused = |offers: &[Offer], lost: &[usize]| {
+        let refusal = Refusal::NotBorne { lost: lost.to_vec() };
+        assert_eq!(decide(offers, &rules).unwrap_err(), refusal);
+    };
+    refused(&left(&[1, 2]), &[0, 3]);
+    // A process whose own memory is not there has nothing to go on with.
+    let mut without = left(&[0, 2, 3]);
+    without[1].claims.clear();
+    refused(&without, &[1, 2]);
+    let mut begun = left(&[0, 2, 3]);
+    begun.iter_mut().for_each(|offer| offer.claims.clear());
+    refused(&begun, &[0, 1, 2, 3]);
+}
+
+#[test]
+fn two_processes_of_one_node_share_what_they_both_find() {
+    let both = || vec![claim(0, 4, 4), claim(1, 4, 4)];
+    let mut found = offers([both(), both(), vec![claim(2, 4, 4)], vec![claim(3, 4, 4)]]);
+    found[1].node = "node0".into();
+    found[1].domain = "node0".into();
+    let plan = planned(&found, &RULES).expect("nothing lost");
+    assert_eq!(plan.ranks, [0, 1, 2, 3]);
+    assert!(plan.lost.is_empty() && plan.shared_domains);
+    assert!(plan.discard.iter().all(Vec::is_empty), "what the other takes is not removed");
+    // Two segments where only one process runs: one of them is lost.
+    let found = offers([both(), vec![], vec![claim(2, 4, 4)], vec![claim(3, 4, 4)]]);
+    let plan = planned(&found, &RULES).expect("one loss");
+    assert_eq!(plan.lost, [1]);
+    assert_eq!(plan.discard[0], [SegmentId { rank: 1, attempt: 3 }]);
+}
+
+#[test]
+fn what_missed_a_decision_is_stale_however_new_its_epoch() {
+    let mut found = one_each([(5, 5); 4]);
+    let (old, later) = (StartId { number: 2, nonce: 8 }, StartId { number: 4, nonce: 8 });
+    edit(&mut found[1]).record = record(old, 6, 5);
+    edit(&mut found[1]).record.join(later, &[]);
+    let plan = planned(&found, &RULES).expect("one loss");
+    assert_eq!((plan.epoch, plan.lost, plan.unusable), (5, vec![1], 1));
+    // It has joined what the others follow, and another start since: it counts,
+    // and so does its commit.
+    edit(&mut found[1]).record = record(old, 6, 5);
+    edit(&mut found[1]).record.join(BASE, &[]);
+    edit(&mut found[1]).record.join(later, &[]);
+    let plan = planned(&found, &RULES).expect("nothing lost");
+    assert_eq!((plan.epoch, plan.lost.len()), (6, 0));
+}
+
+#[test]
+fn a_second_claim_on_a_rank_is_discarded() {
+    let mut stale = claim(0, 3, 3);
+    stale.id.attempt = 2;
+    let mut found = one_each([(4, 4); 4]);
+    found[3].claims.push(stale.clone());
+    let plan = planned(&found, &RULES).expect("nothing lost");
+    assert_eq!(plan.attach[0], Some(SegmentId { rank: 0, attempt: 3 }));
+    assert_eq!(plan.discard[3], [stale.id]);
+}
+
+#[test]
+fn torn_and_hollow_segments_count_as_lost() {
+    let mut found = one_each([(4, 4); 4]);
+    found[0].claims[0].content = None;
+    let plan = planned(&found, &RULES).expect("one loss");
+    assert_eq!((plan.lost.clone(), plan.discard[0].len()), (vec![0], 1));
+    edit(&mut found[2]).record = hollow();
+    let error = planned(&found, &RULES).expect_err("two losses");
+    let lost = vec![LostGroup { group: Some(0), ranks: vec![0, 2] }];
+    assert_eq!(error, Refusal::Unrecoverable { epoch: 4, lost, torn: vec![], parities: 1 });
+    assert!(error.to_string().contains("group 0 has lost ranks [0, 2]"), "{error}");
+}
+
+#[test]
+fn the_user_decides_what_becomes_of_what_is_found() {
+    let never = Rules { resume: Resume::Never, ..RULES };
+    let require = Rules { resume: Resume::Require, ..RULES };
+    let found = one_each([(4, 4); 4]);
+    let plan = planned(&found, &never).expect("afresh");
+    assert_eq!((plan.epoch, plan.unusable), (0, 4));
+    assert!(plan.discard.iter().all(|list| list.len() == 1));
+    assert_eq!(planned(&found, &require).expect("there is one").epoch, 4);
+    let nothing = offers([vec![], vec![], vec![], vec![]]);
+    assert_eq!(planned(&nothing, &require), Err(Refusal::NothingFound));
+    assert_eq!(planned(&nothing, &RULES).expect("afresh").epoch, 0);
+    assert_eq!(planned(&one_each([(0, 0); 4]), &require), Err(Refusal::NothingFound));
+}
+
+#[test]
+fn other_settings_are_refused_not_thrown_away() {
+    let mut found = one_each([(4, 4); 4]);
+    found[2].claims[0].content = None;
+    found[2].claims[0].other = Some("ranks 4 there, 2 here".into());
+    let refusal = planned(&found, &RULES).expect_err("of another shape");
+    assert!(matches!(refusal, Refusal::OtherShape { process: 2, rank: 2, .. }), "{refusal}");
+    assert!(refusal.to_string().contains("other settings: ranks 4 there, 2 here"));
+    let never = Rules { resume: Resume::Never, ..RULES };
+    assert_eq!(planned(&found, &never).expect("afresh").epoch, 0);
+    found[1].fingerprint = 8;
+    assert_eq!(planned(&found, &never), Err(Refusal::Disagree { process: 1 }));
+}
+
+#[test]
+fn a_group_with_nothing_left_is_named_by_its_ranks() {
+    let mut found = one_each([(4, 4); 4]);
+    for (rank, offer) in found.iter_mut().enumerate() {
+        let identity = edit(offer);
+        identity.members = if rank < 2 { vec![0, 1] } else { vec![2, 3] };
+        identity.group = rank / 2;
+    }
+    found[2].claims.clear();
+    found[3].claims.clear();
+    let lost = vec![LostGroup { group: None, ranks: vec![2, 3] }];
+    let refusal = Refusal::Unrecoverable { epoch: 4, lost, torn: vec![], parities: 1 };
+    assert_eq!(planned(&found, &RULES), Err(refusal));
+}
+
+#[test]
+fn a_half_written_single_copy_is_never_used() {
+    let rules = Rules { method: Method::Single, ..RULES };
+    let mut found = one_each([(4, 4); 4]);
+    edit(&mut found[1]).record.begin_update(5);
+    let plan = planned(&found, &rules).expect("one torn copy is one loss");
+    assert_eq!(plan.lost, [1]);
+    edit(&mut found[3]).record.begin_update(5);
+    let refusal = planned(&found, &rules).unwrap_err();
+    assert!(
+        matches!(&refusal, Refusal::Unrecoverable { torn, .. } if *torn == [1, 3]),
+        "{refusal}"
+    );
+    let text = refusal.to_string();
+    assert!(text.contains("ranks [1, 3] are here") && text.contains("--ft self"), "{text}");
+    // A rank that is lost with its memory is not torn.
+    let mut gone = found.clone();
+    gone[3].claims.clear();
+    let refusal = planned(&gone, &rules).unwrap_err();
+    assert!(matches!(&refusal, Refusal::Unrecoverable { torn, .. } if *torn == [1]), "{refusal}");
+    // Somebody saw the end of the update: all were complete by then.
+    edit(&mut found[0]).record.commit(5, vec![5]);
+    edit(&mut found[0]).record.stamp(5);
+    edit(&mut found[2]).record.begin_update(5);
+    let plan = planned(&found, &rules).expect("all complete");
+    assert_eq!((plan.epoch, plan.lost.len()), (5, 0));
+}
+
+#[test]
+fn one_mark_tells_that_the_run_is_done() {
+    let mut found = one_each([(5, 5), (5, 5), (5, 5), (5, 5)]);
+    mark(&mut found[2]);
+    let id = |rank| SegmentId { rank, attempt: 3 };
+    let done = ended(&found, &RULES);
+    assert_eq!((done.epoch, done.bearer), (5, (2, id(2))));
+    assert_eq!(done.mark, [vec![id(0)], vec![id(1)], vec![], vec![id(3)]]);
+    assert_eq!(done.keep, [0, 1, 2, 3].map(|rank| vec![id(rank)]));
+    assert!(done.discard.iter().all(Vec::is_empty));
+    // However much is lost, and also where it was required to go on.
+    for rank in [0, 1, 3] {
+        found[rank].claims.clear();
+    }
+    let require = Rules { resume: Resume::Require, ..RULES };
+    assert_eq!(ended(&found, &require).bearer, (2, id(2)));
+    let never = Rules { resume: Resume::Never, ..RULES };
+    let plan = planned(&found, &never).expect("afresh");
+    assert_eq!((plan.epoch, &plan.discard[2][..]), (0, &[id(2)][..]));
+    // A run without a checkpoint is done as well as another.
+    edit(&mut found[2]).record = record(BASE, 0, 0);
+    mark(&mut found[2]);
+    assert_eq!(ended(&found, &require).epoch, 0);
+}
+
+#[test]
+fn a_mark_that_missed_a_decision_is_stale() {
+    let mut found = one_each([(5, 5); 4]);
+    let old = StartId { number: 2, nonce: 8 };
+    edit(&mut found[1]).record = record(old, 5, 5);
+    mark(&mut found[1]);
+    let plan = planned(&found, &RULES).expect("one loss");
+    assert_eq!((plan.epoch, plan.lost, plan.unusable), (5, vec![1], 1));
+    // The other way round: what missed the end is not asked.
+    let mut found = one_each([(5, 5); 4]);
+    for rank in [0, 2, 3] {
+        mark(&mut found[rank]);
+    }
+    edit(&mut found[1]).record = record(old, 9, 9);
+    let done = ended(&found, &RULES);
+    assert_eq!((done.epoch, done.discard[1].len(), done.keep[1].len()), (5, 1, 0));
+    assert!(done.mark.iter().all(Vec::is_empty));
+}
+
+#[test]
+fn of_two_processes_that_see_a_segment_one_writes_to_it() {
+    let both = || vec![claim(0, 4, 4), claim(1, 4, 4)];
+    let mut found = offers([both(), both(), vec![claim(2, 4, 4)], vec![claim(3, 4, 4)]]);
+    found[1].node = "node0".into();
+    mark(&mut found[3]);
+    let done = ended(&found, &RULES);
+    assert_eq!(done.mark.iter().map(Vec::len).collect::<Vec<_>>(), [2, 0, 1, 0]);
+    assert_eq!(done.keep.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2, 1, 1]);
+}

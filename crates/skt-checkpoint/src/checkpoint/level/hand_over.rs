@@ -1,0 +1,105 @@
+//! A checkpointer hands what it has stamped to the writer of images, and takes it back before it
+//! writes there itself; ranks tell each other at its barriers how far their images are.
+
+use std::time::Instant;
+
+use super::super::checkpointer::Checkpointer;
+use super::super::code::Code;
+use super::super::error::Result;
+use super::super::memory::Memory;
+use super::MOST_LEVELS;
+use super::format::{ImageLayout, encode_seal};
+use super::helper::Free;
+use super::shelf::LevelReport;
+use super::writing::{Sealed, Writing};
+use crate::comm::Comm;
+use crate::comm::collect::all_reduce;
+
+impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+    /// What each level has done on this rank.
+    pub fn level_reports(&self) -> Vec<LevelReport> {
+        self.shelves.reports()
+    }
+
+    /// Takes the bytes of an epoch back from the writer of images, if it still has them.
+    pub(in super::super) fn take_back_images(&mut self) -> Free {
+        self.take_back_images_since(Instant::now())
+    }
+
+    /// The same, where the rank has waited for the images since `start`.
+    pub(in super::super) fn take_back_images_since(&mut self, start: Instant) -> Free {
+        let (written, free) = self.helper.take_back(self.shelves.when_busy());
+        self.shelves.note(written, start.elapsed().as_secs_f64());
+        free
+    }
+
+    /// The same, where what the epoch before `epoch` left may be lent on.
+    pub(in super::super) fn take_back_images_before(&mut self, epoch: u64) -> Free {
+        match self.shelves.writing() + 1 == epoch {
+            true => self.helper.leave(),
+            false => self.take_back_images(),
+        }
+    }
+
+    /// Has images of `epoch` written on the levels that are `due`. The epoch is stamped:
+    /// nothing of it changes before it is taken back, nor, with method `abft`, anything.
+    pub(in super::super) fn write_images(&mut self, epoch: u64, due: u8) {
+        if self.shelves.is_empty() {
+            return;
+        }
+        self.record.assert_settled();
+        assert_eq!(self.record.stamped(), epoch);
+        let free = self.take_back_images();
+        let layout = self.image_layout(epoch);
+        let body_sum = if due == 0 { 0 } else { self.body_sum(&layout) };
+        let ImageLayout { parts, body_bytes } = layout;
+        let (ranges, places): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+        let sealed = || {
+            let body = (body_bytes, body_sum);
+            let seal = encode_seal(&self.header, &self.identity, &self.record, body);
+            Sealed { seal, places: places.clone(), body_bytes }
+        };
+        let images = self.shelves.new_images(due, epoch, &sealed);
+        if images.is_empty() {
+            return;
+        }
+        // SAFETY: nobody writes to an epoch's copy, parities and checksums before the flush
+        // of the next epoch or the copy of the one behind it, which both ask for `Free`; with
+        // `abft` this rank waits for `Free` before it writes to anything. And the helper is
+        // dropped before the vault.
+        let lent = unsafe { self.vault.lend(&ranges) };
+        let rates = self.config.levels.iter().map(|level| level.max_bytes_per_second).collect();
+        let piece_bytes = self.config.image_piece_bytes;
+        self.helper.write(Writing::new(lent, images, piece_bytes, rates), free);
+    }
+
+    /// The job-wide barrier, at which ranks tell each other of their images.
+    pub(in super::super) fn barrier_with_levels(&mut self) -> Result<()> {
+        let mut votes = self.shelves.votes();
+        all_reduce(&self.job, &mut votes, |a, b| a & b)?;
+        self.shelves.hear(&votes);
+        if self.shelves.has_complete_images() {
+            self.record.forget_rotten_images();
+        }
+        Ok(())
+    }
+
+    /// Which levels are due, as one byte behind the state of rank 0; nothing without levels.
+    pub(in super::super) fn append_due(&mut self, state: &mut Vec<u8>) {
+        const { assert!(MOST_LEVELS <= u8::BITS as usize) };
+        if !self.shelves.is_empty() {
+            if self.job.rank() == 0 {
+                self.shelves.hear_state(state);
+            }
+            state.push(self.shelves.due());
+        }
+    }
+
+    /// Takes that byte off again.
+    pub(in super::super) fn split_off_due(&self, state: &mut Vec<u8>) -> u8 {
+        match self.shelves.is_empty() {
+            true => 0,
+            false => state.pop().expect("rank 0 has appended it"),
+        }
+    }
+}

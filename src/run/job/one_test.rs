@@ -1,0 +1,162 @@
+//! One test of a job, protected or not, up to where its result is known.
+
+use super::error::JobError;
+use super::watcher::Watcher;
+use crate::checkpoint::level::Load;
+use crate::checkpoint::protocol::Found;
+use crate::config::TestSpec;
+use crate::hpl::comm::{Comm, collect};
+use crate::hpl::grid::Grid;
+use crate::hpl::pgesv::guard::Unguarded;
+use crate::machine::team::Team;
+use crate::report::output;
+use crate::report::record::TestRecord;
+use crate::run::protect::{self, Done, Opened, Protected, Settings, Surroundings};
+use crate::run::ptest;
+
+/// Runs a test under checkpoints, up to where its result is in shared memory; whether an
+/// earlier start had left it there.
+pub(super) fn run_with_checkpoints<'a, C: Comm>(
+    ranks: &C,
+    test: &TestSpec,
+    settings: &Settings,
+    surroundings: Surroundings<'a>,
+    watcher: &mut Watcher,
+) -> Result<(Done<'a, C>, bool), JobError> {
+    let team = surroundings.memory.team();
+    match protect::open(ranks, test, settings, surroundings)? {
+        Opened::Ready { guard, found, resumed } => {
+            warn_of_levels(ranks, settings, &found, watcher);
+            for line in opening_lines(&guard, &found, resumed) {
+                watcher.say(&line);
+            }
+            Ok((run_protected(*guard, team, test, resumed, watcher)?, false))
+        }
+        Opened::Done(done) => Ok((done, true)),
+    }
+}
+
+/// The same of a test whose elimination carries checksums.
+pub(super) fn run_with_checksums<'a, C: Comm>(
+    ranks: &C,
+    test: &TestSpec,
+    settings: &Settings,
+    surroundings: Surroundings<'a>,
+    watcher: &mut Watcher,
+) -> Result<(Done<'a, C>, bool), JobError> {
+    let team = surroundings.memory.team();
+    match protect::abft::open(ranks, test, settings, surroundings)? {
+        protect::abft::Opened::Ready(carried, found) => {
+            warn_of_levels(ranks, settings, &found, watcher);
+            if let Some(load) = &found.load {
+                let level = settings.levels.0[load.level].name();
+                let lines = image_lines(load, &level, found.epoch);
+                lines.iter().for_each(|line| watcher.say(line));
+            }
+            watcher.say(&placement_line(test, &found));
+            Ok((carried.run(team, watcher, |watcher| watcher.samples.list())?, false))
+        }
+        protect::abft::Opened::Done(done) => Ok((done, true)),
+    }
+}
+
+/// Says on rank 0 which levels a start has given up.
+fn warn_of_levels<C: Comm>(ranks: &C, settings: &Settings, found: &Found, watcher: &mut Watcher) {
+    if ranks.rank() != 0 {
+        return;
+    }
+    watcher.progress.clear();
+    for (level, given_up) in settings.levels.0.iter().zip(&found.given_up) {
+        if let Some(why) = given_up {
+            let name = level.name();
+            output::say(format_args!(
+                "warning: no images of level {name} are written or removed in this start: {why}"
+            ));
+        }
+    }
+}
+
+/// That a start goes on from the images of a level, in words.
+fn image_lines(load: &Load, level: &str, epoch: u64) -> [String; 2] {
+    [
+        format!("memory is not enough to go on: {}", load.why),
+        format!("taking the images of checkpoint {epoch} from {level}"),
+    ]
+}
+
+/// What the loss of nodes would mean to a test with checksums.
+fn placement_line(test: &TestSpec, found: &Found) -> String {
+    let many = if test.checksums == 1 { "rank" } else { "ranks" };
+    let bears = format!("each process row bears the loss of {} {many}", test.checksums);
+    if found.single_domain {
+        format!("{bears}; all are on one host: protected against the death of processes only")
+    } else if found.shared_domains {
+        format!("{bears}; a failure domain holds more of some row: its loss cannot be borne")
+    } else {
+        format!("{bears}, so the run bears the loss of any {} failure domain(s)", test.checksums)
+    }
+}
+
+/// Runs a test under checkpoints, up to where its result is in shared memory.
+fn run_protected<'a, C: Comm>(
+    mut guard: Protected<'a, C>,
+    team: &Team,
+    test: &TestSpec,
+    resumed: bool,
+    watcher: &mut Watcher,
+) -> Result<Done<'a, C>, JobError> {
+    let grid = Grid::new(guard.comm(), test.p, test.q, test.pmap)?.expect("a place for each");
+    let record = ptest::run(&grid, team, test, &mut guard, resumed, watcher)?;
+    // It is known on rank 0 of the grid, whose result counts.
+    let result = record.map(|record| guard.result(record, &watcher.samples.list()));
+    Ok(guard.finish(&result.unwrap_or_default())?)
+}
+
+/// What a start has found, in words.
+fn opening_lines<C: Comm>(guard: &Protected<C>, found: &Found, resumed: bool) -> Vec<String> {
+    let mut lines = Vec::new();
+    if found.unusable > 0 {
+        lines.push(format!(
+            "{} segment(s) or image(s) of earlier starts could not be used",
+            found.unusable
+        ));
+    }
+    if let (true, Some(restart)) = (resumed, guard.restart()) {
+        if let (Some(load), Some(level)) = (&found.load, &restart.level) {
+            lines.extend(image_lines(load, level, restart.epoch));
+        }
+        lines.push(format!(
+            "resuming from checkpoint {} at column {}; ranks rebuilt: {:?}{}; recovery took \
+             {:.2} s",
+            restart.epoch,
+            restart.column,
+            restart.rebuilt_ranks,
+            restart.damage_words(),
+            restart.recover_seconds
+        ));
+    }
+    if found.single_domain {
+        lines.push(
+            "all ranks are on one host: protected against the death of processes only".into(),
+        );
+    }
+    lines
+}
+
+/// Runs a test that is not protected.
+pub(super) fn run_plain<C: Comm>(
+    grid: &Grid<C>,
+    team: &Team,
+    test: &TestSpec,
+    watcher: &mut Watcher,
+) -> Result<Option<TestRecord>, JobError> {
+    let guard = Unguarded::new(ptest::shape(grid, test).doubles());
+    let mut lacking = [u8::from(guard.is_err())];
+    collect::all_reduce(&grid.all, &mut lacking, u8::max)?;
+    match guard {
+        Ok(mut guard) if lacking[0] == 0 => {
+            Ok(ptest::run(grid, team, test, &mut guard, false, watcher)?)
+        }
+        _ => Ok(ptest::skipped(grid, test)?),
+    }
+}

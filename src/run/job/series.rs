@@ -1,0 +1,496 @@
+//! The tests of a job, one by one: which are done already, what is kept of the results, and what
+//! goes when a test is over.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::error::JobError;
+use super::one_test::{run_plain, run_with_checkpoints, run_with_checksums};
+use super::reports::{ReportError, Reports};
+use super::setup::Setup;
+use super::watcher::Watcher;
+use super::{interrupt, outlook, setup};
+use crate::checkpoint::agree::Resume;
+use crate::checkpoint::methods::Method;
+use crate::checkpoint::record::StartId;
+use crate::config::{Pmap, RunSpec, TestSpec};
+use crate::hpl::comm::{Comm, CommError, collect};
+use crate::hpl::grid::Grid;
+use crate::report::progress::Progress;
+use crate::report::record::TestRecord;
+use crate::report::samples::Samples;
+use crate::report::{heartbeat, output};
+use crate::run::protect::ledger::{Ledger, Results};
+use crate::run::protect::{
+    self, Done, Outlook, Reading, Seat, Settings, Surroundings, TestSegments,
+};
+
+/// Between additions to the ledger of results of tests that are not protected: a
+/// loss costs that much of them, and an addition less than a thousandth of it.
+const SETTLE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The results of the tests of a job.
+pub(super) struct Ran<'a, C: Comm> {
+    /// Whether all are reported; a report may refuse to be written.
+    pub is_reported: bool,
+    /// The starts that segments of the run may name which were out of reach.
+    pub left: Vec<StartId>,
+    /// The result of the last one, still in shared memory, if it was protected
+    /// and this rank had a part in it.
+    pub last: Option<Done<'a, C>>,
+}
+
+impl<C: Comm> Ran<'_, C> {
+    fn unreported() -> Self {
+        Self { is_reported: false, left: Vec::new(), last: None }
+    }
+}
+
+/// The tests of a job.
+pub(super) struct Tests<'a> {
+    spec: &'a RunSpec,
+    settings: &'a Settings,
+    setup: &'a Setup<'a>,
+    /// When a loss was noticed that this process has outlived.
+    pub lost_at: Option<Instant>,
+    /// The rank that this process has in the run.
+    pub seat: Seat,
+    pub progress: Progress,
+    pub reports: Option<Reports>,
+    /// Results of the tests that are done, where there are several and they are
+    /// protected.
+    ledger: Option<Ledger<'a>>,
+    /// The test of which an earlier start has left data, on any rank.
+    found: Option<usize>,
+    /// On rank 0: results that are reported and not in the ledger yet.
+    unsettled: Results,
+    /// When the ledger got the last ones.
+    settled_at: Instant,
+}
+
+/// The ranks of a grid, kept from one test to the next of the same grid.
+pub(super) struct Ranks<C: Comm> {
+    pub size: usize,
+    /// Nothing on ranks beyond the grid, which stay idle.
+    pub comm: Option<C>,
+    grid: Option<(Pmap, Grid<C>)>,
+}
+
+impl<C: Comm> Ranks<C> {
+    /// The first `size` of the ranks of `world`. Collective.
+    pub fn new(world: &C, size: usize) -> Result<Self, CommError> {
+        let color = (world.rank() < size).then_some(0);
+        Ok(Self { size, comm: world.split(color, world.rank() as u32)?, grid: None })
+    }
+
+    /// Their grid for a test.
+    ///
+    /// # Panics
+    /// On a rank beyond it.
+    fn grid(&mut self, test: &TestSpec) -> Result<&Grid<C>, CommError> {
+        let &TestSpec { p, q, pmap, .. } = test;
+        let is_same = |(order, grid): &(Pmap, Grid<C>)| (*order, grid.p, grid.q) == (pmap, p, q);
+        if !self.grid.as_ref().is_some_and(is_same) {
+            let comm = self.comm.as_ref().expect("a rank of the grid");
+            self.grid = Some((pmap, Grid::new(comm, p, q, pmap)?.expect("a place for each")));
+        }
+        Ok(&self.grid.as_ref().expect("made just now").1)
+    }
+}
+
+/// What rank 0 has all ranks do behind a test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// It could not be reported.
+    Stop,
+    /// The next test.
+    GoOn,
+    /// Results go to the ledger first.
+    Settle,
+}
+
+impl<'a> Tests<'a> {
+    /// Those of `spec`, none of them run or found yet; nothing is shown or reported.
+    pub fn new(spec: &'a RunSpec, settings: &'a Settings, setup: &'a Setup<'a>) -> Self {
+        Self {
+            spec,
+            settings,
+            setup,
+            lost_at: None,
+            seat: Seat::default(),
+            progress: Progress::off(),
+            reports: None,
+            ledger: None,
+            found: None,
+            unsettled: Results::new(),
+            settled_at: Instant::now(),
+        }
+    }
+
+    /// Runs the tests one by one, from the one that an earlier start has left
+    /// unfinished or not reported. The same on all ranks.
+    pub fn run<C: Comm>(&mut self, world: &C) -> Result<Ran<'a, C>, JobError> {
+        let tests = self.spec.tests();
+        self.remove_left_over(world)?;
+        self.remove_later_tests(world)?;
+        self.open_ledger(world)?;
+        let first = self.first_test(world)?;
+        let nothing_later = self.has_no_later_images(world, first)?;
+        let mut told = [u8::from(self.tell(first))];
+        collect::broadcast(world, &mut told, 0)?;
+        if told[0] == 0 {
+            return Ok(Ran::unreported());
+        }
+        let mut ranks: Option<Ranks<C>> = None;
+        let mut announced = Instant::now();
+        let (mut last, mut left) = (None, Vec::new());
+        for (index, test) in tests.iter().enumerate().skip(first) {
+            // One that is not protected has no checksums.
+            let is_protected = self.is_protected(index, self.settings.resume);
+            let size = if is_protected { test.ranks() } else { test.p * test.q };
+            if ranks.as_ref().is_none_or(|ranks| ranks.size != size) {
+                ranks = Some(Ranks::new(world, size)?);
+            }
+            let (mut is_written, mut done) = (true, None);
+            if let Some(ranks) = ranks.as_mut().filter(|ranks| ranks.comm.is_some()) {
+                // An earlier start has left something of the first test alone, or
+                // of those before it.
+                let is_behind = index > first || self.done() > 0;
+                let resume = match self.settings.resume {
+                    Resume::Require if is_behind => Resume::Auto,
+                    resume => resume,
+                };
+                let nothing_hidden = index > first && nothing_later;
+                let turn = Turn { index, tests: tests.len(), resume, nothing_hidden };
+                let reported = self.run_one(ranks, test, turn, &mut announced)?;
+                (is_written, done) = (reported.is_written, reported.done);
+                self.unsettled.insert(index, reported.result);
+            } else {
+                // Others may need the processor of a rank that has nothing to do.
+                collect::await_broadcast(world, 0)?;
+            }
+            match self.verdict(world, index, is_written, done.is_some())? {
+                // A result that cannot be kept is no result: all stop, and the next
+                // start reports it again.
+                Verdict::Stop => return Ok(Ran::unreported()),
+                Verdict::GoOn => {}
+                Verdict::Settle => {
+                    left.extend(self.settle(world, done.as_ref().map_or(&[], Done::left))?);
+                }
+            }
+            match done {
+                // A disk that keeps images is asked once more at the end of the run.
+                Some(done) if index + 1 < tests.len() => _ = done.clear()?,
+                done => last = done,
+            }
+        }
+        left.extend(self.ledger.iter().flat_map(Ledger::left));
+        Ok(Ran { is_reported: true, left, last })
+    }
+
+    /// Removes what is known to be left over of runs that have ended.
+    fn remove_left_over<C: Comm>(&self, world: &C) -> Result<(), JobError> {
+        if !self.settings.is_on() {
+            return Ok(());
+        }
+        let (run, setup) = (&self.settings.run_id, self.setup);
+        let tests = self.spec.tests();
+        let header =
+            |test: usize| tests.get(test).map(|test| protect::header_layout(run, test.ranks()));
+        let is_keeper = setup.is_first_on_host;
+        let removed = protect::ended::remove_left_over(world, setup.store, run, is_keeper, header)?;
+        if removed > 0 && world.rank() == 0 {
+            eprintln!(
+                "{removed} segment(s) of an earlier run {run} are removed: they were out of reach \
+                 when it ended"
+            );
+        }
+        Ok(())
+    }
+
+    /// Where all begins anew: removes what earlier starts have left of tests behind the first one.
+    /// A start finds data of a test only where all before it are done, and what is left of the
+    /// first test goes when that is opened. Collective.
+    fn remove_later_tests<C: Comm>(&self, world: &C) -> Result<(), JobError> {
+        if !self.settings.is_on() || self.settings.resume != Resume::Never {
+            return Ok(());
+        }
+        self.remove_tests(world, |test| test > 0)
+    }
+
+    /// Removes what earlier starts have left of tests that `is_meant`, images first. Collective:
+    /// nobody makes any before.
+    fn remove_tests<C: Comm>(
+        &self,
+        world: &C,
+        is_meant: impl Fn(usize) -> bool,
+    ) -> Result<(), JobError> {
+        remove_images(world, self.settings, self.setup, &is_meant)?;
+        if self.setup.is_first_on_host {
+            protect::sweep_tests(self.setup.store, &self.settings.run_id, is_meant)?;
+        }
+        Ok(world.barrier()?)
+    }
+
+    /// Finds the results that earlier starts have kept, which must be of the same
+    /// tests.
+    fn open_ledger<C: Comm>(&mut self, world: &C) -> Result<(), JobError> {
+        let tests = self.spec.tests();
+        // The result of the only test stays in its own segments.
+        if !self.settings.is_on() || tests.len() < 2 {
+            return Ok(());
+        }
+        let run = &self.settings.run_id;
+        let is_afresh = self.settings.resume == Resume::Never;
+        let is_keeper = self.setup.is_first_on_host;
+        let ledger = Ledger::open(world, self.setup.store, run, is_keeper, is_afresh)?;
+        let is_of_another = |(test, record): &(usize, Option<TestRecord>)| {
+            let spec = record.as_ref().map(|record| &record.spec);
+            spec.is_none_or(|spec| tests.get(*test) != Some(spec))
+        };
+        if let Some((test, _)) = ledger.results().find(is_of_another) {
+            return Err(JobError::OtherTests { run: run.clone(), test: test + 1 });
+        }
+        self.ledger = Some(ledger);
+        Ok(())
+    }
+
+    /// The test to begin with: behind those whose results are kept, and not before
+    /// the one of which an earlier start has left data.
+    fn first_test<C: Comm>(&mut self, world: &C) -> Result<usize, JobError> {
+        if !self.settings.is_on() || self.settings.resume == Resume::Never {
+            return Ok(0);
+        }
+        let found = protect::found_test(self.setup.store, &self.settings.run_id)?;
+        // One more than its number: 0 where nothing is found.
+        let mut found = [found.map_or(0, |test| 1 + test as u64)];
+        collect::all_reduce(world, &mut found, u64::max)?;
+        self.found = (found[0] as usize).checked_sub(1);
+        let done = self.done();
+        if done > 0 {
+            // A death may have come before all of it was removed.
+            self.remove_tests(world, |test| test < done)?;
+        }
+        Ok(done.max(self.found.unwrap_or(0)))
+    }
+
+    /// Whether no earlier start has left images of a test behind `first`: then a level that fails
+    /// later hides none. Where a level cannot tell, as it fails now, the ledger may know from an
+    /// earlier start: images of a later test come only when the ledger has a result more.
+    /// Collective.
+    fn has_no_later_images<C: Comm>(&mut self, world: &C, first: usize) -> Result<bool, JobError> {
+        let (settings, is_looking) = (self.settings, self.setup.is_first_on_host);
+        let Some(ledger) = self.ledger.as_mut().filter(|_| !settings.levels.0.is_empty()) else {
+            return Ok(true);
+        };
+        let seen = if is_looking { settings.has_images(|test| test > first) } else { Some(false) };
+        let mut any = [u8::from(seen == Some(true)), u8::from(seen.is_none())];
+        collect::all_reduce(world, &mut any, u8::max)?;
+        match any {
+            [0, 0] => {
+                ledger.note_no_images_behind(first)?;
+                Ok(true)
+            }
+            [0, _] => Ok(ledger.has_no_images_behind(first)),
+            _ => Ok(false),
+        }
+    }
+
+    /// Tests whose results are kept, from the first on.
+    fn done(&self) -> usize {
+        self.ledger.as_ref().map_or(0, Ledger::done)
+    }
+
+    /// Reports the tests before `first`, which earlier starts have done; whether
+    /// that was possible.
+    fn tell(&mut self, first: usize) -> bool {
+        let (1.., Some(reports)) = (first, self.reports.as_mut()) else { return true };
+        let results = self.ledger.iter().flat_map(Ledger::results);
+        let before = results.filter(|(test, _)| *test < first);
+        let known: Vec<TestRecord> = before.filter_map(|(_, record)| record).collect();
+        let lost = first.saturating_sub(known.len());
+        let also = match lost {
+            0 => String::new(),
+            _ => format!("; the results of {lost} of them are lost with the memory of their nodes"),
+        };
+        let note = format!("tests 1 to {first} were done by an earlier start{also}");
+        let told = reports.text.note(&note).map_err(ReportError::from);
+        let told = told.and_then(|()| known.iter().try_for_each(|test| reports.test(test, None)));
+        if let Err(why) = &told {
+            output::say(format_args!("error: {why}"));
+        }
+        told.is_ok()
+    }
+
+    /// Whether a test runs under checkpoints: not where none is due by far, for
+    /// hundreds of them may follow; but where an earlier start did, or the user wants
+    /// to go on from it.
+    pub fn is_protected(&self, index: usize, resume: Resume) -> bool {
+        match self.setup.outlooks[index] {
+            None => false,
+            Some(Outlook::TooShort) => resume == Resume::Require || self.found == Some(index),
+            Some(Outlook::Due | Outlook::NoneDue) => true,
+        }
+    }
+
+    /// What all do behind test `index`, as rank 0 says. Collective.
+    fn verdict<C: Comm>(
+        &self,
+        world: &C,
+        index: usize,
+        is_written: bool,
+        is_protected: bool,
+    ) -> Result<Verdict, CommError> {
+        const ALL: [Verdict; 3] = [Verdict::Stop, Verdict::GoOn, Verdict::Settle];
+        let next = index + 1;
+        let is_last = next == self.setup.outlooks.len();
+        // A start finds data of the next test only where all before it are settled.
+        let is_settled_now = is_protected
+            || self.ledger.is_some()
+                && (is_last
+                    || self.is_protected(next, Resume::Auto)
+                    || self.settled_at.elapsed() >= SETTLE_INTERVAL);
+        let own = match (is_written, is_settled_now) {
+            (false, _) => Verdict::Stop,
+            (true, false) => Verdict::GoOn,
+            (true, true) => Verdict::Settle,
+        };
+        let mut said = [own as u8];
+        collect::broadcast(world, &mut said, 0)?;
+        Ok(ALL.into_iter().find(|&verdict| verdict as u8 == said[0]).expect("said by rank 0"))
+    }
+
+    /// Keeps the results that rank 0 has until the whole report is written, and
+    /// which starts segments of them may name that are out of reach: all ranks get
+    /// these. Collective.
+    fn settle<C: Comm>(&mut self, world: &C, missed: &[StartId]) -> Result<Vec<StartId>, JobError> {
+        let results = std::mem::take(&mut self.unsettled);
+        self.settled_at = Instant::now();
+        let Some(ledger) = &mut self.ledger else {
+            let mut bytes = serde_json::to_vec(missed).expect("plain data");
+            collect::broadcast_bytes(world, &mut bytes, 0)?;
+            return Ok(serde_json::from_slice(&bytes).expect("written just now"));
+        };
+        if let Err(why) = ledger.add(world, results, missed)? {
+            // The run itself goes on; a later start may have to do without them.
+            output::say(format_args!(
+                "warning: results so far are not kept for later starts: {why}"
+            ));
+        }
+        // The ledger has them.
+        Ok(Vec::new())
+    }
+
+    /// Runs one test on its ranks, and reports it.
+    pub fn run_one<C: Comm>(
+        &mut self,
+        ranks: &mut Ranks<C>,
+        test: &TestSpec,
+        turn: Turn,
+        announced: &mut Instant,
+    ) -> Result<Reported<'a, C>, JobError> {
+        let setup = self.setup;
+        let is_protected = self.is_protected(turn.index, turn.resume);
+        let (team, target) = (&setup.team, setup.target.clone());
+        let Turn { index, tests, resume, nothing_hidden } = turn;
+        let mut watcher = Watcher {
+            progress: &mut self.progress,
+            test,
+            tests,
+            index,
+            announced,
+            target: &target,
+            samples: Samples::default(),
+        };
+        if !is_protected {
+            let mut record = run_plain(ranks.grid(test)?, team, test, &mut watcher)?;
+            if let Some(record) = &mut record {
+                record.memory = protect::memory_split(test, self.settings, None);
+                record.progress = watcher.samples.list();
+            }
+            let result = record.as_ref().map(protect::result::write_plain).unwrap_or_default();
+            let is_written = self.report(record.as_ref(), None);
+            return Ok(Reported { is_written, result, done: None });
+        }
+        let ranks = ranks.comm.as_ref().expect("a rank of the grid");
+        let settings = Settings { resume, ..self.settings.clone() };
+        let surroundings = Surroundings {
+            memory: TestSegments::new(setup.store, &settings.run_id, index, team)
+                .under(setup.lock.clone()),
+            nothing_hidden,
+            host: ranks.host(),
+            hook: target.clone(),
+            guessed_rate: outlook::guessed_rate(test, setup.self_test.gflops_per_core),
+            lost_at: self.lost_at,
+            seat: self.seat.clone(),
+            clock: Arc::new(Reading::now),
+        };
+        heartbeat::phase("open", 0, test.n);
+        interrupt::keep(true);
+        watcher.say("looking for data of an earlier start, and reserving memory");
+        let (done, is_found) = match settings.method {
+            Method::Abft => run_with_checksums(ranks, test, &settings, surroundings, &mut watcher)?,
+            _ => run_with_checkpoints(ranks, test, &settings, surroundings, &mut watcher)?,
+        };
+        let number = index + 1;
+        let words = "was done by an earlier start, which ended before it removed the result";
+        let note = is_found.then(|| format!("test {number} {words}"));
+        // The same bytes, whichever start has computed them.
+        let record = protect::result::read(done.result());
+        let reports = (ranks.rank() == 0).then_some(&record);
+        let is_written = self.report(reports, note.as_deref());
+        Ok(Reported { is_written, result: done.result().to_vec(), done: Some(done) })
+    }
+
+    /// Reports a record, after a note; whether that was possible.
+    fn report(&mut self, record: Option<&TestRecord>, note: Option<&str>) -> bool {
+        if let (Some(record), Some(reports)) = (record, self.reports.as_mut()) {
+            self.progress.clear();
+            if let Err(why) = reports.test(record, note) {
+                output::say(format_args!("error: {why}"));
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// A test that has been run.
+pub(super) struct Reported<'a, C: Comm> {
+    /// Whether this rank could report it, if it was to.
+    pub is_written: bool,
+    /// What it came to, on rank 0, as [`protect::result::read`] reads it.
+    pub result: Vec<u8>,
+    /// The same in shared memory, if it was protected.
+    pub done: Option<Done<'a, C>>,
+}
+
+/// The position of a test in its run.
+#[derive(Clone, Copy)]
+pub(super) struct Turn {
+    /// From 0.
+    pub index: usize,
+    /// Of so many.
+    pub tests: usize,
+    /// What to do with what an earlier start has left of it.
+    pub resume: Resume,
+    /// Whether no earlier start has left images of it.
+    pub nothing_hidden: bool,
+}
+
+/// Removes the images of tests that `is_meant`, before anything goes that says that they are of no
+/// use. Collective.
+pub(super) fn remove_images<C: Comm>(
+    world: &C,
+    settings: &Settings,
+    setup: &Setup,
+    is_meant: impl Fn(usize) -> bool,
+) -> Result<(), CommError> {
+    if settings.levels.0.is_empty() {
+        return Ok(());
+    }
+    if setup.is_first_on_host {
+        setup::warn(&settings.remove_images(is_meant));
+    }
+    world.barrier()
+}

@@ -1,0 +1,72 @@
+//! What a test shows while it runs.
+
+use std::time::{Duration, Instant};
+
+use crate::config::TestSpec;
+use crate::report::heartbeat;
+use crate::report::progress::{Progress, generating_line};
+use crate::report::samples::Samples;
+use crate::run::protect::Target;
+use crate::run::ptest::{Observer, Phase};
+
+/// Orders below this take next to no time; hundreds of them may follow.
+const SMALL_N: usize = 2000;
+/// Between announcements of such tests.
+const SMALL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Shows a test's progress.
+pub(super) struct Watcher<'a> {
+    pub progress: &'a mut Progress,
+    pub test: &'a TestSpec,
+    pub tests: usize,
+    pub index: usize,
+    pub announced: &'a mut Instant,
+    /// Faults to inject into this rank.
+    pub target: &'a Target,
+    /// For the report.
+    pub samples: Samples,
+}
+
+impl Watcher<'_> {
+    /// A line on what a test of some size does.
+    pub fn say(&mut self, line: &str) {
+        if self.test.n >= SMALL_N {
+            self.progress.phase(&format!("N={}: {line}", self.test.n));
+        }
+    }
+}
+
+impl Observer for Watcher<'_> {
+    fn phase(&mut self, phase: Phase) {
+        let n = self.test.n;
+        heartbeat::phase(phase.name(), if phase.is_behind_columns() { n } else { 0 }, n);
+        if phase == Phase::BackSubstitute {
+            self.target.back();
+        }
+        if n < SMALL_N && self.announced.elapsed() < SMALL_INTERVAL {
+            return;
+        }
+        *self.announced = Instant::now();
+        let line = match phase {
+            Phase::Generate { total_bytes } => generating_line(n, total_bytes, self.test.ranks()),
+            Phase::Factor => {
+                format!("N={n}: factoring (test {} of {})", self.index + 1, self.tests)
+            }
+            Phase::BackSubstitute => format!("N={n}: back substitution"),
+            Phase::Check => format!("N={n}: checking the solution"),
+            Phase::Done => return self.progress.clear(),
+        };
+        self.progress.phase(&line);
+    }
+
+    fn columns(&mut self, done: usize, elapsed_seconds: f64) {
+        heartbeat::columns(done, self.test.n);
+        self.target.columns(done);
+        self.samples.push(elapsed_seconds, done);
+        self.progress.columns(done, self.test.n, elapsed_seconds);
+    }
+
+    fn flips(&mut self, done: usize) -> bool {
+        self.target.flips(done)
+    }
+}

@@ -1,6 +1,6 @@
 //! How the memory of a rank is used: matrix, copies, parities, header, work space.
 
-use super::settings::Settings;
+use super::settings::{OnLoss, Settings};
 use crate::checkpoint::group;
 use crate::checkpoint::header::HeaderLayout;
 use crate::checkpoint::layout::{BANDS, CELL_BYTES, Geometry, Part, RegionShape, SegmentLayout};
@@ -108,7 +108,12 @@ pub fn memory_split(
 ) -> MemorySplit {
     // Process row 0 has most rows; b may lie in any process column.
     let columns = widest(spec);
-    let work_bytes = columns.map(|mycol| ptest::work_bytes(spec, 0, mycol));
+    let work_bytes = columns.map(|mycol| match settings.on_loss {
+        // The one is given back before the other is taken.
+        OnLoss::Replace => ptest::work_bytes(spec, 0, mycol)
+            .max(ptest::work_bytes_after_replacement(spec, 0, mycol)),
+        _ => ptest::work_bytes(spec, 0, mycol),
+    });
     let work_space = work_bytes.into_iter().max().unwrap_or(0);
     let Some(geometry) = geometry else {
         let rank_bytes = columns.map(|mycol| ptest::rank_bytes(spec, 0, mycol));
@@ -210,7 +215,7 @@ pub fn memory_words(settings: &Settings, geometry: Geometry, split: &MemorySplit
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Format, parse};
+    use crate::config::{Format, Swap, parse};
 
     fn test_spec(n: usize) -> TestSpec {
         let toml = format!("n = {n}\nnb = 64\np = 2\nq = 4\n");
@@ -255,6 +260,28 @@ mod tests {
             assert!((0.0..0.002).contains(&off), "{p} x {q}: {off}");
             let matrix = split.matrix as f64 / (8.0 * rows * cols) - 1.0;
             assert!((0.0..0.002).contains(&matrix), "{p} x {q}: {matrix}");
+        }
+    }
+
+    /// Once a process column is replaced rows are exchanged as without checksums, in halves or
+    /// not, and so U lies outside of the segment.
+    #[test]
+    fn a_replacement_takes_more_work_space_where_rows_are_exchanged() {
+        // In units of U. Halves have buffers of their own.
+        let (nothing, whole, halves) = (0.0..0.001, 1.0..1.1, 3.0..4.0);
+        for (p, swap, units) in
+            [(1, Swap::Mix, nothing), (3, Swap::SpreadRoll, whole), (3, Swap::Mix, halves)]
+        {
+            let spec = TestSpec { n: 9600, nb: 64, p, q: 3, checksums: 1, swap, ..test_spec(64) };
+            let geometry = Some(Geometry { members: 4, parities: 1 });
+            let work_space = |on_loss| {
+                let settings = Settings { method: Method::Abft, on_loss, ..Settings::none() };
+                memory_split(&spec, &settings, geometry).work_space
+            };
+            let more = work_space(OnLoss::Replace) - work_space(OnLoss::Recover);
+            let more = more as f64 / (64 * 3200 * 8) as f64;
+            assert!(units.contains(&more), "{p}, {swap:?}: {more}");
+            assert_eq!(work_space(OnLoss::Recover), work_space(OnLoss::Restart));
         }
     }
 

@@ -104,12 +104,26 @@ pub fn rank_bytes(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
 /// Bytes of work space besides the matrix or, with checksums, besides the memory of
 /// [`abft::doubles`]; at most `u64::MAX`.
 pub fn work_bytes(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
+    bytes_of(spec, (myrow, mycol), |params, rows, shape| match spec.checksums {
+        0 => shape.work_doubles(params, rows, myrow),
+        _ => abft::work_doubles(params, rows, myrow, shape),
+    })
+}
+
+/// The same once the checksums have taken the place of a process column.
+pub fn work_bytes_after_replacement(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
+    bytes_of(spec, (myrow, mycol), |params, rows, shape| {
+        abft::work_doubles_after_replacement(params, rows, myrow, shape)
+    })
+}
+
+fn bytes_of(
+    spec: &TestSpec,
+    (myrow, mycol): (usize, usize),
+    doubles: impl FnOnce(&Params, Cyclic, LocalShape) -> usize,
+) -> u64 {
     let (params, rows) = (Params::from(spec), Cyclic::rows(spec.nb, spec.p));
-    let shape = local_shape(spec, myrow, mycol);
-    let doubles = match spec.checksums {
-        0 => shape.work_doubles(&params, rows, myrow),
-        _ => abft::work_doubles(&params, rows, myrow, shape),
-    };
+    let doubles = doubles(&params, rows, local_shape(spec, myrow, mycol));
     doubles.saturating_mul(size_of::<f64>()) as u64
 }
 

@@ -68,6 +68,7 @@ use crate::report::record::{ChecksumCosts, Phases};
 pub use memory::{At, GoOn, Hook, work_doubles};
 use memory::{Journal, Places, Recorded, Sizes, State};
 use relay::{Relay, Sum};
+pub use replacement::work_doubles_after_replacement;
 pub use replacement::{Absent, grid_without};
 use restore::Step;
 pub use standing::Refusal;

@@ -300,6 +300,19 @@ impl<C: Comm> System<'_, C> {
     }
 }
 
+/// Doubles that a rank needs beside the memory that outlives its process, once checksums have
+/// taken the place of a process column: the panel that it factors and, where P > 1, the rows that
+/// it exchanges and U; at most `usize::MAX`.
+pub fn work_doubles_after_replacement(
+    params: &Params,
+    rows: Cyclic,
+    myrow: usize,
+    shape: LocalShape,
+) -> usize {
+    let by_messages = Params { share: false, ..*params };
+    shape.work_doubles_beside_panels(&by_messages, rows, myrow)
+}
+
 /// Work space of the driver without checksums, with the panels where those of the
 /// elimination with checksums were.
 fn workspace<C: Comm>(

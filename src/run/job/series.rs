@@ -22,7 +22,7 @@ use crate::report::samples::Samples;
 use crate::report::{heartbeat, output};
 use crate::run::protect::ledger::{Ledger, Results};
 use crate::run::protect::{
-    self, Done, Outlook, Reading, Seat, Settings, Surroundings, TestSegments,
+    self, Done, LevelSettings, Outlook, Reading, Seat, Settings, Surroundings, TestSegments,
 };
 
 /// Between additions to the ledger of results of tests that are not protected: a
@@ -276,23 +276,30 @@ impl<'a> Tests<'a> {
 
     /// Whether no earlier start has left images of a test behind `first`: then a level that fails
     /// later hides none. Where a level cannot tell, as it fails now, the ledger may know from an
-    /// earlier start: images of a later test come only when the ledger has a result more.
+    /// earlier start of the same levels: images of a later test come only when the ledger has a
+    /// result more.
     /// Collective.
     fn has_no_later_images<C: Comm>(&mut self, world: &C, first: usize) -> Result<bool, JobError> {
         let (settings, is_looking) = (self.settings, self.setup.is_first_on_host);
         let Some(ledger) = self.ledger.as_mut().filter(|_| !settings.levels.0.is_empty()) else {
             return Ok(true);
         };
+        let mut levels: Vec<String> = settings.levels.0.iter().map(LevelSettings::name).collect();
+        levels.sort_unstable();
+        let levels = levels.join(",");
         let seen = if is_looking { settings.has_images(|test| test > first) } else { Some(false) };
         let mut any = [u8::from(seen == Some(true)), u8::from(seen.is_none())];
         collect::all_reduce(world, &mut any, u8::max)?;
         match any {
             [0, 0] => {
-                ledger.note_no_images_behind(first)?;
+                ledger.note_no_images_behind(Some(first), &levels)?;
                 Ok(true)
             }
-            [0, _] => Ok(ledger.has_no_images_behind(first)),
-            _ => Ok(false),
+            [0, _] => Ok(ledger.has_no_images_behind(first, &levels)),
+            _ => {
+                ledger.note_no_images_behind(None, &levels)?;
+                Ok(false)
+            }
         }
     }
 

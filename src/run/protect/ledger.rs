@@ -43,8 +43,9 @@ pub(super) struct Content {
     /// What segments and ledgers that are out of reach may name.
     pub(super) left: Vec<StartId>,
     pub(super) results: Results,
-    /// A test behind which no test had images on any level, when a start looked.
-    pub(super) no_images_behind: Option<u64>,
+    /// A test behind which no test had images, when a start looked; and the levels at which it
+    /// looked, as a checksum of their names.
+    pub(super) no_images_behind: Option<[u64; 2]>,
 }
 
 /// Why results cannot be kept or found.
@@ -136,20 +137,33 @@ impl<'a> Ledger<'a> {
         Ok(self.keep())
     }
 
-    /// Whether a start of this run has seen that no test behind `test` has images.
-    pub fn has_no_images_behind(&self, test: usize) -> bool {
-        self.content.no_images_behind.is_some_and(|known| known <= test as u64)
+    /// Whether a start of this run has seen that no test behind `test` has images at these
+    /// `levels`.
+    pub fn has_no_images_behind(&self, test: usize, levels: &str) -> bool {
+        let levels = checksum(levels.as_bytes());
+        let known = self.content.no_images_behind;
+        known.is_some_and(|known| known[0] <= test as u64 && known[1] == levels)
     }
 
-    /// Keeps that no test behind `test` has images. The same on all ranks.
+    /// Keeps that no test behind `test` has images at these `levels`; `None`: that there may be
+    /// some. The same on all ranks.
     ///
     /// # Errors
     /// When the store refuses.
-    pub fn note_no_images_behind(&mut self, test: usize) -> Result<(), StoreError> {
-        if self.has_no_images_behind(test) {
+    pub fn note_no_images_behind(
+        &mut self,
+        test: Option<usize>,
+        levels: &str,
+    ) -> Result<(), StoreError> {
+        let new = test.map(|test| [test as u64, checksum(levels.as_bytes())]);
+        let is_known = match test {
+            None => self.content.no_images_behind.is_none(),
+            Some(test) => self.has_no_images_behind(test, levels),
+        };
+        if is_known {
             return Ok(());
         }
-        self.content.no_images_behind = Some(test as u64);
+        self.content.no_images_behind = new;
         self.keep()
     }
 
@@ -257,7 +271,8 @@ impl Content {
 
     /// A checksum of the rest, the life, the number of starts left and these, the
     /// number of results, and for each the number of its test, its length and its
-    /// bytes; the test behind which there were no images, if one is known; filled up to words.
+    /// bytes; the test behind which there were no images, and at which levels, if one is known;
+    /// filled up to words.
     fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; 8];
         bytes.extend(self.life.to_le_bytes());
@@ -271,7 +286,7 @@ impl Content {
             bytes.extend((result.len() as u64).to_le_bytes());
             bytes.extend(result);
         }
-        bytes.extend(self.no_images_behind.into_iter().flat_map(u64::to_le_bytes));
+        bytes.extend(self.no_images_behind.into_iter().flatten().flat_map(u64::to_le_bytes));
         bytes.resize(bytes.len().next_multiple_of(8), 0);
         let sum = checksum(&bytes[8..]);
         bytes[..8].copy_from_slice(&sum.to_le_bytes());
@@ -301,7 +316,8 @@ impl Content {
             results.insert(usize::try_from(test).ok()?, result.to_vec());
             rest = tail;
         }
-        let no_images_behind = word(&mut rest);
+        let test = word(&mut rest);
+        let no_images_behind = test.and_then(|test| Some([test, word(&mut rest)?]));
         Some(Self { life, left, results, no_images_behind })
     }
 }
@@ -360,29 +376,37 @@ mod tests {
         assert_eq!(start(&nodes, false, b"three")[0], both);
     }
 
-    /// The life of the run that knows it is that of its ledger, whatever became of most nodes.
+    /// The life of the run that knows it is that of its ledger, whatever became of most nodes; it
+    /// is known of these levels alone, and until images are seen.
     #[test]
     fn what_a_start_has_seen_of_images_is_known_to_later_ones() {
         let mut nodes = folders(2);
-        let known = |nodes: &[tempfile::TempDir], is_afresh, note: Option<usize>| {
-            let ran = threads::run(nodes.len(), |world| {
-                let store = Files::in_folder(nodes[world.rank()].path());
-                let mut ledger = Ledger::open(&world, &store, "run", true, is_afresh).unwrap();
-                let known = [0, 1, 2].map(|test| ledger.has_no_images_behind(test));
-                world.barrier().unwrap();
-                note.into_iter().for_each(|test| ledger.note_no_images_behind(test).unwrap());
-                assert_eq!(store.list().unwrap().len(), 1, "one segment a node");
-                Ok::<_, CommError>(known)
-            });
-            ran.into_iter().map(Result::unwrap).collect::<Vec<_>>()
-        };
-        assert_eq!(known(&nodes, false, Some(1)), [[false; 3]; 2]);
+        let known =
+            |nodes: &[tempfile::TempDir], is_afresh, levels, note: Option<Option<usize>>| {
+                let ran = threads::run(nodes.len(), |world| {
+                    let store = Files::in_folder(nodes[world.rank()].path());
+                    let mut ledger = Ledger::open(&world, &store, "run", true, is_afresh).unwrap();
+                    let known = [0, 1, 2].map(|test| ledger.has_no_images_behind(test, levels));
+                    world.barrier().unwrap();
+                    if let Some(test) = note {
+                        ledger.note_no_images_behind(test, levels).unwrap();
+                    }
+                    assert_eq!(store.list().unwrap().len(), 1, "one segment a node");
+                    Ok::<_, CommError>(known)
+                });
+                ran.into_iter().map(Result::unwrap).collect::<Vec<_>>()
+            };
+        let (nothing, behind_1) = ([[false; 3]; 2], [[false, true, true]; 2]);
+        assert_eq!(known(&nodes, false, "a,b", Some(Some(1))), nothing);
         nodes[0] = folders(1).remove(0);
-        assert_eq!(known(&nodes, false, Some(2)), [[false, true, true]; 2]);
+        assert_eq!(known(&nodes, false, "a", None), nothing, "of other levels");
+        assert_eq!(known(&nodes, false, "a,b", Some(Some(2))), behind_1);
         start(&nodes, false, b"one");
-        assert_eq!(known(&nodes, false, None), [[false, true, true]; 2]);
-        assert_eq!(known(&nodes, true, None), [[false; 3]; 2]);
-        assert_eq!(known(&nodes, false, None), [[false; 3]; 2], "the run was begun anew");
+        assert_eq!(known(&nodes, false, "a,b", Some(None)), behind_1);
+        assert_eq!(known(&nodes, false, "a,b", Some(Some(1))), nothing, "images were seen");
+        assert_eq!(known(&nodes, false, "a,b", Some(Some(1))), behind_1);
+        assert_eq!(known(&nodes, true, "a,b", None), nothing);
+        assert_eq!(known(&nodes, false, "a,b", None), nothing, "the run was begun anew");
     }
 
     #[test]
@@ -416,7 +440,7 @@ mod tests {
     fn a_torn_segment_is_passed_by() {
         let left = vec![StartId { number: 3, nonce: 4 }];
         let results = Results::from([(0, vec![1; 5]), (3, vec![])]);
-        let content = Content { life: 7, left, results, no_images_behind: Some(0) };
+        let content = Content { life: 7, left, results, no_images_behind: Some([0, 1]) };
         let bytes = content.encode();
         assert_eq!(Content::decode(&bytes), Some(content));
         for cut in 0..bytes.len() {

@@ -5,9 +5,9 @@
 //! says which start it has followed last (`lineage`), and which have read it
 //! since (`joined`). A start first has all segments join, then a barrier, and
 //! only then do segments change and name it as their lineage. So once any
-//! segment names a start as its lineage, all that this start took part
-//! in have joined it, and a segment that names it neither way was out of reach
-//! then (a node that has come back) and has missed what was decided: it is
+//! segment names a start as its lineage, each segment that was in reach of that start names it
+//! as joined or as lineage. One that names it in neither way was out of reach
+//! (a node that has come back) and has missed what was decided: it is
 //! stale, whatever its epochs say. What has joined and not followed is as it was,
 //! however many starts it has joined since.
 //!
@@ -83,6 +83,7 @@ pub fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusal> {
     if plan.load.is_none() && has_rotten_images(offers) {
         let restorable = plan.restorable.iter().map(|generations| !generations.is_empty());
         plan.lacking = restorable.collect();
+        plan.has_rotten_images = true;
     }
     Ok(Decision::Work(Plan { sealed, given_up, ..plan }))
 }
@@ -245,6 +246,7 @@ fn fresh(offers: &[Offer], rules: &Rules, attempt: StartId) -> Result<Plan, Refu
         load: None,
         restorable: vec![Vec::new(); rules.levels.len()],
         lacking: vec![false; rules.levels.len()],
+        has_rotten_images: false,
         sealed: vec![Vec::new(); rules.levels.len()],
         given_up: vec![None; rules.levels.len()],
     })

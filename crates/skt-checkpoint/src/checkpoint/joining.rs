@@ -95,6 +95,10 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             self.record = self.header.decode_record(header).expect("as it was offered");
         }
         self.record.join(self.plan.attempt, &self.plan.left);
+        if self.plan.has_rotten_images {
+            // What stands for a lost segment is to know it, too.
+            self.record.note_rotten_images();
+        }
         self.write_record(step)?;
         if is_new {
             // Last: a segment without its identity is nobody's.

@@ -118,6 +118,8 @@ pub struct Plan {
     pub restorable: Vec<Vec<Generation>>,
     /// Of each level, whether the newest of these lacks images of some ranks, or has rotten ones.
     pub lacking: Vec<bool>,
+    /// Whether those that memory has gone on from are known to have rotted in part.
+    pub has_rotten_images: bool,
     /// Those of which some image is sealed.
     pub sealed: Vec<Vec<Generation>>,
     /// Of each level why this start writes no image to it and removes none, if it does not.

@@ -66,6 +66,7 @@ pub(in super::super) fn resume(
         load: None,
         restorable: vec![Vec::new(); rules.levels.len()],
         lacking: vec![false; rules.levels.len()],
+        has_rotten_images: false,
         sealed: vec![Vec::new(); rules.levels.len()],
         given_up: vec![None; rules.levels.len()],
     })

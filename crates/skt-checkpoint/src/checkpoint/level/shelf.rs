@@ -11,7 +11,7 @@ use super::writing::{End, NewImage, Sealed, Written};
 use super::{Level, WhenBusy};
 
 /// Generations that are written and not known to be complete, at most: the one that is being
-/// written, and the one before it, of which all have heard when one more is written. What is
+/// written, and the one before it, of which all ranks tell each other before a third begins. What is
 /// not complete by then never is: some rank has given its image up.
 const PENDING_MAX: usize = 2;
 
@@ -189,10 +189,12 @@ impl Shelves {
         }
     }
 
-    /// Whether images of this start are complete on some level.
+    /// Whether images of this start are complete on all levels that still get some.
     pub fn has_complete_images(&self) -> bool {
         let is_of_start = |newest: &Generation| newest.start == self.start;
-        self.shelves.iter().any(|shelf| shelf.complete.first().is_some_and(is_of_start))
+        let mut working = self.shelves.iter().filter(|shelf| !shelf.told.is_over).peekable();
+        working.peek().is_some()
+            && working.all(|shelf| shelf.complete.first().is_some_and(is_of_start))
     }
 
     /// The images to write now, of epoch `epoch`, whose stamp is in force, on the levels

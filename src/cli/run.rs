@@ -210,7 +210,7 @@ fn run_on(
         Err(error) if error.is_loss() && settings.on_loss.is_outlived() => Err(error),
         // The others wait for this rank, or for one that is gone: all must end,
         // and what is in shared memory lets the same command go on.
-        Err(error) if error.is_fatal() => {
+        Err(error) if error.is_known_here_alone() => {
             output::say(format_args!("error: rank {} ({}): {error}", comm.rank(), comm.host()));
             let can_go_on = settings.is_on() && !error.is_permanent(settings);
             let code = if can_go_on { Exit::Interrupted } else { Exit::BadInput };

@@ -123,7 +123,7 @@ fn tell(comm: &MpiComm, order: Option<&Order>) -> Result<Option<(RunSpec, Settin
 /// Says why there is no result, and ends the job if the other ranks do not know of it.
 fn give_up(comm: &MpiComm, error: TuneError) -> Result<Exit, JobError> {
     match error {
-        TuneError::Job(error) if error.is_fatal() => {
+        TuneError::Job(error) if error.is_known_here_alone() => {
             output::say(format_args!("error: rank {} ({}): {error}", comm.rank(), comm.host()));
             let code = i32::from(Exit::BadInput.code());
             Err(comm.abort(&error.to_string(), code).into())

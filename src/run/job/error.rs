@@ -100,7 +100,7 @@ impl JobError {
 
     /// Whether this rank alone knows of it, so that it must end the others.
     /// Refusals are agreed upon: all ranks have them.
-    pub fn is_fatal(&self) -> bool {
+    pub fn is_known_here_alone(&self) -> bool {
         let is_agreed = matches!(
             self,
             Self::Checkpoint(CheckpointError::Refused(_))
@@ -113,12 +113,12 @@ impl JobError {
 
     /// How a job ends whose ranks all know of it.
     pub(super) fn exit(&self) -> Exit {
-        let is_for_all_ranks = matches!(
+        let needs_all_ranks = matches!(
             self,
             Self::Checkpoint(CheckpointError::Refused(Refusal::NotBorne { .. }))
                 | Self::Abft(abft::Refusal::Scattered { .. })
         );
-        if is_for_all_ranks { Exit::Interrupted } else { Exit::BadInput }
+        if needs_all_ranks { Exit::Interrupted } else { Exit::BadInput }
     }
 
     /// Whether another rank is gone, or has turned away because one is.

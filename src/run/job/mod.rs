@@ -84,8 +84,9 @@ pub fn run<C: Comm>(
     (tests.lost_at, tests.seat) = (options.lost_at, options.seat.clone());
     (tests.progress, tests.reports) = (progress, reports);
     let ran = match tests.run(world) {
-        Err(why) if !why.is_fatal() => {
-            if let Some(sign) = why.sign() {
+        Err(why) if !why.is_known_here_alone() => {
+            // What is too much for an attempt after a loss need not be so for the next start.
+            if let Some(sign) = why.sign().filter(|_| options.lost_at.is_none()) {
                 heartbeat::step(sign);
             }
             tests.progress.clear();

@@ -154,7 +154,7 @@ pub fn tune<C: Comm>(
         .and_then(|default| race_all(&mut search, plan, default, world.size()));
     match done {
         // The others wait for this rank, or for one that is gone.
-        Err(TuneError::Job(error)) if error.is_fatal() => Err(error.into()),
+        Err(TuneError::Job(error)) if error.is_known_here_alone() => Err(error.into()),
         done => {
             search.bench.end()?;
             Ok(Some(done?))

@@ -182,7 +182,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             code: &self.code,
             vault: &mut self.vault,
             parts: &self.layout.regions[region],
-            segment_bytes: self.message_bytes,
+            message_bytes: self.message_bytes,
             scratch: &mut self.scratch,
             peers: &self.peers,
             gathered: &mut self.gathered,

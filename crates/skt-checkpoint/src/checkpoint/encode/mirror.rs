@@ -34,7 +34,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         let rows = stripes.block(band, 0).zip(stripes.parity(band, 0));
         let rows: Vec<(usize, usize)> = rows.collect();
         let whole = bytes == (0..stripes.shape.pitch_bytes);
-        let at_once = (self.segment_bytes / bytes.len()).max(1);
+        let at_once = (self.message_bytes / bytes.len()).max(1);
         for (turn, batch) in rows.chunks(at_once).enumerate() {
             self.vault.step(step.chunk(turn))?;
             let (low, mut high) = self.vault.read_and_write(a.range(), d.range());

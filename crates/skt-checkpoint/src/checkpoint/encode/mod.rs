@@ -120,7 +120,7 @@ pub struct Band<'a, C, K, S, P> {
     /// Where the region's parts lie in it.
     pub parts: &'a RegionParts,
     /// Bytes of a message, about.
-    pub segment_bytes: usize,
+    pub message_bytes: usize,
     /// Buffers.
     pub scratch: &'a mut Scratch,
     /// The other members' segments, by place in the group, for
@@ -150,8 +150,8 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         self.parts.stripes
     }
 
-    fn tiles(&self, height: usize, bytes: Range<usize>, segment_bytes: usize) -> Vec<Tile> {
-        tiles(height, bytes, segment_bytes, self.parts.cell_bytes)
+    fn tiles(&self, height: usize, bytes: Range<usize>, message_bytes: usize) -> Vec<Tile> {
+        tiles(height, bytes, message_bytes, self.parts.cell_bytes)
     }
 
     /// Encodes one band of A, bytes `bytes` of each row, into parity set
@@ -176,7 +176,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
                 return self.encode_direct(set, band, &tiles, step);
             }
             Encoder::Reduce => (tree::binomial, height * bytes.len()),
-            Encoder::Tree => (tree::binary, self.segment_bytes),
+            Encoder::Tree => (tree::binary, self.message_bytes),
         };
         let tiles = self.tiles(height, bytes, tile_bytes);
         self.encode_tree(links, set, band, &tiles, step)

@@ -44,7 +44,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         self.vault.step(step)?;
         let stripes = self.stripes();
         let row = 0..stripes.shape.pitch_bytes;
-        let tiles = self.tiles(stripes.parity_height(band), row, self.segment_bytes);
+        let tiles = self.tiles(stripes.parity_height(band), row, self.message_bytes);
         let mut written = 0;
         for stripe in 0..stripes.geometry.members {
             written += self.rebuild_stripe(lost, settled, (band, stripe), &tiles, step)?;

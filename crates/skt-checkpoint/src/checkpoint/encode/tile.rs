@@ -35,19 +35,19 @@ impl Tile {
     }
 }
 
-/// Cuts `height` rows of `bytes` into tiles of about `segment_bytes`, each of whole
+/// Cuts `height` rows of `bytes` into tiles of about `message_bytes`, each of whole
 /// cells of `cell_bytes`: a checksum needs all of its cell at once.
 pub(super) fn tiles(
     height: usize,
     bytes: Range<usize>,
-    segment_bytes: usize,
+    message_bytes: usize,
     cell_bytes: usize,
 ) -> Vec<Tile> {
     if bytes.is_empty() {
         return Vec::new();
     }
-    let width = bytes.len().min(segment_bytes.next_multiple_of(cell_bytes));
-    let rows = (segment_bytes / width).max(1);
+    let width = bytes.len().min(message_bytes.next_multiple_of(cell_bytes));
+    let rows = (message_bytes / width).max(1);
     let mut tiles = Vec::new();
     for row in (0..height).step_by(rows) {
         for byte in bytes.clone().step_by(width) {

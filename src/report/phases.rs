@@ -296,6 +296,19 @@ mod tests {
         }
     }
 
+    /// Each line that begins with a word of ours is explained to users.
+    #[test]
+    fn the_page_of_the_report_has_each_line() {
+        let (code, _) = include_str!("phases.rs").split_once("#[cfg(test)]").expect("tests");
+        let page = include_str!("../../docs/report.md");
+        let words = code.split("\"# ").skip(1).filter_map(|text| Some(text.split_once(':')?.0));
+        let lines: Vec<&str> = words.filter(|word| !word.contains(['"', '{'])).collect();
+        assert!(lines.len() > 15, "{lines:?}");
+        for word in lines {
+            assert!(page.contains(&format!("# {word}:")), "docs/report.md lacks `# {word}:`");
+        }
+    }
+
     #[test]
     fn cores_are_ranks_times_threads() {
         assert_eq!(efficiency(&record(), 100.0), 0.5);

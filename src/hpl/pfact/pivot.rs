@@ -45,8 +45,8 @@ const FLAG: usize = 0;
 
 /// Offers in memory that all ranks of the process column see.
 ///
-/// Each rank has two places, for every other column: a rank that offers for column j +
-/// 2 has seen all offers for column j + 1, whose owners had seen those for column j.
+/// Each rank has two places, for every other column. They suffice: when a rank writes its offer for
+/// column j + 2, each rank has written that for j + 1, and so has finished reading those for j.
 pub struct SharedOffers {
     node: NodeMemory,
     nb: usize,

@@ -1,8 +1,8 @@
 //! A second thread for the update, which progresses what goes on in the background
 //! of the factorization while the solver's own thread computes.
 //!
-//! A message takes some calls of its transport to get going, and a product takes a hundred
-//! milliseconds. The thread that speaks to other ranks holds a *token*: the
+//! A message takes some calls of its transport to get going, and a product takes 30 ms and
+//! more. The thread that speaks to other ranks holds a *token*: the
 //! solver's thread holds it except where it computes, and gets it back as soon as it
 //! asks for it, before the other thread begins anything else.
 //!

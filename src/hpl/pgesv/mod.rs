@@ -20,8 +20,8 @@
 //! which wants columns, is copied into the work space W to be factored, and from
 //! there into its message. L is not kept: it is dead once its panel has been applied.
 //!
-//! Which columns are updated in one call depends on k and DEPTH alone, never on
-//! time or on where the loop was interrupted: the solution has the same bits
+//! Which columns are updated in one call depends on k, on the parameters and on the shapes alone,
+//! never on time or on where the loop was interrupted: the solution has the same bits
 //! every time.
 
 pub mod abft;

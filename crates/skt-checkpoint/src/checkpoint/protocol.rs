@@ -230,8 +230,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// from the first to the last. `stages` has for each region the corners
     /// outside of which all is final, one after the other, each within the one
     /// before; inside of the last the rows become final in their order. What is
-    /// active is encoded in this order, so who is ready in another only waits
-    /// longer. All members of a group name equally many stages; a group uses the
+    /// active is encoded in this order: if rows become final in another one, the result is
+    /// the same, only later. All members of a group name equally many stages; a group uses the
     /// least of each.
     ///
     /// # Errors

@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 use super::codec::checksum;
 use super::methods::Method;
 
-/// Starts that a segment remembers to have joined. Only starts of which nobody who
-/// was there later has followed any take up room.
+/// Starts that a segment remembers to have joined: more come only while starts die between
+/// joining and following.
 const JOINED_MAX: usize = 16;
 /// Superseded starts that a segment remembers; of more, the latest.
 const LEFT_MAX: usize = 16;

@@ -25,7 +25,7 @@ use super::room::slots_with_room;
 use crate::comm::Comm;
 
 /// Those of `files` that no start needs: of generations that cannot be restored, or are older
-/// than as many of those that can as are kept. While none can be restored, all stay of which an
+/// than the newest `keep` of those that can. While none can be restored, all stay of which an
 /// image is `sealed`.
 fn unneeded(
     level: &Level,

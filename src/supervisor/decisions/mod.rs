@@ -58,6 +58,14 @@ pub struct Rules {
     pub listed: BTreeSet<String>,
 }
 
+impl Rules {
+    /// Whether a run begins again when more is lost than can be rebuilt: not where its
+    /// own arguments say how it begins.
+    fn starts_over(&self) -> bool {
+        self.start_over && !self.says_resume
+    }
+}
+
 /// The phase of the supervisor.
 #[derive(Debug)]
 enum Phase {
@@ -335,7 +343,7 @@ impl Machine {
         self.suspects.clear();
         // Without it, a job whose checkpoint is lost as a whole would start over silently.
         let must_find = self.rules.is_protected && !self.rules.says_resume && state.has_checkpoint;
-        let resume = match state.is_refused && self.rules.start_over {
+        let resume = match state.is_refused && self.rules.starts_over() {
             true => Some("never"),
             false => must_find.then_some("require"),
         };
@@ -395,7 +403,7 @@ impl Machine {
             stop_requested: self.running.terminated_unix.is_some(),
         };
         match after_ending::next(&ending) {
-            Next::Lost if self.rules.start_over && !self.rules.says_resume => {
+            Next::Lost if self.rules.starts_over() => {
                 state.has_checkpoint = false;
                 self.say("over", "more is lost than can be rebuilt: starting over from the seed");
                 self.prepare();

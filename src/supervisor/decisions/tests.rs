@@ -390,6 +390,18 @@ fn more_losses_than_the_code_covers_end_the_run_or_start_it_over() {
     assert!(!play.machine.state.is_refused && !play.machine.state.has_checkpoint);
 }
 
+/// Where the flags of the run say how it begins, nothing is added to them.
+#[test]
+fn a_run_that_says_how_it_begins_is_not_started_over() {
+    let rules = Rules { start_over: true, says_resume: true, ..rules() };
+    let mut play = Play::computing(rules, &[]);
+    play.on(beat("refused", 0, None));
+    let lines = play.ended("the launcher ended with code 137");
+    assert!(lines[0].starts_with("failure: start 1 failed"), "{lines:?}");
+    play.answers_but(&[]);
+    play.launches(1.0, "n1 n2 n3");
+}
+
 #[test]
 fn a_job_that_met_a_process_of_the_start_before_is_started_again() {
     let mut play = Play::computing(rules(), &[]);

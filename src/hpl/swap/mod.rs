@@ -26,6 +26,8 @@ use crate::hpl::grid::Cyclic;
 use crate::machine::blas::view::SharedMat;
 use crate::machine::blas::{MatMut, MatRef, Rows};
 use crate::machine::team::Team;
+use crate::machine::tuning::TUNING;
+use crate::pages;
 use node::NodeRows;
 
 /// Where the rows of one panel go, as seen from one rank of the process column.
@@ -326,6 +328,20 @@ impl<'r> Arrived<'r> {
         }
         Ok(self.u)
     }
+}
+
+/// Copies rows `from` of `a` to the rows of `to`, with the team and past the caches: another core
+/// reads them next, or nobody does.
+pub fn stream_rows(team: &Team, a: MatRef, from: &[usize], to: MatMut) {
+    let (width, to) = (a.cols(), to.share());
+    team.split(from.len(), TUNING.exchange_grain_rows, |part| {
+        // SAFETY: the team's parts do not overlap.
+        let mut to = unsafe { to.block(part.clone(), 0..width) };
+        for (i, &row) in from[part].iter().enumerate() {
+            let (row, place) = (a.row(row), to.row_mut(i));
+            pages::stream(bytemuck::cast_slice(row), bytemuck::cast_slice_mut(place));
+        }
+    });
 }
 
 /// Copies rows `from` of `a` to consecutive rows of `to`.

@@ -17,14 +17,12 @@
 
 use std::ops::Range;
 
-use super::Plan;
+use super::{Plan, stream_rows};
 use crate::hpl::comm::node::NodeMemory;
 use crate::hpl::comm::{Comm, Result};
 use crate::machine::blas::MatMut;
 use crate::machine::blas::view::SharedMat;
 use crate::machine::team::Team;
-use crate::machine::tuning::TUNING;
-use crate::pages;
 
 /// Shares begin on a cache line.
 const LINE: usize = 8;
@@ -80,13 +78,8 @@ impl NodeRows {
         // SAFETY: this memory is this exchange's alone, and `self` is borrowed to be changed. All
         // others have solved with what was here, and look again after the flag.
         let part = unsafe { self.node.mine(0..from.len() * width) };
-        let (source, part) = (a.as_ref(), SharedMat::row_major(part, from.len(), width));
-        team.split(from.len(), TUNING.exchange_grain_rows, |rows| {
-            // SAFETY: the team's parts do not overlap.
-            let mut part = unsafe { part.block(rows.clone(), 0..width) };
-            let places = from[rows].iter().enumerate();
-            places.for_each(|(i, &row)| write(source.row(row), part.row_mut(i)));
-        });
+        let part = MatMut::row_major(part, from.len(), width, width);
+        stream_rows(team, a.as_ref(), &from, part);
         self.node.raise(WRITTEN, self.count);
         plan.move_staying(a);
     }
@@ -142,9 +135,4 @@ impl NodeRows {
         self.node.raise(SOLVED, self.count);
         self.node.wait_for_others(col, SOLVED, self.count)
     }
-}
-
-/// Copies a row to where another core reads it next.
-fn write(row: &[f64], place: &mut [f64]) {
-    pages::stream(bytemuck::cast_slice(row), bytemuck::cast_slice_mut(place));
 }

@@ -17,8 +17,6 @@ use crate::hpl::comm::Comm;
 use crate::hpl::swap;
 use crate::hpl::update::{self, Operands};
 use crate::machine::blas::MatRef;
-use crate::machine::tuning::TUNING;
-use crate::pages;
 
 /// The operands of a step as they lie in memory.
 pub(super) struct Step<'p> {
@@ -73,19 +71,11 @@ impl<'p> Step<'p> {
     /// caches: only a restart reads it.
     pub fn log_rows<C: Comm>(&self, local: &Local<C>, places: &Places) {
         let (rows, cols) = (self.rows_written(local), self.columns.all());
-        let width = cols.len();
         // SAFETY: the only view of the log, and nobody writes to A meanwhile.
         let (log, a) = unsafe {
-            (places.log(rows.len(), width).share(), places.a.read(0..local.shape.rows, cols))
+            (places.log(rows.len(), cols.len()), places.a.read(0..local.shape.rows, cols))
         };
-        local.team.split(rows.len(), TUNING.exchange_grain_rows, |part| {
-            // SAFETY: the team's parts do not overlap.
-            let mut log = unsafe { log.block(part.clone(), 0..width) };
-            for (i, &row) in rows[part].iter().enumerate() {
-                let (row, copy) = (a.row(row), log.row_mut(i));
-                pages::stream(bytemuck::cast_slice(row), bytemuck::cast_slice_mut(copy));
-            }
-        });
+        swap::stream_rows(local.team, a, &rows, log);
     }
 
     /// Puts the rows of the log back where they were.

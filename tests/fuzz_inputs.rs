@@ -496,6 +496,7 @@ fn beat() -> Beat {
         rank: 0,
         phase: "factor".into(),
         column: 512,
+        steps: 3,
         n: 4000,
         elapsed_seconds: 1.25,
         exit: None,

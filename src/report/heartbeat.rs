@@ -29,7 +29,7 @@ pub const DONE: &str = "done";
 pub const CHANGED: &str = "changed";
 /// More is lost or damaged than can be rebuilt.
 pub const REFUSED: &str = "refused";
-/// Least seconds between records of columns.
+/// Least seconds between records of the same phase.
 const INTERVAL_SECONDS: f64 = 1.0;
 
 /// A sign of life.
@@ -43,6 +43,8 @@ pub struct Beat {
     pub phase: String,
     /// Columns that are eliminated.
     pub column: usize,
+    /// Steps of the checkpoint protocol since the phase began: a slow one is not a hung one.
+    pub steps: u64,
     /// Order of the matrix.
     pub n: usize,
     /// Seconds since the process started to beat.
@@ -56,6 +58,33 @@ impl Beat {
     pub fn line(&self) -> String {
         let json = serde_json::to_string(self).expect("text and numbers become JSON");
         format!("{MARK}{json}\n")
+    }
+
+    /// Turns to a part of the work, if it is another one: whether it is.
+    fn turn_to(&mut self, phase: &str) -> bool {
+        let is_other = self.phase != phase;
+        if is_other {
+            (self.phase, self.steps) = (phase.to_owned(), 0);
+        }
+        is_other
+    }
+
+    /// Changes the record. Whether it is to be written, since `change` says so or the last one
+    /// is old.
+    fn is_due(&mut self, elapsed_seconds: f64, change: impl FnOnce(&mut Self) -> bool) -> bool {
+        let is_urgent = change(self);
+        let is_due = is_urgent || elapsed_seconds - self.elapsed_seconds >= INTERVAL_SECONDS;
+        if is_due {
+            self.elapsed_seconds = elapsed_seconds;
+        }
+        is_due
+    }
+
+    /// A step of the part `phase`: whether the part is another than before.
+    fn step(&mut self, phase: &str) -> bool {
+        let is_other = self.turn_to(phase);
+        self.steps += u64::from(!is_other);
+        is_other
     }
 
     /// The record in a line, and the text before it: a line of progress may
@@ -91,6 +120,7 @@ fn any_heart() -> Option<&'static Heart> {
                 rank,
                 phase: "start".into(),
                 column: 0,
+                steps: 0,
                 n: 0,
                 elapsed_seconds: f64::NEG_INFINITY,
                 exit: None,
@@ -102,22 +132,14 @@ fn any_heart() -> Option<&'static Heart> {
 }
 
 impl Heart {
-    fn phase_changes(&self, name: &str) -> bool {
-        self.last.lock().expect("never held over a panic").phase != name
-    }
-
-    /// Speaks if a record is due.
-    fn beat(&self, now: bool, change: impl FnOnce(&mut Beat)) {
-        let elapsed_seconds = self.start.elapsed().as_secs_f64();
+    /// Changes the record, and writes it if `change` says so, else once in an interval.
+    fn beat(&self, change: impl FnOnce(&mut Beat) -> bool) {
         let mut last = self.last.lock().expect("never held over a panic");
-        if !now && elapsed_seconds - last.elapsed_seconds < INTERVAL_SECONDS {
-            return;
+        if last.is_due(self.start.elapsed().as_secs_f64(), change) {
+            debug_assert_eq!(last.token, self.token);
+            // One write a line; the supervisor deals with a closed pipe.
+            let _ = std::io::stderr().lock().write_all(last.line().as_bytes());
         }
-        change(&mut last);
-        last.elapsed_seconds = elapsed_seconds;
-        debug_assert_eq!(last.token, self.token);
-        // One write a line; the supervisor deals with a closed pipe.
-        let _ = std::io::stderr().lock().write_all(last.line().as_bytes());
     }
 }
 
@@ -133,9 +155,10 @@ pub fn speak(is_first: bool) {
 /// `column` columns eliminated. Rank 0 writes at once.
 pub fn phase(name: &str, column: usize, n: usize) {
     if let Some(heart) = heart() {
-        heart.beat(true, |beat| {
-            beat.phase = name.to_owned();
+        heart.beat(|beat| {
+            beat.turn_to(name);
             (beat.column, beat.n) = (column, n);
+            true
         });
     }
 }
@@ -144,21 +167,18 @@ pub fn phase(name: &str, column: usize, n: usize) {
 /// once when it did something else before.
 pub fn columns(column: usize, n: usize) {
     if let Some(heart) = heart() {
-        let change = heart.phase_changes(FACTOR);
-        heart.beat(change, |beat| {
-            beat.phase = FACTOR.to_owned();
+        heart.beat(|beat| {
             (beat.column, beat.n) = (column, n);
+            beat.turn_to(FACTOR)
         });
     }
 }
 
-/// A step of the checkpoint protocol; rank 0 writes when it is another than
-/// before, the column staying what it is.
+/// A step of the checkpoint protocol. Rank 0 writes at most once a second, and at once when
+/// the step has another name than before; the column stays what it is.
 pub fn step(name: &str) {
-    if let Some(heart) = heart()
-        && heart.phase_changes(name)
-    {
-        heart.beat(true, |beat| beat.phase = name.to_owned());
+    if let Some(heart) = heart() {
+        heart.beat(|beat| beat.step(name));
     }
 }
 
@@ -175,9 +195,10 @@ pub fn done(exit: Exit) {
 
 fn ends(name: &str, exit: Exit) {
     if let Some(heart) = heart() {
-        heart.beat(true, |beat| {
-            beat.phase = name.to_owned();
+        heart.beat(|beat| {
+            beat.turn_to(name);
             beat.exit = Some(exit.code());
+            true
         });
     }
 }
@@ -186,17 +207,36 @@ fn ends(name: &str, exit: Exit) {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_record_is_found_behind_an_open_line_and_only_by_its_token() {
-        let beat = Beat {
+    fn beat() -> Beat {
+        Beat {
             token: "t1".into(),
             rank: 0,
             phase: "factor".into(),
             column: 512,
+            steps: 0,
             n: 4000,
             elapsed_seconds: 1.25,
             exit: None,
-        };
+        }
+    }
+
+    #[test]
+    fn steps_are_counted_and_told_once_a_second() {
+        let mut beat = beat();
+        assert!(beat.is_due(1.5, |beat| beat.step("encode")), "another part is told at once");
+        for step in 1..=10 {
+            assert!(!beat.is_due(2.4, |beat| beat.step("encode")));
+            assert_eq!(beat.steps, step);
+        }
+        assert!(beat.is_due(2.5, |beat| beat.step("encode")));
+        assert_eq!((beat.steps, beat.elapsed_seconds), (11, 2.5));
+        assert!(beat.is_due(2.6, |beat| beat.turn_to("factor")));
+        assert_eq!(beat.steps, 0);
+    }
+
+    #[test]
+    fn a_record_is_found_behind_an_open_line_and_only_by_its_token() {
+        let beat = beat();
         let line = format!("\r12% {}", beat.line());
         assert_eq!(Beat::find(&line, "t1"), Some(("\r12% ", beat)));
         assert_eq!(Beat::find(&line, "t2"), None);

@@ -74,7 +74,8 @@ impl Watch {
     /// that turns in circles hangs.
     pub fn beat(&mut self, beat: &Beat, now_seconds: f64) {
         let is_new = self.last.as_ref().is_none_or(|last| {
-            last.phase != beat.phase || last.column != beat.column || last.n != beat.n
+            let what = |beat: &Beat| (beat.column, beat.steps, beat.n);
+            last.phase != beat.phase || what(last) != what(beat)
         });
         if let Some(last) = &self.last {
             if last.phase != beat.phase {
@@ -163,6 +164,7 @@ mod tests {
             rank: 0,
             phase: phase.to_owned(),
             column,
+            steps: 0,
             n: 1000,
             elapsed_seconds: 0.0,
             exit: None,
@@ -231,6 +233,20 @@ mod tests {
             watch.beat(&beat("factor", 64), f64::from(second));
         }
         assert_eq!(watch.hung_for(10.0), Some(10.0));
+    }
+
+    #[test]
+    fn a_part_that_is_slow_goes_on_as_long_as_it_takes_steps() {
+        let mut watch = watch();
+        watch.start(0.0);
+        watch.beat(&beat("encode", 64), 1.0);
+        watch.beat(&beat("factor", 64), 1.1);
+        watch.beat(&beat("encode", 128), 2.0);
+        for step in 1..=10 {
+            watch.beat(&Beat { steps: step, ..beat("encode", 128) }, 2.0 + step as f64);
+        }
+        assert_eq!(watch.hung_for(16.0), None);
+        assert_eq!(watch.hung_for(18.0), Some(6.0));
     }
 
     #[test]

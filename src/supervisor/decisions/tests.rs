@@ -62,7 +62,16 @@ fn survey(pool: &Pool, ill: &[&str], run_bytes: u64) -> Survey {
 
 fn beat(phase: &str, column: usize, exit: Option<u8>) -> Event {
     let (token, phase) = (String::new(), phase.to_owned());
-    Event::Beat(Beat { token, rank: 0, phase, column, n: 1000, elapsed_seconds: 0.0, exit })
+    Event::Beat(Beat {
+        token,
+        rank: 0,
+        phase,
+        column,
+        steps: 0,
+        n: 1000,
+        elapsed_seconds: 0.0,
+        exit,
+    })
 }
 
 fn full_disk() -> StateError {

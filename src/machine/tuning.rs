@@ -73,6 +73,9 @@ skt_terms::tuning! {
     /// A message of a sum along a process row: it travels from rank to rank, while the next one
     /// follows.
     relay_message_doubles: usize = 1 << 15, "doubles";
+    /// How many of them a rank has: they hold what it sends while ranks that are late still
+    /// compute, 10 ms of a sum and more.
+    relay_messages: usize = 32, "messages";
     /// Stages of a checkpoint, at most: each cuts the columns up once more.
     checkpoint_stages: usize = 16, "stages";
     /// Rate at which a checkpoint is thought to move its bytes, until one has.

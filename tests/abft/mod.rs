@@ -14,7 +14,8 @@ use skt_hpl::hpl::comm::sim::{Kill, Linger, Options, Outcome, Point, run};
 use skt_hpl::hpl::comm::{Comm, CommError};
 use skt_hpl::hpl::grid::Grid;
 use skt_hpl::hpl::pgesv::abft::{
-    AbftError, Absent, At, CheckEvery, Hook, Solution, System, Watcher, Weights, grid_without,
+    AbftError, Absent, At, CheckEvery, Hook, RelayMessages, Solution, System, Watcher, Weights,
+    grid_without,
 };
 use skt_hpl::hpl::pgesv::{Params, SolveError};
 use skt_hpl::machine::environment::blas::use_one_thread;
@@ -305,7 +306,7 @@ impl Job {
             entries_id: 1,
             check: self.check,
             // Several messages for each sum, also of these small systems.
-            relay_message_doubles: 8,
+            relay_messages: RelayMessages { doubles: 8, count: 3 },
         })
     }
 

@@ -35,12 +35,11 @@ use crate::hpl::comm::{Comm, CommError, collect};
 use crate::hpl::grid::Grid;
 use crate::hpl::matgen::{self, Entries};
 use crate::hpl::pgesv::abft::{
-    self, AbftError, Absent, Beginning, Checked, Flip, System, Weights, grid_without,
+    self, AbftError, Absent, Beginning, Checked, Flip, RelayMessages, System, Weights, grid_without,
 };
 use crate::hpl::pgesv::{Params, SolveError};
 use crate::machine::grace;
 use crate::machine::team::Team;
-use crate::machine::tuning::TUNING;
 use crate::report::record::{
     ChecksumCosts, LevelFacts, Phases, Protection, Replacement, Restart, Sample,
 };
@@ -224,8 +223,8 @@ fn system<'s, C: Comm>(
 ) -> System<'s, C> {
     let (params, check) = (Params::from(spec), settings.check_every);
     let entries_id = spec.generator as u64;
-    let relay_message_doubles = TUNING.relay_message_doubles;
-    System { grid, team, params, weights, entries, entries_id, check, relay_message_doubles }
+    let relay_messages = RelayMessages::TUNED;
+    System { grid, team, params, weights, entries, entries_id, check, relay_messages }
 }
 
 fn read_state(bytes: &[u8]) -> State {

@@ -23,6 +23,7 @@ use crate::hpl::grid::Cyclic;
 use crate::hpl::swap::RowBuffers;
 use crate::machine::blas::view::SharedMat;
 use crate::machine::blas::{MatMut, MatRef};
+use crate::machine::tuning::TUNING;
 
 /// Areas begin on a page.
 const PAGE_DOUBLES: usize = 512;
@@ -213,8 +214,34 @@ impl Sizes {
     }
 }
 
+/// The messages of sums.
+#[derive(Debug, Clone, Copy)]
+pub struct RelayMessages {
+    /// Doubles of one, or a row of the sum where that is more.
+    pub doubles: usize,
+    /// How many a rank has, two at least: with more, it does not wait for ranks that are late.
+    pub count: usize,
+}
+
+impl RelayMessages {
+    /// Those of a run.
+    pub const TUNED: Self =
+        Self { doubles: TUNING.relay_message_doubles, count: TUNING.relay_messages };
+
+    /// Doubles of one where no rank has more than `cols` columns.
+    pub fn longest(self, cols: usize) -> usize {
+        self.doubles.max(cols)
+    }
+
+    /// Doubles of all of them where no rank has more than `cols` columns; at most `usize::MAX`.
+    pub fn all(self, cols: usize) -> usize {
+        self.longest(cols).saturating_mul(self.count)
+    }
+}
+
 /// Doubles that a rank needs beside the memory that outlives its process: the panel that it
-/// factors and, where P > 1, the rows that it exchanges; at most `usize::MAX`.
+/// factors, the messages of sums and, where P > 1, the rows that it exchanges; at most
+/// `usize::MAX`.
 pub fn work_doubles(params: &Params, rows: Cyclic, myrow: usize, shape: LocalShape) -> usize {
     let (_, w) = panel::largest(params.n, params.nb, rows, myrow);
     let nb = params.widest_panel();
@@ -222,6 +249,7 @@ pub fn work_doubles(params: &Params, rows: Cyclic, myrow: usize, shape: LocalSha
     exchange
         .into_iter()
         .map(|cols| RowBuffers::rows_doubles(nb, cols))
+        .chain([RelayMessages::TUNED.all(shape.cols)])
         .fold(w, usize::saturating_add)
 }
 

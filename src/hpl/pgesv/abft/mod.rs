@@ -65,7 +65,7 @@ use crate::hpl::swap;
 use crate::machine::blas::view::SharedMat;
 use crate::machine::team::Team;
 use crate::report::record::{ChecksumCosts, Phases};
-pub use memory::{At, GoOn, Hook, work_doubles};
+pub use memory::{At, GoOn, Hook, RelayMessages, work_doubles};
 use memory::{Journal, Places, Recorded, Sizes, State};
 use relay::{Relay, Sum};
 pub use replacement::work_doubles_after_replacement;
@@ -206,8 +206,8 @@ pub struct System<'s, C: Comm> {
     pub entries_id: u64,
     /// How often the checksums are compared with the matrix.
     pub check: CheckEvery,
-    /// Doubles of a message of a sum along a process row, or a row of the sum where that is more.
-    pub relay_message_doubles: usize,
+    /// The messages of the sums along a process row.
+    pub relay_messages: RelayMessages,
 }
 
 /// A solution.
@@ -303,7 +303,7 @@ impl<'s, C: Comm> System<'s, C> {
             solution = self.take_x(&mut places, from, watcher)?;
         } else {
             let local = self.local(&places.a);
-            let mut relay = Relay::new(&local, &places, &journal, self.relay_message_doubles)?;
+            let mut relay = Relay::new(&local, &places, &journal, self.relay_messages)?;
             let (mut from, mut undone) = (0, 0);
             if let Decision::GoTo { cut, actions } = decision {
                 restore::go_to(&local, &places, &journal, cut, actions[grid.all.rank()])?;
@@ -613,7 +613,7 @@ impl<'r, C: Comm> Run<'r, C> {
             self.arrive(k + 1, keeps_image, watcher)?;
             watcher.columns(local.params.columns_before(k + 1));
         }
-        Ok(())
+        Ok(self.relay.settle()?)
     }
 
     /// What is done at the cut before panel `cut`, beside the elimination; `keeps_image`: some

@@ -1,12 +1,13 @@
 //! Weighted sums along a process row, pipelined from rank to rank.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::super::SolveError;
 use super::super::local::Local;
 use super::groups::dead_columns;
-use super::memory::{Journal, Places};
+use super::memory::{Journal, Places, RelayMessages};
 use super::rounding::{are_rounding, most_units};
 use crate::hpl::comm::{Comm, CommError, PanelBuf, RecvRequest as _, SendRequest as _, Tag};
 
@@ -37,88 +38,104 @@ pub(super) struct Relay<'r, 'm, C: Comm> {
     places: &'r Places<'r>,
     journal: &'r Journal<'r>,
     message_doubles: usize,
-    /// Two, between two sums.
-    messages: Vec<PanelBuf>,
+    /// None while a sum has them.
+    messages: Option<Messages<C>>,
 }
 
-/// The messages of one sum that pass a rank: while it is on one, the next one comes, and the
-/// one before leaves.
+/// The messages of a rank that are not being filled or on their way to it.
+struct Messages<C: Comm> {
+    free: Vec<PanelBuf>,
+    /// Those that leave, the oldest first.
+    leaving: VecDeque<(Arc<PanelBuf>, C::Send)>,
+}
+
+impl<C: Comm> Messages<C> {
+    /// One that may be filled: the oldest one, once it has left, where none is free.
+    fn take(&mut self) -> Result<PanelBuf, CommError> {
+        match self.free.pop() {
+            Some(message) => Ok(message),
+            None => self.settle_one(),
+        }
+    }
+
+    fn settle_one(&mut self) -> Result<PanelBuf, CommError> {
+        let (message, send) = self.leaving.pop_front().expect("two messages at least");
+        send.wait()?;
+        Ok(Arc::try_unwrap(message).ok().expect("it has left"))
+    }
+
+    /// Waits until all have left.
+    fn settle(&mut self) -> Result<(), CommError> {
+        while !self.leaving.is_empty() {
+            let message = self.settle_one()?;
+            self.free.push(message);
+        }
+        Ok(())
+    }
+}
+
+/// One sum as it passes a rank: while it is on one message, the next one comes, and those
+/// before leave.
 struct Passing<'p, C: Comm> {
     row: &'p C,
-    /// The ranks from which they come, and to which they go.
+    /// The ranks from which messages come, and to which they go.
     before: Option<usize>,
     behind: Option<usize>,
-    free: &'p mut Vec<PanelBuf>,
+    messages: Messages<C>,
     coming: Option<C::Recv>,
-    leaving: Option<(Arc<PanelBuf>, C::Send)>,
 }
 
 impl<C: Comm> Passing<'_, C> {
     /// Lets the next message come, of `len` doubles.
     fn expect(&mut self, len: usize) -> Result<(), CommError> {
         if let Some(before) = self.before {
-            let buffer = self.take_free()?;
-            self.coming = Some(self.row.irecv(buffer, 0..len, before, TAG_RELAY)?);
+            let message = self.messages.take()?;
+            self.coming = Some(self.row.irecv(message, 0..len, before, TAG_RELAY)?);
         }
         Ok(())
     }
 
-    /// The next message: it has come, or is zero where it begins here.
+    /// The next message: it has come, or begins here, of any content.
     fn arrived(&mut self) -> Result<PanelBuf, CommError> {
         if let Some(message) = self.coming.take() {
             return message.wait();
         }
         assert!(self.before.is_none(), "a message is expected before it is used");
-        let mut buffer = self.take_free()?;
-        buffer.fill(0.0);
-        Ok(buffer)
+        self.messages.take()
     }
 
     /// Passes `len` doubles of `message` on, unless it ends here.
     fn pass_on(&mut self, message: PanelBuf, len: usize) -> Result<(), CommError> {
         let Some(behind) = self.behind else {
-            self.free.push(message);
+            self.messages.free.push(message);
             return Ok(());
         };
-        self.settle()?;
         let message = Arc::new(message);
         let send = self.row.isend(Arc::clone(&message), 0..len, behind, TAG_RELAY)?;
-        self.leaving = Some((message, send));
-        Ok(())
-    }
-
-    fn take_free(&mut self) -> Result<PanelBuf, CommError> {
-        if self.free.is_empty() {
-            self.settle()?;
-        }
-        Ok(self.free.pop().expect("two messages: one leaves at most"))
-    }
-
-    /// Waits until the message before has left.
-    fn settle(&mut self) -> Result<(), CommError> {
-        if let Some((message, send)) = self.leaving.take() {
-            send.wait()?;
-            self.free.push(Arc::try_unwrap(message).ok().expect("it has left"));
-        }
+        self.messages.leaving.push_back((message, send));
         Ok(())
     }
 }
 
 impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
-    /// Messages have `message_doubles`, or a row where that is more.
-    ///
     /// # Errors
-    /// Without the memory for a message.
+    /// Without the memory for the messages.
+    ///
+    /// # Panics
+    /// With less than two messages.
     pub fn new(
         local: &'r Local<'m, C>,
         places: &'r Places<'r>,
         journal: &'r Journal<'r>,
-        message_doubles: usize,
+        messages: RelayMessages,
     ) -> Result<Self, SolveError> {
+        assert!(messages.count >= 2, "one message comes while another is filled");
         // No process column has more than the first one.
-        let widest = local.cols.count_before(local.params.n + 1, 0);
-        let message = || PanelBuf::for_messages(message_doubles.max(widest));
-        Ok(Self { local, places, journal, message_doubles, messages: vec![message()?, message()?] })
+        let longest = messages.longest(local.cols.count_before(local.params.n + 1, 0));
+        let free = (0..messages.count).map(|_| PanelBuf::for_messages(longest));
+        let free = free.collect::<Result<_, _>>()?;
+        let made = Messages { free, leaving: VecDeque::with_capacity(messages.count) };
+        Ok(Self { local, places, journal, message_doubles: messages.doubles, messages: Some(made) })
     }
 
     /// Columns of process column `col`; those of a checksum are as many as the first one's.
@@ -127,7 +144,9 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         cols.count_before(params.n + 1, if col < grid.q { col } else { 0 })
     }
 
-    /// Sets `rows` and `cols` of the target to the sum. Collective over the process row.
+    /// Sets `rows` and `cols` of the target to the sum. Collective over the process row. What a
+    /// rank passes on may still leave when this returns: the next sum, or [`Self::settle`],
+    /// waits for it.
     ///
     /// # Errors
     /// [`SolveError::Wrong`] on the target, when an element would change by more than is
@@ -147,14 +166,12 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         let parts = rows.clone().step_by(most_rows);
         let mut parts = parts.map(|first| first..(first + most_rows).min(rows.end)).peekable();
         let place = mine.unwrap_or(sum.terms.len());
-        let mut free = std::mem::take(&mut self.messages);
         let mut passing = Passing {
             row: &grid.row,
             before: place.checked_sub(1).map(|at| sum.terms[at].0),
             behind: mine.map(|at| sum.terms.get(at + 1).map_or(sum.target, |&(col, _)| col)),
-            free: &mut free,
+            messages: self.messages.take().expect("no sum follows an error"),
             coming: None,
-            leaving: None,
         };
         let expect_next = |passing: &mut Passing<C>, next: Option<&Range<usize>>| {
             next.map_or(Ok(()), |part| passing.expect(part.len() * cols.len()))
@@ -166,14 +183,21 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
             let mut message = passing.arrived()?;
             expect_next(&mut passing, parts.peek())?;
             match mine {
-                Some(at) => self.add(&mut message, sum, part, cols.clone(), sum.terms[at].1),
+                Some(at) => self.add(&mut message, sum, part, cols.clone(), at),
                 None => self.take(&mut message[..len], sum, part, cols.clone())?,
             }
             passing.pass_on(message, len)?;
         }
-        passing.settle()?;
-        self.messages = free;
+        self.messages = Some(passing.messages);
         Ok(())
+    }
+
+    /// Waits until all messages have left.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    pub fn settle(&mut self) -> Result<(), CommError> {
+        self.messages.as_mut().expect("no sum is under way").settle()
     }
 
     /// Those of `cols` that are here and not dead in local row `row`.
@@ -187,25 +211,28 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         dead_columns(*cyclic, grid.mycol, global, sum.finished).clamp(start, end)..end
     }
 
-    /// Adds this rank's part, times `factor`, to the message.
+    /// Adds term `at`, which is this rank's, to the message; the first term begins it.
     fn add(
         &self,
         message: &mut [f64],
         sum: &Sum,
         rows: Range<usize>,
         cols: Range<usize>,
-        factor: f64,
+        at: usize,
     ) {
-        for (i, row) in rows.enumerate() {
+        let factor = sum.terms[at].1;
+        for (row, sums) in rows.zip(message.chunks_exact_mut(cols.len())) {
+            if at == 0 {
+                sums.fill(0.0);
+            }
             let alive = self.alive(sum, row, &cols);
             if alive.is_empty() {
                 continue;
             }
-            let start = i * cols.len() + alive.start - cols.start;
+            let sums = &mut sums[alive.start - cols.start..];
             // SAFETY: nobody writes to these elements.
             let a = unsafe { self.places.a.read(row..row + 1, alive) };
-            let sums = message[start..].iter_mut().zip(a.row(0));
-            sums.for_each(|(sum, value)| *sum += factor * value);
+            sums.iter_mut().zip(a.row(0)).for_each(|(sum, value)| *sum += factor * value);
         }
     }
 

@@ -29,7 +29,7 @@ use super::super::look_ahead::LookAhead;
 use super::super::slots::PanelBuffers;
 use super::super::trailing::TrailingExchange;
 use super::super::{Params, SolveError, Solver, Workspace};
-use super::memory::{Hook, Journal, Places, State};
+use super::memory::{Hook, Journal, Places, RelayMessages, State};
 use super::relay::{Relay, Sum};
 use super::standing::{Action, Decision};
 use super::{AbftError, Beginning, Solution, System, Watcher, back_substitute, keep_x, restore};
@@ -273,7 +273,7 @@ impl<C: Comm> System<'_, C> {
         // SAFETY: nobody else is on A. Checksums have as many columns as any rank.
         let a = unsafe { places.a.block(0..shape.rows, 0..shape.cols) }.share();
         let local = Local { grid: players, team: self.team, params, a: &a, rows, cols, shape };
-        let relay = Relay::new(&local, places, journal, self.relay_message_doubles)?;
+        let relay = Relay::new(&local, places, journal, self.relay_messages)?;
         let mut decoder = Decoder::new(&local, relay, columns);
         let cut = columns.finished.div_ceil(nb);
         let mut work = workspace(&local, places, cut)?;
@@ -288,6 +288,7 @@ impl<C: Comm> System<'_, C> {
         watcher.back_substitutes();
         let start = Instant::now();
         let bytes = decoder.decode_finished()? as f64;
+        decoder.relay.settle()?;
         let mut most = [bytes, start.elapsed().as_secs_f64()];
         collect::all_max(&players.all, &mut most)?;
         watcher.decoded(most[0] as u64, most[1]);
@@ -301,8 +302,8 @@ impl<C: Comm> System<'_, C> {
 }
 
 /// Doubles that a rank needs beside the memory that outlives its process, once checksums have
-/// taken the place of a process column: the panel that it factors and, where P > 1, the rows that
-/// it exchanges and U; at most `usize::MAX`.
+/// taken the place of a process column: the panel that it factors, the messages of sums and, where
+/// P > 1, the rows that it exchanges and U; at most `usize::MAX`.
 pub fn work_doubles_after_replacement(
     params: &Params,
     rows: Cyclic,
@@ -310,7 +311,8 @@ pub fn work_doubles_after_replacement(
     shape: LocalShape,
 ) -> usize {
     let by_messages = Params { share: false, ..*params };
-    shape.work_doubles_beside_panels(&by_messages, rows, myrow)
+    let work = shape.work_doubles_beside_panels(&by_messages, rows, myrow);
+    work.saturating_add(RelayMessages::TUNED.all(shape.cols))
 }
 
 /// Work space of the driver without checksums, with the panels where those of the

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::mpirun::{mpirun, mpirun_in};
 
 /// A start that takes longer hangs.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(180);
 /// A launcher without ranks after this time hangs.
 const LAUNCHER_LIMIT: Duration = Duration::from_secs(8);
 /// How long, from then on, it may take to end when its ranks have.

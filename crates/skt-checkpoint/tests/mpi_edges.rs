@@ -14,7 +14,7 @@ use skt_checkpoint::comm::mpi::{MpiWorld, PANIC_EXIT_CODE};
 
 /// What goes wrong on rank 0.
 const ROLE: &str = "SKT_TEST_MPI_ROLE";
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(180);
 
 /// What the ranks of the other tests run; by itself nothing.
 #[test]

@@ -46,11 +46,6 @@ impl LocalShape {
         self.rows.saturating_mul(self.lda)
     }
 
-    /// Doubles of the largest part of any rank; at most `usize::MAX`.
-    pub fn padded_doubles(&self) -> usize {
-        self.most_rows.saturating_mul(self.lda)
-    }
-
     /// Doubles of work space beside the matrix, for `params` on a grid of `p` rows; at
     /// most `usize::MAX`.
     pub fn work_doubles(&self, params: &Params, rows: Cyclic, myrow: usize) -> usize {

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::reader::{EventPart, RunReport, TestReport};
+use super::reader::{RunReport, TestReport};
+use super::record::Event;
 use crate::machine::environment::affinity;
 use crate::model::plot::{Axis, Bars, Body, Figure, Lines, Series};
 
@@ -362,7 +363,7 @@ fn parts(test: &TestReport) -> [(&'static str, f64, &'static str); 3] {
 
 /// The events that have a place of their own in a strip: it begins and ends with
 /// its test anyway.
-fn drawn(test: &TestReport) -> impl Iterator<Item = &EventPart> {
+fn drawn(test: &TestReport) -> impl Iterator<Item = &Event> {
     test.events.iter().filter(|event| !matches!(event.kind.as_str(), "start" | "end"))
 }
 

@@ -224,6 +224,6 @@ fn homecoming(map: Cyclic, rows: &Range<usize>, me: usize) -> impl Iterator<Item
     let first = rows.start;
     std::iter::once(me)
         .chain(others(map.procs, me))
-        .flat_map(move |rank| map.stretches(rows.clone(), rank))
+        .flat_map(move |rank| map.spans(rows.clone(), rank))
         .flat_map(move |(_, row, len)| row - first..row - first + len)
 }

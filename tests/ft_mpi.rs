@@ -192,7 +192,7 @@ fn a_kill_at_every_step() {
     // Damaged data is mended in `rot`, images are loaded in `levels_mpi`.
     let elsewhere = [StepName::RecoverMend, StepName::RecoverLoad];
     let mut steps = StepName::ALL.iter().filter(|name| !elsewhere.contains(name));
-    assert!(steps.all(|name| named.contains(&name.as_str())), "{named:?}");
+    assert!(steps.all(|name| named.contains(&name.name())), "{named:?}");
     println!("{cases} cases");
 }
 

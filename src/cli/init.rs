@@ -77,25 +77,7 @@ pub struct InitArgs {
 /// A flag is not legal, the machine has too little memory, or the file cannot
 /// be written.
 pub fn execute(args: &InitArgs) -> Result<(), ConfigError> {
-    let format = match (args.format, &args.out) {
-        (Some(name), _) => name.into(),
-        (None, Some(path)) => Format::of(path),
-        (None, None) => Format::Dat,
-    };
-    let default_name = match format {
-        Format::Dat => "HPL.dat",
-        Format::Toml => "HPL.toml",
-    };
-    let path = args.out.as_deref().unwrap_or(Path::new(default_name));
-    if path != Path::new("-") && Format::of(path) != format {
-        return Err(ConfigError::BadText {
-            at: At::named("--out", &Place::Flag),
-            what: format!(
-                "{} would be read as another form: TOML ends in .toml, HPL.dat does not",
-                path.display()
-            ),
-        });
-    }
+    let (path, format) = file(args)?;
     if args.tune {
         can_tune(args, path)?;
     }
@@ -148,6 +130,30 @@ pub fn execute(args: &InitArgs) -> Result<(), ConfigError> {
         true => tune(&command_line(args, spec, ranks, format, path, Some(path))),
         false => Ok(()),
     }
+}
+
+/// The file to write, and its form.
+fn file(args: &InitArgs) -> Result<(&Path, Format), ConfigError> {
+    let format = match (args.format, &args.out) {
+        (Some(name), _) => name.into(),
+        (None, Some(path)) => Format::of(path),
+        (None, None) => Format::Dat,
+    };
+    let default_name = match format {
+        Format::Dat => "HPL.dat",
+        Format::Toml => "HPL.toml",
+    };
+    let path = args.out.as_deref().unwrap_or(Path::new(default_name));
+    if path != Path::new("-") && Format::of(path) != format {
+        return Err(ConfigError::BadText {
+            at: At::named("--out", &Place::Flag),
+            what: format!(
+                "{} would be read as another form: TOML ends in .toml, HPL.dat does not",
+                path.display()
+            ),
+        });
+    }
+    Ok((path, format))
 }
 
 /// Whether `--tune` can do what it says: it measures this machine, and changes a file.

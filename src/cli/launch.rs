@@ -199,17 +199,7 @@ fn options(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
         ..Settings::read(&checked.checkpoint, &checked.spec)?
     };
     let pool = pool(listed, ranks, args.spares.as_deref())?;
-    // The largest grid counts.
-    let largest = checked.spec.tests().into_iter().max_by_key(TestSpec::ranks);
-    let rows = largest.filter(|test| test.checksums > 0 && test.ranks() == ranks);
-    let rows = rows.map(|test| protect::process_rows(&test));
-    let shape = shape::judge(&pool, ranks, &settings, rows);
-    if !shape.summary.is_empty() {
-        output::say(format_args!("{}", shape.summary));
-    }
-    for warning in &shape.warnings {
-        output::say(format_args!("warning: {warning}"));
-    }
+    say_what_is_survived(&pool, ranks, &checked.spec, &settings);
     let rank_bytes = rank_bytes(&pool, ranks, &checked.spec, &settings);
     Ok(Options {
         launcher: launcher(args, env)?,
@@ -237,6 +227,20 @@ fn options(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
         start_over: args.start_over,
         json: args.json.clone(),
     })
+}
+
+/// Says how many losses the groups of ranks on these nodes survive. The largest grid counts.
+fn say_what_is_survived(pool: &Pool, ranks: usize, spec: &RunSpec, settings: &Settings) {
+    let largest = spec.tests().into_iter().max_by_key(TestSpec::ranks);
+    let rows = largest.filter(|test| test.checksums > 0 && test.ranks() == ranks);
+    let rows = rows.map(|test| protect::process_rows(&test));
+    let shape = shape::judge(pool, ranks, settings, rows);
+    if !shape.summary.is_empty() {
+        output::say(format_args!("{}", shape.summary));
+    }
+    for warning in &shape.warnings {
+        output::say(format_args!("warning: {warning}"));
+    }
 }
 
 /// Bytes that the segments of the largest rank take in the test that needs most; 0

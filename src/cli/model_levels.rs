@@ -40,7 +40,7 @@ impl Stated {
     fn begin(word: &str) -> Option<Self> {
         let (reach, rate) = word.split_once(':')?;
         Some(Self {
-            reach: reach.parse().ok()?,
+            reach: Reach::named(reach)?,
             bytes_per_second: parse_bytes_per_second(rate)?,
             every_seconds: None,
             cost_seconds: None,

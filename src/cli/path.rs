@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::figure;
 use super::study_error::StudyError;
@@ -501,92 +501,54 @@ fn phases_line(predicted: &PhaseSeconds, measured: &PhaseSeconds) -> String {
         .collect()
 }
 
-#[derive(Serialize)]
-struct JsonRun {
-    n: usize,
-    nb: usize,
-    p: usize,
-    q: usize,
-    threads: usize,
-    depth: usize,
-    bcast: &'static str,
-    swap: &'static str,
-    time_seconds: f64,
-    gflops: f64,
-    efficiency: f64,
-    path_seconds: serde_json::Map<String, serde_json::Value>,
-    unhidden_seconds: serde_json::Map<String, serde_json::Value>,
-    phases_mean_seconds: serde_json::Map<String, serde_json::Value>,
-    phases_max_seconds: serde_json::Map<String, serde_json::Value>,
+fn phases_json(phases: &PhaseSeconds) -> Value {
+    phases.named().into_iter().collect()
 }
 
-impl JsonRun {
-    fn new(run: &Run, p: &Prediction) -> Self {
-        let parts = |of: &[f64]| {
-            Part::ALL
-                .iter()
-                .map(|part| (part.name().replace(' ', "_"), of[*part as usize].into()))
-                .collect()
-        };
-        let phases = |of: &PhaseSeconds| {
-            of.named()
-                .iter()
-                .map(|(name, seconds)| ((*name).to_string(), (*seconds).into()))
-                .collect()
-        };
-        Self {
-            n: run.n,
-            nb: run.nb,
-            p: run.p,
-            q: run.q,
-            threads: run.threads,
-            depth: run.depth,
-            bcast: run.bcast.name(),
-            swap: run.swap.name(),
-            time_seconds: p.time_seconds,
-            gflops: p.gflops,
-            efficiency: p.efficiency,
-            path_seconds: parts(&p.path),
-            unhidden_seconds: parts(&p.unhidden),
-            phases_mean_seconds: phases(&p.mean),
-            phases_max_seconds: phases(&p.max),
-        }
-    }
+fn json_run(run: &Run, p: &Prediction) -> Value {
+    let parts = |of: &[f64]| -> Value {
+        Part::ALL
+            .map(|part| (part.name().replace(' ', "_"), of[part as usize]))
+            .into_iter()
+            .collect()
+    };
+    json!({
+        "n": run.n,
+        "nb": run.nb,
+        "p": run.p,
+        "q": run.q,
+        "threads": run.threads,
+        "depth": run.depth,
+        "bcast": run.bcast.name(),
+        "swap": run.swap.name(),
+        "time_seconds": p.time_seconds,
+        "gflops": p.gflops,
+        "efficiency": p.efficiency,
+        "path_seconds": parts(&p.path),
+        "unhidden_seconds": parts(&p.unhidden),
+        "phases_mean_seconds": phases_json(&p.mean),
+        "phases_max_seconds": phases_json(&p.max),
+    })
 }
 
 fn json(machine: &Machine, all: &[(Run, Prediction)], changed: &[Changed]) -> String {
-    let runs: Vec<JsonRun> = all.iter().map(|(run, p)| JsonRun::new(run, p)).collect();
-    let changes: Vec<serde_json::Value> = changed
-        .iter()
-        .map(|(name, p)| {
-            serde_json::json!({
-                "change": name, "time_seconds": p.time_seconds, "efficiency": p.efficiency,
-            })
-        })
-        .collect();
-    let all = serde_json::json!({ "machine": machine, "runs": runs, "changes": changes });
+    let runs: Vec<Value> = all.iter().map(|(run, p)| json_run(run, p)).collect();
+    let change = |(name, p): &Changed| json!({ "change": name, "time_seconds": p.time_seconds, "efficiency": p.efficiency });
+    let changes: Vec<Value> = changed.iter().map(change).collect();
+    let all = json!({ "machine": machine, "runs": runs, "changes": changes });
     serde_json::to_string_pretty(&all).expect("numbers and names") + "\n"
 }
 
 fn check_json(all: &[Compared]) -> String {
-    let list: Vec<serde_json::Value> = all
-        .iter()
-        .map(|c| {
-            let measured: serde_json::Map<_, _> = c
-                .measured
-                .mean
-                .named()
-                .iter()
-                .map(|(name, seconds)| ((*name).to_string(), (*seconds).into()))
-                .collect();
-            serde_json::json!({
-                "predicted": JsonRun::new(&c.measured.run, &c.predicted),
-                "measured_time_seconds": c.measured.time_seconds,
-                "measured_phases_mean_seconds": measured,
-                "time_error": c.time_error(),
-            })
+    let compared = |c: &Compared| {
+        json!({
+            "predicted": json_run(&c.measured.run, &c.predicted),
+            "measured_time_seconds": c.measured.time_seconds,
+            "measured_phases_mean_seconds": phases_json(&c.measured.mean),
+            "time_error": c.time_error(),
         })
-        .collect();
+    };
+    let list: Vec<Value> = all.iter().map(compared).collect();
     serde_json::to_string_pretty(&list).expect("numbers and names") + "\n"
 }
 

@@ -175,18 +175,7 @@ fn basis(args: &PlanArgs) -> Result<Basis, StudyError> {
     let reports =
         args.report.iter().map(|path| RunReport::read(path)).collect::<Result<Vec<_>, _>>()?;
     let mut notes = Vec::new();
-    let cores = match args.cores_per_node {
-        Some(cores) => cores,
-        None => machine::cores()?,
-    };
-    let solver_cores = cores.saturating_sub(args.helper_cores);
-    if args.threads == 0 || solver_cores < args.threads {
-        return Err(StudyError::Usage(format!(
-            "--threads {} on {cores} cores a node, of which --helper-cores keeps {}: legal is 1 to \
-             {solver_cores}",
-            args.threads, args.helper_cores
-        )));
-    }
+    let (cores, solver_cores) = node_cores(args)?;
     let gib = f64::from(1u32 << 30);
     let memory_bytes = match args.memory_gib {
         Some(given) => given * gib,
@@ -231,6 +220,23 @@ fn basis(args: &PlanArgs) -> Result<Basis, StudyError> {
         finish_probability: args.probability,
     };
     Ok(Basis { machine, notes })
+}
+
+/// Cores of a node, and those of them that are the solver's.
+fn node_cores(args: &PlanArgs) -> Result<(usize, usize), StudyError> {
+    let cores = match args.cores_per_node {
+        Some(cores) => cores,
+        None => machine::cores()?,
+    };
+    let solver_cores = cores.saturating_sub(args.helper_cores);
+    if args.threads == 0 || solver_cores < args.threads {
+        return Err(StudyError::Usage(format!(
+            "--threads {} on {cores} cores a node, of which --helper-cores keeps {}: legal is 1 to \
+             {solver_cores}",
+            args.threads, args.helper_cores
+        )));
+    }
+    Ok((cores, solver_cores))
 }
 
 /// What a core charges for each unit of work, with the rate of DGEMM that is given, was

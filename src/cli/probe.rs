@@ -25,7 +25,7 @@ pub struct ProbeArgs {
     #[arg(long)]
     images: Vec<PathBuf>,
     /// What to do here, at first; further purposes may come on standard input
-    #[arg(long)]
+    #[arg(long, value_parser = |word: &str| Purpose::named(word).ok_or("no purpose"))]
     purpose: Purpose,
 }
 

@@ -13,82 +13,63 @@ const PROTECTION: &str = "Protection against the loss of nodes";
 /// `[checkpoint]` table of a configuration, and are checked as it is.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ProtectArgs {
-    /// Checkpoint method
     #[arg(long, value_name = "METHOD", value_parser = Names::of_setting(Setting::Method))]
     #[arg(help_heading = PROTECTION, help = about(Setting::Method))]
-    pub ft: Option<String>,
-    /// Time between checkpoints
+    pub(super) ft: Option<String>,
     #[arg(long, value_name = "HOW", allow_hyphen_values = true)]
     #[arg(help_heading = PROTECTION, help = about(Setting::Every))]
-    pub checkpoint_every: Option<String>,
-    /// Mean time between failures
+    pub(super) checkpoint_every: Option<String>,
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     #[arg(help_heading = PROTECTION, help = about(Setting::Mtbf))]
-    pub mtbf: Option<String>,
-    /// What to do with what an earlier start has left
+    pub(super) mtbf: Option<String>,
     #[arg(long, value_name = "HOW", value_parser = Names::of_setting(Setting::Resume))]
     #[arg(help_heading = PROTECTION, help = about(Setting::Resume))]
-    pub resume: Option<String>,
-    /// Name of the run
+    pub(super) resume: Option<String>,
     #[arg(long, value_name = "NAME", help_heading = PROTECTION, help = about(Setting::RunId))]
-    pub run_id: Option<String>,
-    /// Ranks of a group
+    pub(super) run_id: Option<String>,
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     #[arg(help_heading = PROTECTION, help = about(Setting::GroupSize))]
-    pub group_size: Option<String>,
-    /// Losses that each group survives
+    pub(super) group_size: Option<String>,
     #[arg(long, value_name = "M", allow_negative_numbers = true)]
     #[arg(help_heading = PROTECTION, help = about(Setting::Parities))]
-    pub parities: Option<String>,
-    /// What is saved
+    pub(super) parities: Option<String>,
     #[arg(long, value_name = "REGION", value_parser = Names::of_setting(Setting::Region))]
     #[arg(help_heading = PROTECTION, help = about(Setting::Region))]
-    pub region: Option<String>,
-    /// Erasure code
+    pub(super) region: Option<String>,
     #[arg(long, value_name = "CODE", value_parser = Names::of_setting(Setting::Codec))]
     #[arg(help_heading = PROTECTION, help = about(Setting::Codec))]
-    pub codec: Option<String>,
-    /// How parities are computed
+    pub(super) codec: Option<String>,
     #[arg(long, value_name = "HOW", value_parser = Names::of_setting(Setting::Encoder))]
     #[arg(help_heading = PROTECTION, help = about(Setting::Encoder))]
-    pub encoder: Option<String>,
-    /// Bytes of a message when parities are computed
+    pub(super) encoder: Option<String>,
     #[arg(long, value_name = "BYTES", allow_negative_numbers = true)]
     #[arg(help_heading = PROTECTION, help = about(Setting::MessageBytes))]
-    pub message_bytes: Option<String>,
-    /// Whether parities are computed during the update
+    pub(super) message_bytes: Option<String>,
     #[arg(long, value_name = "HOW", value_parser = Names::of_setting(Setting::Overlap))]
     #[arg(help_heading = PROTECTION, help = about(Setting::Overlap))]
-    pub overlap: Option<String>,
-    /// Cores kept from the solver
+    pub(super) overlap: Option<String>,
     #[arg(long, value_name = "K", allow_negative_numbers = true)]
     #[arg(help_heading = PROTECTION, help = about(Setting::HelperCores))]
-    pub helper_cores: Option<String>,
-    /// Panels between two checks
+    pub(super) helper_cores: Option<String>,
     #[arg(long, value_name = "PANELS", allow_negative_numbers = true)]
     #[arg(help_heading = PROTECTION, help = about(Setting::CheckEvery))]
-    pub check_every: Option<String>,
-    /// What a lost rank means
+    pub(super) check_every: Option<String>,
     #[arg(long, value_name = "HOW", value_parser = Names::of_setting(Setting::OnLoss))]
     #[arg(help_heading = PROTECTION, help = about(Setting::OnLoss))]
-    pub on_loss: Option<String>,
-    /// Failure domains
+    pub(super) on_loss: Option<String>,
     #[arg(long, value_name = "FILE", help_heading = PROTECTION, help = about(Setting::Domains))]
-    pub domains: Option<String>,
-    /// Two ranks of a group in one failure domain
+    pub(super) domains: Option<String>,
     #[arg(long, help_heading = PROTECTION, help = about(Setting::AllowSharedDomains))]
-    pub allow_shared_domains: bool,
-    /// Memory that outlives a process
+    pub(super) allow_shared_domains: bool,
     #[arg(long, value_name = "STORE", help_heading = PROTECTION, help = about(Setting::Store))]
-    pub store: Option<String>,
-    /// Images of checkpoints on disks; may be given several times
+    pub(super) store: Option<String>,
     #[arg(long, value_name = "LEVEL", help_heading = PROTECTION, help = about(Setting::Level))]
-    pub level: Vec<String>,
+    pub(super) level: Vec<String>,
     /// Kill a rank, once: WHAT (rank 0) or RANK@WHAT, with WHAT a step of the protocol (encode:3, flush:tile=7,
     /// recover:rebuild), column:J, time:SECONDS, or back; flip:RANK@column:J flips a bit of its matrix, with abft;
     /// may be given several times
     #[arg(long, value_name = "FAULT", help_heading = PROTECTION)]
-    pub inject: Vec<Inject>,
+    pub(super) inject: Vec<Inject>,
 }
 
 impl ProtectArgs {

@@ -169,23 +169,6 @@ impl RunSpec {
         self.grids.iter().map(|(p, q)| p * (q + self.checksums)).max().unwrap_or(1)
     }
 
-    /// The run as bytes (JSON), for rank 0 to send to the others.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        match serde_json::to_vec(self) {
-            Ok(bytes) => bytes,
-            // File names come from UTF-8 text and there are no maps.
-            Err(error) => unreachable!("a run always becomes JSON: {error}"),
-        }
-    }
-
-    /// The run that [`RunSpec::to_bytes`] made these bytes of.
-    ///
-    /// # Errors
-    /// The bytes are not those of a run.
-    pub fn from_bytes(bytes: &[u8]) -> Result<RunSpec, serde_json::Error> {
-        serde_json::from_slice(bytes)
-    }
-
     /// How many tests the run has; lists of 20 values make up to 20^9.
     pub fn test_count(&self) -> u64 {
         let lists = [

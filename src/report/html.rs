@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::reader::{EventPart, RunReport, TestReport};
+use super::reader::{RunReport, TestReport};
+use super::record::Event;
 use crate::machine::environment::affinity;
 use crate::model::plot::{Axis, Bars, Body, Figure, Lines, Series};
 
@@ -287,18 +288,19 @@ fn take_dwarfing(series: &mut Vec<(String, Vec<f64>)>) -> Option<(String, f64)> 
     (sums[index] < all).then(|| (series.remove(index).0, 100.0 * sums[index] / all))
 }
 
+/// Where the strips of the timeline begin, in pixels.
+const STRIP_LEFT: f64 = 150.0;
+
 /// A strip a test: generation, the timed part with what happened in it, check.
 fn timeline(report: &RunReport) -> Option<String> {
     const WIDTH: f64 = 900.0;
     const ROW: f64 = 26.0;
-    const LEFT: f64 = 150.0;
     let tests = charted(report, |test| test.time_seconds.is_some());
-    let total = |t: &TestReport| parts(t).iter().map(|(_, seconds, _)| seconds).sum::<f64>();
-    let longest = tests.iter().map(|(_, t)| total(t)).fold(0.0, f64::max);
+    let longest = tests.iter().map(|(_, test)| total_seconds(test)).fold(0.0, f64::max);
     if longest <= 0.0 {
         return None;
     }
-    let scale = (WIDTH - LEFT - 90.0) / longest;
+    let scale = (WIDTH - STRIP_LEFT - 90.0) / longest;
     let height = ROW * tests.len() as f64 + 30.0;
     let mut svg = format!(
         "<h3>Timeline{}</h3>\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" \
@@ -307,48 +309,56 @@ fn timeline(report: &RunReport) -> Option<String> {
          <title>Timeline of the tests</title>\n",
         of_how_many(report, tests.len())
     );
-    for (row, numbered @ (_, test)) in tests.iter().enumerate() {
-        let top = ROW * row as f64;
-        let _ =
-            writeln!(svg, "<text x=\"0\" y=\"{:.1}\">{}</text>", top + 15.0, short_name(numbered));
-        let mut left = LEFT;
-        for (name, seconds, colour) in parts(test) {
-            let width = seconds * scale;
-            let _ = writeln!(
-                svg,
-                "<rect x=\"{left:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"16\" \
-                 fill=\"{colour}\"><title>{name}: {seconds:.2} s</title></rect>",
-                top + 3.0
-            );
-            left += width;
-        }
-        let timed_left = LEFT + test.generate_seconds.unwrap_or(0.0) * scale;
-        for event in drawn(test) {
-            let _ = writeln!(
-                svg,
-                "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"20\" fill=\"{}\">\
-                 <title>{} at {:.1} s, {:.2} s: {}</title></rect>",
-                timed_left + event.start_seconds * scale,
-                top + 1.0,
-                (event.seconds * scale).max(1.5),
-                event_colour(&event.kind),
-                escape(&event.kind),
-                event.start_seconds,
-                event.seconds,
-                escape(&event.detail)
-            );
-        }
-        let _ = writeln!(
-            svg,
-            "<text x=\"{:.1}\" y=\"{:.1}\">{:.2} s</text>",
-            left + 6.0,
-            top + 15.0,
-            total(test)
-        );
+    for (row, numbered) in tests.iter().enumerate() {
+        strip(&mut svg, numbered, ROW * row as f64, scale);
     }
-    timeline_legend(&mut svg, &tests, LEFT, height - 8.0);
+    timeline_legend(&mut svg, &tests, STRIP_LEFT, height - 8.0);
     svg.push_str("</svg>\n");
     Some(svg)
+}
+
+/// The strip of one test, `scale` pixels a second.
+fn strip(svg: &mut String, numbered: &(usize, &TestReport), top: f64, scale: f64) {
+    let (_, test) = numbered;
+    let _ = writeln!(svg, "<text x=\"0\" y=\"{:.1}\">{}</text>", top + 15.0, short_name(numbered));
+    let mut left = STRIP_LEFT;
+    for (name, seconds, colour) in parts(test) {
+        let width = seconds * scale;
+        let _ = writeln!(
+            svg,
+            "<rect x=\"{left:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"16\" \
+             fill=\"{colour}\"><title>{name}: {seconds:.2} s</title></rect>",
+            top + 3.0
+        );
+        left += width;
+    }
+    let timed_left = STRIP_LEFT + test.generate_seconds.unwrap_or(0.0) * scale;
+    for event in drawn(test) {
+        let _ = writeln!(
+            svg,
+            "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"20\" fill=\"{}\">\
+             <title>{} at {:.1} s, {:.2} s: {}</title></rect>",
+            timed_left + event.start_seconds * scale,
+            top + 1.0,
+            (event.seconds * scale).max(1.5),
+            event_colour(&event.kind),
+            escape(&event.kind),
+            event.start_seconds,
+            event.seconds,
+            escape(&event.detail)
+        );
+    }
+    let _ = writeln!(
+        svg,
+        "<text x=\"{:.1}\" y=\"{:.1}\">{:.2} s</text>",
+        left + 6.0,
+        top + 15.0,
+        total_seconds(test)
+    );
+}
+
+fn total_seconds(test: &TestReport) -> f64 {
+    parts(test).iter().map(|(_, seconds, _)| seconds).sum()
 }
 
 /// Name, seconds and colour of what a test did, one after the other.
@@ -362,7 +372,7 @@ fn parts(test: &TestReport) -> [(&'static str, f64, &'static str); 3] {
 
 /// The events that have a place of their own in a strip: it begins and ends with
 /// its test anyway.
-fn drawn(test: &TestReport) -> impl Iterator<Item = &EventPart> {
+fn drawn(test: &TestReport) -> impl Iterator<Item = &Event> {
     test.events.iter().filter(|event| !matches!(event.kind.as_str(), "start" | "end"))
 }
 

@@ -48,7 +48,11 @@ pub fn table(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> Vec<Str
         ));
     }
     lines.extend(messages_line(record));
-    lines.extend(record.protection.iter().flat_map(protection_lines));
+    if let Some(protection) = &record.protection {
+        lines.extend(protection_lines(protection));
+        let clocks = protection.restarts.iter().filter_map(Restart::clock_note);
+        lines.extend(clocks.map(|note| format!("# clock: {note}")));
+    }
     lines
 }
 
@@ -81,11 +85,7 @@ fn protection_lines(protection: &Protection) -> Vec<String> {
             "# protection: {method}, {codec} by {by}, region {region}; {groups} group(s) of up \
              to {group_size} ranks, each survives the loss of {parities} {what}"
         ),
-        format!(
-            "# shared memory: {} a rank, found or made in {:.2} s",
-            units::bytes(protection.segment_bytes),
-            protection.open_seconds,
-        ),
+        memory_line(protection),
         format!(
             "# checkpoints: {} in {:.2} s (encode {:.2} s, copy {:.2} s), {} saved a rank",
             protection.checkpoints,
@@ -119,9 +119,15 @@ fn protection_lines(protection: &Protection) -> Vec<String> {
             restart.recover_seconds
         )
     }));
-    let clocks = protection.restarts.iter().filter_map(Restart::clock_note);
-    lines.extend(clocks.map(|note| format!("# clock: {note}")));
     lines
+}
+
+fn memory_line(protection: &Protection) -> String {
+    format!(
+        "# shared memory: {} a rank, found or made in {:.2} s",
+        units::bytes(protection.segment_bytes),
+        protection.open_seconds,
+    )
 }
 
 /// What each level of images has done.
@@ -138,11 +144,7 @@ fn abft_lines(protection: &Protection, what: &str) -> Vec<String> {
             "# protection: abft, {parities} checksum {columns} beside Q; {groups} process row(s) of \
              {group_size} ranks, each survives the loss of {parities} {what}"
         ),
-        format!(
-            "# shared memory: {} a rank, found or made in {:.2} s",
-            units::bytes(protection.segment_bytes),
-            protection.open_seconds,
-        ),
+        memory_line(protection),
     ];
     if protection.checks > 0 {
         lines.push(format!(
@@ -187,8 +189,6 @@ fn abft_lines(protection: &Protection, what: &str) -> Vec<String> {
                 .to_owned(),
         );
     }
-    let clocks = protection.restarts.iter().filter_map(Restart::clock_note);
-    lines.extend(clocks.map(|note| format!("# clock: {note}")));
     lines
 }
 

@@ -7,7 +7,6 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};
-use std::str::FromStr;
 
 use skt_terms::units;
 
@@ -32,20 +31,6 @@ pub enum ProgressMode {
     Plain,
     /// One line that is rewritten in place.
     Live,
-}
-
-impl FromStr for ProgressMode {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "auto" => Ok(ProgressMode::Auto),
-            "off" => Ok(ProgressMode::Off),
-            "plain" => Ok(ProgressMode::Plain),
-            "live" => Ok(ProgressMode::Live),
-            _ => Err(format!("'{text}' is no way to show progress: off, plain, live or auto")),
-        }
-    }
 }
 
 /// The progress of a factorization.
@@ -372,11 +357,5 @@ mod tests {
             "N=1000: column 10, 3.0 %, 3.96 Mflop/s (now 0.00 Mflop/s), ETA -"
         );
         assert_eq!(fraction(0, 0), 1.0);
-    }
-
-    #[test]
-    fn modes_have_names() {
-        assert_eq!("live".parse(), Ok(ProgressMode::Live));
-        assert!("loud".parse::<ProgressMode>().unwrap_err().contains("'loud'"));
     }
 }

@@ -12,6 +12,8 @@ use serde::Deserialize;
 use skt_model::path::PhaseSeconds;
 use skt_terms::shown::{shown, shown_message};
 
+use super::record::Event;
+
 /// A report that cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
@@ -95,8 +97,6 @@ pub struct HostPart {
     pub kernel: Option<String>,
     /// Processor.
     pub cpu_model: Option<String>,
-    /// Sockets.
-    pub sockets: Option<usize>,
     /// Cores.
     pub cores: Option<usize>,
     /// Memory.
@@ -149,12 +149,10 @@ pub struct TestReport {
     pub check_seconds: Option<f64>,
     /// Where the time went.
     pub phases_seconds: Option<PhasesPart>,
-    /// Bytes of the largest rank.
-    pub rank_bytes: Option<u64>,
     /// How far the factorization was, and how fast, now and then.
     pub progress: Vec<ProgressPart>,
     /// Checkpoints, failures and recoveries.
-    pub events: Vec<EventPart>,
+    pub events: Vec<Event>,
     /// How the memory of a rank is split, by name.
     pub memory_bytes: BTreeMap<String, u64>,
 }
@@ -171,26 +169,6 @@ pub struct ProgressPart {
     pub fraction: f64,
     /// Rate from the start to here.
     pub gflops: f64,
-}
-
-/// Something that happened in a test.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default)]
-pub struct EventPart {
-    /// start, checkpoint, failure, recovery or end.
-    pub kind: String,
-    /// Seconds from the start of the timed part to its own start.
-    pub start_seconds: f64,
-    /// How long it took; of a failure: what it cost.
-    pub seconds: f64,
-    /// Number of the checkpoint.
-    pub epoch: Option<u64>,
-    /// Columns that were factored.
-    pub column: Option<usize>,
-    /// Bytes of the matrix that a rank saved.
-    pub bytes: Option<u64>,
-    /// More, in words.
-    pub detail: String,
 }
 
 /// The parameters of a test that a reader needs.

@@ -390,6 +390,7 @@ pub struct Sample {
 
 /// Something that happened in a test.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Event {
     /// `start`, `checkpoint`, `failure`, `recovery` or `end`.
     pub kind: String,

@@ -202,7 +202,7 @@ pub fn further_questions() -> impl Iterator<Item = (u64, Purpose)> {
             // An empty one only keeps the line in use.
             if !line.is_empty() {
                 let (number, purpose) = line.split_once(' ')?;
-                return Some((number.parse().ok()?, purpose.parse().ok()?));
+                return Some((number.parse().ok()?, Purpose::named(purpose)?));
             }
         }
     })

@@ -2,14 +2,13 @@
 //! `skt-hpl probe` gives it, see [`super::line`]. The probe also ends processes that an
 //! earlier start of this run has left on the node: two jobs must not share segments.
 
-use std::fmt;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
+use skt_terms::named;
 use skt_terms::shown::shown_message;
 
 use super::process;
@@ -85,30 +84,7 @@ pub enum Purpose {
     Forget,
 }
 
-/// Purposes by the words that name them between supervisor and node.
-const PURPOSES: [(&str, Purpose); 4] = [
-    ("start", Purpose::Start),
-    ("look", Purpose::Look),
-    ("clean", Purpose::Clean),
-    ("forget", Purpose::Forget),
-];
-
-impl fmt::Display for Purpose {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (word, _) = PURPOSES.iter().find(|(_, purpose)| purpose == self).expect("all are");
-        f.write_str(word)
-    }
-}
-
-impl FromStr for Purpose {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let found = PURPOSES.iter().find(|(word, _)| *word == text);
-        let words = || PURPOSES.map(|(word, _)| word).join(", ");
-        found.map(|(_, purpose)| *purpose).ok_or_else(|| format!("one of {}", words()))
-    }
-}
+named!(Purpose { Start: "start", Look: "look", Clean: "clean", Forget: "forget" });
 
 /// The paths of this process's program and folder; they change when the program's file
 /// is replaced or the folder is removed.

@@ -46,12 +46,6 @@ impl Network {
         self.transfer_seconds_per_byte + operations * self.reduce_seconds_per_byte
     }
 
-    /// Disk-based checkpoint of p processes to one store: `p (beta m + alpha)`
-    /// (section 2.2).
-    pub fn stable_storage_seconds(&self, processes: usize, bytes: f64) -> f64 {
-        processes as f64 * (self.transfer_seconds_per_byte * bytes + self.latency_seconds)
-    }
-
     /// k encodings along a binary tree: `2 ceil(log2 p) k ((beta + gamma) m +
     /// alpha)`; eq. 6 with 2 gamma for [`Code::Weighted`].
     ///

@@ -48,9 +48,3 @@ pub fn coordinated_waste(model: &WasteModel, period_seconds: f64, mtbf_seconds: 
     1.0 - model.work_seconds(period_seconds)
         / coordinated_period_seconds(model, period_seconds, mtbf_seconds)
 }
-
-/// Expected number of failures in one period: each lets on average mu seconds
-/// pass, so it is `E / mu`.
-pub fn failures_per_period(model: &WasteModel, period_seconds: f64, mtbf_seconds: f64) -> f64 {
-    coordinated_period_seconds(model, period_seconds, mtbf_seconds) / mtbf_seconds
-}

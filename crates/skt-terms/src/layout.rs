@@ -67,10 +67,10 @@ impl Cyclic {
         (l / self.nb * self.procs + me) * self.nb + l % self.nb
     }
 
-    /// The global indices `global` that process `me` holds, in order, as stretches
+    /// The global indices `global` that process `me` holds, in order, as spans
     /// that are contiguous: for each the first local index, the first global one,
     /// and the length.
-    pub fn stretches(
+    pub fn spans(
         self,
         global: Range<usize>,
         me: usize,
@@ -128,8 +128,8 @@ mod tests {
             let map = Cyclic { nb, procs };
             for me in 0..procs {
                 let held: Vec<_> = (from..from + len).filter(|&g| map.owner(g) == me).collect();
-                let stretches = map.stretches(from..from + len, me);
-                let told: Vec<_> = stretches
+                let spans = map.spans(from..from + len, me);
+                let told: Vec<_> = spans
                     .inspect(|&(local, global, len)| {
                         assert!(len > 0 && map.local(global) == local && map.owner(global) == me);
                     })

@@ -63,15 +63,10 @@ pub(super) fn substitute<C: Comm>(
             diagonal.turn_to(k / grid.q, range.clone());
             diagonal.gather(&grid.col, own_rows)?;
         }
-        // What the column on the right has handed over: the rows of this block
-        // and of the Q-2 above it.
+        // The rows of this block and of the Q-2 above it.
         if k + 1 < blocks && grid.q > 1 {
             let handed = local((k + 2).saturating_sub(grid.q) * nb)..local(range.end);
-            let right = (grid.mycol + 1) % grid.q;
-            grid.row.recv(&mut incoming[handed.clone()], right, TAG_SHARE)?;
-            for (mine, theirs) in share[handed.clone()].iter_mut().zip(&incoming[handed]) {
-                *mine += theirs;
-            }
+            add_handed_over(grid, &mut incoming[handed.clone()], &mut share[handed])?;
         }
         let xk = &mut x[columns.clone()];
         match &mut diagonal {
@@ -92,6 +87,13 @@ pub(super) fn substitute<C: Comm>(
         subtract(team, a.block(far.clone(), columns), xk, &mut share[far]);
     }
     Ok(x)
+}
+
+/// Adds to these rows of the share what the column on the right has handed over of them.
+fn add_handed_over<C: Comm>(grid: &Grid<C>, incoming: &mut [f64], share: &mut [f64]) -> Result<()> {
+    grid.row.recv(incoming, (grid.mycol + 1) % grid.q, TAG_SHARE)?;
+    share.iter_mut().zip(incoming).for_each(|(mine, theirs)| *mine += *theirs);
+    Ok(())
 }
 
 /// `s := s - U x`, on all threads: they read U from memory faster than one.
@@ -222,6 +224,6 @@ fn homecoming(map: Cyclic, rows: &Range<usize>, me: usize) -> impl Iterator<Item
     let first = rows.start;
     std::iter::once(me)
         .chain(others(map.procs, me))
-        .flat_map(move |rank| map.stretches(rows.clone(), rank))
+        .flat_map(move |rank| map.spans(rows.clone(), rank))
         .flat_map(move |(_, row, len)| row - first..row - first + len)
 }

@@ -189,7 +189,7 @@ pub(super) unsafe fn solve_arrived<'u, C: Comm>(
     let u = arrived.solved(&grid.col)?;
     // SAFETY: U is only read from here on.
     let u = unsafe { u.read(0..jb, 0..cols.len()) };
-    for (row_here, row, len) in local.rows.stretches(j..j + jb, grid.myrow) {
+    for (row_here, row, len) in local.rows.spans(j..j + jb, grid.myrow) {
         // SAFETY: the caller's promise; these rows of A are the place of this rank's
         // rows of U.
         let mut own = unsafe { a.block(row_here..row_here + len, cols.clone()) };

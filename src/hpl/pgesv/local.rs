@@ -46,11 +46,6 @@ impl LocalShape {
         self.rows.saturating_mul(self.lda)
     }
 
-    /// Doubles of the largest part of any rank; at most `usize::MAX`.
-    pub fn padded_doubles(&self) -> usize {
-        self.most_rows.saturating_mul(self.lda)
-    }
-
     /// Doubles of work space beside the matrix, for `params` on a grid of `p` rows; at
     /// most `usize::MAX`.
     pub fn work_doubles(&self, params: &Params, rows: Cyclic, myrow: usize) -> usize {
@@ -142,7 +137,7 @@ impl<C: Comm> Local<'_, C> {
         }
         let cols = self.columns_of(k..k + 1);
         let panel::Layout { j, jb, .. } = self.layout(k);
-        for (local, row, len) in self.rows.stretches(j..j + jb, self.grid.myrow) {
+        for (local, row, len) in self.rows.spans(j..j + jb, self.grid.myrow) {
             // SAFETY: the solver's thread alone is on these columns.
             let diagonal = unsafe { self.a.block(local..local + len, cols.clone()) };
             transpose::copy(l1.block(row - j..row - j + len, 0..jb), diagonal);

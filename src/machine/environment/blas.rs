@@ -46,32 +46,21 @@ pub fn loaded() -> BlasInfo {
         [only] => Some(only),
         _ => None,
     });
-    match chosen {
-        Some(("OpenBLAS", _)) => info(
-            "OpenBLAS",
-            path,
-            text_from(c"openblas_get_config"),
-            text_from(c"openblas_get_corename"),
-        ),
-        Some(("oneMKL", _)) => info("oneMKL", path, mkl_version(), None),
-        Some(("BLIS", _)) => {
-            info("BLIS", path, text_from(c"bli_info_get_version_str"), blis_kernel())
+    let (version, kernel) = match chosen {
+        Some(("OpenBLAS", _)) => {
+            (text_from(c"openblas_get_config"), text_from(c"openblas_get_corename"))
         }
-        _ => {
-            let name = path.as_deref().and_then(Path::file_name);
-            let name = name.map(|name| name.to_string_lossy().into_owned());
-            info(&name.unwrap_or("unknown".to_string()), path, None, None)
-        }
-    }
-}
-
-fn info(
-    library: &str,
-    path: Option<PathBuf>,
-    version: Option<String>,
-    kernel: Option<String>,
-) -> BlasInfo {
-    BlasInfo { library: library.to_string(), path, version, kernel }
+        Some(("oneMKL", _)) => (mkl_version(), None),
+        Some(("BLIS", _)) => (text_from(c"bli_info_get_version_str"), blis_kernel()),
+        _ => (None, None),
+    };
+    let file = path.as_deref().and_then(Path::file_name);
+    let library = match (chosen, file) {
+        (Some((library, _)), _) => (*library).to_string(),
+        (None, Some(file)) => file.to_string_lossy().into_owned(),
+        (None, None) => "unknown".to_string(),
+    };
+    BlasInfo { library, path, version, kernel }
 }
 
 /// Lets the BLAS use one thread in a call: we call it from threads of our own. All libraries

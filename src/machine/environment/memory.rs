@@ -42,18 +42,6 @@ impl CgroupLimit {
     }
 }
 
-impl MemoryInfo {
-    /// What this process and its neighbours in its control group may take
-    /// together; `None` if the system tells neither bound.
-    pub fn usable_bytes(&self) -> Option<u64> {
-        let left = self.cgroup.as_ref().map(CgroupLimit::left_bytes);
-        match (self.available_bytes, left) {
-            (Some(available), Some(left)) => Some(available.min(left)),
-            (available, left) => available.or(left),
-        }
-    }
-}
-
 /// Asks the system.
 pub fn this_process() -> MemoryInfo {
     read_under(Path::new("/"))
@@ -252,7 +240,7 @@ mod tests {
     fn without_control_groups_the_free_memory_binds() {
         let memory = Root::new("", "").read();
         assert_eq!(memory.cgroup, None);
-        assert_eq!(memory.usable_bytes(), Some(24_281_720 * 1024));
+        assert_eq!(memory.available_bytes, Some(24_281_720 * 1024));
     }
 
     #[test]
@@ -268,11 +256,10 @@ mod tests {
             &format!("anon 5\ninactive_file {GIB}\nactive_file 7\n"),
         );
         root.group(top, V2_FILES, &(16 * GIB).to_string(), 4 * GIB, "");
-        let memory = root.read();
-        let tightest = memory.cgroup.clone().unwrap();
+        let tightest = root.read().cgroup.unwrap();
         assert!(tightest.path.ends_with("slurm/job_7"), "{tightest:?}");
         assert_eq!((tightest.limit_bytes, tightest.used_bytes), (8 * GIB, 2 * GIB));
-        assert_eq!(memory.usable_bytes(), Some(6 * GIB));
+        assert_eq!(tightest.left_bytes(), 6 * GIB);
     }
 
     #[test]
@@ -285,9 +272,8 @@ mod tests {
         let stat = "inactive_file 1\ntotal_inactive_file 1024\n";
         root.group("sys/fs/cgroup/memory/job", V1_FILES, &limit, 4096, stat);
         root.group("sys/fs/cgroup/memory", V1_FILES, "9223372036854771712\n", 5, stat);
-        let memory = root.read();
-        assert_eq!(memory.cgroup.as_ref().unwrap().used_bytes, 3072);
-        assert_eq!(memory.usable_bytes(), Some(2 * GIB - 3072));
+        let tightest = root.read().cgroup.unwrap();
+        assert_eq!((tightest.used_bytes, tightest.left_bytes()), (3072, 2 * GIB - 3072));
     }
 
     #[test]
@@ -302,7 +288,7 @@ mod tests {
     fn a_group_over_its_limit_leaves_nothing() {
         let root = Root::new("0::/\n", V2_MOUNT);
         root.group("sys/fs/cgroup", V2_FILES, "1000", 2000, "");
-        assert_eq!(root.read().usable_bytes(), Some(0));
+        assert_eq!(root.read().cgroup.unwrap().left_bytes(), 0);
     }
 
     #[test]
@@ -310,7 +296,7 @@ mod tests {
         let root = Root::new("0::/a\n5:memory:/docker/abc\n", &format!("{V2_MOUNT}{V1_MOUNT}"));
         root.group("sys/fs/cgroup/a", V2_FILES, &(4 * GIB).to_string(), 0, "");
         root.group("sys/fs/cgroup/memory", V1_FILES, &(3 * GIB).to_string(), 0, "");
-        assert_eq!(root.read().usable_bytes(), Some(3 * GIB));
+        assert_eq!(root.read().cgroup.unwrap().left_bytes(), 3 * GIB);
     }
 
     #[test]
@@ -323,6 +309,6 @@ mod tests {
     #[test]
     fn this_machine_tells() {
         let memory = this_process();
-        assert!(memory.usable_bytes().unwrap() <= memory.total_bytes.unwrap());
+        assert!(memory.available_bytes.unwrap() <= memory.total_bytes.unwrap());
     }
 }

@@ -276,20 +276,11 @@ impl<'a, C: Comm> Carried<'a, C> {
         samples: impl Fn(&O) -> Vec<Sample>,
     ) -> Result<Done<'a, C>, AbftError> {
         let spec = self.spec.clone();
-        let TestSpec { p, q, checksums, pmap, n, nb, .. } = spec;
+        let TestSpec { p, q, checksums, n, .. } = spec;
         let comm = self.checkpointer.comm();
         let all = comm.split(Some(0), comm.rank() as u32)?.expect("a colour was given");
         let grid = Grid::at(all, (p, q), checksums, place(&spec, self.checkpointer.rank()))?;
-        // The ranks with data, as the check of the solution sees them.
-        let color = (!grid.is_checksum()).then_some(0);
-        let data = match &self.absent[..] {
-            [absent, ..] => grid_without(&grid, absent.col)?,
-            // In the same order.
-            [] => match comm.split(color, comm.rank() as u32)? {
-                Some(comm) => Some(Grid::new(&comm, p, q, pmap)?.expect("a place for each")),
-                None => None,
-            },
-        };
+        let data = self.data_grid(&grid)?;
         let weights = Weights::new(q, checksums);
         let entries = matgen::entries(n, spec.generator);
         let system = system(&grid, team, &spec, &self.settings, &weights, &entries);
@@ -329,15 +320,12 @@ impl<'a, C: Comm> Carried<'a, C> {
             timer;
         let solved = match solved {
             Ok(solution) => {
-                let cols = grid.cols(nb);
-                let mycol = data.as_ref().map(|data| data.mycol);
-                let own = (0..n).filter(|&j| Some(cols.owner(j)) == mycol);
-                let x = own.map(|j| solution.x[j]).collect();
                 let ChecksumCosts { log_seconds, sum_seconds, check_seconds } = &mut costs;
                 let most = [log_seconds, sum_seconds, check_seconds];
                 let mut seconds = [seconds.get(), *most[0], *most[1], *most[2]];
                 collect::all_max(&grid.all, &mut seconds)?;
                 most.into_iter().zip(&seconds[1..]).for_each(|(cost, most)| *cost = *most);
+                let x = data.as_ref().map_or(Vec::new(), |data| own_part(&solution.x, data, &spec));
                 Ok(ptest::Solution { x, seconds: seconds[0], phases, by_messages: Vec::new() })
             }
             Err(AbftError::Solve(error)) => Err(error),
@@ -367,6 +355,20 @@ impl<'a, C: Comm> Carried<'a, C> {
         }
         let result = on_first(&grid.all, result)?;
         self.checkpointer.finish(&result).map_err(|error| solve_error(0, error).into())
+    }
+
+    /// The grid of the ranks with data, as the check of the solution sees them; none on the
+    /// others. Collective.
+    fn data_grid(&self, grid: &Grid<C>) -> Result<Option<Grid<C>>, AbftError> {
+        if let [absent, ..] = &self.absent[..] {
+            return Ok(grid_without(grid, absent.col)?);
+        }
+        let comm = self.checkpointer.comm();
+        // In the same order.
+        let color = (!grid.is_checksum()).then_some(0);
+        let Some(data) = comm.split(color, comm.rank() as u32)? else { return Ok(None) };
+        let TestSpec { p, q, pmap, .. } = self.spec;
+        Ok(Some(Grid::new(&data, p, q, pmap)?.expect("a place for each")))
     }
 
     fn geometry(&self) -> Geometry {
@@ -401,6 +403,12 @@ impl<'a, C: Comm> Carried<'a, C> {
             ..Protection::default()
         }
     }
+}
+
+/// The elements of x for the columns that this rank of the grid `data` has.
+fn own_part<C: Comm>(x: &[f64], data: &Grid<C>, spec: &TestSpec) -> Vec<f64> {
+    let cols = data.cols(spec.nb);
+    (0..spec.n).filter(|&j| cols.owner(j) == data.mycol).map(|j| x[j]).collect()
 }
 
 /// What one rank has, on the first one at least. Collective.

@@ -64,7 +64,7 @@ pub struct BadLevels(String);
 impl LevelSettings {
     fn begin(word: &str) -> Option<Self> {
         let (reach, folder) = word.split_once(':')?;
-        let (reach, folder) = (reach.parse().ok()?, PathBuf::from(folder));
+        let (reach, folder) = (Reach::named(reach)?, PathBuf::from(folder));
         // Ranks are started in folders of their own.
         let is_legal = folder.is_absolute() && folder.as_os_str().len() <= FOLDER_BYTES_MAX;
         is_legal.then_some(Self {
@@ -89,13 +89,7 @@ impl LevelSettings {
                 let keep = value.parse().ok()?;
                 self.keep = (1..=MOST_KEPT).contains(&keep).then_some(keep)?;
             }
-            "when-busy" => {
-                self.when_busy = match value {
-                    "wait" => WhenBusy::Wait,
-                    "skip" => WhenBusy::Skip,
-                    _ => return None,
-                };
-            }
+            "when-busy" => self.when_busy = WhenBusy::named(value)?,
             "max-rate" => {
                 self.max_bytes_per_second = Some(units::parse_bytes_per_second(value)?);
             }

@@ -3,15 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::str::FromStr;
 
 use skt_terms::shown::shown;
 
 use super::every::{Every, parse_seconds};
 use super::levels::{LevelSettings, Levels};
-use super::settings::{OnLoss, Overlap, Settings};
+use super::settings::{OnLoss, Overlap, Region, Settings};
 use crate::checkpoint::agree::Resume;
 use crate::checkpoint::codec::{CodecKind, checksum};
+use crate::checkpoint::encode::Encoder;
 use crate::checkpoint::level::WhenBusy;
 use crate::checkpoint::link::MESSAGE_BYTES;
 use crate::checkpoint::methods::Method;
@@ -37,30 +37,24 @@ impl Settings {
     /// The first setting that is not legal, with its place.
     pub fn read(draft: &CheckpointDraft, spec: &RunSpec) -> Result<Self, ConfigError> {
         let from = Reader(draft);
-        let method = from.parsed(Setting::Method)?;
+        let method = from.with(Setting::Method, Method::named)?;
         let mut settings = Self::none();
         settings.method = method.unwrap_or(Method::SelfCheckpoint);
         settings.method_is_asked = method.is_some();
-        let resume = |text: &str| match text {
-            "auto" => Some(Resume::Auto),
-            "never" => Some(Resume::Never),
-            "require" => Some(Resume::Require),
-            _ => None,
-        };
         settings.every =
             from.with(Setting::Every, |text| text.parse().ok())?.unwrap_or(Every::Auto);
         let mtbf = from.with(Setting::Mtbf, |text| parse_seconds(text).ok())?;
         settings.mtbf_seconds = mtbf.unwrap_or(settings.mtbf_seconds);
-        settings.resume = from.with(Setting::Resume, resume)?.unwrap_or(settings.resume);
-        settings.region = from.parsed(Setting::Region)?.unwrap_or(settings.region);
-        settings.encoder = from.parsed(Setting::Encoder)?.unwrap_or(settings.encoder);
+        settings.resume = from.with(Setting::Resume, Resume::named)?.unwrap_or(settings.resume);
+        settings.region = from.with(Setting::Region, Region::named)?.unwrap_or(settings.region);
+        settings.encoder = from.with(Setting::Encoder, Encoder::named)?.unwrap_or(settings.encoder);
         settings.message_bytes = from.message_bytes()?;
         let overlap = from.with(Setting::Overlap, Overlap::named)?;
         settings.overlap = overlap.unwrap_or(settings.overlap);
         let allow = from.with(Setting::AllowSharedDomains, |text| text.parse().ok())?;
         settings.allow_shared_domains = allow.unwrap_or(false);
         from.with(Setting::Domains, |text| (!text.is_empty()).then_some(()))?;
-        let check_every = from.parsed(Setting::CheckEvery)?;
+        let check_every = from.with(Setting::CheckEvery, |text| text.parse().ok())?;
         settings.check_every = check_every.unwrap_or(settings.check_every);
         let on_loss = from.with(Setting::OnLoss, OnLoss::named)?;
         settings.on_loss = on_loss.unwrap_or(settings.on_loss);
@@ -127,10 +121,6 @@ impl Reader<'_> {
         }
     }
 
-    fn parsed<T: FromStr>(&self, setting: Setting) -> Result<Option<T>, ConfigError> {
-        self.with(setting, |text| text.parse().ok())
-    }
-
     fn out_of_range(&self, setting: Setting, value: &dyn ToString, legal: String) -> ConfigError {
         let place =
             self.0.get(&setting).map_or(Place::Default, |value: &Value| value.place.clone());
@@ -154,7 +144,7 @@ impl Reader<'_> {
 
     /// The levels, of a method that has images.
     fn levels(&self, method: Method) -> Result<Levels, ConfigError> {
-        let Some(levels) = self.parsed::<Levels>(Setting::Level)? else {
+        let Some(levels) = self.with(Setting::Level, |text| text.parse::<Levels>().ok())? else {
             return Ok(Levels::default());
         };
         let at = Setting::Level.at(&self.0[&Setting::Level].place);
@@ -249,7 +239,11 @@ impl Reader<'_> {
     }
 
     fn codec(&self, parities: usize) -> Result<CodecKind, ConfigError> {
-        match (self.parsed(Setting::Codec)?, parities) {
+        let named = |text: &str| match text {
+            "rs" => Some(CodecKind::ReedSolomon),
+            text => CodecKind::named(text),
+        };
+        match (self.with(Setting::Codec, named)?, parities) {
             (None, 1) => Ok(CodecKind::Xor),
             (None, _) => Ok(CodecKind::ReedSolomon),
             (Some(codec), 1) | (Some(codec @ CodecKind::ReedSolomon), _) => Ok(codec),
@@ -312,6 +306,14 @@ mod tests {
     fn settings(table: &str) -> Result<Settings, ConfigError> {
         let checked = checked(table)?;
         Settings::read(&checked.checkpoint, &checked.spec)
+    }
+
+    #[test]
+    fn reed_solomon_has_a_short_name() {
+        for name in ["rs", "reed-solomon"] {
+            let codec = settings(&format!("codec = \"{name}\"")).unwrap().codec;
+            assert_eq!(codec, CodecKind::ReedSolomon);
+        }
     }
 
     #[test]

@@ -1,10 +1,9 @@
 //! The settings of checkpoints.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use skt_terms::named;
 
 use super::every::Every;
 use super::inject::Inject;
@@ -26,6 +25,8 @@ pub enum Region {
     Whole,
 }
 
+named!(Region { Corner: "corner", Side: "side", Whole: "whole" });
+
 /// Whether parities are computed while the solver goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Overlap {
@@ -38,17 +39,7 @@ pub enum Overlap {
     Off,
 }
 
-impl Overlap {
-    /// The one of that name.
-    pub fn named(name: &str) -> Option<Self> {
-        match name {
-            "auto" => Some(Self::Auto),
-            "on" => Some(Self::On),
-            "off" => Some(Self::Off),
-            _ => None,
-        }
-    }
-}
+named!(Overlap { Auto: "auto", On: "on", Off: "off" });
 
 /// What the loss of a rank means to the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,45 +53,13 @@ pub enum OnLoss {
 }
 
 impl OnLoss {
-    /// The one of that name.
-    pub fn named(name: &str) -> Option<Self> {
-        match name {
-            "restart" => Some(Self::Restart),
-            "recover" => Some(Self::Recover),
-            "replace" => Some(Self::Replace),
-            _ => None,
-        }
-    }
-
     /// Whether a job goes on after the loss of a rank.
     pub fn is_outlived(self) -> bool {
         self != Self::Restart
     }
 }
 
-/// No region of that name.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown region `{0}`; one of corner, side, whole")]
-pub struct UnknownRegion(String);
-
-impl fmt::Display for Region {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Corner => "corner",
-            Self::Side => "side",
-            Self::Whole => "whole",
-        })
-    }
-}
-
-impl FromStr for Region {
-    type Err = UnknownRegion;
-
-    fn from_str(name: &str) -> Result<Self, UnknownRegion> {
-        let all = [Self::Corner, Self::Side, Self::Whole];
-        all.into_iter().find(|r| r.to_string() == name).ok_or_else(|| UnknownRegion(name.into()))
-    }
-}
+named!(OnLoss { Restart: "restart", Recover: "recover", Replace: "replace" });
 
 /// How a run is protected.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

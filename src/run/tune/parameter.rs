@@ -1,5 +1,7 @@
 //! The parameters that `tune` tries values of, and which values.
 
+use skt_terms::named;
+
 use crate::config::{Bcast, Fact, RunSpec, Swap, TestSpec};
 use crate::report::record::ROWS_IN_HALVES;
 use crate::run::protect::MOST_MEMBERS;
@@ -25,6 +27,19 @@ pub enum Parameter {
     Bcast,
 }
 
+// In the order in which they are tuned: what changes the rate most comes first, for time may run
+// out, and what later ones depend on comes before them.
+named!(Parameter {
+    Grid: "grid",
+    Nb: "nb",
+    Depth: "depth",
+    Nbmin: "nbmin",
+    Rfact: "rfact",
+    Pfact: "pfact",
+    Swap: "swap",
+    Bcast: "bcast",
+});
+
 /// Blocking factors that are tried.
 const NBS: [usize; 6] = [96, 128, 160, 192, 224, 256];
 /// Columns at which the recursion is tried to stop.
@@ -42,33 +57,6 @@ const SWAPS: [(Swap, usize); 5] = [
 ];
 
 impl Parameter {
-    /// All, in the order in which they are tuned: what changes the rate most comes first, for
-    /// time may run out, and what later ones depend on comes before them.
-    pub const ALL: [Parameter; 8] = [
-        Self::Grid,
-        Self::Nb,
-        Self::Depth,
-        Self::Nbmin,
-        Self::Rfact,
-        Self::Pfact,
-        Self::Swap,
-        Self::Bcast,
-    ];
-
-    /// Its name in tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Grid => "grid",
-            Self::Nb => "nb",
-            Self::Depth => "depth",
-            Self::Nbmin => "nbmin",
-            Self::Rfact => "rfact",
-            Self::Pfact => "pfact",
-            Self::Swap => "swap",
-            Self::Bcast => "bcast",
-        }
-    }
-
     /// Its value in a test, in words without blanks.
     pub fn shown(self, test: &TestSpec) -> String {
         match self {

@@ -69,7 +69,7 @@ impl Machine {
     pub(super) fn declined(&mut self) {
         let why = "the job cannot run with these settings, see the message above; data of \
              earlier starts is kept";
-        self.give_up(why, Exit::BadInput);
+        self.record_giving_up(why, Exit::BadInput);
         // Where nothing was computed yet, other options may be given.
         if self.state.attempt == 1 && !self.state.has_checkpoint {
             self.state.status = Status::Finished;
@@ -88,6 +88,11 @@ impl Machine {
     }
 
     pub(super) fn give_up(&mut self, why: &str, exit: Exit) {
+        self.record_giving_up(why, exit);
+        self.end(Ok(exit));
+    }
+
+    fn record_giving_up(&mut self, why: &str, exit: Exit) {
         self.state.status = Status::GaveUp;
         self.state.exit = Some(exit.code());
         self.state.reason = Some(why.to_owned());

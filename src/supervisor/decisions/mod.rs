@@ -231,8 +231,7 @@ impl Machine {
         let resolution_columns = self.watch.resolution_columns();
         if let Some(why) = after_ending::give_up(&past, resolution_columns, self.rules.restarts_max)
         {
-            self.give_up(&why, Exit::BadInput);
-            return self.end(Ok(Exit::BadInput));
+            return self.give_up(&why, Exit::BadInput);
         }
         if past.last().is_some_and(|failure| !failure.lived) {
             // The launcher reaches the nodes by new connections: so does the probe.
@@ -304,8 +303,7 @@ impl Machine {
         let replaced = match self.state.pool.replace(health) {
             Ok(replaced) => replaced,
             Err(spent) => {
-                self.give_up(&spent.to_string(), Exit::Interrupted);
-                return self.end(Ok(Exit::Interrupted));
+                return self.give_up(&spent.to_string(), Exit::Interrupted);
             }
         };
         for change in &replaced {
@@ -370,7 +368,6 @@ impl Machine {
             SupervisorError::State(_) | SupervisorError::File { .. } if self.state.attempt > 1 => {
                 let why = format!("cannot start the job again: {error}; make room there");
                 self.give_up(&why, Exit::Interrupted);
-                self.end(Ok(Exit::Interrupted));
             }
             error => self.end(Err(error)),
         }
@@ -412,7 +409,6 @@ impl Machine {
                 let why = "more is lost than the checkpoint can rebuild, see the message above; \
                            --start-over would begin from the seed";
                 self.give_up(why, Exit::BadInput);
-                self.end(Ok(Exit::BadInput));
             }
             Next::Declined => self.declined(),
             Next::Finished(exit) => self.clean(exit),

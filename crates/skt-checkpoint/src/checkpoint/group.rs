@@ -85,7 +85,7 @@ pub struct Groups {
 /// Forms groups of about `members` ranks with `parities` parities each.
 ///
 /// `domains` names the failure domain of each rank. Sizes differ by at most
-/// one within a stretch of domains (over the whole job where the domains hold
+/// one within a span of domains (over the whole job where the domains hold
 /// unequal numbers of ranks); no group is smaller than `2 * parities`. Groups
 /// are smaller than asked for where the domains force it.
 ///
@@ -220,20 +220,20 @@ fn deal(ranks: &[usize], groups: usize) -> Vec<Vec<usize>> {
     members
 }
 
-/// The usual case, the same number of ranks in each domain: stretches of
-/// neighbouring domains, the i-th ranks of a stretch in one group.
+/// The usual case, the same number of ranks in each domain: spans of
+/// neighbouring domains, the i-th ranks of a span in one group.
 fn neighbours(by_domain: &[Vec<usize>], members: usize, least: usize) -> Option<Vec<Vec<usize>>> {
     let each = by_domain[0].len();
     if by_domain.len() < least || by_domain.iter().any(|ranks| ranks.len() != each) {
         return None;
     }
-    let stretches = count(by_domain.len(), members, least);
-    let edge = |i: usize| i * by_domain.len() / stretches;
+    let spans = count(by_domain.len(), members, least);
+    let edge = |i: usize| i * by_domain.len() / spans;
     let mut groups = Vec::new();
-    for i in 0..stretches {
-        let stretch = &by_domain[edge(i)..edge(i + 1)];
+    for i in 0..spans {
+        let span = &by_domain[edge(i)..edge(i + 1)];
         groups.extend((0..each).map(|slot| {
-            let mut group: Vec<usize> = stretch.iter().map(|ranks| ranks[slot]).collect();
+            let mut group: Vec<usize> = span.iter().map(|ranks| ranks[slot]).collect();
             group.sort_unstable();
             group
         }));

@@ -16,17 +16,7 @@ macro_rules! step_names {
             $($(#[$doc])* $name,)*
         }
 
-        impl StepName {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$name,)*];
-
-            /// As users name it.
-            pub fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$name => $text,)*
-                }
-            }
-        }
+        skt_terms::named!(StepName { $($name: $text,)* });
     };
 }
 
@@ -89,12 +79,6 @@ step_names! {
     Clear = "clear",
     /// Before removing a segment of a run that is done.
     Remove = "remove",
-}
-
-impl fmt::Display for StepName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
 }
 
 /// A step of the protocol on one rank.
@@ -171,7 +155,7 @@ pub struct StepPattern {
 /// A step name or key that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` names no step; say NAME, NAME:BAND or NAME:KEY=NUMBER,.. with NAME one of {names}, \
-         KEY one of epoch, region, band (or tile), chunk", names = StepName::ALL.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", "))]
+         KEY one of epoch, region, band (or tile), chunk", names = StepName::ALL.map(StepName::name).join(", "))]
 pub struct UnknownStep(String);
 
 impl StepPattern {
@@ -193,8 +177,7 @@ impl FromStr for StepPattern {
     fn from_str(text: &str) -> std::result::Result<Self, UnknownStep> {
         let unknown = || UnknownStep(text.to_owned());
         let (name, keys) = text.split_once(':').unwrap_or((text, ""));
-        let named = |step: &&StepName| step.as_str() == name;
-        let name = *StepName::ALL.iter().find(named).ok_or_else(unknown)?;
+        let name = StepName::named(name).ok_or_else(unknown)?;
         let mut pattern = Self { name, epoch: None, region: None, band: None, chunk: None };
         for key in keys.split(',').filter(|key| !key.is_empty()) {
             let (key, value) = key.split_once('=').unwrap_or(("band", key));
@@ -222,7 +205,7 @@ mod tests {
         let table = page.split("| name | keys | before |").nth(1).expect("the table of steps");
         let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
         let names: Vec<&str> = rows.filter_map(|row| row.split('`').nth(1)).collect();
-        assert_eq!(names, StepName::ALL.iter().map(|name| name.as_str()).collect::<Vec<_>>());
+        assert_eq!(names, StepName::ALL.map(StepName::name));
     }
 
     #[test]

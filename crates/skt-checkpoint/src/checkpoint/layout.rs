@@ -182,11 +182,6 @@ impl Stripes {
             bands => self.parities(bands - 1).end,
         }
     }
-
-    /// Bytes of C, and of D.
-    pub fn parity_bytes(&self) -> usize {
-        self.parity_rows() * self.shape.pitch_bytes
-    }
 }
 
 /// One part of a segment.

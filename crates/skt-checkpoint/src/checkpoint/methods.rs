@@ -1,9 +1,7 @@
 //! The checkpoint methods: what each keeps, and what that costs in memory.
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
+use skt_terms::named;
 
 use super::layout::{Active, Geometry};
 
@@ -30,10 +28,6 @@ pub enum Method {
 }
 
 impl Method {
-    /// All methods.
-    pub const ALL: [Self; 5] =
-        [Self::SelfCheckpoint, Self::Abft, Self::Double, Self::Single, Self::None];
-
     /// Copies of A, and sets of parities, that a rank keeps.
     pub fn parts(self) -> (usize, usize) {
         match self {
@@ -105,31 +99,13 @@ impl Method {
     }
 }
 
-impl fmt::Display for Method {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::SelfCheckpoint => "self",
-            Self::Double => "double",
-            Self::Single => "single",
-            Self::Abft => "abft",
-            Self::None => "none",
-        })
-    }
-}
-
-/// No method of that name.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown checkpoint method `{0}`; one of self, abft, double, single, none")]
-pub struct UnknownMethod(String);
-
-impl FromStr for Method {
-    type Err = UnknownMethod;
-
-    fn from_str(name: &str) -> Result<Self, UnknownMethod> {
-        let named = |method: &Self| method.to_string() == name;
-        Self::ALL.into_iter().find(named).ok_or_else(|| UnknownMethod(name.to_owned()))
-    }
-}
+named!(Method {
+    SelfCheckpoint: "self",
+    Abft: "abft",
+    Double: "double",
+    Single: "single",
+    None: "none",
+});
 
 #[cfg(test)]
 mod tests {
@@ -175,10 +151,10 @@ mod tests {
     #[test]
     fn names_are_read_as_they_are_written() {
         for method in Method::ALL {
-            assert_eq!(method.to_string().parse(), Ok(method));
+            assert_eq!(Method::named(method.name()), Some(method));
             let json = serde_json::to_string(&method).expect("plain data");
             assert_eq!(json, format!("\"{method}\""));
         }
-        assert!("triple".parse::<Method>().is_err());
+        assert_eq!(Method::named("triple"), None);
     }
 }

@@ -1,5 +1,7 @@
 //! Sections 4.1, 4.2 and 4.4: protocols and applications.
 
+use skt_terms::named;
+
 use super::{Platform, WasteModel};
 
 /// An application of section 4.2.
@@ -13,19 +15,14 @@ pub enum Application {
     Stencil3d,
 }
 
+// As printed.
+named!(Application {
+    Stencil2d: "2D-STENCIL",
+    MatrixProduct: "MATRIX-PRODUCT",
+    Stencil3d: "3D-STENCIL",
+});
+
 impl Application {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Stencil2d, Self::MatrixProduct, Self::Stencil3d];
-
-    /// Its name, as printed.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Stencil2d => "2D-STENCIL",
-            Self::MatrixProduct => "MATRIX-PRODUCT",
-            Self::Stencil3d => "3D-STENCIL",
-        }
-    }
-
     /// The protocols that the paper tries on it.
     pub fn scenarios(self) -> &'static [Scenario] {
         match self {
@@ -57,18 +54,16 @@ pub enum Scenario {
     HierarchPort,
 }
 
-impl Scenario {
-    /// Its name, as printed.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::CoordIo => "COORD-IO",
-            Self::HierarchIo => "HIERARCH-IO",
-            Self::HierarchIoPlane => "HIERARCH-IO-PLANE",
-            Self::HierarchIoLine => "HIERARCH-IO-LINE",
-            Self::HierarchPort => "HIERARCH-PORT",
-        }
-    }
+// As printed.
+named!(Scenario {
+    CoordIo: "COORD-IO",
+    HierarchIo: "HIERARCH-IO",
+    HierarchIoPlane: "HIERARCH-IO-PLANE",
+    HierarchIoLine: "HIERARCH-IO-LINE",
+    HierarchPort: "HIERARCH-PORT",
+});
 
+impl Scenario {
     /// Groups (G), rounded as tables 2 and 3 are: rows and lines down, planes
     /// up, port groups to the nearest.
     pub fn groups(self, platform: &Platform) -> usize {

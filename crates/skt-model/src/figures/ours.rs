@@ -381,49 +381,59 @@ pub(super) fn simulated_laws() -> Result<Figure, ModelError> {
     })
 }
 
+/// The work of the runs in which losses are counted.
+const LOSS_WORK_SECONDS: f64 = 50_000.0;
+const LOSS_INTERVAL_SECONDS: f64 = 500.0;
+const LOSS_CHECKPOINT_SECONDS: f64 = 20.0;
+const LOSS_NODES: usize = 64;
+const LOSS_NODE_MTBF_SECONDS: f64 = 5_000.0 * LOSS_NODES as f64;
+
+/// Probability by the formula that groups like this keep the data where an outage takes so long.
+fn expected_to_keep(group: Group, outage_seconds: f64) -> Result<f64, ModelError> {
+    let job = InMemoryJob {
+        protocol: Protocol::SelfCheckpoint,
+        group,
+        nodes: LOSS_NODES,
+        spares: None,
+        node_mtbf_seconds: LOSS_NODE_MTBF_SECONDS,
+        work_seconds: LOSS_WORK_SECONDS,
+        checkpoint_seconds: LOSS_CHECKPOINT_SECONDS,
+        overlap_fraction: 0.0,
+        downtime_seconds: 0.0,
+        recovery_seconds: outage_seconds,
+    };
+    Ok(job.expect(LOSS_INTERVAL_SECONDS)?.keeps_data_probability)
+}
+
+/// The same by simulation: the interval of confidence.
+fn seen_to_keep(group: Group, outage_seconds: f64) -> Result<(f64, f64), ModelError> {
+    let job = CoordinatedJob {
+        work_seconds: LOSS_WORK_SECONDS,
+        interval_seconds: LOSS_INTERVAL_SECONDS,
+        checkpoint_seconds: LOSS_CHECKPOINT_SECONDS,
+        overlap_fraction: 0.0,
+        downtime_seconds: 0.0,
+        recovery_seconds: outage_seconds,
+        protection: Protection::Memory { group, update_is_fatal: false },
+        spares: None,
+        stop_at_loss: true,
+        checkpoint_at_end: false,
+        limit_seconds: f64::INFINITY,
+    };
+    let law = Law::Exponential { mtbf_seconds: LOSS_NODE_MTBF_SECONDS };
+    let kept = batch(LOSS_NODES, law, 4_000).run(&job, &|_| {})?.finished;
+    Ok(kept.interval(CONFIDENCE))
+}
+
 pub(super) fn simulated_loss() -> Result<Figure, ModelError> {
-    let outages = [30.0, 100.0, 300.0, 1_000.0];
     let mut series = Vec::new();
     for (parities, size) in [(1usize, 8usize), (1, 16), (2, 16)] {
-        let job = |recovery_seconds| -> Result<InMemoryJob, ModelError> {
-            Ok(InMemoryJob {
-                protocol: Protocol::SelfCheckpoint,
-                group: Group::new(size, parities)?,
-                nodes: 64,
-                spares: None,
-                node_mtbf_seconds: 64.0 * 5_000.0,
-                work_seconds: 50_000.0,
-                checkpoint_seconds: 20.0,
-                overlap_fraction: 0.0,
-                downtime_seconds: 0.0,
-                recovery_seconds,
-            })
-        };
-        let curve = sample(log_steps(30.0, 1_000.0, 40), |outage| {
-            Ok(job(outage)?.expect(500.0)?.keeps_data_probability)
-        })?;
+        let group = Group::new(size, parities)?;
+        let curve = sample(log_steps(30.0, 1_000.0, 40), |outage| expected_to_keep(group, outage))?;
         series.push(Series::line(format!("formula, n = {size}, m = {parities}"), curve));
         let mut seen = Vec::new();
-        for outage in outages {
-            let simulated = CoordinatedJob {
-                work_seconds: 50_000.0,
-                interval_seconds: 500.0,
-                checkpoint_seconds: 20.0,
-                overlap_fraction: 0.0,
-                downtime_seconds: 0.0,
-                recovery_seconds: outage,
-                protection: Protection::Memory {
-                    group: Group::new(size, parities)?,
-                    update_is_fatal: false,
-                },
-                spares: None,
-                stop_at_loss: true,
-                checkpoint_at_end: false,
-                limit_seconds: f64::INFINITY,
-            };
-            let law = Law::Exponential { mtbf_seconds: 64.0 * 5_000.0 };
-            let kept = batch(64, law, 4_000).run(&simulated, &|_| {})?.finished;
-            let (low, high) = kept.interval(CONFIDENCE);
+        for outage in [30.0, 100.0, 300.0, 1_000.0] {
+            let (low, high) = seen_to_keep(group, outage)?;
             seen.push((outage, 0.5 * (low + high), 0.5 * (high - low)));
         }
         series.push(Series::measured(format!("simulated, n = {size}, m = {parities}"), seen));

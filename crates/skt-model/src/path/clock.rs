@@ -1,5 +1,7 @@
 //! A point in time with the critical path that leads to it.
 
+use skt_terms::named;
+
 /// Number of [`Part`]s.
 pub const PARTS: usize = 8;
 
@@ -24,33 +26,17 @@ pub enum Part {
     Back,
 }
 
-impl Part {
-    /// All of them, in the order of tables.
-    pub const ALL: [Part; PARTS] = [
-        Part::Panel,
-        Part::Pivots,
-        Part::Bcast,
-        Part::Rows,
-        Part::RowMessages,
-        Part::Solve,
-        Part::Product,
-        Part::Back,
-    ];
-
-    /// Its name in tables and JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Part::Panel => "panel",
-            Part::Pivots => "pivot messages",
-            Part::Bcast => "broadcast",
-            Part::Rows => "row copies",
-            Part::RowMessages => "row messages",
-            Part::Solve => "solve",
-            Part::Product => "product",
-            Part::Back => "back substitution",
-        }
-    }
-}
+// In the order of tables.
+named!(Part {
+    Panel: "panel",
+    Pivots: "pivot messages",
+    Bcast: "broadcast",
+    Rows: "row copies",
+    RowMessages: "row messages",
+    Solve: "solve",
+    Product: "product",
+    Back: "back substitution",
+});
 
 /// Seconds by part.
 pub type Parts = [f64; PARTS];

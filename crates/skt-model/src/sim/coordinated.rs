@@ -163,14 +163,7 @@ impl<'a> Run<'a> {
 
     /// Lets time pass until `duration` is over or a node fails.
     fn pass(&mut self, duration: f64) -> Result<(), Failure> {
-        let end = self.now + duration;
-        if self.failures.peek().at_seconds >= end {
-            self.now = end;
-            return Ok(());
-        }
-        let failure = self.failures.pop();
-        self.now = failure.at_seconds;
-        Err(failure)
+        self.failures.pass(&mut self.now, duration)
     }
 
     /// Downtime and recovery after `failure`, with all that may strike in them.

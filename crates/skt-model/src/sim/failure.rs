@@ -117,6 +117,18 @@ impl Source {
         self.next
     }
 
+    /// Lets time pass from `now` until `duration` is over or a node fails.
+    pub fn pass(&mut self, now: &mut f64, duration: f64) -> Result<(), Failure> {
+        let end = *now + duration;
+        if self.next.at_seconds >= end {
+            *now = end;
+            return Ok(());
+        }
+        let failure = self.pop();
+        *now = failure.at_seconds;
+        Err(failure)
+    }
+
     /// Lets the next failure pass.
     pub fn pop(&mut self) -> Failure {
         let failure = self.next;

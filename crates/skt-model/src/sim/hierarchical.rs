@@ -269,13 +269,6 @@ impl<'a> Run<'a> {
     }
 
     fn pass(&mut self, duration: f64) -> Result<(), Failure> {
-        let end = self.now + duration;
-        if self.failures.peek().at_seconds >= end {
-            self.now = end;
-            return Ok(());
-        }
-        let failure = self.failures.pop();
-        self.now = failure.at_seconds;
-        Err(failure)
+        self.failures.pass(&mut self.now, duration)
     }
 }

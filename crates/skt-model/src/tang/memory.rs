@@ -4,6 +4,8 @@
 //! m M/(n-m) instead of M/(n-1), and the rest follows. The elimination with checksums,
 //! which the paper does not have, keeps no copy, and its checksums as a parity.
 
+use skt_terms::named;
+
 use crate::Group;
 
 /// How many copies of what a protocol keeps.
@@ -22,22 +24,16 @@ pub enum Protocol {
     Abft,
 }
 
+// In the paper's order, and the one that it does not have.
+named!(Protocol {
+    None: "none",
+    Single: "single",
+    Double: "double",
+    SelfCheckpoint: "self",
+    Abft: "abft",
+});
+
 impl Protocol {
-    /// All of them, in the paper's order, and the one that it does not have.
-    pub const ALL: [Self; 5] =
-        [Self::None, Self::Single, Self::Double, Self::SelfCheckpoint, Self::Abft];
-
-    /// Its name in tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Single => "single",
-            Self::Double => "double",
-            Self::SelfCheckpoint => "self",
-            Self::Abft => "abft",
-        }
-    }
-
     /// Whether the run stops now and then to save its data.
     pub fn takes_checkpoints(self) -> bool {
         !matches!(self, Self::None | Self::Abft)

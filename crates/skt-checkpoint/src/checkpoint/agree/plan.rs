@@ -1,6 +1,7 @@
 //! What the decision depends on besides what is found, and what it says.
 
 use serde::{Deserialize, Serialize};
+use skt_terms::named;
 
 use super::offer::Bearer;
 use crate::checkpoint::header::SegmentId;
@@ -20,6 +21,8 @@ pub enum Resume {
     /// Go on from what is found, or fail.
     Require,
 }
+
+named!(Resume { Auto: "auto", Never: "never", Require: "require" });
 
 /// What the decision depends on besides the offers.
 #[derive(Debug, Clone, PartialEq, Eq)]

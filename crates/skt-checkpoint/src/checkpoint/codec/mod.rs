@@ -17,10 +17,8 @@ pub mod gf256;
 pub mod kernel;
 mod matrix;
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
+use skt_terms::named;
 
 use super::code::Rebuild;
 
@@ -40,35 +38,11 @@ pub enum CodecKind {
     ReedSolomon,
 }
 
-impl fmt::Display for CodecKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Xor => "xor",
-            Self::Sum => "sum",
-            Self::ReedSolomon => "reed-solomon",
-        })
-    }
-}
-
-impl FromStr for CodecKind {
-    type Err = CodecError;
-
-    fn from_str(name: &str) -> Result<Self, CodecError> {
-        match name {
-            "xor" => Ok(Self::Xor),
-            "sum" => Ok(Self::Sum),
-            "reed-solomon" | "rs" => Ok(Self::ReedSolomon),
-            _ => Err(CodecError::UnknownKind(name.to_owned())),
-        }
-    }
-}
+named!(CodecKind { Xor: "xor", Sum: "sum", ReedSolomon: "reed-solomon" });
 
 /// Why a code cannot be built, or cannot rebuild.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
-    /// No code of that name.
-    #[error("unknown code `{0}`; one of xor, sum, reed-solomon")]
-    UnknownKind(String),
     /// The code does not reach that far.
     #[error(
         "a stripe of {data} data blocks and {parities} parities: {kind} needs at least one data \
@@ -181,11 +155,6 @@ impl Codec {
     /// Parities of a stripe.
     pub fn parities(&self) -> usize {
         self.parities
-    }
-
-    /// Whether rebuilt blocks equal the lost ones bit for bit.
-    pub fn is_exact(&self) -> bool {
-        self.kind != CodecKind::Sum
     }
 
     /// What data block `data` is multiplied with in parity `parity`. Never

@@ -23,13 +23,12 @@ mod scratch;
 mod tile;
 mod tree;
 
-use std::fmt;
 use std::mem;
 use std::ops::{DerefMut, Range};
-use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use skt_terms::named;
 
 use super::code::Code;
 use super::codec::{self, checksum};
@@ -71,9 +70,6 @@ impl Encoder {
     /// Those that do with messages.
     pub const MESSAGES: [Self; 3] = [Self::Ring, Self::Reduce, Self::Tree];
 
-    /// All encoders, and the choice by what there is.
-    pub const ALL: [Self; 5] = [Self::Auto, Self::Direct, Self::Ring, Self::Reduce, Self::Tree];
-
     /// What is left of it where memory cannot be shared.
     pub(super) fn with_messages(self) -> Self {
         match self {
@@ -83,31 +79,7 @@ impl Encoder {
     }
 }
 
-impl fmt::Display for Encoder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Auto => "auto",
-            Self::Direct => "direct",
-            Self::Ring => "ring",
-            Self::Reduce => "reduce",
-            Self::Tree => "tree",
-        })
-    }
-}
-
-/// No encoder of that name.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown encoder `{0}`; one of auto, direct, ring, reduce, tree")]
-pub struct UnknownEncoder(String);
-
-impl FromStr for Encoder {
-    type Err = UnknownEncoder;
-
-    fn from_str(name: &str) -> std::result::Result<Self, UnknownEncoder> {
-        let named = |encoder: &Self| encoder.to_string() == name;
-        Self::ALL.into_iter().find(named).ok_or_else(|| UnknownEncoder(name.to_owned()))
-    }
-}
+named!(Encoder { Auto: "auto", Direct: "direct", Ring: "ring", Reduce: "reduce", Tree: "tree" });
 
 /// A group's end of encoding and rebuilding one region.
 pub struct Band<'a, C, K, S, P> {

@@ -24,10 +24,10 @@ mod source;
 mod writing;
 
 use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use skt_terms::named;
 
 pub use disk::{Disk, FileId, Generation, ImageFile, ImageId, Slot};
 pub use due::{ImageCost, ImagesEvery, IntervalOf, StateSeconds};
@@ -52,23 +52,7 @@ pub enum Reach {
     Global,
 }
 
-impl fmt::Display for Reach {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Local => "local",
-            Self::Global => "global",
-        })
-    }
-}
-
-impl FromStr for Reach {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let named = |reach: &Self| reach.to_string() == text;
-        [Self::Local, Self::Global].into_iter().find(named).ok_or(())
-    }
-}
+named!(Reach { Local: "local", Global: "global" });
 
 /// What a rank does that is to write over what an image is being written from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,6 +63,8 @@ pub enum WhenBusy {
     /// It gives the image up.
     Skip,
 }
+
+named!(WhenBusy { Wait: "wait", Skip: "skip" });
 
 /// A level of images.
 #[derive(Debug, Clone)]

@@ -140,14 +140,6 @@ pub struct SegmentInfo {
     pub created_unix_seconds: u64,
 }
 
-impl SegmentInfo {
-    /// Whether it may belong to a run that goes on: a process is attached, or
-    /// its creator lives, or cannot be seen from here.
-    pub fn may_be_live(&self) -> bool {
-        self.in_use || self.creator != Liveness::Dead
-    }
-}
-
 /// Stages of a creation, for those who want to know what a death there leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {

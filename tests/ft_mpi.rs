@@ -73,6 +73,20 @@ fn drill(name: &str, faults: &[String], lost: Option<usize>, flags: &str, restar
     job.assert_nothing_is_left();
 }
 
+#[test]
+fn huge_pages_that_the_system_does_not_have_are_told_once() {
+    if std::fs::read_to_string("/proc/sys/vm/nr_hugepages").is_ok_and(|have| have.trim() != "0") {
+        eprintln!("not tested: this system has pages set aside (vm.nr_hugepages)");
+        return;
+    }
+    let job = hpl("huge", "--store sysv-huge");
+    let ended = job.start(&[]);
+    assert!(ended.ok, "{}", ended.text);
+    let told = ended.text.matches("warning: rank 0: no huge pages, ordinary ones instead");
+    assert_eq!(told.count(), 1, "{}", ended.text);
+    job.assert_nothing_is_left();
+}
+
 /// What is to be killed where, for victim `a`; whether its memory may go.
 struct Place {
     step: &'static str,

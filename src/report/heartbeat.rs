@@ -44,6 +44,7 @@ pub struct Beat {
     /// Columns that are eliminated.
     pub column: usize,
     /// Steps of the checkpoint protocol since the phase began: a slow one is not a hung one.
+    #[serde(default)]
     pub steps: u64,
     /// Order of the matrix.
     pub n: usize,

@@ -40,6 +40,7 @@ use crate::hpl::pgesv::abft::{
 use crate::hpl::pgesv::{Params, SolveError};
 use crate::machine::grace;
 use crate::machine::team::Team;
+use crate::report::heartbeat;
 use crate::report::record::{
     ChecksumCosts, LevelFacts, Phases, Protection, Replacement, Restart, Sample,
 };
@@ -305,9 +306,10 @@ impl<'a, C: Comm> Carried<'a, C> {
             checks: (0, 0),
             observer,
         };
-        // It would tell that there is nothing yet to go back to.
-        if timer.recovered.is_none() {
-            timer.observer.phase(ptest::generating(&spec));
+        match timer.recovered {
+            // To generate would tell that there is nothing yet to go back to.
+            Some(_) => heartbeat::step("restore"),
+            None => timer.observer.phase(ptest::generating(&spec)),
         }
         let solved = match &self.absent[..] {
             [] => system.solve(memory, self.start_id, &Pieces, &mut timer),
@@ -423,7 +425,11 @@ fn on_first<C: Comm>(comm: &C, mut bytes: Vec<u8>) -> Result<Vec<u8>, CommError>
 struct Pieces;
 
 impl abft::Hook for Pieces {
-    fn step(&self, _: abft::At) -> Result<(), SolveError> {
+    fn step(&self, at: abft::At) -> Result<(), SolveError> {
+        // What takes long and has no columns.
+        if matches!(at.name, "rebuild" | "decode" | "put back") {
+            heartbeat::step("restore");
+        }
         Ok(())
     }
 

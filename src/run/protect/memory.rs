@@ -332,7 +332,14 @@ impl<'a> Memory for TestSegments<'a> {
         });
         match failed.into_inner().expect("touch lock") {
             Some(error) => Err(other(error)),
-            None => new.finish().map(Bytes).map_err(other),
+            None => {
+                let segment = new.finish().map_err(other)?;
+                // What its node lacks, others will lack as well.
+                if let Some(note) = segment.note().filter(|_| id.rank == 0) {
+                    eprintln!("warning: rank 0: {note}");
+                }
+                Ok(Bytes(segment))
+            }
         }
     }
 

@@ -74,7 +74,9 @@ impl Machine {
             state.is_reported = true;
         } else if NO_CHECKPOINT.contains(&beat.phase.as_str()) {
             state.has_checkpoint = false;
-        } else if state.last_beat.as_ref().is_some_and(|(last, _)| last.phase == COMMIT) {
+        } else if beat.phase != COMMIT
+            && state.last_beat.as_ref().is_some_and(|(last, _)| last.phase == COMMIT)
+        {
             state.has_checkpoint = true;
         }
         state.last_beat = Some((beat, now_unix));

@@ -131,9 +131,12 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
     ) -> Result<Self, SolveError> {
         assert!(messages.count >= 2, "one message comes while another is filled");
         // No process column has more than the first one.
-        let longest = messages.longest(local.cols.count_before(local.params.n + 1, 0));
-        let free = (0..messages.count).map(|_| PanelBuf::for_messages(longest));
-        let free = free.collect::<Result<_, _>>()?;
+        let cols = local.cols.count_before(local.params.n + 1, 0);
+        let lengths = std::iter::repeat_n(messages.longest(cols), messages.count);
+        // In one piece, since that has its pages from the beginning.
+        let mut free = PanelBuf::for_messages(messages.all(cols))?.cut(lengths);
+        // What is left over is empty.
+        free.truncate(messages.count);
         let made = Messages { free, leaving: VecDeque::with_capacity(messages.count) };
         Ok(Self { local, places, journal, message_doubles: messages.doubles, messages: Some(made) })
     }
@@ -158,6 +161,7 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         (rows, cols): (Range<usize>, Range<usize>),
     ) -> Result<(), SolveError> {
         let grid = self.local.grid;
+        assert!(!sum.terms.is_empty(), "nobody would begin the messages");
         let mine = sum.terms.iter().position(|&(col, _)| col == grid.mycol);
         if cols.is_empty() || (mine.is_none() && grid.mycol != sum.target) {
             return Ok(());

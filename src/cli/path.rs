@@ -533,7 +533,10 @@ fn json_run(run: &Run, p: &Prediction) -> Value {
 
 fn json(machine: &Machine, all: &[(Run, Prediction)], changed: &[Changed]) -> String {
     let runs: Vec<Value> = all.iter().map(|(run, p)| json_run(run, p)).collect();
-    let change = |(name, p): &Changed| json!({ "change": name, "time_seconds": p.time_seconds, "efficiency": p.efficiency });
+    let change = |(name, p): &Changed| {
+        let (time_seconds, efficiency) = (p.time_seconds, p.efficiency);
+        json!({ "change": name, "time_seconds": time_seconds, "efficiency": efficiency })
+    };
     let changes: Vec<Value> = changed.iter().map(change).collect();
     let all = json!({ "machine": machine, "runs": runs, "changes": changes });
     serde_json::to_string_pretty(&all).expect("numbers and names") + "\n"

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use crate::config::ConfigError;
 use crate::report::output;
@@ -25,8 +26,13 @@ pub struct ProbeArgs {
     #[arg(long)]
     images: Vec<PathBuf>,
     /// What to do here, at first; further purposes may come on standard input
-    #[arg(long, value_parser = |word: &str| Purpose::named(word).ok_or("no purpose"))]
+    #[arg(long, value_parser = purposes())]
     purpose: Purpose,
+}
+
+fn purposes() -> impl TypedValueParser<Value = Purpose> {
+    PossibleValuesParser::new(Purpose::ALL.map(Purpose::name))
+        .map(|word| Purpose::named(&word).expect("one of them"))
 }
 
 /// Answers one question after the other.

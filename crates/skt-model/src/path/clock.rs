@@ -3,7 +3,7 @@
 use skt_terms::named;
 
 /// Number of [`Part`]s.
-pub const PARTS: usize = 8;
+pub const PARTS: usize = Part::ALL.len();
 
 /// What the critical path is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -134,7 +134,7 @@ proptest! {
 }
 
 #[test]
-fn sum_is_not_bit_exact_and_says_so() {
+fn sum_is_not_bit_exact() {
     let codec = Codec::new(CodecKind::Sum, 2, 1).unwrap();
     let data: Vec<Vec<u8>> = [0.1f64, 1e16].iter().map(|x| x.to_ne_bytes().to_vec()).collect();
     let (back, _) = lose_and_rebuild(&codec, &data, &encode(&codec, &data), &[0], &[]);

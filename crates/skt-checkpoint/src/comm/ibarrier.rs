@@ -21,6 +21,7 @@ pub struct IBarrier<C: Comm> {
     is_asked: bool,
     /// What is heard goes here, while no receive has it.
     heard: Option<PanelBuf>,
+    /// They may be under way when all have entered: a rank receives when it looks.
     sends: Vec<C::Send>,
     recv: Option<C::Recv>,
     /// Distance of the round that is under way; nothing: no barrier is.
@@ -43,12 +44,12 @@ impl<C: Comm> IBarrier<C> {
     /// Enters the next barrier, and asks all for something, or does not. Never waits.
     ///
     /// # Panics
-    /// Before the last one is complete.
+    /// Before the last one has been waited for.
     ///
     /// # Errors
     /// When a rank cannot be reached.
     pub fn enter(&mut self, comm: &C, asks: bool) -> Result<()> {
-        assert!(self.distance.is_none(), "one barrier at a time");
+        assert!(self.distance.is_none() && self.sends.is_empty(), "one barrier at a time");
         self.is_asked = asks;
         self.begin_round(comm, 1)
     }
@@ -57,7 +58,7 @@ impl<C: Comm> IBarrier<C> {
         let (me, size) = (comm.rank(), comm.size());
         if distance >= size {
             self.distance = None;
-            return self.sends.drain(..).try_for_each(SendRequest::wait);
+            return Ok(());
         }
         let (to, from) = ((me + distance) % size, (me + size - distance) % size);
         let word = self.words[usize::from(self.is_asked)].clone();
@@ -99,6 +100,7 @@ impl<C: Comm> IBarrier<C> {
         while let Some(distance) = self.distance {
             self.end_round(comm, distance)?;
         }
+        self.sends.drain(..).try_for_each(SendRequest::wait)?;
         Ok(self.is_asked)
     }
 }
@@ -157,6 +159,26 @@ mod tests {
             } else {
                 (0..2).try_for_each(|rank| comm.recv(&mut [0u8], rank, 1))?;
                 barrier.enter(&comm, false)?;
+            }
+            barrier.wait(&comm)
+        });
+        assert!(outcome.results.iter().all(Result::is_ok), "{outcome:?}");
+    }
+    /// Rank 0 sends to rank 2 in the last round, and rank 2 looks for that message only when
+    /// it has got another one.
+    #[test]
+    fn progress_does_not_wait_for_its_own_messages() {
+        let options = Options { rendezvous: true, ..Options::new(3, 1) };
+        let outcome = run(&options, |comm| {
+            let mut barrier = IBarrier::new()?;
+            barrier.enter(&comm, false)?;
+            match comm.rank() {
+                0 => {
+                    while !barrier.progress(&comm)? {}
+                    comm.send(&[0u8], 2, 1)?;
+                }
+                2 => comm.recv(&mut [0u8], 0, 1)?,
+                _ => {}
             }
             barrier.wait(&comm)
         });

@@ -19,8 +19,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
-use super::copied::{Receiving, Sent, copy_message, new_group};
-use super::{Comm, CommError, PanelBuf, Result, Tag};
+use super::copied::{Receiving, copy_message, new_group};
+use super::{Comm, CommError, PanelBuf, RecvRequest, Result, SendRequest, Tag};
 
 /// Stack of a rank. Only the pages it touches are ever mapped.
 const STACK_BYTES: usize = 512 << 10;
@@ -54,7 +54,7 @@ pub struct Options {
     pub seed: u64,
     /// How often, of 256 steps, another rank may take over.
     pub switches_of_256: u8,
-    /// Whether a plain send waits until it has been received, as MPI may do.
+    /// Whether a send is under way until its receive has begun, as MPI may do.
     pub rendezvous: bool,
     /// Which ranks die when; in any order.
     pub kills: Vec<Kill>,
@@ -135,6 +135,9 @@ struct Message {
     data: Vec<u8>,
 }
 
+/// A receive: the rank, the group, the source and the tag.
+type Receive = (usize, u32, usize, Tag);
+
 /// Colour and key of a split.
 type Wish = (Option<u32>, u32);
 
@@ -164,6 +167,8 @@ struct State {
     gone: Vec<u32>,
     standings: Vec<Standing>,
     inboxes: Vec<VecDeque<Message>>,
+    /// Receives that are begun and have no message yet.
+    begun: Vec<Receive>,
     next_message: u64,
     meetings: Vec<Meeting>,
     next_group: u32,
@@ -286,6 +291,17 @@ impl State {
         // A sender may wait for just this; waking all is harmless.
         self.blocked = 0;
         self.inboxes[me].remove(at).map(|message| message.data)
+    }
+
+    /// Whether rank `dest` has received message `id`, or has begun to: then MPI lets it come,
+    /// whatever the rank does next.
+    fn is_taken(&self, dest: usize, id: u64) -> bool {
+        let Some(at) = self.inboxes[dest].iter().position(|m| m.id == id) else { return true };
+        let Message { group, source, tag, .. } = self.inboxes[dest][at];
+        let is_like = |m: &&Message| (m.group, m.source, m.tag) == (group, source, tag);
+        let before = self.inboxes[dest].iter().take(at).filter(is_like).count();
+        let receive = (dest, group, source, tag);
+        before < self.begun.iter().filter(|&&begun| begun == receive).count()
     }
 }
 
@@ -568,6 +584,7 @@ impl World {
             gone: vec![0; size],
             standings: vec![Standing::START; size],
             inboxes: (0..size).map(|_| VecDeque::new()).collect(),
+            begun: Vec::new(),
             next_message: 0,
             meetings: Vec::new(),
             next_group: 1,
@@ -662,7 +679,7 @@ impl SimComm {
         self.world.wait(
             self.me(),
             || format!("rank {dest} to receive tag {tag}"),
-            |state| state.inboxes[inbox].iter().all(|m| m.id != id).then_some(()),
+            |state| state.is_taken(inbox, id).then_some(()),
         )
     }
 
@@ -721,9 +738,73 @@ impl SimComm {
     }
 }
 
+/// A send under way.
+pub struct Sending {
+    comm: SimComm,
+    id: u64,
+    dest: usize,
+    tag: Tag,
+    is_taken: bool,
+    /// Not to be had before.
+    _buf: Arc<PanelBuf>,
+}
+
+impl SendRequest for Sending {
+    fn test(&mut self) -> Result<bool> {
+        if !self.is_taken {
+            let (world, me) = (&self.comm.world, self.comm.me());
+            world.step(me, &"test of a send")?;
+            let is_taken = world.lock().is_taken(self.comm.members[self.dest], self.id);
+            let mut conductor = world.conductor();
+            self.is_taken =
+                conductor.as_mut().map_or(is_taken, |conductor| conductor.sees(me, is_taken));
+        }
+        Ok(self.is_taken)
+    }
+
+    fn wait(self) -> Result<()> {
+        if self.is_taken { Ok(()) } else { self.comm.await_taken(self.id, self.dest, self.tag) }
+    }
+}
+
+/// A receive under way.
+pub struct Coming {
+    receiving: Receiving<SimComm>,
+    /// Until it has its message.
+    begun: Option<Begun>,
+}
+
+/// Says, until it is dropped, that a receive is begun.
+struct Begun(Arc<World>, Receive);
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        // What has been sent to a rank that dies may have come before it died.
+        if state.dead >> self.1.0 & 1 == 0 {
+            let at = state.begun.iter().position(|receive| *receive == self.1);
+            state.begun.swap_remove(at.expect("it is begun"));
+        }
+    }
+}
+
+impl RecvRequest for Coming {
+    fn test(&mut self) -> Result<bool> {
+        let is_here = self.receiving.test()?;
+        if is_here {
+            self.begun = None;
+        }
+        Ok(is_here)
+    }
+
+    fn wait(self) -> Result<PanelBuf> {
+        self.receiving.wait()
+    }
+}
+
 impl Comm for SimComm {
-    type Send = Sent;
-    type Recv = Receiving<Self>;
+    type Send = Sending;
+    type Recv = Coming;
 
     fn rank(&self) -> usize {
         self.rank
@@ -784,19 +865,22 @@ impl Comm for SimComm {
         range: Range<usize>,
         dest: usize,
         tag: Tag,
-    ) -> Result<Sent> {
-        self.post(bytemuck::cast_slice(&buf[range]), dest, tag)?;
-        Ok(Sent)
+    ) -> Result<Sending> {
+        let id = self.post(bytemuck::cast_slice(&buf[range]), dest, tag)?;
+        let is_taken = !self.world.lock().rendezvous;
+        Ok(Sending { comm: self.again(), id, dest, tag, is_taken, _buf: buf })
     }
 
-    fn irecv(
-        &self,
-        buf: PanelBuf,
-        range: Range<usize>,
-        source: usize,
-        tag: Tag,
-    ) -> Result<Receiving<Self>> {
-        Ok(Receiving::new(self.again(), buf, range, source, tag))
+    fn irecv(&self, buf: PanelBuf, range: Range<usize>, source: usize, tag: Tag) -> Result<Coming> {
+        let receive = (self.me(), self.group, self.members[source], tag);
+        let mut state = self.world.lock();
+        state.begun.push(receive);
+        // Its sender may wait for just this.
+        state.blocked = 0;
+        drop(state);
+        let begun = Some(Begun(self.world.clone(), receive));
+        let receiving = Receiving::new(self.again(), buf, range, source, tag);
+        Ok(Coming { receiving, begun })
     }
 
     fn probe(&self, source: usize, tag: Tag) -> Result<bool> {
@@ -997,6 +1081,74 @@ mod tests {
         assert_eq!(run(&options, head_on).deadlock, None);
         options.rendezvous = true;
         assert!(run(&options, head_on).deadlock.is_some());
+    }
+
+    /// Rank 0 has sent to rank 1, which says when it is about to receive.
+    fn one_send(
+        rendezvous: bool,
+        kills: Vec<Kill>,
+        receiver: impl Fn(&SimComm) -> Result<()>,
+    ) -> Outcome<bool, CommError> {
+        let linger = Linger::UntilBlocked;
+        let options = Options { rendezvous, kills, linger, trace: true, ..Options::new(2, 0) };
+        run(&options, |comm| {
+            if comm.rank() == 1 {
+                receiver(&comm)?;
+                return Ok(true);
+            }
+            let buf = Arc::new(PanelBuf::for_messages(1).expect("memory"));
+            let mut send = comm.isend(buf.clone(), 0..1, 1, 7)?;
+            for _ in 0..20 {
+                assert_eq!(send.test()?, !rendezvous, "its receive has not begun");
+            }
+            comm.send(&[0u8], 1, 8)?;
+            comm.recv(&mut [0u8], 1, 9)?;
+            let is_complete = send.test()?;
+            send.wait()?;
+            assert!(Arc::into_inner(buf).is_some(), "the buffer is free");
+            Ok(is_complete)
+        })
+    }
+
+    #[test]
+    fn a_send_is_under_way_until_its_receive_begins() {
+        let begins = |comm: &SimComm| {
+            comm.recv(&mut [0u8], 0, 8)?;
+            let buf = PanelBuf::for_messages(1).expect("memory");
+            let receive = comm.irecv(buf, 0..1, 0, 7)?;
+            comm.send(&[0u8], 0, 9)?;
+            receive.wait().map(drop)
+        };
+        for rendezvous in [false, true] {
+            let outcome = one_send(rendezvous, vec![], begins);
+            assert!(matches!(outcome.results[0], Ok(true)), "{outcome:?}");
+        }
+        // Without a receive the sender waits for ever, if sends do.
+        let never = |comm: &SimComm| {
+            comm.recv(&mut [0u8], 0, 8)?;
+            comm.send(&[0u8], 0, 9)
+        };
+        assert_eq!(one_send(false, vec![], never).deadlock, None);
+        assert!(one_send(true, vec![], never).deadlock.is_some());
+    }
+
+    /// What is foreseen of a death relies on it: how far the dead had come decides.
+    #[test]
+    fn a_send_whose_receiver_dies_is_complete_if_the_receive_had_begun() {
+        let dies = |comm: &SimComm| {
+            comm.recv(&mut [0u8], 0, 8)?;
+            let buf = PanelBuf::for_messages(1).expect("memory");
+            let receive = comm.irecv(buf, 0..1, 0, 7)?;
+            comm.send(&[0u8], 0, 9)?;
+            comm.point().step(&"the death")?;
+            receive.wait().map(drop)
+        };
+        let trace = one_send(true, vec![], dies).trace;
+        let at = trace.iter().position(|line| line.contains("the death")).expect("a step");
+        let kill = Kill { step: at as u64 + 1, rank: 1 };
+        let outcome = one_send(true, vec![kill], dies);
+        assert!(matches!(outcome.results[0], Ok(true)), "{outcome:?}");
+        assert!(matches!(outcome.results[1], Err(CommError::Killed(_))), "{outcome:?}");
     }
 
     #[test]

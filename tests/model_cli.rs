@@ -121,14 +121,14 @@ fn simulation_is_reproducible_and_refuses_bad_input() {
     let seeded = [&args[..], &["--seed", "2"]].concat();
     assert_ne!(once, stdout(folder.path(), &seeded));
     for (extra, named) in [
-        (&["--node-mtbf-hours=-4"][..], "mtbf_seconds"),
+        (&["--node-mtbf-hours=-4"][..], "--node-mtbf-hours"),
         (&["--group", "1"], "a group of 1"),
         (&["--group", "8", "--parities", "5"], "5 parities"),
         (&["--runs", "0"], "runs = 0"),
-        (&["--overlap", "2"], "overlap_fraction = 2"),
-        (&["--law", "weibull", "--shape", "0"], "shape = 0"),
+        (&["--overlap", "2"], "'2' for '--overlap <0..1>'"),
+        (&["--law", "weibull", "--shape", "0"], "--shape"),
         (&["--nodes", "0"], "nodes = 0"),
-        (&["--confidence", "1"], "--confidence 1"),
+        (&["--confidence", "1"], "--confidence <0..1>': legal is between 0 and 1"),
         (&["--trace", "none.txt"], "none.txt"),
         (&["--protocol", "hierarchical", "--spares", "3"], "--spares"),
         (&["--protocol", "abft"], "--interval-seconds"),
@@ -295,16 +295,24 @@ fn plan_tells_how_many_spares_it_takes() {
 fn plan_refuses_what_cannot_be() {
     let folder = tempfile::tempdir().unwrap();
     for (extra, named) in [
-        (&["--node-mtbf-hours=-1"][..], "node_mtbf_seconds"),
-        (&["--node-mtbf-hours", "-1"][..], "node_mtbf_seconds"),
+        (
+            &["--node-mtbf-hours=-1"][..],
+            "'-1' for '--node-mtbf-hours <HOURS>': legal is a number above 0",
+        ),
+        (&["--node-mtbf-hours", "-1"][..], "--node-mtbf-hours"),
         (&["--threads", "64"], "--threads 64"),
-        (&["--memory-fraction", "1.5"], "--memory-fraction 1.5"),
+        (&["--cores-per-node", "0"], "--cores-per-node 0: legal is 1 or more"),
+        (&["--helper-cores", "99"], "--helper-cores 99 of"),
+        (
+            &["--memory-fraction", "1.5"],
+            "--memory-fraction <0..1>': legal is more than 0, at most 1",
+        ),
         (&["--memory-gib", "0.000001"], "no configuration"),
-        (&["--probability", "2"], "finish_probability"),
-        (&["--bandwidth-gbs", "0"], "transfer_seconds_per_byte"),
+        (&["--probability", "2"], "--probability <0..1>': legal is a number from 0 to 1"),
+        (&["--bandwidth-gbs", "0"], "--bandwidth-gbs"),
         (&["--report", "none.json"], "none.json"),
-        (&["--local-gbs", "0"], "local_bytes_per_second"),
-        (&["--global-gbs", "1", "--machine-mtbf-hours", "0"], "machine_mtbf_seconds"),
+        (&["--local-gbs", "0"], "--local-gbs"),
+        (&["--global-gbs", "1", "--machine-mtbf-hours", "0"], "--machine-mtbf-hours"),
         (&["--local-folder", "/scratch"], "--local-gbs"),
         (
             &["--local-gbs", "2", "--machine-mtbf-hours", "100", "--local-folder", "here"],
@@ -475,7 +483,7 @@ fn plan_takes_rates_that_were_measured() {
     // What was measured is not uncertain.
     assert_eq!(measured["uncertain"].as_array().unwrap().len(), 1);
     let message = refusal(folder.path(), &with(&["--checkpoint-gbs", "0"]));
-    assert!(message.contains("checkpoint_bytes_per_second = 0"), "{message}");
+    assert!(message.contains("--checkpoint-gbs"), "{message}");
     // A machine of the model: its latency within a node, its rates of panels.
     let fit = ["model", "path", "--save-machine", "m.json", "--n", "1000", "--nb", "64"];
     stdout(folder.path(), &with_all(&fit, &["--latency-us", "9"]));
@@ -616,10 +624,13 @@ fn reports_and_flags_that_the_critical_path_cannot_use_are_refused() {
         (&["--fit", "gone.json"], "gone.json"),
         (&[], "Give --n or --memory-gib"),
         (&["--n", "1000", "--nb", "0"], "nb = 0"),
-        (&["--n", "1000", "--bandwidth-gbs", "0"], "--bandwidth-gbs 0"),
-        (&["--n", "1000", "--gflops-per-core", "-1"], "--gflops-per-core -1"),
-        (&["--n", "1000", "--latency-us", "-1"], "message_seconds"),
-        (&["--memory-gib", "0"], "not enough for one block"),
+        (
+            &["--n", "1000", "--bandwidth-gbs", "0"],
+            "--bandwidth-gbs <GB/S>': legal is a number above 0, or inf",
+        ),
+        (&["--n", "1000", "--gflops-per-core", "-1"], "--gflops-per-core"),
+        (&["--n", "1000", "--latency-us", "-1"], "--latency-us"),
+        (&["--memory-gib", "1e-9"], "not enough for one block"),
         (&["--n", "1000", "--out", "path.png"], "must end in .svg or .csv"),
         (&["--n", "1000", "--bcast", "star"], "star"),
     ] {

@@ -24,6 +24,7 @@ mod plan_report;
 pub mod probe;
 mod progress_bar;
 pub mod protect;
+mod ranges;
 pub mod report;
 pub mod run;
 pub mod shm;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 
 use super::progress_bar::ProgressBar;
+use super::ranges::above_zero;
 use super::simulate_args::SimulateArgs;
 use super::study_error::StudyError;
 use super::{figure, path, simulate};
@@ -66,10 +67,10 @@ pub struct FigureArgs {
 #[command(allow_negative_numbers = true)]
 pub struct WasteArgs {
     /// Mean time between failures of one processor, in years
-    #[arg(long, value_name = "YEARS", default_value_t = 50.0)]
+    #[arg(long, value_parser = above_zero, value_name = "YEARS", default_value_t = 50.0)]
     pub processor_mtbf_years: f64,
     /// Time to write the whole memory, in seconds [default: the paper's, by platform]
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_parser = above_zero, value_name = "S")]
     pub checkpoint_seconds: Option<f64>,
 }
 

@@ -10,6 +10,7 @@ use clap::builder::PossibleValuesParser;
 use serde_json::{Value, json};
 
 use super::figure;
+use super::ranges::{above_zero, above_zero_or_infinite, zero_or_above};
 use super::study_error::StudyError;
 use crate::config::{Bcast, Swap};
 use crate::model::path::{
@@ -28,7 +29,7 @@ pub struct PathArgs {
     #[arg(long, value_name = "N")]
     pub n: Option<usize>,
     /// Matrix of a rank, in GiB; N follows from it
-    #[arg(long, value_name = "GIB", conflicts_with = "n")]
+    #[arg(long, value_parser = above_zero, value_name = "GIB", conflicts_with = "n")]
     pub memory_gib: Option<f64>,
     /// Blocking factors
     #[arg(long, value_name = "NB,..", value_delimiter = ',', default_value = "192")]
@@ -71,14 +72,14 @@ pub struct PathArgs {
     #[arg(long, value_name = "FILE", help_heading = MACHINE)]
     pub save_machine: Option<PathBuf>,
     /// DGEMM rate of a core, in Gflop/s; solve and panel follow it [default: the machine's]
-    #[arg(long, value_name = "GFLOPS", help_heading = MACHINE)]
+    #[arg(long, value_parser = above_zero, value_name = "GFLOPS", help_heading = MACHINE)]
     pub gflops_per_core: Option<f64>,
     /// Latency of a message, in microseconds [default: the machine's]
-    #[arg(long, value_name = "US", help_heading = MACHINE)]
+    #[arg(long, value_parser = zero_or_above, value_name = "US", help_heading = MACHINE)]
     pub latency_us: Option<f64>,
     /// Bandwidth of a rank in one direction, in GB/s; inf for none to wait for [default: the
     /// machine's]
-    #[arg(long, value_name = "GB/S", help_heading = MACHINE)]
+    #[arg(long, value_parser = above_zero_or_infinite, value_name = "GB/S", help_heading = MACHINE)]
     pub bandwidth_gbs: Option<f64>,
 
     /// Compare predicted and measured phases of these JSON reports, instead of predicting a run
@@ -220,20 +221,14 @@ fn machine(args: &PathArgs, fitted: Option<Machine>) -> Result<Machine, StudyErr
         None => read_machine(args.machine.as_deref())?,
     };
     machine.validate()?;
-    let above_zero = |flag: &str, value: f64| {
-        if value > 0.0 {
-            return Ok(value);
-        }
-        Err(StudyError::Usage(format!("--{flag} {value}: legal is more than 0")))
-    };
     if let Some(gflops) = args.gflops_per_core {
-        machine = machine.with_core_flops(1e9 * above_zero("gflops-per-core", gflops)?);
+        machine = machine.with_core_flops(1e9 * gflops);
     }
     if let Some(latency) = args.latency_us {
         machine.message_seconds = latency * 1e-6;
     }
     if let Some(bandwidth) = args.bandwidth_gbs {
-        machine.message_byte_seconds = 1e-9 / above_zero("bandwidth-gbs", bandwidth)?;
+        machine.message_byte_seconds = 1e-9 / bandwidth;
     }
     machine.validate()?;
     Ok(machine)

@@ -12,6 +12,7 @@ use super::machine;
 use super::path::read_machine;
 use super::plan_levels::{self, LevelArgs};
 use super::plan_report::{Basis, describe, json, large, protection};
+use super::ranges::{above_zero, share, share_above_zero, zero_or_above};
 use super::study_error::StudyError;
 use crate::config::param::Param;
 use crate::config::value::Value;
@@ -22,7 +23,6 @@ use crate::machine::blas::{MatMut, MatRef, gemm};
 use crate::machine::environment::{blas, selftest};
 use crate::model::HOUR_SECONDS;
 use crate::model::chen::Network;
-use crate::model::error::positive;
 use crate::model::path::{self, Changes};
 use crate::model::plan::{Candidate, Encoder, Machine, Plan, networked};
 use crate::model::tang::memory::Protocol;
@@ -51,38 +51,38 @@ pub struct PlanArgs {
     #[arg(long, value_name = "K", default_value_t = 0)]
     pub helper_cores: usize,
     /// Memory of a node, in GiB [default: what this machine has available]
-    #[arg(long, value_name = "GIB")]
+    #[arg(long, value_parser = above_zero, value_name = "GIB")]
     pub memory_gib: Option<f64>,
     /// Part of that memory that the run may take
-    #[arg(long, value_name = "0..1", default_value_t = 0.8)]
+    #[arg(long, value_parser = share_above_zero, value_name = "0..1", default_value_t = 0.8)]
     pub memory_fraction: f64,
     /// DGEMM rate of a core, in Gflop/s [default: from --report or --machine, else measured here]
-    #[arg(long, value_name = "GFLOPS")]
+    #[arg(long, value_parser = above_zero, value_name = "GFLOPS")]
     pub gflops_per_core: Option<f64>,
     /// Latency of a message between nodes, in microseconds
-    #[arg(long, value_name = "US", default_value_t = 2.0)]
+    #[arg(long, value_parser = zero_or_above, value_name = "US", default_value_t = 2.0)]
     pub latency_us: f64,
     /// Bandwidth of a node's network in one direction, in GB/s
-    #[arg(long, value_name = "GB/S", default_value_t = 10.0)]
+    #[arg(long, value_parser = above_zero, value_name = "GB/S", default_value_t = 10.0)]
     pub bandwidth_gbs: f64,
     /// Rate of copies and sums in a node's memory, in GB/s [default: measured here, one core]
-    #[arg(long, value_name = "GB/S")]
+    #[arg(long, value_parser = above_zero, value_name = "GB/S")]
     pub copy_gbs: Option<f64>,
     /// Rate of a checkpoint as measured: GB of its matrix that a node saves a second, with one
     /// parity [default: computed from --bandwidth-gbs and --copy-gbs]
-    #[arg(long, value_name = "GB/S")]
+    #[arg(long, value_parser = above_zero, value_name = "GB/S")]
     pub checkpoint_gbs: Option<f64>,
     /// Mean time between failures of one node, in hours
-    #[arg(long, value_name = "HOURS", default_value_t = 43_800.0)]
+    #[arg(long, value_parser = above_zero, value_name = "HOURS", default_value_t = 43_800.0)]
     pub node_mtbf_hours: f64,
     /// From a failure to all processes running again, in seconds
-    #[arg(long, value_name = "S", default_value_t = 90.0)]
+    #[arg(long, value_parser = zero_or_above, value_name = "S", default_value_t = 90.0)]
     pub downtime_seconds: f64,
     /// Blocking factor
     #[arg(long, value_name = "NB", default_value_t = 256)]
     pub nb: usize,
     /// Least probability to finish without a loss of data and within the spares
-    #[arg(long, value_name = "0..1", default_value_t = 0.99)]
+    #[arg(long, value_parser = share, value_name = "0..1", default_value_t = 0.99)]
     pub probability: f64,
     /// JSON reports of earlier runs without checkpoints: what they reached of the model's rate
     /// is expected of this run
@@ -181,12 +181,6 @@ fn basis(args: &PlanArgs) -> Result<Basis, StudyError> {
         Some(given) => given * gib,
         None => machine::available_bytes()? as f64,
     };
-    if !(args.memory_fraction > 0.0 && args.memory_fraction <= 1.0) {
-        return Err(StudyError::Usage(format!(
-            "--memory-fraction {}: legal is more than 0, at most 1",
-            args.memory_fraction
-        )));
-    }
     let core = core(args, &reports, &mut notes)?;
     let copy_gbs = args.copy_gbs.unwrap_or_else(|| {
         let measured = measure_copy_gbs();
@@ -228,13 +222,21 @@ fn node_cores(args: &PlanArgs) -> Result<(usize, usize), StudyError> {
         Some(cores) => cores,
         None => machine::cores()?,
     };
-    let solver_cores = cores.saturating_sub(args.helper_cores);
-    if args.threads == 0 || solver_cores < args.threads {
-        return Err(StudyError::Usage(format!(
-            "--threads {} on {cores} cores a node, of which --helper-cores keeps {}: legal is 1 to \
-             {solver_cores}",
-            args.threads, args.helper_cores
-        )));
+    let (threads, kept) = (args.threads, args.helper_cores);
+    let refused = |what| Err(StudyError::Usage(what));
+    if cores == 0 {
+        return refused("--cores-per-node 0: legal is 1 or more".to_owned());
+    }
+    let solver_cores = cores.saturating_sub(kept);
+    if solver_cores == 0 {
+        let most = cores - 1;
+        return refused(format!("--helper-cores {kept} of {cores} a node: legal is 0 to {most}"));
+    }
+    if threads == 0 || solver_cores < threads {
+        return refused(format!(
+            "--threads {threads} on {cores} cores a node, of which --helper-cores keeps {kept}: \
+             legal is 1 to {solver_cores}"
+        ));
     }
     Ok((cores, solver_cores))
 }
@@ -253,7 +255,7 @@ fn core(
         .filter_map(|r| r.dgemm_self_test.as_ref()?.gflops_per_core)
         .fold(None, |best: Option<f64>, rate| Some(best.map_or(rate, |b| b.max(rate))));
     let (gflops, from) = match (args.gflops_per_core, reported, &args.machine) {
-        (Some(given), _, _) => (positive("gflops_per_core", given)?, "as given".to_owned()),
+        (Some(given), _, _) => (given, "as given".to_owned()),
         (_, Some(rate), _) => (rate, "from the reports' self-test".to_owned()),
         (_, _, Some(path)) => {
             (1e-9 / core.product_flop_seconds, format!("from {}", path.display()))

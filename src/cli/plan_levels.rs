@@ -6,6 +6,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::plan_report::large;
+use super::ranges::above_zero;
 use super::study_error::StudyError;
 use crate::model::bosilca::Validity;
 use crate::model::levels::{PlannedLevel, Storage, StoredIn};
@@ -17,13 +18,13 @@ use crate::run::protect::{IMAGES_MTBF_SECONDS, Levels};
 #[derive(Debug, Args)]
 pub struct LevelArgs {
     /// Plan images of checkpoints on the nodes' own disks: bandwidth of each, in GB/s
-    #[arg(long, value_name = "GB/S")]
+    #[arg(long, value_parser = above_zero, value_name = "GB/S")]
     pub local_gbs: Option<f64>,
     /// Plan images on a file system that all nodes see: its bandwidth for all of them, in GB/s
-    #[arg(long, value_name = "GB/S")]
+    #[arg(long, value_parser = above_zero, value_name = "GB/S")]
     pub global_gbs: Option<f64>,
     /// Mean time between events that take the memory of all nodes, such as power cuts, in hours
-    #[arg(long, value_name = "HOURS", default_value_t = IMAGES_MTBF_SECONDS / HOUR_SECONDS)]
+    #[arg(long, value_parser = above_zero, value_name = "HOURS", default_value_t = IMAGES_MTBF_SECONDS / HOUR_SECONDS)]
     pub machine_mtbf_hours: f64,
     /// Folder of the images on the nodes' own disks, for the configuration
     #[arg(long, value_name = "FOLDER", requires = "local_gbs")]

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::ranges::above_zero;
 use super::study_error::StudyError;
-use crate::model::error::positive;
 use crate::report::html::{self, NamedRun};
 use crate::report::output;
 use crate::report::reader::RunReport;
@@ -25,10 +25,10 @@ pub struct ReportArgs {
     #[arg(long)]
     pub top500: bool,
     /// Peak of the cores that ran, in Gflop/s
-    #[arg(long, value_name = "GFLOPS", requires = "top500")]
+    #[arg(long, value_parser = above_zero, value_name = "GFLOPS", requires = "top500")]
     pub rpeak_gflops: Option<f64>,
     /// Mean power over the core phase, in kW
-    #[arg(long, value_name = "KW", requires = "top500")]
+    #[arg(long, value_parser = above_zero, value_name = "KW", requires = "top500")]
     pub power_kw: Option<f64>,
     /// Overwrite the file if it exists
     #[arg(long, short)]
@@ -64,12 +64,6 @@ pub fn execute(args: &ReportArgs) -> Result<(), StudyError> {
 }
 
 fn submission(args: &ReportArgs, runs: &[NamedRun]) -> Result<String, StudyError> {
-    if let Some(rate) = args.rpeak_gflops {
-        positive("rpeak_gflops", rate)?;
-    }
-    if let Some(power) = args.power_kw {
-        positive("power_kilowatts", power)?;
-    }
     let given = Given { rpeak_gflops: args.rpeak_gflops, power_kilowatts: args.power_kw };
     top500::sheet(runs, &given).map_err(|error| StudyError::Usage(error.to_string()))
 }

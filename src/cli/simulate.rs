@@ -5,7 +5,7 @@ use super::simulate_args::{ProtocolName, SimulateArgs};
 use super::simulate_jobs::{self, Formula};
 use super::study_error::StudyError;
 use crate::model::HOUR_SECONDS;
-use crate::model::error::{at_least, positive};
+use crate::model::error::at_least;
 use crate::model::sim::coordinated::Protection;
 use crate::model::sim::stats::{Estimate, Proportion};
 use crate::model::sim::{Ages, Batch, CoordinatedJob, Summary};
@@ -16,11 +16,6 @@ use crate::report::output;
 /// # Errors
 /// A flag is not legal, a trace cannot be read.
 pub(super) fn execute(args: &SimulateArgs) -> Result<(), StudyError> {
-    if !(args.confidence > 0.0 && args.confidence < 1.0) {
-        let given = args.confidence;
-        return Err(StudyError::Usage(format!("--confidence {given}: legal is between 0 and 1")));
-    }
-    positive("work_hours", args.work_hours)?;
     at_least("nodes", args.nodes, 1, "1 or more")?;
     let batch = Batch {
         runs: args.runs,
@@ -35,7 +30,7 @@ pub(super) fn execute(args: &SimulateArgs) -> Result<(), StudyError> {
     let (summary, unharmed, formula) = if let Some((levels, gib)) =
         args.level.as_ref().zip(args.image_gib)
     {
-        let node_bytes = positive("image_gib", gib)? * f64::from(1u32 << 30);
+        let node_bytes = gib * f64::from(1u32 << 30);
         let levelled = simulate_jobs::levelled(args, levels, node_bytes)?;
         let nodes = levelled.job.all_nodes();
         let batch = Batch { nodes, law: levelled.law.clone(), ..batch };

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::model_levels::StatedLevels;
+use super::ranges::{above_zero, share, share_above_zero, share_between, zero_or_above};
 
 /// Protocols of `model simulate`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -58,44 +59,44 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "M", default_value_t = 1)]
     pub parities: usize,
     /// Mean time between failures of one node, in hours
-    #[arg(long, value_name = "HOURS", default_value_t = 43_800.0)]
+    #[arg(long, value_parser = above_zero, value_name = "HOURS", default_value_t = 43_800.0)]
     pub node_mtbf_hours: f64,
     /// How nodes fail
     #[arg(long, value_name = "LAW", default_value = "exponential")]
     pub law: LawName,
     /// Shape of the Weibull law
-    #[arg(long, value_name = "K", default_value_t = 0.7)]
+    #[arg(long, value_parser = above_zero, value_name = "K", default_value_t = 0.7)]
     pub shape: f64,
     /// Deviation of the logarithm of the log-normal law
-    #[arg(long, value_name = "SIGMA", default_value_t = 1.0)]
+    #[arg(long, value_parser = above_zero, value_name = "SIGMA", default_value_t = 1.0)]
     pub sigma: f64,
     /// Failures from a file instead: a line each, `seconds node`
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// Length of the trace's record, in hours [default: a mean gap after its last failure]
-    #[arg(long, value_name = "HOURS")]
+    #[arg(long, value_parser = above_zero, value_name = "HOURS")]
     pub trace_hours: Option<f64>,
     /// All nodes are new at the start, instead of as old as in a machine long in use
     #[arg(long)]
     pub new_nodes: bool,
     /// Work to do, in hours of full speed
-    #[arg(long, value_name = "HOURS", default_value_t = 24.0)]
+    #[arg(long, value_parser = above_zero, value_name = "HOURS", default_value_t = 24.0)]
     pub work_hours: f64,
     /// One checkpoint (of one group, where they take turns), in seconds; 0 with abft
-    #[arg(long, value_name = "S", default_value_t = 20.0)]
+    #[arg(long, value_parser = zero_or_above, value_name = "S", default_value_t = 20.0)]
     pub checkpoint_seconds: f64,
     /// Share of the speed that is left during a checkpoint
-    #[arg(long, value_name = "0..1", default_value_t = 0.0)]
+    #[arg(long, value_parser = share, value_name = "0..1", default_value_t = 0.0)]
     pub overlap: f64,
     /// Work between two checkpoints, in seconds [default: the best for the exact form]; with abft
     /// that of a step, which has to be given
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_parser = above_zero, value_name = "S")]
     pub interval_seconds: Option<f64>,
     /// Detection and relaunch, in seconds
-    #[arg(long, value_name = "S", default_value_t = 60.0)]
+    #[arg(long, value_parser = zero_or_above, value_name = "S", default_value_t = 60.0)]
     pub downtime_seconds: f64,
     /// Rebuild or reload, in seconds
-    #[arg(long, value_name = "S", default_value_t = 20.0)]
+    #[arg(long, value_parser = zero_or_above, value_name = "S", default_value_t = 20.0)]
     pub recovery_seconds: f64,
     /// Levels of images beside the memory: local:RATE (of each node) or global:RATE (for all), as
     /// 2GB/s; then ,every=auto (the best) or a time ,cost=TIME that the work loses to an image (else
@@ -104,22 +105,22 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "LEVELS", requires = "image_gib")]
     pub level: Option<StatedLevels>,
     /// Image of a node, in GiB
-    #[arg(long, value_name = "GIB", requires = "level")]
+    #[arg(long, value_parser = above_zero, value_name = "GIB", requires = "level")]
     pub image_gib: Option<f64>,
     /// Start the work anew when data are lost, instead of giving up
     #[arg(long)]
     pub restart: bool,
     /// Speed with message logging (hierarchical)
-    #[arg(long, value_name = "0..1", default_value_t = 0.98)]
+    #[arg(long, value_parser = share_above_zero, value_name = "0..1", default_value_t = 0.98)]
     pub logging_speed: f64,
     /// Speed of re-execution from the logs (hierarchical)
-    #[arg(long, value_name = "X", default_value_t = 1.5)]
+    #[arg(long, value_parser = above_zero, value_name = "X", default_value_t = 1.5)]
     pub replay_speed: f64,
     /// Growth of a checkpoint by logged messages a second of work, as a share of it (hierarchical)
-    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    #[arg(long, value_parser = zero_or_above, value_name = "SHARE", default_value_t = 0.0)]
     pub growth_per_second: f64,
     /// Give up a run after this many times the work
-    #[arg(long, value_name = "X", default_value_t = 1_000.0)]
+    #[arg(long, value_parser = above_zero, value_name = "X", default_value_t = 1_000.0)]
     pub give_up: f64,
     /// Independent runs
     #[arg(long, value_name = "RUNS", default_value_t = 1_000)]
@@ -131,6 +132,6 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "T")]
     pub threads: Option<usize>,
     /// Confidence of the intervals
-    #[arg(long, value_name = "0..1", default_value_t = 0.95)]
+    #[arg(long, value_parser = share_between, value_name = "0..1", default_value_t = 0.95)]
     pub confidence: f64,
 }

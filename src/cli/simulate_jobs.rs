@@ -65,7 +65,6 @@ pub(super) fn coordinated(
     model.validate()?;
     let mtbf_seconds = system_mtbf_seconds(args)?;
     positive("system_mtbf_seconds", mtbf_seconds)?;
-    positive("work_hours", args.work_hours)?;
     let interval_seconds = match args.interval_seconds {
         _ if args.protocol == ProtocolName::None => f64::INFINITY,
         Some(given) => given,

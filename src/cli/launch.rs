@@ -424,12 +424,22 @@ fn of_version(text: &str) -> Option<Launcher> {
 
 #[cfg(test)]
 mod tests {
+    use clap::ValueEnum as _;
+
     use super::*;
 
     #[derive(clap::Parser)]
     struct Only {
         #[command(flatten)]
         launch: LaunchArgs,
+    }
+
+    #[test]
+    fn the_table_names_each_launcher() {
+        let name = |launcher: &LauncherName| launcher.to_possible_value().expect("none is hidden");
+        let names = LauncherName::value_variants().iter().map(name);
+        let names: Vec<String> = names.map(|value| value.get_name().to_owned()).collect();
+        assert_eq!(names, Launching::Launcher.info().choices);
     }
 
     fn args(line: &str) -> LaunchArgs {

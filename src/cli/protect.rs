@@ -133,7 +133,8 @@ mod tests {
     #[test]
     fn each_setting_has_its_flag_and_the_flag_sets_it() {
         for info in &SETTINGS {
-            let mut args = vec!["x", info.flag];
+            let flag = info.setting.flag();
+            let mut args = vec!["x", &flag];
             if info.written != Written::Flag {
                 args.push("7");
             }

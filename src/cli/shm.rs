@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 
 use crate::checkpoint::level::folder::{StoredImages, remove_images_of, stored_images};
 use crate::checkpoint::store::{
-    Flaw, Liveness, SegmentInfo, Store, StoreError, StoreKind, Stub, host,
+    Flaw, Liveness, STORES, SegmentInfo, Store, StoreError, StoreKind, Stub, host,
 };
 use crate::config::{ConfigError, Place, Setting};
 use crate::machine::environment::host::this_host;
@@ -74,8 +74,8 @@ pub enum ShmAction {
 /// Where segments live.
 #[derive(Debug, Args)]
 pub struct StoreArg {
-    /// Memory that outlives a process: sysv, sysv-huge, posix, file:FOLDER
-    #[arg(long, value_name = "STORE", default_value = "sysv")]
+    /// Memory that outlives a process.
+    #[arg(long, help = format!("Memory that outlives a process: {STORES}"), value_name = "STORE", default_value = "sysv")]
     pub store: String,
     /// Folder of a level, whose images are listed or removed, too; may be repeated
     #[arg(long, value_name = "FOLDER")]
@@ -120,7 +120,7 @@ fn open(arg: &StoreArg) -> Result<Box<dyn Store + Send + Sync>, ShmError> {
             at: Setting::Store.at(&Place::Flag),
             value: arg.store.clone(),
             wanted: "understood",
-            legal: Setting::Store.info().legal.to_owned(),
+            legal: Setting::Store.info().legal(),
         })),
     }
 }

@@ -6,8 +6,15 @@
 
 use std::collections::BTreeMap;
 
+use skt_terms::choice::{OnLoss, Overlap, Region};
+
 use super::error::{At, Place};
-use super::value::{Value, Written};
+use super::value::{Row, Value, Written};
+use crate::checkpoint::agree::Resume;
+use crate::checkpoint::codec::CodecKind;
+use crate::checkpoint::encode::Encoder;
+use crate::checkpoint::methods::Method;
+use crate::checkpoint::store::STORES;
 
 /// A setting of the protection against the loss of ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,33 +44,11 @@ pub enum Setting {
 /// Settings as written.
 pub type CheckpointDraft = BTreeMap<Setting, Value>;
 
-/// One setting, described.
-#[derive(Debug, Clone, Copy)]
-pub struct SettingInfo {
-    /// Which one.
-    pub setting: Setting,
-    /// Its key in the table.
-    pub key: &'static str,
-    /// Its flag.
-    pub flag: &'static str,
-    /// How it is written.
-    pub written: Written,
-    /// The names to choose from, if it is a choice.
-    pub choices: &'static [&'static str],
-    /// Legal values in words.
-    pub legal: &'static str,
-    /// The default as it would be written; in words, in brackets, where it
-    /// follows from something else.
-    pub default: &'static str,
-    /// What it is.
-    pub what: &'static str,
-}
-
-const NONE: SettingInfo = SettingInfo {
+const NONE: Row<Setting> = Row {
     setting: Setting::Method,
     key: "",
-    flag: "",
     written: Written::Text,
+    is_list: false,
     choices: &[],
     legal: "",
     default: "",
@@ -71,23 +56,20 @@ const NONE: SettingInfo = SettingInfo {
 };
 
 /// All settings.
-pub const SETTINGS: [SettingInfo; 19] = [
-    SettingInfo {
+pub const SETTINGS: [Row<Setting>; 19] = [
+    Row {
         setting: Setting::Method,
         key: "method",
-        flag: "--ft",
-        choices: &["self", "abft", "double", "single", "none"],
-        legal: "self, abft, double, single, none",
+        choices: &Method::NAMES,
         default: "self",
         what: "how checkpoints are kept; a job too small for a group has none unless this is \
                given. abft takes none: process columns beside P x Q, as many as parities, carry \
                checksums",
         ..NONE
     },
-    SettingInfo {
+    Row {
         setting: Setting::Every,
         key: "every",
-        flag: "--checkpoint-every",
         written: Written::Time,
         legal: "auto, never, a time (90s, 10min, 24h, 3d), panels (20p), or drill (20p!)",
         default: "auto",
@@ -96,40 +78,35 @@ pub const SETTINGS: [SettingInfo; 19] = [
                rest of the run; a drill takes each",
         ..NONE
     },
-    SettingInfo {
+    Row {
         setting: Setting::Mtbf,
         key: "mtbf",
-        flag: "--mtbf",
         written: Written::Time,
         legal: "a time: 90s, 10min, 24h, 3d",
         default: "24h",
         what: "mean time between failures of all nodes of the job together",
         ..NONE
     },
-    SettingInfo {
+    Row {
         setting: Setting::Resume,
         key: "resume",
-        flag: "--resume",
-        choices: &["auto", "never", "require"],
-        legal: "auto, never, require",
+        choices: &Resume::NAMES,
         default: "auto",
         what: "go on from the data of an earlier start, start from the beginning, or fail without \
                such data",
         ..NONE
     },
-    SettingInfo {
+    Row {
         setting: Setting::RunId,
         key: "run_id",
-        flag: "--run-id",
         legal: "1 to 64 letters, digits, `.`, `_` and `-`",
         default: "(made from the tests)",
         what: "name of the run; a restart finds its data by it",
         ..NONE
     },
-    SettingInfo {
+    Row {
         setting: Setting::GroupSize,
         key: "group_size",
-        flag: "--group-size",
         written: Written::Whole,
         legal: "twice the parities to 255",
         default: "16",
@@ -137,52 +114,45 @@ pub const SETTINGS: [SettingInfo; 19] = [
                survive more losses",
         ..NONE
     },
-    SettingInfo {
+    Row {
         setting: Setting::Parities,
         key: "parities",
-        flag: "--parities",
         written: Written::Whole,
         legal: "1 to 127; with abft 1 to 3",
         default: "1",
         what: "losses that each group survives; with abft, that each process row survives",
         ..NONE
     },
-    SettingInfo {
+    Row {
         setting: Setting::Region,
         key: "region",
-        flag: "--region",
-        choices: &["corner", "side", "whole"],
-        legal: "corner, side, whole",
+        choices: &Region::NAMES,
         default: "corner",
         what: "part of the matrix that is saved: what has changed, all rows of those columns, or \
                all",
         ..NONE
     },
-    SettingInfo {
+    Row {
         setting: Setting::Codec,
         key: "codec",
-        flag: "--codec",
-        choices: &["xor", "sum", "reed-solomon"],
-        legal: "xor, sum, reed-solomon; with more than one parity reed-solomon",
+        choices: &CodecKind::NAMES,
+        legal: "; with more than one parity reed-solomon",
         default: "(xor, or reed-solomon)",
         what: "erasure code; sum is in floating point and not bit-exact",
         ..NONE
     },
-    SettingInfo {
+    Row {
         setting: Setting::Encoder,
         key: "encoder",
-        flag: "--encoder",
-        choices: &["auto", "direct", "ring", "reduce", "tree"],
-        legal: "auto, direct, ring, reduce, tree",
+        choices: &Encoder::NAMES,
         default: "auto",
         what: "how parities are computed; auto: direct, from memory to memory, where a group is \
                on one host, else ring",
         ..NONE
     },
-    SettingInfo {
+    Row {
         setting: Setting::MessageBytes,
         key: "message_bytes",
-        flag: "--message-bytes",
         written: Written::Whole,
         legal: "4096 to 4194304",
         default: "(measured)",
@@ -190,21 +160,18 @@ pub const SETTINGS: [SettingInfo; 19] = [
                it",
         ..NONE
     },
-    SettingInfo {
+    Row {
         setting: Setting::Overlap,
         key: "overlap",
-        flag: "--overlap",
-        choices: &["auto", "on", "off"],
-        legal: "auto, on, off",
+        choices: &Overlap::NAMES,
         default: "auto",
         what: "whether parities (by direct or ring) are computed while the solver goes on; auto: \
                where a group computes them by messages in a ring, or there are helper cores",
         ..NONE
     },
-    SettingInfo {
+    Row {
         setting: Setting::HelperCores,
         key: "helper_cores",
-        flag: "--helper-cores",
         written: Written::Whole,
         legal: "0 to 4096",
         default: "0",
@@ -212,10 +179,9 @@ pub const SETTINGS: [SettingInfo; 19] = [
                that compute parities while it goes on, and that write images, are pinned to them",
         ..NONE
     },
-    SettingInfo {
+    Row {
         setting: Setting::CheckEvery,
         key: "check_every",
-        flag: "--check-every",
         written: Written::Time,
         legal: "auto, never, or panels: 1 or more",
         default: "auto",
@@ -223,12 +189,10 @@ pub const SETTINGS: [SettingInfo; 19] = [
                many as cost a hundredth of the time",
         ..NONE
     },
-    SettingInfo {
+    Row {
         setting: Setting::OnLoss,
         key: "on_loss",
-        flag: "--on-loss",
-        choices: &["restart", "recover", "replace"],
-        legal: "restart, recover, replace",
+        choices: &OnLoss::NAMES,
         default: "restart",
         what: "with abft, what follows when a rank is lost. restart: the job ends, and the same \
                command goes on; recover: a spare rank takes its place; replace: once, the \
@@ -236,38 +200,34 @@ pub const SETTINGS: [SettingInfo; 19] = [
                Open MPI 5, mpirun --with-ft ulfm)",
         ..NONE
     },
-    SettingInfo {
+    Row {
         setting: Setting::Domains,
         key: "domains",
-        flag: "--domains",
         legal: "a file with a host and its domain (rack, switch) a line",
         default: "(each host is its own)",
         what: "failure domains; no two ranks of a group are in one",
         ..NONE
     },
-    SettingInfo {
+    Row {
         setting: Setting::AllowSharedDomains,
         key: "allow_shared_domains",
-        flag: "--allow-shared-domains",
         written: Written::Flag,
         legal: "true, false",
         default: "false",
         what: "whether two ranks of a group may be in one failure domain",
         ..NONE
     },
-    SettingInfo {
+    Row {
         setting: Setting::Store,
         key: "store",
-        flag: "--store",
-        legal: "sysv, sysv-huge, posix, file:FOLDER",
+        legal: STORES,
         default: "sysv",
         what: "memory that outlives a process",
         ..NONE
     },
-    SettingInfo {
+    Row {
         setting: Setting::Level,
         key: "level",
-        flag: "--level",
         legal: "local:FOLDER or global:FOLDER, with an absolute path, then ,every=auto or a time \
                 ,mtbf=TIME ,keep=1..16 ,when-busy=wait or skip ,max-rate=RATE (200MB/s); several \
                 with commas between them",
@@ -278,8 +238,6 @@ pub const SETTINGS: [SettingInfo; 19] = [
     },
 ];
 
-/// The method that carries checksums in the elimination.
-pub const ABFT: &str = "abft";
 /// Most checksum columns: what the decoding of more would amplify is not worth having.
 pub const MOST_CHECKSUMS: usize = 3;
 
@@ -287,7 +245,7 @@ pub const MOST_CHECKSUMS: usize = 3;
 /// about it is said where the settings are read.
 pub fn checksum_columns(draft: &CheckpointDraft) -> usize {
     let text = |setting| draft.get(&setting).map(|value: &Value| value.text.as_str());
-    if text(Setting::Method) != Some(ABFT) {
+    if text(Setting::Method) != Some(Method::Abft.name()) {
         return 0;
     }
     let asked = text(Setting::Parities).map_or(Some(1), |text| text.parse().ok());
@@ -296,23 +254,25 @@ pub fn checksum_columns(draft: &CheckpointDraft) -> usize {
 
 impl Setting {
     /// This setting's row of [`SETTINGS`].
-    pub fn info(self) -> &'static SettingInfo {
+    pub fn info(self) -> &'static Row<Setting> {
         &SETTINGS[self as usize]
+    }
+
+    /// Its flag.
+    pub fn flag(self) -> String {
+        match self {
+            Self::Method => "--ft".to_owned(),
+            Self::Every => "--checkpoint-every".to_owned(),
+            _ => format!("--{}", self.info().key.replace('_', "-")),
+        }
     }
 
     /// The setting as it is called where it was given.
     pub fn at(self, place: &Place) -> At {
         match place {
-            Place::Flag => At::named(self.info().flag, place),
+            Place::Flag => At::named(&self.flag(), place),
             _ => At::named(&format!("checkpoint.{}", self.info().key), place),
         }
-    }
-}
-
-impl SettingInfo {
-    /// Whether the default is a value, not words.
-    pub fn has_default_value(&self) -> bool {
-        !self.default.starts_with('(')
     }
 }
 
@@ -320,11 +280,10 @@ impl SettingInfo {
 pub fn flags(draft: &CheckpointDraft) -> String {
     let mut words = Vec::new();
     for (setting, value) in draft {
-        let info = setting.info();
-        match (info.written, value.text.as_str()) {
-            (Written::Flag, "true") => words.push(info.flag.to_owned()),
+        match (setting.info().written, value.text.as_str()) {
+            (Written::Flag, "true") => words.push(setting.flag()),
             (Written::Flag, _) => {}
-            (_, text) => words.push(format!("{} {text}", info.flag)),
+            (_, text) => words.push(format!("{} {text}", setting.flag())),
         }
     }
     words.join(" ")
@@ -333,13 +292,19 @@ pub fn flags(draft: &CheckpointDraft) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checkpoint::level::{Reach, WhenBusy};
 
     #[test]
     fn each_setting_is_in_its_own_row_and_completely_described() {
         for (row, info) in SETTINGS.iter().enumerate() {
             assert_eq!(info.setting as usize, row, "{}", info.key);
-            assert!(info.flag.starts_with("--") && !info.legal.is_empty(), "{}", info.key);
+            assert!(!info.legal().is_empty(), "{}", info.key);
             assert!(!info.default.is_empty() && !info.what.is_empty(), "{}", info.key);
+        }
+        let level = Setting::Level.info().legal();
+        let reaches = Reach::NAMES.map(|name| format!("{name}:FOLDER"));
+        for part in [reaches.join(" or "), format!("when-busy={}", WhenBusy::NAMES.join(" or "))] {
+            assert!(level.contains(&part), "{part}: {level}");
         }
     }
 }

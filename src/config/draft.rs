@@ -11,6 +11,7 @@ use super::launch::LaunchDraft;
 use super::param::Param;
 use super::spec::Output;
 use super::value::Value;
+use crate::checkpoint::methods::Method;
 
 /// A configuration as written.
 #[derive(Debug, Clone, Default)]
@@ -44,11 +45,10 @@ impl Draft {
     /// Takes out what a file says of a protection that the command line switches off, as far as
     /// it would be refused without one. A warning about each.
     pub fn drop_unprotected(&mut self) -> Vec<Warning> {
-        const UNPROTECTED: &str = "none";
         const REFUSED: [Setting; 4] =
             [Setting::Level, Setting::HelperCores, Setting::CheckEvery, Setting::OnLoss];
         let method = self.checkpoint.get(&Setting::Method);
-        if !method.is_some_and(|v| v.place == Place::Flag && v.text == UNPROTECTED) {
+        if !method.is_some_and(|v| v.place == Place::Flag && v.text == Method::None.name()) {
             return Vec::new();
         }
         let mut warnings = Vec::new();

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use skt_terms::shown::shown;
 
 use super::error::{At, ConfigError};
-use super::value::{Value, Written};
+use super::value::{Row, Value, Written};
 
 /// A setting of `skt-hpl launch`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,28 +35,6 @@ pub enum Launching {
 /// Settings as written; one that is no list has one value.
 pub type LaunchDraft = BTreeMap<Launching, Vec<Value>>;
 
-/// One setting, described. Its flag is its key with `-` for `_`.
-#[derive(Debug, Clone, Copy)]
-pub struct LaunchInfo {
-    /// Which one.
-    pub setting: Launching,
-    /// Its key in the table.
-    pub key: &'static str,
-    /// How it is written.
-    pub written: Written,
-    /// Whether it is a list.
-    pub is_list: bool,
-    /// The names to choose from, if it is a choice.
-    pub choices: &'static [&'static str],
-    /// Legal values in words.
-    pub legal: &'static str,
-    /// The default as it would be written; in words, in brackets, where it
-    /// follows from something else.
-    pub default: &'static str,
-    /// What it is.
-    pub what: &'static str,
-}
-
 const fn row(
     setting: Launching,
     key: &'static str,
@@ -64,12 +42,12 @@ const fn row(
     legal: &'static str,
     default: &'static str,
     what: &'static str,
-) -> LaunchInfo {
-    LaunchInfo { setting, key, written, is_list: false, choices: &[], legal, default, what }
+) -> Row<Launching> {
+    Row { setting, key, written, is_list: false, choices: &[], legal, default, what }
 }
 
-/// All settings.
-pub const LAUNCH: [LaunchInfo; 15] = [
+/// All settings. The flag of each is its key with `-` for `_`.
+pub const LAUNCH: [Row<Launching>; 15] = [
     row(
         Launching::Hosts,
         "hosts",
@@ -95,13 +73,13 @@ pub const LAUNCH: [LaunchInfo; 15] = [
         "(what the largest grid needs, else all slots)",
         "ranks",
     ),
-    LaunchInfo {
+    Row {
         choices: &["auto", "openmpi", "mpich", "slurm"],
         ..row(
             Launching::Launcher,
             "launcher",
             Written::Text,
-            "auto, openmpi, mpich, slurm",
+            "",
             "auto",
             "what starts the ranks; auto: in a Slurm job slurm, else what `mpirun` in PATH is",
         )
@@ -114,7 +92,7 @@ pub const LAUNCH: [LaunchInfo; 15] = [
         "(mpirun, mpiexec.hydra or srun, from PATH)",
         "the launcher's program",
     ),
-    LaunchInfo {
+    Row {
         is_list: true,
         ..row(
             Launching::LauncherArg,
@@ -193,7 +171,7 @@ pub const LAUNCH: [LaunchInfo; 15] = [
 
 impl Launching {
     /// This setting's row of [`LAUNCH`].
-    pub fn info(self) -> &'static LaunchInfo {
+    pub fn info(self) -> &'static Row<Launching> {
         &LAUNCH[self as usize]
     }
 
@@ -208,15 +186,8 @@ impl Launching {
                 Written::Text => "a text",
                 Written::Time => "a time",
             },
-            legal: self.info().legal.to_owned(),
+            legal: self.info().legal(),
         }
-    }
-}
-
-impl LaunchInfo {
-    /// Whether the default is a value, not words.
-    pub fn has_default_value(&self) -> bool {
-        !self.default.starts_with('(')
     }
 }
 

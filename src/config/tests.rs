@@ -779,8 +779,8 @@ fn the_manual_says_what_the_table_says() {
         let row = format!(
             "| `{}` | `{}` | {} | {} | {} |",
             info.key,
-            info.flag,
-            info.legal,
+            info.setting.flag(),
+            info.legal(),
             info.default.trim_matches(['(', ')']),
             info.what
         );

@@ -17,7 +17,7 @@ use super::error::{At, ConfigError, Place};
 use super::launch::{LAUNCH, LaunchDraft, Launching};
 use super::param::{PARAMS, Param};
 use super::spec::{Output, RunSpec, clean_title};
-use super::value::{Form, Value, Written};
+use super::value::{Form, Row, Value, Written};
 
 /// Keys that are not in the table of parameters.
 const OTHER_KEYS: [&str; 4] = ["title", "output", "checkpoint", "launch"];
@@ -124,7 +124,7 @@ impl Reader {
             at: setting.at(&place),
             value: format!("this {}", value.get_ref().type_str()),
             wanted: "a value",
-            legal: setting.info().legal.to_owned(),
+            legal: setting.info().legal(),
         })?;
         Ok(Value { text, form, place })
     }
@@ -374,51 +374,40 @@ pub fn write(spec: &RunSpec) -> String {
     out
 }
 
-/// Writes the table `[launch]`: what the draft says, and as comments what else
-/// could be said, with its default.
+/// Writes the table `[launch]`.
 pub fn write_launch(draft: &LaunchDraft) -> String {
-    let mut out = String::from(
-        "\n# For `skt-hpl launch`, which runs through the loss of nodes; `run` skips it.\n# Lines \
-         that are commented out show the default.\n[launch]\n",
-    );
-    for info in &LAUNCH {
+    let heading = "For `skt-hpl launch`, which runs through the loss of nodes; `run` skips it.\n# Lines \
+                   that are commented out show the default.\n[launch]";
+    write_table(heading, &LAUNCH, |setting| draft.get(&setting).map(Vec::as_slice))
+}
+
+/// Writes the table `[checkpoint]`.
+pub fn write_checkpoint(draft: &CheckpointDraft) -> String {
+    let heading = "Protection against the loss of nodes. Lines that are commented out show the \
+                   default.\n[checkpoint]";
+    write_table(heading, &SETTINGS, |setting| draft.get(&setting).map(std::slice::from_ref))
+}
+
+/// Writes a table: what is said, and as comments what else could be said, with its default.
+fn write_table<'a, S: Copy>(
+    heading: &str,
+    rows: &[Row<S>],
+    said: impl Fn(S) -> Option<&'a [Value]>,
+) -> String {
+    let mut out = format!("\n# {heading}\n");
+    for info in rows {
         // Writing to a String cannot fail.
-        let _ = writeln!(out, "# {}:\n#   {}.", info.what, info.legal);
+        let _ = writeln!(out, "# {}:\n#   {}.", info.what, info.legal());
         let written = |text: &str| match info.written {
             Written::Whole | Written::Flag => text.to_owned(),
             Written::Text | Written::Time => quoted(text),
         };
-        let _ = match draft.get(&info.setting) {
+        let _ = match said(info.setting) {
             Some(values) if info.is_list => {
                 let values: Vec<String> = values.iter().map(|value| written(&value.text)).collect();
                 writeln!(out, "{} = [{}]", info.key, values.join(", "))
             }
             Some(values) => writeln!(out, "{} = {}", info.key, written(&values[0].text)),
-            None if info.has_default_value() => {
-                writeln!(out, "# {} = {}", info.key, written(info.default))
-            }
-            None => writeln!(out, "# {} = {}", info.key, info.default),
-        };
-    }
-    out
-}
-
-/// Writes the table `[checkpoint]`: what the draft says, and as comments what
-/// else could be said, with its default.
-pub fn write_checkpoint(draft: &CheckpointDraft) -> String {
-    let mut out = String::from(
-        "\n# Protection against the loss of nodes. Lines that are commented out show the \
-         default.\n[checkpoint]\n",
-    );
-    for info in &SETTINGS {
-        // Writing to a String cannot fail.
-        let _ = writeln!(out, "# {}:\n#   {}.", info.what, info.legal);
-        let written = |text: &str| match info.written {
-            Written::Whole | Written::Flag => text.to_owned(),
-            Written::Text | Written::Time => quoted(text),
-        };
-        let _ = match draft.get(&info.setting) {
-            Some(value) => writeln!(out, "{} = {}", info.key, written(&value.text)),
             None if info.has_default_value() => {
                 writeln!(out, "# {} = {}", info.key, written(info.default))
             }

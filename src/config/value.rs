@@ -1,4 +1,4 @@
-//! One value as written, and how a value is written.
+//! One value as written, and the settings of a table of TOML, described.
 
 use super::error::Place;
 
@@ -56,4 +56,38 @@ pub enum Written {
     Text,
     /// A string with a unit or a word, or a number.
     Time,
+}
+
+/// A setting of a table of TOML, described.
+#[derive(Debug, Clone, Copy)]
+pub struct Row<S> {
+    /// Which one.
+    pub setting: S,
+    /// Its key in the table.
+    pub key: &'static str,
+    /// How it is written.
+    pub written: Written,
+    /// Whether it is a list.
+    pub is_list: bool,
+    /// The names to choose from, if it is a choice.
+    pub choices: &'static [&'static str],
+    /// Legal values in words: what is to be said behind the names, if it is a choice.
+    pub legal: &'static str,
+    /// The default as it would be written; in words, in brackets, where it
+    /// follows from something else.
+    pub default: &'static str,
+    /// What it is.
+    pub what: &'static str,
+}
+
+impl<S> Row<S> {
+    /// Legal values in words.
+    pub fn legal(&self) -> String {
+        self.choices.join(", ") + self.legal
+    }
+
+    /// Whether the default is a value, not words.
+    pub fn has_default_value(&self) -> bool {
+        !self.default.starts_with('(')
+    }
 }

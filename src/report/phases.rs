@@ -5,8 +5,8 @@
 use skt_terms::units;
 
 use super::record::{ChecksumCosts, Phases, Protection, Replacement, Restart, Stall, TestRecord};
+use crate::checkpoint::methods::Method;
 use crate::config::Transport;
-use crate::config::checkpoint::ABFT;
 
 /// Names and values of the phases, in the order of the table.
 pub fn named(phases: &Phases) -> [(&'static str, f64); 6] {
@@ -77,7 +77,7 @@ fn protection_lines(protection: &Protection) -> Vec<String> {
         bytes => format!("{encoder} in messages of {}", units::bytes(bytes)),
     };
     let what = if protection.survives_nodes { "node(s)" } else { "process(es)" };
-    if method == ABFT {
+    if method == Method::Abft.name() {
         return abft_lines(protection, what);
     }
     let mut lines = vec![

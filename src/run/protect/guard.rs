@@ -7,13 +7,14 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
+use super::Region;
 use super::app::NodeCheckpointer;
 use super::clock::{Clock, Origin, Reading, state_seconds};
 use super::history::{History, Taken, remember, remember_restart};
 use super::interval::Pace;
 use super::memory::TestSegments;
 use super::result;
-use super::settings::{Region, Settings};
+use super::settings::Settings;
 use super::split::{ALIGN_BYTES, memory_split, region_shape, state_bytes};
 use crate::checkpoint::any_code::AnyCode;
 use crate::checkpoint::finish::FinishedRun;

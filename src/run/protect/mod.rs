@@ -36,5 +36,6 @@ pub use memory::{
 };
 pub use read::{MOST_MEMBERS, read_domains};
 pub use role::is_mark;
-pub use settings::{OnLoss, Overlap, Region, Settings};
+pub use settings::Settings;
+pub use skt_terms::choice::{OnLoss, Overlap, Region};
 pub use split::{memory_split, memory_words, process_rows, segment_layout, smallest_group};

@@ -8,7 +8,8 @@ use skt_terms::shown::shown;
 
 use super::every::{Every, parse_seconds};
 use super::levels::{LevelSettings, Levels};
-use super::settings::{OnLoss, Overlap, Region, Settings};
+use super::settings::Settings;
+use super::{OnLoss, Overlap, Region};
 use crate::checkpoint::agree::Resume;
 use crate::checkpoint::codec::{CodecKind, checksum};
 use crate::checkpoint::encode::Encoder;
@@ -116,7 +117,7 @@ impl Reader<'_> {
                     (Written::Flag, _) | (_, [_, ..]) => "one of the choices",
                     (Written::Time, _) | (Written::Text, []) => "understood",
                 },
-                legal: info.legal.to_owned(),
+                legal: info.legal(),
             }),
         }
     }

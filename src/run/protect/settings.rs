@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use skt_terms::named;
+use skt_terms::choice::{OnLoss, Overlap, Region};
 
 use super::every::Every;
 use super::inject::Inject;
@@ -13,53 +13,6 @@ use crate::checkpoint::codec::CodecKind;
 use crate::checkpoint::encode::Encoder;
 use crate::checkpoint::methods::Method;
 use crate::hpl::pgesv::abft::CheckEvery;
-
-/// What a checkpoint saves of the matrix (Tang et al., TPDS 2018, figure 14).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Region {
-    /// Rows and columns that have changed since the last one.
-    Corner,
-    /// All rows of the columns that have changed.
-    Side,
-    /// All of it.
-    Whole,
-}
-
-named!(Region { Corner: "corner", Side: "side", Whole: "whole" });
-
-/// Whether parities are computed while the solver goes on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Overlap {
-    /// Where a group computes them in a ring of messages, which the network moves, or a core
-    /// is kept for it.
-    Auto,
-    /// Yes.
-    On,
-    /// No.
-    Off,
-}
-
-named!(Overlap { Auto: "auto", On: "on", Off: "off" });
-
-/// What the loss of a rank means to the others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum OnLoss {
-    /// All end, and the same command goes on.
-    Restart,
-    /// They go on, with a spare rank in the place of the one that is lost.
-    Recover,
-    /// They go on, with the checksum column in the place of its process column.
-    Replace,
-}
-
-impl OnLoss {
-    /// Whether a job goes on after the loss of a rank.
-    pub fn is_outlived(self) -> bool {
-        self != Self::Restart
-    }
-}
-
-named!(OnLoss { Restart: "restart", Recover: "recover", Replace: "replace" });
 
 /// How a run is protected.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

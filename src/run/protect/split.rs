@@ -1,6 +1,7 @@
 //! How the memory of a rank is used: matrix, copies, parities, header, work space.
 
-use super::settings::{OnLoss, Settings};
+use super::OnLoss;
+use super::settings::Settings;
 use crate::checkpoint::group;
 use crate::checkpoint::header::HeaderLayout;
 use crate::checkpoint::layout::{BANDS, CELL_BYTES, Geometry, Part, RegionShape, SegmentLayout};

@@ -10,7 +10,7 @@ use super::SegmentName;
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// No store of that name.
-    #[error("unknown store `{0}`; one of sysv, sysv-huge, posix, file:FOLDER")]
+    #[error("unknown store `{0}`; one of {stores}", stores = super::STORES)]
     UnknownKind(String),
     /// A name that cannot be one.
     #[error(

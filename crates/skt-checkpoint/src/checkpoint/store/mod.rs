@@ -299,6 +299,9 @@ pub trait Store {
     fn traps(&self, bytes_on_host: u64, bytes_largest: u64) -> Vec<Trap>;
 }
 
+/// The stores, as a user names them.
+pub const STORES: &str = "sysv, sysv-huge, posix, file:FOLDER";
+
 /// Which store, as a user names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreKind {
@@ -381,7 +384,7 @@ mod tests {
 
     #[test]
     fn kinds_parse_and_print() {
-        for text in ["sysv", "sysv-huge", "posix", "file:/a/b"] {
+        for text in STORES.split(", ") {
             assert_eq!(text.parse::<StoreKind>().unwrap().to_string(), text);
         }
         for text in ["", "file:", "tape"] {

@@ -13,7 +13,7 @@ use super::half::Half;
 use super::local::Local;
 use super::panel::{Layout, Panel};
 use super::{SolveError, memory_error};
-use crate::hpl::comm::Comm;
+use crate::hpl::comm::{Comm, PanelBuf};
 use crate::hpl::swap;
 use crate::hpl::swap::node::NodeRows;
 use crate::hpl::update;
@@ -25,15 +25,17 @@ use crate::report::record::Phases;
 pub(super) enum RowExchange<C: Comm> {
     /// P = 1: in A.
     InPlace,
-    /// Among the ranks of the process column; U comes to lie in the work space.
-    Among(swap::RowBuffers),
-    /// The same, while this rank computes.
+    /// By messages; U comes to lie in the work space.
+    Messages(swap::RowBuffers),
+    /// By messages that travel while this rank computes.
     Half(Half<C>),
+    /// In memory that all ranks of the process column see.
+    Node(NodeRows),
 }
 
 impl<C: Comm> RowExchange<C> {
-    /// For panels of up to `nb` columns and up to `cols` columns at a time, on `p`
-    /// process rows; in `shared` memory, if there is any.
+    /// For panels of up to `nb` columns and up to `cols` columns at a time, on `p` process rows:
+    /// in `shared` memory, if there is any, else as [`Self::with_u`].
     ///
     /// # Errors
     /// When there is no memory.
@@ -43,19 +45,39 @@ impl<C: Comm> RowExchange<C> {
         cols: usize,
         shared: Option<NodeRows>,
     ) -> Result<Self, SolveError> {
-        Ok(match shared {
-            _ if p == 1 => Self::InPlace,
-            Some(buffers) => Self::Among(swap::RowBuffers::Node(buffers)),
-            None => {
-                let buffers = swap::RowBuffers::new(nb, cols);
-                Self::Among(buffers.map_err(memory_error("the row exchange"))?)
-            }
-        })
+        let by_messages = || Self::with_u(p, nb, cols, || PanelBuf::new(nb * cols));
+        shared.map_or_else(by_messages, |rows| Ok(Self::Node(rows)))
+    }
+
+    /// In A where there is one process row, else by messages, with a place of `nb cols` doubles
+    /// for U.
+    ///
+    /// # Errors
+    /// When there is no memory.
+    pub fn with_u(
+        p: usize,
+        nb: usize,
+        cols: usize,
+        u: impl FnOnce() -> std::io::Result<PanelBuf>,
+    ) -> Result<Self, SolveError> {
+        if p == 1 {
+            return Ok(Self::InPlace);
+        }
+        let buffers = u().and_then(|u| swap::RowBuffers::new(nb, cols, u));
+        buffers.map(Self::Messages).map_err(memory_error("the row exchange"))
+    }
+
+    /// By messages that travel while this rank computes.
+    ///
+    /// # Errors
+    /// When there is no memory.
+    pub fn half(nb: usize, cols: usize) -> Result<Self, SolveError> {
+        Half::new(nb, cols).map(Self::Half).map_err(memory_error("the row exchange"))
     }
 
     /// Whether ranks read rows in each other's memory.
     pub fn is_shared(&self) -> bool {
-        matches!(self, Self::Among(swap::RowBuffers::Node(_)))
+        matches!(self, Self::Node(_))
     }
 
     /// Starts to exchange the rows of `panel` on the columns `cols`, where that goes on while
@@ -75,7 +97,7 @@ impl<C: Comm> RowExchange<C> {
         match self {
             // SAFETY: the caller's promise.
             Self::Half(half) => unsafe { half.start(local, panel, cols) },
-            Self::InPlace | Self::Among(_) => Ok(()),
+            _ => Ok(()),
         }
     }
 
@@ -86,7 +108,7 @@ impl<C: Comm> RowExchange<C> {
     pub fn progress(&mut self) -> Result<(), SolveError> {
         match self {
             Self::Half(half) => half.progress(),
-            Self::InPlace | Self::Among(_) => Ok(()),
+            _ => Ok(()),
         }
     }
 
@@ -97,7 +119,7 @@ impl<C: Comm> RowExchange<C> {
     pub fn settle(&mut self) -> Result<(), SolveError> {
         match self {
             Self::Half(half) => half.settle(),
-            Self::InPlace | Self::Among(_) => Ok(()),
+            _ => Ok(()),
         }
     }
 
@@ -116,51 +138,33 @@ impl<C: Comm> RowExchange<C> {
         cols: Range<usize>,
         phases: &mut Phases,
     ) -> Result<MatRef<'u>, SolveError> {
-        let start = Instant::now();
+        let (start, Local { grid, team, params, .. }) = (Instant::now(), local);
+        let plan = || panel.plan(local.rows, grid.myrow);
         // SAFETY: the caller's promise.
-        let (u, swapped) = unsafe {
-            match self {
-                Self::InPlace => in_place(local, panel, cols, start),
-                Self::Among(buffers) => among(local, panel, cols, buffers)?,
-                Self::Half(half) => {
-                    half.start(local, panel, cols.clone())?;
-                    let arrived = half.arrive(local, panel, cols.clone())?;
-                    let swapped = Instant::now();
-                    (solve_arrived(local, panel, cols, arrived)?, swapped)
-                }
+        let columns = || unsafe { local.a.block(0..local.shape.rows, cols.clone()) };
+        let arrived = match self {
+            Self::InPlace => None,
+            Self::Messages(buffers) => {
+                let way = swap::Way { swap: params.swap, threshold: params.swap_threshold };
+                Some(swap::exchange(&grid.col, plan(), way, columns(), buffers)?)
             }
+            // SAFETY: the caller's promise.
+            Self::Half(half) => Some(unsafe {
+                half.start(local, panel, cols.clone())?;
+                half.arrive(local, panel, cols.clone())?
+            }),
+            Self::Node(rows) => Some(rows.exchange(&grid.col, plan(), team, columns())?),
+        };
+        let swapped = Instant::now();
+        // SAFETY: the caller's promise.
+        let (u, swapped) = match arrived {
+            None => unsafe { in_place(local, panel, cols, start) },
+            Some(arrived) => (unsafe { solve_arrived(local, panel, cols, arrived) }?, swapped),
         };
         phases.swap += (swapped - start).as_secs_f64();
         phases.update += swapped.elapsed().as_secs_f64();
         Ok(u)
     }
-}
-
-/// P > 1. Returns U, and when the rows were exchanged.
-///
-/// # Safety
-/// No other thread uses these columns.
-unsafe fn among<'u, C: Comm>(
-    local: &Local<C>,
-    panel: &Panel<C>,
-    cols: Range<usize>,
-    buffers: &'u mut swap::RowBuffers,
-) -> Result<(MatRef<'u>, Instant), SolveError> {
-    let Local { grid, team, a, params, .. } = local;
-    let way = swap::Way { swap: params.swap, threshold: params.swap_threshold };
-    // SAFETY: the caller's promise.
-    let columns = unsafe { a.block(0..local.shape.rows, cols.clone()) };
-    let arrived = swap::exchange(
-        &grid.col,
-        panel.plan(local.rows, local.grid.myrow),
-        way,
-        team,
-        columns,
-        buffers,
-    )?;
-    let swapped = Instant::now();
-    // SAFETY: the caller's promise.
-    Ok((unsafe { solve_arrived(local, panel, cols, arrived) }?, swapped))
 }
 
 /// Solves for U, whose rows of the columns `cols` have arrived. Returns it; this rank's rows
@@ -171,7 +175,7 @@ unsafe fn among<'u, C: Comm>(
 ///
 /// # Errors
 /// When a rank cannot be reached.
-pub(super) unsafe fn solve_arrived<'u, C: Comm>(
+unsafe fn solve_arrived<'u, C: Comm>(
     local: &Local<C>,
     panel: &Panel<C>,
     cols: Range<usize>,

@@ -14,10 +14,9 @@
 use std::ops::Range;
 
 use super::exchange::RowExchange;
-use super::half::Half;
 use super::local::Local;
 use super::panel::Panel;
-use super::{Params, SolveError, memory_error};
+use super::{Params, SolveError};
 use crate::config::Swap;
 use crate::hpl::comm::Comm;
 use crate::hpl::grid::Grid;
@@ -117,11 +116,10 @@ impl<C: Comm> TrailingExchange<C> {
             true => Widths::of(params, cols),
             false => Widths { whole: cols, halves: None },
         };
-        let half = |cols: usize| {
-            Half::new(nb, cols).map(RowExchange::Half).map_err(memory_error("the row exchange"))
-        };
         let halves = match widths.halves {
-            Some([left, right]) => Some([half(left)?, half(right)?]),
+            Some([left, right]) => {
+                Some([RowExchange::half(nb, left)?, RowExchange::half(nb, right)?])
+            }
             None => None,
         };
         let whole = RowExchange::new(grid.p, nb, widths.whole, shared)?;

@@ -194,31 +194,21 @@ impl Moves {
     }
 }
 
-/// Work space of an exchange.
-pub enum RowBuffers {
-    /// For messages: the rows, and U.
-    Own(PanelBuf, PanelBuf),
-    /// Where all ranks of the process column share a node.
-    Node(NodeRows),
+/// Work space of an exchange by messages.
+pub struct RowBuffers {
+    rows: PanelBuf,
+    u: PanelBuf,
 }
 
 impl RowBuffers {
-    /// Buffers to exchange the rows of panels of up to `nb` columns on up to
-    /// `cols` columns at a time, by messages.
-    ///
-    /// # Errors
-    /// When there is no such memory.
-    pub fn new(nb: usize, cols: usize) -> std::io::Result<Self> {
-        Self::with_u(nb, cols, PanelBuf::new(nb * cols)?)
-    }
-
-    /// As [`Self::new`], with a place for U of `nb cols` doubles.
+    /// Buffers to exchange the rows of panels of up to `nb` columns on up to `cols` columns at a
+    /// time, with `u` as the place for U, of `nb cols` doubles.
     ///
     /// # Errors
     /// When there is no memory for the rows.
-    pub fn with_u(nb: usize, cols: usize, u: PanelBuf) -> std::io::Result<Self> {
+    pub fn new(nb: usize, cols: usize, u: PanelBuf) -> std::io::Result<Self> {
         assert_eq!(u.len(), nb * cols, "the place for U");
-        Ok(Self::Own(PanelBuf::new(Self::rows_doubles(nb, cols))?, u))
+        Ok(Self { rows: PanelBuf::new(Self::rows_doubles(nb, cols))?, u })
     }
 
     /// Doubles that it takes: the rows, and U once solved.
@@ -241,10 +231,9 @@ pub struct Way {
     pub threshold: usize,
 }
 
-/// Exchanges rows of the columns `a` along the process column. All rows of U
-/// arrive on every rank, to be solved for what [`Arrived::share`] says. The rows of
-/// the diagonal block in `a` are left stale: U goes there once it is solved.
-/// Collective over the process column.
+/// Exchanges rows of the columns `a` along the process column, by messages. All rows of U
+/// arrive on every rank, to be solved for there. The rows of the diagonal block in `a` are left
+/// stale: U goes there once it is solved. Collective over the process column.
 ///
 /// # Errors
 /// When a rank cannot be reached.
@@ -252,25 +241,13 @@ pub fn exchange<'r, C: Comm>(
     col: &C,
     plan: &Plan,
     way: Way,
-    team: &Team,
-    mut a: MatMut,
+    a: MatMut,
     buffers: &'r mut RowBuffers,
 ) -> Result<Arrived<'r>> {
-    let (jb, width) = (plan.u_rows.len(), a.cols());
+    let width = a.cols();
     if width == 0 {
-        let u = SharedMat::row_major(&mut [], jb, 0);
-        return Ok(Arrived { rows: vec![&[]; jb], u, share: 0..0, shared: None });
+        return Ok(Arrived::nothing(plan));
     }
-    let (buffer, u) = match buffers {
-        RowBuffers::Own(rows, u) => (rows, u),
-        RowBuffers::Node(node) => {
-            node.write(plan, team, &mut a);
-            let node = &*node;
-            let rows = node.read(col, plan, a)?;
-            let share = node.share(width);
-            return Ok(Arrived { rows, u: node.u(jb, width), share, shared: Some(node) });
-        }
-    };
     let long = match way.swap {
         Swap::BinaryExchange => false,
         Swap::SpreadRoll => true,
@@ -278,8 +255,9 @@ pub fn exchange<'r, C: Comm>(
         Swap::Mix => col.size() > 2 && width > way.threshold,
     };
     let exchange = if long { spread_roll::exchange } else { binary_exchange::exchange };
-    let order = exchange(col, plan, a, buffer)?;
-    let rows = order.iter().map(|&row| &buffer[row * width..(row + 1) * width]).collect();
+    let RowBuffers { rows, u } = buffers;
+    let order = exchange(col, plan, a, rows)?;
+    let rows = order.iter().map(|&row| &rows[row * width..(row + 1) * width]).collect();
     Ok(Arrived::on_this_rank(rows, u, width))
 }
 
@@ -300,6 +278,11 @@ impl<'r> Arrived<'r> {
         let jb = rows.len();
         let u = SharedMat::row_major(&mut u[..jb * width], jb, width);
         Self { rows, u, share: 0..width, shared: None }
+    }
+
+    /// The rows of no columns.
+    fn nothing(plan: &Plan) -> Self {
+        Self::on_this_rank(vec![&[]; plan.u_rows.len()], &mut [], 0)
     }
 
     /// The columns for which this rank is to solve.
@@ -401,20 +384,18 @@ mod tests {
                 .flat_map(|l| (0..width).map(move |c| value(map.global(l, me), c)))
                 .collect();
             let plan = Arc::new(Plan::new(j, &ipiv, map, me));
-            let mut buffers = RowBuffers::new(nb, width).expect("memory");
-            if how == How::Node {
-                let (rows, u) = (NodeRows::rows_doubles(nb, width), NodeRows::u_doubles(nb, width));
-                let mut node = NodeMemory::new(&comm, 3 + rows + u)?.expect("one process");
-                node.split_front(3, 5);
-                let rows = node.split_front(rows, node::FLAGS);
-                buffers = RowBuffers::Node(NodeRows::new(rows, node, (nb, width)));
-            }
+            let memory = |doubles| PanelBuf::new(doubles).expect("memory");
+            let mut buffers = RowBuffers::new(nb, width, memory(nb * width)).expect("memory");
+            let (rows, u) = (NodeRows::rows_doubles(nb, width), NodeRows::u_doubles(nb, width));
+            let mut node = NodeMemory::new(&comm, 3 + rows + u)?.expect("one process");
+            node.split_front(3, 5);
+            let rows = node.split_front(rows, node::FLAGS);
+            let mut node_rows = NodeRows::new(rows, node, (nb, width));
             let mut view = MatMut::row_major(&mut a, mine, width, width);
             let (mut u, landed) = (vec![0.0; jb * width], OnceCell::new());
             let arrived = match how {
                 How::Direct => {
-                    let buffer =
-                        PanelBuf::new(RowBuffers::rows_doubles(nb, width)).expect("memory");
+                    let buffer = memory(RowBuffers::rows_doubles(nb, width));
                     let mut flight =
                         Flight::start(&comm, Arc::clone(&plan), view.as_ref(), buffer)?;
                     flight.progress()?;
@@ -424,12 +405,9 @@ mod tests {
                 }
                 How::Messages(swap) => {
                     let way = Way { swap, threshold: 4 };
-                    exchange(&comm, &plan, way, &Team::solo(), view, &mut buffers)?
+                    exchange(&comm, &plan, way, view, &mut buffers)?
                 }
-                How::Node => {
-                    let way = Way { swap: Swap::Mix, threshold: 4 };
-                    exchange(&comm, &plan, way, &Team::solo(), view, &mut buffers)?
-                }
+                How::Node => node_rows.exchange(&comm, &plan, &Team::solo(), view)?,
             };
             for i in 0..jb {
                 for c in 0..width {

@@ -17,7 +17,7 @@
 
 use std::ops::Range;
 
-use super::{Plan, stream_rows};
+use super::{Arrived, Plan, stream_rows};
 use crate::hpl::comm::node::NodeMemory;
 use crate::hpl::comm::{Comm, Result};
 use crate::machine::blas::MatMut;
@@ -62,9 +62,29 @@ impl NodeRows {
         nb.saturating_mul(cols)
     }
 
+    /// As [`super::exchange`], without messages: this rank solves for its share of the columns.
+    ///
+    /// # Errors
+    /// When the job has been aborted.
+    pub fn exchange<C: Comm>(
+        &mut self,
+        col: &C,
+        plan: &Plan,
+        team: &Team,
+        mut a: MatMut,
+    ) -> Result<Arrived<'_>> {
+        let (jb, width) = (plan.u_rows.len(), a.cols());
+        if width == 0 {
+            return Ok(Arrived::nothing(plan));
+        }
+        self.write(plan, team, &mut a);
+        let rows = self.read(col, plan, a)?;
+        Ok(Arrived { rows, u: self.u(jb, width), share: self.share(width), shared: Some(self) })
+    }
+
     /// Begins the next exchange: writes the rows that others need, and puts in their
     /// places those that stay on this rank.
-    pub(super) fn write(&mut self, plan: &Plan, team: &Team, a: &mut MatMut) {
+    fn write(&mut self, plan: &Plan, team: &Team, a: &mut MatMut) {
         let width = a.cols();
         assert!(
             width <= self.cols && plan.u_rows.len() <= self.nb,
@@ -89,7 +109,7 @@ impl NodeRows {
     ///
     /// # Errors
     /// When the job has been aborted.
-    pub(super) fn read<C: Comm>(&self, col: &C, plan: &Plan, mut a: MatMut) -> Result<Vec<&[f64]>> {
+    fn read<C: Comm>(&self, col: &C, plan: &Plan, mut a: MatMut) -> Result<Vec<&[f64]>> {
         self.node.wait_for_others(col, WRITTEN, self.count)?;
         let width = a.cols();
         let mut rows: Vec<&[f64]> = vec![&[]; plan.u_rows.len()];
@@ -107,7 +127,7 @@ impl NodeRows {
     }
 
     /// The columns of `width` for which this rank solves.
-    pub(super) fn share(&self, width: usize) -> Range<usize> {
+    fn share(&self, width: usize) -> Range<usize> {
         let (me, size) = (self.node.rank(), self.node.size());
         let bound = |rank: usize| match rank == size {
             true => width,
@@ -117,7 +137,7 @@ impl NodeRows {
     }
 
     /// The U of all, `jb x width`.
-    pub(super) fn u(&self, jb: usize, width: usize) -> SharedMat<'_> {
+    fn u(&self, jb: usize, width: usize) -> SharedMat<'_> {
         let doubles = 0..jb * width;
         let first = self.u.address(0, &doubles);
         // SAFETY: within the part of rank 0, which all have mapped to write, and in memory

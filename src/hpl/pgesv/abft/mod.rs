@@ -56,12 +56,11 @@ use super::panel::Panel;
 use super::product::{Product, ProductClock, multiply_part, narrow_parts};
 use super::slots::PanelBuffers;
 use super::steps::Reached;
-use super::{Params, SolveError, back, memory_error};
+use super::{Params, SolveError, back};
 use crate::hpl::comm::ibarrier::IBarrier;
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::hpl::grid::{Cyclic, Grid};
 use crate::hpl::matgen::{self, Entries};
-use crate::hpl::swap;
 use crate::machine::blas::view::SharedMat;
 use crate::machine::team::Team;
 use crate::report::record::{ChecksumCosts, Phases};
@@ -556,12 +555,8 @@ impl<'r, C: Comm> Run<'r, C> {
             unsafe { (places.panel_buffers(from), places.u_buffers()) };
         let buffers = PanelBuffers::Messages(panels.into());
         let nb = params.widest_panel();
-        let exchange = |cols, u| match grid.p {
-            1 => Ok(RowExchange::InPlace),
-            _ => swap::RowBuffers::with_u(nb, cols, u).map(RowExchange::Among),
-        };
-        let exchanges = [exchange(nb, u_next), exchange(local.shape.cols, u_rest)];
-        let [next, rest] = exchanges.map(|made| made.map_err(memory_error("the row exchange")));
+        let next = RowExchange::with_u(grid.p, nb, nb, || Ok(u_next))?;
+        let rest = RowExchange::with_u(grid.p, nb, local.shape.cols, || Ok(u_rest))?;
         // Rows of all columns are exchanged at once: the look-ahead has none to exchange.
         let look_ahead =
             LookAhead::with_buffers(grid, &params, buffers, None, RowExchange::InPlace)?;
@@ -570,7 +565,7 @@ impl<'r, C: Comm> Run<'r, C> {
             places,
             journal,
             look_ahead,
-            exchanges: [next?, rest?],
+            exchanges: [next, rest],
             barrier: IBarrier::new()?,
             relay,
             weights,

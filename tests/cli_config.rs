@@ -243,7 +243,7 @@ fn errors_show_no_control_bytes_and_no_endless_lines() {
         &["--config", "key.toml"],
         &["model", "path", "--machine", &name],
         &["report", &name],
-        &["shm", "list", "--store", wild],
+        &["store", "list", "--store", wild],
         &["launch", "--hosts", &name],
     ] {
         let error = program.refused(args);

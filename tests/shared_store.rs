@@ -42,9 +42,9 @@ fn x(output: &Output) -> String {
     line.expect("a line about x").split_whitespace().next().unwrap().to_owned()
 }
 
-fn shm(store: &str, args: &str) -> String {
+fn store_command(store: &str, args: &str) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_skt-hpl"));
-    let output = command.arg("shm").args(args.split(' ')).args(["--store", store]).output();
+    let output = command.arg("store").args(args.split(' ')).args(["--store", store]).output();
     String::from_utf8(output.unwrap().stdout).unwrap()
 }
 
@@ -75,7 +75,7 @@ fn hosts_that_see_one_store_run_are_killed_and_go_on() {
         assert_eq!(x(&last), plain, "{store}");
         let report = String::from_utf8_lossy(&last.stdout).into_owned();
         assert!(report.contains("# restart: from checkpoint"), "{store}: {report}");
-        assert!(!shm(&store, "list").contains(&run), "{store}: all is removed");
+        assert!(!store_command(&store, "list").contains(&run), "{store}: all is removed");
     }
 }
 

@@ -14,7 +14,7 @@ use std::ptr;
 
 use nix::sched::{CloneFlags, unshare};
 use skt_hpl::checkpoint::store::{Files, Flaw, SegmentName, Store, StoreKind, SysV};
-use skt_hpl::cli::shm::{self, CleanOptions};
+use skt_hpl::cli::store::{self, CleanOptions};
 use skt_hpl::run::protect::RunLock;
 use tempfile::TempDir;
 
@@ -36,7 +36,7 @@ fn name() -> SegmentName {
 
 fn clean(store: &dyn Store, force: bool) -> String {
     let mut text = Vec::new();
-    shm::clean(store, &CleanOptions { run: None, force }, &mut text).unwrap();
+    store::clean(store, &CleanOptions { run: None, force }, &mut text).unwrap();
     String::from_utf8(text).unwrap()
 }
 
@@ -144,7 +144,7 @@ fn a_segment_that_others_may_attach_is_none() {
         assert!(store.attach(&name()).unwrap().is_none(), "{what}");
         assert_eq!(store.list().unwrap(), [], "{what}");
         let mut list = Vec::new();
-        shm::list(&store, &mut list).unwrap();
+        store::list(&store, &mut list).unwrap();
         assert!(String::from_utf8(list).unwrap().contains(" damaged "), "{what}");
         let text = clean(&store, false);
         assert!(text.contains(&format!("its mode is {mode:03o}, not 600")), "{text}");

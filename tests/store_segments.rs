@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use skt_hpl::checkpoint::store::{
     Files, Flaw, Liveness, SegmentName, Stage, Store, StoreError, StoreKind, Stub, SysV,
 };
-use skt_hpl::cli::shm::{self, CleanOptions, Cleaned};
+use skt_hpl::cli::store::{self, CleanOptions, Cleaned};
 use skt_hpl::run::protect::RunLock;
 use tempfile::TempDir;
 
@@ -37,10 +37,10 @@ impl Fixture {
         SegmentName::new(&self.run, "state", rank).unwrap()
     }
 
-    fn shm(&self, force: bool) -> (Cleaned, String) {
+    fn clean(&self, force: bool) -> (Cleaned, String) {
         let mut text = Vec::new();
         let options = CleanOptions { run: Some(self.run.clone()), force };
-        let cleaned = shm::clean(&*self.store, &options, &mut text).unwrap();
+        let cleaned = store::clean(&*self.store, &options, &mut text).unwrap();
         (cleaned, String::from_utf8(text).unwrap())
     }
 
@@ -193,7 +193,7 @@ fn a_kill_at_any_stage_of_a_creation_leaves_what_can_be_told_and_removed() {
             assert_eq!(listed.len(), 1, "{stage:?}");
             assert_eq!((listed[0].is_ready, listed[0].bytes), (false, BYTES), "{stage:?}");
             // Also without naming the run: no run can use it.
-            let (cleaned, text) = f.shm(false);
+            let (cleaned, text) = f.clean(false);
             assert_eq!((cleaned.removed, f.listed().len()), (1, 0), "{stage:?}: {text}");
             // Or the next creation of that name takes its place.
             f.child(&mode).wait().unwrap();
@@ -245,10 +245,10 @@ fn segments_of_a_live_process_are_cleaned_by_force_only() {
         wait_for("the child's segment", || f.listed().iter().any(|info| info.is_ready));
         let info = &f.listed()[0];
         assert_eq!((info.in_use, info.creator), (true, Liveness::Alive));
-        let (cleaned, text) = f.shm(false);
+        let (cleaned, text) = f.clean(false);
         assert_eq!(cleaned, Cleaned { kept: 1, ..Default::default() }, "{text}");
         assert!(text.contains("a process is attached"), "{text}");
-        let (cleaned, text) = f.shm(true);
+        let (cleaned, text) = f.clean(true);
         assert_eq!((cleaned.removed, cleaned.removed_bytes), (1, BYTES as u64), "{text}");
         assert_eq!(f.listed(), []);
         child.kill().unwrap();
@@ -260,7 +260,7 @@ fn segments_of_a_live_process_are_cleaned_by_force_only() {
 fn a_detached_segment_of_a_live_creator_is_kept() {
     on_every_store("detached", |f| {
         drop(f.store.create(&f.name(0), BYTES).unwrap());
-        let (cleaned, text) = f.shm(false);
+        let (cleaned, text) = f.clean(false);
         assert_eq!((cleaned.removed, cleaned.kept), (0, 1), "{text}");
         assert!(text.contains("is running"), "{text}");
     });
@@ -271,7 +271,7 @@ fn stale_segments_are_listed_and_cleaned() {
     on_every_store("stale", |f| {
         f.child("die").wait().unwrap();
         let mut text = Vec::new();
-        shm::list(&*f.store, &mut text).unwrap();
+        store::list(&*f.store, &mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
         let line = text.lines().find(|line| line.contains(&f.run)).unwrap();
         for word in ["state", "40000", "waiting"] {
@@ -279,11 +279,11 @@ fn stale_segments_are_listed_and_cleaned() {
         }
         // Without a name of a run, `clean` removes nothing from which a run can go on.
         let mut text = Vec::new();
-        shm::clean(&*f.store, &CleanOptions::default(), &mut text).unwrap();
+        store::clean(&*f.store, &CleanOptions::default(), &mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
         let line = text.lines().find(|line| line.contains(&f.run)).unwrap();
         assert!(line.starts_with("kept ") && line.contains("can go on from it"), "{line}");
-        let (cleaned, text) = f.shm(false);
+        let (cleaned, text) = f.clean(false);
         let expected = Cleaned { removed: 1, removed_bytes: BYTES as u64, kept: 0 };
         assert_eq!(cleaned, expected, "{text}");
         assert_eq!(f.listed(), []);
@@ -318,7 +318,7 @@ fn cleaning_one_run_leaves_the_others() {
     on_every_store("others", |f| {
         f.child("die").wait().unwrap();
         let options = CleanOptions { run: Some("another".into()), force: true };
-        let cleaned = shm::clean(&*f.store, &options, &mut Vec::new()).unwrap();
+        let cleaned = store::clean(&*f.store, &options, &mut Vec::new()).unwrap();
         assert_eq!(cleaned, Cleaned::default());
         assert_eq!(f.listed().len(), 1);
     });

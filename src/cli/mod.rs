@@ -27,11 +27,11 @@ pub mod protect;
 mod ranges;
 pub mod report;
 pub mod run;
-pub mod shm;
 mod simulate;
 mod simulate_args;
 mod simulate_jobs;
 pub mod status;
+pub mod store;
 pub mod study_error;
 pub mod tune;
 
@@ -117,8 +117,8 @@ pub enum Command {
     /// Show runs as an HTML page, or as the fields of a TOP500 submission
     Report(report::ReportArgs),
     /// List or remove what runs have left: shared memory on this host, and images of levels
-    #[command(name = "store", visible_alias = "shm")]
-    Shm(shm::ShmArgs),
+    #[command(visible_alias = "shm")]
+    Store(store::StoreArgs),
     /// Write the man page
     Man(man::ManArgs),
     /// Write completions for a shell
@@ -196,7 +196,7 @@ fn dispatch(cli: Cli) -> ExitCode {
     };
     // Segments are a matter of each host; the rest writes text or files: one
     // process of a job is enough.
-    if !matches!(command, Command::Shm(_)) && !launcher_rank::is_first() {
+    if !matches!(command, Command::Store(_)) && !launcher_rank::is_first() {
         return Exit::Passed.into();
     }
     output::die_quietly_on_closed_pipe();
@@ -213,7 +213,7 @@ fn dispatch(cli: Cli) -> ExitCode {
         Command::Plan(args) => plan::execute(&args).map_err(Into::into),
         Command::Model(args) => model::execute(&args).map_err(Into::into),
         Command::Report(args) => report::execute(&args).map_err(Into::into),
-        Command::Shm(args) => shm::execute(&args).map_err(Into::into),
+        Command::Store(args) => store::execute(&args).map_err(Into::into),
         Command::Man(args) => man::execute(&args).map_err(Into::into),
         Command::Completions(args) => completions::execute(&args).map_err(Into::into),
     };

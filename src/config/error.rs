@@ -289,7 +289,7 @@ pub enum ConfigError {
     /// Memory that is kept for losses, and thrown away at each.
     #[error(
         "{at}: goes on from memory, which --resume never does not; to begin anew, remove the memory \
-         before (skt-hpl shm clean --run NAME)"
+         before (skt-hpl store clean --run NAME)"
     )]
     RecoversFromNothing {
         /// Where.

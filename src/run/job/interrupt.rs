@@ -44,6 +44,6 @@ fn line(spec: &RunSpec, settings: &Settings) -> String {
     format!(
         "\nskt-hpl: ended by a signal. Run {run} keeps up to {bytes} of shared memory on its \
          hosts: the same command goes on from its last checkpoint (from the beginning, if there \
-         is none yet); `skt-hpl shm clean --run {run}{store}{images}` on each host removes it.\n"
+         is none yet); `skt-hpl store clean --run {run}{store}{images}` on each host removes it.\n"
     )
 }

@@ -154,7 +154,7 @@ pub fn warn(lines: &[String]) {
     }
     if lines.len() > LINES {
         let more = lines.len() - LINES;
-        output::say(format_args!("warning: and {more} more; `skt-hpl shm list` shows them"));
+        output::say(format_args!("warning: and {more} more; `skt-hpl store list` shows them"));
     }
 }
 

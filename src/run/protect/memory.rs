@@ -151,7 +151,7 @@ pub fn doubtful(store: &dyn Store) -> Result<Vec<String>, StoreError> {
     let is_told = |stub: &&Stub| matches!(stub.flaw, Flaw::Doubtful(_) | Flaw::Planted(_));
     let line = |stub: &Stub| {
         let (location, why) = (&stub.location, stub.why());
-        format!("{location} is not used: {why} (`skt-hpl shm clean --force` removes it)")
+        format!("{location} is not used: {why} (`skt-hpl store clean --force` removes it)")
     };
     Ok(stubs.iter().filter(is_told).map(line).collect())
 }
@@ -174,7 +174,7 @@ pub fn run_bytes(store: &dyn Store, run: &str) -> Result<u64, StoreError> {
     Ok(of_run.map(|info| info.bytes as u64).sum())
 }
 
-/// What names the store to `skt-hpl shm`, with a blank before it; nothing for the
+/// What names the store to `skt-hpl store`, with a blank before it; nothing for the
 /// default one.
 pub fn store_flag(store: &str) -> String {
     match store {
@@ -206,8 +206,8 @@ pub fn left_by_others(
         count => format!(" and {} more", count - 1),
     };
     Ok(Some(format!(
-        "runs that are not running keep {} of shared memory ({largest}{others}): `skt-hpl shm \
-         list{flag}` shows it, `skt-hpl shm clean --run {largest}{flag}` removes it",
+        "runs that are not running keep {} of shared memory ({largest}{others}): `skt-hpl store \
+         list{flag}` shows it, `skt-hpl store clean --run {largest}{flag}` removes it",
         units::bytes(bytes),
         flag = store_flag(name)
     )))

@@ -37,7 +37,7 @@ impl Machine {
         if !silent.is_empty() {
             let text = format!(
                 "{}: not reached; segments left there are removed by the next start of this run \
-                 that uses the node, for which the other nodes keep a mark (`skt-hpl shm list`)",
+                 that uses the node, for which the other nodes keep a mark (`skt-hpl store list`)",
                 silent.join(", ")
             );
             self.say("unclean", text);

@@ -34,7 +34,7 @@ pub enum StoreError {
         bytes: usize,
     },
     /// There is one already.
-    #[error("{name} exists already at {location}; `skt-hpl shm clean` removes what is stale")]
+    #[error("{name} exists already at {location}; `skt-hpl store clean` removes what is stale")]
     Exists {
         /// The segment.
         name: SegmentName,
@@ -140,7 +140,7 @@ impl StoreError {
     /// A segment just made is no longer there.
     pub(super) fn robbed(name: &SegmentName, location: impl Display) -> Self {
         let what = format!(
-            "{name}, just made at {location}, was removed by another process (`skt-hpl shm clean \
+            "{name}, just made at {location}, was removed by another process (`skt-hpl store clean \
              --force` does so): start again"
         );
         Self::system(what, io::ErrorKind::NotFound)

@@ -1,4 +1,4 @@
-//! `skt-hpl shm`, the built program, on the segments of a killed run.
+//! `skt-hpl store`, the built program, on the segments of a killed run.
 
 mod mpirun;
 
@@ -52,10 +52,10 @@ impl Killed {
         command
     }
 
-    /// Standard output of `shm`, which must succeed.
-    fn shm(&self, args: &[&str]) -> String {
+    /// Standard output of `store`, which must succeed.
+    fn store_command(&self, args: &[&str]) -> String {
         let mut command = Command::new(env!("CARGO_BIN_EXE_skt-hpl"));
-        let output = command.arg("shm").args(args).args(["--store", &self.store()]).output();
+        let output = command.arg("store").args(args).args(["--store", &self.store()]).output();
         let output = output.unwrap();
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
@@ -65,7 +65,7 @@ impl Killed {
 #[test]
 fn what_a_killed_run_has_left_is_listed_and_kept_until_the_run_is_named() {
     let killed = Killed::new("left");
-    let list = killed.shm(&["list"]);
+    let list = killed.store_command(&["list"]);
     let lines: Vec<&str> = list.lines().skip(1).collect();
     for line in &lines {
         assert!(line.starts_with("left ") && line.contains(" waiting "), "{line}");
@@ -74,29 +74,29 @@ fn what_a_killed_run_has_left_is_listed_and_kept_until_the_run_is_named() {
     assert_eq!(lines.iter().filter(|line| line.contains(" t0.a")).count(), 2, "{list}");
     let all = lines.len();
 
-    let cleaned = killed.shm(&["clean"]);
+    let cleaned = killed.store_command(&["clean"]);
     assert!(cleaned.contains("run left can go on from it"), "{cleaned}");
     let summary = format!("0 segment(s) removed, 0.0 MiB; {all} kept\n");
     assert!(cleaned.ends_with(&summary), "{cleaned}");
-    let other = killed.shm(&["clean", "--run", "other", "--force"]);
+    let other = killed.store_command(&["clean", "--run", "other", "--force"]);
     assert_eq!(other, "0 segment(s) removed, 0.0 MiB; 0 kept\n");
-    assert_eq!(killed.shm(&["list"]).lines().count(), 1 + all, "all are still there");
+    assert_eq!(killed.store_command(&["list"]).lines().count(), 1 + all, "all are still there");
 
-    let named = killed.shm(&["clean", "--run", "left"]);
+    let named = killed.store_command(&["clean", "--run", "left"]);
     let summary = format!("{all} segment(s) removed");
     assert!(named.contains(&summary) && named.contains("; 0 kept"), "{named}");
-    assert_eq!(killed.shm(&["list"]), "no segments\n");
+    assert_eq!(killed.store_command(&["list"]), "no segments\n");
 }
 
 #[test]
 fn the_run_goes_on_after_a_careful_clean_and_leaves_nothing() {
     let killed = Killed::new("goes-on");
-    killed.shm(&["clean"]);
+    killed.store_command(&["clean"]);
     let output = killed.benchmark("goes-on", &["--resume", "require"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let report = String::from_utf8(output.stdout).unwrap();
     assert!(report.contains("# restart: from checkpoint"), "{report}");
-    assert_eq!(killed.shm(&["list"]), "no segments\n");
+    assert_eq!(killed.store_command(&["list"]), "no segments\n");
 }
 
 /// Starts a long run, sends `signal` to what `whom` makes of mpirun's pid as soon as
@@ -137,13 +137,13 @@ fn ctrl_c_says_once_what_stays_and_how_to_remove_it() {
     assert!(!status.success());
     let lines: Vec<&str> = said.lines().filter(|line| line.contains("ended by a signal")).collect();
     assert_eq!(lines.len(), 1, "{said}");
-    let clean = format!("`skt-hpl shm clean --run ctrl-c --store {}`", killed.store());
+    let clean = format!("`skt-hpl store clean --run ctrl-c --store {}`", killed.store());
     assert!(lines[0].contains("Run ctrl-c keeps up to") && lines[0].contains(&clean), "{said}");
     // mpirun may return before the last of its ranks is gone, whose segments are kept.
-    let cleans = || killed.shm(&["clean", "--run", "ctrl-c"]).ends_with("; 0 kept\n");
+    let cleans = || killed.store_command(&["clean", "--run", "ctrl-c"]).ends_with("; 0 kept\n");
     let start = std::time::Instant::now();
     while !cleans() {
-        assert!(start.elapsed().as_secs() < 10, "{}", killed.shm(&["list"]));
+        assert!(start.elapsed().as_secs() < 10, "{}", killed.store_command(&["list"]));
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
 }
@@ -165,12 +165,12 @@ fn what_others_keep_is_named_where_memory_lacks() {
     let said = String::from_utf8(refused.stderr).unwrap();
     assert_eq!(refused.status.code(), Some(2), "{said}");
     assert!(said.contains("does not fit") && said.contains("(lies-about)"), "{said}");
-    let clean = format!("`skt-hpl shm clean --run lies-about --store {}`", killed.store());
+    let clean = format!("`skt-hpl store clean --run lies-about --store {}`", killed.store());
     assert!(said.contains(&clean), "{said}");
     // It is named neither to its own run, which has it already, nor once it is gone.
     let own = killed.command("lies-about", "4000000", "off").output().unwrap();
     assert!(!String::from_utf8(own.stderr).unwrap().contains("of shared memory"));
-    killed.shm(&["clean", "--run", "lies-about"]);
+    killed.store_command(&["clean", "--run", "lies-about"]);
     let refused = killed.command("large", "4000000", "off").output().unwrap();
     assert!(!String::from_utf8(refused.stderr).unwrap().contains("of shared memory"));
 }
@@ -178,17 +178,19 @@ fn what_others_keep_is_named_where_memory_lacks() {
 #[test]
 fn force_removes_everything() {
     let killed = Killed::new("forced");
-    let cleaned = killed.shm(&["clean", "--force"]);
+    let cleaned = killed.store_command(&["clean", "--force"]);
     assert!(cleaned.ends_with("; 0 kept\n") && cleaned.contains("-t0.a"), "{cleaned}");
-    assert_eq!(killed.shm(&["list"]), "no segments\n");
+    assert_eq!(killed.store_command(&["list"]), "no segments\n");
 }
 
 #[test]
 fn an_unknown_store_is_named_with_what_is_legal() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_skt-hpl"));
-    let output = command.args(["shm", "list", "--store", "tape"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(2));
-    let error = String::from_utf8(output.stderr).unwrap();
-    let legal = "sysv, sysv-huge, posix, file:FOLDER";
-    assert_eq!(error, format!("error: --store: `tape` is not understood; legal: {legal}\n"));
+    for name in ["store", "shm"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_skt-hpl"));
+        let output = command.args([name, "list", "--store", "tape"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        let error = String::from_utf8(output.stderr).unwrap();
+        let legal = "sysv, sysv-huge, posix, file:FOLDER";
+        assert_eq!(error, format!("error: --store: `tape` is not understood; legal: {legal}\n"));
+    }
 }

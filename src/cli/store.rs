@@ -44,18 +44,18 @@ names, unless segments of it are in use on this host; with --force those of all 
 /// Flags of `store`.
 #[derive(Debug, Args)]
 #[command(after_long_help = HOSTS)]
-pub struct ShmArgs {
+pub struct StoreArgs {
     /// What to do.
     #[command(subcommand)]
-    pub action: ShmAction,
+    pub action: StoreAction,
 }
 
 /// What to do with segments and images.
 #[derive(Debug, Subcommand)]
-pub enum ShmAction {
+pub enum StoreAction {
     /// List the segments of all runs on this host, and images
     #[command(after_long_help = HOSTS)]
-    List(StoreArg),
+    List(StoreFlags),
     /// Remove segments that no run can use, and images of a run
     #[command(after_long_help = HOSTS)]
     Clean {
@@ -67,13 +67,13 @@ pub enum ShmAction {
         force: bool,
         /// Where they live.
         #[command(flatten)]
-        store: StoreArg,
+        store: StoreFlags,
     },
 }
 
 /// Where segments live.
 #[derive(Debug, Args)]
-pub struct StoreArg {
+pub struct StoreFlags {
     /// Memory that outlives a process.
     #[arg(long, help = format!("Memory that outlives a process: {STORES}"), value_name = "STORE", default_value = "sysv")]
     pub store: String,
@@ -85,18 +85,18 @@ pub struct StoreArg {
 /// Does what `store` was told; on each process of a job, for its host.
 ///
 /// # Errors
-/// See [`ShmError`].
-pub fn execute(args: &ShmArgs) -> Result<(), ShmError> {
+/// See [`StoreCommandError`].
+pub fn execute(args: &StoreArgs) -> Result<(), StoreCommandError> {
     let mut out = Vec::new();
     if launcher_rank::size().is_some_and(|size| size > 1) {
         out.extend(format!("host {}:\n", this_host().name).into_bytes());
     }
     let done = match &args.action {
-        ShmAction::List(from) => open(from).and_then(|store| {
+        StoreAction::List(from) => open(from).and_then(|store| {
             list(&*store, &mut out)?;
             list_images(&from.images, &mut out)
         }),
-        ShmAction::Clean { run, force, store: from } => {
+        StoreAction::Clean { run, force, store: from } => {
             let options = CleanOptions { run: run.clone(), force: *force };
             open(from).and_then(|store| {
                 // Before the segments go: those in use keep the images.
@@ -113,10 +113,10 @@ pub fn execute(args: &ShmArgs) -> Result<(), ShmError> {
     done
 }
 
-fn open(arg: &StoreArg) -> Result<Box<dyn Store + Send + Sync>, ShmError> {
+fn open(arg: &StoreFlags) -> Result<Box<dyn Store + Send + Sync>, StoreCommandError> {
     match arg.store.parse::<StoreKind>() {
         Ok(kind) => Ok(kind.open()),
-        Err(_) => Err(ShmError::Kind(ConfigError::NotUnderstood {
+        Err(_) => Err(StoreCommandError::Kind(ConfigError::NotUnderstood {
             at: Setting::Store.at(&Place::Flag),
             value: arg.store.clone(),
             wanted: "understood",
@@ -127,7 +127,7 @@ fn open(arg: &StoreArg) -> Result<Box<dyn Store + Send + Sync>, ShmError> {
 
 /// Why `store list` or `store clean` failed.
 #[derive(Debug, thiserror::Error)]
-pub enum ShmError {
+pub enum StoreCommandError {
     /// No such store, or standard output is closed.
     #[error(transparent)]
     Kind(#[from] ConfigError),
@@ -168,7 +168,7 @@ pub struct Cleaned {
 ///
 /// # Errors
 /// When the store cannot be listed or `out` not written.
-pub fn list(store: &dyn Store, out: &mut dyn Write) -> Result<(), ShmError> {
+pub fn list(store: &dyn Store, out: &mut dyn Write) -> Result<(), StoreCommandError> {
     let (segments, stubs) = (store.list()?, store.stubs()?);
     if segments.is_empty() && stubs.is_empty() {
         writeln!(out, "no segments")?;
@@ -220,10 +220,10 @@ pub fn list(store: &dyn Store, out: &mut dyn Write) -> Result<(), ShmError> {
 }
 
 /// Writes one line for each epoch of which a run of ours has images in these folders.
-fn list_images(folders: &[PathBuf], out: &mut dyn Write) -> Result<(), ShmError> {
+fn list_images(folders: &[PathBuf], out: &mut dyn Write) -> Result<(), StoreCommandError> {
     let now = host::now_unix_seconds();
     for folder in folders {
-        let all = stored_images(folder).map_err(ShmError::Images)?;
+        let all = stored_images(folder).map_err(StoreCommandError::Images)?;
         if all.is_empty() {
             writeln!(out, "no images in {}", folder.display())?;
             continue;
@@ -253,13 +253,13 @@ fn clean_images(
     store: &dyn Store,
     options: &CleanOptions,
     out: &mut dyn Write,
-) -> Result<(), ShmError> {
+) -> Result<(), StoreCommandError> {
     let in_use: BTreeSet<String> = (store.list()?.iter())
         .filter(|segment| segment.in_use)
         .map(|segment| segment.name.run().to_owned())
         .collect();
     for folder in folders {
-        let found = stored_images(folder).map_err(ShmError::Images)?;
+        let found = stored_images(folder).map_err(StoreCommandError::Images)?;
         let runs: BTreeSet<String> = found.into_iter().map(|images| images.run).collect();
         for run in runs {
             let at = folder.display();
@@ -280,8 +280,8 @@ fn clean_images(
                     )?;
                 }
                 _ => {
-                    let (images, bytes) =
-                        remove_images_of(folder, &run, |_| true).map_err(ShmError::Images)?;
+                    let (images, bytes) = remove_images_of(folder, &run, |_| true)
+                        .map_err(StoreCommandError::Images)?;
                     writeln!(out, "removed {images} image(s) of run {run} in {at}: {bytes} bytes")?;
                 }
             }
@@ -333,7 +333,7 @@ pub fn clean(
     store: &dyn Store,
     options: &CleanOptions,
     out: &mut dyn Write,
-) -> Result<Cleaned, ShmError> {
+) -> Result<Cleaned, StoreCommandError> {
     let mut done = Cleaned::default();
     for segment in store.list()? {
         let name = &segment.name;
@@ -368,7 +368,7 @@ fn clean_stubs(
     force: bool,
     done: &mut Cleaned,
     out: &mut dyn Write,
-) -> Result<(), ShmError> {
+) -> Result<(), StoreCommandError> {
     for stub in store.stubs()? {
         let Stub { location, bytes, creator_pid, .. } = &stub;
         if !force && !stub.is_dead() {

@@ -531,11 +531,11 @@ fn state() -> State {
     let me = Process::of(std::process::id() as i32).unwrap();
     let command = ["--n".to_owned(), "100".to_owned()];
     let mut state = State::new("hpl-1", &command, 4, pool, me.clone());
-    state.attempt = 2;
+    state.start = 2;
     state.launcher = Some(me);
     state.last_beat = Some((beat(), 1.5e9));
     state.failures = vec![Failure {
-        attempt: 1,
+        start: 1,
         how: "a rank was killed".into(),
         replaced: vec![Replacement { lost: "n0".into(), why: "off".into(), by: "n2".into() }],
         phase: "factor".into(),

@@ -46,7 +46,7 @@ fn lose_all_and_then_too_many(run: &str) -> Option<(Alone, Ended)> {
     cluster.power_cut(&nodes);
     let ended = first.end(&cluster);
     assert_ne!(ended.code, Some(0), "{}", ended.report);
-    let attempt = state(&cluster)["attempt"].as_u64().expect("a number") as usize;
+    let start = state(&cluster)["attempt"].as_u64().expect("a number") as usize;
     cluster.lose_disk("n2");
     nodes.iter().for_each(|node| cluster.power_on(node).expect("it was on"));
     let of_first = sealed(&pfs);
@@ -56,7 +56,7 @@ fn lose_all_and_then_too_many(run: &str) -> Option<(Alone, Ended)> {
     wait_for("images of the second start", || sealed(&pfs).difference(&of_first).count() >= 4);
     cluster.power_cut(&["n1", "n3"]);
     cluster.lose_disk("n1");
-    wait_for_column(&cluster, attempt + 2, 2700);
+    wait_for_column(&cluster, start + 2, 2700);
     assert!(files(&cluster.disk("n3")) > 0);
     cluster.power_on("n3").expect("it was on");
     let ended = second.end(&cluster);

@@ -25,7 +25,7 @@ use crate::hpl::comm::mpi::{MpiComm, MpiWorld, Ulfm};
 use crate::machine::environment::affinity;
 use crate::report::output;
 use crate::run::job::{self, Finished, JobError};
-use crate::run::protect::{OnLoss, Seat, Settings};
+use crate::run::protect::{OnLoss, RankInRun, Settings};
 
 /// What a process knows of its job.
 #[derive(Default)]
@@ -35,7 +35,7 @@ pub(super) struct Job {
     /// When this process noticed a loss that it has outlived: the last one.
     pub lost_at: Option<Instant>,
     /// The rank that it has in the run.
-    pub seat: Seat,
+    pub rank_in_run: RankInRun,
 }
 
 /// How an attempt has ended on one rank.

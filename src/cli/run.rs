@@ -190,7 +190,7 @@ fn run_on(
     args: &RunArgs,
     job: &mut Job,
 ) -> Result<Finished, JobError> {
-    let (lost_at, seat) = (job.lost_at, job.seat.clone());
+    let (lost_at, rank_in_run) = (job.lost_at, job.rank_in_run.clone());
     heartbeat::speak(comm.rank() == 0);
     let Some((spec, settings)) = tell_order(comm, args, job)? else {
         return Ok(Finished::short(Exit::BadInput));
@@ -204,7 +204,7 @@ fn run_on(
         verbose: args.verbose,
         mpi_library: Some(world.library_version()),
         lost_at,
-        seat,
+        rank_in_run,
     };
     match job::run(comm, spec, settings, &options) {
         Err(error) if error.is_loss() && settings.on_loss.is_outlived() => Err(error),

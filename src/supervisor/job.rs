@@ -28,7 +28,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// The files that start `attempt` writes, from their beginning: an earlier
+    /// The files that start number `start` writes, from their beginning: an earlier
     /// supervisor's job has given signs of life that are needed, and a report that this
     /// one has not seen.
     ///
@@ -36,9 +36,9 @@ impl Job {
     /// They cannot be opened.
     pub fn outputs(
         folder: &Folder,
-        attempt: usize,
+        start: usize,
     ) -> Result<[(PathBuf, Follow); 2], SupervisorError> {
-        let (out, err) = folder.outputs(attempt);
+        let (out, err) = folder.outputs(start);
         let open = |path: PathBuf| match Follow::new(&path) {
             Ok(follow) => Ok((path, follow)),
             Err(source) => Err(SupervisorError::File { path, source }),
@@ -52,11 +52,11 @@ impl Job {
         Self { launcher, child, outputs, reserved: None }
     }
 
-    /// Reserves space for what start `attempt` writes, every ten minutes.
-    pub fn reserve(&mut self, folder: &Folder, attempt: usize) {
+    /// Reserves space for what start number `start` writes, every ten minutes.
+    pub fn reserve(&mut self, folder: &Folder, start: usize) {
         if self.reserved.is_none_or(|since| since.elapsed() > RESERVE_EVERY) {
             self.reserved = Some(Instant::now());
-            folder.reserve(attempt);
+            folder.reserve(start);
         }
     }
 

@@ -22,7 +22,7 @@ pub fn status_line(state: &State, now_unix: f64) -> String {
     };
     format!(
         "start {}, {} failure(s), {} spare(s) left, {elapsed:.0} s: {what}",
-        state.attempt,
+        state.start,
         state.failures.len(),
         state.pool.spares.len()
     )
@@ -82,7 +82,7 @@ pub fn account(state: &State) -> Value {
         "exit": state.exit,
         "started_unix": state.started_unix,
         "written_unix": state.written_unix,
-        "starts": state.attempt,
+        "starts": state.start,
         "nodes": state.pool,
         "failures": failures,
     })

@@ -199,7 +199,7 @@ impl Shell {
             return Err(StateError::Format { path: self.folder.file("state.json"), why }.into());
         }
         self.feed(Event::Found { runs });
-        let outputs = Job::outputs(&self.folder, self.machine.state.attempt)?;
+        let outputs = Job::outputs(&self.folder, self.machine.state.start)?;
         self.job = Some(Job::new(launcher, None, outputs));
         Ok(())
     }
@@ -207,8 +207,8 @@ impl Shell {
     /// Tells the machine what the job has written, and whether its launcher has ended.
     fn hear(&mut self) {
         let Some(job) = &mut self.job else { return };
-        let attempt = self.machine.state.attempt;
-        job.reserve(&self.folder, attempt);
+        let start = self.machine.state.start;
+        job.reserve(&self.folder, start);
         // The end is looked for before the output is read, so that at the end all of it
         // is read.
         let ended = job.ended();
@@ -239,7 +239,7 @@ impl Shell {
             self.job = None;
             // The launcher is gone; its agents may wait for nodes that are, too.
             process::sweep_launcher(&self.machine.state.run);
-            self.folder.release(attempt);
+            self.folder.release(start);
             if self.options.launcher == Launcher::Openmpi {
                 job::remove_session(pid);
             }
@@ -305,7 +305,7 @@ impl Shell {
         // between must not leave them to the next start.
         self.mend_folder()?;
         self.folder.save(&mut self.machine.state)?;
-        let attempt = self.machine.state.attempt;
+        let number = self.machine.state.start;
         let hostfile = self.folder.file("hosts");
         // The launcher may change the folder before it reads it.
         let hostfile = std::path::absolute(&hostfile).unwrap_or(hostfile);
@@ -313,13 +313,13 @@ impl Shell {
         let failed = |path: PathBuf| |source| SupervisorError::File { path, source };
         outfile::replace(&hostfile, 0o600, false, |out| out.write_all(plan.hostfile.as_bytes()))
             .map_err(failed(hostfile))?;
-        let (out, err) = self.folder.outputs(attempt);
+        let (out, err) = self.folder.outputs(number);
         let out_file = outfile::create_new(&out).map_err(failed(out))?;
         let err_file = outfile::create_new(&err).map_err(failed(err))?;
-        let outputs = Job::outputs(&self.folder, attempt)?;
+        let outputs = Job::outputs(&self.folder, number)?;
         let names: Vec<&str> = start.hosts.iter().map(|host| host.name.as_str()).collect();
         let (ranks, names) = (self.options.ranks, names.join(", "));
-        self.say("start", &format!("start {attempt}: {ranks} ranks on {names}"));
+        self.say("start", &format!("start {number}: {ranks} ranks on {names}"));
         self.log("command", &plan.argv.join(" "));
         let child = Command::new(&plan.argv[0])
             .args(&plan.argv[1..])
@@ -392,7 +392,7 @@ impl Shell {
 
     fn print(&mut self, text: &str) {
         if let Err(source) = self.terminal.print(text) {
-            let (file, _) = self.folder.outputs(self.machine.state.attempt);
+            let (file, _) = self.folder.outputs(self.machine.state.start);
             self.feed(Event::Unprinted { source, file });
         }
     }

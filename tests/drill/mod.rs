@@ -30,7 +30,7 @@ use skt_hpl::machine::blas::MatRef;
 use skt_hpl::machine::team::Team;
 use skt_hpl::report::record::Protection;
 use skt_hpl::run::protect::{
-    self, Clock, Every, Opened, Overlap, Reading, Region, Seat, Settings, Surroundings,
+    self, Clock, Every, Opened, Overlap, RankInRun, Reading, Region, Settings, Surroundings,
     TestSegments,
 };
 use skt_hpl::run::ptest::{self, Observer, Phase, check};
@@ -294,7 +294,7 @@ impl Cluster {
             hook,
             guessed_rate: 1e9,
             lost_at: None,
-            seat: Seat::default(),
+            rank_in_run: RankInRun::default(),
             clock: self.clock.clone(),
         }
     }

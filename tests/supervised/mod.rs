@@ -414,18 +414,18 @@ pub fn state(cluster: &Alone) -> Value {
     serde_json::from_slice(&text).unwrap_or(Value::Null)
 }
 
-/// The job's signs of life in its start number `attempt`, as it writes them.
-pub fn beats(cluster: &Alone, attempt: usize) -> Vec<Value> {
-    let name = format!("skt-hpl.launch/attempt-{attempt}.err");
+/// The job's signs of life in its start number `start`, as it writes them.
+pub fn beats(cluster: &Alone, start: usize) -> Vec<Value> {
+    let name = format!("skt-hpl.launch/attempt-{start}.err");
     let text = fs::read_to_string(cluster.shared().join(name)).unwrap_or_default();
     let json = |line: &str| serde_json::from_str(line.split_once("@skt-hpl-beat@")?.1).ok();
     text.lines().filter_map(json).collect()
 }
 
-/// Waits until start `attempt` of the job has done `column` columns.
-pub fn wait_for_column(cluster: &Alone, attempt: usize, column: u64) {
+/// Waits until start number `start` of the job has done `column` columns.
+pub fn wait_for_column(cluster: &Alone, start: usize, column: u64) {
     wait_for("progress", || {
-        let beats = beats(cluster, attempt);
+        let beats = beats(cluster, start);
         beats
             .iter()
             .any(|beat| beat["phase"] == "factor" && beat["column"].as_u64() >= Some(column))
@@ -529,9 +529,9 @@ impl Ended {
 
 /// Waits until rank 0, on n1, has died at a step as it was told to, then takes the
 /// power from `node`: all other ranks are still in that step.
-pub fn power_off_at(cluster: &mut Alone, attempt: usize, step: &str, node: &str) {
+pub fn power_off_at(cluster: &mut Alone, start: usize, step: &str, node: &str) {
     wait_for(step, || {
-        let is_there = beats(cluster, attempt).iter().any(|beat| beat["phase"] == step);
+        let is_there = beats(cluster, start).iter().any(|beat| beat["phase"] == step);
         is_there && cluster.pids("n1", "skt-hpl").is_empty()
     });
     cluster.power_off(node);

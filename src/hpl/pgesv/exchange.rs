@@ -116,9 +116,9 @@ impl<C: Comm> RowExchange<C> {
     ///
     /// # Errors
     /// When a rank cannot be reached.
-    pub fn settle(&mut self) -> Result<(), SolveError> {
+    pub fn wait_all(&mut self) -> Result<(), SolveError> {
         match self {
-            Self::Half(half) => half.settle(),
+            Self::Half(half) => half.wait_all(),
             _ => Ok(()),
         }
     }

@@ -114,7 +114,7 @@ impl<C: Comm> Half<C> {
     ///
     /// # Panics
     /// When rows are on their way, which must be used first.
-    pub fn settle(&mut self) -> Result<(), SolveError> {
+    pub fn wait_all(&mut self) -> Result<(), SolveError> {
         self.rows = Rows::Idle(self.take_buffer()?);
         Ok(())
     }

@@ -337,7 +337,7 @@ impl<'m, C: Comm> Solver<'m, C> {
             on_progress((k + 1) * nb);
         }
         // Nothing is on its way across a cut.
-        work.exchange.settle()
+        work.exchange.wait_all()
     }
 
     /// Solves U x = y in place of the factored system. Returns this rank's part

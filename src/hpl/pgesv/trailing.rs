@@ -174,8 +174,8 @@ impl<C: Comm> TrailingExchange<C> {
     ///
     /// # Errors
     /// When a rank cannot be reached.
-    pub fn settle(&mut self) -> Result<(), SolveError> {
-        self.halves.iter_mut().flatten().try_for_each(RowExchange::settle)
+    pub fn wait_all(&mut self) -> Result<(), SolveError> {
+        self.halves.iter_mut().flatten().try_for_each(RowExchange::wait_all)
     }
 }
 

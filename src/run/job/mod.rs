@@ -81,7 +81,7 @@ pub fn run<C: Comm>(
         interrupt::listen(spec, settings, first);
     }
     let mut tests = Tests::new(spec, settings, &setup);
-    (tests.lost_at, tests.seat) = (options.lost_at, options.seat.clone());
+    (tests.lost_at, tests.rank_in_run) = (options.lost_at, options.rank_in_run.clone());
     (tests.progress, tests.reports) = (progress, reports);
     let ran = match tests.run(world) {
         Err(why) if !why.is_known_here_alone() => {

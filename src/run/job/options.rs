@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use crate::report::progress::ProgressMode;
-use crate::run::protect::Seat;
+use crate::run::protect::RankInRun;
 
 /// What a job is told besides the run itself.
 #[derive(Debug, Clone, Default)]
@@ -20,5 +20,5 @@ pub struct Options {
     /// When this process noticed a loss that it has outlived: the last one.
     pub lost_at: Option<Instant>,
     /// The rank that it has in the run.
-    pub seat: Seat,
+    pub rank_in_run: RankInRun,
 }

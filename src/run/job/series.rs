@@ -22,7 +22,7 @@ use crate::report::samples::Samples;
 use crate::report::{heartbeat, output};
 use crate::run::protect::ledger::{Ledger, Results};
 use crate::run::protect::{
-    self, Done, LevelSettings, Outlook, Reading, Seat, Settings, Surroundings, TestSegments,
+    self, Done, LevelSettings, Outlook, RankInRun, Reading, Settings, Surroundings, TestSegments,
 };
 
 /// Between additions to the ledger of results of tests that are not protected: a
@@ -54,7 +54,7 @@ pub(super) struct Tests<'a> {
     /// When a loss was noticed that this process has outlived.
     pub lost_at: Option<Instant>,
     /// The rank that this process has in the run.
-    pub seat: Seat,
+    pub rank_in_run: RankInRun,
     pub progress: Progress,
     pub reports: Option<Reports>,
     /// Results of the tests that are done, where there are several and they are
@@ -63,9 +63,9 @@ pub(super) struct Tests<'a> {
     /// The test of which an earlier start has left data, on any rank.
     found: Option<usize>,
     /// On rank 0: results that are reported and not in the ledger yet.
-    unsettled: Results,
+    unkept: Results,
     /// When the ledger got the last ones.
-    settled_at: Instant,
+    kept_at: Instant,
 }
 
 /// The ranks of a grid, kept from one test to the next of the same grid.
@@ -106,7 +106,7 @@ enum Verdict {
     /// The next test.
     GoOn,
     /// Results go to the ledger first.
-    Settle,
+    Keep,
 }
 
 impl<'a> Tests<'a> {
@@ -117,13 +117,13 @@ impl<'a> Tests<'a> {
             settings,
             setup,
             lost_at: None,
-            seat: Seat::default(),
+            rank_in_run: RankInRun::default(),
             progress: Progress::off(),
             reports: None,
             ledger: None,
             found: None,
-            unsettled: Results::new(),
-            settled_at: Instant::now(),
+            unkept: Results::new(),
+            kept_at: Instant::now(),
         }
     }
 
@@ -164,7 +164,7 @@ impl<'a> Tests<'a> {
                 let turn = Turn { index, tests: tests.len(), resume, nothing_hidden };
                 let reported = self.run_one(ranks, test, turn, &mut announced)?;
                 (is_written, done) = (reported.is_written, reported.done);
-                self.unsettled.insert(index, reported.result);
+                self.unkept.insert(index, reported.result);
             } else {
                 // Others may need the processor of a rank that has nothing to do.
                 collect::await_broadcast(world, 0)?;
@@ -174,8 +174,8 @@ impl<'a> Tests<'a> {
                 // start reports it again.
                 Verdict::Stop => return Ok(Ran::unreported()),
                 Verdict::GoOn => {}
-                Verdict::Settle => {
-                    left.extend(self.settle(world, done.as_ref().map_or(&[], Done::left))?);
+                Verdict::Keep => {
+                    left.extend(self.keep_results(world, done.as_ref().map_or(&[], Done::left))?);
                 }
             }
             match done {
@@ -348,19 +348,19 @@ impl<'a> Tests<'a> {
         is_written: bool,
         is_protected: bool,
     ) -> Result<Verdict, CommError> {
-        const ALL: [Verdict; 3] = [Verdict::Stop, Verdict::GoOn, Verdict::Settle];
+        const ALL: [Verdict; 3] = [Verdict::Stop, Verdict::GoOn, Verdict::Keep];
         let next = index + 1;
         let is_last = next == self.setup.outlooks.len();
-        // A start finds data of the next test only where all before it are settled.
-        let is_settled_now = is_protected
+        // A start finds data of the next test only where all before it are kept.
+        let is_kept_now = is_protected
             || self.ledger.is_some()
                 && (is_last
                     || self.is_protected(next, Resume::Auto)
-                    || self.settled_at.elapsed() >= SETTLE_INTERVAL);
-        let own = match (is_written, is_settled_now) {
+                    || self.kept_at.elapsed() >= SETTLE_INTERVAL);
+        let own = match (is_written, is_kept_now) {
             (false, _) => Verdict::Stop,
             (true, false) => Verdict::GoOn,
-            (true, true) => Verdict::Settle,
+            (true, true) => Verdict::Keep,
         };
         let mut said = [own as u8];
         collect::broadcast(world, &mut said, 0)?;
@@ -370,9 +370,13 @@ impl<'a> Tests<'a> {
     /// Keeps the results that rank 0 has until the whole report is written, and
     /// which starts segments of them may name that are out of reach: all ranks get
     /// these. Collective.
-    fn settle<C: Comm>(&mut self, world: &C, missed: &[StartId]) -> Result<Vec<StartId>, JobError> {
-        let results = std::mem::take(&mut self.unsettled);
-        self.settled_at = Instant::now();
+    fn keep_results<C: Comm>(
+        &mut self,
+        world: &C,
+        missed: &[StartId],
+    ) -> Result<Vec<StartId>, JobError> {
+        let results = std::mem::take(&mut self.unkept);
+        self.kept_at = Instant::now();
         let Some(ledger) = &mut self.ledger else {
             let mut bytes = serde_json::to_vec(missed).expect("plain data");
             collect::broadcast_bytes(world, &mut bytes, 0)?;
@@ -429,7 +433,7 @@ impl<'a> Tests<'a> {
             hook: target.clone(),
             guessed_rate: outlook::guessed_rate(test, setup.self_test.gflops_per_core),
             lost_at: self.lost_at,
-            seat: self.seat.clone(),
+            rank_in_run: self.rank_in_run.clone(),
             clock: Arc::new(Reading::now),
         };
         heartbeat::phase("open", 0, test.n);

@@ -115,7 +115,7 @@ pub fn open<'a, C: Comm>(
     surroundings: Surroundings<'a>,
 ) -> Result<Opened<'a, C>, CheckpointError> {
     let started = Instant::now();
-    let Surroundings { memory, nothing_hidden, host, hook, clock, lost_at, seat, .. } =
+    let Surroundings { memory, nothing_hidden, host, hook, clock, lost_at, rank_in_run, .. } =
         surroundings;
     let format = ("abft_state_format", STATE_FORMAT);
     let is_short = comm.size() < spec.ranks();
@@ -127,7 +127,7 @@ pub fn open<'a, C: Comm>(
         abft_image_bytes: abft_image_bytes(spec),
         // The matrix is to stand still meanwhile.
         image_writer: Writer::Caller,
-        seat: seat.get(),
+        rank_in_run: rank_in_run.get(),
         bears: is_short.then(|| process_columns(spec)),
         ..config(comm, spec, settings, &memory, &host, format)?
     };
@@ -141,7 +141,7 @@ pub fn open<'a, C: Comm>(
         false => recover(opened, spec, settings, team)?,
     };
     let found = checkpointer.found();
-    seat.set(Some(checkpointer.rank()));
+    rank_in_run.set(Some(checkpointer.rank()));
     let lost = if is_short { &found.lost[..] } else { &[] };
     let absent = |&rank: &usize| {
         let (row, col) = place(spec, rank);

@@ -120,7 +120,7 @@ pub enum Opened<'a, C: Comm> {
 }
 
 /// The rank that a process has in the run, from one attempt of its job to the next.
-pub type Seat = Rc<Cell<Option<usize>>>;
+pub type RankInRun = Rc<Cell<Option<usize>>>;
 
 /// What `open` needs besides the test.
 pub struct Surroundings<'a> {
@@ -138,7 +138,7 @@ pub struct Surroundings<'a> {
     /// When a loss was noticed that this process has outlived: the last one.
     pub lost_at: Option<Instant>,
     /// The rank that this process has had, if it has outlived a loss, and has from now on.
-    pub seat: Seat,
+    pub rank_in_run: RankInRun,
     /// What reads the clocks of this node: [`Reading::now`].
     pub clock: Clock,
 }

@@ -25,7 +25,9 @@ pub use crate::checkpoint::any_code::AnyCode;
 pub use app::NodeCheckpointer;
 pub use clock::{Clock, Reading};
 pub use every::{Every, parse_seconds};
-pub use guard::{Done, Opened, Protected, Seat, Surroundings, guessed_pace, header_layout, open};
+pub use guard::{
+    Done, Opened, Protected, RankInRun, Surroundings, guessed_pace, header_layout, open,
+};
 pub use history::History;
 pub use inject::{Inject, Target, What};
 pub use interval::{Outlook, Pace, daly_interval_seconds};

@@ -71,7 +71,7 @@ impl Machine {
              earlier starts is kept";
         self.record_giving_up(why, Exit::BadInput);
         // Where nothing was computed yet, other options may be given.
-        if self.state.attempt == 1 && !self.state.has_checkpoint {
+        if self.state.start == 1 && !self.state.has_checkpoint {
             self.state.status = Status::Finished;
             self.act(Action::Tidy);
             self.act(Action::Save);

@@ -21,10 +21,10 @@ impl Machine {
         if self.told.print_error.is_some() {
             return;
         }
-        let attempt = self.state.attempt;
-        let before = self.told.report_of.replace(attempt).filter(|before| *before != attempt);
+        let start = self.state.start;
+        let before = self.told.report_of.replace(start).filter(|before| *before != start);
         let border = before.map(|before| {
-            format!("# start {before} ended here; what follows is the report of start {attempt}\n")
+            format!("# start {before} ended here; what follows is the report of start {start}\n")
         });
         let text = border.iter().chain(lines).map(String::as_str).collect();
         self.act(Action::Print(text));

@@ -196,8 +196,8 @@ impl Machine {
 
     fn found(&mut self, now_unix: f64, runs: bool) {
         let what = if runs { "goes on" } else { "has ended" };
-        let attempt = self.state.attempt;
-        self.say("found", format!("start {attempt} of an earlier supervisor {what}"));
+        let start = self.state.start;
+        self.say("found", format!("start {start} of an earlier supervisor {what}"));
         self.watch.start(now_unix);
         (self.phase, self.running) = (Phase::Running, Running::default());
     }
@@ -215,7 +215,7 @@ impl Machine {
     /// that was started is not left unwatched for its sake, nor is it stopped: what
     /// is known is in memory as well.
     fn unsaved(&mut self, error: StateError) {
-        if self.state.attempt == 0 || matches!(self.phase, Phase::Finding) {
+        if self.state.start == 0 || matches!(self.phase, Phase::Finding) {
             self.end(Err(error.into()));
         } else if !std::mem::replace(&mut self.told.is_unsaved, true) {
             self.act(Action::Tell(format!(
@@ -269,7 +269,7 @@ impl Machine {
         };
         // Before the first start nothing is lost by waiting.
         let spare_losses = match purpose {
-            Purpose::Start if self.state.attempt > 0 => self.rules.parities,
+            Purpose::Start if self.state.start > 0 => self.rules.parities,
             _ => 0,
         };
         let suspects = self.suspects.clone();
@@ -336,7 +336,7 @@ impl Machine {
 
     fn launch(&mut self) {
         let state = &mut self.state;
-        state.attempt += 1;
+        state.start += 1;
         state.last_beat = None;
         self.suspects.clear();
         // Without it, a job whose checkpoint is lost as a whole would start over silently.
@@ -365,7 +365,7 @@ impl Machine {
 
     fn unstarted(&mut self, error: SupervisorError) {
         match error {
-            SupervisorError::State(_) | SupervisorError::File { .. } if self.state.attempt > 1 => {
+            SupervisorError::State(_) | SupervisorError::File { .. } if self.state.start > 1 => {
                 let why = format!("cannot start the job again: {error}; make room there");
                 self.give_up(&why, Exit::Interrupted);
             }
@@ -425,7 +425,7 @@ impl Machine {
         let beat = self.watch.last();
         let last = state.last_beat.take();
         let failure = Failure {
-            attempt: state.attempt,
+            start: state.start,
             how,
             replaced: Vec::new(),
             phase: last.as_ref().map_or("start".into(), |(beat, _)| beat.phase.clone()),
@@ -441,7 +441,7 @@ impl Machine {
         };
         let text = format!(
             "start {} failed in phase {} at column {}: {}",
-            failure.attempt, failure.phase, failure.column, failure.how
+            failure.start, failure.phase, failure.column, failure.how
         );
         state.failures.push(failure);
         self.say("failure", text);

@@ -603,7 +603,7 @@ fn a_state_folder_that_is_full_at_the_beginning_is_refused() {
     assert_eq!(play.on(Event::NoJob { swept: 0 }), ["Save", "end: state: full"]);
     // Also by a supervisor that would go on with a run.
     let mut play = Play::new(rules(), state(&[]));
-    play.machine.state.attempt = 3;
+    play.machine.state.start = 3;
     play.is_full = true;
     play.on(Event::Begin);
     assert_eq!(play.on(Event::NoJob { swept: 0 }), ["Save", "end: state: full"]);
@@ -768,7 +768,7 @@ impl World {
     fn new(rules: Rules, is_second: bool) -> Self {
         let mut state = state(&["s1", "s2"]);
         if is_second {
-            (state.attempt, state.launcher) = (1, Some(state.supervisor.clone()));
+            (state.start, state.launcher) = (1, Some(state.supervisor.clone()));
         }
         let starts = usize::from(is_second);
         let mut world = World {

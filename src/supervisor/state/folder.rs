@@ -86,16 +86,16 @@ impl Folder {
         self.0.join(name)
     }
 
-    /// Where start `attempt` writes: standard output and standard error.
-    pub fn outputs(&self, attempt: usize) -> (PathBuf, PathBuf) {
-        (self.file(&format!("attempt-{attempt}.out")), self.file(&format!("attempt-{attempt}.err")))
+    /// Where start number `start` writes: standard output and standard error.
+    pub fn outputs(&self, start: usize) -> (PathBuf, PathBuf) {
+        (self.file(&format!("attempt-{start}.out")), self.file(&format!("attempt-{start}.err")))
     }
 
-    /// Reserves space for what start `attempt` is going to write, beyond what it has
+    /// Reserves space for what start number `start` is going to write, beyond what it has
     /// written: so its signs of life arrive also while the file system is full. Where
     /// the file system cannot reserve, nothing is lost.
-    pub fn reserve(&self, attempt: usize) {
-        let (out, err) = self.outputs(attempt);
+    pub fn reserve(&self, start: usize) {
+        let (out, err) = self.outputs(start);
         for path in [err, out] {
             let Ok(file) = unfollowed().write(true).open(path) else { continue };
             let written = file.metadata().map_or(0, |metadata| metadata.len() as i64);
@@ -109,8 +109,8 @@ impl Folder {
     }
 
     /// Frees what [`Folder::reserve`] has reserved, once the start has ended.
-    pub fn release(&self, attempt: usize) {
-        let (out, err) = self.outputs(attempt);
+    pub fn release(&self, start: usize) {
+        let (out, err) = self.outputs(start);
         for path in [err, out] {
             let Ok(file) = unfollowed().write(true).open(path) else { continue };
             // Cut to its own length, a file loses what lies behind. Not to be able to

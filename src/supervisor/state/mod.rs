@@ -33,7 +33,8 @@ pub enum Status {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
     /// Which start failed, from 1.
-    pub attempt: usize,
+    #[serde(rename = "attempt")]
+    pub start: usize,
     /// How the launcher ended, and why it was killed if it was.
     pub how: String,
     /// Nodes that were replaced.
@@ -113,7 +114,8 @@ pub struct State {
     /// The supervisor.
     pub supervisor: Process,
     /// Starts so far; the present one's number.
-    pub attempt: usize,
+    #[serde(rename = "attempt")]
+    pub start: usize,
     /// The launcher of the present start.
     pub launcher: Option<Process>,
     /// When it was started.
@@ -158,7 +160,7 @@ impl State {
             started_unix: now,
             written_unix: now,
             supervisor: me,
-            attempt: 0,
+            start: 0,
             launcher: None,
             launched_unix: now,
             last_beat: None,
@@ -186,7 +188,7 @@ impl State {
 
     /// The token of the present start.
     pub fn token(&self) -> String {
-        format!("{}.{}", self.run, self.attempt)
+        format!("{}.{}", self.run, self.start)
     }
 }
 
@@ -202,7 +204,7 @@ mod tests {
     #[test]
     fn the_timeline_is_told_as_far_as_it_went() {
         let mut failure = Failure {
-            attempt: 1,
+            start: 1,
             how: String::new(),
             replaced: vec![],
             phase: "factor".into(),

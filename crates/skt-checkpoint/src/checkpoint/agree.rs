@@ -21,7 +21,7 @@
 //! nothing is ever gone on with beside it.
 
 mod assign;
-pub(super) mod claim;
+pub(super) mod found;
 mod offer;
 mod plan;
 mod resume;
@@ -31,10 +31,11 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use assign::discards;
-pub use claim::{Claim, Content};
-pub use offer::{Bearer, Offer};
+pub use found::{Content, FoundSegment};
+pub use offer::{Holder, Offer};
 use offer::{
-    bearer, contents, counts, current_claims, has_rotten_images, left, lineage, refuse_other_shapes,
+    contents, counts, current_segments, has_rotten_images, holder, left, lineage,
+    refuse_other_shapes,
 };
 pub(super) use plan::ranks;
 pub use plan::{Decision, Finished, Plan, Resume, Rules};
@@ -129,27 +130,28 @@ fn with_images(
 fn finished(offers: &[Offer]) -> Option<Finished> {
     let base = lineage(offers);
     let keeps = |content: &Content| counts(content, base) && !content.record.is_hollow();
-    let is_kept = |claim: &Claim| claim.content.as_ref().is_some_and(keeps);
+    let is_kept = |segment: &FoundSegment| segment.content.as_ref().is_some_and(keeps);
     let marks = |content: &Content| content.record.is_finished();
-    let is_marked = |claim: &Claim| claim.content.as_ref().is_some_and(marks);
+    let is_marked = |segment: &FoundSegment| segment.content.as_ref().is_some_and(marks);
     let marked = contents(offers).find(|content| keeps(content) && marks(content))?;
     // One of the processes that have found a segment writes to it.
     let mut seen = BTreeSet::new();
     let mut mark = Vec::with_capacity(offers.len());
     for offer in offers {
-        let mut is_first = |claim: &&Claim| seen.insert((offer.node.as_str(), claim.id));
-        let unmarked = offer.claims.iter().filter(|c| is_kept(c) && !is_marked(c));
-        mark.push(unmarked.filter(&mut is_first).map(|claim| claim.id).collect());
+        let mut is_first = |segment: &&FoundSegment| seen.insert((offer.node.as_str(), segment.id));
+        let unmarked =
+            offer.segments.iter().filter(|segment| is_kept(segment) && !is_marked(segment));
+        mark.push(unmarked.filter(&mut is_first).map(|segment| segment.id).collect());
     }
     let ids = |kept: bool| {
         let of = |offer: &Offer| {
-            offer.claims.iter().filter(|c| is_kept(c) == kept).map(|c| c.id).collect()
+            offer.segments.iter().filter(|s| is_kept(s) == kept).map(|s| s.id).collect()
         };
         offers.iter().map(of).collect()
     };
-    let (epoch, bearer) = (marked.record.committed(), bearer(offers, marked));
+    let (epoch, holder) = (marked.record.committed(), holder(offers, marked));
     let (result, left) = (Vec::new(), left(offers, base, false));
-    Some(Finished { epoch, bearer, result, left, mark, discard: ids(false), keep: ids(true) })
+    Some(Finished { epoch, holder, result, left, mark, discard: ids(false), keep: ids(true) })
 }
 
 /// How to begin, or to go on, with a run that has not come to its end.
@@ -158,7 +160,7 @@ fn plan(offers: &[Offer], rules: &Rules) -> Result<Plan, Refusal> {
     let attempt = this_attempt(offers, rules);
     let current = match rules.resume {
         Resume::Never => BTreeMap::new(),
-        _ => current_claims(offers, base),
+        _ => current_segments(offers, base),
     };
     let epoch = current.values().map(|content| content.record.committed()).max().unwrap_or(0);
     if epoch == 0 {
@@ -180,7 +182,7 @@ fn plan(offers: &[Offer], rules: &Rules) -> Result<Plan, Refusal> {
     if let Ok(plan) = &mut resumed {
         let newest = current.values().find(|content| content.record.committed() == epoch);
         let newest = newest.expect("the epoch comes from such a commit");
-        plan.bearer = Some(bearer(offers, newest));
+        plan.holder = Some(holder(offers, newest));
     }
     resumed.map_err(|refusal| name_torn(refusal, rules.method, &current, &usable))
 }
@@ -228,12 +230,12 @@ fn fresh(offers: &[Offer], rules: &Rules, attempt: StartId) -> Result<Plan, Refu
     let attach = vec![None; offers.len()];
     let discard = discards(offers, &attach);
     let base = lineage(offers);
-    let is_missed = current_claims(offers, base).len() < offers.len();
+    let is_missed = current_segments(offers, base).len() < offers.len();
     Ok(Plan {
         left: left(offers, base, is_missed),
         attempt,
         epoch: 0,
-        bearer: None,
+        holder: None,
         state: Vec::new(),
         groups: groups.members,
         shared_domains: groups.shared_domains,

@@ -8,7 +8,7 @@ use super::level::{Level, StateSeconds, Writer};
 use super::methods::Method;
 use super::parameters::{FORMAT, FORMAT_NAME, Parameters};
 
-/// What a checkpoint is to be like. All but `host`, `domain`, `node`, `seat`, `clock` and `nonce` must
+/// What a checkpoint is to be like. All but `host`, `domain`, `node`, `rank_in_run`, `clock` and `nonce` must
 /// be the same on all ranks.
 #[derive(Debug, Clone)]
 pub struct Config<K> {
@@ -30,7 +30,7 @@ pub struct Config<K> {
     pub groups: Option<Vec<Vec<usize>>>,
     /// The rank that this process had until a loss that its job has outlived; `None` where it
     /// had none yet.
-    pub seat: Option<usize>,
+    pub rank_in_run: Option<usize>,
     /// Where the job goes on with fewer processes than the run has ranks: each keeps its rank,
     /// and nobody has the ranks of those that are lost. Sets of ranks, each rank of the run in
     /// one of them; the application bears the loss of ranks of one set. For method `abft`.
@@ -106,7 +106,7 @@ impl<K> Config<K> {
             members: 16,
             parities: 1,
             groups: None,
-            seat: None,
+            rank_in_run: None,
             bears: None,
             encoder: Encoder::Auto,
             message_bytes: None,

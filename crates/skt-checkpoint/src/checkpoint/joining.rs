@@ -12,7 +12,7 @@ use super::hook::{Step, StepName};
 use super::layout::{Geometry, RegionShape, SegmentLayout};
 use super::level::failed::level_error;
 use super::level::look::Seen;
-use super::level::{FileId, Generation, Helper, ImageClaim, Level, Shelves, Slot};
+use super::level::{FileId, FoundImage, Generation, Helper, Level, Shelves, Slot};
 use super::link::Link;
 use super::memory::Memory;
 use super::methods::Method;
@@ -260,8 +260,8 @@ fn newest_seconds<C: Comm, K>(
 ) -> Result<Vec<f64>> {
     let of_level = |(seen, generations): (&Seen, &Vec<Generation>)| {
         let newest = generations.first();
-        let is_of_newest = |(claim, _): &&(ImageClaim, Vec<u8>)| {
-            claim.content.is_some() && Some(&claim.id.generation) == newest
+        let is_of_newest = |(image, _): &&(FoundImage, Vec<u8>)| {
+            image.content.is_some() && Some(&image.id.generation) == newest
         };
         let image = seen.images.iter().find(is_of_newest).zip(config.state_seconds);
         image.map_or(0.0, |((_, state), seconds_of)| seconds_of(state))

@@ -11,7 +11,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::agree::{
-    Bearer, Claim, Content, Decision, Finished, Offer, Plan, Refusal, Rules, decide,
+    Content, Decision, Finished, FoundSegment, Holder, Offer, Plan, Refusal, Rules, decide,
 };
 use super::config::Config;
 use super::error::{Result, memory_error};
@@ -85,7 +85,7 @@ pub(super) struct Opening<M: Memory> {
     /// The same in words.
     pub parameters: Parameters,
     /// What this process has found on its node.
-    claims: Vec<Claim>,
+    segments: Vec<FoundSegment>,
     /// The states that records of these have.
     states: BTreeMap<SegmentId, Vec<u8>>,
     /// Levels of images.
@@ -125,7 +125,7 @@ impl<M: Memory> Opening<M> {
         let (run_id, capacity_bytes) = (&config.run_id, config.state_capacity_bytes);
         let header = HeaderLayout::new(run_id, config.ranks(comm.size()), capacity_bytes);
         let fingerprint = fingerprint(&config.run_id, &parameters);
-        let (claims, states) = (Vec::new(), BTreeMap::new());
+        let (segments, states) = (Vec::new(), BTreeMap::new());
         let (levels, seen) = (config.levels.clone(), Vec::new());
         let mut this = Self {
             memory,
@@ -134,7 +134,7 @@ impl<M: Memory> Opening<M> {
             lock,
             fingerprint,
             parameters,
-            claims,
+            segments,
             states,
             levels,
             seen,
@@ -145,20 +145,20 @@ impl<M: Memory> Opening<M> {
         let held = if is_lasting && this.lock.is_none() { this.hold(index)? } else { None };
         this.hook.at(&Step::new(StepName::Agree, 0))?;
         if is_lasting && held.is_none() {
-            this.look_around(config.bears.is_some().then_some(config.seat))?;
+            this.look_around(config.bears.is_some().then_some(config.rank_in_run))?;
             this.look_at_images(comm, config.bears.is_some())?;
         }
         let (offer, rules) = (this.offer(config, held), this.rules(config));
         let mut decision = decide_on_all(comm, &offer, &rules)?;
         match &mut decision {
             Decision::Work(Plan { load: Some(load), state, .. }) => {
-                *state = this.state_of_image(comm, load.level, load.bearer)?;
+                *state = this.state_of_image(comm, load.level, load.holder)?;
             }
-            Decision::Work(Plan { bearer: Some(bearer), state, .. })
-            | Decision::Finished(Finished { bearer, result: state, .. }) => {
-                *state = this.state_of(comm, *bearer)?;
+            Decision::Work(Plan { holder: Some(holder), state, .. })
+            | Decision::Finished(Finished { holder, result: state, .. }) => {
+                *state = this.state_of(comm, *holder)?;
             }
-            Decision::Work(Plan { bearer: None, .. }) => {}
+            Decision::Work(Plan { holder: None, .. }) => {}
         }
         Ok((this, decision))
     }
@@ -170,11 +170,11 @@ impl<M: Memory> Opening<M> {
             domain: config.domain.clone(),
             node: config.node.clone(),
             fingerprint: self.fingerprint,
-            seat: config.seat,
+            rank_in_run: config.rank_in_run,
             held,
-            claims: self.claims.clone(),
+            segments: self.segments.clone(),
             images: (self.seen.iter())
-                .map(|seen| seen.images.iter().map(|(claim, _)| claim.clone()).collect())
+                .map(|seen| seen.images.iter().map(|(image, _)| image.clone()).collect())
                 .collect(),
             failures: self.seen.iter().map(|seen| seen.failure.clone()).collect(),
         }
@@ -199,7 +199,7 @@ impl<M: Memory> Opening<M> {
     }
 
     /// The state that a segment bears, which its finder tells all. Collective.
-    fn state_of<C: Comm>(&self, comm: &C, (process, id): Bearer) -> Result<Vec<u8>> {
+    fn state_of<C: Comm>(&self, comm: &C, (process, id): Holder) -> Result<Vec<u8>> {
         let mut state = match comm.rank() == process {
             true => self.states[&id].clone(),
             false => Vec::new(),
@@ -217,7 +217,7 @@ impl<M: Memory> Opening<M> {
     ) -> Result<Vec<u8>> {
         let mut state = Vec::new();
         if comm.rank() == process {
-            let image = self.seen[level].images.iter().find(|(claim, _)| claim.id == id);
+            let image = self.seen[level].images.iter().find(|(found, _)| found.id == id);
             state.clone_from(&image.expect("it was offered").1);
         }
         broadcast_bytes(comm, &mut state, process)?;
@@ -269,17 +269,17 @@ impl<M: Memory> Opening<M> {
         }
     }
 
-    /// What this process finds on its node. Of a `seat`, the segment of that rank alone: those
-    /// of lost ranks, whom nobody is to follow, may be there, too.
-    fn look_around(&mut self, seat: Option<Option<usize>>) -> Result<()> {
+    /// What this process finds on its node. Of `alone`, the segment of that rank: those of lost
+    /// ranks, whom nobody is to follow, may be there, too.
+    fn look_around(&mut self, alone: Option<Option<usize>>) -> Result<()> {
         let nobody = SegmentId { rank: 0, attempt: 0 };
         let mut ids = self.memory.list().map_err(memory_error("listing", nobody, 0))?;
-        ids.retain(|id| seat.is_none_or(|seat| seat == Some(id.rank)));
+        ids.retain(|id| alone.is_none_or(|rank| rank == Some(id.rank)));
         ids.sort_unstable();
         for id in ids {
             match self.read(id) {
                 Ok((bytes, size)) => {
-                    self.claims.push(self.claim(id, &bytes, size));
+                    self.segments.push(self.found(id, &bytes, size));
                     let record = self.header.decode_record(&bytes);
                     self.states.extend(record.map(|record| (id, record.state().to_vec())));
                 }
@@ -306,7 +306,7 @@ impl<M: Memory> Opening<M> {
     }
 
     /// What the start of a segment of `size` bytes says.
-    fn claim(&self, id: SegmentId, bytes: &[u8], size: usize) -> Claim {
+    fn found(&self, id: SegmentId, bytes: &[u8], size: usize) -> FoundSegment {
         let identity = self.header.decode_identity(bytes);
         let is_other = |identity: &Identity| identity.fingerprint != self.fingerprint;
         let other = match &identity {
@@ -319,7 +319,11 @@ impl<M: Memory> Opening<M> {
             let is_its_own = identity.bytes == size && identity.rank == id.rank;
             is_its_own.then(|| Content::of(identity, &record))
         });
-        Claim { id, content, other: other.map(|theirs| differences(&theirs, &self.parameters)) }
+        FoundSegment {
+            id,
+            content,
+            other: other.map(|theirs| differences(&theirs, &self.parameters)),
+        }
     }
 
     /// Opens these segments, which this process has offered. Collective.
@@ -350,8 +354,8 @@ impl<M: Memory> Opening<M> {
 
     fn is_as_offered(&self, id: SegmentId, segment: &[u8]) -> bool {
         let header = &segment[..segment.len().min(self.header.bytes())];
-        let now = self.claim(id, header, segment.len());
-        self.claims.contains(&now)
+        let now = self.found(id, header, segment.len());
+        self.segments.contains(&now)
     }
 
     /// What the segment `id` lies in: `segment`, which this process has in hand, else a new one.

@@ -219,7 +219,7 @@ impl<'a> Run<'a> {
     /// Begins an image of the checkpoint that ended at `ended`, if one is due.
     fn image(&mut self, number: usize, ended: f64) -> Result<(), Failure> {
         let (level, shelf) = (&self.job.images[number], &mut self.shelves[number]);
-        shelf.settle(ended);
+        shelf.complete(ended);
         let since = shelf.since.map(|count| count + 1);
         shelf.since = since;
         if since.is_some_and(|count| count < level.every) {
@@ -271,7 +271,7 @@ impl<'a> Run<'a> {
 
 impl Shelf {
     /// An image that is done by `now` can be restored.
-    fn settle(&mut self, now: f64) {
+    fn complete(&mut self, now: f64) {
         if let Some((work, _)) = self.under_way.take_if(|(_, done)| *done <= now) {
             self.whole = Some(work);
         }
@@ -279,7 +279,7 @@ impl Shelf {
 
     /// The job ends: what is not done never is.
     fn end(&mut self, now: f64) {
-        self.settle(now);
+        self.complete(now);
         (self.under_way, self.since) = (None, None);
     }
 }

@@ -608,7 +608,7 @@ impl<'r, C: Comm> Run<'r, C> {
             self.arrive(k + 1, keeps_image, watcher)?;
             watcher.columns(local.params.columns_before(k + 1));
         }
-        Ok(self.relay.settle()?)
+        Ok(self.relay.wait_all()?)
     }
 
     /// What is done at the cut before panel `cut`, beside the elimination; `keeps_image`: some

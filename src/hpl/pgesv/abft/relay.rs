@@ -65,7 +65,7 @@ impl<C: Comm> Messages<C> {
     }
 
     /// Waits until all have left.
-    fn settle(&mut self) -> Result<(), CommError> {
+    fn wait_all(&mut self) -> Result<(), CommError> {
         while !self.leaving.is_empty() {
             let message = self.settle_one()?;
             self.free.push(message);
@@ -148,7 +148,7 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
     }
 
     /// Sets `rows` and `cols` of the target to the sum. Collective over the process row. What a
-    /// rank passes on may still leave when this returns: the next sum, or [`Self::settle`],
+    /// rank passes on may still leave when this returns: the next sum, or [`Self::wait_all`],
     /// waits for it.
     ///
     /// # Errors
@@ -200,8 +200,8 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
     ///
     /// # Errors
     /// When a rank cannot be reached.
-    pub fn settle(&mut self) -> Result<(), CommError> {
-        self.messages.as_mut().expect("no sum is under way").settle()
+    pub fn wait_all(&mut self) -> Result<(), CommError> {
+        self.messages.as_mut().expect("no sum is under way").wait_all()
     }
 
     /// Those of `cols` that are here and not dead in local row `row`.

@@ -288,7 +288,7 @@ impl<C: Comm> System<'_, C> {
         watcher.back_substitutes();
         let start = Instant::now();
         let bytes = decoder.decode_finished()? as f64;
-        decoder.relay.settle()?;
+        decoder.relay.wait_all()?;
         let mut most = [bytes, start.elapsed().as_secs_f64()];
         collect::all_max(&players.all, &mut most)?;
         watcher.decoded(most[0] as u64, most[1]);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::claim::Content;
+use super::found::Content;
 use super::offer::Offer;
 use crate::checkpoint::header::SegmentId;
 
@@ -16,25 +16,26 @@ pub(super) fn assign(
 ) -> BTreeMap<usize, (usize, SegmentId)> {
     let mut holders: BTreeMap<usize, Vec<(usize, SegmentId)>> = BTreeMap::new();
     for (process, offer) in offers.iter().enumerate() {
-        for claim in &offer.claims {
-            let Some(content) = &claim.content else { continue };
+        for segment in &offer.segments {
+            let Some(content) = &segment.content else { continue };
             if usable.get(&content.rank) == Some(&content) {
-                holders.entry(content.rank).or_default().push((process, claim.id));
+                holders.entry(content.rank).or_default().push((process, segment.id));
             }
         }
     }
     for (&rank, list) in &mut holders {
         list.sort_by_key(|&(process, id)| (process != rank, process, id));
     }
-    let (mut owner, mut seated): (BTreeMap<usize, usize>, _) = (BTreeMap::new(), BTreeSet::new());
-    for (process, seat) in offers.iter().enumerate().filter_map(|(i, o)| Some((i, o.seat?))) {
+    let (mut owner, mut assigned): (BTreeMap<usize, usize>, _) = (BTreeMap::new(), BTreeSet::new());
+    let has_rank = |(process, offer): (usize, &Offer)| Some((process, offer.rank_in_run?));
+    for (process, rank) in offers.iter().enumerate().filter_map(has_rank) {
         let is_there = |list: &Vec<(usize, SegmentId)>| list.iter().any(|(p, _)| *p == process);
-        if holders.get(&seat).is_some_and(is_there) && seated.insert(seat) {
-            owner.insert(process, seat);
+        if holders.get(&rank).is_some_and(is_there) && assigned.insert(rank) {
+            owner.insert(process, rank);
         }
     }
     // From a process that has a rank a path leads on to another place for that rank.
-    for &rank in holders.keys().filter(|rank| !seated.contains(rank)) {
+    for &rank in holders.keys().filter(|rank| !assigned.contains(rank)) {
         place(rank, &holders, &mut owner, &mut BTreeSet::new());
     }
     let id = |rank: usize, process: usize| {
@@ -91,7 +92,7 @@ pub(super) fn discards(offers: &[Offer], attach: &[Option<SegmentId>]) -> Vec<Ve
     offers
         .iter()
         .map(|offer| {
-            let ids = offer.claims.iter().map(|claim| claim.id);
+            let ids = offer.segments.iter().map(|segment| segment.id);
             ids.filter(|&id| !kept.contains(&(offer.node.as_str(), id))).collect()
         })
         .collect()

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::claim::{Claim, Content};
+use super::found::{Content, FoundSegment};
 use crate::checkpoint::header::SegmentId;
-use crate::checkpoint::level::ImageClaim;
+use crate::checkpoint::level::FoundImage;
 use crate::checkpoint::record::{Record, StartId};
 use crate::checkpoint::refusal::Refusal;
 
 /// A segment, and a process that has found it.
-pub type Bearer = (usize, SegmentId);
+pub type Holder = (usize, SegmentId);
 
 /// What a process brings to the agreement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,19 +25,19 @@ pub struct Offer {
     /// Checksum of what all processes and segments must agree on.
     pub fingerprint: u64,
     /// The rank that it had until a loss that its job has outlived.
-    pub seat: Option<usize>,
+    pub rank_in_run: Option<usize>,
     /// Why it cannot take hold of the run on its node, if it cannot.
     pub held: Option<String>,
     /// All segments of the run on its node.
-    pub claims: Vec<Claim>,
+    pub segments: Vec<FoundSegment>,
     /// The images that it sees, by level.
-    pub images: Vec<Vec<ImageClaim>>,
+    pub images: Vec<Vec<FoundImage>>,
     /// Why it does not see all that is there, by level, where a disk fails.
     pub failures: Vec<Option<String>>,
 }
 
 pub(super) fn contents(offers: &[Offer]) -> impl Iterator<Item = &Content> {
-    offers.iter().flat_map(|offer| &offer.claims).filter_map(|claim| claim.content.as_ref())
+    offers.iter().flat_map(|offer| &offer.segments).filter_map(|segment| segment.content.as_ref())
 }
 
 /// Whether the newest images are known to have rotted in part, as a start has found that went on
@@ -48,17 +48,17 @@ pub(super) fn has_rotten_images(offers: &[Offer]) -> bool {
 }
 
 /// A process that has found this segment.
-pub(super) fn bearer(offers: &[Offer], content: &Content) -> Bearer {
+pub(super) fn holder(offers: &[Offer], content: &Content) -> Holder {
     let of = |(process, offer): (usize, &Offer)| {
-        let is_it = |claim: &&Claim| claim.content.as_ref() == Some(content);
-        offer.claims.iter().find(is_it).map(|claim| (process, claim.id))
+        let is_it = |segment: &&FoundSegment| segment.content.as_ref() == Some(content);
+        offer.segments.iter().find(is_it).map(|segment| (process, segment.id))
     };
     offers.iter().enumerate().find_map(of).expect("it was found")
 }
 
 pub(super) fn refuse_other_shapes(offers: &[Offer]) -> Result<(), Refusal> {
     for (process, offer) in offers.iter().enumerate() {
-        for Claim { id, other, .. } in &offer.claims {
+        for FoundSegment { id, other, .. } in &offer.segments {
             if let Some(differences) = other.clone() {
                 return Err(Refusal::OtherShape { process, rank: id.rank, differences });
             }
@@ -107,7 +107,7 @@ pub(super) fn counts(Content { record, .. }: &Content, base: StartId) -> bool {
 }
 
 /// The best segment of each rank, of those that are not stale.
-pub(super) fn current_claims(offers: &[Offer], base: StartId) -> BTreeMap<usize, &Content> {
+pub(super) fn current_segments(offers: &[Offer], base: StartId) -> BTreeMap<usize, &Content> {
     let mut best: BTreeMap<usize, &Content> = BTreeMap::new();
     for content in contents(offers) {
         if !counts(content, base) {
@@ -127,5 +127,5 @@ pub(super) fn current_claims(offers: &[Offer], base: StartId) -> BTreeMap<usize,
 /// Newest number of a start that images name.
 pub(super) fn newest_start(offers: &[Offer]) -> u64 {
     let all = offers.iter().flat_map(|offer| offer.images.iter().flatten());
-    all.map(|claim| claim.id.generation.start.number).max().unwrap_or(0)
+    all.map(|image| image.id.generation.start.number).max().unwrap_or(0)
 }

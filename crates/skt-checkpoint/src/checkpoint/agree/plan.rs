@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use skt_terms::named;
 
-use super::offer::Bearer;
+use super::offer::Holder;
 use crate::checkpoint::header::SegmentId;
 use crate::checkpoint::level::{Generation, Load, Rotten, Source};
 use crate::checkpoint::methods::Method;
@@ -94,8 +94,8 @@ pub struct Plan {
     /// Epoch that all go on from; 0: from the beginning.
     pub epoch: u64,
     /// The segment that has the application's state at that epoch.
-    pub bearer: Option<Bearer>,
-    /// That state, once its bearer has told it.
+    pub holder: Option<Holder>,
+    /// That state, once its holder has told it.
     pub state: Vec<u8>,
     /// Ranks of each group.
     pub groups: Vec<Vec<usize>>,
@@ -135,8 +135,8 @@ pub struct Finished {
     /// Its last epoch.
     pub epoch: u64,
     /// The segment that has its result.
-    pub bearer: Bearer,
-    /// That result, once its bearer has told it.
+    pub holder: Holder,
+    /// That result, once its holder has told it.
     pub result: Vec<u8>,
     /// The starts that segments out of reach may name as their lineage.
     pub left: Vec<StartId>,

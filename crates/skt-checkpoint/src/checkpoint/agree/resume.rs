@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::assign::{assign, discards, give_lost_ranks};
-use super::claim::Content;
-use super::offer::{Offer, bearer, left, lineage, newest_attempt, newest_start};
+use super::found::Content;
+use super::offer::{Offer, holder, left, lineage, newest_attempt, newest_start};
 use super::plan::{Plan, Rules};
 use crate::checkpoint::group;
 use crate::checkpoint::record::StartId;
@@ -48,12 +48,12 @@ pub(in super::super) fn resume(
     let is_memory = std::ptr::eq(offers, found);
     let nothing = vec![None; processes];
     let discard = discards(offers, if is_memory { &attach } else { &nothing });
-    let bearer = usable.values().next().map(|content| bearer(found, content));
+    let holder = usable.values().next().map(|content| holder(found, content));
     Ok(Plan {
         left: left(offers, lineage(offers), !is_memory || !lost.is_empty()),
         attempt: this_attempt(offers, rules),
         epoch,
-        bearer,
+        holder,
         state: Vec::new(),
         shared_domains,
         single_domain: domains.iter().all(|domain| *domain == domains[0]),

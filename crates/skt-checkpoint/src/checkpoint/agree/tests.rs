@@ -34,33 +34,37 @@ fn record(lineage: StartId, commit: u64, stamp: u64) -> Record {
 }
 
 /// A segment of rank `rank` of four, with this commit and stamp.
-fn claim(rank: usize, commit: u64, stamp: u64) -> Claim {
+fn segment(rank: usize, commit: u64, stamp: u64) -> FoundSegment {
     let members = vec![0, 1, 2, 3];
     let identity = Identity { fingerprint: 7, rank, members, ..Identity::default() };
     let id = SegmentId { rank, attempt: 3 };
-    Claim { id, content: Some(Content::of(identity, &record(BASE, commit, stamp))), other: None }
+    FoundSegment {
+        id,
+        content: Some(Content::of(identity, &record(BASE, commit, stamp))),
+        other: None,
+    }
 }
 
-fn offers(claims: [Vec<Claim>; 4]) -> Vec<Offer> {
-    let offer = |(node, claims): (usize, Vec<Claim>)| Offer {
+fn offers(segments: [Vec<FoundSegment>; 4]) -> Vec<Offer> {
+    let offer = |(node, segments): (usize, Vec<FoundSegment>)| Offer {
         host: format!("node{node}"),
         domain: format!("node{node}"),
         node: format!("node{node}"),
         fingerprint: 7,
-        seat: None,
+        rank_in_run: None,
         held: None,
-        claims,
+        segments,
         images: Vec::new(),
         failures: Vec::new(),
     };
-    claims.into_iter().enumerate().map(offer).collect()
+    segments.into_iter().enumerate().map(offer).collect()
 }
 
 fn one_each(states: [(u64, u64); 4]) -> Vec<Offer> {
     let mut rank = 0;
     offers(states.map(|(commit, stamp)| {
         rank += 1;
-        vec![claim(rank - 1, commit, stamp)]
+        vec![segment(rank - 1, commit, stamp)]
     }))
 }
 
@@ -92,7 +96,7 @@ fn mark(offer: &mut Offer) {
 }
 
 fn edit(offer: &mut Offer) -> &mut Content {
-    offer.claims[0].content.as_mut().expect("a whole segment")
+    offer.segments[0].content.as_mut().expect("a whole segment")
 }
 
 /// Rank 0, of two on its node, is lost, and its segment is left there. Those that are left
@@ -100,15 +104,15 @@ fn edit(offer: &mut Offer) -> &mut Content {
 #[test]
 fn the_segment_of_a_lost_rank_drives_nobody_from_its_own() {
     let mut offers = one_each([(4, 4); 4]);
-    let on_node_0 = [claim(0, 4, 4), claim(1, 4, 4)];
-    for (process, (seat, node)) in [(1, 0), (2, 1), (3, 2)].into_iter().enumerate() {
-        offers[process] = Offer { seat: Some(seat), ..offers[node].clone() };
-        offers[process].claims = vec![claim(seat, 4, 4)];
+    let on_node_0 = [segment(0, 4, 4), segment(1, 4, 4)];
+    for (process, (rank, node)) in [(1, 0), (2, 1), (3, 2)].into_iter().enumerate() {
+        offers[process] = Offer { rank_in_run: Some(rank), ..offers[node].clone() };
+        offers[process].segments = vec![segment(rank, 4, 4)];
         offers[process].node = format!("node{node}");
     }
-    offers[0].claims = on_node_0.into();
+    offers[0].segments = on_node_0.into();
     // The spare.
-    offers[3] = Offer { claims: Vec::new(), node: "node3".into(), ..offers[3].clone() };
+    offers[3] = Offer { segments: Vec::new(), node: "node3".into(), ..offers[3].clone() };
     let plan = planned(&offers, &RULES).unwrap();
     assert_eq!((plan.ranks, plan.lost), (vec![1, 2, 3, 0], vec![0]));
 }
@@ -133,7 +137,7 @@ fn an_offer_is_short_however_long_the_state_and_the_parameters() {
 fn one_commit_of_the_next_epoch_takes_all_there() {
     let plan = planned(&one_each([(5, 5), (5, 5), (6, 5), (5, 5)]), &RULES).expect("legal");
     assert_eq!((plan.epoch, plan.lost.len()), (6, 0));
-    assert_eq!(plan.bearer, Some((2, SegmentId { rank: 2, attempt: 3 })));
+    assert_eq!(plan.holder, Some((2, SegmentId { rank: 2, attempt: 3 })));
     let plan = planned(&one_each([(5, 5); 4]), &RULES).expect("legal");
     assert_eq!(plan.epoch, 5);
     assert_eq!(plan.attempt, StartId { number: 9, nonce: 5 });
@@ -147,20 +151,21 @@ fn what_segments_out_of_reach_may_name_is_kept_in_mind() {
     edit(&mut found[1]).record.join(alone, &[older]);
     // Nothing is out of reach now.
     assert_eq!(planned(&found, &RULES).expect("legal").left, [older]);
-    found[0].claims.clear();
+    found[0].segments.clear();
     assert_eq!(planned(&found, &RULES).expect("legal").left, [older, BASE, alone]);
     let afresh = Rules { resume: Resume::Never, ..RULES };
     assert_eq!(planned(&found, &afresh).expect("legal").left, [older, BASE, alone]);
     // Before the first epoch.
     let mut found = one_each([(0, 0); 4]);
-    found[3].claims.clear();
+    found[3].segments.clear();
     assert_eq!(planned(&found, &RULES).expect("legal").left, [BASE]);
     assert_eq!(planned(&offers([const { Vec::new() }; 4]), &RULES).expect("legal").left, []);
 }
 
 #[test]
 fn processes_find_their_data_and_the_rest_take_what_is_lost() {
-    let found = offers([vec![claim(2, 4, 4)], vec![], vec![claim(0, 4, 4)], vec![claim(3, 4, 4)]]);
+    let found =
+        offers([vec![segment(2, 4, 4)], vec![], vec![segment(0, 4, 4)], vec![segment(3, 4, 4)]]);
     let plan = planned(&found, &RULES).expect("one loss");
     assert_eq!(plan.ranks, [2, 1, 0, 3]);
     assert_eq!(plan.lost, [1]);
@@ -172,7 +177,7 @@ fn processes_find_their_data_and_the_rest_take_what_is_lost() {
 #[test]
 fn fewer_processes_keep_their_ranks_where_the_loss_is_borne() {
     let left = |ranks: &[usize]| -> Vec<Offer> {
-        let all = offers([0, 1, 2, 3].map(|rank| vec![claim(rank, 4, 4)]));
+        let all = offers([0, 1, 2, 3].map(|rank| vec![segment(rank, 4, 4)]));
         ranks.iter().map(|&rank| all[rank].clone()).collect()
     };
     let bears = Some(vec![vec![0], vec![1, 2], vec![3]]);
@@ -187,17 +192,17 @@ fn fewer_processes_keep_their_ranks_where_the_loss_is_borne() {
     refused(&left(&[1, 2]), &[0, 3]);
     // A process whose own memory is not there has nothing to go on with.
     let mut without = left(&[0, 2, 3]);
-    without[1].claims.clear();
+    without[1].segments.clear();
     refused(&without, &[1, 2]);
     let mut begun = left(&[0, 2, 3]);
-    begun.iter_mut().for_each(|offer| offer.claims.clear());
+    begun.iter_mut().for_each(|offer| offer.segments.clear());
     refused(&begun, &[0, 1, 2, 3]);
 }
 
 #[test]
 fn two_processes_of_one_node_share_what_they_both_find() {
-    let both = || vec![claim(0, 4, 4), claim(1, 4, 4)];
-    let mut found = offers([both(), both(), vec![claim(2, 4, 4)], vec![claim(3, 4, 4)]]);
+    let both = || vec![segment(0, 4, 4), segment(1, 4, 4)];
+    let mut found = offers([both(), both(), vec![segment(2, 4, 4)], vec![segment(3, 4, 4)]]);
     found[1].node = "node0".into();
     found[1].domain = "node0".into();
     let plan = planned(&found, &RULES).expect("nothing lost");
@@ -205,7 +210,7 @@ fn two_processes_of_one_node_share_what_they_both_find() {
     assert!(plan.lost.is_empty() && plan.shared_domains);
     assert!(plan.discard.iter().all(Vec::is_empty), "what the other takes is not removed");
     // Two segments where only one process runs: one of them is lost.
-    let found = offers([both(), vec![], vec![claim(2, 4, 4)], vec![claim(3, 4, 4)]]);
+    let found = offers([both(), vec![], vec![segment(2, 4, 4)], vec![segment(3, 4, 4)]]);
     let plan = planned(&found, &RULES).expect("one loss");
     assert_eq!(plan.lost, [1]);
     assert_eq!(plan.discard[0], [SegmentId { rank: 1, attempt: 3 }]);
@@ -229,11 +234,11 @@ fn what_missed_a_decision_is_stale_however_new_its_epoch() {
 }
 
 #[test]
-fn a_second_claim_on_a_rank_is_discarded() {
-    let mut stale = claim(0, 3, 3);
+fn a_second_segment_of_a_rank_is_discarded() {
+    let mut stale = segment(0, 3, 3);
     stale.id.attempt = 2;
     let mut found = one_each([(4, 4); 4]);
-    found[3].claims.push(stale.clone());
+    found[3].segments.push(stale.clone());
     let plan = planned(&found, &RULES).expect("nothing lost");
     assert_eq!(plan.attach[0], Some(SegmentId { rank: 0, attempt: 3 }));
     assert_eq!(plan.discard[3], [stale.id]);
@@ -242,7 +247,7 @@ fn a_second_claim_on_a_rank_is_discarded() {
 #[test]
 fn torn_and_hollow_segments_count_as_lost() {
     let mut found = one_each([(4, 4); 4]);
-    found[0].claims[0].content = None;
+    found[0].segments[0].content = None;
     let plan = planned(&found, &RULES).expect("one loss");
     assert_eq!((plan.lost.clone(), plan.discard[0].len()), (vec![0], 1));
     edit(&mut found[2]).record = hollow();
@@ -270,8 +275,8 @@ fn the_user_decides_what_becomes_of_what_is_found() {
 #[test]
 fn other_settings_are_refused_not_thrown_away() {
     let mut found = one_each([(4, 4); 4]);
-    found[2].claims[0].content = None;
-    found[2].claims[0].other = Some("ranks 4 there, 2 here".into());
+    found[2].segments[0].content = None;
+    found[2].segments[0].other = Some("ranks 4 there, 2 here".into());
     let refusal = planned(&found, &RULES).expect_err("of another shape");
     assert!(matches!(refusal, Refusal::OtherShape { process: 2, rank: 2, .. }), "{refusal}");
     assert!(refusal.to_string().contains("other settings: ranks 4 there, 2 here"));
@@ -289,8 +294,8 @@ fn a_group_with_nothing_left_is_named_by_its_ranks() {
         identity.members = if rank < 2 { vec![0, 1] } else { vec![2, 3] };
         identity.group = rank / 2;
     }
-    found[2].claims.clear();
-    found[3].claims.clear();
+    found[2].segments.clear();
+    found[3].segments.clear();
     let lost = vec![LostGroup { group: None, ranks: vec![2, 3] }];
     let refusal = Refusal::Unrecoverable { epoch: 4, lost, torn: vec![], parities: 1 };
     assert_eq!(planned(&found, &RULES), Err(refusal));
@@ -313,7 +318,7 @@ fn a_half_written_single_copy_is_never_used() {
     assert!(text.contains("ranks [1, 3] are here") && text.contains("--ft self"), "{text}");
     // A rank that is lost with its memory is not torn.
     let mut gone = found.clone();
-    gone[3].claims.clear();
+    gone[3].segments.clear();
     let refusal = planned(&gone, &rules).unwrap_err();
     assert!(matches!(&refusal, Refusal::Unrecoverable { torn, .. } if *torn == [1]), "{refusal}");
     // Somebody saw the end of the update: all were complete by then.
@@ -330,16 +335,16 @@ fn one_mark_tells_that_the_run_is_done() {
     mark(&mut found[2]);
     let id = |rank| SegmentId { rank, attempt: 3 };
     let done = ended(&found, &RULES);
-    assert_eq!((done.epoch, done.bearer), (5, (2, id(2))));
+    assert_eq!((done.epoch, done.holder), (5, (2, id(2))));
     assert_eq!(done.mark, [vec![id(0)], vec![id(1)], vec![], vec![id(3)]]);
     assert_eq!(done.keep, [0, 1, 2, 3].map(|rank| vec![id(rank)]));
     assert!(done.discard.iter().all(Vec::is_empty));
     // However much is lost, and also where it was required to go on.
     for rank in [0, 1, 3] {
-        found[rank].claims.clear();
+        found[rank].segments.clear();
     }
     let require = Rules { resume: Resume::Require, ..RULES };
-    assert_eq!(ended(&found, &require).bearer, (2, id(2)));
+    assert_eq!(ended(&found, &require).holder, (2, id(2)));
     let never = Rules { resume: Resume::Never, ..RULES };
     let plan = planned(&found, &never).expect("afresh");
     assert_eq!((plan.epoch, &plan.discard[2][..]), (0, &[id(2)][..]));
@@ -370,8 +375,8 @@ fn a_mark_that_missed_a_decision_is_stale() {
 
 #[test]
 fn of_two_processes_that_see_a_segment_one_writes_to_it() {
-    let both = || vec![claim(0, 4, 4), claim(1, 4, 4)];
-    let mut found = offers([both(), both(), vec![claim(2, 4, 4)], vec![claim(3, 4, 4)]]);
+    let both = || vec![segment(0, 4, 4), segment(1, 4, 4)];
+    let mut found = offers([both(), both(), vec![segment(2, 4, 4)], vec![segment(3, 4, 4)]]);
     found[1].node = "node0".into();
     mark(&mut found[3]);
     let done = ended(&found, &RULES);

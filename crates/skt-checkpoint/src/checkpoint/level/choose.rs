@@ -7,11 +7,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::agree::{Claim, Content, Offer, Plan, Refusal, Rules, resume};
+use super::super::agree::{Content, FoundSegment, Offer, Plan, Refusal, Rules, resume};
 use super::super::header::SegmentId;
 use super::super::record::Holds;
 use super::disk::{Generation, ImageId};
-use super::source::{ImageClaim, Load, Source};
+use super::source::{FoundImage, Load, Source};
 
 /// The generations of each level that can be restored, the newest first, without those that
 /// are known to be rotten; and whether the newest lacks images, and so bears fewer losses than a
@@ -47,12 +47,12 @@ pub fn from_images(
     let generation = newest(&level)?;
     let mut plan = restore(offers, rules, level, generation).ok()?;
     let image = |id: SegmentId| ImageId { generation, rank: id.rank };
-    let (process, id) = plan.bearer.take().expect("a plan that goes on has one");
+    let (process, id) = plan.holder.take().expect("a plan that goes on has one");
     plan.load = Some(Box::new(Load {
         level,
         generation,
         images: plan.attach.iter().map(|id| id.map(image)).collect(),
-        bearer: (process, image(id)),
+        holder: (process, image(id)),
         why: why.to_owned(),
     }));
     plan.attach.fill(None);
@@ -62,7 +62,7 @@ pub fn from_images(
 /// Images of other parameters, which nothing is done with.
 pub fn refuse_other_shapes(offers: &[Offer]) -> Result<(), Refusal> {
     for (process, offer) in offers.iter().enumerate() {
-        for ImageClaim { id, other, .. } in offer.images.iter().flatten() {
+        for FoundImage { id, other, .. } in offer.images.iter().flatten() {
             if let Some(differences) = other.clone() {
                 return Err(Refusal::OtherShape { process, rank: id.rank, differences });
             }
@@ -108,10 +108,10 @@ pub fn images(offers: &[Offer]) -> usize {
 }
 
 /// Whether an image is what its name says, and of a rank with data.
-fn is_true(claim: &ImageClaim, rules: &Rules) -> bool {
-    let Generation { start, epoch } = claim.id.generation;
-    claim.content.as_ref().is_some_and(|Content { rank, record, .. }| {
-        *rank == claim.id.rank
+fn is_true(image: &FoundImage, rules: &Rules) -> bool {
+    let Generation { start, epoch } = image.id.generation;
+    image.content.as_ref().is_some_and(|Content { rank, record, .. }| {
+        *rank == image.id.rank
             && epoch > 0
             && record.lineage() == start
             && (record.committed(), record.stamped()) == (epoch, epoch)
@@ -122,9 +122,9 @@ fn is_true(claim: &ImageClaim, rules: &Rules) -> bool {
 
 /// The generations of a level with a sealed image.
 pub fn generations(offers: &[Offer], level: usize) -> BTreeSet<Generation> {
-    let sealed = |claim: &&ImageClaim| claim.content.is_some();
-    let claims = offers.iter().filter_map(|offer| offer.images.get(level)).flatten();
-    claims.filter(sealed).map(|claim| claim.id.generation).collect()
+    let sealed = |image: &&FoundImage| image.content.is_some();
+    let images = offers.iter().filter_map(|offer| offer.images.get(level)).flatten();
+    images.filter(sealed).map(|image| image.id.generation).collect()
 }
 
 /// How to go on from one generation of a level, as if its images were segments.
@@ -134,21 +134,21 @@ fn restore(
     level: usize,
     generation: Generation,
 ) -> Result<Plan, Refusal> {
-    let as_segment = |claim: &ImageClaim| Claim {
-        id: SegmentId { rank: claim.id.rank, attempt: generation.start.number },
-        content: claim.content.clone(),
+    let as_segment = |image: &FoundImage| FoundSegment {
+        id: SegmentId { rank: image.id.rank, attempt: generation.start.number },
+        content: image.content.clone(),
         other: None,
     };
     let of_generation =
-        |claim: &&ImageClaim| claim.id.generation == generation && is_true(claim, rules);
+        |image: &&FoundImage| image.id.generation == generation && is_true(image, rules);
     let only = |offer: &Offer| {
-        let claims = offer.images.get(level).into_iter().flatten();
-        let claims = claims.filter(of_generation).map(as_segment).collect();
-        Offer { claims, images: Vec::new(), ..offer.clone() }
+        let images = offer.images.get(level).into_iter().flatten();
+        let segments = images.filter(of_generation).map(as_segment).collect();
+        Offer { segments, images: Vec::new(), ..offer.clone() }
     };
     let images: Vec<Offer> = offers.iter().map(only).collect();
     let mut usable: BTreeMap<usize, &Content> = BTreeMap::new();
-    for content in images.iter().flat_map(|o| &o.claims).filter_map(|c| c.content.as_ref()) {
+    for content in images.iter().flat_map(|o| &o.segments).filter_map(|s| s.content.as_ref()) {
         usable.entry(content.rank).or_insert(content);
     }
     let mut plan = resume(offers, &images, rules, generation.epoch, &usable)?;

@@ -9,7 +9,7 @@ use super::Level;
 use super::disk::{FileId, ImageId};
 use super::failed::is_not_own;
 use super::format::{Said, read_seal};
-use super::source::ImageClaim;
+use super::source::FoundImage;
 
 /// What segments and images must be of, to be of use.
 pub struct Wanted<'a> {
@@ -28,7 +28,7 @@ pub struct Seen {
     /// Files that it looks after, to be removed when they are needed no more.
     pub files: Vec<FileId>,
     /// Images that it looks after, to be told to the others, with the states in them.
-    pub images: Vec<(ImageClaim, Vec<u8>)>,
+    pub images: Vec<(FoundImage, Vec<u8>)>,
     /// Why it does not see all that is there, if the disk fails.
     pub failure: Option<String>,
 }
@@ -62,8 +62,8 @@ impl Wanted<'_> {
         all.sort_unstable();
         let (mut images, mut failure) = (Vec::with_capacity(all.len()), None);
         for (id, file) in all {
-            match self.claim(level, id, file) {
-                Ok(claim) => images.push(claim),
+            match self.found(level, id, file) {
+                Ok(image) => images.push(image),
                 // Another process has removed it meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => failure = Some(as_failure(error)?),
@@ -75,24 +75,24 @@ impl Wanted<'_> {
 
     /// What an image says of itself. One that cannot be read may be whole: it is not taken for
     /// one without a seal, which may be removed.
-    fn claim(&self, level: &Level, id: ImageId, file: FileId) -> io::Result<(ImageClaim, Vec<u8>)> {
+    fn found(&self, level: &Level, id: ImageId, file: FileId) -> io::Result<(FoundImage, Vec<u8>)> {
         let mut file = level.disk.open(file, id.rank)?;
         let said = read_seal(self.header, &mut *file)?;
-        let nothing = ImageClaim { id, content: None, other: None };
+        let nothing = FoundImage { id, content: None, other: None };
         let differs = |theirs: &Parameters| differences(theirs, self.parameters);
         Ok(match said {
             Said::Nothing => (nothing, Vec::new()),
             Said::OtherVersion => {
                 let other = Some(differs(&Parameters::new()));
-                (ImageClaim { other, ..nothing }, Vec::new())
+                (FoundImage { other, ..nothing }, Vec::new())
             }
             Said::Sealed(seal) if seal.identity.fingerprint != self.fingerprint => {
                 let Identity { parameters, .. } = &seal.identity;
-                (ImageClaim { other: Some(differs(parameters)), ..nothing }, Vec::new())
+                (FoundImage { other: Some(differs(parameters)), ..nothing }, Vec::new())
             }
             Said::Sealed(seal) => {
                 let content = Some(Content::of(seal.identity, &seal.record));
-                (ImageClaim { content, ..nothing }, seal.record.state().to_vec())
+                (FoundImage { content, ..nothing }, seal.record.state().to_vec())
             }
         })
     }

@@ -37,7 +37,7 @@ pub(super) use helper::{Free, Helper};
 pub use ranks::SpacedRanks;
 pub use shelf::LevelReport;
 pub(super) use shelf::Shelves;
-pub use source::{ImageClaim, Load, Rotten, Source};
+pub use source::{FoundImage, Load, Rotten, Source};
 
 /// Most levels of a run: one bit each in the word that says which are due.
 pub const MOST_LEVELS: usize = 8;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::agree::claim::Content;
+use super::super::agree::found::Content;
 use super::super::refusal::Refusal;
 use super::disk::{Generation, ImageId};
 
@@ -31,7 +31,7 @@ pub struct Rotten {
 
 /// An image that a process sees.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ImageClaim {
+pub struct FoundImage {
     /// Its name.
     pub id: ImageId,
     /// What its seal says; `None` when it has none, or one of other parameters.
@@ -50,7 +50,7 @@ pub struct Load {
     /// The image that each process loads; those without one are lost, and rebuilt.
     pub images: Vec<Option<ImageId>>,
     /// Process that tells all the state, and the image that has it.
-    pub bearer: (usize, ImageId),
+    pub holder: (usize, ImageId),
     /// Why the memory of the nodes, which is nearer, is not taken.
     pub why: String,
 }

@@ -8,7 +8,7 @@ use crate::checkpoint::record::Record;
 
 /// A segment that a process has found on its node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Claim {
+pub struct FoundSegment {
     /// Its name.
     pub id: SegmentId,
     /// What the segment says it is, and how far; `None` when the header is not whole, or

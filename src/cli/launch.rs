@@ -17,7 +17,7 @@ use crate::config::{ConfigError, LaunchDraft, Launching, RunSpec, TestSpec};
 use crate::report::output;
 use crate::run::protect::{self, Settings, parse_seconds, read_domains};
 use crate::supervisor::hosts::{self, Host, HostsError, Pool};
-use crate::supervisor::plan::{Launcher, Template};
+use crate::supervisor::launcher::{Launcher, Template};
 use crate::supervisor::shape;
 use crate::supervisor::watch::Floors;
 use crate::supervisor::{self, Options, SupervisorError};

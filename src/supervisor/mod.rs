@@ -20,8 +20,8 @@ mod fault;
 pub mod follow;
 pub mod hosts;
 mod job;
+pub mod launcher;
 pub mod line;
-pub mod plan;
 pub mod probe;
 pub mod process;
 pub mod report;
@@ -38,7 +38,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hosts::Pool;
-use plan::Launcher;
+use launcher::Launcher;
 use skt_terms::exit::Exit;
 use state::StateError;
 use watch::Floors;

@@ -12,8 +12,8 @@ use nix::sys::signal::Signal;
 
 use super::decisions::{Action, Event, Inquiry, Machine, Rules, Start};
 use super::job::{self, Job};
+use super::launcher::{self, Launcher, Plan};
 use super::line::Lines;
-use super::plan::{self, Launcher, Plan};
 use super::probe::Purpose;
 use super::process::{self, Process};
 use super::state::{Folder, State, StateError, Status, now_unix};
@@ -260,13 +260,13 @@ impl Shell {
         ];
         let images = |folder: &PathBuf| format!("--images={}", folder.display());
         words.extend(options.image_folders.iter().map(images));
-        let command = plan::probe_command(&folder, &words);
+        let command = launcher::probe_command(&folder, &words);
         let here = process::this_host();
         let reach = |name: &str| {
             if options.is_local || name == here {
                 vec!["/bin/sh".to_owned(), "-c".to_owned(), command.clone()]
             } else {
-                plan::on_node(&options.launcher, options.agent.as_deref(), name, &command)
+                launcher::on_node(&options.launcher, options.agent.as_deref(), name, &command)
             }
         };
         let each = match inquiry.purpose {
@@ -346,7 +346,7 @@ impl Shell {
         if let Some(resume) = start.resume {
             command.extend(["--resume".into(), resume.into()]);
         }
-        let job = plan::Job {
+        let job = launcher::Job {
             ranks: options.ranks,
             hosts: &start.hosts,
             hostfile,
@@ -356,7 +356,7 @@ impl Shell {
             extra: &options.extra,
             token: &self.machine.state.token(),
         };
-        plan::plan(&options.launcher, &job)
+        launcher::plan(&options.launcher, &job)
     }
 
     /// Makes the state folder again if it was removed: a start needs files in it.

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::memory::TestSegments;
+use super::segments::TestSegments;
 use super::settings::Settings;
 use crate::checkpoint::any_code::AnyCode;
 use crate::checkpoint::methods::Method;

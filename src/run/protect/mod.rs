@@ -14,10 +14,10 @@ mod inject;
 mod interval;
 pub mod ledger;
 mod levels;
-mod memory;
 mod read;
 pub mod result;
 mod role;
+mod segments;
 mod settings;
 mod split;
 
@@ -32,12 +32,12 @@ pub use history::History;
 pub use inject::{Inject, Target, What};
 pub use interval::{Outlook, Pace, daly_interval_seconds};
 pub use levels::{IMAGES_MTBF_SECONDS, LevelSettings, Levels, with_options};
-pub use memory::{
+pub use read::{MOST_MEMBERS, read_domains};
+pub use role::is_mark;
+pub use segments::{
     RunInUse, RunLock, TestSegments, doubtful, found_test, left_by_others, run_bytes, store_flag,
     sweep, sweep_tests, tidy,
 };
-pub use read::{MOST_MEMBERS, read_domains};
-pub use role::is_mark;
 pub use settings::Settings;
 pub use skt_terms::choice::{OnLoss, Overlap, Region};
 pub use split::{memory_split, memory_words, process_rows, segment_layout, smallest_group};

@@ -513,7 +513,7 @@ fn memory_table(page: &mut String, heading: &str, test: &TestReport) {
 }
 
 /// The completed test with the highest rate.
-pub fn best_test(report: &RunReport) -> Option<&TestReport> {
+fn best_test(report: &RunReport) -> Option<&TestReport> {
     let rate = |test: &&TestReport| test.gflops.unwrap_or(0.0);
     report.completed().max_by(|a, b| rate(a).total_cmp(&rate(b)))
 }

@@ -29,7 +29,7 @@ pub fn say(message: fmt::Arguments<'_>) {
 
 /// A text that may have come from anywhere, as a terminal can be shown it: control
 /// characters escaped but for line ends, long lines cut.
-pub fn printable(text: &str) -> String {
+fn printable(text: &str) -> String {
     let mut lines: Vec<String> = text.lines().take(LINES_MAX).map(printable_line).collect();
     if text.lines().nth(LINES_MAX).is_some() {
         lines.push("...".to_owned());

@@ -197,7 +197,7 @@ fn recent_gflops(samples: &mut VecDeque<Sample>, window_seconds: f64) -> f64 {
 }
 
 /// What is shown while a matrix is factored.
-pub fn columns_line(done: usize, n: usize, elapsed_seconds: f64, recent_gflops: f64) -> String {
+fn columns_line(done: usize, n: usize, elapsed_seconds: f64, recent_gflops: f64) -> String {
     let left_gflop = gflop_total(n) - gflop_done(done, n);
     format!(
         "N={n}: column {done}, {:.1} %, {} (now {}), ETA {}",

@@ -17,7 +17,7 @@ use super::phases;
 use super::record::{Norms, Outcome, TestRecord};
 
 /// Relative machine precision with rounding to nearest, 2^-53.
-pub const EPS: f64 = f64::EPSILON / 2.0;
+const EPS: f64 = f64::EPSILON / 2.0;
 
 /// Values of a parameter in one line of the echo.
 const VALUES_A_LINE: usize = 8;

@@ -144,7 +144,7 @@ fn blas(value: &serde_json::Value) -> Option<String> {
 /// N1/2 among the tests on as many cores as `best`: between two measured orders
 /// where there are such, else from `E(N) = N/(aN+b)` fitted to the best of each
 /// order.
-pub fn half_order(runs: &[NamedRun], best: &TestReport) -> Option<Half> {
+fn half_order(runs: &[NamedRun], best: &TestReport) -> Option<Half> {
     let target = 0.5 * best.gflops?;
     let mut points = std::collections::BTreeMap::new();
     for test in runs.iter().flat_map(|run| run.report.completed()) {

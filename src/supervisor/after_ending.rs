@@ -3,7 +3,7 @@
 use skt_terms::exit::Exit;
 
 /// This many failures at one column, while all nodes are well, are no accident.
-pub const SAME_FAILURES_MAX: usize = 3;
+const SAME_FAILURES_MAX: usize = 3;
 /// The longest pause before a start.
 const BACKOFF_MAX_SECONDS: f64 = 60.0;
 

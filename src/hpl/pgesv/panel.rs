@@ -81,7 +81,7 @@ impl Layout {
     }
 
     /// Doubles of W.
-    pub fn w_doubles(&self) -> usize {
+    fn w_doubles(&self) -> usize {
         self.ld * self.jb
     }
 

@@ -198,7 +198,7 @@ fn bits_set(words: &[u64]) -> Vec<usize> {
 ///
 /// # Errors
 /// What the system says; `EINVAL` if the CPU is not there or not allowed.
-pub fn pin_thread(cpu: usize) -> io::Result<()> {
+fn pin_thread(cpu: usize) -> io::Result<()> {
     set_mask(&[cpu])
 }
 

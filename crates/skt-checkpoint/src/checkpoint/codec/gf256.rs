@@ -3,7 +3,7 @@
 //! Elements are bytes, addition is XOR, 2 generates all other elements but 0.
 
 /// The polynomial, 0x11d (that of RAID-6, ISA-L and most Reed-Solomon codes).
-pub const POLYNOMIAL: u16 = 0x11d;
+const POLYNOMIAL: u16 = 0x11d;
 
 /// `2 * a`.
 const fn double(a: u8) -> u8 {

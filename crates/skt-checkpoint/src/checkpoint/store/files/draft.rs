@@ -37,7 +37,7 @@ impl Draft {
     }
 
     /// As [`Draft::create`], where files have names from the start.
-    pub fn create_named(folder: &Path) -> io::Result<(File, Self)> {
+    fn create_named(folder: &Path) -> io::Result<(File, Self)> {
         let path = folder.join(name_now());
         let file = options().create_new(true).open(&path)?;
         Ok((file, Self { named: Some(path) }))

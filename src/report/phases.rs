@@ -250,7 +250,7 @@ fn efficiency_line(record: &TestRecord, per_core: f64) -> String {
 mod tests {
     use super::*;
     use crate::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
-    use crate::report::record::{MemorySplit, Outcome, PhaseTable};
+    use crate::report::record::{Outcome, PhaseTable};
 
     fn record() -> TestRecord {
         let spec = TestSpec {
@@ -274,25 +274,13 @@ mod tests {
             checksums: 0,
         };
         TestRecord {
-            spec,
             time_seconds: 1000.0,
             gflops: 1200.0,
-            start_unix_seconds: 0,
-            end_unix_seconds: 0,
-            generate_seconds: 0.0,
-            check_seconds: 0.0,
             phases: PhaseTable {
                 max: Phases { update: 90_000.5, ..Phases::default() },
                 mean: Phases { panel: 100.0, update: 900.0, ..Phases::default() },
             },
-            rank_bytes: 0,
-            memory: MemorySplit::default(),
-            progress: Vec::new(),
-            events: Vec::new(),
-            x_fingerprint: 0,
-            by_messages: Vec::new(),
-            protection: None,
-            outcome: Outcome::NotChecked,
+            ..TestRecord::not_run(spec)
         }
     }
 

@@ -446,3 +446,27 @@ pub struct TestRecord {
     /// How it ended.
     pub outcome: Outcome,
 }
+
+impl TestRecord {
+    /// Of a test that has not been run.
+    pub fn not_run(spec: TestSpec) -> Self {
+        Self {
+            spec,
+            time_seconds: 0.0,
+            gflops: 0.0,
+            start_unix_seconds: 0,
+            end_unix_seconds: 0,
+            generate_seconds: 0.0,
+            check_seconds: 0.0,
+            phases: PhaseTable::default(),
+            rank_bytes: 0,
+            memory: MemorySplit::default(),
+            progress: Vec::new(),
+            events: Vec::new(),
+            x_fingerprint: 0,
+            by_messages: Vec::new(),
+            protection: None,
+            outcome: Outcome::NotChecked,
+        }
+    }
+}

@@ -220,26 +220,13 @@ impl<'a> MatMut<'a> {
 
     /// The same matrix to read.
     pub fn as_ref(&self) -> MatRef<'_> {
-        MatRef {
-            ptr: self.ptr,
-            rows: self.rows,
-            cols: self.cols,
-            ld: self.ld,
-            layout: self.layout,
-            memory: PhantomData,
-        }
+        MatMut { memory: PhantomData, ..*self }.into_ref()
     }
 
     /// The same matrix to read, for the whole time of the borrow.
     pub fn into_ref(self) -> MatRef<'a> {
-        MatRef {
-            ptr: self.ptr,
-            rows: self.rows,
-            cols: self.cols,
-            ld: self.ld,
-            layout: self.layout,
-            memory: PhantomData,
-        }
+        let Self { ptr, rows, cols, ld, layout, .. } = self;
+        MatRef { ptr, rows, cols, ld, layout, memory: PhantomData }
     }
 
     pub(super) fn t_mut(self) -> Self {

@@ -13,7 +13,7 @@ use crate::hpl::pgesv::guard::Guard;
 use crate::hpl::pgesv::{LocalShape, Params, SolveError, Solver, Workspace, abft};
 use crate::machine::blas::MatMut;
 use crate::machine::team::Team;
-use crate::report::record::{MemorySplit, Outcome, PhaseTable, Phases, ROWS_IN_HALVES, TestRecord};
+use crate::report::record::{Outcome, PhaseTable, Phases, ROWS_IN_HALVES, TestRecord};
 
 /// What a test tells while it runs; called on every rank.
 pub trait Observer {
@@ -309,24 +309,7 @@ fn fingerprint<C: Comm>(grid: &Grid<C>, spec: &TestSpec, x: &[f64]) -> Result<u6
 pub fn empty_record<C: Comm>(grid: &Grid<C>, spec: &TestSpec) -> Result<TestRecord, CommError> {
     let mut bytes = [rank_bytes(spec, grid.myrow, grid.mycol) as f64];
     collect::all_max(&grid.all, &mut bytes)?;
-    Ok(TestRecord {
-        spec: spec.clone(),
-        time_seconds: 0.0,
-        gflops: 0.0,
-        start_unix_seconds: 0,
-        end_unix_seconds: 0,
-        generate_seconds: 0.0,
-        check_seconds: 0.0,
-        phases: PhaseTable::default(),
-        rank_bytes: bytes[0] as u64,
-        memory: MemorySplit::default(),
-        progress: Vec::new(),
-        events: Vec::new(),
-        x_fingerprint: 0,
-        by_messages: Vec::new(),
-        protection: None,
-        outcome: Outcome::NotChecked,
-    })
+    Ok(TestRecord { rank_bytes: bytes[0] as u64, ..TestRecord::not_run(spec.clone()) })
 }
 
 /// The record of a test for whose matrix some rank has no memory.

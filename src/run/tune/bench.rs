@@ -135,29 +135,12 @@ fn flags(test: &TestSpec) -> String {
 mod tests {
     use super::*;
     use crate::config::{Format, parse};
-    use crate::report::record::{MemorySplit, Norms, PhaseTable};
+    use crate::report::record::Norms;
 
     fn record(outcome: Outcome) -> TestRecord {
         let text = b"n = 300\nnb = 32\np = 1\nq = 2\n";
         let spec = parse(text, "t", Format::Toml, false).unwrap().spec.tests().remove(0);
-        TestRecord {
-            spec,
-            time_seconds: 1.0,
-            gflops: 12.5,
-            start_unix_seconds: 0,
-            end_unix_seconds: 0,
-            generate_seconds: 0.0,
-            check_seconds: 0.0,
-            phases: PhaseTable::default(),
-            rank_bytes: 0,
-            memory: MemorySplit::default(),
-            progress: Vec::new(),
-            events: Vec::new(),
-            x_fingerprint: 0,
-            by_messages: Vec::new(),
-            protection: None,
-            outcome,
-        }
+        TestRecord { time_seconds: 1.0, gflops: 12.5, outcome, ..TestRecord::not_run(spec) }
     }
 
     #[test]

@@ -27,7 +27,7 @@ use crate::run::protect::{
 
 /// Between additions to the ledger of results of tests that are not protected: a
 /// loss costs that much of them, and an addition less than a thousandth of it.
-const SETTLE_INTERVAL: Duration = Duration::from_secs(1);
+const KEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The results of the tests of a job.
 pub(super) struct Ran<'a, C: Comm> {
@@ -356,7 +356,7 @@ impl<'a> Tests<'a> {
             || self.ledger.is_some()
                 && (is_last
                     || self.is_protected(next, Resume::Auto)
-                    || self.kept_at.elapsed() >= SETTLE_INTERVAL);
+                    || self.kept_at.elapsed() >= KEEP_INTERVAL);
         let own = match (is_written, is_kept_now) {
             (false, _) => Verdict::Stop,
             (true, false) => Verdict::GoOn,

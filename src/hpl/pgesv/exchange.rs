@@ -138,7 +138,8 @@ impl<C: Comm> RowExchange<C> {
         cols: Range<usize>,
         phases: &mut Phases,
     ) -> Result<MatRef<'u>, SolveError> {
-        let (start, Local { grid, team, params, .. }) = (Instant::now(), local);
+        let Local { grid, team, params, .. } = local;
+        let start = grid.all.now();
         let plan = || panel.plan(local.rows, grid.myrow);
         // SAFETY: the caller's promise.
         let columns = || unsafe { local.a.block(0..local.shape.rows, cols.clone()) };
@@ -155,14 +156,14 @@ impl<C: Comm> RowExchange<C> {
             }),
             Self::Node(rows) => Some(rows.exchange(&grid.col, plan(), team, columns())?),
         };
-        let swapped = Instant::now();
+        let swapped = grid.all.now();
         // SAFETY: the caller's promise.
         let (u, swapped) = match arrived {
             None => unsafe { in_place(local, panel, cols, start) },
             Some(arrived) => (unsafe { solve_arrived(local, panel, cols, arrived) }?, swapped),
         };
         phases.swap += (swapped - start).as_secs_f64();
-        phases.update += swapped.elapsed().as_secs_f64();
+        phases.update += local.seconds_since(swapped);
         Ok(u)
     }
 }

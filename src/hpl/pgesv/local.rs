@@ -1,6 +1,7 @@
 //! One rank's part of the system.
 
 use std::ops::Range;
+use std::time::Instant;
 
 use super::Params;
 use super::background::{Token, Watch};
@@ -86,6 +87,11 @@ pub(super) struct Local<'m, C: Comm> {
 }
 
 impl<C: Comm> Local<'_, C> {
+    /// By the clock of the ranks.
+    pub fn seconds_since(&self, start: Instant) -> f64 {
+        (self.grid.all.now() - start).as_secs_f64()
+    }
+
     /// Whether this process column owns panel `k`.
     pub fn owns(&self, k: usize) -> bool {
         k % self.grid.q == self.grid.mycol

@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::time::Instant;
 
 use super::SolveError;
 use super::background::{Token, Watch};
@@ -203,10 +202,10 @@ impl<C: Comm> LookAhead<C> {
         phases: &mut Phases,
     ) -> Result<(), SolveError> {
         let layout = local.layout(newest);
-        let start = Instant::now();
+        let start = local.grid.all.now();
         let mut buffer = self.buffers.take(&local.grid.row, newest)?;
-        phases.bcast += start.elapsed().as_secs_f64();
-        let start = Instant::now();
+        phases.bcast += local.seconds_since(start);
+        let start = local.grid.all.now();
         if local.owns(newest) {
             let cols = local.columns_of(newest..newest + 1);
             // SAFETY: the team works on columns right of the look-ahead, if at all.
@@ -215,13 +214,13 @@ impl<C: Comm> LookAhead<C> {
             let factored = self.factor(local, &layout, columns, buffer.message());
             token.acquire();
             factored?;
-            phases.panel += start.elapsed().as_secs_f64();
+            phases.panel += local.seconds_since(start);
         }
-        let start = Instant::now();
+        let start = local.grid.all.now();
         let topology = local.params.bcast;
         let panel = Panel::start_broadcast(local.grid, topology, newest, layout, buffer)?;
         self.panels.push_back(panel);
-        phases.bcast += start.elapsed().as_secs_f64();
+        phases.bcast += local.seconds_since(start);
         Ok(())
     }
 
@@ -274,11 +273,11 @@ impl<C: Comm> LookAhead<C> {
         reached: Reached,
         phases: &mut Phases,
     ) -> Result<(), SolveError> {
-        let start = Instant::now();
+        let start = local.grid.all.now();
         let newest = self.panels.back_mut().expect("a panel that has just been factored");
         watch.progress_until(reached, || newest.has_come(local.grid))?;
         newest.wait(local.grid)?;
-        phases.bcast += start.elapsed().as_secs_f64();
+        phases.bcast += local.seconds_since(start);
         Ok(())
     }
 
@@ -309,11 +308,11 @@ unsafe fn apply_to_columns<C: Comm>(
     let operands = panel.operands();
     // SAFETY: the caller's promise.
     let u = unsafe { exchange.solve(local, panel, cols.clone(), phases) }?;
-    let start = Instant::now();
+    let start = local.grid.all.now();
     for rows in narrow_parts(local.shape.rows - operands.below) {
         // SAFETY: the caller's promise; A2 and U share no element.
         unsafe { multiply_part((local.a, &cols), &operands, u, rows, &Unrecorded) }?;
     }
-    phases.update += start.elapsed().as_secs_f64();
+    phases.update += local.seconds_since(start);
     Ok(())
 }

@@ -40,7 +40,6 @@ pub mod steps;
 mod trailing;
 
 use std::ops::Range;
-use std::time::Instant;
 
 use crate::config::{Bcast, Swap};
 use crate::hpl::comm::{Comm, CommError};
@@ -255,7 +254,7 @@ impl<C: Comm> Workspace<C> {
                     &Unrecorded,
                 )
             };
-            let clock = ProductClock::start(phases);
+            let clock = ProductClock::start(local.grid.all.now(), phases);
             let computed = product.compute_beside(local.team, || {
                 look_ahead.advance(local, advance_beside, panel, token, phases)?;
                 token.messages_have_left();
@@ -275,7 +274,7 @@ impl<C: Comm> Workspace<C> {
                 })
             });
             token.acquire();
-            clock.stop(phases);
+            clock.stop(local.grid.all.now(), phases);
             computed?;
             advance_beside = None;
         }
@@ -324,7 +323,8 @@ impl<'m, C: Comm> Solver<'m, C> {
             let panel = work.look_ahead.take(local, k, watch, &mut work.phases)?;
             let newest = (depth > 0 && k + depth < local.params.panels()).then_some(k + depth);
             local.store_u1(k, panel.operands().l1);
-            let is_helped = work.has_helper && work.has_messages(local);
+            let is_helped =
+                work.has_helper && local.grid.all.needs_calls() && work.has_messages(local);
             let transport = is_helped.then_some(&local.grid.all);
             watch.run_beside(Reached::Applying { k }, transport, |token| {
                 work.apply(local, &panel, newest, k + 1 == end, token)
@@ -347,11 +347,12 @@ impl<'m, C: Comm> Solver<'m, C> {
     /// # Errors
     /// When a rank cannot be reached.
     pub fn back_substitute(&mut self) -> Result<Vec<f64>, SolveError> {
-        let (start, Local { grid, team, params, a, shape, .. }) = (Instant::now(), &self.local);
+        let Local { grid, team, params, a, shape, .. } = &self.local;
+        let start = grid.all.now();
         // SAFETY: no other view of the matrix is in use.
         let a = unsafe { a.read(0..shape.rows, 0..shape.cols) };
         let x = back::substitute(grid, team, params.n, params.nb, a)?;
-        self.work.phases.back += start.elapsed().as_secs_f64();
+        self.work.phases.back += self.local.seconds_since(start);
         Ok(x)
     }
 }

@@ -211,15 +211,15 @@ pub(super) struct ProductClock {
 }
 
 impl ProductClock {
-    pub fn start(phases: &Phases) -> Self {
-        Self { start: Instant::now(), phases_seconds: phases.sum() }
+    pub fn start(start: Instant, phases: &Phases) -> Self {
+        Self { start, phases_seconds: phases.sum() }
     }
 
     /// What since the start is not in another phase was the product, or waiting for its
     /// end.
-    pub fn stop(self, phases: &mut Phases) {
+    pub fn stop(self, end: Instant, phases: &mut Phases) {
         let other_seconds = phases.sum() - self.phases_seconds;
-        phases.update += self.start.elapsed().as_secs_f64() - other_seconds;
+        phases.update += (end - self.start).as_secs_f64() - other_seconds;
     }
 }
 

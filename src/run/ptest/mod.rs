@@ -170,7 +170,7 @@ pub fn solve<C: Comm>(
     observer.phase(Phase::Factor);
     grid.all.barrier()?;
     let mut next = guard.start();
-    let (start, before_seconds) = (Instant::now(), guard.seconds());
+    let (start, before_seconds) = (grid.all.now(), guard.seconds());
     loop {
         let to = guard.cut(next, panels)?;
         if next == panels {
@@ -179,7 +179,7 @@ pub fn solve<C: Comm>(
         let (a, background) = guard.lend(shape);
         let mut solver = Solver::new(grid, team, params, shape, &a, &mut work);
         let mut on_progress = |columns: usize| {
-            let elapsed_seconds = before_seconds + start.elapsed().as_secs_f64();
+            let elapsed_seconds = before_seconds + (grid.all.now() - start).as_secs_f64();
             observer.columns(columns.min(spec.n), elapsed_seconds);
         };
         solver.factor(next..to, &mut on_progress, background)?;
@@ -188,7 +188,7 @@ pub fn solve<C: Comm>(
     observer.phase(Phase::BackSubstitute);
     let a = view(guard.matrix(), shape).share();
     let x = Solver::new(grid, team, params, shape, &a, &mut work).back_substitute()?;
-    let here = start.elapsed().as_secs_f64();
+    let here = (grid.all.now() - start).as_secs_f64();
     let by_message = |is: bool| f64::from(u8::from(is));
     let mut most = [
         guard.seconds(),

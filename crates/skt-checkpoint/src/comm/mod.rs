@@ -9,6 +9,7 @@
 //! binary, so byte order and layout agree).
 
 pub mod buffer;
+pub mod clocked;
 pub mod collect;
 mod copied;
 pub mod ibarrier;
@@ -19,7 +20,7 @@ pub mod threads;
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 
@@ -155,6 +156,17 @@ pub trait Comm: Sized + Send {
 
     /// Name of the host this rank runs on.
     fn host(&self) -> String;
+
+    /// The time, to measure how long something takes: on a simulated machine, its own.
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+
+    /// Whether a message may need further calls of its ranks, after it has been posted, to
+    /// move on.
+    fn needs_calls(&self) -> bool {
+        true
+    }
 
     /// Makes all ranks of the whole job fail promptly with this reason, in
     /// whatever call they are or come to. Does not return in production.

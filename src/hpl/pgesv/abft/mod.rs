@@ -747,7 +747,7 @@ impl<'r, C: Comm> Run<'r, C> {
         journal.set(State::Exchanged(panel.k))?;
         barrier.enter(&grid.all, wants_image)?;
         let token = &mut Token::alone();
-        let clock = ProductClock::start(phases);
+        let clock = ProductClock::start(local.grid.all.now(), phases);
         let computed = product.compute_beside(local.team, || {
             for rows in narrow() {
                 // SAFETY: this thread alone is on the columns of the next panel.
@@ -765,7 +765,7 @@ impl<'r, C: Comm> Run<'r, C> {
             // Nothing goes on in the background that could wait for rows.
             product.compute_between_messages(token, progress, |_, _| {})
         });
-        clock.stop(phases);
+        clock.stop(local.grid.all.now(), phases);
         computed
     }
 }

@@ -1,0 +1,854 @@
+//! Ranks with clocks, under a simulated network: how long a run takes on a machine that is
+//! not there.
+//!
+//! Every rank is a thread of this process, and one runs at a time. Its clock advances by the
+//! work that it does between two calls, as a [`Meter`] has it, and by its calls:
+//!
+//! ```text
+//! send          call_seconds; then the message leaves as soon as the rank's port is free
+//! on its way    bytes x byte_seconds out of the port, the wire, as long into the other port
+//! receive       until the message has arrived; then call_seconds
+//! test, probe   call_seconds; sees what has arrived by then, and nothing of the future
+//! barrier       until the last rank has come; then log2(ranks) empty messages
+//! ```
+//!
+//! Each rank has a port of its own, with one message at a time out and one in: those that come
+//! at once queue up in the order in which they reach it. A message leaves the one while it
+//! enters the other. Data moves without the processors, so nobody has to progress it
+//! ([`Comm::needs_calls`]). Queues inside the network and shared ports are left out.
+//!
+//! The clocks decide what is seen, not the order in which threads run: with a meter that is
+//! exact, so is the time. The rank with the least clock goes on whenever another stops (a
+//! conservative simulation of discrete events): nothing can arrive in its past. One that only
+//! sends, or receives what is here, runs ahead of the others, for nothing that it does depends
+//! on them.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::fmt::Display;
+use std::ops::Range;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use nix::time::ClockId;
+
+use super::copied::{Receiving, copy_message, new_group};
+use super::{Comm, CommError, PanelBuf, Result, SendRequest, Tag};
+
+/// Time of a simulated machine in picoseconds: whole numbers are ordered, and add up to the
+/// same in any order.
+pub type Ticks = u64;
+
+const TICKS_PER_SECOND: f64 = 1e12;
+
+/// The work that the thread which calls it has done so far; never falls.
+pub type Meter = fn() -> Ticks;
+
+/// The meter of this machine: processor time of the thread.
+///
+/// # Panics
+/// When the system has no such clock.
+pub fn processor_time() -> Ticks {
+    let now = ClockId::CLOCK_THREAD_CPUTIME_ID.now().expect("a clock of each thread");
+    Duration::from(now).as_nanos() as Ticks * 1000
+}
+
+/// The meter of processors that take no time: what is left are the messages.
+pub fn no_work() -> Ticks {
+    0
+}
+
+/// A network.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Network {
+    /// An empty message, from the call that sends it to the return of that which receives it.
+    pub message_seconds: f64,
+    /// A byte through a port.
+    pub byte_seconds: f64,
+    /// What a call takes of its rank: the one that sends and the one that receives are parts
+    /// of `message_seconds`.
+    pub call_seconds: f64,
+}
+
+/// The same in ticks.
+#[derive(Clone, Copy)]
+struct Costs {
+    call: Ticks,
+    wire: Ticks,
+    byte: f64,
+}
+
+impl Network {
+    fn costs(&self) -> Costs {
+        let ticks = |seconds: f64| (seconds * TICKS_PER_SECOND).round() as Ticks;
+        let times = [self.message_seconds, self.byte_seconds, self.call_seconds];
+        assert!(times.iter().all(|time| time.is_finite() && *time >= 0.0), "{self:?}");
+        let (call, message) = (ticks(self.call_seconds), ticks(self.message_seconds));
+        let wire = message.checked_sub(2 * call).expect("two calls are a part of a message");
+        Costs { call, wire, byte: self.byte_seconds * TICKS_PER_SECOND }
+    }
+}
+
+/// Messages that a rank can tell apart: group, sender in the world, tag.
+type Key = (u32, usize, Tag);
+
+/// Colour and key of a split.
+type Wish = (Option<u32>, u32);
+
+/// What a rank does that does not run.
+#[derive(Debug, Clone, PartialEq)]
+enum Doing {
+    /// May go on.
+    Ready,
+    Awaits(Key),
+    /// Is in a barrier or a split.
+    Meets,
+    Ended,
+}
+
+struct Rank {
+    clock: Ticks,
+    /// What the meter showed when the last call returned.
+    metered: Ticks,
+    /// When its port is free.
+    out_free: Ticks,
+    in_free: Ticks,
+    /// Messages that have been through its port or will be, and when.
+    inbox: HashMap<Key, VecDeque<(Ticks, Vec<u8>)>>,
+    doing: Doing,
+}
+
+/// The first byte of a message that reaches a port.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Head {
+    at: Ticks,
+    /// In the order sent, of those at one time.
+    number: u64,
+    dest: usize,
+    key: Key,
+    /// Of all its bytes through a port.
+    length: Ticks,
+    data: Vec<u8>,
+}
+
+/// A barrier or a split that some members have entered.
+struct Meeting {
+    wishes: Vec<Option<Wish>>,
+    latest: Ticks,
+    left: usize,
+    /// First of the group numbers that a split gives out.
+    base: u32,
+}
+
+struct State {
+    ranks: Vec<Rank>,
+    running: usize,
+    /// Ranks that may go on, by clock.
+    ready: BinaryHeap<Reverse<(Ticks, usize)>>,
+    heads: BinaryHeap<Reverse<Head>>,
+    sent: u64,
+    meetings: HashMap<(u32, u64), Meeting>,
+    next_group: u32,
+    aborted: Option<String>,
+}
+
+struct World {
+    costs: Costs,
+    meter: Meter,
+    /// What the meter shows of reading it.
+    meter_ticks: Ticks,
+    state: Mutex<State>,
+    turns: Vec<Condvar>,
+    epoch: Instant,
+}
+
+impl State {
+    fn check(&self) -> Result<()> {
+        self.aborted.clone().map_or(Ok(()), |reason| Err(CommError::Aborted(reason)))
+    }
+
+    fn abort(&mut self, reason: &str) -> CommError {
+        let reason = self.aborted.get_or_insert_with(|| reason.to_owned()).clone();
+        for rank in 0..self.ranks.len() {
+            if matches!(self.ranks[rank].doing, Doing::Awaits(_) | Doing::Meets) {
+                self.wake(rank, 0);
+            }
+        }
+        CommError::Aborted(reason)
+    }
+
+    /// A rank goes on at `at`, if that is in its future.
+    fn wake(&mut self, rank: usize, at: Ticks) {
+        let Rank { clock, doing, .. } = &mut self.ranks[rank];
+        (*clock, *doing) = ((*clock).max(at), Doing::Ready);
+        self.ready.push(Reverse((*clock, rank)));
+    }
+
+    /// The message enters the port behind those that are there before it.
+    fn deliver(&mut self, Head { at, dest, key, length, data, .. }: Head) {
+        let rank = &mut self.ranks[dest];
+        let arrival = at.max(rank.in_free) + length;
+        rank.in_free = arrival;
+        rank.inbox.entry(key).or_default().push_back((arrival, data));
+        if rank.doing == Doing::Awaits(key) {
+            self.wake(dest, arrival);
+        }
+    }
+
+    /// The ready rank with the least clock, when all that has reached a port by then is in
+    /// the inboxes; `None` when all have ended.
+    fn next(&mut self) -> Option<usize> {
+        loop {
+            let least = self.ready.peek().map(|Reverse((clock, _))| *clock);
+            if self.heads.peek().is_some_and(|Reverse(head)| least.is_none_or(|at| head.at <= at)) {
+                let Reverse(head) = self.heads.pop().expect("just seen");
+                self.deliver(head);
+            } else if let Some(Reverse((_, rank))) = self.ready.pop() {
+                return Some(rank);
+            } else if self.ranks.iter().all(|rank| rank.doing == Doing::Ended) {
+                return None;
+            } else {
+                let waits = self.ranks.iter().map(|rank| &rank.doing).enumerate();
+                let waits: Vec<_> = waits.filter(|(_, doing)| **doing != Doing::Ended).collect();
+                self.abort(&format!("deadlock: {waits:?}"));
+            }
+        }
+    }
+}
+
+impl World {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A rank may panic in a call: nothing is half changed then.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a call of rank `me`: what it has done since its last one is on its clock.
+    fn turn(&self, me: usize) -> Result<Turn<'_>> {
+        let metered = (self.meter)();
+        let mut state = self.lock();
+        let is_running = state.running == me;
+        let rank = &mut state.ranks[me];
+        assert!(is_running && metered >= rank.metered, "a rank calls on its own thread alone");
+        rank.clock += (metered - rank.metered).saturating_sub(self.meter_ticks);
+        rank.metered = metered;
+        state.check()?;
+        Ok(Turn { world: self, me, state: Some(state) })
+    }
+
+    /// Hands over to the next rank, if there is one.
+    fn hand_over(&self, state: &mut State) {
+        if let Some(next) = state.next() {
+            state.running = next;
+            self.turns[next].notify_one();
+        }
+    }
+
+    fn wait_for_turn<'w>(&self, me: usize, state: MutexGuard<'w, State>) -> MutexGuard<'w, State> {
+        let turn = self.turns[me].wait_while(state, |state| state.running != me);
+        turn.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A call of a rank.
+struct Turn<'w> {
+    world: &'w World,
+    me: usize,
+    /// There but while another rank runs.
+    state: Option<MutexGuard<'w, State>>,
+}
+
+impl Turn<'_> {
+    fn state(&mut self) -> &mut State {
+        self.state.as_mut().expect("this rank runs")
+    }
+
+    fn rank(&mut self) -> &mut Rank {
+        let me = self.me;
+        &mut self.state().ranks[me]
+    }
+
+    /// This rank takes the time of a call.
+    fn call(&mut self) {
+        self.rank().clock += self.world.costs.call;
+    }
+
+    /// The others go on until this rank is woken and has the least clock.
+    fn stop(&mut self, doing: Doing) -> Result<()> {
+        let mut state = self.state.take().expect("this rank runs");
+        if doing == Doing::Ready {
+            state.wake(self.me, 0);
+        } else {
+            state.ranks[self.me].doing = doing;
+        }
+        self.world.hand_over(&mut state);
+        self.state.insert(self.world.wait_for_turn(self.me, state)).check()
+    }
+
+    /// When the first of these messages that has not been received has arrived or will.
+    fn arrival(&mut self, key: Key) -> Option<Ticks> {
+        self.rank().inbox.get(&key)?.front().map(|(arrival, _)| *arrival)
+    }
+
+    /// Waits until such a message has arrived.
+    fn wait_for_arrival(&mut self, key: Key) -> Result<()> {
+        if self.arrival(key).is_none() {
+            self.stop(Doing::Awaits(key))?;
+        }
+        let arrival = self.arrival(key).expect("what it was woken for");
+        self.wait_until(arrival);
+        Ok(())
+    }
+
+    fn wait_until(&mut self, at: Ticks) {
+        let rank = self.rank();
+        rank.clock = rank.clock.max(at);
+    }
+
+    /// Sends; returns when all bytes will have left.
+    fn post(&mut self, dest: usize, key: Key, data: &[u8]) -> Ticks {
+        self.call();
+        let Costs { wire, byte, .. } = self.world.costs;
+        let length = (data.len() as f64 * byte).round() as Ticks;
+        let rank = self.rank();
+        let start = rank.clock.max(rank.out_free);
+        rank.out_free = start + length;
+        let state = self.state();
+        let (at, number, data) = (start + wire, state.sent, data.to_vec());
+        state.sent += 1;
+        state.heads.push(Reverse(Head { at, number, dest, key, length, data }));
+        start + length
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let meter = self.world.meter;
+        self.rank().metered = meter();
+    }
+}
+
+/// Ends a rank, however its thread ends.
+struct End<'w> {
+    world: &'w World,
+    me: usize,
+    failure: Option<String>,
+}
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        let mut state = self.world.lock();
+        state.ranks[self.me].doing = Doing::Ended;
+        if let Some(failure) = &self.failure {
+            state.abort(failure);
+        }
+        self.world.hand_over(&mut state);
+    }
+}
+
+/// Runs `body` as `size` ranks, and returns what each returned. An error or a panic of one
+/// rank aborts all the others, and so does a deadlock.
+///
+/// # Panics
+/// When a rank panicked, after all have ended. When a time of the network is negative or not
+/// finite, or two calls take longer than a message.
+pub fn run<T, E, F>(
+    size: usize,
+    network: &Network,
+    meter: Meter,
+    body: F,
+) -> Vec<std::result::Result<T, E>>
+where
+    T: Send,
+    E: Send + Display,
+    F: Fn(ClockedComm) -> std::result::Result<T, E> + Sync,
+{
+    let rank = |_| Rank {
+        clock: 0,
+        metered: 0,
+        out_free: 0,
+        in_free: 0,
+        inbox: HashMap::new(),
+        doing: Doing::Ready,
+    };
+    let state = State {
+        ranks: (0..size).map(rank).collect(),
+        running: 0,
+        ready: (1..size).map(|rank| Reverse((0, rank))).collect(),
+        heads: BinaryHeap::new(),
+        sent: 0,
+        meetings: HashMap::new(),
+        next_group: 1,
+        aborted: None,
+    };
+    let world = Arc::new(World {
+        costs: network.costs(),
+        meter,
+        meter_ticks: (0..100).map(|_| (meter(), meter())).map(|(a, b)| b - a).min().unwrap_or(0),
+        state: Mutex::new(state),
+        turns: (0..size).map(|_| Condvar::new()).collect(),
+        epoch: Instant::now(),
+    });
+    let members = Arc::new((0..size).collect::<Vec<_>>());
+    std::thread::scope(|scope| {
+        let start = |rank| {
+            let (world, members, body) = (world.clone(), members.clone(), &body);
+            scope.spawn(move || {
+                let failure = Some(format!("rank {rank} panicked"));
+                let mut end = End { world: &world, me: rank, failure };
+                world.wait_for_turn(rank, world.lock()).ranks[rank].metered = meter();
+                let comm =
+                    ClockedComm { world: world.clone(), group: 0, members, rank, rounds: 0.into() };
+                let result = body(comm);
+                let failed = |error| format!("rank {rank}: {error}");
+                end.failure = result.as_ref().err().map(failed);
+                result
+            })
+        };
+        let ranks: Vec<_> = (0..size).map(start).collect();
+        let joined: Vec<_> = ranks.into_iter().map(|rank| rank.join()).collect();
+        let unwound = |result: std::thread::Result<_>| {
+            result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        joined.into_iter().map(unwound).collect()
+    })
+}
+
+/// One rank of a group under a simulated network.
+pub struct ClockedComm {
+    world: Arc<World>,
+    group: u32,
+    /// World ranks of the members.
+    members: Arc<Vec<usize>>,
+    rank: usize,
+    /// Meetings of this group so far.
+    rounds: std::cell::Cell<u64>,
+}
+
+/// A send under way: its bytes leave the port.
+pub struct Leaving {
+    world: Arc<World>,
+    me: usize,
+    gone: Ticks,
+}
+
+impl SendRequest for Leaving {
+    fn test(&mut self) -> Result<bool> {
+        let mut turn = self.world.turn(self.me)?;
+        turn.call();
+        Ok(turn.rank().clock >= self.gone)
+    }
+
+    fn wait(self) -> Result<()> {
+        self.world.turn(self.me)?.wait_until(self.gone);
+        Ok(())
+    }
+}
+
+impl ClockedComm {
+    fn me(&self) -> usize {
+        self.members[self.rank]
+    }
+
+    /// Messages from `source` with this tag.
+    fn key(&self, source: usize, tag: Tag) -> Key {
+        (self.group, self.members[source], tag)
+    }
+
+    fn turn(&self) -> Result<Turn<'_>> {
+        self.world.turn(self.me())
+    }
+
+    fn post(&self, data: &[u8], dest: usize, tag: Tag) -> Result<Ticks> {
+        Ok(self.turn()?.post(self.members[dest], self.key(self.rank, tag), data))
+    }
+
+    /// Waits until all members have come, and returns what each wished and a number for new
+    /// groups.
+    fn meet(&self, wish: Wish) -> Result<(Vec<Wish>, u32)> {
+        let (size, id) = (self.size(), (self.group, self.rounds.get()));
+        self.rounds.set(id.1 + 1);
+        let mut turn = self.turn()?;
+        let clock = turn.rank().clock;
+        let state = turn.state();
+        let base = state.next_group;
+        let meeting = state.meetings.entry(id).or_insert_with(|| {
+            state.next_group += size as u32;
+            Meeting { wishes: vec![None; size], latest: 0, left: size, base }
+        });
+        meeting.wishes[self.rank] = Some(wish);
+        meeting.latest = meeting.latest.max(clock);
+        if meeting.wishes.iter().all(Option::is_some) {
+            let levels = Ticks::from(size.next_power_of_two().ilog2());
+            meeting.latest += levels * (self.world.costs.wire + 2 * self.world.costs.call);
+            let latest = meeting.latest;
+            let others = self.members.iter().filter(|&&member| member != self.me());
+            others.for_each(|&member| state.wake(member, latest));
+            turn.wait_until(latest);
+        } else {
+            turn.stop(Doing::Meets)?;
+        }
+        let meeting = turn.state().meetings.get_mut(&id).expect("not all have left");
+        let base = meeting.base;
+        let wishes = meeting.wishes.iter().map(|wish| wish.expect("all have come")).collect();
+        meeting.left -= 1;
+        if meeting.left == 0 {
+            turn.state().meetings.remove(&id);
+        }
+        Ok((wishes, base))
+    }
+}
+
+impl Comm for ClockedComm {
+    type Send = Leaving;
+    type Recv = Receiving<Self>;
+
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.members.len()
+    }
+
+    fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Self>> {
+        let (wishes, base) = self.meet((color, key))?;
+        if color.is_none() {
+            return Ok(None);
+        }
+        let of_color = |&rank: &usize| wishes[rank].0 == color;
+        let (first, ranks) = new_group((0..self.size()).filter(of_color), |r| wishes[r].1);
+        let rank = ranks.iter().position(|&r| r == self.rank).expect("own colour");
+        let members = Arc::new(ranks.iter().map(|&r| self.members[r]).collect());
+        let (world, group) = (self.world.clone(), base + first as u32);
+        Ok(Some(Self { world, group, members, rank, rounds: 0.into() }))
+    }
+
+    /// Returns when the bytes have left.
+    fn send_bytes(&self, data: &[u8], dest: usize, tag: Tag) -> Result<()> {
+        let gone = self.post(data, dest, tag)?;
+        self.turn()?.wait_until(gone);
+        Ok(())
+    }
+
+    fn recv_bytes(&self, data: &mut [u8], source: usize, tag: Tag) -> Result<()> {
+        let (key, mut turn) = (self.key(source, tag), self.turn()?);
+        turn.wait_for_arrival(key)?;
+        turn.call();
+        let queue = turn.rank().inbox.get_mut(&key).expect("it has arrived");
+        let (_, message) = queue.pop_front().expect("it has arrived");
+        copy_message(&message, data, source, tag)
+    }
+
+    fn exchange_bytes(
+        &self,
+        sends: &[(&[u8], usize, Tag)],
+        recvs: &mut [(&mut [u8], usize, Tag)],
+    ) -> Result<()> {
+        let mut gone = 0;
+        for &(data, dest, tag) in sends {
+            gone = self.post(data, dest, tag)?;
+        }
+        for (data, source, tag) in recvs {
+            self.recv_bytes(data, *source, *tag)?;
+        }
+        self.turn()?.wait_until(gone);
+        Ok(())
+    }
+
+    fn isend(
+        &self,
+        buf: Arc<PanelBuf>,
+        range: Range<usize>,
+        dest: usize,
+        tag: Tag,
+    ) -> Result<Leaving> {
+        let gone = self.post(bytemuck::cast_slice(&buf[range]), dest, tag)?;
+        Ok(Leaving { world: self.world.clone(), me: self.me(), gone })
+    }
+
+    fn irecv(
+        &self,
+        buf: PanelBuf,
+        range: Range<usize>,
+        source: usize,
+        tag: Tag,
+    ) -> Result<Receiving<Self>> {
+        let again = Self {
+            world: self.world.clone(),
+            group: self.group,
+            members: self.members.clone(),
+            rank: self.rank,
+            rounds: self.rounds.clone(),
+        };
+        Ok(Receiving::new(again, buf, range, source, tag))
+    }
+
+    fn probe(&self, source: usize, tag: Tag) -> Result<bool> {
+        let (key, mut turn) = (self.key(source, tag), self.turn()?);
+        turn.call();
+        if turn.arrival(key).is_none() {
+            turn.stop(Doing::Ready)?;
+        }
+        let clock = turn.rank().clock;
+        Ok(turn.arrival(key).is_some_and(|arrival| arrival <= clock))
+    }
+
+    fn await_message(&self, source: usize, tag: Tag) -> Result<()> {
+        self.turn()?.wait_for_arrival(self.key(source, tag))
+    }
+
+    fn barrier(&self) -> Result<()> {
+        self.meet((None, 0)).map(drop)
+    }
+
+    fn host(&self) -> String {
+        format!("simulated{}", self.me())
+    }
+
+    fn abort(&self, reason: &str, _exit_code: i32) -> CommError {
+        self.world.lock().abort(reason)
+    }
+
+    /// By the clock of this rank.
+    fn now(&self) -> Instant {
+        let ticks = self.turn().map_or(0, |mut turn| turn.rank().clock);
+        self.world.epoch + Duration::from_secs_f64(ticks as f64 / TICKS_PER_SECOND)
+    }
+
+    fn needs_calls(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::super::RecvRequest;
+    use super::*;
+    use crate::comm::collect::{all_gather_bytes, all_sum};
+
+    const NETWORK: Network =
+        Network { message_seconds: 10.0, byte_seconds: 2.0, call_seconds: 1.0 };
+
+    thread_local!(static WORK: Cell<Ticks> = const { Cell::new(0) });
+
+    fn work(seconds: u64) {
+        WORK.set(WORK.get() + seconds * TICKS_PER_SECOND as Ticks);
+    }
+
+    /// Clocks of all ranks at the end, in seconds, with the work that they were told to do.
+    fn clocks(size: usize, body: impl Fn(&ClockedComm) -> Result<()> + Sync) -> Vec<f64> {
+        let ended = run(
+            size,
+            &NETWORK,
+            || WORK.get(),
+            |comm| {
+                body(&comm)?;
+                Ok::<_, CommError>(seconds(&comm))
+            },
+        );
+        ended.into_iter().map(|end| end.unwrap_or_else(|error| panic!("{error}"))).collect()
+    }
+
+    fn seconds(comm: &ClockedComm) -> f64 {
+        (comm.now() - comm.world.epoch).as_secs_f64()
+    }
+
+    fn buffer(doubles: usize) -> PanelBuf {
+        PanelBuf::new(doubles).expect("memory")
+    }
+
+    #[test]
+    fn there_and_back_takes_two_messages() {
+        for bytes in [0, 1, 100] {
+            let ends = clocks(2, |comm| {
+                let (mut data, other) = (vec![0u8; bytes], 1 - comm.rank());
+                if comm.rank() == 0 {
+                    comm.send(&data, other, 1)?;
+                    return comm.recv(&mut data, other, 1);
+                }
+                comm.recv(&mut data, other, 1)?;
+                comm.send(&data, other, 1)
+            });
+            // The other one has its second message out of its port: without wire and receive.
+            let there = 10.0 + 2.0 * bytes as f64;
+            assert_eq!(ends, [2.0 * there, 2.0 * there - 9.0], "{bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn an_exchange_goes_both_ways_at_once() {
+        let ends = clocks(2, |comm| {
+            let other = 1 - comm.rank();
+            comm.sendrecv(&[0u8; 50], other, &mut [0u8; 50], other, 1)
+        });
+        assert_eq!(ends, [110.0; 2]);
+    }
+
+    #[test]
+    fn work_hides_a_message_as_far_as_it_is_long_enough() {
+        for worked in [0, 40, 87, 88, 200] {
+            let ends = clocks(2, |comm| {
+                if comm.rank() == 0 {
+                    let sent = comm.isend(Arc::new(buffer(5)), 0..5, 1, 1)?;
+                    // The port sends, not the processor.
+                    assert_eq!(seconds(comm), 1.0);
+                    return sent.wait();
+                }
+                let mut recv = comm.irecv(buffer(5), 0..5, 0, 1)?;
+                work(worked);
+                // It arrives at 89; the test takes a second.
+                assert_eq!(recv.test()?, worked >= 88, "{worked} s of work");
+                recv.wait().map(drop)
+            });
+            let end = if worked >= 88 { worked as f64 + 2.0 } else { 90.0 };
+            assert_eq!(ends, [81.0, end], "{worked} s of work");
+        }
+    }
+
+    #[test]
+    fn a_port_sends_one_message_at_a_time() {
+        let ends = clocks(4, |comm| {
+            if comm.rank() > 0 {
+                return comm.recv(&mut [0u8; 8], 0, 1);
+            }
+            let buf = Arc::new(buffer(1));
+            let sends: Vec<_> = (1..4).map(|to| comm.isend(buf.clone(), 0..1, to, 1)).collect();
+            assert_eq!(seconds(comm), 3.0);
+            sends.into_iter().try_for_each(|send| send?.wait())
+        });
+        // They leave at 1, 17 and 33, and are 8 s on the wire and 16 s in the other port.
+        assert_eq!(ends, [49.0, 26.0, 42.0, 58.0]);
+    }
+
+    #[test]
+    fn a_port_receives_one_message_at_a_time() {
+        let ends = clocks(4, |comm| {
+            if comm.rank() > 0 {
+                return comm.send(&[0u8; 8], 0, 1);
+            }
+            (1..4).rev().try_for_each(|from| comm.recv(&mut [0u8; 8], from, 1))
+        });
+        // The last one is through the port at 9 + 3 * 16.
+        assert_eq!(ends, [60.0, 17.0, 17.0, 17.0]);
+    }
+
+    /// A message that waits in the port of its sender does not hold up the port of its receiver.
+    #[test]
+    fn a_port_takes_messages_as_they_reach_it_not_as_they_were_sent() {
+        let ends = clocks(3, |comm| match comm.rank() {
+            0 => {
+                comm.recv(&mut [0u8; 8], 1, 1)?;
+                comm.recv(&mut [0u8; 8], 2, 1)
+            }
+            1 => {
+                let buf = Arc::new(buffer(6));
+                comm.isend(buf.clone(), 0..6, 2, 1)?;
+                comm.isend(buf, 0..1, 0, 1)?.wait()
+            }
+            _ => {
+                work(20);
+                comm.send(&[0u8; 8], 0, 1)?;
+                comm.recv(&mut [0u8; 48], 1, 1)
+            }
+        });
+        assert_eq!(ends, [123.0, 113.0, 106.0]);
+    }
+
+    #[test]
+    fn a_probe_sees_all_of_the_past_and_nothing_of_the_future() {
+        for poller in 0..2 {
+            clocks(2, |comm| {
+                if comm.rank() != poller {
+                    work(5);
+                    return comm.send(&[0u8; 3], poller, 1);
+                }
+                let mut probes = 1;
+                while !comm.probe(1 - poller, 1)? {
+                    probes += 1;
+                }
+                // Sent at 6, at the port at 14, here at 20; a probe takes a second.
+                assert_eq!((probes, seconds(comm)), (20, 20.0));
+                comm.await_message(1 - poller, 1)?;
+                assert_eq!(seconds(comm), 20.0);
+                comm.recv(&mut [0u8; 3], 1 - poller, 1)
+            });
+        }
+    }
+
+    #[test]
+    fn a_barrier_ends_for_all_when_the_last_has_come() {
+        let ends = clocks(5, |comm| {
+            work(3 * comm.rank() as u64);
+            comm.barrier()
+        });
+        assert_eq!(ends, [42.0; 5]);
+    }
+
+    #[test]
+    fn collectives_work_and_take_the_same_time_twice() {
+        for size in [1, 2, 7, 200] {
+            let all = || {
+                clocks(size, |comm| {
+                    work(comm.rank() as u64 * 7 % 5);
+                    let mut sum = [comm.rank() as f64];
+                    all_sum(comm, &mut sum)?;
+                    assert_eq!(sum[0], (size * (size - 1) / 2) as f64);
+                    let rank = comm.rank() as u32;
+                    let part = comm.split(Some(rank % 3), size as u32 - rank)?.expect("a colour");
+                    let all = all_gather_bytes(&part, &[rank as u8])?;
+                    let members = (0..size).rev().filter(|r| r % 3 == comm.rank() % 3);
+                    assert_eq!(all, members.map(|r| vec![r as u8]).collect::<Vec<_>>());
+                    part.barrier()
+                })
+            };
+            assert_eq!(all(), all());
+        }
+    }
+
+    #[test]
+    fn processor_time_is_the_meter_of_this_machine() {
+        let ends = run(2, &Network { call_seconds: 0.0, ..NETWORK }, processor_time, |comm| {
+            let start = Instant::now();
+            while comm.rank() == 1 && seconds(&comm) < 0.02 {
+                std::hint::black_box(start.elapsed());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+            Ok::<_, CommError>(seconds(&comm))
+        });
+        let ends: Vec<f64> = ends.into_iter().map(|end| end.expect("no error")).collect();
+        assert!(ends[0] < 0.02 && ends[1] >= 0.02 && ends[1] < 0.04, "{ends:?}");
+    }
+
+    #[test]
+    fn a_deadlock_is_an_error_of_all() {
+        let ends = run(3, &NETWORK, no_work, |comm| match comm.rank() {
+            0 => comm.barrier(),
+            _ => comm.recv(&mut [0u8], 0, 5),
+        });
+        for end in ends {
+            let error = end.expect_err("a deadlock").to_string();
+            assert!(error.contains("deadlock: [(0, Meets), (1, Awaits((0, 0, 5)))"), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_error_of_one_rank_aborts_the_others() {
+        let ends = run(3, &NETWORK, no_work, |comm| match comm.rank() {
+            1 => Err(comm.abort("no more", 1)),
+            _ => comm.barrier(),
+        });
+        assert!(ends.iter().all(|end| *end == Err(CommError::Aborted("no more".into()))));
+    }
+
+    #[test]
+    #[should_panic(expected = "rank 1 fell over")]
+    fn a_panic_reaches_the_caller() {
+        let _ = run(3, &NETWORK, no_work, |comm| {
+            comm.barrier()?;
+            assert!(comm.rank() != 1, "rank 1 fell over");
+            comm.barrier()
+        });
+    }
+}

@@ -7,3 +7,4 @@ pub mod grace;
 pub mod launcher_rank;
 pub mod team;
 pub mod tuning;
+pub mod work;

@@ -25,6 +25,7 @@ use crate::machine::blas::view::SharedMat;
 use crate::machine::blas::{MatMut, MatRef, gemv, solve_upper};
 use crate::machine::team::Team;
 use crate::machine::tuning::TUNING;
+use crate::machine::work;
 
 const TAG_SHARE: Tag = 0x130;
 const TAG_FIRST: Tag = 0x131;
@@ -73,6 +74,7 @@ pub(super) fn substitute<C: Comm>(
             Some(diagonal) => diagonal.solve(&grid.col, &share[own], xk)?,
             None => {
                 xk.copy_from_slice(&share[own]);
+                work::streamed(xk.len() * xk.len());
                 solve_upper(own_rows, xk);
             }
         }
@@ -99,6 +101,7 @@ fn add_handed_over<C: Comm>(grid: &Grid<C>, incoming: &mut [f64], share: &mut [f
 /// `s := s - U x`, on all threads: they read U from memory faster than one.
 fn subtract(team: &Team, u: MatRef, x: &[f64], s: &mut [f64]) {
     let rows = u.rows();
+    work::streamed(rows * x.len());
     let s = SharedMat::row_major(s, 1, rows);
     team.split(rows, TUNING.back_grain_rows, |part| {
         // SAFETY: the parts do not overlap.
@@ -184,6 +187,7 @@ impl Diagonal {
             for (i, value) in homecoming(self.map, &self.rows, self.me).zip(&self.packed) {
                 x[i] = *value;
             }
+            work::streamed(jb * jb);
             solve_upper(MatRef::row_major(&self.block[..jb * jb], jb, jb, jb), x);
         }
         collect::broadcast(col, x, self.home)

@@ -19,6 +19,7 @@ use crate::hpl::pfact::pivot::SharedOffers;
 use crate::hpl::pfact::{self, PfactError};
 use crate::hpl::swap::node::NodeRows;
 use crate::machine::blas::MatRef;
+use crate::machine::work;
 use crate::report::record::Phases;
 
 /// Panels that are factored and not yet applied everywhere, and work space for more.
@@ -242,6 +243,7 @@ impl<C: Comm> LookAhead<C> {
         }
         let (head, ipiv) = layout.head_and_ipiv(message);
         let (rows, myrow) = (local.rows, local.grid.myrow);
+        work::factored(local.shape.rows - layout.below, layout.jb, local.grid.p);
         let mut panel = pfact::PanelWork {
             w: w.rb(),
             ipiv,

@@ -31,7 +31,7 @@ mod machine;
 pub mod measured;
 mod phases;
 mod walk;
-mod work;
+pub mod work;
 
 use skt_terms::choice::{Bcast, Swap};
 use skt_terms::layout::N_MAX;

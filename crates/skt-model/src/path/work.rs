@@ -1,5 +1,5 @@
-//! What each step of the solver does, counted: the one place that the walk and
-//! the fit both read.
+//! What each step of the solver does, counted: the one place that the walk, the fit and the
+//! solver on a simulated machine all read.
 
 use skt_terms::choice::Swap;
 use skt_terms::layout::leading_dimension;
@@ -16,7 +16,7 @@ const PIVOT_HEAD: f64 = 4.0;
 
 /// Trailing product `A2 -= L2 U` on `rows x cols` with `k` columns of L2, cut into
 /// pieces of 1024 rows unless `whole`.
-pub(super) fn product(rows: f64, cols: f64, k: f64, whole: bool) -> Counts {
+pub fn product(rows: f64, cols: f64, k: f64, whole: bool) -> Counts {
     let calls = if whole { 1.0 } else { products(rows) };
     Counts::of(&[
         (Unit::ProductFlop, 2.0 * rows * cols * k),
@@ -31,7 +31,7 @@ pub(super) fn products(rows: f64) -> f64 {
 }
 
 /// Triangular solve `U = L1^-1 A1` with `k` rows, on `cols` columns.
-pub(super) fn solve(k: f64, cols: f64) -> Counts {
+pub fn solve(k: f64, cols: f64) -> Counts {
     Counts::of(&[(Unit::SolveFlop, k * k * cols)])
 }
 
@@ -47,7 +47,7 @@ pub(super) fn keep(k: f64, p: usize, cols: f64) -> Counts {
 /// rows of U1 by itself: `1/6 jb^3`, for the recursion halves the panel, and a half
 /// of `h` columns costs `h^3`. The rest is products on rows that are still active,
 /// of which each rank has its share. Own rows are copied in, L1 and L2 out.
-pub(super) fn panel(rows: f64, jb: f64, p: usize) -> Counts {
+pub fn panel(rows: f64, jb: f64, p: usize) -> Counts {
     let (even, cube) = (1.0 / p as f64, jb * jb * jb);
     Counts::of(&[
         (Unit::PanelColumn, jb),

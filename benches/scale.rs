@@ -1,0 +1,279 @@
+//! The solver on hundreds of ranks of a simulated machine, beside the model of its critical
+//! path. `cargo bench --bench scale -- --help`.
+
+use std::cell::Cell;
+use std::fs::OpenOptions;
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Parser;
+use clap::builder::PossibleValuesParser;
+use serde_json::json;
+use skt_hpl::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
+use skt_hpl::hpl::comm::Comm;
+use skt_hpl::hpl::comm::clocked::{self, ClockedComm, Meter, Network, Ticks};
+use skt_hpl::hpl::grid::Grid;
+use skt_hpl::hpl::pgesv::guard::{Background, Guard, Unguarded};
+use skt_hpl::hpl::pgesv::{LocalShape, SolveError};
+use skt_hpl::machine::blas::view::SharedMat;
+use skt_hpl::machine::environment::blas::use_one_thread;
+use skt_hpl::machine::team::Team;
+use skt_hpl::machine::work;
+use skt_hpl::model::path::{Changes, Machine, Run, UNITS, predict};
+use skt_hpl::report::record::{Outcome, Phases, ROWS_IN_HALVES, TestRecord};
+use skt_hpl::run::ptest::{self, Observer, Phase};
+
+/// Factors and solves a system on P x Q simulated ranks: the real solver by messages, each rank
+/// with the processor time that it takes here, under a network that is simulated.
+#[derive(Parser)]
+struct Args {
+    /// Order of the matrix
+    #[arg(long, default_value_t = 16000)]
+    n: usize,
+    /// Blocking factor
+    #[arg(long, default_value_t = 128)]
+    nb: usize,
+    /// Process rows
+    #[arg(long, default_value_t = 16)]
+    p: usize,
+    /// Process columns
+    #[arg(long, default_value_t = 16)]
+    q: usize,
+    /// Look-ahead
+    #[arg(long, default_value_t = 1)]
+    depth: usize,
+    /// How a panel travels along its process row
+    #[arg(long, value_name = "NAME", default_value = "1ringM")]
+    #[arg(value_parser = PossibleValuesParser::new(Bcast::ALL.iter().map(|bcast| bcast.name())))]
+    bcast: String,
+    /// An empty message, its two calls included, in microseconds
+    #[arg(long, value_name = "US", default_value_t = 1.5)]
+    latency_us: f64,
+    /// Of a rank in one direction, in GB/s; inf for messages that take no longer when they are
+    /// longer
+    #[arg(long, value_name = "GB/S", default_value_t = 12.0)]
+    bandwidth_gbs: f64,
+    /// What a call takes of its rank, in microseconds
+    #[arg(long, value_name = "US", default_value_t = 0.1)]
+    call_us: f64,
+    /// What computing takes: counted (units of work at the rates of `skt-hpl model path`; copies
+    /// of rows take no time), measured (processor time of this machine) or none
+    #[arg(long, value_name = "HOW", default_value = "counted")]
+    #[arg(value_parser = ["counted", "measured", "none"])]
+    work: String,
+    /// What the run is for, to find it among the others
+    #[arg(long, value_name = "NAME", default_value = "check")]
+    label: String,
+    /// Add the result to this file, one line of JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Given by cargo
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+impl Args {
+    fn network(&self) -> Network {
+        Network {
+            message_seconds: self.latency_us * 1e-6,
+            byte_seconds: 1e-9 / self.bandwidth_gbs,
+            call_seconds: self.call_us * 1e-6,
+        }
+    }
+
+    fn spec(&self) -> TestSpec {
+        TestSpec {
+            n: self.n,
+            nb: self.nb,
+            p: self.p,
+            q: self.q,
+            pmap: Pmap::RowMajor,
+            depth: self.depth,
+            bcast: *Bcast::ALL.iter().find(|bcast| bcast.name() == self.bcast).expect("a name"),
+            rfact: Fact::Right,
+            pfact: Fact::Right,
+            nbmin: 4,
+            ndiv: 2,
+            swap: Swap::Mix,
+            swap_threshold: 64,
+            threshold: 16.0,
+            generator: Generator::Hpl,
+            threads: 1,
+            transport: Transport::Messages,
+            checksums: 0,
+        }
+    }
+}
+
+/// The machine that the model knows, without copies of rows, which are not counted.
+fn counting_machine() -> Machine {
+    Machine { copied_byte_seconds: 0.0, ..Machine::ZEN4_CORE }
+}
+
+/// The meter of counted work.
+fn counted() -> Ticks {
+    (counting_machine().seconds(&work::done()) * 1e12) as Ticks
+}
+
+/// The machine of the model that is like the simulated one; none where it is this one.
+fn machine(args: &Args) -> Option<Machine> {
+    let compute = match args.work.as_str() {
+        "counted" => counting_machine(),
+        // The model wants a rate.
+        "none" => Machine { product_flop_seconds: 1e-30, ..Machine::from_seconds([0.0; UNITS]) },
+        _ => return None,
+    };
+    let Network { message_seconds, byte_seconds, .. } = args.network();
+    Some(Machine { message_seconds, message_byte_seconds: byte_seconds, ..compute })
+}
+
+/// Plain memory, and the clock of its rank.
+struct Clocked<'c> {
+    plain: Unguarded,
+    comm: &'c ClockedComm,
+    start: Cell<Instant>,
+}
+
+impl Guard for Clocked<'_> {
+    fn matrix(&mut self) -> &mut [f64] {
+        self.plain.matrix()
+    }
+
+    fn lend(&mut self, shape: LocalShape) -> (SharedMat<'_>, &mut dyn Background) {
+        self.plain.lend(shape)
+    }
+
+    fn start(&mut self) -> usize {
+        self.start.set(self.comm.now());
+        self.plain.start()
+    }
+
+    fn cut(&mut self, next: usize, panels: usize) -> Result<usize, SolveError> {
+        self.plain.cut(next, panels)
+    }
+
+    fn seconds(&self) -> f64 {
+        (self.comm.now() - self.start.get()).as_secs_f64()
+    }
+}
+
+/// Tells on the terminal how far the simulation is, in the time of this machine.
+struct Progress {
+    n: f64,
+    start: Instant,
+    told: Instant,
+}
+
+impl Progress {
+    fn tell(&mut self, what: &str) {
+        if io::stderr().is_terminal() {
+            eprint!("\r{:5.0} s  {what:<60}", self.start.elapsed().as_secs_f64());
+        }
+        self.told = Instant::now();
+    }
+}
+
+impl Observer for Progress {
+    fn phase(&mut self, phase: Phase) {
+        self.tell(phase.name());
+    }
+
+    fn columns(&mut self, done: usize, _: f64) {
+        let left = 1.0 - done as f64 / self.n;
+        let share = 1.0 - left * left * left;
+        if self.told.elapsed().as_secs_f64() > 1.0 && share > 0.0 {
+            let rest = self.start.elapsed().as_secs_f64() * (1.0 / share - 1.0);
+            self.tell(&format!("{:3.0} % of the operations, {rest:.0} s left", 100.0 * share));
+        }
+    }
+}
+
+/// The record of the run, with simulated times.
+fn simulate(args: &Args) -> Result<TestRecord, String> {
+    use_one_thread();
+    let (spec, meter): (_, Meter) = match args.work.as_str() {
+        "counted" => (args.spec(), counted),
+        "none" => (args.spec(), clocked::no_work),
+        _ => (args.spec(), clocked::processor_time),
+    };
+    let ranks = clocked::run(args.p * args.q, &args.network(), meter, |world| {
+        let grid = Grid::new(&world, spec.p, spec.q, spec.pmap)?.expect("all ranks take part");
+        let doubles = ptest::shape(&grid, &spec).doubles();
+        let plain = Unguarded::new(doubles)
+            .map_err(|why| SolveError::Memory { what: "the matrix", why: why.to_string() })?;
+        let mut guard = Clocked { plain, comm: &world, start: Cell::new(world.now()) };
+        let now = Instant::now();
+        let mut progress = Progress { n: spec.n as f64, start: now, told: now };
+        let observer: &mut dyn Observer =
+            if world.rank() == 0 { &mut progress } else { &mut ptest::Silent };
+        ptest::run(&grid, &Team::solo(), &spec, &mut guard, false, observer)
+    });
+    let ranks: Result<Vec<_>, SolveError> = ranks.into_iter().collect();
+    let record = ranks.map_err(|error| error.to_string())?.swap_remove(0);
+    Ok(record.expect("rank 0 has it"))
+}
+
+/// What the model says of the run, beside the simulation.
+fn compare(args: &Args, record: &TestRecord, halves: bool) -> Result<(), String> {
+    let Some(machine) = machine(args) else { return Ok(()) };
+    let TestSpec { n, nb, p, q, depth, bcast, swap, swap_threshold, .. } = args.spec();
+    let run = Run { n, nb, p, q, threads: 1, depth, bcast, swap, swap_threshold, halves };
+    let model = predict(&run, &machine, &Changes::default()).map_err(|error| error.to_string())?;
+    let Phases { panel, swap, bcast, update, back, .. } = record.phases.mean;
+    let simulated = [panel, swap, bcast, update, back];
+    let mut rows = vec![("time", record.time_seconds, model.time_seconds)];
+    rows.extend(model.mean.named().iter().zip(simulated).map(|(&(name, of), sim)| (name, sim, of)));
+    eprintln!("seconds  simulated     model   (phases: mean over ranks)");
+    for (name, simulated, model) in rows {
+        eprintln!("{name:7} {simulated:10.6} {model:10.6}");
+    }
+    Ok(())
+}
+
+/// The result as a line of JSON.
+fn line(args: &Args, record: &TestRecord, real_seconds: f64) -> Result<String, String> {
+    let Outcome::Passed { scaled_residual, .. } = record.outcome else {
+        return Err(format!("the solution is wrong: {:?}", record.outcome));
+    };
+    let network = args.network();
+    let mean = record.phases.mean;
+    let halves = record.by_messages.iter().any(|what| what == ROWS_IN_HALVES);
+    compare(args, record, halves)?;
+    let line = json!({
+        "label": args.label, "n": args.n, "nb": args.nb, "p": args.p, "q": args.q,
+        "depth": args.depth, "bcast": args.bcast, "halves": halves, "work": args.work,
+        "message_seconds": network.message_seconds, "byte_seconds": network.byte_seconds,
+        "call_seconds": network.call_seconds, "time_seconds": record.time_seconds,
+        "panel": mean.panel, "swap": mean.swap, "bcast_seconds": mean.bcast,
+        "update": mean.update, "back": mean.back, "other": mean.other,
+        "scaled_residual": scaled_residual,
+        "x_fingerprint": format!("{:016x}", record.x_fingerprint),
+        "real_seconds": real_seconds,
+    });
+    Ok(line.to_string())
+}
+
+fn main() -> ExitCode {
+    let (args, start) = (Args::parse(), Instant::now());
+    let line =
+        simulate(&args).and_then(|record| line(&args, &record, start.elapsed().as_secs_f64()));
+    if io::stderr().is_terminal() {
+        eprintln!();
+    }
+    let written = line.and_then(|line| {
+        println!("{line}");
+        let Some(path) = &args.json else { return Ok(()) };
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        let said = |why| format!("'{}' cannot be written: {why}", path.display());
+        file.and_then(|mut file| writeln!(file, "{line}")).map_err(said)
+    });
+    match written {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("scale: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -158,7 +158,9 @@ impl Way<'_> {
         };
         let steps = count as f64 - 1.0;
         let hop = self.wire.latency_seconds + piece_bytes * self.wire.byte_seconds;
-        let mut ready = from;
+        // The root hands its pieces over when it waits itself, behind what it has sent before.
+        let root = self.column(0);
+        let mut ready = from.and(self.windows[root].end).and(self.all.sent[root]);
         let mut ends = vec![from; count];
         for (member, end) in ends.iter_mut().enumerate().skip(1) {
             ready = ready.and(waits(member)).and(waits((member + 1).min(count - 1)));
@@ -169,9 +171,8 @@ impl Way<'_> {
             self.all.here[column] = ends[member];
             self.all.sent[column] = ends[member];
         }
-        // The root hands its pieces to the link and goes on.
-        let root = self.column(0);
-        let handed = self.all.sent[root].and(from);
+        // Then it goes on.
+        let handed = self.all.sent[root].and(from).and(self.windows[root].end);
         self.all.sent[root] =
             handed.after(Part::Bcast, steps * piece_bytes * self.wire.byte_seconds);
     }
@@ -212,6 +213,17 @@ mod tests {
         assert_eq!(idle(Bcast::Long, 4, 100.0), (3.0 * pieces + 2.0) + 3.0 * (pieces + 1.0));
         assert_eq!(idle(Bcast::Long, 1, 100.0), 0.0);
         assert_eq!(idle(Bcast::LongM, 2, 100.0), 101.0);
+    }
+
+    #[test]
+    fn the_roll_begins_when_the_root_waits() {
+        let window = |end| Window { start: Moment::default(), end, rows: 1.0 };
+        let busy_until = |seconds| Moment::default().after(Part::Product, seconds);
+        let mut windows = [window(Moment::default()); 4];
+        windows[0] = window(busy_until(1000.0));
+        let all = arrivals(Bcast::Long, &WIRE, 0, Moment::default(), 100.0, &windows);
+        assert_eq!(all.here[1].at_seconds, 1000.0 + 3.0 * 26.0);
+        assert_eq!(all.sent[0].at_seconds, 1000.0 + 3.0 * 25.0);
     }
 
     #[test]

@@ -132,6 +132,7 @@ fn simulation_is_reproducible_and_refuses_bad_input() {
         (&["--trace", "none.txt"], "none.txt"),
         (&["--protocol", "hierarchical", "--spares", "3"], "--spares"),
         (&["--protocol", "abft"], "--interval-seconds"),
+        (&["--interval-seconds", "0"], "--interval-seconds <S>': legal is a number above 0"),
     ] {
         let args = [&["model", "simulate"][..], extra].concat();
         let message = refusal(folder.path(), &args);

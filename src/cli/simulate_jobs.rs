@@ -366,7 +366,6 @@ mod tests {
             ("--overlap 0.5", "--overlap: has no meaning"),
             ("--law weibull", "--law but exponential"),
             ("--protocol abft", "--protocol but self and double"),
-            ("--interval-seconds 0", "work_seconds = 0"),
         ] {
             let why = job(&format!("{level} {flags}")).err().expect(flags);
             assert!(why.contains(says), "{why}");

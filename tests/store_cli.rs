@@ -5,6 +5,7 @@ mod mpirun;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use mpirun::mpirun;
 use nix::sys::signal::{Signal, kill};
@@ -112,23 +113,38 @@ fn signalled(run: &str, signal: Signal, whom: fn(i32) -> i32) -> (Killed, ExitSt
     let said = || std::fs::read_to_string(killed.path().join("said")).unwrap_or_default();
     while !said().contains("factoring") {
         assert_eq!(job.try_wait().unwrap(), None, "{}", said());
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(5));
     }
+    let ranks = children(job.id() as i32);
     kill(Pid::from_raw(whom(job.id() as i32)), signal).unwrap();
     let ended = job.wait_with_output().unwrap();
+    // mpirun may return before the last of its ranks is gone, which may still have to speak.
+    let (start, is_there) = (Instant::now(), |pid: &String| {
+        // Not of one that nobody has waited for yet.
+        std::fs::read_link(format!("/proc/{pid}/exe")).is_ok()
+    });
+    while ranks.iter().any(is_there) {
+        assert!(start.elapsed().as_secs() < 60, "ranks {ranks:?} outlive mpirun: {}", said());
+        std::thread::sleep(Duration::from_millis(5));
+    }
     let said = said() + &String::from_utf8(ended.stderr).unwrap();
     (killed, ended.status, said)
 }
 
-/// The process of rank 0 below mpirun.
-fn rank_0(mpirun: i32) -> i32 {
+/// The processes of ranks below mpirun.
+fn children(mpirun: i32) -> Vec<String> {
     let children = format!("/proc/{mpirun}/task/{mpirun}/children");
     let children = std::fs::read_to_string(children).unwrap();
-    let is_0 = |pid: &&str| {
+    children.split_whitespace().map(str::to_owned).collect()
+}
+
+/// That of rank 0.
+fn rank_0(mpirun: i32) -> i32 {
+    let is_0 = |pid: &String| {
         let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
         environment.split(|byte| *byte == 0).any(|entry| entry == b"OMPI_COMM_WORLD_RANK=0")
     };
-    children.split_whitespace().find(is_0).unwrap().parse().unwrap()
+    children(mpirun).into_iter().find(is_0).unwrap().parse().unwrap()
 }
 
 #[test]
@@ -139,13 +155,8 @@ fn ctrl_c_says_once_what_stays_and_how_to_remove_it() {
     assert_eq!(lines.len(), 1, "{said}");
     let clean = format!("`skt-hpl store clean --run ctrl-c --store {}`", killed.store());
     assert!(lines[0].contains("Run ctrl-c keeps up to") && lines[0].contains(&clean), "{said}");
-    // mpirun may return before the last of its ranks is gone, whose segments are kept.
-    let cleans = || killed.store_command(&["clean", "--run", "ctrl-c"]).ends_with("; 0 kept\n");
-    let start = std::time::Instant::now();
-    while !cleans() {
-        assert!(start.elapsed().as_secs() < 10, "{}", killed.store_command(&["list"]));
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+    let cleaned = killed.store_command(&["clean", "--run", "ctrl-c"]);
+    assert!(cleaned.ends_with("; 0 kept\n"), "{cleaned}");
 }
 
 #[test]

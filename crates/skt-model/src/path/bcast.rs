@@ -178,6 +178,17 @@ impl Way<'_> {
     }
 }
 
+/// Copies of the panel that the root sends, before it waits itself.
+pub(super) fn root_copies(topology: Bcast, q: usize) -> f64 {
+    let spread = |members: usize| 1.0 - 1.0 / members.max(1) as f64;
+    let heads = ring_heads(topology, q).len() as f64;
+    match topology {
+        Bcast::Long => heads + spread(q),
+        Bcast::LongM => heads + spread(q.saturating_sub(1)),
+        _ => heads,
+    }
+}
+
 /// Seconds until the last of `q` columns has a panel of `bytes` where all wait for it.
 pub(super) fn idle_seconds(topology: Bcast, wire: &Wire, bytes: f64, q: usize) -> f64 {
     let now = Window { start: Moment::default(), end: Moment::default(), rows: 0.0 };
@@ -224,6 +235,26 @@ mod tests {
         let all = arrivals(Bcast::Long, &WIRE, 0, Moment::default(), 100.0, &windows);
         assert_eq!(all.here[1].at_seconds, 1000.0 + 3.0 * 26.0);
         assert_eq!(all.sent[0].at_seconds, 1000.0 + 3.0 * 25.0);
+    }
+
+    #[test]
+    fn the_root_sends_so_many_copies_before_it_waits() {
+        for &topology in Bcast::ALL {
+            for q in 1..9 {
+                let now = Window { start: Moment::default(), end: Moment::default(), rows: 0.0 };
+                let windows = vec![now; q];
+                let all = arrivals(topology, &WIRE, 0, Moment::default(), 840.0, &windows);
+                // Then the roll, of all pieces but its own.
+                let rolled = match topology {
+                    Bcast::Long => 840.0 * (1.0 - 1.0 / q as f64),
+                    Bcast::LongM if q > 1 => 840.0 * (1.0 - 1.0 / (q as f64 - 1.0)),
+                    _ => 0.0,
+                };
+                // Before that it waits for the others, which have what the tree sends them.
+                let waited = all.sent[0].at_seconds - rolled - 840.0 * root_copies(topology, q);
+                assert!(waited.abs() < 1e-9, "{topology:?}, {q}: {waited}");
+            }
+        }
     }
 
     #[test]

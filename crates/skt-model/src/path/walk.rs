@@ -18,6 +18,28 @@ struct Factored {
     arrivals: bcast::Arrivals,
 }
 
+/// What goes on while rows are exchanged.
+#[derive(Clone, Copy)]
+struct Beside {
+    /// When the rank has sent what it sends of panels, in seconds from the start of the run.
+    port_seconds: f64,
+    /// The product that hides messages: of both halves where there are halves, else none.
+    product_seconds: f64,
+}
+
+impl Beside {
+    /// For how long rows whose messages take `message_seconds` wait for the port, as far as
+    /// nothing hides it. Behind a panel are the rows of the right half, which have the product
+    /// of the left one to travel.
+    fn queued_seconds(&self, clock: Moment, message_seconds: f64) -> f64 {
+        if message_seconds == 0.0 {
+            return 0.0;
+        }
+        let spare_seconds = (self.product_seconds - message_seconds).max(0.0) / 2.0;
+        (self.port_seconds - clock.at_seconds - spare_seconds).max(0.0)
+    }
+}
+
 /// Rows below a panel's diagonal block.
 #[derive(Clone, Copy)]
 struct Below {
@@ -115,20 +137,20 @@ impl<'a> Walk<'a> {
             let advances = owner == Some(column);
             let mut clock = self.clocks[column];
             clock = self.wait_for(clock, column, current);
+            let mut port_seconds = self.port_seconds(clock, column);
             if advances && self.run.threads == 1 {
-                clock = self.advance(clock, ahead.expect("it is the owner"));
+                let next = ahead.expect("it is the owner");
+                clock = self.advance(clock, next);
                 ready = Some(clock);
+                port_seconds = self.first_sent_seconds(next, clock);
             }
             let cols = self.columns_right_of(column, current);
             let product = self.product(below.most, cols, jb, false);
             let core_seconds = self.machine.seconds(&product);
-            let hides = if self.run.is_in_halves(cols) {
-                core_seconds / self.run.threads as f64
-            } else {
-                0.0
-            };
             let threads = self.run.threads as f64;
-            clock = self.exchange_and_solve(clock, column, current, cols, hides, threads);
+            let hides = if self.run.is_in_halves(cols) { core_seconds / threads } else { 0.0 };
+            let beside = Beside { port_seconds, product_seconds: hides };
+            clock = self.exchange_and_solve(clock, column, current, cols, beside, threads);
             let start = clock;
             if advances && self.run.threads > 1 {
                 let advanced = self.advance(clock, ahead.expect("it is the owner"));
@@ -182,7 +204,9 @@ impl<'a> Walk<'a> {
         let cols = self.width(next) as f64;
         for k in next - self.factored.len()..next {
             clock = self.wait_for(clock, column, k);
-            clock = self.exchange_and_solve(clock, column, k, cols, 0.0, self.ahead_threads);
+            let port_seconds = self.port_seconds(clock, column);
+            let beside = Beside { port_seconds, product_seconds: 0.0 };
+            clock = self.exchange_and_solve(clock, column, k, cols, beside, self.ahead_threads);
             let (below, jb) = (self.below(k), self.width(k) as f64);
             let product = self.product(below.most, cols, jb, true);
             let seconds = self.machine.seconds(&product) / self.ahead_threads;
@@ -208,16 +232,15 @@ impl<'a> Walk<'a> {
         clock.after(Part::Panel, compute).after(Part::Pivots, messages)
     }
 
-    /// Exchanges rows by panel `k` on `cols` columns, and solves for U there;
-    /// messages of up to `hidden_seconds` hide. `threads` share it, unless messages
-    /// are in between or the columns are few.
+    /// Exchanges rows by panel `k` on `cols` columns, and solves for U there. `threads`
+    /// share it, unless messages are in between or the columns are few.
     fn exchange_and_solve(
         &mut self,
         clock: Moment,
         column: usize,
         k: usize,
         cols: f64,
-        hidden_seconds: f64,
+        beside: Beside,
         threads: f64,
     ) -> Moment {
         if cols == 0.0 {
@@ -231,21 +254,27 @@ impl<'a> Walk<'a> {
         let (copies, mean_copies) = exchange.copies(cols);
         let copy_seconds = machine.seconds(&copies) / copying;
         let messages = exchange.messages(run.swap, run.swap_threshold, cols);
-        let message_seconds = (machine.seconds(&messages) - hidden_seconds).max(0.0);
+        let all_seconds = machine.seconds(&messages);
+        let message_seconds = (all_seconds - beside.product_seconds).max(0.0);
         let solve = work::solve(jb, cols);
         let solve_seconds = machine.seconds(&solve) / threads;
         let keep = if run.p > 1 { work::keep(jb, run.p, cols) } else { Counts::default() };
         let keep_seconds = machine.seconds(&keep);
         let share = 1.0 / run.q as f64;
+        let clock = clock.after(Part::Rows, copy_seconds);
+        let queued_seconds = beside.queued_seconds(clock, all_seconds);
         let phases = &mut self.phases[column];
-        phases.swap += copy_seconds + message_seconds + std::mem::take(&mut self.waits[column]);
+        phases.swap += copy_seconds
+            + queued_seconds
+            + message_seconds
+            + std::mem::take(&mut self.waits[column]);
         phases.update += solve_seconds + keep_seconds;
         self.counts.swap.add(&mean_copies, share);
         self.counts.swap.add(&messages, share);
         self.counts.update.add(&solve, share);
         self.counts.update.add(&keep, share);
         clock
-            .after(Part::Rows, copy_seconds)
+            .after(Part::Bcast, queued_seconds)
             .after(Part::RowMessages, message_seconds)
             .after(Part::Solve, solve_seconds)
             .after(Part::Rows, keep_seconds)
@@ -277,6 +306,23 @@ impl<'a> Walk<'a> {
         self.phases[column].update -= waits;
         self.waits[column] += waits;
         self.counts.update.add(&mean, 1.0 / self.run.q as f64);
+    }
+
+    /// When `column`, whose clock this is, has sent what it sends of the panels that it has, in
+    /// seconds from the start of the run: it has one port, and rows leave behind them.
+    fn port_seconds(&self, clock: Moment, column: usize) -> f64 {
+        let panels = self.factored.iter().map(|panel| &panel.arrivals);
+        let here = panels.filter(|panel| panel.here[column].at_seconds <= clock.at_seconds);
+        here.map(|panel| panel.sent[column].at_seconds).fold(0.0, f64::max)
+    }
+
+    /// When the owner of panel `next`, which is `ready`, has sent what it sends of it before it
+    /// waits itself, in seconds from the start of the run.
+    fn first_sent_seconds(&self, next: usize, ready: Moment) -> f64 {
+        let Run { bcast, q, .. } = *self.run;
+        let bytes = work::panel_bytes(self.below(next).most, self.width(next));
+        let copies = bcast::root_copies(bcast, q);
+        ready.at_seconds + copies * bytes * self.machine.message_byte_seconds
     }
 
     /// Sends panel `next` off.
@@ -396,4 +442,99 @@ impl<'a> Walk<'a> {
 pub(super) fn most_from(map: Cyclic, first: usize, n: usize) -> f64 {
     let held = |me: usize| map.count_before(n, me) - map.count_before(first, me);
     (0..map.procs).map(held).max().expect("a process") as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use skt_terms::choice::{Bcast, Swap};
+
+    /// A second a byte that is sent, all else free.
+    const WIRES: Machine = Machine {
+        product_flop_seconds: 0.0,
+        product_entry_seconds: 0.0,
+        packed_entry_seconds: 0.0,
+        solve_flop_seconds: 0.0,
+        panel_column_seconds: 0.0,
+        panel_entry_seconds: 0.0,
+        panel_flop_seconds: 0.0,
+        copied_byte_seconds: 0.0,
+        streamed_byte_seconds: 0.0,
+        message_seconds: 0.0,
+        message_byte_seconds: 1.0,
+    };
+    const NONE: Changes = Changes {
+        even_roll: false,
+        prompt_forwarding: false,
+        ring_segments: 0,
+        wait_for_oldest: false,
+        team_panel: false,
+    };
+
+    fn two_panels(p: usize, q: usize) -> Run {
+        Run {
+            n: 128,
+            nb: 64,
+            p,
+            q,
+            threads: 1,
+            depth: 1,
+            bcast: Bcast::OneRing,
+            swap: Swap::Mix,
+            swap_threshold: 64,
+            halves: false,
+        }
+    }
+
+    #[test]
+    fn rows_leave_behind_the_panel_that_the_rank_sends() {
+        let run = two_panels(2, 2);
+        let mut walk = Walk::new(&run, &WIRES, &NONE, 1);
+        let messages = |exchange: RowExchange| {
+            WIRES.seconds(&exchange.messages(run.swap, run.swap_threshold, 1.0))
+        };
+        // Column 0 has b alone right of the look-ahead. The rows of b for panel 0 wait until that
+        // panel has left for column 1; those for panel 1, which comes from there, for nothing.
+        let rows = messages(walk.exchange) + messages(walk.exchange_last);
+        let panel = work::panel_bytes(walk.below(0).most, 64);
+        assert!(rows > 0.0 && panel > 0.0);
+        walk.walk_panels();
+        assert!((walk.phases[0].swap / (panel + rows) - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn on_one_process_row_no_rows_wait() {
+        let run = two_panels(1, 2);
+        let mut walk = Walk::new(&run, &WIRES, &NONE, 1);
+        walk.walk_panels();
+        assert_eq!(walk.phases[0].swap, 0.0);
+    }
+
+    #[test]
+    fn a_panel_that_is_not_here_holds_no_rows_up() {
+        let run = two_panels(2, 3);
+        let mut walk = Walk::new(&run, &WIRES, &NONE, 1);
+        let at = |seconds| Moment::default().after(Part::Panel, seconds);
+        let panel = work::panel_bytes(walk.below(0).most, 64);
+        walk.start(0, at(1000.0), &walk.idle_windows());
+        // Column 1 has it when column 0 has sent it, and passes it on to column 2.
+        let here = 1000.0 + panel;
+        assert_eq!(walk.port_seconds(at(here - 1.0), 1), 0.0);
+        assert_eq!(walk.port_seconds(at(here), 1), here + panel);
+        assert_eq!(walk.port_seconds(at(here), 0), here);
+        assert_eq!(walk.first_sent_seconds(0, at(1000.0)), here);
+    }
+
+    #[test]
+    fn half_of_a_product_that_is_left_over_hides_the_wait() {
+        let queued = |port_seconds, product_seconds, message_seconds| {
+            let beside = Beside { port_seconds, product_seconds };
+            beside.queued_seconds(Moment::default(), message_seconds)
+        };
+        assert_eq!(queued(10.0, 0.0, 6.0), 10.0);
+        assert_eq!(queued(10.0, 6.0, 6.0), 10.0);
+        assert_eq!(queued(10.0, 8.0, 6.0), 9.0);
+        assert_eq!(queued(10.0, 40.0, 6.0), 0.0);
+        assert_eq!(queued(10.0, 0.0, 0.0), 0.0, "no message, no port");
+    }
 }

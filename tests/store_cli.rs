@@ -120,8 +120,9 @@ fn signalled(run: &str, signal: Signal, whom: fn(i32) -> i32) -> (Killed, ExitSt
     let ended = job.wait_with_output().unwrap();
     // mpirun may return before the last of its ranks is gone, which may still have to speak.
     let (start, is_there) = (Instant::now(), |pid: &String| {
-        // Not of one that nobody has waited for yet.
-        std::fs::read_link(format!("/proc/{pid}/exe")).is_ok()
+        let state = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+        // Z: it is gone, and nobody has waited for it yet.
+        state.is_ok_and(|state| !state.rsplit(") ").next().unwrap().starts_with('Z'))
     });
     while ranks.iter().any(is_there) {
         assert!(start.elapsed().as_secs() < 60, "ranks {ranks:?} outlive mpirun: {}", said());

@@ -65,9 +65,10 @@ fn widths(cols: usize, nb: usize, least: usize) -> Widths {
     widths
 }
 
-/// Columns of a half, at least.
-fn least(params: &Params) -> usize {
-    params.swap_threshold.saturating_mul(TUNING.half_columns).max(1)
+/// Columns of a half, at least: never one alone, as to some BLAS (OpenBLAS on Arm) a product
+/// of one column is one with a vector, which rounds differently from that of the whole.
+fn least(swap_threshold: usize) -> usize {
+    swap_threshold.saturating_mul(TUNING.half_columns).max(2)
 }
 
 impl Widths {
@@ -75,7 +76,7 @@ impl Widths {
     /// known before the step in which they are applied.
     fn of(params: &Params, cols: usize) -> Self {
         match params.swap == Swap::Mix && params.depth > 0 {
-            true => widths(cols, params.widest_panel(), least(params)),
+            true => widths(cols, params.widest_panel(), least(params.swap_threshold)),
             false => Self { whole: cols, halves: None },
         }
     }
@@ -123,7 +124,7 @@ impl<C: Comm> TrailingExchange<C> {
             None => None,
         };
         let whole = RowExchange::new(grid.p, nb, widths.whole, shared)?;
-        Ok(Self { whole, halves, nb, cols, least: least(params) })
+        Ok(Self { whole, halves, nb, cols, least: least(params.swap_threshold) })
     }
 
     /// Whether ranks read rows in each other's memory.
@@ -233,6 +234,17 @@ impl<C: Comm> Other<'_, C> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn no_half_is_a_single_column() {
+        for (cols, nb) in (1..100).flat_map(|cols| (1..20).map(move |nb| (cols, nb))) {
+            for first in (0..cols).step_by(nb) {
+                if let Some(border) = border(first, cols, nb, least(0)) {
+                    assert!(border - first > 1 && cols - border > 1, "{first}, {border}, {cols}");
+                }
+            }
+        }
+    }
 
     proptest! {
         #[test]

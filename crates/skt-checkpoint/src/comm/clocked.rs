@@ -515,11 +515,10 @@ impl Comm for ClockedComm {
         if color.is_none() {
             return Ok(None);
         }
-        let of_color = |&rank: &usize| wishes[rank].0 == color;
-        let (first, ranks) = new_group((0..self.size()).filter(of_color), |r| wishes[r].1);
-        let rank = ranks.iter().position(|&r| r == self.rank).expect("own colour");
-        let members = Arc::new(ranks.iter().map(|&r| self.members[r]).collect());
-        let (world, group) = (self.world.clone(), base + first as u32);
+        let like_me = |rank: usize| wishes[rank].0 == color;
+        let (first, rank, members) =
+            new_group(&self.members, self.rank, like_me, |rank| wishes[rank].1);
+        let (world, group) = (self.world.clone(), base + first);
         Ok(Some(Self { world, group, members, rank, rounds: 0.into() }))
     }
 

@@ -1,6 +1,7 @@
 //! What transports have in common that copy a message when it is sent.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::{Comm, CommError, PanelBuf, RecvRequest, Result, SendRequest, Tag};
 
@@ -75,14 +76,18 @@ pub(super) fn copy_message(
     Ok(())
 }
 
-/// A new group of these ranks of the one that is split: the least of them, and all in
-/// the order of their keys, equal ones in that of the ranks.
+/// The new group of rank `me` of a group with these `members`, which is split: of the ranks
+/// that are `like_me`, in the order of their keys, equal ones in that of the ranks. The least
+/// of them, the new rank of `me`, and the new members.
 pub(super) fn new_group<K: Ord>(
-    ranks: impl Iterator<Item = usize>,
+    members: &[usize],
+    me: usize,
+    like_me: impl Fn(usize) -> bool,
     key: impl Fn(usize) -> K,
-) -> (usize, Vec<usize>) {
-    let mut ranks: Vec<usize> = ranks.collect();
-    let first = *ranks.iter().min().expect("who splits has a colour");
+) -> (u32, usize, Arc<Vec<usize>>) {
+    let mut ranks: Vec<usize> = (0..members.len()).filter(|&rank| like_me(rank)).collect();
+    let first = *ranks.first().expect("who splits has a colour");
     ranks.sort_by_key(|&rank| (key(rank), rank));
-    (first, ranks)
+    let rank = ranks.iter().position(|&rank| rank == me).expect("own colour");
+    (first as u32, rank, Arc::new(ranks.into_iter().map(|rank| members[rank]).collect()))
 }

@@ -178,15 +178,10 @@ impl Comm for ThreadComm {
         }
         broadcast(self, &mut base, 0)?;
         let Some(color) = color else { return Ok(None) };
-        let of_color = |&rank: &usize| wishes[rank][0] == u64::from(color);
-        let (first, ranks) = new_group((0..self.size()).filter(of_color), |r| wishes[r][1]);
-        let rank = ranks.iter().position(|&r| r == self.rank).expect("own colour");
-        Ok(Some(Self {
-            world: self.world.clone(),
-            group: base[0] + first as u32,
-            members: Arc::new(ranks.iter().map(|&r| self.members[r]).collect()),
-            rank,
-        }))
+        let like_me = |rank: usize| wishes[rank][0] == u64::from(color);
+        let (first, rank, members) =
+            new_group(&self.members, self.rank, like_me, |rank| wishes[rank][1]);
+        Ok(Some(Self { world: self.world.clone(), group: base[0] + first, members, rank }))
     }
 
     fn send_bytes(&self, data: &[u8], dest: usize, tag: Tag) -> Result<()> {

@@ -446,30 +446,14 @@ pub(super) fn most_from(map: Cyclic, first: usize, n: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::UNITS;
     use super::*;
     use skt_terms::choice::{Bcast, Swap};
 
     /// A second a byte that is sent, all else free.
-    const WIRES: Machine = Machine {
-        product_flop_seconds: 0.0,
-        product_entry_seconds: 0.0,
-        packed_entry_seconds: 0.0,
-        solve_flop_seconds: 0.0,
-        panel_column_seconds: 0.0,
-        panel_entry_seconds: 0.0,
-        panel_flop_seconds: 0.0,
-        copied_byte_seconds: 0.0,
-        streamed_byte_seconds: 0.0,
-        message_seconds: 0.0,
-        message_byte_seconds: 1.0,
-    };
-    const NONE: Changes = Changes {
-        even_roll: false,
-        prompt_forwarding: false,
-        ring_segments: 0,
-        wait_for_oldest: false,
-        team_panel: false,
-    };
+    fn wires() -> Machine {
+        Machine { message_byte_seconds: 1.0, ..Machine::from_seconds([0.0; UNITS]) }
+    }
 
     fn two_panels(p: usize, q: usize) -> Run {
         Run {
@@ -488,10 +472,11 @@ mod tests {
 
     #[test]
     fn rows_leave_behind_the_panel_that_the_rank_sends() {
+        let (wires, none) = (wires(), Changes::default());
         let run = two_panels(2, 2);
-        let mut walk = Walk::new(&run, &WIRES, &NONE, 1);
+        let mut walk = Walk::new(&run, &wires, &none, 1);
         let messages = |exchange: RowExchange| {
-            WIRES.seconds(&exchange.messages(run.swap, run.swap_threshold, 1.0))
+            wires.seconds(&exchange.messages(run.swap, run.swap_threshold, 1.0))
         };
         // Column 0 has b alone right of the look-ahead. The rows of b for panel 0 wait until that
         // panel has left for column 1; those for panel 1, which comes from there, for nothing.
@@ -504,16 +489,18 @@ mod tests {
 
     #[test]
     fn on_one_process_row_no_rows_wait() {
+        let (wires, none) = (wires(), Changes::default());
         let run = two_panels(1, 2);
-        let mut walk = Walk::new(&run, &WIRES, &NONE, 1);
+        let mut walk = Walk::new(&run, &wires, &none, 1);
         walk.walk_panels();
         assert_eq!(walk.phases[0].swap, 0.0);
     }
 
     #[test]
     fn a_panel_that_is_not_here_holds_no_rows_up() {
+        let (wires, none) = (wires(), Changes::default());
         let run = two_panels(2, 3);
-        let mut walk = Walk::new(&run, &WIRES, &NONE, 1);
+        let mut walk = Walk::new(&run, &wires, &none, 1);
         let at = |seconds| Moment::default().after(Part::Panel, seconds);
         let panel = work::panel_bytes(walk.below(0).most, 64);
         walk.start(0, at(1000.0), &walk.idle_windows());

@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use serde_json::{Value, json};
+use skt_terms::phases::Phases;
 
 use super::figure;
 use super::ranges::{above_zero, above_zero_or_infinite, zero_or_above};
 use super::study_error::StudyError;
 use crate::config::{Bcast, Swap};
 use crate::model::path::{
-    Changes, Machine, Measured, Part, PhaseSeconds, Prediction, Run, closed, fit, measured, predict,
+    Changes, Machine, Measured, Part, Prediction, Run, closed, fit, measured, predict,
 };
 use crate::model::plot::{Axis, Bars, Body, Figure};
 use crate::report::output;
@@ -461,7 +462,7 @@ fn check_table(machine: &Machine, all: &[Compared]) -> String {
         );
     }
     text += "\nphase      mean error  of its seconds   of the time\n";
-    for (index, (name, _)) in PhaseSeconds::default().named().iter().enumerate() {
+    for (index, (name, _)) in Phases::default().named().iter().enumerate() {
         if *name == "other" {
             continue;
         }
@@ -488,7 +489,7 @@ fn check_table(machine: &Machine, all: &[Compared]) -> String {
     text
 }
 
-fn phases_line(predicted: &PhaseSeconds, measured: &PhaseSeconds) -> String {
+fn phases_line(predicted: &Phases, measured: &Phases) -> String {
     let pairs = predicted.named().into_iter().zip(measured.named());
     pairs
         .filter(|((name, _), _)| *name != "other")
@@ -496,7 +497,7 @@ fn phases_line(predicted: &PhaseSeconds, measured: &PhaseSeconds) -> String {
         .collect()
 }
 
-fn phases_json(phases: &PhaseSeconds) -> Value {
+fn phases_json(phases: &Phases) -> Value {
     phases.named().into_iter().collect()
 }
 

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use skt_terms::phases::PhaseTable;
 
 use crate::config::{Output, RunSpec, TestSpec};
 use crate::machine::environment::{DgemmSelfTest, Environment};
@@ -17,7 +18,7 @@ use crate::report::outfile;
 use super::clock;
 use super::phases;
 use super::progress::{fraction, gflop_done};
-use super::record::{Event, MemorySplit, Outcome, PhaseTable, Protection, Sample, TestRecord};
+use super::record::{Event, MemorySplit, Outcome, Protection, Sample, TestRecord};
 use super::text::{Counts, variant};
 
 /// Version of the format: raised when a field changes its meaning or goes.

@@ -6,8 +6,9 @@ use std::path::Path;
 use serde::Deserialize;
 use skt_model::path::{Measured, Run};
 use skt_terms::choice::{Bcast, Swap, Transport};
+use skt_terms::phases::PhaseTable;
 
-use super::reader::{self, PhasesPart, ReadError};
+use super::reader::{self, ReadError};
 use super::record::ROWS_IN_HALVES;
 
 #[derive(Deserialize)]
@@ -21,7 +22,7 @@ struct Test {
     parameters: Parameters,
     status: String,
     time_seconds: Option<f64>,
-    phases_seconds: Option<PhasesPart>,
+    phases_seconds: Option<PhaseTable>,
     protection: Option<serde_json::Value>,
     /// What went by messages; older reports do not say.
     by_messages: Option<Vec<String>>,

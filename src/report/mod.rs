@@ -19,5 +19,5 @@ pub mod top500;
 
 pub use json::{JsonError, JsonReport, RunFacts};
 pub use progress::{Progress, ProgressMode};
-pub use record::{Norms, Outcome, PhaseTable, Phases, TestRecord};
+pub use record::{Norms, Outcome, TestRecord};
 pub use text::{Counts, OutputError, Report};

@@ -2,23 +2,12 @@
 //!
 //! Every line begins with `#`, which no line of the reference's text does.
 
+use skt_terms::phases::ChecksumCosts;
 use skt_terms::units;
 
-use super::record::{ChecksumCosts, Phases, Protection, Replacement, Restart, Stall, TestRecord};
+use super::record::{Protection, Replacement, Restart, Stall, TestRecord};
 use crate::checkpoint::methods::Method;
 use crate::config::Transport;
-
-/// Names and values of the phases, in the order of the table.
-pub fn named(phases: &Phases) -> [(&'static str, f64); 6] {
-    [
-        ("panel", phases.panel),
-        ("swap", phases.swap),
-        ("bcast", phases.bcast),
-        ("update", phases.update),
-        ("back", phases.back),
-        ("other", phases.other),
-    ]
-}
 
 /// Share of the DGEMM self-test that the test reached on all of its cores:
 /// `gflops / (gflops_per_core * P * Q * threads)`.
@@ -218,8 +207,8 @@ fn mended_words(restart: &Restart) -> String {
 fn phase_lines(record: &TestRecord) -> Vec<String> {
     let time = record.time_seconds;
     let mut lines = vec!["# where the time went    mean s       %       max s       %".to_string()];
-    let mean = named(&record.phases.mean);
-    let max = named(&record.phases.max);
+    let mean = record.phases.mean.named();
+    let max = record.phases.max.named();
     for ((name, mean), (_, max)) in mean.iter().zip(&max) {
         lines.push(format!(
             "#   {name:<14}{mean:>13.4}{}{max:>12.4}{}",
@@ -248,9 +237,11 @@ fn efficiency_line(record: &TestRecord, per_core: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use skt_terms::phases::{PhaseTable, Phases};
+
     use super::*;
     use crate::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
-    use crate::report::record::{Outcome, PhaseTable};
+    use crate::report::record::Outcome;
 
     fn record() -> TestRecord {
         let spec = TestSpec {

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use skt_model::path::PhaseSeconds;
+use skt_terms::phases::PhaseTable;
 use skt_terms::shown::{shown, shown_message};
 
 use super::record::Event;
@@ -148,7 +148,7 @@ pub struct TestReport {
     /// Time of the check.
     pub check_seconds: Option<f64>,
     /// Where the time went.
-    pub phases_seconds: Option<PhasesPart>,
+    pub phases_seconds: Option<PhaseTable>,
     /// How far the factorization was, and how fast, now and then.
     pub progress: Vec<ProgressPart>,
     /// Checkpoints, failures and recoveries.
@@ -197,16 +197,6 @@ impl ParametersPart {
     pub fn cores(&self) -> usize {
         self.ranks().saturating_mul(self.threads.max(1))
     }
-}
-
-/// Largest and mean time of each phase.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default)]
-pub struct PhasesPart {
-    /// Largest of any rank.
-    pub max: PhaseSeconds,
-    /// Mean over ranks.
-    pub mean: PhaseSeconds,
 }
 
 /// What a JSON text says, or what is wrong with it.

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use super::html::NamedRun;
-use super::reader::TestReport;
+use super::reader::{EnvironmentPart, TestReport};
 use crate::model::tang::efficiency::Efficiency;
 
 /// What only the site knows, as far as it was given.
@@ -39,97 +39,121 @@ const BLANK: &str = "____________________";
 /// # Errors
 /// [`NothingToSubmit`] where no test passed its check.
 pub fn sheet(runs: &[NamedRun], given: &Given) -> Result<String, NothingToSubmit> {
-    let rate = |test: &TestReport| test.gflops.unwrap_or(0.0);
     let (run, best) = runs
         .iter()
         .flat_map(|run| run.report.completed().map(move |test| (run, test)))
         .filter(|(_, test)| test.status == "passed")
         .max_by(|a, b| rate(a.1).total_cmp(&rate(b.1)))
         .ok_or(NothingToSubmit)?;
-    let rmax = rate(best);
-    let mut sheet = format!(
+    let mut sheet = Sheet(format!(
         "TOP500 / Green500 submission, from {} ({})\n\
          Blanks are for the site to fill in.\n\n",
         run.name, best.variant
-    );
-    let mut field = |name: &str, value: Option<String>, rule: &str| {
+    ));
+    sheet.machine(&run.report.environment, best);
+    sheet.result(best, half_order(runs, best), given);
+    sheet.power(best, given);
+    Ok(sheet.0)
+}
+
+/// The fields, one behind the other.
+struct Sheet(String);
+
+impl Sheet {
+    /// A field, and the rule for it.
+    fn field(&mut self, name: &str, value: Option<String>, rule: &str) {
         let value = value.unwrap_or_else(|| BLANK.into());
-        let _ = writeln!(sheet, "{name:<24} {value}\n{:<24}   {rule}", "");
-    };
-    let environment = &run.report.environment;
-    field("Site", None, "name, city and country of the owner");
-    field("Manufacturer", None, "who built the system");
-    field("Computer", None, "the system's name and type");
-    field("Year", None, "of installation or of the last major upgrade");
-    field("Application area", None, "what the system is for");
-    field("Processor", environment.host.cpu_model.clone(), "type and clock of the processor");
-    field(
-        "Cores",
-        Some(best.parameters.cores().to_string()),
-        "cores that ran: ranks times threads; cores of accelerators count too",
-    );
-    field(
-        "Nodes",
-        Some(environment.hosts.len().to_string()).filter(|_| !environment.hosts.is_empty()),
-        "hosts of the job",
-    );
-    field("Interconnect", None, "the network between nodes");
-    field("Memory (GB)", None, "main memory of the whole system");
-    field("Operating system", environment.host.kernel.clone(), "as run");
-    field("Compiler", None, "of the program and its libraries");
-    field("Math library", blas(&environment.blas), "the BLAS that was called");
-    field("MPI", environment.mpi_library.clone(), "as run");
-    field(
-        "Rmax (Gflop/s)",
-        Some(format!("{rmax:.3}")),
-        "N^2 (2N/3 + 3/2) / time, 64-bit, LU with partial pivoting, residual passed; no fast \
-         matrix products",
-    );
-    field("Nmax", Some(best.parameters.n.to_string()), "order at which Rmax was reached");
-    let half = half_order(runs, best);
-    field(
-        "N1/2",
-        half.as_ref().map(|half| format!("{:.0} ({})", half.n, half.how)),
-        "order at which half of Rmax is reached, same machine and cores",
-    );
-    field(
-        "Rpeak (Gflop/s)",
-        given.rpeak_gflops.map(|rate| format!("{rate:.3}")),
-        "cores x clock x flops a cycle, 64-bit, at the advertised clock; --rpeak-gflops",
-    );
-    field(
-        "Efficiency (%)",
-        given.rpeak_gflops.map(|peak| format!("{:.2}", 100.0 * rmax / peak)),
-        "Rmax / Rpeak",
-    );
-    field(
-        "Scaled residual",
-        best.scaled_residual.map(|residual| format!("{residual:.4e}")),
-        "||Ax-b|| / (eps (||A|| ||x|| + ||b||) N), below the threshold of the run",
-    );
-    field("Core phase start", best.start.clone(), CORE_PHASE);
-    field("Core phase end", best.end.clone(), "end of the back substitution, UTC");
-    field(
-        "Core phase (s)",
-        best.time_seconds.map(|seconds| format!("{seconds:.3}")),
-        "power is averaged over the whole of it",
-    );
-    field(
-        "Average power (kW)",
-        given.power_kilowatts.map(|power| format!("{power:.3}")),
-        "over the whole core phase of this very run; --power-kw",
-    );
-    field(
-        "Power quality level",
-        None,
-        "1, 2 or 3 of the EE HPC WG methodology, which says how much of the machine to measure",
-    );
-    field(
-        "Gflops/W",
-        given.power_kilowatts.map(|power| format!("{:.4}", rmax / (1000.0 * power))),
-        "Rmax over average power",
-    );
-    Ok(sheet)
+        let _ = writeln!(self.0, "{name:<24} {value}\n{:<24}   {rule}", "");
+    }
+
+    fn machine(&mut self, environment: &EnvironmentPart, best: &TestReport) {
+        self.field("Site", None, "name, city and country of the owner");
+        self.field("Manufacturer", None, "who built the system");
+        self.field("Computer", None, "the system's name and type");
+        self.field("Year", None, "of installation or of the last major upgrade");
+        self.field("Application area", None, "what the system is for");
+        self.field(
+            "Processor",
+            environment.host.cpu_model.clone(),
+            "type and clock of the processor",
+        );
+        self.field(
+            "Cores",
+            Some(best.parameters.cores().to_string()),
+            "cores that ran: ranks times threads; cores of accelerators count too",
+        );
+        self.field(
+            "Nodes",
+            Some(environment.hosts.len().to_string()).filter(|_| !environment.hosts.is_empty()),
+            "hosts of the job",
+        );
+        self.field("Interconnect", None, "the network between nodes");
+        self.field("Memory (GB)", None, "main memory of the whole system");
+        self.field("Operating system", environment.host.kernel.clone(), "as run");
+        self.field("Compiler", None, "of the program and its libraries");
+        self.field("Math library", blas(&environment.blas), "the BLAS that was called");
+        self.field("MPI", environment.mpi_library.clone(), "as run");
+    }
+
+    fn result(&mut self, best: &TestReport, half: Option<Half>, given: &Given) {
+        let rmax = rate(best);
+        self.field(
+            "Rmax (Gflop/s)",
+            Some(format!("{rmax:.3}")),
+            "N^2 (2N/3 + 3/2) / time, 64-bit, LU with partial pivoting, residual passed; no fast \
+             matrix products",
+        );
+        self.field("Nmax", Some(best.parameters.n.to_string()), "order at which Rmax was reached");
+        self.field(
+            "N1/2",
+            half.as_ref().map(|half| format!("{:.0} ({})", half.n, half.how)),
+            "order at which half of Rmax is reached, same machine and cores",
+        );
+        self.field(
+            "Rpeak (Gflop/s)",
+            given.rpeak_gflops.map(|rate| format!("{rate:.3}")),
+            "cores x clock x flops a cycle, 64-bit, at the advertised clock; --rpeak-gflops",
+        );
+        self.field(
+            "Efficiency (%)",
+            given.rpeak_gflops.map(|peak| format!("{:.2}", 100.0 * rmax / peak)),
+            "Rmax / Rpeak",
+        );
+        self.field(
+            "Scaled residual",
+            best.scaled_residual.map(|residual| format!("{residual:.4e}")),
+            "||Ax-b|| / (eps (||A|| ||x|| + ||b||) N), below the threshold of the run",
+        );
+    }
+
+    fn power(&mut self, best: &TestReport, given: &Given) {
+        self.field("Core phase start", best.start.clone(), CORE_PHASE);
+        self.field("Core phase end", best.end.clone(), "end of the back substitution, UTC");
+        self.field(
+            "Core phase (s)",
+            best.time_seconds.map(|seconds| format!("{seconds:.3}")),
+            "power is averaged over the whole of it",
+        );
+        self.field(
+            "Average power (kW)",
+            given.power_kilowatts.map(|power| format!("{power:.3}")),
+            "over the whole core phase of this very run; --power-kw",
+        );
+        self.field(
+            "Power quality level",
+            None,
+            "1, 2 or 3 of the EE HPC WG methodology, which says how much of the machine to measure",
+        );
+        self.field(
+            "Gflops/W",
+            given.power_kilowatts.map(|power| format!("{:.4}", rate(best) / (1000.0 * power))),
+            "Rmax over average power",
+        );
+    }
+}
+
+fn rate(test: &TestReport) -> f64 {
+    test.gflops.unwrap_or(0.0)
 }
 
 const CORE_PHASE: &str = "barrier before the factorization, UTC";

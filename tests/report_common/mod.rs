@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use skt_hpl::config::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, TestSpec, Transport};
 use skt_hpl::report::record::{Event, MemorySplit, Protection, Restart, Sample, Stall};
-use skt_hpl::report::{Norms, Outcome, PhaseTable, Phases, TestRecord};
+use skt_hpl::report::{Norms, Outcome, TestRecord};
+use skt_terms::phases::{PhaseTable, Phases};
 
 /// The HPL.dat that comes with HPL 2.3.
 pub fn default_run() -> RunSpec {

@@ -7,6 +7,7 @@
 //! | [`layout`] | where the entries of the matrix lie: process grid, block-cyclic maps |
 //! | [`rings`], [`tree`] | which process passes a panel on to which |
 //! | [`mod@named`] | enumerations whose values have names |
+//! | [`phases`] | the phases of a factorization, and their seconds |
 //! | [`exit`] | how the program ends |
 //! | [`shown`] | how text is shown: what others wrote, and commands that can be typed again |
 //! | [`mod@tuning`] | values found by measurement, listed with unit and reason |
@@ -17,6 +18,7 @@ pub mod choice;
 pub mod exit;
 pub mod layout;
 pub mod named;
+pub mod phases;
 pub mod rings;
 pub mod shown;
 pub mod tree;

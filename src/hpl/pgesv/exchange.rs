@@ -9,6 +9,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use skt_terms::phases::Phases;
+
 use super::half::Half;
 use super::local::Local;
 use super::panel::{Layout, Panel};
@@ -19,7 +21,6 @@ use crate::hpl::swap::node::NodeRows;
 use crate::hpl::update;
 use crate::machine::blas::MatRef;
 use crate::machine::tuning::TUNING;
-use crate::report::record::Phases;
 
 /// How the rows of a process column are exchanged, with the work space for it.
 pub(super) enum RowExchange<C: Comm> {

@@ -4,6 +4,8 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use skt_terms::phases::Phases;
+
 use super::SolveError;
 use super::background::{Token, Watch};
 use super::exchange::RowExchange;
@@ -20,7 +22,6 @@ use crate::hpl::pfact::{self, PfactError};
 use crate::hpl::swap::node::NodeRows;
 use crate::machine::blas::MatRef;
 use crate::machine::work;
-use crate::report::record::Phases;
 
 /// Panels that are factored and not yet applied everywhere, and work space for more.
 pub(super) struct LookAhead<C: Comm> {

@@ -41,13 +41,14 @@ mod trailing;
 
 use std::ops::Range;
 
+use skt_terms::phases::Phases;
+
 use crate::config::{Bcast, Swap};
 use crate::hpl::comm::{Comm, CommError};
 use crate::hpl::grid::Grid;
 use crate::hpl::pfact::Variant;
 use crate::machine::blas::view::SharedMat;
 use crate::machine::team::Team;
-use crate::report::record::Phases;
 use background::Token;
 use column::ColumnMemory;
 use guard::Background;

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
+use skt_terms::phases::Phases;
 use skt_terms::tuning::Ratio;
 
 use super::SolveError;
@@ -17,7 +18,6 @@ use crate::machine::blas::MatRef;
 use crate::machine::blas::view::SharedMat;
 use crate::machine::team::Team;
 use crate::machine::tuning::TUNING;
-use crate::report::record::Phases;
 
 /// A listener that is told of each part of a product: of one call of the BLAS, on rows of A2.
 pub(super) trait Parts: Sync {

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
+use skt_terms::phases::{ChecksumCosts, Phases};
 
 use super::app::NodeCheckpointer;
 use super::clock::{Clock, Origin, Reading};
@@ -41,9 +42,7 @@ use crate::hpl::pgesv::{Params, SolveError};
 use crate::machine::grace;
 use crate::machine::team::Team;
 use crate::report::heartbeat;
-use crate::report::record::{
-    ChecksumCosts, LevelFacts, Phases, Protection, Replacement, Restart, Sample,
-};
+use crate::report::record::{LevelFacts, Protection, Replacement, Restart, Sample, TestRecord};
 use crate::run::ptest::{self, Observer, Phase};
 
 /// Raised when [`State`], or the order of what is in a segment, changes: a program reads its
@@ -288,47 +287,23 @@ impl<'a, C: Comm> Carried<'a, C> {
         let (memory, seconds) = memory(&mut self.checkpointer, system.doubles());
         let seconds = Seconds(seconds);
         let record = data.as_ref().map(|grid| ptest::empty_record(grid, &spec)).transpose()?;
-        let mut timer = Timer {
-            checkpointer: &mut self.checkpointer,
-            recovered: self.recovered.take(),
-            level: self.level.take(),
-            clock: &self.clock,
-            seconds: &seconds,
-            opened: self.started,
-            lost_at: self.lost_at,
-            spec: &spec,
-            state: State::default(),
-            before_seconds: 0.0,
-            start: Instant::now(),
-            start_unix_seconds: 0,
-            phases: Phases::default(),
-            costs: ChecksumCosts::default(),
-            checks: (0, 0),
-            observer,
+        let (absent, id) = (self.absent.clone(), self.start_id);
+        let mut timer = Timer::new(&mut self, &seconds, &spec, observer);
+        let solved = match &absent[..] {
+            [] => system.solve(memory, id, &Pieces, &mut timer),
+            absent => system.solve_without(absent, data.as_ref(), memory, id, &Pieces, &mut timer),
         };
-        match timer.recovered {
-            // To generate would tell that there is nothing yet to go back to.
-            Some(_) => heartbeat::step("restore"),
-            None => timer.observer.phase(ptest::generating(&spec)),
-        }
-        let solved = match &self.absent[..] {
-            [] => system.solve(memory, self.start_id, &Pieces, &mut timer),
-            absent => {
-                let (players, id) = (data.as_ref(), self.start_id);
-                system.solve_without(absent, players, memory, id, &Pieces, &mut timer)
-            }
-        };
-        let Timer { state, before_seconds, start_unix_seconds, phases, mut costs, checks, .. } =
-            timer;
+        let mut told = timer.told;
         let solved = match solved {
             Ok(solution) => {
-                let ChecksumCosts { log_seconds, sum_seconds, check_seconds } = &mut costs;
+                let ChecksumCosts { log_seconds, sum_seconds, check_seconds } = &mut told.costs;
                 let most = [log_seconds, sum_seconds, check_seconds];
                 let mut seconds = [seconds.get(), *most[0], *most[1], *most[2]];
                 collect::all_max(&grid.all, &mut seconds)?;
                 most.into_iter().zip(&seconds[1..]).for_each(|(cost, most)| *cost = *most);
                 let x = data.as_ref().map_or(Vec::new(), |data| own_part(&solution.x, data, &spec));
-                Ok(ptest::Solution { x, seconds: seconds[0], phases, by_messages: Vec::new() })
+                let (phases, by_messages) = (told.phases, Vec::new());
+                Ok(ptest::Solution { x, seconds: seconds[0], phases, by_messages })
             }
             Err(AbftError::Solve(error)) => Err(error),
             Err(refused) => return Err(refused),
@@ -336,17 +311,11 @@ impl<'a, C: Comm> Carried<'a, C> {
         let mut result = Vec::new();
         match (data, record) {
             (Some(data), Some(mut record)) => {
-                record.start_unix_seconds = start_unix_seconds;
+                record.start_unix_seconds = told.start_unix_seconds;
                 let a = system.matrix(memory);
                 let judged = ptest::conclude(&data, team, &spec, record, solved, a, observer)?;
-                if let Some(mut record) = judged {
-                    record.memory = memory_split(&spec, &self.settings, Some(self.geometry()));
-                    record.rank_bytes = record.memory.total();
-                    record.protection = Some(self.protection(&state, checks, costs));
-                    let restarts = state.restarts;
-                    let history = History { taken: Vec::new(), restarts, before_seconds };
-                    let capacity_bytes = state_bytes(spec.ranks());
-                    result = result::write(record, &samples(observer), history, capacity_bytes);
+                if let Some(record) = judged {
+                    result = self.result(record, told, &samples(observer));
                 }
             }
             // Of a column without a pivot all ranks know alike.
@@ -377,12 +346,18 @@ impl<'a, C: Comm> Carried<'a, C> {
         Geometry { members: self.spec.q + self.spec.checksums, parities: self.spec.checksums }
     }
 
-    fn protection(
-        &self,
-        state: &State,
-        (checks, mended_rows): (u64, u64),
-        costs: ChecksumCosts,
-    ) -> Protection {
+    /// What is kept of a test that is done.
+    fn result(&self, mut record: TestRecord, told: Told, samples: &[Sample]) -> Vec<u8> {
+        record.memory = memory_split(&self.spec, &self.settings, Some(self.geometry()));
+        record.rank_bytes = record.memory.total();
+        record.protection = Some(self.protection(&told));
+        let (restarts, before_seconds) = (told.state.restarts, told.before_seconds);
+        let history = History { taken: Vec::new(), restarts, before_seconds };
+        result::write(record, samples, history, state_bytes(self.spec.ranks()))
+    }
+
+    fn protection(&self, told: &Told) -> Protection {
+        let (checks, mended_rows) = told.checks;
         let TestSpec { p, q, checksums, .. } = self.spec;
         Protection {
             method: self.settings.method.to_string(),
@@ -396,10 +371,10 @@ impl<'a, C: Comm> Carried<'a, C> {
             survives_nodes: self.survives_nodes,
             segment_bytes: self.checkpointer.segment_bytes() as u64,
             open_seconds: self.open_seconds,
-            restarts: state.restarts.clone(),
+            restarts: told.state.restarts.clone(),
             checks,
             mended_rows,
-            checksum_costs: self.absent.is_empty().then_some(costs),
+            checksum_costs: self.absent.is_empty().then_some(told.costs),
             levels: self.checkpointer.level_reports().into_iter().map(LevelFacts::from).collect(),
             // Nothing is saved in memory.
             ..Protection::default()
@@ -455,20 +430,54 @@ struct Timer<'t, 'a, C: Comm> {
     /// When the loss was noticed that it goes on from.
     lost_at: Option<Instant>,
     spec: &'t TestSpec,
-    state: State,
-    /// Seconds of the run when the clock of this start, `start`, began.
-    before_seconds: f64,
+    /// When the clock of this start began.
     start: Instant,
+    told: Told,
+    observer: &'t mut dyn Observer,
+}
+
+/// What the solver has told.
+#[derive(Default)]
+struct Told {
+    state: State,
+    /// Seconds of the run when the clock of this start began.
+    before_seconds: f64,
     start_unix_seconds: i64,
     /// Where the time of this start went.
     phases: Phases,
     costs: ChecksumCosts,
     /// Checks in this start, and the rows that were computed anew in them.
     checks: (u64, u64),
-    observer: &'t mut dyn Observer,
 }
 
-impl<C: Comm> Timer<'_, '_, C> {
+impl<'t, 'a, C: Comm> Timer<'t, 'a, C> {
+    /// Of the solver that is to go on from what `carried` has recovered, or to generate its system.
+    fn new(
+        carried: &'t mut Carried<'a, C>,
+        seconds: &'t Seconds<'t>,
+        spec: &'t TestSpec,
+        observer: &'t mut dyn Observer,
+    ) -> Self {
+        match carried.recovered {
+            // To generate would tell that there is nothing yet to go back to.
+            Some(_) => heartbeat::step("restore"),
+            None => observer.phase(ptest::generating(spec)),
+        }
+        Self {
+            checkpointer: &mut carried.checkpointer,
+            recovered: carried.recovered.take(),
+            level: carried.level.take(),
+            clock: &carried.clock,
+            seconds,
+            opened: carried.started,
+            lost_at: carried.lost_at,
+            spec,
+            start: Instant::now(),
+            told: Told::default(),
+            observer,
+        }
+    }
+
     /// The timed part begins, or goes on. The state of a run that is interrupted before all
     /// ranks have it is that of the start before, or none.
     fn begin(&mut self, beginning: &Beginning) -> Result<(), CheckpointError> {
@@ -476,9 +485,9 @@ impl<C: Comm> Timer<'_, '_, C> {
         let (at, reading) = Reading::together(comm, self.clock)?;
         self.start = at;
         match self.recovered.take() {
-            None => self.state.origin = Origin::new(comm, &reading, 0.0)?,
+            None => self.told.state.origin = Origin::new(comm, &reading, 0.0)?,
             Some(recovered) => {
-                self.state = read_state(&recovered.state);
+                self.told.state = read_state(&recovered.state);
                 let mut known = [self.seconds.get()];
                 collect::all_max(comm, &mut known)?;
                 self.resume(beginning, recovered.epoch, known[0], &reading)?;
@@ -491,10 +500,10 @@ impl<C: Comm> Timer<'_, '_, C> {
     /// this start, an image. Collective, at a cut.
     fn keep_state(&mut self) -> Result<(), CheckpointError> {
         let capacity_bytes = state_bytes(self.spec.ranks());
-        let mut state = std::mem::take(&mut self.state);
+        let mut state = std::mem::take(&mut self.told.state);
         state.elapsed_seconds = self.now_seconds();
         let (state, bytes) = result::fit(state, capacity_bytes, |state| &mut state.restarts);
-        self.state = state;
+        self.told.state = state;
         self.checkpointer.checkpoint(&[Active::ALL], &bytes)?;
         Ok(())
     }
@@ -510,14 +519,14 @@ impl<C: Comm> Timer<'_, '_, C> {
     ) -> Result<(), CheckpointError> {
         let here_seconds = self.start.duration_since(self.opened).as_secs_f64();
         let comm = self.checkpointer.comm();
-        let resumed = self.state.origin.resume(comm, reading, known_seconds + here_seconds)?;
+        let resumed = self.told.state.origin.resume(comm, reading, known_seconds + here_seconds)?;
         // With x nothing is left to be timed.
-        self.before_seconds =
+        self.told.before_seconds =
             if beginning.is_solved { known_seconds } else { resumed.elapsed_seconds };
         let start_seconds = (resumed.elapsed_seconds - here_seconds).max(known_seconds);
         if !beginning.is_solved {
             // Of what goes on from a cut nothing has been replaced, although it was to be.
-            self.state.restarts.iter_mut().for_each(|restart| restart.replacement = None);
+            self.told.state.restarts.iter_mut().for_each(|restart| restart.replacement = None);
         }
         let restart = Restart {
             epoch: if self.level.is_some() { epoch } else { 0 },
@@ -538,7 +547,7 @@ impl<C: Comm> Timer<'_, '_, C> {
             }),
             level: self.level.take(),
         };
-        remember_restart(&mut self.state.restarts, restart);
+        remember_restart(&mut self.told.state.restarts, restart);
         Ok(())
     }
 
@@ -552,14 +561,14 @@ impl<C: Comm> Timer<'_, '_, C> {
     }
 
     fn now_seconds(&self) -> f64 {
-        self.before_seconds + self.start.elapsed().as_secs_f64()
+        self.told.before_seconds + self.start.elapsed().as_secs_f64()
     }
 }
 
 impl<C: Comm> abft::Watcher for Timer<'_, '_, C> {
     fn begins(&mut self, beginning: &Beginning) -> Result<(), SolveError> {
         self.begin(beginning).map_err(|error| solve_error(0, error))?;
-        self.start_unix_seconds = ptest::unix_seconds();
+        self.told.start_unix_seconds = ptest::unix_seconds();
         self.observer.phase(if beginning.is_solved {
             Phase::BackSubstitute
         } else {
@@ -591,15 +600,15 @@ impl<C: Comm> abft::Watcher for Timer<'_, '_, C> {
     }
 
     fn decoded(&mut self, bytes: u64, seconds: f64) {
-        let restart = self.state.restarts.last_mut();
+        let restart = self.told.state.restarts.last_mut();
         if let Some(replacement) = restart.and_then(|restart| restart.replacement.as_mut()) {
             (replacement.decoded_bytes, replacement.decode_seconds) = (bytes, seconds);
         }
     }
 
     fn checked(&mut self, found: Checked) {
-        self.checks.0 += 1;
-        self.checks.1 += found.mended_rows as u64;
+        self.told.checks.0 += 1;
+        self.told.checks.1 += found.mended_rows as u64;
     }
 
     fn back_substitutes(&mut self) {
@@ -608,7 +617,7 @@ impl<C: Comm> abft::Watcher for Timer<'_, '_, C> {
 
     fn has_x(&mut self, phases: Phases, costs: ChecksumCosts) {
         self.seconds.set(self.now_seconds());
-        self.phases = phases.of(self.start.elapsed().as_secs_f64());
-        self.costs = costs;
+        self.told.phases = phases.of(self.start.elapsed().as_secs_f64());
+        self.told.costs = costs;
     }
 }

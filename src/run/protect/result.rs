@@ -98,13 +98,13 @@ fn check_numbers(outcome: &mut Outcome) -> Vec<&mut f64> {
 
 #[cfg(test)]
 mod tests {
+    use skt_terms::phases::{ChecksumCosts, PhaseTable, Phases};
+
     use super::super::history::{RESTARTS_KEPT, remember};
     use super::super::split::state_bytes;
     use super::*;
     use crate::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
-    use crate::report::record::{
-        ChecksumCosts, MemorySplit, PhaseTable, Phases, Protection, Stall,
-    };
+    use crate::report::record::{MemorySplit, Protection, Stall};
     use crate::report::samples::Samples;
 
     /// A number of as many digits as there may be.

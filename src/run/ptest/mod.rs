@@ -4,6 +4,8 @@ pub mod check;
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use skt_terms::phases::{PhaseTable, Phases};
+
 use crate::config::{TestSpec, Transport};
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::hpl::grid::{Cyclic, Grid};
@@ -13,7 +15,7 @@ use crate::hpl::pgesv::guard::Guard;
 use crate::hpl::pgesv::{LocalShape, Params, SolveError, Solver, Workspace, abft};
 use crate::machine::blas::MatMut;
 use crate::machine::team::Team;
-use crate::report::record::{Outcome, PhaseTable, Phases, ROWS_IN_HALVES, TestRecord};
+use crate::report::record::{Outcome, ROWS_IN_HALVES, TestRecord};
 
 /// What a test tells while it runs; called on every rank.
 pub trait Observer {
@@ -347,17 +349,12 @@ fn judge<C: Comm>(
 }
 
 fn phase_table<C: Comm>(grid: &Grid<C>, mine: &Phases) -> Result<PhaseTable, CommError> {
-    let Phases { panel, swap, bcast, update, back, other } = *mine;
-    let list = [panel, swap, bcast, update, back, other];
-    let (mut max, mut sum) = (list, list);
+    let (mut max, mut sum) = (mine.to_array(), mine.to_array());
     collect::all_max(&grid.all, &mut max)?;
     collect::all_sum(&grid.all, &mut sum)?;
-    let phases = |list: [f64; 6]| {
-        let [panel, swap, bcast, update, back, other] = list;
-        Phases { panel, swap, bcast, update, back, other }
-    };
     let ranks = grid.all.size() as f64;
-    Ok(PhaseTable { max: phases(max), mean: phases(sum.map(|s| s / ranks)) })
+    let mean = Phases::from_array(sum.map(|seconds| seconds / ranks));
+    Ok(PhaseTable { max: Phases::from_array(max), mean })
 }
 
 pub(crate) fn unix_seconds() -> i64 {

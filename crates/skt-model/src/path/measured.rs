@@ -1,6 +1,8 @@
 //! Runs that were measured.
 
-use super::{PhaseSeconds, Run};
+use skt_terms::phases::Phases;
+
+use super::Run;
 
 /// A test that ran to its end, and where its time went.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -10,7 +12,7 @@ pub struct Measured {
     /// Time of the timed part.
     pub time_seconds: f64,
     /// Mean over ranks of each phase.
-    pub mean: PhaseSeconds,
+    pub mean: Phases,
     /// Whether ranks read panels or rows in each other's memory. The walk knows of
     /// messages alone.
     pub shared: bool,
@@ -51,7 +53,7 @@ mod tests {
             swap_threshold: 64,
             halves: false,
         };
-        let mean = PhaseSeconds::default();
+        let mean = Phases::default();
         let slow = Measured { run, time_seconds: 1.5, mean, shared: false };
         let fast = Measured { time_seconds: 1.0, ..slow };
         let other = Measured { run: Run { depth: 0, ..slow.run }, ..slow };

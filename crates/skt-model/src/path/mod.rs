@@ -29,12 +29,12 @@ pub mod closed;
 pub mod fit;
 mod machine;
 pub mod measured;
-mod phases;
 mod walk;
 pub mod work;
 
 use skt_terms::choice::{Bcast, Swap};
 use skt_terms::layout::N_MAX;
+use skt_terms::phases::Phases;
 
 use super::ModelError;
 use super::error::within;
@@ -42,7 +42,6 @@ use super::error::within;
 pub use clock::{PARTS, Part, Parts};
 pub use machine::{Counts, Machine, UNITS, Unit};
 pub use measured::Measured;
-pub use phases::PhaseSeconds;
 
 /// What is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,9 +165,9 @@ pub struct Prediction {
     /// Rate over the DGEMM rate of all cores.
     pub efficiency: f64,
     /// Mean over ranks of each phase, as the report has it.
-    pub mean: PhaseSeconds,
+    pub mean: Phases,
     /// Largest of any process column.
-    pub max: PhaseSeconds,
+    pub max: Phases,
     /// The critical path; its parts sum up to the time.
     pub path: Parts,
     /// What the parts would take if nothing hid them: panels, pivots and broadcasts

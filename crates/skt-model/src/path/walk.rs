@@ -1,12 +1,13 @@
 //! The walk over the panels: `pgesv::Solver::factor` with clocks for work.
 
 use skt_terms::layout::Cyclic;
+use skt_terms::phases::Phases;
 
 use super::bcast::{self, Window, Wire};
 use super::clock::{Moment, Part};
 use super::machine::{Counts, Machine};
 use super::work::{self, RowExchange};
-use super::{Changes, PARTS, PhaseCounts, PhaseSeconds, Prediction, Run, Unit};
+use super::{Changes, PARTS, PhaseCounts, Prediction, Run, Unit};
 use std::collections::VecDeque;
 
 /// Columns below which exchange and solve are not cut up for a team.
@@ -62,7 +63,7 @@ pub(super) struct Walk<'a> {
     /// when they next meet, in seconds.
     waits: Vec<f64>,
     /// By process column.
-    pub(super) phases: Vec<PhaseSeconds>,
+    pub(super) phases: Vec<Phases>,
     factored: VecDeque<Factored>,
     exchange: RowExchange,
     exchange_last: RowExchange,
@@ -88,7 +89,7 @@ impl<'a> Walk<'a> {
             changes,
             clocks: vec![Moment::default(); run.q],
             waits: vec![0.0; run.q],
-            phases: vec![PhaseSeconds::default(); run.q],
+            phases: vec![Phases::default(); run.q],
             factored: VecDeque::new(),
             exchange: RowExchange::new(run.p, run.nb, changes),
             exchange_last: RowExchange::new(run.p, last, changes),
@@ -394,7 +395,7 @@ impl<'a> Walk<'a> {
     pub(super) fn prediction(mut self) -> Prediction {
         let run = self.run;
         let end = self.clocks.iter().copied().reduce(Moment::and).expect("a process column");
-        let (mut mean, mut max) = (PhaseSeconds::default(), PhaseSeconds::default());
+        let (mut mean, mut max) = (Phases::default(), Phases::default());
         let share = 1.0 / run.q as f64;
         for phases in &self.phases {
             mean.panel += share * phases.panel;

@@ -44,6 +44,8 @@ mod weights;
 use std::hash::{DefaultHasher, Hasher};
 use std::time::Instant;
 
+use skt_terms::phases::{ChecksumCosts, Phases};
+
 use check::Checks;
 pub use check::{CheckEvery, Checked};
 
@@ -63,7 +65,6 @@ use crate::hpl::grid::{Cyclic, Grid};
 use crate::hpl::matgen::{self, Entries};
 use crate::machine::blas::view::SharedMat;
 use crate::machine::team::Team;
-use crate::report::record::{ChecksumCosts, Phases};
 pub use memory::{At, GoOn, Hook, RelayMessages, work_doubles};
 use memory::{Journal, Places, Recorded, Sizes, State};
 use relay::{Relay, Sum};

@@ -22,6 +22,8 @@
 use std::ops::Range;
 use std::time::Instant;
 
+use skt_terms::phases::ChecksumCosts;
+
 use super::super::exchange::RowExchange;
 use super::super::guard::Nothing;
 use super::super::local::{Local, LocalShape};
@@ -35,7 +37,6 @@ use super::standing::{Action, Decision};
 use super::{AbftError, Beginning, Solution, System, Watcher, back_substitute, keep_x, restore};
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::hpl::grid::{Cyclic, Grid};
-use crate::report::record::ChecksumCosts;
 
 /// A rank of the grid that no process has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

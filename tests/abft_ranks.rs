@@ -8,6 +8,7 @@ mod soak;
 use std::collections::HashSet;
 use std::num::NonZeroUsize;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex};
 
 use abft::{Job, Matrix, Memory, Random, deadly, fingerprint, spec};
@@ -474,25 +475,33 @@ fn residuals_after_a_loss_are_of_the_same_size() {
     }
 }
 
-/// Stops a rank before it logs the rows of a panel.
-struct StopAt(usize);
+/// Stops a rank at the cut before a panel, when it is to sum the checksums of a group anew that is
+/// finished there, or to log the rows of the panel.
+struct StopAt {
+    panel: usize,
+    cut: AtomicU64,
+}
 
 impl Hook for StopAt {
     fn step(&self, at: At) -> Result<(), SolveError> {
-        match at {
-            At { name: "log", number, .. } if number == self.0 as u64 => {
-                Err(CommError::Aborted("stopped".into()).into())
+        match at.name {
+            "rest" => self.cut.store(at.number, Ordering::Relaxed),
+            "renew" | "log" if self.cut.load(Ordering::Relaxed) == self.panel as u64 => {
+                return Err(CommError::Aborted("stopped".into()).into());
             }
-            _ => Ok(()),
+            _ => {}
         }
+        Ok(())
     }
 }
 
-/// The scaled residual, of rank `lost` after panel `panel`.
+/// The scaled residual, when rank `lost` is lost at the cut before `panel`. A group that is
+/// finished there has its checksums as the elimination has made them.
 fn residual_after(job: &Job, lost: usize, panel: usize) -> f64 {
     let memory: Vec<Mutex<Vec<f64>>> = (0..job.ranks()).map(|_| Mutex::default()).collect();
     let stopped = run(job.ranks(), |comm| {
-        job.solve(&comm, &mut memory[comm.rank()].lock().unwrap(), 1, &StopAt(panel))
+        let hook = StopAt { panel, cut: AtomicU64::new(0) };
+        job.solve(&comm, &mut memory[comm.rank()].lock().unwrap(), 1, &hook)
     });
     assert!(stopped.iter().all(Result::is_err));
     memory[lost].lock().unwrap().fill(0.0);
@@ -510,7 +519,7 @@ fn residual_after(job: &Job, lost: usize, panel: usize) -> f64 {
 #[test]
 fn residuals_do_not_grow_with_the_groups_finished_at_a_loss() {
     let (n, nb) = (768, 16);
-    for (p, q, seed) in [(2, 2, 1), (1, 2, 3)] {
+    for (p, q, seed) in [(2, 2, 1), (1, 2, 3), (2, 1, 2)] {
         let job = Job {
             spec: spec(n, nb, p, q),
             weights: Weights::new(q, 1),
@@ -527,6 +536,78 @@ fn residuals_do_not_grow_with_the_groups_finished_at_a_loss() {
             }
         }
     }
+}
+
+/// The part of A of each rank, in its memory.
+fn matrices(job: &Job, memory: &Memory) -> Vec<Vec<f64>> {
+    let parts = run(job.ranks(), |comm| {
+        let mut memory = memory[comm.rank()].clone();
+        job.on(&comm, &mut memory, |system, memory| {
+            Ok::<_, SolveError>(system.matrix(memory).to_vec())
+        })
+    });
+    parts.into_iter().map(|part| part.expect("nobody dies")).collect()
+}
+
+/// The checksums of all finished groups are the sums of U as it is, to the bit.
+fn assert_sums(job: &Job, memory: &Memory, what: &str) {
+    let (TestSpec { n, nb, p, q, .. }, width) = (&job.spec, job.width());
+    let (&n, &nb, &p, &q) = (n, nb, p, q);
+    let (rows, cols) = (Cyclic::rows(nb, p), Cyclic::cols(nb, q));
+    let a = matrices(job, memory);
+    for (row, group) in (0..p).flat_map(|row| (0..n.div_ceil(nb) / q).map(move |g| (row, g))) {
+        let finished = n.min((group + 1) * q * nb);
+        let lda = |col: usize| ptest::local_shape(&job.spec, row, col).lda;
+        let sums = &a[row * width + q];
+        for i in 0..rows.count_before(finished, row) {
+            for l in group * nb..((group + 1) * nb).min(cols.count_before(n + 1, 0)) {
+                let alive = |&col: &usize| {
+                    let global = cols.global(l, col);
+                    (rows.global(i, row)..=n).contains(&global)
+                };
+                let of = |col: usize| a[row * width + col][i * lda(col) + l];
+                let want = (0..q).filter(alive).fold(0.0, |sum, col| sum + of(col));
+                let at = (rows.global(i, row), l);
+                assert_eq!(sums[i * lda(0) + l].to_bits(), want.to_bits(), "{what}, at {at:?}");
+            }
+        }
+    }
+}
+
+/// Each rank dies at each step, and no memory is lost. What goes on from there sums the checksums
+/// of all groups anew, also of those whose sums were under way.
+#[test]
+fn no_group_keeps_the_checksums_that_the_elimination_made() {
+    let mut restarted = 0;
+    for (n, p, q, depth) in [(11, 1, 1, 1), (9, 1, 2, 0), (10, 2, 1, 1)] {
+        let spec = TestSpec { depth, ..spec(n, 2, p, q) };
+        let (weights, matrix) = (Weights::new(q, 1), Matrix::random(n, 3));
+        let job = Job { spec, weights, matrix, check: RARE };
+        let (ranks, mut seen) = (job.ranks(), HashSet::new());
+        let undisturbed = job.start(&job.untouched(), &Options::new(ranks, 1), 1);
+        assert_sums(&job, &undisturbed.memory, &job.name());
+        for (step, rank) in (1..=steps(&job, 1)).flat_map(|s| (0..ranks).map(move |r| (s, r))) {
+            for linger in [Linger::Steps(0), Linger::UntilBlocked] {
+                let options = deadly(ranks, 1, vec![Kill { step, rank }], linger);
+                let left = job.start(&job.untouched(), &options, 1).memory;
+                // What is torn is rebuilt, from sums that may be old.
+                if !seen.insert(fingerprint(&left)) {
+                    continue;
+                }
+                let end = job.start(&left, &Options::new(ranks, 1), 2);
+                let is_rebuilt = |solved: &Result<abft::Solved, _>| {
+                    solved.as_ref().is_ok_and(|solved| !solved.rebuilt.is_empty())
+                };
+                if !end.outcome.results.iter().any(is_rebuilt) {
+                    let what = format!("{}, rank {rank} at {step}, {linger:?}", job.name());
+                    assert_sums(&job, &end.memory, &what);
+                    restarted += 1;
+                }
+            }
+        }
+    }
+    println!("{restarted} restarts");
+    assert!(restarted > 300);
 }
 
 /// Makes one wrong number, and takes down the largest delta of the checks.

@@ -3,6 +3,11 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
+use crate::pages;
+
+/// Rows that [`MatRef::fetched_rows`] is ahead: while one is read, the next one comes.
+const ROWS_AHEAD: usize = 2;
+
 /// Which index runs through contiguous memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Layout {
@@ -156,6 +161,21 @@ impl<'a> MatRef<'a> {
         self.check_line(Layout::Row, i, self.rows);
         // SAFETY: a row of the view is contiguous and borrowed for 'a.
         unsafe { std::slice::from_raw_parts(self.ptr.add(i * self.ld), self.cols) }
+    }
+
+    /// The rows of a row-major matrix, in order. Each is fetched into the caches before its turn:
+    /// the processor does so by itself within a row, but not from a short row to one that lies
+    /// far behind it.
+    ///
+    /// # Panics
+    /// When the matrix is column-major.
+    pub fn fetched_rows(self) -> impl Iterator<Item = &'a [f64]> {
+        (0..self.rows).map(move |i| {
+            if i + ROWS_AHEAD < self.rows {
+                pages::fetch(bytemuck::cast_slice(self.row(i + ROWS_AHEAD)));
+            }
+            self.row(i)
+        })
     }
 
     /// Column `j` of a column-major matrix.

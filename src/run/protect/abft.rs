@@ -401,8 +401,7 @@ struct Pieces;
 
 impl abft::Hook for Pieces {
     fn step(&self, at: abft::At) -> Result<(), SolveError> {
-        // What takes long and has no columns.
-        if matches!(at.name, "rebuild" | "decode" | "put back") {
+        if at.is_restoring() {
             heartbeat::step("restore");
         }
         Ok(())

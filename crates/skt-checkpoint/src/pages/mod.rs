@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 
 use libc::c_void;
 
-pub use stream::{stream, stream_in_pieces};
+pub use stream::{fetch, stream, stream_in_pieces};
 
 /// What begins on a page begins on a multiple of this, on every system: the smallest page
 /// there is. A format; what the system maps and counts are [`system_page_bytes`].

@@ -52,9 +52,9 @@ fn lines(src: &[u8], dst: &mut [u8]) {
     dst[tail..].copy_from_slice(&src[tail..]);
 }
 
-/// Fetches what is read next into the caches.
+/// Fetches what is read next into the caches: a hint, which does not wait for it.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-fn fetch(bytes: &[u8]) {
+pub fn fetch(bytes: &[u8]) {
     for line in bytes.chunks(LINE_BYTES) {
         arch::fetch(line.as_ptr());
     }
@@ -139,8 +139,9 @@ fn lines(src: &[u8], dst: &mut [u8]) {
     dst.copy_from_slice(src);
 }
 
+/// Fetches nothing, on processors that are not known to us.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-fn fetch(_: &[u8]) {}
+pub fn fetch(_: &[u8]) {}
 
 /// Orders what was streamed before all that is written later. x86-64 orders plain stores by
 /// itself; elsewhere all stores are weakly ordered.

@@ -134,7 +134,7 @@ impl Checks {
             let mut most = [self.seconds, self.timed.elapsed().as_secs_f64()];
             collect::all_max(&local.grid.all, &mut most)?;
             let [check, panel] = most;
-            self.period = panels_between(check, panel);
+            self.period = panels_between(check, panel, local.params.panels() - self.first);
             self.next = self.first + self.period;
         }
         Ok(!self.are_off() && (cut == self.next || cut == local.params.panels()))
@@ -153,11 +153,13 @@ impl Checks {
     }
 }
 
-/// Panels between two checks for a cost of 1 %. The whole factorization takes a third of its
-/// panels times the seconds of the first one, and each check as long as the first: hence 300.
-fn panels_between(check_seconds: f64, panel_seconds: f64) -> usize {
-    let panels = (300.0 * check_seconds / panel_seconds).ceil();
-    if panels.is_finite() { (panels as usize).max(1) } else { usize::MAX / 2 }
+/// Panels between two of as many checks as cost 1 %, and of one at least, the last of them behind
+/// the last of `panels`. These take a third of their number times the seconds of the first one, and
+/// each check as long as the first: hence 300.
+fn panels_between(check_seconds: f64, panel_seconds: f64, panels: usize) -> usize {
+    let checks = panels as f64 * panel_seconds / (300.0 * check_seconds);
+    // What is no number becomes 0.
+    panels.div_ceil((checks as usize).clamp(1, panels.max(1)))
 }
 
 /// Checks the system before panel `cut`, and computes rows anew that are wrong, if the
@@ -226,16 +228,19 @@ pub(super) fn check_left_over<C: Comm>(
     }
     let below = local.rows.count_before(finished, grid.myrow);
     // SAFETY: nobody writes to A.
-    let a = unsafe { places.a.read(0..local.shape.rows, cols) };
+    let a = unsafe { places.a.read(0..local.shape.rows, cols.clone()) };
+    let above = a.block(0..below, 0..cols.len());
     // A process row may have nothing above the diagonal.
-    let mut size = [(0..below).fold(0.0, |most: f64, row| most.max(largest(a.row(row))))];
+    let mut size = [above.fetched_rows().map(largest).fold(0.0, f64::max)];
     collect::all_max(&grid.col, &mut size)?;
     let unit = unit(local, size[0]);
-    match (below..local.shape.rows).find(|&row| !are_rounding(a.row(row).iter().copied(), unit)) {
-        Some(row) => Err(SolveError::Wrong {
+    let left_over = a.block(below..local.shape.rows, 0..cols.len());
+    let mut rows = (below..).zip(left_over.fetched_rows());
+    match rows.find(|(_, row)| !are_rounding(row.iter().copied(), unit)) {
+        Some((row, values)) => Err(SolveError::Wrong {
             column: finished,
             row: local.rows.global(row, grid.myrow),
-            units: most_units(a.row(row).iter().copied(), unit),
+            units: most_units(values.iter().copied(), unit),
         }),
         None => Ok(unit),
     }
@@ -323,8 +328,8 @@ fn mend<C: Comm>(
         }
     };
     let (is_added, unit) = (false, f64::INFINITY);
-    let sum = Sum { name: "mend", terms: &terms, divisor, is_added, target, finished, unit };
-    relay.sum(&sum, (row..row + 1, 0..relay.columns_of(target)))
+    let sum = Sum { name: "mend", terms, divisor, is_added, target, finished, unit };
+    relay.sum(sum, (row..row + 1, 0..relay.columns_of(target)))
 }
 
 /// The product of this rank's columns, those that are alive, with v, for the first `rows`; and
@@ -427,6 +432,22 @@ mod tests {
         let weights = Weights::new(4, 3);
         let deltas: Vec<f64> = (0..3).map(|s| weights.of(s)[0] + weights.of(s)[2]).collect();
         assert_eq!(locate(&weights, &deltas, 1e-9), None);
+    }
+
+    /// The last one is behind the last panel, and all together cost 1 % if they are several.
+    #[test]
+    fn checks_are_evenly_spaced_and_cost_one_percent() {
+        for panels in [1, 2, 43, 86, 1000] {
+            for check in [0.0, 1e-9, 1e-3, 0.1, 0.3, 1.0, f64::INFINITY, f64::NAN] {
+                let period = panels_between(check, 1.0, panels);
+                let checks = panels.div_ceil(period);
+                assert!((1..=panels).contains(&period), "{panels} panels, {check} s");
+                let whole = panels as f64 / 3.0;
+                assert!(checks == 1 || checks as f64 * check <= 0.01 * whole, "{checks} checks");
+            }
+        }
+        assert_eq!(panels_between(0.1, 1.0, 86), 43);
+        assert_eq!(panels_between(0.1, 0.0, 86), 86);
     }
 
     #[test]

@@ -28,6 +28,13 @@ use crate::machine::tuning::TUNING;
 /// Areas begin on a page.
 const PAGE_DOUBLES: usize = 512;
 
+/// Rows that the log has copies of are put back.
+pub(super) const PUT_BACK: &str = "put back";
+/// A lost rank is rebuilt.
+pub(super) const REBUILD: &str = "rebuild";
+/// A lost process column is decoded where its checksums are.
+pub(super) const DECODE: &str = "decode";
+
 /// A place where a process may die: just before something outlives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct At {
@@ -37,6 +44,13 @@ pub struct At {
     pub number: u64,
     /// Part of the product, or rows of a rebuilding, if it is one.
     pub part: Option<usize>,
+}
+
+impl At {
+    /// Whether this is the restoring of what is lost: long, and no column of the elimination.
+    pub fn is_restoring(&self) -> bool {
+        [PUT_BACK, REBUILD, DECODE].contains(&self.name)
+    }
 }
 
 impl fmt::Display for At {

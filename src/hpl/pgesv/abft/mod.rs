@@ -327,8 +327,11 @@ impl<'s, C: Comm> System<'s, C> {
             watcher.begins(&beginning)?;
             run.is_rebuilt = lost.by_place[grid.myrow].contains(&true);
             let factored = run.factor(from, watcher);
-            if let Err(SolveError::Wrong { .. }) = factored {
-                journal.set_wrong(true)?;
+            match factored {
+                Err(SolveError::Wrong { .. }) => journal.set_wrong(true)?,
+                // All hear of it with the same panel: nobody is left with messages of sums.
+                Err(SolveError::Pivot { .. }) => run.relay.wait_all()?,
+                _ => {}
             }
             factored?;
             let mut phases = run.phases;
@@ -583,7 +586,8 @@ impl<'r, C: Comm> Run<'r, C> {
         let panels = local.params.panels();
         let mut nothing = Nothing;
         let watch = &mut local.watch(&mut nothing, panels);
-        // The start before may have died at this cut before its group was finished.
+        // The start before may have died before the checksums of the last groups were summed.
+        self.finish_group(from.saturating_sub(1))?;
         self.arrive(from, false, watcher)?;
         self.look_ahead.begin(local, from, watch, &mut self.phases)?;
         for k in from..panels {
@@ -609,7 +613,9 @@ impl<'r, C: Comm> Run<'r, C> {
             self.arrive(k + 1, keeps_image, watcher)?;
             watcher.columns(local.params.columns_before(k + 1));
         }
-        Ok(self.relay.wait_all()?)
+        self.relay.wait_all()?;
+        self.costs.sum_seconds = self.relay.taken().as_secs_f64();
+        Ok(())
     }
 
     /// What is done at the cut before panel `cut`, beside the elimination; `keeps_image`: some
@@ -620,14 +626,17 @@ impl<'r, C: Comm> Run<'r, C> {
         keeps_image: bool,
         watcher: &mut dyn Watcher,
     ) -> Result<(), SolveError> {
-        if cut > 0 && cut.is_multiple_of(self.local.grid.q) {
-            self.finish_group(cut)?;
-        }
+        self.relay.complete()?;
+        self.finish_group(cut)?;
         if let Some(flip) = watcher.flip(cut) {
             self.flip(cut, flip);
         }
         self.check(cut, keeps_image, watcher)?;
-        if keeps_image { watcher.keep_image(cut) } else { Ok(()) }
+        if keeps_image {
+            self.relay.complete()?;
+            watcher.keep_image(cut)?;
+        }
+        Ok(())
     }
 
     /// Compares the checksums with the matrix before panel `cut`, if it is time to, or an image
@@ -671,16 +680,20 @@ impl<'r, C: Comm> Run<'r, C> {
         *value = f64::from_bits(value.to_bits() ^ 1 << bit);
     }
 
-    /// Looks at what is left over in the checksums of the group of columns before panel `end`,
-    /// which is finished, and sums them anew from U as it is.
+    /// Where a group of columns ends before panel `end` it is finished: looks at what is left over
+    /// in its checksums, and begins to sum them anew from U as it is. The sums pass beside the
+    /// product of panel `end`, as no number of them is changed any more.
     ///
     /// As the elimination made them, they are checksums of U but for L^-1 times rounding
     /// errors. A U of finished columns that is decoded from them would differ by as much
     /// from the U that the rows below have been eliminated with, and the residual grow. Until
     /// then the rows below would make up for it. Old and new values are both checksums, so a
-    /// death midway leaves nothing to repair.
+    /// death midway leaves nothing to repair: the start after it sums those of the last two cuts.
     fn finish_group(&mut self, end: usize) -> Result<(), SolveError> {
         let Local { grid, rows, params, .. } = *self.local;
+        if end == 0 || !end.is_multiple_of(grid.q) {
+            return Ok(());
+        }
         let (nb, finished) = (params.nb, params.columns_before(end));
         let cols = (end / grid.q - 1) * nb..(end / grid.q * nb).min(self.relay.columns_of(grid.q));
         let start = Instant::now();
@@ -689,17 +702,15 @@ impl<'r, C: Comm> Run<'r, C> {
         } else {
             check::check_left_over(self.local, self.places, finished, cols.clone())?
         };
-        let checked = Instant::now();
-        self.costs.check_seconds += (checked - start).as_secs_f64();
+        self.costs.check_seconds += start.elapsed().as_secs_f64();
         for s in 0..self.weights.checksums() {
-            let (terms, target) = (&self.weights.terms(s)[..], grid.q + s);
+            let (terms, target) = (self.weights.terms(s), grid.q + s);
             let (divisor, is_added) = (1.0, false);
             let sum = Sum { name: "renew", terms, divisor, is_added, target, finished, unit };
             let rows = 0..rows.count_before(finished, grid.myrow);
-            self.relay.sum(&sum, (rows, cols.clone()))?;
+            self.relay.begin(sum, (rows, cols.clone()));
         }
-        self.costs.sum_seconds += checked.elapsed().as_secs_f64();
-        Ok(())
+        self.relay.progress()
     }
 
     /// Exchanges rows and solves for U on all columns.
@@ -732,7 +743,7 @@ impl<'r, C: Comm> Run<'r, C> {
         next: Option<usize>,
         wants_image: bool,
     ) -> Result<(), SolveError> {
-        let Self { local, places, journal, look_ahead, barrier, phases, .. } = self;
+        let Self { local, places, journal, look_ahead, barrier, relay, phases, .. } = self;
         let (grid, columns) = (local.grid, &step.columns);
         let rows = local.shape.rows - step.panel.below;
         let [of_next, of_rest] = [true, false].map(|is_next| Recorded { journal, is_next });
@@ -749,6 +760,7 @@ impl<'r, C: Comm> Run<'r, C> {
         barrier.enter(&grid.all, wants_image)?;
         let token = &mut Token::alone();
         let clock = ProductClock::start(local.grid.all.now(), phases);
+        let before = relay.taken();
         let computed = product.compute_beside(local.team, || {
             for rows in narrow() {
                 // SAFETY: this thread alone is on the columns of the next panel.
@@ -761,12 +773,13 @@ impl<'r, C: Comm> Run<'r, C> {
             let progress = |_: &Token| {
                 look_ahead.progress(local, panel)?;
                 barrier.progress(&grid.all)?;
-                Ok(())
+                relay.progress()
             };
             // Nothing goes on in the background that could wait for rows.
             product.compute_between_messages(token, progress, |_, _| {})
         });
         clock.stop(local.grid.all.now(), phases);
+        phases.update -= (relay.taken() - before).as_secs_f64();
         computed
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::super::SolveError;
 use super::super::local::Local;
@@ -14,11 +15,11 @@ use crate::hpl::comm::{Comm, CommError, PanelBuf, RecvRequest as _, SendRequest 
 const TAG_RELAY: Tag = 0x150;
 
 /// A weighted sum of the same block of A on several process columns, stored on another.
-pub(super) struct Sum<'s> {
+pub(super) struct Sum {
     /// What it is for, as a hook is told.
     pub name: &'static str,
     /// Process columns and their factors, in the order in which the sum passes them.
-    pub terms: &'s [(usize, f64)],
+    pub terms: Vec<(usize, f64)>,
     /// What the sum is divided by.
     pub divisor: f64,
     /// Whether it is added to what the target has, or stands in its place.
@@ -32,14 +33,18 @@ pub(super) struct Sum<'s> {
     pub unit: f64,
 }
 
-/// Passes sums on.
+/// Passes sums on, one after the other, in messages of whole rows. Other work can be done between
+/// two messages: no sum has to be waited for before its numbers are needed.
 pub(super) struct Relay<'r, 'm, C: Comm> {
     local: &'r Local<'m, C>,
     places: &'r Places<'r>,
     journal: &'r Journal<'r>,
     message_doubles: usize,
-    /// None while a sum has them.
-    messages: Option<Messages<C>>,
+    messages: Messages<C>,
+    /// The sums that have not passed this rank. Messages are of the oldest one.
+    sums: VecDeque<Passing<C>>,
+    /// What passing them on has taken.
+    taken: Duration,
 }
 
 /// The messages of a rank that are not being filled or on their way to it.
@@ -50,16 +55,17 @@ struct Messages<C: Comm> {
 }
 
 impl<C: Comm> Messages<C> {
-    /// One that may be filled: the oldest one, once it has left, where none is free.
-    fn take(&mut self) -> Result<PanelBuf, CommError> {
-        match self.free.pop() {
-            Some(message) => Ok(message),
-            None => self.settle_one(),
+    /// One that may be filled: where none is free, the oldest one, if it has left or this `waits`.
+    fn take(&mut self, waits: bool) -> Result<Option<PanelBuf>, CommError> {
+        if let Some(message) = self.free.pop() {
+            return Ok(Some(message));
         }
+        let Some((_, send)) = self.leaving.front_mut() else { return Ok(None) };
+        if waits || send.test()? { self.settle_one().map(Some) } else { Ok(None) }
     }
 
     fn settle_one(&mut self) -> Result<PanelBuf, CommError> {
-        let (message, send) = self.leaving.pop_front().expect("two messages at least");
+        let (message, send) = self.leaving.pop_front().expect("one leaves");
         send.wait()?;
         Ok(Arc::try_unwrap(message).ok().expect("it has left"))
     }
@@ -74,45 +80,73 @@ impl<C: Comm> Messages<C> {
     }
 }
 
-/// One sum as it passes a rank: while it is on one message, the next one comes, and those
-/// before leave.
-struct Passing<'p, C: Comm> {
-    row: &'p C,
+/// A sum that passes this rank. Messages come and leave while this rank is on another one.
+struct Passing<C: Comm> {
+    sum: Sum,
+    /// Its columns; and its rows that this rank has not passed on, and of these those of which no
+    /// message is on its way here.
+    cols: Range<usize>,
+    rows: Range<usize>,
+    unexpected: Range<usize>,
+    /// Rows of a message.
+    most_rows: usize,
+    /// Which term is this rank's; none on the target.
+    mine: Option<usize>,
     /// The ranks from which messages come, and to which they go.
     before: Option<usize>,
     behind: Option<usize>,
-    messages: Messages<C>,
-    coming: Option<C::Recv>,
+    /// Those that come, the next one first.
+    coming: VecDeque<C::Recv>,
 }
 
-impl<C: Comm> Passing<'_, C> {
-    /// Lets the next message come, of `len` doubles.
-    fn expect(&mut self, len: usize) -> Result<(), CommError> {
-        if let Some(before) = self.before {
-            let message = self.messages.take()?;
-            self.coming = Some(self.row.irecv(message, 0..len, before, TAG_RELAY)?);
+/// Takes the rows of a message off `rows`.
+fn split_off(rows: &mut Range<usize>, most_rows: usize) -> Range<usize> {
+    let part = rows.start..rows.end.min(rows.start + most_rows);
+    rows.start = part.end;
+    part
+}
+
+impl<C: Comm> Passing<C> {
+    /// Lets as many messages come as there is room for: one at least, where this `waits`.
+    fn expect(&mut self, row: &C, room: &mut Messages<C>, waits: bool) -> Result<(), CommError> {
+        let Some(before) = self.before else { return Ok(()) };
+        while !self.unexpected.is_empty() {
+            let Some(message) = room.take(waits && self.coming.is_empty())? else { break };
+            let part = split_off(&mut self.unexpected, self.most_rows);
+            let len = part.len() * self.cols.len();
+            self.coming.push_back(row.irecv(message, 0..len, before, TAG_RELAY)?);
         }
         Ok(())
     }
 
-    /// The next message: it has come, or begins here, of any content.
-    fn arrived(&mut self) -> Result<PanelBuf, CommError> {
-        if let Some(message) = self.coming.take() {
-            return message.wait();
+    /// The next message: one that has come or, of any content, one that begins here. None, where
+    /// it would have to be waited for and this does not `wait`.
+    fn next(&mut self, room: &mut Messages<C>, waits: bool) -> Result<Option<PanelBuf>, CommError> {
+        if self.before.is_none() {
+            return room.take(waits);
         }
-        assert!(self.before.is_none(), "a message is expected before it is used");
-        self.messages.take()
+        let Some(message) = self.coming.front_mut() else { return Ok(None) };
+        if !waits && !message.test()? {
+            return Ok(None);
+        }
+        self.coming.pop_front().map(C::Recv::wait).transpose()
     }
 
     /// Passes `len` doubles of `message` on, unless it ends here.
-    fn pass_on(&mut self, message: PanelBuf, len: usize) -> Result<(), CommError> {
+    fn pass_on(
+        &self,
+        row: &C,
+        room: &mut Messages<C>,
+        message: PanelBuf,
+        len: usize,
+    ) -> Result<(), CommError> {
         let Some(behind) = self.behind else {
-            self.messages.free.push(message);
+            room.free.push(message);
             return Ok(());
         };
         let message = Arc::new(message);
-        let send = self.row.isend(Arc::clone(&message), 0..len, behind, TAG_RELAY)?;
-        self.messages.leaving.push_back((message, send));
+        let send = row.isend(Arc::clone(&message), 0..len, behind, TAG_RELAY)?;
+        room.leaving.push_back((message, send));
         Ok(())
     }
 }
@@ -129,7 +163,7 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         journal: &'r Journal<'r>,
         messages: RelayMessages,
     ) -> Result<Self, SolveError> {
-        assert!(messages.count >= 2, "one message comes while another is filled");
+        assert!(messages.count >= 2, "one message comes while another leaves");
         // No process column has more than the first one.
         let cols = local.cols.count_before(local.params.n + 1, 0);
         let lengths = std::iter::repeat_n(messages.longest(cols), messages.count);
@@ -138,7 +172,9 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         // What is left over is empty.
         free.truncate(messages.count);
         let made = Messages { free, leaving: VecDeque::with_capacity(messages.count) };
-        Ok(Self { local, places, journal, message_doubles: messages.doubles, messages: Some(made) })
+        let (message_doubles, sums) = (messages.doubles, VecDeque::new());
+        let taken = Duration::ZERO;
+        Ok(Self { local, places, journal, message_doubles, messages: made, sums, taken })
     }
 
     /// Columns of process column `col`; those of a checksum are as many as the first one's.
@@ -147,61 +183,103 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         cols.count_before(params.n + 1, if col < grid.q { col } else { 0 })
     }
 
-    /// Sets `rows` and `cols` of the target to the sum. Collective over the process row. What a
-    /// rank passes on may still leave when this returns: the next sum, or [`Self::wait_all`],
-    /// waits for it.
+    /// What this rank has done for sums so far, and waited for them.
+    pub fn taken(&self) -> Duration {
+        self.taken
+    }
+
+    /// Sets `rows` and `cols` of the target to the sum: [`Self::begin`] and [`Self::complete`].
+    /// What a rank passes on may still leave when this returns, see [`Self::wait_all`].
+    ///
+    /// # Errors
+    /// As [`Self::complete`].
+    pub fn sum(&mut self, sum: Sum, part: (Range<usize>, Range<usize>)) -> Result<(), SolveError> {
+        self.begin(sum, part);
+        self.complete()
+    }
+
+    /// Begins to set `rows` and `cols` of the target to the sum. Until it is complete none of its
+    /// ranks may change the block, and the target has old numbers there and new ones. Collective
+    /// over the process row, as is all else of a relay: in the same order on all ranks.
+    pub fn begin(&mut self, sum: Sum, (rows, cols): (Range<usize>, Range<usize>)) {
+        let mycol = self.local.grid.mycol;
+        assert!(!sum.terms.is_empty(), "nobody would begin the messages");
+        let mine = sum.terms.iter().position(|&(col, _)| col == mycol);
+        if rows.is_empty() || cols.is_empty() || (mine.is_none() && mycol != sum.target) {
+            return;
+        }
+        let place = mine.unwrap_or(sum.terms.len());
+        self.sums.push_back(Passing {
+            most_rows: (self.message_doubles / cols.len()).max(1),
+            before: place.checked_sub(1).map(|at| sum.terms[at].0),
+            behind: mine.map(|at| sum.terms.get(at + 1).map_or(sum.target, |&(col, _)| col)),
+            unexpected: rows.clone(),
+            coming: VecDeque::with_capacity(self.messages.free.capacity()),
+            sum,
+            cols,
+            rows,
+            mine,
+        });
+    }
+
+    /// Goes on with what has been begun as far as this rank can without waiting for another.
+    ///
+    /// # Errors
+    /// As [`Self::complete`].
+    pub fn progress(&mut self) -> Result<(), SolveError> {
+        self.pass(false)
+    }
+
+    /// Goes on until all that has been begun has passed this rank.
     ///
     /// # Errors
     /// [`SolveError::Wrong`] on the target, when an element would change by more than is
-    /// allowed; the message is discarded then. When a rank cannot be reached. No sum can follow
+    /// allowed; the message is discarded then. When a rank cannot be reached. Nothing can follow
     /// an error.
-    pub fn sum(
-        &mut self,
-        sum: &Sum,
-        (rows, cols): (Range<usize>, Range<usize>),
-    ) -> Result<(), SolveError> {
-        let grid = self.local.grid;
-        assert!(!sum.terms.is_empty(), "nobody would begin the messages");
-        let mine = sum.terms.iter().position(|&(col, _)| col == grid.mycol);
-        if cols.is_empty() || (mine.is_none() && grid.mycol != sum.target) {
-            return Ok(());
-        }
-        let most_rows = (self.message_doubles / cols.len()).max(1);
-        let parts = rows.clone().step_by(most_rows);
-        let mut parts = parts.map(|first| first..(first + most_rows).min(rows.end)).peekable();
-        let place = mine.unwrap_or(sum.terms.len());
-        let mut passing = Passing {
-            row: &grid.row,
-            before: place.checked_sub(1).map(|at| sum.terms[at].0),
-            behind: mine.map(|at| sum.terms.get(at + 1).map_or(sum.target, |&(col, _)| col)),
-            messages: self.messages.take().expect("no sum follows an error"),
-            coming: None,
-        };
-        let expect_next = |passing: &mut Passing<C>, next: Option<&Range<usize>>| {
-            next.map_or(Ok(()), |part| passing.expect(part.len() * cols.len()))
-        };
-        expect_next(&mut passing, parts.peek())?;
-        while let Some(part) = parts.next() {
-            let len = part.len() * cols.len();
-            self.journal.step(sum.name, part.start)?;
-            let mut message = passing.arrived()?;
-            expect_next(&mut passing, parts.peek())?;
-            match mine {
-                Some(at) => self.add(&mut message, sum, part, cols.clone(), at),
-                None => self.take(&mut message[..len], sum, part, cols.clone())?,
-            }
-            passing.pass_on(message, len)?;
-        }
-        self.messages = Some(passing.messages);
-        Ok(())
+    pub fn complete(&mut self) -> Result<(), SolveError> {
+        self.pass(true)
     }
 
     /// Waits until all messages have left.
     ///
     /// # Errors
-    /// When a rank cannot be reached.
-    pub fn wait_all(&mut self) -> Result<(), CommError> {
-        self.messages.as_mut().expect("no sum is under way").wait_all()
+    /// As [`Self::complete`].
+    pub fn wait_all(&mut self) -> Result<(), SolveError> {
+        self.complete()?;
+        Ok(self.messages.wait_all()?)
+    }
+
+    fn pass(&mut self, waits: bool) -> Result<(), SolveError> {
+        if self.sums.is_empty() {
+            return Ok(());
+        }
+        let start = Instant::now();
+        while self.pass_one(waits)? {}
+        self.taken += start.elapsed();
+        Ok(())
+    }
+
+    /// Passes the next message on, of the oldest sum; false where there is none.
+    fn pass_one(&mut self, waits: bool) -> Result<bool, SolveError> {
+        let Some(mut passing) = self.sums.pop_front() else { return Ok(false) };
+        let (row, room) = (&self.local.grid.row, &mut self.messages);
+        passing.expect(row, room, waits)?;
+        let Some(mut message) = passing.next(room, waits)? else {
+            self.sums.push_front(passing);
+            return Ok(false);
+        };
+        let part = split_off(&mut passing.rows, passing.most_rows);
+        let (sum, len) = (&passing.sum, part.len() * passing.cols.len());
+        self.journal.step(sum.name, part.start)?;
+        match passing.mine {
+            Some(at) => self.add(&mut message[..len], sum, part, passing.cols.clone(), at),
+            None => self.take(&mut message[..len], sum, part, passing.cols.clone())?,
+        }
+        passing.pass_on(row, &mut self.messages, message, len)?;
+        if !passing.rows.is_empty() {
+            self.sums.push_front(passing);
+        }
+        Ok(true)
     }
 
     /// Those of `cols` that are here and not dead in local row `row`.
@@ -225,18 +303,20 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         at: usize,
     ) {
         let factor = sum.terms[at].1;
-        for (row, sums) in rows.zip(message.chunks_exact_mut(cols.len())) {
-            if at == 0 {
-                sums.fill(0.0);
-            }
+        if at == 0 {
+            message.fill(0.0);
+        }
+        let here = cols.start.min(self.local.shape.cols)..cols.end.min(self.local.shape.cols);
+        // SAFETY: nobody writes to these elements.
+        let a = unsafe { self.places.a.read(rows.clone(), here) };
+        let sums = message.chunks_exact_mut(cols.len());
+        for ((row, values), sums) in rows.zip(a.fetched_rows()).zip(sums) {
             let alive = self.alive(sum, row, &cols);
-            if alive.is_empty() {
-                continue;
+            if !alive.is_empty() {
+                let dead = alive.start - cols.start;
+                let (values, sums) = (&values[dead..], &mut sums[dead..]);
+                sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += factor * value);
             }
-            let sums = &mut sums[alive.start - cols.start..];
-            // SAFETY: nobody writes to these elements.
-            let a = unsafe { self.places.a.read(row..row + 1, alive) };
-            sums.iter_mut().zip(a.row(0)).for_each(|(sum, value)| *sum += factor * value);
         }
     }
 
@@ -252,28 +332,32 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         if sum.divisor != 1.0 {
             message.iter_mut().for_each(|value| *value /= sum.divisor);
         }
-        for is_taken in [false, true] {
-            for (i, row) in rows.clone().enumerate() {
-                let alive = self.alive(sum, row, &cols);
-                let message = &message[i * cols.len()..(i + 1) * cols.len()];
-                // SAFETY: this thread alone is on these columns.
-                let mut a = unsafe { self.places.a.block(row..row + 1, cols.start..alive.end) };
-                let (dead, values) = a.row_mut(0).split_at_mut(alive.start - cols.start);
-                let sums = &message[dead.len()..];
-                if is_taken {
-                    dead.fill(0.0);
-                    match sum.is_added {
-                        true => values.iter_mut().zip(sums).for_each(|(value, new)| *value += new),
-                        false => values.copy_from_slice(sums),
-                    }
-                } else if sum.unit.is_finite() {
-                    let changes = || values.iter().zip(sums).map(|(value, sum)| sum - value);
-                    if !are_rounding(changes(), sum.unit) {
-                        let row = local.rows.global(row, local.grid.myrow);
-                        let units = most_units(changes(), sum.unit);
-                        return Err(SolveError::Wrong { column: sum.finished, row, units });
-                    }
+        let sums_of = |i: usize| &message[i * cols.len()..(i + 1) * cols.len()];
+        let end = cols.end.min(local.shape.cols);
+        if sum.unit.is_finite() {
+            // SAFETY: this thread alone is on these columns.
+            let a = unsafe { self.places.a.read(rows.clone(), cols.start..end) };
+            for ((i, row), values) in rows.clone().enumerate().zip(a.fetched_rows()) {
+                let dead = self.alive(sum, row, &cols).start - cols.start;
+                let of_row = values[dead..].iter().zip(&sums_of(i)[dead..]);
+                let changes = || of_row.clone().map(|(value, sum)| sum - value);
+                if !are_rounding(changes(), sum.unit) {
+                    let row = local.rows.global(row, local.grid.myrow);
+                    let units = most_units(changes(), sum.unit);
+                    return Err(SolveError::Wrong { column: sum.finished, row, units });
                 }
+            }
+        }
+        for (i, row) in rows.enumerate() {
+            let alive = self.alive(sum, row, &cols);
+            // SAFETY: this thread alone is on these columns.
+            let mut a = unsafe { self.places.a.block(row..row + 1, cols.start..end) };
+            let (dead, values) = a.row_mut(0).split_at_mut(alive.start - cols.start);
+            let sums = &sums_of(i)[dead.len()..];
+            dead.fill(0.0);
+            match sum.is_added {
+                true => values.iter_mut().zip(sums).for_each(|(value, new)| *value += new),
+                false => values.copy_from_slice(sums),
             }
         }
         Ok(())

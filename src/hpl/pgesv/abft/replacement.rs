@@ -31,7 +31,7 @@ use super::super::look_ahead::LookAhead;
 use super::super::slots::PanelBuffers;
 use super::super::trailing::TrailingExchange;
 use super::super::{Params, SolveError, Solver, Workspace};
-use super::memory::{Hook, Journal, Places, RelayMessages, State};
+use super::memory::{DECODE, Hook, Journal, Places, RelayMessages, State};
 use super::relay::{Relay, Sum};
 use super::standing::{Action, Decision};
 use super::{AbftError, Beginning, Solution, System, Watcher, back_substitute, keep_x, restore};
@@ -121,17 +121,10 @@ impl<'d, 'm, C: Comm> Decoder<'d, 'm, C> {
     /// Of the first `rows` local rows, these local columns. Collective over the process row.
     fn decode(&mut self, rows: usize, cols: Range<usize>) -> Result<(), SolveError> {
         let Columns { lost, finished, .. } = self.columns;
-        let (terms, unit) = (&self.others[..], f64::INFINITY);
-        let sum = Sum {
-            name: "decode",
-            terms,
-            divisor: 1.0,
-            is_added: true,
-            target: lost,
-            finished,
-            unit,
-        };
-        self.relay.sum(&sum, (0..rows, cols))
+        let (terms, unit) = (self.others.clone(), f64::INFINITY);
+        let sum =
+            Sum { name: DECODE, terms, divisor: 1.0, is_added: true, target: lost, finished, unit };
+        self.relay.sum(sum, (0..rows, cols))
     }
 
     /// The column that is, or has b beside it, at the cut.

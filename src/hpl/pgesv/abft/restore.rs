@@ -9,7 +9,7 @@ use super::super::local::Local;
 use super::super::panel::Layout;
 use super::super::product::multiply_part;
 use super::groups::StepColumns;
-use super::memory::{Journal, Part, Places, Recorded, State};
+use super::memory::{Journal, PUT_BACK, Part, Places, REBUILD, Recorded, State};
 use super::relay::{Relay, Sum};
 use super::standing::Action;
 use super::weights::Weights;
@@ -91,7 +91,7 @@ impl<'p> Step<'p> {
             (places.log(rows.len(), cols.len()), places.a.block(0..local.shape.rows, cols))
         };
         for (i, &row) in rows.iter().enumerate() {
-            journal.step("put back", row)?;
+            journal.step(PUT_BACK, row)?;
             a.row_mut(row).copy_from_slice(log.row_mut(i));
         }
         Ok(())
@@ -238,21 +238,21 @@ pub(super) fn rebuild<C: Comm>(
     let lost_here = &lost[grid.myrow];
     let anew = Anew::new(lost, grid.myrow, q);
     let finished = local.params.columns_before(cut);
-    let mut set = |target: usize, terms: &[(usize, f64)], divisor| {
+    let mut set = |target: usize, terms, divisor| {
         // Survivors keep their finished columns, or groups.
         let left = cols.count_before(finished, target.min(q - 1));
         let first = if lost_here[target] { 0 } else { left };
         let part = (0..local.shape.rows, first..relay.columns_of(target));
         let (is_added, unit) = (false, f64::INFINITY);
-        let sum = Sum { name: "rebuild", terms, divisor, is_added, target, finished, unit };
-        relay.sum(&sum, part)
+        let sum = Sum { name: REBUILD, terms, divisor, is_added, target, finished, unit };
+        relay.sum(sum, part)
     };
     let decoding = weights.decoding(&anew.columns, &anew.from);
     for (i, &column) in anew.columns.iter().enumerate() {
-        set(column, &decoding.terms(i), decoding.divisor)?;
+        set(column, decoding.terms(i), decoding.divisor)?;
     }
     for &s in &anew.checksums {
-        set(q + s, &weights.terms(s), 1.0)?;
+        set(q + s, weights.terms(s), 1.0)?;
     }
     if lost_here[grid.mycol] { journal.set(State::Rest(cut)) } else { Ok(()) }
 }

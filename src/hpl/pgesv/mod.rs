@@ -38,6 +38,7 @@ mod product;
 mod slots;
 pub mod steps;
 mod trailing;
+mod work;
 
 use std::ops::Range;
 

@@ -10,6 +10,7 @@ pub mod ended;
 mod every;
 mod guard;
 mod history;
+mod images;
 mod inject;
 mod interval;
 pub mod ledger;

@@ -22,9 +22,9 @@
 
 mod assign;
 pub(super) mod found;
-mod offer;
-mod plan;
-mod resume;
+pub(super) mod offer;
+pub(super) mod plan;
+pub(super) mod resume;
 #[cfg(test)]
 mod tests;
 
@@ -39,8 +39,7 @@ use offer::{
 };
 pub(super) use plan::ranks;
 pub use plan::{Decision, Finished, Plan, Resume, Rules};
-pub(super) use resume::resume;
-use resume::this_attempt;
+use resume::{resume, this_attempt};
 
 use super::group;
 use super::level::Source;

@@ -7,9 +7,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::agree::{Content, FoundSegment, Offer, Plan, Refusal, Rules, resume};
+use super::super::agree::found::{Content, FoundSegment};
+use super::super::agree::offer::Offer;
+use super::super::agree::plan::{Plan, Rules};
+use super::super::agree::resume::resume;
 use super::super::header::SegmentId;
 use super::super::record::Holds;
+use super::super::refusal::Refusal;
 use super::disk::{Generation, ImageId};
 use super::source::{FoundImage, Load, Source};
 

@@ -1,0 +1,36 @@
+//! The work space that a rank needs beside its part of the matrix.
+
+use super::Params;
+use super::column::ColumnMemory;
+use super::local::LocalShape;
+use super::{panel, trailing};
+use crate::hpl::grid::Cyclic;
+use crate::hpl::swap;
+
+impl LocalShape {
+    /// Doubles of work space beside the matrix, for `params` on a grid of `p` rows; at
+    /// most `usize::MAX`.
+    pub fn work_doubles(&self, params: &Params, rows: Cyclic, myrow: usize) -> usize {
+        let (message, _) = panel::largest(params.n, params.nb, rows, myrow);
+        let messages = message.saturating_mul(params.depth + 1);
+        messages.saturating_add(self.work_doubles_beside_panels(params, rows, myrow))
+    }
+
+    /// The same, but for the messages of the panels in the look-ahead.
+    pub(super) fn work_doubles_beside_panels(
+        &self,
+        params: &Params,
+        rows: Cyclic,
+        myrow: usize,
+    ) -> usize {
+        let (_, w) = panel::largest(params.n, params.nb, rows, myrow);
+        let nb = params.widest_panel();
+        let exchange = match rows.procs {
+            1 => 0,
+            _ if params.share => ColumnMemory::doubles(nb, self.cols, myrow),
+            _ => trailing::work_doubles(params, self.cols)
+                .saturating_add(swap::RowBuffers::doubles(nb, nb)),
+        };
+        w.saturating_add(exchange)
+    }
+}

@@ -1,0 +1,118 @@
+//! The images that a run has on its levels: opened for a test, looked for, and removed.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::levels::LevelSettings;
+use super::settings::Settings;
+use crate::checkpoint::level::folder::{Folder, remove_images_of, tests_with_images};
+use crate::checkpoint::level::{Disk, Level, Unopened, is_not_own};
+use crate::checkpoint::methods::Method;
+use crate::checkpoint::protocol::CheckpointError;
+
+impl Settings {
+    /// Opens the levels for test `test` of the run, on a rank of `threads` threads. A folder that
+    /// cannot be opened stands for a disk that fails.
+    ///
+    /// # Errors
+    /// When the run's folder in one is not this user's alone.
+    pub fn open_levels(&self, test: usize, threads: usize) -> Result<Vec<Level>, CheckpointError> {
+        let open = |level: &LevelSettings| {
+            let name = level.name();
+            let disk: Arc<dyn Disk> = match Folder::open(&level.folder, &self.run_id, test) {
+                Ok(disk) => Arc::new(disk),
+                Err(source) if !is_not_own(&source) => Arc::new(Unopened(source)),
+                Err(source) => {
+                    let what = "opening the folder";
+                    return Err(CheckpointError::Level { what, level: name, source });
+                }
+            };
+            let &LevelSettings { reach, keep, when_busy, max_bytes_per_second, .. } = level;
+            // With `abft` the rank writes, and waits as long; a helper core is not the solver's.
+            let shares = self.method != Method::Abft && self.helper_cores == 0;
+            let every = level.images_every(threads, shares);
+            Ok(Level { name, disk, reach, every, keep, when_busy, max_bytes_per_second })
+        };
+        self.levels.0.iter().map(open).collect()
+    }
+
+    /// Removes the images of tests that `is_meant` from what this node sees of the levels. A
+    /// line about each level that refuses.
+    pub fn remove_images(&self, is_meant: impl Fn(usize) -> bool) -> Vec<String> {
+        let refused = |level: &LevelSettings| {
+            let why = remove_images_of(&level.folder, &self.run_id, &is_meant).err()?;
+            let (name, run, folder) = (level.name(), &self.run_id, level.folder.display());
+            Some(format!(
+                "images of run {run} may stay on {name}: {why}; a later run of that name would go on \
+                 from them: `skt-hpl store clean --run {run} --images {folder}` removes them"
+            ))
+        };
+        self.levels.0.iter().filter_map(refused).collect()
+    }
+
+    /// Whether some level, as far as this node sees it, has images of tests that `is_meant`;
+    /// `None` where none is seen, and a level fails that may have some.
+    pub fn has_images(&self, is_meant: impl Fn(usize) -> bool) -> Option<bool> {
+        let of_level = |level: &LevelSettings| {
+            let tests = tests_with_images(&level.folder, &self.run_id).ok()?;
+            Some(tests.into_iter().any(&is_meant))
+        };
+        let seen: Vec<Option<bool>> = self.levels.0.iter().map(of_level).collect();
+        let has_some = seen.contains(&Some(true));
+        (has_some || !seen.contains(&None)).then_some(has_some)
+    }
+
+    /// Removes the folders of the run, which has left nothing in them.
+    pub fn close_levels(&self) {
+        let of_run =
+            |level: &LevelSettings| Folder::path_of(Path::new(&level.folder), &self.run_id);
+        for path in self.levels.0.iter().map(of_run) {
+            // Another rank was faster, or an image of another test is there, which stays.
+            let _ = std::fs::remove_dir(path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::levels::Levels;
+    use super::*;
+    use crate::checkpoint::level::{ImageCost, ImagesEvery};
+
+    /// Where its writer has cores of its own, what it takes of them is no cost.
+    #[test]
+    fn a_writer_costs_the_solver_what_it_takes_of_its_cores() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let level = format!("local:{}", folder.path().display());
+        let levels: Levels = level.parse().expect("legal");
+        let interval = |method, helper_cores, cpu_seconds| {
+            let settings =
+                Settings { levels: levels.clone(), method, helper_cores, ..Settings::new("costs") };
+            let opened = settings.open_levels(0, 2).expect("a folder");
+            let ImagesEvery::Cost(interval_of) = &opened[0].every else { panic!("{opened:?}") };
+            interval_of(&ImageCost { write_seconds: 1.0, wait_seconds: 1.0, cpu_seconds })
+        };
+        let method = Method::SelfCheckpoint;
+        assert!(interval(method, 0, 1.0) > interval(method, 0, 0.0));
+        assert_eq!(interval(method, 1, 1.0), interval(method, 0, 0.0));
+        // The rank writes, and waits as long.
+        assert_eq!(interval(Method::Abft, 0, 1.0), interval(method, 0, 0.0));
+    }
+
+    /// What the start makes of it is decided when all ranks know.
+    #[test]
+    fn a_folder_that_is_not_there_is_a_disk_that_fails_and_a_planted_one_is_refused() {
+        let above = tempfile::tempdir().expect("a folder");
+        let open = |folder: &Path| {
+            let levels: Levels = format!("local:{}", folder.display()).parse().expect("legal");
+            Settings { levels, ..Settings::new("planted") }.open_levels(0, 1)
+        };
+        let nowhere = above.path().join("nowhere");
+        let failed = open(&nowhere).expect("as a disk that fails")[0].disk.list();
+        assert!(failed.is_err_and(|why| why.to_string().contains(&nowhere.display().to_string())));
+        let link = Folder::path_of(above.path(), "planted");
+        std::os::unix::fs::symlink(&nowhere, link).expect("planted");
+        let refused = open(above.path()).map(|_| ()).expect_err("planted").to_string();
+        assert!(refused.contains("is a link or a file"), "{refused}");
+    }
+}

@@ -198,8 +198,16 @@ fn ranks_killed_at_any_time() {
             assert_right(&ended);
         } else {
             println!("job {number} ended with {:?}, and is started again", ended.code);
-            assert_right(&job.start(&[]));
             again += 1;
+            let next = job.start(&[]);
+            // A second loss of the process row that tears its memory, before the first is mended.
+            if done == 2 && next.text.contains("its checksums can rebuild 1") {
+                println!("job {number} is refused by name");
+                assert_right(&start_anew(job).1);
+                kills += done;
+                continue;
+            }
+            assert_right(&next);
         }
         job.assert_no_more_is_left_than_locks_of_the_dead();
         kills += done;

@@ -8,8 +8,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use skt_terms::phases::Phases;
-
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
 use serde_json::json;
@@ -26,6 +24,7 @@ use skt_hpl::machine::work;
 use skt_hpl::model::path::{Changes, Machine, Run, UNITS, predict};
 use skt_hpl::report::record::{Outcome, ROWS_IN_HALVES, TestRecord};
 use skt_hpl::run::ptest::{self, Observer, Phase};
+use skt_terms::phases::Phases;
 
 /// Factors and solves a system on P x Q simulated ranks: the real solver by messages, each rank
 /// with the processor time that it takes here, under a network that is simulated.

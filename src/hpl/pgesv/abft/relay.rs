@@ -282,15 +282,21 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         Ok(true)
     }
 
-    /// Those of `cols` that are here and not dead in local row `row`.
-    fn alive(&self, sum: &Sum, row: usize, cols: &Range<usize>) -> Range<usize> {
-        let Local { rows, cols: cyclic, grid, shape, .. } = self.local;
-        let (start, end) = (cols.start.min(shape.cols), cols.end.min(shape.cols));
+    /// Those of `cols` that are here.
+    fn here(&self, cols: Range<usize>) -> Range<usize> {
+        let all = self.local.shape.cols;
+        cols.start.min(all)..cols.end.min(all)
+    }
+
+    /// How many of the columns `here` are dead in local row `row`: the first ones.
+    fn dead(&self, sum: &Sum, row: usize, here: &Range<usize>) -> usize {
+        let Local { rows, cols, grid, .. } = self.local;
         if grid.is_checksum() {
-            return start..end;
+            return 0;
         }
         let global = rows.global(row, grid.myrow);
-        dead_columns(*cyclic, grid.mycol, global, sum.finished).clamp(start, end)..end
+        let end = dead_columns(*cols, grid.mycol, global, sum.finished);
+        end.clamp(here.start, here.end) - here.start
     }
 
     /// Adds term `at`, which is this rank's, to the message; the first term begins it.
@@ -306,17 +312,14 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         if at == 0 {
             message.fill(0.0);
         }
-        let here = cols.start.min(self.local.shape.cols)..cols.end.min(self.local.shape.cols);
-        // SAFETY: nobody writes to these elements.
-        let a = unsafe { self.places.a.read(rows.clone(), here) };
         let sums = message.chunks_exact_mut(cols.len());
+        let here = self.here(cols);
+        // SAFETY: nobody writes to these elements.
+        let a = unsafe { self.places.a.read(rows.clone(), here.clone()) };
         for ((row, values), sums) in rows.zip(a.fetched_rows()).zip(sums) {
-            let alive = self.alive(sum, row, &cols);
-            if !alive.is_empty() {
-                let dead = alive.start - cols.start;
-                let (values, sums) = (&values[dead..], &mut sums[dead..]);
-                sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += factor * value);
-            }
+            let dead = self.dead(sum, row, &here);
+            let (values, sums) = (&values[dead..], &mut sums[dead..]);
+            sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += factor * value);
         }
     }
 
@@ -333,12 +336,12 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
             message.iter_mut().for_each(|value| *value /= sum.divisor);
         }
         let sums_of = |i: usize| &message[i * cols.len()..(i + 1) * cols.len()];
-        let end = cols.end.min(local.shape.cols);
+        let here = self.here(cols.clone());
         if sum.unit.is_finite() {
             // SAFETY: this thread alone is on these columns.
-            let a = unsafe { self.places.a.read(rows.clone(), cols.start..end) };
+            let a = unsafe { self.places.a.read(rows.clone(), here.clone()) };
             for ((i, row), values) in rows.clone().enumerate().zip(a.fetched_rows()) {
-                let dead = self.alive(sum, row, &cols).start - cols.start;
+                let dead = self.dead(sum, row, &here);
                 let of_row = values[dead..].iter().zip(&sums_of(i)[dead..]);
                 let changes = || of_row.clone().map(|(value, sum)| sum - value);
                 if !are_rounding(changes(), sum.unit) {
@@ -349,10 +352,9 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
             }
         }
         for (i, row) in rows.enumerate() {
-            let alive = self.alive(sum, row, &cols);
             // SAFETY: this thread alone is on these columns.
-            let mut a = unsafe { self.places.a.block(row..row + 1, cols.start..end) };
-            let (dead, values) = a.row_mut(0).split_at_mut(alive.start - cols.start);
+            let mut a = unsafe { self.places.a.block(row..row + 1, here.clone()) };
+            let (dead, values) = a.row_mut(0).split_at_mut(self.dead(sum, row, &here));
             let sums = &sums_of(i)[dead.len()..];
             dead.fill(0.0);
             match sum.is_added {

@@ -25,6 +25,12 @@ fn measurements() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/measurements")
 }
 
+/// The raw runs of a file of JSON lines.
+fn raw_runs(file: &str) -> Vec<serde_json::Value> {
+    let text = std::fs::read_to_string(measurements().join(file)).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
 /// The fastest of each run in the files of 2026-11-20-path whose names begin so.
 fn runs(beginning: &str) -> Vec<Measured> {
     let folder = measurements().join("2026-11-20-path");
@@ -130,9 +136,7 @@ type Rates = BTreeMap<String, Vec<f64>>;
 /// Of the raw runs of a file: rates of order `n` on `grid`.
 fn rates(file: &str, n: u64, grid: &str) -> Rates {
     let mut rates = Rates::new();
-    let text = std::fs::read_to_string(measurements().join(file)).unwrap();
-    for line in text.lines() {
-        let run: serde_json::Value = serde_json::from_str(line).unwrap();
+    for run in raw_runs(file) {
         if run["n"] == n && run["grid"] == grid {
             let side = run["side"].as_str().unwrap().to_owned();
             rates.entry(side).or_default().push(run["gflops"].as_f64().unwrap());
@@ -246,10 +250,7 @@ fn larger_machines_on_paper() {
 
 #[test]
 fn simulated_ranks_beside_the_model() {
-    let raw =
-        std::fs::read_to_string(measurements().join("2026-11-23-simulated-ranks.jsonl")).unwrap();
-    let runs: Vec<serde_json::Value> =
-        raw.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let runs = raw_runs("2026-11-23-simulated-ranks.jsonl");
     let row = |simulated: &serde_json::Value| {
         let count = |field: &str| simulated[field].as_u64().unwrap() as usize;
         let seconds = |field: &str| simulated[field].as_f64().unwrap();
@@ -321,10 +322,8 @@ fn where_the_time_goes() {
 
 #[test]
 fn runs_with_and_without_checkpoints() {
-    let raw = std::fs::read_to_string(measurements().join("2026-11-20-checkpoints.jsonl")).unwrap();
-    let lines = raw.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
     let mut runs = Vec::new();
-    for line in lines {
+    for line in raw_runs("2026-11-20-checkpoints.jsonl") {
         match line["runs"].as_array() {
             Some(list) => runs.extend(list.iter().filter(|run| run["every"].is_null()).cloned()),
             None if line["bench"] == "hpl" => runs.push(line),
@@ -380,36 +379,78 @@ fn a_model_of_messages_against_shared_memory() {
 
 #[test]
 fn the_comparison_over_links_is_that_of_the_raw_runs() {
-    let raw = std::fs::read_to_string(measurements().join("2026-11-22-links.jsonl")).unwrap();
-    let runs: Vec<serde_json::Value> =
-        raw.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let runs = raw_runs("2026-11-23-links-zen4.jsonl");
     let rows = table(PERFORMANCE, "| grid, link | HPL 2.3");
     assert_eq!(rows.len(), 4);
     for row in rows {
         let (grid, link) = row[0].split_once(", ").unwrap();
         let (grid, link) = (grid.replace(' ', ""), link.replace(" Gbit/s", "gbit"));
-        let of = |side: &str| -> Vec<f64> {
+        let of = |link: &str, side: &str, turn: usize| -> Vec<f64> {
             let case = |run: &&serde_json::Value| {
-                run["grid"] == grid && run["link"] == link && run["side"] == side
+                run["grid"] == grid
+                    && run["link"] == link
+                    && run["side"] == side
+                    && run["turn"] == turn
             };
             runs.iter().filter(case).map(|run| run["gflops"].as_f64().unwrap()).collect()
         };
-        let (ours, reference) = (of("skt-hpl"), of("reference"));
+        let turns = |link: &str, side: &str| -> Vec<f64> {
+            (0..3).map(|turn| of(link, side, turn).into_iter().fold(0.0, f64::max)).collect()
+        };
+        let (ours, reference) = (turns(&link, "skt-hpl"), turns(&link, "reference"));
+        let unlinked = turns("none: shared memory", "skt-hpl");
         let pairs: Vec<String> =
             ours.iter().zip(&reference).map(|(a, b)| format!("{:.3}", a / b)).collect();
-        assert!(ours.len() >= 2 && ours.len() == reference.len(), "{}", row[0]);
-        assert_eq!(row[1], format!("{:.1}", median(reference)), "{}", row[0]);
+        let (unlinked, reference) = (median(unlinked), median(reference));
+        assert_eq!(row[1], format!("{reference:.1}"), "{}", row[0]);
         assert_eq!(row[2], format!("{:.1}", median(ours)), "{}", row[0]);
         assert_eq!(row[3], pairs.join(", "), "{}", row[0]);
+        assert_eq!(row[4], format!("{unlinked:.1}"), "{}", row[0]);
+        assert_eq!(row[5], format!("{:.3}", unlinked / reference), "{}", row[0]);
+    }
+}
+
+#[test]
+fn the_comparison_with_mkls_factorization_is_that_of_the_raw_runs() {
+    let rows = table(PERFORMANCE, "| N, processor | `dgetrf`");
+    assert_eq!(rows.len(), 7);
+    for row in rows {
+        let (n, processor) = row[0].split_once(", ").unwrap();
+        let runs = raw_runs(match processor {
+            "Zen 4" => "2026-11-23-mkl-dgetrf-zen4.jsonl",
+            _ => "2026-11-22-mkl-dgetrf.jsonl",
+        });
+        let numbers = |list: &serde_json::Value| -> Vec<f64> {
+            list.as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect()
+        };
+        let of = |case: &str| {
+            let case = |run: &&serde_json::Value| {
+                run["n"] == n.parse::<usize>().unwrap()
+                    && run["case"].as_str().unwrap().starts_with(case)
+            };
+            runs.iter().filter(case).map(|run| run["gflops"].clone()).collect::<Vec<_>>()
+        };
+        let (mkl, ours): (Vec<f64>, Vec<f64>) = of("mkl dgetrf")
+            .iter()
+            .zip(of("skt-mkl"))
+            .map(|(mkl, ours)| {
+                let mkl = numbers(mkl);
+                // The first call loads the library.
+                let first = usize::from(mkl.len() > 1);
+                (median(mkl[first..].to_vec()), median(numbers(&ours["192"])))
+            })
+            .unzip();
+        let ratios: Vec<String> =
+            ours.iter().zip(&mkl).map(|(a, b)| format!("{:.3}", a / b)).collect();
+        assert_eq!(row[1], format!("{:.1}", median(mkl)), "{}", row[0]);
+        assert_eq!(row[2], format!("{:.1}", median(ours)), "{}", row[0]);
+        assert_eq!(row[3], ratios.join(", "), "{}", row[0]);
     }
 }
 
 #[test]
 fn ways_to_write_an_image() {
-    let raw =
-        std::fs::read_to_string(measurements().join("2026-11-22-image-writes.jsonl")).unwrap();
-    let runs: Vec<serde_json::Value> =
-        raw.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let runs = raw_runs("2026-11-22-image-writes.jsonl");
     let rows = table(PERFORMANCE, "| way to write | GB/s");
     assert_eq!(rows.len(), 5);
     for row in rows {

@@ -294,14 +294,12 @@ fn changed(run: &Run, machine: &Machine) -> Result<Vec<Changed>, StudyError> {
     let all = Changes {
         even_roll: true,
         prompt_forwarding: true,
-        ring_segments: 16,
         wait_for_oldest: true,
         team_panel: true,
     };
     let list = [
         ("rows of U dealt out evenly before they roll", Changes { even_roll: true, ..none }),
         ("panels passed on as they arrive", Changes { prompt_forwarding: true, ..none }),
-        ("rings in 16 pieces, as they arrive", Changes { ring_segments: 16, ..none }),
         ("DEPTH >= 2: wait for the oldest panel", Changes { wait_for_oldest: true, ..none }),
         ("panels by the whole team", Changes { team_panel: true, ..none }),
         ("all of these", all),

@@ -2,6 +2,32 @@
 
 use crate::choice::Bcast;
 
+/// Bytes of a piece of a panel in a ring: enough that its latency, some microseconds, is nothing
+/// beside its way over the fastest links, 25 GB/s and more; and a small part of a panel.
+const PIECE_BYTES: usize = 1 << 20;
+/// Pieces at most: the last rank of a ring of some hundreds has a panel hardly sooner with more.
+const MOST_PIECES: usize = 64;
+
+/// In how many pieces a message of `bytes` travels from one of `size` ranks to all others: one for
+/// each rank that it is spread over, or several in rings if a rank passes them on.
+pub fn pieces(topology: Bcast, size: usize, bytes: usize) -> usize {
+    if let Some(members) = long_members(topology, size) {
+        return members.len();
+    }
+    let is_passed_on = ring_heads(topology, size).len() + 1 < size;
+    if is_passed_on { bytes.div_ceil(PIECE_BYTES).clamp(1, MOST_PIECES) } else { 1 }
+}
+
+/// The relative ranks over which a long broadcast spreads a message; none in rings.
+pub fn long_members(topology: Bcast, size: usize) -> Option<Vec<usize>> {
+    match topology {
+        Bcast::Long => Some((0..size).collect()),
+        // The next panel's owner gets the whole.
+        Bcast::LongM => Some((0..size).filter(|&rank| rank != 1).collect()),
+        _ => None,
+    }
+}
+
 /// Relative ranks at which a ring begins, first come first served. The rank before each
 /// of them, and the last one, do not forward.
 pub fn ring_heads(topology: Bcast, size: usize) -> Vec<usize> {
@@ -21,4 +47,21 @@ pub fn ring_heads(topology: Bcast, size: usize) -> Vec<usize> {
         }
     }
     seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_have_pieces_where_a_rank_passes_them_on() {
+        let of_four = |topology, size| pieces(topology, size, 4 * PIECE_BYTES);
+        assert_eq!([1, 2, 3].map(|size| of_four(Bcast::OneRing, size)), [1, 1, 4]);
+        assert_eq!([2, 3, 4].map(|size| of_four(Bcast::OneRingM, size)), [1, 1, 4]);
+        assert_eq!([4, 5].map(|size| of_four(Bcast::TwoRingM, size)), [1, 4]);
+        assert_eq!(pieces(Bcast::OneRing, 8, 1000 * PIECE_BYTES), MOST_PIECES);
+        assert_eq!(pieces(Bcast::OneRing, 8, 1), 1);
+        assert_eq!([1, 2, 5].map(|size| of_four(Bcast::Long, size)), [1, 2, 5]);
+        assert_eq!([1, 2, 5].map(|size| of_four(Bcast::LongM, size)), [1, 1, 4]);
+    }
 }

@@ -3,94 +3,125 @@
 //! Ranks are counted from the root: relative rank 1 owns the next panel, and the
 //! "modified" topologies spare it from forwarding so that it can factor that panel.
 //!
-//! The ring topologies pass whole messages and differ in a table of which rank sends to
-//! which. The long ones cut the message into a piece for each rank, spread the pieces
-//! along a binary tree, and roll them around a ring.
+//! A message travels in pieces. Each rank gets each piece once, and passes it on as soon as it
+//! is here, whatever is still to come. So a topology is a list of edges, each with the pieces
+//! that go that way:
+//!
+//! ```text
+//! rings      every edge has all pieces
+//! long       one piece for each member:  down a binary tree, to each member its own piece and
+//!            those of the members below it;  around the ring, to each member all others
+//! ```
 
 use std::cell::RefCell;
-use std::ops::Range;
+use std::collections::VecDeque;
+use std::mem;
 use std::sync::Arc;
 
 use skt_terms::choice::Bcast;
-use skt_terms::rings::ring_heads;
+use skt_terms::rings::{self, long_members, ring_heads};
 use skt_terms::tree;
 
-use super::{Comm, PanelBuf, RecvRequest, Result, SendRequest, Tag, disjoint_ranges};
+use super::{Comm, PanelBuf, RecvRequest, Result, SendRequest, Tag};
 
 const TAG_PANEL: Tag = 0x100;
 const TAG_SPREAD: Tag = 0x101;
 const TAG_ROLL: Tag = 0x102;
 
-/// The relative ranks that a whole message comes from and goes on to.
+/// Pieces that one rank sends another, in this order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Route {
-    from: Option<usize>,
-    to: Vec<usize>,
+struct Edge {
+    /// Relative ranks.
+    from: usize,
+    to: usize,
+    tag: Tag,
+    pieces: Pieces,
 }
 
-fn ring_route(topology: Bcast, size: usize, me: usize) -> Route {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pieces {
+    All,
+    /// That of a member and those of the members below it.
+    Subtree(usize),
+    /// All but those, from the piece of the member before it back.
+    Others(usize),
+}
+
+impl Pieces {
+    /// Their numbers, of `count` pieces.
+    fn numbers(self, count: usize) -> VecDeque<usize> {
+        match self {
+            Self::All => (0..count).collect(),
+            Self::Subtree(member) => tree::subtree(count, member).collect(),
+            Self::Others(member) => {
+                let below = tree::subtree(count, member);
+                let back = (1..count).map(|step| (member + count - step) % count);
+                back.filter(|piece| !below.contains(piece)).collect()
+            }
+        }
+    }
+}
+
+/// How the pieces go: for each rank in the order in which it sends.
+fn edges(topology: Bcast, size: usize) -> Vec<Edge> {
     let heads = ring_heads(topology, size);
-    if me == 0 {
-        return Route { from: None, to: heads };
-    }
-    let from = if heads.contains(&me) { 0 } else { me - 1 };
-    let next = me + 1;
-    let ends = next >= size || heads.contains(&next) || topology == Bcast::LongM;
-    Route { from: Some(from), to: if ends { vec![] } else { vec![next] } }
+    let whole = |from, to| Edge { from, to, tag: TAG_PANEL, pieces: Pieces::All };
+    let to_heads = heads.iter().map(|&head| whole(0, head));
+    let Some(members) = long_members(topology, size) else {
+        let in_rings = (1..size).filter(|rank| !heads.contains(rank));
+        return to_heads.chain(in_rings.map(|rank| whole(rank - 1, rank))).collect();
+    };
+    let edge = |from: usize, to: usize, tag, pieces| Edge {
+        from: members[from],
+        to: members[to],
+        tag,
+        pieces,
+    };
+    // Those with the most below them first.
+    let spread = (1..members.len()).rev().map(|member| {
+        let parent = tree::parent(member).expect("not the root");
+        edge(parent, member, TAG_SPREAD, Pieces::Subtree(member))
+    });
+    let roll =
+        (1..members.len()).map(|member| edge(member - 1, member, TAG_ROLL, Pieces::Others(member)));
+    to_heads.chain(spread).chain(roll).collect()
 }
 
-/// A rank's part in a long broadcast over the members of a ring.
-#[derive(Debug, Clone)]
-struct Long {
-    /// Relative ranks of the members; the root is member 0.
-    members: Vec<usize>,
-    /// Which of them this rank is.
-    me: usize,
+enum Piece<C: Comm> {
+    Coming(C::Recv),
+    Here(Arc<PanelBuf>),
+    /// An error has ended its way.
+    Lost,
 }
 
-impl Long {
-    fn new(topology: Bcast, size: usize, me: usize) -> Option<Self> {
-        let skip_next = match topology {
-            Bcast::Long => false,
-            Bcast::LongM => true,
-            _ => return None,
+impl<C: Comm> Piece<C> {
+    /// Waits until it is here.
+    fn wait(&mut self) -> Result<()> {
+        *self = match mem::replace(self, Self::Lost) {
+            Self::Coming(recv) => Self::Here(Arc::new(recv.wait()?)),
+            other => other,
         };
-        let members: Vec<usize> = (0..size).filter(|&r| !(skip_next && r == 1)).collect();
-        let me = members.iter().position(|&r| r == me)?;
-        Some(Self { members, me })
-    }
-
-    fn count(&self) -> usize {
-        self.members.len()
-    }
-
-    /// Doubles of the message that are pieces `pieces`.
-    fn range(&self, len: usize, pieces: Range<usize>) -> Range<usize> {
-        len * pieces.start / self.count()..len * pieces.end / self.count()
+        Ok(())
     }
 }
 
-enum State<C: Comm> {
-    /// Waits for the message, or for its part in a long broadcast.
-    Receiving(C::Recv),
-    /// Has its part of a long broadcast; the roll is to come.
-    Spread(PanelBuf),
-    /// Has the whole message and may still be passing it on.
-    Complete {
-        buf: Arc<PanelBuf>,
-        /// In a cell: they are moved on while the message is read.
-        sends: RefCell<Vec<C::Send>>,
-    },
-    Moving,
+/// What is still to be sent to one rank.
+struct Outgoing {
+    rank: usize,
+    tag: Tag,
+    pieces: VecDeque<usize>,
 }
 
 /// A broadcast in progress.
 pub struct PanelBcast<C: Comm> {
-    root: usize,
-    len: usize,
-    route: Route,
-    long: Option<Long>,
-    state: State<C>,
+    pieces: Vec<Piece<C>>,
+    /// The pieces that come to this rank, in the order in which they are expected.
+    coming: VecDeque<usize>,
+    outgoing: Vec<Outgoing>,
+    /// In a cell: they are moved on while the message is read.
+    sends: RefCell<Vec<C::Send>>,
+    /// What is left of the buffer.
+    rest: Vec<PanelBuf>,
 }
 
 impl<C: Comm> PanelBcast<C> {
@@ -100,169 +131,91 @@ impl<C: Comm> PanelBcast<C> {
     pub fn start(row: &C, topology: Bcast, root: usize, buf: PanelBuf, len: usize) -> Result<Self> {
         let size = row.size();
         let me = (row.rank() + size - root) % size;
-        let long = Long::new(topology, size, me);
-        let route = ring_route(topology, size, me);
-        let mut bcast = Self { root, len, route, long, state: State::Moving };
-        if me == 0 {
-            bcast.start_at_root(row, buf)?;
-        } else {
-            let (from, range, tag) = match &bcast.long {
-                Some(long) => {
-                    let parent = long.members[tree::parent(long.me).expect("not the root")];
-                    let pieces = tree::subtree(long.count(), long.me);
-                    (parent, long.range(len, pieces), TAG_SPREAD)
-                }
-                None => (bcast.route.from.expect("not the root"), 0..len, TAG_PANEL),
-            };
-            let recv = row.irecv(buf, range, bcast.absolute(row, from), tag)?;
-            bcast.state = State::Receiving(recv);
+        let count = rings::pieces(topology, size, len * size_of::<f64>());
+        let absolute = |relative: usize| (relative + root) % size;
+        let bounds = |piece: usize| len * piece / count..len * (piece + 1) / count;
+        let unused = buf.len() - len;
+        let mut parts = buf.cut((0..count).map(|piece| bounds(piece).len()).chain([unused]));
+        let rest = parts.split_off(count);
+        let edges = edges(topology, size);
+        let mut bcast = Self {
+            pieces: Vec::with_capacity(count),
+            coming: VecDeque::new(),
+            outgoing: Vec::new(),
+            sends: RefCell::default(),
+            rest,
+        };
+        for Edge { to, tag, pieces, .. } in edges.iter().filter(|edge| edge.from == me) {
+            let (rank, pieces) = (absolute(*to), pieces.numbers(count));
+            bcast.outgoing.push(Outgoing { rank, tag: *tag, pieces });
         }
+        if me == 0 {
+            bcast.pieces.extend(parts.into_iter().map(|part| Piece::Here(Arc::new(part))));
+        } else {
+            let mut parts: Vec<_> = parts.into_iter().map(Some).collect();
+            bcast.pieces.extend((0..count).map(|_| Piece::Lost));
+            for Edge { from, tag, pieces, .. } in edges.iter().filter(|edge| edge.to == me) {
+                for piece in pieces.numbers(count) {
+                    let part = parts[piece].take().expect("a piece comes from one rank");
+                    let doubles = 0..part.len();
+                    let recv = row.irecv(part, doubles, absolute(*from), *tag)?;
+                    bcast.pieces[piece] = Piece::Coming(recv);
+                    bcast.coming.push_back(piece);
+                }
+            }
+        }
+        bcast.pass_on(row)?;
         Ok(bcast)
     }
 
-    fn start_at_root(&mut self, row: &C, buf: PanelBuf) -> Result<()> {
-        let buf = Arc::new(buf);
-        let mut sends = self.pass_on(row, &buf)?;
-        if let Some(long) = &self.long {
-            for child in tree::children(long.count(), long.me) {
-                let range = long.range(self.len, tree::subtree(long.count(), child));
-                let to = self.absolute(row, long.members[child]);
-                sends.push(row.isend(buf.clone(), range, to, TAG_SPREAD)?);
+    /// Sends what is here, to each rank in the order in which it expects the pieces.
+    fn pass_on(&mut self, row: &C) -> Result<()> {
+        for Outgoing { rank, tag, pieces } in &mut self.outgoing {
+            while let Some(&piece) = pieces.front() {
+                let Piece::Here(buf) = &self.pieces[piece] else { break };
+                let send = row.isend(buf.clone(), 0..buf.len(), *rank, *tag)?;
+                self.sends.get_mut().push(send);
+                pieces.pop_front();
             }
         }
-        self.state = State::Complete { buf, sends: sends.into() };
         Ok(())
-    }
-
-    fn absolute(&self, row: &C, relative: usize) -> usize {
-        (relative + self.root) % row.size()
-    }
-
-    fn pass_on(&self, row: &C, buf: &Arc<PanelBuf>) -> Result<Vec<C::Send>> {
-        let to = self.route.to.iter();
-        to.map(|&r| row.isend(buf.clone(), 0..self.len, self.absolute(row, r), TAG_PANEL)).collect()
     }
 
     /// Passes on what has arrived, without waiting for what has not.
     pub fn progress(&mut self, row: &C) -> Result<()> {
-        match &mut self.state {
-            State::Receiving(recv) => {
-                if recv.test()? {
-                    self.accept(row)?;
-                }
+        let Self { pieces, coming, .. } = self;
+        let mut still_coming = VecDeque::new();
+        for piece in coming.drain(..) {
+            let has_come = match &mut pieces[piece] {
+                Piece::Coming(recv) => recv.test()?,
+                _ => true,
+            };
+            match has_come {
+                true => pieces[piece].wait()?,
+                false => still_coming.push_back(piece),
             }
-            State::Complete { .. } => self.progress_sends()?,
-            State::Spread(_) | State::Moving => {}
         }
-        Ok(())
+        self.coming = still_coming;
+        self.pass_on(row)?;
+        self.progress_sends()
     }
 
     /// Progresses the sends to other ranks; never waits. A transport may move nothing
     /// unless it is called.
     pub fn progress_sends(&self) -> Result<()> {
-        if let State::Complete { sends, .. } = &self.state {
-            for send in sends.borrow_mut().iter_mut() {
-                send.test()?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether the message, or this rank's part of a long broadcast, is still to
-    /// come.
-    pub fn is_receiving(&self) -> bool {
-        matches!(self.state, State::Receiving(_))
+        self.sends.borrow_mut().iter_mut().try_for_each(|send| send.test().map(drop))
     }
 
     /// Whether the whole message is here.
     pub fn is_here(&self) -> bool {
-        matches!(self.state, State::Complete { .. })
-    }
-
-    /// Takes what was received and passes it on.
-    fn accept(&mut self, row: &C) -> Result<()> {
-        let recv = match std::mem::replace(&mut self.state, State::Moving) {
-            State::Receiving(recv) => recv,
-            other => {
-                self.state = other;
-                return Ok(());
-            }
-        };
-        let buf = recv.wait()?;
-        self.state = match &self.long {
-            None => {
-                let buf = Arc::new(buf);
-                let sends = self.pass_on(row, &buf)?.into();
-                State::Complete { buf, sends }
-            }
-            Some(long) => {
-                for child in tree::children(long.count(), long.me) {
-                    let range = long.range(self.len, tree::subtree(long.count(), child));
-                    row.send(&buf[range], self.absolute(row, long.members[child]), TAG_SPREAD)?;
-                }
-                State::Spread(buf)
-            }
-        };
-        Ok(())
+        self.coming.is_empty()
     }
 
     /// Waits until the whole message is here.
     pub fn finish(&mut self, row: &C) -> Result<()> {
-        self.accept(row)?;
-        let Some(long) = self.long.clone() else { return Ok(()) };
-        match std::mem::replace(&mut self.state, State::Moving) {
-            State::Spread(mut buf) => {
-                self.roll(row, &long, &mut buf)?;
-                self.state = State::Complete { buf: Arc::new(buf), sends: RefCell::default() };
-            }
-            State::Complete { buf, mut sends } => {
-                if long.me == 0 {
-                    sends.get_mut().extend(self.roll_from_root(row, &long, &buf)?);
-                }
-                self.state = State::Complete { buf, sends };
-            }
-            other => self.state = other,
-        }
-        self.long = None;
-        Ok(())
-    }
-
-    /// The root has all pieces: it feeds them to its neighbour one by one.
-    fn roll_from_root(&self, row: &C, long: &Long, buf: &Arc<PanelBuf>) -> Result<Vec<C::Send>> {
-        let count = long.count();
-        let mut sends = Vec::new();
-        if count > 1 {
-            let right = self.absolute(row, long.members[1]);
-            for step in 0..count - 1 {
-                let piece = (count - step) % count;
-                // Piece 1 is the neighbour's own.
-                let range = long.range(self.len, piece..piece + 1);
-                sends.push(row.isend(buf.clone(), range, right, TAG_ROLL)?);
-            }
-        }
-        Ok(sends)
-    }
-
-    /// In step s member t sends piece t - s to its right and gets piece t - 1 - s
-    /// from its left; the root needs none.
-    fn roll(&self, row: &C, long: &Long, buf: &mut [f64]) -> Result<()> {
-        let (count, me) = (long.count(), long.me);
-        let left = self.absolute(row, long.members[me - 1]);
-        let right = (me + 1 < count).then(|| self.absolute(row, long.members[me + 1]));
-        for step in 0..count - 1 {
-            let out = (me + count - step) % count;
-            let into = (me + count - 1 - step) % count;
-            let out_range = long.range(self.len, out..out + 1);
-            let into_range = long.range(self.len, into..into + 1);
-            let (out_data, into_data) = disjoint_ranges(buf, out_range, into_range);
-            let into_data = bytemuck::cast_slice_mut(into_data);
-            match right {
-                Some(right) => row.exchange_bytes(
-                    &[(bytemuck::cast_slice(out_data), right, TAG_ROLL)],
-                    &mut [(into_data, left, TAG_ROLL)],
-                )?,
-                None => row.recv_bytes(into_data, left, TAG_ROLL)?,
-            }
+        while let Some(piece) = self.coming.pop_front() {
+            self.pieces[piece].wait()?;
+            self.pass_on(row)?;
         }
         Ok(())
     }
@@ -272,10 +225,10 @@ impl<C: Comm> PanelBcast<C> {
     /// # Panics
     /// Before [`Self::finish`].
     pub fn data(&self) -> &[f64] {
-        match &self.state {
-            State::Complete { buf, .. } => buf,
+        PanelBuf::whole(self.pieces.iter().map(|piece| match piece {
+            Piece::Here(buf) => &**buf,
             _ => panic!("a panel used before it has arrived"),
-        }
+        }))
     }
 
     /// Waits until the message has been passed on, and gives the buffer back.
@@ -283,13 +236,12 @@ impl<C: Comm> PanelBcast<C> {
     /// # Panics
     /// Before [`Self::finish`].
     pub fn reclaim(self) -> Result<PanelBuf> {
-        let State::Complete { buf, sends } = self.state else {
-            panic!("a panel released before it has arrived")
-        };
-        for send in sends.into_inner() {
-            send.wait()?;
-        }
-        Ok(Arc::into_inner(buf).expect("all sends that shared the buffer are complete"))
+        self.sends.into_inner().into_iter().try_for_each(|send| send.wait())?;
+        let pieces = self.pieces.into_iter().map(|piece| match piece {
+            Piece::Here(buf) => Arc::into_inner(buf).expect("all its sends are complete"),
+            _ => panic!("a panel released before it has arrived"),
+        });
+        Ok(PanelBuf::join(pieces.chain(self.rest)))
     }
 }
 
@@ -310,38 +262,84 @@ mod tests {
 
     #[test]
     fn every_topology_reaches_every_rank_from_every_root() {
-        for topology in ALL {
-            for size in 1..9 {
-                run(size, |comm| {
-                    let mut buf = PanelBuf::new(40).expect("memory");
-                    for root in 0..size {
-                        for len in [1, 3, 37] {
-                            buf.fill(if comm.rank() == root { root as f64 + 0.5 } else { -1.0 });
-                            let mut bcast = PanelBcast::start(&comm, topology, root, buf, len)?;
-                            bcast.progress(&comm)?;
-                            bcast.finish(&comm)?;
-                            let want = root as f64 + 0.5;
-                            assert!(bcast.data()[..len].iter().all(|&x| x == want));
-                            buf = bcast.reclaim()?;
-                        }
+        // The longest are of several pieces in rings, too.
+        let long = (1 << 18) + 3;
+        assert!(rings::pieces(Bcast::OneRing, 3, long * size_of::<f64>()) > 2);
+        for (topology, size) in ALL.into_iter().flat_map(|it| (1..9).map(move |size| (it, size))) {
+            run(size, |comm| {
+                let mut buf = PanelBuf::new(long + 40).expect("memory");
+                for (root, len) in
+                    (0..size).flat_map(|root| [1, 3, 37, long].map(|len| (root, len)))
+                {
+                    let want = |i: usize| root as f64 + i as f64;
+                    match comm.rank() == root {
+                        true => buf.iter_mut().enumerate().for_each(|(i, x)| *x = want(i)),
+                        false => buf.fill(-1.0),
                     }
-                    Ok::<_, CommError>(())
-                })
-                .into_iter()
-                .for_each(|rank| rank.unwrap_or_else(|e| panic!("{topology:?} on {size}: {e}")));
+                    let mut bcast = PanelBcast::start(&comm, topology, root, buf, len)?;
+                    bcast.progress(&comm)?;
+                    bcast.finish(&comm)?;
+                    assert_eq!(bcast.data().len(), len);
+                    assert!(bcast.data().iter().enumerate().all(|(i, &x)| x == want(i)));
+                    buf = bcast.reclaim()?;
+                }
+                assert_eq!(buf.len(), long + 40);
+                Ok::<_, CommError>(())
+            })
+            .into_iter()
+            .for_each(|rank| rank.unwrap_or_else(|e| panic!("{topology:?} on {size}: {e}")));
+        }
+    }
+
+    /// Nobody needs to call `finish` for others to get the message.
+    #[test]
+    fn progress_alone_brings_all_of_it() {
+        for topology in ALL {
+            run(6, |comm| {
+                let buf = PanelBuf::new(600).expect("memory");
+                let mut bcast = PanelBcast::start(&comm, topology, 2, buf, 600)?;
+                while !bcast.is_here() {
+                    bcast.progress(&comm)?;
+                    std::thread::yield_now();
+                }
+                bcast.reclaim().map(drop)
+            })
+            .into_iter()
+            .for_each(|rank| rank.unwrap_or_else(|e| panic!("{topology:?}: {e}")));
+        }
+    }
+
+    #[test]
+    fn each_rank_gets_each_piece_once_from_a_rank_that_gets_it() {
+        for (topology, size) in ALL.into_iter().flat_map(|it| (1..40).map(move |size| (it, size))) {
+            let count = rings::pieces(topology, size, 3 << 20);
+            let edges = edges(topology, size);
+            for piece in 0..count {
+                let with = |edge: &&Edge| edge.pieces.numbers(count).contains(&piece);
+                let mut sources = vec![None; size];
+                for edge in edges.iter().filter(with) {
+                    assert!(sources[edge.to].replace(edge.from).is_none(), "{edge:?}");
+                }
+                assert!(sources[0].is_none());
+                // Each comes from a lower rank, and so in the end from the root.
+                let is_lower = |rank: usize| sources[rank].is_some_and(|from| from < rank);
+                assert!((1..size).all(is_lower), "{topology:?} on {size}: {sources:?}");
             }
         }
     }
 
     #[test]
-    fn routes_are_the_topologies_of_their_names() {
-        let edges = |topology| (0..6).map(|me| ring_route(topology, 6, me).to).collect::<Vec<_>>();
-        assert_eq!(edges(Bcast::OneRing), [vec![1], vec![2], vec![3], vec![4], vec![5], vec![]]);
-        assert_eq!(edges(Bcast::OneRingM), [vec![1, 2], vec![], vec![3], vec![4], vec![5], vec![]]);
-        assert_eq!(edges(Bcast::TwoRing), [vec![1, 3], vec![2], vec![], vec![4], vec![5], vec![]]);
-        assert_eq!(
-            edges(Bcast::TwoRingM),
-            [vec![1, 2, 4], vec![], vec![3], vec![], vec![5], vec![]]
-        );
+    fn edges_are_the_topologies_of_their_names() {
+        let edges = |topology| {
+            let edges = edges(topology, 6).into_iter();
+            edges.map(|edge| (edge.from, edge.to)).collect::<Vec<_>>()
+        };
+        assert_eq!(edges(Bcast::OneRing), [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]);
+        assert_eq!(edges(Bcast::OneRingM), [(0, 1), (0, 2), (2, 3), (3, 4), (4, 5)]);
+        assert_eq!(edges(Bcast::TwoRing), [(0, 1), (0, 3), (1, 2), (3, 4), (4, 5)]);
+        assert_eq!(edges(Bcast::TwoRingM), [(0, 1), (0, 2), (0, 4), (2, 3), (4, 5)]);
+        let tree = [(4, 5), (0, 4), (2, 3), (0, 2), (0, 1)];
+        let ring = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)];
+        assert_eq!(edges(Bcast::Long), [tree, ring].concat());
     }
 }

@@ -23,7 +23,6 @@
 //! which `unblocked` factors one by one. It also finds each rank's largest element (in
 //! `blas::passes`). [`pivot`] chooses among those of the ranks, and exchanges the rows.
 
-pub mod kernels;
 pub mod pivot;
 mod recursive;
 mod unblocked;

@@ -8,10 +8,10 @@
 //! After it all ranks know the pivot row (row j of L1 and U1) and the rank that
 //! gave it knows the row to put in its place.
 
-use super::kernels::Best;
 use super::{PanelWork, PfactError};
 use crate::hpl::comm::node::NodeMemory;
 use crate::hpl::comm::{Comm, Result, Tag, doubling};
+use crate::machine::blas::kernels::Best;
 
 const TAG_PIVOT: Tag = 0x110;
 

@@ -12,10 +12,10 @@
 
 use std::ops::Range;
 
-use super::kernels::{self, Best};
 use super::{PanelWork, PfactError, pivot};
 use crate::config::Fact;
 use crate::hpl::comm::Comm;
+use crate::machine::blas::kernels::{self, Best};
 use crate::machine::blas::{MatMut, passes};
 use crate::machine::tuning::TUNING;
 

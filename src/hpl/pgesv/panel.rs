@@ -244,12 +244,11 @@ impl<C: Comm> Panel<C> {
         }
     }
 
-    /// Passes on what has arrived, and says whether the panel, or with a long
-    /// broadcast the first part of it, has come. Never waits.
+    /// Passes on what has arrived, and says whether all of the panel has come. Never waits.
     pub fn has_come(&mut self, grid: &Grid<C>) -> Result<bool, SolveError> {
         self.progress(grid)?;
         Ok(match &self.message {
-            Message::Broadcast(bcast) => !bcast.is_receiving(),
+            Message::Broadcast(bcast) => bcast.is_here(),
             Message::Shared(slot) => slot.has_come(&grid.row)?,
         })
     }

@@ -1,7 +1,7 @@
 //! P = 1: the rows are exchanged in place, one pair after the other
 //! (HPL_dlaswp). Rows are contiguous, so each exchange streams two rows.
 
-use crate::hpl::pfact::kernels;
+use crate::machine::blas::kernels;
 use crate::machine::blas::MatMut;
 
 /// Exchanges row `first + i` of `a` with row `ipiv[i]`, for each i in turn.

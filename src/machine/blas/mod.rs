@@ -8,6 +8,7 @@
 //! calls read like the mathematics they do.
 
 mod ffi;
+pub mod kernels;
 pub mod passes;
 mod solve_rows;
 pub mod transpose;

@@ -115,6 +115,25 @@ impl PanelBuf {
         Arc::try_unwrap(whole).ok().expect("all parts of one buffer")
     }
 
+    /// The doubles of these parts of one buffer, which follow one another from its start on.
+    ///
+    /// # Panics
+    /// When they do not.
+    pub fn whole<'a>(parts: impl IntoIterator<Item = &'a Self>) -> &'a [f64] {
+        let mut whole: Option<(&Arc<Self>, usize)> = None;
+        for part in parts {
+            let Memory::Part(of) = &part.memory else { panic!("a buffer that was not cut") };
+            let (whole, end) = whole.get_or_insert((of, 0));
+            // SAFETY: the parts before this one are within the buffer, so their end is, too.
+            let is_next = Arc::ptr_eq(whole, of) && part.ptr == unsafe { whole.ptr.add(*end) };
+            assert!(is_next, "parts that do not follow one another");
+            *end += part.len;
+        }
+        let (whole, end) = whole.expect("at least one part");
+        // SAFETY: the doubles of parts that are all borrowed for as long, and keep the buffer.
+        unsafe { std::slice::from_raw_parts(whole.ptr.as_ptr(), end) }
+    }
+
     fn on_heap(len: usize, bytes: usize) -> Option<Self> {
         let layout = Layout::from_size_align(bytes, PAGE_BYTES).expect("a few pages");
         // SAFETY: of at least one double.
@@ -208,6 +227,30 @@ mod tests {
         let whole = PanelBuf::join(parts);
         assert_eq!(whole[..], [1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 0.0, 0.0, 0.0]);
         assert_eq!(PanelBuf::join(whole.cut([])).len(), 10);
+    }
+
+    #[test]
+    fn parts_that_follow_one_another_are_read_as_one() {
+        let mut whole = PanelBuf::new(10).unwrap();
+        (0..10).for_each(|i| whole[i] = i as f64);
+        let parts: Vec<_> = whole.cut([4, 0, 3]).into_iter().map(Arc::new).collect();
+        let read = PanelBuf::whole(parts.iter().take(3).map(|part| &**part));
+        assert_eq!(read, [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        assert_eq!(PanelBuf::whole(parts.iter().take(1).map(|part| &**part)).len(), 4);
+    }
+
+    #[test]
+    #[should_panic(expected = "do not follow one another")]
+    fn parts_with_a_gap_are_not_read_as_one() {
+        let parts = PanelBuf::new(10).unwrap().cut([4, 1, 3]);
+        PanelBuf::whole([&parts[0], &parts[2]]);
+    }
+
+    #[test]
+    #[should_panic(expected = "do not follow one another")]
+    fn parts_of_two_buffers_are_not_read_as_one() {
+        let parts = [0, 1].map(|_| PanelBuf::new(10).unwrap().cut([4]));
+        PanelBuf::whole([&parts[0][0], &parts[1][1]]);
     }
 
     #[test]

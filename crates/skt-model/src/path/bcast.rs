@@ -5,9 +5,12 @@
 //! is passed on at the next call into MPI: between two products of the trailing
 //! update, or while the rank waits for the panel. Once posted, data moves without
 //! the processors.
+//!
+//! A panel travels in pieces. The last one decides when it is there: it leaves a rank behind
+//! those that have arrived since the call before, which leave at the same call.
 
 use skt_terms::choice::Bcast;
-use skt_terms::rings::ring_heads;
+use skt_terms::rings::{long_members, ring_heads};
 use skt_terms::tree;
 
 use super::clock::{Moment, Part};
@@ -25,18 +28,22 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// The first call into MPI at or after `arrival`.
-    fn next_call(&self, arrival: Moment) -> Moment {
+    /// The first call into MPI at or after `arrival`, and seconds since the one before, where
+    /// there is one in the product.
+    fn next_call(&self, arrival: Moment) -> (Moment, Option<f64>) {
         if arrival.at_seconds >= self.end.at_seconds {
-            return arrival;
+            return (arrival, Some(0.0));
         }
-        let piece_seconds =
+        let part_seconds =
             (self.end.at_seconds - self.start.at_seconds) / work::products(self.rows);
         let waited = arrival.at_seconds - self.start.at_seconds;
-        let pieces = (waited / piece_seconds).ceil().max(1.0);
-        let call = self.start.after(Part::Product, pieces * piece_seconds);
+        let parts = (waited / part_seconds).ceil().max(1.0);
+        let since = waited - (parts - 1.0) * part_seconds;
+        let since = (parts > 1.0).then_some(since);
+        let call = self.start.after(Part::Product, parts * part_seconds);
         // Rounding must not make a call of the past, nor one after the end.
-        if call.at_seconds > self.end.at_seconds { self.end } else { call.and(arrival) }
+        let call = if call.at_seconds > self.end.at_seconds { self.end } else { call.and(arrival) };
+        (call, since)
     }
 }
 
@@ -47,8 +54,8 @@ pub(super) struct Wire {
     pub byte_seconds: f64,
     /// What arrives is passed on at once.
     pub prompt: bool,
-    /// Pieces that a ring passes on before it has the whole; 1 for none.
-    pub segments: usize,
+    /// Pieces of a panel in a ring.
+    pub pieces: usize,
 }
 
 /// When the panel is there, and when the sends that pass it on are done.
@@ -74,18 +81,16 @@ pub(super) fn arrivals(
     let mut way = Way { wire, root, bytes, windows, all: &mut all };
     let heads = ring_heads(topology, q);
     let mut sending = from;
+    let members = long_members(topology, q);
     for (i, &head) in heads.iter().enumerate() {
         sending = way.send(0, sending, head, bytes);
-        if topology == Bcast::LongM {
-            continue;
+        if members.is_none() {
+            let end = heads.get(i + 1).copied().unwrap_or(q);
+            way.ring(&(head..end).collect::<Vec<_>>(), wire.pieces);
         }
-        let end = heads.get(i + 1).copied().unwrap_or(q);
-        way.ring(head..end);
     }
-    match topology {
-        Bcast::Long => way.long(&(0..q).collect::<Vec<_>>(), from),
-        Bcast::LongM => way.long(&(0..q).filter(|&r| r != 1).collect::<Vec<_>>(), sending),
-        _ => {}
+    if let Some(members) = members {
+        way.long(&members, sending);
     }
     all
 }
@@ -112,81 +117,69 @@ impl Way<'_> {
         done
     }
 
+    /// The same to a rank that gets something else, too.
+    fn add(&mut self, from: usize, start: Moment, to: usize, bytes: f64) {
+        let column = self.column(to);
+        let else_here = self.all.here[column];
+        self.send(from, start, to, bytes);
+        self.all.here[column] = self.all.here[column].and(else_here);
+    }
+
     /// From the first of `ranks`, which has it or will, to the others in turn.
-    fn ring(&mut self, ranks: std::ops::Range<usize>) {
-        let segment_bytes = self.bytes / self.wire.segments as f64;
-        for to in ranks.start + 1..ranks.end {
-            let from = to - 1;
-            let arrived = self.all.here[self.column(from)];
-            if self.wire.segments == 1 {
-                let start = self.passes_on(from, arrived);
-                self.send(from, start, to, self.bytes);
-            } else {
-                // All but the last segment have gone before.
-                self.send(from, arrived, to, segment_bytes);
-            }
+    fn ring(&mut self, ranks: &[usize], pieces: usize) {
+        for (&from, &to) in ranks.iter().zip(ranks.iter().skip(1)) {
+            let (start, bytes) = self.passes_on(from, self.bytes / pieces as f64);
+            let start = start.and(self.all.sent[self.column(from)]);
+            self.add(from, start, to, bytes);
         }
     }
 
-    fn passes_on(&self, relative: usize, arrived: Moment) -> Moment {
+    /// When a rank passes on the last piece of what it gets, and the bytes that it passes on
+    /// then.
+    fn passes_on(&self, relative: usize, piece_bytes: f64) -> (Moment, f64) {
+        let column = self.column(relative);
+        let arrived = self.all.here[column];
         if self.wire.prompt {
-            arrived
-        } else {
-            self.windows[self.column(relative)].next_call(arrived)
+            return (arrived, piece_bytes);
         }
+        let (call, since) = self.windows[column].next_call(arrived);
+        let bytes = since.map_or(self.bytes, |since| since / self.wire.byte_seconds);
+        // Without a bandwidth to wait for there may be no such number.
+        (call, bytes.min(self.bytes).max(piece_bytes))
     }
 
-    /// Pieces down a binary tree of `members`, then around their ring. The second
-    /// part begins when a member waits for the panel; a member needs all to its
-    /// left for it, and the next one to take its pieces.
+    /// Pieces down a binary tree of `members`, then around their ring, behind what the root has
+    /// sent by `from`.
     fn long(&mut self, members: &[usize], from: Moment) {
         let count = members.len();
         let piece_bytes = self.bytes / count as f64;
-        let mut holds = vec![from; count];
+        let mut rolling = from;
         for member in 0..count {
-            let mut sending =
-                if member == 0 { from } else { self.passes_on(members[member], holds[member]) };
+            let has = if member == 0 { from } else { self.all.here[self.column(members[member])] };
+            let call = self.windows[self.column(members[member])].next_call(has).0;
+            let is_at_once = member == 0 || self.wire.prompt;
+            let mut sending = if is_at_once { has } else { call };
             for child in tree::children(count, member) {
                 let bytes = piece_bytes * tree::subtree(count, child).len() as f64;
                 sending = self.send(members[member], sending, members[child], bytes);
-                holds[child] = self.all.here[self.column(members[child])];
+            }
+            if member == 0 {
+                rolling = sending;
             }
         }
-        let waits = |member: usize| {
-            let column = self.column(members[member]);
-            holds[member].and(self.windows[column].end)
-        };
-        let steps = count as f64 - 1.0;
-        let hop = self.wire.latency_seconds + piece_bytes * self.wire.byte_seconds;
-        // The root hands its pieces over when it waits itself, behind what it has sent before.
-        let root = self.column(0);
-        let mut ready = from.and(self.windows[root].end).and(self.all.sent[root]);
-        let mut ends = vec![from; count];
-        for (member, end) in ends.iter_mut().enumerate().skip(1) {
-            ready = ready.and(waits(member)).and(waits((member + 1).min(count - 1)));
-            *end = ready.after(Part::Bcast, steps * hop);
+        if count > 1 {
+            self.add(0, rolling, members[1], self.bytes - piece_bytes);
         }
-        for member in 1..count {
-            let column = self.column(members[member]);
-            self.all.here[column] = ends[member];
-            self.all.sent[column] = ends[member];
-        }
-        // Then it goes on.
-        let handed = self.all.sent[root].and(from).and(self.windows[root].end);
-        self.all.sent[root] =
-            handed.after(Part::Bcast, steps * piece_bytes * self.wire.byte_seconds);
+        self.ring(&members[1..], count);
     }
 }
 
 /// Copies of the panel that the root sends, before it waits itself.
 pub(super) fn root_copies(topology: Bcast, q: usize) -> f64 {
-    let spread = |members: usize| 1.0 - 1.0 / members.max(1) as f64;
     let heads = ring_heads(topology, q).len() as f64;
-    match topology {
-        Bcast::Long => heads + spread(q),
-        Bcast::LongM => heads + spread(q.saturating_sub(1)),
-        _ => heads,
-    }
+    // All but its own piece, twice: down the tree and around the ring.
+    let spread = |members: Vec<usize>| 2.0 - 2.0 / members.len().max(1) as f64;
+    heads + long_members(topology, q).map_or(0.0, spread)
 }
 
 /// Seconds until the last of `q` columns has a panel of `bytes` where all wait for it.
@@ -200,7 +193,7 @@ pub(super) fn idle_seconds(topology: Bcast, wire: &Wire, bytes: f64, q: usize) -
 mod tests {
     use super::*;
 
-    const WIRE: Wire = Wire { latency_seconds: 1.0, byte_seconds: 1.0, prompt: false, segments: 1 };
+    const WIRE: Wire = Wire { latency_seconds: 1.0, byte_seconds: 1.0, prompt: false, pieces: 1 };
 
     fn idle(topology: Bcast, q: usize, bytes: f64) -> f64 {
         idle_seconds(topology, &WIRE, bytes, q)
@@ -219,22 +212,21 @@ mod tests {
 
     #[test]
     fn long_moves_the_message_about_twice() {
-        // Down: 2 + 1 pieces and 2 latencies; around: 3 hops of 1 piece.
-        let pieces = 25.0;
-        assert_eq!(idle(Bcast::Long, 4, 100.0), (3.0 * pieces + 2.0) + 3.0 * (pieces + 1.0));
+        // The root: down 2 + 1 pieces, around 3; then 2 hops of the last piece.
+        let piece = 25.0;
+        assert_eq!(idle(Bcast::Long, 4, 100.0), 6.0 * piece + 1.0 + 2.0 * (piece + 1.0));
         assert_eq!(idle(Bcast::Long, 1, 100.0), 0.0);
         assert_eq!(idle(Bcast::LongM, 2, 100.0), 101.0);
     }
 
     #[test]
-    fn the_roll_begins_when_the_root_waits() {
+    fn the_roll_goes_on_while_the_root_multiplies() {
         let window = |end| Window { start: Moment::default(), end, rows: 1.0 };
         let busy_until = |seconds| Moment::default().after(Part::Product, seconds);
         let mut windows = [window(Moment::default()); 4];
         windows[0] = window(busy_until(1000.0));
         let all = arrivals(Bcast::Long, &WIRE, 0, Moment::default(), 100.0, &windows);
-        assert_eq!(all.here[1].at_seconds, 1000.0 + 3.0 * 26.0);
-        assert_eq!(all.sent[0].at_seconds, 1000.0 + 3.0 * 25.0);
+        assert_eq!(all.here[3].at_seconds, idle(Bcast::Long, 4, 100.0));
     }
 
     #[test]
@@ -244,15 +236,8 @@ mod tests {
                 let now = Window { start: Moment::default(), end: Moment::default(), rows: 0.0 };
                 let windows = vec![now; q];
                 let all = arrivals(topology, &WIRE, 0, Moment::default(), 840.0, &windows);
-                // Then the roll, of all pieces but its own.
-                let rolled = match topology {
-                    Bcast::Long => 840.0 * (1.0 - 1.0 / q as f64),
-                    Bcast::LongM if q > 1 => 840.0 * (1.0 - 1.0 / (q as f64 - 1.0)),
-                    _ => 0.0,
-                };
-                // Before that it waits for the others, which have what the tree sends them.
-                let waited = all.sent[0].at_seconds - rolled - 840.0 * root_copies(topology, q);
-                assert!(waited.abs() < 1e-9, "{topology:?}, {q}: {waited}");
+                let off = all.sent[0].at_seconds - 840.0 * root_copies(topology, q);
+                assert!(off.abs() < 1e-9, "{topology:?}, {q}: {off}");
             }
         }
     }
@@ -261,16 +246,31 @@ mod tests {
     fn a_rank_passes_on_between_two_products() {
         let at = |seconds| Moment::default().after(Part::Product, seconds);
         let window = Window { start: at(10.0), end: at(14.0), rows: 4096.0 };
-        let call = |seconds| window.next_call(at(seconds)).at_seconds;
+        let call = |seconds| window.next_call(at(seconds)).0.at_seconds;
         assert_eq!([3.0, 10.0, 10.5, 11.0, 11.5].map(call), [11.0, 11.0, 11.0, 11.0, 12.0]);
         assert_eq!([13.5, 14.0, 20.0].map(call), [14.0, 14.0, 20.0]);
     }
 
     #[test]
-    fn segments_shorten_a_ring() {
-        let wire = Wire { segments: 10, prompt: true, ..WIRE };
-        // The first hop takes all of it, the others a segment and a latency more.
+    fn pieces_shorten_a_ring() {
+        let wire = Wire { pieces: 10, prompt: true, ..WIRE };
+        // The first hop takes all of it, the others a piece and a latency more.
         let got = idle_seconds(Bcast::OneRing, &wire, 100.0, 6);
         assert_eq!(got, 101.0 + 4.0 * 11.0);
+    }
+
+    #[test]
+    fn pieces_that_have_come_since_the_last_call_leave_together() {
+        // Calls every 10 s; the last of 20 bytes is at rank 1 after 21 s.
+        let at = |seconds| Moment::default().after(Part::Product, seconds);
+        let window = Window { start: at(0.0), end: at(100.0), rows: 10.0 * 1024.0 };
+        let last = |pieces| {
+            let wire = Wire { pieces, ..WIRE };
+            arrivals(Bcast::OneRing, &wire, 0, at(0.0), 20.0, &[window; 3]).here[2].at_seconds
+        };
+        assert_eq!(last(1), 30.0 + 20.0 + 1.0);
+        assert_eq!(last(4), 30.0 + 5.0 + 1.0);
+        // More than a piece in the second since the call at 20 s.
+        assert_eq!(last(40), 30.0 + 1.0 + 1.0);
     }
 }

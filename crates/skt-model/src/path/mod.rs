@@ -145,8 +145,6 @@ pub struct Changes {
     pub even_roll: bool,
     /// A panel is passed on when it arrives, not at the next call into MPI.
     pub prompt_forwarding: bool,
-    /// Rings pass a panel on in this many pieces, promptly; 0 or 1 for whole panels.
-    pub ring_segments: usize,
     /// With DEPTH >= 2, a rank waits for the panel that it needs next, not for the
     /// newest one.
     pub wait_for_oldest: bool,

@@ -2,6 +2,7 @@
 
 use skt_terms::layout::Cyclic;
 use skt_terms::phases::Phases;
+use skt_terms::rings;
 
 use super::bcast::{self, Window, Wire};
 use super::clock::{Moment, Part};
@@ -329,14 +330,13 @@ impl<'a> Walk<'a> {
     /// Sends panel `next` off.
     fn start(&mut self, next: usize, ready: Moment, windows: &[Window]) {
         let bytes = work::panel_bytes(self.below(next).most, self.width(next));
-        let changes = self.changes;
+        let (topology, q) = (self.run.bcast, self.run.q);
         let wire = Wire {
             latency_seconds: self.machine.message_seconds,
             byte_seconds: self.machine.message_byte_seconds,
-            prompt: changes.prompt_forwarding || changes.ring_segments > 1,
-            segments: changes.ring_segments.max(1),
+            prompt: self.changes.prompt_forwarding,
+            pieces: rings::pieces(topology, q, bytes as usize),
         };
-        let (topology, q) = (self.run.bcast, self.run.q);
         self.unhidden[Part::Bcast as usize] += bcast::idle_seconds(topology, &wire, bytes, q);
         let arrivals = bcast::arrivals(topology, &wire, next % q, ready, bytes, windows);
         self.factored.push_back(Factored { k: next, arrivals });

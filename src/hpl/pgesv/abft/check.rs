@@ -26,9 +26,10 @@ use super::super::local::Local;
 use super::groups::{dead_checksums, dead_columns};
 use super::memory::Places;
 use super::relay::{Relay, Sum};
-use super::rounding::{are_rounding, most_units, unit};
+use super::rounding::{are_rounding, is_rounding, most_units, unit};
 use super::weights::Weights;
 use crate::hpl::comm::{Comm, collect};
+use crate::machine::blas::kernels;
 
 /// The deltas of a row are attributed to a process column if what it leaves unexplained is below
 /// this share of them, or this many units.
@@ -36,8 +37,6 @@ const REST: f64 = 1e-3;
 const REST_UNITS: f64 = 2.0;
 /// Rows of one thread at a time.
 const GRAIN_ROWS: usize = 16;
-/// Elements that the compiler makes vectors of.
-const LANES: usize = 16;
 /// One in so many rows tells how long a check of all takes.
 const TIMED_ROWS: usize = 16;
 
@@ -231,12 +230,12 @@ pub(super) fn check_left_over<C: Comm>(
     let a = unsafe { places.a.read(0..local.shape.rows, cols.clone()) };
     let above = a.block(0..below, 0..cols.len());
     // A process row may have nothing above the diagonal.
-    let mut size = [above.fetched_rows().map(largest).fold(0.0, f64::max)];
+    let mut size = [above.fetched_rows().map(kernels::largest).fold(0.0, f64::max)];
     collect::all_max(&grid.col, &mut size)?;
     let unit = unit(local, size[0]);
     let left_over = a.block(below..local.shape.rows, 0..cols.len());
     let mut rows = (below..).zip(left_over.fetched_rows());
-    match rows.find(|(_, row)| !are_rounding(row.iter().copied(), unit)) {
+    match rows.find(|(_, row)| !is_rounding(kernels::largest(row), unit)) {
         Some((row, values)) => Err(SolveError::Wrong {
             column: finished,
             row: local.rows.global(row, grid.myrow),
@@ -355,7 +354,7 @@ fn products<C: Comm>(
             };
             // SAFETY: nobody writes to A.
             let a = unsafe { a.read(row..row + 1, dead..shape.cols) };
-            let (dot, most) = dot_and_largest(a.row(0), &v[dead..]);
+            let (dot, most) = kernels::signed_sum_and_largest(a.row(0), &v[dead..]);
             largest = largest.max(most);
             dot
         };
@@ -365,40 +364,6 @@ fn products<C: Comm>(
         products.1 = [products.1[0].max(largest)];
     });
     products.into_inner().expect("no thread panics with it")
-}
-
-/// The largest magnitude, of numbers. In lanes, which the compiler makes vectors of.
-fn largest(values: &[f64]) -> f64 {
-    let mut most = [0.0f64; LANES];
-    let chunks = values.chunks_exact(LANES);
-    let rest = chunks.remainder().iter().fold(0.0, |most: f64, value| most.max(value.abs()));
-    for chunk in chunks {
-        for (most, value) in most.iter_mut().zip(chunk) {
-            let magnitude = value.abs();
-            *most = if magnitude > *most { magnitude } else { *most };
-        }
-    }
-    most.iter().fold(rest, |a, &b| a.max(b))
-}
-
-/// `a v`, and the largest magnitude of `a`. In lanes, which the compiler makes vectors of.
-fn dot_and_largest(a: &[f64], v: &[f64]) -> (f64, f64) {
-    let (mut dots, mut most) = ([0.0; LANES], [0.0f64; LANES]);
-    let (a, v) = (a.chunks_exact(LANES), v.chunks_exact(LANES));
-    let rest = a.remainder().iter().zip(v.remainder());
-    let (mut dot, mut largest) = (0.0, 0.0f64);
-    for (a, v) in rest {
-        dot += a * v;
-        largest = largest.max(a.abs());
-    }
-    for (a, v) in a.zip(v) {
-        for lane in 0..LANES {
-            dots[lane] += a[lane] * v[lane];
-            let magnitude = a[lane].abs();
-            most[lane] = if magnitude > most[lane] { magnitude } else { most[lane] };
-        }
-    }
-    (dot + dots.iter().sum::<f64>(), most.iter().fold(largest, |a, &b| a.max(b)))
 }
 
 /// 1 or -1, by chance (SplitMix64; Steele, Lea, Flood 2014).
@@ -448,18 +413,6 @@ mod tests {
         }
         assert_eq!(panels_between(0.1, 1.0, 86), 43);
         assert_eq!(panels_between(0.1, 0.0, 86), 86);
-    }
-
-    #[test]
-    fn a_dot_product_is_that_of_all_elements() {
-        for len in [0, 1, 15, 16, 17, 40] {
-            let a: Vec<f64> = (0..len).map(|i| f64::from(i) - 7.0).collect();
-            let v: Vec<f64> = (0..len).map(|i| sign(3, i as u64)).collect();
-            let plain = a.iter().zip(&v).map(|(a, v)| a * v).sum::<f64>();
-            let largest = a.iter().fold(0.0f64, |most, a| most.max(a.abs()));
-            assert_eq!(dot_and_largest(&a, &v), (plain, largest));
-            assert_eq!(super::largest(&a), largest);
-        }
     }
 
     #[test]

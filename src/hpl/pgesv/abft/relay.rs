@@ -11,6 +11,7 @@ use super::groups::dead_columns;
 use super::memory::{Journal, Places, RelayMessages};
 use super::rounding::{are_rounding, most_units};
 use crate::hpl::comm::{Comm, CommError, PanelBuf, RecvRequest as _, SendRequest as _, Tag};
+use crate::machine::blas::kernels;
 
 const TAG_RELAY: Tag = 0x150;
 
@@ -319,7 +320,7 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         for ((row, values), sums) in rows.zip(a.fetched_rows()).zip(sums) {
             let dead = self.dead(sum, row, &here);
             let (values, sums) = (&values[dead..], &mut sums[dead..]);
-            sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += factor * value);
+            kernels::axpy(factor, values, sums);
         }
     }
 

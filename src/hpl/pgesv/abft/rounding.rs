@@ -7,12 +7,16 @@ use crate::hpl::comm::Comm;
 /// deviation is 0.6.
 const ALARM_UNITS: f64 = 32.0;
 
-/// Whether elements may be off by so much by rounding, of which this is the unit.
+/// Whether an element may be off by so much by rounding, of which this is the unit. What is no
+/// number may not.
+pub(super) fn is_rounding(deviation: f64, unit: f64) -> bool {
+    deviation.abs() <= (ALARM_UNITS * unit).min(f64::MAX)
+}
+
+/// The same of all these elements.
 pub(super) fn are_rounding(deviations: impl Iterator<Item = f64>, unit: f64) -> bool {
-    let most = (ALARM_UNITS * unit).min(f64::MAX);
-    // All are looked at, which takes less than to stop at the first. None may be no number.
-    let is_more = |by: f64| by.is_nan() | (by.abs() > most);
-    !deviations.fold(false, |is, by| is | is_more(by))
+    // All are looked at, which takes less than to stop at the first.
+    deviations.fold(true, |are, by| are & is_rounding(by, unit))
 }
 
 /// The largest of these deviations, in units; infinite if one is no number.

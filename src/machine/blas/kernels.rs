@@ -87,6 +87,20 @@ multiversion! {
 }
 
 multiversion! {
+    /// The largest magnitude of `x`; NaN when any element is.
+    largest(x: &[f64]) -> f64 = largest_loop
+}
+
+multiversion! {
+    /// `x v` for a `v` of +1 and -1, and the largest magnitude of `x`. Each product is exact, so
+    /// all instruction sets have the same bits.
+    ///
+    /// # Panics
+    /// When the lengths differ.
+    signed_sum_and_largest(x: &[f64], v: &[f64]) -> (f64, f64) = signed_sum_and_largest_loop
+}
+
+multiversion! {
     /// Exchanges `x` and `y`.
     ///
     /// # Panics
@@ -124,29 +138,61 @@ fn swap_loop<const FUSED: bool>(x: &mut [f64], y: &mut [f64]) {
     }
 }
 
+/// The bits of a magnitude. They are ordered as magnitudes are, with infinity above all finite
+/// ones and NaN above infinity. Without the sign, signed comparisons do, which AVX2 and NEON have.
 #[inline(always)]
-fn search_loop<const FUSED: bool>(x: &[f64]) -> Best {
+fn magnitude_bits(x: f64) -> i64 {
+    x.abs().to_bits().cast_signed()
+}
+
+#[inline(always)]
+fn largest_bits(x: &[f64]) -> i64 {
     const LANES: usize = 32;
-    // The bits of magnitudes are ordered as these are, with infinity above all finite ones and
-    // NaN above infinity. Without the sign, signed comparisons do, which AVX2 and NEON have.
-    let bits = |x: f64| x.abs().to_bits().cast_signed();
     let mut largest = [0; LANES];
     let (chunks, rest) = x.as_chunks::<LANES>();
     for chunk in chunks {
         for lane in 0..LANES {
-            let magnitude = bits(chunk[lane]);
+            let magnitude = magnitude_bits(chunk[lane]);
             largest[lane] = if magnitude > largest[lane] { magnitude } else { largest[lane] };
         }
     }
-    let largest = largest.into_iter().chain(rest.iter().map(|&x| bits(x))).fold(0, i64::max);
-    if largest >= bits(f64::INFINITY) {
+    largest.into_iter().chain(rest.iter().map(|&x| magnitude_bits(x))).fold(0, i64::max)
+}
+
+#[inline(always)]
+fn largest_loop<const FUSED: bool>(x: &[f64]) -> f64 {
+    f64::from_bits(largest_bits(x).cast_unsigned())
+}
+
+#[inline(always)]
+fn search_loop<const FUSED: bool>(x: &[f64]) -> Best {
+    let largest = largest_bits(x);
+    if largest >= magnitude_bits(f64::INFINITY) {
         let index = x.iter().position(|x| !x.is_finite()).expect("what is the largest");
         return Best { magnitude: f64::NAN, index };
     }
-    match x.iter().position(|&x| bits(x) == largest) {
+    match x.iter().position(|&x| magnitude_bits(x) == largest) {
         Some(index) => Best { magnitude: f64::from_bits(largest.cast_unsigned()), index },
         None => Best::NONE,
     }
+}
+
+#[inline(always)]
+fn signed_sum_and_largest_loop<const FUSED: bool>(x: &[f64], v: &[f64]) -> (f64, f64) {
+    const LANES: usize = 32;
+    assert_eq!(x.len(), v.len());
+    let (mut sums, mut largest) = ([0.0; LANES], [0; LANES]);
+    let ((xs, x), (vs, v)) = (x.as_chunks::<LANES>(), v.as_chunks::<LANES>());
+    for (x, v) in xs.iter().zip(vs) {
+        for lane in 0..LANES {
+            let magnitude = magnitude_bits(x[lane]);
+            largest[lane] = if magnitude > largest[lane] { magnitude } else { largest[lane] };
+            sums[lane] += x[lane] * v[lane];
+        }
+    }
+    let rest: f64 = x.iter().zip(v).map(|(x, v)| x * v).sum();
+    let largest = largest.into_iter().fold(largest_bits(x), i64::max);
+    (rest + sums.iter().sum::<f64>(), f64::from_bits(largest.cast_unsigned()))
 }
 
 #[cfg(test)]
@@ -201,6 +247,25 @@ mod tests {
             prop_assert_eq!(found.index, want.index);
             prop_assert!(found.magnitude == want.magnitude
                 || found.magnitude.is_nan() && want.magnitude.is_nan());
+        }
+
+        #[test]
+        fn signed_sums_are_those_of_all_elements(
+            mut x in prop::collection::vec(-400i32..400, 0..200), bad in 0usize..400,
+        ) {
+            let mut x: Vec<f64> = x.drain(..).map(f64::from).collect();
+            let v: Vec<f64> = (0..x.len()).map(|i| [1.0, -1.0][i * i % 7 % 2]).collect();
+            let want = x.iter().zip(&v).map(|(x, v)| x * v).sum::<f64>();
+            let most = x.iter().fold(0.0f64, |most, x| most.max(x.abs()));
+            prop_assert_eq!(signed_sum_and_largest(&x, &v), (want, most));
+            prop_assert_eq!(largest(&x), most);
+            if bad < x.len() {
+                x[bad] = f64::NAN;
+                let (sum, most) = signed_sum_and_largest(&x, &v);
+                prop_assert!(sum.is_nan() && most.is_nan() && largest(&x).is_nan());
+                x[bad] = f64::NEG_INFINITY;
+                prop_assert_eq!(largest(&x), f64::INFINITY);
+            }
         }
 
         #[test]

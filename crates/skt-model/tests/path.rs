@@ -274,7 +274,7 @@ const GOLDEN_RINGS: (Run, f64) = (
         swap_threshold: 64,
         halves: false,
     },
-    2.4805829,
+    2.480263074,
 );
 const GOLDEN_TEAM: (Run, f64) = (
     Run {

@@ -95,6 +95,14 @@ enum Piece<C: Comm> {
 }
 
 impl<C: Comm> Piece<C> {
+    /// Whether it is here, or could be without waiting.
+    fn has_come(&mut self) -> Result<bool> {
+        match self {
+            Self::Coming(recv) => recv.test(),
+            Self::Here(_) | Self::Lost => Ok(true),
+        }
+    }
+
     /// Waits until it is here.
     fn wait(&mut self) -> Result<()> {
         *self = match mem::replace(self, Self::Lost) {
@@ -115,8 +123,8 @@ struct Outgoing {
 /// A broadcast in progress.
 pub struct PanelBcast<C: Comm> {
     pieces: Vec<Piece<C>>,
-    /// The pieces that come to this rank, in the order in which they are expected.
-    coming: VecDeque<usize>,
+    /// The pieces that are still to come, by the rank that sends them, in its order.
+    incoming: Vec<VecDeque<usize>>,
     outgoing: Vec<Outgoing>,
     /// In a cell: they are moved on while the message is read.
     sends: RefCell<Vec<C::Send>>,
@@ -140,7 +148,7 @@ impl<C: Comm> PanelBcast<C> {
         let edges = edges(topology, size);
         let mut bcast = Self {
             pieces: Vec::with_capacity(count),
-            coming: VecDeque::new(),
+            incoming: Vec::new(),
             outgoing: Vec::new(),
             sends: RefCell::default(),
             rest,
@@ -155,13 +163,14 @@ impl<C: Comm> PanelBcast<C> {
             let mut parts: Vec<_> = parts.into_iter().map(Some).collect();
             bcast.pieces.extend((0..count).map(|_| Piece::Lost));
             for Edge { from, tag, pieces, .. } in edges.iter().filter(|edge| edge.to == me) {
-                for piece in pieces.numbers(count) {
+                let expected = pieces.numbers(count);
+                for &piece in &expected {
                     let part = parts[piece].take().expect("a piece comes from one rank");
                     let doubles = 0..part.len();
                     let recv = row.irecv(part, doubles, absolute(*from), *tag)?;
                     bcast.pieces[piece] = Piece::Coming(recv);
-                    bcast.coming.push_back(piece);
                 }
+                bcast.incoming.push(expected);
             }
         }
         bcast.pass_on(row)?;
@@ -183,19 +192,16 @@ impl<C: Comm> PanelBcast<C> {
 
     /// Passes on what has arrived, without waiting for what has not.
     pub fn progress(&mut self, row: &C) -> Result<()> {
-        let Self { pieces, coming, .. } = self;
-        let mut still_coming = VecDeque::new();
-        for piece in coming.drain(..) {
-            let has_come = match &mut pieces[piece] {
-                Piece::Coming(recv) => recv.test()?,
-                _ => true,
-            };
-            match has_come {
-                true => pieces[piece].wait()?,
-                false => still_coming.push_back(piece),
+        let Self { pieces, incoming, .. } = self;
+        for expected in incoming {
+            while let Some(&piece) = expected.front() {
+                if !pieces[piece].has_come()? {
+                    break;
+                }
+                pieces[piece].wait()?;
+                expected.pop_front();
             }
         }
-        self.coming = still_coming;
         self.pass_on(row)?;
         self.progress_sends()
     }
@@ -208,14 +214,16 @@ impl<C: Comm> PanelBcast<C> {
 
     /// Whether the whole message is here.
     pub fn is_here(&self) -> bool {
-        self.coming.is_empty()
+        self.incoming.iter().all(VecDeque::is_empty)
     }
 
     /// Waits until the whole message is here.
     pub fn finish(&mut self, row: &C) -> Result<()> {
-        while let Some(piece) = self.coming.pop_front() {
-            self.pieces[piece].wait()?;
-            self.pass_on(row)?;
+        for source in 0..self.incoming.len() {
+            while let Some(piece) = self.incoming[source].pop_front() {
+                self.pieces[piece].wait()?;
+                self.pass_on(row)?;
+            }
         }
         Ok(())
     }
@@ -296,12 +304,17 @@ mod tests {
     fn progress_alone_brings_all_of_it() {
         for topology in ALL {
             run(6, |comm| {
-                let buf = PanelBuf::new(600).expect("memory");
-                let mut bcast = PanelBcast::start(&comm, topology, 2, buf, 600)?;
+                // Pieces of different lengths.
+                let mut buf = PanelBuf::new(605).expect("memory");
+                if comm.rank() == 2 {
+                    buf.iter_mut().enumerate().for_each(|(i, x)| *x = i as f64);
+                }
+                let mut bcast = PanelBcast::start(&comm, topology, 2, buf, 605)?;
                 while !bcast.is_here() {
                     bcast.progress(&comm)?;
                     std::thread::yield_now();
                 }
+                assert!(bcast.data().iter().enumerate().all(|(i, &x)| x == i as f64));
                 bcast.reclaim().map(drop)
             })
             .into_iter()

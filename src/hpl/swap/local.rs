@@ -1,8 +1,8 @@
 //! P = 1: the rows are exchanged in place, one pair after the other
 //! (HPL_dlaswp). Rows are contiguous, so each exchange streams two rows.
 
-use crate::machine::blas::kernels;
 use crate::machine::blas::MatMut;
+use crate::machine::blas::kernels;
 
 /// Exchanges row `first + i` of `a` with row `ipiv[i]`, for each i in turn.
 pub fn exchange(mut a: MatMut, first: usize, ipiv: &[f64]) {

@@ -129,7 +129,9 @@ pub trait Comm: Sized + Send {
         tag: Tag,
     ) -> Result<Self::Send>;
 
-    /// Starts to receive exactly `range.len()` doubles into `buf[range]`.
+    /// Starts to receive exactly `range.len()` doubles into `buf[range]`. Of several from one
+    /// rank with the same tag, each is to be tested or waited for when those before it are
+    /// complete: a transport may give a message to the first that asks.
     fn irecv(
         &self,
         buf: PanelBuf,

@@ -319,8 +319,8 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         let a = unsafe { self.places.a.read(rows.clone(), here.clone()) };
         for ((row, values), sums) in rows.zip(a.fetched_rows()).zip(sums) {
             let dead = self.dead(sum, row, &here);
-            let (values, sums) = (&values[dead..], &mut sums[dead..]);
-            kernels::axpy(factor, values, sums);
+            // The last columns of the message may be of other process columns alone.
+            kernels::axpy(factor, &values[dead..], &mut sums[dead..values.len()]);
         }
     }
 

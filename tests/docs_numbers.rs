@@ -31,10 +31,9 @@ fn raw_runs(file: &str) -> Vec<serde_json::Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The fastest of each run in the files of 2026-11-20-path whose names begin so.
-fn runs(beginning: &str) -> Vec<Measured> {
-    let folder = measurements().join("2026-11-20-path");
-    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
+/// The fastest of each run in the files of a folder whose names begin so.
+fn runs_in(folder: &str, beginning: &str) -> Vec<Measured> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(measurements().join(folder))
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with(beginning))
@@ -45,10 +44,56 @@ fn runs(beginning: &str) -> Vec<Measured> {
     measured::fastest(&all)
 }
 
-fn fitted() -> Machine {
-    let tests: Vec<Measured> =
-        runs("fit-").into_iter().filter(|measured| measured.run.n >= 2048).collect();
+/// The same in that of 2026-11-20.
+fn runs(beginning: &str) -> Vec<Measured> {
+    runs_in("2026-11-20-path", beginning)
+}
+
+fn fit_to(runs: Vec<Measured>) -> Machine {
+    let tests: Vec<Measured> = runs.into_iter().filter(|measured| measured.run.n >= 2048).collect();
     fit::fit(&tests, &Machine::ZEN4_CORE).unwrap().machine
+}
+
+fn fitted() -> Machine {
+    fit_to(runs("fit-"))
+}
+
+#[test]
+fn a_second_fit_and_runs_over_links() {
+    let folder = "2026-11-23-path-zen4";
+    let host = fit_to(runs_in(folder, "fit-"));
+    let over =
+        |gbs: f64| Machine { message_seconds: 15e-6, message_byte_seconds: 1e-9 / gbs, ..host };
+    let of_link = |link: &str| fit_to(runs_in(folder, &format!("link-{link}-fit-")));
+    let cases = [
+        (host, "check-"),
+        (over(1.25), "link-10gbit-check-"),
+        (over(0.25), "link-2gbit-check-"),
+        (of_link("10gbit"), "link-10gbit-check-"),
+        (of_link("2gbit"), "link-2gbit-check-"),
+    ];
+    let cells: Vec<[String; 2]> = cases
+        .into_iter()
+        .map(|(machine, files)| {
+            let runs = runs_in(folder, files);
+            let offs: Vec<f64> = runs
+                .iter()
+                .map(|measured| {
+                    let predicted = predict(&measured.run, &machine, &Changes::default()).unwrap();
+                    predicted.time_seconds / measured.time_seconds - 1.0
+                })
+                .collect();
+            let mean = offs.iter().map(|off| off.abs()).sum::<f64>() / offs.len() as f64;
+            let worst = offs.iter().fold(0.0f64, |most, off| most.max(off.abs()));
+            let time = format!("{:.1} % ({:.1} %)", 100.0 * mean, 100.0 * worst);
+            [runs.len().to_string(), time]
+        })
+        .collect();
+    let shown: Vec<[String; 2]> = table(MODEL, "| fitted to | network | tests |")
+        .iter()
+        .map(|row| [row[2].to_string(), row[3].to_string()])
+        .collect();
+    assert_eq!(shown, cells);
 }
 
 #[test]

@@ -20,8 +20,9 @@ use nix::unistd::Pid;
 use report_common::default_run;
 use report_schema::Schema;
 use serde_json::Value;
-use skt_hpl::config::{RunSpec, hpldat};
+use skt_hpl::config::{Bcast, RunSpec, hpldat};
 use skt_hpl::machine::environment::kernel::is_old;
+use skt_terms::rings;
 use tempfile::TempDir;
 
 /// A job that takes longer hangs.
@@ -141,17 +142,41 @@ fn the_default_hpl_dat_of_the_reference_passes() {
 
 #[test]
 fn every_broadcast_depth_and_swap_passes_on_real_ranks() {
-    for swap in ["binary-exchange", "spread-roll", "mix"] {
+    for how in [
+        "--transport shared",
+        "--transport messages --swap binary-exchange",
+        "--transport messages --swap spread-roll",
+        "--transport messages --swap mix --swap-threshold 40",
+    ] {
         let ended = run_flags(
             6,
             &format!(
                 "--n 0,1,97,150 --nb 8,33 --p 2,3,1,6 --q 3,2,6,1 --depth 0,1,2,3 \
-                 --bcast 0,1,2,3,4,5 --swap {swap} --swap-threshold 40"
+                 --bcast 0,1,2,3,4,5 {how}"
             ),
         );
         let ended = ended.expect(0);
         ended.expect_counts([4 * 2 * 4 * 4 * 6, 0, 0]);
     }
+}
+
+/// Panels that rings pass on in pieces: x has the same bits with every broadcast.
+#[test]
+fn panels_of_several_pieces_pass_on_real_ranks() {
+    let (n, nb, depths) = (1300, 128, "0,1,2");
+    let bytes = n * nb * size_of::<f64>();
+    assert!(Bcast::ALL.iter().all(|&bcast| rings::pieces(bcast, 5, bytes) > 1));
+    let ended = run_flags(
+        5,
+        &format!(
+            "--n {n} --nb {nb} --p 1 --q 5 --depth {depths} --bcast 0,1,2,3,4,5 --transport messages"
+        ),
+    );
+    let ended = ended.expect(0);
+    ended.expect_counts([3 * 6, 0, 0]);
+    let x: Vec<&str> = ended.out.lines().filter(|line| line.starts_with("# x: ")).collect();
+    assert_eq!(x.len(), 3 * 6);
+    assert!(x.chunks(6).all(|depth| depth.iter().all(|x| *x == depth[0])), "{x:#?}");
 }
 
 #[test]

@@ -430,17 +430,18 @@ fn the_comparison_over_links_is_that_of_the_raw_runs() {
     for row in rows {
         let (grid, link) = row[0].split_once(", ").unwrap();
         let (grid, link) = (grid.replace(' ', ""), link.replace(" Gbit/s", "gbit"));
-        let of = |link: &str, side: &str, turn: usize| -> Vec<f64> {
+        let best = |link: &str, side: &str, turn: usize| -> f64 {
             let case = |run: &&serde_json::Value| {
                 run["grid"] == grid
                     && run["link"] == link
                     && run["side"] == side
                     && run["turn"] == turn
             };
-            runs.iter().filter(case).map(|run| run["gflops"].as_f64().unwrap()).collect()
+            let rates = runs.iter().filter(case).map(|run| run["gflops"].as_f64().unwrap());
+            rates.reduce(f64::max).expect("a run of each side in each turn")
         };
         let turns = |link: &str, side: &str| -> Vec<f64> {
-            (0..3).map(|turn| of(link, side, turn).into_iter().fold(0.0, f64::max)).collect()
+            (0..3).map(|turn| best(link, side, turn)).collect()
         };
         let (ours, reference) = (turns(&link, "skt-hpl"), turns(&link, "reference"));
         let unlinked = turns("none: shared memory", "skt-hpl");

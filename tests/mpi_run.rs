@@ -151,12 +151,12 @@ fn every_broadcast_depth_and_swap_passes_on_real_ranks() {
         let ended = run_flags(
             6,
             &format!(
-                "--n 0,1,150 --nb 8,33 --p 2,3,1,6 --q 3,2,6,1 --depth 0,1,3 \
+                "--n 0,1,97,150 --nb 8,33 --p 2,3,1,6 --q 3,2,6,1 --depth 0,1,2,3 \
                  --bcast 0,1,2,3,4,5 {how}"
             ),
         );
         let ended = ended.expect(0);
-        ended.expect_counts([3 * 2 * 4 * 3 * 6, 0, 0]);
+        ended.expect_counts([4 * 2 * 4 * 4 * 6, 0, 0]);
     }
 }
 

@@ -259,21 +259,13 @@ mod tests {
     use crate::hpl::comm::CommError;
     use crate::hpl::comm::threads::run;
 
-    const ALL: [Bcast; 6] = [
-        Bcast::OneRing,
-        Bcast::OneRingM,
-        Bcast::TwoRing,
-        Bcast::TwoRingM,
-        Bcast::Long,
-        Bcast::LongM,
-    ];
-
     #[test]
     fn every_topology_reaches_every_rank_from_every_root() {
         // The longest are of several pieces in rings, too.
         let long = (1 << 18) + 3;
         assert!(rings::pieces(Bcast::OneRing, 3, long * size_of::<f64>()) > 2);
-        for (topology, size) in ALL.into_iter().flat_map(|it| (1..9).map(move |size| (it, size))) {
+        for (topology, size) in Bcast::ALL.iter().flat_map(|&it| (1..9).map(move |size| (it, size)))
+        {
             run(size, |comm| {
                 let mut buf = PanelBuf::new(long + 40).expect("memory");
                 for (root, len) in
@@ -302,7 +294,7 @@ mod tests {
     /// Nobody needs to call `finish` for others to get the message.
     #[test]
     fn progress_alone_brings_all_of_it() {
-        for topology in ALL {
+        for &topology in Bcast::ALL {
             run(6, |comm| {
                 // Pieces of different lengths.
                 let mut buf = PanelBuf::new(605).expect("memory");
@@ -324,7 +316,9 @@ mod tests {
 
     #[test]
     fn each_rank_gets_each_piece_once_from_a_rank_that_gets_it() {
-        for (topology, size) in ALL.into_iter().flat_map(|it| (1..40).map(move |size| (it, size))) {
+        for (topology, size) in
+            Bcast::ALL.iter().flat_map(|&it| (1..40).map(move |size| (it, size)))
+        {
             let count = rings::pieces(topology, size, 3 << 20);
             let edges = edges(topology, size);
             for piece in 0..count {

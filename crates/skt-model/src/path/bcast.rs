@@ -86,7 +86,7 @@ pub(super) fn arrivals(
         sending = way.send(0, sending, head, bytes);
         if members.is_none() {
             let end = heads.get(i + 1).copied().unwrap_or(q);
-            way.ring(&(head..end).collect::<Vec<_>>(), wire.pieces);
+            way.ring(head..end, wire.pieces);
         }
     }
     if let Some(members) = members {
@@ -126,8 +126,8 @@ impl Way<'_> {
     }
 
     /// From the first of `ranks`, which has it or will, to the others in turn.
-    fn ring(&mut self, ranks: &[usize], pieces: usize) {
-        for (&from, &to) in ranks.iter().zip(ranks.iter().skip(1)) {
+    fn ring(&mut self, ranks: impl Iterator<Item = usize> + Clone, pieces: usize) {
+        for (from, to) in ranks.clone().zip(ranks.skip(1)) {
             let (start, bytes) = self.passes_on(from, self.bytes / pieces as f64);
             let start = start.and(self.all.sent[self.column(from)]);
             self.add(from, start, to, bytes);
@@ -153,24 +153,19 @@ impl Way<'_> {
     fn long(&mut self, members: &[usize], from: Moment) {
         let count = members.len();
         let piece_bytes = self.bytes / count as f64;
-        let mut rolling = from;
-        for member in 0..count {
-            let has = if member == 0 { from } else { self.all.here[self.column(members[member])] };
-            let call = self.windows[self.column(members[member])].next_call(has).0;
-            let is_at_once = member == 0 || self.wire.prompt;
-            let mut sending = if is_at_once { has } else { call };
+        for (member, &relative) in members.iter().enumerate() {
+            let mut sending =
+                if member == 0 { from } else { self.passes_on(relative, piece_bytes).0 };
             for child in tree::children(count, member) {
                 let bytes = piece_bytes * tree::subtree(count, child).len() as f64;
-                sending = self.send(members[member], sending, members[child], bytes);
-            }
-            if member == 0 {
-                rolling = sending;
+                sending = self.send(relative, sending, members[child], bytes);
             }
         }
         if count > 1 {
-            self.add(0, rolling, members[1], self.bytes - piece_bytes);
+            let spread = self.all.sent[self.column(0)];
+            self.add(0, spread, members[1], self.bytes - piece_bytes);
         }
-        self.ring(&members[1..], count);
+        self.ring(members[1..].iter().copied(), count);
     }
 }
 

@@ -10,7 +10,11 @@ mod mpirun;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use mpi_job::{Dice, Ended, Job, kill, rank_of};
+use mpi_job::{Dice, Ended, Job, When};
+use nix::sys::signal::{self, Signal};
+use nix::unistd::Pid;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_skt-hpl");
 
 /// Jobs that a soak kills.
 fn soak_jobs() -> Option<usize> {
@@ -27,7 +31,7 @@ type Shape = (usize, usize, usize, usize);
 fn hpl((p, q, checksums, n): Shape, ranks: usize, name: &str, flags: &str) -> Job {
     let flags =
         format!("--n {n} --nb 32 --p {p} --q {q} --parities {checksums} --progress off {flags}");
-    Job::new(Path::new(env!("CARGO_BIN_EXE_skt-hpl")), ranks, name, &flags)
+    Job::new(Path::new(PROGRAM), ranks, name, &flags)
 }
 
 fn with_checksums(shape: Shape, name: &str, flags: &str) -> Job {
@@ -70,31 +74,6 @@ fn an_undisturbed_run_has_the_bits_of_one_without_checksums() {
     }
 }
 
-/// Starts the job, and kills the processes of these ranks so long after all segments are
-/// there. Returns whether it has killed them, and how long the job has had its segments, too.
-fn start_and_kill(
-    job: &Job,
-    ranks: usize,
-    victims: &[usize],
-    after: Duration,
-) -> (Ended, bool, Duration) {
-    let (mut since, mut killed) = (None, false);
-    let ended = job.wait(job.spawn(&[]), || {
-        if since.is_none() && job.segments(None).len() >= ranks {
-            since = Some(Instant::now());
-        }
-        if !killed && since.is_some_and(|since| since.elapsed() >= after) {
-            let of_victims = |pid: &u32| rank_of(*pid).is_some_and(|rank| victims.contains(&rank));
-            let pids: Vec<u32> = job.processes().into_iter().filter(of_victims).collect();
-            killed = pids.len() == victims.len();
-            if killed {
-                pids.into_iter().for_each(kill);
-            }
-        }
-    });
-    (ended, killed, since.map_or(Duration::ZERO, |since| since.elapsed()))
-}
-
 /// The same ranks, no more than there are checksums, die again and again, with or without
 /// their memory: each time the next start goes on, and the run ends right.
 #[test]
@@ -104,13 +83,15 @@ fn ranks_killed_at_any_time() {
     let seed: u64 = seed.unwrap_or_else(|| u64::from(std::process::id()));
     println!("SKT_FT_SEED={seed}");
     let mut dice = Dice(seed);
-    let (mut kills, mut losses, mut ratios) = (0, 0, [const { Vec::new() }; 2]);
+    let (mut kills, mut went_on, mut losses) = (0, 0, 0);
+    let mut ratios = [const { Vec::new() }; 2];
     for number in 0..jobs {
-        let shape = [(1, 2, 1, 1500), (2, 2, 1, 1200), (1, 2, 2, 1500)][number % 3];
+        let shape = [(1, 2, 1, 3000), (2, 2, 1, 2500), (1, 2, 2, 3000)][number % 3];
         let (p, q, checksums, _) = shape;
         let width = q + checksums;
         let threads = if number % 2 == 0 { "" } else { "--threads 2" };
-        let undisturbed = residual(&with_checksums(shape, "none", threads).start(&[]));
+        let (undisturbed, times) = with_checksums(shape, "none", threads).start_timed();
+        let undisturbed = residual(&undisturbed);
         let job = with_checksums(shape, &format!("random{number}"), threads);
         let row = dice.roll(p);
         let mut victims = vec![row * width + dice.roll(width)];
@@ -118,12 +99,12 @@ fn ranks_killed_at_any_time() {
             victims.push(row * width + (victims[0] % width + 1 + dice.roll(width - 1)) % width);
         }
         for left in (0..=3).rev() {
-            let after = Duration::from_millis(dice.roll(400) as u64);
-            let (ended, killed, _) = match left {
-                0 => (job.start(&[]), false, Duration::ZERO),
-                _ => start_and_kill(&job, p * width, &victims, after),
+            let (ended, killed) = match left {
+                0 => (job.start(&[]), false),
+                _ => job.start_and_kill(&victims, times.any(&mut dice)),
             };
             kills += usize::from(killed);
+            went_on += usize::from(ended.text.contains("# restart: at column"));
             if ended.ok {
                 // docs/abft.md says why it grows; the threshold of the test is 16.
                 let times = residual(&ended) / undisturbed;
@@ -138,7 +119,8 @@ fn ranks_killed_at_any_time() {
         }
         job.assert_nothing_is_left();
     }
-    println!("{jobs} jobs, {kills} kills, {losses} segments lost");
+    println!("{jobs} jobs, {kills} kills, {losses} segments lost, {went_on} starts went on");
+    assert!(went_on > 0, "no job was killed while it computed");
     for (ratios, checksums) in ratios.iter_mut().zip(1..) {
         ratios.sort_by(f64::total_cmp);
         let of = |share: f64| ratios[(share * (ratios.len() - 1) as f64) as usize];
@@ -187,16 +169,16 @@ fn a_flipped_bit_is_told_or_mended() {
 #[test]
 fn all_ranks_killed_at_once() {
     let jobs = soak_jobs().map_or(4, |jobs| jobs.min(100));
-    let (shape, ranks) = ((2, 2, 1, 2000), 6);
+    let (shape, ranks) = ((2, 2, 1, 4000), 6);
     let all: Vec<usize> = (0..ranks).collect();
     let undisturbed = with_checksums(shape, "undisturbed", "");
-    let (ended, _, with_memory) = start_and_kill(&undisturbed, ranks, &[], Duration::MAX);
+    let (ended, times) = undisturbed.start_timed();
     assert!(ended.ok, "{}", ended.text);
     let (mut over_before, mut went_on, mut refused) = (0, 0, 0);
     for number in 0..jobs {
         let job = with_checksums(shape, &format!("all{number}"), "");
-        let after = with_memory.mul_f64((number as f64 + 0.5) / jobs as f64);
-        let (first, killed, _) = start_and_kill(&job, ranks, &all, after);
+        let after = times.under_way.mul_f64((number as f64 + 0.5) / jobs as f64);
+        let (first, killed) = job.start_and_kill(&all, When::UnderWay(after));
         if first.ok {
             over_before += 1;
             continue;
@@ -217,6 +199,36 @@ fn all_ranks_killed_at_once() {
     }
     println!("{jobs} jobs: {over_before} over before, {went_on} went on, {refused} refused");
     assert!(went_on + refused > 0, "no job was killed while it computed");
+}
+
+/// The launcher is told to end, and no rank is killed within a part: none is torn.
+#[test]
+fn ctrl_c_tears_no_memory() {
+    for number in 0..2 {
+        // Products that take long: without grace most of such jobs lose two ranks or three.
+        let flags = "--ft abft --n 7000 --nb 256 --p 1 --q 2 --parities 1 --progress plain";
+        let job = Job::new(Path::new(PROGRAM), 3, &format!("ctrl-c{number}"), flags);
+        let (mut under_way, mut told) = (None, false);
+        let child = job.spawn(&[]);
+        let mpirun = Pid::from_raw(child.id() as i32);
+        let first = job.wait(child, || {
+            if under_way.is_none() && job.segments(None).len() == 3 {
+                under_way = Some(Instant::now());
+            }
+            let wait = Duration::from_millis(500 + 300 * number);
+            if !told && under_way.is_some_and(|since: Instant| since.elapsed() >= wait) {
+                signal::kill(mpirun, Signal::SIGINT).expect("a signal to a child");
+                told = true;
+            }
+        });
+        assert!(!first.ok && first.x().is_none(), "{}", first.text);
+        assert_eq!(first.text.matches("ended by a signal").count(), 1, "{}", first.text);
+        let ended = job.start(&[]);
+        assert!(ended.ok && ended.text.contains("PASSED"), "{}", ended.text);
+        let line = ended.text.lines().find(|line| line.starts_with("# restart: at column"));
+        assert!(line.is_some_and(|line| line.contains("ranks rebuilt: []")), "{}", ended.text);
+        job.assert_nothing_is_left();
+    }
 }
 
 #[test]

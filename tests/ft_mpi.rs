@@ -12,9 +12,8 @@ mod soak;
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 
-use mpi_job::{Job, kill};
+use mpi_job::{Dice, Job};
 use skt_hpl::checkpoint::hook::StepName;
 use soak::is_soak;
 
@@ -213,13 +212,13 @@ fn a_kill_at_every_step() {
 /// Ranks die at any time from the launch to the end: of a signal from outside.
 #[test]
 fn kills_at_random_times() {
-    random_kills("random", "--n 1000 --depth 1", if is_soak() { 100 } else { 6 });
+    random_kills("random", "--n 2500 --depth 1", if is_soak() { 100 } else { 6 });
 }
 
 /// The same in a run of many short tests: in one of them, or between two.
 #[test]
 fn kills_at_random_times_between_tests() {
-    let sizes = (0..20).map(|test| (60 + 8 * test).to_string()).collect::<Vec<_>>().join(",");
+    let sizes = (0..20).map(|test| (200 + 40 * test).to_string()).collect::<Vec<_>>().join(",");
     random_kills("tests", &format!("--n {sizes}"), if is_soak() { 100 } else { 4 });
 }
 
@@ -229,47 +228,34 @@ fn random_kills(name: &str, flags: &str, jobs: usize) {
     let seed = std::env::var("SKT_FT_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed: u64 = seed.unwrap_or_else(|| u64::from(std::process::id()));
     println!("SKT_FT_SEED={seed}");
-    let mut state = seed;
-    let mut roll = |sides: u64| {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 33) % sides
-    };
+    let mut dice = Dice(seed);
     let plain = hpl(&format!("{name}-plain"), &format!("{flags} --ft none")).start(&[]);
     let want = plain.all_x();
     assert!(plain.ok && !want.is_empty(), "{}", plain.text);
-    let (mut kills, mut losses, mut starts, mut hung) = (0, 0, 0, 0);
+    let (ended, times) = hpl(&format!("{name}-timed"), flags).start_timed();
+    assert_eq!(ended.all_x(), want, "{}", ended.text);
+    let (mut kills, mut losses, mut starts, mut went_on, mut hung) = (0, 0, 0, 0, 0);
     for number in 0..jobs {
         let overlap = ["off", "on"][number % 2];
         let job = hpl(&format!("{name}{number}"), &format!("{flags} --overlap {overlap}"));
         // One and the same rank loses its memory, as often as it likes.
-        let loser = roll(RANKS as u64) as usize;
-        let mut left = 3;
+        let loser = dice.roll(RANKS);
+        let (mut left, mut has_told) = (3, false);
         loop {
-            // From the launch on, or from where there are segments.
-            let (from_launch, at) = match roll(4) {
-                0 => (true, Duration::from_millis(roll(700))),
-                _ => (false, Duration::from_millis(roll(400))),
+            let victims = match dice.roll(6) {
+                0 => (0..RANKS).collect(),
+                _ => vec![dice.roll(RANKS)],
             };
-            let victims = if roll(6) == 0 { RANKS } else { 1 };
-            let mut killed = left == 0;
-            let mut start = from_launch.then(Instant::now);
-            let pick = roll(RANKS as u64) as usize;
-            let ended = job.wait(job.spawn(&[]), || {
-                if !killed && start.is_none() && job.segments(None).len() >= RANKS {
-                    start = Some(Instant::now());
-                }
-                if !killed && start.is_some_and(|start| start.elapsed() >= at) {
-                    let pids = job.processes();
-                    if let Some(pid) = pids.get(pick) {
-                        pids.iter().filter(|p| *p == pid || victims > 1).for_each(|&p| kill(p));
-                        killed = true;
-                        kills += 1;
-                    }
-                }
-            });
+            let (ended, killed) = match left {
+                0 => (job.start(&[]), false),
+                _ => job.start_and_kill(&victims, times.any(&mut dice)),
+            };
+            kills += usize::from(killed);
             starts += 1;
             hung += usize::from(ended.text.contains("mpirun hung"));
+            went_on += usize::from(has_told || ended.text.contains("# restart: "));
             let told = ended.all_x();
+            has_told |= !told.is_empty();
             assert!(want.starts_with(&told), "seed {seed}: {}", ended.text);
             assert!(
                 told.is_empty() || ended.text.contains("PASSED"),
@@ -284,15 +270,17 @@ fn random_kills(name: &str, flags: &str, jobs: usize) {
             }
             assert!(left > 0, "seed {seed}: {}", ended.text);
             left -= 1;
-            if roll(2) == 0 {
+            if dice.roll(2) == 0 {
                 losses += job.lose(loser);
             }
         }
         job.assert_nothing_is_left();
     }
     println!(
-        "{jobs} jobs, {starts} starts, {kills} kills, {losses} segments lost, {hung} mpirun hung"
+        "{jobs} jobs, {starts} starts, {kills} kills, {losses} segments lost, \
+         {went_on} starts went on, {hung} mpirun hung"
     );
+    assert!(went_on > 0, "no job was killed while it computed");
 }
 
 /// Lost memory is named in the report; too much of it is refused by all ranks.

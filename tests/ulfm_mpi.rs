@@ -116,14 +116,9 @@ struct Loss {
 
 /// How long an undisturbed run of the job takes from when its processes have taken hold of it.
 fn under_way(job: &Job) -> Duration {
-    let mut since = None;
-    let ended = job.wait(job.spawn(&[]), || {
-        if since.is_none() && job.holds() > 0 {
-            since = Some(Instant::now());
-        }
-    });
+    let (ended, times) = job.start_timed();
     assert_right(&ended);
-    since.expect("it has taken hold").elapsed()
+    times.under_way
 }
 
 /// Starts the job, and has these losses happen. Returns how many did.

@@ -149,7 +149,7 @@ pub fn answer(question: &Question) -> Answer {
 fn others_of_sysv(store: &dyn Store, run_id: &str) -> SysvLimits {
     let mut limits = host::Host::this().sysv_limits();
     // A store that cannot be listed is reported as `no_store`.
-    for info in store.list().unwrap_or_default().iter().filter(|info| info.name.run() == run_id) {
+    for info in store.look().unwrap_or_default().iter().filter(|info| info.name.run() == run_id) {
         let pages = limits.pages_of(info.bytes as u64);
         limits.used_pages = limits.used_pages.saturating_sub(pages);
         limits.segments = limits.segments.saturating_sub(1);
@@ -160,7 +160,7 @@ fn others_of_sysv(store: &dyn Store, run_id: &str) -> SysvLimits {
 /// Removes all segments of a run: its checkpoints, and the locks that killed
 /// ranks have left. A segment that a process is attached to stays.
 fn remove_all(store: &dyn Store, run_id: &str, with_marks: bool) -> Result<(), StoreError> {
-    let of_run = store.list()?.into_iter().filter(|info| info.name.run() == run_id);
+    let of_run = store.look()?.into_iter().filter(|info| info.name.run() == run_id);
     for info in of_run.filter(|info| with_marks || !protect::is_mark(info)) {
         store.remove_unused(&info.name)?;
     }

@@ -32,6 +32,32 @@ pub struct Job {
     pub flags: Vec<String>,
 }
 
+/// When processes die, counted from the launch, or from when all of them have taken hold of the
+/// run, which they do before they look for what an earlier start has left.
+#[derive(Clone, Copy, Debug)]
+pub enum When {
+    FromLaunch(Duration),
+    UnderWay(Duration),
+}
+
+/// How long a start that nothing disturbs takes until all processes have taken hold of the run,
+/// and from then on until no data is left. What MPI needs to end comes after.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    pub launch: Duration,
+    pub under_way: Duration,
+}
+
+impl Times {
+    /// One moment of four is drawn from the whole of a start, the others from when it is under way.
+    pub fn any(&self, dice: &mut Dice) -> When {
+        let of_launch = dice.roll(4) == 0;
+        let most = if of_launch { self.launch + self.under_way } else { self.under_way };
+        let after = Duration::from_micros(dice.roll(most.as_micros() as usize) as u64);
+        if of_launch { When::FromLaunch(after) } else { When::UnderWay(after) }
+    }
+}
+
 /// A start that has ended.
 pub struct Ended {
     /// Whether all went well.
@@ -157,6 +183,50 @@ impl Job {
         self.wait(self.spawn(more), || ())
     }
 
+    /// Starts it, and times it.
+    pub fn start_timed(&self) -> (Ended, Times) {
+        let launch = Instant::now();
+        let (mut first, mut last) = (None, launch);
+        let ended = self.wait(self.spawn(&[]), || {
+            if first.is_none() && self.holds() >= self.ranks {
+                first = Some(Instant::now());
+            }
+            if !self.segments(None).is_empty() {
+                last = Instant::now();
+            }
+        });
+        let first = first.unwrap_or_else(|| panic!("not all took hold: {}", ended.text));
+        let times = Times { launch: first - launch, under_way: last - first };
+        (ended, times)
+    }
+
+    /// Starts it, and kills the processes of these ranks then. Whether it has killed them: they
+    /// may have ended before.
+    pub fn start_and_kill(&self, victims: &[usize], when: When) -> (Ended, bool) {
+        let (launch, mut under_way, mut killed) = (Instant::now(), None, false);
+        let ended = self.wait(self.spawn(&[]), || {
+            if under_way.is_none() && self.holds() >= self.ranks {
+                under_way = Some(Instant::now());
+            }
+            let is_time = match when {
+                When::FromLaunch(after) => launch.elapsed() >= after,
+                When::UnderWay(after) => {
+                    under_way.is_some_and(|since: Instant| since.elapsed() >= after)
+                }
+            };
+            if !killed && is_time {
+                let is_victim =
+                    |pid: &u32| rank_of(*pid).is_some_and(|rank| victims.contains(&rank));
+                let pids: Vec<u32> = self.processes().into_iter().filter(is_victim).collect();
+                killed = pids.len() == victims.len();
+                if killed {
+                    pids.into_iter().for_each(kill);
+                }
+            }
+        });
+        (ended, killed)
+    }
+
     /// Its ranks, as they run now.
     pub fn processes(&self) -> Vec<u32> {
         let entries = std::fs::read_dir("/proc").expect("Linux");
@@ -172,18 +242,19 @@ impl Job {
 
     /// Segments of this run, of one rank or all.
     pub fn segments(&self, rank: Option<usize>) -> Vec<skt_hpl::checkpoint::store::SegmentName> {
-        let all = SysV::new(false).list().expect("a list").into_iter();
+        let all = SysV::new(false).look().expect("a list").into_iter();
         all.map(|info| info.name)
             .filter(|name| name.run() == self.run && name.role().starts_with('t'))
             .filter(|name| rank.is_none_or(|rank| name.rank() as usize == rank))
             .collect()
     }
 
-    /// How many of its processes have taken hold of the run.
+    /// How many of its processes hold the run.
     pub fn holds(&self) -> usize {
-        let list = SysV::new(false).list().expect("a list");
-        let is_hold =
-            |info: &&SegmentInfo| info.name.run() == self.run && info.name.role() == "lock";
+        let list = SysV::new(false).look().expect("a list");
+        let is_hold = |info: &&SegmentInfo| {
+            info.name.run() == self.run && info.name.role() == "lock" && info.in_use
+        };
         list.iter().filter(is_hold).count()
     }
 
@@ -206,7 +277,7 @@ impl Job {
 
     /// What is kept of tests that are done is gone.
     pub fn lose_results(&self) {
-        let all = SysV::new(false).list().expect("a list").into_iter().map(|info| info.name);
+        let all = SysV::new(false).look().expect("a list").into_iter().map(|info| info.name);
         let of_run =
             all.filter(|name| name.run() == self.run && name.role().starts_with("results."));
         of_run.for_each(|name| _ = SysV::new(false).remove(&name).expect("removed"));
@@ -237,7 +308,7 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        for info in SysV::new(false).list().unwrap_or_default() {
+        for info in SysV::new(false).look().unwrap_or_default() {
             if info.name.run() == self.run {
                 // A test that fails cleans up as well as it can.
                 let _ = SysV::new(false).remove(&info.name);

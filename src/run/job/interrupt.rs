@@ -14,10 +14,11 @@ use crate::run::protect::{self, Settings};
 
 /// From now on SIGINT and SIGTERM say on rank 0, `is_first`, what of the run stays, while
 /// [`keep`] says that something does. Under a supervisor, which speaks itself, nothing is
-/// said.
+/// said. The others listen, too: a launcher kills all of a node when one of them has ended.
 pub fn listen(spec: &RunSpec, settings: &Settings, is_first: bool) {
-    let speaks = is_first && std::env::var_os(heartbeat::ENV).is_none();
-    if speaks || settings.method == Method::Abft {
+    let is_supervised = std::env::var_os(heartbeat::ENV).is_some();
+    if !is_supervised || settings.method == Method::Abft {
+        let speaks = is_first && !is_supervised;
         grace::listen(speaks.then(|| line(spec, settings)));
     }
 }

@@ -189,7 +189,7 @@ pub(super) fn keep(
     let mut segment = store.create(&name, bytes.len())?;
     segment.as_mut_slice().copy_from_slice(&bytes);
     drop(segment);
-    for info in store.list()?.into_iter().filter(|info| info.name.run() == run) {
+    for info in store.look()?.into_iter().filter(|info| info.name.run() == run) {
         // In a folder that nodes share, those of the others have the same number.
         if self::number(info.name.role(), role).is_some_and(|other| other < number) {
             store.remove(&info.name)?;
@@ -243,7 +243,7 @@ pub(super) type Found = (SegmentName, u64, Option<Content>);
 /// has cut the writing of it short.
 pub(super) fn found(store: &dyn Store, run: &str, role: &str) -> Result<Vec<Found>, StoreError> {
     let mut found = Vec::new();
-    for info in store.list()?.into_iter().filter(|info| info.name.run() == run) {
+    for info in store.look()?.into_iter().filter(|info| info.name.run() == run) {
         let Some(number) = number(info.name.role(), role) else { continue };
         let content = content(store, &info)?;
         found.push((info.name, number, content));

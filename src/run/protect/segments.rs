@@ -161,7 +161,7 @@ pub fn doubtful(store: &dyn Store) -> Result<Vec<String>, StoreError> {
 /// # Errors
 /// When the store cannot be listed.
 pub fn found_test(store: &dyn Store, run: &str) -> Result<Option<usize>, StoreError> {
-    let of_run = store.list()?.into_iter().filter(|info| info.name.run() == run);
+    let of_run = store.look()?.into_iter().filter(|info| info.name.run() == run);
     Ok(of_run.filter_map(|info| parse_role(info.name.role())).map(|(test, _)| test).max())
 }
 
@@ -170,7 +170,7 @@ pub fn found_test(store: &dyn Store, run: &str) -> Result<Option<usize>, StoreEr
 /// # Errors
 /// When the store cannot be listed.
 pub fn run_bytes(store: &dyn Store, run: &str) -> Result<u64, StoreError> {
-    let of_run = store.list()?.into_iter().filter(|info| info.name.run() == run);
+    let of_run = store.look()?.into_iter().filter(|info| info.name.run() == run);
     Ok(of_run.map(|info| info.bytes as u64).sum())
 }
 
@@ -222,7 +222,7 @@ pub fn sweep_tests(
     run: &str,
     is_meant: impl Fn(usize) -> bool,
 ) -> Result<(), StoreError> {
-    for info in store.list()?.into_iter().filter(|info| info.name.run() == run) {
+    for info in store.look()?.into_iter().filter(|info| info.name.run() == run) {
         if parse_role(info.name.role()).is_some_and(|(of, _)| is_meant(of)) {
             store.remove(&info.name)?;
         }
@@ -236,7 +236,7 @@ pub fn sweep_tests(
 /// # Errors
 /// When the store cannot be listed, or a segment not be removed.
 pub fn sweep(store: &dyn Store, run: &str, test: usize) -> Result<(), StoreError> {
-    for info in store.list()?.into_iter().filter(|info| info.name.run() == run) {
+    for info in store.look()?.into_iter().filter(|info| info.name.run() == run) {
         // Locks go with their holders, unless these were lost; marks of ended runs stay.
         if info.name.role() == "lock" {
             store.remove_unused(&info.name)?;
@@ -302,7 +302,7 @@ impl<'a> Memory for TestSegments<'a> {
     }
 
     fn list(&mut self) -> io::Result<Vec<SegmentId>> {
-        let list = self.store.list().map_err(other)?;
+        let list = self.store.look().map_err(other)?;
         Ok(list
             .iter()
             .filter(|info| info.name.run() == self.run && info.is_ready)

@@ -43,8 +43,8 @@ pub type Result<T> = std::result::Result<T, StoreError>;
 
 /// How often [`Store::list`] looks again at what seems in use, and how long it
 /// waits before.
-const LOOKS: u32 = 3;
-const LOOK_PAUSE: Duration = Duration::from_millis(3);
+const LOOKS: u32 = 4;
+const LOOK_PAUSE: Duration = Duration::from_millis(5);
 
 /// Longest run id, in bytes.
 pub const RUN_BYTES_MAX: usize = 64;

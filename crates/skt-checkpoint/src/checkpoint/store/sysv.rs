@@ -10,12 +10,15 @@ use std::io;
 use std::ptr::{self, NonNull};
 use std::time::Duration;
 
+use super::check_bytes;
 use super::header::{Header, Identity, PAGE_BYTES};
 use super::hold::{Hold, remove_id};
 use super::host::{self, Host, Trap};
 use super::segment::{Mapped, NewSegment, Segment, Touch, View};
 use super::stub::{Flaw, Place, Stub};
-use super::{Result, SegmentInfo, SegmentName, Stage, Store, StoreError, StoreId, check_bytes};
+use super::{
+    LOOK_PAUSE, LOOKS, Result, SegmentInfo, SegmentName, Stage, Store, StoreError, StoreId,
+};
 use crate::pages::{self, pool_page_bytes, system_page_bytes};
 use stub::{MARK, MODE, Row, marked_bytes, most_bytes};
 
@@ -28,8 +31,6 @@ const SHM_DEST: u32 = 0o1000;
 /// another process to be over.
 const ATTACH_TRIES: u32 = 20;
 const ATTACH_PAUSE: Duration = Duration::from_millis(5);
-/// How often a listing looks again at what somebody seems to use.
-const LOOK_TRIES: u32 = 4;
 
 /// The store of System V segments.
 #[derive(Debug, Clone, Copy)]
@@ -124,28 +125,6 @@ impl SysV {
             }
         }
         Ok(false)
-    }
-
-    /// The segments of this user, each with those attached to it for longer than a
-    /// passing look.
-    fn settled() -> Result<Vec<Found>> {
-        let user = host::user_id();
-        let rows = stub::table()?.into_iter().filter(|row| row.is_segment_of(user));
-        let found = rows.filter_map(|row| inspect(row.shmid).transpose());
-        let mut list: Vec<Found> = found.collect::<Result<_>>()?;
-        for _ in 0..LOOK_TRIES {
-            if list.iter().all(|found| found.attached == 0) {
-                break;
-            }
-            std::thread::sleep(ATTACH_PAUSE);
-            let again = |found: Found| match found.attached {
-                0 => Ok(Some(found)),
-                _ => inspect(found.shmid),
-            };
-            let again = list.into_iter().filter_map(|found| again(found).transpose());
-            list = again.collect::<Result<_>>()?;
-        }
-        Ok(list)
     }
 
     /// Refuses where a creation at another key, begun before ours could be seen, has
@@ -356,7 +335,11 @@ impl Store for SysV {
             created_unix_seconds: found.identity.created_unix_seconds,
             name: found.identity.name,
         };
-        let mut list: Vec<SegmentInfo> = Self::settled()?.into_iter().map(info).collect();
+        let user = host::user_id();
+        let rows = stub::table()?.into_iter().filter(|row| row.is_segment_of(user));
+        let found = rows.filter_map(|row| inspect(row.shmid).transpose());
+        let mut list: Vec<SegmentInfo> =
+            found.map(|found| found.map(info)).collect::<Result<_>>()?;
         list.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(list)
     }
@@ -364,11 +347,11 @@ impl Store for SysV {
     fn stubs(&self) -> Result<Vec<Stub>> {
         let now = || Ok(stub::table()?.iter().filter_map(Row::stub).collect::<Vec<_>>());
         let mut stubs = now()?;
-        for _ in 0..LOOK_TRIES {
+        for _ in 0..LOOKS {
             if stubs.iter().all(|stub| !stub.in_use) {
                 break;
             }
-            std::thread::sleep(ATTACH_PAUSE);
+            std::thread::sleep(LOOK_PAUSE);
             stubs = now()?;
         }
         Ok(stubs)

@@ -1,4 +1,4 @@
-//! Links the BLAS.
+//! Links the BLAS, and shows libraries the program's `_exit`.
 //!
 //! `SKT_HPL_BLAS` names the libraries (comma separated, e.g. `mkl_rt` or
 //! `blis`), `SKT_HPL_BLAS_DIR` the folder to find them in. Without them the
@@ -10,6 +10,8 @@ fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-env-changed=SKT_HPL_BLAS");
     println!("cargo:rerun-if-env-changed=SKT_HPL_BLAS_DIR");
+    // The program's `_exit` (src/machine/grace.rs) is to stand in for libc's in its libraries.
+    println!("cargo:rustc-link-arg-bins=-Wl,--export-dynamic-symbol=_exit");
     if let Ok(dir) = env::var("SKT_HPL_BLAS_DIR") {
         println!("cargo:rustc-link-search=native={dir}");
     }

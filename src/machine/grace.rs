@@ -17,9 +17,12 @@
 //! piece begins for [`HOLD`] after a SIGCONT: SIGTERM finds all processes between pieces, but for
 //! those with a piece that takes longer. And a process that ends waits for [`LINGER`] before: for
 //! the pieces of the others, where no SIGCONT came, and for the one that has something to say.
+//!
+//! Without a signal, a rank that loses its launcher is ended by MPI: Open MPI calls `_exit` in a
+//! thread of its own. The program has an [`_exit`] that waits for pieces that are under way.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -33,6 +36,10 @@ static TOLD: AtomicI32 = AtomicI32::new(0);
 const HOLD: Duration = Duration::from_millis(1300);
 /// A process that has been told to end is there for so long after its last piece.
 const LINGER: Duration = Duration::from_millis(300);
+/// A piece that takes longer is not waited for when MPI ends the process.
+const LONGEST_PIECE: Duration = Duration::from_secs(2);
+/// The process that listens, or 0.
+static LISTENER: AtomicU32 = AtomicU32::new(0);
 /// Whether it has begun to end.
 static ENDS: AtomicBool = AtomicBool::new(false);
 /// When the last SIGCONT came, in nanoseconds of the monotonic clock; 0: none.
@@ -48,6 +55,7 @@ static ARE_TRUE: AtomicBool = AtomicBool::new(false);
 /// handled already stays so.
 pub fn listen(last_words: Option<String>) {
     const LEGAL: &str = "these signals may be handled";
+    LISTENER.store(std::process::id(), Ordering::SeqCst);
     if let Some(words) = last_words {
         LAST_WORDS.get_or_init(|| words);
     }
@@ -83,6 +91,23 @@ extern "C" fn continued(_: libc::c_int) {
     CONTINUED_NANOSECONDS.store(monotonic_nanoseconds(), Ordering::Relaxed);
 }
 
+/// In the place of libc's, which libraries find behind the program's: of a process that has pieces
+/// under way it waits for their end, at most for [`LONGEST_PIECE`], and none begins any more.
+#[unsafe(no_mangle)]
+pub extern "C" fn _exit(status: libc::c_int) -> ! {
+    // A child that could not become another program has no pieces.
+    if LISTENER.load(Ordering::SeqCst) == std::process::id() {
+        let _ = TOLD.compare_exchange(0, libc::SIGTERM, Ordering::SeqCst, Ordering::SeqCst);
+        let end = monotonic_nanoseconds() + LONGEST_PIECE.as_nanos() as u64;
+        while RUNNING.load(Ordering::SeqCst) > 0 && monotonic_nanoseconds() < end {
+            nap(Duration::from_millis(1));
+        }
+    }
+    // SAFETY: ends the process, as this function is to.
+    unsafe { libc::syscall(libc::SYS_exit_group, status) };
+    unreachable!("exit_group does not return");
+}
+
 /// Allowed in signal context.
 fn monotonic_nanoseconds() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -114,7 +139,7 @@ fn end() {
         // nothing is done about an error.
         unsafe { libc::write(libc::STDERR_FILENO, words.as_ptr().cast(), words.len()) };
     }
-    linger();
+    nap(LINGER);
     let signal = TOLD.load(Ordering::SeqCst);
     // SAFETY: all of these are allowed in signal context; the set is made before it is read.
     unsafe {
@@ -129,9 +154,9 @@ fn end() {
     }
 }
 
-/// Waits for [`LINGER`]. Allowed in signal context.
-fn linger() {
-    let nanoseconds = LINGER.as_nanos() as libc::c_long;
+/// Sleeps, at most for a second. Allowed in signal context.
+fn nap(time: Duration) {
+    let nanoseconds = libc::c_long::from(time.subsec_nanos());
     let mut left = libc::timespec { tv_sec: 0, tv_nsec: nanoseconds };
     // SAFETY: reads and writes `left` alone; allowed in signal context. A signal cuts it short.
     while unsafe { libc::nanosleep(&raw const left, &raw mut left) } != 0 {}

@@ -14,8 +14,8 @@
 //!
 //! Open MPI sends SIGCONT for processes that are stopped, SIGTERM 1 s later (version 5: 0.25 s),
 //! and SIGKILL so much later again, or at once when a rank of the node has ended in between. So no
-//! piece begins for [`HOLD`] after a SIGCONT: SIGTERM finds all processes between pieces, but for
-//! those with a piece that takes longer. And a process that ends waits for [`LINGER`] before: for
+//! piece begins for `HOLD` after a SIGCONT: SIGTERM finds all processes between pieces, but for
+//! those with a piece that takes longer. And a process that ends waits for `LINGER` before: for
 //! the pieces of the others, where no SIGCONT came, and for the one that has something to say.
 //!
 //! Without a signal, a rank that loses its launcher is ended by MPI: Open MPI calls `_exit` in a
@@ -92,7 +92,7 @@ extern "C" fn continued(_: libc::c_int) {
 }
 
 /// In the place of libc's, which libraries find behind the program's: of a process that has pieces
-/// under way it waits for their end, at most for [`LONGEST_PIECE`], and none begins any more.
+/// under way it waits for their end, at most for `LONGEST_PIECE`, and none begins any more.
 #[unsafe(no_mangle)]
 pub extern "C" fn _exit(status: libc::c_int) -> ! {
     // A child that could not become another program has no pieces.

@@ -327,7 +327,16 @@ fn mend<C: Comm>(
         }
     };
     let (is_added, unit) = (false, f64::INFINITY);
-    let sum = Sum { name: "mend", terms, divisor, is_added, target, finished, unit };
+    let sum = Sum {
+        name: "mend",
+        terms,
+        divisor,
+        is_added,
+        target,
+        finished,
+        with_left_over: false,
+        unit,
+    };
     relay.sum(sum, (row..row + 1, 0..relay.columns_of(target)))
 }
 

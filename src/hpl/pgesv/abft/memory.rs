@@ -32,6 +32,8 @@ const PAGE_DOUBLES: usize = 512;
 pub(super) const PUT_BACK: &str = "put back";
 /// A lost rank is rebuilt.
 pub(super) const REBUILD: &str = "rebuild";
+/// What is left over below the diagonal of decoded columns is eliminated.
+pub(super) const LEFT_OVER: &str = "left over";
 /// A lost process column is decoded where its checksums are.
 pub(super) const DECODE: &str = "decode";
 
@@ -49,7 +51,7 @@ pub struct At {
 impl At {
     /// Whether this is the restoring of what is lost: long, and no column of the elimination.
     pub fn is_restoring(&self) -> bool {
-        [PUT_BACK, REBUILD, DECODE].contains(&self.name)
+        [PUT_BACK, REBUILD, LEFT_OVER, DECODE].contains(&self.name)
     }
 }
 

@@ -24,7 +24,8 @@
 //!
 //! The words on the right are written to memory that outlives the process (`memory`),
 //! each when what it says is true. From those of all ranks `standing` says to which cut
-//! all go, and how; `restore` goes there. Only then is a lost rank's matrix rebuilt.
+//! all go, and how; `restore` goes there. Only then is a lost rank's matrix rebuilt, and `left_over`
+//! keeps the residual from growing with it.
 //! Of undisturbed runs, x has the bits of a run without checksums on P x Q.
 //!
 //! A rank says SOLVED when all of x is in its memory, and may overwrite A from then on. A lost
@@ -33,6 +34,7 @@
 
 mod check;
 mod groups;
+mod left_over;
 mod memory;
 mod relay;
 mod replacement;
@@ -308,7 +310,9 @@ impl<'s, C: Comm> System<'s, C> {
             if let Decision::GoTo { cut, actions } = decision {
                 restore::go_to(&local, &places, &journal, cut, actions[grid.all.rank()])?;
                 let by_place = &lost.by_place;
-                restore::rebuild(&local, &mut relay, &journal, self.weights, by_place, cut)?;
+                let (weights, relay) = (self.weights, &mut relay);
+                let panels = restore::rebuild(&local, relay, &journal, weights, by_place, cut)?;
+                left_over::eliminate(&local, &places, &journal, &panels, cut)?;
                 from = cut;
                 undone = actions.iter().filter(|action| **action == Action::Undo).count();
                 solution.resumed = Some(cut);
@@ -706,7 +710,16 @@ impl<'r, C: Comm> Run<'r, C> {
         for s in 0..self.weights.checksums() {
             let (terms, target) = (self.weights.terms(s), grid.q + s);
             let (divisor, is_added) = (1.0, false);
-            let sum = Sum { name: "renew", terms, divisor, is_added, target, finished, unit };
+            let sum = Sum {
+                name: "renew",
+                terms,
+                divisor,
+                is_added,
+                target,
+                finished,
+                with_left_over: false,
+                unit,
+            };
             let rows = 0..rows.count_before(finished, grid.myrow);
             self.relay.begin(sum, (rows, cols.clone()));
         }

@@ -29,6 +29,8 @@ pub(super) struct Sum {
     pub target: usize,
     /// The columns before this one are finished: below the diagonal, they are dead.
     pub finished: usize,
+    /// Not on the target: it gets what is left over of its columns there, too.
+    pub with_left_over: bool,
     /// The unit of rounding: no element may change by more, see [`are_rounding`]. Infinite: not
     /// checked.
     pub unit: f64,
@@ -292,7 +294,7 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
     /// How many of the columns `here` are dead in local row `row`: the first ones.
     fn dead(&self, sum: &Sum, row: usize, here: &Range<usize>) -> usize {
         let Local { rows, cols, grid, .. } = self.local;
-        if grid.is_checksum() {
+        if grid.is_checksum() || (sum.with_left_over && grid.mycol == sum.target) {
             return 0;
         }
         let global = rows.global(row, grid.myrow);

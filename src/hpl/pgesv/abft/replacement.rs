@@ -122,8 +122,16 @@ impl<'d, 'm, C: Comm> Decoder<'d, 'm, C> {
     fn decode(&mut self, rows: usize, cols: Range<usize>) -> Result<(), SolveError> {
         let Columns { lost, finished, .. } = self.columns;
         let (terms, unit) = (self.others.clone(), f64::INFINITY);
-        let sum =
-            Sum { name: DECODE, terms, divisor: 1.0, is_added: true, target: lost, finished, unit };
+        let sum = Sum {
+            name: DECODE,
+            terms,
+            divisor: 1.0,
+            is_added: true,
+            target: lost,
+            finished,
+            with_left_over: false,
+            unit,
+        };
         self.relay.sum(sum, (0..rows, cols))
     }
 

@@ -199,6 +199,8 @@ struct Anew {
     from: Vec<usize>,
     /// The checksums that are summed anew.
     checksums: Vec<usize>,
+    /// Whether all process rows do the same.
+    is_alike: bool,
 }
 
 impl Anew {
@@ -207,22 +209,32 @@ impl Anew {
     fn new(lost: &[Vec<bool>], row: usize, q: usize) -> Self {
         let is_lost_anywhere = |col: usize| lost.iter().any(|row| row[col]);
         let is_lost_here = |col: usize| lost[row][col];
-        let of = |is_lost: &dyn Fn(usize) -> bool| {
+        let of = |is_lost: &dyn Fn(usize) -> bool, is_alike| {
             let checksums = || 0..lost[row].len() - q;
             Self {
                 columns: (0..q).filter(|&col| is_lost(col)).collect(),
                 from: checksums().filter(|&s| !is_lost(q + s)).collect(),
                 checksums: checksums().filter(|&s| is_lost(q + s)).collect(),
+                is_alike,
             }
         };
-        let anywhere = of(&is_lost_anywhere);
-        if anywhere.columns.len() <= anywhere.from.len() { anywhere } else { of(&is_lost_here) }
+        let anywhere = of(&is_lost_anywhere, true);
+        let can_be_alike = anywhere.columns.len() <= anywhere.from.len();
+        if can_be_alike { anywhere } else { of(&is_lost_here, false) }
+    }
+
+    /// The finished panels of the group that is not finished before panel `cut` that all process
+    /// rows decode, of `q` process columns.
+    fn panels_finished(&self, cut: usize, q: usize) -> Vec<usize> {
+        let of_group = self.columns.iter().map(|&col| cut / q * q + col);
+        of_group.filter(|&panel| self.is_alike && panel < cut).collect()
     }
 }
 
 /// Rebuilds the ranks of this process row that are `lost`, by process row and column, at the
 /// cut before panel `cut`, to which all others have gone; the rounding errors of those that
-/// are left may change. Collective over the process row.
+/// are left may change. Returns the finished panels whose columns all process rows have decoded with
+/// what is left over in them, in order. Collective over the process row.
 ///
 /// # Errors
 /// When a rank cannot be reached.
@@ -233,28 +245,42 @@ pub(super) fn rebuild<C: Comm>(
     weights: &Weights,
     lost: &[Vec<bool>],
     cut: usize,
-) -> Result<(), SolveError> {
+) -> Result<Vec<usize>, SolveError> {
     let (Local { grid, cols, .. }, q) = (local, local.grid.q);
     let lost_here = &lost[grid.myrow];
     let anew = Anew::new(lost, grid.myrow, q);
     let finished = local.params.columns_before(cut);
-    let mut set = |target: usize, terms, divisor| {
+    let rows = 0..local.shape.rows;
+    let mut set = |target: usize, terms, divisor, of_panel: Option<usize>| {
         // Survivors keep their finished columns, or groups.
         let left = cols.count_before(finished, target.min(q - 1));
         let first = if lost_here[target] { 0 } else { left };
-        let part = (0..local.shape.rows, first..relay.columns_of(target));
-        let (is_added, unit) = (false, f64::INFINITY);
-        let sum = Sum { name: REBUILD, terms, divisor, is_added, target, finished, unit };
-        relay.sum(sum, part)
+        let nb = local.params.nb;
+        let cols = match of_panel {
+            None => first..relay.columns_of(target),
+            Some(panel) => panel / q * nb..((panel / q + 1) * nb).min(relay.columns_of(q)),
+        };
+        let (is_added, with_left_over, unit) = (false, of_panel.is_some(), f64::INFINITY);
+        let name = REBUILD;
+        let sum = Sum { name, terms, divisor, is_added, target, finished, with_left_over, unit };
+        relay.sum(sum, (rows.clone(), cols))
     };
     let decoding = weights.decoding(&anew.columns, &anew.from);
     for (i, &column) in anew.columns.iter().enumerate() {
-        set(column, decoding.terms(i), decoding.divisor)?;
+        set(column, decoding.terms(i), decoding.divisor, None)?;
     }
     for &s in &anew.checksums {
-        set(q + s, weights.terms(s), 1.0)?;
+        set(q + s, weights.terms(s), 1.0, None)?;
     }
-    if lost_here[grid.mycol] { journal.set(State::Rest(cut)) } else { Ok(()) }
+    let panels = anew.panels_finished(cut, q);
+    for &panel in &panels {
+        let i = anew.columns.iter().position(|&column| column == panel % q).expect("decoded");
+        set(panel % q, decoding.terms(i), decoding.divisor, Some(panel))?;
+    }
+    if lost_here[grid.mycol] {
+        journal.set(State::Rest(cut))?;
+    }
+    Ok(panels)
 }
 
 #[cfg(test)]
@@ -265,7 +291,7 @@ mod tests {
     fn anew(rows: &[&str], row: usize) -> (Vec<usize>, Vec<usize>, Vec<usize>) {
         let lost: Vec<Vec<bool>> =
             rows.iter().map(|row| row.bytes().map(|rank| rank == b'x').collect()).collect();
-        let Anew { columns, from, checksums } = Anew::new(&lost, row, 2);
+        let Anew { columns, from, checksums, .. } = Anew::new(&lost, row, 2);
         (columns, from, checksums)
     }
 

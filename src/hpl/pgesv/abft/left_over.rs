@@ -1,0 +1,226 @@
+//! Eliminates what is left over below the diagonal of finished columns that were decoded.
+//!
+//! U of a finished column of a group that is not finished is decoded from a sum that the
+//! elimination has carried, and so is what that sum has in the rows below:
+//!
+//! ```text
+//! A_f = L [ U_f   ]          as it was eliminated, and lost
+//!         [ 0     ]
+//! A_f = L [ U_f + delta ]    as it is decoded: delta is L11^-1 times rounding errors, and
+//!         [ rho         ]    rho, which would be 0, makes up for it
+//! ```
+//!
+//! U_f + delta without rho would be off by L [0; rho], and the residual grow with it. So rho is
+//! eliminated, as a panel without row exchanges, whose multipliers are no larger than rounding:
+//!
+//! ```text
+//! [ D   ] = [ L1 ] U1        D the decoded diagonal block, all of it
+//! [ rho ]   [ L2 ]
+//! U  = L1^-1 U               rows of the diagonal block, on all columns to the right
+//! A2 = A2 - L2 U             rows below
+//! ```
+//!
+//! All changes are of the size of rounding errors. A death midway leaves a system that is as good
+//! as one without them, and needs no word.
+
+use std::ops::Range;
+
+use super::super::SolveError;
+use super::super::local::Local;
+use super::super::panel::Layout;
+use super::memory::{Journal, LEFT_OVER, Places};
+use crate::hpl::comm::{Comm, collect};
+use crate::machine::blas::{self, MatMut, MatRef, kernels};
+
+/// Columns of one thread at a time.
+const GRAIN_COLUMNS: usize = 64;
+/// Rows of one thread at a time.
+const GRAIN_ROWS: usize = 16;
+
+/// Eliminates what is left over in the columns of the finished panels `decoded`, in order, before
+/// panel `cut`, all of one group. No rank of the grid has begun panel `cut`. Collective.
+///
+/// # Errors
+/// When a rank cannot be reached.
+pub(super) fn eliminate<C: Comm>(
+    local: &Local<C>,
+    places: &Places,
+    journal: &Journal,
+    decoded: &[usize],
+    cut: usize,
+) -> Result<(), SolveError> {
+    let Some(&first) = decoded.first() else { return Ok(()) };
+    // What is eliminated leaves something in the finished columns to its right, too.
+    let panels = first..cut;
+    for k in panels.clone().filter(|k| !decoded.contains(k) && local.owns(*k)) {
+        journal.step(LEFT_OVER, k)?;
+        clear_below_diagonal(local, k);
+    }
+    for k in panels {
+        eliminate_panel(local, places, journal, k)?;
+    }
+    Ok(())
+}
+
+/// Nothing is left over in the columns of panel `k`, where other things are stored.
+fn clear_below_diagonal<C: Comm>(local: &Local<C>, k: usize) {
+    let (Layout { j, jb, top, .. }, cols) = (local.layout(k), local.columns_of(k..k + 1));
+    // SAFETY: this thread alone is on A.
+    let mut a = unsafe { local.a.block(top..local.shape.rows, cols) };
+    for i in 0..a.rows() {
+        let row = local.rows.global(top + i, local.grid.myrow);
+        a.row_mut(i)[..(row - j).min(jb)].fill(0.0);
+    }
+}
+
+fn eliminate_panel<C: Comm>(
+    local: &Local<C>,
+    places: &Places,
+    journal: &Journal,
+    k: usize,
+) -> Result<(), SolveError> {
+    let Local { grid, team, a, .. } = *local;
+    let Layout { jb, below, rows_below, .. } = local.layout(k);
+    // SAFETY: panels, and U, are those of the last step, which all ranks are done with, or of none.
+    let ([mut panel, _], [_, mut u_room]) =
+        unsafe { (places.panel_buffers(0), places.u_buffers()) };
+    journal.step(LEFT_OVER, k)?;
+    let diagonal = factored_diagonal(local, k)?;
+    let diagonal = MatRef::row_major(&diagonal, jb, jb, jb);
+    let l2 = &mut panel[..rows_below * jb];
+    if local.owns(k) {
+        // SAFETY: nobody writes to these columns.
+        let rho = unsafe { a.read(below..below + rows_below, local.columns_of(k..k + 1)) };
+        let target = MatMut::row_major(l2, rows_below, jb, jb).share();
+        team.split(rows_below, GRAIN_ROWS, |rows| {
+            // SAFETY: each thread has rows of its own.
+            let mut l2 = unsafe { target.block(rows.clone(), 0..jb) };
+            for (i, row) in rows.enumerate() {
+                l2.row_mut(i).copy_from_slice(rho.row(row));
+                divide_by_upper(l2.row_mut(i), diagonal);
+            }
+        });
+    }
+    collect::broadcast(&grid.row, l2, k % grid.q)?;
+    let l2 = MatRef::row_major(l2, rows_below, jb, jb);
+
+    let right = local.columns_right_of(k);
+    let u = solved_rows(local, k, diagonal, &mut u_room)?;
+    journal.step(LEFT_OVER, k)?;
+    team.split(right.len(), GRAIN_COLUMNS, |cols| {
+        let rows = below..below + rows_below;
+        // SAFETY: each thread has columns of its own, and none of these rows are read.
+        let a2 = unsafe { a.block(rows, right.start + cols.start..right.start + cols.end) };
+        blas::gemm(-1.0, l2, u.block(0..jb, cols), 1.0, a2);
+    });
+    Ok(())
+}
+
+/// The rows of the diagonal block of panel `k`, in order, as far as they are side by side on one
+/// process row: which of the block, on which process row.
+fn row_spans<C: Comm>(local: &Local<C>, k: usize) -> Vec<(Range<usize>, usize)> {
+    let (Layout { j, jb, .. }, nb) = (local.layout(k), local.rows.nb);
+    let starts = std::iter::successors(Some(j), |start| Some((start / nb + 1) * nb));
+    let spans = starts.take_while(|&start| start < j + jb).map(|start| {
+        let end = ((start / nb + 1) * nb).min(j + jb);
+        (start - j..end - j, local.rows.owner(start))
+    });
+    spans.collect()
+}
+
+/// Gathers the rows of the diagonal block of panel `k`, of these local columns, on all process
+/// rows. Collective over the process column.
+fn gather_rows<C: Comm>(
+    local: &Local<C>,
+    k: usize,
+    cols: Range<usize>,
+    into: &mut [f64],
+) -> Result<(), SolveError> {
+    let (grid, Layout { top, .. }, width) = (local.grid, local.layout(k), cols.len());
+    let mut next = top;
+    for (span, owner) in row_spans(local, k) {
+        let rows = &mut into[span.start * width..span.end * width];
+        if owner == grid.myrow && width > 0 {
+            // SAFETY: nobody writes to A.
+            let own = unsafe { local.a.read(next..next + span.len(), cols.clone()) };
+            let pairs = rows.chunks_exact_mut(width).enumerate();
+            pairs.for_each(|(i, row)| row.copy_from_slice(own.row(i)));
+            next += span.len();
+        }
+        collect::broadcast(&grid.col, rows, owner)?;
+    }
+    Ok(())
+}
+
+/// Solves for U in the rows of the diagonal block of panel `k`, on all columns to its right; U, in
+/// A where there is one process row, else in `room`. Collective over the process column.
+fn solved_rows<'u, C: Comm>(
+    local: &'u Local<C>,
+    k: usize,
+    diagonal: MatRef,
+    room: &'u mut [f64],
+) -> Result<MatRef<'u>, SolveError> {
+    let Local { grid, team, a, .. } = *local;
+    let (Layout { jb, top, below, .. }, right) = (local.layout(k), local.columns_right_of(k));
+    let width = right.len();
+    if grid.p == 1 {
+        team.split(width, GRAIN_COLUMNS, |cols| {
+            let cols = right.start + cols.start..right.start + cols.end;
+            // SAFETY: each thread has columns of its own.
+            blas::solve_unit_lower(diagonal, unsafe { a.block(top..below, cols) });
+        });
+        // SAFETY: what follows writes below these rows.
+        return Ok(unsafe { a.read(top..below, right) });
+    }
+    let room = &mut room[..jb * width];
+    gather_rows(local, k, right.clone(), room)?;
+    let u = MatMut::row_major(room, jb, width, width).share();
+    team.split(width, GRAIN_COLUMNS, |cols| {
+        // SAFETY: each thread has columns of its own.
+        blas::solve_unit_lower(diagonal, unsafe { u.block(0..jb, cols) });
+    });
+    // SAFETY: nobody writes to it any more.
+    let u = unsafe { u.read(0..jb, 0..width) };
+    let own = row_spans(local, k).into_iter().filter(|(_, owner)| *owner == grid.myrow);
+    for (local_row, row) in (top..below).zip(own.flat_map(|(span, _)| span)) {
+        // SAFETY: this thread alone is on A.
+        let mut to = unsafe { a.block(local_row..local_row + 1, right.clone()) };
+        to.row_mut(0).copy_from_slice(u.row(row));
+    }
+    Ok(u)
+}
+
+/// The diagonal block of panel `k`, row by row: L1 without its diagonal, and U1, which it stores.
+/// Collective.
+fn factored_diagonal<C: Comm>(local: &Local<C>, k: usize) -> Result<Vec<f64>, SolveError> {
+    let (grid, Layout { jb, top, below, .. }) = (local.grid, local.layout(k));
+    let mut data = vec![0.0; jb * jb];
+    if local.owns(k) {
+        let cols = local.columns_of(k..k + 1);
+        gather_rows(local, k, cols.clone(), &mut data)?;
+        for i in 1..jb {
+            let (upper, row) = data.split_at_mut(i * jb);
+            for (c, upper) in upper.chunks_exact(jb).enumerate() {
+                row[c] /= upper[c];
+                kernels::axpy(-row[c], &upper[c + 1..], &mut row[c + 1..jb]);
+            }
+        }
+        let own = row_spans(local, k).into_iter().filter(|(_, owner)| *owner == grid.myrow);
+        for (local_row, row) in (top..below).zip(own.flat_map(|(span, _)| span)) {
+            // SAFETY: this thread alone is on A.
+            let mut to = unsafe { local.a.block(local_row..local_row + 1, cols.clone()) };
+            to.row_mut(0).copy_from_slice(&data[row * jb..(row + 1) * jb]);
+        }
+    }
+    collect::broadcast(&grid.row, &mut data, k % grid.q)?;
+    Ok(data)
+}
+
+/// `x := x U^-1` with the upper triangle U of `upper`.
+fn divide_by_upper(x: &mut [f64], upper: MatRef) {
+    for c in 0..x.len() {
+        let row = upper.row(c);
+        x[c] /= row[c];
+        kernels::axpy(-x[c], &row[c + 1..], &mut x[c + 1..]);
+    }
+}

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use mpi_job::{Dice, Ended, Job, When};
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
+use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_skt-hpl");
 
@@ -208,6 +209,16 @@ fn the_end_of_the_launcher_tears_no_memory() {
         // Products that take long: without grace most of such jobs lose two ranks or three.
         let flags = "--ft abft --n 7000 --nb 256 --p 1 --q 2 --parities 1 --progress plain";
         let job = Job::new(Path::new(PROGRAM), 3, &format!("launcher-{signal}"), flags);
+        // A launcher that is killed leaves its own files.
+        let own = TempDir::new_in("/dev/shm").expect("a folder");
+        let folder = own.path().to_str().expect("a plain name");
+        let job = job.launched(
+            &[
+                ["--mca", "btl_vader_backing_directory", folder],
+                ["--mca", "orte_tmpdir_base", folder],
+            ]
+            .concat(),
+        );
         let (mut under_way, mut told) = (None, false);
         let child = job.spawn(&[]);
         let mpirun = Pid::from_raw(child.id() as i32);

@@ -8,7 +8,7 @@ mod mpi_job;
 mod mpirun;
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mpi_job::{Dice, Ended, Job, When};
 use nix::sys::signal::{self, Signal};
@@ -219,18 +219,9 @@ fn the_end_of_the_launcher_tears_no_memory() {
             ]
             .concat(),
         );
-        let (mut under_way, mut told) = (None, false);
-        let child = job.spawn(&[]);
-        let mpirun = Pid::from_raw(child.id() as i32);
-        let first = job.wait(child, || {
-            if under_way.is_none() && job.segments(None).len() == 3 {
-                under_way = Some(Instant::now());
-            }
-            let wait = Duration::from_millis(700);
-            if !told && under_way.is_some_and(|since: Instant| since.elapsed() >= wait) {
-                signal::kill(mpirun, signal).expect("a signal to a child");
-                told = true;
-            }
+        let first = job.start_and(When::UnderWay(Duration::from_millis(800)), |mpirun| {
+            signal::kill(Pid::from_raw(mpirun as i32), signal).expect("a signal to a child");
+            true
         });
         assert!(!first.ok && first.x().is_none(), "{}", first.text);
         let words = first.text.matches("ended by a signal").count();

@@ -534,7 +534,7 @@ fn residuals_do_not_grow_with_the_groups_finished_at_a_loss() {
         let undisturbed = job.matrix.residual(&with_checksums(&job));
         for (eighths, lost) in [(4, 1), (7, 0), (7, 1), (7, 2)] {
             let group_end = n / nb * eighths / 8;
-            for (panel, step, most) in [(group_end, "renew", 5.0), (group_end + 1, "log", 2.0)] {
+            for (panel, step, most) in [(group_end, "renew", 4.0), (group_end + 1, "log", 2.0)] {
                 let ratio = residual_after(&job, &[lost], panel, step) / undisturbed;
                 let what = format!("{}: rank {lost} lost at panel {panel}", job.name());
                 println!("{what}, {step}: {ratio:.2}");

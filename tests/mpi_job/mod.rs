@@ -203,8 +203,26 @@ impl Job {
     /// Starts it, and kills the processes of these ranks then. Whether it has killed them: they
     /// may have ended before.
     pub fn start_and_kill(&self, victims: &[usize], when: When) -> (Ended, bool) {
-        let (launch, mut under_way, mut killed) = (Instant::now(), None, false);
-        let ended = self.wait(self.spawn(&[]), || {
+        let mut killed = false;
+        let ended = self.start_and(when, |_| {
+            let is_victim = |pid: &u32| rank_of(*pid).is_some_and(|rank| victims.contains(&rank));
+            let pids: Vec<u32> = self.processes().into_iter().filter(is_victim).collect();
+            killed = pids.len() == victims.len();
+            if killed {
+                pids.into_iter().for_each(kill);
+            }
+            killed
+        });
+        (ended, killed)
+    }
+
+    /// Starts it, and calls `act` with the process of the launcher, from then on until it has done
+    /// what it is to do.
+    pub fn start_and(&self, when: When, mut act: impl FnMut(u32) -> bool) -> Ended {
+        let (launch, mut under_way, mut is_done) = (Instant::now(), None, false);
+        let child = self.spawn(&[]);
+        let launcher = child.id();
+        self.wait(child, || {
             if under_way.is_none() && self.holds() >= self.ranks {
                 under_way = Some(Instant::now());
             }
@@ -214,17 +232,8 @@ impl Job {
                     under_way.is_some_and(|since: Instant| since.elapsed() >= after)
                 }
             };
-            if !killed && is_time {
-                let is_victim =
-                    |pid: &u32| rank_of(*pid).is_some_and(|rank| victims.contains(&rank));
-                let pids: Vec<u32> = self.processes().into_iter().filter(is_victim).collect();
-                killed = pids.len() == victims.len();
-                if killed {
-                    pids.into_iter().for_each(kill);
-                }
-            }
-        });
-        (ended, killed)
+            is_done = is_done || is_time && act(launcher);
+        })
     }
 
     /// Its ranks, as they run now.

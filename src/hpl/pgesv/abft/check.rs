@@ -326,17 +326,7 @@ fn mend<C: Comm>(
             (decoding.terms(0), decoding.divisor)
         }
     };
-    let (is_added, unit) = (false, f64::INFINITY);
-    let sum = Sum {
-        name: "mend",
-        terms,
-        divisor,
-        is_added,
-        target,
-        finished,
-        with_left_over: false,
-        unit,
-    };
+    let sum = Sum { divisor, ..Sum::new("mend", terms, target, finished) };
     relay.sum(sum, (row..row + 1, 0..relay.columns_of(target)))
 }
 

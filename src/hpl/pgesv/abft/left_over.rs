@@ -116,18 +116,6 @@ fn eliminate_panel<C: Comm>(
     Ok(())
 }
 
-/// The rows of the diagonal block of panel `k`, in order, as far as they are side by side on one
-/// process row: which of the block, on which process row.
-fn row_spans<C: Comm>(local: &Local<C>, k: usize) -> Vec<(Range<usize>, usize)> {
-    let (Layout { j, jb, .. }, nb) = (local.layout(k), local.rows.nb);
-    let starts = std::iter::successors(Some(j), |start| Some((start / nb + 1) * nb));
-    let spans = starts.take_while(|&start| start < j + jb).map(|start| {
-        let end = ((start / nb + 1) * nb).min(j + jb);
-        (start - j..end - j, local.rows.owner(start))
-    });
-    spans.collect()
-}
-
 /// Gathers the rows of the diagonal block of panel `k`, of these local columns, on all process
 /// rows. Collective over the process column.
 fn gather_rows<C: Comm>(
@@ -136,20 +124,33 @@ fn gather_rows<C: Comm>(
     cols: Range<usize>,
     into: &mut [f64],
 ) -> Result<(), SolveError> {
-    let (grid, Layout { top, .. }, width) = (local.grid, local.layout(k), cols.len());
-    let mut next = top;
-    for (span, owner) in row_spans(local, k) {
-        let rows = &mut into[span.start * width..span.end * width];
-        if owner == grid.myrow && width > 0 {
-            // SAFETY: nobody writes to A.
-            let own = unsafe { local.a.read(next..next + span.len(), cols.clone()) };
-            let pairs = rows.chunks_exact_mut(width).enumerate();
-            pairs.for_each(|(i, row)| row.copy_from_slice(own.row(i)));
-            next += span.len();
+    let (grid, Layout { j, jb, .. }, width) = (local.grid, local.layout(k), cols.len());
+    for owner in 0..grid.p {
+        for (at, row, len) in local.rows.spans(j..j + jb, owner) {
+            let rows = &mut into[(row - j) * width..(row - j + len) * width];
+            if owner == grid.myrow {
+                // SAFETY: nobody writes to A.
+                let own = unsafe { local.a.read(at..at + len, cols.clone()) };
+                for i in 0..len {
+                    rows[i * width..(i + 1) * width].copy_from_slice(own.row(i));
+                }
+            }
+            collect::broadcast(&grid.col, rows, owner)?;
         }
-        collect::broadcast(&grid.col, rows, owner)?;
     }
     Ok(())
+}
+
+/// Stores this process row's rows of the diagonal block of panel `k`, of these local columns.
+fn store_rows<C: Comm>(local: &Local<C>, k: usize, cols: Range<usize>, block: MatRef) {
+    let Layout { j, jb, .. } = local.layout(k);
+    for (at, row, len) in local.rows.spans(j..j + jb, local.grid.myrow) {
+        // SAFETY: this thread alone is on A.
+        let mut own = unsafe { local.a.block(at..at + len, cols.clone()) };
+        for i in 0..len {
+            own.row_mut(i).copy_from_slice(block.row(row - j + i));
+        }
+    }
 }
 
 /// Solves for U in the rows of the diagonal block of panel `k`, on all columns to its right; U, in
@@ -181,44 +182,32 @@ fn solved_rows<'u, C: Comm>(
     });
     // SAFETY: nobody writes to it any more.
     let u = unsafe { u.read(0..jb, 0..width) };
-    let own = row_spans(local, k).into_iter().filter(|(_, owner)| *owner == grid.myrow);
-    for (local_row, row) in (top..below).zip(own.flat_map(|(span, _)| span)) {
-        // SAFETY: this thread alone is on A.
-        let mut to = unsafe { a.block(local_row..local_row + 1, right.clone()) };
-        to.row_mut(0).copy_from_slice(u.row(row));
-    }
+    store_rows(local, k, right, u);
     Ok(u)
 }
 
 /// The diagonal block of panel `k`, row by row: L1 without its diagonal, and U1, which it stores.
 /// Collective.
 fn factored_diagonal<C: Comm>(local: &Local<C>, k: usize) -> Result<Vec<f64>, SolveError> {
-    let (grid, Layout { jb, top, below, .. }) = (local.grid, local.layout(k));
+    let (grid, Layout { jb, .. }) = (local.grid, local.layout(k));
     let mut data = vec![0.0; jb * jb];
     if local.owns(k) {
         let cols = local.columns_of(k..k + 1);
         gather_rows(local, k, cols.clone(), &mut data)?;
         for i in 1..jb {
-            let (upper, row) = data.split_at_mut(i * jb);
-            for (c, upper) in upper.chunks_exact(jb).enumerate() {
-                row[c] /= upper[c];
-                kernels::axpy(-row[c], &upper[c + 1..], &mut row[c + 1..jb]);
-            }
+            let (above, row) = data.split_at_mut(i * jb);
+            divide_by_upper(&mut row[..jb], MatRef::row_major(above, i, jb, jb));
         }
-        let own = row_spans(local, k).into_iter().filter(|(_, owner)| *owner == grid.myrow);
-        for (local_row, row) in (top..below).zip(own.flat_map(|(span, _)| span)) {
-            // SAFETY: this thread alone is on A.
-            let mut to = unsafe { local.a.block(local_row..local_row + 1, cols.clone()) };
-            to.row_mut(0).copy_from_slice(&data[row * jb..(row + 1) * jb]);
-        }
+        store_rows(local, k, cols, MatRef::row_major(&data, jb, jb, jb));
     }
     collect::broadcast(&grid.row, &mut data, k % grid.q)?;
     Ok(data)
 }
 
-/// `x := x U^-1` with the upper triangle U of `upper`.
+/// Solves for the multipliers of the row `x` by the rows of U in `upper`, and subtracts the products
+/// behind them: with all of U, `x := x U^-1`.
 fn divide_by_upper(x: &mut [f64], upper: MatRef) {
-    for c in 0..x.len() {
+    for c in 0..upper.rows() {
         let row = upper.row(c);
         x[c] /= row[c];
         kernels::axpy(-x[c], &row[c + 1..], &mut x[c + 1..]);

@@ -709,17 +709,7 @@ impl<'r, C: Comm> Run<'r, C> {
         self.costs.check_seconds += start.elapsed().as_secs_f64();
         for s in 0..self.weights.checksums() {
             let (terms, target) = (self.weights.terms(s), grid.q + s);
-            let (divisor, is_added) = (1.0, false);
-            let sum = Sum {
-                name: "renew",
-                terms,
-                divisor,
-                is_added,
-                target,
-                finished,
-                with_left_over: false,
-                unit,
-            };
+            let sum = Sum { unit, ..Sum::new("renew", terms, target, finished) };
             let rows = 0..rows.count_before(finished, grid.myrow);
             self.relay.begin(sum, (rows, cols.clone()));
         }

@@ -121,17 +121,8 @@ impl<'d, 'm, C: Comm> Decoder<'d, 'm, C> {
     /// Of the first `rows` local rows, these local columns. Collective over the process row.
     fn decode(&mut self, rows: usize, cols: Range<usize>) -> Result<(), SolveError> {
         let Columns { lost, finished, .. } = self.columns;
-        let (terms, unit) = (self.others.clone(), f64::INFINITY);
-        let sum = Sum {
-            name: DECODE,
-            terms,
-            divisor: 1.0,
-            is_added: true,
-            target: lost,
-            finished,
-            with_left_over: false,
-            unit,
-        };
+        let terms = self.others.clone();
+        let sum = Sum { is_added: true, ..Sum::new(DECODE, terms, lost, finished) };
         self.relay.sum(sum, (0..rows, cols))
     }
 

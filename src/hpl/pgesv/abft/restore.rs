@@ -250,32 +250,27 @@ pub(super) fn rebuild<C: Comm>(
     let lost_here = &lost[grid.myrow];
     let anew = Anew::new(lost, grid.myrow, q);
     let finished = local.params.columns_before(cut);
+    let panels = anew.panels_finished(cut, q);
     let rows = 0..local.shape.rows;
-    let mut set = |target: usize, terms, divisor, of_panel: Option<usize>| {
-        // Survivors keep their finished columns, or groups.
-        let left = cols.count_before(finished, target.min(q - 1));
-        let first = if lost_here[target] { 0 } else { left };
-        let nb = local.params.nb;
-        let cols = match of_panel {
-            None => first..relay.columns_of(target),
-            Some(panel) => panel / q * nb..((panel / q + 1) * nb).min(relay.columns_of(q)),
-        };
-        let (is_added, with_left_over, unit) = (false, of_panel.is_some(), f64::INFINITY);
-        let name = REBUILD;
-        let sum = Sum { name, terms, divisor, is_added, target, finished, with_left_over, unit };
-        relay.sum(sum, (rows.clone(), cols))
+    // Survivors keep their finished columns, or groups.
+    let first = |target: usize| match lost_here[target] {
+        true => 0,
+        false => cols.count_before(finished, target.min(q - 1)),
     };
     let decoding = weights.decoding(&anew.columns, &anew.from);
     for (i, &column) in anew.columns.iter().enumerate() {
-        set(column, decoding.terms(i), decoding.divisor, None)?;
+        let divisor = decoding.divisor;
+        let sum = || Sum { divisor, ..Sum::new(REBUILD, decoding.terms(i), column, finished) };
+        relay.sum(sum(), (rows.clone(), first(column)..relay.columns_of(column)))?;
+        if let Some(panel) = panels.iter().find(|&panel| panel % q == column) {
+            let start = panel / q * local.params.nb;
+            let cols = start..(start + local.params.nb).min(relay.columns_of(q));
+            relay.sum(Sum { with_left_over: true, ..sum() }, (rows.clone(), cols))?;
+        }
     }
     for &s in &anew.checksums {
-        set(q + s, weights.terms(s), 1.0, None)?;
-    }
-    let panels = anew.panels_finished(cut, q);
-    for &panel in &panels {
-        let i = anew.columns.iter().position(|&column| column == panel % q).expect("decoded");
-        set(panel % q, decoding.terms(i), decoding.divisor, Some(panel))?;
+        let sum = Sum::new(REBUILD, weights.terms(s), q + s, finished);
+        relay.sum(sum, (rows.clone(), first(q + s)..relay.columns_of(q + s)))?;
     }
     if lost_here[grid.mycol] {
         journal.set(State::Rest(cut))?;

@@ -10,7 +10,6 @@ use std::io;
 use std::ptr::{self, NonNull};
 use std::time::Duration;
 
-use super::check_bytes;
 use super::header::{Header, Identity, PAGE_BYTES};
 use super::hold::{Hold, remove_id};
 use super::host::{self, Host, Trap};
@@ -18,6 +17,7 @@ use super::segment::{Mapped, NewSegment, Segment, Touch, View};
 use super::stub::{Flaw, Place, Stub};
 use super::{
     LOOK_PAUSE, LOOKS, Result, SegmentInfo, SegmentName, Stage, Store, StoreError, StoreId,
+    check_bytes,
 };
 use crate::pages::{self, pool_page_bytes, system_page_bytes};
 use stub::{MARK, MODE, Row, marked_bytes, most_bytes};

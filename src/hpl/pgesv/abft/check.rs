@@ -26,6 +26,7 @@ use super::super::local::Local;
 use super::groups::{dead_checksums, dead_columns};
 use super::memory::Places;
 use super::relay::{Relay, Sum};
+use super::renewal;
 use super::rounding::{are_rounding, is_rounding, most_units, unit};
 use super::weights::Weights;
 use crate::hpl::comm::{Comm, collect};
@@ -210,22 +211,21 @@ pub(super) fn check<C: Comm>(
     Ok(Checked { units: most[0], mended_rows: mended[0] as usize })
 }
 
-/// The checksums of `cols`, those of a group whose columns are finished, below its diagonal: there
-/// they are rounding, amplified by L21 L11^-1. Returns the unit. Collective over the process column.
+/// The checksums of the group that ends before panel `end`, below its diagonal: there they are
+/// rounding, amplified by L21 L11^-1. Returns the unit. Collective over the process column.
 ///
 /// # Errors
 /// [`SolveError::Wrong`] on a rank that has more there. When a rank is lost.
 pub(super) fn check_left_over<C: Comm>(
     local: &Local<C>,
     places: &Places,
-    finished: usize,
-    cols: Range<usize>,
+    end: usize,
 ) -> Result<f64, SolveError> {
     let grid = local.grid;
     if !grid.is_checksum() {
         return Ok(f64::INFINITY);
     }
-    let below = local.rows.count_before(finished, grid.myrow);
+    let (Range { end: below, .. }, cols) = renewal::of_group(local, end);
     // SAFETY: nobody writes to A.
     let a = unsafe { places.a.read(0..local.shape.rows, cols.clone()) };
     let above = a.block(0..below, 0..cols.len());
@@ -237,7 +237,7 @@ pub(super) fn check_left_over<C: Comm>(
     let mut rows = (below..).zip(left_over.fetched_rows());
     match rows.find(|(_, row)| !is_rounding(kernels::largest(row), unit)) {
         Some((row, values)) => Err(SolveError::Wrong {
-            column: finished,
+            column: local.params.columns_before(end),
             row: local.rows.global(row, grid.myrow),
             units: most_units(values.iter().copied(), unit),
         }),

@@ -2,7 +2,7 @@
 //! rest is worth.
 //!
 //! ```text
-//! words | A | x | two panels | U of the next panel's columns | U of the rest | log
+//! words | A | x | two panels | U of the next panel's columns | U of the rest | log | sums
 //! ```
 //!
 //! A word is 8 bytes and is written at once: a death leaves the old or the new one. At a cut
@@ -109,16 +109,6 @@ const KIND_BITS: u32 = 3;
 const PANEL_BITS: u32 = 33;
 
 impl State {
-    /// Panels whose rows have been exchanged: the least of all ranks is the cut K. Nothing
-    /// where A is worth nothing.
-    pub fn panels_exchanged(self) -> Option<usize> {
-        match self {
-            Self::Rest(k) | Self::Logged(k) => Some(k),
-            Self::Exchanged(k) => Some(k + 1),
-            Self::Hollow(_) | Self::Solved | Self::Replaced(_) => None,
-        }
-    }
-
     /// The word of this state, written in start `start`. That of an untouched memory is 0.
     fn word(self, start: u64) -> u64 {
         let (kind, k) = match self {
@@ -181,6 +171,8 @@ const NEXT_PARTS: usize = 4;
 const ALL_PARTS: usize = 5;
 /// Whether the checksums contradict the matrix.
 const WRONG: usize = 6;
+/// The panel before which a group ends whose new sums have passed; 0: none.
+const SUMMED: usize = 7;
 const FIRST_PART: usize = 8;
 
 /// Doubles of the areas of a rank's memory, in order.
@@ -193,6 +185,7 @@ pub(super) struct Sizes {
     u_next: usize,
     u_rest: usize,
     log: usize,
+    sums: usize,
 }
 
 impl Sizes {
@@ -209,12 +202,13 @@ impl Sizes {
             u_next: u(nb),
             u_rest: u(shape.cols),
             log: nb.saturating_mul(2).saturating_mul(shape.cols),
+            sums: nb.saturating_mul(shape.rows),
         }
     }
 
-    fn areas(&self) -> [usize; 8] {
-        let Self { words, a, x, panel, u_next, u_rest, log } = *self;
-        [words, a, x, panel, panel, u_next, u_rest, log]
+    fn areas(&self) -> [usize; 9] {
+        let Self { words, a, x, panel, u_next, u_rest, log, sums } = *self;
+        [words, a, x, panel, panel, u_next, u_rest, log, sums]
     }
 
     /// Where A is: behind the words.
@@ -284,6 +278,8 @@ pub(super) struct Places<'a> {
     u_next: Area,
     u_rest: Area,
     log: Area,
+    sums: Area,
+    rows: usize,
     /// A, as the solver knows it.
     pub a: SharedMat<'a>,
 }
@@ -300,7 +296,7 @@ impl<'a> Places<'a> {
             rest = behind;
             &mut area[..len]
         });
-        let [words, a, x, even, odd, u_next, u_rest, log] = areas;
+        let [words, a, x, even, odd, u_next, u_rest, log, sums] = areas;
         // SAFETY: as large and as aligned as doubles are, borrowed for as long, and from
         // here on looked at as words alone.
         let words = unsafe { slice::from_raw_parts(words.as_ptr().cast(), words.len()) };
@@ -313,6 +309,8 @@ impl<'a> Places<'a> {
             u_next: area(u_next),
             u_rest: area(u_rest),
             log: area(log),
+            sums: area(sums),
+            rows: shape.rows,
             a: MatMut::row_major(a, shape.rows, shape.cols, shape.lda).share(),
         }
     }
@@ -379,6 +377,16 @@ impl<'a> Places<'a> {
         let Area { start, len } = self.log;
         // SAFETY: an area of the memory that is borrowed for as long as `self`.
         unsafe { MatMut::row_major_at(start.as_ptr(), len, rows, cols, cols) }
+    }
+
+    /// The new sums of a group of `cols` columns, in the rows of A.
+    ///
+    /// # Safety
+    /// No other view of the sums is in use.
+    pub unsafe fn sums(&self, cols: usize) -> MatMut<'_> {
+        let Area { start, len } = self.sums;
+        // SAFETY: an area of the memory that is borrowed for as long as `self`.
+        unsafe { MatMut::row_major_at(start.as_ptr(), len, self.rows, cols, cols) }
     }
 
     /// x, to write.
@@ -471,6 +479,19 @@ impl Journal<'_> {
         };
         self.step(name, k)?;
         self.write(STATE, state.word(self.start));
+        Ok(())
+    }
+
+    /// The panel before which a group ends whose new sums have all passed this rank, and have
+    /// not taken their place.
+    pub fn summed(&self) -> Option<usize> {
+        Some(self.read(SUMMED) as usize).filter(|&end| end > 0)
+    }
+
+    /// Says which one that is, or that there is none.
+    pub fn set_summed(&self, end: Option<usize>) -> Result<(), SolveError> {
+        self.step(if end.is_some() { "summed" } else { "not summed" }, end.unwrap_or(0))?;
+        self.write(SUMMED, end.unwrap_or(0) as u64);
         Ok(())
     }
 

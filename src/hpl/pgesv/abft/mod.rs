@@ -11,12 +11,14 @@
 //!     P, L1, L2        factored and broadcast
 //!     rows that change are copied to the log                    LOGGED(k)
 //!  E  A1 = P A1,  U = L1^-1 A1      on all columns              EXCHANGED(k)
-//!  T  a barrier, entered and not waited for
 //!  G  A2 = A2 - L2 U                in parts, each              BEGUN, DONE
 //!     meanwhile panel k + 1 is factored and broadcast
+//!     new checksums of the group that ended before k, if one did, have passed    SUMMED(k)
+//!  T  a barrier, entered by then and not waited for
 //!     T has been entered by all
 //!     U1 into the panel's columns                               REST(k + 1)
-//!     the checksums of a finished group are summed anew         finish_group
+//!     they take the place of the old ones                       renewal
+//!     a group that ends here is looked at                       finish_group
 //!     the checksums are compared with the matrix, where due     check
 //!     an image, where T has said that some rank wants one
 //! x, on all ranks                                               SOLVED
@@ -37,6 +39,7 @@ mod groups;
 mod left_over;
 mod memory;
 mod relay;
+mod renewal;
 mod replacement;
 mod restore;
 mod rounding;
@@ -69,7 +72,7 @@ use crate::machine::blas::view::SharedMat;
 use crate::machine::team::Team;
 pub use memory::{At, GoOn, Hook, RelayMessages, work_doubles};
 use memory::{Journal, Places, Recorded, Sizes, State};
-use relay::{Relay, Sum};
+use relay::Relay;
 pub use replacement::work_doubles_after_replacement;
 pub use replacement::{Absent, grid_without};
 use restore::Step;
@@ -410,7 +413,7 @@ impl<'s, C: Comm> System<'s, C> {
         let (joined, confirmed) = journal.starts();
         let (_, state_start) = State::of_word(journal.state_word());
         let is_foreign = ![0, form].contains(&journal.form());
-        let mine: [u64; 9] = [
+        let mine: [u64; 10] = [
             grid.myrow as u64,
             grid.mycol as u64,
             u64::from(is_foreign),
@@ -420,11 +423,12 @@ impl<'s, C: Comm> System<'s, C> {
             u64::from(journal.is_torn()),
             u64::from(start_id),
             u64::from(journal.is_wrong()),
+            u64::from(renewal::is_under_way(journal, grid.q)),
         ];
         debug_assert!(state_start <= confirmed >> 32 || is_foreign);
         let all = collect::all_gather_bytes(&grid.all, bytemuck::cast_slice(&mine))?;
-        let all: Vec<[u64; 9]> = all.iter().map(|b| bytemuck::pod_read_unaligned(b)).collect();
-        let report = |words: &[u64; 9]| {
+        let all: Vec<[u64; 10]> = all.iter().map(|b| bytemuck::pod_read_unaligned(b)).collect();
+        let report = |words: &[u64; 10]| {
             let (state, start) = State::of_word(words[5]);
             MemoryReport {
                 row: words[0] as usize,
@@ -436,6 +440,7 @@ impl<'s, C: Comm> System<'s, C> {
                 start,
                 is_torn: words[6] != 0,
                 is_wrong: words[8] != 0,
+                is_summing: words[9] != 0,
             }
         };
         let mut reports: Vec<MemoryReport> = all.iter().map(report).collect();
@@ -471,6 +476,7 @@ impl<'s, C: Comm> System<'s, C> {
             };
             journal.set(State::Hollow(cut))?;
             journal.set_wrong(false)?;
+            journal.set_summed(None)?;
             journal.set_form(self.form())?;
         } else if journal.starts().1 != newest {
             // It had joined that start, and others have followed it.
@@ -590,8 +596,6 @@ impl<'r, C: Comm> Run<'r, C> {
         let panels = local.params.panels();
         let mut nothing = Nothing;
         let watch = &mut local.watch(&mut nothing, panels);
-        // The start before may have died before the checksums of the last groups were summed.
-        self.finish_group(from.saturating_sub(1))?;
         self.arrive(from, false, watcher)?;
         self.look_ahead.begin(local, from, watch, &mut self.phases)?;
         for k in from..panels {
@@ -630,14 +634,13 @@ impl<'r, C: Comm> Run<'r, C> {
         keeps_image: bool,
         watcher: &mut dyn Watcher,
     ) -> Result<(), SolveError> {
-        self.relay.complete()?;
+        renewal::store(self.local, self.places, self.journal, cut)?;
         self.finish_group(cut)?;
         if let Some(flip) = watcher.flip(cut) {
             self.flip(cut, flip);
         }
         self.check(cut, keeps_image, watcher)?;
         if keeps_image {
-            self.relay.complete()?;
             watcher.keep_image(cut)?;
         }
         Ok(())
@@ -685,35 +688,19 @@ impl<'r, C: Comm> Run<'r, C> {
     }
 
     /// Where a group of columns ends before panel `end` it is finished: looks at what is left over
-    /// in its checksums, and begins to sum them anew from U as it is. The sums pass beside the
-    /// product of panel `end`, as no number of them is changed any more.
-    ///
-    /// As the elimination made them, they are checksums of U but for L^-1 times rounding
-    /// errors. A U of finished columns that is decoded from them would differ by as much
-    /// from the U that the rows below have been eliminated with, and the residual grow. Until
-    /// then the rows below would make up for it. Old and new values are both checksums, so a
-    /// death midway leaves nothing to repair: the start after it sums those of the last two cuts.
+    /// in its checksums, and begins to sum them anew.
     fn finish_group(&mut self, end: usize) -> Result<(), SolveError> {
-        let Local { grid, rows, params, .. } = *self.local;
-        if end == 0 || !end.is_multiple_of(grid.q) {
+        let Self { local, places, journal, relay, weights, checks, costs, .. } = self;
+        if !renewal::is_group_end(end, local.grid.q) {
             return Ok(());
         }
-        let (nb, finished) = (params.nb, params.columns_before(end));
-        let cols = (end / grid.q - 1) * nb..(end / grid.q * nb).min(self.relay.columns_of(grid.q));
         let start = Instant::now();
-        let unit = if self.checks.are_off() {
-            f64::INFINITY
-        } else {
-            check::check_left_over(self.local, self.places, finished, cols.clone())?
+        let unit = match checks.are_off() {
+            true => f64::INFINITY,
+            false => check::check_left_over(local, places, end)?,
         };
-        self.costs.check_seconds += start.elapsed().as_secs_f64();
-        for s in 0..self.weights.checksums() {
-            let (terms, target) = (self.weights.terms(s), grid.q + s);
-            let sum = Sum { unit, ..Sum::new("renew", terms, target, finished) };
-            let rows = 0..rows.count_before(finished, grid.myrow);
-            self.relay.begin(sum, (rows, cols.clone()));
-        }
-        self.relay.progress()
+        costs.check_seconds += start.elapsed().as_secs_f64();
+        renewal::begin(local, journal, relay, weights, end, unit)
     }
 
     /// Exchanges rows and solves for U on all columns.
@@ -737,8 +724,8 @@ impl<'r, C: Comm> Run<'r, C> {
     }
 
     /// Says that the rows have been exchanged, and computes the product. Meanwhile panel
-    /// `next`, if there is one, is factored once its columns have the product, and all hear
-    /// whether any rank `wants_image` of the next cut.
+    /// `next`, if there is one, is factored once its columns have the product, sums pass, and
+    /// then all hear whether any rank `wants_image` of the next cut.
     fn multiply(
         &mut self,
         panel: &Panel<C>,
@@ -760,7 +747,15 @@ impl<'r, C: Comm> Run<'r, C> {
         let narrow = || narrow_parts(if columns.next.is_empty() { 0 } else { rows });
         journal.list_parts(narrow(), product.parts())?;
         journal.set(State::Exchanged(panel.k))?;
-        barrier.enter(&grid.all, wants_image)?;
+        let mut asks = Some(wants_image);
+        let mut enter_once = |relay: &Relay<C>, barrier: &mut IBarrier<C>| {
+            if let Some(asks) = asks.take_if(|_| relay.is_idle()) {
+                renewal::have_passed(local, journal, panel.k)?;
+                barrier.enter(&grid.all, asks)?;
+            }
+            Ok::<_, SolveError>(())
+        };
+        enter_once(relay, barrier)?;
         let token = &mut Token::alone();
         let clock = ProductClock::start(local.grid.all.now(), phases);
         let before = relay.taken();
@@ -775,14 +770,18 @@ impl<'r, C: Comm> Run<'r, C> {
             }
             let progress = |_: &Token| {
                 look_ahead.progress(local, panel)?;
+                relay.progress()?;
+                enter_once(relay, barrier)?;
                 barrier.progress(&grid.all)?;
-                relay.progress()
+                Ok(())
             };
             // Nothing goes on in the background that could wait for rows.
             product.compute_between_messages(token, progress, |_, _| {})
         });
         clock.stop(local.grid.all.now(), phases);
         phases.update -= (relay.taken() - before).as_secs_f64();
-        computed
+        computed?;
+        relay.complete()?;
+        enter_once(relay, barrier)
     }
 }

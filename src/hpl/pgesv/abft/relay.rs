@@ -25,6 +25,8 @@ pub(super) struct Sum {
     pub divisor: f64,
     /// Whether it is added to what the target has, or stands in its place.
     pub is_added: bool,
+    /// Whether the target gets it beside A ([`Places::sums`]), and keeps what it has.
+    pub is_beside_a: bool,
     /// The process column that gets it.
     pub target: usize,
     /// The columns before this one are finished: below the diagonal, they are dead.
@@ -44,9 +46,17 @@ impl Sum {
         target: usize,
         finished: usize,
     ) -> Self {
-        let (is_added, with_left_over) = (false, false);
-        let (divisor, unit) = (1.0, f64::INFINITY);
-        Self { name, terms, divisor, is_added, target, finished, with_left_over, unit }
+        Self {
+            name,
+            terms,
+            divisor: 1.0,
+            is_added: false,
+            is_beside_a: false,
+            target,
+            finished,
+            with_left_over: false,
+            unit: f64::INFINITY,
+        }
     }
 }
 
@@ -200,6 +210,11 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         cols.count_before(params.n + 1, if col < grid.q { col } else { 0 })
     }
 
+    /// Whether all that has been begun has passed this rank.
+    pub fn is_idle(&self) -> bool {
+        self.sums.is_empty()
+    }
+
     /// What this rank has done for sums so far, and waited for them.
     pub fn taken(&self) -> Duration {
         self.taken
@@ -216,7 +231,7 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
     }
 
     /// Begins to set `rows` and `cols` of the target to the sum. Until it is complete none of its
-    /// ranks may change the block, and the target has old numbers there and new ones. Collective
+    /// ranks may change the block, and the target has old numbers where they go and new ones. Collective
     /// over the process row, as is all else of a relay: in the same order on all ranks.
     pub fn begin(&mut self, sum: Sum, (rows, cols): (Range<usize>, Range<usize>)) {
         let mycol = self.local.grid.mycol;
@@ -369,9 +384,14 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
             }
         }
         for (i, row) in rows.enumerate() {
-            // SAFETY: this thread alone is on these columns.
-            let mut a = unsafe { self.places.a.block(row..row + 1, here.clone()) };
-            let (dead, values) = a.row_mut(0).split_at_mut(self.dead(sum, row, &here));
+            // SAFETY: this thread alone is on these columns, and on the sums beside A.
+            let mut target = unsafe {
+                match sum.is_beside_a {
+                    true => self.places.sums(here.len()).block(row..row + 1, 0..here.len()),
+                    false => self.places.a.block(row..row + 1, here.clone()),
+                }
+            };
+            let (dead, values) = target.row_mut(0).split_at_mut(self.dead(sum, row, &here));
             let sums = &sums_of(i)[dead.len()..];
             dead.fill(0.0);
             match sum.is_added {

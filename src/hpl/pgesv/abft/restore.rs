@@ -11,6 +11,7 @@ use super::super::product::multiply_part;
 use super::groups::StepColumns;
 use super::memory::{Journal, PUT_BACK, Part, Places, REBUILD, Recorded, State};
 use super::relay::{Relay, Sum};
+use super::renewal;
 use super::standing::Action;
 use super::weights::Weights;
 use crate::hpl::comm::Comm;
@@ -164,7 +165,8 @@ pub(super) fn go_to<C: Comm>(
     // SAFETY: no panel is received before the factorization goes on.
     let step = |k: usize| unsafe { Step::new(local, places, k) };
     match action {
-        Action::Stay | Action::Rebuild => return Ok(()),
+        Action::Rebuild => return Ok(()),
+        Action::Stay => {}
         Action::Finish => {
             let step = step(cut - 1);
             step.finish(local, places, journal)?;
@@ -180,7 +182,10 @@ pub(super) fn go_to<C: Comm>(
         }
         Action::PutBack => step(cut).put_back(local, places, journal)?,
     }
-    journal.set(State::Rest(cut))
+    if action != Action::Stay {
+        journal.set(State::Rest(cut))?;
+    }
+    renewal::store(local, places, journal, cut)
 }
 
 /// What a process row computes anew after a loss.
@@ -223,12 +228,18 @@ impl Anew {
         if can_be_alike { anywhere } else { of(&is_lost_here, false) }
     }
 
-    /// The finished panels of the group that is not finished before panel `cut` that all process
-    /// rows decode, of `q` process columns.
+    /// The finished panels of the last group, of Q = `q`, before panel `cut` that all process rows
+    /// decode.
     fn panels_finished(&self, cut: usize, q: usize) -> Vec<usize> {
-        let of_group = self.columns.iter().map(|&col| cut / q * q + col);
+        let of_group = self.columns.iter().map(|&col| first_of_last_group(cut, q) + col);
         of_group.filter(|&panel| self.is_alike && panel < cut).collect()
     }
+}
+
+/// The first panel of the last group, of Q = `q`, before panel `cut`. Its checksums are as the
+/// elimination has made them; those of groups before are summed anew.
+fn first_of_last_group(cut: usize, q: usize) -> usize {
+    cut.saturating_sub(1) / q * q
 }
 
 /// Rebuilds the ranks of this process row that are `lost`, by process row and column, at the
@@ -252,11 +263,12 @@ pub(super) fn rebuild<C: Comm>(
     let finished = local.params.columns_before(cut);
     let panels = anew.panels_finished(cut, q);
     let rows = 0..local.shape.rows;
-    // Survivors keep their finished columns, or groups.
-    let first = |target: usize| match lost_here[target] {
-        true => 0,
-        false => cols.count_before(finished, target.min(q - 1)),
+    // Survivors keep their finished columns, and the checksums that are summed anew.
+    let kept = |target: usize| match target < q {
+        true => cols.count_before(finished, target),
+        false => first_of_last_group(cut, q) / q * local.params.nb,
     };
+    let first = |target: usize| if lost_here[target] { 0 } else { kept(target) };
     let decoding = weights.decoding(&anew.columns, &anew.from);
     for (i, &column) in anew.columns.iter().enumerate() {
         let divisor = decoding.divisor;

@@ -2,14 +2,14 @@
 //! all ranks compute from the same reports.
 //!
 //! ```text
-//! e(r)   the last panel whose rows rank r has exchanged
+//! e(r)   the last panel whose rows rank r has exchanged, and whose sums have passed it
 //! kappa  the least e(r) of all that have something left
 //! K      kappa + 1: the cut that all go to
 //! ```
 //!
-//! A rank exchanges rows for a panel only when all have done so for the one before. So
-//! e(r) is kappa or kappa + 1, and who has kappa + 1 has not begun kappa + 2: what it
-//! needs to go back is still there.
+//! Sums pass beside the product of a panel before which a group ends (`renewal`). A rank exchanges
+//! rows for a panel only when both are done on all for the one before. So e(r) is kappa or
+//! kappa + 1, and who has kappa + 1 has not begun kappa + 2: what it needs to go back is still there.
 
 use std::fmt;
 
@@ -28,6 +28,8 @@ pub(super) struct MemoryReport {
     pub state: State,
     /// The start in which the state was written.
     pub start: u64,
+    /// Sums have not passed it that have to before it goes beyond the panel whose rows it has exchanged.
+    pub is_summing: bool,
     /// A product was begun, and may be in part of its rows.
     pub is_torn: bool,
     /// Whether the checksums have contradicted the matrix.
@@ -45,6 +47,7 @@ impl MemoryReport {
             confirmed: 0,
             state: State::Hollow(0),
             start: 0,
+            is_summing: false,
             is_torn: false,
             is_wrong: false,
         }
@@ -54,6 +57,15 @@ impl MemoryReport {
     /// that start was in it.
     fn is_current(&self, newest: u64) -> bool {
         self.joined == newest || self.confirmed == newest
+    }
+
+    /// The last cut that it can go to: the least of all ranks is K. Nothing where A is worth nothing.
+    fn last_cut(&self) -> Option<usize> {
+        match self.state {
+            State::Rest(k) | State::Logged(k) => Some(k),
+            State::Exchanged(k) => Some(k + usize::from(!self.is_summing)),
+            State::Hollow(_) | State::Solved | State::Replaced(_) => None,
+        }
     }
 
     fn is_lost(&self, newest: u64) -> bool {
@@ -235,7 +247,7 @@ pub(super) fn decide(reports: &[MemoryReport], checksums: usize) -> Result<Decis
             return Err(Refusal::Replaced { rank, column });
         }
     }
-    let cut = left().filter_map(|report| report.state.panels_exchanged()).min();
+    let cut = left().filter_map(MemoryReport::last_cut).min();
     // Somebody has not exchanged a row yet, so nobody has exchanged more than those of
     // panel 0: there is nothing to lose. The same where nobody has ever had anything.
     let had_something = |report: &MemoryReport| !matches!(report.state, State::Hollow(0));
@@ -318,6 +330,7 @@ mod tests {
             confirmed: 7,
             state,
             start: 7,
+            is_summing: false,
             is_wrong: false,
             is_torn: false,
         };
@@ -339,6 +352,10 @@ mod tests {
         assert_eq!(actions(&states, 1), (4, vec![Undo, Finish, PutBack, Stay, Rebuild]));
         let states = [Exchanged(4), Hollow(3), Exchanged(4), Hollow(0)];
         assert_eq!(actions(&states, 2), (5, vec![Finish, Rebuild, Finish, Rebuild]));
+        let mut reports = reports(&[Exchanged(4), Exchanged(4), Exchanged(3)]);
+        reports[0].is_summing = true;
+        let actions = vec![Undo, Undo, Finish];
+        assert_eq!(decide(&reports, 1), Ok(Decision::GoTo { cut: 4, actions }));
     }
 
     #[test]

@@ -119,6 +119,8 @@ fn small_jobs() -> Vec<Job> {
         exact(TestSpec { depth: 1, swap: Swap::BinaryExchange, ..spec(10, 4, 2, 2) }, 1),
         exact(TestSpec { depth: 1, swap, ..spec(11, 3, 2, 3) }, 2),
         exact(TestSpec { depth: 0, ..spec(13, 2, 1, 3) }, 2),
+        // The last panel is a narrow one, and ends a group.
+        exact(TestSpec { depth: 1, ..spec(13, 4, 1, 2) }, 1),
     ]
 }
 

@@ -48,33 +48,30 @@ impl<C: Comm> LookAhead<C> {
         rows: Option<NodeRows>,
     ) -> Result<Self, SolveError> {
         let nb = params.widest_panel();
-        let (message, _) = panel::largest(params.n, params.nb, grid.rows(params.nb), grid.myrow);
+        let (message, w) = panel::largest(params.n, params.nb, grid.rows(params.nb), grid.myrow);
         // Those in flight, and the one that is being applied.
         let buffers = PanelBuffers::new(grid, params.depth + 1, message, params.share)?;
         let exchange = RowExchange::new(grid.p, nb, nb, rows)?;
-        Self::with_buffers(grid, params, buffers, offers, exchange)
+        let w = PanelBuf::new(w).map_err(memory_error("the panel"))?;
+        Ok(Self::with_buffers(params, buffers, w, offers, exchange))
     }
 
-    /// The same with given buffers for panels, offers for pivots, and row exchange for the
-    /// columns of one panel.
-    ///
-    /// # Errors
-    /// When there is no memory for the panel.
+    /// The same with given buffers for panels and for the one that is factored, offers for pivots,
+    /// and row exchange for the columns of one panel.
     pub fn with_buffers(
-        grid: &Grid<C>,
         params: &Params,
         buffers: PanelBuffers,
+        w: PanelBuf,
         offers: Option<SharedOffers>,
         exchange: RowExchange<C>,
-    ) -> Result<Self, SolveError> {
-        let (_, w) = panel::largest(params.n, params.nb, grid.rows(params.nb), grid.myrow);
-        Ok(Self {
+    ) -> Self {
+        Self {
             panels: VecDeque::with_capacity(params.depth + 1),
             buffers,
-            w: PanelBuf::new(w).map_err(memory_error("the panel"))?,
+            w,
             pivot_offers: pfact::pivot::Offers::new(params.widest_panel(), offers),
             exchange,
-        })
+        }
     }
 
     /// Whether panels are read in their owner's memory.

@@ -11,26 +11,19 @@ impl LocalShape {
     /// Doubles of work space beside the matrix, for `params` on a grid of `p` rows; at
     /// most `usize::MAX`.
     pub fn work_doubles(&self, params: &Params, rows: Cyclic, myrow: usize) -> usize {
-        let (message, _) = panel::largest(params.n, params.nb, rows, myrow);
+        let (message, w) = panel::largest(params.n, params.nb, rows, myrow);
         let messages = message.saturating_mul(params.depth + 1);
-        messages.saturating_add(self.work_doubles_beside_panels(params, rows, myrow))
+        messages.saturating_add(w).saturating_add(self.exchange_doubles(params, rows, myrow))
     }
 
-    /// The same, but for the messages of the panels in the look-ahead.
-    pub(super) fn work_doubles_beside_panels(
-        &self,
-        params: &Params,
-        rows: Cyclic,
-        myrow: usize,
-    ) -> usize {
-        let (_, w) = panel::largest(params.n, params.nb, rows, myrow);
+    /// Those of them in which rows are exchanged.
+    pub(super) fn exchange_doubles(&self, params: &Params, rows: Cyclic, myrow: usize) -> usize {
         let nb = params.widest_panel();
-        let exchange = match rows.procs {
+        match rows.procs {
             1 => 0,
             _ if params.share => ColumnMemory::doubles(nb, self.cols, myrow),
             _ => trailing::work_doubles(params, self.cols)
                 .saturating_add(swap::RowBuffers::doubles(nb, nb)),
-        };
-        w.saturating_add(exchange)
+        }
     }
 }

@@ -108,7 +108,7 @@ pub fn rank_bytes(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
 pub fn work_bytes(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
     bytes_of(spec, (myrow, mycol), |params, rows, shape| match spec.checksums {
         0 => shape.work_doubles(params, rows, myrow),
-        _ => abft::work_doubles(params, rows, myrow, shape),
+        _ => abft::work_doubles(params, rows, shape),
     })
 }
 

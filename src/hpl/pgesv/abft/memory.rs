@@ -2,8 +2,11 @@
 //! rest is worth.
 //!
 //! ```text
-//! words | A | x | two panels | U of the next panel's columns | U of the rest | log | sums
+//! words | A | x | two panels | U of the next panel's columns | U of the rest | log | W
 //! ```
+//!
+//! W is the panel that is being factored, on ranks with data; checksum ranks factor none, and have
+//! the new sums of a group there.
 //!
 //! A word is 8 bytes and is written at once: a death leaves the old or the new one. At a cut
 //! the words and A are all that counts: they come first.
@@ -185,12 +188,12 @@ pub(super) struct Sizes {
     u_next: usize,
     u_rest: usize,
     log: usize,
-    sums: usize,
+    w: usize,
 }
 
 impl Sizes {
     pub fn new(params: &Params, rows: Cyclic, myrow: usize, shape: LocalShape) -> Self {
-        let (panel, _) = panel::largest(params.n, params.nb, rows, myrow);
+        let (panel, w) = panel::largest(params.n, params.nb, rows, myrow);
         let nb = params.widest_panel();
         // With P = 1, U is in A alone.
         let u = |cols: usize| if rows.procs > 1 { nb.saturating_mul(cols) } else { 0 };
@@ -202,13 +205,13 @@ impl Sizes {
             u_next: u(nb),
             u_rest: u(shape.cols),
             log: nb.saturating_mul(2).saturating_mul(shape.cols),
-            sums: nb.saturating_mul(shape.rows),
+            w: w.max(nb.saturating_mul(shape.rows)),
         }
     }
 
     fn areas(&self) -> [usize; 9] {
-        let Self { words, a, x, panel, u_next, u_rest, log, sums } = *self;
-        [words, a, x, panel, panel, u_next, u_rest, log, sums]
+        let Self { words, a, x, panel, u_next, u_rest, log, w } = *self;
+        [words, a, x, panel, panel, u_next, u_rest, log, w]
     }
 
     /// Where A is: behind the words.
@@ -249,18 +252,16 @@ impl RelayMessages {
     }
 }
 
-/// Doubles that a rank needs beside the memory that outlives its process: the panel that it
-/// factors, the messages of sums and, where P > 1, the rows that it exchanges; at most
-/// `usize::MAX`.
-pub fn work_doubles(params: &Params, rows: Cyclic, myrow: usize, shape: LocalShape) -> usize {
-    let (_, w) = panel::largest(params.n, params.nb, rows, myrow);
+/// Doubles that a rank needs beside the memory that outlives its process: the messages of sums
+/// and, where P > 1, the rows that it exchanges; at most `usize::MAX`.
+pub fn work_doubles(params: &Params, rows: Cyclic, shape: LocalShape) -> usize {
     let nb = params.widest_panel();
     let exchange = if rows.procs > 1 { [nb, shape.cols] } else { [0; 2] };
     exchange
         .into_iter()
         .map(|cols| RowBuffers::rows_doubles(nb, cols))
         .chain([RelayMessages::TUNED.all(shape.cols)])
-        .fold(w, usize::saturating_add)
+        .fold(0, usize::saturating_add)
 }
 
 /// A part of the memory.
@@ -278,7 +279,7 @@ pub(super) struct Places<'a> {
     u_next: Area,
     u_rest: Area,
     log: Area,
-    sums: Area,
+    w: Area,
     rows: usize,
     /// A, as the solver knows it.
     pub a: SharedMat<'a>,
@@ -296,7 +297,7 @@ impl<'a> Places<'a> {
             rest = behind;
             &mut area[..len]
         });
-        let [words, a, x, even, odd, u_next, u_rest, log, sums] = areas;
+        let [words, a, x, even, odd, u_next, u_rest, log, w] = areas;
         // SAFETY: as large and as aligned as doubles are, borrowed for as long, and from
         // here on looked at as words alone.
         let words = unsafe { slice::from_raw_parts(words.as_ptr().cast(), words.len()) };
@@ -309,7 +310,7 @@ impl<'a> Places<'a> {
             u_next: area(u_next),
             u_rest: area(u_rest),
             log: area(log),
-            sums: area(sums),
+            w: area(w),
             rows: shape.rows,
             a: MatMut::row_major(a, shape.rows, shape.cols, shape.lda).share(),
         }
@@ -339,6 +340,15 @@ impl<'a> Places<'a> {
     pub unsafe fn panel_buffers(&self, k: usize) -> [PanelBuf; 2] {
         // SAFETY: the caller's promise; they are two areas.
         [k, k + 1].map(|k| unsafe { self.buffer(self.panels[k % 2]) })
+    }
+
+    /// Buffer for the panel that is factored.
+    ///
+    /// # Safety
+    /// As [`Self::buffer`]; no sums are there.
+    pub unsafe fn w_buffer(&self) -> PanelBuf {
+        // SAFETY: the caller's promise.
+        unsafe { self.buffer(self.w) }
     }
 
     /// Buffers for U: of the columns of the next panel, and of the rest.
@@ -382,9 +392,9 @@ impl<'a> Places<'a> {
     /// The new sums of a group of `cols` columns, in the rows of A.
     ///
     /// # Safety
-    /// No other view of the sums is in use.
+    /// No other view of the sums is in use, and no panel is factored on this rank.
     pub unsafe fn sums(&self, cols: usize) -> MatMut<'_> {
-        let Area { start, len } = self.sums;
+        let Area { start, len } = self.w;
         // SAFETY: an area of the memory that is borrowed for as long as `self`.
         unsafe { MatMut::row_major_at(start.as_ptr(), len, self.rows, cols, cols) }
     }

@@ -63,9 +63,9 @@ use super::panel::Panel;
 use super::product::{Product, ProductClock, multiply_part, narrow_parts};
 use super::slots::PanelBuffers;
 use super::steps::Reached;
-use super::{Params, SolveError, back};
+use super::{Params, SolveError, back, memory_error};
 use crate::hpl::comm::ibarrier::IBarrier;
-use crate::hpl::comm::{Comm, CommError, collect};
+use crate::hpl::comm::{Comm, CommError, PanelBuf, collect};
 use crate::hpl::grid::{Cyclic, Grid};
 use crate::hpl::matgen::{self, Entries};
 use crate::machine::blas::view::SharedMat;
@@ -567,13 +567,17 @@ impl<'r, C: Comm> Run<'r, C> {
         // between being received or solved for and the next time, see `Step`.
         let (panels, [u_next, u_rest]) =
             unsafe { (places.panel_buffers(from), places.u_buffers()) };
+        let w = match grid.is_checksum() {
+            true => PanelBuf::new(0).map_err(memory_error("the panel"))?,
+            // SAFETY: as above, and no sums come to ranks with data.
+            false => unsafe { places.w_buffer() },
+        };
         let buffers = PanelBuffers::Messages(panels.into());
         let nb = params.widest_panel();
         let next = RowExchange::with_u(grid.p, nb, nb, || Ok(u_next))?;
         let rest = RowExchange::with_u(grid.p, nb, local.shape.cols, || Ok(u_rest))?;
         // Rows of all columns are exchanged at once: the look-ahead has none to exchange.
-        let look_ahead =
-            LookAhead::with_buffers(grid, &params, buffers, None, RowExchange::InPlace)?;
+        let look_ahead = LookAhead::with_buffers(&params, buffers, w, None, RowExchange::InPlace);
         Ok(Self {
             local,
             places,

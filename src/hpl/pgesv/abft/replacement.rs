@@ -295,8 +295,8 @@ impl<C: Comm> System<'_, C> {
 }
 
 /// Doubles that a rank needs beside the memory that outlives its process, once checksums have
-/// taken the place of a process column: the panel that it factors, the messages of sums and, where
-/// P > 1, the rows that it exchanges and U; at most `usize::MAX`.
+/// taken the place of a process column: the messages of sums and, where P > 1, the rows that it exchanges
+/// and U; at most `usize::MAX`.
 pub fn work_doubles_after_replacement(
     params: &Params,
     rows: Cyclic,
@@ -304,7 +304,7 @@ pub fn work_doubles_after_replacement(
     shape: LocalShape,
 ) -> usize {
     let by_messages = Params { share: false, ..*params };
-    let work = shape.work_doubles_beside_panels(&by_messages, rows, myrow);
+    let work = shape.exchange_doubles(&by_messages, rows, myrow);
     work.saturating_add(RelayMessages::TUNED.all(shape.cols))
 }
 
@@ -318,12 +318,12 @@ fn workspace<C: Comm>(
     let (grid, params) = (local.grid, &local.params);
     // SAFETY: `places` has the memory for as long as the driver runs, and nobody else uses
     // these areas.
-    let panels = unsafe { places.panel_buffers(cut) };
+    let (panels, w) = unsafe { (places.panel_buffers(cut), places.w_buffer()) };
     let buffers = PanelBuffers::Messages(panels.into());
     let nb = params.widest_panel();
     let ahead = RowExchange::new(grid.p, nb, nb, None)?;
     Ok(Workspace {
-        look_ahead: LookAhead::with_buffers(grid, params, buffers, None, ahead)?,
+        look_ahead: LookAhead::with_buffers(params, buffers, w, None, ahead),
         exchange: TrailingExchange::new(grid, params, local.shape.cols, None)?,
         // As with checksums: one thread speaks to other ranks.
         has_helper: false,

@@ -276,7 +276,7 @@ pub(super) fn rebuild<C: Comm>(
         relay.sum(sum(), (rows.clone(), first(column)..relay.columns_of(column)))?;
         if let Some(panel) = panels.iter().find(|&panel| panel % q == column) {
             let start = panel / q * local.params.nb;
-            let cols = start..(start + local.params.nb).min(relay.columns_of(q));
+            let cols = start..(start + local.params.nb).min(relay.columns_of(column));
             relay.sum(Sum { with_left_over: true, ..sum() }, (rows.clone(), cols))?;
         }
     }

@@ -12,6 +12,7 @@ use super::memory::{Journal, Places, RelayMessages};
 use super::rounding::{are_rounding, most_units};
 use crate::hpl::comm::{Comm, CommError, PanelBuf, RecvRequest as _, SendRequest as _, Tag};
 use crate::machine::blas::kernels;
+use crate::pages;
 
 const TAG_RELAY: Tag = 0x150;
 
@@ -396,6 +397,10 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
             dead.fill(0.0);
             match sum.is_added {
                 true => values.iter_mut().zip(sums).for_each(|(value, new)| *value += new),
+                // These are read when the product is over.
+                false if sum.is_beside_a => {
+                    pages::stream(bytemuck::cast_slice(sums), bytemuck::cast_slice_mut(values));
+                }
                 false => values.copy_from_slice(sums),
             }
         }

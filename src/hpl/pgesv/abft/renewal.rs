@@ -18,13 +18,15 @@
 //! it: nobody has passed T, so all have the old checksums there. At the cut `end + 1` all have
 //! the new ones.
 
+use std::ops::Range;
+
 use super::super::SolveError;
 use super::super::local::Local;
 use super::memory::{Journal, Places, State};
 use super::relay::{Relay, Sum};
 use super::weights::Weights;
 use crate::hpl::comm::Comm;
-use std::ops::Range;
+use crate::hpl::swap;
 
 /// Whether a group of Q = `q` panels ends before panel `end`.
 pub(super) fn is_group_end(end: usize, q: usize) -> bool {
@@ -102,9 +104,8 @@ pub(super) fn store<C: Comm>(
         journal.step("store sums", end)?;
         let (rows, cols) = of_group(local, end);
         // SAFETY: the only view of the sums, and nobody else is on A.
-        let (mut sums, mut a) =
-            unsafe { (places.sums(cols.len()), places.a.block(rows.clone(), cols)) };
-        rows.for_each(|row| a.row_mut(row).copy_from_slice(sums.row_mut(row)));
+        let (sums, a) = unsafe { (places.sums(cols.len()), places.a.block(rows.clone(), cols)) };
+        swap::stream_rows(local.team, sums.into_ref(), &rows.collect::<Vec<_>>(), a);
     }
     // The next sums go to the same place, and an image of this cut is without it.
     journal.set_summed(None)

@@ -67,7 +67,8 @@ pub(super) fn begin<C: Comm>(
     relay.progress()
 }
 
-/// Says that the sums of the group that ends before panel `end`, if one does, have passed this rank.
+/// Says that the sums of the group that ends before panel `end`, if one does, have passed this
+/// rank.
 ///
 /// # Errors
 /// When the process is to go no further.
@@ -89,7 +90,8 @@ pub(super) fn is_under_way(journal: &Journal, q: usize) -> bool {
 }
 
 /// At the cut before panel `cut`, which no rank leaves meanwhile, the new sums of the group
-/// that ended one panel before take their place in A, unless they have. After a death midway it is done again.
+/// that ended one panel before take their place in A, unless they have. After a death midway it
+/// is done again.
 ///
 /// # Errors
 /// When the process is to go no further.

@@ -23,10 +23,9 @@ use serde::{Deserialize, Serialize};
 
 use super::super::SolveError;
 use super::super::local::Local;
-use super::groups::{dead_checksums, dead_columns};
+use super::groups::{columns_of, dead_checksums, dead_columns, of_group};
 use super::memory::Places;
 use super::relay::{Relay, Sum};
-use super::renewal;
 use super::rounding::{are_rounding, is_rounding, most_units, unit};
 use super::weights::Weights;
 use crate::hpl::comm::{Comm, collect};
@@ -225,7 +224,7 @@ pub(super) fn check_left_over<C: Comm>(
     if !grid.is_checksum() {
         return Ok(f64::INFINITY);
     }
-    let (Range { end: below, .. }, cols) = renewal::of_group(local, end);
+    let (Range { end: below, .. }, cols) = of_group(local, end);
     // SAFETY: nobody writes to A.
     let a = unsafe { places.a.read(0..local.shape.rows, cols.clone()) };
     let above = a.block(0..below, 0..cols.len());
@@ -327,7 +326,7 @@ fn mend<C: Comm>(
         }
     };
     let sum = Sum { divisor, ..Sum::new("mend", terms, target, finished) };
-    relay.sum(sum, (row..row + 1, 0..relay.columns_of(target)))
+    relay.sum(sum, (row..row + 1, 0..columns_of(local, target)))
 }
 
 /// The product of this rank's columns, those that are alive, with v, for the first `rows`; and

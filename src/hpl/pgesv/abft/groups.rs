@@ -45,6 +45,36 @@ impl StepColumns {
     }
 }
 
+/// Whether a group of Q = `q` panels ends before panel `end`.
+pub(super) fn is_group_end(end: usize, q: usize) -> bool {
+    end > 0 && end.is_multiple_of(q)
+}
+
+/// Columns of process column `col`; those of a checksum are as many as the first one's, and no
+/// process column has more.
+pub(super) fn columns_of<C: Comm>(local: &Local<C>, col: usize) -> usize {
+    let Local { params, cols, grid, .. } = local;
+    cols.count_before(params.n + 1, if col < grid.q { col } else { 0 })
+}
+
+/// Local columns of group `group` on process column `col`.
+pub(super) fn columns_of_group<C: Comm>(
+    local: &Local<C>,
+    group: usize,
+    col: usize,
+) -> Range<usize> {
+    let nb = local.params.nb;
+    group * nb..((group + 1) * nb).min(columns_of(local, col))
+}
+
+/// The local rows of U, and the local columns of the checksums, of the group that ends before panel
+/// `end`.
+pub(super) fn of_group<C: Comm>(local: &Local<C>, end: usize) -> (Range<usize>, Range<usize>) {
+    let Local { grid, rows, params, .. } = *local;
+    let above = rows.count_before(params.columns_before(end), grid.myrow);
+    (0..above, columns_of_group(local, end / grid.q - 1, grid.q))
+}
+
 /// How many of the local columns of process column `q`, from the first on, are dead in
 /// global row `row` at the cut where the columns before `finished` are.
 pub(super) fn dead_columns(cols: Cyclic, q: usize, row: usize, finished: usize) -> usize {

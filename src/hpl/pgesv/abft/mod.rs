@@ -695,7 +695,7 @@ impl<'r, C: Comm> Run<'r, C> {
     /// in its checksums, and begins to sum them anew.
     fn finish_group(&mut self, end: usize) -> Result<(), SolveError> {
         let Self { local, places, journal, relay, weights, checks, costs, .. } = self;
-        if !renewal::is_group_end(end, local.grid.q) {
+        if !groups::is_group_end(end, local.grid.q) {
             return Ok(());
         }
         let start = Instant::now();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::super::SolveError;
 use super::super::local::Local;
-use super::groups::dead_columns;
+use super::groups::{columns_of, dead_columns};
 use super::memory::{Journal, Places, RelayMessages};
 use super::rounding::{are_rounding, most_units};
 use crate::hpl::comm::{Comm, CommError, PanelBuf, RecvRequest as _, SendRequest as _, Tag};
@@ -192,8 +192,7 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         messages: RelayMessages,
     ) -> Result<Self, SolveError> {
         assert!(messages.count >= 2, "one message comes while another leaves");
-        // No process column has more than the first one.
-        let cols = local.cols.count_before(local.params.n + 1, 0);
+        let cols = columns_of(local, 0);
         let lengths = std::iter::repeat_n(messages.longest(cols), messages.count);
         // In one piece, since that has its pages from the beginning.
         let mut free = PanelBuf::for_messages(messages.all(cols))?.cut(lengths);
@@ -203,12 +202,6 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         let (message_doubles, sums) = (messages.doubles, VecDeque::new());
         let taken = Duration::ZERO;
         Ok(Self { local, places, journal, message_doubles, messages: made, sums, taken })
-    }
-
-    /// Columns of process column `col`; those of a checksum are as many as the first one's.
-    pub fn columns_of(&self, col: usize) -> usize {
-        let Local { params, cols, grid, .. } = self.local;
-        cols.count_before(params.n + 1, if col < grid.q { col } else { 0 })
     }
 
     /// Whether all that has been begun has passed this rank.

@@ -18,32 +18,14 @@
 //! it: nobody has passed T, so all have the old checksums there. At the cut `end + 1` all have
 //! the new ones.
 
-use std::ops::Range;
-
 use super::super::SolveError;
 use super::super::local::Local;
+use super::groups::{is_group_end, of_group};
 use super::memory::{Journal, Places, State};
 use super::relay::{Relay, Sum};
 use super::weights::Weights;
 use crate::hpl::comm::Comm;
 use crate::hpl::swap;
-
-/// Whether a group of Q = `q` panels ends before panel `end`.
-pub(super) fn is_group_end(end: usize, q: usize) -> bool {
-    end > 0 && end.is_multiple_of(q)
-}
-
-/// The local rows of U, and the local columns of the checksums, of the group that ends before panel
-/// `end`.
-pub(super) fn of_group<C: Comm>(local: &Local<C>, end: usize) -> (Range<usize>, Range<usize>) {
-    let Local { grid, rows, cols, params, .. } = *local;
-    let finished = params.columns_before(end);
-    // No process column has more than the first one.
-    let most = cols.count_before(params.n + 1, 0);
-    let nb = params.nb;
-    let cols = (end / grid.q - 1) * nb..(end / grid.q * nb).min(most);
-    (0..rows.count_before(finished, grid.myrow), cols)
-}
 
 /// Begins to sum the checksums anew of the group that ends before panel `end`. No element may
 /// change by more than rounding, in this `unit` on a checksum rank.

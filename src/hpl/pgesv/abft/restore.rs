@@ -8,7 +8,7 @@ use super::super::SolveError;
 use super::super::local::Local;
 use super::super::panel::Layout;
 use super::super::product::multiply_part;
-use super::groups::StepColumns;
+use super::groups::{StepColumns, columns_of, columns_of_group};
 use super::memory::{Journal, PUT_BACK, Part, Places, REBUILD, Recorded, State};
 use super::relay::{Relay, Sum};
 use super::renewal;
@@ -273,16 +273,15 @@ pub(super) fn rebuild<C: Comm>(
     for (i, &column) in anew.columns.iter().enumerate() {
         let divisor = decoding.divisor;
         let sum = || Sum { divisor, ..Sum::new(REBUILD, decoding.terms(i), column, finished) };
-        relay.sum(sum(), (rows.clone(), first(column)..relay.columns_of(column)))?;
+        relay.sum(sum(), (rows.clone(), first(column)..columns_of(local, column)))?;
         if let Some(panel) = panels.iter().find(|&panel| panel % q == column) {
-            let start = panel / q * local.params.nb;
-            let cols = start..(start + local.params.nb).min(relay.columns_of(column));
+            let cols = columns_of_group(local, panel / q, column);
             relay.sum(Sum { with_left_over: true, ..sum() }, (rows.clone(), cols))?;
         }
     }
     for &s in &anew.checksums {
         let sum = Sum::new(REBUILD, weights.terms(s), q + s, finished);
-        relay.sum(sum, (rows.clone(), first(q + s)..relay.columns_of(q + s)))?;
+        relay.sum(sum, (rows.clone(), first(q + s)..columns_of(local, q + s)))?;
     }
     if lost_here[grid.mycol] {
         journal.set(State::Rest(cut))?;

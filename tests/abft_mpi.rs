@@ -68,8 +68,6 @@ fn an_undisturbed_run_has_the_bits_of_one_without_checksums() {
             assert_eq!(ended.x(), plain.x(), "{shape:?} {depth}");
             assert!(ended.text.contains("# protection: abft"), "{}", ended.text);
             assert!(ended.text.contains("# checksums: in `other` are"), "{}", ended.text);
-            let phases = phases_percent(&ended);
-            assert!((90.0..101.0).contains(&phases), "phases make {phases} %: {}", ended.text);
             job.assert_nothing_is_left();
         }
     }
@@ -92,6 +90,9 @@ fn ranks_killed_at_any_time() {
         let width = q + checksums;
         let threads = if number % 2 == 0 { "" } else { "--threads 2" };
         let (undisturbed, times) = with_checksums(shape, "none", threads).start_timed();
+        // Long enough that a rank which the system lets start some ms late does not count.
+        let phases = phases_percent(&undisturbed);
+        assert!((80.0..101.0).contains(&phases), "phases make {phases} %: {}", undisturbed.text);
         let undisturbed = residual(&undisturbed);
         let job = with_checksums(shape, &format!("random{number}"), threads);
         let row = dice.roll(p);

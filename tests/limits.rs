@@ -49,21 +49,35 @@ fn bytes_beyond_64_bits_do_not_fit() {
 /// OpenBLAS asks for its work space for ever. How much MPI itself takes before, and whether
 /// it gets through its start with less, depends on the MPI: more and more is given until a
 /// run passes, and before that one is told that the BLAS lacks its work space. With much
-/// less, libraries never come to the end of their loading.
+/// less, libraries never come to the end of their loading. Between what is told and what
+/// passes there is nothing else, down to a quarter of what the product itself maps.
 #[test]
 fn no_address_space_for_the_blas_is_told() {
-    let mut told = false;
-    for most_kib in (300_000..).step_by(20_000) {
-        let output = run(Some(most_kib), "--n 100 --nb 10 --progress off");
-        let text = String::from_utf8_lossy(&output.stderr);
-        assert!(!text.contains("panicked"), "{most_kib} KiB: {text}");
-        if output.status.success() {
-            assert!(told, "{most_kib} KiB are enough, and with less nothing was told");
-            return;
+    for threads in [1, 2] {
+        let is_enough = |most_kib: usize| {
+            let flags = format!("--n 100 --nb 10 --progress off --threads {threads}");
+            let output = run(Some(most_kib), &flags);
+            let text = String::from_utf8_lossy(&output.stderr);
+            assert!(!text.contains("panicked"), "{most_kib} KiB: {text}");
+            let is_told = text.contains("work space of the BLAS");
+            if is_told {
+                assert_refused(&output, &["ulimit -v"]);
+            }
+            (output.status.success(), is_told)
+        };
+        let (mut told_kib, mut enough_kib) = (None, 300_000);
+        while let (false, is_told) = is_enough(enough_kib) {
+            told_kib = if is_told { Some(enough_kib) } else { told_kib };
+            enough_kib += 20_000;
         }
-        if text.contains("work space of the BLAS") {
-            assert_refused(&output, &["work space of the BLAS", "ulimit -v"]);
-            told = true;
+        let mut told_kib = told_kib.expect("with less than enough it is told");
+        while enough_kib - told_kib > 1000 {
+            let between_kib = told_kib.midpoint(enough_kib);
+            match is_enough(between_kib) {
+                (true, _) => enough_kib = between_kib,
+                (false, true) => told_kib = between_kib,
+                (false, false) => panic!("{between_kib} KiB are not enough, and it is not told"),
+            }
         }
     }
 }

@@ -19,8 +19,8 @@ use crate::config::value::Value;
 use crate::config::{
     CheckpointDraft, ConfigError, Draft, Format, Rules, RunSpec, Setting, checkpoint, validate,
 };
-use crate::machine::blas::{MatMut, MatRef, gemm};
 use crate::machine::environment::{blas, selftest};
+use crate::machine::team::Team;
 use crate::model::HOUR_SECONDS;
 use crate::model::chen::Network;
 use crate::model::path::{self, Changes};
@@ -313,30 +313,11 @@ fn rate_over_model(
 /// # Errors
 /// The BLAS has no work space.
 pub(super) fn core_gflops_here() -> Result<f64, ConfigError> {
-    blas::check_work_space(1).map_err(|why| ConfigError::Machine { what: why.to_string() })?;
+    const SECONDS: f64 = 0.3;
     // Of one core: a BLAS takes all of them unless it is told.
     blas::use_one_thread();
-    Ok(measure_gflops())
-}
-
-fn measure_gflops() -> f64 {
-    const ORDER: usize = 768;
-    const DEPTH: usize = 256;
-    let (a, b) = (vec![1e-3; ORDER * DEPTH], vec![1e-3; ORDER * DEPTH]);
-    let mut c = vec![0.0; ORDER * ORDER];
-    selftest::measure(
-        || {
-            gemm(
-                -1.0,
-                MatRef::col_major(&a, ORDER, DEPTH, ORDER),
-                MatRef::row_major(&b, DEPTH, ORDER, ORDER),
-                1.0,
-                MatMut::row_major(&mut c, ORDER, ORDER, ORDER),
-            );
-            (2 * ORDER * ORDER * DEPTH) as f64
-        },
-        0.3,
-    )
+    selftest::dgemm_gflops(&Team::solo(), SECONDS)
+        .map_err(|why| ConfigError::Machine { what: why.to_string() })
 }
 
 /// Copies of 64 MiB, the best of five.

@@ -84,6 +84,7 @@ skt_terms::tuning! {
     back_bytes_per_second: f64 = 5e9, "bytes a second";
     /// Share of the rate of DGEMM that a test is thought to reach.
     test_efficiency: f64 = 0.8, "of the rate of DGEMM";
-    /// What a BLAS maps for each thread that calls it: OpenBLAS 64 to 128 MiB.
-    blas_work_space_bytes: usize = 128 << 20, "bytes";
+    /// What a BLAS maps for each thread that calls it: OpenBLAS 64 to 128 MiB and a page or
+    /// two, and the system what it needs to start the thread's products.
+    blas_work_space_bytes: usize = 130 << 20, "bytes";
 }

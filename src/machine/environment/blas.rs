@@ -190,14 +190,17 @@ fn call_with_blis_int(address: *mut c_void, value: i64) {
     units::bytes(*bytes as u64)
 )]
 pub struct NoWorkSpace {
-    threads: usize,
-    bytes: usize,
-    why: std::io::Error,
+    /// Threads that were to have it.
+    pub threads: usize,
+    /// Of all of them together.
+    pub bytes: usize,
+    /// The answer of the system.
+    pub why: std::io::Error,
 }
 
 /// Whether the BLAS can have its work space in `threads` threads that call it. To be
-/// asked before the first call: OpenBLAS asks the system for ever for what it does not
-/// get.
+/// asked right before the first call, when all else that it needs is there: OpenBLAS asks
+/// the system for ever for what it does not get.
 ///
 /// # Errors
 /// When the system does not map so much.

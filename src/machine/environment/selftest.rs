@@ -1,12 +1,18 @@
 //! A short DGEMM at the start: the rate of the cores, and whether the BLAS has chosen a
 //! kernel that fits them.
 
+use std::sync::Mutex;
 use std::time::Instant;
 
 use serde::Serialize;
+use skt_checkpoint::comm::PanelBuf;
 
 use super::BlasInfo;
+use super::blas::{self, NoWorkSpace};
 use super::kernel::is_old;
+
+use crate::machine::blas::{MatMut, MatRef, gemm};
+use crate::machine::team::Team;
 
 /// What the self-test found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -27,13 +33,45 @@ const LEAST_FLOPS_A_CYCLE_AVX2: f64 = 6.0;
 /// Any processor of this century.
 const LEAST_FLOPS_A_CYCLE: f64 = 1.5;
 
-/// Runs `run`, which gives the floating-point operations it did, until
-/// `budget_seconds` are spent; the best rate in Gflop/s.
-pub fn measure(run: impl FnMut() -> f64, budget_seconds: f64) -> f64 {
+/// The rate of DGEMM in the shape of the trailing update, in Gflop/s, of all threads of
+/// `team` together: the best of the calls that begin within `budget_seconds`. These are the
+/// first calls of the BLAS in a process: each thread has its work space behind them.
+///
+/// # Errors
+/// The system does not map what the products need.
+pub fn dgemm_gflops(team: &Team, budget_seconds: f64) -> Result<f64, NoWorkSpace> {
+    const ROWS: usize = 768;
+    const COLS: usize = 768;
+    const DEPTH: usize = 256;
+    const ONE: usize = ROWS * COLS + DEPTH * (ROWS + COLS);
+    let threads = team.threads();
+    let mut memory = PanelBuf::new(ONE * threads).map_err(|why| NoWorkSpace {
+        threads,
+        bytes: ONE * threads * size_of::<f64>(),
+        why,
+    })?;
+    memory.fill(1e-3);
+    let parts: Vec<Mutex<&mut [f64]>> = memory.chunks_exact_mut(ONE).map(Mutex::new).collect();
+    let multiply = |thread: usize| {
+        let mut part = parts[thread].lock().expect("one thread each");
+        let (c, operands) = part.split_at_mut(ROWS * COLS);
+        let (a, b) = operands.split_at(ROWS * DEPTH);
+        let a = MatRef::col_major(a, ROWS, DEPTH, ROWS);
+        let b = MatRef::row_major(b, DEPTH, COLS, COLS);
+        gemm(-1.0, a, b, 1.0, MatMut::row_major(c, ROWS, COLS, COLS));
+    };
+    // Nothing is mapped from here to the first product.
+    blas::check_work_space(threads)?;
     let start = Instant::now();
-    measure_by(|| start.elapsed().as_secs_f64(), run, budget_seconds)
+    let products = || {
+        team.fork(&multiply, || ());
+        (2 * ROWS * COLS * DEPTH * threads) as f64
+    };
+    Ok(measure_by(|| start.elapsed().as_secs_f64(), products, budget_seconds))
 }
 
+/// Runs `run`, which gives the floating-point operations it did, until
+/// `budget_seconds` are spent; the best rate in Gflop/s.
 fn measure_by(
     mut clock_seconds: impl FnMut() -> f64,
     mut run: impl FnMut() -> f64,

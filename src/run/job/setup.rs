@@ -12,8 +12,7 @@ use super::places::{self, Place};
 use crate::checkpoint::layout::Geometry;
 use crate::checkpoint::store::{Store, StoreKind};
 use crate::config::{RunSpec, TestSpec};
-use crate::hpl::comm::{Comm, CommError, PanelBuf, collect};
-use crate::machine::blas::{MatMut, MatRef, gemm};
+use crate::hpl::comm::{Comm, CommError, collect};
 use crate::machine::environment::affinity;
 use crate::machine::environment::preflight::{self, DoesNotFit};
 use crate::machine::environment::{DgemmSelfTest, Environment, blas, host, memory, selftest};
@@ -206,7 +205,6 @@ impl<'a> Setup<'a> {
         let pinning = Pinning::new(&places, world.rank(), spec.threads, settings.helper_cores);
         let team = pinning.start_team(spec.threads);
         let team = team.map_err(|why| JobError::Threads { threads: spec.threads, why })?;
-        blas::check_work_space(spec.threads)?;
         let environment = environment(options, &places, &pinning);
         watch.lap("threads and BLAS");
         let self_test = self_test(world, &team, &environment, self_test_seconds(spec))?;
@@ -276,43 +274,16 @@ fn self_test_seconds(spec: &RunSpec) -> f64 {
     (0.1 * all).clamp(SELF_TEST_SECONDS_MIN, SELF_TEST_SECONDS)
 }
 
-/// Times DGEMM in the shape of the trailing update on all threads of all ranks
-/// at once: that is the rate that the benchmark could have.
+/// Times DGEMM on all threads of all ranks at once: that is the rate that the benchmark
+/// could have.
 fn self_test<C: Comm>(
     world: &C,
     team: &Team,
     environment: &Environment,
     seconds: f64,
-) -> Result<DgemmSelfTest, CommError> {
-    const ROWS: usize = 768;
-    const COLS: usize = 768;
-    const DEPTH: usize = 256;
+) -> Result<DgemmSelfTest, JobError> {
     world.barrier()?;
-    let threads = team.threads();
-    let one = ROWS * COLS + DEPTH * (ROWS + COLS);
-    // Without room for it there is none for the benchmark, which will say so.
-    let Ok(mut memory) = PanelBuf::new(one * threads) else {
-        return Ok(DgemmSelfTest { gflops_per_core: 0.0, warnings: Vec::new() });
-    };
-    memory.fill(1e-3);
-    let parts: Vec<std::sync::Mutex<&mut [f64]>> =
-        memory.chunks_exact_mut(one).map(std::sync::Mutex::new).collect();
-    let multiply = |thread: usize| {
-        let mut part = parts[thread].lock().expect("one thread each");
-        let (c, operands) = part.split_at_mut(ROWS * COLS);
-        let (a, b) = operands.split_at(ROWS * DEPTH);
-        let a = MatRef::col_major(a, ROWS, DEPTH, ROWS);
-        let b = MatRef::row_major(b, DEPTH, COLS, COLS);
-        gemm(-1.0, a, b, 1.0, MatMut::row_major(c, ROWS, COLS, COLS));
-    };
-    let flops = (2 * ROWS * COLS * DEPTH) as f64;
-    let rate = selftest::measure(
-        || {
-            team.fork(&multiply, || ());
-            flops
-        },
-        seconds,
-    );
+    let rate = selftest::dgemm_gflops(team, seconds)? / team.threads() as f64;
     let mut sum = [rate];
     collect::all_sum(world, &mut sum)?;
     let gflops_per_core = sum[0] / world.size() as f64;

@@ -6,6 +6,8 @@
 
 #[path = "../tests/cluster_box/mod.rs"]
 mod cluster_box;
+#[path = "../tests/executables/mod.rs"]
+mod executables;
 
 use std::error::Error;
 use std::fs;

@@ -1,8 +1,9 @@
 //! The built program: what it says of bad input, and its text subcommands.
 
+mod executables;
+
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -404,8 +405,7 @@ fn init_writes_what_fits_and_keeps_what_is_there() {
 fn init_tunes_with(mpirun: &str, flags: &[&str]) -> (Program, Output) {
     let program = Program::new();
     let path = program.path().join("mpirun");
-    fs::write(&path, format!("#!/bin/sh\n{mpirun}\n")).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    executables::write_script(&path, &format!("#!/bin/sh\n{mpirun}\n"));
     let before = std::env::var("PATH").unwrap();
     let programs = format!("{}:{before}", program.path().display());
     let init = ["init", "--tune", "--ranks", "2", "--memory-fraction", "0.01"];

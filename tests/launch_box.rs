@@ -1,6 +1,7 @@
 //! The cluster in a box behaves as a cluster does.
 
 mod cluster_box;
+mod executables;
 
 use std::time::{Duration, Instant};
 

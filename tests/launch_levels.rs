@@ -1,6 +1,7 @@
 //! Runs with levels of images on a cluster in a box: all memory is lost, and disks.
 
 mod cluster_box;
+mod executables;
 #[macro_use]
 mod supervised;
 

@@ -2,6 +2,7 @@
 //! power-offs.
 
 mod cluster_box;
+mod executables;
 #[macro_use]
 mod supervised;
 

@@ -1,6 +1,7 @@
 //! `skt-hpl launch` on a cluster in a box: real mpirun, real power-offs.
 
 mod cluster_box;
+mod executables;
 #[macro_use]
 mod supervised;
 
@@ -26,6 +27,51 @@ scenarios! {
     a_node_powered_off_under_checksums
     a_node_powered_off_without_a_last_packet
     the_launcher_killed
+}
+
+/// With two process columns of checksums a node is lost in each phase of a run, and one while
+/// the last lost one is being rebuilt: each time the run goes on from where it was, if it had begun.
+#[test]
+fn nodes_powered_off_in_every_phase_under_checksums() {
+    let Some(mut cluster) = cluster(4, 5) else { return };
+    let run = "--n 9600 --nb 128 --p 1 --q 2 --parities 2 --ft abft --progress off";
+    let launch = launch(&cluster, true, "", run);
+    let in_phase = |cluster: &Alone, start: usize, phase: &str| {
+        wait_for(phase, || beats(cluster, start).iter().any(|beat| beat["phase"] == phase));
+    };
+    let mut off = Vec::new();
+    let mut power_off = |cluster: &mut Alone, node: &str| {
+        off.push(unix());
+        cluster.power_off(node);
+    };
+    in_phase(&cluster, 1, "generate");
+    power_off(&mut cluster, "n2");
+    wait_for_column(&cluster, 2, 1600);
+    power_off(&mut cluster, "n3");
+    in_phase(&cluster, 3, "restore");
+    power_off(&mut cluster, "n4");
+    wait_for_column(&cluster, 4, 5760);
+    power_off(&mut cluster, "n1");
+    in_phase(&cluster, 5, "check");
+    power_off(&mut cluster, "n5");
+    let ended = launch.end(&cluster);
+    assert_clean(&cluster);
+    ended.passed();
+    let lost = [("n2", "n5"), ("n3", "n6"), ("n4", "n7"), ("n1", "n8"), ("n5", "n9")];
+    for (index, (lost, by)) in lost.into_iter().enumerate() {
+        ended.replaced(index, lost, by);
+        // The second was not over when the third came.
+        if index != 1 {
+            let phase = &ended.failure(index)["phase"];
+            let seconds = ended.tell(&format!("power-off in {phase}"), index, off[index]);
+            // 2 to 5 s where the machine has nothing else to do.
+            assert!(seconds < 60.0, "{lost} lost for {seconds} s: {}", ended.account);
+        }
+    }
+    assert_eq!(ended.failures(), lost.len());
+    let column = |index: usize| ended.failure(index)["resumed_column"].as_u64();
+    assert!(column(2) > Some(1400), "{}", ended.account);
+    assert!(column(3) > Some(5400), "{}", ended.account);
 }
 
 #[test]

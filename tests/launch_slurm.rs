@@ -2,6 +2,7 @@
 //! cluster in a box, with real power-offs.
 
 mod cluster_box;
+mod executables;
 #[macro_use]
 mod supervised;
 

@@ -2,6 +2,7 @@
 //! node: how long it takes from the loss of a node until the job computes again.
 
 mod cluster_box;
+mod executables;
 #[macro_use]
 mod supervised;
 

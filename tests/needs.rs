@@ -1,8 +1,9 @@
 //! `scripts/needs.sh` takes only what works on this machine: each test puts something
 //! in its way that exists but does not work.
 
+mod executables;
+
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -20,8 +21,7 @@ impl Machine {
     fn with(self, program: &str, body: &str) -> Self {
         let path = self.0.path().join(program);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        executables::write_script(&path, &format!("#!/bin/sh\n{body}\n"));
         self
     }
 

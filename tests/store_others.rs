@@ -6,6 +6,8 @@
 //! System V segments are of the whole machine, and so each test has a namespace for
 //! them of its own.
 
+mod executables;
+
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -263,8 +265,7 @@ fn a_plain_user_gets_rid_of_what_it_may_not_open() {
     chown(folder.path(), Some(OTHER), None).unwrap();
     // The program may lie where that user may not look.
     let program = folder.path().join("program");
-    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
-    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    executables::copy_program(&std::env::current_exe().unwrap(), &program);
     let mut child = Command::new(&program);
     child.args(["child_of_a_plain_user", "--exact", "--ignored", "--nocapture"]);
     child.env("STORE_OTHERS_FOLDER", folder.path()).uid(OTHER).current_dir("/");

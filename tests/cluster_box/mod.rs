@@ -28,6 +28,8 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::executables;
+
 /// Network of the nodes: node i is .10+i, the head is .1.
 pub const NETWORK: &str = "10.77.0.0/24";
 /// What Open MPI is to be told on the box: which network, and that there are more ranks
@@ -228,18 +230,17 @@ impl ClusterBox {
 
     /// Writes a file of the shared folder; those in bin/ are executable.
     pub fn write(&self, name: &str, text: &str) {
-        use std::os::unix::fs::PermissionsExt as _;
         let path = self.shared().join(name);
-        fs::write(&path, text).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
         if name.starts_with("bin/") {
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("our own file");
+            executables::write_script(&path, text);
+        } else {
+            fs::write(&path, text).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
         }
     }
 
     /// Copies a program into the shared bin/ under `name`.
     pub fn install(&self, program: &Path, name: &str) {
-        fs::copy(program, self.shared().join("bin").join(name))
-            .unwrap_or_else(|why| panic!("{}: {why}", program.display()));
+        executables::copy_program(program, &self.shared().join("bin").join(name));
     }
 
     /// A command on the head, in the shared folder.

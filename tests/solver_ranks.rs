@@ -239,6 +239,20 @@ fn awkward_shapes() {
     }
 }
 
+/// Products are short as long as a rank is to pass a panel on, which depends on when it comes:
+/// the same bits as in shared memory, where nothing is passed on.
+#[test]
+fn short_products_change_no_bit() {
+    let mut checker = Checker::new();
+    for (p, q) in [(1, 3), (1, 4), (2, 3)] {
+        for (bcast, threads) in [(Bcast::OneRing, 1), (Bcast::Long, 2)] {
+            // Not in halves, as below.
+            let base = TestSpec { swap_threshold: 1000, ..base(1400, 64, p, q) };
+            checker.check(&TestSpec { depth: 1, bcast, threads, ..base });
+        }
+    }
+}
+
 #[test]
 fn larger_systems_with_threads() {
     let mut checker = Checker::new();

@@ -291,14 +291,8 @@ type Changed = (&'static str, Prediction);
 /// Without halves; then each change by itself, and all of them.
 fn changed(run: &Run, machine: &Machine) -> Result<Vec<Changed>, StudyError> {
     let none = Changes::default();
-    let all = Changes {
-        even_roll: true,
-        prompt_forwarding: true,
-        wait_for_oldest: true,
-        team_panel: true,
-    };
+    let all = Changes { prompt_forwarding: true, wait_for_oldest: true, team_panel: true };
     let list = [
-        ("rows of U dealt out evenly before they roll", Changes { even_roll: true, ..none }),
         ("panels passed on as they arrive", Changes { prompt_forwarding: true, ..none }),
         ("DEPTH >= 2: wait for the oldest panel", Changes { wait_for_oldest: true, ..none }),
         ("panels by the whole team", Changes { team_panel: true, ..none }),

@@ -14,6 +14,11 @@ skt_terms::tuning! {
     product_rows: usize = 43 * 48, "rows";
     /// The same where messages are to be moved on between products.
     product_rows_between_messages: usize = 22 * 48, "rows";
+    /// The same as long as a rank is to pass a panel on, which waits for the end of a product at
+    /// each rank of its way.
+    product_rows_while_passing_on: usize = 4 * 48, "rows";
+    /// Rows times columns times depth of these. OpenBLAS takes up to 100^3 for small.
+    least_size_of_short_product: usize = 1 << 21, "";
     /// Most rows of a product on the columns of one panel: the BLAS packs rows of L2,
     /// uses them once, and so far they stay in the cache meanwhile.
     narrow_product_rows: usize = 16 * 48, "rows";

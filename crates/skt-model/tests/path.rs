@@ -126,7 +126,7 @@ fn a_free_network_leaves_what_is_computed() {
 fn without_look_ahead_it_is_the_formula_of_the_reference() {
     // Where products dwarf panels and blocks are small against local parts; the
     // walk's own panels and solves are of lower order.
-    let changes = Changes { even_roll: true, prompt_forwarding: true, ..Changes::default() };
+    let changes = Changes { prompt_forwarding: true, ..Changes::default() };
     let communicating = |run: &Run, machine: &Machine| {
         let busy = predict(run, machine, &changes).unwrap().time_seconds;
         busy - predict(run, &COMPUTE_ONLY, &changes).unwrap().time_seconds
@@ -274,7 +274,7 @@ const GOLDEN_RINGS: (Run, f64) = (
         swap_threshold: 64,
         halves: false,
     },
-    2.480263074,
+    2.480104108,
 );
 const GOLDEN_TEAM: (Run, f64) = (
     Run {
@@ -289,7 +289,7 @@ const GOLDEN_TEAM: (Run, f64) = (
         swap_threshold: 64,
         halves: false,
     },
-    3.48340112,
+    3.474534940,
 );
 
 /// Reports of a machine that the fit does not know, noise of `noise` included.
@@ -423,14 +423,9 @@ proptest! {
         let before = plain(&run, &Machine::ZEN4_CORE).time_seconds;
         let in_halves = plain(&Run { halves: true, ..run }, &Machine::ZEN4_CORE).time_seconds;
         prop_assert!(in_halves <= before * 1.02 + 1e-4, "halves: {in_halves} after {before}");
-        let none = Changes::default();
-        for changes in [
-            Changes { even_roll: true, ..none },
-            Changes { wait_for_oldest: true, ..none },
-        ] {
-            // A window that shifts moves the calls in it: up to a product late.
-            let after = predict(&run, &Machine::ZEN4_CORE, &changes).unwrap().time_seconds;
-            prop_assert!(after <= before * 1.02 + 1e-4, "{changes:?}: {after} after {before}");
-        }
+        let changes = Changes { wait_for_oldest: true, ..Changes::default() };
+        // A window that shifts moves the calls in it: up to a product late.
+        let after = predict(&run, &Machine::ZEN4_CORE, &changes).unwrap().time_seconds;
+        prop_assert!(after <= before * 1.02 + 1e-4, "{changes:?}: {after} after {before}");
     }
 }

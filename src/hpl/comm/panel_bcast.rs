@@ -212,6 +212,11 @@ impl<C: Comm> PanelBcast<C> {
         self.sends.borrow_mut().iter_mut().try_for_each(|send| send.test().map(drop))
     }
 
+    /// Whether this rank is still to send some of it to others.
+    pub fn is_to_pass_on(&self) -> bool {
+        self.outgoing.iter().any(|to| !to.pieces.is_empty())
+    }
+
     /// Whether the whole message is here.
     pub fn is_here(&self) -> bool {
         self.incoming.iter().all(VecDeque::is_empty)

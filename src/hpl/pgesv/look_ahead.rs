@@ -281,13 +281,15 @@ impl<C: Comm> LookAhead<C> {
         Ok(())
     }
 
-    /// Progresses the messages of the panel that is being applied, and of all others.
+    /// Progresses the messages of the panel that is being applied, and of all others, and says
+    /// whether this rank is still to pass some of these on.
     ///
     /// # Errors
     /// When a rank cannot be reached.
-    pub fn progress(&mut self, local: &Local<C>, current: &Panel<C>) -> Result<(), SolveError> {
+    pub fn progress(&mut self, local: &Local<C>, current: &Panel<C>) -> Result<bool, SolveError> {
         current.progress_sends()?;
-        self.panels.iter_mut().try_for_each(|panel| panel.progress(local.grid))
+        self.panels.iter_mut().try_for_each(|panel| panel.progress(local.grid))?;
+        Ok(self.panels.iter().any(Panel::is_to_pass_on))
     }
 }
 

@@ -261,15 +261,15 @@ impl<C: Comm> Workspace<C> {
                 look_ahead.advance(local, advance_beside, panel, token, phases)?;
                 token.messages_have_left();
                 let mut progress = |token: &Token| {
-                    look_ahead.progress(local, panel)?;
+                    let passes_on = look_ahead.progress(local, panel)?;
                     // SAFETY: the team is on the columns of this part.
                     if unsafe { other.progress(local, panel, look_ahead.front()) }? {
                         token.messages_have_left();
                     }
-                    Ok(())
+                    Ok(passes_on)
                 };
-                progress(token)?;
-                product.compute_between_messages(token, progress, |token, rows| {
+                let passes_on = progress(token)?;
+                product.compute_between_messages(token, passes_on, progress, |token, rows| {
                     if part + 1 == parts.len() {
                         token.tell(Reached::Multiplied { k: panel.k, rows });
                     }

@@ -236,6 +236,11 @@ impl<C: Comm> Panel<C> {
         }
     }
 
+    /// Whether this rank is still to send some of the panel to others.
+    pub fn is_to_pass_on(&self) -> bool {
+        matches!(&self.message, Message::Broadcast(bcast) if bcast.is_to_pass_on())
+    }
+
     /// Progresses what this rank passes on, while the panel is read; never waits.
     pub fn progress_sends(&self) -> Result<(), SolveError> {
         match &self.message {

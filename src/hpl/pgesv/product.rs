@@ -164,6 +164,15 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
         unsafe { multiply_part(place, &self.panel, self.u, rows, self.parts) }
     }
 
+    /// Whether a short product may come before the others of so many rows. A BLAS has other
+    /// kernels for small products, which may round differently: no product is to be one only
+    /// because a panel came late.
+    fn may_be_short(&self, rows: usize) -> bool {
+        let short = TUNING.product_rows_while_passing_on;
+        let size = short * self.cols.len() * self.u.rows();
+        rows >= 2 * short && size >= TUNING.least_size_of_short_product
+    }
+
     /// Computes pieces until none is left.
     fn compute(&self) -> Result<(), SolveError> {
         while let Some(piece) = self.queue.take() {
@@ -176,26 +185,39 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
     /// The same for the thread that speaks to other ranks, once it has advanced the next
     /// panel: releases `token` while it multiplies, calls `progress` with it between products if
     /// it is free, and tells `on_rows` how many rows of A2, from its first on, have
-    /// their product.
+    /// their product. As long as this rank `passes_on` messages, which is what `progress` returns,
+    /// products are short.
     ///
     /// # Errors
     /// Those of `progress` and of who is told of the parts.
     pub fn compute_between_messages(
         &self,
         token: &mut Token,
-        mut progress: impl FnMut(&Token) -> Result<(), SolveError>,
+        mut passes_on: bool,
+        mut progress: impl FnMut(&Token) -> Result<bool, SolveError>,
         on_rows: impl Fn(&Token, usize),
     ) -> Result<(), SolveError> {
+        let mut is_to_pass_on = passes_on;
+        let mut multiply = |token: &mut Token, piece: &Piece, rows: Range<usize>| {
+            let so_far = piece.rows.start..rows.end;
+            token.release();
+            self.multiply(rows)?;
+            // The thread that has the token now progresses all messages.
+            if token.try_acquire() {
+                is_to_pass_on = progress(token)?;
+            }
+            on_rows(token, self.queue.rows_done(so_far));
+            Ok::<_, SolveError>(is_to_pass_on)
+        };
         while let Some(piece) = self.queue.take() {
-            for rows in cut(piece.rows.clone(), self.most_rows) {
-                let so_far = piece.rows.start..rows.end;
-                token.release();
-                self.multiply(rows)?;
-                // The thread that has the token now progresses all messages.
-                if token.try_acquire() {
-                    progress(token)?;
-                }
-                on_rows(token, self.queue.rows_done(so_far));
+            let mut left = piece.rows.clone();
+            while passes_on && self.may_be_short(left.len()) {
+                let rows = left.start..left.start + TUNING.product_rows_while_passing_on;
+                left.start = rows.end;
+                passes_on = multiply(token, &piece, rows)?;
+            }
+            for rows in cut(left, self.most_rows) {
+                passes_on = multiply(token, &piece, rows)?;
             }
             self.queue.finish(&piece);
         }

@@ -1,6 +1,11 @@
-//! Spread and roll: displaced rows go to their places, then all roll their rows of
-//! U around the ring (HPL_pdlaswp01). Each rank passes on each row of U once: for
-//! many columns, where bytes count.
+//! Spread and roll: displaced rows go to their places, then all roll rows of U around the
+//! ring (HPL_pdlaswp01). Each rank passes on each row of U once: for many columns, where bytes
+//! count.
+//!
+//! The rank that rolls most rows holds up all others in each step. So ranks with more rows
+//! of U than others first hand some over to them (HPL_equil), beside the displaced rows.
+
+use std::ops::Range;
 
 use super::{Displaced, Plan, gather};
 use crate::hpl::comm::{Comm, Result, Tag, disjoint_ranges};
@@ -8,6 +13,49 @@ use crate::machine::blas::MatMut;
 
 const TAG_SPREAD: Tag = 0x121;
 const TAG_ROLL: Tag = 0x122;
+const TAG_DEAL: Tag = 0x123;
+
+/// Which rank rolls which rows of U: all of them equally many, or one more.
+struct Deal {
+    /// Where each rank's rows begin in the roll, and their end.
+    starts: Vec<usize>,
+    /// Where in the roll each row of [`Plan::u_rows`] is.
+    places: Vec<usize>,
+}
+
+impl Deal {
+    /// Each rank keeps of its rows as many as it rolls. The rest fills the gaps of the others, in
+    /// the order of the ranks: what one hands over to another lies together.
+    fn new(plan: &Plan, size: usize) -> Self {
+        let rows = plan.u_rows.len();
+        let starts: Vec<usize> = (0..=size).map(|rank| rows * rank / size).collect();
+        let kept = |rank: usize| {
+            let most = starts[rank + 1] - starts[rank];
+            starts[rank]..starts[rank] + plan.u_rows_from(rank).len().min(most)
+        };
+        let mut gaps = (0..size).flat_map(|rank| kept(rank).end..starts[rank + 1]);
+        let mut places = Vec::with_capacity(rows);
+        for rank in 0..size {
+            let kept = kept(rank);
+            let handed_over = plan.u_rows_from(rank).len() - kept.len();
+            places.extend(kept);
+            places.extend(gaps.by_ref().take(handed_over));
+        }
+        Self { starts, places }
+    }
+
+    /// Rows of the roll that are `rank`'s.
+    fn of(&self, rank: usize) -> Range<usize> {
+        self.starts[rank]..self.starts[rank + 1]
+    }
+
+    /// Rows of the roll that `from` hands over to `to`, another rank.
+    fn handed_over(&self, plan: &Plan, from: usize, to: usize) -> Range<usize> {
+        let places = &self.places[plan.u_rows_from(from)];
+        let mut there = places.iter().filter(|at| self.of(to).contains(at));
+        there.next().map_or(0..0, |&first| first..first + 1 + there.count())
+    }
+}
 
 /// Returns where in the buffer each row of U has arrived.
 pub(super) fn exchange<C: Comm>(
@@ -17,20 +65,30 @@ pub(super) fn exchange<C: Comm>(
     buffer: &mut [f64],
 ) -> Result<Vec<usize>> {
     let (me, width) = (col.rank(), a.cols());
+    let deal = Deal::new(plan, col.size());
     let (rolling, rest) = buffer.split_at_mut(plan.u_rows.len() * width);
-    let own = plan.u_rows_from(me);
     // Own rows of U first: the displaced rows go to the places they leave.
-    gather(a.as_ref(), plan.mine.iter().copied(), &mut rolling[own.start * width..own.end * width]);
-    spread(col, plan, a.rb(), rest)?;
-    roll(col, plan, rolling, width)?;
+    for (&row, &place) in plan.mine.iter().zip(&deal.places[plan.u_rows_from(me)]) {
+        rolling[place * width..(place + 1) * width].copy_from_slice(a.as_ref().row(row));
+    }
+    spread(col, plan, &deal, a.rb(), rolling, rest)?;
+    roll(col, &deal, rolling, width)?;
     let mut order = vec![0; plan.u_rows.len()];
-    plan.u_rows.iter().enumerate().for_each(|(place, &u_row)| order[u_row] = place);
+    plan.u_rows.iter().zip(&deal.places).for_each(|(&u_row, &place)| order[u_row] = place);
     Ok(order)
 }
 
-/// Sends the displaced rows straight to the ranks that get them, all at once. Of
-/// `jb` rows each rank has about `jb / P`: few messages, and none is passed on.
-fn spread<C: Comm>(col: &C, plan: &Plan, mut a: MatMut, buffer: &mut [f64]) -> Result<()> {
+/// Sends the displaced rows straight to the ranks that get them, and rows of U to those that
+/// roll them for this rank, all at once. Of `jb` rows each rank has about `jb / P`: few
+/// messages, and none is passed on.
+fn spread<C: Comm>(
+    col: &C,
+    plan: &Plan,
+    deal: &Deal,
+    mut a: MatMut,
+    rolling: &mut [f64],
+    buffer: &mut [f64],
+) -> Result<()> {
     let (me, width) = (col.rank(), a.cols());
     let leaving = plan.leaving(me);
     let (out, mut into) = buffer.split_at_mut(leaving.len() * width);
@@ -45,7 +103,8 @@ fn spread<C: Comm>(col: &C, plan: &Plan, mut a: MatMut, buffer: &mut [f64]) -> R
         out = rest;
     }
     let (mut recvs, mut coming) = (Vec::new(), Vec::<Displaced>::new());
-    for rank in (0..col.size()).filter(|&rank| rank != me) {
+    let others = || (0..col.size()).filter(|&rank| rank != me);
+    for rank in others() {
         let rows = plan.coming(rank).1;
         if rows.is_empty() {
             continue;
@@ -54,6 +113,28 @@ fn spread<C: Comm>(col: &C, plan: &Plan, mut a: MatMut, buffer: &mut [f64]) -> R
         recvs.push((bytemuck::cast_slice_mut(message), rank, TAG_SPREAD));
         coming.extend(rows);
         into = rest;
+    }
+    // What is handed over lies at its place in the roll, on both ranks.
+    let own = deal.of(me);
+    let (below, rest) = rolling.split_at_mut(own.start * width);
+    let (own_rows, above) = rest.split_at_mut(own.len() * width);
+    for rank in others() {
+        let rows = deal.handed_over(plan, me, rank);
+        if !rows.is_empty() {
+            let (part, first) = if rank < me { (&*below, 0) } else { (&*above, own.end) };
+            let message = &part[(rows.start - first) * width..(rows.end - first) * width];
+            sends.push((bytemuck::cast_slice(message), rank, TAG_DEAL));
+        }
+    }
+    let (mut gap, mut filled) = (own_rows, own.start);
+    for rank in others() {
+        let rows = deal.handed_over(plan, rank, me);
+        if !rows.is_empty() {
+            let (_, from_there) = gap.split_at_mut((rows.start - filled) * width);
+            let (message, rest) = from_there.split_at_mut(rows.len() * width);
+            recvs.push((bytemuck::cast_slice_mut(message), rank, TAG_DEAL));
+            (gap, filled) = (rest, rows.end);
+        }
     }
     col.exchange_bytes(&sends, &mut recvs)?;
     // One message lies behind the other.
@@ -66,12 +147,12 @@ fn spread<C: Comm>(col: &C, plan: &Plan, mut a: MatMut, buffer: &mut [f64]) -> R
 
 /// In step s a rank sends the rows of rank `me - s` to its right and gets those
 /// of rank `me - 1 - s` from its left.
-fn roll<C: Comm>(col: &C, plan: &Plan, rows: &mut [f64], width: usize) -> Result<()> {
+fn roll<C: Comm>(col: &C, deal: &Deal, rows: &mut [f64], width: usize) -> Result<()> {
     let (me, size) = (col.rank(), col.size());
     let (left, right) = ((me + size - 1) % size, (me + 1) % size);
     for step in 0..size - 1 {
-        let out = plan.u_rows_from((me + size - step) % size);
-        let into = plan.u_rows_from((me + size - 1 - step) % size);
+        let out = deal.of((me + size - step) % size);
+        let into = deal.of((me + size - 1 - step) % size);
         let (out, into) = disjoint_ranges(
             rows,
             out.start * width..out.end * width,
@@ -80,4 +161,40 @@ fn roll<C: Comm>(col: &C, plan: &Plan, rows: &mut [f64], width: usize) -> Result
         col.sendrecv(out, right, into, left, TAG_ROLL)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The plan, for `me`, of ranks that have so many rows of U each.
+    fn plan(counts: &[usize], me: usize) -> Plan {
+        let starts = (0..=counts.len()).map(|rank| counts[..rank].iter().sum()).collect();
+        let rows = counts.iter().sum();
+        Plan { me, starts, u_rows: (0..rows).collect(), ..Plan::default() }
+    }
+
+    #[test]
+    fn all_roll_equally_many_rows_and_hand_over_no_more_than_they_must() {
+        for counts in
+            [&[8, 8, 8][..], &[24, 0, 0], &[0, 0, 24], &[3, 20, 1, 0], &[1, 0, 1, 0, 0], &[7]]
+        {
+            let (plan, size) = (plan(counts, 0), counts.len());
+            let deal = Deal::new(&plan, size);
+            let rows = plan.u_rows.len();
+            let mut places = deal.places.clone();
+            places.sort_unstable();
+            assert!(places.into_iter().eq(0..rows), "{counts:?}");
+            for rank in 0..size {
+                let share = deal.of(rank).len();
+                assert!(share == rows / size || share == rows / size + 1, "{counts:?}");
+                let others = || (0..size).filter(|&other| other != rank);
+                let over = |from, to| deal.handed_over(&plan, from, to).len();
+                let given: usize = others().map(|other| over(rank, other)).sum();
+                let got: usize = others().map(|other| over(other, rank)).sum();
+                assert_eq!(given, counts[rank].saturating_sub(share), "{counts:?}");
+                assert_eq!(got, share.saturating_sub(counts[rank]), "{counts:?}");
+            }
+        }
+    }
 }

@@ -45,10 +45,10 @@ fn order(gib: f64, (p, q): (usize, usize)) -> usize {
 /// exchanged at once.
 fn variants(run: Run) -> [(&'static str, Run, Changes); 3] {
     let none = Changes::default();
-    let even = Changes { even_roll: true, ..none };
+    let prompt = Changes { prompt_forwarding: true, ..none };
     [
         ("as it is", run, none),
-        ("rows rolled evenly", run, even),
+        ("panels passed on at once", run, prompt),
         ("rows not in halves", Run { halves: false, ..run }, none),
     ]
 }

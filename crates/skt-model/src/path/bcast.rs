@@ -3,7 +3,7 @@
 //! A message takes a latency and its bytes over the bandwidth. A rank sends one
 //! message after the other, in the order in which it posts them. What has arrived
 //! is passed on at the next call into MPI: between two products of the trailing
-//! update, or while the rank waits for the panel. Once posted, data moves without
+//! update, which are short until then, or while the rank waits for the panel. Once posted, data moves without
 //! the processors.
 //!
 //! A panel travels in pieces. The last one decides when it is there: it leaves a rank behind
@@ -34,8 +34,8 @@ impl Window {
         if arrival.at_seconds >= self.end.at_seconds {
             return (arrival, Some(0.0));
         }
-        let part_seconds =
-            (self.end.at_seconds - self.start.at_seconds) / work::products(self.rows);
+        let part_seconds = (self.end.at_seconds - self.start.at_seconds)
+            / work::products_while_passing_on(self.rows);
         let waited = arrival.at_seconds - self.start.at_seconds;
         let parts = (waited / part_seconds).ceil().max(1.0);
         let since = waited - (parts - 1.0) * part_seconds;
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn a_rank_passes_on_between_two_products() {
         let at = |seconds| Moment::default().after(Part::Product, seconds);
-        let window = Window { start: at(10.0), end: at(14.0), rows: 4096.0 };
+        let window = Window { start: at(10.0), end: at(14.0), rows: 4.0 * 192.0 };
         let call = |seconds| window.next_call(at(seconds)).0.at_seconds;
         assert_eq!([3.0, 10.0, 10.5, 11.0, 11.5].map(call), [11.0, 11.0, 11.0, 11.0, 12.0]);
         assert_eq!([13.5, 14.0, 20.0].map(call), [14.0, 14.0, 20.0]);
@@ -258,7 +258,7 @@ mod tests {
     fn pieces_that_have_come_since_the_last_call_leave_together() {
         // Calls every 10 s; the last of 20 bytes is at rank 1 after 21 s.
         let at = |seconds| Moment::default().after(Part::Product, seconds);
-        let window = Window { start: at(0.0), end: at(100.0), rows: 10.0 * 1024.0 };
+        let window = Window { start: at(0.0), end: at(100.0), rows: 10.0 * 192.0 };
         let last = |pieces| {
             let wire = Wire { pieces, ..WIRE };
             arrivals(Bcast::OneRing, &wire, 0, at(0.0), 20.0, &[window; 3]).here[2].at_seconds

@@ -141,8 +141,6 @@ impl Run {
 /// Changes to the solver that do not exist yet, to see what each would bring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Changes {
-    /// The rows of U are dealt out evenly before they roll around a process column.
-    pub even_roll: bool,
     /// A panel is passed on when it arrives, not at the next call into MPI.
     pub prompt_forwarding: bool,
     /// With DEPTH >= 2, a rank waits for the panel that it needs next, not for the

@@ -92,8 +92,8 @@ impl<'a> Walk<'a> {
             waits: vec![0.0; run.q],
             phases: vec![Phases::default(); run.q],
             factored: VecDeque::new(),
-            exchange: RowExchange::new(run.p, run.nb, changes),
-            exchange_last: RowExchange::new(run.p, last, changes),
+            exchange: RowExchange::new(run.p, run.nb),
+            exchange_last: RowExchange::new(run.p, last),
             unhidden: [0.0; PARTS],
             counts: PhaseCounts::default(),
             ahead_threads: if run.depth == 0 || changes.team_panel {

@@ -4,13 +4,14 @@
 use skt_terms::choice::Swap;
 use skt_terms::layout::leading_dimension;
 
-use super::Changes;
 use super::machine::{Counts, Unit};
 
 /// Bytes of a double.
 const DOUBLE: f64 = 8.0;
 /// Rows of one product, see `pgesv`: U is packed anew for each.
 const PRODUCT_ROWS: f64 = 1024.0;
+/// The same as long as a rank is to pass a panel on.
+const PRODUCT_ROWS_WHILE_PASSING_ON: f64 = 192.0;
 /// Doubles ahead of the two rows in a pivot's message, see `pfact::pivot`.
 const PIVOT_HEAD: f64 = 4.0;
 
@@ -25,9 +26,14 @@ pub fn product(rows: f64, cols: f64, k: f64, whole: bool) -> Counts {
     ])
 }
 
-/// Products that a trailing product is cut into; messages are moved on after each.
-pub(super) fn products(rows: f64) -> f64 {
+/// Products that a trailing product is cut into.
+fn products(rows: f64) -> f64 {
     (rows / PRODUCT_ROWS).ceil().max(1.0)
+}
+
+/// The same where a panel is to be passed on, which happens after each of them.
+pub(super) fn products_while_passing_on(rows: f64) -> f64 {
+    (rows / PRODUCT_ROWS_WHILE_PASSING_ON).ceil().max(1.0)
 }
 
 /// Triangular solve `U = L1^-1 A1` with `k` rows, on `cols` columns.
@@ -90,21 +96,18 @@ pub(super) struct RowExchange {
 impl RowExchange {
     /// For panels of `jb` columns. Pivots are taken as spread evenly at random
     /// over the process rows.
-    pub(super) fn new(p: usize, jb: usize, changes: &Changes) -> Self {
+    pub(super) fn new(p: usize, jb: usize) -> Self {
         let jb = jb as f64;
         let most = |groups: usize| {
             let even = jb / groups as f64;
             if groups == 1 { even } else { largest_share(groups, even).min(jb) }
         };
-        let rolled = |groups: usize| {
-            if changes.even_roll { jb / groups as f64 } else { most(groups) }
-        };
         Self {
             p,
             jb,
             most_pivots: most(p),
-            binary: binary_exchange(p, jb, rolled),
-            long: spread_roll(p, most(p), rolled(p)),
+            binary: binary_exchange(p, jb, most),
+            long: spread_roll(p, most(p), jb / p as f64),
         }
     }
 
@@ -169,12 +172,12 @@ fn binary_exchange(p: usize, jb: f64, most: impl Fn(usize) -> f64) -> (f64, f64)
 }
 
 /// Displaced rows straight to the ranks that get them, `most` to the one that has
-/// most pivots, in messages that are in progress at once: one latency. Then around the
-/// ring, where the largest share of any rank, `rolled`, holds up all others at each
-/// of its P-1 steps.
-fn spread_roll(p: usize, most: f64, rolled: f64) -> (f64, f64) {
+/// most pivots, in messages that are in progress at once: one latency. What that rank sends at the
+/// same time is about as much: displaced rows, and what it has more than an `even` share
+/// of the rows of U. Then the shares go around the ring, in P - 1 steps.
+fn spread_roll(p: usize, most: f64, even: f64) -> (f64, f64) {
     let around = p as f64 - 1.0;
-    (1.0 + around, leaving(p, most) + around * rolled)
+    (1.0 + around, leaving(p, most) + around * even)
 }
 
 /// Expected largest of `p` shares of `mean` rows each on average, as Poisson
@@ -212,8 +215,7 @@ mod tests {
 
     #[test]
     fn two_process_rows_by_hand() {
-        let even = Changes { even_roll: true, ..Changes::default() };
-        let exchange = RowExchange::new(2, 64, &even);
+        let exchange = RowExchange::new(2, 64);
         // Half of a rank's 32 displaced rows leave it, or, of those that come, half of
         // as many as the pivot rows of the rank that has most.
         let coming = largest_share(2, 32.0) / 2.0;
@@ -222,7 +224,8 @@ mod tests {
         assert_eq!(long.get(Unit::MessageByte), (coming + 32.0) * 10.0 * 8.0);
         let short = exchange.messages(Swap::BinaryExchange, 0, 10.0);
         assert_eq!(short.get(Unit::Message), 1.0);
-        assert_eq!(short.get(Unit::MessageByte), (16.0 + 32.0) * 10.0 * 8.0);
+        let most = largest_share(2, 32.0);
+        assert_eq!(short.get(Unit::MessageByte), (16.0 + most) * 10.0 * 8.0);
         let mix = |cols| exchange.messages(Swap::Mix, 64, cols).get(Unit::Message);
         assert_eq!((mix(64.0), mix(65.0)), (1.0, 1.0));
         // Gathered: 32 rows of U, 16 displaced; put: 32 displaced.
@@ -231,19 +234,17 @@ mod tests {
 
     #[test]
     fn four_process_rows_by_hand() {
-        let even = Changes { even_roll: true, ..Changes::default() };
-        let exchange = RowExchange::new(4, 64, &even);
+        let exchange = RowExchange::new(4, 64);
         let mix = |cols| exchange.messages(Swap::Mix, 64, cols);
-        // 64 rows of U and 48 displaced that leave: a quarter, then a half of them.
+        // 64 rows of U and 48 displaced that leave: a quarter, then a half of them, where most
+        // pivots are.
         assert_eq!(mix(64.0).get(Unit::Message), 2.0);
-        assert_eq!(mix(64.0).get(Unit::MessageByte), (28.0 + 56.0) * 64.0 * 8.0);
+        let most = largest_share(4, 16.0) + largest_share(2, 32.0);
+        assert_eq!(mix(64.0).get(Unit::MessageByte), (most + 36.0) * 64.0 * 8.0);
         // All displaced rows at once, then three steps of the ring.
         let coming = largest_share(4, 16.0) * 0.75;
         assert_eq!(mix(100.0).get(Unit::Message), 4.0);
         assert_eq!(mix(100.0).get(Unit::MessageByte), (coming + 3.0 * 16.0) * 100.0 * 8.0);
-        let uneven = RowExchange::new(4, 64, &Changes::default()).messages(Swap::Mix, 64, 100.0);
-        let rows = uneven.get(Unit::MessageByte) / 800.0;
-        assert!((rows - 3.75 * largest_share(4, 16.0)).abs() < 1e-9);
     }
 
     #[test]

@@ -777,10 +777,11 @@ impl<'r, C: Comm> Run<'r, C> {
                 relay.progress()?;
                 enter_once(relay, barrier)?;
                 barrier.progress(&grid.all)?;
-                Ok(())
+                // The parts are those that have been listed.
+                Ok(false)
             };
             // Nothing goes on in the background that could wait for rows.
-            product.compute_between_messages(token, progress, |_, _| {})
+            product.compute_between_messages(token, false, progress, |_, _| {})
         });
         clock.stop(local.grid.all.now(), phases);
         phases.update -= (relay.taken() - before).as_secs_f64();

@@ -18,7 +18,7 @@ skt_terms::tuning! {
     /// each rank of its way.
     product_rows_while_passing_on: usize = 4 * 48, "rows";
     /// Rows times columns times depth of these. OpenBLAS takes up to 100^3 for small.
-    least_size_of_short_product: usize = 1 << 21, "";
+    least_size_of_short_product: usize = 1 << 21, "multiplications";
     /// Most rows of a product on the columns of one panel: the BLAS packs rows of L2,
     /// uses them once, and so far they stay in the cache meanwhile.
     narrow_product_rows: usize = 16 * 48, "rows";

@@ -1,5 +1,6 @@
 //! The product of a step, `A2 = A2 - L2 U`, cut up for the threads of a rank.
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -193,32 +194,30 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
     pub fn compute_between_messages(
         &self,
         token: &mut Token,
-        mut passes_on: bool,
+        passes_on: bool,
         mut progress: impl FnMut(&Token) -> Result<bool, SolveError>,
         on_rows: impl Fn(&Token, usize),
     ) -> Result<(), SolveError> {
-        let mut is_to_pass_on = passes_on;
+        let passes_on = Cell::new(passes_on);
         let mut multiply = |token: &mut Token, piece: &Piece, rows: Range<usize>| {
             let so_far = piece.rows.start..rows.end;
             token.release();
             self.multiply(rows)?;
             // The thread that has the token now progresses all messages.
             if token.try_acquire() {
-                is_to_pass_on = progress(token)?;
+                passes_on.set(progress(token)?);
             }
             on_rows(token, self.queue.rows_done(so_far));
-            Ok::<_, SolveError>(is_to_pass_on)
+            Ok::<_, SolveError>(())
         };
         while let Some(piece) = self.queue.take() {
             let mut left = piece.rows.clone();
-            while passes_on && self.may_be_short(left.len()) {
+            while passes_on.get() && self.may_be_short(left.len()) {
                 let rows = left.start..left.start + TUNING.product_rows_while_passing_on;
                 left.start = rows.end;
-                passes_on = multiply(token, &piece, rows)?;
+                multiply(token, &piece, rows)?;
             }
-            for rows in cut(left, self.most_rows) {
-                passes_on = multiply(token, &piece, rows)?;
-            }
+            cut(left, self.most_rows).try_for_each(|rows| multiply(token, &piece, rows))?;
             self.queue.finish(&piece);
         }
         token.release();

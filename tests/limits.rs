@@ -50,7 +50,7 @@ fn bytes_beyond_64_bits_do_not_fit() {
 /// it gets through its start with less, depends on the MPI: more and more is given until a
 /// run passes, and before that one is told that the BLAS lacks its work space. With much
 /// less, libraries never come to the end of their loading. Between what is told and what
-/// passes there is nothing else, down to a quarter of what the product itself maps.
+/// passes there is nothing else, down to 1000 KiB: the products of the self-test map more.
 #[test]
 fn no_address_space_for_the_blas_is_told() {
     for threads in [1, 2] {

@@ -15,6 +15,10 @@ const TAG_SPREAD: Tag = 0x121;
 const TAG_ROLL: Tag = 0x122;
 const TAG_DEAL: Tag = 0x123;
 
+/// Messages, with the other rank.
+type Leaving<'r> = (&'r [u8], usize, Tag);
+type Coming<'r> = (&'r mut [u8], usize, Tag);
+
 /// Which rank rolls which rows of U: all of them equally many, or one more.
 struct Deal {
     /// Where each rank's rows begin in the roll, and their end.
@@ -54,6 +58,37 @@ impl Deal {
         let places = &self.places[plan.u_rows_from(from)];
         let mut there = places.iter().filter(|at| self.of(to).contains(at));
         there.next().map_or(0..0, |&first| first..first + 1 + there.count())
+    }
+
+    /// What this rank hands over, and what it gets: rows of `width` columns, on both ranks at
+    /// their places in the roll.
+    fn messages<'r>(
+        &self,
+        plan: &Plan,
+        rolling: &'r mut [f64],
+        width: usize,
+    ) -> (Vec<Leaving<'r>>, Vec<Coming<'r>>) {
+        let (me, own) = (plan.me, self.of(plan.me));
+        let (below, rest) = rolling.split_at_mut(own.start * width);
+        let (mut gap, above) = rest.split_at_mut(own.len() * width);
+        let (below, above, mut filled) = (&*below, &*above, own.start);
+        let (mut sends, mut recvs) = (Vec::new(), Vec::new());
+        for rank in (0..self.starts.len() - 1).filter(|&rank| rank != me) {
+            let rows = self.handed_over(plan, me, rank);
+            if !rows.is_empty() {
+                let (part, first) = if rank < me { (below, 0) } else { (above, own.end) };
+                let message = &part[(rows.start - first) * width..(rows.end - first) * width];
+                sends.push((bytemuck::cast_slice(message), rank, TAG_DEAL));
+            }
+            let rows = self.handed_over(plan, rank, me);
+            if !rows.is_empty() {
+                let (_, from_there) = gap.split_at_mut((rows.start - filled) * width);
+                let (message, rest) = from_there.split_at_mut(rows.len() * width);
+                recvs.push((bytemuck::cast_slice_mut(message), rank, TAG_DEAL));
+                (gap, filled) = (rest, rows.end);
+            }
+        }
+        (sends, recvs)
     }
 }
 
@@ -96,15 +131,14 @@ fn spread<C: Comm>(
     plan.move_staying(&mut a);
     let by_taker = leaving.chunk_by(|one, next| one.taker == next.taker);
     let mut out = &*out;
-    let mut sends = Vec::new();
+    let (mut sends, mut recvs) = deal.messages(plan, rolling, width);
     for rows in by_taker {
         let (message, rest) = out.split_at(rows.len() * width);
         sends.push((bytemuck::cast_slice(message), rows[0].taker, TAG_SPREAD));
         out = rest;
     }
-    let (mut recvs, mut coming) = (Vec::new(), Vec::<Displaced>::new());
-    let others = || (0..col.size()).filter(|&rank| rank != me);
-    for rank in others() {
+    let mut coming = Vec::<Displaced>::new();
+    for rank in (0..col.size()).filter(|&rank| rank != me) {
         let rows = plan.coming(rank).1;
         if rows.is_empty() {
             continue;
@@ -113,28 +147,6 @@ fn spread<C: Comm>(
         recvs.push((bytemuck::cast_slice_mut(message), rank, TAG_SPREAD));
         coming.extend(rows);
         into = rest;
-    }
-    // What is handed over lies at its place in the roll, on both ranks.
-    let own = deal.of(me);
-    let (below, rest) = rolling.split_at_mut(own.start * width);
-    let (own_rows, above) = rest.split_at_mut(own.len() * width);
-    for rank in others() {
-        let rows = deal.handed_over(plan, me, rank);
-        if !rows.is_empty() {
-            let (part, first) = if rank < me { (&*below, 0) } else { (&*above, own.end) };
-            let message = &part[(rows.start - first) * width..(rows.end - first) * width];
-            sends.push((bytemuck::cast_slice(message), rank, TAG_DEAL));
-        }
-    }
-    let (mut gap, mut filled) = (own_rows, own.start);
-    for rank in others() {
-        let rows = deal.handed_over(plan, rank, me);
-        if !rows.is_empty() {
-            let (_, from_there) = gap.split_at_mut((rows.start - filled) * width);
-            let (message, rest) = from_there.split_at_mut(rows.len() * width);
-            recvs.push((bytemuck::cast_slice_mut(message), rank, TAG_DEAL));
-            (gap, filled) = (rest, rows.end);
-        }
     }
     col.exchange_bytes(&sends, &mut recvs)?;
     // One message lies behind the other.

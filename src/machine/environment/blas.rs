@@ -204,7 +204,7 @@ pub struct NoWorkSpace {
 ///
 /// # Errors
 /// When the system does not map so much.
-pub fn check_work_space(threads: usize) -> Result<(), NoWorkSpace> {
+pub(super) fn check_work_space(threads: usize) -> Result<(), NoWorkSpace> {
     let bytes = TUNING.blas_work_space_bytes.saturating_mul(threads);
     // Mapped, never touched.
     let mapped = PanelBuf::new(bytes / size_of::<f64>());

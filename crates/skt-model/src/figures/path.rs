@@ -45,10 +45,10 @@ fn order(gib: f64, (p, q): (usize, usize)) -> usize {
 /// exchanged at once.
 fn variants(run: Run) -> [(&'static str, Run, Changes); 3] {
     let none = Changes::default();
-    let prompt = Changes { prompt_forwarding: true, ..none };
+    let team = Changes { team_panel: true, ..none };
     [
         ("as it is", run, none),
-        ("panels passed on at once", run, prompt),
+        ("panels by the whole team", run, team),
         ("rows not in halves", Run { halves: false, ..run }, none),
     ]
 }

@@ -3,8 +3,8 @@
 //! A message takes a latency and its bytes over the bandwidth. A rank sends one
 //! message after the other, in the order in which it posts them. What has arrived
 //! is passed on at the next call into MPI: between two products of the trailing
-//! update, which are short until then, or while the rank waits for the panel. Once posted, data moves without
-//! the processors.
+//! update, which are short until then, or while the rank waits for the panel. Once
+//! posted, data moves without the processors.
 //!
 //! A panel travels in pieces. The last one decides when it is there: it leaves a rank behind
 //! those that have arrived since the call before, which leave at the same call.

@@ -104,28 +104,54 @@ fn generator(criterion: &mut Criterion) {
 fn panel(criterion: &mut Criterion) {
     let flops = ORDER * NB * NB - NB * NB * NB / 3;
     let mut group = group(criterion, "panel", Throughput::Elements(flops as u64));
-    // Transposed, so that it is column-major; pivot rows go to the first NB rows.
-    let (original, ld) = random(NB, NB + ORDER);
-    let mut data = (random(NB, NB + ORDER).0, vec![0.0; NB], pivot::Offers::new(NB, None));
-    let (world, team) = (world(), Team::solo());
     for (name, fact) in [("left", Fact::Left), ("Crout", Fact::Crout), ("right", Fact::Right)] {
         let variant = Variant { pfact: fact, rfact: fact, nbmin: 4, ndiv: 2 };
-        let factor = |(w, ipiv, offers): &mut (PanelBuf, Vec<f64>, pivot::Offers)| {
-            let rows = Cyclic { nb: NB, procs: 1 };
-            let mut panel = PanelWork {
-                w: MatMut::col_major(w, NB + ORDER, NB, ld),
-                ipiv,
-                place: Place { j: 0, rows, myrow: 0, top: 0 },
-                col: &world,
-                team: &team,
-                offers,
-            };
-            pfact::factor(&mut panel, &variant).expect("a random panel has pivots");
-        };
-        time(&mut group, name, &mut data, |(w, ..)| w.copy_from_slice(&original), factor);
+        factor_panel(&mut group, name, ORDER, &Team::solo(), &variant);
     }
     drop(group);
     gemm_limit(criterion, "panel", ORDER - NB, NB / 2, NB / 2);
+}
+
+/// Panels of some heights by one thread and by all threads of this machine.
+fn panel_by_team(criterion: &mut Criterion) {
+    let all = std::thread::available_parallelism().map_or(1, usize::from);
+    let variant = Variant { pfact: Fact::Right, rfact: Fact::Crout, nbmin: 8, ndiv: 2 };
+    for rows in [512, 1024, 2048, 4096, 8192] {
+        let flops = rows * NB * NB - NB * NB * NB / 3;
+        let name = format!("panel of {rows} rows");
+        let mut group = group(criterion, &name, Throughput::Elements(flops as u64));
+        for threads in [1, all] {
+            let team = Team::new(threads, |_| ()).expect("threads");
+            factor_panel(&mut group, &format!("{threads} threads"), rows, &team, &variant);
+        }
+    }
+}
+
+/// Times the factorization of a random panel of `rows x NB` by `team`.
+fn factor_panel(
+    group: &mut BenchmarkGroup<WallTime>,
+    name: &str,
+    rows: usize,
+    team: &Team,
+    variant: &Variant,
+) {
+    // Transposed, so that it is column-major; pivot rows go to the first NB rows.
+    let (original, ld) = random(NB, NB + rows);
+    let mut data = (random(NB, NB + rows).0, vec![0.0; NB], pivot::Offers::new(NB, None));
+    let world = world();
+    let factor = |(w, ipiv, offers): &mut (PanelBuf, Vec<f64>, pivot::Offers)| {
+        let dealt = Cyclic { nb: NB, procs: 1 };
+        let mut panel = PanelWork {
+            w: MatMut::col_major(w, NB + rows, NB, ld),
+            ipiv,
+            place: Place { j: 0, rows: dealt, myrow: 0, top: 0 },
+            col: &world,
+            team,
+            offers,
+        };
+        pfact::factor(&mut panel, variant).expect("a random panel has pivots");
+    };
+    time(group, name, &mut data, |(w, ..)| w.copy_from_slice(&original), factor);
 }
 
 /// A plain product of `m x n` by `k` in one of the groups.
@@ -186,5 +212,5 @@ fn trailing_update(criterion: &mut Criterion) {
     gemm_limit(criterion, "update", ORDER, ORDER, NB);
 }
 
-criterion_group!(benches, generator, panel, row_swap, trailing_update);
+criterion_group!(benches, generator, panel, panel_by_team, row_swap, trailing_update);
 criterion_main!(benches);

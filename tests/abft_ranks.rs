@@ -73,7 +73,7 @@ fn undisturbed_runs_have_the_bits_of_runs_without_checksums() {
     let mut compared = 0;
     for (p, q, m) in [(1, 1, 1), (1, 2, 1), (2, 1, 1), (2, 2, 1), (2, 3, 2), (3, 2, 3)] {
         for (n, nb) in [(0, 3), (1, 1), (5, 5), (6, 5), (37, 5), (30, 4), (41, 8), (97, 32)] {
-            for (depth, threads) in [(0, 1), (1, 1), (0, 2), (1, 2)] {
+            for (depth, threads) in [(0, 1), (1, 1), (0, 2), (1, 2), (1, 4)] {
                 let turn = compared % 3;
                 let swap = [Swap::BinaryExchange, Swap::SpreadRoll, Swap::Mix][turn];
                 let bcast = [Bcast::OneRing, Bcast::Long, Bcast::TwoRingM][turn];
@@ -86,7 +86,7 @@ fn undisturbed_runs_have_the_bits_of_runs_without_checksums() {
             }
         }
     }
-    for threads in [1, 2] {
+    for threads in [1, 2, 4] {
         // Not in halves: the BLAS may have other kernels for products that are so small then.
         let swap_threshold = 64;
         let spec = TestSpec { depth: 1, threads, swap_threshold, ..spec(611, 48, 2, 2) };
@@ -137,41 +137,67 @@ fn steps(job: &Job, seed: u64) -> u64 {
     job.start(&job.untouched(), &options, 1).outcome.steps
 }
 
-/// Each rank dies at each step of a run, and its memory is kept or not; the others stop at
-/// once or go on as far as they can. What is left leads to the right x.
+/// Each rank dies at each of these steps of a run, and its memory is kept or not; the others stop
+/// at once or go on as far as they can. What is left leads to the right x. Returns how many
+/// died, and how many restarts there were, of memories not `seen` before.
+fn die(
+    job: &Job,
+    seed: u64,
+    steps: impl Iterator<Item = u64>,
+    seen: &mut HashSet<u64>,
+) -> (usize, usize) {
+    let (ranks, mut died, before) = (job.ranks(), 0, seen.len());
+    for (step, rank) in steps.flat_map(|step| (0..ranks).map(move |rank| (step, rank))) {
+        for linger in [Linger::Steps(0), Linger::UntilBlocked] {
+            let kills = vec![Kill { step, rank }];
+            let left = job.start(&job.untouched(), &deadly(ranks, seed, kills, linger), 1);
+            died += 1;
+            for gone in [&[][..], &[rank]] {
+                let left = without(&left.memory, gone);
+                if seen.insert(fingerprint(&left)) {
+                    let what = format!("{}, rank {rank} at {step}, {linger:?}", job.name());
+                    let solution = job.finish(&left, seed, 2);
+                    assert_eq!(solution.x, job.matrix.x, "{what}, lost {gone:?}");
+                }
+            }
+        }
+    }
+    (died, seen.len() - before)
+}
+
 #[test]
 fn a_death_at_any_step_loses_nothing() {
     let small_seeds = if soak::is_soak() { 3 } else { 1 };
     let (mut died, mut restarted) = (0, 0);
     for job in small_jobs() {
-        let ranks = job.ranks();
         assert_eq!(job.finish(&job.untouched(), 1, 1).x, job.matrix.x, "{}", job.name());
         let mut seen = HashSet::new();
         // Of large ones, every few steps.
-        let (stride, seeds) = if ranks > 6 { (7, 1) } else { (1, small_seeds) };
+        let (stride, seeds) = if job.ranks() > 6 { (7, 1) } else { (1, small_seeds) };
         for seed in 1..=seeds {
             let deaths = (1..=steps(&job, seed)).step_by(stride);
-            for (step, rank) in deaths.flat_map(|step| (0..ranks).map(move |rank| (step, rank))) {
-                for linger in [Linger::Steps(0), Linger::UntilBlocked] {
-                    let kills = vec![Kill { step, rank }];
-                    let left = job.start(&job.untouched(), &deadly(ranks, seed, kills, linger), 1);
-                    died += 1;
-                    for gone in [&[][..], &[rank]] {
-                        let left = without(&left.memory, gone);
-                        if !seen.insert(fingerprint(&left)) {
-                            continue;
-                        }
-                        restarted += 1;
-                        let what = format!("{}, rank {rank} at {step}, {linger:?}", job.name());
-                        let solution = job.finish(&left, seed, 2);
-                        assert_eq!(solution.x, job.matrix.x, "{what}, lost {gone:?}");
-                    }
-                }
-            }
+            let (of_seed, restarts) = die(&job, seed, deaths, &mut seen);
+            (died, restarted) = (died + of_seed, restarted + restarts);
         }
     }
     println!("{died} deaths, {restarted} restarts");
     assert!(restarted > 5000);
+}
+
+/// A call of the BLAS on several parts of the product, short ones as long as a panel is to be
+/// passed on: it is torn until all of them are done.
+#[test]
+fn a_death_in_a_product_of_several_parts_loses_nothing() {
+    let job = exact(TestSpec { depth: 1, ..spec(500, 100, 1, 2) }, 1);
+    let options = Options { trace: true, ..patient(job.ranks(), 1) };
+    let trace = job.start(&job.untouched(), &options, 1).outcome.trace;
+    let count = |name: &str| trace.iter().filter(|line| line.contains(name)).count();
+    assert!(count(": done 0 part") > count(": begin 0 part"), "a product of several parts");
+    let at_part = |line: &str| line.contains(" part ");
+    let deaths = (1..).zip(&trace).filter(|(_, line)| at_part(line)).map(|(step, _)| step);
+    let (died, restarted) = die(&job, 1, deaths, &mut HashSet::new());
+    println!("{died} deaths, {restarted} restarts");
+    assert!(restarted > 200);
 }
 
 /// Each rank dies at each step of a recovery in which somebody takes back a product, and

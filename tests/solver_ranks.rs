@@ -257,7 +257,7 @@ fn short_products_change_no_bit() {
 fn larger_systems_with_threads() {
     let mut checker = Checker::new();
     for (p, q) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
-        for threads in [1, 2, 3] {
+        for threads in [1, 2, 4] {
             for depth in [0, 1, 2] {
                 // Not in halves: the BLAS may have other kernels for products that are so small
                 // then, and round differently.
@@ -281,8 +281,9 @@ fn xoshiro_matrix_passes_too() {
 #[test]
 fn cuts_do_not_change_a_bit() {
     for (p, q) in [(1, 1), (1, 2), (2, 1), (2, 3)] {
-        for depth in [0, 1, 2, 3] {
-            let spec = TestSpec { depth, ..base(203, 16, p, q) };
+        // A team of four advances the last panels before the product, and others beside it.
+        for (depth, threads) in [(0, 1), (1, 1), (2, 1), (3, 1), (1, 2), (1, 4), (2, 4)] {
+            let spec = TestSpec { depth, threads, ..base(203, 16, p, q) };
             let (whole, _) = solve_on_threads(&spec, &[]);
             let by_messages = TestSpec { transport: Transport::Messages, ..spec.clone() };
             let in_halves = TestSpec { swap_threshold: 0, ..by_messages.clone() };
@@ -293,7 +294,7 @@ fn cuts_do_not_change_a_bit() {
             }
             for cuts in [&[1][..], &[5], &[2, 3, 9], &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]] {
                 let (cut, _) = solve_on_threads(&spec, cuts);
-                assert_eq!(whole, cut, "depth {depth}, cuts {cuts:?} on {p} x {q}");
+                assert_eq!(whole, cut, "depth {depth}, {threads} threads, cuts {cuts:?} on {p} x {q}");
             }
             let (again, _) = solve_on_threads(&spec, &[]);
             assert_eq!(whole, again, "two runs differ");

@@ -291,11 +291,11 @@ type Changed = (&'static str, Prediction);
 /// Without halves; then each change by itself, and all of them.
 fn changed(run: &Run, machine: &Machine) -> Result<Vec<Changed>, StudyError> {
     let none = Changes::default();
-    let all = Changes { prompt_forwarding: true, wait_for_oldest: true, team_panel: true };
+    let all = Changes { prompt_forwarding: true, wait_for_oldest: true, team_without_loss: true };
     let list = [
         ("panels passed on as they arrive", Changes { prompt_forwarding: true, ..none }),
         ("DEPTH >= 2: wait for the oldest panel", Changes { wait_for_oldest: true, ..none }),
-        ("panels by the whole team", Changes { team_panel: true, ..none }),
+        ("teams that lose nothing at panels", Changes { team_without_loss: true, ..none }),
         ("all of these", all),
     ];
     let at_once = Run { halves: false, ..*run };

@@ -10,13 +10,13 @@ skt_terms::tuning! {
     /// kernels of the BLAS take 24 or 48 at a time, are slow on what is left over, and
     /// round differently there. So x has the same bits however long the products are.
     product_row_grain: usize = 48, "rows";
-    /// Most rows of one product: the BLAS packs all of U anew for each.
-    product_rows: usize = 43 * 48, "rows";
-    /// The same where messages are to be moved on between products.
-    product_rows_between_messages: usize = 22 * 48, "rows";
-    /// The same as long as a rank is to pass a panel on, which waits for the end of a product at
-    /// each rank of its way.
+    /// Most rows of one product as long as a rank is to pass a panel on, which waits for the end
+    /// of a product at each rank of its way. All other products have a multiple of it.
     product_rows_while_passing_on: usize = 4 * 48, "rows";
+    /// Most rows of one product: the BLAS packs all of U anew for each.
+    product_rows: usize = 11 * (4 * 48), "rows";
+    /// The same where messages are to be moved on between products.
+    product_rows_between_messages: usize = 6 * (4 * 48), "rows";
     /// Rows times columns times depth of these. OpenBLAS takes up to 100^3 for small.
     least_size_of_short_product: usize = 1 << 21, "multiplications";
     /// Most rows of a product on the columns of one panel: the BLAS packs rows of L2,
@@ -33,6 +33,12 @@ skt_terms::tuning! {
     /// What a panel costs its owner, for each of its rows and columns: the update runs at
     /// 3/4 of the rate of the product, the factorization at half of it.
     advance_cost: Ratio = Ratio { times: 7, over: 3 }, "elements of the product";
+    /// The shortest part of such a product for each thread of a team: the BLAS packs U anew for
+    /// each.
+    shortest_narrow_part_rows: usize = 2 * 48, "rows";
+    /// What a team loses at a panel, beside its share: passes over few rows are left to one
+    /// thread. Measured with two threads, on panels of 1024 rows and more.
+    team_panel_loss: Ratio = Ratio { times: 1, over: 6 }, "of the time of one thread";
     /// Columns on which rows are exchanged just before U is solved for there, where all
     /// rows are here: NB rows of them stay in the cache between.
     exchange_cols: usize = 384, "columns";
@@ -48,7 +54,7 @@ skt_terms::tuning! {
     /// Rows below which copying a panel is not worth cutting up for the team.
     panel_copy_grain_rows: usize = 256, "rows";
     /// Rows below which a product inside of a panel is not worth cutting up for the team.
-    panel_product_grain_rows: usize = 256, "rows";
+    panel_product_grain_rows: usize = 2 * 48, "rows";
     /// Rows that a pass over a panel works on at a time, so that they stay in the first
     /// cache. A multiple of a cache line: but for the first chunk, all begin on one.
     pass_chunk_rows: usize = 512, "rows";

@@ -305,9 +305,11 @@ impl Job {
             entries: &entries,
             entries_id: 1,
             check: self.check,
-            // Several messages for each sum, also of these small systems.
-            // The fewest, and one more.
-            relay_messages: RelayMessages { doubles: 8, count: 2 + self.spec.n % 2 },
+            // Several messages for each sum, also of small systems. The fewest, and one more.
+            relay_messages: RelayMessages {
+                doubles: if self.spec.n < 100 { 8 } else { 8000 },
+                count: 2 + self.spec.n % 2,
+            },
         })
     }
 

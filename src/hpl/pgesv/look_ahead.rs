@@ -11,7 +11,7 @@ use super::background::{Token, Watch};
 use super::exchange::RowExchange;
 use super::local::Local;
 use super::panel::{self, Layout, Panel};
-use super::product::{Unrecorded, multiply_part, narrow_parts};
+use super::product::{Unrecorded, multiply_narrow};
 use super::slots::PanelBuffers;
 use super::steps::Reached;
 use super::{Params, memory_error};
@@ -311,10 +311,8 @@ unsafe fn apply_to_columns<C: Comm>(
     // SAFETY: the caller's promise.
     let u = unsafe { exchange.solve(local, panel, cols.clone(), phases) }?;
     let start = local.grid.all.now();
-    for rows in narrow_parts(local.shape.rows - operands.below) {
-        // SAFETY: the caller's promise; A2 and U share no element.
-        unsafe { multiply_part((local.a, &cols), &operands, u, rows, &Unrecorded) }?;
-    }
+    // SAFETY: the caller's promise; A2 and U share no element.
+    unsafe { multiply_narrow(local, &cols, &operands, u, &Unrecorded) }?;
     phases.update += local.seconds_since(start);
     Ok(())
 }

@@ -57,7 +57,7 @@ use local::Local;
 pub use local::LocalShape;
 use look_ahead::LookAhead;
 use panel::Panel;
-use product::{Product, ProductClock, Unrecorded};
+use product::{Product, ProductClock, Unrecorded, advances_first};
 use steps::Reached;
 use trailing::TrailingExchange;
 
@@ -231,10 +231,12 @@ impl<C: Comm> Workspace<C> {
         let parts = exchange.parts(local.columns_right_of(last_ahead));
         let after = exchange.parts(local.columns_right_of(last_ahead + 1));
         let after = if cut_follows { &[][..] } else { &after };
-        // A rank of one thread lets the newest panel go first.
-        let is_alone = local.team.threads() == 1;
-        let (advance_first, mut advance_beside) =
-            if is_alone { (newest, None) } else { (None, newest) };
+        let (threads, jb) = (local.team.threads(), panel.layout.jb);
+        let width = parts.first().map_or(0, Range::len);
+        let (advance_first, mut advance_beside) = match advances_first(threads, jb, width) {
+            true => (newest, None),
+            false => (None, newest),
+        };
         look_ahead.advance(local, advance_first, panel, token, phases)?;
         local.release_if_alone(token);
         for (part, cols) in parts.iter().enumerate() {
@@ -260,7 +262,7 @@ impl<C: Comm> Workspace<C> {
             let computed = product.compute_beside(local.team, || {
                 look_ahead.advance(local, advance_beside, panel, token, phases)?;
                 token.messages_have_left();
-                let mut progress = |token: &Token| {
+                let progress = |token: &Token| {
                     let passes_on = look_ahead.progress(local, panel)?;
                     // SAFETY: the team is on the columns of this part.
                     if unsafe { other.progress(local, panel, look_ahead.front()) }? {
@@ -268,8 +270,7 @@ impl<C: Comm> Workspace<C> {
                     }
                     Ok(passes_on)
                 };
-                let passes_on = progress(token)?;
-                product.compute_between_messages(token, passes_on, progress, |token, rows| {
+                product.compute_between_messages(token, progress, |token, rows| {
                     if part + 1 == parts.len() {
                         token.tell(Reached::Multiplied { k: panel.k, rows });
                     }

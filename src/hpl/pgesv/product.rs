@@ -20,15 +20,16 @@ use crate::machine::blas::view::SharedMat;
 use crate::machine::team::Team;
 use crate::machine::tuning::TUNING;
 
-/// A listener that is told of each part of a product: of one call of the BLAS, on rows of A2.
+/// A listener that is told of each call of the BLAS for a product: on some rows of A2, one part
+/// or several that adjoin.
 pub(super) trait Parts: Sync {
-    /// The part is computed from now on.
+    /// The rows are computed from now on.
     ///
     /// # Errors
-    /// When it must not be.
+    /// When they must not be.
     fn begin(&self, rows: &Range<usize>) -> Result<(), SolveError>;
 
-    /// The part has been computed.
+    /// The rows have been computed.
     ///
     /// # Errors
     /// When nothing more must be.
@@ -48,7 +49,8 @@ impl Parts for Unrecorded {
     }
 }
 
-/// `A2 = A2 - L2 U` on the rows `rows` of A2 and the local columns `cols`: one part.
+/// `A2 = A2 - L2 U` on the rows `rows` of A2 and the local columns `cols`, in one call of the
+/// BLAS.
 ///
 /// # Safety
 /// Nobody else is on these elements, and nobody writes to U.
@@ -69,16 +71,53 @@ pub(super) unsafe fn multiply_part(
     parts.end(&rows)
 }
 
-/// The parts of a product on the columns of one panel, of `rows` rows of A2.
-pub(super) fn narrow_parts(rows: usize) -> impl Iterator<Item = Range<usize>> {
-    cut(0..rows, TUNING.narrow_product_rows)
+/// `A2 = A2 - L2 U` on the local columns `cols` of one panel: by the team or, while that is out,
+/// by this thread. `recorder` is told of each part, which are those of [`narrow_parts`].
+///
+/// # Safety
+/// Nobody else is on these elements, and nobody writes to U.
+///
+/// # Errors
+/// Those of `recorder`: then no part is begun any more.
+pub(super) unsafe fn multiply_narrow<C: Comm>(
+    local: &Local<C>,
+    cols: &Range<usize>,
+    panel: &Operands,
+    u: MatRef,
+    recorder: &impl Parts,
+) -> Result<(), SolveError> {
+    let parts: Vec<_> =
+        narrow_parts(local.shape.rows - panel.below, local.team.threads()).collect();
+    let failure = OnceLock::new();
+    local.team.split(parts.len(), 1, |taken| {
+        for rows in &parts[taken] {
+            if failure.get().is_some() {
+                return;
+            }
+            // SAFETY: each part is taken once; the rest is the caller's promise.
+            let multiplied =
+                unsafe { multiply_part((local.a, cols), panel, u, rows.clone(), recorder) };
+            if let Err(error) = multiplied {
+                failure.get_or_init(|| error);
+            }
+        }
+    });
+    failure.into_inner().map_or(Ok(()), Err)
+}
+
+/// The parts of a product on the columns of one panel, of `rows` rows of A2: one or more for
+/// each of `threads` threads, unless these are too short for that.
+pub(super) fn narrow_parts(rows: usize, threads: usize) -> impl Iterator<Item = Range<usize>> {
+    let share = rows.div_ceil(threads).next_multiple_of(TUNING.product_row_grain);
+    let least = TUNING.shortest_narrow_part_rows;
+    cut(0..rows, share.clamp(least, TUNING.narrow_product_rows), TUNING.product_row_grain)
 }
 
 /// More parts than a step has on a rank of `rows` rows, on the columns of the next panel
 /// and on the rest.
 ///
-/// On the first, parts have hundreds of rows. On the rest a piece has 96 rows or more, and a
-/// part of it hundreds unless the piece is shorter; only the last of each may have fewer.
+/// On the first, parts have 96 rows or more. On the rest a piece has 96 rows or more, and a
+/// part of it 192 unless the piece is shorter; only the last of each may have fewer.
 pub(super) fn most_parts(rows: usize) -> usize {
     rows / 24 + 8
 }
@@ -131,7 +170,7 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
 
     /// The parts, in the order of the rows of A2.
     pub fn parts(&self) -> impl Iterator<Item = Range<usize>> {
-        self.queue.pieces.iter().flat_map(|piece| cut(piece.clone(), self.most_rows))
+        self.queue.pieces.iter().cloned().flat_map(parts_of_piece)
     }
 
     /// Runs `meanwhile` while the team computes pieces, until none is left.
@@ -177,28 +216,28 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
     /// Computes pieces until none is left.
     fn compute(&self) -> Result<(), SolveError> {
         while let Some(piece) = self.queue.take() {
-            cut(piece.rows.clone(), self.most_rows).try_for_each(|rows| self.multiply(rows))?;
+            in_parts(piece.rows.clone(), self.most_rows)
+                .try_for_each(|rows| self.multiply(rows))?;
             self.queue.finish(&piece);
         }
         Ok(())
     }
 
     /// The same for the thread that speaks to other ranks, once it has advanced the next
-    /// panel: releases `token` while it multiplies, calls `progress` with it between products if
-    /// it is free, and tells `on_rows` how many rows of A2, from its first on, have
-    /// their product. As long as this rank `passes_on` messages, which is what `progress` returns,
-    /// products are short.
+    /// panel: calls `progress` with `token`, which it has, before the first product and between
+    /// two if it is free, releases it while it multiplies, and tells `on_rows` how many rows of
+    /// A2, from its first on, have their product. As long as this rank is to pass on messages,
+    /// which is what `progress` returns, products are short.
     ///
     /// # Errors
     /// Those of `progress` and of who is told of the parts.
     pub fn compute_between_messages(
         &self,
         token: &mut Token,
-        passes_on: bool,
         mut progress: impl FnMut(&Token) -> Result<bool, SolveError>,
         on_rows: impl Fn(&Token, usize),
     ) -> Result<(), SolveError> {
-        let passes_on = Cell::new(passes_on);
+        let passes_on = Cell::new(progress(token)?);
         let mut multiply = |token: &mut Token, piece: &Piece, rows: Range<usize>| {
             let so_far = piece.rows.start..rows.end;
             token.release();
@@ -217,7 +256,7 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
                 left.start = rows.end;
                 multiply(token, &piece, rows)?;
             }
-            cut(left, self.most_rows).try_for_each(|rows| multiply(token, &piece, rows))?;
+            in_parts(left, self.most_rows).try_for_each(|rows| multiply(token, &piece, rows))?;
             self.queue.finish(&piece);
         }
         token.release();
@@ -299,6 +338,28 @@ fn rows_of_advance(rows: usize, jb: usize, width: usize) -> usize {
     times * jb * rows / (over * width.max(1))
 }
 
+/// Whether a rank of `threads` threads advances the next panel, `jb` wide, before the product on
+/// `width` columns, and not beside it: one of a single thread, so that the panel is on its way
+/// early; and a team, with all of its threads, if it is done earlier than if one thread advances
+/// the panel while the others multiply.
+///
+/// The panel takes one thread as long as the product on `late` of `rows` rows,
+/// [`rows_of_advance`]. Of that a team takes its share and a loss: the passes over single columns
+/// are too short to be cut up.
+///
+/// ```text
+/// beside, the others being done with the product before    late
+/// before                                                   late (1 / threads + loss) + rows / threads
+/// ```
+///
+/// `late / rows` does not depend on the rows: so all ranks of a process column say the same.
+pub(super) fn advances_first(threads: usize, jb: usize, width: usize) -> bool {
+    let Ratio { times, over } = TUNING.team_panel_loss;
+    let rows = TUNING.advance_cost.over * width.max(1);
+    let late = rows_of_advance(rows, jb, width);
+    threads == 1 || (threads - 1) * late * over > threads * late * times + rows * over
+}
+
 /// Cuts the rows of the trailing product into pieces. Each thread of a team gets one
 /// long piece first, such that all are done with theirs at about the same time; the
 /// last of these is for the thread that comes late from the next panel, by the time of
@@ -349,9 +410,22 @@ fn end_of_part(end: usize, last: usize) -> usize {
     if end + 1 >= last { last } else { end }
 }
 
-/// Cuts rows into parts of at most `most`, and one more in the last, about equally long.
-fn cut(rows: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> {
-    let (grain, count) = (TUNING.product_row_grain, rows.len().div_ceil(most).max(1));
+/// The parts of a piece: the shortest products, at the ends of which all others end.
+fn parts_of_piece(piece: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    let short = TUNING.product_rows_while_passing_on;
+    cut(piece, short, short)
+}
+
+/// Cuts rows of a piece, from the start of one of its parts to the end of the piece, into about
+/// equally long products of whole parts, of at most `most` rows.
+fn in_parts(rows: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> {
+    cut(rows, most, TUNING.product_rows_while_passing_on)
+}
+
+/// Cuts rows about equally into multiples of `grain`, of at most `most` rows, which is one too,
+/// and one more in the last.
+fn cut(rows: Range<usize>, most: usize, grain: usize) -> impl Iterator<Item = Range<usize>> {
+    let count = rows.len().div_ceil(most).max(1);
     let length = rows.len().div_ceil(count).next_multiple_of(grain).max(grain);
     let Range { start: first, end: last } = rows;
     let starts = rows.step_by(length).filter(move |&start| start == first || start + 1 < last);
@@ -371,7 +445,7 @@ mod tests {
                 let pieces = row_pieces(rows, threads, late);
                 let most = TUNING.product_rows;
                 let parts: Vec<_> =
-                    pieces.iter().cloned().flat_map(|piece| cut(piece, most)).collect();
+                    pieces.iter().cloned().flat_map(|piece| in_parts(piece, most)).collect();
                 assert!(parts.iter().all(|part| !part.is_empty() && part.len() <= most + 1));
                 assert!(rows == 1 || parts.iter().all(|part| part.len() > 1), "{parts:?}");
                 let ends = parts.iter().map(|part| part.end);
@@ -379,6 +453,50 @@ mod tests {
                 assert!(parts.first().is_none_or(|first| first.start == 0));
                 assert!(rows == 0 || ends.eq(starts));
                 assert!(threads > 1 || pieces.len() == usize::from(rows > 0));
+            }
+        }
+    }
+
+    /// Short ones as long as a panel is to be passed on, and then long ones.
+    #[test]
+    fn products_are_of_whole_parts() {
+        let short = TUNING.product_rows_while_passing_on;
+        for rows in (0..1000).chain([1152, 1153, 1154, 2112, 2113, 40_001]) {
+            for (threads, late) in (1..20).flat_map(|threads| [(threads, 0), (threads, 450)]) {
+                for piece in row_pieces(rows, threads, late) {
+                    let parts: Vec<_> = parts_of_piece(piece.clone()).collect();
+                    for (shorts, most) in (0..4).zip([1, 6, 11, 11].map(|parts| parts * short)) {
+                        let left = piece.start + shorts * short..piece.end;
+                        if shorts > 0 && left.len() < short || left.start > piece.end {
+                            continue;
+                        }
+                        for product in in_parts(left, most) {
+                            assert!(product.len() <= most + 1, "{product:?} of {piece:?}");
+                            assert!(parts.iter().any(|part| part.start == product.start));
+                            assert!(parts.iter().any(|part| part.end == product.end));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The rule against the times that it compares, and how many blocks are left when a team
+    /// begins to advance panels with all of its threads.
+    #[test]
+    fn a_team_advances_panels_first_where_little_is_left() {
+        assert!(advances_first(1, 192, 1_000_000) && advances_first(1, 192, 0));
+        for (threads, blocks) in [(2, 1.6), (4, 5.4), (16, 28.8), (64, 122.0)] {
+            let nb = 192;
+            let goes_first = |width: &usize| advances_first(threads, nb, *width);
+            let last = (0..200 * nb).rfind(goes_first).expect("an end of the matrix");
+            assert!((0..=last).all(|width| goes_first(&width)), "{threads} threads");
+            assert!((last as f64 / nb as f64 - blocks).abs() < 0.1 * blocks, "{last} columns");
+            for width in [last - last / 10, last + last / 10] {
+                let (rows, threads) = (10_000.0, threads as f64);
+                let late = rows_of_advance(10_000, nb, width) as f64;
+                let before = late / threads + late / 6.0 + rows / threads;
+                assert_eq!(before < late, width < last, "{threads} threads, {width} columns");
             }
         }
     }
@@ -403,7 +521,8 @@ mod tests {
             let mut whole = numbers(rows * cols, 3);
             let mut in_parts = whole.clone();
             multiply(&mut whole, 0..rows);
-            cut(0..rows, TUNING.product_row_grain).for_each(|part| multiply(&mut in_parts, part));
+            let grain = TUNING.product_row_grain;
+            cut(0..rows, grain, grain).for_each(|part| multiply(&mut in_parts, part));
             assert!(whole == in_parts, "{rows} rows");
         }
     }
@@ -413,9 +532,9 @@ mod tests {
         for rows in (0..3000).chain([40_000, 1_000_003]) {
             for (threads, late) in (1..20).flat_map(|threads| [(threads, 0), (threads, 450)]) {
                 let pieces = row_pieces(rows, threads, late);
-                let most_rows = TUNING.product_rows_between_messages;
-                let rest = pieces.into_iter().flat_map(|piece| cut(piece, most_rows)).count();
-                assert!(narrow_parts(rows).count() + rest <= most_parts(rows), "{rows} rows");
+                let rest = pieces.into_iter().flat_map(parts_of_piece).count();
+                let narrow = narrow_parts(rows, threads).count();
+                assert!(narrow + rest <= most_parts(rows), "{rows} rows");
             }
         }
     }

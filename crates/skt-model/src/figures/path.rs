@@ -45,10 +45,10 @@ fn order(gib: f64, (p, q): (usize, usize)) -> usize {
 /// exchanged at once.
 fn variants(run: Run) -> [(&'static str, Run, Changes); 3] {
     let none = Changes::default();
-    let team = Changes { team_panel: true, ..none };
+    let team = Changes { team_without_loss: true, ..none };
     [
         ("as it is", run, none),
-        ("panels by the whole team", run, team),
+        ("teams that lose nothing at panels", run, team),
         ("rows not in halves", Run { halves: false, ..run }, none),
     ]
 }

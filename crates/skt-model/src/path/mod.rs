@@ -146,9 +146,8 @@ pub struct Changes {
     /// With DEPTH >= 2, a rank waits for the panel that it needs next, not for the
     /// newest one.
     pub wait_for_oldest: bool,
-    /// A team brings the panel ahead up to date and factors it with all of its
-    /// threads, then multiplies.
-    pub team_panel: bool,
+    /// A team takes just its share of a panel: all passes over columns are cut up, at no cost.
+    pub team_without_loss: bool,
 }
 
 /// What the model says of a run.

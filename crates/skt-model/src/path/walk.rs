@@ -70,9 +70,6 @@ pub(super) struct Walk<'a> {
     exchange_last: RowExchange,
     unhidden: [f64; PARTS],
     pub(super) counts: PhaseCounts,
-    /// Threads that work on the panel ahead: one while the others of a team are out
-    /// on the product.
-    ahead_threads: f64,
 }
 
 impl<'a> Walk<'a> {
@@ -96,11 +93,6 @@ impl<'a> Walk<'a> {
             exchange_last: RowExchange::new(run.p, last),
             unhidden: [0.0; PARTS],
             counts: PhaseCounts::default(),
-            ahead_threads: if run.depth == 0 || changes.team_panel {
-                run.threads as f64
-            } else {
-                1.0
-            },
         }
     }
 
@@ -110,14 +102,14 @@ impl<'a> Walk<'a> {
         let depth = self.run.depth;
         for next in 0..steps.min(depth) {
             let clock = self.clocks[next % self.run.q];
-            let ready = self.advance(clock, next);
+            let ready = self.advance(clock, next, self.run.threads);
             self.clocks[next % self.run.q] = ready;
             self.start(next, ready, &self.idle_windows());
             self.finish(false);
         }
         for k in 0..steps {
             if depth == 0 {
-                let ready = self.advance(self.clocks[k % self.run.q], k);
+                let ready = self.advance(self.clocks[k % self.run.q], k, self.run.threads);
                 self.clocks[k % self.run.q] = ready;
                 self.start(k, ready, &self.idle_windows());
                 self.finish(false);
@@ -136,17 +128,18 @@ impl<'a> Walk<'a> {
         let mut ready = None;
         let mut windows = Vec::with_capacity(q);
         for column in 0..q {
+            let cols = self.columns_right_of(column, current);
             let advances = owner == Some(column);
+            let goes_first = work::advances_first(self.run, jb, cols);
             let mut clock = self.clocks[column];
             clock = self.wait_for(clock, column, current);
             let mut port_seconds = self.port_seconds(clock, column);
-            if advances && self.run.threads == 1 {
+            if advances && goes_first {
                 let next = ahead.expect("it is the owner");
-                clock = self.advance(clock, next);
+                clock = self.advance(clock, next, self.run.threads);
                 ready = Some(clock);
                 port_seconds = self.first_sent_seconds(next, clock);
             }
-            let cols = self.columns_right_of(column, current);
             let product = self.product(below.most, cols, jb, false);
             let core_seconds = self.machine.seconds(&product);
             let threads = self.run.threads as f64;
@@ -154,8 +147,8 @@ impl<'a> Walk<'a> {
             let beside = Beside { port_seconds, product_seconds: hides };
             clock = self.exchange_and_solve(clock, column, current, cols, beside, threads);
             let start = clock;
-            if advances && self.run.threads > 1 {
-                let advanced = self.advance(clock, ahead.expect("it is the owner"));
+            if advances && !goes_first {
+                let advanced = self.advance(clock, ahead.expect("it is the owner"), 1);
                 ready = Some(advanced);
                 clock = self.join(clock, advanced, core_seconds, column);
             } else {
@@ -193,36 +186,38 @@ impl<'a> Walk<'a> {
     ) -> Moment {
         let threads = self.run.threads as f64;
         let advance_seconds = advanced.at_seconds - start.at_seconds;
-        let spent = if self.changes.team_panel { 0.0 } else { advance_seconds };
-        let left = (core_seconds - (threads - 1.0) * spent).max(0.0);
+        let left = (core_seconds - (threads - 1.0) * advance_seconds).max(0.0);
         let seconds = left / threads;
         self.phases[column].update += seconds;
         advanced.after(Part::Product, seconds)
     }
 
-    /// The owner of panel `next` applies all panels of the look-ahead to it and factors it.
-    fn advance(&mut self, mut clock: Moment, next: usize) -> Moment {
+    /// `threads` threads of the owner of panel `next` apply all panels of the look-ahead to it and
+    /// factor it.
+    fn advance(&mut self, mut clock: Moment, next: usize, threads: usize) -> Moment {
+        let team = threads as f64;
         let column = next % self.run.q;
         let cols = self.width(next) as f64;
         for k in next - self.factored.len()..next {
             clock = self.wait_for(clock, column, k);
             let port_seconds = self.port_seconds(clock, column);
             let beside = Beside { port_seconds, product_seconds: 0.0 };
-            clock = self.exchange_and_solve(clock, column, k, cols, beside, self.ahead_threads);
+            clock = self.exchange_and_solve(clock, column, k, cols, beside, team);
             let (below, jb) = (self.below(k), self.width(k) as f64);
             let product = self.product(below.most, cols, jb, true);
-            let seconds = self.machine.seconds(&product) / self.ahead_threads;
+            let seconds = self.machine.seconds(&product) / team;
             clock = clock.after(Part::Product, seconds);
             self.phases[column].update += seconds;
-            self.account_product(column, below, cols, jb, true, self.ahead_threads);
+            self.account_product(column, below, cols, jb, true, team);
         }
-        self.factor(clock, column, next)
+        self.factor(clock, column, next, threads)
     }
 
-    fn factor(&mut self, clock: Moment, column: usize, k: usize) -> Moment {
+    fn factor(&mut self, clock: Moment, column: usize, k: usize, threads: usize) -> Moment {
         let (below, jb) = (self.below(k), self.width(k) as f64);
-        let compute =
-            self.machine.seconds(&work::panel(below.most, jb, self.run.p)) / self.ahead_threads;
+        let loss = work::team_panel_loss(threads, self.changes);
+        let compute = self.machine.seconds(&work::panel(below.most, jb, self.run.p))
+            * (1.0 / threads as f64 + loss);
         let pivots = work::pivots(jb, self.run.p);
         let messages = self.machine.seconds(&pivots);
         self.unhidden[Part::Panel as usize] += compute;

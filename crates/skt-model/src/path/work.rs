@@ -5,6 +5,7 @@ use skt_terms::choice::Swap;
 use skt_terms::layout::leading_dimension;
 
 use super::machine::{Counts, Unit};
+use super::{Changes, Run};
 
 /// Bytes of a double.
 const DOUBLE: f64 = 8.0;
@@ -12,6 +13,11 @@ const DOUBLE: f64 = 8.0;
 const PRODUCT_ROWS: f64 = 1024.0;
 /// The same as long as a rank is to pass a panel on.
 const PRODUCT_ROWS_WHILE_PASSING_ON: f64 = 192.0;
+/// What a panel costs its owner, for each of its rows and columns, in elements of the trailing
+/// product, see `pgesv::product`.
+const ADVANCE_COST: f64 = 7.0 / 3.0;
+/// What a team loses at a panel beside its share, of the time of one thread, see there.
+const TEAM_PANEL_LOSS: f64 = 1.0 / 6.0;
 /// Doubles ahead of the two rows in a pivot's message, see `pfact::pivot`.
 const PIVOT_HEAD: f64 = 4.0;
 
@@ -60,6 +66,22 @@ pub fn panel(rows: f64, jb: f64, p: usize) -> Counts {
         (Unit::PanelEntry, (rows + jb * (1.0 + even) / 2.0) * jb),
         (Unit::PanelFlop, rows * jb * jb + cube / 6.0 + cube * even / 2.0),
     ])
+}
+
+/// What a team loses at the factorization of a panel, as a share of the time of one thread.
+pub(super) fn team_panel_loss(threads: usize, changes: &Changes) -> f64 {
+    let is_lost = threads > 1 && !changes.team_without_loss;
+    if is_lost { TEAM_PANEL_LOSS } else { 0.0 }
+}
+
+/// Whether the next panel, `jb` wide, goes before the product on `cols` columns, and not beside
+/// it, see `pgesv::product`.
+pub(super) fn advances_first(run: &Run, jb: f64, cols: f64) -> bool {
+    let width = if run.is_in_halves(cols) { cols / 2.0 } else { cols };
+    let late = ADVANCE_COST * jb;
+    let threads = run.threads as f64;
+    let by_team = late * (1.0 / threads + TEAM_PANEL_LOSS) + width / threads;
+    run.threads == 1 || late > by_team
 }
 
 /// The pivot messages of a panel of `jb` columns on `p` process rows: recursive

@@ -565,14 +565,7 @@ impl Journal<'_> {
             Part::Undoing => "undo",
         };
         self.step_of_part(name, part)?;
-        let is_torn = matches!(is, Part::Begun | Part::Undoing);
-        if is_torn {
-            self.hook.tear();
-        }
         self.write(FIRST_PART + 2 * part + 1, is as u64);
-        if !is_torn {
-            self.hook.mend();
-        }
         Ok(())
     }
 
@@ -585,27 +578,41 @@ impl Journal<'_> {
 }
 
 /// Writes down which parts of a product on some columns have been computed.
+///
+/// Of the parts of one call of the BLAS the first is said to be begun before it, and all to be
+/// done after it, the first one last. So memory is torn as long as not all are.
 pub(super) struct Recorded<'j> {
     pub journal: &'j Journal<'j>,
     pub is_next: bool,
 }
 
 impl Recorded<'_> {
-    fn number(&self, rows: &Range<usize>) -> usize {
+    /// The numbers of the parts that these rows are.
+    ///
+    /// # Panics
+    /// When they are none.
+    fn numbers(&self, rows: &Range<usize>) -> Range<usize> {
         let mut parts = self.journal.parts(self.is_next);
-        parts.find(|&part| self.journal.part(part).0 == *rows).expect("a part that is listed")
+        let of = |part: usize| self.journal.part(part).0;
+        let first = parts.find(|&part| of(part).start == rows.start).expect("a part begins there");
+        let last = (first..parts.end).find(|&part| of(part).end == rows.end);
+        first..last.expect("a part ends there") + 1
     }
 }
 
 impl Parts for Recorded<'_> {
     fn begin(&self, rows: &Range<usize>) -> Result<(), SolveError> {
-        let part = self.number(rows);
-        self.journal.set_part(part, Part::Begun)?;
-        self.journal.step_of_part("product", part)
+        let first = self.numbers(rows).start;
+        self.journal.hook.tear();
+        self.journal.set_part(first, Part::Begun)?;
+        self.journal.step_of_part("product", first)
     }
 
     fn end(&self, rows: &Range<usize>) -> Result<(), SolveError> {
-        self.journal.set_part(self.number(rows), Part::Done)
+        let mut parts = self.numbers(rows).rev();
+        parts.try_for_each(|part| self.journal.set_part(part, Part::Done))?;
+        self.journal.hook.mend();
+        Ok(())
     }
 }
 

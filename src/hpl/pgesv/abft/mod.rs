@@ -60,7 +60,7 @@ use super::guard::Nothing;
 use super::local::{Local, LocalShape};
 use super::look_ahead::LookAhead;
 use super::panel::Panel;
-use super::product::{Product, ProductClock, multiply_part, narrow_parts};
+use super::product::{Product, ProductClock, advances_first, multiply_narrow, narrow_parts};
 use super::slots::PanelBuffers;
 use super::steps::Reached;
 use super::{Params, SolveError, back, memory_error};
@@ -727,9 +727,9 @@ impl<'r, C: Comm> Run<'r, C> {
         Ok(())
     }
 
-    /// Says that the rows have been exchanged, and computes the product. Meanwhile panel
-    /// `next`, if there is one, is factored once its columns have the product, sums pass, and
-    /// then all hear whether any rank `wants_image` of the next cut.
+    /// Says that the rows have been exchanged, and computes the product. Before it or meanwhile
+    /// panel `next`, if there is one, is factored once its columns have the product; meanwhile
+    /// sums pass, and then all hear whether any rank `wants_image` of the next cut.
     fn multiply(
         &mut self,
         panel: &Panel<C>,
@@ -744,12 +744,15 @@ impl<'r, C: Comm> Run<'r, C> {
         // SAFETY: no rows are exchanged before this step is over.
         let [u_next, u_rest] =
             [true, false].map(|is_next| unsafe { step.u(local, places, is_next) });
+        let threads = local.team.threads();
+        let goes_first = advances_first(threads, step.layout.jb, columns.rest.len());
+        let beside = next.filter(|_| !goes_first);
         // SAFETY: the columns of the next panel are no part of these.
         let product = unsafe {
-            Product::new(local, panel, u_rest, columns.rest.clone(), next, true, &of_rest)
+            Product::new(local, panel, u_rest, columns.rest.clone(), beside, true, &of_rest)
         };
-        let narrow = || narrow_parts(if columns.next.is_empty() { 0 } else { rows });
-        journal.list_parts(narrow(), product.parts())?;
+        let narrow_rows = if columns.next.is_empty() { 0 } else { rows };
+        journal.list_parts(narrow_parts(narrow_rows, threads), product.parts())?;
         journal.set(State::Exchanged(panel.k))?;
         let mut asks = Some(wants_image);
         let mut enter_once = |relay: &Relay<C>, barrier: &mut IBarrier<C>| {
@@ -760,28 +763,32 @@ impl<'r, C: Comm> Run<'r, C> {
             Ok::<_, SolveError>(())
         };
         enter_once(relay, barrier)?;
-        let token = &mut Token::alone();
         let clock = ProductClock::start(local.grid.all.now(), phases);
         let before = relay.taken();
-        let computed = product.compute_beside(local.team, || {
-            for rows in narrow() {
-                // SAFETY: this thread alone is on the columns of the next panel.
-                let place = (local.a, &columns.next);
-                unsafe { multiply_part(place, &step.panel, u_next, rows, &of_next) }?;
+        let advance = |look_ahead: &mut LookAhead<C>, phases: &mut Phases| {
+            let Some(next) = next else { return Ok(()) };
+            if !columns.next.is_empty() {
+                // SAFETY: nobody else is on the columns of the next panel.
+                unsafe { multiply_narrow(local, &columns.next, &step.panel, u_next, &of_next) }?;
             }
-            if let Some(next) = next {
-                look_ahead.factor_and_broadcast(local, next, token, phases)?;
+            look_ahead.factor_and_broadcast(local, next, &mut Token::alone(), phases)
+        };
+        if goes_first {
+            advance(look_ahead, phases)?;
+        }
+        let computed = product.compute_beside(local.team, || {
+            if !goes_first {
+                advance(look_ahead, phases)?;
             }
             let progress = |_: &Token| {
-                look_ahead.progress(local, panel)?;
+                let passes_on = look_ahead.progress(local, panel)?;
                 relay.progress()?;
                 enter_once(relay, barrier)?;
                 barrier.progress(&grid.all)?;
-                // The parts are those that have been listed.
-                Ok(false)
+                Ok(passes_on)
             };
             // Nothing goes on in the background that could wait for rows.
-            product.compute_between_messages(token, false, progress, |_, _| {})
+            product.compute_between_messages(&mut Token::alone(), progress, |_, _| {})
         });
         clock.stop(local.grid.all.now(), phases);
         phases.update -= (relay.taken() - before).as_secs_f64();

@@ -130,6 +130,7 @@ impl<'p> Step<'p> {
         for is_next in [true, false] {
             for part in journal.parts(is_next) {
                 let (rows, Part::Done) = journal.part(part) else { continue };
+                journal.hook.tear();
                 journal.set_part(part, Part::Undoing)?;
                 journal.step_of_part("take back", part)?;
                 let below = self.panel.below;
@@ -141,6 +142,7 @@ impl<'p> Step<'p> {
                     update::take_back(&self.panel, u, rows, a2);
                 }
                 journal.set_part(part, Part::Open)?;
+                journal.hook.mend();
             }
         }
         Ok(())

@@ -294,7 +294,10 @@ fn cuts_do_not_change_a_bit() {
             }
             for cuts in [&[1][..], &[5], &[2, 3, 9], &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]] {
                 let (cut, _) = solve_on_threads(&spec, cuts);
-                assert_eq!(whole, cut, "depth {depth}, {threads} threads, cuts {cuts:?} on {p} x {q}");
+                assert_eq!(
+                    whole, cut,
+                    "depth {depth}, {threads} threads, cuts {cuts:?} on {p} x {q}"
+                );
             }
             let (again, _) = solve_on_threads(&spec, &[]);
             assert_eq!(whole, again, "two runs differ");

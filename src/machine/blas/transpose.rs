@@ -1,5 +1,7 @@
 //! Copies between a row-major block and a column-major one.
 
+use std::ops::Range;
+
 use super::vectors::Vectors;
 use super::{MatMut, MatRef};
 use crate::machine::tuning::TUNING;
@@ -49,25 +51,52 @@ struct Job {
     to_ld: usize,
 }
 
+/// A block in squares of 8 x 8 in registers, the edges one by one, for one instruction set.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! block_of_squares {
+    ($name:ident, $square:ident, $features:literal) => {
+        /// # Safety
+        /// As [`Job::block`], and the CPU has the features.
+        #[target_feature(enable = $features)]
+        unsafe fn $name(&self, lines: Range<usize>, places: Range<usize>) {
+            let whole = |r: &Range<usize>| r.start..r.start + r.len() / 8 * 8;
+            let (lines8, places8) = (whole(&lines), whole(&places));
+            // SAFETY: our caller's.
+            unsafe {
+                for at in places8.clone().step_by(8) {
+                    for line in lines8.clone().step_by(8) {
+                        self.$square(line, at);
+                    }
+                }
+                self.block_plain(lines8.end..lines.end, places.clone());
+                self.block_plain(lines8, places8.end..places.end);
+            }
+        }
+    };
+}
+
 impl Job {
     /// # Safety
     /// These lines and places are in both matrices.
-    unsafe fn block(&self, lines: std::ops::Range<usize>, places: std::ops::Range<usize>) {
+    unsafe fn block(&self, lines: Range<usize>, places: Range<usize>) {
         match Vectors::here() {
             // SAFETY: the processor has them; the rest is our caller's.
             #[cfg(target_arch = "x86_64")]
-            Vectors::Avx512 => unsafe { self.block_of_squares(lines, places) },
+            Vectors::Avx512 => unsafe { self.block_avx512(lines, places) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Vectors::Avx2 => unsafe { self.block_avx2(lines, places) },
             // SAFETY: as above.
             #[cfg(target_arch = "aarch64")]
-            Vectors::Neon => unsafe { self.block_of_squares(lines, places) },
+            Vectors::Neon => unsafe { self.block_neon(lines, places) },
             // SAFETY: our caller's.
-            _ => unsafe { self.block_plain(lines, places) },
+            Vectors::Baseline => unsafe { self.block_plain(lines, places) },
         }
     }
 
     /// # Safety
     /// As [`Job::block`].
-    unsafe fn block_plain(&self, lines: std::ops::Range<usize>, places: std::ops::Range<usize>) {
+    unsafe fn block_plain(&self, lines: Range<usize>, places: Range<usize>) {
         for at in places {
             for line in lines.clone() {
                 // SAFETY: our caller's.
@@ -78,38 +107,19 @@ impl Job {
         }
     }
 
-    /// Squares of 8 x 8 in registers, the edges one by one.
-    ///
-    /// # Safety
-    /// As [`Job::block`], and the CPU has AVX-512 or NEON.
-    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-    #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx512f"))]
-    #[cfg_attr(target_arch = "aarch64", target_feature(enable = "neon"))]
-    unsafe fn block_of_squares(
-        &self,
-        lines: std::ops::Range<usize>,
-        places: std::ops::Range<usize>,
-    ) {
-        let whole = |r: &std::ops::Range<usize>| r.start..r.start + r.len() / 8 * 8;
-        let (lines8, places8) = (whole(&lines), whole(&places));
-        // SAFETY: our caller's.
-        unsafe {
-            for at in places8.clone().step_by(8) {
-                for line in lines8.clone().step_by(8) {
-                    self.square(line, at);
-                }
-            }
-            self.block_plain(lines8.end..lines.end, places.clone());
-            self.block_plain(lines8, places8.end..places.end);
-        }
-    }
+    #[cfg(target_arch = "x86_64")]
+    block_of_squares!(block_avx512, square_avx512, "avx512f");
+    #[cfg(target_arch = "x86_64")]
+    block_of_squares!(block_avx2, square_avx2, "avx2");
+    #[cfg(target_arch = "aarch64")]
+    block_of_squares!(block_neon, square_neon, "neon");
 
     /// # Safety
-    /// As [`Job::block_of_squares`].
+    /// As [`Job::block_avx512`].
     #[cfg(target_arch = "x86_64")]
     #[inline]
     #[target_feature(enable = "avx512f")]
-    unsafe fn square(&self, line: usize, at: usize) {
+    unsafe fn square_avx512(&self, line: usize, at: usize) {
         use std::arch::x86_64::*;
         // SAFETY: our caller's.
         let load =
@@ -137,15 +147,45 @@ impl Job {
         quarters(p.1, q.1, r.1, s.1, 1);
     }
 
+    /// Squares of 4 x 4, one behind the other.
+    ///
+    /// # Safety
+    /// As [`Job::block_avx2`].
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn square_avx2(&self, line: usize, at: usize) {
+        use std::arch::x86_64::*;
+        for at in [at, at + 4] {
+            for line in [line, line + 4] {
+                // SAFETY: our caller's.
+                let load = |i: usize| unsafe {
+                    _mm256_loadu_pd(self.from.add((line + i) * self.from_ld + at))
+                };
+                // SAFETY: our caller's.
+                let store = |i: usize, v: __m256d| unsafe {
+                    _mm256_storeu_pd(self.to.add((at + i) * self.to_ld + line), v);
+                };
+                let (a, b, c, d) = (load(0), load(1), load(2), load(3));
+                let (low, high) = (_mm256_unpacklo_pd(a, b), _mm256_unpackhi_pd(a, b));
+                let (low2, high2) = (_mm256_unpacklo_pd(c, d), _mm256_unpackhi_pd(c, d));
+                store(0, _mm256_permute2f128_pd(low, low2, 0x20));
+                store(1, _mm256_permute2f128_pd(high, high2, 0x20));
+                store(2, _mm256_permute2f128_pd(low, low2, 0x31));
+                store(3, _mm256_permute2f128_pd(high, high2, 0x31));
+            }
+        }
+    }
+
     /// Squares of 2 x 2, one behind the other. Plain loops over constant ranges: only those
     /// are unrolled.
     ///
     /// # Safety
-    /// As [`Job::block_of_squares`].
+    /// As [`Job::block_neon`].
     #[cfg(target_arch = "aarch64")]
     #[inline]
     #[target_feature(enable = "neon")]
-    unsafe fn square(&self, line: usize, at: usize) {
+    unsafe fn square_neon(&self, line: usize, at: usize) {
         use std::arch::aarch64::*;
         for i in 0..4 {
             for j in 0..4 {

@@ -18,7 +18,7 @@ use skt_hpl::hpl::pfact::{self, PanelWork, Place, Variant, pivot};
 use skt_hpl::hpl::pgesv::panel::leading_dimension;
 use skt_hpl::hpl::update::{self, Operands};
 use skt_hpl::hpl::{matgen, swap};
-use skt_hpl::machine::blas::{MatMut, MatRef, gemm};
+use skt_hpl::machine::blas::{MatMut, MatRef, gemm, transpose};
 use skt_hpl::machine::environment::blas::use_one_thread;
 use skt_hpl::machine::team::Team;
 
@@ -154,6 +154,36 @@ fn factor_panel(
     time(group, name, &mut data, |(w, ..)| w.copy_from_slice(&original), factor);
 }
 
+/// The copies of a panel of `ORDER x NB`, out of the matrix to be factored, and from there into
+/// its message: their limit is memory.
+fn panel_copies(criterion: &mut Criterion) {
+    let mut group = group(criterion, "panel copies", read_and_written(NB * ORDER));
+    let (mut a, lda) = random(ORDER, ORDER);
+    // Columns an odd number of cache lines apart, as in a run.
+    let ld = ORDER + 8;
+    let (mut w, mut message) = (vec![0.0; ld * NB], vec![0.0; ORDER * NB]);
+    let plain = vec![1.0; ORDER * NB];
+    // As in a run, its columns have just been updated, and what is left of the rows has not.
+    let touch = |(a, _): &mut (&mut PanelBuf, &mut Vec<f64>)| {
+        (0..ORDER).for_each(|i| a[i * lda..][..NB].iter_mut().for_each(|value| *value += 1.0));
+    };
+    time(&mut group, "limit: memcpy", &mut message, |_| (), |to| to.copy_from_slice(&plain));
+    time(&mut group, "in", &mut (&mut a, &mut w), touch, |(a, w)| {
+        let panel = MatRef::row_major(a, ORDER, ORDER, lda).block(0..ORDER, 0..NB);
+        transpose::copy(panel, MatMut::col_major(w, ORDER, NB, ld));
+    });
+    time(
+        &mut group,
+        "out",
+        &mut message,
+        |_| (),
+        |message| {
+            let panel = MatRef::col_major(&w, ORDER, NB, ld);
+            transpose::copy(panel, MatMut::row_major(message, ORDER, NB, NB));
+        },
+    );
+}
+
 /// A plain product of `m x n` by `k` in one of the groups.
 fn gemm_limit(criterion: &mut Criterion, name: &str, m: usize, n: usize, k: usize) {
     let mut group = group(criterion, name, Throughput::Elements((2 * m * n * k) as u64));
@@ -212,5 +242,5 @@ fn trailing_update(criterion: &mut Criterion) {
     gemm_limit(criterion, "update", ORDER, ORDER, NB);
 }
 
-criterion_group!(benches, generator, panel, panel_by_team, row_swap, trailing_update);
+criterion_group!(benches, generator, panel, panel_by_team, panel_copies, row_swap, trailing_update);
 criterion_main!(benches);

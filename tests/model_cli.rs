@@ -41,6 +41,8 @@ const MACHINE: &[&str] = &[
     "40",
     "--copy-gbs",
     "50",
+    "--bandwidth-gbs",
+    "1",
     "--node-mtbf-hours",
     "2000",
 ];
@@ -276,8 +278,8 @@ fn plan_tells_how_many_spares_it_takes() {
     let folder = tempfile::tempdir().unwrap();
     let machine = ["plan", "--nodes", "1024", "--cores-per-node", "64", "--threads", "16"];
     let rates = ["--memory-gib", "256", "--gflops-per-core", "40", "--copy-gbs", "20"];
-    let plan =
-        |extra: &[&str]| stdout(folder.path(), &with_all(&with_all(&machine, &rates), extra));
+    let machine = with_all(&with_all(&machine, &rates), &["--bandwidth-gbs", "1"]);
+    let plan = |extra: &[&str]| stdout(folder.path(), &with_all(&machine, extra));
     let line = |words: &str, head: &str| {
         words.lines().find(|l| l.starts_with(head)).unwrap_or_else(|| panic!("{words}")).to_owned()
     };

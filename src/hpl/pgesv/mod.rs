@@ -176,8 +176,12 @@ impl<C: Comm> Workspace<C> {
         let nb = params.widest_panel();
         let ColumnMemory { offers, trailing, ahead } =
             ColumnMemory::new(grid, params.share, nb, shape.cols)?;
+        let look_ahead = LookAhead::new(grid, params, offers, ahead)?;
+        if look_ahead.has_messages(grid) {
+            product::short_ones_keep_bits();
+        }
         Ok(Self {
-            look_ahead: LookAhead::new(grid, params, offers, ahead)?,
+            look_ahead,
             exchange: TrailingExchange::new(grid, params, shape.cols, trailing)?,
             has_helper: true,
             phases: Phases::default(),

@@ -15,8 +15,8 @@ use super::local::Local;
 use super::panel::Panel;
 use crate::hpl::comm::Comm;
 use crate::hpl::update::{self, Operands};
-use crate::machine::blas::MatRef;
 use crate::machine::blas::view::SharedMat;
+use crate::machine::blas::{MatMut, MatRef, gemm};
 use crate::machine::team::Team;
 use crate::machine::tuning::TUNING;
 
@@ -210,7 +210,7 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
     fn may_be_short(&self, rows: usize) -> bool {
         let short = TUNING.product_rows_while_passing_on;
         let size = short * self.cols.len() * self.u.rows();
-        rows >= 2 * short && size >= TUNING.least_size_of_short_product
+        rows >= 2 * short && size >= TUNING.least_size_of_short_product && short_ones_keep_bits()
     }
 
     /// Computes pieces until none is left.
@@ -262,6 +262,38 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
         token.release();
         Ok(())
     }
+}
+
+/// Whether a product has the same bits with a short one before the rest as in one call of the
+/// BLAS in use: else none is short because a panel came late. Found by a probe, at the first
+/// call in a process; call it before time counts.
+///
+/// BLIS 0.9.0 has two algorithms, which round differently, and chooses by the size.
+pub(super) fn short_ones_keep_bits() -> bool {
+    static KEEP_BITS: OnceLock<bool> = OnceLock::new();
+    *KEEP_BITS.get_or_init(|| keeps_bits(|l, u, a2| gemm(-1.0, l, u, 1.0, a2)))
+}
+
+/// The same of `multiply`, which is to compute `A2 = A2 - L U`.
+fn keeps_bits(multiply: impl Fn(MatRef, MatRef, MatMut)) -> bool {
+    let short = TUNING.product_rows_while_passing_on;
+    let (rows, cols, k) = (TUNING.product_rows_between_messages, 512, 64);
+    // Any numbers whose sums are rounded.
+    let numbers = |len: usize, step: f64| -> Vec<f64> {
+        (1..=len).map(|i| (i as f64 * step).fract() - 0.5).collect()
+    };
+    let (l, u) = (numbers(rows * k, 2f64.sqrt()), numbers(k * cols, 3f64.sqrt()));
+    let mut whole = numbers(rows * cols, 5f64.sqrt());
+    let mut in_two = whole.clone();
+    let compute = |a: &mut [f64], rows: Range<usize>| {
+        let l = MatRef::row_major(&l[rows.start * k..rows.end * k], rows.len(), k, k);
+        let a2 = MatMut::row_major(&mut a[rows.start * cols..], rows.len(), cols, cols);
+        multiply(l, MatRef::row_major(&u, k, cols, cols), a2);
+    };
+    compute(&mut whole, 0..rows);
+    compute(&mut in_two, 0..short);
+    compute(&mut in_two, short..rows);
+    whole == in_two
 }
 
 /// Times a product that the solver's thread interleaves with other phases.
@@ -435,7 +467,6 @@ fn cut(rows: Range<usize>, most: usize, grain: usize) -> impl Iterator<Item = Ra
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::blas::{MatMut, gemm};
     use crate::machine::environment::blas::use_one_thread;
 
     #[test]
@@ -499,6 +530,30 @@ mod tests {
                 assert_eq!(before < late, width < last, "{threads} threads, {width} columns");
             }
         }
+    }
+
+    /// One that sums in another order where there are few rows, as BLIS does, and one that does
+    /// not.
+    #[test]
+    fn a_blas_that_rounds_short_products_differently_is_known() {
+        let multiply = |l: MatRef, u: MatRef, mut a2: MatMut, backwards: bool| {
+            // One column tells.
+            for i in 0..l.rows() {
+                let term = |k: usize| l.at(i, k) * u.at(k, 0);
+                let sum: f64 = match backwards {
+                    true => (0..l.cols()).rev().map(term).sum(),
+                    false => (0..l.cols()).map(term).sum(),
+                };
+                a2.row_mut(i)[0] -= sum;
+            }
+        };
+        assert!(keeps_bits(|l, u, a2| multiply(l, u, a2, false)));
+        assert!(!keeps_bits(|l, u, a2| {
+            let is_short = l.rows() <= TUNING.product_rows_while_passing_on;
+            multiply(l, u, a2, is_short);
+        }));
+        use_one_thread();
+        assert!(short_ones_keep_bits(), "the BLAS of the tests does");
     }
 
     /// Whatever kernel the BLAS has for this processor.

@@ -60,7 +60,9 @@ use super::guard::Nothing;
 use super::local::{Local, LocalShape};
 use super::look_ahead::LookAhead;
 use super::panel::Panel;
-use super::product::{Product, ProductClock, advances_first, multiply_narrow, narrow_parts};
+use super::product::{
+    Product, ProductClock, advances_first, multiply_narrow, narrow_parts, short_ones_keep_bits,
+};
 use super::slots::PanelBuffers;
 use super::steps::Reached;
 use super::{Params, SolveError, back, memory_error};
@@ -574,6 +576,7 @@ impl<'r, C: Comm> Run<'r, C> {
         };
         let buffers = PanelBuffers::Messages(panels.into());
         let nb = params.widest_panel();
+        short_ones_keep_bits();
         let next = RowExchange::with_u(grid.p, nb, nb, || Ok(u_next))?;
         let rest = RowExchange::with_u(grid.p, nb, local.shape.cols, || Ok(u_rest))?;
         // Rows of all columns are exchanged at once: the look-ahead has none to exchange.

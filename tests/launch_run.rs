@@ -358,6 +358,7 @@ fn the_report_grows_and_has_the_tests_of_all_starts() {
     let ended = launch.end(&cluster);
     ended.passed().replaced(0, "n2", "n5");
     assert_clean(&cluster);
+    assert_eq!(ended.failures(), 1, "{}", ended.said);
     let report = &ended.report;
     let once = |text: &str| assert_eq!(report.matches(text).count(), 1, "{text}\n{report}");
     // In the report of each start, that of the last being whole.

@@ -22,6 +22,9 @@ skt_terms::tuning! {
     /// Most rows of a product on the columns of one panel: the BLAS packs rows of L2,
     /// uses them once, and so far they stay in the cache meanwhile.
     narrow_product_rows: usize = 16 * 48, "rows";
+    /// The shortest part of such a product for each thread of a team: the BLAS packs U anew for
+    /// each.
+    shortest_narrow_part_rows: usize = 2 * 48, "rows";
     /// Rows below which a piece of the product is not cut up for a team any more: the
     /// BLAS packs U anew for each.
     shortest_piece_rows: usize = 64, "rows";
@@ -33,9 +36,6 @@ skt_terms::tuning! {
     /// What a panel costs its owner, for each of its rows and columns: the update runs at
     /// 3/4 of the rate of the product, the factorization at half of it.
     advance_cost: Ratio = Ratio { times: 7, over: 3 }, "elements of the product";
-    /// The shortest part of such a product for each thread of a team: the BLAS packs U anew for
-    /// each.
-    shortest_narrow_part_rows: usize = 2 * 48, "rows";
     /// What a team loses at a panel, beside its share: passes over few rows are left to one
     /// thread. Measured with two threads, on panels of 1024 rows and more.
     team_panel_loss: Ratio = Ratio { times: 1, over: 6 }, "of the time of one thread";

@@ -307,7 +307,7 @@ impl Job {
             check: self.check,
             // Several messages for each sum, also of small systems. The fewest, and one more.
             relay_messages: RelayMessages {
-                doubles: if self.spec.n < 100 { 8 } else { 8000 },
+                doubles: if self.spec.n < 500 { 8 } else { 8000 },
                 count: 2 + self.spec.n % 2,
             },
         })

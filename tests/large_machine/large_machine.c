@@ -1,0 +1,183 @@
+/* A small machine that feels like a large one: preloaded into the ranks of a job, this
+ * library gives the BLAS, the disk and the end of a process the times of a large node.
+ *
+ *   SKT_LARGE_GFLOPS=R          the BLAS of a thread computes at most R * 10^9 operations a second
+ *   SKT_LARGE_SYNC_SECONDS=S    fsync, fdatasync: S seconds more
+ *   SKT_LARGE_WRITE_RATE=R      write, pwrite to a file: at most R bytes a second
+ *   SKT_LARGE_LINGER_SECONDS=S  memory and locks of a rank stay S seconds when it is dead
+ *   SKT_LARGE_RANK=R            only rank R of the job
+ *   SKT_LARGE_FROM=PATH         only from when a file is there
+ *
+ * Processes that are no ranks (launchers, a supervisor) are left alone.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static double gflops, sync_seconds, write_rate, linger_seconds;
+static const char *from_path;
+static int is_meant;
+
+extern char **environ;
+
+static double number(const char *name) {
+    const char *text = getenv(name);
+    return text ? atof(text) : 0.0;
+}
+
+__attribute__((constructor)) static void begin(void) {
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    if (!rank) rank = getenv("PMI_RANK");
+    const char *only = getenv("SKT_LARGE_RANK");
+    is_meant = rank && (!only || atoi(only) == atoi(rank));
+    from_path = getenv("SKT_LARGE_FROM");
+    gflops = number("SKT_LARGE_GFLOPS");
+    sync_seconds = number("SKT_LARGE_SYNC_SECONDS");
+    write_rate = number("SKT_LARGE_WRITE_RATE");
+    linger_seconds = number("SKT_LARGE_LINGER_SECONDS");
+}
+
+static int is_now(void) { return is_meant && (!from_path || access(from_path, F_OK) == 0); }
+
+static double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec + 1e-9 * time.tv_nsec;
+}
+
+static void rest(double seconds) {
+    struct timespec left = {(time_t)seconds, (long)(1e9 * (seconds - (time_t)seconds))};
+    while (seconds > 0 && nanosleep(&left, &left) != 0) {}
+}
+
+/* The memory of a large process is given back long after its death, and what it has locked or
+ * attached is so until then. A process cannot stop its own kill; so a copy of it, which nobody
+ * finds by its environment, holds memory and locks, and follows it later. */
+static void stay_behind(void) {
+    static atomic_flag is_done = ATOMIC_FLAG_INIT;
+    if (linger_seconds <= 0 || !is_now() || atomic_flag_test_and_set(&is_done)) return;
+    pid_t rank = getpid();
+    /* Without the handlers of libraries for a fork. */
+    if (syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) != 0) return;
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+    prctl(PR_SET_NAME, "large-machine");
+    setsid();
+    for (char **entry = environ; *entry; entry++) memset(*entry, 0, strlen(*entry));
+    /* Pipes and connections would keep the launcher from seeing the death. */
+    for (int fd = 0; fd < 4096; fd++) {
+        struct stat status;
+        if (fstat(fd, &status) == 0 && !S_ISREG(status.st_mode)) close(fd);
+    }
+    while (getppid() == rank) rest(0.005);
+    rest(linger_seconds);
+    _exit(0);
+}
+
+/* A call of so many operations has begun then. */
+static void compute(double operations, double begun) {
+    stay_behind();
+    if (gflops <= 0 || !is_now()) return;
+    /* Short calls are paid for together. */
+    static _Thread_local double debt;
+    debt += operations / (1e9 * gflops) - (now() - begun);
+    if (debt > 1e-3) {
+        rest(debt);
+        debt = 0;
+    } else if (debt < 0) {
+        debt = 0;
+    }
+}
+
+#define REAL(name) \
+    static __typeof__(name) *real; \
+    if (!real) real = (__typeof__(name) *)dlsym(RTLD_NEXT, #name)
+
+void dgemm_(const char *ta, const char *tb, const int *m, const int *n, const int *k,
+            const double *alpha, const double *a, const int *lda, const double *b, const int *ldb,
+            const double *beta, double *c, const int *ldc, size_t la, size_t lb) {
+    REAL(dgemm_);
+    double begun = now();
+    real(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, la, lb);
+    compute(2.0 * *m * *n * *k, begun);
+}
+
+void dtrsm_(const char *side, const char *uplo, const char *ta, const char *diag, const int *m,
+            const int *n, const double *alpha, const double *a, const int *lda, double *b,
+            const int *ldb, size_t ls, size_t lu, size_t la, size_t ld) {
+    REAL(dtrsm_);
+    double begun = now();
+    real(side, uplo, ta, diag, m, n, alpha, a, lda, b, ldb, ls, lu, la, ld);
+    compute(1.0 * *m * *n * (*side == 'L' || *side == 'l' ? *m : *n), begun);
+}
+
+void dtrsv_(const char *uplo, const char *trans, const char *diag, const int *n, const double *a,
+            const int *lda, double *x, const int *incx, size_t lu, size_t lt, size_t ld) {
+    REAL(dtrsv_);
+    double begun = now();
+    real(uplo, trans, diag, n, a, lda, x, incx, lu, lt, ld);
+    compute(1.0 * *n * *n, begun);
+}
+
+void dgemv_(const char *trans, const int *m, const int *n, const double *alpha, const double *a,
+            const int *lda, const double *x, const int *incx, const double *beta, double *y,
+            const int *incy, size_t lt) {
+    REAL(dgemv_);
+    double begun = now();
+    real(trans, m, n, alpha, a, lda, x, incx, beta, y, incy, lt);
+    compute(2.0 * *m * *n, begun);
+}
+
+static void sync_slowly(void) {
+    if (sync_seconds > 0 && is_now()) rest(sync_seconds);
+}
+
+int fsync(int fd) {
+    REAL(fsync);
+    sync_slowly();
+    return real(fd);
+}
+
+int fdatasync(int fd) {
+    REAL(fdatasync);
+    sync_slowly();
+    return real(fd);
+}
+
+static void write_slowly(int fd, ssize_t bytes) {
+    struct stat status;
+    if (write_rate > 0 && bytes > 0 && is_now() && fstat(fd, &status) == 0 &&
+        S_ISREG(status.st_mode))
+        rest(bytes / write_rate);
+}
+
+ssize_t write(int fd, const void *from, size_t bytes) {
+    REAL(write);
+    ssize_t written = real(fd, from, bytes);
+    write_slowly(fd, written);
+    return written;
+}
+
+ssize_t pwrite(int fd, const void *from, size_t bytes, off_t at) {
+    REAL(pwrite);
+    ssize_t written = real(fd, from, bytes, at);
+    write_slowly(fd, written);
+    return written;
+}
+
+ssize_t pwrite64(int fd, const void *from, size_t bytes, off64_t at) {
+    REAL(pwrite64);
+    ssize_t written = real(fd, from, bytes, at);
+    write_slowly(fd, written);
+    return written;
+}

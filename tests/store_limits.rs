@@ -197,6 +197,51 @@ fn a_limit_that_stays_is_no_interruption() {
     assert_eq!(output.status.code(), Some(2), "{said}");
 }
 
+/// It would compute for hours, and lose all of it with its processes.
+#[test]
+fn a_store_that_goes_with_its_processes_is_refused_before_anything_is_computed() {
+    let test = "a_store_that_goes_with_its_processes_is_refused_before_anything_is_computed";
+    let setup = "echo 1 > /proc/sys/kernel/shm_rmid_forced; mount -t tmpfs none /dev/shm";
+    let Some(_) = inside(test, setup) else { return };
+    let run = |flags: &str| {
+        let flags: Vec<&str> = "--n 512".split(' ').chain(flags.split_whitespace()).collect();
+        let output = benchmark(&flags);
+        let said = String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), said, String::from_utf8(output.stdout).unwrap())
+    };
+    let (code, said, report) = run("");
+    assert_eq!(code, Some(2), "{said}");
+    for words in ["kernel.shm_rmid_forced = 1", "--store posix", "--ft none"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert!(!report.contains("PASSED"), "{report}");
+    let (code, said, report) = run("--store posix");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(report.contains("segments in the store posix"), "{report}");
+    assert_eq!(run("--ft none").0, Some(0));
+}
+
+/// All traps that `skt-hpl launch` tells of are told to a run that mpirun starts.
+#[test]
+fn a_run_is_told_of_what_may_take_its_segments_and_of_what_does_not_suffice() {
+    let test = "a_run_is_told_of_what_may_take_its_segments_and_of_what_does_not_suffice";
+    let Some(folder) = inside(test, "mount -t tmpfs -o size=1m none $DIR") else { return };
+    let said = |flags: &[&str]| {
+        let output = benchmark(flags);
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, text) = said(&["--n", "200"]);
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(text.matches("an IPC namespace of its own").count(), 1, "{text}");
+    let (_, text) = said(&["--n", "200", "--ft", "none"]);
+    assert!(!text.contains("an IPC namespace of its own"), "it has no segments: {text}");
+    // The second test would not get what it needs when the first one is done.
+    let store = format!("file:{}", folder.display());
+    let (code, text) = said(&["--n", "64,512", "--store", &store]);
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("its store has ") && text.contains(" bytes free, and"), "{text}");
+}
+
 #[test]
 fn a_json_report_without_room_costs_no_line_of_the_report() {
     let test = "a_json_report_without_room_costs_no_line_of_the_report";

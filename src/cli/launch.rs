@@ -250,9 +250,7 @@ fn rank_bytes(pool: &Pool, ranks: usize, spec: &RunSpec, settings: &Settings) ->
     let names: Vec<String> = pool.active.iter().flat_map(of_ranks).take(ranks).collect();
     let bytes = |test: TestSpec| {
         let names = names.get(..test.ranks())?.iter().map(String::as_str);
-        let geometry = protect::smallest_group(&test, settings, names)?;
-        let split = protect::memory_split(&test, settings, Some(geometry));
-        Some(split.total() - split.work_space)
+        Some(protect::segment_bytes(&test, settings, names))
     };
     spec.tests().into_iter().filter_map(bytes).max().unwrap_or(0)
 }

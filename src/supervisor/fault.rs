@@ -1,12 +1,7 @@
 //! Checks that a node that has answered can take part: version, program, store, memory.
 
 use super::probe::{Answer, program_checksum};
-use crate::checkpoint::store::Trap;
-
-/// Segments that each rank has: its data, and its hold on the run.
-const SEGMENTS_A_RANK: u64 = 2;
-/// Further ones of a node: results of tests, while they are written anew.
-const SEGMENTS_A_NODE: u64 = 2;
+use crate::run::protect::NodeStore;
 
 /// Why the node cannot take part with so many ranks, if so. `need_bytes`: what the
 /// segments of a rank take on the nodes that have some; `planned_bytes`: what they take
@@ -26,27 +21,19 @@ pub fn of(answer: &Answer, ranks: u64, need_bytes: u64, planned_bytes: u64) -> O
     if answer.immortal > 0 {
         return Some(format!("{} rank(s) of an earlier start cannot be ended", answer.immortal));
     }
-    if let Some(low) = low_limit(answer, ranks, planned_bytes.max(need_bytes)) {
-        return Some(format!("its limits of shared memory do not suffice: {low}"));
+    let store = NodeStore {
+        run_bytes: answer.run_bytes,
+        free_bytes: answer.store_free_bytes,
+        sysv: answer.sysv,
+        void: answer.void_store.clone(),
+        ..NodeStore::default()
+    };
+    if let Some(why) = store.lack(ranks, planned_bytes.max(need_bytes)) {
+        return Some(why);
     }
-    let of_store = answer.store_free_bytes.map(|free| free.saturating_add(answer.run_bytes));
     let need_bytes = need_bytes.saturating_mul(ranks);
-    let planned_bytes = planned_bytes.saturating_mul(ranks).max(need_bytes);
-    if let Some(have) = of_store.filter(|have| *have < planned_bytes) {
-        return Some(format!(
-            "its store has {have} bytes free, and the segments of its ranks need {planned_bytes}"
-        ));
-    }
     let have = answer.available_bytes.saturating_add(answer.run_bytes);
     (have < need_bytes).then(|| format!("{have} of {need_bytes} bytes of memory are available"))
-}
-
-/// The limit of System V segments that `ranks` ranks of `bytes` each would meet.
-fn low_limit(answer: &Answer, ranks: u64, bytes: u64) -> Option<Trap> {
-    let limits = answer.sysv.filter(|_| bytes > 0)?;
-    let segments = ranks.saturating_mul(SEGMENTS_A_RANK).saturating_add(SEGMENTS_A_NODE);
-    let pages = limits.pages_of(bytes).saturating_mul(ranks);
-    limits.too_low(segments, pages, bytes).into_iter().next()
 }
 
 #[cfg(test)]
@@ -67,6 +54,14 @@ mod tests {
         for (free, held) in [(Some(200), 0), (Some(0), 200), (None, 0)] {
             assert_eq!(fault(free, held), None);
         }
+    }
+
+    #[test]
+    fn a_store_that_keeps_nothing_is_of_no_use_to_a_protected_run_alone() {
+        let void_store = Some("forced".to_owned());
+        let fault = |bytes| of(&Answer { void_store: void_store.clone(), ..answer() }, 2, 0, bytes);
+        assert_eq!(fault(0), None);
+        assert_eq!(fault(1).as_deref(), Some("its store keeps nothing: forced"));
     }
 
     #[test]

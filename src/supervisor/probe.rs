@@ -14,8 +14,8 @@ use skt_terms::shown::shown_message;
 use super::process;
 use crate::checkpoint::codec::checksum;
 use crate::checkpoint::level::folder::remove_images_of;
-use crate::checkpoint::store::{Store, StoreError, StoreKind, SysvLimits, Trap, host};
-use crate::run::protect;
+use crate::checkpoint::store::{Store, StoreError, StoreKind, SysvLimits, host};
+use crate::run::protect::{self, NodeStore};
 
 /// An answer starts with it: a login shell may print a greeting before.
 const MARK: &str = "@skt-hpl-probe@";
@@ -46,6 +46,9 @@ pub struct Answer {
     pub sysv: Option<SysvLimits>,
     /// Why the store of segments cannot be used, if so.
     pub no_store: Option<String>,
+    /// Why no segment in the store outlives its processes, if so.
+    #[serde(default)]
+    pub void_store: Option<String>,
     /// Why images of this run stay on the node's disks, if they were to go and do not.
     #[serde(default)]
     pub images_stay: Option<String>,
@@ -111,6 +114,7 @@ pub fn answer(question: &Question) -> Answer {
         store_free_bytes: None,
         sysv: None,
         no_store: None,
+        void_store: None,
         images_stay: None,
         warnings: Vec::new(),
     };
@@ -130,31 +134,13 @@ pub fn answer(question: &Question) -> Answer {
                 Ok(bytes) => answer.run_bytes = bytes,
                 Err(error) => answer.no_store = Some(error.to_string()),
             }
-            if let StoreKind::SysV { .. } = kind {
-                answer.sysv = Some(others_of_sysv(&*store, &question.run_id));
-            }
-            // A need of all bytes there are makes the store tell what it has free.
-            let too_much = store.traps(u64::MAX, 0);
-            answer.store_free_bytes = too_much.iter().find_map(|trap| match trap {
-                Trap::SmallFolder { free_bytes, .. } => Some(*free_bytes),
-                _ => None,
-            });
-            answer.warnings = store.traps(0, 0).iter().map(ToString::to_string).collect();
+            let told = NodeStore::ask(&kind, &*store, &question.run_id);
+            (answer.sysv, answer.store_free_bytes) = (told.sysv, told.free_bytes);
+            answer.void_store = told.void;
+            answer.warnings = told.warnings;
         }
     }
     answer
-}
-
-/// The limits of System V segments, and how much of them runs other than this one use.
-fn others_of_sysv(store: &dyn Store, run_id: &str) -> SysvLimits {
-    let mut limits = host::Host::this().sysv_limits();
-    // A store that cannot be listed is reported as `no_store`.
-    for info in store.look().unwrap_or_default().iter().filter(|info| info.name.run() == run_id) {
-        let pages = limits.pages_of(info.bytes as u64);
-        limits.used_pages = limits.used_pages.saturating_sub(pages);
-        limits.segments = limits.segments.saturating_sub(1);
-    }
-    limits
 }
 
 /// Removes all segments of a run: its checkpoints, and the locks that killed
@@ -199,6 +185,7 @@ impl Answer {
         // Texts of another machine are made safe to show.
         let said = [&mut answer.host, &mut answer.version];
         let texts = said.into_iter().chain(&mut answer.no_store).chain(&mut answer.images_stay);
+        let texts = texts.chain(&mut answer.void_store);
         let texts = texts.chain(&mut answer.warnings);
         texts.for_each(|text| *text = shown_message(text));
         Some(answer)
@@ -217,7 +204,6 @@ pub(super) mod tests {
     use crate::checkpoint::level::folder::{Folder, stored_images};
     use crate::checkpoint::level::{Disk, Generation, Slot, SpacedRanks};
     use crate::checkpoint::record::StartId;
-    use crate::checkpoint::store::SegmentName;
 
     /// What a node that is well answers to the first question.
     pub(in crate::supervisor) fn answer() -> Answer {
@@ -233,6 +219,7 @@ pub(super) mod tests {
             store_free_bytes: None,
             sysv: None,
             no_store: None,
+            void_store: None,
             images_stay: None,
             warnings: vec![],
         }
@@ -269,23 +256,6 @@ pub(super) mod tests {
         fs::write(&path, "no folder").unwrap();
         let why = ask(Purpose::Clean).images_stay.expect("told");
         assert!(why.contains(&path.display().to_string()), "{why}");
-    }
-
-    #[test]
-    fn what_a_run_has_of_system_v_memory_is_not_held_against_it() {
-        let store = StoreKind::SysV { huge_pages: false }.open();
-        let run = format!("probe-{}", std::process::id());
-        let name = SegmentName::new(&run, "state", 0).unwrap();
-        drop(store.create(&name, 1 << 20).unwrap());
-        // Segments of other tests come and go beside.
-        let is_left_out = (0..1000).any(|_| {
-            let all = host::Host::this().sysv_limits();
-            let others = others_of_sysv(&*store, &run);
-            let pages = all.used_pages.checked_sub(others.used_pages);
-            pages >= Some(257) && all.segments.checked_sub(others.segments) == Some(1)
-        });
-        store.remove(&name).unwrap();
-        assert!(is_left_out);
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod places;
 mod reports;
 mod series;
 mod setup;
+mod traps;
 mod trials;
 mod watcher;
 

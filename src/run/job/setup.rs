@@ -9,6 +9,7 @@ use super::options::Options;
 use super::outlook;
 use super::pinning::Pinning;
 use super::places::{self, Place};
+use super::traps;
 use crate::checkpoint::layout::Geometry;
 use crate::checkpoint::store::{Store, StoreKind};
 use crate::config::{RunSpec, TestSpec};
@@ -216,6 +217,12 @@ impl<'a> Setup<'a> {
         }
         let refused = first_text(world, pinning.refusal().unwrap_or_default())?
             .or_else(|| places::store_of_several_kernels(&places, &settings.store));
+        let refused = match refused {
+            None if settings.is_on() => {
+                traps::look(world, spec, settings, store, (&places, index))?
+            }
+            refused => refused,
+        };
         // The same on all ranks.
         let (lock, mut refusal) = match refused {
             Some(why) => (None, Some(why)),
@@ -337,5 +344,6 @@ fn memory_note(spec: &RunSpec, settings: &Settings, places: &[Place]) -> Option<
         Some((geometry, protect::memory_split(&test, settings, Some(geometry))))
     });
     let (geometry, split) = splits.max_by_key(|(_, split)| split.total())?;
-    Some(protect::memory_words(settings, geometry, &split))
+    let words = protect::memory_words(settings, geometry, &split);
+    Some(format!("{words}; segments in the store {}", settings.store))
 }

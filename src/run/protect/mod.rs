@@ -15,6 +15,7 @@ mod inject;
 mod interval;
 pub mod ledger;
 mod levels;
+mod node_store;
 mod read;
 pub mod result;
 mod role;
@@ -33,6 +34,7 @@ pub use history::History;
 pub use inject::{Inject, Target, What};
 pub use interval::{Outlook, Pace, daly_interval_seconds};
 pub use levels::{IMAGES_MTBF_SECONDS, LevelSettings, Levels, with_options};
+pub use node_store::NodeStore;
 pub use read::{MOST_MEMBERS, read_domains};
 pub use role::is_mark;
 pub use segments::{
@@ -41,4 +43,6 @@ pub use segments::{
 };
 pub use settings::Settings;
 pub use skt_terms::choice::{OnLoss, Overlap, Region};
-pub use split::{memory_split, memory_words, process_rows, segment_layout, smallest_group};
+pub use split::{
+    memory_split, memory_words, process_rows, segment_bytes, segment_layout, smallest_group,
+};

@@ -148,6 +148,18 @@ pub fn memory_split(
     MemorySplit { matrix, copies, parities, header, work_space }
 }
 
+/// Bytes of the largest rank's segment of a test, whose ranks run on these hosts; 0 without
+/// protection.
+pub fn segment_bytes<'a>(
+    spec: &TestSpec,
+    settings: &Settings,
+    hosts: impl ExactSizeIterator<Item = &'a str>,
+) -> u64 {
+    let Some(geometry) = smallest_group(spec, settings, hosts) else { return 0 };
+    let split = memory_split(spec, settings, Some(geometry));
+    split.total() - split.work_space
+}
+
 /// Where everything lies in the segment of a rank, behind the page of the store.
 pub fn segment_layout(
     spec: &TestSpec,

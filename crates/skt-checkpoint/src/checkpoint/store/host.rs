@@ -201,6 +201,14 @@ pub enum Trap {
          on a volume"
     )]
     OwnIpcNamespace,
+    /// The kernel removes a segment with its last process.
+    #[error(
+        "kernel.shm_rmid_forced = 1: the kernel removes a System V segment as soon as no process \
+         is attached to it, so that no checkpoint outlives its job. sysctl -w \
+         kernel.shm_rmid_forced=0, or take another store (--store posix, or file:FOLDER), or run \
+         without checkpoints (--ft none)"
+    )]
+    ForcedRemoval,
     /// The folder is another one in each job step.
     #[error(
         "{} is another one than that of the system (private mount namespace, e.g. Slurm's \
@@ -251,6 +259,13 @@ pub enum Trap {
         /// What sets the bound.
         limit: String,
     },
+}
+
+impl Trap {
+    /// Whether no segment outlives its processes: there is nothing that a run could go on from.
+    pub fn voids_store(&self) -> bool {
+        matches!(self, Self::ForcedRemoval)
+    }
 }
 
 /// Limits of System V shared memory and what of them is in use.
@@ -419,7 +434,9 @@ impl Host {
     pub fn sysv_traps(&self, wanted_bytes: u64, largest_bytes: u64) -> Vec<Trap> {
         let limits = self.sysv_limits();
         let low = limits.too_low(0, wanted_bytes.div_ceil(limits.page_bytes.get()), largest_bytes);
-        low.into_iter().chain(self.own_ipc_namespace()).collect()
+        let is_forced = self.read_number("proc/sys/kernel/shm_rmid_forced") == Some(1);
+        let forced = is_forced.then_some(Trap::ForcedRemoval);
+        low.into_iter().chain(self.own_ipc_namespace()).chain(forced).collect()
     }
 
     /// What threatens segments that are files in `folder`.

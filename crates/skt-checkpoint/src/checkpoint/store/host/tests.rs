@@ -127,6 +127,15 @@ fn an_ipc_namespace_of_ones_own_is_seen() {
 }
 
 #[test]
+fn a_kernel_that_removes_segments_with_their_processes_is_seen() {
+    let at = "proc/sys/kernel/shm_rmid_forced";
+    assert_eq!(machine(&[(at, "0\n")]).1.sysv_traps(0, 0), []);
+    let (_root, host) = machine(&[(at, "1\n")]);
+    assert_eq!(host.sysv_traps(0, 0), [Trap::ForcedRemoval]);
+    assert!(Trap::ForcedRemoval.voids_store() && !Trap::OwnIpcNamespace.voids_store());
+}
+
+#[test]
 fn a_private_or_small_folder_is_seen() {
     let shm = Path::new("/dev/shm");
     let (root, host) = machine(&[("proc/self/ns/x", ""), ("proc/1/ns/x", "")]);

@@ -1,0 +1,116 @@
+//! Whether the stores of the hosts can keep what a job will put there, and what may take it away.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::places::Place;
+use super::setup::warn;
+use crate::checkpoint::store::{Store, StoreKind};
+use crate::config::{RunSpec, TestSpec};
+use crate::hpl::comm::{Comm, CommError, collect};
+use crate::run::protect::{self, NodeStore, Settings};
+
+/// What one process of each store tells of it, and no other process.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Told {
+    host: String,
+    /// What the store lacks.
+    lack: Option<String>,
+    warnings: Vec<String>,
+}
+
+/// Why a host's store cannot keep the segments of all tests, if so: the same on all ranks. Rank 0
+/// warns of what may take them away. `index`: the place of this rank among those that see
+/// its store. Collective.
+///
+/// # Errors
+/// A rank is lost.
+pub fn look<C: Comm>(
+    world: &C,
+    spec: &RunSpec,
+    settings: &Settings,
+    store: &(dyn Store + Send + Sync),
+    (places, index): (&[Place], usize),
+) -> Result<Option<String>, CommError> {
+    let needs = needs(spec, settings, places, world.rank());
+    // No test is protected: that is known to all.
+    if needs.iter().all(|(_, rank_bytes)| *rank_bytes == 0) {
+        return Ok(None);
+    }
+    let kind: Option<StoreKind> = settings.store.parse().ok();
+    let told = match kind.filter(|_| index == 0) {
+        Some(kind) => {
+            let node = NodeStore::ask(&kind, store, &settings.run_id);
+            let lack = needs.iter().find_map(|&(ranks, bytes)| node.lack(ranks, bytes));
+            Told { host: world.host(), lack, warnings: node.warnings }
+        }
+        None => Told::default(),
+    };
+    let bytes = serde_json::to_vec(&told).expect("text becomes JSON");
+    let all = collect::all_gather_bytes(world, &bytes)?;
+    let all = all.iter().map(|bytes| serde_json::from_slice(bytes).expect("what a rank sent"));
+    let all: Vec<Told> = all.collect();
+    if world.rank() == 0 {
+        warn(&warnings(&all));
+    }
+    let lacking = all.into_iter().find_map(|told| Some((told.host, told.lack?)));
+    Ok(lacking.map(|(host, lack)| format!("host {host}: {lack}")))
+}
+
+/// For each test: its ranks that see the store of `rank`, and the bytes of the largest segment.
+fn needs(spec: &RunSpec, settings: &Settings, places: &[Place], rank: usize) -> Vec<(u64, u64)> {
+    let memory = |place: &Place| place.store.as_ref().map(|store| store.memory.clone());
+    let own = memory(&places[rank]);
+    let of_test = |test: TestSpec| {
+        // Of a job that goes on after a loss some may be missing.
+        let places = &places[..places.len().min(test.ranks())];
+        let ranks = places.iter().filter(|place| memory(place) == own).count();
+        let hosts = places.iter().map(|place| place.host.as_str());
+        (ranks as u64, protect::segment_bytes(&test, settings, hosts))
+    };
+    spec.tests().into_iter().map(of_test).collect()
+}
+
+/// Each warning once, with the hosts that have it.
+fn warnings(all: &[Told]) -> Vec<String> {
+    const HOSTS: usize = 3;
+    let mut hosts_of: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for told in all {
+        for warning in &told.warnings {
+            hosts_of.entry(warning).or_default().push(&told.host);
+        }
+    }
+    let line = |(text, hosts): (&str, Vec<&str>)| {
+        let more = match hosts.len().saturating_sub(HOSTS) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let hosts = &hosts[..hosts.len().min(HOSTS)];
+        format!("{}{more}: {text}", hosts.join(", "))
+    };
+    hosts_of.into_iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warning_of_many_hosts_is_one_line() {
+        let told = |host: &str, warnings: &[&str]| Told {
+            host: host.into(),
+            lack: None,
+            warnings: warnings.iter().map(|&text| text.to_owned()).collect(),
+        };
+        let all = [
+            told("a", &["x"]),
+            told("b", &["x", "y"]),
+            told("c", &[]),
+            told("d", &["x"]),
+            told("e", &["x"]),
+            Told::default(),
+        ];
+        assert_eq!(warnings(&all), ["a, b, d and 1 more: x", "b: y"]);
+    }
+}

@@ -1,0 +1,109 @@
+//! Whether the store of a node can keep the segments of a run: a run asks on each of its hosts,
+//! and `skt-hpl launch` each node, before anything is computed.
+
+use crate::checkpoint::store::{Store, StoreKind, SysvLimits, Trap, host};
+
+/// Segments that each rank has: its data, and its hold on the run.
+const SEGMENTS_A_RANK: u64 = 2;
+/// Further ones of a node: results of tests, while they are written anew.
+const SEGMENTS_A_NODE: u64 = 2;
+
+/// What a node tells of its store.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodeStore {
+    /// Bytes of segments of the run that are there.
+    pub run_bytes: u64,
+    /// Bytes that are free, where the store is a folder of a file system of its own.
+    pub free_bytes: Option<u64>,
+    /// The limits of a store of System V segments, and how much of them other runs use.
+    pub sysv: Option<SysvLimits>,
+    /// Why nothing that is in it outlives its processes, if so.
+    pub void: Option<String>,
+    /// Settings of the node by which a run may lose its segments.
+    pub warnings: Vec<String>,
+}
+
+impl NodeStore {
+    /// What this node tells a run; where the store cannot be listed, [`Self::run_bytes`] is 0.
+    pub fn ask(kind: &StoreKind, store: &dyn Store, run_id: &str) -> Self {
+        let is_sysv = matches!(kind, StoreKind::SysV { .. });
+        // A need of all bytes there are makes the store tell what it has free.
+        let free_bytes = store.traps(u64::MAX, 0).iter().find_map(|trap| match trap {
+            Trap::SmallFolder { free_bytes, .. } => Some(*free_bytes),
+            _ => None,
+        });
+        let (void, warnings): (Vec<Trap>, Vec<Trap>) =
+            store.traps(0, 0).into_iter().partition(Trap::voids_store);
+        Self {
+            run_bytes: super::run_bytes(store, run_id).unwrap_or(0),
+            free_bytes,
+            sysv: is_sysv.then(|| others_of_sysv(store, run_id)),
+            void: void.first().map(ToString::to_string),
+            warnings: warnings.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    /// What it lacks for `ranks` ranks with segments of `rank_bytes` each, in words.
+    pub fn lack(&self, ranks: u64, rank_bytes: u64) -> Option<String> {
+        if rank_bytes == 0 {
+            return None;
+        }
+        if let Some(why) = &self.void {
+            return Some(format!("its store keeps nothing: {why}"));
+        }
+        if let Some(low) = self.low_limit(ranks, rank_bytes) {
+            return Some(format!("its limits of shared memory do not suffice: {low}"));
+        }
+        let need_bytes = ranks.saturating_mul(rank_bytes);
+        let have_bytes = self.free_bytes?.saturating_add(self.run_bytes);
+        (have_bytes < need_bytes).then(|| {
+            format!(
+                "its store has {have_bytes} bytes free, and the segments of its ranks need \
+                 {need_bytes}"
+            )
+        })
+    }
+
+    /// The limit of System V segments that the ranks would meet.
+    fn low_limit(&self, ranks: u64, rank_bytes: u64) -> Option<Trap> {
+        let limits = self.sysv?;
+        let segments = ranks.saturating_mul(SEGMENTS_A_RANK).saturating_add(SEGMENTS_A_NODE);
+        let pages = limits.pages_of(rank_bytes).saturating_mul(ranks);
+        limits.too_low(segments, pages, rank_bytes).into_iter().next()
+    }
+}
+
+/// The limits of System V segments, and how much of them runs other than this one use.
+fn others_of_sysv(store: &dyn Store, run_id: &str) -> SysvLimits {
+    let mut limits = host::Host::this().sysv_limits();
+    // A store that cannot be listed is refused elsewhere.
+    for info in store.look().unwrap_or_default().iter().filter(|info| info.name.run() == run_id) {
+        let pages = limits.pages_of(info.bytes as u64);
+        limits.used_pages = limits.used_pages.saturating_sub(pages);
+        limits.segments = limits.segments.saturating_sub(1);
+    }
+    limits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::store::SegmentName;
+
+    #[test]
+    fn what_a_run_has_of_system_v_memory_is_not_held_against_it() {
+        let store = StoreKind::SysV { huge_pages: false }.open();
+        let run = format!("probe-{}", std::process::id());
+        let name = SegmentName::new(&run, "state", 0).unwrap();
+        drop(store.create(&name, 1 << 20).unwrap());
+        // Segments of other tests come and go beside.
+        let is_left_out = (0..1000).any(|_| {
+            let all = host::Host::this().sysv_limits();
+            let others = others_of_sysv(&*store, &run);
+            let pages = all.used_pages.checked_sub(others.used_pages);
+            pages >= Some(257) && all.segments.checked_sub(others.segments) == Some(1)
+        });
+        store.remove(&name).unwrap();
+        assert!(is_left_out);
+    }
+}

@@ -14,8 +14,8 @@ use skt_hpl::hpl::comm::sim::{Kill, Linger, Options, Outcome, Point, run};
 use skt_hpl::hpl::comm::{Comm, CommError};
 use skt_hpl::hpl::grid::Grid;
 use skt_hpl::hpl::pgesv::abft::{
-    AbftError, Absent, At, CheckEvery, Hook, RelayMessages, Solution, System, Watcher, Weights,
-    grid_without,
+    AbftError, Absent, At, CheckEvery, Hook, RankMemory, RelayMessages, Solution, System, Watcher,
+    Weights, grid_without,
 };
 use skt_hpl::hpl::pgesv::{Params, SolveError};
 use skt_hpl::machine::environment::blas::use_one_thread;
@@ -257,14 +257,14 @@ impl Job {
         &self,
         comm: &C,
         memory: &mut Vec<f64>,
-        work: impl FnOnce(&System<C>, &mut [f64]) -> Result<T, E>,
+        work: impl FnOnce(&System<C>, &mut RankMemory) -> Result<T, E>,
     ) -> Result<T, E> {
         let TestSpec { p, q, pmap, .. } = self.spec;
         let checksums = self.weights.checksums();
         let grid = Grid::with_checksums(comm, (p, q), checksums, pmap)?.expect("a place for each");
         self.with_system(&grid, |system| {
             memory.resize(system.doubles(), 0.0);
-            work(&system, memory)
+            work(&system, &mut RankMemory::of(memory))
         })
     }
 
@@ -288,6 +288,7 @@ impl Job {
         self.with_system(&grid, |system| {
             memory.resize(system.doubles(), 0.0);
             let players = players.as_ref();
+            let memory = &mut RankMemory::of(memory);
             system.solve_without(&absent, players, memory, start_id, hook, &mut |_| ())
         })
     }

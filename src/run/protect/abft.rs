@@ -11,7 +11,7 @@
 //!                    words, A ...   : an image
 //! ```
 
-use std::slice;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -36,7 +36,8 @@ use crate::hpl::comm::{Comm, CommError, collect};
 use crate::hpl::grid::Grid;
 use crate::hpl::matgen::{self, Entries};
 use crate::hpl::pgesv::abft::{
-    self, AbftError, Absent, Beginning, Checked, Flip, RelayMessages, System, Weights, grid_without,
+    self, AbftError, Absent, Beginning, Checked, Flip, RankMemory, RelayMessages, System, Weights,
+    grid_without,
 };
 use crate::hpl::pgesv::{Params, SolveError};
 use crate::machine::grace;
@@ -47,7 +48,7 @@ use crate::run::ptest::{self, Observer, Phase};
 
 /// Raised when [`State`], or the order of what is in a segment, changes: a program reads its
 /// own alone.
-const STATE_FORMAT: u32 = 5;
+const STATE_FORMAT: u32 = 6;
 
 /// What a run knows beside its matrix. The same on all ranks.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -205,8 +206,9 @@ fn refusal<C: Comm>(
     let (grid, weights) = (grid.expect("a place for each"), Weights::new(q, checksums));
     let entries = matgen::entries(n, generator);
     let system = system(&grid, team, spec, settings, &weights, &entries);
-    let (memory, _) = memory(checkpointer, system.doubles());
-    match system.refusal(memory) {
+    // SAFETY: the checkpointer is borrowed for longer than this is there, and not used meanwhile.
+    let (mut memory, _) = unsafe { memory(checkpointer, system.doubles()) };
+    match system.refusal(&mut memory) {
         Err(SolveError::Comm(error)) => Err(error.into()),
         refusal => Ok(refusal.expect("it fails by the loss of a rank alone")),
     }
@@ -232,20 +234,24 @@ fn read_state(bytes: &[u8]) -> State {
 }
 
 /// The solver's memory, of so many doubles, and the seconds before it.
-fn memory<C: Comm>(
+///
+/// # Safety
+/// The checkpointer is there for as long as `'m`, and is asked neither for its region meanwhile
+/// nor for another recovery. This is called once for each solution.
+unsafe fn memory<'m, C: Comm>(
     checkpointer: &mut NodeCheckpointer<C>,
     doubles: usize,
-) -> (&'static mut [f64], &'static AtomicU64) {
+) -> (RankMemory<'m>, Seconds<'m>) {
     let (start, bytes) = checkpointer.region_at(0);
     let room = bytes - CLOCK_BYTES;
     assert!(doubles * size_of::<f64>() <= room, "room for the memory of each rank");
-    // SAFETY: the region begins on a page, and stays where it is as long as the
-    // checkpointer, which outlives all use of these by the solver. Of method `abft` it writes
-    // to the header alone before `recover_without`, and reads the region only in `checkpoint`,
-    // for which the solver stands still. The two do not overlap, and the region ends on a page.
+    // SAFETY: the region begins on a page, ends on one, and stays where it is as long as the
+    // checkpointer. Of method `abft` that writes to the header alone before another recovery, and
+    // reads the region only in `checkpoint`, for which the solver stands still. The seconds and
+    // the memory do not overlap.
     unsafe {
-        let seconds = &*start.cast::<AtomicU64>();
-        (slice::from_raw_parts_mut(start.add(CLOCK_BYTES).cast(), doubles), seconds)
+        let memory = NonNull::new_unchecked(start.add(CLOCK_BYTES)).cast();
+        (RankMemory::at(memory, doubles), Seconds(&*start.cast::<AtomicU64>()))
     }
 }
 
@@ -284,8 +290,10 @@ impl<'a, C: Comm> Carried<'a, C> {
         let weights = Weights::new(q, checksums);
         let entries = matgen::entries(n, spec.generator);
         let system = system(&grid, team, &spec, &self.settings, &weights, &entries);
-        let (memory, seconds) = memory(&mut self.checkpointer, system.doubles());
-        let seconds = Seconds(seconds);
+        // SAFETY: the checkpointer is given up behind all use of the memory, and until then it
+        // takes checkpoints alone.
+        let (mut memory, seconds) = unsafe { memory(&mut self.checkpointer, system.doubles()) };
+        let memory = &mut memory;
         let record = data.as_ref().map(|grid| ptest::empty_record(grid, &spec)).transpose()?;
         let (absent, id) = (self.absent.clone(), self.start_id);
         let mut timer = Timer::new(&mut self, &seconds, &spec, observer);

@@ -12,6 +12,7 @@
 //! the words and A are all that counts: they come first.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::slice;
@@ -21,6 +22,7 @@ use super::super::local::LocalShape;
 use super::super::panel;
 use super::super::product::{Parts, most_parts};
 use super::super::{Params, SolveError};
+use crate::checkpoint::codec::checksum;
 use crate::hpl::comm::PanelBuf;
 use crate::hpl::grid::Cyclic;
 use crate::hpl::swap::RowBuffers;
@@ -178,6 +180,13 @@ const WRONG: usize = 6;
 const SUMMED: usize = 7;
 const FIRST_PART: usize = 8;
 
+/// The word at [`FORM`] of a system that these numbers describe; never 0. It outlives the process,
+/// and the program: every release of the compiler makes the same of it.
+pub(super) fn form_of(numbers: impl Iterator<Item = u64>) -> u64 {
+    let bytes: Vec<u8> = numbers.flat_map(u64::to_le_bytes).collect();
+    checksum(&bytes) | 1
+}
+
 /// Doubles of the areas of a rank's memory, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sizes {
@@ -264,6 +273,45 @@ pub fn work_doubles(params: &Params, rows: Cyclic, shape: LocalShape) -> usize {
         .fold(0, usize::saturating_add)
 }
 
+/// Where the memory of a rank is that outlives its process, and how many doubles it has.
+///
+/// No reference to all of it is ever made: whoever else has a pointer to the memory may read
+/// there while the solver stands still ([`super::Watcher::keep_image`]), which the reference to a
+/// slice would forbid for as long as it exists. The solver reaches the words as atomics, and each
+/// area by a reference of its own for as long as it is in use.
+pub struct RankMemory<'m> {
+    start: NonNull<f64>,
+    doubles: usize,
+    memory: PhantomData<&'m mut [f64]>,
+}
+
+impl<'m> RankMemory<'m> {
+    /// Memory that is borrowed: nobody else reads or writes it.
+    pub fn of(memory: &'m mut [f64]) -> Self {
+        let doubles = memory.len();
+        Self { start: NonNull::from(memory).cast(), doubles, memory: PhantomData }
+    }
+
+    /// The `doubles` doubles from `start` on.
+    ///
+    /// # Safety
+    /// They are there for as long as `'m`. Meanwhile others read them while the solver is in
+    /// [`super::Watcher::begins`] or [`super::Watcher::keep_image`] alone, and write nothing.
+    pub unsafe fn at(start: NonNull<f64>, doubles: usize) -> Self {
+        Self { start, doubles, memory: PhantomData }
+    }
+
+    /// These doubles of it.
+    ///
+    /// # Panics
+    /// When it has no such doubles.
+    pub(super) fn slice_mut(&mut self, range: Range<usize>) -> &mut [f64] {
+        assert!(range.start <= range.end && range.end <= self.doubles, "within the memory");
+        // SAFETY: within the memory, which is borrowed as `self` is.
+        unsafe { slice::from_raw_parts_mut(self.start.as_ptr().add(range.start), range.len()) }
+    }
+}
+
 /// A part of the memory.
 #[derive(Clone, Copy)]
 struct Area {
@@ -288,32 +336,25 @@ pub(super) struct Places<'a> {
 impl<'a> Places<'a> {
     /// # Panics
     /// When the memory is not of [`Sizes::doubles`].
-    pub fn new(memory: &'a mut [f64], sizes: &Sizes, shape: LocalShape) -> Self {
-        assert_eq!(memory.len(), sizes.doubles(), "the memory of a rank");
-        let mut rest = memory;
+    pub fn new(memory: &'a mut RankMemory<'_>, sizes: &Sizes, shape: LocalShape) -> Self {
+        assert_eq!(memory.doubles, sizes.doubles(), "the memory of a rank");
+        let mut start = memory.start;
         let areas = sizes.areas().map(|len| {
-            let (area, behind) =
-                std::mem::take(&mut rest).split_at_mut(len.next_multiple_of(PAGE_DOUBLES));
-            rest = behind;
-            &mut area[..len]
+            let area = Area { start, len };
+            // SAFETY: areas end within the memory, or at its end, as their sum says.
+            start = unsafe { start.add(len.next_multiple_of(PAGE_DOUBLES)) };
+            area
         });
         let [words, a, x, even, odd, u_next, u_rest, log, w] = areas;
-        // SAFETY: as large and as aligned as doubles are, borrowed for as long, and from
-        // here on looked at as words alone.
-        let words = unsafe { slice::from_raw_parts(words.as_ptr().cast(), words.len()) };
-        let area =
-            |area: &mut [f64]| Area { start: NonNull::from(&mut *area).cast(), len: area.len() };
-        Self {
-            words,
-            x: area(x),
-            panels: [area(even), area(odd)],
-            u_next: area(u_next),
-            u_rest: area(u_rest),
-            log: area(log),
-            w: area(w),
-            rows: shape.rows,
-            a: MatMut::row_major(a, shape.rows, shape.cols, shape.lda).share(),
-        }
+        // SAFETY: as large and as aligned as doubles are, borrowed for as long, and looked at as
+        // words alone.
+        let words = unsafe { slice::from_raw_parts(words.start.as_ptr().cast(), words.len) };
+        // SAFETY: the area of A, borrowed for as long; who takes blocks of it keeps them apart.
+        let a = unsafe {
+            MatMut::row_major_at(a.start.as_ptr(), a.len, shape.rows, shape.cols, shape.lda)
+        };
+        let (panels, rows, a) = ([even, odd], shape.rows, a.share());
+        Self { words, x, panels, u_next, u_rest, log, w, rows, a }
     }
 
     /// # Safety
@@ -619,6 +660,13 @@ impl Parts for Recorded<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// By another implementation of XXH3.
+    #[test]
+    fn the_word_that_tells_systems_apart_is_the_same_for_every_compiler() {
+        assert_eq!(form_of([1, 2, 1 << 63].into_iter()), 0xe64e_0e44_ba78_4d1b);
+        assert_eq!(form_of([].into_iter()), 0x2d06_8005_38d3_94c3);
+    }
 
     #[test]
     fn states_come_back_from_their_words() {

@@ -46,7 +46,6 @@ mod rounding;
 mod standing;
 mod weights;
 
-use std::hash::{DefaultHasher, Hasher};
 use std::time::Instant;
 
 use skt_terms::phases::{ChecksumCosts, Phases};
@@ -72,7 +71,7 @@ use crate::hpl::grid::{Cyclic, Grid};
 use crate::hpl::matgen::{self, Entries};
 use crate::machine::blas::view::SharedMat;
 use crate::machine::team::Team;
-pub use memory::{At, GoOn, Hook, RelayMessages, work_doubles};
+pub use memory::{At, GoOn, Hook, RankMemory, RelayMessages, work_doubles};
 use memory::{Journal, Places, Recorded, Sizes, State};
 use relay::Relay;
 pub use replacement::work_doubles_after_replacement;
@@ -257,24 +256,18 @@ impl<'s, C: Comm> System<'s, C> {
     }
 
     /// A, of this rank, in its memory.
-    pub fn matrix<'a>(&self, memory: &'a mut [f64]) -> &'a mut [f64] {
-        let a = self.sizes().a_range();
-        &mut memory[a]
+    pub fn matrix<'a>(&self, memory: &'a mut RankMemory<'_>) -> &'a mut [f64] {
+        memory.slice_mut(self.sizes().a_range())
     }
 
-    /// A number that tells this system from others; never 0.
+    /// A number that tells this system, and the rank's place in it, from others; never 0.
     fn form(&self) -> u64 {
         let Params { n, nb, depth, .. } = self.params;
-        let Grid { p, q, checksums, myrow, mycol, .. } = self.grid;
-        let mut hasher = DefaultHasher::new();
-        for number in [n, nb, depth, *p, *q, *checksums, *myrow, *mycol] {
-            hasher.write_u64(number as u64);
-        }
-        for weight in (0..*checksums).flat_map(|s| self.weights.of(s)) {
-            hasher.write_u64(weight.to_bits());
-        }
-        hasher.write_u64(self.entries_id);
-        hasher.finish() | 1
+        let &Grid { p, q, checksums, myrow, mycol, .. } = self.grid;
+        let numbers = [n, nb, depth, p, q, checksums, myrow, mycol].map(|number| number as u64);
+        let weights = (0..checksums).flat_map(|s| self.weights.of(s));
+        let words = numbers.into_iter().chain(weights.map(|weight| weight.to_bits()));
+        memory::form_of(words.chain([self.entries_id]))
     }
 
     /// Solves the system, from its entries or from what is in the `memory` of the ranks. It
@@ -293,7 +286,7 @@ impl<'s, C: Comm> System<'s, C> {
     /// with weights that are not of this grid.
     pub fn solve(
         &self,
-        memory: &mut [f64],
+        memory: &mut RankMemory<'_>,
         start_id: u32,
         hook: &dyn Hook,
         watcher: &mut dyn Watcher,
@@ -364,7 +357,7 @@ impl<'s, C: Comm> System<'s, C> {
     ///
     /// # Panics
     /// When the memory is not of [`Self::doubles`].
-    pub fn refusal(&self, memory: &mut [f64]) -> Result<Option<Refusal>, SolveError> {
+    pub fn refusal(&self, memory: &mut RankMemory<'_>) -> Result<Option<Refusal>, SolveError> {
         let places = Places::new(memory, &self.sizes(), self.shape());
         let journal = places.journal(&GoOn);
         let (reports, _) = self.tell(&journal, 0, &[])?;

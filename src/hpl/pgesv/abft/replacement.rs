@@ -31,7 +31,7 @@ use super::super::look_ahead::LookAhead;
 use super::super::slots::PanelBuffers;
 use super::super::trailing::TrailingExchange;
 use super::super::{Params, SolveError, Solver, Workspace};
-use super::memory::{DECODE, Hook, Journal, Places, RelayMessages, State};
+use super::memory::{DECODE, Hook, Journal, Places, RankMemory, RelayMessages, State};
 use super::relay::{Relay, Sum};
 use super::standing::{Action, Decision};
 use super::{AbftError, Beginning, Solution, System, Watcher, back_substitute, keep_x, restore};
@@ -173,7 +173,7 @@ impl<C: Comm> System<'_, C> {
         &self,
         absent: &[Absent],
         players: Option<&Grid<C>>,
-        memory: &mut [f64],
+        memory: &mut RankMemory<'_>,
         start_id: u32,
         hook: &dyn Hook,
         watcher: &mut dyn Watcher,

@@ -90,7 +90,7 @@ fn a_second_job_on_the_store_is_refused_for_the_true_reason() {
     let store = format!("file:{}", folder.path().display());
     let kind: skt_hpl::checkpoint::store::StoreKind = store.parse().unwrap();
     let open = kind.open();
-    let held = skt_hpl::run::protect::RunLock::take(&*open, "twice", "elsewhere", 0).unwrap();
+    let held = skt_hpl::run::protect::hold::RunLock::take(&*open, "twice", "elsewhere", 0).unwrap();
     let output = benchmark(folder.path(), "twice", &format!("--store {store}"));
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{error}");

@@ -17,7 +17,7 @@ use std::ptr;
 use nix::sched::{CloneFlags, unshare};
 use skt_hpl::checkpoint::store::{Files, Flaw, SegmentName, Store, StoreKind, SysV};
 use skt_hpl::cli::store::{self, CleanOptions};
-use skt_hpl::run::protect::RunLock;
+use skt_hpl::run::protect::hold::RunLock;
 use tempfile::TempDir;
 
 /// A user id that no one has.

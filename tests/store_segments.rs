@@ -12,7 +12,7 @@ use skt_hpl::checkpoint::store::{
     Files, Flaw, Liveness, SegmentName, Stage, Store, StoreError, StoreKind, Stub, SysV,
 };
 use skt_hpl::cli::store::{self, CleanOptions, Cleaned};
-use skt_hpl::run::protect::RunLock;
+use skt_hpl::run::protect::hold::RunLock;
 use tempfile::TempDir;
 
 /// A store with a run id that no other test has; removes the run's segments

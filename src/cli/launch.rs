@@ -68,8 +68,9 @@ pub struct LaunchArgs {
     #[arg(long, value_name = "AGENT", help_heading = START)]
     pub agent: Option<String>,
 
-    /// The job hangs when no column is done for this time, or for ten times the longest pause
-    /// before; parts of the work without columns get ten times as much [default: 30s]
+    /// Least silence of the job that is a hang: where a step takes longer, by the DGEMM self-test
+    /// or as seen, ten times that is waited; parts of the work without columns and waits for
+    /// images get ten times as much [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = parse_seconds, help_heading = WATCH)]
     pub hang_after: Option<f64>,
     /// Longest time for a node to answer a probe [default: 15s]

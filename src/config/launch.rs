@@ -125,7 +125,7 @@ pub const LAUNCH: [Row<Launching>; 15] = [
         Written::Time,
         "a time: 90s, 10min",
         "30s",
-        "the job hangs when no column is done for this time, or for ten times the longest pause before",
+        "least silence of the job that is a hang; ten times the longest step, where that is more",
     ),
     row(
         Launching::ProbeLimit,

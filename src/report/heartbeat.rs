@@ -25,12 +25,18 @@ pub const FACTOR: &str = "factor";
 pub const REPORTED: &str = "reported";
 /// All is done.
 pub const DONE: &str = "done";
-/// A process of an earlier start was still running.
+/// A process of an earlier start was still running, or had still to give up what it held.
 pub const CHANGED: &str = "changed";
 /// More is lost or damaged than can be rebuilt.
 pub const REFUSED: &str = "refused";
+/// A rank waits for its image, or for a process of an earlier start to give up what it holds. The
+/// record is one of that rank, whichever it is, and says nothing of what the others do.
+pub const WAIT: &str = "wait";
 /// Least seconds between records of the same phase.
 const INTERVAL_SECONDS: f64 = 1.0;
+/// Ranks that wait write so many records a second at most, all together; each
+/// begins later than the one before it by as many seconds as one of them takes.
+const WAIT_RECORDS_A_SECOND: f64 = 100.0;
 
 /// A sign of life.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -46,6 +52,13 @@ pub struct Beat {
     /// Steps of the checkpoint protocol since the phase began: a slow one is not a hung one.
     #[serde(default)]
     pub steps: u64,
+    /// Pieces of work that are done within the steps or columns: a long one is not a hung one.
+    #[serde(default)]
+    pub pieces: u64,
+    /// The most that the present step is thought to take, in seconds, by what was measured in
+    /// this start; 0 where nothing was.
+    #[serde(default)]
+    pub expected_seconds: f64,
     /// Order of the matrix.
     pub n: usize,
     /// Seconds since the process started to beat.
@@ -65,7 +78,7 @@ impl Beat {
     fn turn_to(&mut self, phase: &str) -> bool {
         let is_other = self.phase != phase;
         if is_other {
-            (self.phase, self.steps) = (phase.to_owned(), 0);
+            (self.phase, self.steps, self.expected_seconds) = (phase.to_owned(), 0, 0.0);
         }
         is_other
     }
@@ -103,6 +116,47 @@ struct Heart {
     /// Whether this process is the one that speaks.
     speaks: AtomicBool,
     last: Mutex<Beat>,
+    wait: Mutex<WaitSigns>,
+}
+
+/// What this process has told of its wait.
+#[derive(Debug, Default)]
+struct WaitSigns {
+    /// Seconds of the wait and operations of the last record.
+    told: Option<(f64, u64)>,
+    /// Seconds of the wait when it was looked at last.
+    waited_seconds: f64,
+}
+
+impl WaitSigns {
+    /// Whether a record is to be written by rank `rank` of `ranks` when it has waited for so long
+    /// and so many operations are done. Rank 0 speaks at once; the others, of whom there may be
+    /// many thousands, after a second, one after the other. A wait in which nothing happens is
+    /// told of once.
+    fn is_due(
+        &mut self,
+        waited_seconds: f64,
+        operations: u64,
+        (rank, ranks): (usize, usize),
+    ) -> bool {
+        if waited_seconds < self.waited_seconds {
+            self.told = None;
+        }
+        self.waited_seconds = waited_seconds;
+        let of_all = |ranks: usize| ranks as f64 / WAIT_RECORDS_A_SECOND;
+        let is_due = match self.told {
+            None if rank == 0 => true,
+            None => waited_seconds >= INTERVAL_SECONDS + of_all(rank),
+            Some((told_seconds, told)) => {
+                let interval_seconds = INTERVAL_SECONDS.max(of_all(ranks));
+                told != operations && waited_seconds - told_seconds >= interval_seconds
+            }
+        };
+        if is_due {
+            self.told = Some((waited_seconds, operations));
+        }
+        is_due
+    }
 }
 
 /// That of the process that speaks.
@@ -122,12 +176,15 @@ fn any_heart() -> Option<&'static Heart> {
                 phase: "start".into(),
                 column: 0,
                 steps: 0,
+                pieces: 0,
+                expected_seconds: 0.0,
                 n: 0,
                 elapsed_seconds: f64::NEG_INFINITY,
                 exit: None,
             };
             let (start, speaks) = (Instant::now(), AtomicBool::new(rank == 0));
-            Some(Heart { token, start, speaks, last: Mutex::new(last) })
+            let (last, wait) = (Mutex::new(last), Mutex::default());
+            Some(Heart { token, start, speaks, last, wait })
         })
         .as_ref()
 }
@@ -138,10 +195,20 @@ impl Heart {
         let mut last = self.last.lock().expect("never held over a panic");
         if last.is_due(self.start.elapsed().as_secs_f64(), change) {
             debug_assert_eq!(last.token, self.token);
-            // One write a line; the supervisor deals with a closed pipe.
-            let _ = std::io::stderr().lock().write_all(last.line().as_bytes());
+            write(&last);
         }
     }
+}
+
+/// One write a line; the supervisor deals with a closed pipe.
+fn write(beat: &Beat) {
+    let _ = std::io::stderr().lock().write_all(beat.line().as_bytes());
+}
+
+/// The run whose supervisor has started this job, if one has.
+pub fn run() -> Option<String> {
+    let heart = any_heart()?;
+    heart.token.rsplit_once('.').map(|(run, _)| run.to_owned())
 }
 
 /// Whether this process is the first of those that work on the job. Until it is known, the
@@ -153,25 +220,59 @@ pub fn speak(is_first: bool) {
 }
 
 /// The job starts with a part of its work, on a matrix of order `n`, with
-/// `column` columns eliminated. Rank 0 writes at once.
-pub fn phase(name: &str, column: usize, n: usize) {
+/// `column` columns eliminated; its first step is thought to take `expected_seconds`. Rank 0
+/// writes at once.
+pub fn phase(name: &str, column: usize, n: usize, expected_seconds: f64) {
     if let Some(heart) = heart() {
         heart.beat(|beat| {
             beat.turn_to(name);
-            (beat.column, beat.n) = (column, n);
+            (beat.column, beat.n, beat.expected_seconds) = (column, n, expected_seconds);
             true
         });
     }
 }
 
-/// `column` columns are eliminated. Rank 0 writes at most once a second, and at
-/// once when it did something else before.
-pub fn columns(column: usize, n: usize) {
+/// `column` columns are eliminated; the next step is thought to take `expected_seconds`. Rank 0
+/// writes at most once a second, and at once when it did something else before.
+pub fn columns(column: usize, n: usize, expected_seconds: f64) {
     if let Some(heart) = heart() {
         heart.beat(|beat| {
-            (beat.column, beat.n) = (column, n);
-            beat.turn_to(FACTOR)
+            let is_other = beat.turn_to(FACTOR);
+            (beat.column, beat.n, beat.expected_seconds) = (column, n, expected_seconds);
+            is_other
         });
+    }
+}
+
+/// A piece of a step is done, by any thread: some rows of a product or of the matrix. Rank 0
+/// writes at most once a second.
+pub fn piece() {
+    if let Some(heart) = heart() {
+        heart.beat(|beat| {
+            beat.pieces += 1;
+            false
+        });
+    }
+}
+
+/// This rank has waited for so long, for its image or for a process of an earlier start, and so
+/// many operations are done of what it waits for; the present one is thought to take
+/// `expected_seconds`. Any rank writes that, as rank 0 may stand still because of it; the more
+/// ranks, the less often each.
+pub fn wait(waited_seconds: f64, operations: u64, expected_seconds: f64) {
+    let Some(heart) = any_heart() else { return };
+    let rank = match heart.speaks.load(Ordering::Relaxed) {
+        true => 0,
+        false => launcher_rank::rank().unwrap_or(0).max(1),
+    };
+    let place = (rank, launcher_rank::size().unwrap_or(rank + 1));
+    let mut signs = heart.wait.lock().expect("never held over a panic");
+    if signs.is_due(waited_seconds, operations, place) {
+        let mut beat = heart.last.lock().expect("never held over a panic").clone();
+        beat.turn_to(WAIT);
+        (beat.steps, beat.expected_seconds, beat.exit) = (operations, expected_seconds, None);
+        beat.elapsed_seconds = heart.start.elapsed().as_secs_f64();
+        write(&beat);
     }
 }
 
@@ -215,10 +316,26 @@ mod tests {
             phase: "factor".into(),
             column: 512,
             steps: 0,
+            pieces: 0,
+            expected_seconds: 0.0,
             n: 4000,
             elapsed_seconds: 1.25,
             exit: None,
         }
+    }
+
+    #[test]
+    fn ranks_tell_of_their_waits_as_often_as_the_launcher_can_bear() {
+        let mut signs = WaitSigns::default();
+        assert!(signs.is_due(0.0, 1, (0, 2)), "rank 0 at once");
+        assert!(!signs.is_due(5.0, 1, (0, 2)), "a wait in which nothing happens");
+        assert!(!signs.is_due(0.9, 1, (1, 2)), "another wait");
+        assert!(signs.is_due(1.1, 1, (1, 2)));
+        assert!(!signs.is_due(1.5, 2, (1, 2)) && signs.is_due(2.2, 2, (1, 2)));
+        // 100 a second of 10,000 ranks.
+        let place = (5000, 10_000);
+        let due = (0..600u32).filter(|&second| signs.is_due(second.into(), second.into(), place));
+        assert_eq!(due.collect::<Vec<_>>(), [51, 151, 251, 351, 451, 551]);
     }
 
     #[test]

@@ -39,6 +39,8 @@ pub struct Past {
     pub column: usize,
     /// Whether a node was lost: that explains it.
     pub node_lost: bool,
+    /// Whether what an earlier start has left was still in use: that passes.
+    pub was_held: bool,
 }
 
 /// What comes next.
@@ -78,7 +80,7 @@ pub fn next(ending: &Ending) -> Next {
 /// Why to give up after these failures, the last of them the newest.
 pub fn give_up(past: &[Past], resolution_columns: usize, restarts_max: usize) -> Option<String> {
     let unexplained = past.iter().rev().take_while(|failure| !failure.node_lost);
-    let unexplained: Vec<&Past> = unexplained.collect();
+    let unexplained: Vec<&Past> = unexplained.filter(|failure| !failure.was_held).collect();
     if unexplained.len() >= SAME_FAILURES_MAX {
         let newest = &unexplained[..SAME_FAILURES_MAX];
         if newest.iter().all(|failure| !failure.lived) {
@@ -118,7 +120,7 @@ mod tests {
     }
 
     fn failed(column: usize) -> Past {
-        Past { lived: true, column, node_lost: false }
+        Past { lived: true, column, node_lost: false, was_held: false }
     }
 
     #[test]
@@ -153,6 +155,16 @@ mod tests {
         let lost = Past { node_lost: true, ..failed(512) };
         assert!(give_up(&[failed(512), lost, failed(512), failed(512)], 16, 50).is_none());
         assert!(give_up(&[lost; 20], 16, 50).is_none(), "the spares bound it");
+    }
+
+    #[test]
+    fn a_start_that_finds_its_data_in_use_is_tried_again_with_longer_pauses() {
+        let held = Past { was_held: true, ..failed(0) };
+        assert!(give_up(&[held; 20], 16, 50).is_none());
+        assert_eq!(backoff_seconds(&[held; 4]), 8.0);
+        assert!(give_up(&[held; 51], 16, 50).unwrap().contains("--max-restarts 50"));
+        let same = [failed(512), held, failed(512), held, failed(512)];
+        assert!(give_up(&same, 16, 50).is_some(), "they hide nothing");
     }
 
     #[test]

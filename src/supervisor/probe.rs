@@ -35,6 +35,9 @@ pub struct Answer {
     pub ended: usize,
     /// Those that cannot be ended.
     pub immortal: usize,
+    /// Processes of this user that end: their memory is still to come back.
+    #[serde(default)]
+    pub ending: usize,
     /// Bytes of segments of this run.
     pub run_bytes: u64,
     /// Bytes of memory that are available.
@@ -109,6 +112,7 @@ pub fn answer(question: &Question) -> Answer {
         program: program_checksum(),
         ended,
         immortal,
+        ending: host::ending_processes(),
         run_bytes: 0,
         available_bytes,
         store_free_bytes: None,
@@ -214,6 +218,7 @@ pub(super) mod tests {
             program: program_checksum(),
             ended: 0,
             immortal: 0,
+            ending: 0,
             run_bytes: 0,
             available_bytes: 1 << 30,
             store_free_bytes: None,

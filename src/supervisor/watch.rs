@@ -1,12 +1,12 @@
 //! Whether the job is still alive: a limit for the time between two signs of life, from
-//! the measured pace.
+//! the measured pace and from what the job itself expects of its next step.
 
 use std::collections::HashMap;
 
-use crate::report::heartbeat::{Beat, FACTOR};
+use crate::report::heartbeat::{Beat, FACTOR, WAIT};
 
 /// A pause, or a part of the work without columns, this many times as long as the
-/// longest so far is a hang.
+/// longest so far, and as the job expects, is a hang.
 const PACE_FACTOR: f64 = 10.0;
 /// A pause this many times as long as the longest so far, and of so many seconds at
 /// least, is a reason to probe the nodes.
@@ -37,10 +37,22 @@ impl Floors {
 #[derive(Debug)]
 pub struct Watch {
     floors: Floors,
-    /// The last sign of life of this start.
+    /// The last sign of life of this start, but for those of waits.
     last: Option<Beat>,
     /// When a sign of life last brought something new.
     alive_at_seconds: f64,
+    /// When a column was last seen to be done, or the part of the work began.
+    column_at_seconds: f64,
+    /// What a rank that waits expects of the next step of what it waits for, where the last sign
+    /// is of a wait.
+    wait_expected_seconds: Option<f64>,
+    /// The longest pause between two signs of a wait.
+    longest_wait_pause_seconds: f64,
+    /// Of the present step and part of the work: what were waits.
+    waited_seconds: [f64; 2],
+    /// The longest step that the job has expected, and what was told of it.
+    expected_step_seconds: f64,
+    told_seconds: f64,
     longest_step_seconds: f64,
     longest_step_columns: usize,
     /// How long parts of the work took, each in tests of one N: they say
@@ -56,6 +68,12 @@ impl Watch {
             floors,
             last: None,
             alive_at_seconds: 0.0,
+            column_at_seconds: 0.0,
+            wait_expected_seconds: None,
+            longest_wait_pause_seconds: 0.0,
+            waited_seconds: [0.0; 2],
+            expected_step_seconds: 0.0,
+            told_seconds: 0.0,
             longest_step_seconds: 0.0,
             longest_step_columns: 0,
             phases: HashMap::new(),
@@ -65,49 +83,100 @@ impl Watch {
 
     /// The job is started. What was learned of its pace stays.
     pub fn start(&mut self, now_seconds: f64) {
-        self.last = None;
+        (self.last, self.wait_expected_seconds) = (None, None);
+        self.waited_seconds = [0.0; 2];
         self.alive_at_seconds = now_seconds;
+        self.column_at_seconds = now_seconds;
         self.phase_since_seconds = now_seconds;
     }
 
     /// A sign of life. One that only repeats what is known is none: a program
     /// that turns in circles hangs.
     pub fn beat(&mut self, beat: &Beat, now_seconds: f64) {
+        if self.wait_expected_seconds.take().is_some() {
+            let pause = now_seconds - self.alive_at_seconds;
+            self.waited_seconds.iter_mut().for_each(|seconds| *seconds += pause);
+            if beat.phase == WAIT {
+                self.longest_wait_pause_seconds = self.longest_wait_pause_seconds.max(pause);
+            }
+        }
+        if beat.phase == WAIT {
+            self.wait_expected_seconds = Some(beat.expected_seconds);
+            self.alive_at_seconds = now_seconds;
+            return;
+        }
+        self.expected_step_seconds = self.expected_step_seconds.max(beat.expected_seconds);
         let is_new = self.last.as_ref().is_none_or(|last| {
-            let what = |beat: &Beat| (beat.column, beat.steps, beat.n);
+            let what = |beat: &Beat| (beat.column, beat.steps, beat.pieces, beat.n);
             last.phase != beat.phase || what(last) != what(beat)
         });
-        if let Some(last) = &self.last {
-            if last.phase != beat.phase {
-                let took = now_seconds - self.phase_since_seconds;
-                let longest = self.phases.entry((last.phase.clone(), last.n)).or_default();
-                *longest = longest.max(took);
-                self.phase_since_seconds = now_seconds;
-            } else if is_new && last.n == beat.n && beat.column > last.column {
-                let step = now_seconds - self.alive_at_seconds;
-                self.longest_step_seconds = self.longest_step_seconds.max(step);
-                let columns = beat.column - last.column;
-                self.longest_step_columns = self.longest_step_columns.max(columns);
-            }
-        } else {
-            self.phase_since_seconds = now_seconds;
-        }
+        self.measure(beat, now_seconds);
         if is_new {
             self.alive_at_seconds = now_seconds;
         }
         self.last = Some(beat.clone());
     }
 
+    /// Measures how long the part of the work took that ends with `beat`, or the step, without
+    /// waits: those have a limit of their own.
+    fn measure(&mut self, beat: &Beat, now_seconds: f64) {
+        let [of_step, of_phase] = self.waited_seconds;
+        let ends = match &self.last {
+            None => [true, true],
+            Some(last) if last.phase != beat.phase => {
+                let took = now_seconds - self.phase_since_seconds - of_phase;
+                let longest = self.phases.entry((last.phase.clone(), last.n)).or_default();
+                *longest = longest.max(took);
+                [true, true]
+            }
+            Some(last) if last.n == beat.n && beat.column > last.column => {
+                let step = now_seconds - self.column_at_seconds - of_step;
+                self.longest_step_seconds = self.longest_step_seconds.max(step);
+                let columns = beat.column - last.column;
+                self.longest_step_columns = self.longest_step_columns.max(columns);
+                [true, false]
+            }
+            Some(_) => [false, false],
+        };
+        let [ends_step, ends_phase] = ends;
+        if ends_step {
+            (self.column_at_seconds, self.waited_seconds[0]) = (now_seconds, 0.0);
+        }
+        if ends_phase {
+            (self.phase_since_seconds, self.waited_seconds[1]) = (now_seconds, 0.0);
+        }
+    }
+
     /// How long the job may be silent now.
     pub fn limit_seconds(&self) -> f64 {
+        if let Some(expected) = self.wait_expected_seconds {
+            let pause = self.longest_wait_pause_seconds.max(expected);
+            return self.floors.phase_seconds.max(PACE_FACTOR * pause);
+        }
         let floor = self.floors.columns_seconds;
+        let expected = self.last.as_ref().map_or(0.0, |beat| beat.expected_seconds);
         if self.last.as_ref().is_some_and(|beat| beat.phase == FACTOR) {
-            return floor.max(PACE_FACTOR * self.longest_step_seconds);
+            return floor.max(PACE_FACTOR * self.longest_step_seconds.max(expected));
         }
         match self.before_seconds() {
-            Some(before) => floor.max(PACE_FACTOR * before),
-            None => self.floors.phase_seconds,
+            Some(before) => floor.max(PACE_FACTOR * before.max(expected)),
+            None => self.floors.phase_seconds.max(PACE_FACTOR * expected),
         }
+    }
+
+    /// What is to be said of a step that takes longer than the least limit, by what the job
+    /// expects; once, and again where a later one takes twice as long.
+    pub fn longer_than_asked(&mut self) -> Option<String> {
+        let (step, floor) = (self.expected_step_seconds, self.floors.columns_seconds);
+        if step <= floor.max(2.0 * self.told_seconds) {
+            return None;
+        }
+        self.told_seconds = step;
+        Some(format!(
+            "a step of this run takes up to {step:.0} s by its DGEMM self-test, longer than \
+             --hang-after: silence is a hang after {:.0} s, not after {floor:.0} s",
+            PACE_FACTOR * step
+        ))
     }
 
     /// How long the present part of the work took at most before, at this N.
@@ -165,6 +234,8 @@ mod tests {
             phase: phase.to_owned(),
             column,
             steps: 0,
+            pieces: 0,
+            expected_seconds: 0.0,
             n: 1000,
             elapsed_seconds: 0.0,
             exit: None,
@@ -223,6 +294,54 @@ mod tests {
         watch.beat(&beat("encode", 100), 3.0);
         watch.beat(&beat("factor", 100), 3.5);
         assert_eq!(watch.look_after_seconds(), 6.0);
+    }
+
+    #[test]
+    fn a_step_may_take_what_the_job_expects_and_its_pieces_are_signs_of_life() {
+        let mut watch = watch();
+        watch.start(0.0);
+        watch.beat(&Beat { expected_seconds: 35.0, ..beat("begin", 0) }, 1.0);
+        assert_eq!(watch.limit_seconds(), 350.0);
+        let told = watch.longer_than_asked().unwrap();
+        assert!(told.contains("takes up to 35 s") && told.contains("after 350 s, not after 5 s"));
+        watch.beat(&Beat { expected_seconds: 34.0, ..beat("factor", 384) }, 36.0);
+        assert_eq!((watch.limit_seconds(), watch.longer_than_asked()), (340.0, None));
+        watch.beat(&Beat { pieces: 7, expected_seconds: 34.0, ..beat("factor", 384) }, 60.0);
+        assert_eq!(watch.silent_seconds(61.0), 1.0);
+        // A step is measured from column to column all the same.
+        watch.beat(&beat("factor", 768), 76.0);
+        assert_eq!(watch.limit_seconds(), 400.0);
+    }
+
+    #[test]
+    fn a_wait_has_a_limit_of_its_own() {
+        let mut watch = watch();
+        watch.start(0.0);
+        watch.beat(&beat("commit", 64), 1.0);
+        watch.beat(&beat("flush", 64), 1.1);
+        watch.beat(&beat("factor", 64), 1.5);
+        watch.beat(&beat("commit", 128), 2.0);
+        assert_eq!(watch.limit_seconds(), 5.0);
+        // Of any rank.
+        let wait =
+            |steps, expected_seconds| Beat { rank: 3, steps, expected_seconds, ..beat(WAIT, 64) };
+        watch.beat(&wait(1, 0.0), 2.5);
+        assert_eq!((watch.limit_seconds(), watch.hung_for(62.0)), (60.0, None));
+        // A sync that the body makes expect to be long, and one that was.
+        watch.beat(&wait(2, 30.0), 12.5);
+        assert_eq!(watch.limit_seconds(), 300.0);
+        watch.beat(&wait(3, 0.0), 92.5);
+        assert_eq!(watch.limit_seconds(), 800.0);
+        assert_eq!(watch.hung_for(893.0), Some(800.5), "a disk that hangs for ever");
+        // Of none of that do other parts know.
+        watch.beat(&beat("flush", 128), 102.5);
+        assert_eq!(watch.limit_seconds(), 5.0);
+        watch.beat(&beat("factor", 128), 103.0);
+        assert_eq!(watch.limit_seconds(), 5.0);
+        watch.beat(&wait(1, 0.0), 104.0);
+        watch.beat(&wait(2, 0.0), 114.0);
+        watch.beat(&beat("factor", 192), 115.0);
+        assert_eq!(watch.limit_seconds(), 10.0, "one second from column to column");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::hpl::comm::Comm;
 use crate::hpl::grid::Grid;
 use crate::machine::blas::MatMut;
 use crate::machine::team::Team;
+use crate::report::heartbeat;
 
 /// What makes the entries of [A|b]: fills values with those of a global row, from a global
 /// column on. Any part can be made anywhere, in any order.
@@ -101,6 +102,7 @@ fn by_rows<C: Comm>(
         let mut a = unsafe { a.block(part.clone(), 0..cols) };
         for (i, local_row) in part.enumerate() {
             fill(rows.global(local_row, myrow), a.row_mut(i));
+            heartbeat::piece();
         }
     });
 }

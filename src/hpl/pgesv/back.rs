@@ -26,6 +26,7 @@ use crate::machine::blas::{MatMut, MatRef, gemv, solve_upper};
 use crate::machine::team::Team;
 use crate::machine::tuning::TUNING;
 use crate::machine::work;
+use crate::report::heartbeat;
 
 const TAG_SHARE: Tag = 0x130;
 const TAG_FIRST: Tag = 0x131;
@@ -87,6 +88,7 @@ pub(super) fn substitute<C: Comm>(
             share[near].fill(0.0);
         }
         subtract(team, a.block(far.clone(), columns), xk, &mut share[far]);
+        heartbeat::piece();
     }
     Ok(x)
 }

@@ -19,6 +19,7 @@ use crate::machine::blas::view::SharedMat;
 use crate::machine::blas::{MatMut, MatRef, gemm};
 use crate::machine::team::Team;
 use crate::machine::tuning::TUNING;
+use crate::report::heartbeat;
 
 /// A listener that is told of each call of the BLAS for a product: on some rows of A2, one part
 /// or several that adjoin.
@@ -68,6 +69,7 @@ pub(super) unsafe fn multiply_part(
     // SAFETY: the caller's promise.
     let a2 = unsafe { a.block(panel.below + rows.start..panel.below + rows.end, cols.clone()) };
     update::multiply(panel, u, rows.clone(), a2);
+    heartbeat::piece();
     parts.end(&rows)
 }
 

@@ -18,7 +18,7 @@ pub use error::JobError;
 pub use options::Options;
 use reports::Reports;
 use series::{Ran, Tests, remove_images};
-use setup::Setup;
+use setup::{Refused, Setup};
 pub use trials::Trials;
 
 use std::fmt::Display;
@@ -71,7 +71,10 @@ pub fn run<C: Comm>(
     let store = settings.store.parse::<StoreKind>()?.open();
     let setup = Setup::new(world, spec, settings, options, &*store)?;
     progress.clear();
-    if let Some(why) = &setup.refusal {
+    if let Some(Refused { why, passes }) = &setup.refusal {
+        if *passes {
+            heartbeat::step(heartbeat::CHANGED);
+        }
         return Ok(refused(world, why, Exit::BadInput));
     }
     let Some(reports) = open_reports(world, spec, settings, options, &setup, start_unix_seconds)?

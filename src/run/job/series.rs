@@ -409,6 +409,7 @@ impl<'a> Tests<'a> {
             test,
             tests,
             index,
+            guessed_rate: outlook::guessed_rate(test, setup.self_test.gflops_per_core),
             announced,
             target: &target,
             samples: Samples::default(),
@@ -436,7 +437,7 @@ impl<'a> Tests<'a> {
             rank_in_run: self.rank_in_run.clone(),
             clock: Arc::new(Reading::now),
         };
-        heartbeat::phase("open", 0, test.n);
+        heartbeat::phase("open", 0, test.n, 0.0);
         interrupt::keep(true);
         watcher.say("looking for data of an earlier start, and reserving memory");
         let (done, is_found) = match settings.method {

@@ -2,7 +2,7 @@
 //! the check of the memory.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::error::JobError;
 use super::options::Options;
@@ -11,6 +11,7 @@ use super::pinning::Pinning;
 use super::places::{self, Place};
 use super::traps;
 use crate::checkpoint::layout::Geometry;
+use crate::checkpoint::store::host::ending_processes;
 use crate::checkpoint::store::{Store, StoreKind};
 use crate::config::{RunSpec, TestSpec};
 use crate::hpl::comm::{Comm, CommError, collect};
@@ -19,12 +20,28 @@ use crate::machine::environment::preflight::{self, DoesNotFit};
 use crate::machine::environment::{DgemmSelfTest, Environment, blas, host, memory, selftest};
 use crate::machine::team::Team;
 use crate::report::output;
-use crate::run::protect::{self, Outlook, RunLock, Settings, Target};
+use crate::run::protect::hold::{Patience, RunLock};
+use crate::run::protect::{self, Outlook, Settings, Target};
 
 /// Seconds that the DGEMM self-test takes, where tests take longer.
 const SELF_TEST_SECONDS: f64 = 0.1;
 /// That it takes where they are over in an instant.
 const SELF_TEST_SECONDS_MIN: f64 = 0.01;
+
+/// Why a job cannot run.
+pub struct Refused {
+    /// In words.
+    pub why: String,
+    /// Whether the same start can run later: what keeps it away ends by itself.
+    pub passes: bool,
+}
+
+impl Refused {
+    /// Until something is changed.
+    fn for_good(why: String) -> Self {
+        Self { why, passes: false }
+    }
+}
 
 /// What all tests of a job share on a rank.
 pub struct Setup<'a> {
@@ -35,7 +52,7 @@ pub struct Setup<'a> {
     /// How fast DGEMM is, with all cores in use: the mean over ranks.
     pub self_test: DgemmSelfTest,
     /// Why the job cannot run, if it cannot.
-    pub refusal: Option<String>,
+    pub refusal: Option<Refused>,
     /// What the protection costs of the memory, in words.
     pub memory_note: Option<String>,
     /// Memory that outlives the process.
@@ -129,19 +146,52 @@ fn lack_of_memory<C: Comm>(
     Ok(Some(why + &left.map_or(String::new(), |left| format!(" On {lacking} {left}."))))
 }
 
+/// Waits for memory that lacks as long as processes end, on any host, that may give it back; not
+/// longer than that takes. Collective.
+fn wait_for_memory<C: Comm>(
+    world: &C,
+    spec: &RunSpec,
+    settings: &Settings,
+    store: &(dyn Store + Send + Sync),
+    places: &mut Vec<Place>,
+) -> Result<(), JobError> {
+    const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+    let lacking_bytes = |places: &[Place]| {
+        check_memory(spec, settings, places).map(|why| why.need_bytes - why.usable_bytes)
+    };
+    let Some(bytes) = lacking_bytes(places) else { return Ok(()) };
+    let bytes = || bytes;
+    let (mut patience, mut pause) = (Patience::new(&bytes), PAUSES.0);
+    while lacking_bytes(places).is_some() {
+        let is_over = patience.is_over(true);
+        let mut any = [u64::from(ending_processes() > 0), u64::from(is_over)];
+        collect::all_reduce(world, &mut any, u64::max)?;
+        if any != [1, 0] {
+            break;
+        }
+        std::thread::sleep(pause);
+        pause = (2 * pause).min(PAUSES.1);
+        *places = all_places(world, settings, store)?;
+    }
+    Ok(())
+}
+
 /// Takes hold of the run, if it is protected; and why that cannot be on all ranks. Collective.
 fn take_lock<C: Comm>(
     world: &C,
     settings: &Settings,
     store: &(dyn Store + Send + Sync),
     index: usize,
-) -> Result<(Option<Arc<RunLock>>, Option<String>), JobError> {
+) -> Result<(Option<Arc<RunLock>>, Option<Refused>), JobError> {
     if !settings.is_on() {
         return Ok((None, None));
     }
     let taken = RunLock::take(store, &settings.run_id, &world.host(), index)?;
     let in_use = taken.as_ref().err().map(ToString::to_string);
-    let refusal = first_text(world, &in_use.unwrap_or_default())?;
+    let why = first_text(world, &in_use.unwrap_or_default())?;
+    let mut stays = [u64::from(taken.as_ref().is_err_and(|why| !why.passes()))];
+    collect::all_reduce(world, &mut stays, u64::max)?;
+    let refusal = why.map(|why| Refused { why, passes: stays == [0] });
     Ok((taken.ok().map(Arc::new), refusal))
 }
 
@@ -201,7 +251,7 @@ impl<'a> Setup<'a> {
         let target = Arc::new(target);
         // Our own threads call the BLAS, each for itself.
         blas::use_one_thread();
-        let places = all_places(world, settings, store)?;
+        let mut places = all_places(world, settings, store)?;
         watch.lap("ranks and stores");
         let pinning = Pinning::new(&places, world.rank(), spec.threads, settings.helper_cores);
         let team = pinning.start_team(spec.threads);
@@ -225,12 +275,14 @@ impl<'a> Setup<'a> {
         };
         // The same on all ranks.
         let (lock, mut refusal) = match refused {
-            Some(why) => (None, Some(why)),
+            Some(why) => (None, Some(Refused::for_good(why))),
             None => take_lock(world, settings, store, index)?,
         };
         warn_of_one_store(&places, world.rank());
         if refusal.is_none() {
-            refusal = lack_of_memory(world, spec, settings, store, &places)?;
+            wait_for_memory(world, spec, settings, store, &mut places)?;
+            let lack = lack_of_memory(world, spec, settings, store, &places)?;
+            refusal = lack.map(Refused::for_good);
         }
         let outlooks = match refusal {
             None => outlook::outlooks(world, &spec.tests(), settings, self_test.gflops_per_core)?,

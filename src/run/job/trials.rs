@@ -10,7 +10,7 @@ use super::error::JobError;
 use super::options::Options;
 use super::outlook;
 use super::series::{Ranks, Tests, Turn};
-use super::setup::Setup;
+use super::setup::{Refused, Setup};
 use crate::checkpoint::agree::Resume;
 use crate::checkpoint::store::Store;
 use crate::config::{RunSpec, TestSpec};
@@ -42,7 +42,7 @@ impl<'a, C: Comm> Trials<'a, C> {
         store: &'a (dyn Store + Send + Sync),
     ) -> Result<Self, JobError> {
         let setup = Setup::new(world, spec, settings, options, store)?;
-        if let Some(why) = setup.refusal {
+        if let Some(Refused { why, .. }) = setup.refusal {
             return Err(JobError::Refused(why));
         }
         if settings.is_on() {

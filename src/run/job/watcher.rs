@@ -6,7 +6,7 @@ use crate::config::TestSpec;
 use crate::report::heartbeat;
 use crate::report::progress::{Progress, generating_line};
 use crate::report::samples::Samples;
-use crate::run::protect::Target;
+use crate::run::protect::{self, Target};
 use crate::run::ptest::{Observer, Phase};
 
 /// Orders below this take next to no time; hundreds of them may follow.
@@ -20,6 +20,8 @@ pub(super) struct Watcher<'a> {
     pub test: &'a TestSpec,
     pub tests: usize,
     pub index: usize,
+    /// Operations a second that the job is thought to do.
+    pub guessed_rate: f64,
     pub announced: &'a mut Instant,
     /// Faults to inject into this rank.
     pub target: &'a Target,
@@ -34,12 +36,19 @@ impl Watcher<'_> {
             self.progress.phase(&format!("N={}: {line}", self.test.n));
         }
     }
+
+    /// What the step that begins at this column is thought to take.
+    fn step_seconds(&self, column: usize) -> f64 {
+        protect::panel_flops(column / self.test.nb, self.test.n, self.test.nb) / self.guessed_rate
+    }
 }
 
 impl Observer for Watcher<'_> {
     fn phase(&mut self, phase: Phase) {
         let n = self.test.n;
-        heartbeat::phase(phase.name(), if phase.is_behind_columns() { n } else { 0 }, n);
+        let expected_seconds = if phase == Phase::Factor { self.step_seconds(0) } else { 0.0 };
+        let column = if phase.is_behind_columns() { n } else { 0 };
+        heartbeat::phase(phase.name(), column, n, expected_seconds);
         if phase == Phase::BackSubstitute {
             self.target.back();
         }
@@ -60,7 +69,7 @@ impl Observer for Watcher<'_> {
     }
 
     fn columns(&mut self, done: usize, elapsed_seconds: f64) {
-        heartbeat::columns(done, self.test.n);
+        heartbeat::columns(done, self.test.n, self.step_seconds(done));
         self.target.columns(done);
         self.samples.push(elapsed_seconds, done);
         self.progress.columns(done, self.test.n, elapsed_seconds);

@@ -7,7 +7,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::codec::checksum;
-use crate::checkpoint::hook::{Hook, Step, StepPattern};
+use crate::checkpoint::hook::{Hook, ImageWait, Step, StepPattern};
 use crate::checkpoint::store::{SegmentName, Store};
 use crate::hpl::comm::Result;
 use crate::report::heartbeat;
@@ -176,6 +176,10 @@ impl Hook for Target {
         heartbeat::step(step.name.name());
         self.strike(|what| matches!(what, What::Step(pattern) if pattern.matches(step)));
         Ok(())
+    }
+
+    fn waits(&self, wait: &ImageWait) {
+        heartbeat::wait(wait.seconds, wait.operations, wait.expected_seconds);
     }
 }
 

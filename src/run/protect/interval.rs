@@ -130,7 +130,7 @@ fn pays(cost: f64, at_risk: f64, remaining: f64, mtbf: f64) -> bool {
 }
 
 /// Operations of panel `k`: `2 jb (n-j)^2`, as good as exact for this purpose.
-fn panel_flops(k: usize, n: usize, nb: usize) -> f64 {
+pub fn panel_flops(k: usize, n: usize, nb: usize) -> f64 {
     let j = (k * nb).min(n) as f64;
     let (n, jb) = (n as f64, ((k + 1) * nb).min(n) as f64 - j);
     2.0 * jb * (n - j) * (n - j)

@@ -10,6 +10,7 @@ pub mod ended;
 mod every;
 mod guard;
 mod history;
+pub mod hold;
 mod images;
 mod inject;
 mod interval;
@@ -32,14 +33,14 @@ pub use guard::{
 };
 pub use history::History;
 pub use inject::{Inject, Target, What};
-pub use interval::{Outlook, Pace, daly_interval_seconds};
+pub use interval::{Outlook, Pace, daly_interval_seconds, panel_flops};
 pub use levels::{IMAGES_MTBF_SECONDS, LevelSettings, Levels, with_options};
 pub use node_store::NodeStore;
 pub use read::{MOST_MEMBERS, read_domains};
 pub use role::is_mark;
 pub use segments::{
-    RunInUse, RunLock, TestSegments, doubtful, found_test, left_by_others, run_bytes, store_flag,
-    sweep, sweep_tests, tidy,
+    TestSegments, doubtful, found_test, left_by_others, run_bytes, store_flag, sweep, sweep_tests,
+    tidy,
 };
 pub use settings::Settings;
 pub use skt_terms::choice::{OnLoss, Overlap, Region};

@@ -4,20 +4,20 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use skt_terms::shown::shell_quoted;
 use skt_terms::units;
 
+use super::hold::{Patience, RunLock};
 use super::role::{is_mark, of_test, parse_role};
 use crate::checkpoint::header::SegmentId;
 use crate::checkpoint::protocol::{Memory, Peer};
 use crate::checkpoint::store::{Flaw, Segment, SegmentName, Store, StoreError, Stub, View};
 use crate::machine::team::Team;
+use crate::report::heartbeat;
 
-/// How long to wait for a process of an earlier start to be gone: a launcher
-/// may return before all of its ranks have died.
-const IN_USE_PATIENCE: Duration = Duration::from_secs(10);
+/// Most bytes that a thread touches from one sign of life to the next.
+const TOUCHED_BYTES: usize = 256 << 20;
 
 /// Segments of one test of a run on this node.
 pub struct TestSegments<'a> {
@@ -66,66 +66,6 @@ impl<'a> TestSegments<'a> {
     fn name(&self, id: SegmentId) -> io::Result<SegmentName> {
         let role = of_test(self.test, id.attempt);
         SegmentName::new(&self.run, &role, id.rank as u32).map_err(other)
-    }
-}
-
-/// A process's hold on a run: no other job of that name can start on this store
-/// meanwhile. Given up when dropped; after a death the next start takes it over.
-pub struct RunLock(Segment);
-
-/// The run is held by a living process.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "run `{run}` is running on host {host} ({location}): another job with the same configuration, \
-     or one that has not ended yet. Wait for it, or name this one with --run-id"
-)]
-pub struct RunInUse {
-    run: String,
-    host: String,
-    location: String,
-}
-
-impl RunLock {
-    /// Takes the hold of the process, on `host`, that is number `index` of those of
-    /// the job that see this store. Waits a while for a process of an earlier start to be gone.
-    ///
-    /// # Errors
-    /// [`RunInUse`] inside, when it is held; else what the store says.
-    pub fn take(
-        store: &(dyn Store + Send + Sync),
-        run: &str,
-        host: &str,
-        index: usize,
-    ) -> Result<std::result::Result<Self, RunInUse>, StoreError> {
-        let name = SegmentName::new(run, "lock", index as u32)?;
-        let start = Instant::now();
-        loop {
-            let held = match store.attach(&name) {
-                Ok(None) => store.create(&name, 8).map(Some),
-                found => found,
-            };
-            match held {
-                Ok(Some(held)) => return Ok(Ok(Self(held))),
-                Ok(None) => {}
-                Err(StoreError::InUse { location, .. } | StoreError::Exists { location, .. }) => {
-                    if start.elapsed() > IN_USE_PATIENCE {
-                        let (run, host) = (run.to_owned(), host.to_owned());
-                        return Ok(Err(RunInUse { run, host, location }));
-                    }
-                }
-                Err(error) => return Err(error),
-            }
-            // Two that have given way to each other are not to do so again.
-            let pause_milliseconds = 30 + u64::from(std::process::id() % 41);
-            std::thread::sleep(Duration::from_millis(pause_milliseconds));
-        }
-    }
-}
-
-impl Drop for RunLock {
-    fn drop(&mut self) {
-        // On the way out: what cannot be removed is taken over by the next start.
-        let _ = self.0.remove();
     }
 }
 
@@ -320,7 +260,9 @@ impl<'a> Memory for TestSegments<'a> {
 
     fn create(&mut self, id: SegmentId, bytes: usize) -> io::Result<Bytes> {
         let new = self.store.begin(&self.name(id)?, bytes.next_multiple_of(8)).map_err(other)?;
-        let parts = self.team.threads();
+        // Each of them is a sign of life: to touch all of a large memory takes minutes.
+        let parts_a_thread = bytes.div_ceil(self.team.threads()).div_ceil(TOUCHED_BYTES).max(1);
+        let parts = self.team.threads() * parts_a_thread;
         let failed = std::sync::Mutex::new(None);
         // Each thread touches a part: memory is placed near the cores that use it.
         self.team.split(parts, 1, |range| {
@@ -328,6 +270,7 @@ impl<'a> Memory for TestSegments<'a> {
                 if let Err(error) = new.touch(part, parts) {
                     failed.lock().expect("touch lock").get_or_insert(error);
                 }
+                heartbeat::piece();
             }
         });
         match failed.into_inner().expect("touch lock") {
@@ -344,10 +287,12 @@ impl<'a> Memory for TestSegments<'a> {
     }
 
     fn attach(&mut self, id: SegmentId) -> io::Result<Bytes> {
-        let (name, start) = (self.name(id)?, Instant::now());
+        let bytes_of_run = || run_bytes(self.store, &self.run).unwrap_or(0);
+        let (name, mut patience) = (self.name(id)?, Patience::new(&bytes_of_run));
         loop {
             match self.store.attach(&name) {
-                Err(StoreError::InUse { .. }) if start.elapsed() < IN_USE_PATIENCE => {}
+                // Who held the run has given it up: it ends.
+                Err(StoreError::InUse { .. }) if !patience.is_over(true) => {}
                 found => {
                     let segment = found.map_err(other)?.ok_or_else(not_found)?;
                     segment.map_pages();

@@ -7,6 +7,7 @@
 use crate::hpl::comm::{Comm, Result, collect};
 use crate::hpl::grid::Grid;
 use crate::machine::blas::MatRef;
+use crate::report::heartbeat;
 use crate::report::record::Norms;
 
 /// Relative machine precision as the reference has it: half of the distance
@@ -30,6 +31,7 @@ pub fn norms<C: Comm>(grid: &Grid<C>, n: usize, nb: usize, a: MatRef, x: &[f64])
             *column += magnitude;
         }
         of_row[2] = if holds_b { row[cols.local(n)] } else { 0.0 };
+        heartbeat::piece();
     }
     collect::all_sum(&grid.row, &mut of_rows)?;
     collect::all_sum(&grid.col, &mut of_cols)?;

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use super::{Action, Machine};
-use crate::report::heartbeat::{Beat, CHANGED, FACTOR, REFUSED, REPORTED};
+use crate::report::heartbeat::{Beat, CHANGED, FACTOR, REFUSED, REPORTED, WAIT};
 
 /// The step of the protocol after which there is a checkpoint.
 const COMMIT: &str = "commit";
@@ -49,7 +49,15 @@ impl Machine {
     /// Notes a sign of life.
     pub(super) fn beat(&mut self, now_unix: f64, beat: Beat) {
         self.watch.beat(&beat, now_unix);
+        if let Some(text) = self.watch.longer_than_asked() {
+            self.say("patience", text);
+        }
         let state = &mut self.state;
+        if beat.phase == WAIT {
+            // Of any rank: what the others do is what they did.
+            state.last_beat.iter_mut().for_each(|(_, unix)| *unix = now_unix);
+            return;
+        }
         let computing = beat.phase == FACTOR || beat.exit.is_some();
         let mut back = None;
         if let Some(failure) = state.failures.last_mut() {

@@ -35,6 +35,7 @@ use super::process::Process;
 use super::state::{Failure, State, StateError};
 use super::survey::Survey;
 use super::watch::Watch;
+use crate::report::heartbeat::CHANGED;
 use skt_terms::exit::Exit;
 
 /// What the user wants of a run.
@@ -246,6 +247,7 @@ impl Machine {
             lived: failure.lived,
             column: failure.column,
             node_lost: failure.node_lost,
+            was_held: failure.phase == CHANGED,
         };
         self.state.failures.iter().skip(self.state.pardoned).map(past).collect()
     }
@@ -384,6 +386,9 @@ impl Machine {
 
     fn ended(&mut self, now_unix: f64, how: &str) {
         let how = match &self.running.killed {
+            None if self.state.is_changed => {
+                "processes of an earlier start, which end, still held what they had".to_owned()
+            }
             None => how.to_owned(),
             Some(why) => format!("{why}; {how}"),
         };

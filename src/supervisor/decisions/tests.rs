@@ -68,6 +68,8 @@ fn beat(phase: &str, column: usize, exit: Option<u8>) -> Event {
         phase,
         column,
         steps: 0,
+        pieces: 0,
+        expected_seconds: 0.0,
         n: 1000,
         elapsed_seconds: 0.0,
         exit,

@@ -161,7 +161,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         broadcast_bytes(&self.job, &mut result, 0)?;
         self.check_room(&result)?;
         // No image is needed of a run that has ended.
-        let (_written, _free) = self.helper.take_back(WhenBusy::Skip);
+        let hook = self.vault.hook();
+        let (_written, _free) = self.helper.take_back(WhenBusy::Skip, &*hook);
         // Memory is free again only when nobody looks into it.
         self.peers.clear();
         self.job.barrier()?;

@@ -130,6 +130,20 @@ impl fmt::Display for Step {
 pub trait Hook: Send + Sync {
     /// An error (or death) stops the rank right here, before the step.
     fn at(&self, step: &Step) -> Result<()>;
+
+    /// Called several times a second while the rank waits for an image that is being written.
+    fn waits(&self, _: &ImageWait) {}
+}
+
+/// How a rank's wait for an image goes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ImageWait {
+    /// Since it began.
+    pub seconds: f64,
+    /// What has been done to write the image: a number that grows.
+    pub operations: u64,
+    /// What the present operation may take, as far as those before it tell; else 0.
+    pub expected_seconds: f64,
 }
 
 /// No fault injection.

@@ -88,6 +88,11 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
         self.hook.at(&step)
     }
 
+    /// Whom steps are told.
+    pub fn hook(&self) -> Arc<dyn Hook> {
+        self.hook.clone()
+    }
+
     /// Bytes between two steps of a write, at most.
     pub fn chunk_bytes(&self) -> usize {
         self.chunk_bytes

@@ -12,6 +12,7 @@ mod stream;
 use std::io;
 use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
+use std::time::Instant;
 
 use libc::c_void;
 
@@ -54,6 +55,23 @@ fn pool_page_of(meminfo: &str) -> Option<usize> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("Hugepagesize:"))?;
     let bytes = line.trim().strip_suffix(" kB")?.parse::<usize>().ok()?.checked_mul(1024)?;
     (bytes.is_power_of_two() && bytes >= PAGE_BYTES).then_some(bytes)
+}
+
+/// Seconds that the system takes here and now to take a byte of shared memory on ordinary pages
+/// out of a process and to free it; 0 where it has none for a sample.
+pub fn unmap_seconds_a_byte() -> f64 {
+    const SAMPLE_BYTES: usize = 32 << 20;
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
+    // SAFETY: a fresh mapping at a place of the system's choice, which nobody uses.
+    let start = unsafe { libc::mmap(ptr::null_mut(), SAMPLE_BYTES, protection, flags, -1, 0) };
+    if start == libc::MAP_FAILED {
+        return 0.0;
+    }
+    let begun = Instant::now();
+    // SAFETY: the mapping made just now.
+    unsafe { libc::munmap(start, SAMPLE_BYTES) };
+    begun.elapsed().as_secs_f64() / SAMPLE_BYTES as f64
 }
 
 /// Of Linux 6.1; the bindings of libc know it on some targets only.

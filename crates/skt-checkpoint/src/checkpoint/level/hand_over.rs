@@ -28,7 +28,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
 
     /// The same, where the rank has waited for the images since `start`.
     pub(in super::super) fn take_back_images_since(&mut self, start: Instant) -> Free {
-        let (written, free) = self.helper.take_back(self.shelves.when_busy());
+        let hook = self.vault.hook();
+        let (written, free) = self.helper.take_back(self.shelves.when_busy(), &*hook);
         self.shelves.note(written, start.elapsed().as_secs_f64());
         free
     }

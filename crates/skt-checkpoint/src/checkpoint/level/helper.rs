@@ -6,11 +6,12 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use super::super::hook::{Hook, ImageWait};
 use super::writing::{Writing, Written};
 use super::{WhenBusy, Writer};
 
@@ -47,8 +48,13 @@ struct Asked {
     give_up: AtomicBool,
     /// To make no pauses: the rank waits for it.
     hurry: AtomicBool,
+    /// What the thread tells of itself, as [`Writing::progress`]; seconds as bits.
+    operations: AtomicU64,
+    expected_seconds: AtomicU64,
 }
 
+/// How often a rank that waits tells of it.
+const TELL_EVERY: Duration = Duration::from_millis(100);
 /// At the end of a pause the thread looks again how long it is to be.
 const PAUSE_SECONDS_MAX: f64 = 1.0;
 
@@ -95,18 +101,28 @@ impl Helper {
     }
 
     /// Ends what is being written, now or when it is done. What became of it, and leave to
-    /// write over what it was written from.
-    pub fn take_back(&mut self, when_busy: WhenBusy) -> (Vec<Written>, Free) {
+    /// write over what it was written from. `hook` is told of the wait.
+    pub fn take_back(&mut self, when_busy: WhenBusy, hook: &dyn Hook) -> (Vec<Written>, Free) {
+        let start = Instant::now();
+        let tell = |(operations, expected_seconds): (u64, f64)| {
+            let seconds = start.elapsed().as_secs_f64();
+            hook.waits(&ImageWait { seconds, operations, expected_seconds });
+        };
         let written = match &mut self.way {
             Way::None => Vec::new(),
             Way::Caller(busy) => busy.take().map_or_else(Vec::new, |mut writing| {
                 match when_busy {
-                    WhenBusy::Wait => while writing.advance() {},
+                    WhenBusy::Wait => loop {
+                        tell(writing.progress());
+                        if !writing.advance() {
+                            break;
+                        }
+                    },
                     WhenBusy::Skip => writing.give_up(),
                 }
                 writing.into_written()
             }),
-            Way::Thread(thread) => thread.take_back(when_busy),
+            Way::Thread(thread) => thread.take_back(when_busy, tell),
         };
         (written, Free(()))
     }
@@ -140,7 +156,7 @@ impl Thread {
         self.is_busy = true;
     }
 
-    fn take_back(&mut self, when_busy: WhenBusy) -> Vec<Written> {
+    fn take_back(&mut self, when_busy: WhenBusy, tell: impl Fn((u64, f64))) -> Vec<Written> {
         if !std::mem::take(&mut self.is_busy) {
             return Vec::new();
         }
@@ -148,7 +164,15 @@ impl Thread {
             WhenBusy::Wait => &self.asked.hurry,
             WhenBusy::Skip => &self.asked.give_up,
         });
-        self.from.recv().expect("the thread ends when it is told to")
+        loop {
+            match self.from.recv_timeout(TELL_EVERY) {
+                Ok(written) => return written,
+                Err(RecvTimeoutError::Timeout) => tell(self.asked.progress()),
+                Err(RecvTimeoutError::Disconnected) => {
+                    unreachable!("the thread ends when it is told to")
+                }
+            }
+        }
     }
 
     /// Asks for that at once, also in a pause.
@@ -161,6 +185,16 @@ impl Thread {
 }
 
 impl Asked {
+    fn tell(&self, (operations, expected_seconds): (u64, f64)) {
+        self.expected_seconds.store(expected_seconds.to_bits(), Ordering::Relaxed);
+        self.operations.store(operations, Ordering::Relaxed);
+    }
+
+    fn progress(&self) -> (u64, f64) {
+        let expected_seconds = f64::from_bits(self.expected_seconds.load(Ordering::Relaxed));
+        (self.operations.load(Ordering::Relaxed), expected_seconds)
+    }
+
     /// Writes images, as fast as they may be written and as long as they are asked for.
     fn write(&self, writing: &mut Writing) {
         let mut goes_on = true;
@@ -170,7 +204,10 @@ impl Asked {
                     let pause = Duration::from_secs_f64(seconds.min(PAUSE_SECONDS_MAX));
                     thread::park_timeout(pause);
                 }
-                _ => goes_on = writing.advance(),
+                _ => {
+                    self.tell(writing.progress());
+                    goes_on = writing.advance();
+                }
             }
         }
         if goes_on {
@@ -303,7 +340,7 @@ mod tests {
             assert!(begun.elapsed() < PROMPT, "{written} bytes");
             thread::sleep(Duration::from_millis(1));
         }
-        let (written, _) = helper.take_back(WhenBusy::Wait);
+        let (written, _) = helper.take_back(WhenBusy::Wait, &NoHook);
         // The pauses are a part of what it takes, and take no core.
         assert!(written[0].seconds >= BODY_BYTES as f64 / rate, "{written:?}");
         assert!(written[0].cpu_seconds < written[0].seconds / 2.0, "{written:?}");
@@ -316,13 +353,13 @@ mod tests {
         let rate = BODY_BYTES as f64 / (4.0 * PROMPT.as_secs_f64());
         let begun = Instant::now();
         let (mut waits, counter, vault) = helper(rate);
-        let (written, _) = waits.take_back(WhenBusy::Wait);
+        let (written, _) = waits.take_back(WhenBusy::Wait, &NoHook);
         assert!(matches!(written[0].end, End::Sealed(_)), "{written:?}");
         assert_eq!(counter.0.load(Ordering::SeqCst), (BODY_BYTES + IMAGE_PAGE_BYTES) as u64);
         drop((waits, vault));
 
         let (mut gives_up, _, vault) = helper(rate);
-        let (written, _) = gives_up.take_back(WhenBusy::Skip);
+        let (written, _) = gives_up.take_back(WhenBusy::Skip, &NoHook);
         assert!(matches!(written[0].end, End::GivenUp), "{written:?}");
         drop((gives_up, vault));
 

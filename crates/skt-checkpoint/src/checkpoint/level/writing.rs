@@ -95,6 +95,8 @@ pub struct Writing {
     cpu_seconds: f64,
     /// When the first bytes of its body were written, and how many are.
     body: Option<(Instant, u64)>,
+    /// Operations that are done, of all images.
+    operations: u64,
     /// Most bytes a second of a body, by level.
     rates: Vec<Option<f64>>,
     written: Vec<Written>,
@@ -119,6 +121,7 @@ impl Writing {
             begun: Instant::now(),
             cpu_seconds: 0.0,
             body: None,
+            operations: 0,
             rates,
             written: Vec::new(),
         }
@@ -136,9 +139,20 @@ impl Writing {
         }
     }
 
+    /// The operations that are done, and what the next one may take: the first sync writes at
+    /// most what the body has written so far; of the others, nothing is known.
+    pub fn progress(&self) -> (u64, f64) {
+        let expected_seconds = match (self.next, self.body) {
+            (Next::SyncBody, Some((begun, _))) => begun.elapsed().as_secs_f64(),
+            _ => 0.0,
+        };
+        (self.operations, expected_seconds)
+    }
+
     /// Does the next operation; whether there is another.
     pub fn advance(&mut self) -> bool {
         let Some(image) = self.images.get(self.image) else { return false };
+        self.operations += 1;
         let (level, epoch) = (image.level, image.generation.epoch);
         let cpu_before = thread_cpu_seconds();
         let operated = self.operate();

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::num::NonZeroU64;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -146,6 +147,66 @@ pub fn stat(pid: u32) -> Option<impl Fn(usize) -> Option<u64>> {
         stat.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect();
     let is_gone = matches!(fields.first()?.as_str(), "Z" | "X");
     (!is_gone).then_some(move |place: usize| fields.get(place - 3)?.parse().ok())
+}
+
+/// Whether a process that holds something is at work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    /// It runs, and nobody has killed it.
+    Alive,
+    /// It was killed or has ended: what it still holds it gives up by itself.
+    Ending,
+    /// It cannot be seen from here.
+    Unknown,
+}
+
+/// This process in words, for [`presence`].
+pub fn this_process() -> String {
+    Process::this().text()
+}
+
+/// The presence of the process that [`this_process`] has described.
+pub fn presence(process: &str) -> Presence {
+    let Some(process) = Process::parse(process) else { return Presence::Unknown };
+    match process.liveness() {
+        Liveness::Unknown => Presence::Unknown,
+        Liveness::Alive if !is_ending(process.pid()) => Presence::Alive,
+        Liveness::Alive | Liveness::Dead => Presence::Ending,
+    }
+}
+
+/// Whether there is a process of that number that ends: the system takes its memory apart, or is
+/// about to. Its first thread may have ended already.
+pub fn is_ending(pid: u32) -> bool {
+    /// PF_EXITING of the kernel, in field 9 of a process's stat.
+    const EXITING: u64 = 0x4;
+    match stat(pid) {
+        Some(field) => field(9).is_some_and(|flags| flags & EXITING != 0) || is_killed(pid),
+        None => fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|tasks| tasks.count() > 1),
+    }
+}
+
+/// Whether a process has been sent SIGKILL and has not taken note of it yet.
+fn is_killed(pid: u32) -> bool {
+    const KILL: u64 = 1 << (libc::SIGKILL - 1);
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let pending = status.lines().filter_map(|line| {
+        let mask = line.strip_prefix("SigPnd:").or_else(|| line.strip_prefix("ShdPnd:"))?;
+        u64::from_str_radix(mask.trim(), 16).ok()
+    });
+    { pending }.any(|mask| mask & KILL != 0)
+}
+
+/// How many processes of this user end on this machine: memory that they have is still to be
+/// given back.
+pub fn ending_processes() -> usize {
+    let is_own = |entry: &fs::DirEntry| entry.metadata().is_ok_and(|meta| meta.uid() == user_id());
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        is_own(&entry).then_some(pid)
+    });
+    pids.filter(|pid| is_ending(*pid)).count()
 }
 
 fn boot_id() -> [u8; 64] {

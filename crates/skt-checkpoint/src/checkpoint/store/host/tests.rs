@@ -5,6 +5,23 @@ use tempfile::TempDir;
 
 use super::*;
 
+/// A process that its parent has not heard of, which is gone, and one that is killed.
+#[test]
+fn a_process_that_was_killed_is_not_at_work() {
+    assert_eq!(presence(&this_process()), Presence::Alive);
+    assert_eq!(presence("no process"), Presence::Unknown);
+    let mut child = std::process::Command::new("sleep").arg("1000").spawn().expect("sleep");
+    let start_ticks = running_since(child.id()).expect("it runs");
+    let process = Process { pid: child.id().into(), start_ticks, ..Process::this() };
+    assert_eq!(presence(&process.text()), Presence::Alive);
+    let elsewhere = Process { pid_namespace: 1, ..process };
+    assert_eq!(presence(&elsewhere.text()), Presence::Unknown);
+    child.kill().expect("ours");
+    assert_eq!(presence(&process.text()), Presence::Ending);
+    child.wait().expect("ours");
+    assert_eq!(presence(&process.text()), Presence::Ending);
+}
+
 /// A machine made of files.
 fn machine(files: &[(&str, &str)]) -> (TempDir, Host) {
     let root = TempDir::new().unwrap();

@@ -1,0 +1,228 @@
+//! A process's hold on a run, and how long it waits for one that ends.
+//!
+//! A process that was killed keeps what it is attached to, its hold on the run among it, until
+//! the system has taken its memory apart: with hundreds of GB in small pages that takes longer
+//! than the next start. So each holder says in the hold who it is. One that ends is waited for as
+//! long as that takes here, by a measurement; one that is at work is another job.
+
+use std::time::{Duration, Instant};
+
+use super::segments::run_bytes;
+use crate::checkpoint::store::host::{self, Presence};
+use crate::checkpoint::store::{Segment, SegmentName, Store, StoreError};
+use crate::pages;
+use crate::report::heartbeat;
+
+/// How long a process at work is waited for: a launcher may return before all of its ranks are
+/// told to end.
+const IN_USE_PATIENCE: Duration = Duration::from_secs(10);
+/// To take apart what a run has on a node may take so many times as long as a sample of it:
+/// other processes end at the same time.
+const ENDING_FACTOR: f64 = 10.0;
+/// Room for the words of a holder.
+const HOLDER_BYTES: usize = 256;
+
+/// A process's hold on a run: no other job of that name can start on this store
+/// meanwhile. Given up when dropped; after a death the next start takes it over.
+pub struct RunLock(Segment);
+
+/// The run is held by another process.
+#[derive(Debug, thiserror::Error)]
+pub enum RunInUse {
+    /// It is at work, as far as can be seen.
+    #[error(
+        "run `{run}` is running on host {host} ({location}): another job with the same \
+         configuration, or one that has not ended yet. Wait for it, or name this one with --run-id"
+    )]
+    AtWork {
+        /// The run.
+        run: String,
+        /// Where.
+        host: String,
+        /// Its hold.
+        location: String,
+        /// Whether the supervisor of this job has started it.
+        is_own: bool,
+    },
+    /// It has ended, or is about to, and its memory is still being taken apart.
+    #[error(
+        "run `{run}` is still held on host {host} ({location}) by a process that was ended: the \
+         system has not given its memory back in {waited_seconds:.0} s. Start again when it has"
+    )]
+    Ending {
+        /// The run.
+        run: String,
+        /// Where.
+        host: String,
+        /// Its hold.
+        location: String,
+        /// How long it was waited for.
+        waited_seconds: f64,
+    },
+}
+
+impl RunInUse {
+    /// Whether it is so for a while only: the same start succeeds later.
+    pub fn passes(&self) -> bool {
+        matches!(self, Self::Ending { .. } | Self::AtWork { is_own: true, .. })
+    }
+}
+
+/// Who holds a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Holder {
+    presence: Presence,
+    /// Whether the supervisor of this job has started it.
+    is_own: bool,
+}
+
+impl Holder {
+    /// What this process writes into its hold.
+    fn this() -> [u8; HOLDER_BYTES] {
+        let run = heartbeat::run().unwrap_or_default();
+        let words = format!("{} {run}", host::this_process());
+        let mut bytes = [0; HOLDER_BYTES];
+        // Of a name that is too long a part: then nobody takes it for its own.
+        let len = words.len().min(HOLDER_BYTES);
+        bytes[..len].copy_from_slice(&words.as_bytes()[..len]);
+        bytes
+    }
+
+    /// Reads what a process has written; one that had no time to, or was of an earlier version,
+    /// is not known.
+    fn read(bytes: &[u8]) -> Self {
+        let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+        let words = std::str::from_utf8(&bytes[..end]).unwrap_or_default();
+        let (process, run) = words.split_once(' ').unwrap_or((words, ""));
+        let is_own = !run.is_empty() && heartbeat::run().as_deref() == Some(run);
+        Self { presence: host::presence(process), is_own }
+    }
+
+    fn of(store: &dyn Store, name: &SegmentName) -> Self {
+        let mut bytes = [0; HOLDER_BYTES];
+        match store.peek(name, &mut bytes) {
+            Ok(Some(len)) => Self::read(&bytes[..len.min(HOLDER_BYTES)]),
+            _ => Self { presence: Presence::Unknown, is_own: false },
+        }
+    }
+}
+
+/// A wait for processes of an earlier start to give up what they hold.
+pub struct Patience<'a> {
+    /// The memory that is to be taken apart.
+    bytes: &'a dyn Fn() -> u64,
+    start: Instant,
+    /// For those that end; measured when it is asked for.
+    ending: Option<Duration>,
+}
+
+impl<'a> Patience<'a> {
+    /// It begins now. Processes that end have so many bytes on this node, together.
+    pub fn new(bytes: &'a dyn Fn() -> u64) -> Self {
+        Self { bytes, start: Instant::now(), ending: None }
+    }
+
+    /// Seconds since it began.
+    pub fn seconds(&self) -> f64 {
+        self.start.elapsed().as_secs_f64()
+    }
+
+    /// Whether it has come to its end for a process at work or, with `is_ending`, for one that
+    /// ends; a sign of life.
+    pub fn is_over(&mut self, is_ending: bool) -> bool {
+        heartbeat::wait(self.seconds(), self.start.elapsed().as_secs(), 0.0);
+        let limit = if is_ending { self.for_ending() } else { IN_USE_PATIENCE };
+        self.start.elapsed() > limit
+    }
+
+    /// For processes that end: as long as it takes to take their memory apart.
+    fn for_ending(&mut self) -> Duration {
+        *self.ending.get_or_insert_with(|| {
+            let bytes = (self.bytes)() as f64;
+            let seconds = ENDING_FACTOR * bytes * pages::unmap_seconds_a_byte();
+            IN_USE_PATIENCE + Duration::from_secs_f64(seconds)
+        })
+    }
+}
+
+impl RunLock {
+    /// Takes the hold of the process, on `host`, that is number `index` of those of
+    /// the job that see this store. Waits a while for a process of an earlier start to be gone.
+    ///
+    /// # Errors
+    /// [`RunInUse`] inside, when it is held; else what the store says.
+    pub fn take(
+        store: &(dyn Store + Send + Sync),
+        run: &str,
+        host: &str,
+        index: usize,
+    ) -> Result<Result<Self, RunInUse>, StoreError> {
+        let name = SegmentName::new(run, "lock", index as u32)?;
+        let bytes_of_run = || run_bytes(store, run).unwrap_or(0);
+        let mut patience = Patience::new(&bytes_of_run);
+        loop {
+            let held = match store.attach(&name) {
+                Ok(None) => store.create(&name, HOLDER_BYTES).map(Some),
+                found => found,
+            };
+            match held {
+                Ok(Some(mut held)) => match held.as_mut_slice().get_mut(..HOLDER_BYTES) {
+                    Some(words) => {
+                        words.copy_from_slice(&Holder::this());
+                        return Ok(Ok(Self(held)));
+                    }
+                    // Of an earlier version.
+                    None => _ = held.remove()?,
+                },
+                Ok(None) => {}
+                Err(StoreError::InUse { location, .. } | StoreError::Exists { location, .. }) => {
+                    let holder = Holder::of(store, &name);
+                    let is_ending = holder.presence == Presence::Ending;
+                    if patience.is_over(is_ending) {
+                        let (run, host) = (run.to_owned(), host.to_owned());
+                        let waited_seconds = patience.seconds();
+                        return Ok(Err(match is_ending {
+                            true => RunInUse::Ending { run, host, location, waited_seconds },
+                            false => {
+                                RunInUse::AtWork { run, host, location, is_own: holder.is_own }
+                            }
+                        }));
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+            // Two that have given way to each other are not to do so again.
+            let pause_milliseconds = 30 + u64::from(std::process::id() % 41);
+            std::thread::sleep(Duration::from_millis(pause_milliseconds));
+        }
+    }
+}
+
+impl Drop for RunLock {
+    fn drop(&mut self) {
+        // On the way out: what cannot be removed is taken over by the next start.
+        let _ = self.0.remove();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_says_who_it_is_and_what_nobody_wrote_is_not_known() {
+        let holder = Holder::read(&Holder::this());
+        assert_eq!(holder, Holder { presence: Presence::Alive, is_own: false });
+        for nothing in [&[][..], &[0; HOLDER_BYTES], &[0xff; 8], b"12.x"] {
+            assert_eq!(Holder::read(nothing).presence, Presence::Unknown, "{nothing:?}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_ends_is_waited_for_by_its_memory() {
+        assert_eq!(Patience::new(&|| 0).for_ending(), IN_USE_PATIENCE);
+        let terabyte = Patience::new(&|| 1 << 40).for_ending();
+        // The system frees 1 to 100 GB a second.
+        assert!((20..100_000).contains(&terabyte.as_secs()), "{terabyte:?}");
+    }
+}

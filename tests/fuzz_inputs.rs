@@ -591,6 +591,7 @@ fn answers_of_nodes() {
         run_bytes: 4096,
         available_bytes: 1 << 30,
         no_store: None,
+        void_store: None,
         images_stay: None,
         store_free_bytes: None,
         sysv: Some(SysvLimits {

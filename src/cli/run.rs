@@ -1,5 +1,6 @@
 //! `skt-hpl [run]`: the benchmark.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -226,6 +227,7 @@ fn load_for(args: &RunArgs, ranks: usize) -> Result<(RunSpec, Settings), ConfigE
     let settings = Settings {
         domains: read_domains(&checked.checkpoint)?,
         inject: args.protect.inject.clone(),
+        folder_number: RandomState::new().hash_one(0),
         ..Settings::read(&checked.checkpoint, &checked.spec)?
     };
     let flip = settings.inject.iter().find(|inject| matches!(inject.what, What::Flip(_)));

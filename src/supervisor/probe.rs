@@ -243,7 +243,7 @@ pub(super) mod tests {
         let generation = Generation { start: StartId::default(), epoch: 3 };
         let slot = Slot { rank: 1, ranks: SpacedRanks::alone(1), bytes: 100 };
         for run in ["r", "another"] {
-            let disk = Folder::open(folder.path(), run, 0).unwrap();
+            let disk = Folder::open(folder.path(), run, 0, 0).unwrap();
             disk.create(generation, &slot).unwrap();
         }
         let folders = vec![folder.path().join("nowhere"), folder.path().to_owned()];
@@ -258,7 +258,7 @@ pub(super) mod tests {
         assert_eq!(ask(Purpose::Clean).images_stay, None, "there are none");
         // What cannot be removed is told.
         let path = Folder::path_of(folder.path(), "r");
-        fs::write(&path, "no folder").unwrap();
+        std::os::unix::fs::symlink(folder.path(), &path).unwrap();
         let why = ask(Purpose::Clean).images_stay.expect("told");
         assert!(why.contains(&path.display().to_string()), "{why}");
     }

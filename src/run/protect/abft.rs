@@ -122,7 +122,7 @@ pub fn open<'a, C: Comm>(
     let config = Config {
         members: spec.q + spec.checksums,
         groups: Some(process_rows(spec)),
-        levels: settings.open_levels(memory.test(), spec.threads)?,
+        levels: settings.open_levels(memory.test(), spec.threads),
         nothing_hidden,
         abft_image_bytes: abft_image_bytes(spec),
         // The matrix is to stand still meanwhile.

@@ -1,37 +1,31 @@
 //! The images that a run has on its levels: opened for a test, looked for, and removed.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use super::levels::LevelSettings;
 use super::settings::Settings;
-use crate::checkpoint::level::folder::{Folder, remove_images_of, tests_with_images};
-use crate::checkpoint::level::{Disk, Level, Unopened, is_not_own};
+use crate::checkpoint::level::folder::{
+    Folder, close_folders, remove_images_of, tests_with_images,
+};
+use crate::checkpoint::level::{Disk, Level, Unopened};
 use crate::checkpoint::methods::Method;
-use crate::checkpoint::protocol::CheckpointError;
 
 impl Settings {
     /// Opens the levels for test `test` of the run, on a rank of `threads` threads. A folder that
     /// cannot be opened stands for a disk that fails.
-    ///
-    /// # Errors
-    /// When the run's folder in one is not this user's alone.
-    pub fn open_levels(&self, test: usize, threads: usize) -> Result<Vec<Level>, CheckpointError> {
+    pub fn open_levels(&self, test: usize, threads: usize) -> Vec<Level> {
         let open = |level: &LevelSettings| {
-            let name = level.name();
-            let disk: Arc<dyn Disk> = match Folder::open(&level.folder, &self.run_id, test) {
+            let opened = Folder::open(&level.folder, &self.run_id, test, self.folder_number);
+            let disk: Arc<dyn Disk> = match opened {
                 Ok(disk) => Arc::new(disk),
-                Err(source) if !is_not_own(&source) => Arc::new(Unopened(source)),
-                Err(source) => {
-                    let what = "opening the folder";
-                    return Err(CheckpointError::Level { what, level: name, source });
-                }
+                Err(source) => Arc::new(Unopened(source)),
             };
+            let name = level.name();
             let &LevelSettings { reach, keep, when_busy, max_bytes_per_second, .. } = level;
             // With `abft` the rank writes, and waits as long; a helper core is not the solver's.
             let shares = self.method != Method::Abft && self.helper_cores == 0;
             let every = level.images_every(threads, shares);
-            Ok(Level { name, disk, reach, every, keep, when_busy, max_bytes_per_second })
+            Level { name, disk, reach, every, keep, when_busy, max_bytes_per_second }
         };
         self.levels.0.iter().map(open).collect()
     }
@@ -64,17 +58,17 @@ impl Settings {
 
     /// Removes the folders of the run, which has left nothing in them.
     pub fn close_levels(&self) {
-        let of_run =
-            |level: &LevelSettings| Folder::path_of(Path::new(&level.folder), &self.run_id);
-        for path in self.levels.0.iter().map(of_run) {
-            // Another rank was faster, or an image of another test is there, which stays.
-            let _ = std::fs::remove_dir(path);
+        for level in &self.levels.0 {
+            // What cannot be seen now has been told of when images were removed.
+            let _ = close_folders(&level.folder, &self.run_id);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::super::levels::Levels;
     use super::*;
     use crate::checkpoint::level::{ImageCost, ImagesEvery};
@@ -88,7 +82,7 @@ mod tests {
         let interval = |method, helper_cores, cpu_seconds| {
             let settings =
                 Settings { levels: levels.clone(), method, helper_cores, ..Settings::new("costs") };
-            let opened = settings.open_levels(0, 2).expect("a folder");
+            let opened = settings.open_levels(0, 2);
             let ImagesEvery::Cost(interval_of) = &opened[0].every else { panic!("{opened:?}") };
             interval_of(&ImageCost { write_seconds: 1.0, wait_seconds: 1.0, cpu_seconds })
         };
@@ -101,18 +95,18 @@ mod tests {
 
     /// What the start makes of it is decided when all ranks know.
     #[test]
-    fn a_folder_that_is_not_there_is_a_disk_that_fails_and_a_planted_one_is_refused() {
+    fn a_folder_that_is_not_there_or_a_link_is_a_disk_that_fails() {
         let above = tempfile::tempdir().expect("a folder");
-        let open = |folder: &Path| {
+        let fails = |folder: &Path, named: &Path| {
             let levels: Levels = format!("local:{}", folder.display()).parse().expect("legal");
-            Settings { levels, ..Settings::new("planted") }.open_levels(0, 1)
+            let levels = Settings { levels, ..Settings::new("fails") }.open_levels(0, 1);
+            let why = levels[0].disk.list().expect_err("a disk that fails").to_string();
+            assert!(why.contains(&named.display().to_string()), "{why}");
         };
         let nowhere = above.path().join("nowhere");
-        let failed = open(&nowhere).expect("as a disk that fails")[0].disk.list();
-        assert!(failed.is_err_and(|why| why.to_string().contains(&nowhere.display().to_string())));
-        let link = Folder::path_of(above.path(), "planted");
-        std::os::unix::fs::symlink(&nowhere, link).expect("planted");
-        let refused = open(above.path()).map(|_| ()).expect_err("planted").to_string();
-        assert!(refused.contains("is a link or a file"), "{refused}");
+        fails(&nowhere, &nowhere);
+        let link = Folder::path_of(above.path(), "fails");
+        std::os::unix::fs::symlink(&nowhere, &link).expect("a link");
+        fails(above.path(), &link);
     }
 }

@@ -59,6 +59,10 @@ pub struct Settings {
     /// Images of them that outlive the memory of nodes.
     #[serde(default)]
     pub levels: Levels,
+    /// Part of the name of a folder of images where another user has taken the usual one: the same
+    /// on all ranks of a start, and not to be guessed.
+    #[serde(default)]
+    pub folder_number: u64,
     /// Faults to inject.
     pub inject: Vec<Inject>,
 }
@@ -87,6 +91,7 @@ impl Settings {
             run_id: "none".into(),
             store: "sysv".into(),
             levels: Levels::default(),
+            folder_number: 0,
             inject: Vec::new(),
         }
     }

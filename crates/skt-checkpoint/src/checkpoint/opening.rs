@@ -17,7 +17,7 @@ use super::config::Config;
 use super::error::{Result, memory_error};
 use super::header::{HeaderLayout, Identity, SegmentId};
 use super::hook::{Hook, Step, StepName};
-use super::level::failed::{level_error, remove_images};
+use super::level::failed::remove_images;
 use super::level::look::{Seen, Wanted};
 use super::level::{FileId, ImageId, Level, Load, Rotten};
 use super::memory::Memory;
@@ -146,7 +146,7 @@ impl<M: Memory> Opening<M> {
         this.hook.at(&Step::new(StepName::Agree, 0))?;
         if is_lasting && held.is_none() {
             this.look_around(config.bears.is_some().then_some(config.rank_in_run))?;
-            this.look_at_images(comm, config.bears.is_some())?;
+            this.look_at_images(comm, config.bears.is_some());
         }
         let (offer, rules) = (this.offer(config, held), this.rules(config));
         let mut decision = decide_on_all(comm, &offer, &rules)?;
@@ -226,16 +226,14 @@ impl<M: Memory> Opening<M> {
 
     /// What this process sees of the images of the run. With `is_short`, fewer processes than
     /// ranks, a job goes on from memory or not at all, and looks after no images.
-    fn look_at_images<C: Comm>(&mut self, comm: &C, is_short: bool) -> Result<()> {
+    fn look_at_images<C: Comm>(&mut self, comm: &C, is_short: bool) {
         let (header, fingerprint) = (&self.header, self.fingerprint);
         let wanted = Wanted { header, fingerprint, parameters: &self.parameters };
         for level in &self.levels {
             let is_ours =
                 |rank: usize| !is_short && level.is_looked_after(rank, comm.rank(), comm.size());
-            let seen = wanted.look_at(level, is_ours);
-            self.seen.push(seen.map_err(level_error("looking at the images", level))?);
+            self.seen.push(wanted.look_at(level, is_ours));
         }
-        Ok(())
     }
 
     /// The files that this process looks after, by level: none of those that are given up.

@@ -1,22 +1,10 @@
-//! Disks that fail, and what on them is no failure of theirs.
+//! Disks that fail.
 
 use std::io;
 
 use super::super::error::{CheckpointError, Result};
 use super::Level;
 use super::disk::{Disk, FileId, Generation, ImageFile, Slot};
-
-/// Something else stands where this user's images belong, perhaps planted by another user. A
-/// person is to look at it: this does not cost a level, as a failure of its disk does, but
-/// the start.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct NotOwn(pub String);
-
-/// Whether an error is a [`NotOwn`].
-pub fn is_not_own(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|why| why.is::<NotOwn>())
-}
 
 /// A disk that could not be opened: all that is asked of it fails as that did.
 #[derive(Debug)]

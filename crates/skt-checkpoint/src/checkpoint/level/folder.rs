@@ -5,6 +5,9 @@
 //!                                test, ranks, start (number and nonce), epoch
 //! ```
 //!
+//! Where another user has taken the name of a run's folder, it is that name with `~` and a random
+//! number behind it, which all ranks of the start know. What belongs to others is passed over.
+//!
 //! The slots of a file are as large as its size divided by its ranks. So each rank gives it
 //! its whole size before it writes.
 //!
@@ -24,14 +27,13 @@ use std::path::{Path, PathBuf};
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat};
-use nix::sys::stat::{Mode, fstatat, mkdirat};
+use nix::sys::stat::{Mode, SFlag, fstatat, mkdirat};
 use nix::sys::statvfs::fstatvfs;
 use nix::unistd::{Uid, UnlinkatFlags, unlinkat};
 
 use super::super::record::StartId;
 use super::disk::Generation;
 use super::disk::{Disk, FileId, ImageFile, Slot};
-use super::failed::NotOwn;
 
 mod slot;
 #[cfg(test)]
@@ -41,6 +43,8 @@ use slot::OpenSlot;
 
 /// What the names of the folders of runs begin with.
 const PREFIX: &str = "skt-hpl-images";
+/// Between the name of a folder that another user has taken, and a random number.
+const ELSEWHERE: char = '~';
 /// The folder of a run.
 #[derive(Debug)]
 pub struct Folder {
@@ -49,9 +53,9 @@ pub struct Folder {
     test: usize,
 }
 
-fn no_own(path: &Path, what: &str) -> io::Error {
-    let text = format!("{} {what}", path.display());
-    io::Error::new(ErrorKind::PermissionDenied, NotOwn(text))
+/// An error that says what a path is.
+fn refused(path: &Path, what: &str) -> io::Error {
+    io::Error::new(ErrorKind::PermissionDenied, format!("{} {what}", path.display()))
 }
 
 /// Opens a folder without following a link at its end.
@@ -77,47 +81,64 @@ impl Folder {
         parent.join(folder_name(run))
     }
 
-    /// The images of test `test` of `run` in `parent`, which must exist.
+    /// The images of test `test` of `run` in `parent`, which must exist. Where another user has
+    /// taken the folder's name, it is made under a name with `number`, which the ranks of a start
+    /// have in common and nobody else can guess.
     ///
     /// # Errors
-    /// As the system has it; [`NotOwn`] when the folder of the run is not this user's alone.
-    pub fn open(parent: &Path, run: &str, test: usize) -> io::Result<Self> {
+    /// As the system has it; when this user's folder can be used by others, or is a link.
+    pub fn open(parent: &Path, run: &str, test: usize, number: u64) -> io::Result<Self> {
         let above = File::open(parent).map_err(at(parent))?;
-        let name = folder_name(run);
-        let path = parent.join(&name);
-        match mkdirat(&above, name.as_str(), Mode::S_IRWXU) {
-            // Who has made it may have died before it was synced.
-            Ok(()) | Err(Errno::EEXIST) => above.sync_all()?,
-            Err(error) => return Err(at(&path)(error.into())),
-        }
-        Self::enter(&above, path, &name, test)
+        let folder = match folders_of(&above, parent, run, test)?.into_iter().next() {
+            Some(folder) => folder,
+            None => Self::make(&above, parent, run, test, number)?,
+        };
+        // Who has made it may have died before it was synced.
+        above.sync_all()?;
+        Ok(folder)
     }
 
-    /// The folder `name` of a run in `above`, which is there.
-    fn enter(above: &File, path: PathBuf, name: &str, test: usize) -> io::Result<Self> {
+    /// Makes the folder of a run that has none; another rank may be faster.
+    fn make(above: &File, parent: &Path, run: &str, test: usize, number: u64) -> io::Result<Self> {
+        let plain = folder_name(run);
+        for name in [plain.clone(), format!("{plain}{ELSEWHERE}{number:016x}")] {
+            match mkdirat(above, name.as_str(), Mode::S_IRWXU) {
+                Ok(()) | Err(Errno::EEXIST) => {}
+                Err(error) => return Err(at(&parent.join(name))(error.into())),
+            }
+            if let Some(folder) = Self::enter(above, parent.join(&name), &name, test)? {
+                return Ok(folder);
+            }
+        }
+        Err(refused(&parent.join(plain), "is another user's, and so is what was made beside it"))
+    }
+
+    /// The folder `name` of a run in `above`; `None` where there is none of this user's.
+    ///
+    /// # Errors
+    /// As the system has it; when this user's folder can be used by others, or is a link.
+    fn enter(above: &File, path: PathBuf, name: &str, test: usize) -> io::Result<Option<Self>> {
+        let own = Uid::effective().as_raw();
         let run = match open_folder(above, name.as_ref()) {
-            Err(error) if error.kind() == ErrorKind::NotADirectory => {
-                return Err(no_own(&path, "is a link or a file, not a folder of this program"));
-            }
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            Ok(run) => run,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => {
                 let stat = fstatat(above, name, AtFlags::AT_SYMLINK_NOFOLLOW);
-                return Err(match stat {
-                    Ok(stat) if stat.st_uid != Uid::effective().as_raw() => {
-                        no_own(&path, "is another user's")
-                    }
-                    _ => at(&path)(error),
-                });
+                let kind = |mode| SFlag::from_bits_truncate(mode) & SFlag::S_IFMT;
+                return match stat.map(|stat| (stat.st_uid == own, kind(stat.st_mode))) {
+                    // Another user can give a file of this one a second name.
+                    Ok((false, _) | (true, SFlag::S_IFREG)) | Err(Errno::ENOENT) => Ok(None),
+                    Ok((true, SFlag::S_IFLNK)) => Err(refused(&path, "is a link, not a folder")),
+                    _ => Err(at(&path)(error)),
+                };
             }
-            run => run.map_err(at(&path))?,
         };
         let meta = File::from(run.try_clone()?).metadata()?;
-        if meta.uid() != Uid::effective().as_raw() {
-            return Err(no_own(&path, "is another user's"));
+        match meta.mode() & 0o077 {
+            _ if meta.uid() != own => Ok(None),
+            0 => Ok(Some(Self { path, run, test })),
+            _ => Err(refused(&path, "can be used by others: its mode is not 0700")),
         }
-        if meta.mode() & 0o077 != 0 {
-            return Err(no_own(&path, "can be used by others: its mode is not 0700"));
-        }
-        Ok(Self { path, run, test })
     }
 
     fn name(&self, file: FileId) -> String {
@@ -130,7 +151,7 @@ impl Folder {
         let flags = flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let mode = Mode::S_IRUSR | Mode::S_IWUSR;
         let failed = |error: Errno| match error {
-            Errno::ELOOP => no_own(&self.path.join(name), "is a link"),
+            Errno::ELOOP => refused(&self.path.join(name), "is a link"),
             _ => at(&self.path.join(name))(error.into()),
         };
         Ok(File::from(openat(&self.run, name, flags, mode).map_err(failed)?))
@@ -176,13 +197,17 @@ pub struct StoredImages {
     pub changed_unix_seconds: u64,
 }
 
-/// The runs of this user that have a folder in `parent`, in order of their names.
-fn runs_in(parent: &Path) -> io::Result<Vec<String>> {
+/// The names in `parent` of what look like folders of runs of this user, each with its run, in
+/// their order.
+fn runs_in(parent: &Path) -> io::Result<Vec<(String, String)>> {
     let prefix = folder_name("");
     let mut runs = Vec::new();
     for entry in std::fs::read_dir(parent).map_err(at(parent))? {
         let name = entry.map_err(at(parent))?.file_name();
-        runs.extend(name.to_str().and_then(|name| name.strip_prefix(&prefix)).map(str::to_owned));
+        let Some(name) = name.to_str() else { continue };
+        let Some(run) = name.strip_prefix(&prefix) else { continue };
+        let run = run.split_once(ELSEWHERE).map_or(run, |(run, _)| run);
+        runs.push((name.to_owned(), run.to_owned()));
     }
     runs.sort();
     Ok(runs)
@@ -191,12 +216,12 @@ fn runs_in(parent: &Path) -> io::Result<Vec<String>> {
 /// All images of this user in `parent`, by run, test, start and epoch.
 ///
 /// # Errors
-/// As the system has it; when the folder of a run is not this user's alone.
+/// As [`Folder::open`].
 pub fn stored_images(parent: &Path) -> io::Result<Vec<StoredImages>> {
     let above = File::open(parent).map_err(at(parent))?;
     let mut all: BTreeMap<(String, usize, Generation), StoredImages> = BTreeMap::new();
-    for run in runs_in(parent)? {
-        let folder = Folder::enter(&above, Folder::path_of(parent, &run), &folder_name(&run), 0)?;
+    for (name, run) in runs_in(parent)? {
+        let Some(folder) = Folder::enter(&above, parent.join(&name), &name, 0)? else { continue };
         for name in folder.names().map_err(at(&folder.path))? {
             let Some((test, FileId { generation, ranks })) = parse_name(&name) else { continue };
             let meta = match folder.file(&name, OFlag::O_RDONLY) {
@@ -228,17 +253,26 @@ pub fn stored_images(parent: &Path) -> io::Result<Vec<StoredImages>> {
 /// As [`stored_images`]. None where the run has no folder.
 pub fn tests_with_images(parent: &Path, run: &str) -> io::Result<BTreeSet<usize>> {
     let above = File::open(parent).map_err(at(parent))?;
-    let Some(folder) = folder_of(&above, parent, run)? else { return Ok(BTreeSet::new()) };
-    let names = folder.names().map_err(at(&folder.path))?;
-    Ok(names.iter().filter_map(|name| Some(parse_name(name)?.0)).collect())
+    let mut tests = BTreeSet::new();
+    for folder in folders_of(&above, parent, run, 0)? {
+        let names = folder.names().map_err(at(&folder.path))?;
+        tests.extend(names.iter().filter_map(|name| Some(parse_name(name)?.0)));
+    }
+    Ok(tests)
 }
 
-/// The folder of a run in `parent`, which is open as `above`; `None` where it has none.
-fn folder_of(above: &File, parent: &Path, run: &str) -> io::Result<Option<Folder>> {
-    match Folder::enter(above, Folder::path_of(parent, run), &folder_name(run), 0) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        folder => folder.map(Some),
+/// The folders of a run in `parent`, which is open as `above`: one, but where another user has
+/// taken its name and let go of it between two ranks. The others are looked for where the first
+/// name leads to none of this user's alone.
+fn folders_of(above: &File, parent: &Path, run: &str, test: usize) -> io::Result<Vec<Folder>> {
+    let plain = folder_name(run);
+    if let Some(folder) = Folder::enter(above, parent.join(&plain), &plain, test)? {
+        return Ok(vec![folder]);
     }
+    let others = runs_in(parent)?.into_iter().filter(|(_, of)| of == run);
+    let entered =
+        others.map(|(name, _)| Folder::enter(above, parent.join(&name), &name, test).transpose());
+    entered.flatten().collect()
 }
 
 /// Removes all images of a run of this user in `parent`, of tests that `is_meant`, and its folder,
@@ -253,31 +287,57 @@ pub fn remove_images_of(
     is_meant: impl Fn(usize) -> bool,
 ) -> io::Result<(usize, u64)> {
     let above = File::open(parent).map_err(at(parent))?;
-    let Some(folder) = folder_of(&above, parent, run)? else { return Ok((0, 0)) };
-    let path = folder.path.clone();
-    let (mut images, mut bytes, mut failed) = (0, 0, Ok(()));
-    for name in folder.names().map_err(at(&path))? {
-        let of_test = parse_name(&name).filter(|(test, _)| is_meant(*test));
-        let Some((_, FileId { ranks, .. })) = of_test else { continue };
-        let stat = fstatat(&folder.run, name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW);
-        match unlinkat(&folder.run, name.as_str(), UnlinkatFlags::NoRemoveDir) {
-            Ok(()) => {
-                images += ranks.count();
-                bytes += stat.map_or(0, |stat| stat.st_size as u64);
-            }
-            // Another process removes them, too.
-            Err(Errno::ENOENT) => {}
-            Err(error) => failed = failed.and(Err(at(&path.join(&name))(error.into()))),
-        }
-    }
-    failed?;
-    match std::fs::remove_dir(&path) {
-        Err(error)
-            if matches!(error.kind(), ErrorKind::DirectoryNotEmpty | ErrorKind::NotFound) => {}
-        removed => removed.map_err(at(&path))?,
+    let mut removed = (0, 0);
+    for folder in folders_of(&above, parent, run, 0)? {
+        let (images, bytes) = folder.remove_images(&is_meant)?;
+        removed = (removed.0 + images, removed.1 + bytes);
+        remove_empty(&folder.path)?;
     }
     above.sync_all().map_err(at(parent))?;
-    Ok((images, bytes))
+    Ok(removed)
+}
+
+/// Removes the folders of a run in `parent` that have nothing in them.
+///
+/// # Errors
+/// As [`stored_images`].
+pub fn close_folders(parent: &Path, run: &str) -> io::Result<()> {
+    let above = File::open(parent).map_err(at(parent))?;
+    folders_of(&above, parent, run, 0)?.iter().try_for_each(|folder| remove_empty(&folder.path))
+}
+
+/// Removes a folder, if nothing is in it; another rank may be faster.
+fn remove_empty(path: &Path) -> io::Result<()> {
+    match std::fs::remove_dir(path) {
+        Err(error)
+            if matches!(error.kind(), ErrorKind::DirectoryNotEmpty | ErrorKind::NotFound) =>
+        {
+            Ok(())
+        }
+        removed => removed.map_err(at(path)),
+    }
+}
+
+impl Folder {
+    /// Removes the images of tests that `is_meant`: how many there were, and their bytes.
+    fn remove_images(&self, is_meant: &impl Fn(usize) -> bool) -> io::Result<(usize, u64)> {
+        let (mut images, mut bytes, mut failed) = (0, 0, Ok(()));
+        for name in self.names().map_err(at(&self.path))? {
+            let of_test = parse_name(&name).filter(|(test, _)| is_meant(*test));
+            let Some((_, FileId { ranks, .. })) = of_test else { continue };
+            let stat = fstatat(&self.run, name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW);
+            match unlinkat(&self.run, name.as_str(), UnlinkatFlags::NoRemoveDir) {
+                Ok(()) => {
+                    images += ranks.count();
+                    bytes += stat.map_or(0, |stat| stat.st_size as u64);
+                }
+                // Another process removes them, too.
+                Err(Errno::ENOENT) => {}
+                Err(error) => failed = failed.and(Err(at(&self.path.join(&name))(error.into()))),
+            }
+        }
+        failed.map(|()| (images, bytes))
+    }
 }
 
 impl Disk for Folder {
@@ -307,7 +367,7 @@ impl Disk for Folder {
         let (file, path) = (self.file(&name, OFlag::O_RDONLY)?, self.path.join(name));
         let meta = file.metadata().map_err(at(&path))?;
         if !is_own(&meta) {
-            return Err(no_own(&path, "is no file of this user"));
+            return Err(refused(&path, "is no file of this user"));
         }
         let slot_bytes = meta.len() / id.ranks.count() as u64;
         Ok(Box::new(OpenSlot::new(file, path, id.ranks, rank, slot_bytes)))

@@ -7,7 +7,6 @@ use super::super::header::{HeaderLayout, Identity};
 use super::super::parameters::{Parameters, differences};
 use super::Level;
 use super::disk::{FileId, ImageId};
-use super::failed::is_not_own;
 use super::format::{Said, read_seal};
 use super::source::FoundImage;
 
@@ -33,26 +32,15 @@ pub struct Seen {
     pub failure: Option<String>,
 }
 
-/// The words of an error that costs the level, and not the start.
-///
-/// # Errors
-/// The others.
-fn as_failure(error: io::Error) -> io::Result<String> {
-    if is_not_own(&error) { Err(error) } else { Ok(error.to_string()) }
-}
-
 impl Wanted<'_> {
     /// What this process sees of a level, as far as the disk tells it. It looks after the images
     /// of ranks that are its own, `is_ours`.
-    ///
-    /// # Errors
-    /// [`NotOwn`](super::NotOwn): something else is there.
-    pub fn look_at(&self, level: &Level, is_ours: impl Fn(usize) -> bool) -> io::Result<Seen> {
+    pub fn look_at(&self, level: &Level, is_ours: impl Fn(usize) -> bool) -> Seen {
         let looked = level.disk.list().and_then(|files| Ok((files, level.disk.free_bytes()?)));
         let (listed, free_bytes) = match looked {
             Ok(looked) => looked,
             Err(error) => {
-                return Ok(Seen { failure: Some(as_failure(error)?), ..Seen::default() });
+                return Seen { failure: Some(error.to_string()), ..Seen::default() };
             }
         };
         let ours = |file: &FileId| {
@@ -66,11 +54,11 @@ impl Wanted<'_> {
                 Ok(image) => images.push(image),
                 // Another process has removed it meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => failure = Some(as_failure(error)?),
+                Err(error) => failure = Some(error.to_string()),
             }
         }
         let files = listed.iter().filter(|file| is_ours(file.ranks.first())).copied().collect();
-        Ok(Seen { listed, free_bytes, files, images, failure })
+        Seen { listed, free_bytes, files, images, failure }
     }
 
     /// What an image says of itself. One that cannot be read may be whole: it is not taken for

@@ -31,7 +31,7 @@ use skt_terms::named;
 
 pub use disk::{Disk, FileId, Generation, ImageFile, ImageId, Slot};
 pub use due::{ImageCost, ImagesEvery, IntervalOf, StateSeconds};
-pub use failed::{NotOwn, Unopened, is_not_own};
+pub use failed::Unopened;
 pub use format::IMAGE_PAGE_BYTES;
 pub(super) use helper::{Free, Helper};
 pub use ranks::SpacedRanks;

@@ -1,20 +1,22 @@
 use std::fs;
 use std::num::NonZeroUsize;
-use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
 
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use tempfile::TempDir;
 
-use super::super::{SpacedRanks, is_not_own};
+use super::super::SpacedRanks;
 use super::*;
 
 const SLOT_BYTES: u64 = 1 << 20;
+/// What no other user can guess.
+const NUMBER: u64 = 0xabc;
 const GENERATION: Generation =
     Generation { start: StartId { number: 0x18f2c, nonce: 0x77 }, epoch: 12 };
 
 fn folder() -> (TempDir, Folder) {
     let above = tempfile::tempdir().unwrap();
-    let folder = Folder::open(above.path(), "run", 0).unwrap();
+    let folder = Folder::open(above.path(), "run", 0, NUMBER).unwrap();
     (above, folder)
 }
 
@@ -188,38 +190,96 @@ fn what_others_have_planted_is_refused_and_stays_as_it_is() {
     }
 }
 
-/// What a person is to look at is told from a disk that fails.
+/// It costs the level, and says why.
 #[test]
-fn what_is_planted_is_no_failure_of_the_disk() {
+fn a_folder_that_is_none_or_not_this_users_alone_is_a_disk_that_fails() {
     let above = tempfile::tempdir().unwrap();
     let (run, other) = (Folder::path_of(above.path(), "run"), above.path().join("other"));
     fs::create_dir(&other).unwrap();
-    let plants: [(&str, &dyn Fn()); 3] = [
-        ("a link", &|| symlink(&other, &run).unwrap()),
-        ("a file", &|| fs::write(&run, "").unwrap()),
-        ("one that others may use", &|| {
+    let made: [(&str, &dyn Fn()); 2] = [
+        ("is a link", &|| symlink(&other, &run).unwrap()),
+        ("can be used by others", &|| {
             fs::create_dir(&run).unwrap();
             fs::set_permissions(&run, fs::Permissions::from_mode(0o755)).unwrap();
         }),
     ];
-    for (what, plant) in plants {
-        plant();
-        let refused = Folder::open(above.path(), "run", 0).expect_err(what);
-        assert!(is_not_own(&refused), "{what}: {refused}");
-        assert!(refused.to_string().contains(&run.display().to_string()), "{refused}");
+    for (what, make) in made {
+        make();
+        let refused = Folder::open(above.path(), "run", 0, NUMBER).expect_err(what).to_string();
+        assert!(
+            refused.contains(&run.display().to_string()) && refused.contains(what),
+            "{refused}"
+        );
         let is_folder = fs::symlink_metadata(&run).unwrap().is_dir();
         if is_folder { fs::remove_dir(&run).unwrap() } else { fs::remove_file(&run).unwrap() }
     }
     let file = other.join("file");
     fs::write(&file, "").unwrap();
     for parent in [above.path().join("nowhere"), file.clone(), file.join("below")] {
-        let failed = Folder::open(&parent, "run", 0).expect_err("it is no folder");
-        assert!(!is_not_own(&failed), "{failed}");
+        let failed = Folder::open(&parent, "run", 0, NUMBER).expect_err("it is no folder");
         assert!(failed.to_string().contains(&parent.display().to_string()), "{failed}");
     }
-    let folder = Folder::open(&other, "run", 0).unwrap();
+    let folder = Folder::open(&other, "run", 0, NUMBER).unwrap();
     symlink(&file, path(&folder)).unwrap();
-    assert!(folder.open(self::file(), 4).is_err_and(|error| is_not_own(&error)));
+    let refused = folder.open(self::file(), 4).err().expect("a link").to_string();
+    assert!(refused.contains("is a link"), "{refused}");
+}
+
+/// What another user has planted at the name of a folder is passed over, by all ranks in the same
+/// way, and by all starts.
+#[test]
+fn a_name_that_another_user_has_taken_leads_to_a_folder_of_ones_own() {
+    if !Uid::effective().is_root() {
+        println!("skipped: only root can make folders of another user");
+        return;
+    }
+    let above = tempfile::tempdir().unwrap();
+    let victim = above.path().join("victim");
+    fs::create_dir(&victim).unwrap();
+    let run = Folder::path_of(above.path(), "run");
+    let plants: [&dyn Fn(); 4] = [
+        &|| fs::create_dir(&run).unwrap(),
+        &|| fs::write(&run, "").unwrap(),
+        &|| symlink(&victim, &run).unwrap(),
+        &|| {
+            // Ours by its owner, yet of another's making.
+            fs::write(above.path().join("ours"), "dear").unwrap();
+            fs::hard_link(above.path().join("ours"), &run).unwrap();
+        },
+    ];
+    for (i, plant) in plants.into_iter().enumerate() {
+        plant();
+        if i < 3 {
+            lchown(&run, Some(65534), None).unwrap();
+        }
+        let guessed = above.path().join("skt-hpl-images.0.run~0000000000000001");
+        fs::create_dir(&guessed).unwrap();
+        chown(&guessed, Some(65534), None).unwrap();
+        let open = |number| Folder::open(above.path(), "run", 0, number).unwrap();
+        let made = open(NUMBER).path;
+        assert_eq!(made, above.path().join("skt-hpl-images.0.run~0000000000000abc"));
+        open(NUMBER).create(GENERATION, &slot(5)).unwrap();
+        // A later start, whose number is another, finds it, also when the plant is gone.
+        assert_eq!(open(NUMBER + 1).list().unwrap(), [file()]);
+        let [images] = &stored_images(above.path()).unwrap()[..] else { panic!("one") };
+        assert_eq!((images.run.as_str(), images.ranks), ("run", 4));
+        assert_eq!(tests_with_images(above.path(), "run").unwrap().len(), 1);
+        let is_folder = fs::symlink_metadata(&run).unwrap().is_dir();
+        if is_folder {
+            fs::remove_dir(&run).unwrap()
+        } else {
+            fs::remove_file(&run).unwrap()
+        }
+        assert_eq!(open(NUMBER + 1).path, made);
+        assert_eq!(remove_images_of(above.path(), "run", |_| true).unwrap().0, 4);
+        assert!(!made.exists() && guessed.exists(), "ours goes, and no other");
+        fs::remove_dir(&guessed).unwrap();
+        // The usual name is free again.
+        assert_eq!(open(NUMBER).path, run);
+        close_folders(above.path(), "run").unwrap();
+        assert!(!run.exists());
+    }
+    assert_eq!(fs::read_dir(&victim).unwrap().count(), 0);
 }
 
 /// Earlier versions gave each rank a file of the size of its image.

@@ -164,6 +164,8 @@ fn all_encoders_give_the_same_bytes() {
                     piece_rows,
                     stages: piece_rows.map_or(0, |rows| rows % 5),
                     one_host: true,
+                    // Where all see each other's memory, messages only tell what is ready.
+                    as_numbers: encoder == Encoder::Direct,
                     xor: xor && parities == 1,
                     shapes: vec![RegionShape { rows: 37, pitch_bytes: 200 }],
                     bands: 5,

@@ -327,7 +327,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         tokens.told = ready;
         self.vault.order();
         let mut word = word()?;
-        word[0] = f64::from_bits(ready as u64);
+        // As a number: a message of doubles is not to depend on what becomes of other bits.
+        word[0] = ready as f64;
         let word = Arc::new(word);
         let me = self.group.rank();
         for member in (0..self.group.size()).filter(|&member| member != me) {
@@ -351,7 +352,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             }
             let word = word.wait()?;
             wait = false;
-            let ready = word[0].to_bits() as usize;
+            let ready = word[0] as usize;
             // After the last of them there is nothing more to say.
             let next = if ready < units { Some(self.listen(Some(word), member)?) } else { None };
             let is_last = next.is_none();

@@ -14,6 +14,7 @@ use std::any::Any;
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::collections::VecDeque;
 use std::fmt::Display;
+use std::num::FpCategory;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -56,6 +57,10 @@ pub struct Options {
     pub switches_of_256: u8,
     /// Whether a send is under way until its receive has begun, as MPI may do.
     pub rendezvous: bool,
+    /// Whether messages of doubles carry numbers and no more: every NaN arrives as the same one, and
+    /// a number below the least normal one as 0. For programs of which all such messages are
+    /// numbers; codecs send bytes in them.
+    pub as_numbers: bool,
     /// Which ranks die when; in any order.
     pub kills: Vec<Kill>,
     /// How long the others go on.
@@ -72,6 +77,7 @@ impl Options {
             seed,
             switches_of_256: 64,
             rendezvous: false,
+            as_numbers: false,
             kills: Vec::new(),
             linger: Linger::Steps(0),
             trace: false,
@@ -156,6 +162,7 @@ struct State {
     rng: u64,
     switches_of_256: u8,
     rendezvous: bool,
+    as_numbers: bool,
     done: u64,
     blocked: u64,
     dead: u64,
@@ -574,6 +581,7 @@ impl World {
             rng: options.seed,
             switches_of_256: options.switches_of_256,
             rendezvous: options.rendezvous,
+            as_numbers: options.as_numbers,
             done: 0,
             blocked: 0,
             dead: 0,
@@ -802,6 +810,15 @@ impl RecvRequest for Coming {
     }
 }
 
+/// What is left of a double that goes as a number.
+fn number(double: f64) -> f64 {
+    match double.classify() {
+        FpCategory::Nan => f64::NAN,
+        FpCategory::Subnormal => 0.0,
+        _ => double,
+    }
+}
+
 impl Comm for SimComm {
     type Send = Sending;
     type Recv = Coming;
@@ -865,8 +882,18 @@ impl Comm for SimComm {
         dest: usize,
         tag: Tag,
     ) -> Result<Sending> {
-        let id = self.post(bytemuck::cast_slice(&buf[range]), dest, tag)?;
-        let is_taken = !self.world.lock().rendezvous;
+        let (rendezvous, as_numbers) = {
+            let state = self.world.lock();
+            (state.rendezvous, state.as_numbers)
+        };
+        let id = match as_numbers {
+            true => {
+                let numbers: Vec<f64> = buf[range].iter().map(|&double| number(double)).collect();
+                self.post(bytemuck::cast_slice(&numbers), dest, tag)?
+            }
+            false => self.post(bytemuck::cast_slice(&buf[range]), dest, tag)?,
+        };
+        let is_taken = !rendezvous;
         Ok(Sending { comm: self.again(), id, dest, tag, is_taken, _buf: buf })
     }
 

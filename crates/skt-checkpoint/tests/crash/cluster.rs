@@ -257,6 +257,8 @@ pub struct Setup {
     pub encoder: Encoder,
     /// Whether processes can read the segments of all nodes, as on one host.
     pub one_host: bool,
+    /// Whether messages of doubles carry numbers alone: none has bytes that are encoded.
+    pub as_numbers: bool,
     pub xor: bool,
     pub shapes: Vec<RegionShape>,
     pub bands: usize,
@@ -312,6 +314,7 @@ impl Setup {
             method: Method::SelfCheckpoint,
             encoder: Encoder::Ring,
             one_host: false,
+            as_numbers: false,
             xor: parities == 1,
             shapes: vec![
                 RegionShape { rows: 2 * (ranks - parities), pitch_bytes: 16 },
@@ -898,6 +901,7 @@ pub fn start_before<W: Witness>(
         seed: how.seed,
         switches_of_256: how.switches_of_256,
         rendezvous: how.rendezvous,
+        as_numbers: setup.as_numbers,
         kills: how.kills.clone(),
         linger: how.linger,
         trace: how.trace,

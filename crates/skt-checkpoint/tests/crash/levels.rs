@@ -282,6 +282,7 @@ impl World {
         let options = Options {
             kills: how.kills.clone(),
             rendezvous: how.seed % 2 == 1,
+            as_numbers: false,
             ..Options::new(self.setup.ranks, how.seed)
         };
         let outcome = run(&options, |comm| {

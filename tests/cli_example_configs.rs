@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use skt_hpl::checkpoint::layout::Geometry;
 use skt_hpl::checkpoint::methods::Method;
 use skt_hpl::config::{Format, RunSpec, parse, read_bytes};
+use skt_hpl::machine::starter::{Ranks, Starter};
 use skt_hpl::run::protect::Settings;
 
 fn folder() -> PathBuf {
@@ -70,6 +71,31 @@ fn the_large_ones_take_at_most_four_fifths_of_the_memory_they_name() {
         assert_eq!(settings.method, method, "{name}");
         let of_one_group = settings.group_size as i32;
         assert!(nodes == 1 || nodes % of_one_group == 0, "{name}: no two of a group on a node");
+    }
+}
+
+#[test]
+fn their_commands_give_each_thread_a_core() {
+    let machines =
+        [("one-node", 1), ("small-cluster", 8), ("large-cluster", 256), ("top500-style", 4096)];
+    for (name, nodes) in machines {
+        let file = format!("{name}.toml");
+        let spec = read(&file);
+        let count = spec.most_ranks();
+        let ranks = Ranks {
+            count,
+            nodes: (nodes > 1).then_some((nodes, count / nodes)),
+            hostfile: "hosts",
+            threads: spec.threads,
+            helper_cores: 0,
+        };
+        assert_eq!(count / nodes * spec.threads, 64, "{name}: cores of a server");
+        let text = fs::read_to_string(folder().join(&file)).unwrap();
+        for starter in [Starter::Openmpi, Starter::Mpich, Starter::Slurm] {
+            let command = starter.command(false, &ranks).join(" ");
+            let lines = format!("#   {command} \\\n#     skt-hpl --config hpl-configs/{file}\n");
+            assert!(text.contains(&lines), "{name} lacks:\n{lines}");
+        }
     }
 }
 

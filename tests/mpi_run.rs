@@ -344,6 +344,7 @@ fn the_commands_that_init_and_plan_print_can_be_run_as_they_stand() {
     let program = env!("CARGO_BIN_EXE_skt-hpl");
     for planned in [
         "init --ranks 1 --memory-gib 0.002",
+        "init --ranks 1 --threads 2 --memory-gib 0.002 --force",
         "init --ranks 1 --memory-gib 0.002 --out 'with a blank.toml'",
         "plan --cores-per-node 1 --memory-gib 0.002 --gflops-per-core 10 --copy-gbs 1 --out plan.dat",
     ] {
@@ -351,5 +352,8 @@ fn the_commands_that_init_and_plan_print_can_be_run_as_they_stand() {
         let printed = said.lines().find(|line| line.starts_with("  mpirun ")).expect(&said);
         let (report, _) = sh(printed);
         assert!(report.contains("PASSED"), "{printed}: {report}");
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let is_pinned = report.contains("# pinning  : each thread to a core of its own");
+        assert!(is_pinned || cores < 2 || !planned.contains("--threads 2"), "{printed}: {report}");
     }
 }

@@ -60,6 +60,7 @@ fn facts() -> RunFacts {
         },
         dgemm_self_test: Some(DgemmSelfTest {
             gflops_per_core: 110.5,
+            peak_gflops_per_core: Some(120.0),
             warnings: vec!["slow".to_string()],
         }),
         start_unix_seconds: 1_700_000_000,

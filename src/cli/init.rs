@@ -7,9 +7,8 @@ use clap::Args;
 use skt_terms::shown::shell_quoted;
 
 use super::convert::{FormatName, text};
-use super::launch::by_hand;
 use super::overrides::Names;
-use super::{machine, plan};
+use super::{by_hand, machine, plan};
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::store::StoreKind;
 use crate::config::value::Value;
@@ -18,6 +17,7 @@ use crate::config::{
     TestSpec, param::Param, toml, validate,
 };
 use crate::machine::launcher_rank;
+use crate::machine::starter::Ranks;
 use crate::model::path::{Changes, Machine, Run, predict};
 use crate::report::output;
 use crate::run::protect::{self, MOST_MEMBERS, Settings, memory_split, smallest_group};
@@ -240,7 +240,13 @@ fn command_line(
     path: &Path,
     tuned: Option<&Path>,
 ) -> String {
-    let mut command = by_hand(ranks, args.helper_cores > 0);
+    let mut command = by_hand::start(&Ranks {
+        count: ranks,
+        nodes: None,
+        hostfile: "",
+        threads: spec.threads,
+        helper_cores: args.helper_cores,
+    });
     if let Some(tuned) = tuned {
         let out = shell_quoted(&tuned.display().to_string());
         command.push_str(&format!(" tune --budget 60s --force --out {out}"));

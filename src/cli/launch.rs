@@ -1,19 +1,17 @@
 //! `skt-hpl launch`: runs the benchmark to its end through the loss of nodes.
 
 use std::path::{Path, PathBuf};
-use std::process::Command as Program;
 use std::time::Duration;
 
 use clap::{Args, Parser as _};
-use nix::unistd::geteuid;
 use skt_terms::exit::Exit;
-use skt_terms::shown::shell_quoted;
 
 use super::run::{self, RunArgs};
 use super::{Cli, Command};
 use crate::checkpoint::methods::Method;
 use crate::config::value::Value;
 use crate::config::{ConfigError, LaunchDraft, Launching, RunSpec, TestSpec};
+use crate::machine::starter::Starter;
 use crate::report::output;
 use crate::run::protect::{self, Settings, parse_seconds, read_domains};
 use crate::supervisor::hosts::{self, Host, HostsError, Pool};
@@ -210,6 +208,8 @@ fn options(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
         is_local,
         pool,
         ranks,
+        threads: checked.spec.threads,
+        helper_cores: settings.helper_cores,
         program_file: std::env::current_exe()
             .map_err(|source| LaunchError::File { path: "/proc/self/exe".into(), source })?,
         command: args.command.clone(),
@@ -389,36 +389,13 @@ fn launcher(args: &LaunchArgs, env: Env) -> Result<Launcher, LaunchError> {
         }
         LauncherName::Auto => {
             let program = args.launcher_program.as_deref().unwrap_or("mpirun");
-            of_program(program)
-                .ok_or_else(|| LaunchError::NoLauncher { program: program.to_owned() })?
+            match Starter::of_program(program) {
+                Some(Starter::Openmpi) => Launcher::Openmpi,
+                Some(Starter::Mpich) => Launcher::Mpich,
+                _ => return Err(LaunchError::NoLauncher { program: program.to_owned() }),
+            }
         }
     })
-}
-
-/// Which launcher `program` is, by what it says of its version.
-fn of_program(program: &str) -> Option<Launcher> {
-    let said = Program::new(program).arg("--version").output().ok()?;
-    of_version(&String::from_utf8_lossy(&said.stdout))
-}
-
-/// The words that start `ranks` ranks of this program by hand, in a shell of this
-/// user: `mpirun -np 4 skt-hpl`, the program as it was called. Open MPI refuses
-/// root unless it is told that it is meant. `unbound`: on any core of their host.
-pub fn by_hand(ranks: usize, unbound: bool) -> String {
-    let refused = geteuid().is_root() && of_program("mpirun") == Some(Launcher::Openmpi);
-    let allow = if refused { "--allow-run-as-root " } else { "" };
-    let bind = if unbound { "--bind-to none " } else { "" };
-    let program = std::env::args_os().next().unwrap_or_else(|| "skt-hpl".into());
-    format!("mpirun {allow}{bind}-np {ranks} {}", shell_quoted(&program.to_string_lossy()))
-}
-
-/// Which launcher reports its version so.
-fn of_version(text: &str) -> Option<Launcher> {
-    match text {
-        text if text.contains("Open MPI") || text.contains("OpenRTE") => Some(Launcher::Openmpi),
-        text if text.to_ascii_lowercase().contains("hydra") => Some(Launcher::Mpich),
-        _ => None,
-    }
 }
 
 #[cfg(test)]
@@ -583,14 +560,5 @@ mod tests {
             let known = command.get_arguments().any(|arg| arg.get_long() == Some(&flag));
             assert!(known, "{flag}");
         }
-    }
-
-    #[test]
-    fn launchers_are_known_by_their_versions() {
-        let open = "mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/";
-        assert_eq!(of_version(open), Some(Launcher::Openmpi));
-        let hydra = "HYDRA build details:\n    Version:                                 4.0.2\n";
-        assert_eq!(of_version(hydra), Some(Launcher::Mpich));
-        assert_eq!(of_version("srun: 1"), None);
     }
 }

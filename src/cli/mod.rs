@@ -6,6 +6,7 @@
 //! To add a subcommand: a file with its `Args` struct and an `execute`
 //! function, a variant of [`Command`], a line in `dispatch`.
 
+mod by_hand;
 pub mod completions;
 pub mod convert;
 mod figure;

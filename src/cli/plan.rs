@@ -6,8 +6,8 @@ use std::time::Instant;
 use clap::Args;
 use skt_terms::shown::shell_quoted;
 
+use super::by_hand;
 use super::convert::text;
-use super::launch::by_hand;
 use super::machine;
 use super::path::read_machine;
 use super::plan_levels::{self, LevelArgs};
@@ -20,6 +20,7 @@ use crate::config::{
     CheckpointDraft, ConfigError, Draft, Format, Rules, RunSpec, Setting, checkpoint, validate,
 };
 use crate::machine::environment::{blas, selftest};
+use crate::machine::starter::Ranks;
 use crate::machine::team::Team;
 use crate::model::HOUR_SECONDS;
 use crate::model::chen::Network;
@@ -142,33 +143,54 @@ pub fn execute(args: &PlanArgs) -> Result<(), StudyError> {
     output::print(words.as_bytes())?;
     output::write_file(path, config.as_bytes(), args.force)?;
     output::say(format_args!(
-        "configuration written to {}; run it with\n  {}",
+        "configuration written to {}; run it with\n{}",
         path.display(),
-        command_line(&basis.machine, &table, args, format)
+        how_to_run(&basis.machine, plan.choice(), &table, args, format)
     ));
     Ok(())
 }
 
+/// What the host file of the printed commands is called.
+const HOSTFILE: &str = "hosts";
+
 /// How to run the configuration: HPL.dat cannot say all of it.
-fn command_line(
+fn how_to_run(
     machine: &Machine,
+    choice: &Candidate,
     table: &CheckpointDraft,
     args: &PlanArgs,
     format: Format,
 ) -> String {
-    let ranks = machine.nodes * machine.ranks_per_node;
-    let mut command = by_hand(ranks, machine.helper_cores > 0);
+    let Machine { nodes, ranks_per_node: each, threads, helper_cores, .. } = *machine;
+    let mut flags = String::new();
     if let Some(path) = args.out.as_deref().filter(|path| *path != Path::new("HPL.dat")) {
-        command.push_str(&format!(" --config {}", shell_quoted(&path.display().to_string())));
+        flags.push_str(&format!(" --config {}", shell_quoted(&path.display().to_string())));
     }
     if format == Format::Dat {
-        if args.threads > 1 {
-            command.push_str(&format!(" --threads {}", args.threads));
+        if threads > 1 {
+            flags.push_str(&format!(" --threads {threads}"));
         }
-        command.push(' ');
-        command.push_str(&checkpoint::flags(table));
+        flags.push(' ');
+        flags.push_str(&checkpoint::flags(table));
     }
-    command
+    let ranks = Ranks {
+        count: nodes * each,
+        nodes: (nodes > 1).then_some((nodes, each)),
+        hostfile: HOSTFILE,
+        threads,
+        helper_cores,
+    };
+    let command = format!("  {}{flags}", by_hand::start(&ranks));
+    if nodes == 1 || choice.job.protocol == Protocol::None {
+        return command;
+    }
+    let spares = machine.spares.or(choice.fewest_spares).unwrap_or(0);
+    format!(
+        "{command}\nor, to go on by itself after the loss of a node,\n  {}\nwhere the file {HOSTFILE} \
+         has a line for each node, and last one for each of {spares} spare(s), for `launch`: \
+         NAME slots={each} (Open MPI) or NAME:{each} (MPICH); Slurm takes the nodes of its job",
+        by_hand::launch(HOSTFILE, &flags),
+    )
 }
 
 fn basis(args: &PlanArgs) -> Result<Basis, StudyError> {

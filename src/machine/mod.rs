@@ -5,6 +5,7 @@ pub mod blas;
 pub mod environment;
 pub mod grace;
 pub mod launcher_rank;
+pub mod starter;
 pub mod team;
 pub mod tuning;
 pub mod work;

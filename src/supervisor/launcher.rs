@@ -5,6 +5,7 @@ use std::path::Path;
 use skt_terms::shown::shell_quoted;
 
 use super::hosts::{self, Host};
+use crate::machine::starter::Starter;
 use crate::report::heartbeat;
 
 /// The program that starts the ranks.
@@ -59,6 +60,10 @@ impl Template {
 pub struct Job<'a> {
     /// Ranks.
     pub ranks: usize,
+    /// Threads of a rank.
+    pub threads: usize,
+    /// Cores of a node that are kept from the solver.
+    pub helper_cores: usize,
     /// Where, in the order of the ranks.
     pub hosts: &'a [Host],
     /// Where the host file lies.
@@ -102,6 +107,14 @@ fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
+/// What gives the ranks cores for their threads, unless the user has said it.
+fn cores(starter: Starter, job: &Job) -> Vec<String> {
+    match starter.is_told(job.extra) {
+        true => Vec::new(),
+        false => starter.cores(job.threads, job.helper_cores),
+    }
+}
+
 fn openmpi(job: &Job) -> Plan {
     let mut argv = vec![job.program.unwrap_or("mpirun").to_owned()];
     if let Some(agent) = job.agent {
@@ -115,6 +128,7 @@ fn openmpi(job: &Job) -> Plan {
     ));
     argv.extend(["--hostfile".into(), job.hostfile.display().to_string()]);
     argv.extend(["-np".into(), job.ranks.to_string(), "-x".into(), heartbeat::ENV.into()]);
+    argv.extend(cores(Starter::Openmpi, job));
     argv.extend_from_slice(job.extra);
     argv.extend_from_slice(job.command);
     Plan { argv, env: Vec::new(), hostfile: hosts::openmpi_file(job.hosts) }
@@ -130,6 +144,7 @@ fn mpich(job: &Job) -> Plan {
     argv.extend(["-n".into(), job.ranks.to_string()]);
     // The environment as a whole goes along by itself, unless told otherwise.
     argv.extend(["-genv".into(), heartbeat::ENV.into(), job.token.into()]);
+    argv.extend(cores(Starter::Mpich, job));
     argv.extend_from_slice(job.extra);
     argv.extend_from_slice(job.command);
     Plan { argv, env: Vec::new(), hostfile: hosts::hydra_file(job.hosts) }
@@ -146,6 +161,7 @@ fn slurm(job: &Job) -> Plan {
     ]);
     // One rank lost is all lost, at once; the step before may still be ending.
     argv.extend(words("--kill-on-bad-exit=1 --wait=5 --overlap --export=ALL"));
+    argv.extend(cores(Starter::Slurm, job));
     argv.extend_from_slice(job.extra);
     argv.extend_from_slice(job.command);
     let lines = job.hosts.iter().flat_map(|host| std::iter::repeat_n(&host.name, host.slots));
@@ -223,11 +239,17 @@ mod tests {
     }
 
     fn lines(launcher: &Launcher, agent: Option<&str>, extra: &[&str]) -> Plan {
+        lines_of(1, launcher, agent, extra)
+    }
+
+    fn lines_of(threads: usize, launcher: &Launcher, agent: Option<&str>, extra: &[&str]) -> Plan {
         let hosts = [host("n1", 2), host("s1", 2)];
         let command = ["/opt/skt-hpl", "--n", "2000", "--out", "my report"].map(str::to_owned);
         let extra: Vec<String> = extra.iter().map(|word| (*word).to_owned()).collect();
         let job = Job {
             ranks: 4,
+            threads,
+            helper_cores: 0,
             hosts: &hosts,
             hostfile: Path::new("/run/hosts"),
             command: &command,
@@ -279,6 +301,21 @@ mod tests {
         );
         assert_eq!(plan.hostfile, "n1\nn1\ns1\ns1\n");
         assert_eq!(plan.env, [("SLURM_HOSTFILE".into(), "/run/hosts".into()), beat()]);
+    }
+
+    #[test]
+    fn threads_get_cores_unless_the_user_says_where_ranks_go() {
+        let said = |launcher: Launcher, extra: &[&str]| {
+            let argv = lines_of(4, &launcher, None, extra).argv.join(" ");
+            argv.split(" /opt/skt-hpl").next().unwrap().to_owned()
+        };
+        let end = "-x SKT_HPL_HEARTBEAT --bind-to none";
+        assert!(said(Launcher::Openmpi, &[]).ends_with(end));
+        let end = "-x SKT_HPL_HEARTBEAT --bind-to core";
+        assert!(said(Launcher::Openmpi, &["--bind-to", "core"]).ends_with(end));
+        assert!(said(Launcher::Slurm, &[]).ends_with("--export=ALL --cpus-per-task=4"));
+        assert!(said(Launcher::Slurm, &["-c", "8"]).ends_with("--export=ALL -c 8"));
+        assert!(said(Launcher::Mpich, &[]).ends_with("-genv SKT_HPL_HEARTBEAT r1.3"));
     }
 
     #[test]

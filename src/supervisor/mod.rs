@@ -60,6 +60,10 @@ pub struct Options {
     pub pool: Pool,
     /// Ranks.
     pub ranks: usize,
+    /// Threads of a rank.
+    pub threads: usize,
+    /// Cores of each node that are kept from the solver.
+    pub helper_cores: usize,
     /// This program's file, which the nodes have under the same path.
     pub program_file: PathBuf,
     /// Arguments of the benchmark.

@@ -348,6 +348,8 @@ impl Shell {
         }
         let job = launcher::Job {
             ranks: options.ranks,
+            threads: options.threads,
+            helper_cores: options.helper_cores,
             hosts: &start.hosts,
             hostfile,
             command: &command,

@@ -6,6 +6,7 @@ pub mod helper_cores;
 pub mod host;
 pub mod kernel;
 pub mod memory;
+pub mod peak;
 pub mod preflight;
 pub mod selftest;
 

@@ -19,6 +19,8 @@ use crate::machine::team::Team;
 pub struct DgemmSelfTest {
     /// Best rate on one core.
     pub gflops_per_core: f64,
+    /// The most that a core can do, where that is known; see [`super::peak`].
+    pub peak_gflops_per_core: Option<f64>,
     /// What looks wrong; see [`warnings`].
     pub warnings: Vec<String>,
 }
@@ -94,9 +96,15 @@ fn measure_by(
     best
 }
 
-/// What is wrong with the BLAS, if anything, given its rate on one core.
+/// Part of the peak that DGEMM does at least, where the BLAS is made for the processor and no
+/// one else uses the cores: such a BLAS does nine tenths, two threads on a core do half.
+const LEAST_OF_PEAK: f64 = 0.6;
+
+/// What is wrong with the BLAS or the cores, if anything, given the rate on one core and the most
+/// that it can do.
 pub fn warnings(
     gflops_per_core: f64,
+    peak_gflops_per_core: Option<f64>,
     blas: &BlasInfo,
     has_avx2: Option<bool>,
     nominal_gigahertz: Option<f64>,
@@ -117,7 +125,17 @@ pub fn warnings(
             }
         ));
     }
-    if let Some(gigahertz) = nominal_gigahertz.filter(|gigahertz| *gigahertz > 0.0) {
+    if let Some(peak) = peak_gflops_per_core {
+        if gflops_per_core < LEAST_OF_PEAK * peak {
+            found.push(format!(
+                "DGEMM does {gflops_per_core:.1} of the {peak:.1} Gflop/s that a core can do, at \
+                 least {:.0} % are expected: either several threads or other programs share the \
+                 cores, or {} is not made for this processor",
+                100.0 * LEAST_OF_PEAK,
+                blas.library
+            ));
+        }
+    } else if let Some(gigahertz) = nominal_gigahertz.filter(|gigahertz| *gigahertz > 0.0) {
         let a_cycle = gflops_per_core / gigahertz;
         let least = match has_avx2 {
             Some(true) => LEAST_FLOPS_A_CYCLE_AVX2,
@@ -183,26 +201,38 @@ mod tests {
     #[test]
     fn a_good_blas_is_not_blamed() {
         let good = blas("OpenBLAS", Some("SkylakeX"));
-        assert_eq!(warnings(55.0, &good, Some(true), Some(2.6)), [""; 0]);
+        assert_eq!(warnings(55.0, None, &good, Some(true), Some(2.6)), [""; 0]);
         // An old processor with a kernel of its time.
         let old = blas("OpenBLAS", Some("Nehalem"));
-        assert_eq!(warnings(10.0, &old, Some(false), Some(2.6)), [""; 0]);
+        assert_eq!(warnings(10.0, None, &old, Some(false), Some(2.6)), [""; 0]);
         // Zen 1: 8 flop a cycle.
-        assert_eq!(warnings(20.0, &blas("BLIS", Some("zen")), Some(true), Some(2.5)), [""; 0]);
-        assert_eq!(warnings(0.1, &blas("oneMKL", None), None, None), [""; 0]);
+        assert_eq!(
+            warnings(20.0, None, &blas("BLIS", Some("zen")), Some(true), Some(2.5)),
+            [""; 0]
+        );
+        assert_eq!(warnings(0.1, None, &blas("oneMKL", None), None, None), [""; 0]);
     }
 
     #[test]
     fn an_old_kernel_is_named() {
-        let found = warnings(9.0, &blas("OpenBLAS", Some("Prescott")), Some(true), Some(2.6));
+        let found = warnings(9.0, None, &blas("OpenBLAS", Some("Prescott")), Some(true), Some(2.6));
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(found[0].contains("'Prescott'") && found[0].contains("OPENBLAS_CORETYPE"));
         assert!(found[1].contains("3.5 flop a cycle"), "{}", found[1]);
     }
 
     #[test]
+    fn half_of_the_peak_is_told_whatever_the_clock() {
+        let good = blas("OpenBLAS", Some("SkylakeX"));
+        let found = warnings(25.5, Some(56.3), &good, Some(true), Some(2.6));
+        assert_eq!(found.len(), 1);
+        assert!(found[0].starts_with("DGEMM does 25.5 of the 56.3 Gflop/s"), "{}", found[0]);
+        assert_eq!(warnings(40.0, Some(56.3), &good, Some(true), Some(2.6)), [""; 0]);
+    }
+
+    #[test]
     fn a_slow_blas_without_a_name_is_noticed() {
-        let found = warnings(2.0, &blas("libblas.so.3", None), None, Some(2.0));
+        let found = warnings(2.0, None, &blas("libblas.so.3", None), None, Some(2.0));
         assert_eq!(found.len(), 1);
         assert!(found[0].contains("libblas.so.3"));
     }

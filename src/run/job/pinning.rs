@@ -1,8 +1,9 @@
 //! Where the threads of a rank go.
 
 use super::places::{self, Place};
-use crate::machine::environment::affinity::{self, Plan};
+use crate::machine::environment::affinity::{self, Plan, WhyNot};
 use crate::machine::environment::helper_cores::{self, HelperCores};
+use crate::machine::starter::Starter;
 use crate::machine::team::Team;
 
 /// Where the threads of a rank go.
@@ -67,6 +68,23 @@ impl Pinning {
         let pin = move |thread: usize| affinity::pin_as_planned(cpus.get(thread).copied());
         pin(0);
         Ok(Team::new(threads, pin)?.with_helper_cpu(self.helper_cpu))
+    }
+
+    /// That the threads of a rank on `host` have fewer cores than they are, and what mends it;
+    /// empty where they have enough.
+    pub fn lack(&self, host: &str) -> String {
+        match &self.solver {
+            Some(Plan::Leave(WhyNot::LauncherTooTight { cores, threads })) => format!(
+                "on {host} a rank of {threads} threads may use {cores} core(s): {}",
+                Starter::advice(Starter::of_this_process(), *threads)
+            ),
+            Some(Plan::Leave(WhyNot::Oversubscribed { ranks, threads, cores })) => format!(
+                "on {host} {ranks} rank(s) of {threads} thread(s) share {cores} core(s): start \
+                 fewer ranks or threads there, or, if the host has more cores, let the job have \
+                 them"
+            ),
+            _ => String::new(),
+        }
     }
 
     /// Where the threads of the solver go, for the report.

@@ -41,7 +41,11 @@ impl Reports {
         let mut notes = facts.environment.notes();
         let self_test = facts.dgemm_self_test.clone();
         if let Some(test) = &self_test {
-            notes.push(format!("dgemm    : {:.1} Gflop/s a core", test.gflops_per_core));
+            let rate = test.gflops_per_core;
+            let of_peak = test.peak_gflops_per_core.map_or(String::new(), |peak| {
+                format!(", {:.0} % of the {peak:.1} of its multiply-adds", 100.0 * rate / peak)
+            });
+            notes.push(format!("dgemm    : {rate:.1} Gflop/s a core{of_peak}"));
             notes.extend(test.warnings.iter().map(|warning| format!("warning  : {warning}")));
         }
         notes.extend(of_setup);

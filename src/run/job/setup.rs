@@ -17,7 +17,7 @@ use crate::config::{RunSpec, TestSpec};
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::machine::environment::affinity;
 use crate::machine::environment::preflight::{self, DoesNotFit};
-use crate::machine::environment::{DgemmSelfTest, Environment, blas, host, memory, selftest};
+use crate::machine::environment::{DgemmSelfTest, Environment, blas, host, memory, peak, selftest};
 use crate::machine::team::Team;
 use crate::report::output;
 use crate::run::protect::hold::{Patience, RunLock};
@@ -258,7 +258,11 @@ impl<'a> Setup<'a> {
         let team = team.map_err(|why| JobError::Threads { threads: spec.threads, why })?;
         let environment = environment(options, &places, &pinning);
         watch.lap("threads and BLAS");
-        let self_test = self_test(world, &team, &environment, self_test_seconds(spec))?;
+        let mut self_test = self_test(world, &team, &environment, self_test_seconds(spec))?;
+        if let Some(why) = first_text(world, &pinning.lack(&places[world.rank()].host))? {
+            // It is why DGEMM is slow.
+            self_test.warnings = vec![why];
+        }
         watch.lap("DGEMM self-test");
         let (_, index_on_host) = places::neighbours(&places, world.rank());
         let index = places::index_in_store(&places, world.rank());
@@ -343,12 +347,20 @@ fn self_test<C: Comm>(
 ) -> Result<DgemmSelfTest, JobError> {
     world.barrier()?;
     let rate = selftest::dgemm_gflops(team, seconds)? / team.threads() as f64;
-    let mut sum = [rate];
-    collect::all_sum(world, &mut sum)?;
-    let gflops_per_core = sum[0] / world.size() as f64;
+    // NaN where one is unknown, of which the sum is NaN, too.
+    let mut sums = [rate, peak::gflops_per_core(team).unwrap_or(f64::NAN)];
+    collect::all_sum(world, &mut sums)?;
+    let [gflops_per_core, peak] = sums.map(|sum| sum / world.size() as f64);
+    let peak_gflops_per_core = Some(peak).filter(|peak| peak.is_finite());
     let (blas, host) = (&environment.blas, &environment.host);
-    let warnings = selftest::warnings(gflops_per_core, blas, host.has_avx2, host.nominal_gigahertz);
-    Ok(DgemmSelfTest { gflops_per_core, warnings })
+    let warnings = selftest::warnings(
+        gflops_per_core,
+        peak_gflops_per_core,
+        blas,
+        host.has_avx2,
+        host.nominal_gigahertz,
+    );
+    Ok(DgemmSelfTest { gflops_per_core, peak_gflops_per_core, warnings })
 }
 
 /// The host that lacks most memory, if one does; why the job does not fit, and what

@@ -1,0 +1,47 @@
+//! The commands that a user is told to give, for the launcher that this machine has.
+
+use std::env;
+use std::process::{Command, Stdio};
+
+use nix::unistd::geteuid;
+use skt_terms::shown::shell_quoted;
+
+use crate::machine::starter::{Ranks, Starter};
+
+/// The launcher that a user of this machine has: what `mpirun` in PATH is, else `srun`, else
+/// Open MPI, which may be elsewhere.
+fn here() -> (Starter, bool) {
+    if let Some(starter) = Starter::of_program("mpirun") {
+        return (starter, starter == Starter::Openmpi && geteuid().is_root());
+    }
+    let silent = |command: &mut Command| {
+        command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|end| end.success())
+    };
+    match silent(Command::new("srun").arg("--version")) {
+        true => (Starter::Slurm, false),
+        false => (Starter::Openmpi, false),
+    }
+}
+
+/// This program, as it was called, in a shell.
+fn program() -> String {
+    let program = env::args_os().next().unwrap_or_else(|| "skt-hpl".into());
+    shell_quoted(&program.to_string_lossy())
+}
+
+/// The command that starts these ranks of this program in a shell of this user: `mpirun -np 4
+/// skt-hpl`. Open MPI refuses root unless it is told that it is meant.
+pub fn start(ranks: &Ranks) -> String {
+    let (starter, is_root) = here();
+    format!("{} {}", starter.command(is_root, ranks).join(" "), program())
+}
+
+/// The command that has `skt-hpl launch` start a run with these `flags` on the nodes of a host
+/// file.
+pub fn launch(hostfile: &str, flags: &str) -> String {
+    let root = match here() {
+        (_, true) => " --launcher-arg=--allow-run-as-root",
+        _ => "",
+    };
+    format!("{} launch --hosts {hostfile}{root} --{flags}", program())
+}

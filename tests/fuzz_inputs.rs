@@ -36,6 +36,8 @@ use skt_hpl::run::protect::ledger::{Ledger, LedgerError};
 use skt_hpl::run::protect::{Settings, result};
 use skt_hpl::supervisor::hosts::{self, Health, Host, OutOfUse, Pool, Replacement};
 use skt_hpl::supervisor::line::Lines;
+use skt_hpl::supervisor::links::addresses::Address;
+use skt_hpl::supervisor::links::{Found, Link};
 use skt_hpl::supervisor::probe::{Answer, Purpose, program_checksum};
 use skt_hpl::supervisor::process::Process;
 use skt_hpl::supervisor::report as account;
@@ -588,6 +590,8 @@ fn answers_of_nodes() {
         ended: 1,
         immortal: 0,
         ending: 0,
+        ranks: 2,
+        stopped: 1,
         run_bytes: 4096,
         available_bytes: 1 << 30,
         no_store: None,
@@ -603,6 +607,8 @@ fn answers_of_nodes() {
             segments: 2,
         }),
         warnings: vec!["RemoveIPC=yes".into()],
+        addresses: vec![Address { interface: "ib0".into(), ip: "10.77.0.11".parse().unwrap() }],
+        links: vec![Link { to: "n2".into(), found: Found::Dead("no route".into()) }],
     };
     let ill = Answer { version: "0".into(), no_store: Some("why".into()), ..answer.clone() };
     let corpus = texts(&[answer.line(), format!("Welcome!\n{}", ill.line()), "no shell\n".into()]);
@@ -611,10 +617,17 @@ fn answers_of_nodes() {
     let script = format!("cat {0}; cat {0} >&2", file.display());
     let reach = |_: &str| ["sh", "-c", &script].map(str::to_owned).to_vec();
     let each = Duration::from_secs(30);
+    let partners = std::collections::BTreeMap::new();
     campaign("answers_of_nodes", &corpus, &JSON, 150, |input| {
         fs::write(&file, &input[..input.len().min(30_000)]).unwrap();
-        let limits =
-            Limits { purpose: Purpose::Start, each, spare_losses: 0, suspects: &[], rank_bytes: 9 };
+        let limits = Limits {
+            purpose: Purpose::Start,
+            each,
+            spare_losses: 0,
+            suspects: &[],
+            rank_bytes: 9,
+            partners: &partners,
+        };
         let survey = survey::survey(&mut Lines::default(), &pool, &reach, limits, &mut || false);
         survey.ended();
         survey.warnings().keys().for_each(|warning| assert_tame(warning));

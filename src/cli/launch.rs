@@ -16,6 +16,7 @@ use crate::report::output;
 use crate::run::protect::{self, Settings, parse_seconds, read_domains};
 use crate::supervisor::hosts::{self, Host, HostsError, Pool};
 use crate::supervisor::launcher::{Launcher, Template};
+use crate::supervisor::links::addresses::Networks;
 use crate::supervisor::shape;
 use crate::supervisor::watch::Floors;
 use crate::supervisor::{self, Options, SupervisorError};
@@ -205,6 +206,7 @@ fn options(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
         program: args.launcher_program.clone(),
         extra: args.launcher_arg.clone(),
         agent: args.agent.clone(),
+        networks: Networks::of(&args.launcher_arg, env),
         is_local,
         pool,
         ranks,

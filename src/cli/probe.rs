@@ -8,6 +8,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use crate::config::ConfigError;
 use crate::report::output;
 use crate::supervisor::line;
+use crate::supervisor::links::Partner;
 use crate::supervisor::probe::{self, Purpose, Question};
 
 /// Flags of `probe`.
@@ -28,6 +29,10 @@ pub struct ProbeArgs {
     /// What to do here, at first; further purposes may come on standard input
     #[arg(long, value_parser = purposes())]
     purpose: Purpose,
+    /// For the purpose `links`: a node to be reached, with its address or by its name; may be
+    /// given several times
+    #[arg(long = "partner", value_name = "NAME[=ADDRESS]")]
+    partners: Vec<Partner>,
 }
 
 fn purposes() -> impl TypedValueParser<Value = Purpose> {
@@ -43,7 +48,8 @@ pub fn execute(args: &ProbeArgs) -> Result<(), ConfigError> {
     // It is no rank, and tools that list processes shall show so.
     let _ = nix::sys::prctl::set_name(c"skt-hpl-probe");
     let started_at = probe::whereabouts();
-    for (number, purpose) in std::iter::once((0, args.purpose)).chain(line::further_questions()) {
+    let first = std::iter::once((0, args.purpose, args.partners.clone()));
+    for (number, purpose, partners) in first.chain(line::further_questions()) {
         if probe::whereabouts() != started_at {
             // A new line finds out what is there now.
             break;
@@ -54,6 +60,7 @@ pub fn execute(args: &ProbeArgs) -> Result<(), ConfigError> {
             store: args.store.clone(),
             image_folders: args.images.clone(),
             purpose,
+            partners,
             number,
         };
         output::print(probe::answer(&question).line().as_bytes())?;

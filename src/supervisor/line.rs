@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use skt_terms::shown::shown_message;
 
+use super::links::Partner;
 use super::probe::{Answer, Purpose};
 use super::process::Process;
 
@@ -92,11 +93,12 @@ impl Line {
 
     /// Asks a further question; false if it cannot be asked on this line. An answer
     /// to the one before that comes late is none.
-    pub fn ask(&mut self, purpose: Purpose) -> bool {
+    pub fn ask(&mut self, purpose: Purpose, partners: &[Partner]) -> bool {
         self.number += 1;
         self.asked = Instant::now();
         self.said.clear();
-        self.send(&format!("{} {purpose}", self.number))
+        let partners: String = partners.iter().map(|partner| format!(" {partner}")).collect();
+        self.send(&format!("{} {purpose}{partners}", self.number))
     }
 
     /// Sends a line of text; false if the line has ended, or is for one question alone.
@@ -185,7 +187,7 @@ impl Lines {
 
 /// Further questions on standard input, at the far end, with their numbers: until
 /// it ends, says something else, or nothing has come for three minutes.
-pub fn further_questions() -> impl Iterator<Item = (u64, Purpose)> {
+pub fn further_questions() -> impl Iterator<Item = (u64, Purpose, Vec<Partner>)> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         for line in io::stdin().lines() {
@@ -201,8 +203,11 @@ pub fn further_questions() -> impl Iterator<Item = (u64, Purpose)> {
             let line = receiver.recv_timeout(FAR_END_PATIENCE).ok()?;
             // An empty one only keeps the line in use.
             if !line.is_empty() {
-                let (number, purpose) = line.split_once(' ')?;
-                return Some((number.parse().ok()?, Purpose::named(purpose)?));
+                let mut words = line.split(' ');
+                let number = words.next()?.parse().ok()?;
+                let purpose = Purpose::named(words.next()?)?;
+                let partners = words.map(|word| word.parse().ok()).collect::<Option<_>>()?;
+                return Some((number, purpose, partners));
             }
         }
     })
@@ -242,7 +247,7 @@ mod tests {
         let mut line = line(&script, true);
         assert!(matches!(heard(&mut line), Heard::Answer(_)));
         for _ in 0..3 {
-            assert!(line.ask(Purpose::Look));
+            assert!(line.ask(Purpose::Look, &[]));
             assert!(matches!(heard(&mut line), Heard::Answer(_)));
         }
         assert!(line.opening().is_some());
@@ -255,7 +260,7 @@ mod tests {
         let mut line = line(&script, true);
         assert!(matches!(line.hear(), Heard::Nothing));
         // The answer to the first comes only now.
-        assert!(line.ask(Purpose::Start));
+        assert!(line.ask(Purpose::Start, &[]));
         std::thread::sleep(Duration::from_millis(200));
         assert!(matches!(line.hear(), Heard::Nothing));
         line.questions.as_mut().unwrap().write_all(b"\n").unwrap();
@@ -267,8 +272,8 @@ mod tests {
         let mut ended = line(&answer("\"question\":0"), true);
         assert!(matches!(heard(&mut ended), Heard::Answer(_)));
         ended.child.wait().unwrap();
-        assert!(!ended.ask(Purpose::Look));
-        assert!(!line("cat", false).ask(Purpose::Look));
+        assert!(!ended.ask(Purpose::Look, &[]));
+        assert!(!line("cat", false).ask(Purpose::Look, &[]));
         let mut lines = Lines::default();
         lines.keep("n1", ended);
         lines.keep("n2", line("cat", true));

@@ -22,6 +22,7 @@ pub mod hosts;
 mod job;
 pub mod launcher;
 pub mod line;
+pub mod links;
 pub mod probe;
 pub mod process;
 pub mod report;
@@ -39,6 +40,7 @@ use std::time::Duration;
 
 use hosts::Pool;
 use launcher::Launcher;
+use links::addresses::Networks;
 use skt_terms::exit::Exit;
 use state::StateError;
 use watch::Floors;
@@ -54,6 +56,8 @@ pub struct Options {
     pub extra: Vec<String>,
     /// The command that reaches a node, if it is not the launcher's usual one.
     pub agent: Option<String>,
+    /// The networks that the job uses.
+    pub networks: Networks,
     /// All ranks run on this machine: no agent is needed.
     pub is_local: bool,
     /// Nodes.

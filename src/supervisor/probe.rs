@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 use skt_terms::named;
 use skt_terms::shown::shown_message;
 
+use super::links::addresses::{self, Address};
+use super::links::{Found, Link, Partner, exchange};
 use super::process;
 use crate::checkpoint::codec::checksum;
 use crate::checkpoint::level::folder::remove_images_of;
@@ -38,6 +40,12 @@ pub struct Answer {
     /// Processes of this user that end: their memory is still to come back.
     #[serde(default)]
     pub ending: usize,
+    /// Ranks of the run that are there, when they are looked for.
+    #[serde(default)]
+    pub ranks: usize,
+    /// Those of them that a signal has stopped.
+    #[serde(default)]
+    pub stopped: usize,
     /// Bytes of segments of this run.
     pub run_bytes: u64,
     /// Bytes of memory that are available.
@@ -57,6 +65,12 @@ pub struct Answer {
     pub images_stay: Option<String>,
     /// Settings of the node by which a run may lose its segments.
     pub warnings: Vec<String>,
+    /// Its addresses in networks.
+    #[serde(default)]
+    pub addresses: Vec<Address>,
+    /// What it found of the links that it was to try.
+    #[serde(default)]
+    pub links: Vec<Link>,
 }
 
 /// What a node is asked.
@@ -72,6 +86,8 @@ pub struct Question {
     pub image_folders: Vec<PathBuf>,
     /// What to do there.
     pub purpose: Purpose,
+    /// The nodes that it tries to reach.
+    pub partners: Vec<Partner>,
     /// Its number.
     pub number: u64,
 }
@@ -83,6 +99,8 @@ pub enum Purpose {
     Start,
     /// The job is silent: nothing is touched.
     Look,
+    /// The links to other nodes are tried: nothing is touched.
+    Links,
     /// The run is over: its segments are removed, except the marks that say so, and its images
     /// on the node's own disks.
     Clean,
@@ -90,7 +108,7 @@ pub enum Purpose {
     Forget,
 }
 
-named!(Purpose { Start: "start", Look: "look", Clean: "clean", Forget: "forget" });
+named!(Purpose { Start: "start", Look: "look", Links: "links", Clean: "clean", Forget: "forget" });
 
 /// The paths of this process's program and folder; they change when the program's file
 /// is replaced or the folder is removed.
@@ -101,8 +119,12 @@ pub fn whereabouts() -> [Option<PathBuf>; 2] {
 /// The node's answer to a question.
 pub fn answer(question: &Question) -> Answer {
     let (ended, immortal) = match question.purpose {
-        Purpose::Look => (0, 0),
+        Purpose::Look | Purpose::Links => (0, 0),
         Purpose::Start | Purpose::Clean | Purpose::Forget => process::sweep_ranks(&question.run),
+    };
+    let (ranks, stopped) = match question.purpose {
+        Purpose::Look => process::count_ranks(&question.run),
+        _ => (0, 0),
     };
     let (available_bytes, _) = host::Host::this().available_memory();
     let mut answer = Answer {
@@ -113,6 +135,8 @@ pub fn answer(question: &Question) -> Answer {
         ended,
         immortal,
         ending: host::ending_processes(),
+        ranks,
+        stopped,
         run_bytes: 0,
         available_bytes,
         store_free_bytes: None,
@@ -121,7 +145,13 @@ pub fn answer(question: &Question) -> Answer {
         void_store: None,
         images_stay: None,
         warnings: Vec::new(),
+        addresses: addresses::of_this_machine(),
+        links: Vec::new(),
     };
+    if question.purpose == Purpose::Links {
+        answer.links = exchange::with(&question.partners);
+        return answer;
+    }
     if question.purpose == Purpose::Clean && immortal == 0 {
         answer.images_stay = remove_images(&question.image_folders, &question.run_id);
     }
@@ -191,6 +221,14 @@ impl Answer {
         let texts = said.into_iter().chain(&mut answer.no_store).chain(&mut answer.images_stay);
         let texts = texts.chain(&mut answer.void_store);
         let texts = texts.chain(&mut answer.warnings);
+        let texts = texts.chain(answer.addresses.iter_mut().map(|address| &mut address.interface));
+        let texts = texts.chain(answer.links.iter_mut().flat_map(|link| {
+            let why = match &mut link.found {
+                Found::Alive => None,
+                Found::Dead(why) | Found::Unknown(why) => Some(why),
+            };
+            why.into_iter().chain([&mut link.to])
+        }));
         texts.for_each(|text| *text = shown_message(text));
         Some(answer)
     }
@@ -219,6 +257,8 @@ pub(super) mod tests {
             ended: 0,
             immortal: 0,
             ending: 0,
+            ranks: 0,
+            stopped: 0,
             run_bytes: 0,
             available_bytes: 1 << 30,
             store_free_bytes: None,
@@ -227,13 +267,15 @@ pub(super) mod tests {
             void_store: None,
             images_stay: None,
             warnings: vec![],
+            addresses: vec![],
+            links: vec![],
         }
     }
 
     /// A question about run `r`.
     fn question(store: String, image_folders: Vec<PathBuf>, purpose: Purpose) -> Question {
         let (run, run_id) = ("r".to_owned(), "r".to_owned());
-        Question { run, run_id, store, image_folders, purpose, number: 0 }
+        Question { run, run_id, store, image_folders, purpose, partners: vec![], number: 0 }
     }
 
     #[test]

@@ -95,6 +95,17 @@ pub fn sweep_launcher(run: &str) -> (usize, usize) {
     end_all(|| of_run(run).collect())
 }
 
+/// How many ranks of the run `run` are on this machine, and how many of them a signal has
+/// stopped (SIGSTOP); a debugger's stop is another.
+pub fn count_ranks(run: &str) -> (usize, usize) {
+    let ranks: Vec<i32> = of_run(run).filter(|pid| is_ours(*pid)).collect();
+    let is_stopped = |pid: &&i32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T'))
+    };
+    (ranks.len(), ranks.iter().filter(is_stopped).count())
+}
+
 /// Whether a process runs our program.
 fn is_ours(pid: i32) -> bool {
     let program = std::env::current_exe().ok();
@@ -223,6 +234,25 @@ mod tests {
             assert_eq!(sweep_ranks(&me), (1, 0));
             assert_eq!(child.wait().unwrap().signal(), Some(signal as i32));
         }
+    }
+
+    #[test]
+    fn a_stopped_rank_is_told_from_one_that_runs() {
+        let me = format!("stopped-{}", std::process::id());
+        let token = format!("{me}.1");
+        let mut child = grace::tests::start(300, |command| {
+            command.env(crate::report::heartbeat::ENV, &token);
+        });
+        assert_eq!(count_ranks(&me), (1, 0));
+        let rank = Process::of(child.id() as i32).unwrap();
+        rank.signal(Signal::SIGSTOP);
+        let start = Instant::now();
+        while count_ranks(&me) != (1, 1) {
+            assert!(start.elapsed() < Duration::from_secs(60));
+        }
+        rank.signal(Signal::SIGKILL);
+        child.wait().unwrap();
+        assert_eq!(count_ranks(&me), (0, 0));
     }
 
     #[test]

@@ -40,10 +40,12 @@ pub fn timelines(state: &State) -> Vec<String> {
         let timeline = failure.timeline();
         let cell = |seconds: Option<f64>| seconds.map_or("-".to_owned(), |s| format!("{s:.2}"));
         let total = failure.computing_unix.map(|unix| unix - failure.last_sign_unix);
-        let lost: Vec<&str> = failure.replaced.iter().map(|change| change.lost.as_str()).collect();
+        let lost =
+            failure.replaced.iter().map(|change| format!("{} lost: {}", change.lost, change.why));
+        let lost: Vec<String> = lost.collect();
         let cause = match lost.is_empty() {
             true => failure.how.clone(),
-            false => format!("{} lost", lost.join(", ")),
+            false => lost.join("; "),
         };
         lines.push(format!(
             "{:>7} {:>8} {:>9}< {:>12} {:>8} {:>9} {:>9}<  {cause}",

@@ -96,6 +96,7 @@ impl Shell {
             restarts_max: options.restarts_max,
             readmit: options.readmit,
             start_over: options.start_over,
+            networks: options.networks.clone(),
             listed: options.pool.everyone().map(|host| host.name.clone()).collect(),
         };
         let machine = Machine::new(rules, state, Watch::new(options.floors));
@@ -260,18 +261,21 @@ impl Shell {
         ];
         let images = |folder: &PathBuf| format!("--images={}", folder.display());
         words.extend(options.image_folders.iter().map(images));
-        let command = launcher::probe_command(&folder, &words);
         let here = process::this_host();
         let reach = |name: &str| {
+            let mut words = words.clone();
+            let partners = inquiry.partners.get(name).into_iter().flatten();
+            words.extend(partners.map(|partner| format!("--partner={partner}")));
+            let command = launcher::probe_command(&folder, &words);
             if options.is_local || name == here {
-                vec!["/bin/sh".to_owned(), "-c".to_owned(), command.clone()]
+                vec!["/bin/sh".to_owned(), "-c".to_owned(), command]
             } else {
                 launcher::on_node(&options.launcher, options.agent.as_deref(), name, &command)
             }
         };
         let each = match inquiry.purpose {
             Purpose::Clean | Purpose::Forget => options.probe_limit.min(CLEAN_PATIENCE),
-            Purpose::Start | Purpose::Look => options.probe_limit,
+            Purpose::Start | Purpose::Look | Purpose::Links => options.probe_limit,
         };
         let limits = Limits {
             purpose: inquiry.purpose,
@@ -279,6 +283,7 @@ impl Shell {
             rank_bytes: options.rank_bytes,
             spare_losses: inquiry.spare_losses,
             suspects: &inquiry.suspects,
+            partners: &inquiry.partners,
         };
         let job = &mut self.job;
         let mut is_over = || job.as_mut().is_some_and(|job| job.ended().is_some());

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use super::fault;
 use super::hosts::{Health, Host, Pool};
 use super::line::{Heard, Line, Lines};
+use super::links::from_here::FromHere;
+use super::links::{Partner, verdict};
 use super::probe::{Answer, Purpose};
 
 /// How long the last nodes are waited for once the others have answered: so many times
@@ -20,6 +22,8 @@ const PATIENCE_OF_LOOK: (u32, Duration) = (2, Duration::from_secs(2));
 /// The same for nodes that the launcher, or a look, says are lost: so much longer than
 /// the slowest of the others takes now.
 const PATIENCE_WITH_SUSPECTS: Duration = Duration::from_millis(300);
+/// The same where links are tried: the far end itself waits for partners.
+const PATIENCE_OF_LINKS: (u32, Duration) = (2, Duration::from_secs(9));
 /// A kept line on which no answer comes for so long is replaced by a new one: the line
 /// may have broken without a packet that says so while the node is well.
 const RENEW_AFTER: Duration = Duration::from_secs(1);
@@ -35,6 +39,8 @@ pub struct Survey {
     pub health: BTreeMap<String, Health>,
     /// The agent that cannot be started on this machine, and why: no node can be asked.
     pub agent_fault: Option<(String, io::Error)>,
+    /// The longest that a node took to answer, or had taken when its line was opened.
+    pub slowest: Duration,
 }
 
 impl Survey {
@@ -76,6 +82,8 @@ pub struct Limits<'a> {
     /// Nodes that the launcher has said to be lost. A hint: they are asked all
     /// the same, but not waited for as long.
     pub suspects: &'a [String],
+    /// Whom each node tries to reach, where links are tried.
+    pub partners: &'a BTreeMap<String, Vec<Partner>>,
 }
 
 /// A probe in progress.
@@ -109,10 +117,12 @@ pub fn survey(
         begun: Instant::now(),
         slowest: Duration::ZERO,
         slowest_opening: Duration::ZERO,
+        judged: (0, false),
+        from_here: None,
     };
     let spares = match limits.purpose {
         Purpose::Look => &[],
-        Purpose::Start | Purpose::Clean | Purpose::Forget => &pool.spares[..],
+        Purpose::Start | Purpose::Links | Purpose::Clean | Purpose::Forget => &pool.spares[..],
     };
     let mut waiting: Vec<&Host> = pool.active.iter().chain(spares).collect();
     waiting.reverse();
@@ -123,6 +133,7 @@ pub fn survey(
             asking.start(&host.name);
         }
         asking.collect();
+        asking.try_silent();
         if waiting.is_empty() && asking.is_enough() {
             break;
         }
@@ -156,18 +167,26 @@ struct Asking<'a> {
     lines: &'a mut Lines,
     reach: &'a dyn Fn(&str) -> Vec<String>,
     under_way: Vec<Probe>,
+    /// When the last node was asked: of many nodes, some wait until others have answered.
     begun: Instant,
     /// The longest that a node took to answer.
     slowest: Duration,
     /// The longest that one of these took when its line was opened.
     slowest_opening: Duration,
+    /// After so many outcomes, whether the links of all silent nodes are known to be dead.
+    judged: (usize, bool),
+    /// Packets that are sent from here to the silent nodes.
+    from_here: Option<FromHere>,
 }
 
 impl Asking<'_> {
     fn start(&mut self, name: &str) {
         let started = Instant::now();
+        self.begun = started;
         let kept = self.lines.take(name);
-        match kept.and_then(|mut line| line.ask(self.limits.purpose).then_some(line)) {
+        let partners = self.limits.partners.get(name).map_or(&[][..], |partners| partners);
+        let ask = |mut line: Line| line.ask(self.limits.purpose, partners).then_some(line);
+        match kept.and_then(ask) {
             Some(line) => {
                 self.under_way.push(Probe { name: name.to_owned(), line, started, is_new: false });
             }
@@ -192,7 +211,7 @@ impl Asking<'_> {
     }
 
     fn collect(&mut self) {
-        let limit = self.limits.each;
+        let (limits, limit) = (self.limits, self.limits.each);
         for mut probe in std::mem::take(&mut self.under_way) {
             let waited = probe.started.elapsed();
             let outcome = match probe.line.hear() {
@@ -210,7 +229,9 @@ impl Asking<'_> {
                 Heard::Nothing if waited >= limit => {
                     Outcome::Failed(format!("no answer in {:.1} s", limit.as_secs_f64()))
                 }
-                Heard::Nothing if probe.is_new || waited < RENEW_AFTER => {
+                Heard::Nothing
+                    if probe.is_new || waited < RENEW_AFTER || limits.purpose == Purpose::Links =>
+                {
                     self.under_way.push(probe);
                     continue;
                 }
@@ -228,8 +249,12 @@ impl Asking<'_> {
         match self.outcomes.get(&host.name) {
             None | Some(Outcome::Unknown) => Health::Unknown,
             Some(Outcome::Failed(why)) => Health::Ill(why.clone()),
-            // A look asks for a sign of life alone.
-            Some(Outcome::Answer(_)) if self.limits.purpose == Purpose::Look => Health::Well,
+            // These ask for a sign of life, or of others.
+            Some(Outcome::Answer(_))
+                if matches!(self.limits.purpose, Purpose::Look | Purpose::Links) =>
+            {
+                Health::Well
+            }
             Some(Outcome::Answer(answer)) => {
                 let (held_bytes, rank_bytes) = (self.held_bytes, self.limits.rank_bytes);
                 match fault::of(answer, host.slots as u64, held_bytes, rank_bytes) {
@@ -240,8 +265,45 @@ impl Asking<'_> {
         }
     }
 
+    /// Nodes in use that are silent and from which no packet comes back are lost, however long
+    /// the agent would wait for them. Before the first start nothing is lost by waiting.
+    fn try_silent(&mut self) {
+        let is_look = self.limits.purpose == Purpose::Look;
+        if !is_look && (self.limits.purpose != Purpose::Start || self.limits.spare_losses == 0) {
+            return;
+        }
+        if let Some(from_here) = &self.from_here {
+            let gone = from_here.gone().unwrap_or_default();
+            for probe in std::mem::take(&mut self.under_way) {
+                if gone.contains(&probe.name) {
+                    let waited = probe.started.elapsed().as_secs_f64();
+                    let why =
+                        format!("no answer in {waited:.1} s, and no packet comes back from it");
+                    self.outcomes.insert(probe.name, Outcome::Failed(why));
+                } else {
+                    self.under_way.push(probe);
+                }
+            }
+        } else if self.begun.elapsed() > self.slowest + PATIENCE_WITH_SUSPECTS {
+            let is_silent = |host: &&Host| !self.outcomes.contains_key(&host.name);
+            let name = |host: &Host| host.name.clone();
+            let active = &self.pool.active;
+            let silent: Vec<String> = active.iter().filter(is_silent).map(name).collect();
+            // More than the silent ones, so that all are known as soon as most are.
+            let well = active.iter().chain(&self.pool.spares);
+            let well = well.filter(|host| self.health(host) == Health::Well);
+            let answering: Vec<String> = well.take(silent.len() + 1).map(name).collect();
+            if !silent.is_empty() && answering.len() > silent.len() {
+                self.from_here = Some(FromHere::start(silent, answering));
+            }
+        }
+    }
+
     /// Whether the answers so far suffice to go on.
-    fn is_enough(&self) -> bool {
+    fn is_enough(&mut self) -> bool {
+        if self.limits.purpose == Purpose::Links {
+            return self.are_links_known();
+        }
         let (pool, limits) = (self.pool, &self.limits);
         let is_silent = |host: &&Host| !self.outcomes.contains_key(&host.name);
         let is_well = |host: &&Host| self.health(host) == Health::Well;
@@ -265,6 +327,30 @@ impl Asking<'_> {
         !is_patient && silent + ill <= limits.spare_losses && spares >= silent + ill
     }
 
+    /// Whether nothing more is to be learned of links: all have answered, or the others have
+    /// found that none of the silent ones can be reached.
+    fn are_links_known(&mut self) -> bool {
+        let silent: Vec<&str> = { &self.pool.active }
+            .iter()
+            .map(|host| host.name.as_str())
+            .filter(|name| !self.outcomes.contains_key(*name))
+            .collect();
+        if silent.is_empty() || !self.is_patient(PATIENCE_OF_LINKS) {
+            return true;
+        }
+        if self.judged.0 != self.outcomes.len() {
+            let findings = { &self.outcomes }.iter().filter_map(|(name, outcome)| match outcome {
+                Outcome::Answer(answer) => Some((name.clone(), answer.links.clone())),
+                Outcome::Failed(_) | Outcome::Unknown => None,
+            });
+            let dead = verdict::dead(&findings.collect(), &[], &[]);
+            let are_dead = silent.iter().all(|name| dead.contains_key(*name));
+            self.judged =
+                (self.outcomes.len(), are_dead && 2 * silent.len() < self.pool.active.len());
+        }
+        self.judged.1
+    }
+
     /// Whether those that are silent may still answer.
     fn is_patient(&self, (times, more): (u32, Duration)) -> bool {
         self.begun.elapsed() < self.slowest.max(self.slowest_opening) * times + more
@@ -282,9 +368,11 @@ impl Asking<'_> {
             let outcome = match is_in_use && silence_counts && !is_cut_short {
                 true => {
                     let waited = probe.started.elapsed().as_secs_f64();
+                    let is_suspect = self.limits.suspects.contains(&probe.name);
+                    let broke = if is_suspect { ", and a connection to it broke" } else { "" };
                     Outcome::Failed(format!(
                         "no answer in {waited:.1} s, after all others had \
-                         answered"
+                         answered{broke}"
                     ))
                 }
                 false => {
@@ -300,7 +388,8 @@ impl Asking<'_> {
             Outcome::Answer(answer) => Some((name, *answer)),
             Outcome::Failed(_) | Outcome::Unknown => None,
         });
-        Survey { answers: answers.collect(), health, agent_fault: self.agent_fault }
+        let slowest = self.slowest.max(self.slowest_opening);
+        Survey { answers: answers.collect(), health, agent_fault: self.agent_fault, slowest }
     }
 }
 
@@ -338,6 +427,7 @@ mod tests {
         rank_bytes: 0,
         spare_losses: 1,
         suspects: &[],
+        partners: &BTreeMap::new(),
     };
 
     /// A far end that notes each opening in a file, and answers all questions.

@@ -10,8 +10,8 @@ use crate::report::heartbeat::{Beat, FACTOR, WAIT};
 const PACE_FACTOR: f64 = 10.0;
 /// A pause this many times as long as the longest so far, and of so many seconds at
 /// least, is a reason to probe the nodes.
-const LOOK_FACTOR: f64 = 3.0;
-const LOOK_LEAST_SECONDS: f64 = 3.0;
+const LOOK_FACTOR: f64 = 2.0;
+const LOOK_LEAST_SECONDS: f64 = 2.0;
 
 /// The least limits.
 #[derive(Debug, Clone, Copy)]
@@ -59,6 +59,34 @@ pub struct Watch {
     /// nothing of a larger one.
     phases: HashMap<(String, usize), f64>,
     phase_since_seconds: f64,
+    start: StartPace,
+}
+
+/// What is known of the time from the launcher's start to the first sign of life.
+#[derive(Debug, Default)]
+struct StartPace {
+    since_seconds: f64,
+    /// The longest of the starts that have lived.
+    longest_seconds: f64,
+    /// What a launcher needs at least, by the time that the agent took to reach the nodes.
+    reach_seconds: f64,
+    /// Starts since then that gave no sign of life: each has twice the time of the one before.
+    silent: i32,
+}
+
+impl StartPace {
+    /// The time of a start by what is known, if something is.
+    fn seconds(&self) -> Option<f64> {
+        Some(self.longest_seconds.max(self.reach_seconds)).filter(|seconds| *seconds > 0.0)
+    }
+
+    /// How long a start may be silent. Where nothing is known, or starts were ended again and
+    /// again, `at_most`, or what is known if that is more.
+    fn limit_seconds(&self, at_least: f64, at_most: f64) -> f64 {
+        let Some(known) = self.seconds() else { return at_most };
+        let limit = at_least.max(PACE_FACTOR * known);
+        (limit * 2f64.powi((self.silent - 1).clamp(0, 30))).min(limit.max(at_most))
+    }
 }
 
 impl Watch {
@@ -78,7 +106,15 @@ impl Watch {
             longest_step_columns: 0,
             phases: HashMap::new(),
             phase_since_seconds: 0.0,
+            start: StartPace::default(),
         }
+    }
+
+    /// The agent took so long to reach the slowest node, its handshake included. A launcher
+    /// reaches `nodes` nodes in a tree, by the same way, a level after the other.
+    pub fn reached(&mut self, slowest_seconds: f64, nodes: usize) {
+        let levels = 1.0 + (nodes.max(1) as f64).log2().ceil();
+        self.start.reach_seconds = self.start.reach_seconds.max(levels * slowest_seconds);
     }
 
     /// The job is started. What was learned of its pace stays.
@@ -88,6 +124,8 @@ impl Watch {
         self.alive_at_seconds = now_seconds;
         self.column_at_seconds = now_seconds;
         self.phase_since_seconds = now_seconds;
+        self.start.since_seconds = now_seconds;
+        self.start.silent += 1;
     }
 
     /// A sign of life. One that only repeats what is known is none: a program
@@ -111,6 +149,11 @@ impl Watch {
             last.phase != beat.phase || what(last) != what(beat)
         });
         self.measure(beat, now_seconds);
+        if self.last.is_none() {
+            let took = now_seconds - self.start.since_seconds;
+            self.start.longest_seconds = self.start.longest_seconds.max(took);
+            self.start.silent = 0;
+        }
         if is_new {
             self.alive_at_seconds = now_seconds;
         }
@@ -154,6 +197,9 @@ impl Watch {
             return self.floors.phase_seconds.max(PACE_FACTOR * pause);
         }
         let floor = self.floors.columns_seconds;
+        if self.last.is_none() {
+            return self.start.limit_seconds(floor, self.floors.phase_seconds);
+        }
         let expected = self.last.as_ref().map_or(0.0, |beat| beat.expected_seconds);
         if self.last.as_ref().is_some_and(|beat| beat.phase == FACTOR) {
             return floor.max(PACE_FACTOR * self.longest_step_seconds.max(expected));
@@ -207,6 +253,10 @@ impl Watch {
         };
         match (self.last.as_ref().map(|beat| beat.phase.as_str()), pace_seconds) {
             (Some(FACTOR), Some(pace)) => (LOOK_FACTOR * pace).max(LOOK_LEAST_SECONDS).min(latest),
+            (None, _) => match self.start.seconds() {
+                Some(known) => (LOOK_FACTOR * known).max(LOOK_LEAST_SECONDS).min(latest),
+                None => latest,
+            },
             _ => latest,
         }
     }
@@ -280,9 +330,9 @@ mod tests {
         watch.beat(&beat("factor", 0), 1.0);
         assert_eq!(watch.look_after_seconds(), 10.0);
         watch.beat(&beat("factor", 50), 1.5);
-        assert_eq!(watch.look_after_seconds(), 3.0);
+        assert_eq!(watch.look_after_seconds(), 2.0);
         watch.beat(&beat("factor", 100), 3.5);
-        assert_eq!(watch.look_after_seconds(), 6.0);
+        assert_eq!(watch.look_after_seconds(), 4.0);
         watch.beat(&beat("factor", 150), 9.5);
         assert_eq!(watch.look_after_seconds(), 10.0, "not later than without it");
         watch.beat(&beat("encode", 150), 10.0);
@@ -293,7 +343,31 @@ mod tests {
         watch.beat(&beat("factor", 0), 1.0);
         watch.beat(&beat("encode", 100), 3.0);
         watch.beat(&beat("factor", 100), 3.5);
-        assert_eq!(watch.look_after_seconds(), 6.0);
+        assert_eq!(watch.look_after_seconds(), 4.0);
+    }
+
+    #[test]
+    fn a_start_without_a_sign_of_life_has_a_limit_that_is_learned() {
+        let mut watch = Watch::new(Floors::from_columns(30.0));
+        watch.start(0.0);
+        assert_eq!(watch.limit_seconds(), 300.0, "nothing is known");
+        // A thousand nodes, the slowest of which took a second: eleven levels.
+        let mut watch = Watch::new(Floors::from_columns(30.0));
+        watch.reached(1.0, 1000);
+        watch.start(0.0);
+        assert_eq!((watch.limit_seconds(), watch.look_after_seconds()), (110.0, 10.0));
+        // Each start in vain gives the next one twice the time, up to what it had before.
+        watch.start(200.0);
+        watch.start(400.0);
+        assert_eq!(watch.limit_seconds(), 300.0);
+        // A start that has lived is the best measure.
+        watch.beat(&beat("start", 0), 440.0);
+        watch.start(500.0);
+        assert_eq!(watch.limit_seconds(), 400.0);
+        let mut quick = Watch::new(Floors::from_columns(30.0));
+        quick.reached(0.1, 5);
+        quick.start(0.0);
+        assert_eq!((quick.limit_seconds(), quick.look_after_seconds()), (30.0, 2.0));
     }
 
     #[test]
@@ -394,7 +468,7 @@ mod tests {
         assert_eq!(watch.limit_seconds(), 60.0);
         // The next start knows it.
         watch.start(20.0);
-        assert_eq!(watch.limit_seconds(), 60.0, "the start itself");
+        assert_eq!(watch.limit_seconds(), 10.0, "the start itself took a second");
         watch.beat(&beat("encode", 128), 21.0);
         assert_eq!(watch.limit_seconds(), 7.5);
     }

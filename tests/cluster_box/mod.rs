@@ -403,6 +403,12 @@ impl ClusterBox {
         self.sh_on_head("ip neigh flush dev br0").expect("ip");
     }
 
+    /// Cuts a node's link, while agents that do not go through the network still reach it, as
+    /// where nodes have a network for the agent and another one for the job.
+    pub fn cut_network_of_the_job(&self, node: &str) {
+        self.link(node, "down");
+    }
+
     fn link(&self, node: &str, state: &str) {
         self.sh_on_head(&format!("ip link set v{} {state}", &node[1..])).expect("its veth");
     }

@@ -1,11 +1,13 @@
 //! The events that the supervisor is told of, and the actions that it asks for.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 
 use crate::report::heartbeat::Beat;
 use crate::supervisor::SupervisorError;
 use crate::supervisor::hosts::{Host, Pool};
+use crate::supervisor::links::Partner;
 use crate::supervisor::probe::Purpose;
 use crate::supervisor::process::Process;
 use crate::supervisor::state::StateError;
@@ -105,6 +107,8 @@ pub struct Inquiry {
     pub spare_losses: usize,
     /// Nodes that are said to be lost.
     pub suspects: Vec<String>,
+    /// Whom each node tries to reach, where links are tried.
+    pub partners: BTreeMap<String, Vec<Partner>>,
 }
 
 /// A start of the job.

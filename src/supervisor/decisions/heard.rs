@@ -37,12 +37,18 @@ impl Machine {
         self.say("unprinted", text);
     }
 
-    /// Notes the node in use that a line says is lost.
+    /// Notes the node in use that a line says is lost, or that the launcher has not reached one
+    /// that it does not name.
     pub(super) fn suspect(&mut self, line: &str) {
-        let Some(name) = lost_node(line) else { return };
-        if self.state.pool.active.iter().any(|host| host.name == name) {
-            self.suspects.push(name.to_owned());
+        if UNREACHED.iter().any(|words| line.contains(words)) {
             self.running.is_alarmed = true;
+            self.running.is_unreached |= self.watch.last().is_none();
+        }
+        let named = lost_node(line).or_else(|| self.links.node_at(lost_address(line)?));
+        let Some(name) = named.map(str::to_owned) else { return };
+        if self.state.pool.active.iter().any(|host| host.name == name) {
+            self.running.is_alarmed |= !self.suspects.contains(&name);
+            self.suspects.push(name);
         }
     }
 
@@ -52,6 +58,8 @@ impl Machine {
         if let Some(text) = self.watch.longer_than_asked() {
             self.say("patience", text);
         }
+        self.running.is_unreached = false;
+        self.end_trials();
         let state = &mut self.state;
         if beat.phase == WAIT {
             // Of any rank: what the others do is what they did.
@@ -94,16 +102,44 @@ impl Machine {
     }
 }
 
-/// The node that a line of Open MPI says is lost: its launcher's `Remote daemon:
-/// [[47992,0],2] on node n2`, or a rank's `  Peer host:  n2`.
+/// What launchers say where they have not reached a node: ORTE and PRRTE of Open MPI 4 and 5.
+const UNREACHED: [&str; 4] = [
+    "unable to reliably start one or more daemons",
+    "has unexpectedly failed after launch and before",
+    "lost communication with a remote daemon",
+    "failed to TCP connect to a peer",
+];
+
+/// The node that a line says is lost. Open MPI: its launcher's `Remote daemon: [[47992,0],2]
+/// on node n2`, or a rank's `  Peer host:  n2`. Hydra: `unable to connect from "n2" to "head"
+/// (No route to host)`, where the node is the one that says so. Slurm: `srun: error: Node
+/// failure on n2`, and `Task launch for StepId=7.0 failed on node n2: Communication ...`.
 fn lost_node(line: &str) -> Option<&str> {
-    match line.split_once("Peer host:") {
-        Some((_, name)) => Some(name.trim()),
-        None => {
-            let (before, name) = line.rsplit_once(" on node ")?;
-            before.contains("Remote daemon").then(|| name.trim())
-        }
+    let behind = |words: &str, end: &[char]| {
+        let (_, rest) = line.split_once(words)?;
+        Some(rest.trim_start().split(end).next()?.trim())
+    };
+    if line.contains("Remote daemon") {
+        return behind(" on node ", &['\n']);
     }
+    let of_hydra = || behind("unable to connect from \"", &['"']);
+    let of_launch = || {
+        let (before, _) = line.split_once(" failed on node ")?;
+        before.contains("Task launch for").then(|| behind(" failed on node ", &[':']))?
+    };
+    let of_slurm = || {
+        let is_one = |name: &&str| !name.contains(['[', ',', ' ']);
+        behind("error: Node failure on ", &['\n']).filter(is_one)
+    };
+    behind("Peer host:", &['\n']).or_else(of_hydra).or_else(of_launch).or_else(of_slurm)
+}
+
+/// The address that a line of Open MPI's ranks says cannot be reached: `connect() to
+/// 10.77.0.13:1024 failed`.
+fn lost_address(line: &str) -> Option<&str> {
+    let (_, rest) = line.split_once("connect() to ")?;
+    let (address, _) = rest.split_once(" failed")?;
+    Some(address.rsplit_once(':').map_or(address, |(ip, _)| ip))
 }
 
 /// Whether a line of a report says that a test has failed.
@@ -129,5 +165,23 @@ mod tests {
         assert_eq!(lost_node("  Peer host:  n2\n"), Some("n2"));
         assert_eq!(lost_node("  HNP daemon   : [[47992,0],0] on node head\n"), None);
         assert_eq!(lost_node("computing on node n2"), None);
+        assert_eq!(lost_node("  Remote daemon: [prterun-head-4242@0,2] on node n2\n"), Some("n2"));
+        assert_eq!(
+            lost_address("  Message: connect() to 10.77.0.13:1024 failed\n"),
+            Some("10.77.0.13")
+        );
+    }
+
+    #[test]
+    fn lost_nodes_are_named_by_hydra_and_by_slurm() {
+        let hydra = "[proxy:0:1@n2] HYDU_sock_connect (utils/sock/sock.c:145): unable to connect \
+                     from \"n2\" to \"head\" (No route to host)\n";
+        assert_eq!(lost_node(hydra), Some("n2"));
+        assert_eq!(lost_node("srun: error: Node failure on n3\n"), Some("n3"));
+        assert_eq!(lost_node("srun: error: Node failure on n[3-4]\n"), None);
+        let launch = "srun: error: Task launch for StepId=7.0 failed on node n3: Communication \
+                      connection failure\n";
+        assert_eq!(lost_node(launch), Some("n3"));
+        assert_eq!(lost_node("srun: error: n3: task 1: Killed\n"), None);
     }
 }

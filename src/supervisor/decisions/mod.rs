@@ -16,20 +16,24 @@
 
 mod ending;
 mod event;
+mod exclusion;
 mod heard;
+mod links;
 mod running;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 pub use event::{Action, Event, Inquiry, Start};
+use exclusion::Trials;
 use running::Running;
 
 use super::SupervisorError;
 use super::after_ending::{self, Ending, Next, Past, Refusal};
-use super::hosts::{Health, Pool};
+use super::hosts::{Health, Host, Pool, Replacement, SparesSpent};
+use super::links::addresses::Networks;
 use super::probe::Purpose;
 use super::process::Process;
 use super::state::{Failure, State, StateError};
@@ -55,6 +59,8 @@ pub struct Rules {
     pub readmit: bool,
     /// When more is lost than can be rebuilt, start over.
     pub start_over: bool,
+    /// The networks that the job uses.
+    pub networks: Networks,
     /// Names of the nodes that may be used.
     pub listed: BTreeSet<String>,
 }
@@ -107,6 +113,13 @@ pub struct Machine {
     /// Nodes that the launcher, the ranks or a look have said to be lost since the
     /// last start.
     suspects: Vec<String>,
+    /// What the nodes were asked for last.
+    asked: Purpose,
+    /// What a probe before a start has found, while links are tried.
+    health: BTreeMap<String, Health>,
+    links: links::Known,
+    /// Nodes are left out on trial.
+    trials: Option<Trials>,
     told: Told,
     /// What the present event leads to.
     actions: Vec<Action>,
@@ -135,6 +148,10 @@ impl Machine {
             phase: Phase::Finding,
             running: Running::default(),
             suspects: Vec::new(),
+            asked: Purpose::Start,
+            health: BTreeMap::new(),
+            links: links::Known::default(),
+            trials: None,
             told: Told::default(),
             actions: Vec::new(),
         }
@@ -238,6 +255,7 @@ impl Machine {
             // The launcher reaches the nodes by new connections: so does the probe.
             self.act(Action::CloseLines);
         }
+        self.take_back_trial();
         self.ask_then(Then::Start);
     }
 
@@ -263,7 +281,7 @@ impl Machine {
 
     fn ask(&mut self, purpose: Purpose) {
         let pool = match purpose {
-            Purpose::Start | Purpose::Look => self.state.pool.clone(),
+            Purpose::Start | Purpose::Look | Purpose::Links => self.state.pool.clone(),
             // Also those that are out: they may be back.
             Purpose::Clean | Purpose::Forget => {
                 Pool::new(self.state.pool.everyone().cloned().collect(), Vec::new())
@@ -275,13 +293,25 @@ impl Machine {
             _ => 0,
         };
         let suspects = self.suspects.clone();
-        self.act(Action::Ask(Inquiry { purpose, pool, spare_losses, suspects }));
+        let partners = BTreeMap::new();
+        self.asked = purpose;
+        self.act(Action::Ask(Inquiry { purpose, pool, spare_losses, suspects, partners }));
     }
 
     fn answers(&mut self, now_unix: f64, survey: Survey) {
+        self.links.note_addresses(&survey);
+        if self.asked == Purpose::Start {
+            self.watch.reached(survey.slowest.as_secs_f64(), self.state.pool.active.len());
+        }
         match &self.phase {
+            Phase::Running if self.asked == Purpose::Links => self.linked_in_silence(&survey),
             Phase::Running => self.looked(now_unix, &survey),
-            Phase::Asking(Then::Start) => self.replace_lost(now_unix, survey),
+            Phase::Asking(Then::Start) if self.asked == Purpose::Links => {
+                self.note_links(&survey);
+                self.health.extend(survey.health);
+                self.replace_lost(now_unix);
+            }
+            Phase::Asking(Then::Start) => self.probed(now_unix, survey),
             Phase::Asking(Then::Stop) => self.stopped(),
             Phase::Asking(Then::Finish(exit)) => self.cleaned(*exit, &survey),
             Phase::Asking(Then::Forget(exit)) => self.finish(*exit),
@@ -289,8 +319,8 @@ impl Machine {
         }
     }
 
-    /// Replaces the nodes that are lost before a start.
-    fn replace_lost(&mut self, now_unix: f64, survey: Survey) {
+    /// The nodes have answered before a start: those that are well try their links.
+    fn probed(&mut self, now_unix: f64, survey: Survey) {
         if let Some((agent, source)) = survey.agent_fault {
             return self.end(Err(SupervisorError::Agent { agent, source }));
         }
@@ -298,16 +328,66 @@ impl Machine {
             self.say("ended", format!("{} rank(s) of the last start were left", survey.ended()));
         }
         self.warn(&survey);
-        let health = |name: &str| match self.rules.listed.contains(name) {
+        let health = |host: &Host| match self.rules.listed.contains(&host.name) {
             false => Health::Ill("is not listed any more".to_owned()),
-            true => survey.health(name),
+            true => survey.health(&host.name),
         };
-        let replaced = match self.state.pool.replace(health) {
+        let pool = &self.state.pool;
+        let all = pool.active.iter().chain(&pool.spares);
+        self.health = all.clone().map(|host| (host.name.clone(), health(host))).collect();
+        let is_well = |host: &&Host| self.health_of(&host.name) == Health::Well;
+        let well = all.filter(is_well).cloned().collect();
+        if !self.try_links(well) {
+            self.replace_lost(now_unix);
+        }
+    }
+
+    /// What the probe and the links tell of a node.
+    fn health_of(&self, name: &str) -> Health {
+        match self.links.dead.get(name) {
+            Some(why) => Health::Ill(why.clone()),
+            None => self.health.get(name).cloned().unwrap_or(Health::Unknown),
+        }
+    }
+
+    /// Replaces the nodes that are ill. Before the first start those whose links alone seem to be
+    /// dead are tried all the same if there are too few spares.
+    fn replace_ill(&mut self) -> Result<Vec<Replacement>, SparesSpent> {
+        let mut pool = self.state.pool.clone();
+        let mut replaced = pool.replace(|name| self.health_of(name));
+        if replaced.is_err() && !self.has_lived() && self.past().is_empty() {
+            for (name, why) in std::mem::take(&mut self.links.dead) {
+                let text =
+                    format!("warning: {name}: {why}; it is used all the same: too few spares");
+                self.links.tried_anyway.push(name);
+                self.say("warning", text);
+            }
+            pool = self.state.pool.clone();
+            replaced = pool.replace(|name| self.health_of(name));
+        }
+        self.state.pool = pool;
+        replaced
+    }
+
+    /// Replaces the nodes that are lost before a start, or leaves some out on trial.
+    fn replace_lost(&mut self, now_unix: f64) {
+        let mut replaced = match self.replace_ill() {
             Ok(replaced) => replaced,
             Err(spent) => {
                 return self.give_up(&spent.to_string(), Exit::Interrupted);
             }
         };
+        if !replaced.is_empty() {
+            self.trials = None;
+        } else if std::mem::take(&mut self.running.is_unreached) {
+            let is_well = |host: &&Host| self.health_of(&host.name) == Health::Well;
+            let spares: Vec<Host> =
+                self.state.pool.spares.iter().filter(is_well).cloned().collect();
+            if !spares.is_empty() || self.trials.is_some() {
+                let Some(left_out) = self.exclude(spares) else { return };
+                replaced = left_out;
+            }
+        }
         for change in &replaced {
             let text = format!("{} {}; {} takes its place", change.lost, change.why, change.by);
             self.say("replaced", text);
@@ -341,6 +421,7 @@ impl Machine {
         state.start += 1;
         state.last_beat = None;
         self.suspects.clear();
+        self.links.dead.clear();
         // Without it, a job whose checkpoint is lost as a whole would start over silently.
         let must_find = self.rules.is_protected && !self.rules.says_resume && state.has_checkpoint;
         let resume = match state.is_refused && self.rules.starts_over() {

@@ -3,8 +3,8 @@
 
 use super::{Action, Machine};
 use crate::report::heartbeat::DONE;
-use crate::supervisor::hosts::Health;
-use crate::supervisor::probe::Purpose;
+use crate::supervisor::hosts::{Health, Host};
+use crate::supervisor::probe::{Answer, Purpose};
 use crate::supervisor::survey::Survey;
 
 /// How long a launcher may take to end after SIGTERM.
@@ -25,10 +25,23 @@ pub(super) struct Running {
     done_unix: Option<f64>,
     /// A line has said that a node in use is lost.
     pub is_alarmed: bool,
+    /// The start gave no sign of life, and was killed for that, or its launcher has said that it
+    /// did not reach its nodes.
+    pub is_unreached: bool,
     /// Nodes are looked for, and whether because of an alarm.
     looking: Option<bool>,
     /// After so long a silence they are looked for again.
     next_look_seconds: f64,
+}
+
+/// Where some ranks are stopped by a signal, which keeps the others waiting. Where all are,
+/// somebody has suspended the job.
+fn stopped(survey: &Survey) -> Option<String> {
+    let sum = |of: fn(&Answer) -> usize| survey.answers.values().map(of).sum::<usize>();
+    let (ranks, stopped) = (sum(|answer| answer.ranks), sum(|answer| answer.stopped));
+    let (name, _) = survey.answers.iter().find(|(_, answer)| answer.stopped > 0)?;
+    (stopped < ranks)
+        .then(|| format!("{stopped} of {ranks} ranks are stopped by a signal, one on {name}"))
 }
 
 impl Machine {
@@ -42,6 +55,7 @@ impl Machine {
             }
         } else if let Some(silent) = self.watch.hung_for(now_unix) {
             let limit = self.watch.limit_seconds();
+            self.running.is_unreached |= self.watch.last().is_none();
             self.kill(&format!("no sign of life for {silent:.1} s (limit {limit:.1} s)"));
         } else if self.running.killed.is_none() && self.is_time_to_look(now_unix) {
             return self.ask(Purpose::Look);
@@ -68,19 +82,46 @@ impl Machine {
 
     /// The answers of nodes that were probed while the job runs.
     pub(super) fn looked(&mut self, now_unix: f64, survey: &Survey) {
-        let is_alarmed = self.running.looking.take().expect("nodes were looked for");
         // All are well, once: the next probe has twice the time.
         self.running.next_look_seconds = 2.0 * self.watch.silent_seconds(now_unix);
+        if self.kill_for_ill(survey) {
+            return;
+        }
+        if let Some(why) = stopped(survey) {
+            return self.kill(&format!("silence, and {why}"));
+        }
+        let is_well = |host: &Host| survey.health(&host.name) == Health::Well;
+        if self.state.pool.active.iter().all(is_well) {
+            // The agent may reach them by another network than the ranks.
+            self.try_links(self.state.pool.active.clone());
+        }
+    }
+
+    /// What nodes that answer have found of their links while the job runs.
+    pub(super) fn linked_in_silence(&mut self, survey: &Survey) {
+        self.note_links(survey);
+        match self.links.dead.first_key_value() {
+            Some((name, why)) => self.kill_for_lost(&name.clone(), &why.clone()),
+            None => drop(self.kill_for_ill(survey)),
+        }
+    }
+
+    /// Kills the launcher if a node in use is ill.
+    fn kill_for_ill(&mut self, survey: &Survey) -> bool {
         let ill = self.state.pool.active.iter().find_map(|host| match survey.health(&host.name) {
             Health::Ill(why) => Some((host.name.clone(), why)),
             Health::Well | Health::Unknown => None,
         });
-        if let Some((name, why)) = ill {
-            let sign = if is_alarmed { "a connection broke" } else { "silence" };
-            let text = format!("{sign}, and {name} is lost: {why}");
-            self.suspects.push(name);
-            self.kill(&text);
-        }
+        let Some((name, why)) = ill else { return false };
+        self.kill_for_lost(&name, &why);
+        self.suspects.push(name);
+        true
+    }
+
+    fn kill_for_lost(&mut self, name: &str, why: &str) {
+        let is_alarmed = self.running.looking == Some(true);
+        let sign = if is_alarmed { "a connection broke" } else { "silence" };
+        self.kill(&format!("{sign}, and {name} is lost: {why}"));
     }
 
     fn stop_job(&mut self, now_unix: f64, stops: usize) {

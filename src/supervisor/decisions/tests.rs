@@ -1,13 +1,12 @@
 //! The supervisor's decisions without processes: what follows from each failure of a
 //! cluster, event by event, and what holds in every case.
 
-use std::collections::BTreeMap;
-
 use proptest::prelude::*;
 
 use super::*;
 use crate::report::heartbeat::Beat;
 use crate::supervisor::hosts::Host;
+use crate::supervisor::links::{Found, Link, Partner};
 use crate::supervisor::probe::tests::answer;
 use crate::supervisor::state::Status;
 use crate::supervisor::watch::Floors;
@@ -23,6 +22,7 @@ fn rules() -> Rules {
         restarts_max: 50,
         readmit: false,
         start_over: false,
+        networks: Networks::default(),
         listed: NODES.iter().chain(&["s1", "s2"]).map(|name| (*name).to_owned()).collect(),
     }
 }
@@ -90,7 +90,7 @@ fn shown(action: &Action) -> String {
         Action::Tell(text) => text.clone(),
         Action::Say(kind, text) => format!("{kind}: {text}"),
         Action::Print(text) => format!("print {text}"),
-        Action::Ask(Inquiry { purpose, pool, spare_losses, suspects }) => {
+        Action::Ask(Inquiry { purpose, pool, spare_losses, suspects, .. }) => {
             let losses = (*spare_losses > 0).then(|| format!(", {spare_losses} may be silent"));
             let lost = (!suspects.is_empty()).then(|| format!(", lost? {}", suspects.join(" ")));
             let (losses, lost) = (losses.unwrap_or_default(), lost.unwrap_or_default());
@@ -139,10 +139,32 @@ impl Play {
         lines
     }
 
-    /// All nodes answer but these.
+    /// All nodes answer but these; all links are well.
     fn answers_but(&mut self, ill: &[&str]) -> Vec<String> {
         let pool = self.asked.take().expect("nodes are asked").pool;
-        self.on(Event::Answers(survey(&pool, ill, 4096)))
+        let mut lines = self.on(Event::Answers(survey(&pool, ill, 4096)));
+        if lines.last().is_some_and(|line| line.starts_with("ask links ")) {
+            lines.pop();
+            lines.extend(self.links_but(&[]));
+        }
+        lines
+    }
+
+    /// The nodes that are asked find that no packet passes to or from these.
+    fn links_but(&mut self, dead: &[&str]) -> Vec<String> {
+        let Inquiry { pool, partners, .. } = self.asked.take().expect("links are tried");
+        let mut survey = survey(&pool, &[], 4096);
+        for (name, answer) in &mut survey.answers {
+            let link = |partner: &Partner| Link {
+                to: partner.name.clone(),
+                found: match dead.iter().any(|dead| *dead == *name || *dead == partner.name) {
+                    true => Found::Dead("no answer".into()),
+                    false => Found::Alive,
+                },
+            };
+            answer.links = partners[name].iter().map(link).collect();
+        }
+        self.on(Event::Answers(survey))
     }
 
     fn tick_after(&mut self, seconds: f64) -> Vec<String> {
@@ -285,15 +307,15 @@ fn two_nodes_lost_at_once_are_replaced() {
 #[test]
 fn a_silent_job_whose_nodes_are_well_is_killed_and_goes_on_where_it_was() {
     let mut play = Play::computing(rules(), &["s1"]);
-    // Its pace is a second: nodes are looked for after three.
-    assert_eq!(play.tick_after(2.9), [""; 0]);
+    // Its pace is a second: nodes are looked for after two.
+    assert_eq!(play.tick_after(1.9), [""; 0]);
     assert_eq!(play.tick_after(0.1), ["ask look n1 n2 n3 + s1"]);
     assert_eq!(play.answers_but(&[]), [""; 0]);
-    assert_eq!(play.tick_after(2.9), [""; 0], "twice the time until the next look");
+    assert_eq!(play.tick_after(1.9), [""; 0], "twice the time until the next look");
     assert_eq!(play.tick_after(0.1), ["ask look n1 n2 n3 + s1"]);
     assert_eq!(play.answers_but(&[]), [""; 0]);
     assert_eq!(
-        play.tick_after(25.0),
+        play.tick_after(27.0),
         ["kill: no sign of life for 31.0 s (limit 30.0 s): killing the launcher", "Kill"]
     );
     play.ended("the launcher was killed by signal 9");
@@ -307,8 +329,8 @@ fn a_sign_of_life_ends_the_silence() {
     play.tick_after(3.0);
     play.answers_but(&[]);
     play.beats(&[("factor", 520)]);
-    // The longest pause is four seconds by now, and ten are the limit.
-    assert_eq!(play.tick_after(9.9), [""; 0]);
+    // The longest pause is four seconds by now.
+    assert_eq!(play.tick_after(7.9), [""; 0]);
     assert_eq!(play.tick_after(0.1), ["ask look n1 n2 n3 + s1"]);
 }
 
@@ -718,8 +740,7 @@ fn warnings_and_what_was_left_are_told_once() {
     for (index, answer) in warned.answers.values_mut().enumerate() {
         (answer.ended, answer.warnings) = (1 + index, vec!["swap".to_owned()]);
     }
-    let copy =
-        || Survey { answers: warned.answers.clone(), health: BTreeMap::new(), agent_fault: None };
+    let copy = || Survey { answers: warned.answers.clone(), ..Survey::default() };
     let told = ["ended: 3 rank(s) of the last start were left", "warning: warning: n1, n2: swap"];
     assert_eq!(play.on(Event::Answers(copy())), told);
     play.launches(0.0, "n1 n2 n3");
@@ -826,9 +847,12 @@ impl World {
             Action::CloseLines => {}
             Action::FindJob => self.pending = Pending::Job,
             Action::Ask(inquiry) => {
-                let is_look = inquiry.purpose == Purpose::Look;
-                let launcher = if is_look { Launcher::Runs } else { Launcher::None };
-                assert_eq!(self.launcher, launcher, "{inquiry:?}");
+                let is_right = match inquiry.purpose {
+                    Purpose::Look => self.launcher == Launcher::Runs,
+                    Purpose::Links => self.launcher != Launcher::Killed,
+                    _ => self.launcher == Launcher::None,
+                };
+                assert!(is_right, "{:?} {inquiry:?}", self.launcher);
                 self.pending = Pending::Answers(inquiry);
             }
             Action::Launch(start) => {
@@ -880,7 +904,7 @@ impl World {
                 self.feed(Event::Found { runs: how.is_multiple_of(2) });
             }
             Pending::Job => self.feed(Event::NoJob { swept: usize::from(how % 2) }),
-            Pending::Answers(inquiry) if what == 5 && inquiry.purpose != Purpose::Look => {
+            Pending::Answers(inquiry) if what == 5 && self.launcher == Launcher::None => {
                 self.pending = Pending::Answers(inquiry);
                 self.tick(false);
             }
@@ -897,7 +921,7 @@ impl World {
     }
 
     fn answer(&mut self, inquiry: &Inquiry, what: u8, how: u8) {
-        if inquiry.purpose == Purpose::Look && how.is_multiple_of(4) {
+        if self.launcher == Launcher::Runs && how.is_multiple_of(4) {
             return self.launcher_ends();
         }
         let mut survey = Survey::default();
@@ -912,7 +936,17 @@ impl World {
             match health {
                 Health::Well => {
                     self.lost.remove(&host.name);
-                    survey.answers.insert(host.name.clone(), answer());
+                    let partners = inquiry.partners.get(&host.name).into_iter().flatten();
+                    let link = |(index, partner): (usize, &Partner)| Link {
+                        to: partner.name.clone(),
+                        found: match (what >> (index % 8)) & 1 == 1 && how.is_multiple_of(5) {
+                            true => Found::Dead("no answer".to_owned()),
+                            false => Found::Alive,
+                        },
+                    };
+                    let links = partners.enumerate().map(link).collect();
+                    let answer = crate::supervisor::probe::Answer { links, ..answer() };
+                    survey.answers.insert(host.name.clone(), answer);
                 }
                 Health::Ill(_) => drop(self.lost.insert(host.name.clone())),
                 Health::Unknown => {}
@@ -1000,4 +1034,142 @@ proptest! {
         }
         world.finish();
     }
+}
+
+/// The last of these lines that has these words.
+fn said<'a>(lines: &'a [String], words: &str) -> &'a str {
+    lines.iter().rfind(|line| line.contains(words)).unwrap_or_else(|| panic!("{lines:?}"))
+}
+
+impl Play {
+    /// All nodes answer, and then try their links: no packet passes to or from these.
+    fn links_dead(&mut self, dead: &[&str]) -> Vec<String> {
+        let pool = self.asked.take().expect("nodes are asked").pool;
+        let lines = self.on(Event::Answers(survey(&pool, &[], 4096)));
+        assert!(said(&lines, "ask links ").starts_with("ask links "));
+        self.links_but(dead)
+    }
+}
+
+#[test]
+fn a_node_whose_link_is_dead_is_replaced_although_it_answers() {
+    let mut play = Play::computing(rules(), &["s1"]);
+    play.on(Event::Line("  Remote daemon: [[47992,0],2] on node n3\n".into()));
+    play.ended("the launcher ended with code 205");
+    let replaced =
+        "replaced: n3 its link is dead: 6 of 6 tries failed (no answer); s1 takes its place";
+    assert_eq!(play.links_dead(&["n3"]), [replaced]);
+    play.launches(0.0, "n1 n2 s1 --resume require");
+}
+
+#[test]
+fn two_dead_links_are_replaced_at_once() {
+    let mut play = Play::computing(Rules { parities: 2, ..rules() }, &["s1", "s2"]);
+    play.ended("the launcher ended with code 205");
+    assert_eq!(play.links_dead(&["n1", "n3"]).len(), 2);
+    play.launches(0.0, "s1 n2 s2 --resume require");
+}
+
+#[test]
+fn a_dead_link_is_found_while_a_job_is_silent_and_not_tried_again() {
+    let mut play = Play::computing(rules(), &["s1"]);
+    assert!(play.tick_after(3.0)[0].starts_with("ask look "));
+    let lines = play.links_dead(&["n2"]);
+    assert!(lines[0].starts_with("kill: silence, and n2 is lost: its link is dead: "), "{lines:?}");
+    play.ended("the launcher was killed by signal 9");
+    assert_eq!(play.answers_but(&[]).len(), 1, "n2 is replaced");
+    play.launches(0.0, "n1 s1 n3 --resume require");
+}
+
+#[test]
+fn a_spare_whose_link_is_dead_takes_no_place() {
+    let mut play = Play::computing(rules(), &["s1", "s2"]);
+    play.ended("the launcher ended with code 205");
+    let lines = play.links_dead(&["n2", "s1"]);
+    assert!(said(&lines, "replaced: n2").ends_with("s2 takes its place"), "{lines:?}");
+    assert_eq!(play.machine.state.pool.out[0].host.name, "s1");
+}
+
+#[test]
+fn a_first_start_with_too_few_spares_is_tried_and_shows_whether_the_test_is_right() {
+    let begin = || {
+        let mut play = Play::new(rules(), state(&[]));
+        play.on(Event::Begin);
+        play.on(Event::NoJob { swept: 0 });
+        let lines = play.links_dead(&["n2"]);
+        assert!(said(&lines, "warning: n2: its link is dead").ends_with("too few spares"));
+        play.launches(0.0, "n1 n2 n3");
+        play
+    };
+    // It lives: the ranks have another way.
+    let mut play = begin();
+    play.beats(&[("start", 0), ("factor", 0)]);
+    play.ended("the launcher ended with code 1");
+    play.links_dead(&["n2"]);
+    play.launches(1.0, "n1 n2 n3");
+    // It does not.
+    let mut play = begin();
+    play.ended("the launcher ended with code 1");
+    let lines = play.links_dead(&["n2"]);
+    let why = said(&lines, "giving up: no spare node is left for n2 (its link is dead: ");
+    assert!(why.contains("tries failed"), "{why}");
+    assert_eq!(lines.last().unwrap(), "end 75");
+}
+
+#[test]
+fn where_nothing_tells_nodes_are_left_out_in_turn_until_a_start_lives() {
+    let mut play = Play::running(rules(), &["s1"]);
+    let silent = "ORTE was unable to reliably start one or more daemons.\n";
+    for trial in ["s1 n2 n3", "n1 s1 n3", "n1 n2 s1"] {
+        play.on(Event::Line(silent.into()));
+        play.ended("the launcher ended with code 1");
+        assert_eq!(play.asked.as_ref().unwrap().pool.active, hosts(&NODES), "all are asked");
+        let lines = play.answers_but(&[]);
+        assert!(said(&lines, "is left out on trial").contains("s1 takes its place"));
+        play.launches(0.0, trial);
+    }
+    play.now += 1.0;
+    let lines = play.on(beat("start", 0, None));
+    assert_eq!(lines[0], "excluded: the job starts without n3, which stays out");
+    assert_eq!(names(&play.machine.state.pool.active), "n1 n2 s1");
+    assert_eq!(play.machine.state.pool.out[0].host.name, "n3");
+}
+
+#[test]
+fn what_no_trial_helps_is_given_up() {
+    let mut play = Play::running(rules(), &["s1"]);
+    for _ in 0..3 {
+        play.now += 1000.0;
+        assert!(said(&play.tick_after(0.0), "kill: no sign of life for ").starts_with("kill"));
+        play.ended("the launcher was killed by signal 9");
+        play.answers_but(&[]);
+        assert!(play.tick_after(0.0)[0].starts_with("launch "));
+        let launcher = play.machine.state.supervisor.clone();
+        play.on(Event::Launched(launcher));
+    }
+    play.now += 1000.0;
+    play.tick_after(0.0);
+    play.ended("the launcher was killed by signal 9");
+    let lines = play.answers_but(&[]);
+    assert!(said(&lines, "giving up: no start gave a sign of life").contains("left out in turn"));
+    assert_eq!(lines.last().unwrap(), "end 2");
+}
+
+#[test]
+fn a_rank_that_is_stopped_is_a_reason_and_a_job_that_is_suspended_is_none() {
+    let look = |stopped: usize| {
+        let mut play = Play::computing(rules(), &["s1"]);
+        play.tick_after(2.0);
+        let pool = play.asked.take().unwrap().pool;
+        let mut survey = survey(&pool, &[], 4096);
+        for (index, name) in NODES.iter().enumerate() {
+            let answer = survey.answers.get_mut(*name).unwrap();
+            (answer.ranks, answer.stopped) = (1, usize::from(index < stopped));
+        }
+        play.on(Event::Answers(survey)).join("; ")
+    };
+    assert!(
+        look(1).starts_with("kill: silence, and 1 of 3 ranks are stopped by a signal, one on n1")
+    );
+    assert!(look(3).starts_with("ask links "));
 }

@@ -1,0 +1,195 @@
+//! The addresses of a node in its networks, and which of them the job uses.
+
+use std::ffi::CStr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ptr;
+
+use serde::{Deserialize, Serialize};
+
+/// An address of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Address {
+    /// The name of its interface.
+    pub interface: String,
+    /// The address.
+    pub ip: IpAddr,
+}
+
+/// A network that the job was told to use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Network {
+    /// That of an interface of this name on each node.
+    Interface(String),
+    /// A subnet: its address and the bits of it that count.
+    Subnet(IpAddr, u32),
+}
+
+/// The networks of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Networks(Vec<Network>);
+
+/// What names networks among the arguments and in the environment of a launcher: for Open MPI
+/// the ranks' and the daemons', for Hydra, for UCX. The ranks' come first, as they count.
+const NAMES: [&str; 6] = [
+    "btl_tcp_if_include",
+    "UCX_NET_DEVICES",
+    "oob_tcp_if_include",
+    "prte_if_include",
+    "-iface",
+    "--iface",
+];
+
+impl Networks {
+    /// The networks that the launcher's arguments name, or else its environment (Open MPI's
+    /// `OMPI_MCA_` and `PRTE_MCA_`); none if they name none.
+    pub fn of(arguments: &[String], env: &dyn Fn(&str) -> Option<String>) -> Self {
+        let argument = |name: &str| {
+            let is_name = |word: &String| word.as_str() == name;
+            let next = arguments.iter().position(is_name).and_then(|at| arguments.get(at + 1));
+            let joined = || {
+                let value =
+                    |word: &String| Some(word.split_once(name)?.1.strip_prefix('=')?.into());
+                arguments.iter().find_map(value)
+            };
+            next.cloned().or_else(joined)
+        };
+        let variable = |name: &str| {
+            ["OMPI_MCA_", "PRTE_MCA_", ""].iter().find_map(|before| env(&format!("{before}{name}")))
+        };
+        let named = |find: &dyn Fn(&str) -> Option<String>| NAMES.into_iter().find_map(find);
+        let list = named(&argument).or_else(|| named(&variable)).unwrap_or_default();
+        Self(list.split(',').filter(|word| !word.is_empty()).map(Network::read).collect())
+    }
+
+    /// The addresses that lie in them: of each network at most one.
+    pub fn choose(&self, addresses: &[Address]) -> Vec<IpAddr> {
+        let of = |network: &Network| addresses.iter().find(|address| network.has(address));
+        let mut chosen: Vec<IpAddr> = self.0.iter().filter_map(of).map(|found| found.ip).collect();
+        chosen.dedup();
+        chosen
+    }
+}
+
+impl Network {
+    /// An interface's name, with UCX's port behind a colon or not, or a subnet.
+    fn read(word: &str) -> Self {
+        let subnet = word
+            .split_once('/')
+            .and_then(|(ip, bits)| Some(Network::Subnet(ip.parse().ok()?, bits.parse().ok()?)));
+        let interface = word.split(':').next().unwrap_or(word);
+        subnet.unwrap_or_else(|| Network::Interface(interface.to_owned()))
+    }
+
+    fn has(&self, address: &Address) -> bool {
+        let same = |a: u128, b: u128, length: u32, bits: u32| {
+            let rest = length.saturating_sub(bits);
+            a.checked_shr(rest).unwrap_or(0) == b.checked_shr(rest).unwrap_or(0)
+        };
+        match (self, address.ip) {
+            (Network::Interface(name), _) => *name == address.interface,
+            (Network::Subnet(IpAddr::V4(net), bits), IpAddr::V4(ip)) => {
+                same(u32::from(*net).into(), u32::from(ip).into(), 32, *bits)
+            }
+            (Network::Subnet(IpAddr::V6(net), bits), IpAddr::V6(ip)) => {
+                same((*net).into(), ip.into(), 128, *bits)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The addresses of this machine, but for those of loopback and of links alone (IPv6
+/// `fe80::`). Also those of interfaces that are down: the job would use them.
+pub fn of_this_machine() -> Vec<Address> {
+    let mut list: *mut libc::ifaddrs = ptr::null_mut();
+    // SAFETY: the function writes one pointer to where it is told.
+    if unsafe { libc::getifaddrs(&raw mut list) } != 0 {
+        return Vec::new();
+    }
+    let mut all = Vec::new();
+    let mut next = list;
+    // SAFETY: `next` is null or an entry of the list, which lives until it is freed below.
+    while let Some(entry) = unsafe { next.as_ref() } {
+        next = entry.ifa_next;
+        // SAFETY: the name of an entry is a string that ends with 0.
+        let interface = unsafe { CStr::from_ptr(entry.ifa_name) }.to_string_lossy().into_owned();
+        // SAFETY: an entry's address is null or a socket address of the family that it names.
+        let ip = unsafe { ip_of(entry.ifa_addr) };
+        let is_local = |ip: &IpAddr| match ip {
+            IpAddr::V4(ip) => ip.is_loopback(),
+            IpAddr::V6(ip) => ip.is_loopback() || ip.is_unicast_link_local(),
+        };
+        all.extend(ip.filter(|ip| !is_local(ip)).map(|ip| Address { interface, ip }));
+    }
+    // SAFETY: the list was made by `getifaddrs`, and nothing of it is used any more.
+    unsafe { libc::freeifaddrs(list) };
+    all
+}
+
+/// The address in a socket address of the internet.
+///
+/// # Safety
+/// `address` is null, or points to a socket address of the family that its first field names.
+unsafe fn ip_of(address: *const libc::sockaddr) -> Option<IpAddr> {
+    // SAFETY: as the caller says; each family's type begins with the same field.
+    unsafe {
+        match i32::from(address.as_ref()?.sa_family) {
+            libc::AF_INET => {
+                let of_4 = address.cast::<libc::sockaddr_in>().read_unaligned();
+                Some(Ipv4Addr::from(u32::from_be(of_4.sin_addr.s_addr)).into())
+            }
+            libc::AF_INET6 => {
+                let of_6 = address.cast::<libc::sockaddr_in6>().read_unaligned();
+                Some(Ipv6Addr::from(of_6.sin6_addr.s6_addr).into())
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(interface: &str, ip: &str) -> Address {
+        Address { interface: interface.into(), ip: ip.parse().unwrap() }
+    }
+
+    fn chosen(arguments: &str, variable: Option<(&str, &str)>) -> Vec<String> {
+        let all = [
+            address("eth0", "192.168.1.5"),
+            address("ib0", "10.77.0.12"),
+            address("ib1", "10.78.0.12"),
+            address("ib0", "fd00::12"),
+        ];
+        let arguments: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
+        let env = |name: &str| {
+            variable.filter(|(known, _)| *known == name).map(|(_, value)| value.to_owned())
+        };
+        Networks::of(&arguments, &env).choose(&all).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn the_launchers_networks_are_those_of_the_job() {
+        assert_eq!(chosen("--bind-to none", None), [""; 0]);
+        let both = "--mca oob_tcp_if_include eth0 --mca btl_tcp_if_include 10.77.0.0/24";
+        assert_eq!(chosen(both, None), ["10.77.0.12"], "the ranks' network counts");
+        let two = "--mca btl_tcp_if_include ib0,ib1";
+        assert_eq!(chosen(two, None), ["10.77.0.12", "10.78.0.12"]);
+        assert_eq!(chosen("--mca btl_tcp_if_include fd00::/64", None), ["fd00::12"]);
+        assert_eq!(chosen("--mca btl_tcp_if_include 0.0.0.0/0", None), ["192.168.1.5"]);
+        assert_eq!(chosen("-iface ib1", None), ["10.78.0.12"]);
+        assert_eq!(chosen("-genv UCX_NET_DEVICES ib1", None), ["10.78.0.12"]);
+        assert_eq!(chosen("-x UCX_NET_DEVICES=ib0:1", None), ["10.77.0.12"]);
+        assert_eq!(chosen("-x UCX_NET_DEVICES=mlx5_0:1", None), [""; 0], "no interface of IP");
+        let of_environment = Some(("OMPI_MCA_btl_tcp_if_include", "ib1"));
+        assert_eq!(chosen("", of_environment), ["10.78.0.12"]);
+        assert_eq!(chosen("-iface ib0", of_environment), ["10.77.0.12"], "arguments win");
+    }
+
+    #[test]
+    fn this_machine_has_no_loopback_among_its_addresses() {
+        let all = of_this_machine();
+        assert!(all.iter().all(|address| !address.ip.is_loopback()), "{all:?}");
+    }
+}

@@ -1,0 +1,131 @@
+//! A node tries to reach others: a packet to each, and one back.
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use super::{Found, Link, Partner};
+
+/// The port that is tried. Nothing listens there: it lies above those that Linux gives out by
+/// itself. So the other node's kernel refuses, at once, and needs no process for it: that
+/// packet is the sign of life. A program that does listen there sees a connection that closes.
+const PORT: u16 = 61_743;
+/// The longest try: TCP sends its first packet at 0, 1 and 3 s (RFC 6298), and three packets
+/// that are lost are no accident.
+const LONGEST: Duration = Duration::from_secs(4);
+/// Once more than half of the partners have answered, the others have as long as twice the
+/// slowest of them, and so much longer: one lost packet is sent again after 1 s.
+const PATIENCE: Duration = Duration::from_millis(1500);
+
+/// Tries all partners at once; what was found of each, in their order. Takes a round trip
+/// where all links are well, 4 s at most.
+pub fn with(partners: &[Partner]) -> Vec<Link> {
+    with_port(partners, PORT)
+}
+
+fn with_port(partners: &[Partner], port: u16) -> Vec<Link> {
+    let (sender, receiver) = mpsc::channel();
+    for (index, partner) in partners.iter().cloned().enumerate() {
+        let sender = sender.clone();
+        // A thread that a name server keeps waiting is left behind.
+        std::thread::spawn(move || {
+            // The receiver is gone once no more time is left.
+            let tell = |found| drop(sender.send((index, found)));
+            match address_of(&partner, port) {
+                Ok(address) => {
+                    tell(Found::Dead("no answer in time".into()));
+                    tell(reach(address));
+                }
+                Err(why) => tell(Found::Unknown(why)),
+            }
+        });
+    }
+    drop(sender);
+    let begun = Instant::now();
+    let mut found: Vec<Option<Found>> = vec![None; partners.len()];
+    let mut slowest = Duration::ZERO;
+    loop {
+        let alive = found.iter().flatten().filter(|found| **found == Found::Alive).count();
+        let limit = match 2 * alive > partners.len() {
+            true => LONGEST.min(2 * slowest + PATIENCE),
+            // A name may take as long to be found as its partner to be reached.
+            false => 2 * LONGEST,
+        };
+        let left = limit.saturating_sub(begun.elapsed());
+        match receiver.recv_timeout(left) {
+            Ok((index, of_partner)) => {
+                if of_partner == Found::Alive {
+                    slowest = begun.elapsed();
+                }
+                found[index] = Some(of_partner);
+            }
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    let nameless = || Found::Unknown("its name was not found in time".into());
+    let link = |(partner, found): (&Partner, Option<Found>)| Link {
+        to: partner.name.clone(),
+        found: found.unwrap_or_else(nameless),
+    };
+    partners.iter().zip(found).map(link).collect()
+}
+
+/// Where a partner is to be reached, or why that is not known.
+fn address_of(partner: &Partner, port: u16) -> Result<SocketAddr, String> {
+    if let Some(ip) = partner.address {
+        return Ok(SocketAddr::new(ip, port));
+    }
+    let mut found =
+        (partner.name.as_str(), port).to_socket_addrs().map_err(|why| why.to_string())?;
+    found.next().ok_or_else(|| "its name has no address".to_owned())
+}
+
+/// Sends a packet and waits for the answer.
+fn reach(address: SocketAddr) -> Found {
+    match TcpStream::connect_timeout(&address, LONGEST) {
+        Ok(_) => Found::Alive,
+        Err(error) => match error.kind() {
+            ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset => Found::Alive,
+            ErrorKind::TimedOut => {
+                Found::Dead(format!("no answer of {} in {LONGEST:?}", address.ip()))
+            }
+            ErrorKind::HostUnreachable
+            | ErrorKind::NetworkUnreachable
+            | ErrorKind::NetworkDown
+            | ErrorKind::AddrNotAvailable => Found::Dead(format!("{}: {error}", address.ip())),
+            // Too few files or ports here: nothing was sent.
+            _ => Found::Unknown(format!("{}: {error}", address.ip())),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    fn partner(name: &str, ip: &str) -> Partner {
+        Partner { name: name.into(), address: Some(ip.parse().unwrap()) }
+    }
+
+    #[test]
+    fn a_node_that_refuses_and_one_that_listens_are_both_reached() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let partners = [partner("n1", "127.0.0.1"), partner("n2", "127.0.0.2")];
+        let found = with_port(&partners, port);
+        let all: Vec<(&str, &Found)> =
+            found.iter().map(|link| (link.to.as_str(), &link.found)).collect();
+        assert_eq!(all, [("n1", &Found::Alive), ("n2", &Found::Alive)]);
+    }
+
+    #[test]
+    fn a_name_that_is_not_known_says_nothing_of_the_link() {
+        let nobody = Partner { name: "no.such.name.invalid".into(), address: None };
+        let found = with_port(&[nobody, partner("n1", "127.0.0.1")], PORT);
+        assert!(!matches!(found[0].found, Found::Alive), "{found:?}");
+        assert_eq!(found[1].found, Found::Alive);
+    }
+}

@@ -1,0 +1,62 @@
+//! Whether packets come back from nodes that do not answer, tried from this machine: an agent
+//! may take seconds to reach a node that is well, and a packet does not.
+
+use std::sync::mpsc::{self, Receiver};
+
+use super::{Found, Link, Partner, exchange};
+
+/// Tries in progress.
+#[derive(Debug)]
+pub struct FromHere {
+    silent: Vec<String>,
+    found: Receiver<Vec<Link>>,
+}
+
+impl FromHere {
+    /// Tries the nodes that are silent, and others that have answered.
+    pub fn start(silent: Vec<String>, answering: Vec<String>) -> Self {
+        let (sender, found) = mpsc::channel();
+        let partner = |name: &String| Partner { name: name.clone(), address: None };
+        let partners: Vec<Partner> = silent.iter().chain(&answering).map(partner).collect();
+        // The receiver is gone when the answers have come meanwhile.
+        std::thread::spawn(move || drop(sender.send(exchange::with(&partners))));
+        Self { silent, found }
+    }
+
+    /// Once the tries are over: the silent nodes from which no packet comes back.
+    pub fn gone(&self) -> Option<Vec<String>> {
+        self.found.try_recv().ok().map(|links| gone(&links, &self.silent))
+    }
+}
+
+/// None where not all others could be reached: packets from here do not tell, then.
+fn gone(links: &[Link], silent: &[String]) -> Vec<String> {
+    let (of_silent, others): (Vec<&Link>, Vec<&Link>) =
+        links.iter().partition(|link| silent.contains(&link.to));
+    if others.is_empty() || others.iter().any(|link| link.found != Found::Alive) {
+        return Vec::new();
+    }
+    let is_gone = |link: &&&Link| matches!(link.found, Found::Dead(_));
+    of_silent.iter().filter(is_gone).map(|link| link.to.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_counts_where_all_others_are_reached() {
+        let link = |to: &str, found: &Found| Link { to: to.into(), found: found.clone() };
+        let (dead, unknown) = (Found::Dead("no".into()), Found::Unknown("no".into()));
+        let silent = ["n1".to_owned(), "n2".to_owned()];
+        let of = |n1: &Found, n2: &Found, n3: &[&Found]| {
+            let mut links = vec![link("n1", n1), link("n2", n2)];
+            links.extend(n3.iter().map(|found| link("n3", found)));
+            gone(&links, &silent)
+        };
+        assert_eq!(of(&dead, &Found::Alive, &[&Found::Alive]), ["n1"]);
+        assert_eq!(of(&dead, &unknown, &[&Found::Alive]), ["n1"]);
+        assert_eq!(of(&dead, &dead, &[&dead]), [""; 0], "this machine has no way there");
+        assert_eq!(of(&dead, &dead, &[]), [""; 0]);
+    }
+}

@@ -1,0 +1,73 @@
+//! Which nodes try which others.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use super::Partner;
+
+/// So many nodes try all others; of more, each tries [`SHIFTS`] of them.
+const ALL_TO_ALL: usize = 9;
+/// Partners of a node among many. With those that try it, a node has twice as many.
+const SHIFTS: usize = 4;
+
+/// A node, with its addresses in the networks of the job, if it has told some.
+pub type Node = (String, Vec<IpAddr>);
+
+/// The partners of each node. Among many nodes each has four, shifted by 1, n/9 + 1, 2n/9 + 1
+/// and 3n/9 + 1 in the list, so that not all are on one switch; as each shift is less than half
+/// of n, no two nodes try each other.
+pub fn partners(nodes: &[Node]) -> BTreeMap<String, Vec<Partner>> {
+    let n = nodes.len();
+    let shifts: Vec<usize> = match n <= ALL_TO_ALL {
+        true => (1..n).collect(),
+        false => (0..SHIFTS).map(|i| 1 + i * n / (2 * SHIFTS + 1)).collect(),
+    };
+    let to = |(name, addresses): &Node| -> Vec<Partner> {
+        let partner = |address| Partner { name: name.clone(), address };
+        match addresses.is_empty() {
+            true => vec![partner(None)],
+            false => addresses.iter().map(|ip| partner(Some(*ip))).collect(),
+        }
+    };
+    let of =
+        |index: usize| shifts.iter().flat_map(|shift| to(&nodes[(index + shift) % n])).collect();
+    nodes.iter().enumerate().map(|(index, (name, _))| (name.clone(), of(index))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn nodes(n: usize) -> Vec<Node> {
+        (0..n).map(|index| (format!("n{index}"), Vec::new())).collect()
+    }
+
+    #[test]
+    fn few_nodes_try_all_others_and_many_try_four() {
+        for n in 2..=9 {
+            assert!(partners(&nodes(n)).values().all(|of| of.len() == n - 1));
+        }
+        for n in [10, 11, 27, 100, 1000, 4096] {
+            let all = partners(&nodes(n));
+            assert!(all.values().all(|of| of.len() == SHIFTS), "{n}");
+            // Each is tried by four, and no pair is tried twice.
+            let pairs: BTreeSet<(String, String)> = { &all }
+                .iter()
+                .flat_map(|(from, of)| of.iter().map(|to| (from.clone(), to.name.clone())))
+                .map(|(a, b)| if a < b { (a, b) } else { (b, a) })
+                .collect();
+            assert_eq!(pairs.len(), SHIFTS * n, "{n}");
+        }
+    }
+
+    #[test]
+    fn each_network_of_a_node_is_tried() {
+        let ips = ["10.0.0.1", "10.1.0.1"].map(|text| text.parse().unwrap());
+        let all = partners(&[("a".into(), ips.to_vec()), ("b".into(), vec![])]);
+        let shown = |of: &[Partner]| of.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(shown(&all["b"]), ["a=10.0.0.1", "a=10.1.0.1"]);
+        assert_eq!(shown(&all["a"]), ["b"]);
+    }
+}

@@ -289,11 +289,13 @@ impl Asking<'_> {
             let name = |host: &Host| host.name.clone();
             let active = &self.pool.active;
             let silent: Vec<String> = active.iter().filter(is_silent).map(name).collect();
-            // More than the silent ones, so that all are known as soon as most are.
-            let well = active.iter().chain(&self.pool.spares);
-            let well = well.filter(|host| self.health(host) == Health::Well);
-            let answering: Vec<String> = well.take(silent.len() + 1).map(name).collect();
-            if !silent.is_empty() && answering.len() > silent.len() {
+            let asked = active.iter().chain(&self.pool.spares);
+            let well = asked.filter(|host| self.health(host) == Health::Well);
+            let well: Vec<String> = well.take(silent.len() + 1).map(name).collect();
+            // More tries than to silent ones, so that all is known as soon as most are.
+            let answering: Vec<String> =
+                well.iter().cycle().take(silent.len() + 1).cloned().collect();
+            if !silent.is_empty() && !answering.is_empty() {
                 self.from_here = Some(FromHere::start(silent, answering));
             }
         }

@@ -97,8 +97,8 @@ impl Machine {
         let trials = self.trials.get_or_insert_with(new);
         let Some(swaps) = trials.next() else {
             self.trials = None;
-            let why = "no start gave a sign of life, with any of the nodes left out in turn, and all \
-                       of them answer: see what the launcher says";
+            let why = "no start gave a sign of life, with each of the nodes left out in turn, and \
+                       all of them answer: see what the launcher says";
             self.give_up(why, Exit::BadInput);
             return None;
         };

@@ -108,13 +108,14 @@ impl Machine {
 
     /// Kills the launcher if a node in use is ill.
     fn kill_for_ill(&mut self, survey: &Survey) -> bool {
-        let ill = self.state.pool.active.iter().find_map(|host| match survey.health(&host.name) {
+        let ill = |host: &Host| match survey.health(&host.name) {
             Health::Ill(why) => Some((host.name.clone(), why)),
             Health::Well | Health::Unknown => None,
-        });
-        let Some((name, why)) = ill else { return false };
-        self.kill_for_lost(&name, &why);
-        self.suspects.push(name);
+        };
+        let ill: Vec<(String, String)> = self.state.pool.active.iter().filter_map(ill).collect();
+        let Some((name, why)) = ill.first() else { return false };
+        self.kill_for_lost(name, why);
+        self.suspects.extend(ill.into_iter().map(|(name, _)| name));
         true
     }
 

@@ -18,8 +18,8 @@ struct Try<'a> {
 ///
 /// A node is one of them if more than half of its tries failed, counting those of others that
 /// tried it, and leaving out those with nodes that are already known to be dead; the node that
-/// failed with the largest part comes first. What is left then are pairs of nodes that fail with each other
-/// alone: of these the one of `doubted`, or else the later in `order`, is named.
+/// failed with the largest part comes first. What is left then are pairs of nodes that fail with
+/// each other alone: of these the one of `doubted`, or else the later in `order`, is named.
 /// Where no link is alive among the nodes that are left, the test says nothing (a filter may
 /// take its packets), and nobody is named.
 pub fn dead(findings: &Findings, order: &[&str], doubted: &[String]) -> BTreeMap<String, String> {

@@ -246,19 +246,15 @@ impl Watch {
     /// is known, since not every launcher notices a node that vanishes.
     pub fn look_after_seconds(&self) -> f64 {
         let latest = self.floors.columns_seconds / 3.0;
-        let pace_seconds = match self.longest_step_seconds {
-            // So quick from checkpoint to checkpoint that there was no second sign.
-            0.0 => self.before_seconds(),
-            step => Some(step),
+        let pace_seconds = match self.last.as_ref().map(|beat| beat.phase.as_str()) {
+            None => self.start.seconds(),
+            Some(FACTOR) if self.longest_step_seconds > 0.0 => Some(self.longest_step_seconds),
+            // So quick from checkpoint to checkpoint that there was no second sign, or another
+            // part of the work.
+            Some(_) => self.before_seconds(),
         };
-        match (self.last.as_ref().map(|beat| beat.phase.as_str()), pace_seconds) {
-            (Some(FACTOR), Some(pace)) => (LOOK_FACTOR * pace).max(LOOK_LEAST_SECONDS).min(latest),
-            (None, _) => match self.start.seconds() {
-                Some(known) => (LOOK_FACTOR * known).max(LOOK_LEAST_SECONDS).min(latest),
-                None => latest,
-            },
-            _ => latest,
-        }
+        let look = |pace: f64| (LOOK_FACTOR * pace).max(LOOK_LEAST_SECONDS).min(latest);
+        pace_seconds.map_or(latest, look)
     }
 
     /// The last sign of life of this start.
@@ -344,6 +340,8 @@ mod tests {
         watch.beat(&beat("encode", 100), 3.0);
         watch.beat(&beat("factor", 100), 3.5);
         assert_eq!(watch.look_after_seconds(), 4.0);
+        watch.beat(&beat("encode", 200), 4.5);
+        assert_eq!(watch.look_after_seconds(), 2.0, "it took half a second before");
     }
 
     #[test]

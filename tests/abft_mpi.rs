@@ -235,6 +235,63 @@ fn the_end_of_the_launcher_tears_no_memory() {
     }
 }
 
+/// A BLAS as slow as large matrices make it: 0.5 Gflop/s. It says when a rank of the job has begun
+/// a product on more than a thousand rows.
+const SLOW_BLAS: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+void dgemm_(char *a, char *b, int *m, int *n, int *k, void *f, void *g, void *h, void *i,
+            void *j, void *l, void *o, void *p) {
+    void (*real)(char *, char *, int *, int *, int *, void *, void *, void *, void *, void *,
+                 void *, void *, void *) = dlsym(RTLD_NEXT, "dgemm_");
+    char name[4096];
+    snprintf(name, sizeof name, "%s/%s", getenv("SLOW_BLAS"), getenv("OMPI_COMM_WORLD_RANK"));
+    // One with messages has up to 1152.
+    if (*n > 1000 && *k > 100) close(open(name, O_CREAT | O_WRONLY, 0600));
+    real(a, b, m, n, k, f, g, h, i, j, l, o, p);
+    double seconds = 2.0 * *m * *n * *k / 5e8;
+    struct timespec left = {seconds, (seconds - (long)seconds) * 1e9};
+    while (nanosleep(&left, &left)) {}
+}
+"#;
+
+/// One rank dies while the others are in products that would take three seconds, longer than a
+/// launcher waits before it kills: they are between two calls when they end.
+#[test]
+fn one_death_tears_no_other_rank_where_products_are_slow() {
+    let folder = TempDir::new().expect("a folder");
+    let [source, library] = ["slow.c", "libslow.so"].map(|name| folder.path().join(name));
+    std::fs::write(&source, SLOW_BLAS).expect("our folder");
+    let mut cc = std::process::Command::new("cc");
+    cc.args(["-shared", "-fPIC", "-o"]).args([&library, &source]).arg("-ldl");
+    assert!(cc.status().expect("a C compiler, which links Rust, too").success());
+    let flags = "--ft abft --n 6000 --nb 256 --p 1 --q 2 --parities 1 --progress off";
+    let job = Job::new(Path::new(PROGRAM), 3, "slow", flags);
+    let preload = format!("LD_PRELOAD={}", library.display());
+    let says = format!("SLOW_BLAS={}", folder.path().display());
+    let job = job.launched(&["-x", &preload, "-x", &says]);
+    // Rank 1 is the owner of the next panel, which it advances first.
+    let (others, victim) = ([0, 2], 1);
+    let ended = job.start_and(When::FromLaunch(Duration::ZERO), |_| {
+        let multiplies = |rank: &usize| folder.path().join(rank.to_string()).exists();
+        let is_time = others.iter().all(multiplies);
+        if is_time {
+            job.kill_rank(victim);
+        }
+        is_time
+    });
+    assert!(!ended.ok && ended.x().is_none(), "{}", ended.text);
+    let ended = job.launched(&[]).start(&[]);
+    let line = ended.text.lines().find(|line| line.starts_with("# restart: at column"));
+    assert!(line.is_some_and(|line| line.contains("ranks rebuilt: [1]")), "{}", ended.text);
+    assert!(ended.ok && ended.text.contains("PASSED"), "{}", ended.text);
+}
+
 #[test]
 fn more_losses_than_checksums_are_refused_by_name() {
     let job = with_checksums((1, 3, 1, 900), "lost", "--inject 1@column:450");

@@ -19,6 +19,15 @@ skt_terms::tuning! {
     product_rows_between_messages: usize = 6 * (4 * 48), "rows";
     /// Rows times columns times depth of these. OpenBLAS takes up to 100^3 for small.
     least_size_of_short_product: usize = 1 << 21, "multiplications";
+    /// How long a call of the BLAS may take that leaves torn memory if the process is killed in
+    /// it. Open MPI 5 kills 500 ms after its first signal, other launchers later, and on a busy
+    /// machine a call takes twice its time.
+    longest_call_milliseconds: u64 = 200, "milliseconds";
+    /// Such calls are cut at multiples of as many columns: for each the BLAS packs rows of L2
+    /// anew.
+    call_grain_columns: usize = 4 * 48, "columns";
+    /// The same where the BLAS rounds short products differently: no call is one.
+    call_grain_columns_of_long_products: usize = 24 * 48, "columns";
     /// Most rows of a product on the columns of one panel: the BLAS packs rows of L2,
     /// uses them once, and so far they stay in the cache meanwhile.
     narrow_product_rows: usize = 16 * 48, "rows";

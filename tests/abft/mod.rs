@@ -17,7 +17,7 @@ use skt_hpl::hpl::pgesv::abft::{
     AbftError, Absent, At, CheckEvery, Hook, RankMemory, RelayMessages, Solution, System, Watcher,
     Weights, grid_without,
 };
-use skt_hpl::hpl::pgesv::{Params, SolveError};
+use skt_hpl::hpl::pgesv::{CallLimit, Params, SolveError};
 use skt_hpl::machine::environment::blas::use_one_thread;
 use skt_hpl::machine::team::Team;
 
@@ -137,7 +137,7 @@ impl Trail {
 
 /// Whether a part of a product has been begun and is not done.
 fn is_within_part(at: At) -> bool {
-    ["product", "done", "take back", "undone"].contains(&at.name)
+    ["product", "done", "take back", "undone", "partly"].contains(&at.name)
 }
 
 /// Lets a rank die at each step; one that hears of the death of another comes to the end
@@ -311,7 +311,19 @@ impl Job {
                 doubles: if self.spec.n < 500 { 8 } else { 8000 },
                 count: 2 + self.spec.n % 2,
             },
+            calls: self.calls(),
         })
+    }
+
+    /// As short calls as there may be: two or three for each part also of small systems where
+    /// all numbers are exact; else of no fewer columns than those of a run, as bits count.
+    fn calls(&self) -> CallLimit {
+        let tuned = CallLimit { seconds: 0.0, ..CallLimit::tuned() };
+        let grain_columns = (self.spec.n / self.spec.q / 3).max(3);
+        match self.matrix.x.is_empty() {
+            true => tuned,
+            false => CallLimit { grain_columns, least_size: 1, ..tuned },
+        }
     }
 
     pub fn name(&self) -> String {

@@ -216,6 +216,12 @@ impl Job {
         (ended, killed)
     }
 
+    /// Kills the process of a rank, if there is one.
+    pub fn kill_rank(&self, rank: usize) {
+        let pids = self.processes().into_iter().filter(|&pid| rank_of(pid) == Some(rank));
+        pids.for_each(kill);
+    }
+
     /// Starts it, and calls `act` with the process of the launcher, from then on until it has done
     /// what it is to do.
     pub fn start_and(&self, when: When, mut act: impl FnMut(u32) -> bool) -> Ended {

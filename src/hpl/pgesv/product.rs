@@ -12,6 +12,7 @@ use skt_terms::tuning::Ratio;
 use super::SolveError;
 use super::background::Token;
 use super::local::Local;
+use super::pace::Pace;
 use super::panel::Panel;
 use crate::hpl::comm::Comm;
 use crate::hpl::update::{self, Operands};
@@ -22,19 +23,24 @@ use crate::machine::tuning::TUNING;
 use crate::report::heartbeat;
 
 /// A listener that is told of each call of the BLAS for a product: on some rows of A2, one part
-/// or several that adjoin.
+/// or several that adjoin, and on all columns of the product or some of them.
 pub(super) trait Parts: Sync {
-    /// The rows are computed from now on.
+    /// The rows are computed from now on, on their next columns.
     ///
     /// # Errors
     /// When they must not be.
     fn begin(&self, rows: &Range<usize>) -> Result<(), SolveError>;
 
-    /// The rows have been computed.
+    /// The rows have been computed on all columns or, if it says so, on the first `columns`.
     ///
     /// # Errors
     /// When nothing more must be.
-    fn end(&self, rows: &Range<usize>) -> Result<(), SolveError>;
+    fn end(&self, rows: &Range<usize>, columns: Option<usize>) -> Result<(), SolveError>;
+
+    /// Where calls are not to take long: how fast they are.
+    fn pace(&self) -> Option<&Pace> {
+        None
+    }
 }
 
 /// Nobody is told.
@@ -45,13 +51,14 @@ impl Parts for Unrecorded {
         Ok(())
     }
 
-    fn end(&self, _: &Range<usize>) -> Result<(), SolveError> {
+    fn end(&self, _: &Range<usize>, _: Option<usize>) -> Result<(), SolveError> {
         Ok(())
     }
 }
 
-/// `A2 = A2 - L2 U` on the rows `rows` of A2 and the local columns `cols`, in one call of the
-/// BLAS.
+/// `A2 = A2 - L2 U` on the rows `rows` of A2 and the local columns `cols`, the first `done` of
+/// which have their product: in one call of the BLAS or, where `parts` has a pace, in as many as
+/// that takes.
 ///
 /// # Safety
 /// Nobody else is on these elements, and nobody writes to U.
@@ -62,15 +69,31 @@ pub(super) unsafe fn multiply_part(
     (a, cols): (&SharedMat, &Range<usize>),
     panel: &Operands,
     u: MatRef,
-    rows: Range<usize>,
+    (rows, mut done): (Range<usize>, usize),
     parts: &impl Parts,
 ) -> Result<(), SolveError> {
-    parts.begin(&rows)?;
-    // SAFETY: the caller's promise.
-    let a2 = unsafe { a.block(panel.below + rows.start..panel.below + rows.end, cols.clone()) };
-    update::multiply(panel, u, rows.clone(), a2);
-    heartbeat::piece();
-    parts.end(&rows)
+    let (pace, jb) = (parts.pace(), u.rows());
+    loop {
+        let left = done..cols.len();
+        let call = pace.map_or(left.clone(), |pace| pace.next_columns(rows.len(), jb, left));
+        parts.begin(&rows)?;
+        let start = Instant::now();
+        let (below, at) = (panel.below, cols.start);
+        // SAFETY: the caller's promise.
+        let a2 = unsafe {
+            a.block(below + rows.start..below + rows.end, at + call.start..at + call.end)
+        };
+        update::multiply(panel, u.block(0..jb, call.clone()), rows.clone(), a2);
+        heartbeat::piece();
+        if let Some(pace) = pace {
+            pace.took(rows.len() * jb * call.len(), start.elapsed());
+        }
+        done = call.end;
+        parts.end(&rows, (done < cols.len()).then_some(done))?;
+        if done == cols.len() {
+            return Ok(());
+        }
+    }
 }
 
 /// `A2 = A2 - L2 U` on the local columns `cols` of one panel: by the team or, while that is out,
@@ -98,7 +121,7 @@ pub(super) unsafe fn multiply_narrow<C: Comm>(
             }
             // SAFETY: each part is taken once; the rest is the caller's promise.
             let multiplied =
-                unsafe { multiply_part((local.a, cols), panel, u, rows.clone(), recorder) };
+                unsafe { multiply_part((local.a, cols), panel, u, (rows.clone(), 0), recorder) };
             if let Err(error) = multiplied {
                 failure.get_or_init(|| error);
             }
@@ -203,7 +226,7 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
         self.check()?;
         let place = (self.a, &self.cols);
         // SAFETY: a piece is taken by one thread; the rest is the promise to `new`.
-        unsafe { multiply_part(place, &self.panel, self.u, rows, self.parts) }
+        unsafe { multiply_part(place, &self.panel, self.u, (rows, 0), self.parts) }
     }
 
     /// Whether a short product may come before the others of so many rows. A BLAS has other

@@ -39,7 +39,7 @@ use crate::hpl::pgesv::abft::{
     self, AbftError, Absent, Beginning, Checked, Flip, RankMemory, RelayMessages, System, Weights,
     grid_without,
 };
-use crate::hpl::pgesv::{Params, SolveError};
+use crate::hpl::pgesv::{CallLimit, Params, SolveError};
 use crate::machine::grace;
 use crate::machine::team::Team;
 use crate::report::heartbeat;
@@ -226,7 +226,8 @@ fn system<'s, C: Comm>(
     let (params, check) = (Params::from(spec), settings.check_every);
     let entries_id = spec.generator as u64;
     let relay_messages = RelayMessages::TUNED;
-    System { grid, team, params, weights, entries, entries_id, check, relay_messages }
+    let calls = CallLimit::tuned();
+    System { grid, team, params, weights, entries, entries_id, check, relay_messages, calls }
 }
 
 fn read_state(bytes: &[u8]) -> State {

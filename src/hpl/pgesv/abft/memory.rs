@@ -19,6 +19,7 @@ use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::super::local::LocalShape;
+use super::super::pace::Pace;
 use super::super::panel;
 use super::super::product::{Parts, most_parts};
 use super::super::{Params, SolveError};
@@ -146,22 +147,45 @@ impl State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     /// It has no product.
-    Open = 0,
+    Open,
     /// It is torn.
-    Begun = 1,
+    Begun,
     /// It has its product.
-    Done = 2,
+    Done,
     /// Its product is being taken back: it is torn.
-    Undoing = 3,
+    Undoing,
+    /// So many of its columns have their product, from the first on, and the others have none.
+    Partly(usize),
 }
 
 impl Part {
+    fn word(self) -> u64 {
+        match self {
+            Self::Open => 0,
+            Self::Begun => 1,
+            Self::Done => 2,
+            Self::Undoing => 3,
+            Self::Partly(columns) => 4 | (columns as u64) << KIND_BITS,
+        }
+    }
+
     fn of_word(word: u64) -> Self {
-        match word {
+        match word & ((1 << KIND_BITS) - 1) {
             0 => Self::Open,
-            2 => Self::Done,
             1 => Self::Begun,
+            2 => Self::Done,
+            4 => Self::Partly((word >> KIND_BITS) as usize),
             _ => Self::Undoing,
+        }
+    }
+
+    /// How many of `columns` have their product, from the first on; nothing where it is torn.
+    pub fn columns_done(self, columns: usize) -> Option<usize> {
+        match self {
+            Self::Open => Some(0),
+            Self::Partly(done) => Some(done),
+            Self::Done => Some(columns),
+            Self::Begun | Self::Undoing => None,
         }
     }
 }
@@ -562,7 +586,7 @@ impl Journal<'_> {
             let place = FIRST_PART + 2 * count;
             assert!(place + 1 < self.words.len(), "room for all parts");
             self.write(place, (rows.start as u64) << 32 | rows.end as u64);
-            self.write(place + 1, Part::Open as u64);
+            self.write(place + 1, Part::Open.word());
             count += 1;
             count
         };
@@ -604,9 +628,10 @@ impl Journal<'_> {
             Part::Begun => "begin",
             Part::Done => "done",
             Part::Undoing => "undo",
+            Part::Partly(_) => "partly",
         };
         self.step_of_part(name, part)?;
-        self.write(FIRST_PART + 2 * part + 1, is as u64);
+        self.write(FIRST_PART + 2 * part + 1, is.word());
         Ok(())
     }
 
@@ -621,9 +646,11 @@ impl Journal<'_> {
 /// Writes down which parts of a product on some columns have been computed.
 ///
 /// Of the parts of one call of the BLAS the first is said to be begun before it, and all to be
-/// done after it, the first one last. So memory is torn as long as not all are.
+/// done after it, the first one last, or to be done on the columns that they have come to. So memory
+/// is torn as long as not all are.
 pub(super) struct Recorded<'j> {
     pub journal: &'j Journal<'j>,
+    pub pace: &'j Pace,
     pub is_next: bool,
 }
 
@@ -649,11 +676,16 @@ impl Parts for Recorded<'_> {
         self.journal.step_of_part("product", first)
     }
 
-    fn end(&self, rows: &Range<usize>) -> Result<(), SolveError> {
+    fn end(&self, rows: &Range<usize>, columns: Option<usize>) -> Result<(), SolveError> {
+        let is = columns.map_or(Part::Done, Part::Partly);
         let mut parts = self.numbers(rows).rev();
-        parts.try_for_each(|part| self.journal.set_part(part, Part::Done))?;
+        parts.try_for_each(|part| self.journal.set_part(part, is))?;
         self.journal.hook.mend();
         Ok(())
+    }
+
+    fn pace(&self) -> Option<&Pace> {
+        Some(self.pace)
     }
 }
 
@@ -683,5 +715,13 @@ mod tests {
             }
         }
         assert_eq!(State::of_word(0), (State::Hollow(0), 0));
+    }
+
+    #[test]
+    fn parts_come_back_from_their_words() {
+        let partly = [1, 1152, 1 << 40].map(Part::Partly);
+        let parts = [Part::Open, Part::Begun, Part::Done, Part::Undoing].into_iter().chain(partly);
+        parts.for_each(|part| assert_eq!(Part::of_word(part.word()), part));
+        assert_eq!(Part::of_word(0), Part::Open);
     }
 }

@@ -58,6 +58,7 @@ use super::exchange::RowExchange;
 use super::guard::Nothing;
 use super::local::{Local, LocalShape};
 use super::look_ahead::LookAhead;
+use super::pace::{CallLimit, Pace};
 use super::panel::Panel;
 use super::product::{
     Product, ProductClock, advances_first, multiply_narrow, narrow_parts, short_ones_keep_bits,
@@ -214,6 +215,8 @@ pub struct System<'s, C: Comm> {
     pub check: CheckEvery,
     /// The messages of the sums along a process row.
     pub relay_messages: RelayMessages,
+    /// How long calls of the BLAS may take that leave the memory torn if a process dies in them.
+    pub calls: CallLimit,
 }
 
 /// A solution.
@@ -304,9 +307,11 @@ impl<'s, C: Comm> System<'s, C> {
         } else {
             let local = self.local(&places.a);
             let mut relay = Relay::new(&local, &places, &journal, self.relay_messages)?;
+            let pace = Pace::new(self.calls);
             let (mut from, mut undone) = (0, 0);
             if let Decision::GoTo { cut, actions } = decision {
-                restore::go_to(&local, &places, &journal, cut, actions[grid.all.rank()])?;
+                let action = actions[grid.all.rank()];
+                restore::go_to(&local, &places, (&journal, &pace), cut, action)?;
                 let by_place = &lost.by_place;
                 let (weights, relay) = (self.weights, &mut relay);
                 let panels = restore::rebuild(&local, relay, &journal, weights, by_place, cut)?;
@@ -324,7 +329,8 @@ impl<'s, C: Comm> System<'s, C> {
             let rebuilt = solution.rebuilt.clone();
             let beginning = Beginning { panel: from, rebuilt, undone, ..Beginning::default() };
             let checks = Checks::new(self.check, from, solution.resumed.is_none());
-            let mut run = Run::new(&local, &places, &journal, relay, (self.weights, checks), from)?;
+            let (words, checks) = ((&journal, &pace), (self.weights, checks));
+            let mut run = Run::new(&local, &places, words, relay, checks, from)?;
             // What takes memory is made: the clock may start.
             watcher.begins(&beginning)?;
             run.is_rebuilt = lost.by_place[grid.myrow].contains(&true);
@@ -534,6 +540,8 @@ struct Run<'r, C: Comm> {
     local: &'r Local<'r, C>,
     places: &'r Places<'r>,
     journal: &'r Journal<'r>,
+    /// How fast calls for the product are.
+    pace: &'r Pace,
     look_ahead: LookAhead<C>,
     /// For the columns of the next panel, and for the rest.
     exchanges: [RowExchange<C>; 2],
@@ -552,7 +560,7 @@ impl<'r, C: Comm> Run<'r, C> {
     fn new(
         local: &'r Local<'r, C>,
         places: &'r Places<'r>,
-        journal: &'r Journal<'r>,
+        (journal, pace): (&'r Journal<'r>, &'r Pace),
         relay: Relay<'r, 'r, C>,
         (weights, checks): (&'r Weights, Checks),
         from: usize,
@@ -578,6 +586,7 @@ impl<'r, C: Comm> Run<'r, C> {
             local,
             places,
             journal,
+            pace,
             look_ahead,
             exchanges: [next, rest],
             barrier: IBarrier::new()?,
@@ -733,10 +742,10 @@ impl<'r, C: Comm> Run<'r, C> {
         next: Option<usize>,
         wants_image: bool,
     ) -> Result<(), SolveError> {
-        let Self { local, places, journal, look_ahead, barrier, relay, phases, .. } = self;
+        let Self { local, places, journal, pace, look_ahead, barrier, relay, phases, .. } = self;
         let (grid, columns) = (local.grid, &step.columns);
         let rows = local.shape.rows - step.panel.below;
-        let [of_next, of_rest] = [true, false].map(|is_next| Recorded { journal, is_next });
+        let [of_next, of_rest] = [true, false].map(|is_next| Recorded { journal, pace, is_next });
         // SAFETY: no rows are exchanged before this step is over.
         let [u_next, u_rest] =
             [true, false].map(|is_next| unsafe { step.u(local, places, is_next) });

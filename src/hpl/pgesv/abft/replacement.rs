@@ -28,6 +28,7 @@ use super::super::exchange::RowExchange;
 use super::super::guard::Nothing;
 use super::super::local::{Local, LocalShape};
 use super::super::look_ahead::LookAhead;
+use super::super::pace::Pace;
 use super::super::slots::PanelBuffers;
 use super::super::trailing::TrailingExchange;
 use super::super::{Params, SolveError, Solver, Workspace};
@@ -232,7 +233,8 @@ impl<C: Comm> System<'_, C> {
     ) -> Result<(usize, usize), SolveError> {
         let local = self.local(&places.a);
         if let Decision::GoTo { cut, actions } = decision {
-            restore::go_to(&local, places, journal, *cut, actions[self.number(absent)])?;
+            let (pace, action) = (Pace::new(self.calls), actions[self.number(absent)]);
+            restore::go_to(&local, places, (journal, &pace), *cut, action)?;
             return Ok((*cut, actions.iter().filter(|action| **action == Action::Undo).count()));
         }
         journal.set(State::Rest(0))?;

@@ -4,8 +4,11 @@
 //! All of it can be done again from wherever a death has left it: each word is written
 //! when what it says is true, and none before.
 
+use std::ops::Range;
+
 use super::super::SolveError;
 use super::super::local::Local;
+use super::super::pace::Pace;
 use super::super::panel::Layout;
 use super::super::product::multiply_part;
 use super::groups::{StepColumns, columns_of, columns_of_group};
@@ -98,57 +101,83 @@ impl<'p> Step<'p> {
         Ok(())
     }
 
-    /// Computes the parts of the product that are open.
+    /// Computes the parts of the product that are open, or what they lack.
     fn finish<C: Comm>(
         &self,
         local: &Local<C>,
         places: &Places,
         journal: &Journal,
+        pace: &Pace,
     ) -> Result<(), SolveError> {
         for is_next in [true, false] {
-            let recorded = Recorded { journal, is_next };
+            let (recorded, cols) = (Recorded { journal, pace, is_next }, self.cols(is_next));
             for part in journal.parts(is_next) {
-                let (rows, Part::Open) = journal.part(part) else { continue };
-                let cols = self.cols(is_next);
+                let (rows, is) = journal.part(part);
+                let done = is.columns_done(cols.len()).expect("torn memory is lost");
+                if is == Part::Done {
+                    continue;
+                }
                 // SAFETY: this thread alone is on A, and U is not written to.
                 unsafe {
                     let u = self.u(local, places, is_next);
-                    multiply_part((&places.a, cols), &self.panel, u, rows, &recorded)?;
+                    multiply_part((&places.a, cols), &self.panel, u, (rows, done), &recorded)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Takes the parts of the product back that are done.
+    /// Takes back what the parts of the product have, the last columns first.
     fn undo<C: Comm>(
         &self,
         local: &Local<C>,
         places: &Places,
         journal: &Journal,
+        pace: &Pace,
     ) -> Result<(), SolveError> {
         for is_next in [true, false] {
             for part in journal.parts(is_next) {
-                let (rows, Part::Done) = journal.part(part) else { continue };
-                journal.hook.tear();
-                journal.set_part(part, Part::Undoing)?;
-                journal.step_of_part("take back", part)?;
-                let below = self.panel.below;
-                let cols = self.cols(is_next).clone();
-                // SAFETY: this thread alone is on A, and U is not written to.
-                unsafe {
-                    let a2 = places.a.block(below + rows.start..below + rows.end, cols);
-                    let u = self.u(local, places, is_next);
-                    update::take_back(&self.panel, u, rows, a2);
+                let (rows, mut is) = journal.part(part);
+                while is != Part::Open {
+                    let done = is.columns_done(self.cols(is_next).len());
+                    let done = done.expect("torn memory is lost");
+                    let call = pace.next_columns(rows.len(), self.layout.jb, 0..done).len();
+                    journal.hook.tear();
+                    journal.set_part(part, Part::Undoing)?;
+                    journal.step_of_part("take back", part)?;
+                    // SAFETY: this thread alone is on A, and U is not written to.
+                    unsafe { self.take_back(local, places, is_next, (&rows, done - call..done)) };
+                    is = if call == done { Part::Open } else { Part::Partly(done - call) };
+                    journal.set_part(part, is)?;
+                    journal.hook.mend();
                 }
-                journal.set_part(part, Part::Open)?;
-                journal.hook.mend();
             }
         }
         Ok(())
     }
 
-    fn cols(&self, is_next: bool) -> &std::ops::Range<usize> {
+    /// `A2 = A2 + L2 U` on these rows and columns of a product.
+    ///
+    /// # Safety
+    /// Nobody else is on A, and U is not written to.
+    unsafe fn take_back<C: Comm>(
+        &self,
+        local: &Local<C>,
+        places: &Places,
+        is_next: bool,
+        (rows, columns): (&Range<usize>, Range<usize>),
+    ) {
+        let (Layout { below, jb, .. }, at) = (self.layout, self.cols(is_next).start);
+        let rows_of_a = below + rows.start..below + rows.end;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let a2 = places.a.block(rows_of_a, at + columns.start..at + columns.end);
+            let u = self.u(local, places, is_next).block(0..jb, columns);
+            update::take_back(&self.panel, u, rows.clone(), a2);
+        }
+    }
+
+    fn cols(&self, is_next: bool) -> &Range<usize> {
         if is_next { &self.columns.next } else { &self.columns.rest }
     }
 }
@@ -160,7 +189,7 @@ impl<'p> Step<'p> {
 pub(super) fn go_to<C: Comm>(
     local: &Local<C>,
     places: &Places,
-    journal: &Journal,
+    (journal, pace): (&Journal, &Pace),
     cut: usize,
     action: Action,
 ) -> Result<(), SolveError> {
@@ -171,13 +200,13 @@ pub(super) fn go_to<C: Comm>(
         Action::Stay => {}
         Action::Finish => {
             let step = step(cut - 1);
-            step.finish(local, places, journal)?;
+            step.finish(local, places, journal, pace)?;
             journal.step("u1", cut - 1)?;
             local.store_u1(cut - 1, step.panel.l1);
         }
         Action::Undo => {
             let step = step(cut);
-            step.undo(local, places, journal)?;
+            step.undo(local, places, journal, pace)?;
             // Rows go back only once no part is marked as done.
             journal.set(State::Logged(cut))?;
             step.put_back(local, places, journal)?;

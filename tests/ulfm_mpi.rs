@@ -532,6 +532,10 @@ fn where_a_loss_ends_all_ranks_it_is_refused_by_name() {
     if let Some(mpi) = mpi() {
         let off = asked("off", "--ft abft").under(mpi);
         refused(&off, &["ULFM is not switched on; start the job with `mpirun --with-ft ulfm`"]);
+        // One that waits for the lost ranks.
+        let agreement = ["--with-ft", "ulfm", "--mca", "coll_ftagree_agreement", "0"];
+        let dead = asked("dead", "--ft abft").under(mpi).launched(&agreement);
+        refused(&dead, &["coll_ftagree_agreement is 0", "leave it unset, or set it to 1"]);
         let spare = replaced("idle", "").under(mpi).launched(&["--with-ft", "ulfm"]);
         refused(&spare, &["--on-loss replace has no use for spare ranks: start the job on 2"]);
     }

@@ -14,7 +14,7 @@
 //!
 //! Open MPI sends SIGCONT for processes that are stopped, SIGTERM 1 s later (version 5: 0.25 s),
 //! and SIGKILL so much later again, or at once when a rank of the node has ended in between. So no
-//! piece begins for `HOLD` after a SIGCONT: SIGTERM finds all processes between pieces, but for
+//! piece begins for a while after a SIGCONT: SIGTERM finds all processes between pieces, but for
 //! those with a piece that takes longer. And a process that ends waits for `LINGER` before: for
 //! the pieces of the others, where no SIGCONT came, and for the one that has something to say.
 //!
@@ -32,8 +32,15 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 /// The signal that has come, or 0.
 static TOLD: AtomicI32 = AtomicI32::new(0);
-/// No piece begins after SIGCONT for so long: longer than any launcher waits with SIGTERM.
-const HOLD: Duration = Duration::from_millis(1300);
+/// No piece begins after SIGCONT for so long, in nanoseconds: longer than the launcher waits with
+/// SIGTERM.
+static HOLD_NANOSECONDS: AtomicU64 = AtomicU64::new(1_300_000_000);
+/// How long Open MPI 4 waits with SIGTERM, in seconds, where that is not the usual second: its
+/// ranks have what it was set to, whether on the command line or in the environment. Version 5
+/// waits for a quarter of a second.
+const LAUNCHER_WAITS: &str = "OMPI_MCA_odls_base_sigkill_timeout";
+/// So much longer: signals may be late on a busy machine.
+const HOLD_MORE_SECONDS: f64 = 0.3;
 /// A process that has been told to end is there for so long after its last piece.
 const LINGER: Duration = Duration::from_millis(300);
 /// A piece that takes longer is not waited for when MPI ends the process.
@@ -56,6 +63,8 @@ static ARE_TRUE: AtomicBool = AtomicBool::new(false);
 pub fn listen(last_words: Option<String>) {
     const LEGAL: &str = "these signals may be handled";
     LISTENER.store(std::process::id(), Ordering::SeqCst);
+    let hold = hold_seconds(std::env::var(LAUNCHER_WAITS).ok().as_deref());
+    HOLD_NANOSECONDS.store((1e9 * hold) as u64, Ordering::Relaxed);
     if let Some(words) = last_words {
         LAST_WORDS.get_or_init(|| words);
     }
@@ -73,6 +82,13 @@ pub fn listen(last_words: Option<String>) {
             unsafe { sigaction(signal, &before) }.expect(LEGAL);
         }
     }
+}
+
+/// Seconds for which no piece begins after SIGCONT, where the launcher was told to wait that long
+/// with SIGTERM.
+fn hold_seconds(launcher_waits: Option<&str>) -> f64 {
+    let told = launcher_waits.and_then(|text| text.trim().parse::<f64>().ok());
+    told.filter(|told| told.is_finite()).unwrap_or(1.0).max(1.0) + HOLD_MORE_SECONDS
 }
 
 /// Whether the last words are true from now on.
@@ -118,7 +134,7 @@ fn monotonic_nanoseconds() -> u64 {
 
 /// Waits while a SIGTERM may be near.
 fn wait_for_the_end() {
-    let hold_nanoseconds = HOLD.as_nanos() as u64;
+    let hold_nanoseconds = HOLD_NANOSECONDS.load(Ordering::Relaxed);
     loop {
         let continued = CONTINUED_NANOSECONDS.load(Ordering::Relaxed);
         if continued == 0 || monotonic_nanoseconds() >= continued + hold_nanoseconds {
@@ -240,6 +256,13 @@ pub(crate) mod tests {
         thread::sleep(Duration::from_millis(piece));
         end_piece();
         thread::sleep(Duration::from_secs(60));
+    }
+
+    #[test]
+    fn pieces_wait_as_long_as_the_launcher() {
+        for (told, want) in [(None, 1.3), (Some("5"), 5.3), (Some("0"), 1.3), (Some("inf"), 1.3)] {
+            assert_eq!(hold_seconds(told), want, "{told:?}");
+        }
     }
 
     #[test]

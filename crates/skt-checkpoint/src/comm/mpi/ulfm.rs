@@ -69,6 +69,12 @@ pub enum NoUlfm {
     /// It has not been asked for.
     #[error("ULFM is not switched on; start the job with `mpirun --with-ft ulfm`")]
     Off,
+    /// Ranks that are left would wait for those that are lost.
+    #[error(
+        "the agreement of this MPI library is set to the one that does not outlive a loss \
+         (coll_ftagree_agreement is 0): leave it unset, or set it to 1"
+    )]
+    DeadAgreement,
 }
 
 /// The address of what the running program knows by this name.
@@ -88,6 +94,12 @@ fn calls() -> std::result::Result<Calls, NoUlfm> {
     // SAFETY: Open MPI's variable of this name is a `bool`, set while MPI is initialized.
     if !unsafe { is_on.cast::<bool>().read() } {
         return Err(NoUlfm::Off);
+    }
+    // As ULFM is on, it is 1 unless somebody has set it.
+    let agreement = symbol(c"mca_coll_ftagree_algorithm");
+    // SAFETY: Open MPI's variable of this name is an `int`, set while MPI is initialized.
+    if agreement.is_some_and(|agreement| unsafe { agreement.cast::<c_int>().read() } == 0) {
+        return Err(NoUlfm::DeadAgreement);
     }
     // SAFETY: functions of these names have these types, as ULFM defines them.
     unsafe {

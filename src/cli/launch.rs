@@ -13,6 +13,7 @@ use crate::config::value::Value;
 use crate::config::{ConfigError, LaunchDraft, Launching, RunSpec, TestSpec};
 use crate::machine::starter::Starter;
 use crate::report::output;
+use crate::run::protect::deadline::{SLURM_END, now_unix};
 use crate::run::protect::{self, Settings, parse_seconds, read_domains};
 use crate::supervisor::hosts::{self, Host, HostsError, Pool};
 use crate::supervisor::launcher::{Launcher, Template};
@@ -228,6 +229,7 @@ fn options(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
         restarts_max: args.max_restarts.unwrap_or(RESTARTS_MAX),
         readmit: args.readmit,
         start_over: args.start_over,
+        end_unix: settings.time_limit.end_unix(now_unix(), env(SLURM_END).as_deref()),
         json: args.json.clone(),
     })
 }

@@ -65,6 +65,9 @@ pub struct ProtectArgs {
     pub(super) store: Option<String>,
     #[arg(long, value_name = "LEVEL", help_heading = PROTECTION, help = about(Setting::Level))]
     pub(super) level: Vec<String>,
+    #[arg(long, value_name = "TIME", overrides_with = "time_limit")]
+    #[arg(help_heading = PROTECTION, help = about(Setting::TimeLimit))]
+    pub(super) time_limit: Option<String>,
     /// Kill a rank, once: WHAT (rank 0) or RANK@WHAT, with WHAT a step of the protocol (encode:3, flush:tile=7,
     /// recover:rebuild), column:J, time:SECONDS, or back; flip:RANK@column:J flips a bit of its matrix, with abft;
     /// may be given several times
@@ -97,6 +100,7 @@ impl ProtectArgs {
             (Setting::AllowSharedDomains, &flag),
             (Setting::Store, &self.store),
             (Setting::Level, &level),
+            (Setting::TimeLimit, &self.time_limit),
         ];
         let given = |(setting, text): (Setting, &Option<String>)| {
             Some((setting, Value::flag(text.as_ref()?)))

@@ -237,6 +237,7 @@ fn load_for(args: &RunArgs, ranks: usize) -> Result<(RunSpec, Settings), ConfigE
     for warning in &checked.warnings {
         output::say(format_args!("warning: {warning}"));
     }
+    let settings = Settings { time_limit: settings.time_limit.settled(), ..settings };
     Ok((checked.spec, settings))
 }
 

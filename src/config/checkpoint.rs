@@ -39,6 +39,7 @@ pub enum Setting {
     AllowSharedDomains,
     Store,
     Level,
+    TimeLimit,
 }
 
 /// Settings as written.
@@ -56,7 +57,7 @@ const NONE: Row<Setting> = Row {
 };
 
 /// All settings.
-pub const SETTINGS: [Row<Setting>; 19] = [
+pub const SETTINGS: [Row<Setting>; 20] = [
     Row {
         setting: Setting::Method,
         key: "method",
@@ -234,6 +235,17 @@ pub const SETTINGS: [Row<Setting>; 19] = [
         default: "(none)",
         what: "images of checkpoints in files, on each node's own disk or where all nodes see \
                them, for the loss of more memory than the groups bear",
+        ..NONE
+    },
+    Row {
+        setting: Setting::TimeLimit,
+        key: "time_limit",
+        written: Written::Time,
+        legal: "auto, never, a time (90s, 10min, 24h, 3d), or @SECONDS since 1970",
+        default: "auto",
+        what: "time that the job has: what cannot be done by then is saved, on all levels, too, and the \
+               job ends with exit code 75; auto: up to the end of the Slurm job \
+               (SLURM_JOB_END_TIME). SIGUSR1 says that it ends now",
         ..NONE
     },
 ];

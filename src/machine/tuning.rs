@@ -96,6 +96,8 @@ skt_terms::tuning! {
     /// How many of them a rank has: they hold what it sends while ranks that are late still
     /// compute, 10 ms of a sum and more.
     relay_messages: usize = 32, "messages";
+    /// Seconds from one cut at which ranks ask whether one of them has had a signal to the next.
+    look_for_signals_seconds: u64 = 10, "seconds";
     /// Stages of a checkpoint, at most: each cuts the columns up once more.
     checkpoint_stages: usize = 16, "stages";
     /// Rate at which a checkpoint is thought to move its bytes, until one has.

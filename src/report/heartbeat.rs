@@ -32,6 +32,8 @@ pub const REFUSED: &str = "refused";
 /// A rank waits for its image, or for a process of an earlier start to give up what it holds. The
 /// record is one of that rank, whichever it is, and says nothing of what the others do.
 pub const WAIT: &str = "wait";
+/// The time of the job ends, and what there is of the run is saved.
+pub const TIME_UP: &str = "time-up";
 /// Least seconds between records of the same phase.
 const INTERVAL_SECONDS: f64 = 1.0;
 /// Ranks that wait write so many records a second at most, all together; each

@@ -16,6 +16,8 @@ pub struct Ending {
     pub is_reported: bool,
     /// Why it has refused the checkpoint that it found, if it has.
     pub refusal: Option<Refusal>,
+    /// It has stopped because its time ends.
+    pub is_time_up: bool,
     /// The launcher was asked to end.
     pub stop_requested: bool,
 }
@@ -72,6 +74,7 @@ pub fn next(ending: &Ending) -> Next {
             Some(Refusal::Changed) => Next::Restart,
             None => Next::Declined,
         },
+        Some(Exit::Interrupted) if ending.is_time_up => Next::Stopped,
         Some(Exit::Interrupted) | None if ending.stop_requested => Next::Stopped,
         Some(Exit::Interrupted) | None => Next::Restart,
     }
@@ -116,7 +119,8 @@ mod tests {
     use super::*;
 
     fn ending(completion: Option<u8>) -> Ending {
-        Ending { completion, is_reported: false, refusal: None, stop_requested: false }
+        let (is_reported, is_time_up, stop_requested) = (false, false, false);
+        Ending { completion, is_reported, refusal: None, is_time_up, stop_requested }
     }
 
     fn failed(column: usize) -> Past {
@@ -133,6 +137,9 @@ mod tests {
         assert_eq!(stopped(None), Next::Stopped);
         assert_eq!(stopped(Some(75)), Next::Stopped);
         assert_eq!(stopped(Some(0)), Next::Finished(Exit::Passed), "it was faster");
+        let timed = |completion| next(&Ending { is_time_up: true, ..ending(completion) });
+        assert_eq!(timed(Some(75)), Next::Stopped);
+        assert_eq!(timed(None), Next::Restart, "it was lost on its way out");
     }
 
     #[test]

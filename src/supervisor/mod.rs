@@ -98,6 +98,8 @@ pub struct Options {
     pub readmit: bool,
     /// When more is lost than can be rebuilt, start over.
     pub start_over: bool,
+    /// When the time of the run ends, in seconds since 1970.
+    pub end_unix: Option<f64>,
     /// Where the JSON record of the run goes.
     pub json: Option<PathBuf>,
 }

@@ -23,6 +23,7 @@ use super::watch::Watch;
 use super::{Options, SupervisorError, report, stop};
 use crate::report::heartbeat::Beat;
 use crate::report::outfile;
+use crate::run::protect::TimeLimit;
 use skt_terms::exit::Exit;
 
 /// How often the supervisor looks.
@@ -126,6 +127,9 @@ impl Shell {
                 return end;
             }
             self.hear();
+            if stop::is_time_up() {
+                self.end_time();
+            }
             self.feed(Event::Tick { stops: stop::asked() });
             if self.job.is_some() {
                 self.lines.keep_alive();
@@ -174,6 +178,16 @@ impl Shell {
                 }
             }
             Action::End(end) => self.end = Some(end),
+        }
+    }
+
+    /// The time of the run ends: the job that runs is told, and one that follows knows.
+    fn end_time(&mut self) {
+        self.say("time", "SIGUSR1: the time ends now");
+        self.options.end_unix = Some(self.clock.unix());
+        if let Some(job) = &self.job {
+            // Launchers pass it on to all ranks.
+            job.launcher.signal(Signal::SIGUSR1);
         }
     }
 
@@ -350,6 +364,10 @@ impl Shell {
         command.extend_from_slice(&options.command);
         if let Some(resume) = start.resume {
             command.extend(["--resume".into(), resume.into()]);
+        }
+        if let Some(end) = options.end_unix {
+            // Not from the start of this job on.
+            command.extend(["--time-limit".into(), TimeLimit::At(end).to_string()]);
         }
         let job = launcher::Job {
             ranks: options.ranks,

@@ -296,6 +296,7 @@ impl Cluster {
             lost_at: None,
             rank_in_run: RankInRun::default(),
             clock: self.clock.clone(),
+            end_unix: None,
         }
     }
 

@@ -140,6 +140,19 @@ pub enum SolveError {
         /// By how much, in units of rounding.
         units: f64,
     },
+    /// The time that the job has ends, and what there is of the run is saved: all ranks know it.
+    #[error(
+        "{when}: the run stands at column {column}, and is kept {kept}; the same \
+         command goes on from there"
+    )]
+    TimeUp {
+        /// Columns that are eliminated.
+        column: usize,
+        /// Where what there is of it is kept.
+        kept: String,
+        /// How much time there is left, in words.
+        when: String,
+    },
     /// No memory for the work space.
     #[error("no memory for {what}: {why}")]
     Memory {

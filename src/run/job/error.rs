@@ -52,6 +52,9 @@ pub enum JobError {
     /// Too much is lost of what carries checksums.
     #[error("{0}")]
     Abft(abft::Refusal),
+    /// The time ends, as the ranks of the grid know.
+    #[error("the time ends; the same command goes on")]
+    TimeUp,
     /// The report could not be written.
     #[error("cannot write the report: {0}")]
     Report(#[from] std::io::Error),
@@ -83,6 +86,7 @@ impl JobError {
         let refusal = match self {
             Self::Abft(abft::Refusal::Scattered { .. }) => return None,
             Self::Abft(_) => return Some(heartbeat::REFUSED),
+            _ if self.is_time_up() => return Some(heartbeat::TIME_UP),
             Self::Checkpoint(CheckpointError::Refused(refusal)) => refusal,
             _ => return None,
         };
@@ -98,6 +102,11 @@ impl JobError {
         }
     }
 
+    /// Whether the run has stopped because its time ends.
+    pub fn is_time_up(&self) -> bool {
+        matches!(self, Self::TimeUp | Self::Solve(SolveError::TimeUp { .. }))
+    }
+
     /// Whether this rank alone knows of it, so that it must end the others.
     /// Refusals are agreed upon: all ranks have them.
     pub fn is_known_here_alone(&self) -> bool {
@@ -108,7 +117,7 @@ impl JobError {
                 | Self::OtherTests { .. }
                 | Self::Refused(_)
         );
-        !is_agreed
+        !is_agreed && !self.is_time_up()
     }
 
     /// How a job ends whose ranks all know of it.
@@ -118,7 +127,7 @@ impl JobError {
             Self::Checkpoint(CheckpointError::Refused(Refusal::NotBorne { .. }))
                 | Self::Abft(abft::Refusal::Scattered { .. })
         );
-        if needs_all_ranks { Exit::Interrupted } else { Exit::BadInput }
+        if needs_all_ranks || self.is_time_up() { Exit::Interrupted } else { Exit::BadInput }
     }
 
     /// Whether another rank is gone, or has turned away because one is.
@@ -145,7 +154,9 @@ impl JobError {
             Self::Checkpoint(why) => !matches!(why, CheckpointError::Comm(_)),
             // Images are from before it.
             Self::Solve(SolveError::Wrong { .. }) => settings.levels.0.is_empty(),
-            Self::Comm(_) | Self::Ledger(_) | Self::Solve(_) | Self::Report(_) => false,
+            Self::Comm(_) | Self::Ledger(_) | Self::Solve(_) | Self::Report(_) | Self::TimeUp => {
+                false
+            }
             Self::Spec(_)
             | Self::Abft(_)
             | Self::OtherTests { .. }

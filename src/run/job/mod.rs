@@ -25,9 +25,11 @@ use std::fmt::Display;
 
 use skt_terms::exit::Exit;
 
+use crate::checkpoint::methods::Method;
 use crate::checkpoint::store::StoreKind;
 use crate::config::RunSpec;
 use crate::hpl::comm::{Comm, CommError, collect};
+use crate::hpl::pgesv::CallLimit;
 use crate::report::clock::now_unix_seconds;
 use crate::report::json::RunFacts;
 use crate::report::progress::Progress;
@@ -65,6 +67,9 @@ pub fn run<C: Comm>(
     options: &Options,
 ) -> Result<Finished, JobError> {
     let first = world.rank() == 0;
+    if settings.is_on() {
+        protect::deadline::listen();
+    }
     let mut progress = if first { Progress::stderr(options.progress) } else { Progress::off() };
     let start_unix_seconds = now_unix_seconds();
     progress.phase(&setup::starting_line(world.size(), spec));
@@ -83,6 +88,10 @@ pub fn run<C: Comm>(
     };
     if settings.is_on() {
         interrupt::listen(spec, settings, first);
+        if first {
+            setup::warn(&time_warnings(settings));
+            setup::warn(&call_warnings(spec, settings, setup.self_test.gflops_per_core));
+        }
     }
     let mut tests = Tests::new(spec, settings, &setup);
     (tests.lost_at, tests.rank_in_run) = (options.lost_at, options.rank_in_run.clone());
@@ -90,10 +99,17 @@ pub fn run<C: Comm>(
     let ran = match tests.run(world) {
         Err(why) if !why.is_known_here_alone() => {
             // What is too much for an attempt after a loss need not be so for the next start.
-            if let Some(sign) = why.sign().filter(|_| options.lost_at.is_none()) {
+            let counts = options.lost_at.is_none() || why.is_time_up();
+            if let Some(sign) = why.sign().filter(|_| counts) {
                 heartbeat::step(sign);
             }
             tests.progress.clear();
+            if why.is_time_up() {
+                if first {
+                    output::say(format_args!("{why}"));
+                }
+                return Ok(Finished::short(why.exit()));
+            }
             return Ok(refused(world, &why, why.exit()));
         }
         done => done?,
@@ -113,6 +129,29 @@ pub fn run<C: Comm>(
         done => done.map(|()| true)?,
     };
     Ok(Finished { exit, is_reported: true, is_cleared })
+}
+
+/// What the end of the job's time means to a run that keeps nothing beyond it.
+fn time_warnings(settings: &Settings) -> Vec<String> {
+    let ends = settings.time_limit.end().is_some();
+    let warning = "the time of this job is limited, and checkpoints are in memory alone, which may \
+                   go with it: --level keeps images in files, from which the next job goes on";
+    let is_meant = ends && settings.levels.0.is_empty();
+    is_meant.then(|| warning.to_owned()).into_iter().collect()
+}
+
+/// What it means to a run with checksums where even the shortest calls of the BLAS take long.
+fn call_warnings(spec: &RunSpec, settings: &Settings, gflops_per_core: f64) -> Vec<String> {
+    let limit = CallLimit::tuned();
+    let nb = spec.nb.iter().copied().max().unwrap_or(0);
+    let seconds = limit.shortest_seconds(nb, 1e9 * gflops_per_core);
+    let warning = format!(
+        "the shortest calls of this BLAS take up to {seconds:.1} s (NB = {nb}): when a rank dies, the \
+         launcher may kill others within one, whose memory is lost, too; a smaller --nb makes \
+         them shorter, and --level keeps images for that case"
+    );
+    let is_meant = settings.method == Method::Abft && seconds > limit.seconds;
+    is_meant.then_some(warning).into_iter().collect()
 }
 
 /// A job whose ranks all know `why` it ends; rank 0 says it.

@@ -107,6 +107,8 @@ enum Verdict {
     GoOn,
     /// Results go to the ledger first.
     Keep,
+    /// The time ends.
+    End,
 }
 
 impl<'a> Tests<'a> {
@@ -151,7 +153,7 @@ impl<'a> Tests<'a> {
             if ranks.as_ref().is_none_or(|ranks| ranks.size != size) {
                 ranks = Some(Ranks::new(world, size)?);
             }
-            let (mut is_written, mut done) = (true, None);
+            let (mut is_written, mut done, mut time_up) = (true, None, None);
             if let Some(ranks) = ranks.as_mut().filter(|ranks| ranks.comm.is_some()) {
                 // An earlier start has left something of the first test alone, or
                 // of those before it.
@@ -162,17 +164,24 @@ impl<'a> Tests<'a> {
                 };
                 let nothing_hidden = index > first && nothing_later;
                 let turn = Turn { index, tests: tests.len(), resume, nothing_hidden };
-                let reported = self.run_one(ranks, test, turn, &mut announced)?;
-                (is_written, done) = (reported.is_written, reported.done);
-                self.unkept.insert(index, reported.result);
+                match self.run_one(ranks, test, turn, &mut announced) {
+                    Ok(reported) => {
+                        (is_written, done) = (reported.is_written, reported.done);
+                        self.unkept.insert(index, reported.result);
+                    }
+                    Err(why) if why.is_time_up() => time_up = Some(why),
+                    Err(why) => return Err(why),
+                }
             } else {
                 // Others may need the processor of a rank that has nothing to do.
                 collect::await_broadcast(world, 0)?;
             }
-            match self.verdict(world, index, is_written, done.is_some())? {
+            match self.verdict(world, index, (is_written, time_up.is_some()), done.is_some())? {
                 // A result that cannot be kept is no result: all stop, and the next
                 // start reports it again.
                 Verdict::Stop => return Ok(Ran::unreported()),
+                // Ranks beyond the grid hear of it here.
+                Verdict::End => return Err(time_up.unwrap_or(JobError::TimeUp)),
                 Verdict::GoOn => {}
                 Verdict::Keep => {
                     left.extend(self.keep_results(world, done.as_ref().map_or(&[], Done::left))?);
@@ -345,10 +354,10 @@ impl<'a> Tests<'a> {
         &self,
         world: &C,
         index: usize,
-        is_written: bool,
+        (is_written, is_time_up): (bool, bool),
         is_protected: bool,
     ) -> Result<Verdict, CommError> {
-        const ALL: [Verdict; 3] = [Verdict::Stop, Verdict::GoOn, Verdict::Keep];
+        const ALL: [Verdict; 4] = [Verdict::Stop, Verdict::GoOn, Verdict::Keep, Verdict::End];
         let next = index + 1;
         let is_last = next == self.setup.outlooks.len();
         // A start finds data of the next test only where all before it are kept.
@@ -358,6 +367,7 @@ impl<'a> Tests<'a> {
                     || self.is_protected(next, Resume::Auto)
                     || self.kept_at.elapsed() >= KEEP_INTERVAL);
         let own = match (is_written, is_kept_now) {
+            _ if is_time_up => Verdict::End,
             (false, _) => Verdict::Stop,
             (true, false) => Verdict::GoOn,
             (true, true) => Verdict::Keep,
@@ -436,6 +446,7 @@ impl<'a> Tests<'a> {
             lost_at: self.lost_at,
             rank_in_run: self.rank_in_run.clone(),
             clock: Arc::new(Reading::now),
+            end_unix: self.settings.time_limit.end(),
         };
         heartbeat::phase("open", 0, test.n, 0.0);
         interrupt::keep(true);

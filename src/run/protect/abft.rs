@@ -20,8 +20,10 @@ use skt_terms::phases::{ChecksumCosts, Phases};
 
 use super::app::NodeCheckpointer;
 use super::clock::{Clock, Origin, Reading};
-use super::guard::{Done, Surroundings, config, solve_error};
+use super::deadline::{self, Ahead, Deadline};
+use super::guard::{Done, Surroundings, config, guessed_pace, solve_error};
 use super::history::{History, remember_restart};
+use super::interval::Pace;
 use super::result;
 use super::settings::Settings;
 use super::split::{
@@ -82,6 +84,8 @@ pub struct Carried<'a, C: Comm> {
     /// The level whose images it comes from, if it does.
     level: Option<String>,
     clock: Clock,
+    deadline: Deadline,
+    pace: Pace,
     /// When a loss was noticed that the job has outlived.
     lost_at: Option<Instant>,
     started: Instant,
@@ -117,6 +121,8 @@ pub fn open<'a, C: Comm>(
     let started = Instant::now();
     let Surroundings { memory, nothing_hidden, host, hook, clock, lost_at, rank_in_run, .. } =
         surroundings;
+    let pace = guessed_pace(spec, settings, surroundings.guessed_rate);
+    let deadline = Deadline::new(surroundings.end_unix);
     let format = ("abft_state_format", STATE_FORMAT);
     let is_short = comm.size() < spec.ranks();
     let config = Config {
@@ -156,6 +162,8 @@ pub fn open<'a, C: Comm>(
         absent: lost.iter().map(absent).collect(),
         recovered,
         clock,
+        deadline,
+        pace,
         lost_at,
         started,
         open_seconds: started.elapsed().as_secs_f64(),
@@ -442,6 +450,16 @@ struct Timer<'t, 'a, C: Comm> {
     start: Instant,
     told: Told,
     observer: &'t mut dyn Observer,
+    settings: &'t Settings,
+    deadline: Deadline,
+    pace: Pace,
+    /// When panel `self.next` began.
+    step_at: Instant,
+    next: usize,
+    /// Whether images were made due to know what they take.
+    has_learnt: bool,
+    /// What the images of a cut take: of the rank that they take longest.
+    image_seconds: f64,
 }
 
 /// What the solver has told.
@@ -483,6 +501,13 @@ impl<'t, 'a, C: Comm> Timer<'t, 'a, C> {
             start: Instant::now(),
             told: Told::default(),
             observer,
+            settings: &carried.settings,
+            deadline: carried.deadline,
+            pace: carried.pace.clone(),
+            step_at: Instant::now(),
+            next: 0,
+            has_learnt: false,
+            image_seconds: 0.0,
         }
     }
 
@@ -571,12 +596,56 @@ impl<'t, 'a, C: Comm> Timer<'t, 'a, C> {
     fn now_seconds(&self) -> f64 {
         self.told.before_seconds + self.start.elapsed().as_secs_f64()
     }
+
+    /// Whether the run is to stop at the next cut, as far as this rank knows: rank 0's clock
+    /// decides, and a signal on any rank.
+    fn is_time_up(&self) -> bool {
+        let (step_seconds, rest_seconds) = self.pace.seconds_ahead(self.next);
+        // The next cut is a step away.
+        let save_seconds = self.image_seconds + step_seconds;
+        let ahead = Ahead { step_seconds, rest_seconds, save_seconds };
+        let is_over = || self.deadline.is_over((self.clock)().unix_seconds, &ahead);
+        deadline::is_asked() || self.checkpointer.comm().rank() == 0 && is_over()
+    }
+
+    /// Whether it is time to write the first images of a start whose time is limited, to know
+    /// what they take.
+    fn is_time_to_learn(&self) -> bool {
+        let (step_seconds, rest_seconds) = self.pace.seconds_ahead(self.next);
+        let ahead = Ahead { step_seconds, rest_seconds, save_seconds: 0.0 };
+        let now_unix = (self.clock)().unix_seconds;
+        let here_seconds = self.start.elapsed().as_secs_f64();
+        let is_time = || here_seconds >= self.deadline.look_after(now_unix, &ahead, true);
+        self.deadline.is_set() && !self.has_learnt && is_time()
+    }
+
+    /// Stops the run, if it is time to, on all ranks: images of the cut before panel `cut` are
+    /// whole where they can be. Collective.
+    fn keep(&mut self, cut: usize) -> Result<Option<SolveError>, CheckpointError> {
+        let mut stops = [f64::from(u8::from(self.is_time_up()))];
+        collect::all_max(self.checkpointer.comm(), &mut stops)?;
+        if stops[0] > 0.0 {
+            self.checkpointer.make_images_due();
+        }
+        self.keep_state()?;
+        if stops[0] > 0.0 {
+            let whole = self.checkpointer.finish_images()?;
+            let left = self.deadline.seconds_left((self.clock)().unix_seconds);
+            let column = (cut * self.spec.nb).min(self.spec.n);
+            return Ok(Some(deadline::time_up(column, &self.settings.levels, &whole, left)));
+        }
+        let mut most = [self.checkpointer.seconds_of_images()];
+        collect::all_max(self.checkpointer.comm(), &mut most)?;
+        self.image_seconds = most[0];
+        Ok(None)
+    }
 }
 
 impl<C: Comm> abft::Watcher for Timer<'_, '_, C> {
     fn begins(&mut self, beginning: &Beginning) -> Result<(), SolveError> {
         self.begin(beginning).map_err(|error| solve_error(0, error))?;
         self.told.start_unix_seconds = ptest::unix_seconds();
+        (self.next, self.step_at) = (beginning.panel, Instant::now());
         self.observer.phase(if beginning.is_solved {
             Phase::BackSubstitute
         } else {
@@ -588,16 +657,29 @@ impl<C: Comm> abft::Watcher for Timer<'_, '_, C> {
     fn columns(&mut self, done: usize) {
         let seconds = self.now_seconds();
         self.seconds.set(seconds);
+        let next = done.div_ceil(self.spec.nb);
+        let (flops, took) = (self.pace.flops(self.next..next), self.step_at.elapsed());
+        if flops > 0.0 && !took.is_zero() {
+            self.pace.rate = flops / took.as_secs_f64();
+        }
+        (self.next, self.step_at) = (next, Instant::now());
         self.observer.columns(done.min(self.spec.n), seconds);
     }
 
     fn wants_image(&mut self) -> bool {
-        self.checkpointer.wants_images()
+        if self.is_time_to_learn() {
+            self.checkpointer.make_images_due();
+            self.has_learnt = true;
+        }
+        self.checkpointer.wants_images() || self.is_time_up()
     }
 
     fn keep_image(&mut self, cut: usize) -> Result<(), SolveError> {
         self.seconds.set(self.now_seconds());
-        self.keep_state().map_err(|error| solve_error(cut, error))
+        match self.keep(cut).map_err(|error| solve_error(cut, error))? {
+            Some(time_up) => Err(time_up),
+            None => Ok(()),
+        }
     }
 
     fn flip(&mut self, cut: usize) -> Option<Flip> {

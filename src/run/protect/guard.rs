@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::Region;
 use super::app::NodeCheckpointer;
 use super::clock::{Clock, Origin, Reading, state_seconds};
+use super::deadline::{self, Ahead, Deadline};
 use super::history::{History, Taken, remember, remember_restart};
 use super::interval::Pace;
 use super::result;
@@ -90,6 +91,13 @@ pub struct Protected<'a, C: Comm> {
     pace: Pace,
     /// Panel before which the next checkpoint is to be taken.
     due: usize,
+    /// When the time of this job ends.
+    deadline: Deadline,
+    clock: Clock,
+    /// Whether this start has taken a checkpoint, and so knows what one takes.
+    has_taken: bool,
+    /// What the images of one take: of the rank that they take longest.
+    image_seconds: f64,
     /// The checkpoint that is being encoded while the solver goes on.
     begun: Option<Begun>,
 }
@@ -141,6 +149,8 @@ pub struct Surroundings<'a> {
     pub rank_in_run: RankInRun,
     /// What reads the clocks of this node: [`Reading::now`].
     pub clock: Clock,
+    /// When the time of the job ends, in seconds since 1970: rank 0's counts.
+    pub end_unix: Option<f64>,
 }
 
 /// The pace that a test is thought to have, of whose operations `rate` are done a
@@ -164,6 +174,7 @@ pub fn open<'a, C: Comm>(
 ) -> Result<Opened<'a, C>, CheckpointError> {
     let started = Instant::now();
     let Surroundings { memory, nothing_hidden, host, hook, guessed_rate, clock, .. } = surroundings;
+    let deadline = Deadline::new(surroundings.end_unix);
     let shape = region_shape(spec, settings);
     let config = config(comm, spec, settings, &memory, &host, ("state_format", STATE_FORMAT))?;
     let config = Config {
@@ -194,6 +205,10 @@ pub fn open<'a, C: Comm>(
         cut_panel: 0,
         pace: guessed_pace(spec, settings, guessed_rate),
         due: 0,
+        deadline,
+        clock: clock.clone(),
+        has_taken: false,
+        image_seconds: 0.0,
         begun: None,
         checkpointer,
     };
@@ -506,6 +521,7 @@ impl<'a, C: Comm> Protected<'a, C> {
         };
         remember(&mut state.taken, taken);
         self.pace.cost_seconds = most[3];
+        self.has_taken = true;
         Ok(())
     }
 
@@ -513,31 +529,88 @@ impl<'a, C: Comm> Protected<'a, C> {
     fn decide(&mut self, panel: usize) -> Result<bool, CheckpointError> {
         let saved = self.state.panel;
         let is_due = panel > saved && panel >= self.due;
-        let mut take = [u8::from(is_due && self.pace.is_worth_it(saved, panel))];
+        let is_worth_it = self.learns() || self.pace.is_worth_it(saved, panel);
+        let mut take = [u8::from(is_due && is_worth_it)];
         collect::broadcast(self.checkpointer.comm(), &mut take, 0)?;
         Ok(take[0] != 0)
     }
 
     /// Looks ahead from panel `panel` to the next one before which a checkpoint
-    /// may be due.
-    fn look_ahead(&mut self, panel: usize) -> Result<(), CheckpointError> {
-        let mut due = [self.pace.next_due(panel) as u64];
-        collect::broadcast(self.checkpointer.comm(), &mut due, 0)?;
-        self.due = due[0] as usize;
-        Ok(())
+    /// may be due. Returns the one before which to cut: that, or one before it, to look
+    /// whether the time ends.
+    fn look_ahead(&mut self, panel: usize) -> Result<usize, CheckpointError> {
+        let due = match panel < self.due && !self.overlaps {
+            // It was only looked whether the time ends.
+            true => self.due,
+            false => self.pace.next_due(panel),
+        };
+        let look = self.next_look(panel);
+        let due = if self.overlaps || self.learns() { due.min(look) } else { due };
+        let mut agreed = [due as u64, look as u64];
+        collect::broadcast(self.checkpointer.comm(), &mut agreed, 0)?;
+        self.due = agreed[0] as usize;
+        Ok(self.due.min(agreed[1] as usize))
+    }
+
+    /// Whether this start has yet to know what a checkpoint takes, as its time is limited. Rank
+    /// 0's word counts.
+    fn learns(&self) -> bool {
+        self.deadline.is_set() && !self.has_taken
+    }
+
+    /// What is ahead of the run at the cut before panel `next`.
+    fn ahead(&self, next: usize) -> Ahead {
+        let (step_seconds, rest_seconds) = self.pace.seconds_ahead(next);
+        let save_seconds = self.pace.cost_seconds + self.image_seconds;
+        Ahead { step_seconds, rest_seconds, save_seconds }
+    }
+
+    /// The panel before which to look again whether the time ends, seen from panel `next`. With
+    /// overlap there is a checkpoint, too, so a signal is seen at the next one.
+    fn next_look(&self, next: usize) -> usize {
+        let now_unix = (self.clock)().unix_seconds;
+        let seconds = self.deadline.look_after(now_unix, &self.ahead(next), self.learns());
+        let for_signals = TUNING.look_for_signals_seconds as f64;
+        let seconds = if self.overlaps { seconds } else { seconds.min(for_signals) };
+        self.pace.after(next, seconds)
+    }
+
+    /// Whether the run is to stop before panel `next`, the same on all ranks: rank 0's clock says
+    /// so, or a signal on any. Collective.
+    fn is_time_up(&mut self, next: usize) -> Result<bool, CheckpointError> {
+        let mut most = [f64::from(deadline::is_asked()), self.checkpointer.seconds_of_images()];
+        collect::all_max(self.checkpointer.comm(), &mut most)?;
+        self.image_seconds = most[1];
+        let is_over = self.deadline.is_over((self.clock)().unix_seconds, &self.ahead(next));
+        let mut stops = [u8::from(most[0] > 0.0 || is_over)];
+        collect::broadcast(self.checkpointer.comm(), &mut stops, 0)?;
+        Ok(stops[0] != 0)
+    }
+
+    /// Saves what there is before panel `next`, with images on all levels, and waits until all is
+    /// whole. The error that the run ends with. Collective.
+    fn stop(&mut self, next: usize) -> Result<SolveError, CheckpointError> {
+        let has_levels = !self.settings.levels.0.is_empty();
+        if has_levels || next > self.state.panel || self.begun.is_some() {
+            self.checkpointer.make_images_due();
+            self.checkpoint(next)?;
+        }
+        let whole = self.checkpointer.finish_images()?;
+        let left = self.deadline.seconds_left((self.clock)().unix_seconds);
+        let column = (next * self.spec.nb).min(self.spec.n);
+        Ok(deadline::time_up(column, &self.settings.levels, &whole, left))
     }
 
     fn cut_here(&mut self, next: usize) -> Result<usize, CheckpointError> {
-        if next > self.cut_panel {
-            self.measure(next);
-        }
         let to = match self.overlaps {
             false => {
                 if self.decide(next)? {
+                    if self.learns() {
+                        self.checkpointer.make_images_due();
+                    }
                     self.checkpoint(next)?;
                 }
-                self.look_ahead(next)?;
-                self.due
+                self.look_ahead(next)?
             }
             true => self.cut_ahead(next)?,
         };
@@ -549,9 +622,12 @@ impl<'a, C: Comm> Protected<'a, C> {
     /// due, and has the company of all updates up to there.
     fn cut_ahead(&mut self, next: usize) -> Result<usize, CheckpointError> {
         if self.begun.is_some() {
+            if self.learns() {
+                self.checkpointer.make_images_due();
+            }
             self.checkpoint(next)?;
         }
-        self.look_ahead(next)?;
+        let to = self.look_ahead(next)?;
         if self.due > next && self.decide(self.due)? {
             let (at, active) = (Instant::now(), self.active());
             let stages = self.stages(next, self.due);
@@ -559,7 +635,7 @@ impl<'a, C: Comm> Protected<'a, C> {
             let begin_seconds = at.elapsed().as_secs_f64();
             self.begun = Some(Begun { at, stall: Stall { begin_seconds, ..Stall::default() } });
         }
-        Ok(self.due)
+        Ok(to)
     }
 }
 
@@ -642,7 +718,14 @@ impl<C: Comm> Guard for Protected<'_, C> {
     }
 
     fn cut(&mut self, next: usize, _panels: usize) -> Result<usize, SolveError> {
-        self.cut_here(next).map_err(|error| solve_error(next, error))
+        let error = |error| solve_error(next, error);
+        if next > self.cut_panel {
+            self.measure(next);
+        }
+        if self.is_time_up(next).map_err(error)? {
+            return Err(self.stop(next).map_err(error)?);
+        }
+        self.cut_here(next).map_err(error)
     }
 
     fn seconds(&self) -> f64 {

@@ -17,6 +17,8 @@ const SLOWER: f64 = 10.0;
 pub struct Pace {
     every: Every,
     mtbf_seconds: f64,
+    /// The time of the job, if it is limited.
+    time_seconds: Option<f64>,
     n: usize,
     nb: usize,
     ranks: usize,
@@ -42,9 +44,10 @@ impl Pace {
     /// `rank_bytes` at most.
     pub fn guess(spec: &TestSpec, settings: &Settings, rate: f64, rank_bytes: usize) -> Self {
         let &TestSpec { n, nb, .. } = spec;
-        let &Settings { every, mtbf_seconds, .. } = settings;
+        let &Settings { every, mtbf_seconds, time_limit, .. } = settings;
+        let time_seconds = time_limit.seconds();
         let cost_seconds = rank_bytes as f64 / TUNING.checkpoint_bytes_per_second;
-        Self { every, mtbf_seconds, n, nb, ranks: spec.ranks(), rate, cost_seconds }
+        Self { every, mtbf_seconds, time_seconds, n, nb, ranks: spec.ranks(), rate, cost_seconds }
     }
 
     fn panels(&self) -> usize {
@@ -59,9 +62,7 @@ impl Pace {
     /// Whether a checkpoint before panel `next` is worth its time, the last one being
     /// before panel `saved`.
     pub fn is_worth_it(&self, saved: usize, next: usize) -> bool {
-        let back_bytes = 0.5 * (self.n * self.n * size_of::<f64>()) as f64 / self.ranks as f64;
-        let back_seconds = back_bytes / TUNING.back_bytes_per_second;
-        let remaining = seconds_left(next, self.rate, self.n, self.nb) + back_seconds;
+        let (_, remaining) = self.seconds_ahead(next);
         match self.every {
             Every::Never => false,
             Every::Drill(_) => true,
@@ -78,9 +79,26 @@ impl Pace {
         }
     }
 
+    /// Seconds of panel `next`, and of all that is left from there on.
+    pub fn seconds_ahead(&self, next: usize) -> (f64, f64) {
+        let step_seconds = self.flops(next..(next + 1).min(self.panels())) / self.rate;
+        (step_seconds, seconds_left(next, self.rate, self.n, self.nb) + self.back_seconds())
+    }
+
+    /// The panel before which so many seconds are over, seen from panel `next`; at least one on,
+    /// where there is one.
+    pub fn after(&self, next: usize, seconds: f64) -> usize {
+        panel_after(next, seconds, self.rate, self.n, self.nb)
+    }
+
+    fn back_seconds(&self) -> f64 {
+        let back_bytes = 0.5 * (self.n * self.n * size_of::<f64>()) as f64 / self.ranks as f64;
+        back_bytes / TUNING.back_bytes_per_second
+    }
+
     /// The panel before which the next checkpoint is due, seen from panel `next`.
     pub fn next_due(&self, next: usize) -> usize {
-        let after = |seconds: f64| panel_after(next, seconds, self.rate, self.n, self.nb);
+        let after = |seconds: f64| self.after(next, seconds);
         match self.every {
             Every::Never => self.panels(),
             Every::Panels(count) | Every::Drill(count) => (next + count).min(self.panels()),
@@ -101,6 +119,12 @@ impl Pace {
         false
     }
 
+    /// Whether the time of the job may end before the test does.
+    fn may_run_out_of_time(&self) -> bool {
+        let (_, seconds) = self.seconds_ahead(0);
+        self.time_seconds.is_some_and(|limit| SLOWER * seconds > limit)
+    }
+
     /// Whether the test will have checkpoints.
     pub fn outlook(&self) -> Outlook {
         let slow = Self { rate: self.rate / SLOWER, ..self.clone() };
@@ -109,6 +133,8 @@ impl Pace {
             // A user who asks for no checkpoints wants to have, and to measure, their set-up alone.
             (false, _) if self.every == Every::Never => Outlook::NoneDue,
             (false, true) => Outlook::NoneDue,
+            // Its last one is due when the time ends.
+            (false, false) if self.may_run_out_of_time() => Outlook::NoneDue,
             (false, false) => Outlook::TooShort,
         }
     }

@@ -6,6 +6,7 @@
 pub mod abft;
 mod app;
 mod clock;
+pub mod deadline;
 pub mod ended;
 mod every;
 mod guard;
@@ -27,6 +28,7 @@ mod split;
 pub use crate::checkpoint::any_code::AnyCode;
 pub use app::NodeCheckpointer;
 pub use clock::{Clock, Reading};
+pub use deadline::TimeLimit;
 pub use every::{Every, parse_seconds};
 pub use guard::{
     Done, Opened, Protected, RankInRun, Surroundings, guessed_pace, header_layout, open,

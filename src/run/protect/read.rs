@@ -82,6 +82,8 @@ impl Settings {
         let store = from.with(Setting::Store, |text| is_store(text).then(|| text.to_owned()))?;
         settings.store = store.unwrap_or(settings.store);
         settings.levels = from.levels(settings.method)?;
+        let time_limit = from.with(Setting::TimeLimit, |text| text.parse().ok())?;
+        settings.time_limit = time_limit.unwrap_or_default();
         settings.helper_cores = from.whole(Setting::HelperCores, 0, 0, MOST_HELPER_CORES)?;
         from.refuse_helper_cores(&settings, spec)?;
         Ok(settings)

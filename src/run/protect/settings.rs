@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use skt_terms::choice::{OnLoss, Overlap, Region};
 
+use super::deadline::TimeLimit;
 use super::every::Every;
 use super::inject::Inject;
 use super::levels::Levels;
@@ -63,6 +64,9 @@ pub struct Settings {
     /// on all ranks of a start, and not to be guessed.
     #[serde(default)]
     pub folder_number: u64,
+    /// How much time the job has.
+    #[serde(default)]
+    pub time_limit: TimeLimit,
     /// Faults to inject.
     pub inject: Vec<Inject>,
 }
@@ -92,6 +96,7 @@ impl Settings {
             store: "sysv".into(),
             levels: Levels::default(),
             folder_number: 0,
+            time_limit: TimeLimit::Auto,
             inject: Vec::new(),
         }
     }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use super::{Action, Machine};
-use crate::report::heartbeat::{Beat, CHANGED, FACTOR, REFUSED, REPORTED, WAIT};
+use crate::report::heartbeat::{Beat, CHANGED, FACTOR, REFUSED, REPORTED, TIME_UP, WAIT};
 
 /// The step of the protocol after which there is a checkpoint.
 const COMMIT: &str = "commit";
@@ -86,6 +86,8 @@ impl Machine {
             state.is_refused = true;
         } else if beat.phase == CHANGED {
             state.is_changed = true;
+        } else if beat.phase == TIME_UP {
+            state.is_time_up = true;
         } else if beat.phase == REPORTED {
             state.is_reported = true;
         } else if NO_CHECKPOINT.contains(&beat.phase.as_str()) {

@@ -438,6 +438,7 @@ impl Machine {
         state.launcher = Some(launcher);
         state.launched_unix = now_unix;
         (state.is_refused, state.is_changed, state.is_reported) = (false, false, false);
+        state.is_time_up = false;
         if let Some(failure) = state.failures.last_mut() {
             failure.relaunched_unix.get_or_insert(now_unix);
         }
@@ -483,6 +484,7 @@ impl Machine {
                 (_, true) => Some(Refusal::Changed),
                 _ => None,
             },
+            is_time_up: state.is_time_up,
             stop_requested: self.running.terminated_unix.is_some(),
         };
         match after_ending::next(&ending) {

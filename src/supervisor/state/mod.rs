@@ -130,6 +130,9 @@ pub struct State {
     /// Whether it has said that a process of an earlier start was still running.
     #[serde(default)]
     pub is_changed: bool,
+    /// The time of the present job has ended, as it has told.
+    #[serde(default)]
+    pub is_time_up: bool,
     /// Whether the present start has said that its report is whole.
     #[serde(default)]
     pub is_reported: bool,
@@ -167,6 +170,7 @@ impl State {
             has_checkpoint: false,
             is_refused: false,
             is_changed: false,
+            is_time_up: false,
             is_reported: false,
             residuals_failed: 0,
             failures: Vec::new(),

@@ -337,8 +337,10 @@ impl<'s, C: Comm> System<'s, C> {
             let factored = run.factor(from, watcher);
             match factored {
                 Err(SolveError::Wrong { .. }) => journal.set_wrong(true)?,
-                // All hear of it with the same panel: nobody is left with messages of sums.
-                Err(SolveError::Pivot { .. }) => run.relay.wait_all()?,
+                // All hear of it at the same panel: nobody is left with messages of sums.
+                Err(SolveError::Pivot { .. } | SolveError::TimeUp { .. }) => {
+                    run.relay.wait_all()?
+                }
                 _ => {}
             }
             factored?;

@@ -75,14 +75,14 @@ pub(super) struct NextImage {
     last_seconds: f64,
     /// What the last one of this start has cost, once that is known.
     cost: Option<ImageCost>,
-    /// Whether one is being written.
-    is_under_way: bool,
+    /// Since when one is being written, if one is.
+    under_way: Option<Instant>,
 }
 
 impl NextImage {
     /// Of a start that has found images which were due at `last_seconds`, 0 for none.
     pub fn new(every: ImagesEvery, last_seconds: f64) -> Self {
-        Self { every, last_seconds, cost: None, is_under_way: false }
+        Self { every, last_seconds, cost: None, under_way: None }
     }
 
     /// Seconds between two images, where their cost says it, and one is known.
@@ -99,7 +99,9 @@ impl NextImage {
         match (&self.every, self.interval_by_cost()) {
             (&ImagesEvery::Seconds(seconds), _) | (_, Some(seconds)) => is_over(seconds),
             // What one costs is known when the first is done.
-            (ImagesEvery::Cost(_), None) => !self.is_under_way,
+            (ImagesEvery::Cost(_), None) => {
+                self.under_way.is_none() || self.last_seconds.is_infinite()
+            }
         }
     }
 
@@ -110,12 +112,17 @@ impl NextImage {
 
     /// An image is due, and is being written from now on.
     pub fn begin(&mut self, now_seconds: f64) {
-        (self.last_seconds, self.is_under_way) = (now_seconds, true);
+        (self.last_seconds, self.under_way) = (now_seconds, Some(Instant::now()));
+    }
+
+    /// How long one has been under way, if one is.
+    pub fn seconds_under_way(&self) -> Option<f64> {
+        self.under_way.map(|since| since.elapsed().as_secs_f64())
     }
 
     /// It is not being written any more; `cost` is nothing where it was not begun.
     pub fn end(&mut self, cost: Option<ImageCost>) {
-        self.is_under_way = false;
+        self.under_way = None;
         self.cost = cost.or(self.cost);
     }
 }

@@ -7,11 +7,11 @@ use super::super::checkpointer::Checkpointer;
 use super::super::code::Code;
 use super::super::error::Result;
 use super::super::memory::Memory;
-use super::MOST_LEVELS;
 use super::format::{ImageLayout, encode_seal};
 use super::helper::Free;
 use super::shelf::LevelReport;
 use super::writing::{Sealed, Writing};
+use super::{MOST_LEVELS, WhenBusy};
 use crate::comm::Comm;
 use crate::comm::collect::all_reduce;
 
@@ -19,6 +19,38 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// What each level has done on this rank.
     pub fn level_reports(&self) -> Vec<LevelReport> {
         self.shelves.reports()
+    }
+
+    /// The next epoch has images on all levels. Rank 0 decides.
+    pub fn make_images_due(&mut self) {
+        self.shelves.make_all_due();
+    }
+
+    /// Seconds that the images of one epoch take this rank, by those that it has written, or is
+    /// writing, in this start; 0 where it has written none.
+    pub fn seconds_of_images(&mut self) -> f64 {
+        if let Some(written) = self.helper.done() {
+            self.shelves.note(written, 0.0);
+        }
+        self.shelves.seconds_of_images()
+    }
+
+    /// Waits until the images are written that were begun. Whether those of the newest epoch
+    /// are whole on all ranks, level by level. Collective.
+    ///
+    /// # Errors
+    /// When a rank is lost.
+    pub fn finish_images(&mut self) -> Result<Vec<bool>> {
+        if self.shelves.is_empty() {
+            return Ok(Vec::new());
+        }
+        let start = Instant::now();
+        let (written, _free) = self.helper.take_back(WhenBusy::Wait);
+        self.shelves.note(written, start.elapsed().as_secs_f64());
+        self.barrier_with_levels()?;
+        let newest = self.epoch();
+        let is_whole = |told: LevelReport| told.complete_epoch == newest && newest > 0;
+        Ok(self.level_reports().into_iter().map(is_whole).collect())
     }
 
     /// Takes the bytes of an epoch back from the writer of images, if it still has them.

@@ -100,6 +100,15 @@ impl Helper {
         Free(())
     }
 
+    /// What became of what was being written, if it is done.
+    pub fn done(&mut self) -> Option<Vec<Written>> {
+        match &mut self.way {
+            Way::Thread(thread) => thread.done(),
+            // A caller writes while it is asked to.
+            Way::None | Way::Caller(_) => None,
+        }
+    }
+
     /// Ends what is being written, now or when it is done. What became of it, and leave to
     /// write over what it was written from. `hook` is told of the wait.
     pub fn take_back(&mut self, when_busy: WhenBusy, hook: &dyn Hook) -> (Vec<Written>, Free) {
@@ -145,6 +154,12 @@ impl Thread {
         let handle = thread::Builder::new().name("skt-images".into()).spawn(body)?;
         let (to, handle) = (Some(to), Some(handle));
         Ok(Self { to, from, is_busy: false, asked, handle })
+    }
+
+    fn done(&mut self) -> Option<Vec<Written>> {
+        let written = self.from.try_recv().ok().filter(|_| self.is_busy)?;
+        self.is_busy = false;
+        Some(written)
     }
 
     fn write(&mut self, writing: Writing) {

@@ -154,6 +154,22 @@ impl Shelves {
         self.shelves[level].next.make_due();
     }
 
+    /// Images of all levels are due at once.
+    pub fn make_all_due(&mut self) {
+        self.shelves.iter_mut().for_each(|shelf| shelf.next.make_due());
+    }
+
+    /// Seconds that the images of one epoch take this rank, by those of this start: one that is
+    /// under way takes twice as long as so far, or longer.
+    pub fn seconds_of_images(&self) -> f64 {
+        let of = |shelf: &Shelf| {
+            let LevelReport { seconds, images, .. } = shelf.told;
+            let known = if images > 0 { seconds / images as f64 } else { 0.0 };
+            known.max(2.0 * shelf.next.seconds_under_way().unwrap_or(0.0))
+        };
+        self.shelves.iter().filter(|shelf| !shelf.told.is_over).map(of).sum()
+    }
+
     /// The application keeps this state now.
     pub fn hear_state(&mut self, state: &[u8]) {
         self.clock.hear(state);

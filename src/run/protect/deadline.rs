@@ -1,0 +1,310 @@
+//! The end of the time that a job has: of its allocation, or of `--time-limit`.
+//!
+//! A run that cannot come to its end before then stops at a cut, early enough that its last
+//! checkpoint, and images of it on all levels, are whole when the time ends. How long these take is
+//! known from those that this start has taken; so a start with a time limit takes the first ones
+//! early. The wall clock of rank 0 alone decides. SIGUSR1 on any rank says that the time ends now.
+//!
+//! ```text
+//! now             last cut               end
+//!  |--- panels ----|-- checkpoint, images --|-- spare --|
+//! ```
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+use serde::{Deserialize, Serialize};
+
+use super::every::{BadInterval, parse_seconds};
+use super::levels::{LevelSettings, Levels};
+use crate::hpl::pgesv::SolveError;
+
+/// Slurm's variable: when the allocation ends, in seconds since 1970.
+pub const SLURM_END: &str = "SLURM_JOB_END_TIME";
+/// Checkpoints and images may take so many times what the last ones took.
+const SPARE: f64 = 1.5;
+/// A run whose rest is thought to take the time that is left, divided by this, goes on to its end.
+const DOUBT: f64 = 1.5;
+/// The share of the time up to the last cut after which a run looks again.
+const LOOK_AGAIN: f64 = 0.8;
+/// The share of the time that is left after which a start has its first checkpoint, to know what
+/// one takes.
+const LEARN: f64 = 1.0 / 8.0;
+
+/// Whether SIGUSR1 has come.
+static ASKED: AtomicBool = AtomicBool::new(false);
+
+/// How much time a run has, as a user says it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub enum TimeLimit {
+    /// Up to the end of the Slurm job, if there is one.
+    #[default]
+    Auto,
+    /// As much as it needs.
+    Never,
+    /// So many seconds from the start of the job.
+    Seconds(f64),
+    /// Up to this time, in seconds since 1970.
+    At(f64),
+    /// What rank 0 has made of it, for all ranks: see [`TimeLimit::settled`].
+    Until {
+        /// In seconds since 1970.
+        end_unix: f64,
+        /// Seconds up to there from when the job began.
+        seconds: f64,
+    },
+}
+
+impl FromStr for TimeLimit {
+    type Err = BadInterval;
+
+    fn from_str(text: &str) -> Result<Self, BadInterval> {
+        let at = text.strip_prefix('@').and_then(|text| text.parse().ok());
+        match (text, at) {
+            ("auto", _) => Ok(Self::Auto),
+            ("never", _) => Ok(Self::Never),
+            (_, Some(at)) if f64::is_finite(at) && at >= 0.0 => Ok(Self::At(at)),
+            _ => parse_seconds(text).map(Self::Seconds),
+        }
+    }
+}
+
+impl fmt::Display for TimeLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Never => f.write_str("never"),
+            Self::Seconds(seconds) => write!(f, "{seconds}s"),
+            Self::At(at) | Self::Until { end_unix: at, .. } => write!(f, "@{at}"),
+        }
+    }
+}
+
+impl TimeLimit {
+    /// When the time of a job ends that has begun at `begun`, in seconds since 1970, given what
+    /// Slurm says of its end.
+    pub fn end_unix(self, begun: f64, slurm: Option<&str>) -> Option<f64> {
+        match self {
+            Self::Auto => slurm?.trim().parse().ok().filter(|end: &f64| end.is_finite()),
+            Self::Never => None,
+            Self::Seconds(seconds) => Some(begun + seconds),
+            Self::At(at) | Self::Until { end_unix: at, .. } => Some(at),
+        }
+    }
+
+    /// What this process, rank 0 of a job that begins now, makes of it by its clock and its
+    /// environment: all ranks are to go by the same.
+    pub fn settled(self) -> Self {
+        let now = now_unix();
+        let end = self.end_unix(now, std::env::var(SLURM_END).ok().as_deref());
+        end.map_or(Self::Never, |end_unix| Self::Until { end_unix, seconds: end_unix - now })
+    }
+
+    /// When the time ends, once it is settled, in seconds since 1970.
+    pub fn end(self) -> Option<f64> {
+        match self {
+            Self::Until { end_unix, .. } => Some(end_unix),
+            _ => None,
+        }
+    }
+
+    /// Seconds from the beginning of the job, once it is settled.
+    pub fn seconds(self) -> Option<f64> {
+        match self {
+            Self::Until { seconds, .. } => Some(seconds),
+            _ => None,
+        }
+    }
+}
+
+/// Seconds since 1970, by the wall clock.
+pub fn now_unix() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}
+
+extern "C" fn note(_: libc::c_int) {
+    ASKED.store(true, Ordering::Relaxed);
+}
+
+/// From now on SIGUSR1 says that the time ends now, unless the signal is ignored or handled
+/// already.
+pub fn listen() {
+    const LEGAL: &str = "this signal may be handled";
+    let action = SigAction::new(SigHandler::Handler(note), SaFlags::SA_RESTART, SigSet::empty());
+    // SAFETY: the handler only stores a word, which is allowed in signal context.
+    let before = unsafe { sigaction(Signal::SIGUSR1, &action) }.expect(LEGAL);
+    if !matches!(before.handler(), SigHandler::SigDfl) {
+        // SAFETY: puts back what was there.
+        unsafe { sigaction(Signal::SIGUSR1, &before) }.expect(LEGAL);
+    }
+}
+
+/// Whether SIGUSR1 has come to this process.
+pub fn is_asked() -> bool {
+    ASKED.load(Ordering::Relaxed)
+}
+
+/// What a run knows of its pace at a cut, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Ahead {
+    /// The next step.
+    pub step_seconds: f64,
+    /// All that is left of the run.
+    pub rest_seconds: f64,
+    /// A checkpoint, and the images of one.
+    pub save_seconds: f64,
+}
+
+/// The time that a start has.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Deadline {
+    /// In seconds since 1970.
+    end_unix: Option<f64>,
+}
+
+impl Deadline {
+    pub fn new(end_unix: Option<f64>) -> Self {
+        Self { end_unix }
+    }
+
+    /// Whether there is one.
+    pub fn is_set(&self) -> bool {
+        self.end_unix.is_some()
+    }
+
+    /// Seconds that are left at `now_unix`.
+    pub fn seconds_left(&self, now_unix: f64) -> f64 {
+        self.end_unix.map_or(f64::INFINITY, |end| end - now_unix)
+    }
+
+    /// Whether the run is to stop here: after another step there would be no time to save what it
+    /// has, and it will not come to its end.
+    pub fn is_over(&self, now_unix: f64, ahead: &Ahead) -> bool {
+        let left = self.seconds_left(now_unix);
+        let Ahead { step_seconds, rest_seconds, save_seconds } = *ahead;
+        left < SPARE * (save_seconds + step_seconds) && DOUBT * rest_seconds > left
+    }
+
+    /// Seconds after which the run is to look again; with `learns`, after which it is to take
+    /// a checkpoint.
+    pub fn look_after(&self, now_unix: f64, ahead: &Ahead, learns: bool) -> f64 {
+        let left = self.seconds_left(now_unix);
+        let up_to_cut = LOOK_AGAIN * (left - SPARE * (ahead.save_seconds + ahead.step_seconds));
+        if learns { up_to_cut.min(LEARN * left) } else { up_to_cut }
+    }
+}
+
+/// The error that a run ends with at `column` as its time ends, of which so many seconds are `left`:
+/// images of it are `whole` on these levels or not.
+pub(super) fn time_up(column: usize, levels: &Levels, whole: &[bool], left: f64) -> SolveError {
+    let names = levels.0.iter().map(LevelSettings::name);
+    let levels: Vec<_> = names.zip(whole.iter().copied()).collect();
+    let when = match left {
+        f64::INFINITY => "the time ends".to_owned(),
+        0.0.. => format!("the time ends in {left:.1} s"),
+        _ => format!("the time ended {:.1} s ago", -left),
+    };
+    SolveError::TimeUp { column, kept: kept_words(&levels), when }
+}
+
+/// How much is kept of a run that stops as its time ends, in words. `levels`: their names,
+/// and whether images of the last epoch are whole there.
+fn kept_words(levels: &[(String, bool)]) -> String {
+    let names = |is_whole: bool| {
+        let of = levels.iter().filter(|(_, whole)| *whole == is_whole);
+        of.map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
+    };
+    match [names(true), names(false)].each_ref().map(String::as_str) {
+        ["", ""] => "in memory alone, which goes with the allocation".to_owned(),
+        ["", not] => format!("in memory alone: the images on {not} are not whole"),
+        [whole, ""] => format!("in memory and in images on {whole}"),
+        [whole, not] => {
+            format!("in memory and in images on {whole} (those on {not} are not whole)")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_read() {
+        for (text, want) in [
+            ("auto", TimeLimit::Auto),
+            ("never", TimeLimit::Never),
+            ("2h", TimeLimit::Seconds(7200.0)),
+            ("@1764028800", TimeLimit::At(1_764_028_800.0)),
+        ] {
+            assert_eq!(text.parse(), Ok(want), "{text}");
+            assert_eq!(want.to_string().parse(), Ok(want), "{text}");
+        }
+        for text in ["", "@", "@x", "@inf", "@-1", "0", "-1h", "soon"] {
+            assert!(text.parse::<TimeLimit>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn slurm_says_when_a_job_ends_unless_the_user_does() {
+        let end = |limit: TimeLimit, slurm| limit.end_unix(1000.0, slurm);
+        assert_eq!(end(TimeLimit::Auto, Some("5000")), Some(5000.0));
+        assert_eq!(end(TimeLimit::Auto, Some("soon")), None);
+        assert_eq!(end(TimeLimit::Auto, None), None);
+        assert_eq!(end(TimeLimit::Never, Some("5000")), None);
+        assert_eq!(end(TimeLimit::Seconds(60.0), Some("5000")), Some(1060.0));
+        assert_eq!(end(TimeLimit::At(2000.0), Some("5000")), Some(2000.0));
+    }
+
+    /// A run of a terabyte a rank: steps of 35 s, images of 15 minutes, 10 hours of work, 2 hours
+    /// of time. What it begins it ends, if nothing takes half as long again as it did.
+    #[test]
+    fn what_is_saved_last_is_whole_before_the_end() {
+        let deadline = Deadline::new(Some(7200.0));
+        for (step_seconds, save_seconds, slower) in
+            [(35.0, 900.0, 1.0), (35.0, 900.0, 1.4), (0.01, 0.1, 1.4), (100.0, 1.0, 1.2)]
+        {
+            let (mut now, mut looks) = (0.0, 0);
+            loop {
+                let rest_seconds = 36_000.0 - now;
+                let ahead = Ahead { step_seconds, rest_seconds, save_seconds };
+                if deadline.is_over(now, &ahead) {
+                    break;
+                }
+                // The pace is that of the last stretch: the next one is slower.
+                let seconds = deadline.look_after(now, &ahead, false);
+                now += ((seconds / step_seconds).ceil().max(1.0) * step_seconds) * slower.min(1.2);
+                looks += 1;
+            }
+            let whole = now + slower * save_seconds;
+            assert!(whole <= 7200.0, "{step_seconds} s a step: whole at {whole}");
+            assert!(now > 7200.0 - 2.0 * (save_seconds + 3.0 * step_seconds) - 300.0, "{now}");
+            assert!(looks < 100, "{looks} looks");
+        }
+    }
+
+    #[test]
+    fn a_run_that_comes_to_its_end_in_time_goes_on() {
+        let deadline = Deadline::new(Some(1000.0));
+        let ahead = |rest_seconds| Ahead { step_seconds: 1.0, rest_seconds, save_seconds: 100.0 };
+        assert!(!deadline.is_over(880.0, &ahead(60.0)), "it has twice the time");
+        assert!(deadline.is_over(880.0, &ahead(100.0)), "it may take longer than thought");
+        assert!(!deadline.is_over(800.0, &ahead(1e9)), "there is time for another step");
+        assert!(!Deadline::new(None).is_over(1e12, &ahead(1e9)));
+        assert_eq!(deadline.look_after(0.0, &ahead(1e9), true), 125.0);
+        assert!(Deadline::new(None).look_after(0.0, &ahead(1e9), true).is_infinite());
+    }
+
+    #[test]
+    fn what_is_kept_is_told_level_by_level() {
+        let level = |name: &str, is_whole| (name.to_owned(), is_whole);
+        assert!(kept_words(&[]).contains("goes with the allocation"));
+        let both = [level("local:/a", true), level("global:/b", false)];
+        let words = "in memory and in images on local:/a (those on global:/b are not whole)";
+        assert_eq!(kept_words(&both), words);
+        assert_eq!(kept_words(&both[..1]), "in memory and in images on local:/a");
+        assert!(kept_words(&both[1..]).contains("global:/b are not whole"));
+    }
+}

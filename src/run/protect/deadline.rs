@@ -264,7 +264,7 @@ mod tests {
     fn what_is_saved_last_is_whole_before_the_end() {
         let deadline = Deadline::new(Some(7200.0));
         for (step_seconds, save_seconds, slower) in
-            [(35.0, 900.0, 1.0), (35.0, 900.0, 1.4), (0.01, 0.1, 1.4), (100.0, 1.0, 1.2)]
+            [(35.0, 900.0, 1.0_f64), (35.0, 900.0, 1.4), (0.01, 0.1, 1.4), (100.0, 1.0, 1.2)]
         {
             let (mut now, mut looks) = (0.0, 0);
             loop {

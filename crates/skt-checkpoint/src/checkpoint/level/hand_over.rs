@@ -44,8 +44,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         if self.shelves.is_empty() {
             return Ok(Vec::new());
         }
-        let start = Instant::now();
-        let (written, _free) = self.helper.take_back(WhenBusy::Wait);
+        let (start, hook) = (Instant::now(), self.vault.hook());
+        let (written, _free) = self.helper.take_back(WhenBusy::Wait, &*hook);
         self.shelves.note(written, start.elapsed().as_secs_f64());
         self.barrier_with_levels()?;
         let newest = self.epoch();

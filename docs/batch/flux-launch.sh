@@ -1,0 +1,18 @@
+#!/bin/bash
+# `skt-hpl launch` in a Flux job: 8 nodes and one spare, 8 ranks of 8 threads on each. It goes on
+# by itself after the loss of a node; its ssh reaches the nodes without a password.
+#
+#   flux batch flux-launch.sh
+#
+#flux: --job-name=hpl
+#flux: --nodes=9
+#flux: --exclusive
+#flux: --time-limit=12h
+
+images=${IMAGES:-$PWD/images}
+mkdir -p "$images"
+flux hostlist --expand --delimiter='\n' local | sed 's/$/ slots=8/' > hosts
+
+exec skt-hpl launch --hosts hosts --json launch.json --launcher-template \
+    'flux run --nodes={nodes} --ntasks={ranks} --cores-per-task=8 --requires=hosts:{hosts} {command}' \
+    -- --config cluster.toml --level "global:$images" --json result.json

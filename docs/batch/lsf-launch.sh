@@ -1,0 +1,20 @@
+#!/bin/bash
+# `skt-hpl launch` in an LSF job: 8 nodes and one spare, 8 ranks of 8 threads on each. It goes on
+# by itself after the loss of a node.
+#
+#   bsub < lsf-launch.sh
+#
+#BSUB -J hpl
+#BSUB -n 72
+#BSUB -R "span[ptile=8] affinity[core(8)]"
+#BSUB -x
+#BSUB -W 12:00
+#BSUB -Q "75"
+#BSUB -o hpl.%J.out
+
+images=${IMAGES:-$LS_SUBCWD/images}
+mkdir -p "$images"
+
+# blaunch reaches a node of the job: AGENT HOST COMMAND.
+exec skt-hpl launch --hosts "$LSB_DJOB_HOSTFILE" --agent blaunch --json launch.json -- \
+    --config cluster.toml --level "global:$images" --json result.json

@@ -1,0 +1,26 @@
+#!/bin/bash
+# skt-hpl in an LSF job, with Open MPI: 8 nodes, 8 ranks of 8 threads on each. LSF puts the job
+# into its queue again when it ends with one of the codes of -Q.
+#
+#   bsub < lsf.sh
+#
+#BSUB -J hpl
+#BSUB -n 64
+#BSUB -R "span[ptile=8] affinity[core(8)]"
+#BSUB -x
+#BSUB -W 12:00
+#BSUB -Q "75"
+#BSUB -o hpl.%J.out
+
+images=${IMAGES:-$LS_SUBCWD/images}
+mkdir -p "$images"
+ranks=$(wc -l < "$LSB_DJOB_HOSTFILE")
+
+for _ in 1 2 3; do
+    mpirun --hostfile "$LSB_DJOB_HOSTFILE" --map-by ppr:8:node --bind-to none -np "$ranks" \
+        skt-hpl --config cluster.toml --level "global:$images" --json result.json
+    code=$?
+    # 0: passed; 1: a residual failed; 2: bad input. All others: the same command goes on.
+    case $code in 0 | 1 | 2) exit "$code" ;; esac
+done
+exit 75

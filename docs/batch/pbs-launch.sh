@@ -1,0 +1,23 @@
+#!/bin/bash
+# `skt-hpl launch` in a PBS job: 8 nodes and one spare, 8 ranks of 8 threads on each. It goes on
+# by itself after the loss of a node; its ssh reaches the nodes without a password.
+#
+#   qsub pbs-launch.sh
+#
+#PBS -N hpl
+#PBS -l select=9:ncpus=64:mpiprocs=8:ompthreads=8
+#PBS -l place=scatter:excl
+#PBS -l walltime=12:00:00
+#PBS -j oe
+
+cd "$PBS_O_WORKDIR" || exit 2
+images=${IMAGES:-$PBS_O_WORKDIR/images}
+mkdir -p "$images"
+
+skt-hpl launch --json launch.json -- --config cluster.toml --level "global:$images" \
+    --json result.json
+code=$?
+if [ "$code" = 75 ]; then
+    qsub pbs-launch.sh
+fi
+exit "$code"

@@ -1,0 +1,27 @@
+#!/bin/bash
+# skt-hpl in a PBS job, with Open MPI: 8 nodes, 8 ranks of 8 threads on each. It starts again
+# what is interrupted.
+#
+#   qsub pbs.sh
+#
+#PBS -N hpl
+#PBS -l select=8:ncpus=64:mpiprocs=8:ompthreads=8
+#PBS -l place=scatter:excl
+#PBS -l walltime=12:00:00
+#PBS -j oe
+
+cd "$PBS_O_WORKDIR" || exit 2
+images=${IMAGES:-$PBS_O_WORKDIR/images}
+mkdir -p "$images"
+ranks=$(wc -l < "$PBS_NODEFILE")
+
+for _ in 1 2 3; do
+    mpirun --hostfile "$PBS_NODEFILE" --map-by ppr:8:node --bind-to none -np "$ranks" \
+        skt-hpl --config cluster.toml --level "global:$images" --json result.json
+    code=$?
+    # 0: passed; 1: a residual failed; 2: bad input. All others: the same command goes on.
+    case $code in 0 | 1 | 2) exit "$code" ;; esac
+done
+# The next job goes on from the images.
+qsub pbs.sh
+exit 75

@@ -1,0 +1,39 @@
+#!/bin/bash
+# `skt-hpl launch` in a Slurm job: 8 nodes and one spare, 8 ranks of 8 threads on each. It goes
+# on by itself after the loss of a node.
+#
+#   sbatch slurm-launch.sh
+#
+# The job outlives the loss of a node (--no-kill); the nodes that the grid does not need are
+# the spares.
+#SBATCH --job-name=hpl
+#SBATCH --nodes=9
+#SBATCH --ntasks-per-node=8
+#SBATCH --cpus-per-task=8
+#SBATCH --hint=nomultithread
+#SBATCH --exclusive
+#SBATCH --mem=0
+#SBATCH --time=12:00:00
+#SBATCH --signal=B:USR1@300
+#SBATCH --no-kill
+#SBATCH --requeue
+#SBATCH --open-mode=append
+
+images=${IMAGES:-$SLURM_SUBMIT_DIR/images}
+mkdir -p "$images"
+
+trap 'kill -TERM "$launch"' USR1
+skt-hpl launch --json launch.json -- --config cluster.toml --level "global:$images" \
+    --json result.json &
+launch=$!
+wait "$launch"
+code=$?
+# A signal ends the first wait; `launch` still has to stop the job, and returns 75.
+while kill -0 "$launch" 2>/dev/null; do
+    wait "$launch"
+    code=$?
+done
+if [ "$code" = 75 ]; then
+    scontrol requeue "$SLURM_JOB_ID"
+fi
+exit "$code"

@@ -1,0 +1,38 @@
+#!/bin/bash
+# skt-hpl in a Slurm job: 8 nodes, 8 ranks of 8 threads on each. It starts again what is
+# interrupted, and asks for another job five minutes before its time is over.
+#
+#   sbatch slurm.sh
+#
+#SBATCH --job-name=hpl
+#SBATCH --nodes=8
+#SBATCH --ntasks-per-node=8
+#SBATCH --cpus-per-task=8
+#SBATCH --hint=nomultithread
+#SBATCH --exclusive
+#SBATCH --mem=0
+#SBATCH --time=12:00:00
+#SBATCH --signal=B:USR1@300
+#SBATCH --requeue
+#SBATCH --open-mode=append
+
+# Where all nodes see it: another job may get other nodes, without their memory.
+images=${IMAGES:-$SLURM_SUBMIT_DIR/images}
+mkdir -p "$images"
+
+again() {
+    scontrol requeue "$SLURM_JOB_ID"
+    exit 75
+}
+trap 'kill -TERM "$step"; again' USR1
+
+for _ in 1 2 3; do
+    srun --cpus-per-task="$SLURM_CPUS_PER_TASK" --kill-on-bad-exit=1 \
+        skt-hpl --config cluster.toml --level "global:$images" --json result.json &
+    step=$!
+    wait "$step"
+    code=$?
+    # 0: passed; 1: a residual failed; 2: bad input. All others: the same command goes on.
+    case $code in 0 | 1 | 2) exit "$code" ;; esac
+done
+again

@@ -8,7 +8,7 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::store::host::{running_since, stat};
+use crate::checkpoint::store::host::{is_ending, running_since, stat};
 
 /// A process, named by its number, its start, and the machine's start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,8 +77,11 @@ pub fn this_host() -> String {
 /// How long a rank may take to end after SIGTERM. Where ranks change data in place they end
 /// between two pieces of work, each some tenths of a second long on a busy machine.
 const GRACE: Duration = Duration::from_millis(1500);
-/// How long killed processes are waited for.
+/// How long killed processes are waited for. One that ends and is not gone by then, such as one
+/// in a sync of a slow disk, ends all the same; the next start waits for it.
 const KILLED: Duration = Duration::from_secs(2);
+/// How long a process may take on a program before it is taken to have no environment.
+const EXEC: Duration = Duration::from_secs(2);
 
 /// Ends the ranks of the run `run` that a launcher has left on this machine:
 /// processes that run our program with a heartbeat of that run, with SIGTERM, and in 1.5
@@ -141,7 +144,7 @@ fn environment_of(pid: i32) -> Vec<u8> {
         if !environment.is_empty() {
             return environment;
         }
-        if !takes_on_program(pid) || start.elapsed() > Duration::from_secs(2) {
+        if !takes_on_program(pid) || start.elapsed() > EXEC {
             // It may have come to its program since.
             return read();
         }
@@ -178,7 +181,8 @@ fn end_all(look: impl Fn() -> Vec<i32>) -> (usize, usize) {
             }
         }
         if running.is_empty() || start.elapsed() > GRACE + KILLED {
-            return (found.len(), running.len());
+            let stays = |process: &&Process| !is_ending(process.pid as u32);
+            return (found.len(), running.iter().filter(stays).count());
         }
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -84,12 +84,12 @@ pub(super) unsafe fn multiply_part(
             a.block(below + rows.start..below + rows.end, at + call.start..at + call.end)
         };
         update::multiply(panel, u.block(0..jb, call.clone()), rows.clone(), a2);
-        heartbeat::piece();
         if let Some(pace) = pace {
             pace.took(rows.len() * jb * call.len(), start.elapsed());
         }
         done = call.end;
         parts.end(&rows, (done < cols.len()).then_some(done))?;
+        heartbeat::piece();
         if done == cols.len() {
             return Ok(());
         }

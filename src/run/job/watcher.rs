@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::config::TestSpec;
+use crate::hpl::comm;
 use crate::report::heartbeat;
 use crate::report::progress::{Progress, generating_line};
 use crate::report::samples::Samples;
@@ -47,6 +48,7 @@ impl Observer for Watcher<'_> {
     fn phase(&mut self, phase: Phase) {
         let n = self.test.n;
         let expected_seconds = if phase == Phase::Factor { self.step_seconds(0) } else { 0.0 };
+        comm::expect_pause(expected_seconds);
         let column = if phase.is_behind_columns() { n } else { 0 };
         heartbeat::phase(phase.name(), column, n, expected_seconds);
         if phase == Phase::BackSubstitute {

@@ -7,9 +7,9 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::codec::checksum;
-use crate::checkpoint::hook::{Hook, ImageWait, Step, StepPattern};
+use crate::checkpoint::hook::{Hook, Step, StepPattern, Wait};
 use crate::checkpoint::store::{SegmentName, Store};
-use crate::hpl::comm::Result;
+use crate::hpl::comm::{self, Result};
 use crate::report::heartbeat;
 
 /// Where a rank dies: `[RANK@]WHAT`, with WHAT a step of the protocol,
@@ -178,7 +178,8 @@ impl Hook for Target {
         Ok(())
     }
 
-    fn waits(&self, wait: &ImageWait) {
+    fn waits(&self, wait: &Wait) {
+        comm::expect_pause(wait.seconds.max(wait.expected_seconds));
         heartbeat::wait(wait.seconds, wait.operations, wait.expected_seconds);
     }
 }

@@ -131,16 +131,17 @@ pub trait Hook: Send + Sync {
     /// An error (or death) stops the rank right here, before the step.
     fn at(&self, step: &Step) -> Result<()>;
 
-    /// Called several times a second while the rank waits for an image that is being written.
-    fn waits(&self, _: &ImageWait) {}
+    /// Called several times a second while the rank waits for an image that is being written, or
+    /// goes through all of its memory.
+    fn waits(&self, _: &Wait) {}
 }
 
-/// How a rank's wait for an image goes.
+/// How a rank's wait goes.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct ImageWait {
+pub struct Wait {
     /// Since it began.
     pub seconds: f64,
-    /// What has been done to write the image: a number that grows.
+    /// What has been done of what it waits for: a number that grows.
     pub operations: u64,
     /// What the present operation may take, as far as those before it tell; else 0.
     pub expected_seconds: f64,

@@ -4,10 +4,11 @@ use std::ops::{DerefMut, Range};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
+use std::time::Instant;
 
 use super::codec;
 use super::header::HeaderLayout;
-use super::hook::{Hook, Step};
+use super::hook::{Hook, Step, Wait};
 use super::layout::Summed;
 use super::record::Record;
 use crate::comm::Result;
@@ -86,6 +87,12 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
 
     pub fn step(&self, step: Step) -> Result<()> {
         self.hook.at(&step)
+    }
+
+    /// Tells that a long pass over the memory, begun then, has come to its part number `done`.
+    pub fn passes(&self, begun: Instant, done: usize) {
+        let (seconds, operations) = (begun.elapsed().as_secs_f64(), done as u64);
+        self.hook.waits(&Wait { seconds, operations, expected_seconds: 0.0 });
     }
 
     /// Whom steps are told.

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::time::Instant;
 
 use super::agree::{Damage, Refusal};
 use super::checkpointer::Checkpointer;
@@ -99,7 +100,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     fn find_damage(&self, epoch: u64) -> Findings {
         let (copy, set) = self.config.method.settled(epoch);
         let holds = self.holds(epoch);
-        let me = self.group.rank();
+        let (me, begun, mut bands) = (self.group.rank(), Instant::now(), 0);
         let mut found = Findings::none_of(self.config.damaged_cells_max);
         for (region, parts) in self.layout.regions.iter().enumerate() {
             let stripes = parts.stripes;
@@ -111,6 +112,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             };
             let (data, parities) = (parts.data(settled, set), parts.parities(set));
             for band in 0..stripes.bands() {
+                self.vault.passes(begun, bands);
+                bands += 1;
                 for block in 0..geometry.data() {
                     let stripe = geometry.stripe_of(me, block);
                     let at = Place { region, band, stripe, row: 0, cell: 0 };

@@ -20,6 +20,7 @@ pub mod threads;
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
@@ -28,6 +29,21 @@ pub use buffer::{PanelBuf, disjoint_ranges};
 
 /// Between two looks of a rank that has nothing to do.
 const NAP: Duration = Duration::from_millis(1);
+
+/// The longest time that a rank is thought to compute or write without a call of MPI, as bits.
+static LONGEST_PAUSE_SECONDS: AtomicU64 = AtomicU64::new(0);
+
+/// This rank may stay away from its communicators for so long: who waits for all of the ranks
+/// has to wait for that. The longest counts.
+pub fn expect_pause(seconds: f64) {
+    // The bits of numbers that are not negative are in the order of the numbers.
+    LONGEST_PAUSE_SECONDS.fetch_max(seconds.max(0.0).to_bits(), Ordering::Relaxed);
+}
+
+/// The longest of the pauses that were expected: see [`expect_pause`].
+pub fn longest_pause_seconds() -> f64 {
+    f64::from_bits(LONGEST_PAUSE_SECONDS.load(Ordering::Relaxed))
+}
 
 /// A message tag. Below 32768, which every MPI supports.
 pub type Tag = u16;

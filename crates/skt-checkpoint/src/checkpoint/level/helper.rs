@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::super::hook::{Hook, ImageWait};
+use super::super::hook::{Hook, Wait};
 use super::writing::{Writing, Written};
 use super::{WhenBusy, Writer};
 
@@ -115,7 +115,7 @@ impl Helper {
         let start = Instant::now();
         let tell = |(operations, expected_seconds): (u64, f64)| {
             let seconds = start.elapsed().as_secs_f64();
-            hook.waits(&ImageWait { seconds, operations, expected_seconds });
+            hook.waits(&Wait { seconds, operations, expected_seconds });
         };
         let written = match &mut self.way {
             Way::None => Vec::new(),

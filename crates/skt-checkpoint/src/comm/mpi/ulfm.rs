@@ -20,12 +20,15 @@ use mpi::ffi;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use skt_terms::exit::Exit;
 
+use super::super::longest_pause_seconds;
 use super::{MpiComm, MpiWorld, Result, check, end_job, part};
 
-/// Seconds that ranks wait for each other after a loss. One that does not come hangs in MPI:
+/// Least seconds that ranks wait for each other after a loss. One that does not come hangs in MPI:
 /// Open MPI ends a process by itself whose message to the lost rank was under way, and may
 /// not come to the end of that.
 const PATIENCE_SECONDS: c_uint = 30;
+/// And so many times as long as a rank may compute or write without a call of MPI.
+const PAUSE_FACTOR: f64 = 10.0;
 const NO_AGREEMENT: &str = "error: ranks that are left after a loss do not come to agree; the \
                             same command goes on where the run was\n";
 
@@ -212,11 +215,15 @@ fn in_time<T>(call: impl FnOnce() -> T) -> T {
     // SAFETY: the handler does only what is allowed in signal context.
     unsafe { sigaction(Signal::SIGALRM, &action) }.expect("this signal may be handled");
     // SAFETY: plain calls.
-    unsafe { libc::alarm(PATIENCE_SECONDS) };
+    unsafe { libc::alarm(patience_seconds(longest_pause_seconds())) };
     let done = call();
     // SAFETY: as above.
     unsafe { libc::alarm(0) };
     done
+}
+
+fn patience_seconds(longest_pause_seconds: f64) -> c_uint {
+    PATIENCE_SECONDS.max((PAUSE_FACTOR * longest_pause_seconds).ceil() as c_uint)
 }
 
 extern "C" fn give_up(_: c_int) {
@@ -234,4 +241,16 @@ fn or_end<T>(done: Result<T>) -> T {
         eprintln!("error: {error}: all ranks end");
         end_job(i32::from(Exit::Interrupted.code()))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_in_a_long_step_are_waited_for() {
+        assert_eq!(patience_seconds(0.0), PATIENCE_SECONDS);
+        assert_eq!(patience_seconds(35.0), 350);
+        assert_eq!(patience_seconds(f64::INFINITY), c_uint::MAX);
+    }
 }

@@ -167,6 +167,35 @@ fn a_flipped_bit_is_told_or_mended() {
     assert!(!ended.ok && ended.text.contains("--check-every"), "{}", ended.text);
 }
 
+/// What survivors have is checked before a lost rank is rebuilt: a wrong number elsewhere is told, or
+/// mended with two checksums. Where none is left to see it, the residual fails, and the report says why.
+#[test]
+fn a_loss_hides_no_wrong_number_that_a_checksum_sees() {
+    let start_twice = |shape: Shape, name: &str, flipped: usize| {
+        let flags = "--check-every 1000 --inject 0@column:160 --inject";
+        let job = with_checksums(shape, name, &format!("{flags} flip:{flipped}@column:128"));
+        let ended = job.start(&[]);
+        assert!(!ended.ok, "{}", ended.text);
+        assert!(job.lose(0) > 0, "rank 0 had memory");
+        let ended = job.start(&[]);
+        assert!(ended.text.contains("# unverified:") == ended.text.contains("FAILED"));
+        (job, ended)
+    };
+    let (job, ended) = start_twice((2, 2, 1, 500), "elsewhere", 4);
+    let what = "of process row 1, at column";
+    assert!(!ended.ok && ended.text.contains(what), "{}", ended.text);
+    assert!(ended.text.contains("one of ranks 3, 4, 5, its memory"), "{}", ended.text);
+    let anew = job.start(&["--resume", "never"]);
+    assert!(anew.ok, "{}", anew.text);
+    let (job, ended) = start_twice((2, 2, 2, 500), "mended", 5);
+    assert!(ended.ok && !ended.text.contains("computed anew: 0"), "{}", ended.text);
+    assert!(ended.text.contains("ranks rebuilt: [0]"), "{}", ended.text);
+    job.assert_nothing_is_left();
+    let (_, ended) = start_twice((1, 2, 1, 500), "hidden", 1);
+    let why = "# unverified: process row 0 was rebuilt at column";
+    assert!(!ended.ok && ended.text.contains(why), "{}", ended.text);
+}
+
 /// Without grace several ranks may be torn: the next start goes on, or says what is lost.
 #[test]
 fn all_ranks_killed_at_once() {

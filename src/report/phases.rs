@@ -5,7 +5,7 @@
 use skt_terms::phases::ChecksumCosts;
 use skt_terms::units;
 
-use super::record::{Protection, Replacement, Restart, Stall, TestRecord};
+use super::record::{Outcome, Protection, Replacement, Restart, Stall, TestRecord, Unverified};
 use crate::checkpoint::methods::Method;
 use crate::config::Transport;
 
@@ -41,8 +41,25 @@ pub fn table(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> Vec<Str
         lines.extend(protection_lines(protection));
         let clocks = protection.restarts.iter().filter_map(Restart::clock_note);
         lines.extend(clocks.map(|note| format!("# clock: {note}")));
+        if matches!(record.outcome, Outcome::Failed { .. } | Outcome::Broke { .. }) {
+            lines.extend(protection.unverified.iter().map(unverified_line));
+        }
     }
     lines
+}
+
+/// The likely cause of a wrong solution.
+fn unverified_line(unverified: &Unverified) -> String {
+    let Unverified { process_row, first_column, last_column } = unverified;
+    let at = match first_column == last_column {
+        true => format!("at column {first_column}"),
+        false => format!("first at column {first_column} and last at column {last_column}"),
+    };
+    format!(
+        "# unverified: process row {process_row} was rebuilt {at} from ranks that no checksum was left \
+         to check, so a wrong number that one of them had by then is the likely cause: start over, with \
+         more --parities, or a smaller --check-every"
+    )
 }
 
 /// What was not read in shared memory, though the user would have it so.

@@ -125,12 +125,33 @@ pub struct Protection {
     /// Rows in which these found wrong numbers, and which were computed anew.
     #[serde(default)]
     pub mended_rows: u64,
+    /// Process rows of which something was decoded while no checksum was left over to check with: the
+    /// first [`Self::UNVERIFIED_KEPT`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unverified: Vec<Unverified>,
     /// What the checksums cost beside the arithmetic: the most of any rank, in the last start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checksum_costs: Option<ChecksumCosts>,
     /// What the levels of images have done.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub levels: Vec<LevelFacts>,
+}
+
+impl Protection {
+    /// Process rows that are kept of those with what could not be checked.
+    pub const UNVERIFIED_KEPT: usize = 8;
+}
+
+/// A process row of which something was decoded from ranks that no checksum was left to check: a
+/// wrong number that they had by then is in both.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Unverified {
+    /// The process row.
+    pub process_row: usize,
+    /// Columns that were eliminated then, the first time.
+    pub first_column: usize,
+    /// The same, the last time.
+    pub last_column: usize,
 }
 
 /// What a level of images has done on rank 0.

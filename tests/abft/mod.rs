@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Once};
 
 use skt_hpl::config::{TestSpec, Transport};
-use skt_hpl::hpl::comm::sim::{Kill, Linger, Options, Outcome, Point, run};
+use skt_hpl::hpl::comm::sim::{Kill, Linger, Options, Outcome, Point, SimComm, run};
 use skt_hpl::hpl::comm::{Comm, CommError};
 use skt_hpl::hpl::grid::Grid;
 use skt_hpl::hpl::pgesv::abft::{
@@ -205,6 +205,34 @@ impl Job {
         options: &Options,
         start_id: u32,
     ) -> Start {
+        self.start_each(gone, memory, options, |comm, rank, own, hook| match gone {
+            [] => self.solve(comm, own, start_id, hook),
+            gone => self.solve_without(gone, comm, rank, own, start_id, hook),
+        })
+    }
+
+    /// As [`Self::start`]; the watcher of each rank is told of it.
+    pub fn start_watched<W: Watcher>(
+        &self,
+        memory: &Memory,
+        options: &Options,
+        start_id: u32,
+        watchers: &mut [W],
+    ) -> Start {
+        let watchers: Vec<RefCell<&mut W>> = watchers.iter_mut().map(RefCell::new).collect();
+        self.start_each(&[], memory, options, |comm, rank, own, hook| {
+            self.watched(comm, own, start_id, hook, &mut **watchers[rank].borrow_mut())
+        })
+    }
+
+    /// Starts the job on simulated ranks but for those of `gone`: each does `work`, in its memory.
+    fn start_each(
+        &self,
+        gone: &[usize],
+        memory: &Memory,
+        options: &Options,
+        work: impl Fn(&SimComm, usize, &mut Vec<f64>, &dyn Hook) -> Result<Solution, AbftError>,
+    ) -> Start {
         static ONE_THREAD: Once = Once::new();
         ONE_THREAD.call_once(|| {
             use_one_thread();
@@ -217,10 +245,7 @@ impl Job {
             let mut own = std::mem::take(&mut memory.borrow_mut()[rank]);
             let is_dead = AtomicBool::new(false);
             let hook = Dying { point: comm.point(), trail: trails[rank].clone(), is_dead };
-            let solved = match gone {
-                [] => self.solve(&comm, &mut own, start_id, &hook),
-                gone => self.solve_without(gone, &comm, rank, &mut own, start_id, &hook),
-            };
+            let solved = work(&comm, rank, &mut own, &hook);
             memory.borrow_mut()[rank] = own;
             solved
         });

@@ -207,6 +207,7 @@ fn protection() -> Protection {
         }],
         checks: 0,
         mended_rows: 0,
+        unverified: Vec::new(),
         checksum_costs: None,
         levels: Vec::new(),
     }

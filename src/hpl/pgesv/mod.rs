@@ -126,11 +126,11 @@ pub enum SolveError {
     /// The checksums contradict the matrix: a number was computed wrong, or has changed in
     /// memory.
     #[error(
-        "the checksums contradict row {row} of the matrix at column {column}, by {units:.3e} \
-         times the rounding error: a process, its memory or a link has given a wrong number, and \
+        "the checksums contradict row {row} of the matrix, of process row {process_row}, at column \
+         {column}, by {units:.3e} times the rounding error: {suspects} has given a wrong number, and \
          memory has nothing left to go on from. With --level the next start goes on from images; \
          else start over with --resume never. With 2 or 3 --parities, and a --check-every of some \
-         panels, such a row is computed anew"
+         panels, such a row is computed anew", suspects = suspects(ranks)
     )]
     Wrong {
         /// Columns that are eliminated.
@@ -139,6 +139,11 @@ pub enum SolveError {
         row: usize,
         /// By how much, in units of rounding.
         units: f64,
+        /// The process row that has it.
+        process_row: usize,
+        /// The rank of the grid that it must come from, or those it may come from; none: any of
+        /// this process row.
+        ranks: Vec<usize>,
     },
     /// The time that the job has ends, and what there is of the run is saved: all ranks know it.
     #[error(
@@ -161,6 +166,18 @@ pub enum SolveError {
         /// What the system said.
         why: String,
     },
+}
+
+/// Who may have given a wrong number.
+fn suspects(ranks: &[usize]) -> String {
+    match ranks {
+        [] => "a process there, its memory or a link".to_owned(),
+        [rank] => format!("rank {rank}, its memory or a link to it"),
+        ranks => {
+            let ranks: Vec<String> = ranks.iter().map(usize::to_string).collect();
+            format!("one of ranks {}, its memory or a link to it", ranks.join(", "))
+        }
+    }
 }
 
 /// What the driver tells of its progress, on every rank.

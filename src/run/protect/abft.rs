@@ -45,7 +45,9 @@ use crate::hpl::pgesv::{CallLimit, Params, SolveError};
 use crate::machine::grace;
 use crate::machine::team::Team;
 use crate::report::heartbeat;
-use crate::report::record::{LevelFacts, Protection, Replacement, Restart, Sample, TestRecord};
+use crate::report::record::{
+    LevelFacts, Protection, Replacement, Restart, Sample, TestRecord, Unverified,
+};
 use crate::run::ptest::{self, Observer, Phase};
 
 /// Raised when [`State`], or the order of what is in a segment, changes: a program reads its
@@ -391,6 +393,7 @@ impl<'a, C: Comm> Carried<'a, C> {
             restarts: told.state.restarts.clone(),
             checks,
             mended_rows,
+            unverified: told.unverified.clone(),
             checksum_costs: self.absent.is_empty().then_some(told.costs),
             levels: self.checkpointer.level_reports().into_iter().map(LevelFacts::from).collect(),
             // Nothing is saved in memory.
@@ -474,6 +477,8 @@ struct Told {
     costs: ChecksumCosts,
     /// Checks in this start, and the rows that were computed anew in them.
     checks: (u64, u64),
+    /// Process rows with what could not be checked.
+    unverified: Vec<Unverified>,
 }
 
 impl<'t, 'a, C: Comm> Timer<'t, 'a, C> {
@@ -644,6 +649,11 @@ impl<'t, 'a, C: Comm> Timer<'t, 'a, C> {
 impl<C: Comm> abft::Watcher for Timer<'_, '_, C> {
     fn begins(&mut self, beginning: &Beginning) -> Result<(), SolveError> {
         self.begin(beginning).map_err(|error| solve_error(0, error))?;
+        let of_row = |&abft::Unverified { row, columns: (first_column, last_column) }: &_| {
+            Unverified { process_row: row, first_column, last_column }
+        };
+        let kept = beginning.unverified.iter().take(Protection::UNVERIFIED_KEPT);
+        self.told.unverified = kept.map(of_row).collect();
         self.told.start_unix_seconds = ptest::unix_seconds();
         (self.next, self.step_at) = (beginning.panel, Instant::now());
         self.observer.phase(if beginning.is_solved {

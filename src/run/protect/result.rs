@@ -104,7 +104,7 @@ mod tests {
     use super::super::split::state_bytes;
     use super::*;
     use crate::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
-    use crate::report::record::{MemorySplit, Protection, Stall};
+    use crate::report::record::{MemorySplit, Protection, Stall, Unverified};
     use crate::report::samples::Samples;
 
     /// A number of as many digits as there may be.
@@ -191,6 +191,14 @@ mod tests {
                 restarts: Vec::new(),
                 checks: u64::MAX,
                 mended_rows: u64::MAX,
+                unverified: vec![
+                    Unverified {
+                        process_row: MANY,
+                        first_column: 10_000_000,
+                        last_column: 10_000_000,
+                    };
+                    Protection::UNVERIFIED_KEPT
+                ],
                 checksum_costs: Some(ChecksumCosts {
                     log_seconds: LONG,
                     sum_seconds: LONG,

@@ -50,6 +50,12 @@ pub(super) fn is_group_end(end: usize, q: usize) -> bool {
     end > 0 && end.is_multiple_of(q)
 }
 
+/// The first panel of the last group, of Q = `q`, before panel `cut`. Its checksums are as the
+/// elimination has made them; those of groups before are summed anew.
+pub(super) fn first_of_last_group(cut: usize, q: usize) -> usize {
+    cut.saturating_sub(1) / q * q
+}
+
 /// Columns of process column `col`; those of a checksum are as many as the first one's, and no
 /// process column has more.
 pub(super) fn columns_of<C: Comm>(local: &Local<C>, col: usize) -> usize {

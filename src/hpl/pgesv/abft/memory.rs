@@ -42,6 +42,8 @@ pub(super) const REBUILD: &str = "rebuild";
 pub(super) const LEFT_OVER: &str = "left over";
 /// A lost process column is decoded where its checksums are.
 pub(super) const DECODE: &str = "decode";
+/// What is left is compared with the checksums before anything is decoded from it.
+pub(super) const LOOK: &str = "look";
 
 /// A place where a process may die: just before something outlives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +59,7 @@ pub struct At {
 impl At {
     /// Whether this is the restoring of what is lost: long, and no column of the elimination.
     pub fn is_restoring(&self) -> bool {
-        [PUT_BACK, REBUILD, LEFT_OVER, DECODE].contains(&self.name)
+        [PUT_BACK, LOOK, REBUILD, LEFT_OVER, DECODE].contains(&self.name)
     }
 }
 
@@ -190,6 +192,45 @@ impl Part {
     }
 }
 
+/// Bits of a cut in the word of what was decoded.
+const CUT_BITS: u32 = 31;
+
+/// What of a process row has been decoded, and how much that is worth. It stands in the memory of
+/// each of its ranks before anything is decoded there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Decoded {
+    /// No check has agreed since. What a check contradicts is not mended: a wrong number, and what
+    /// was decoded from it, are in two process columns, and point to a third.
+    pub is_unchecked: bool,
+    /// The first cut and the last one at which nothing was left to check the others with, if there
+    /// were any: an error that was in them by then is one that no check can see.
+    pub unverified: Option<(usize, usize)>,
+}
+
+impl Decoded {
+    pub fn word(self) -> u64 {
+        let (first, last) = self.unverified.unwrap_or((0, 0));
+        assert!(first <= last && last < 1 << CUT_BITS, "cuts {first} and {last}");
+        u64::from(self.is_unchecked) | (first as u64) << 1 | (last as u64) << (1 + CUT_BITS)
+    }
+
+    pub fn of_word(word: u64) -> Self {
+        let cut = |shift: u32| (word >> shift & ((1 << CUT_BITS) - 1)) as usize;
+        // Nothing is decoded at cut 0, where the system is generated.
+        let unverified = Some((cut(1), cut(1 + CUT_BITS))).filter(|&(first, _)| first > 0);
+        Self { is_unchecked: word & 1 != 0, unverified }
+    }
+
+    /// What two ranks of a process row know.
+    pub fn and(self, other: Self) -> Self {
+        let both = self.unverified.into_iter().chain(other.unverified);
+        Self {
+            is_unchecked: self.is_unchecked || other.is_unchecked,
+            unverified: both.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))),
+        }
+    }
+}
+
 /// Places of the words. Two for each part follow: its rows of A2, and how far it is.
 const FORM: usize = 0;
 const JOINED: usize = 1;
@@ -202,7 +243,9 @@ const ALL_PARTS: usize = 5;
 const WRONG: usize = 6;
 /// The panel before which a group ends whose new sums have passed; 0: none.
 const SUMMED: usize = 7;
-const FIRST_PART: usize = 8;
+/// What was decoded.
+const DECODED: usize = 8;
+const FIRST_PART: usize = 9;
 
 /// The word at [`FORM`] of a system that these numbers describe; never 0. It outlives the process,
 /// and the program: every release of the compiler makes the same of it.
@@ -621,6 +664,21 @@ impl Journal<'_> {
         Ok(())
     }
 
+    /// What has been decoded in this process row, as far as this rank knows.
+    pub fn decoded(&self) -> Decoded {
+        Decoded::of_word(self.read(DECODED))
+    }
+
+    /// Says what has been decoded, unless that is known.
+    pub fn set_decoded(&self, decoded: Decoded) -> Result<(), SolveError> {
+        if self.decoded() == decoded {
+            return Ok(());
+        }
+        self.step("decoded", usize::from(decoded.is_unchecked))?;
+        self.write(DECODED, decoded.word());
+        Ok(())
+    }
+
     /// Says how far a part is.
     pub fn set_part(&self, part: usize, is: Part) -> Result<(), SolveError> {
         let name = match is {
@@ -723,5 +781,20 @@ mod tests {
         let parts = [Part::Open, Part::Begun, Part::Done, Part::Undoing].into_iter().chain(partly);
         parts.for_each(|part| assert_eq!(Part::of_word(part.word()), part));
         assert_eq!(Part::of_word(0), Part::Open);
+    }
+
+    #[test]
+    fn what_was_decoded_comes_back_from_its_word() {
+        for is_unchecked in [false, true] {
+            for unverified in [None, Some((1, 1)), Some((3, 7)), Some((1, (1 << 31) - 1))] {
+                let decoded = Decoded { is_unchecked, unverified };
+                assert_eq!(Decoded::of_word(decoded.word()), decoded);
+                assert_eq!(decoded.and(Decoded::default()), decoded);
+            }
+        }
+        assert_eq!(Decoded::of_word(0), Decoded::default());
+        let [a, b] = [(3, 7), (2, 5)].map(Some);
+        let of = |unverified| Decoded { is_unchecked: false, unverified };
+        assert_eq!(of(a).and(of(b)), of(Some((2, 7))));
     }
 }

@@ -26,8 +26,9 @@
 //!
 //! The words on the right are written to memory that outlives the process (`memory`),
 //! each when what it says is true. From those of all ranks `standing` says to which cut
-//! all go, and how; `restore` goes there. Only then is a lost rank's matrix rebuilt, and `left_over`
-//! keeps the residual from growing with it.
+//! all go, and how; `restore` goes there. What is left is compared with the checksums that are not
+//! needed to make up for what is lost (`check`). Only then is a lost rank's matrix rebuilt, and
+//! `left_over` keeps the residual from growing with it.
 //! Of undisturbed runs, x has the bits of a run without checksums on P x Q.
 //!
 //! A rank says SOLVED when all of x is in its memory, and may overwrite A from then on. A lost
@@ -50,8 +51,8 @@ use std::time::Instant;
 
 use skt_terms::phases::{ChecksumCosts, Phases};
 
-use check::Checks;
 pub use check::{CheckEvery, Checked};
+use check::{Checks, Scope};
 
 use super::background::Token;
 use super::exchange::RowExchange;
@@ -73,13 +74,15 @@ use crate::hpl::matgen::{self, Entries};
 use crate::machine::blas::view::SharedMat;
 use crate::machine::team::Team;
 pub use memory::{At, GoOn, Hook, RankMemory, RelayMessages, work_doubles};
-use memory::{Journal, Places, Recorded, Sizes, State};
+use memory::{Decoded, Journal, LOOK, Places, Recorded, Sizes, State};
 use relay::Relay;
 pub use replacement::work_doubles_after_replacement;
 pub use replacement::{Absent, grid_without};
 use restore::Step;
 pub use standing::Refusal;
-use standing::{Action, Decision, MemoryReport, decide, lost, newest_start, refuse_elsewhere};
+use standing::{
+    Action, Decision, MemoryReport, decide, decoded, lost, newest_start, refuse_elsewhere,
+};
 pub use weights::{MOST_CHECKSUMS, Weights};
 
 /// Most panels of the look-ahead: with more, a column in flight would have panels that its
@@ -183,6 +186,18 @@ pub struct Beginning {
     pub undone: usize,
     /// Whether x is there already.
     pub is_solved: bool,
+    /// The process rows with what was decoded and could not be checked, in this start or before.
+    pub unverified: Vec<Unverified>,
+}
+
+/// A process row of which something was decoded while no checksum was left over to check with: an
+/// error that was in the rest of it by then is in both, and in x.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unverified {
+    /// The process row.
+    pub row: usize,
+    /// The columns that were eliminated then: the first time and the last.
+    pub columns: (usize, usize),
 }
 
 /// Doubles of memory that a rank of process row `myrow` needs, whose part of the system has
@@ -230,6 +245,8 @@ pub struct Solution {
     pub rebuilt: Vec<usize>,
     /// The process column whose place the checksums have taken, if they have.
     pub replaced: Option<usize>,
+    /// The process rows with what was decoded and could not be checked.
+    pub unverified: Vec<Unverified>,
 }
 
 /// The ranks whose memory is lost.
@@ -238,6 +255,21 @@ struct Lost {
     ranks: Vec<usize>,
     /// Whether a rank is one of them, by process row and process column.
     by_place: Vec<Vec<bool>>,
+    /// What has been decoded of each process row so far.
+    decoded: Vec<Decoded>,
+}
+
+impl Lost {
+    /// The process rows with what was decoded and could not be checked.
+    fn unverified(&self, params: &Params) -> Vec<Unverified> {
+        let columns =
+            |cuts: (usize, usize)| (params.columns_before(cuts.0), params.columns_before(cuts.1));
+        let of_rows = self.decoded.iter().enumerate();
+        let of_row = |(row, decoded): (usize, &Decoded)| {
+            Some(Unverified { row, columns: columns(decoded.unverified?) })
+        };
+        of_rows.filter_map(of_row).collect()
+    }
 }
 
 impl<'s, C: Comm> System<'s, C> {
@@ -300,10 +332,10 @@ impl<'s, C: Comm> System<'s, C> {
         assert_eq!(weights, (grid.q, grid.checksums), "weights of this grid");
         let mut places = Places::new(memory, &self.sizes(), shape);
         let mut journal = places.journal(hook);
-        let (decision, lost) = self.open(&mut journal, start_id, &[])?;
+        let (decision, mut lost) = self.open(&mut journal, start_id, &[])?;
         let mut solution = Solution::default();
         if let Decision::Solved { from } = decision {
-            solution = self.take_x(&mut places, from, watcher)?;
+            solution = self.take_x(&mut places, from, &lost, watcher)?;
         } else {
             let local = self.local(&places.a);
             let mut relay = Relay::new(&local, &places, &journal, self.relay_messages)?;
@@ -312,38 +344,33 @@ impl<'s, C: Comm> System<'s, C> {
             if let Decision::GoTo { cut, actions } = decision {
                 let action = actions[grid.all.rank()];
                 restore::go_to(&local, &places, (&journal, &pace), cut, action)?;
-                let by_place = &lost.by_place;
-                let (weights, relay) = (self.weights, &mut relay);
-                let panels = restore::rebuild(&local, relay, &journal, weights, by_place, cut)?;
-                left_over::eliminate(&local, &places, &journal, &panels, cut)?;
+                let work = (&local, &places, &journal);
+                note_wrong(&journal, self.rebuild(work, &mut relay, &mut lost, cut, watcher))?;
                 from = cut;
                 undone = actions.iter().filter(|action| **action == Action::Undo).count();
                 solution.resumed = Some(cut);
-                solution.rebuilt = lost.ranks;
+                solution.rebuilt.clone_from(&lost.ranks);
+                solution.unverified = lost.unverified(&self.params);
             } else {
                 journal.set(State::Rest(0))?;
                 self.generate(&local);
             }
             // No rank goes on while another may still have what belongs to an earlier start.
             grid.all.barrier()?;
-            let rebuilt = solution.rebuilt.clone();
-            let beginning = Beginning { panel: from, rebuilt, undone, ..Beginning::default() };
+            let (rebuilt, unverified) = (solution.rebuilt.clone(), solution.unverified.clone());
+            let beginning =
+                Beginning { panel: from, rebuilt, undone, unverified, ..Beginning::default() };
             let checks = Checks::new(self.check, from, solution.resumed.is_none());
             let (words, checks) = ((&journal, &pace), (self.weights, checks));
             let mut run = Run::new(&local, &places, words, relay, checks, from)?;
             // What takes memory is made: the clock may start.
             watcher.begins(&beginning)?;
-            run.is_rebuilt = lost.by_place[grid.myrow].contains(&true);
             let factored = run.factor(from, watcher);
-            match factored {
-                Err(SolveError::Wrong { .. }) => journal.set_wrong(true)?,
+            if let Err(SolveError::Pivot { .. } | SolveError::TimeUp { .. }) = factored {
                 // All hear of it at the same panel: nobody is left with messages of sums.
-                Err(SolveError::Pivot { .. } | SolveError::TimeUp { .. }) => {
-                    run.relay.wait_all()?
-                }
-                _ => {}
+                run.relay.wait_all()?;
             }
-            factored?;
+            note_wrong(&journal, factored)?;
             let mut phases = run.phases;
             watcher.back_substitutes();
             let start = Instant::now();
@@ -390,18 +417,84 @@ impl<'s, C: Comm> System<'s, C> {
         Local { grid, team, params, a, rows, cols, shape }
     }
 
+    /// Rebuilds what is lost at the cut before panel `cut`, to which all others have gone, once they
+    /// agree with the checksums that are not needed for it. Collective.
+    ///
+    /// # Errors
+    /// [`SolveError::Wrong`] on all ranks, where they do not and cannot be mended: nothing is decoded
+    /// then. On a rank that would change by more than rounding. When a rank is lost.
+    fn rebuild(
+        &self,
+        (local, places, journal): (&Local<C>, &Places, &Journal),
+        relay: &mut Relay<C>,
+        lost: &mut Lost,
+        cut: usize,
+        watcher: &mut dyn Watcher,
+    ) -> Result<(), SolveError> {
+        if lost.ranks.is_empty() {
+            return Ok(());
+        }
+        let (work, number) = ((local, places, journal), self.grid.all.rank());
+        let unit = self.check_left(work, relay, lost, (cut, number), watcher)?;
+        let (weights, by_place) = (self.weights, &lost.by_place);
+        let panels = restore::rebuild(local, relay, journal, weights, by_place, (cut, unit))?;
+        left_over::eliminate(local, places, journal, &panels, cut)
+    }
+
+    /// Checks the ranks that are left before anything is decoded from them at this cut, unless checks
+    /// are off, and writes down that it is about to be, and what that is worth. Returns the unit of
+    /// rounding of this process row; infinite where it was not checked. `number`: this rank's in the
+    /// whole grid. Collective.
+    ///
+    /// A death before the word is written leaves what has been decoded before, and the next start
+    /// checks again; with the word, it mends nothing until a check has agreed.
+    fn check_left(
+        &self,
+        (local, places, journal): (&Local<C>, &Places, &Journal),
+        relay: &mut Relay<C>,
+        lost: &mut Lost,
+        (cut, number): (usize, usize),
+        watcher: &mut dyn Watcher,
+    ) -> Result<f64, SolveError> {
+        let Grid { q, myrow, .. } = *self.grid;
+        let is_seen = |row: &Vec<bool>| restore::equations_left(row, q) > 0;
+        let is_checked = self.check != CheckEvery::Never && lost.by_place.iter().any(is_seen);
+        let mut unit = f64::INFINITY;
+        if is_checked {
+            journal.step(LOOK, cut)?;
+            let may_mend = !lost.decoded[myrow].is_unchecked;
+            let lost = &lost.by_place[myrow];
+            let scope = Scope { cut, lost, with_left_over: true, may_mend, number };
+            let (found, of_row) = check::check(local, places, self.weights, relay, &scope)?;
+            watcher.checked(found);
+            unit = of_row;
+        }
+        restore::to_be_decoded(&mut lost.decoded, &lost.by_place, q, cut, is_checked);
+        journal.set_decoded(lost.decoded[myrow])?;
+        Ok(unit)
+    }
+
     /// x, from rank `from`, which has it. Collective.
     fn take_x(
         &self,
         places: &mut Places,
         from: usize,
+        lost: &Lost,
         watcher: &mut dyn Watcher,
     ) -> Result<Solution, SolveError> {
         let mut x = places.x_mut().to_vec();
         collect::broadcast(&self.grid.all, &mut x, from)?;
-        let panels = self.params.panels();
-        watcher.begins(&Beginning { panel: panels, is_solved: true, ..Beginning::default() })?;
-        Ok(Solution { x, resumed: Some(panels), ..Solution::default() })
+        let (panel, unverified) = (self.params.panels(), lost.unverified(&self.params));
+        let resumed = Some(panel);
+        let solution = Solution { x, resumed, unverified, ..Solution::default() };
+        let unverified = solution.unverified.clone();
+        watcher.begins(&Beginning {
+            panel,
+            is_solved: true,
+            unverified,
+            ..Beginning::default()
+        })?;
+        Ok(solution)
     }
 
     /// What all ranks tell of their memories, in the order of their numbers in the whole
@@ -416,7 +509,7 @@ impl<'s, C: Comm> System<'s, C> {
         let (joined, confirmed) = journal.starts();
         let (_, state_start) = State::of_word(journal.state_word());
         let is_foreign = ![0, form].contains(&journal.form());
-        let mine: [u64; 10] = [
+        let mine: [u64; 11] = [
             grid.myrow as u64,
             grid.mycol as u64,
             u64::from(is_foreign),
@@ -427,11 +520,12 @@ impl<'s, C: Comm> System<'s, C> {
             u64::from(start_id),
             u64::from(journal.is_wrong()),
             u64::from(renewal::is_under_way(journal, grid.q)),
+            journal.decoded().word(),
         ];
         debug_assert!(state_start <= confirmed >> 32 || is_foreign);
         let all = collect::all_gather_bytes(&grid.all, bytemuck::cast_slice(&mine))?;
-        let all: Vec<[u64; 10]> = all.iter().map(|b| bytemuck::pod_read_unaligned(b)).collect();
-        let report = |words: &[u64; 10]| {
+        let all: Vec<[u64; 11]> = all.iter().map(|b| bytemuck::pod_read_unaligned(b)).collect();
+        let report = |words: &[u64; 11]| {
             let (state, start) = State::of_word(words[5]);
             MemoryReport {
                 row: words[0] as usize,
@@ -444,6 +538,7 @@ impl<'s, C: Comm> System<'s, C> {
                 is_torn: words[6] != 0,
                 is_wrong: words[8] != 0,
                 is_summing: words[9] != 0,
+                decoded: Decoded::of_word(words[10]),
             }
         };
         let mut reports: Vec<MemoryReport> = all.iter().map(report).collect();
@@ -469,6 +564,7 @@ impl<'s, C: Comm> System<'s, C> {
             refuse_elsewhere(&reports, &decision, absent.col).map_err(AbftError::Refused)?;
         }
         let (lost, newest) = (lost(&reports), newest_start(&reports));
+        let decoded = decoded(&reports);
         let me = reports.iter().position(|at| (at.row, at.col) == (grid.myrow, grid.mycol));
         let me = me.expect("this rank has reported");
         if lost[me] {
@@ -494,10 +590,12 @@ impl<'s, C: Comm> System<'s, C> {
         grid.all.barrier()?;
         journal.confirm(start_key)?;
         journal.start = number;
+        // Of a lost rank the word is that of the others from here on.
+        journal.set_decoded(decoded[grid.myrow])?;
         let mut by_place = vec![vec![false; grid.q + grid.checksums]; grid.p];
         reports.iter().zip(&lost).for_each(|(at, &lost)| by_place[at.row][at.col] = lost);
         let ranks = (0..lost.len()).filter(|&rank| lost[rank]).collect();
-        Ok((decision, Lost { ranks, by_place }))
+        Ok((decision, Lost { ranks, by_place, decoded }))
     }
 
     /// Makes this rank's part of the system.
@@ -513,6 +611,14 @@ impl<'s, C: Comm> System<'s, C> {
             }
         }
     }
+}
+
+/// Writes down that the checksums have contradicted the matrix, if they have.
+fn note_wrong<T>(journal: &Journal, result: Result<T, SolveError>) -> Result<T, SolveError> {
+    if let Err(SolveError::Wrong { .. }) = result {
+        journal.set_wrong(true)?;
+    }
+    result
 }
 
 /// All of x, on all ranks.
@@ -551,8 +657,6 @@ struct Run<'r, C: Comm> {
     relay: Relay<'r, 'r, C>,
     weights: &'r Weights,
     checks: Checks,
-    /// Whether a rank of this process row has been rebuilt, and no check was made since.
-    is_rebuilt: bool,
     phases: Phases,
     costs: ChecksumCosts,
 }
@@ -595,7 +699,6 @@ impl<'r, C: Comm> Run<'r, C> {
             relay,
             weights,
             checks,
-            is_rebuilt: false,
             phases: Phases::default(),
             costs: ChecksumCosts::default(),
         })
@@ -665,15 +768,17 @@ impl<'r, C: Comm> Run<'r, C> {
         keeps_image: bool,
         watcher: &mut dyn Watcher,
     ) -> Result<(), SolveError> {
-        let Self { local, places, weights, relay, checks, is_rebuilt, costs, .. } = self;
+        let Self { local, places, journal, weights, relay, checks, costs, .. } = self;
         let is_due = checks.is_due(local, places, cut)?;
         if !is_due && (!keeps_image || checks.are_off()) {
             return Ok(());
         }
         let start = Instant::now();
-        // What was wrong elsewhere is in what was rebuilt, too: more than one process column.
-        let may_mend = !std::mem::take(is_rebuilt);
-        let found = check::check(local, places, weights, relay, cut, may_mend)?;
+        let (decoded, nobody) = (journal.decoded(), vec![false; local.grid.row.size()]);
+        let (may_mend, number) = (!decoded.is_unchecked, local.grid.all.rank());
+        let scope = Scope { may_mend, number, ..Scope::whole(cut, &nobody) };
+        let (found, _) = check::check(local, places, weights, relay, &scope)?;
+        journal.set_decoded(Decoded { is_unchecked: false, ..decoded })?;
         let took = start.elapsed();
         costs.check_seconds += took.as_secs_f64();
         checks.done(cut, took);

@@ -373,7 +373,13 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
                 if !are_rounding(changes(), sum.unit) {
                     let row = local.rows.global(row, local.grid.myrow);
                     let units = most_units(changes(), sum.unit);
-                    return Err(SolveError::Wrong { column: sum.finished, row, units });
+                    return Err(SolveError::Wrong {
+                        column: sum.finished,
+                        row,
+                        units,
+                        process_row: local.grid.myrow,
+                        ranks: Vec::new(),
+                    });
                 }
             }
         }

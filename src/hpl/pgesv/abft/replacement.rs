@@ -35,7 +35,10 @@ use super::super::{Params, SolveError, Solver, Workspace};
 use super::memory::{DECODE, Hook, Journal, Places, RankMemory, RelayMessages, State};
 use super::relay::{Relay, Sum};
 use super::standing::{Action, Decision};
-use super::{AbftError, Beginning, Solution, System, Watcher, back_substitute, keep_x, restore};
+use super::{
+    AbftError, Beginning, Lost, Solution, System, Watcher, back_substitute, keep_x, note_wrong,
+    restore,
+};
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::hpl::grid::{Cyclic, Grid};
 
@@ -184,16 +187,21 @@ impl<C: Comm> System<'_, C> {
         let lost = absent.first().expect("a rank that is absent").col;
         let mut places = Places::new(memory, &self.sizes(), self.shape());
         let mut journal = places.journal(hook);
-        let (decision, _) = self.open(&mut journal, start_id, absent)?;
+        let (decision, mut is_lost) = self.open(&mut journal, start_id, absent)?;
         if let Decision::Solved { from } = decision {
             let from = from - absent.iter().filter(|absent| absent.rank < from).count();
-            let solution = self.take_x(&mut places, from, watcher)?;
+            let solution = self.take_x(&mut places, from, &is_lost, watcher)?;
             keep_x(&mut places, &journal, &solution.x)?;
             return Ok(solution);
         }
         let (cut, undone) = self.go_to_cut(&decision, absent, &places, &journal)?;
-        let replaced = Some(lost);
-        let beginning = Beginning { panel: cut, replaced, undone, ..Beginning::default() };
+        if matches!(decision, Decision::GoTo { .. }) && lost < grid.q {
+            let at = (cut, self.number(absent));
+            note_wrong(&journal, self.check_rest(&places, &journal, &mut is_lost, at, watcher))?;
+        }
+        let (replaced, unverified) = (Some(lost), is_lost.unverified(&self.params));
+        let beginning =
+            Beginning { panel: cut, replaced, undone, unverified, ..Beginning::default() };
         watcher.begins(&beginning)?;
         let mut first = [if players.is_some() { grid.all.rank() as u64 } else { u64::MAX }];
         collect::all_reduce(&grid.all, &mut first, u64::min)?;
@@ -219,7 +227,23 @@ impl<C: Comm> System<'_, C> {
         if players.is_none() {
             keep_x(&mut places, &journal, &x)?;
         }
-        Ok(Solution { x, resumed: Some(cut), replaced, ..Solution::default() })
+        let unverified = is_lost.unverified(&self.params);
+        Ok(Solution { x, resumed: Some(cut), replaced, unverified, ..Solution::default() })
+    }
+
+    /// Checks the ranks that are left, as before a rebuilding: behind this cut there is no checksum
+    /// that could contradict them.
+    fn check_rest(
+        &self,
+        places: &Places,
+        journal: &Journal,
+        lost: &mut Lost,
+        at: (usize, usize),
+        watcher: &mut dyn Watcher,
+    ) -> Result<f64, SolveError> {
+        let local = self.local(&places.a);
+        let mut relay = Relay::new(&local, places, journal, self.relay_messages)?;
+        self.check_left((&local, places, journal), &mut relay, lost, at, watcher)
     }
 
     /// Takes this rank to the cut that all have decided on, or makes its part of the system

@@ -11,8 +11,8 @@ use super::super::local::Local;
 use super::super::pace::Pace;
 use super::super::panel::Layout;
 use super::super::product::multiply_part;
-use super::groups::{StepColumns, columns_of, columns_of_group};
-use super::memory::{Journal, PUT_BACK, Part, Places, REBUILD, Recorded, State};
+use super::groups::{StepColumns, columns_of, columns_of_group, first_of_last_group};
+use super::memory::{Decoded, Journal, PUT_BACK, Part, Places, REBUILD, Recorded, State};
 use super::relay::{Relay, Sum};
 use super::renewal;
 use super::standing::Action;
@@ -267,26 +267,48 @@ impl Anew {
     }
 }
 
-/// The first panel of the last group, of Q = `q`, before panel `cut`. Its checksums are as the
-/// elimination has made them; those of groups before are summed anew.
-fn first_of_last_group(cut: usize, q: usize) -> usize {
-    cut.saturating_sub(1) / q * q
+/// How many checksums of a process row are not needed to make up for its ranks that are `lost`, by
+/// process column, of which `q` hold the matrix; no more are lost than it has checksums.
+pub(super) fn equations_left(lost: &[bool], q: usize) -> usize {
+    lost.len() - q - lost.iter().filter(|lost| **lost).count()
+}
+
+/// Adds to what has been `decoded`, by process row, what is to be at the cut before panel `cut`, where
+/// these ranks are `lost`, by process row and process column, of which `q` hold the matrix;
+/// `is_checked`: those that are left agree with all checksums that are left over.
+pub(super) fn to_be_decoded(
+    decoded: &mut [Decoded],
+    lost: &[Vec<bool>],
+    q: usize,
+    cut: usize,
+    is_checked: bool,
+) {
+    for (row, decoded) in decoded.iter_mut().enumerate() {
+        let Anew { columns, checksums, .. } = Anew::new(lost, row, q);
+        if columns.is_empty() && checksums.is_empty() {
+            continue;
+        }
+        let is_verified = is_checked && equations_left(&lost[row], q) > 0;
+        let unverified = (!is_verified).then_some((cut, cut));
+        *decoded = decoded.and(Decoded { is_unchecked: true, unverified });
+    }
 }
 
 /// Rebuilds the ranks of this process row that are `lost`, by process row and column, at the
 /// cut before panel `cut`, to which all others have gone; the rounding errors of those that
-/// are left may change. Returns the finished panels whose columns all process rows have decoded with
+/// are left may change, in this `unit` and by no more. Returns the finished panels whose columns all process rows have decoded with
 /// what is left over in them, in order. Collective over the process row.
 ///
 /// # Errors
-/// When a rank cannot be reached.
+/// [`SolveError::Wrong`] on a rank that is left, when more would change. When a rank cannot be
+/// reached.
 pub(super) fn rebuild<C: Comm>(
     local: &Local<C>,
     relay: &mut Relay<C>,
     journal: &Journal,
     weights: &Weights,
     lost: &[Vec<bool>],
-    cut: usize,
+    (cut, unit): (usize, f64),
 ) -> Result<Vec<usize>, SolveError> {
     let (Local { grid, cols, .. }, q) = (local, local.grid.q);
     let lost_here = &lost[grid.myrow];
@@ -300,18 +322,25 @@ pub(super) fn rebuild<C: Comm>(
         false => first_of_last_group(cut, q) / q * local.params.nb,
     };
     let first = |target: usize| if lost_here[target] { 0 } else { kept(target) };
+    // What they have is compared with what they take.
+    let most_of = |target: usize, amplification: f64| match lost_here[target] {
+        true => f64::INFINITY,
+        false => unit * amplification.max(1.0),
+    };
     let decoding = weights.decoding(&anew.columns, &anew.from);
     for (i, &column) in anew.columns.iter().enumerate() {
         let divisor = decoding.divisor;
         let sum = || Sum { divisor, ..Sum::new(REBUILD, decoding.terms(i), column, finished) };
-        relay.sum(sum(), (rows.clone(), first(column)..columns_of(local, column)))?;
+        let adopted = Sum { unit: most_of(column, decoding.amplification), ..sum() };
+        relay.sum(adopted, (rows.clone(), first(column)..columns_of(local, column)))?;
         if let Some(panel) = panels.iter().find(|&panel| panel % q == column) {
             let cols = columns_of_group(local, panel / q, column);
             relay.sum(Sum { with_left_over: true, ..sum() }, (rows.clone(), cols))?;
         }
     }
     for &s in &anew.checksums {
-        let sum = Sum::new(REBUILD, weights.terms(s), q + s, finished);
+        let unit = most_of(q + s, 1.0);
+        let sum = Sum { unit, ..Sum::new(REBUILD, weights.terms(s), q + s, finished) };
         relay.sum(sum, (rows.clone(), first(q + s)..columns_of(local, q + s)))?;
     }
     if lost_here[grid.mycol] {
@@ -330,6 +359,25 @@ mod tests {
             rows.iter().map(|row| row.bytes().map(|rank| rank == b'x').collect()).collect();
         let Anew { columns, from, checksums, .. } = Anew::new(&lost, row, 2);
         (columns, from, checksums)
+    }
+
+    #[test]
+    fn what_is_decoded_is_unverified_where_no_checksum_is_left_over() {
+        let after = |rows: &[&str], is_checked| {
+            let lost: Vec<Vec<bool>> =
+                rows.iter().map(|row| row.bytes().map(|rank| rank == b'x').collect()).collect();
+            let mut decoded = vec![Decoded::default(); rows.len()];
+            to_be_decoded(&mut decoded, &lost, 2, 4, is_checked);
+            decoded.iter().map(|row| (row.is_unchecked, row.unverified)).collect::<Vec<_>>()
+        };
+        let (verified, blind) = ((true, None), (true, Some((4, 4))));
+        assert_eq!(after(&["...", ".x."], true), [verified, blind]);
+        assert_eq!(after(&["...", ".x."], false), [blind, blind]);
+        assert_eq!(after(&["....", ".x.."], true), [verified, verified]);
+        assert_eq!(after(&["x..x", ".x.."], true), [blind, verified]);
+        // Each process row by itself: the last one decodes nothing.
+        assert_eq!(after(&["x..", ".x.", "..."], true), [blind, blind, (false, None)]);
+        assert_eq!(after(&["...", "..."], true), [(false, None); 2]);
     }
 
     #[test]

@@ -13,7 +13,7 @@
 
 use std::fmt;
 
-use super::memory::State;
+use super::memory::{Decoded, State};
 
 /// What a rank tells of its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +34,8 @@ pub(super) struct MemoryReport {
     pub is_torn: bool,
     /// Whether the checksums have contradicted the matrix.
     pub is_wrong: bool,
+    /// What was decoded in its process row.
+    pub decoded: Decoded,
 }
 
 impl MemoryReport {
@@ -50,6 +52,7 @@ impl MemoryReport {
             is_summing: false,
             is_torn: false,
             is_wrong: false,
+            decoded: Decoded::default(),
         }
     }
 
@@ -224,6 +227,17 @@ pub(super) fn lost(reports: &[MemoryReport]) -> Vec<bool> {
     reports.iter().map(|report| report.is_lost(newest)).collect()
 }
 
+/// What has been decoded in each process row, as those of its ranks know that are not lost. All that
+/// have decoded something, or given numbers for it, do.
+pub(super) fn decoded(reports: &[MemoryReport]) -> Vec<Decoded> {
+    let rows = reports.iter().map(|report| report.row).max().map_or(0, |row| row + 1);
+    let mut of_rows = vec![Decoded::default(); rows];
+    for (report, _) in reports.iter().zip(lost(reports)).filter(|(_, lost)| !lost) {
+        of_rows[report.row] = of_rows[report.row].and(report.decoded);
+    }
+    of_rows
+}
+
 /// What the ranks, which report in the order of their numbers, do; `checksums`: of each
 /// process row.
 ///
@@ -333,6 +347,7 @@ mod tests {
             is_summing: false,
             is_wrong: false,
             is_torn: false,
+            decoded: Decoded::default(),
         };
         states.iter().enumerate().map(report).collect()
     }
@@ -455,6 +470,19 @@ mod tests {
         two_rows.iter_mut().skip(2).for_each(|report| report.state = Rest(0));
         two_rows[3].state = Hollow(0);
         assert_eq!(refused(&two_rows, 1), Ok(()));
+    }
+
+    #[test]
+    fn what_was_decoded_is_known_from_any_rank_that_has_something_left() {
+        let [unchecked, unverified] = [(true, None), (false, Some((4, 4)))]
+            .map(|(is_unchecked, unverified)| Decoded { is_unchecked, unverified });
+        let mut all = reports(&[State::Rest(5), State::Rest(5), State::Hollow(5), State::Rest(5)]);
+        (all[0].decoded, all[2].decoded) = (unchecked, unverified);
+        // The word of memory that is lost says nothing.
+        all[3].row = 1;
+        assert_eq!(decoded(&all), [unchecked, Decoded::default()]);
+        all[1].decoded = unverified;
+        assert_eq!(decoded(&all), [unchecked.and(unverified), Decoded::default()]);
     }
 
     #[test]

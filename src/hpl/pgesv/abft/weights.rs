@@ -44,6 +44,8 @@ pub(super) struct Decoding {
     /// 0 for the lost ones.
     pub of_columns: Vec<Vec<f64>>,
     pub divisor: f64,
+    /// By how much an error of a checksum is greater in what is decoded, at most.
+    pub amplification: f64,
 }
 
 impl Decoding {
@@ -220,7 +222,47 @@ impl Weights {
             .iter()
             .map(|of| (0..self.columns()).map(|c| of_column(of, c)).collect())
             .collect();
-        Decoding { with, of_checksums, of_columns, divisor: inverse.determinant }
+        let (divisor, amplification) = (inverse.determinant, inverse.norm());
+        Decoding { with, of_checksums, of_columns, divisor, amplification }
+    }
+
+    /// How process column `target` (of checksum s: Q + s) comes from those that are left when those
+    /// of `lost` are not: the process columns and their factors, and what the sum is divided by.
+    ///
+    /// # Panics
+    /// When there are no more checksums than lost process columns, `target` among them.
+    pub(super) fn anew(&self, target: usize, lost: &[usize]) -> (Vec<(usize, f64)>, f64) {
+        let (q, m) = (self.columns(), self.checksums());
+        let left: Vec<usize> =
+            (0..m).filter(|s| q + s != target && !lost.contains(&(q + s))).collect();
+        let mut unknown: Vec<usize> = lost.iter().copied().filter(|&col| col < q).collect();
+        if target < q {
+            unknown.push(target);
+            let decoding = self.decoding(&unknown, &left);
+            return (decoding.terms(unknown.len() - 1), decoding.divisor);
+        }
+        // The sum of all columns, of which those that are lost are decoded.
+        let (weights, decoding) = (self.of(target - q), self.decoding(&unknown, &left));
+        let own = |col: usize| if lost.contains(&col) { 0.0 } else { weights[col] };
+        let mut factors: Vec<f64> = (0..q).map(|col| own(col) * decoding.divisor).collect();
+        factors.resize(q + m, 0.0);
+        for (i, &col) in unknown.iter().enumerate() {
+            for (from, factor) in decoding.terms(i) {
+                factors[from] += weights[col] * factor;
+            }
+        }
+        let terms = factors.into_iter().enumerate().filter(|&(_, factor)| factor != 0.0);
+        (terms.collect(), decoding.divisor)
+    }
+
+    /// What a wrong number in process column `col` (of checksum s: Q + s) makes of the differences
+    /// between the checksums and the sums, but for a factor.
+    pub(super) fn direction(&self, col: usize) -> Vec<f64> {
+        let of = |s: usize| match col.checked_sub(self.columns()) {
+            None => self.of(s)[col],
+            Some(checksum) => f64::from(u8::from(s == checksum)),
+        };
+        (0..self.checksums()).map(of).collect()
     }
 }
 
@@ -304,6 +346,28 @@ mod tests {
     fn lost_columns_come_back() {
         for (q, m) in [(1, 1), (5, 1), (1, 2), (2, 2), (7, 2), (1, 3), (2, 3), (6, 3), (11, 3)] {
             check(&Weights::new(q, m), 1e-11);
+        }
+    }
+
+    /// Each process column comes from the others, also without those that are lost, as long as one
+    /// checksum more is left.
+    #[test]
+    fn a_process_column_comes_from_those_that_are_left() {
+        for (q, m) in [(1, 1), (3, 1), (2, 2), (7, 2), (1, 3), (2, 3), (6, 3)] {
+            let weights = Weights::new(q, m);
+            let values: Vec<f64> = (0..q).map(|c| (c * c % 7) as f64 - 3.0).collect();
+            let sum = |s: usize| weights.of(s).iter().zip(&values).map(|(w, v)| w * v).sum::<f64>();
+            let all: Vec<f64> = values.iter().copied().chain((0..m).map(sum)).collect();
+            for lost in (0..m).flat_map(|d| subsets(q + m, d)) {
+                for target in (0..q + m).filter(|target| !lost.contains(target)) {
+                    let (terms, divisor) = weights.anew(target, &lost);
+                    assert!(!terms.is_empty() || all[target] == 0.0);
+                    assert!(terms.iter().all(|(from, _)| *from != target && !lost.contains(from)));
+                    let got = terms.iter().map(|&(from, by)| by * all[from]).sum::<f64>() / divisor;
+                    let error = (got - all[target]).abs();
+                    assert!(error <= 1e-11, "{target} without {lost:?}: off by {error}");
+                }
+            }
         }
     }
 

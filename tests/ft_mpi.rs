@@ -12,8 +12,10 @@ mod soak;
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
-use mpi_job::{Dice, Job};
+use mpi_job::{Dice, Ended, Job};
 use skt_hpl::checkpoint::hook::StepName;
 use soak::is_soak;
 
@@ -308,6 +310,55 @@ fn lost_ranks_are_named_and_too_many_refused() {
     let ended = job.start(&["--resume", "require"]);
     assert!(ended.ok && ended.text.contains("ranks rebuilt: [1]"), "{}", ended.text);
     assert_eq!(ended.x().as_deref(), Some(undisturbed()));
+}
+
+/// `Time` of the report, in seconds.
+fn time_seconds(ended: &Ended) -> f64 {
+    let line = ended.text.lines().find(|line| line.starts_with("WR")).expect(&ended.text);
+    line.split_whitespace().nth(5).and_then(|time| time.parse().ok()).expect(line)
+}
+
+/// Before there is a checkpoint the time of the first start counts as well, with the memory of the
+/// ranks and without; it is dropped where the run is begun anew, or no node knows of it.
+#[test]
+fn a_death_before_the_first_checkpoint_drops_no_time() {
+    const PAUSE: Duration = Duration::from_secs(2);
+    let restarts = |ended: &Ended| {
+        let from = "# restart: from the beginning, as there was no checkpoint, at column 0;";
+        assert!(ended.ok && ended.text.contains("PASSED"), "{}", ended.text);
+        assert_eq!(ended.x().as_deref(), Some(undisturbed()), "{}", ended.text);
+        assert_eq!(ended.text.matches("# restart").count(), ended.text.matches(from).count());
+        ended.text.matches(from).count()
+    };
+    for method in ["self", "double"] {
+        let flags = format!("--ft {method} --inject 2@column:16");
+        let job =
+            hpl(&format!("early-{method}"), &format!("{flags} --inject 1@checkpoint:epoch=1"));
+        assert!(!job.start(&[]).ok);
+        let first = Instant::now();
+        if method == "double" {
+            (0..RANKS).for_each(|rank| assert_eq!(job.lose(rank), 1));
+        }
+        sleep(PAUSE);
+        assert!(!job.start(&[]).ok);
+        let second = first.elapsed();
+        sleep(PAUSE);
+        let ended = job.start(&[]);
+        assert_eq!(restarts(&ended), 2, "{}", ended.text);
+        let (time, all) = (time_seconds(&ended), (second + PAUSE).as_secs_f64());
+        assert!(time >= all, "{method}: {time} s of {all} s at least: {}", ended.text);
+        job.assert_nothing_is_left();
+
+        let job = hpl(&format!("anew-{method}"), &flags);
+        assert!(!job.start(&[]).ok);
+        let ended = job.start(&["--resume", "never"]);
+        assert_eq!(restarts(&ended), 0, "{}", ended.text);
+        job.assert_nothing_is_left();
+        assert!(!job.start(&[]).ok);
+        job.lose_results();
+        assert_eq!(restarts(&job.start(&[])), 0);
+        job.assert_nothing_is_left();
+    }
 }
 
 /// What cannot be gone on from says why, and what to do.

@@ -113,10 +113,13 @@ fn protection_lines(protection: &Protection) -> Vec<String> {
     }
     lines.extend(images_lines(protection));
     lines.extend(protection.restarts.iter().map(|restart| {
+        let from = match restart.epoch {
+            0 => "from the beginning, as there was no checkpoint,".to_owned(),
+            epoch => format!("from checkpoint {epoch}"),
+        };
         format!(
-            "# restart: from checkpoint {}{} at column {}; ranks rebuilt: {:?}{}; lost work and \
+            "# restart: {from}{} at column {}; ranks rebuilt: {:?}{}; lost work and \
              downtime {:.2} s, recovery {:.2} s",
-            restart.epoch,
             restart.level.as_ref().map_or(String::new(), |level| format!(" in images of {level}")),
             restart.column,
             restart.rebuilt_ranks,

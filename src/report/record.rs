@@ -253,8 +253,8 @@ pub struct Replacement {
 /// One restart of a test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Restart {
-    /// Checkpoint that it went on from; 0 where the elimination carries checksums, unless it
-    /// was one of images.
+    /// Checkpoint that it went on from; 0 where there was none yet, and where the elimination
+    /// carries checksums, unless it was one of images.
     pub epoch: u64,
     /// Column that it went on from.
     pub column: usize,
@@ -265,7 +265,7 @@ pub struct Restart {
     pub damaged_blocks: usize,
     /// Seconds from the first start to this one.
     pub start_seconds: f64,
-    /// Seconds from that checkpoint to the restart: lost work and downtime.
+    /// Seconds from that checkpoint, or from the beginning, to the restart: lost work and downtime.
     pub lost_seconds: f64,
     /// Seconds to find, rebuild and copy the data.
     pub recover_seconds: f64,

@@ -297,6 +297,7 @@ impl Cluster {
             rank_in_run: RankInRun::default(),
             clock: self.clock.clone(),
             end_unix: None,
+            beginning: None,
         }
     }
 

@@ -1,6 +1,8 @@
 //! The tests of a job, one by one: which are done already, what is kept of the results, and what
 //! goes when a test is over.
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,7 +24,8 @@ use crate::report::samples::Samples;
 use crate::report::{heartbeat, output};
 use crate::run::protect::ledger::{Ledger, Results};
 use crate::run::protect::{
-    self, Done, LevelSettings, Outlook, RankInRun, Reading, Settings, Surroundings, TestSegments,
+    self, Beginning, Done, LevelSettings, Outlook, RankInRun, Reading, Settings, Surroundings,
+    TestSegments,
 };
 
 /// Between additions to the ledger of results of tests that are not protected: a
@@ -57,9 +60,9 @@ pub(super) struct Tests<'a> {
     pub rank_in_run: RankInRun,
     pub progress: Progress,
     pub reports: Option<Reports>,
-    /// Results of the tests that are done, where there are several and they are
-    /// protected.
-    ledger: Option<Ledger<'a>>,
+    /// Results of the tests that are done, where there are several, and when the next one began,
+    /// where they are protected.
+    ledger: Option<Rc<RefCell<Ledger<'a>>>>,
     /// The test of which an earlier start has left data, on any rank.
     found: Option<usize>,
     /// On rank 0: results that are reported and not in the ledger yet.
@@ -193,7 +196,7 @@ impl<'a> Tests<'a> {
                 done => last = done,
             }
         }
-        left.extend(self.ledger.iter().flat_map(Ledger::left));
+        left.extend(self.ledger.iter().flat_map(|ledger| ledger.borrow().left()));
         Ok(Ran { is_reported: true, left, last })
     }
 
@@ -245,8 +248,7 @@ impl<'a> Tests<'a> {
     /// tests.
     fn open_ledger<C: Comm>(&mut self, world: &C) -> Result<(), JobError> {
         let tests = self.spec.tests();
-        // The result of the only test stays in its own segments.
-        if !self.settings.is_on() || tests.len() < 2 {
+        if !self.settings.is_on() {
             return Ok(());
         }
         let run = &self.settings.run_id;
@@ -260,7 +262,7 @@ impl<'a> Tests<'a> {
         if let Some((test, _)) = ledger.results().find(is_of_another) {
             return Err(JobError::OtherTests { run: run.clone(), test: test + 1 });
         }
-        self.ledger = Some(ledger);
+        self.ledger = Some(Rc::new(RefCell::new(ledger)));
         Ok(())
     }
 
@@ -290,9 +292,11 @@ impl<'a> Tests<'a> {
     /// Collective.
     fn has_no_later_images<C: Comm>(&mut self, world: &C, first: usize) -> Result<bool, JobError> {
         let (settings, is_looking) = (self.settings, self.setup.is_first_on_host);
-        let Some(ledger) = self.ledger.as_mut().filter(|_| !settings.levels.0.is_empty()) else {
+        let has_levels = !settings.levels.0.is_empty() && self.spec.tests().len() > 1;
+        let Some(ledger) = self.ledger.as_ref().filter(|_| has_levels) else {
             return Ok(true);
         };
+        let mut ledger = ledger.borrow_mut();
         let mut levels: Vec<String> = settings.levels.0.iter().map(LevelSettings::name).collect();
         levels.sort_unstable();
         let levels = levels.join(",");
@@ -314,16 +318,18 @@ impl<'a> Tests<'a> {
 
     /// Tests whose results are kept, from the first on.
     fn done(&self) -> usize {
-        self.ledger.as_ref().map_or(0, Ledger::done)
+        self.ledger.as_ref().map_or(0, |ledger| ledger.borrow().done())
     }
 
     /// Reports the tests before `first`, which earlier starts have done; whether
     /// that was possible.
     fn tell(&mut self, first: usize) -> bool {
         let (1.., Some(reports)) = (first, self.reports.as_mut()) else { return true };
-        let results = self.ledger.iter().flat_map(Ledger::results);
-        let before = results.filter(|(test, _)| *test < first);
-        let known: Vec<TestRecord> = before.filter_map(|(_, record)| record).collect();
+        let known: Vec<TestRecord> = self.ledger.as_ref().map_or(Vec::new(), |ledger| {
+            let ledger = ledger.borrow();
+            let before = ledger.results().filter(|(test, _)| *test < first);
+            before.filter_map(|(_, record)| record).collect()
+        });
         let lost = first.saturating_sub(known.len());
         let also = match lost {
             0 => String::new(),
@@ -385,14 +391,18 @@ impl<'a> Tests<'a> {
         world: &C,
         missed: &[StartId],
     ) -> Result<Vec<StartId>, JobError> {
-        let results = std::mem::take(&mut self.unkept);
+        let mut results = std::mem::take(&mut self.unkept);
+        if self.spec.tests().len() < 2 {
+            // The result of the only test stays in its own segments.
+            results.clear();
+        }
         self.kept_at = Instant::now();
-        let Some(ledger) = &mut self.ledger else {
+        let Some(ledger) = &self.ledger else {
             let mut bytes = serde_json::to_vec(missed).expect("plain data");
             collect::broadcast_bytes(world, &mut bytes, 0)?;
             return Ok(serde_json::from_slice(&bytes).expect("written just now"));
         };
-        if let Err(why) = ledger.add(world, results, missed)? {
+        if let Err(why) = ledger.borrow_mut().add(world, results, missed)? {
             // The run itself goes on; a later start may have to do without them.
             output::say(format_args!(
                 "warning: results so far are not kept for later starts: {why}"
@@ -447,6 +457,7 @@ impl<'a> Tests<'a> {
             rank_in_run: self.rank_in_run.clone(),
             clock: Arc::new(Reading::now),
             end_unix: self.settings.time_limit.end(),
+            beginning: self.ledger.clone().map(|ledger| Beginning::new(ledger, index)),
         };
         heartbeat::phase("open", 0, test.n, 0.0);
         interrupt::keep(true);

@@ -118,9 +118,11 @@ impl Origin {
     }
 
     /// How long the run has taken when all ranks took their `reading`: not less
-    /// than `least_seconds`. Collective; the same on all ranks.
+    /// than `least_seconds`. From here on its origin is what the clocks of these nodes say of it,
+    /// which are the ones that may still be up at the next start: those that it began on need not
+    /// be. Collective; the same on all ranks.
     pub fn resume<C: Comm>(
-        &self,
+        &mut self,
         comm: &C,
         reading: &Reading,
         least_seconds: f64,
@@ -140,6 +142,7 @@ impl Origin {
             if is_by_wall_clock { by_wall_clock } else { by_uptime }.max(least_seconds);
         // Of a clock that counts alone no more is known than that it went back.
         let step = by_wall_clock - elapsed_seconds;
+        *self = Self::new(comm, reading, elapsed_seconds)?;
         Ok(Resumed {
             elapsed_seconds,
             is_by_wall_clock,
@@ -209,6 +212,26 @@ mod tests {
         assert_eq!(told(resumed(&first, &then(DAY))), (DAY + 20.0, true, 0.0));
         // 10 s had gone when the checkpoint was taken.
         assert_eq!(told(resumed(&first, &then(-DAY))), (10.0, true, 10.0 - DAY));
+    }
+
+    /// One node after the other is replaced until none is left that the run began on, and in the
+    /// end one that the run began on comes back, with a wall clock that is wrong.
+    #[test]
+    fn a_chain_of_replacements_keeps_the_time() {
+        let nodes = [[7, 8], [9, 8], [9, 10], [11, 10], [11, 12]];
+        let node = |boot: u64| usize::try_from(boot).unwrap();
+        let ran = threads::run(2, |comm| {
+            let at = |start: usize| {
+                let boot = nodes[start][comm.rank()];
+                at(node(boot), boot, 2.0 + 10.0 * start as f64, DAY * start as f64)
+            };
+            let mut origin = Origin::new(&comm, &at(0), 2.0)?;
+            (1..nodes.len()).map(|start| origin.resume(&comm, &at(start), 0.0)).collect()
+        });
+        let ran: Vec<Vec<Resumed>> = ran.into_iter().map(Result::unwrap).collect();
+        let told: Vec<_> = ran[0].iter().map(|&resumed| told(resumed)).collect();
+        let want = [12.0, 22.0, 32.0, 42.0].map(|seconds| (seconds, false, DAY));
+        assert_eq!((told, &ran[0]), (want.to_vec(), &ran[1]));
     }
 
     #[test]

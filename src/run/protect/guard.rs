@@ -1,6 +1,7 @@
 //! The solver's [`Guard`] whose matrix is in shared memory and is saved by checkpoints.
 
 use std::cell::Cell;
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Region;
 use super::app::NodeCheckpointer;
+use super::beginning::{Beginning, Begun};
 use super::clock::{Clock, Origin, Reading, state_seconds};
 use super::deadline::{self, Ahead, Deadline};
 use super::history::{History, Taken, remember, remember_restart};
@@ -99,11 +101,13 @@ pub struct Protected<'a, C: Comm> {
     /// What the images of one take: of the rank that they take longest.
     image_seconds: f64,
     /// The checkpoint that is being encoded while the solver goes on.
-    begun: Option<Begun>,
+    begun: Option<BegunCheckpoint>,
+    /// Where it is noted when the test began, until that is done.
+    beginning: Option<Beginning<'a>>,
 }
 
 /// A checkpoint that has begun.
-struct Begun {
+struct BegunCheckpoint {
     at: Instant,
     /// For which the solver stood still so far.
     stall: Stall,
@@ -151,6 +155,8 @@ pub struct Surroundings<'a> {
     pub clock: Clock,
     /// When the time of the job ends, in seconds since 1970: rank 0's counts.
     pub end_unix: Option<f64>,
+    /// Where it is noted when the test began; with `abft` the state of each rank knows it.
+    pub beginning: Option<Beginning<'a>>,
 }
 
 /// The pace that a test is thought to have, of whose operations `rate` are done a
@@ -173,8 +179,9 @@ pub fn open<'a, C: Comm>(
     surroundings: Surroundings<'a>,
 ) -> Result<Opened<'a, C>, CheckpointError> {
     let started = Instant::now();
-    let Surroundings { memory, nothing_hidden, host, hook, guessed_rate, clock, .. } = surroundings;
     let deadline = Deadline::new(surroundings.end_unix);
+    let Surroundings { memory, nothing_hidden, host, hook, guessed_rate, clock, beginning, .. } =
+        surroundings;
     let shape = region_shape(spec, settings);
     let config = config(comm, spec, settings, &memory, &host, ("state_format", STATE_FORMAT))?;
     let config = Config {
@@ -210,6 +217,7 @@ pub fn open<'a, C: Comm>(
         has_taken: false,
         image_seconds: 0.0,
         begun: None,
+        beginning,
         checkpointer,
     };
     let (at, reading) = Reading::together(guard.comm(), &clock)?;
@@ -217,9 +225,12 @@ pub fn open<'a, C: Comm>(
     if let Some(recovered) = &recovered {
         guard.state =
             serde_json::from_slice(&recovered.state).expect("a state that this program wrote");
-        guard.resume(recovered, found.load.as_ref(), &reading, started)?;
     }
-    guard.state.origin = Origin::new(guard.comm(), &reading, guard.before_seconds)?;
+    let known = guard.beginning.as_ref().and_then(|at| at.read(spec, &guard.state.restarts));
+    match recovered.is_some() || known.is_some() {
+        true => guard.resume(recovered.as_ref(), known, found.load.as_ref(), &reading, started)?,
+        false => guard.state.origin = Origin::new(guard.comm(), &reading, 0.0)?,
+    }
     guard.agree_on_state()?;
     Ok(Opened::Ready { guard: Box::new(guard), found, resumed: recovered.is_some() })
 }
@@ -263,10 +274,12 @@ impl<'a, C: Comm> Protected<'a, C> {
         self.state.restarts.last()
     }
 
-    /// Notes that this start, which began at `started`, goes on from a checkpoint.
+    /// Notes that this start, which began at `started`, goes on from a checkpoint, or begins with
+    /// nothing but the clock of earlier ones; `known`: what they have noted.
     fn resume(
         &mut self,
-        recovered: &Recovered,
+        recovered: Option<&Recovered>,
+        known: Option<Begun>,
         load: Option<&Load>,
         reading: &Reading,
         started: Instant,
@@ -274,25 +287,28 @@ impl<'a, C: Comm> Protected<'a, C> {
         let state = &mut self.state;
         let (taken_seconds, here_seconds) =
             (state.elapsed_seconds, started.elapsed().as_secs_f64());
+        let mut least_seconds = taken_seconds;
+        if let Some(known) = known {
+            least_seconds = least_seconds.max(known.least_seconds());
+            (state.origin, state.restarts) = (known.origin, known.restarts);
+        }
         let comm = self.checkpointer.comm();
-        let resumed = state.origin.resume(comm, reading, taken_seconds + here_seconds)?;
+        let resumed = state.origin.resume(comm, reading, least_seconds + here_seconds)?;
         self.before_seconds = resumed.elapsed_seconds;
-        let start_seconds = (resumed.elapsed_seconds - here_seconds).max(taken_seconds);
+        let start_seconds = (resumed.elapsed_seconds - here_seconds).max(least_seconds);
         let column = (state.panel * self.spec.nb).min(self.spec.n);
-        // What it took was known after it was complete: too late to be in it.
-        let last = Taken {
-            start_seconds: taken_seconds,
-            seconds: 0.0,
-            epoch: recovered.epoch,
-            column,
-            bytes: 0,
-        };
-        remember(&mut state.taken, last);
+        let epoch = recovered.map_or(0, |recovered| recovered.epoch);
+        if epoch > 0 {
+            // What it took was known after it was complete: too late to be in it.
+            let seconds = 0.0;
+            let last = Taken { start_seconds: taken_seconds, seconds, epoch, column, bytes: 0 };
+            remember(&mut state.taken, last);
+        }
         let restart = Restart {
-            epoch: recovered.epoch,
+            epoch,
             column,
-            rebuilt_ranks: recovered.rebuilt.clone(),
-            damaged_blocks: recovered.mended_cells,
+            rebuilt_ranks: recovered.map_or(Vec::new(), |recovered| recovered.rebuilt.clone()),
+            damaged_blocks: recovered.map_or(0, |recovered| recovered.mended_cells),
             start_seconds,
             lost_seconds: start_seconds - taken_seconds,
             recover_seconds: here_seconds,
@@ -602,7 +618,27 @@ impl<'a, C: Comm> Protected<'a, C> {
         Ok(deadline::time_up(column, &self.settings.levels, &whole, left))
     }
 
+    /// Notes once in a start when the test began.
+    fn note_beginning(&mut self) -> Result<(), CheckpointError> {
+        let Some(beginning) = self.beginning.take() else { return Ok(()) };
+        let (origin, restarts) = (self.state.origin.clone(), self.state.restarts.clone());
+        let begun = Begun::new(&self.spec, origin, restarts);
+        let (comm, mut bytes) = (self.comm(), serde_json::to_vec(&begun).expect("plain data"));
+        collect::broadcast_bytes(comm, &mut bytes, 0)?;
+        let (rank, length) = (comm.rank(), bytes.len());
+        beginning.note(bytes).map_err(|why| CheckpointError::Memory {
+            what: "noting when the test began, beside",
+            rank,
+            bytes: length,
+            source: io::Error::other(why),
+        })
+    }
+
     fn cut_here(&mut self, next: usize) -> Result<usize, CheckpointError> {
+        self.note_beginning()?;
+        if next > self.cut_panel {
+            self.measure(next);
+        }
         let to = match self.overlaps {
             false => {
                 if self.decide(next)? {
@@ -634,7 +670,8 @@ impl<'a, C: Comm> Protected<'a, C> {
             let stages = self.stages(next, self.due);
             self.checkpointer.begin_in_stages(&[active], &[stages])?;
             let begin_seconds = at.elapsed().as_secs_f64();
-            self.begun = Some(Begun { at, stall: Stall { begin_seconds, ..Stall::default() } });
+            self.begun =
+                Some(BegunCheckpoint { at, stall: Stall { begin_seconds, ..Stall::default() } });
         }
         Ok(to)
     }

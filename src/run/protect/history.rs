@@ -147,6 +147,10 @@ fn restart(restart: &Restart) -> [Event; 2] {
     };
     let damage = restart.damage_words();
     let (lost, from) = match epoch {
+        // There was no checkpoint yet.
+        0 if *column == 0 => {
+            ("all work lost, and the time until the restart".to_owned(), String::new())
+        }
         // Nothing was saved, and nothing computed was lost.
         0 => ("the time until the restart".to_owned(), String::new()),
         _ => (

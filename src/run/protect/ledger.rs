@@ -1,6 +1,7 @@
 //! The results of the tests of a run that are done, kept on every node until the whole
 //! report is written, so that a death in a later test, or between two tests, loses none
-//! of them.
+//! of them. And what is to be known of a test that is not done from its beginning on, when there
+//! is no checkpoint yet to know it by: when it began, and its restarts.
 //!
 //! The segments of a test are removed when it is reported, as the next test needs their
 //! memory. Its result stays here, in one small segment of each node. Each result makes
@@ -22,6 +23,8 @@ const NUMBERS_MAX: u64 = 1 << 48;
 
 /// What the tests of a run came to, by their numbers.
 pub type Results = BTreeMap<usize, Vec<u8>>;
+/// For the lack of something that is known.
+const NOTHING: [u64; 2] = [u64::MAX, 0];
 
 /// Results of the tests that are done, in this process and on its node.
 pub struct Ledger<'a> {
@@ -46,6 +49,10 @@ pub(super) struct Content {
     /// A test behind which no test had images, when a start looked; and the levels at which it
     /// looked, as a checksum of their names.
     pub(super) no_images_behind: Option<[u64; 2]>,
+    /// How often something was noted of the beginning of tests.
+    pub(super) notes: u64,
+    /// What was noted last of tests that are not done, by their numbers.
+    pub(super) begun: Results,
 }
 
 /// Why results cannot be kept or found.
@@ -132,6 +139,8 @@ impl<'a> Ledger<'a> {
         let mut bytes = Content { left: left.to_vec(), results, ..Content::default() }.encode();
         collect::broadcast_bytes(world, &mut bytes, 0)?;
         let new = Content::decode(&bytes).expect("encoded by rank 0");
+        // They are over, and no other has begun.
+        self.content.begun.clear();
         self.content.left.extend(new.left);
         self.content.results.extend(new.results);
         Ok(self.keep())
@@ -164,6 +173,21 @@ impl<'a> Ledger<'a> {
             return Ok(());
         }
         self.content.no_images_behind = new;
+        self.keep()
+    }
+
+    /// What an earlier start has noted of the beginning of a test, the same on all ranks.
+    pub fn begun(&self, test: usize) -> Option<&[u8]> {
+        self.content.begun.get(&test).map(Vec::as_slice)
+    }
+
+    /// Notes this of the beginning of a test: the same on all ranks of it.
+    ///
+    /// # Errors
+    /// When the store refuses; what was noted before stays.
+    pub fn note_begun(&mut self, test: usize, note: Vec<u8>) -> Result<(), StoreError> {
+        self.content.notes += 1;
+        self.content.begun.insert(test, note);
         self.keep()
     }
 
@@ -208,12 +232,12 @@ pub(super) fn life(store: &dyn Store, info: &SegmentInfo) -> Result<Option<Start
 
 /// The newest content that any rank has, on all. Collective.
 fn newest<C: Comm>(world: &C, own: Content) -> Result<Content, CommError> {
-    let (life, tests) = own.age();
-    let mut best = [life];
-    collect::all_reduce(world, &mut best, u64::max)?;
-    let mut most = [if life == best[0] { 1 + tests as u64 } else { 0 }];
-    collect::all_reduce(world, &mut most, u64::max)?;
-    let has_it = life == best[0] && 1 + tests as u64 == most[0];
+    let mut has_it = true;
+    for number in own.age() {
+        let mut best = [if has_it { number } else { 0 }];
+        collect::all_reduce(world, &mut best, u64::max)?;
+        has_it &= number == best[0];
+    }
     let mut root = [if has_it { world.rank() as u64 } else { u64::MAX }];
     collect::all_reduce(world, &mut root, u64::min)?;
     let mut bytes = own.encode();
@@ -264,15 +288,16 @@ impl Content {
         StartId { number: self.life, nonce: 0 }
     }
 
-    /// What tells the newer of two.
-    fn age(&self) -> (u64, usize) {
-        (self.life, self.results.len())
+    /// What tells the newer of two: the first number that differs.
+    fn age(&self) -> [u64; 3] {
+        [self.life, self.results.len() as u64, self.notes]
     }
 
     /// A checksum of the rest, the life, the number of starts left and these, the
     /// number of results, and for each the number of its test, its length and its
-    /// bytes; the test behind which there were no images, and at which levels, if one is known;
-    /// filled up to words.
+    /// bytes; the test behind which there were no images, and at which levels, or [`NOTHING`]; how
+    /// often something was noted of the beginning of tests, and of how many it is known, as the
+    /// results are; filled up to words.
     fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; 8];
         bytes.extend(self.life.to_le_bytes());
@@ -280,13 +305,19 @@ impl Content {
         for start in &self.left {
             bytes.extend([start.number, start.nonce].map(u64::to_le_bytes).concat());
         }
-        bytes.extend((self.results.len() as u64).to_le_bytes());
-        for (&test, result) in &self.results {
-            bytes.extend((test as u64).to_le_bytes());
-            bytes.extend((result.len() as u64).to_le_bytes());
-            bytes.extend(result);
-        }
-        bytes.extend(self.no_images_behind.into_iter().flatten().flat_map(u64::to_le_bytes));
+        let list = |of: &Results, bytes: &mut Vec<u8>| {
+            bytes.extend((of.len() as u64).to_le_bytes());
+            for (&test, content) in of {
+                bytes.extend((test as u64).to_le_bytes());
+                bytes.extend((content.len() as u64).to_le_bytes());
+                bytes.extend(content);
+            }
+        };
+        list(&self.results, &mut bytes);
+        let behind = self.no_images_behind.unwrap_or(NOTHING);
+        bytes.extend(behind.into_iter().flat_map(u64::to_le_bytes));
+        bytes.extend(self.notes.to_le_bytes());
+        list(&self.begun, &mut bytes);
         bytes.resize(bytes.len().next_multiple_of(8), 0);
         let sum = checksum(&bytes[8..]);
         bytes[..8].copy_from_slice(&sum.to_le_bytes());
@@ -308,17 +339,23 @@ impl Content {
         for _ in 0..starts {
             left.push(StartId { number: word(&mut rest)?, nonce: word(&mut rest)? });
         }
-        let count = word(&mut rest)?;
-        let mut results = Results::new();
-        for _ in 0..count {
-            let (test, length) = (word(&mut rest)?, word(&mut rest)?);
-            let (result, tail) = rest.split_at_checked(usize::try_from(length).ok()?)?;
-            results.insert(usize::try_from(test).ok()?, result.to_vec());
-            rest = tail;
-        }
-        let test = word(&mut rest);
-        let no_images_behind = test.and_then(|test| Some([test, word(&mut rest)?]));
-        Some(Self { life, left, results, no_images_behind })
+        let list = |rest: &mut &[u8]| {
+            let mut list = Results::new();
+            for _ in 0..word(rest)? {
+                let (test, length) = (word(rest)?, word(rest)?);
+                let (content, tail) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+                list.insert(usize::try_from(test).ok()?, content.to_vec());
+                *rest = tail;
+            }
+            Some(list)
+        };
+        let results = list(&mut rest)?;
+        // A program before this one has written nothing there, and ended here.
+        let behind = word(&mut rest).and_then(|test| Some([test, word(&mut rest)?]));
+        let no_images_behind = behind.filter(|behind| *behind != NOTHING);
+        let notes = word(&mut rest).unwrap_or(0);
+        let begun = list(&mut rest).unwrap_or_default();
+        Some(Self { life, left, results, no_images_behind, notes, begun })
     }
 }
 
@@ -409,6 +446,34 @@ mod tests {
         assert_eq!(known(&nodes, false, "a,b", None), nothing, "the run was begun anew");
     }
 
+    /// The newest note of a test that is not done is known to all, whatever became of most nodes.
+    #[test]
+    fn when_a_test_began_is_known_until_it_is_done() {
+        let mut nodes = folders(3);
+        let noted = |nodes: &[tempfile::TempDir], is_afresh, note: &[u8]| {
+            let ran = threads::run(nodes.len(), |world| {
+                let store = Files::in_folder(nodes[world.rank()].path());
+                let mut ledger = Ledger::open(&world, &store, "run", true, is_afresh).unwrap();
+                let known = [0, 1].map(|test| ledger.begun(test).map(<[u8]>::to_vec));
+                world.barrier().unwrap();
+                ledger.note_begun(1, note.to_vec()).unwrap();
+                Ok::<_, CommError>(known)
+            });
+            let ran: Vec<_> = ran.into_iter().map(Result::unwrap).collect();
+            assert!(ran.iter().all(|known| *known == ran[0]));
+            ran[0].clone()
+        };
+        assert_eq!(noted(&nodes, false, b"first"), [None, None]);
+        let away = std::mem::replace(&mut nodes[1], folders(1).remove(0));
+        assert_eq!(noted(&nodes, false, b"second"), [None, Some(b"first".to_vec())]);
+        // One has missed the second, the other has nothing.
+        (nodes[0], nodes[1]) = (folders(1).remove(0), away);
+        assert_eq!(noted(&nodes, false, b"third"), [None, Some(b"second".to_vec())]);
+        assert_eq!(noted(&nodes, true, b"anew"), [None, None], "begun anew");
+        assert_eq!(start(&nodes, false, b"result")[0], Vec::<Vec<u8>>::new());
+        assert_eq!(noted(&nodes, false, b""), [None, None], "it is done");
+    }
+
     #[test]
     fn a_node_that_comes_back_does_not_bring_back_a_run_that_was_given_up() {
         let mut nodes = folders(2);
@@ -440,7 +505,10 @@ mod tests {
     fn a_torn_segment_is_passed_by() {
         let left = vec![StartId { number: 3, nonce: 4 }];
         let results = Results::from([(0, vec![1; 5]), (3, vec![])]);
-        let content = Content { life: 7, left, results, no_images_behind: Some([0, 1]) };
+        let begun = Results::from([(4, vec![2; 9])]);
+        let unseen = Content { life: 7, left, results, notes: 5, begun, ..Content::default() };
+        assert_eq!(Content::decode(&unseen.encode()), Some(unseen.clone()));
+        let content = Content { no_images_behind: Some([0, 1]), ..unseen };
         let bytes = content.encode();
         assert_eq!(Content::decode(&bytes), Some(content));
         for cut in 0..bytes.len() {

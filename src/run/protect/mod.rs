@@ -5,6 +5,7 @@
 
 pub mod abft;
 mod app;
+mod beginning;
 mod clock;
 pub mod deadline;
 pub mod ended;
@@ -27,6 +28,7 @@ mod split;
 
 pub use crate::checkpoint::any_code::AnyCode;
 pub use app::NodeCheckpointer;
+pub use beginning::Beginning;
 pub use clock::{Clock, Reading};
 pub use deadline::TimeLimit;
 pub use every::{Every, parse_seconds};

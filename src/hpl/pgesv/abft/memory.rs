@@ -758,6 +758,42 @@ mod tests {
         assert_eq!(form_of([].into_iter()), 0x2d06_8005_38d3_94c3);
     }
 
+    /// As an image is written of it: what the solver holds of the memory stays valid, which Miri
+    /// sees.
+    #[test]
+    fn others_may_read_all_of_it_while_the_solver_stands_still() {
+        let (rows, cols) = (3, 4);
+        let shape = LocalShape { rows, cols, lda: 8, most_rows: rows };
+        let [panel, u, log] = [6, 8, 2 * cols];
+        let a = shape.doubles();
+        let sizes = Sizes { words: 12, a, x: 5, panel, u_next: u, u_rest: u, log, w: panel };
+        let mut memory = vec![0.0; sizes.doubles()];
+        let (start, doubles) = (NonNull::from(&mut memory[..]).cast::<f64>(), memory.len());
+        // SAFETY: it is there, and read where nobody writes.
+        let mut own = unsafe { RankMemory::at(start, doubles) };
+        let mut places = Places::new(&mut own, &sizes, shape);
+        let journal = places.journal(&GoOn);
+        // SAFETY: the areas do not overlap, and each view is gone before the next of its area.
+        let (mut panels, mut log) = unsafe { (places.panel_buffers(0), places.log(2, cols)) };
+        for round in 1..4_u32 {
+            let value = f64::from(round);
+            journal.set_form(round.into()).unwrap();
+            // SAFETY: no other view of A.
+            unsafe { places.a.block(1..2, 0..cols) }.row_mut(0).fill(value);
+            panels[1].fill(value);
+            log.row_mut(1).fill(value);
+            // SAFETY: nobody writes meanwhile.
+            let image = unsafe { slice::from_raw_parts(start.as_ptr(), doubles) };
+            assert_eq!(image[FORM].to_bits(), u64::from(round));
+            let count = image.iter().filter(|&&double| double == value).count();
+            assert_eq!(count, cols + panel + cols);
+        }
+        drop((panels, journal));
+        places.x_mut().fill(7.0);
+        assert_eq!(own.slice_mut(sizes.a_range())[8], 3.0);
+        assert_eq!(memory.iter().filter(|&&double| double == 7.0).count(), 5);
+    }
+
     #[test]
     fn states_come_back_from_their_words() {
         let states = [0, 1, 7, u32::MAX as usize];

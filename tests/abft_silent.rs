@@ -402,6 +402,17 @@ struct Pair {
     mended_rows: usize,
 }
 
+/// What a loss has left.
+struct Left {
+    memory: Memory,
+    /// The ranks that are lost.
+    lost: Vec<usize>,
+    /// Columns that are eliminated.
+    done: usize,
+    /// Where a bit has flipped, if one has.
+    place: Option<usize>,
+}
+
 impl Pair {
     fn options(&mut self, kills: Vec<Kill>) -> Options {
         let random = &mut self.random;
@@ -427,7 +438,7 @@ impl Pair {
 
     /// Goes through it: the place of the flip, and what came of it; nothing where no bit flipped.
     fn run(&mut self) -> Option<(usize, End)> {
-        let (ranks, width) = (self.job.ranks(), self.job.width());
+        let width = self.job.width();
         let lost = losses(&self.job, &mut self.random);
         let random = &mut self.random;
         let (is_in_run, is_late, is_behind) =
@@ -443,63 +454,76 @@ impl Pair {
         if fate != Fate::Died {
             return place.map(|place| (place, self.end(&fate, true)));
         }
-        let (mut memory, mut all_lost) = (without(&first.memory, &lost), lost.clone());
+        let mut memory = without(&first.memory, &lost);
         let done = watches[self.rank].columns;
         if flip.is_none() && !is_late && !lost.contains(&self.rank) {
             let at = (self.rank, is_behind, done);
             place = flip_in_memory(&self.job, &mut memory, at, &mut self.random);
         }
         let at_the_loss = memory.clone();
+        let mut left = Left { memory, lost: lost.clone(), done, place };
         let mut ended = None;
         if is_late || self.random.below(3) == 0 {
-            // A start that dies, perhaps with the memory of one rank more.
-            let victim = self.random.below(ranks);
-            let step = 1 + self.random.below(self.steps / 2) as u64;
-            let options = self.options(vec![Kill { step, rank: victim }]);
-            let (fate, second, watches) = self.start(&memory, &options, 2, None);
-            memory = second.memory;
-            let with_victim: Vec<usize> = all_lost.iter().copied().chain([victim]).collect();
-            let fits =
-                of_row(&self.job, &with_victim, victim / width) <= self.job.weights.checksums();
-            if fits && self.random.below(2) == 0 {
-                memory[victim].clear();
-                all_lost = with_victim;
-            }
-            if is_late && flip.is_none() && !memory[self.rank].is_empty() {
-                let at = (self.rank, false, done.max(watches[self.rank].columns));
-                place = flip_in_memory(&self.job, &mut memory, at, &mut self.random).map(|_| 5);
-            }
-            ended = Some((fate, watches)).filter(|(fate, _)| *fate != Fate::Died);
+            ended = self.start_that_dies(&mut left, is_late && flip.is_none());
         }
-        let place = place?;
+        let place = left.place?;
         let (fate, watches) = ended.unwrap_or_else(|| {
-            let (fate, _, watches) = self.start(&memory, &patient(&self.job, 2), 3, None);
+            let (fate, _, watches) = self.start(&left.memory, &patient(&self.job, 2), 3, None);
             (fate, watches)
         });
         let what = format!(
-            "{}, check {:?}, rank {}, {flip:?}, lost {lost:?}, then {all_lost:?}, {}: {fate:?}",
+            "{}, check {:?}, rank {}, {flip:?}, lost {lost:?}, then {:?}, {}: {fate:?}",
             self.job.name(),
             self.job.check,
             self.rank,
+            left.lost,
             PLACES[place]
         );
-        if let Fate::Wrong { ranks, .. } = &fate {
-            let is_there = ranks.iter().any(|other| other % width == self.rank % width);
-            let is_lost = all_lost.iter().any(|other| other % width == self.rank % width);
-            assert!(is_there || is_lost || ranks.is_empty(), "a healthy rank is blamed: {what}");
+        self.assert_is_told_rightly(&fate, &watches, &left.lost, &what);
+        if has_failed(&fate) && place != 5 {
+            self.assert_is_hidden_by_the_loss(&at_the_loss, &first, &lost, &what);
         }
-        if has_failed(&fate) {
+        Some((place, self.end(&fate, false)))
+    }
+
+    /// A start that dies, perhaps with the memory of one rank more, and then a bit flips, if it
+    /// `flips`. Returns what came of it where nobody died.
+    fn start_that_dies(&mut self, left: &mut Left, flips: bool) -> Option<(Fate, Vec<Watch>)> {
+        let (victim, width) = (self.random.below(self.job.ranks()), self.job.width());
+        let step = 1 + self.random.below(self.steps / 2) as u64;
+        let options = self.options(vec![Kill { step, rank: victim }]);
+        let (fate, start, watches) = self.start(&left.memory, &options, 2, None);
+        left.memory = start.memory;
+        let with_victim: Vec<usize> = left.lost.iter().copied().chain([victim]).collect();
+        let fits = of_row(&self.job, &with_victim, victim / width) <= self.job.weights.checksums();
+        if fits && self.random.below(2) == 0 {
+            left.memory[victim].clear();
+            left.lost = with_victim;
+        }
+        if flips && !left.memory[self.rank].is_empty() {
+            let at = (self.rank, false, left.done.max(watches[self.rank].columns));
+            let place = flip_in_memory(&self.job, &mut left.memory, at, &mut self.random);
+            left.place = place.map(|_| 5);
+        }
+        Some((fate, watches)).filter(|(fate, _)| *fate != Fate::Died)
+    }
+
+    /// Who may have been wrong is named, no healthy rank is blamed, and a wrong solution comes with the
+    /// process rows that have lost as many ranks as they have checksums.
+    fn assert_is_told_rightly(&self, fate: &Fate, watches: &[Watch], lost: &[usize], what: &str) {
+        let is_of_column = |other: &usize| other % self.job.width() == self.rank % self.job.width();
+        if let Fate::Wrong { ranks, .. } = fate {
+            let is_named = ranks.is_empty() || ranks.iter().any(is_of_column);
+            assert!(is_named || lost.iter().any(is_of_column), "a healthy rank is blamed: {what}");
+        }
+        if has_failed(fate) {
             let unverified = &watches[0].unverified;
             assert!(!unverified.is_empty(), "a wrong solution that nobody explains: {what}");
             for Unverified { row, .. } in unverified {
-                let lost = of_row(&self.job, &all_lost, *row);
+                let lost = of_row(&self.job, lost, *row);
                 assert!(lost == self.job.weights.checksums(), "row {row} has lost {lost}: {what}");
             }
-            if place != 5 {
-                self.assert_is_hidden_by_the_loss(&at_the_loss, &first, &lost, &what);
-            }
         }
-        Some((place, self.end(&fate, false)))
     }
 
     /// With one rank less lost in each process row that has lost as many as it has checksums, the same

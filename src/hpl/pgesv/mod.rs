@@ -173,6 +173,8 @@ fn suspects(ranks: &[usize]) -> String {
     match ranks {
         [] => "a process there, its memory or a link".to_owned(),
         [rank] => format!("rank {rank}, its memory or a link to it"),
+        // A line has room for no more.
+        ranks if ranks.len() > 16 => format!("one of its {} ranks", ranks.len()),
         ranks => {
             let ranks: Vec<String> = ranks.iter().map(usize::to_string).collect();
             format!("one of ranks {}, its memory or a link to it", ranks.join(", "))

@@ -247,6 +247,24 @@ fn what_no_checksum_can_see_is_told_with_its_process_row() {
     assert_eq!(solved(&start).unverified, [other, want[0]]);
 }
 
+/// The same where the checksums take the place of the lost process column: behind that, nothing
+/// contradicts any more.
+#[test]
+fn a_wrong_number_is_told_before_checksums_take_the_place_of_a_process_column() {
+    let job = job((2, 2, 1), 1, every(1000), 3);
+    let flip = Flip { place: (40, 20), bit: 56 };
+    let goes_on = |wrong: usize| {
+        let memory = without(&stopped(&job, wrong, (4, flip), 4), &[0]);
+        let options = deadly(job.ranks() - 1, 2, Vec::new(), Linger::UntilBlocked);
+        let start = job.start_without(&[0], &memory, &options, 2);
+        (fate(&job, &start, &watches(&job)), start)
+    };
+    assert_eq!(goes_on(4).0, Fate::Wrong { process_row: 1, ranks: vec![3, 4, 5] });
+    let (fate, start) = goes_on(1);
+    assert!(has_failed(&fate), "{fate:?}");
+    assert_eq!(solved(&start).unverified, [Unverified { row: 0, columns: (4 * NB, 4 * NB) }]);
+}
+
 /// Adds to the element of two ranks in the same place of a process row what leaves checksum `s` as it
 /// is: a wrong number, and what is decoded along with it.
 fn hide(job: &Job, memory: &mut Memory, [wrong, decoded]: [usize; 2], s: usize) {

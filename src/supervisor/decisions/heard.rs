@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::{Action, Machine};
 use crate::report::heartbeat::{Beat, CHANGED, FACTOR, REFUSED, REPORTED, TIME_UP, WAIT};
+use skt_terms::exit::Exit;
 
 /// The step of the protocol after which there is a checkpoint.
 const COMMIT: &str = "commit";
@@ -66,7 +67,9 @@ impl Machine {
             state.last_beat.iter_mut().for_each(|(_, unix)| *unix = now_unix);
             return;
         }
-        let computing = beat.phase == FACTOR || beat.exit.is_some();
+        // A start that declines computes nothing.
+        let has_result = beat.exit.is_some_and(|exit| exit != Exit::BadInput.code());
+        let computing = beat.phase == FACTOR || has_result;
         let mut back = None;
         if let Some(failure) = state.failures.last_mut() {
             if state.last_beat.is_none() {

@@ -512,11 +512,17 @@ impl Machine {
         let state = &mut self.state;
         let beat = self.watch.last();
         let last = state.last_beat.take();
+        let phase = match &last {
+            // It has said so, and then that it is done.
+            _ if state.is_changed => CHANGED,
+            Some((beat, _)) => &beat.phase,
+            None => "start",
+        };
         let failure = Failure {
             start: state.start,
             how,
             replaced: Vec::new(),
-            phase: last.as_ref().map_or("start".into(), |(beat, _)| beat.phase.clone()),
+            phase: phase.to_owned(),
             column: beat.map_or(0, |beat| beat.column),
             lived: beat.is_some(),
             node_lost: false,

@@ -438,9 +438,15 @@ fn a_run_that_says_how_it_begins_is_not_started_over() {
 #[test]
 fn a_job_that_met_a_process_of_the_start_before_is_started_again() {
     let mut play = Play::computing(rules(), &[]);
-    play.on(beat("changed", 0, Some(2)));
-    let lines = play.ended("the launcher ended with code 2");
-    assert!(lines[0].starts_with("failure: start 1 failed in phase changed"), "{lines:?}");
+    for (start, pause) in [(1, 1.0), (2, 2.0), (3, 4.0), (4, 8.0)] {
+        play.on(beat("changed", 0, None));
+        play.on(beat("done", 0, Some(2)));
+        let lines = play.ended("the launcher ended with code 2");
+        let words = format!("failure: start {start} failed in phase changed");
+        assert!(lines[0].starts_with(&words), "{lines:?}");
+        play.answers_but(&[]);
+        play.launches(pause, "n1 n2 n3");
+    }
 }
 
 #[test]

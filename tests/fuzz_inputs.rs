@@ -504,6 +504,7 @@ fn beat() -> Beat {
         n: 4000,
         elapsed_seconds: 1.25,
         exit: None,
+        report_lines: None,
     }
 }
 

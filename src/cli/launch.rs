@@ -82,6 +82,10 @@ pub struct LaunchArgs {
     /// When more is lost than can be rebuilt, start over from the seed
     #[arg(long, help_heading = WATCH)]
     pub start_over: bool,
+    /// The machine on which an earlier supervisor of this run was at work is gone for good: go on
+    /// from its state, in a folder that survives it, without the launcher that it had
+    #[arg(long, help_heading = WATCH)]
+    pub head_lost: bool,
     /// Folder of the state, which `status` shows, and from which the next supervisor goes on
     /// [default: skt-hpl.launch]
     #[arg(long, value_name = "FOLDER", help_heading = WATCH)]
@@ -155,6 +159,15 @@ pub enum LaunchError {
         /// What was asked.
         program: String,
     },
+    /// A node by an address that the launcher's host files cannot have.
+    #[error(
+        "node {host}: MPICH's host files have no addresses of version 6; name the node, or take \
+         --launcher openmpi"
+    )]
+    Address {
+        /// The node.
+        host: String,
+    },
     /// The supervisor.
     #[error(transparent)]
     Supervisor(#[from] SupervisorError),
@@ -200,10 +213,16 @@ fn options(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
         ..Settings::read(&checked.checkpoint, &checked.spec)?
     };
     let pool = pool(listed, ranks, args.spares.as_deref())?;
+    let launcher = launcher(args, env)?;
+    if let Some(host) = pool.everyone().find(|host| host.name.contains(':'))
+        && launcher == Launcher::Mpich
+    {
+        return Err(LaunchError::Address { host: host.name.clone() });
+    }
     say_what_is_survived(&pool, ranks, &checked.spec, &settings);
     let rank_bytes = rank_bytes(&pool, ranks, &checked.spec, &settings);
     Ok(Options {
-        launcher: launcher(args, env)?,
+        launcher,
         program: args.launcher_program.clone(),
         extra: args.launcher_arg.clone(),
         agent: args.agent.clone(),
@@ -227,6 +246,7 @@ fn options(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
         floors: Floors::from_columns(args.hang_after.unwrap_or(HANG_AFTER_SECONDS)),
         probe_limit: Duration::from_secs_f64(args.probe_limit.unwrap_or(PROBE_LIMIT_SECONDS)),
         restarts_max: args.max_restarts.unwrap_or(RESTARTS_MAX),
+        head_lost: args.head_lost,
         readmit: args.readmit,
         start_over: args.start_over,
         end_unix: settings.time_limit.end_unix(now_unix(), env(SLURM_END).as_deref()),
@@ -305,6 +325,7 @@ fn with_file(args: &LaunchArgs, file: &LaunchDraft) -> Result<LaunchArgs, Config
     }
     let (program, template) = (Launching::LauncherProgram, Launching::LauncherTemplate);
     Ok(LaunchArgs {
+        head_lost: args.head_lost,
         hosts: args.hosts.clone().or_else(|| path(Launching::Hosts)),
         spares: args.spares.clone().or_else(|| path(Launching::Spares)),
         readmit: args.readmit || is_set(Launching::Readmit),

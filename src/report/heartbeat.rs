@@ -67,6 +67,9 @@ pub struct Beat {
     pub elapsed_seconds: f64,
     /// Once its report is whole, see [`reported`]: how the job ends.
     pub exit: Option<u8>,
+    /// Then also the lines of the report that this process has written to standard output.
+    #[serde(default)]
+    pub report_lines: Option<u64>,
 }
 
 impl Beat {
@@ -183,6 +186,7 @@ fn any_heart() -> Option<&'static Heart> {
                 n: 0,
                 elapsed_seconds: f64::NEG_INFINITY,
                 exit: None,
+                report_lines: None,
             };
             let (start, speaks) = (Instant::now(), AtomicBool::new(rank == 0));
             let (last, wait) = (Mutex::new(last), Mutex::default());
@@ -287,8 +291,11 @@ pub fn step(name: &str) {
 }
 
 /// The report is whole: whatever happens from now on, this is how the job ends.
-/// All later records say so, too.
-pub fn reported(exit: Exit) {
+/// All later records say so, too, and that standard output has so many lines of it.
+pub fn reported(exit: Exit, report_lines: u64) {
+    if let Some(heart) = heart() {
+        heart.last.lock().expect("never held over a panic").report_lines = Some(report_lines);
+    }
     ends(REPORTED, exit);
 }
 
@@ -323,6 +330,7 @@ mod tests {
             n: 4000,
             elapsed_seconds: 1.25,
             exit: None,
+            report_lines: None,
         }
     }
 

@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::config::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, TestSpec};
 use crate::report::outfile;
@@ -73,10 +74,34 @@ pub fn open(output: &Output) -> Result<Box<dyn Write + Send>, OutputError> {
         Output::Stderr if outfile::was_closed(libc::STDERR_FILENO) => {
             return Err(OutputError::Closed("standard error"));
         }
-        Output::Stdout => Box::new(BufWriter::new(io::stdout())),
+        Output::Stdout => Box::new(BufWriter::new(Counted(io::stdout()))),
         Output::Stderr => Box::new(BufWriter::new(io::stderr())),
         Output::File(path) => Box::new(BufWriter::new(create(path)?)),
     })
+}
+
+/// Lines of reports on standard output.
+static LINES_ON_STDOUT: AtomicU64 = AtomicU64::new(0);
+
+/// Lines of reports that this process has written to standard output.
+pub fn lines_on_stdout() -> u64 {
+    LINES_ON_STDOUT.load(Ordering::Relaxed)
+}
+
+/// Standard output, which counts lines.
+struct Counted(io::Stdout);
+
+impl Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.0.write(bytes)?;
+        let lines = bytes[..written].iter().filter(|byte| **byte == b'\n').count();
+        LINES_ON_STDOUT.fetch_add(lines as u64, Ordering::Relaxed);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 fn create(path: &Path) -> Result<File, OutputError> {

@@ -25,6 +25,7 @@ pub mod line;
 pub mod links;
 pub mod probe;
 pub mod process;
+mod refused;
 pub mod report;
 pub mod shape;
 mod shell;
@@ -94,6 +95,8 @@ pub struct Options {
     pub probe_limit: Duration,
     /// Failures before giving up.
     pub restarts_max: usize,
+    /// The machine of an earlier supervisor is gone for good: its launcher is not waited for.
+    pub head_lost: bool,
     /// Nodes that failed a probe may be used again.
     pub readmit: bool,
     /// When more is lost than can be rebuilt, start over.
@@ -149,7 +152,10 @@ pub enum SupervisorError {
         command: String,
     },
     /// The job runs under a launcher of another machine.
-    #[error("the job was started on {host} and may still run there: start `skt-hpl launch` there")]
+    #[error(
+        "the job was started on {host} and may still run there: start `skt-hpl launch` there, or, \
+         if that machine is gone for good, here with --head-lost"
+    )]
     Elsewhere {
         /// Which.
         host: String,

@@ -206,6 +206,11 @@ impl Shell {
             return Ok(());
         };
         if let Some(host) = launcher.elsewhere() {
+            if self.options.head_lost {
+                // Its ranks, where some are left, end as the nodes are asked.
+                self.feed(Event::NoJob { swept: 0 });
+                return Ok(());
+            }
             return Err(SupervisorError::Elsewhere { host: host.to_owned() });
         }
         let runs = launcher.runs();

@@ -285,6 +285,7 @@ mod tests {
             n: 1000,
             elapsed_seconds: 0.0,
             exit: None,
+            report_lines: None,
         }
     }
 

@@ -33,7 +33,7 @@ use crate::hpl::pgesv::CallLimit;
 use crate::report::clock::now_unix_seconds;
 use crate::report::json::RunFacts;
 use crate::report::progress::Progress;
-use crate::report::{heartbeat, output};
+use crate::report::{heartbeat, output, text};
 use crate::run::protect::{self, Settings};
 
 /// A job that has come to an end, with all its ranks.
@@ -123,7 +123,7 @@ pub fn run<C: Comm>(
     }
     // Before the first segment goes: a start that finds none would compute all
     // of it again.
-    heartbeat::reported(exit);
+    heartbeat::reported(exit, text::lines_on_stdout());
     let is_cleared = match clear(world, spec, settings, &setup, ran) {
         Err(why) if settings.on_loss.is_outlived() && why.is_loss() => false,
         done => done.map(|()| true)?,

@@ -7,6 +7,7 @@ use std::path::Path;
 use super::{Action, Machine};
 use crate::report::heartbeat::{Beat, CHANGED, FACTOR, REFUSED, REPORTED, TIME_UP, WAIT};
 use skt_terms::exit::Exit;
+use crate::supervisor::refused;
 
 /// The step of the protocol after which there is a checkpoint.
 const COMMIT: &str = "commit";
@@ -18,6 +19,7 @@ impl Machine {
     /// after the other. The last one has all tests, also those that earlier starts
     /// have done.
     pub(super) fn report(&mut self, lines: &[String]) {
+        self.running.report_lines += lines.len() as u64;
         self.state.residuals_failed += lines.iter().filter(|line| is_failed_residual(line)).count();
         if self.told.print_error.is_some() {
             return;
@@ -41,6 +43,7 @@ impl Machine {
     /// Notes the node in use that a line says is lost, or that the launcher has not reached one
     /// that it does not name.
     pub(super) fn suspect(&mut self, line: &str) {
+        self.running.refusal = self.running.refusal.or_else(|| refused::why(line));
         if UNREACHED.iter().any(|words| line.contains(words)) {
             self.running.is_alarmed = true;
             self.running.is_unreached |= self.watch.last().is_none();
@@ -51,6 +54,15 @@ impl Machine {
             self.running.is_alarmed |= !self.suspects.contains(&name);
             self.suspects.push(name);
         }
+    }
+
+    /// Lines of the report that the job has written and that did not come: the launcher carries
+    /// them on another way than signs of life, and may die in between. None where it carries none.
+    pub(super) fn lost_lines(&self) -> u64 {
+        let came = self.running.report_lines;
+        let beat = self.state.last_beat.as_ref().map(|(beat, _)| beat);
+        let written = beat.and_then(|beat| beat.report_lines).filter(|_| came > 0).unwrap_or(0);
+        written.saturating_sub(came)
     }
 
     /// Notes a sign of life.

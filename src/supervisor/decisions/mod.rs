@@ -39,7 +39,7 @@ use super::process::Process;
 use super::state::{Failure, State, StateError};
 use super::survey::Survey;
 use super::watch::Watch;
-use crate::report::heartbeat::CHANGED;
+use crate::report::heartbeat::{CHANGED, DONE};
 use skt_terms::exit::Exit;
 
 /// What the user wants of a run.
@@ -474,10 +474,19 @@ impl Machine {
             None => how.to_owned(),
             Some(why) => format!("{why}; {how}"),
         };
+        let lost_lines = self.lost_lines();
         let state = &mut self.state;
         state.launcher = None;
+        let last = state.last_beat.as_ref().map(|(beat, _)| beat);
+        let is_done = last.is_some_and(|beat| beat.phase == DONE);
+        // The result is in the segments that are left: the next start reports it once more.
+        let is_cut = lost_lines > 0 && !is_done;
+        let how = match is_cut {
+            true => format!("the last {lost_lines} lines of the report did not come; {how}"),
+            false => how,
+        };
         let ending = Ending {
-            completion: state.last_beat.as_ref().and_then(|(beat, _)| beat.exit),
+            completion: last.and_then(|beat| beat.exit).filter(|_| !is_cut),
             is_reported: state.is_reported,
             refusal: match (state.is_refused, state.is_changed) {
                 (true, _) => Some(Refusal::Lost),
@@ -499,11 +508,25 @@ impl Machine {
                 self.give_up(why, Exit::BadInput);
             }
             Next::Declined => self.declined(),
-            Next::Finished(exit) => self.clean(exit),
+            Next::Finished(exit) => {
+                if lost_lines > 0 {
+                    let text = format!(
+                        "warning: the last {lost_lines} lines of the report did not come, and the \
+                         job is done; what --json of the run has is whole"
+                    );
+                    self.say("cut", text);
+                }
+                self.clean(exit);
+            }
             Next::Stopped => self.ask_then(Then::Stop),
             Next::Restart => {
                 self.note_failure(now_unix, how);
-                self.prepare();
+                // Nor would it another time, unless it has started the job before.
+                let refusal = self.running.refusal;
+                match refusal.filter(|_| self.past().iter().all(|failure| !failure.lived)) {
+                    Some(why) => self.give_up(why, Exit::BadInput),
+                    None => self.prepare(),
+                }
             }
         }
     }

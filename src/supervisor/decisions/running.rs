@@ -23,6 +23,10 @@ pub(super) struct Running {
     pub terminated_unix: Option<f64>,
     /// When the job was seen to be done.
     done_unix: Option<f64>,
+    /// Why the launcher will not start the job, as a line of it says.
+    pub refusal: Option<&'static str>,
+    /// Lines of the report that have come.
+    pub report_lines: u64,
     /// A line has said that a node in use is lost.
     pub is_alarmed: bool,
     /// The start gave no sign of life, and was killed for that, or its launcher has said that it

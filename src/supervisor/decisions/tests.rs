@@ -73,6 +73,7 @@ fn beat(phase: &str, column: usize, exit: Option<u8>) -> Event {
         n: 1000,
         elapsed_seconds: 0.0,
         exit,
+        report_lines: None,
     })
 }
 
@@ -218,6 +219,52 @@ impl Play {
         play.beats(&[("stamp", 512), ("factor", 512)]);
         play
     }
+}
+
+/// Signs of life overtake the report: its end is lost with the node that was to pass it on, and the
+/// other nodes still have the result.
+#[test]
+fn a_report_whose_end_did_not_come_is_asked_for_again_before_anything_is_removed() {
+    let reported = |phase: &str, report_lines| match beat(phase, 1000, Some(0)) {
+        Event::Beat(beat) => Event::Beat(Beat { report_lines, ..beat }),
+        _ => unreachable!(),
+    };
+    let play = |phase: &str, written| {
+        let mut play = Play::computing(rules(), &["s1"]);
+        play.on(Event::Report(vec!["one\n".into(), "two\n".into()]));
+        play.on(reported(phase, written));
+        play.ended("the launcher was killed by signal 9").join("|")
+    };
+    let cut = play("reported", Some(5));
+    assert!(cut.contains("the last 3 lines of the report did not come; the launcher"), "{cut}");
+    assert!(cut.contains("ask start n1 n2 n3") && !cut.contains("ask clean"), "{cut}");
+    for written in [None, Some(2), Some(0)] {
+        let whole = play("reported", written);
+        assert!(whole.contains("ask clean") && !whole.contains("did not come"), "{whole}");
+    }
+    // Nothing is left that could tell it once more.
+    let done = play("done", Some(5));
+    assert!(done.contains("warning: the last 3 lines") && done.contains("ask clean"), "{done}");
+}
+
+#[test]
+fn a_launcher_that_starts_nothing_is_not_asked_again() {
+    let refuses = || Event::Line("mpirun has detected an attempt to run as root.\n".into());
+    let mut play = Play::running(rules(), &["s1"]);
+    play.on(refuses());
+    let lines = play.ended("the launcher ended with code 1").join("|");
+    assert!(lines.contains("giving up: the launcher refuses to run as root: give"), "{lines}");
+    assert!(lines.ends_with("end 2") && !lines.contains("ask start"), "{lines}");
+    // What it has started once it can start.
+    let mut play = Play::computing(rules(), &["s1"]);
+    play.ended("killed");
+    play.answers_but(&["n2"]);
+    play.tick_after(0.0);
+    let launcher = play.machine.state.supervisor.clone();
+    play.on(Event::Launched(launcher));
+    play.on(refuses());
+    let lines = play.ended("the launcher ended with code 1").join("|");
+    assert!(lines.contains("ask start"), "{lines}");
 }
 
 #[test]

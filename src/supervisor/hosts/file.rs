@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
+use std::net::Ipv6Addr;
 
 use super::{Host, HostsError, RANKS_MAX, check_name};
 use skt_terms::shown::shown;
@@ -21,10 +22,7 @@ pub fn parse(text: &str, file: &str) -> Result<Vec<Host>, HostsError> {
         let line = line.split('#').next().unwrap_or("").trim();
         let mut words = line.split_whitespace();
         let Some(first) = words.next() else { continue };
-        let (name, mut slots) = match first.split_once(':') {
-            Some((name, count)) => (name, Some(count)),
-            None => (first, None),
-        };
+        let (name, mut slots) = name_and_count(first);
         for word in words {
             match word.split_once('=') {
                 Some(("slots", count)) => slots = Some(count),
@@ -69,12 +67,28 @@ pub fn parse(text: &str, file: &str) -> Result<Vec<Host>, HostsError> {
     Ok(hosts)
 }
 
+/// The name and the number of ranks of `n1:4`, `[fe80::1]:4`, or of either without a number.
+fn name_and_count(word: &str) -> (&str, Option<&str>) {
+    let is_address = |name: &str| name.parse::<Ipv6Addr>().is_ok();
+    if let Some((name, rest)) = word.strip_prefix('[').and_then(|word| word.split_once(']'))
+        && is_address(name)
+        && (rest.is_empty() || rest.starts_with(':'))
+    {
+        return (name, rest.strip_prefix(':'));
+    }
+    match word.split_once(':') {
+        Some((name, count)) if !is_address(word) => (name, Some(count)),
+        _ => (word, None),
+    }
+}
+
 /// The nodes that several lines of a host file name, each with the sum of their ranks,
 /// as Open MPI counts them. None where each line is a name alone and stands for a rank
 /// (PBS).
 pub fn repeated(text: &str, hosts: &[Host]) -> Vec<Host> {
     let lines = || text.lines().map(|line| line.split('#').next().unwrap_or("").trim());
-    let name_of = |line: &str| line.split([':', ' ', '\t']).next().unwrap_or("").to_owned();
+    let first = |line: &str| line.split([' ', '\t']).next().unwrap_or("").to_owned();
+    let name_of = |line: &str| name_and_count(&first(line)).0.to_owned();
     let is_plain = lines().all(|line| name_of(line) == line);
     let mut times: BTreeMap<String, usize> = BTreeMap::new();
     for line in lines() {
@@ -121,6 +135,18 @@ mod tests {
     }
 
     #[test]
+    fn addresses_of_version_6_are_names() {
+        let text = "fe80::1 slots=4\n[fe80::2]:2\n[fe80::3]\n::1\nfe80::1:2\n10.0.0.1:3\n";
+        let hosts = parse(text, "h").unwrap();
+        let expected = [("fe80::1", 4), ("fe80::2", 2), ("fe80::3", 1), ("::1", 1)];
+        let expected = expected.into_iter().chain([("fe80::1:2", 1), ("10.0.0.1", 3)]);
+        assert_eq!(hosts, expected.map(|(name, slots)| host(name, slots)).collect::<Vec<_>>());
+        assert_eq!(parse(&openmpi_file(&hosts), "h").unwrap(), hosts);
+        let twice = "[fe80::2]:2\nfe80::2 slots=1\n";
+        assert_eq!(repeated(twice, &parse(twice, "h").unwrap()), [host("fe80::2", 3)]);
+    }
+
+    #[test]
     fn nodes_that_several_lines_name_are_told() {
         let told = |text: &str| repeated(text, &parse(text, "h").unwrap());
         assert_eq!(told("n1\nn2\nn1 # again\n"), [host("n1", 2)]);
@@ -137,6 +163,8 @@ mod tests {
             ("n1 cpus=4", "h:1: 'cpus=4' is not understood; a line is `NAME slots=COUNT`"),
             ("-oProxyCommand=x", "h:1: '-oProxyCommand=x' is no host name"),
             ("n1;reboot", "h:1: 'n1;reboot' is no host name"),
+            ("[n1]:2", "h:1: '[n1]' is no host name"),
+            ("[::1]x", "h:1: ':1]x' is no number of ranks (1 to 16777216)"),
             ("n1:x", "h:1: 'x' is no number of ranks (1 to 16777216)"),
             ("n1 slots=99999999999", "h:1: '99999999999' is no number of ranks (1 to 16777216)"),
             ("n1:16777216\nn2:16777216\n", "h:2: 33554432 ranks up to here, 16777216 at most"),

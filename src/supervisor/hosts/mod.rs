@@ -4,6 +4,8 @@ mod file;
 mod pool;
 mod slurm;
 
+use std::net::Ipv6Addr;
+
 use serde::{Deserialize, Deserializer, Serialize};
 
 pub use file::{hydra_file, openmpi_file, parse, repeated};
@@ -70,7 +72,8 @@ pub enum HostsError {
 fn check_name(name: &str) -> Result<(), String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
     let is_short = (1..=MOST_NAME_BYTES).contains(&name.len());
-    if is_short && !name.starts_with('-') && name.chars().all(fits) {
+    let is_name = !name.starts_with('-') && name.chars().all(fits);
+    if is_short && (is_name || name.parse::<Ipv6Addr>().is_ok()) {
         return Ok(());
     }
     Err(format!("'{}' is no host name", shown(name)))

@@ -79,8 +79,11 @@ fn what_a_killed_run_has_left_is_listed_and_kept_until_the_run_is_named() {
     assert!(cleaned.contains("run left can go on from it"), "{cleaned}");
     let summary = format!("0 segment(s) removed, 0.0 MiB; {all} kept\n");
     assert!(cleaned.ends_with(&summary), "{cleaned}");
-    let other = killed.store_command(&["clean", "--run", "other", "--force"]);
-    assert_eq!(other, "0 segment(s) removed, 0.0 MiB; 0 kept\n");
+    let flags = ["store", "clean", "--run", "other", "--force", "--store", &killed.store()];
+    let other = Command::new(env!("CARGO_BIN_EXE_skt-hpl")).args(flags).output().unwrap();
+    assert_eq!(other.status.code(), Some(2), "{other:?}");
+    let other = String::from_utf8_lossy(&other.stderr);
+    assert!(other.contains("nothing of run `other` on this host"), "{other}");
     assert_eq!(killed.store_command(&["list"]).lines().count(), 1 + all, "all are still there");
 
     let named = killed.store_command(&["clean", "--run", "left"]);

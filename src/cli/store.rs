@@ -99,6 +99,7 @@ pub fn execute(args: &StoreArgs) -> Result<(), StoreCommandError> {
         StoreAction::Clean { run, force, store: from } => {
             let options = CleanOptions { run: run.clone(), force: *force };
             open(from).and_then(|store| {
+                must_have(&options, &*store, &from.images)?;
                 // Before the segments go: those in use keep the images.
                 clean_images(&from.images, &*store, &options, &mut out)?;
                 let Cleaned { removed, removed_bytes, kept } = clean(&*store, &options, &mut out)?;
@@ -111,6 +112,25 @@ pub fn execute(args: &StoreArgs) -> Result<(), StoreCommandError> {
     // What was removed before an error is worth knowing.
     output::print(&out)?;
     done
+}
+
+/// Refuses to remove what is left of a run of which nothing is here: a name may be misspelt. As
+/// one of the processes of a job that cleans all hosts, one may have nothing to do.
+fn must_have(
+    options: &CleanOptions,
+    store: &dyn Store,
+    folders: &[PathBuf],
+) -> Result<(), StoreCommandError> {
+    let Some(run) = &options.run else { return Ok(()) };
+    let mut is_here = store.look()?.iter().any(|info| info.name.run() == run);
+    for folder in folders {
+        let images = stored_images(folder).map_err(StoreCommandError::Images)?;
+        is_here = is_here || images.iter().any(|images| images.run == *run);
+    }
+    match is_here || launcher_rank::size().is_some_and(|size| size > 1) {
+        true => Ok(()),
+        false => Err(StoreCommandError::NoRun { run: run.clone() }),
+    }
 }
 
 fn open(arg: &StoreFlags) -> Result<Box<dyn Store + Send + Sync>, StoreCommandError> {
@@ -137,6 +157,15 @@ pub enum StoreCommandError {
     /// Images cannot be listed or removed.
     #[error("images: {0}")]
     Images(std::io::Error),
+    /// Nothing of the run that was named is here.
+    #[error(
+        "there is nothing of run `{run}` on this host: `skt-hpl store list`, with the --store and \
+         --images of the run, shows what there is"
+    )]
+    NoRun {
+        /// Its name.
+        run: String,
+    },
     /// The output could not be written.
     #[error("writing the output: {0}")]
     Output(#[from] std::io::Error),

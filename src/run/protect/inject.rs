@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
@@ -10,7 +11,7 @@ use crate::checkpoint::codec::checksum;
 use crate::checkpoint::hook::{Hook, Step, StepPattern, Wait};
 use crate::checkpoint::store::{SegmentName, Store};
 use crate::hpl::comm::{self, Result};
-use crate::report::heartbeat;
+use crate::report::{heartbeat, output};
 
 /// Where a rank dies: `[RANK@]WHAT`, with WHAT a step of the protocol,
 /// `column:J`, `time:SECONDS`, or `back` (in the back substitution). Or
@@ -102,11 +103,21 @@ impl fmt::Display for Inject {
     }
 }
 
-/// Faults of this process. Each happens once a run: it leaves a mark in the
+/// A fault of this process.
+struct Fault {
+    what: What,
+    /// As the user has given it.
+    text: String,
+    /// Name of its mark.
+    mark: String,
+    /// Whether it has struck, in this start or, as its mark says, an earlier one.
+    has_struck: AtomicBool,
+}
+
+/// Faults of this process, which says what becomes of each. Each happens once a run: it leaves a mark in the
 /// store before it strikes, so that the same command started again goes on.
 pub struct Target {
-    /// When, with the name of the mark.
-    faults: Vec<(String, What)>,
+    faults: Vec<Fault>,
     store: Box<dyn Store + Send + Sync>,
     run: String,
     process: usize,
@@ -122,8 +133,20 @@ impl Target {
         run: &str,
     ) -> Self {
         let mine = all.iter().enumerate().filter(|(_, inject)| inject.process == process);
-        let faults = mine.map(|(at, inject)| (mark(&all[..at], inject), inject.what.clone()));
-        let faults = faults.collect();
+        let fault = |(at, inject): (usize, &Inject)| {
+            let mark = mark(&all[..at], inject);
+            let has_struck = SegmentName::new(run, &mark, process as u32)
+                .is_ok_and(|name| matches!(store.peek(&name, &mut []), Ok(Some(_))));
+            if has_struck {
+                output::say(format_args!(
+                    "--inject {inject}: an earlier start of run {run} has struck it, and this one \
+                     does not"
+                ));
+            }
+            let has_struck = AtomicBool::new(has_struck);
+            Fault { what: inject.what.clone(), text: inject.text.clone(), mark, has_struck }
+        };
+        let faults = mine.map(fault).collect();
         let started = std::sync::OnceLock::new();
         Self { faults, store, run: run.to_owned(), process, started }
     }
@@ -146,21 +169,40 @@ impl Target {
     /// Whether a bit of the matrix flips, now that so many columns are eliminated.
     pub fn flips(&self, done: usize) -> bool {
         let is_now = |what: &What| matches!(what, What::Flip(column) if *column <= done);
-        self.faults.iter().any(|(mark, what)| is_now(what) && self.leave_mark(mark))
+        self.faults.iter().any(|fault| is_now(&fault.what) && self.takes(fault, "flips a bit"))
     }
 
     fn strike(&self, is_now: impl Fn(&What) -> bool) {
-        for (mark, what) in &self.faults {
-            if is_now(what) && self.leave_mark(mark) {
+        for fault in &self.faults {
+            if is_now(&fault.what) && self.takes(fault, "dies") {
                 kill_self();
             }
         }
     }
 
-    /// Whether this fault has not struck before.
-    fn leave_mark(&self, mark: &str) -> bool {
-        let name = SegmentName::new(&self.run, mark, self.process as u32);
-        name.is_ok_and(|name| self.store.create(&name, 8).is_ok())
+    /// Whether this fault has not struck before; it says so, and leaves its mark.
+    fn takes(&self, fault: &Fault, does: &str) -> bool {
+        if fault.has_struck.swap(true, Ordering::Relaxed) {
+            return false;
+        }
+        let name = SegmentName::new(&self.run, &fault.mark, self.process as u32);
+        let is_first = name.is_ok_and(|name| self.store.create(&name, 8).is_ok());
+        if is_first {
+            output::say(format_args!("--inject {}: rank {} {does}", fault.text, self.process));
+        }
+        is_first
+    }
+}
+
+impl Drop for Target {
+    /// A drill that has passed without its fault is none.
+    fn drop(&mut self) {
+        for fault in self.faults.iter().filter(|fault| !fault.has_struck.load(Ordering::Relaxed)) {
+            output::say(format_args!(
+                "warning: --inject {}: it did not strike: rank {} did not come to it",
+                fault.text, self.process
+            ));
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Levels of images, as a user says them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -23,6 +23,8 @@ const FOLDER_BYTES_MAX: usize = 255;
 const REASON_CHARS_MAX: usize = 200;
 /// Most levels that a user may name.
 const LEVELS_MAX: usize = if MOST_LEVELS < 4 { MOST_LEVELS } else { 4 };
+/// The options of a level.
+const OPTIONS: [&str; 5] = ["every", "mtbf", "keep", "when-busy", "max-rate"];
 /// Most generations to keep.
 const MOST_KEPT: usize = 16;
 
@@ -51,7 +53,7 @@ pub struct Levels(pub Vec<LevelSettings>);
 
 /// No levels.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` names no levels")]
+#[error("{0}")]
 pub struct BadLevels(String);
 
 impl LevelSettings {
@@ -156,7 +158,7 @@ impl FromStr for Levels {
     /// `local:FOLDER`, `global:FOLDER`, each with its options behind it, all with commas
     /// between them.
     fn from_str(text: &str) -> Result<Self, BadLevels> {
-        let bad = || BadLevels(text.to_owned());
+        let bad = || BadLevels(fault(text));
         let levels = with_options(text, LevelSettings::begin, LevelSettings::take);
         let levels: Vec<LevelSettings> = levels.ok_or_else(bad)?;
         let folders = levels.iter().map(|level| &level.folder);
@@ -164,6 +166,47 @@ impl FromStr for Levels {
         match levels.len() > LEVELS_MAX || is_twice {
             true => Err(bad()),
             false => Ok(Self(levels)),
+        }
+    }
+}
+
+/// What is wrong with a text that states no levels, by the word that is.
+fn fault(text: &str) -> String {
+    let mut level: Option<LevelSettings> = None;
+    for word in text.split(',') {
+        let key = word.split_once('=').map(|(key, _)| key).filter(|key| !key.contains(':'));
+        match (key, &mut level) {
+            (None, _) => match LevelSettings::begin(word) {
+                Some(begun) => level = Some(begun),
+                None => return no_level(word),
+            },
+            (Some(_), None) => return format!("`{word}` has no local:FOLDER before it"),
+            (Some(key), Some(level)) => {
+                if !OPTIONS.contains(&key) {
+                    let known = OPTIONS.join(", ");
+                    return format!("`{key}` is no option of a level; these are {known}");
+                }
+                if level.take(word).is_none() {
+                    return format!("`{word}`: that is no {key}");
+                }
+            }
+        }
+    }
+    format!("{LEVELS_MAX} levels at most, each with a folder of its own")
+}
+
+/// Why a word begins no level.
+fn no_level(word: &str) -> String {
+    match word.split_once(':') {
+        Some((reach, _)) if Reach::named(reach).is_none() => {
+            format!("`{reach}` is neither {}", Reach::NAMES.join(" nor "))
+        }
+        Some((_, folder)) if !Path::new(folder).is_absolute() => {
+            format!("`{folder}` is no absolute path: ranks may start in folders of their own")
+        }
+        Some(_) => format!("the path of a folder has {FOLDER_BYTES_MAX} bytes at most"),
+        None => {
+            format!("`{word}` is neither a level, local:FOLDER or global:FOLDER, nor an option")
         }
     }
 }
@@ -193,8 +236,6 @@ impl From<LevelReport> for LevelFacts {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -255,6 +296,18 @@ mod tests {
             "local:/x,",
         ] {
             assert!(text.parse::<Levels>().is_err(), "{text}");
+        }
+        for (text, said) in [
+            ("local:/x,evry=3s", "`evry` is no option of a level; these are every, mtbf"),
+            ("local:scratch", "`scratch` is no absolute path"),
+            ("near:/x", "`near` is neither local nor global"),
+            ("local:/x,keep=17", "`keep=17`: that is no keep"),
+            ("every=1h", "`every=1h` has no local:FOLDER before it"),
+            ("local:/x,global:/x", "4 levels at most, each with a folder of its own"),
+            ("local", "`local` is neither a level"),
+        ] {
+            let why = text.parse::<Levels>().unwrap_err().to_string();
+            assert!(why.starts_with(said), "{text}: {why}");
         }
     }
 }

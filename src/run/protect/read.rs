@@ -147,10 +147,12 @@ impl Reader<'_> {
 
     /// The levels, of a method that has images.
     fn levels(&self, method: Method) -> Result<Levels, ConfigError> {
-        let Some(levels) = self.with(Setting::Level, |text| text.parse::<Levels>().ok())? else {
-            return Ok(Levels::default());
-        };
-        let at = Setting::Level.at(&self.0[&Setting::Level].place);
+        let Some(value) = self.0.get(&Setting::Level) else { return Ok(Levels::default()) };
+        let at = Setting::Level.at(&value.place);
+        let levels = value.text.parse::<Levels>().map_err(|why| ConfigError::BadText {
+            at: at.clone(),
+            what: format!("{why}. Legal is {}", Setting::Level.info().legal()),
+        })?;
         if !method.has_images() {
             return Err(ConfigError::NoImages { at, method: method.to_string() });
         }

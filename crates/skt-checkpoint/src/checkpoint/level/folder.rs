@@ -70,6 +70,18 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
     move |error| io::Error::new(error.kind(), format!("{path}: {error}"))
 }
 
+/// The same of the folder of a level, which a person makes.
+fn at_parent(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
+    let shown = path.display().to_string();
+    move |error| match error.kind() {
+        ErrorKind::NotFound => {
+            let text = format!("{shown} is not there: create it on each node that is to see it");
+            io::Error::new(ErrorKind::NotFound, text)
+        }
+        kind => io::Error::new(kind, format!("{shown}: {error}")),
+    }
+}
+
 /// Name of the folder of a run.
 fn folder_name(run: &str) -> String {
     format!("{PREFIX}.{}.{run}", Uid::effective())
@@ -88,7 +100,7 @@ impl Folder {
     /// # Errors
     /// As the system has it; when this user's folder can be used by others, or is a link.
     pub fn open(parent: &Path, run: &str, test: usize, number: u64) -> io::Result<Self> {
-        let above = File::open(parent).map_err(at(parent))?;
+        let above = File::open(parent).map_err(at_parent(parent))?;
         let folder = match folders_of(&above, parent, run, test)?.into_iter().next() {
             Some(folder) => folder,
             None => Self::make(&above, parent, run, test, number)?,

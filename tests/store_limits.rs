@@ -221,6 +221,37 @@ fn a_store_that_goes_with_its_processes_is_refused_before_anything_is_computed()
     assert_eq!(run("--ft none").0, Some(0));
 }
 
+/// Open MPI's files in /dev/shm stay when ranks are killed; the next start removes them, and none
+/// of others.
+#[test]
+fn what_open_mpi_leaves_in_shared_memory_goes_with_the_next_start() {
+    let test = "what_open_mpi_leaves_in_shared_memory_goes_with_the_next_start";
+    let Some(_) = inside(test, "mount -t tmpfs none /dev/shm") else { return };
+    let files = || {
+        let names = std::fs::read_dir("/dev/shm").unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    // SAFETY: cannot fail, touches no memory.
+    let other = format!("vader_segment.other.{}.1.0", unsafe { libc::geteuid() });
+    std::fs::write(format!("/dev/shm/{other}"), "").unwrap();
+    let flags = "--n 512 --run-id left --checkpoint-every 2p! --inject 1@column:200";
+    let flags: Vec<&str> = flags.split(' ').collect();
+    let killed = benchmark(&flags);
+    assert!(!killed.status.success());
+    let said = String::from_utf8(killed.stderr).unwrap();
+    assert!(said.contains("--inject 1@column:200: rank 1 dies"), "{said}");
+    if files().len() == 1 {
+        eprintln!("this MPI leaves no files");
+    }
+    let ended = benchmark(&flags);
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(ended.status.success(), "{said}");
+    assert!(said.contains("has struck it, and this one does not"), "{said}");
+    assert_eq!(files(), [other]);
+}
+
 /// All traps that `skt-hpl launch` tells of are told to a run that mpirun starts.
 #[test]
 fn a_run_is_told_of_what_may_take_its_segments_and_of_what_does_not_suffice() {

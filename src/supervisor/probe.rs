@@ -182,6 +182,9 @@ pub fn answer(question: &Question) -> Answer {
 fn remove_all(store: &dyn Store, run_id: &str, with_marks: bool) -> Result<(), StoreError> {
     let of_run = store.look()?.into_iter().filter(|info| info.name.run() == run_id);
     for info in of_run.filter(|info| with_marks || !protect::is_mark(info)) {
+        if info.name.role() == "lock" && !info.in_use {
+            protect::hold::remove_mpi_files(store, &info.name);
+        }
         store.remove_unused(&info.name)?;
     }
     Ok(())

@@ -7,6 +7,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::mpi_files;
 use super::segments::run_bytes;
 use crate::checkpoint::store::host::{self, Presence};
 use crate::checkpoint::store::{Segment, SegmentName, Store, StoreError};
@@ -19,8 +20,9 @@ const IN_USE_PATIENCE: Duration = Duration::from_secs(10);
 /// To take apart what a run has on a node may take so many times as long as a sample of it:
 /// other processes end at the same time.
 const ENDING_FACTOR: f64 = 10.0;
-/// Room for the words of a holder.
-const HOLDER_BYTES: usize = 256;
+/// Room for what a holder says of itself: words, and the number of its MPI job.
+const HOLDER_BYTES: usize = WORDS_BYTES + size_of::<u64>();
+const WORDS_BYTES: usize = 248;
 
 /// A process's hold on a run: no other job of that name can start on this store
 /// meanwhile. Given up when dropped; after a death the next start takes it over.
@@ -83,14 +85,16 @@ impl Holder {
         let words = format!("{} {run}", host::this_process());
         let mut bytes = [0; HOLDER_BYTES];
         // Of a name that is too long a part: then nobody takes it for its own.
-        let len = words.len().min(HOLDER_BYTES);
+        let len = words.len().min(WORDS_BYTES);
         bytes[..len].copy_from_slice(&words.as_bytes()[..len]);
+        bytes[WORDS_BYTES..].copy_from_slice(&mpi_files::own_job().to_le_bytes());
         bytes
     }
 
     /// Reads what a process has written; one that had no time to, or was of an earlier version,
     /// is not known.
     fn read(bytes: &[u8]) -> Self {
+        let bytes = &bytes[..bytes.len().min(WORDS_BYTES)];
         let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
         let words = std::str::from_utf8(&bytes[..end]).unwrap_or_default();
         let (process, run) = words.split_once(' ').unwrap_or((words, ""));
@@ -168,7 +172,11 @@ impl RunLock {
             match held {
                 Ok(Some(mut held)) => match held.as_mut_slice().get_mut(..HOLDER_BYTES) {
                     Some(words) => {
-                        words.copy_from_slice(&Holder::this());
+                        let this = Holder::this();
+                        if job_of(words) != job_of(&this) {
+                            mpi_files::remove_of(job_of(words));
+                        }
+                        words.copy_from_slice(&this);
                         return Ok(Ok(Self(held)));
                     }
                     // Of an earlier version.
@@ -195,6 +203,20 @@ impl RunLock {
             let pause_milliseconds = 30 + u64::from(std::process::id() % 41);
             std::thread::sleep(Duration::from_millis(pause_milliseconds));
         }
+    }
+}
+
+/// The MPI job of a holder; 0 where it has said none.
+fn job_of(bytes: &[u8]) -> u64 {
+    let job = bytes.get(WORDS_BYTES..HOLDER_BYTES);
+    job.map_or(0, |job| u64::from_le_bytes(job.try_into().expect("as many bytes")))
+}
+
+/// Removes what the MPI job of the hold `name`, which no process has, has left on this node.
+pub fn remove_mpi_files(store: &dyn Store, name: &SegmentName) {
+    let mut bytes = [0; HOLDER_BYTES];
+    if let Ok(Some(HOLDER_BYTES)) = store.peek(name, &mut bytes) {
+        mpi_files::remove_of(job_of(&bytes));
     }
 }
 

@@ -18,6 +18,7 @@ mod inject;
 mod interval;
 pub mod ledger;
 mod levels;
+mod mpi_files;
 mod node_store;
 mod read;
 pub mod result;

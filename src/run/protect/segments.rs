@@ -8,7 +8,7 @@ use std::sync::Arc;
 use skt_terms::shown::shell_quoted;
 use skt_terms::units;
 
-use super::hold::{Patience, RunLock};
+use super::hold::{Patience, RunLock, remove_mpi_files};
 use super::role::{is_mark, of_test, parse_role};
 use crate::checkpoint::header::SegmentId;
 use crate::checkpoint::protocol::{Memory, Peer};
@@ -179,6 +179,9 @@ pub fn sweep(store: &dyn Store, run: &str, test: usize) -> Result<(), StoreError
     for info in store.look()?.into_iter().filter(|info| info.name.run() == run) {
         // Locks go with their holders, unless these were lost; marks of ended runs stay.
         if info.name.role() == "lock" {
+            if !info.in_use {
+                remove_mpi_files(store, &info.name);
+            }
             store.remove_unused(&info.name)?;
             continue;
         }

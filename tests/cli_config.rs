@@ -358,7 +358,7 @@ fn init_writes_what_fits_and_keeps_what_is_there() {
     let (start, rest) = said.split_once("-np 6 ").expect("a command to run");
     assert!(start.contains("mpirun "), "{said}");
     assert!(rest.starts_with(&format!("{} --ft none\n", env!("CARGO_BIN_EXE_skt-hpl"))), "{said}");
-    assert!(!said.contains("`init --ft none`"), "{said}");
+    assert!(said.contains("\n* --ft none    N = "), "{said}");
     let dat = program.read("HPL.dat");
     let value = |line: usize| dat.lines().nth(line - 1).unwrap().split(' ').next().unwrap();
     assert_eq!((value(11), value(12)), ("2", "3"));
@@ -367,17 +367,29 @@ fn init_writes_what_fits_and_keeps_what_is_there() {
     assert_eq!(n % nb, 0);
     assert!(8 * n * n < budget * 8 / 10 && 8 * n * n > budget * 6 / 10, "{n}");
 
-    // A group of 6 keeps 5/12 of the memory, and is what a run has by default.
-    let (dat_guarded, said) = program.done(&[&plain[..5], &["--out", "-"]].concat());
+    // A group of 6 keeps 5/12 of the memory.
+    let (dat_guarded, said) =
+        program.done(&[&plain[..5], &["--ft", "self", "--out", "-"]].concat());
     let guarded: u64 =
         dat_guarded.lines().nth(5).unwrap().split(' ').next().unwrap().parse().unwrap();
     let kept = (guarded * guarded) as f64 / (n * n) as f64;
     assert!((0.38..0.44).contains(&kept), "{guarded} of {n}: {said}");
+    // A run of some minutes has no checkpoint due: the memory is the matrix's, and the run is told.
     let (_, said) = program.done(&[&["init", "--force"], &plain[1..5]].concat());
+    assert!(said.contains("without checkpoints; run it with\n") && said.contains(" --ft none\n"));
+    assert!(said.contains("as none: no checkpoint is due before the end"), "{said}");
+    let (_, said) = program.done(&[&["init", "--force", "--ft", "self"], &plain[1..5]].concat());
     assert!(said.contains("with self checkpoints"), "{said}");
-    let (own, without) = said.split_once("without checkpoints (`init --ft none`): ").unwrap();
-    assert!(!own.contains("--ft"), "{said}");
+    let (own, without) = said.split_once("  --ft none    ").unwrap();
+    assert!(own.contains("--ft self\n"), "{said}");
     assert!(without.starts_with(&format!("N = {n} (")), "{n}: {said}");
+    // One of days has some: twenty TiB.
+    let large = ["--ranks", "16", "--memory-gib", "20000"];
+    let (_, said) = program.done(&[&["init", "--force"], &large[..]].concat());
+    assert!(said.contains("with self checkpoints") && said.contains("\n* --ft self "), "{said}");
+    assert!(said.contains("goes on from its last checkpoint"), "{said}");
+    let (_, said) = program.done(&[&["init", "--force", "--ft", "self"], &plain[1..5]].concat());
+    let (own, without) = said.split_once("  --ft none    ").unwrap();
     let rate = |text: &str| -> f64 {
         let (_, rate) = text.split_once(" GiB, about ").unwrap();
         rate.split_once(" Gflop/s)").unwrap().0.parse().unwrap()
@@ -391,7 +403,17 @@ fn init_writes_what_fits_and_keeps_what_is_there() {
     program.done(&["init", "--force", "--ranks", "1"]);
     assert_ne!(program.read("HPL.dat"), dat);
 
-    let (_, said) = program.done(&["init", "--format", "toml", "--threads", "2", "--ranks", "2"]);
+    let (_, said) = program.done(&[
+        "init",
+        "--format",
+        "toml",
+        "--threads",
+        "2",
+        "--ranks",
+        "2",
+        "--ft",
+        "self",
+    ]);
     let toml = program.read("HPL.toml");
     assert!(toml.contains("\n[checkpoint]\n") && toml.contains("\nmethod = \"self\"\n"), "{toml}");
     assert!(toml.contains("\ngroup_size = 2\n") && toml.contains("\n# region = \"corner\"\n"));
@@ -437,7 +459,7 @@ fn init_says_so_where_tuning_fails_and_keeps_the_file() {
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("error: --tune: the file is written and not tuned"), "{said}");
     let command = said.lines().last().unwrap();
-    assert!(command.ends_with(" tune --budget 60s --force --out HPL.dat"), "{said}");
+    assert!(command.ends_with(" tune --budget 60s --force --out HPL.dat --ft none"), "{said}");
     assert!(program.read("HPL.dat").contains("NBs"));
 }
 

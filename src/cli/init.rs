@@ -20,7 +20,10 @@ use crate::machine::launcher_rank;
 use crate::machine::starter::Ranks;
 use crate::model::path::{Changes, Machine, Run, predict};
 use crate::report::output;
-use crate::run::protect::{self, MOST_MEMBERS, Settings, memory_split, smallest_group};
+use crate::run::job::outlook::guessed_rate;
+use crate::run::protect::{
+    self, MOST_MEMBERS, Outlook, Settings, guessed_pace, memory_split, smallest_group,
+};
 
 /// Flags of `init`.
 #[derive(Debug, Clone, Args)]
@@ -38,8 +41,8 @@ pub struct InitArgs {
     /// Threads a rank
     #[arg(long, value_name = "T", default_value_t = 1)]
     pub threads: usize,
-    /// Checkpoint method to leave memory for [default: that of a run without flags, self; none for
-    /// one rank]
+    /// Checkpoint method to leave memory for [default: self where a checkpoint is due before the
+    /// end of the run, else none]
     #[arg(long, value_name = "METHOD", value_parser = Names::of_setting(Setting::Method))]
     pub ft: Option<String>,
     /// Losses to leave memory for: of each group's or, with abft, of each process row's ranks
@@ -86,6 +89,8 @@ pub fn execute(args: &InitArgs) -> Result<(), ConfigError> {
         Some(gib) => (gib * f64::from(1 << 30)) as u64,
         None => machine::available_bytes()?,
     };
+    let core_flops = 1e9 * plan::core_gflops_here()?;
+    let args = &worth_it(args, ranks, available_bytes, core_flops)?;
     let fitted = fit(args, ranks, available_bytes)?;
     let Fitted { spec, protection } = &fitted;
     let command = command_line(args, spec, ranks, format, path, None);
@@ -100,13 +105,12 @@ pub fn execute(args: &InitArgs) -> Result<(), ConfigError> {
     if path == Path::new("-") {
         return output::print(config.as_bytes());
     }
-    let core_flops = 1e9 * plan::core_gflops_here()?;
     output::write_file(path, config.as_bytes(), args.force)?;
     let method = &protection[&Setting::Method].text;
-    let (with, is_protected) = match method.as_str() {
-        "none" => ("without checkpoints".to_owned(), false),
-        "abft" => ("with checksums (abft)".to_owned(), true),
-        method => (format!("with {method} checkpoints"), true),
+    let with = match method.as_str() {
+        "none" => "without checkpoints".to_owned(),
+        "abft" => "with checksums (abft)".to_owned(),
+        method => format!("with {method} checkpoints"),
     };
     output::say(format_args!(
         "{}: {} on {}, {with}; run it with\n  {command}\n\
@@ -116,12 +120,9 @@ pub fn execute(args: &InitArgs) -> Result<(), ConfigError> {
         count(ranks),
         spec.n[0].min(spec.nb[0] * 50),
     ));
-    if is_protected {
-        let ft = Some("none".to_owned());
-        let plain = InitArgs { ft, parities: None, helper_cores: 0, ..args.clone() };
-        let spec = fit(&plain, ranks, available_bytes)?.spec;
-        let all = size_and_rate(&spec, core_flops);
-        output::say(format_args!("without checkpoints (`init --ft none`): {all}"));
+    if ranks > 1 {
+        let methods = methods(args, method, ranks, available_bytes, core_flops);
+        output::say(format_args!("{methods}"));
     }
     if args.memory_gib.is_none() {
         say_what_is_left()?;
@@ -130,6 +131,62 @@ pub fn execute(args: &InitArgs) -> Result<(), ConfigError> {
         true => tune(&command_line(args, spec, ranks, format, path, Some(path))),
         false => Ok(()),
     }
+}
+
+/// The flags, with the method that is worth its memory where none is asked for: that of a run
+/// without flags if one of its checkpoints is due before the end, else none.
+fn worth_it(
+    args: &InitArgs,
+    ranks: usize,
+    available_bytes: u64,
+    core_flops: f64,
+) -> Result<InitArgs, ConfigError> {
+    let is_asked = args.ft.is_some() || args.parities.is_some() || args.helper_cores > 0;
+    if is_asked || ranks == 1 || is_due(&fit(args, ranks, available_bytes)?, core_flops)? {
+        return Ok(args.clone());
+    }
+    Ok(InitArgs { ft: Some("none".to_owned()), ..args.clone() })
+}
+
+/// Whether the run takes a checkpoint before its end, if nothing slows it down.
+fn is_due(fitted: &Fitted, core_flops: f64) -> Result<bool, ConfigError> {
+    let Fitted { spec, protection } = fitted;
+    let (settings, test) = (Settings::read(protection, spec)?, spec.tests().remove(0));
+    let pace = guessed_pace(&test, &settings, guessed_rate(&test, 1e-9 * core_flops));
+    Ok(pace.outlook() == Outlook::Due)
+}
+
+/// What each method that these ranks allow costs and brings, a line each; `chosen` has a star.
+fn methods(
+    args: &InitArgs,
+    chosen: &str,
+    ranks: usize,
+    available_bytes: u64,
+    core_flops: f64,
+) -> String {
+    let line = |name: &str| -> Option<String> {
+        let has_parities = name != "none" && args.ft.as_deref() != Some("none");
+        let other = InitArgs {
+            ft: Some(name.to_owned()),
+            parities: args.parities.filter(|_| has_parities),
+            helper_cores: if name == "none" || name == "abft" { 0 } else { args.helper_cores },
+            ..args.clone()
+        };
+        let fitted = fit(&other, ranks, available_bytes).ok()?;
+        let brings = match name {
+            "none" => "a lost rank sends the run back to its start",
+            "abft" => "goes on where a rank was lost; residual not known for large N",
+            _ if is_due(&fitted, core_flops).ok()? => "goes on from its last checkpoint",
+            _ => "as none: no checkpoint is due before the end",
+        };
+        let star = if name == chosen { '*' } else { ' ' };
+        Some(format!(
+            "\n{star} --ft {name:<7} {}: {brings}",
+            size_and_rate(&fitted.spec, core_flops)
+        ))
+    };
+    let lines: String = ["none", "self", "double", "abft"].into_iter().filter_map(line).collect();
+    format!("what each method leaves of the memory, and what it brings (* is written):{lines}")
 }
 
 /// The file to write, and its form.

@@ -57,6 +57,10 @@ const TABLE_HEAD: &str = "  protocol   n  m          N  memory    E(N)  checkpoi
                           %       %           s          s      time h           %           %          \
                           Gflop/s\n";
 
+const TABLE_FOOT: &str = "  n, m: ranks and parities of a group; N: the matrix that the memory \
+                          left holds; E(N): part of DGEMM's rate while it computes; interval -: no \
+                          checkpoint is due\n";
+
 /// The chosen candidate with a star, the fastest, and the best of each other protocol; or
 /// all of them.
 fn table(machine: &Machine, plan: &Plan, all: bool) -> String {
@@ -77,7 +81,7 @@ fn table(machine: &Machine, plan: &Plan, all: bool) -> String {
     if left > 0 {
         let _ = writeln!(rows, "  and {left} more: --all");
     }
-    rows
+    rows + TABLE_FOOT
 }
 
 fn table_row(candidate: &Candidate, chosen: bool) -> String {
@@ -190,7 +194,7 @@ fn answer(machine: &Machine, plan: &Plan) -> String {
     let choice = plan.choice();
     let Candidate { job, expected, memory, .. } = choice;
     let gib = f64::from(1u32 << 30);
-    let mut words = format!("Choice: {}\n", protection(choice));
+    let mut words = format!("Choice: {}\n{}", protection(choice), why_line(machine, plan));
     let _ = writeln!(
         words,
         "Matrix: N = {}, NB = {}, P x Q = {} x {}; a node holds {:.2} GiB matrix, {:.2} GiB \
@@ -245,6 +249,35 @@ fn answer(machine: &Machine, plan: &Plan) -> String {
     words += &larger_group_line(plan);
     words += &checksums_line(machine, plan);
     words
+}
+
+/// What the other choice, with checkpoints or without, would give: the reason of this one.
+fn why_line(machine: &Machine, plan: &Plan) -> String {
+    let choice = plan.choice();
+    let other = match choice.job.protocol {
+        Protocol::None => Protocol::SelfCheckpoint,
+        _ => Protocol::None,
+    };
+    let Some(index) = plan.best_of(other, machine.finish_probability) else {
+        return String::new();
+    };
+    let other = &plan.candidates[index];
+    let change = 100.0 * (other.expected_gflops / choice.expected_gflops - 1.0);
+    let (n, hours) = (other.n, hours(other.expected.time_seconds));
+    match choice.job.protocol {
+        Protocol::None if other.checkpoints() > 0.0 => format!(
+            "Why: with self checkpoints N = {n} in {hours} h, the rate from start to end changed by \
+             {change:+.2} %\n"
+        ),
+        Protocol::None => format!(
+            "Why: with self N = {n} in {hours} h, before any checkpoint is due: a smaller matrix \
+             and no more\n"
+        ),
+        _ => format!(
+            "Why: without checkpoints N = {n} in {hours} h, as each failure sends the run back to \
+             its start: the rate from start to end changed by {change:+.2} %\n"
+        ),
+    }
 }
 
 fn failures_line(job: &InMemoryJob, expected: &Expectation) -> String {

@@ -11,10 +11,12 @@
 //! With checksums in the elimination a group is a process row: the ranks with checksums do
 //! no counted work, nothing is saved, and a failure costs the step that it strikes.
 //!
-//! Of the candidates that this program recommends (none and self) and that keep their
-//! data as surely as is asked for, the one with the highest expected rate is taken; of
-//! groups whose rates are within [`RATE_TOLERANCE`] of that, the smallest. Spares do
-//! not decide: their number follows from the choice.
+//! Of the candidates that this program recommends the one with the highest expected rate is
+//! taken; of those whose rates are within [`RATE_TOLERANCE`] of that, none, else the smallest
+//! group. Recommended are none, whose expected time has the restarts in it, and each self
+//! checkpoint that keeps its data as surely as is asked for and takes a checkpoint before its
+//! end: what takes none is a smaller matrix and nothing else. Spares do not decide: their
+//! number follows from the choice.
 
 use std::ops::RangeInclusive;
 
@@ -191,7 +193,7 @@ pub struct Plan {
     /// Index of the one with the highest expected rate of all that could have been
     /// chosen; another than the chosen one where that has smaller groups.
     pub fastest: usize,
-    /// Whether the chosen one keeps its data as surely as is asked for.
+    /// Whether the chosen one keeps its data as surely as is asked for, or has none to keep.
     pub keeps_data: bool,
 }
 
@@ -365,24 +367,24 @@ impl Machine {
         }
     }
 
-    /// Of all groups that are as good as the fastest candidate's, within
-    /// [`RATE_TOLERANCE`], the smallest, and of these the fastest.
+    /// Of all candidates that are as good as the fastest one, within [`RATE_TOLERANCE`], the
+    /// one without a group, else that with the smallest, and of these the fastest.
     fn smallest_group(&self, candidates: &[Candidate], fastest: usize) -> usize {
-        let best = &candidates[fastest];
-        if best.job.protocol == Protocol::None {
-            return fastest;
-        }
-        let enough = best.expected_gflops * (1.0 - RATE_TOLERANCE);
+        let enough = candidates[fastest].expected_gflops * (1.0 - RATE_TOLERANCE);
+        let size = |candidate: &Candidate| match candidate.job.protocol {
+            Protocol::None => 0,
+            _ => candidate.job.group.size(),
+        };
         (0..candidates.len())
             .filter(|&i| {
                 let other = &candidates[i];
-                other.job.protocol == best.job.protocol
-                    && other.expected.keeps_data_probability >= self.finish_probability
+                is_recommended(other)
+                    && keeps_data(other, self.finish_probability)
                     && other.expected_gflops >= enough
             })
             .min_by(|&a, &b| {
                 let (a, b) = (&candidates[a], &candidates[b]);
-                let sizes = a.job.group.size().cmp(&b.job.group.size());
+                let sizes = size(a).cmp(&size(b));
                 sizes.then(b.expected_gflops.total_cmp(&a.expected_gflops))
             })
             .unwrap_or(fastest)
@@ -588,13 +590,24 @@ impl EfficiencyCurve {
     }
 }
 
-/// Whether to recommend it; other protocols can be run, to compare.
+/// Whether to recommend it; others can be run, to compare.
 fn is_recommended(candidate: &Candidate) -> bool {
-    matches!(candidate.job.protocol, Protocol::None | Protocol::SelfCheckpoint)
+    match candidate.job.protocol {
+        Protocol::None => true,
+        Protocol::SelfCheckpoint => candidate.checkpoints() > 0.0,
+        _ => false,
+    }
+}
+
+/// Whether it keeps its data with `probability`; without checkpoints there are none to keep, and
+/// the expected time has what that costs.
+fn keeps_data(candidate: &Candidate, probability: f64) -> bool {
+    candidate.job.protocol == Protocol::None
+        || candidate.expected.keeps_data_probability >= probability
 }
 
 /// Of those that are `eligible` the fastest that keeps its data with `probability`, and
-/// true; else the surest, and false.
+/// true; else, or where one that does not is faster than none, the surest, and false.
 fn best(
     candidates: &[Candidate],
     eligible: impl Fn(&Candidate) -> bool,
@@ -603,9 +616,13 @@ fn best(
     let all = || candidates.iter().enumerate().filter(|(_, candidate)| eligible(candidate));
     let rate = |candidate: &Candidate| candidate.expected_gflops;
     let keeps = |candidate: &Candidate| candidate.expected.keeps_data_probability;
-    let sure = all().filter(|(_, candidate)| keeps(candidate) >= probability);
-    if let Some((index, _)) = sure.max_by(|(_, a), (_, b)| rate(a).total_cmp(&rate(b))) {
-        return Some((index, true));
+    let sure = all().filter(|(_, candidate)| keeps_data(candidate, probability));
+    if let Some((index, fastest)) = sure.max_by(|(_, a), (_, b)| rate(a).total_cmp(&rate(b))) {
+        // What starts over and over is no way where checkpoints get on, if not surely.
+        let is_beaten = || all().any(|(_, other)| rate(other) > rate(fastest));
+        if fastest.job.protocol != Protocol::None || !is_beaten() {
+            return Some((index, true));
+        }
     }
     let surest = |a: &Candidate, b: &Candidate| {
         keeps(a).total_cmp(&keeps(b)).then(rate(a).total_cmp(&rate(b)))
@@ -692,6 +709,35 @@ mod tests {
         assert_eq!(plan.choice().job.protocol, Protocol::None);
         assert_eq!(plan.choice().fewest_spares, Some(0));
         assert!(plan.keeps_data);
+    }
+
+    #[test]
+    fn memory_for_checkpoints_that_are_never_taken_is_the_matrix() {
+        // A node of five years; 1.2 h with self, in which no checkpoint is due.
+        let machine = Machine {
+            ranks_per_node: 8,
+            threads: 16,
+            cores_per_node: 128,
+            node_memory_bytes: 0.8 * 512.0 * f64::from(1 << 30),
+            spares: None,
+            network: Network {
+                latency_seconds: 2e-6,
+                transfer_seconds_per_byte: 1e-10,
+                reduce_seconds_per_byte: 1e-10,
+            },
+            copy_bytes_per_second: 10e9,
+            downtime_seconds: 90.0,
+            ..cluster(200, 43_800.0 * HOUR_SECONDS)
+        };
+        let plan = machine.plan().unwrap();
+        let choice = plan.choice();
+        assert!(
+            choice.job.protocol == Protocol::None || choice.checkpoints() > 0.0,
+            "{:?} of {:?} with {} checkpoints",
+            choice.job.protocol,
+            choice.job.group,
+            choice.checkpoints()
+        );
     }
 
     #[test]

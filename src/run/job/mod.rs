@@ -4,7 +4,7 @@ mod error;
 mod interrupt;
 mod one_test;
 mod options;
-mod outlook;
+pub mod outlook;
 mod pinning;
 mod places;
 mod reports;

@@ -88,8 +88,10 @@ fn an_interrupted_run_is_started_again_and_a_result_is_the_end() {
             ("1\n", 1, 1),
             ("2\n", 2, 1),
             ("137\n0\n", 0, 2),
-            ("75\n205\n1\n", 1, 3),
-            ("137\n137\n75\n", 75, 3),
+            ("205\n137\n1\n", 1, 3),
+            ("137\n137\n205\n", 75, 3),
+            // The time is over.
+            ("137\n75\n", 75, 2),
         ] {
             let (ended, log) = batch.run(&script(name), codes);
             assert_eq!((ended, starts(&log)), (Some(code), count), "{name} {codes:?}: {log}");

@@ -11,8 +11,11 @@
 
 images=${IMAGES:-$PWD/images}
 mkdir -p "$images"
+# The run saves what there is before its job ends.
+end=$(($(date +%s) + 12 * 3600 - 60))
 flux hostlist --expand --delimiter='\n' local | sed 's/$/ slots=8/' > hosts
 
 exec skt-hpl launch --hosts hosts --json launch.json --launcher-template \
     'flux run --nodes={nodes} --ntasks={ranks} --cores-per-task=8 --requires=hosts:{hosts} {command}' \
-    -- --config cluster.toml --level "global:$images" --json result.json
+    -- --config cluster.toml --level "global:$images" \
+        --time-limit "@$end" --json result.json

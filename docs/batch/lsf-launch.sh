@@ -14,7 +14,10 @@
 
 images=${IMAGES:-$LS_SUBCWD/images}
 mkdir -p "$images"
+# The run saves what there is before its job ends.
+end=$(($(date +%s) + 12 * 3600 - 60))
 
 # blaunch reaches a node of the job: AGENT HOST COMMAND.
 exec skt-hpl launch --hosts "$LSB_DJOB_HOSTFILE" --agent blaunch --json launch.json -- \
-    --config cluster.toml --level "global:$images" --json result.json
+    --config cluster.toml --level "global:$images" \
+        --time-limit "@$end" --json result.json

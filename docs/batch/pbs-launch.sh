@@ -13,9 +13,11 @@
 cd "$PBS_O_WORKDIR" || exit 2
 images=${IMAGES:-$PBS_O_WORKDIR/images}
 mkdir -p "$images"
+# The run saves what there is before its job ends.
+end=$(($(date +%s) + 12 * 3600 - 60))
 
 skt-hpl launch --json launch.json -- --config cluster.toml --level "global:$images" \
-    --json result.json
+    --time-limit "@$end" --json result.json
 code=$?
 if [ "$code" = 75 ]; then
     qsub pbs-launch.sh

@@ -13,14 +13,18 @@
 cd "$PBS_O_WORKDIR" || exit 2
 images=${IMAGES:-$PBS_O_WORKDIR/images}
 mkdir -p "$images"
+# The run saves what there is before its job ends.
+end=$(($(date +%s) + 12 * 3600 - 60))
 ranks=$(wc -l < "$PBS_NODEFILE")
 
 for _ in 1 2 3; do
     mpirun --hostfile "$PBS_NODEFILE" --map-by ppr:8:node --bind-to none -np "$ranks" \
-        skt-hpl --config cluster.toml --level "global:$images" --json result.json
+        skt-hpl --config cluster.toml --level "global:$images" \
+            --time-limit "@$end" --json result.json
     code=$?
-    # 0: passed; 1: a residual failed; 2: bad input. All others: the same command goes on.
-    case $code in 0 | 1 | 2) exit "$code" ;; esac
+    # 0: passed; 1: a residual failed; 2: bad input; 75: the time is over, another job goes on.
+    # All others: a rank or a node was lost, and the same command goes on here.
+    case $code in 0 | 1 | 2) exit "$code" ;; 75) break ;; esac
 done
 # The next job goes on from the images.
 qsub pbs.sh

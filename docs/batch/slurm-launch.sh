@@ -14,7 +14,6 @@
 #SBATCH --exclusive
 #SBATCH --mem=0
 #SBATCH --time=12:00:00
-#SBATCH --signal=B:USR1@300
 #SBATCH --no-kill
 #SBATCH --requeue
 #SBATCH --open-mode=append
@@ -22,17 +21,10 @@
 images=${IMAGES:-$SLURM_SUBMIT_DIR/images}
 mkdir -p "$images"
 
-trap 'kill -TERM "$launch"' USR1
 skt-hpl launch --json launch.json -- --config cluster.toml --level "global:$images" \
-    --json result.json &
-launch=$!
-wait "$launch"
+    --json result.json
 code=$?
-# A signal ends the first wait; `launch` still has to stop the job, and returns 75.
-while kill -0 "$launch" 2>/dev/null; do
-    wait "$launch"
-    code=$?
-done
+# The time is over, or no spare is left: another job goes on from the images.
 if [ "$code" = 75 ]; then
     scontrol requeue "$SLURM_JOB_ID"
 fi

@@ -1,6 +1,6 @@
 #!/bin/bash
 # skt-hpl in a Slurm job: 8 nodes, 8 ranks of 8 threads on each. It starts again what is
-# interrupted, and asks for another job five minutes before its time is over.
+# interrupted. The run reads from Slurm when the job ends, saves before, and the job is queued again.
 #
 #   sbatch slurm.sh
 #
@@ -12,7 +12,6 @@
 #SBATCH --exclusive
 #SBATCH --mem=0
 #SBATCH --time=12:00:00
-#SBATCH --signal=B:USR1@300
 #SBATCH --requeue
 #SBATCH --open-mode=append
 
@@ -20,19 +19,13 @@
 images=${IMAGES:-$SLURM_SUBMIT_DIR/images}
 mkdir -p "$images"
 
-again() {
-    scontrol requeue "$SLURM_JOB_ID"
-    exit 75
-}
-trap 'kill -TERM "$step"; again' USR1
-
 for _ in 1 2 3; do
     srun --cpus-per-task="$SLURM_CPUS_PER_TASK" --kill-on-bad-exit=1 \
-        skt-hpl --config cluster.toml --level "global:$images" --json result.json &
-    step=$!
-    wait "$step"
+        skt-hpl --config cluster.toml --level "global:$images" --json result.json
     code=$?
-    # 0: passed; 1: a residual failed; 2: bad input. All others: the same command goes on.
-    case $code in 0 | 1 | 2) exit "$code" ;; esac
+    # 0: passed; 1: a residual failed; 2: bad input; 75: the time is over, another job goes on.
+    # All others: a rank or a node was lost, and the same command goes on here.
+    case $code in 0 | 1 | 2) exit "$code" ;; 75) break ;; esac
 done
-again
+scontrol requeue "$SLURM_JOB_ID"
+exit 75

@@ -220,7 +220,7 @@ impl Case {
         ended.passed();
         let again = ended.account["failures"].as_array().expect("failures");
         let computing =
-            again.iter().filter_map(|failure| failure["computing_unix"].as_f64()).last();
+            again.iter().filter_map(|failure| failure["computing_unix"].as_f64()).next_back();
         let seconds = computing.map(|unix| unix - lost_unix).filter(|seconds| *seconds > 0.0);
         let is_over = ended.said.contains("starting over from the seed");
         Some((seconds.filter(|_| self.when != When::AtStart), is_over))

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use super::{Action, Machine};
 use crate::report::heartbeat::{Beat, CHANGED, FACTOR, REFUSED, REPORTED, TIME_UP, WAIT};
-use skt_terms::exit::Exit;
 use crate::supervisor::refused;
+use skt_terms::exit::Exit;
 
 /// The step of the protocol after which there is a checkpoint.
 const COMMIT: &str = "commit";

@@ -552,7 +552,7 @@ fn a_job_that_cannot_start_is_given_up() {
         let lines = play.ended("the launcher ended with code 1");
         assert_eq!(lines[2], "CloseLines");
         play.answers_but(&[]);
-        play.launches(pause, "n1 n2 n3 --resume require");
+        play.launches(pause, "n1 n2 n3");
     }
     let why = "gave-up: giving up: the job gave no sign of life in 3 starts, with all nodes well";
     let lines = play.ended("the launcher ended with code 1");

@@ -52,7 +52,7 @@ use crate::run::ptest::{self, Observer, Phase};
 
 /// Raised when [`State`], or the order of what is in a segment, changes: a program reads its
 /// own alone.
-const STATE_FORMAT: u32 = 7;
+const STATE_FORMAT: u32 = 8;
 
 /// What a run knows beside its matrix. The same on all ranks.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

@@ -63,7 +63,7 @@ fn a_signal_ends_the_time_and_the_next_job_goes_on_from_images() {
         (0..2).for_each(|rank| _ = job.lose(rank));
         let ended = job.start(&[]);
         assert_eq!(ended.x(), want, "{}", ended.text);
-        assert!(ended.text.contains("taking the images of checkpoint"), "{}", ended.text);
+        assert!(ended.text.contains("# restart: at column"), "{}", ended.text);
         job.assert_nothing_is_left();
     }
 }
@@ -83,8 +83,8 @@ fn a_job_without_time_stops_at_its_first_cut() {
             assert!(text.contains("warning: the time of this job is limited"), "{text}");
         }
         let ended = job.start(&["--time-limit", "never"]);
+        // Before the first panel there is nothing that would be worth a restart.
         assert_eq!(ended.x(), want, "{}", ended.text);
-        assert!(ended.text.contains("# restart:"), "{}", ended.text);
         job.assert_nothing_is_left();
     }
 }
@@ -121,5 +121,5 @@ fn a_supervisor_does_not_start_a_job_again_whose_time_has_ended() {
     assert!(text.contains("the run stands at column") && !text.contains("start 2:"), "{text}");
     let (code, text) = launch("9000000000");
     assert_eq!(code, Some(0), "{text}");
-    assert!(text.contains("PASSED") && text.contains("# restart:"), "{text}");
+    assert!(text.contains("PASSED"), "{text}");
 }

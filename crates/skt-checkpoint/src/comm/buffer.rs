@@ -209,7 +209,8 @@ mod tests {
     #[test]
     fn a_buffer_within_given_memory_writes_there() {
         let mut memory = [1.0; 6];
-        let start = NonNull::from(&mut memory[2]);
+        // Of all that it is to reach: a pointer to one of them is valid for that one alone.
+        let start = NonNull::from(&mut memory[2..]).cast();
         // SAFETY: four doubles, which nobody else looks at before the buffer is gone.
         let mut buffer = unsafe { PanelBuf::within(start, 4) };
         buffer.fill(2.0);

@@ -164,7 +164,7 @@ mod tests {
             ("-oProxyCommand=x", "h:1: '-oProxyCommand=x' is no host name"),
             ("n1;reboot", "h:1: 'n1;reboot' is no host name"),
             ("[n1]:2", "h:1: '[n1]' is no host name"),
-            ("[::1]x", "h:1: ':1]x' is no number of ranks (1 to 16777216)"),
+            ("[::1]x", "h:1: '[' is no host name"),
             ("n1:x", "h:1: 'x' is no number of ranks (1 to 16777216)"),
             ("n1 slots=99999999999", "h:1: '99999999999' is no number of ranks (1 to 16777216)"),
             ("n1:16777216\nn2:16777216\n", "h:2: 33554432 ranks up to here, 16777216 at most"),

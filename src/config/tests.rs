@@ -521,7 +521,8 @@ fn bad_toml_says_what_and_where() {
             "[checkpoint]\na = 1",
             "hpl.toml:2: checkpoint.a: no such key; the keys are method, every, mtbf, resume, run_id, \
              group_size, parities, region, codec, encoder, message_bytes, \
-             overlap, helper_cores, check_every, on_loss, domains, allow_shared_domains, store, level",
+             overlap, helper_cores, check_every, on_loss, domains, allow_shared_domains, store, level, \
+             time_limit",
         ),
         ("[checkpont]\na = 1", "hpl.toml:1: checkpont: no such key; did you mean `checkpoint`?"),
         ("p = 1\nq = 1\n", "hpl.toml: `n` is missing; legal: 0 to 4294967295"),

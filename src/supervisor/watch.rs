@@ -80,11 +80,15 @@ impl StartPace {
         Some(self.longest_seconds.max(self.reach_seconds)).filter(|seconds| *seconds > 0.0)
     }
 
-    /// How long a start may be silent. Where nothing is known, or starts were ended again and
-    /// again, `at_most`, or what is known if that is more.
+    /// How long a start may be silent. As long as none has lived, all that is known is what the
+    /// launcher needs at least: ranks, their MPI and the self-test may take much longer, so that is
+    /// `at_most`, or more. Where starts were ended again and again, each has twice the time.
     fn limit_seconds(&self, at_least: f64, at_most: f64) -> f64 {
-        let Some(known) = self.seconds() else { return at_most };
-        let limit = at_least.max(PACE_FACTOR * known);
+        let known = PACE_FACTOR * self.seconds().unwrap_or(0.0);
+        if self.longest_seconds == 0.0 {
+            return at_most.max(known);
+        }
+        let limit = at_least.max(known);
         (limit * 2f64.powi((self.silent - 1).clamp(0, 30))).min(limit.max(at_most))
     }
 }
@@ -350,23 +354,29 @@ mod tests {
         let mut watch = Watch::new(Floors::from_columns(30.0));
         watch.start(0.0);
         assert_eq!(watch.limit_seconds(), 300.0, "nothing is known");
-        // A thousand nodes, the slowest of which took a second: eleven levels.
+        // A thousand nodes, the slowest of which took five seconds: eleven levels.
         let mut watch = Watch::new(Floors::from_columns(30.0));
-        watch.reached(1.0, 1000);
+        watch.reached(5.0, 1000);
         watch.start(0.0);
-        assert_eq!((watch.limit_seconds(), watch.look_after_seconds()), (110.0, 10.0));
-        // Each start in vain gives the next one twice the time, up to what it had before.
-        watch.start(200.0);
-        watch.start(400.0);
-        assert_eq!(watch.limit_seconds(), 300.0);
+        assert_eq!((watch.limit_seconds(), watch.look_after_seconds()), (550.0, 10.0));
+        watch.start(600.0);
+        assert_eq!(watch.limit_seconds(), 550.0);
         // A start that has lived is the best measure.
-        watch.beat(&beat("start", 0), 440.0);
-        watch.start(500.0);
-        assert_eq!(watch.limit_seconds(), 400.0);
+        watch.beat(&beat("start", 0), 670.0);
+        watch.start(800.0);
+        assert_eq!(watch.limit_seconds(), 700.0);
         let mut quick = Watch::new(Floors::from_columns(30.0));
         quick.reached(0.1, 5);
         quick.start(0.0);
-        assert_eq!((quick.limit_seconds(), quick.look_after_seconds()), (30.0, 2.0));
+        assert_eq!((quick.limit_seconds(), quick.look_after_seconds()), (300.0, 2.0));
+        quick.beat(&beat("start", 0), 1.0);
+        // Each start in vain gives the next one twice the time, up to what the first had.
+        for (start, limit) in
+            [(10.0, 30.0), (50.0, 60.0), (120.0, 120.0), (250.0, 240.0), (500.0, 300.0)]
+        {
+            quick.start(start);
+            assert_eq!(quick.limit_seconds(), limit);
+        }
     }
 
     #[test]

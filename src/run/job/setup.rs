@@ -271,12 +271,6 @@ impl<'a> Setup<'a> {
         }
         let refused = first_text(world, pinning.refusal().unwrap_or_default())?
             .or_else(|| places::store_of_several_kernels(&places, &settings.store));
-        let refused = match refused {
-            None if settings.is_on() => {
-                traps::look(world, spec, settings, store, (&places, index))?
-            }
-            refused => refused,
-        };
         // The same on all ranks.
         let (lock, mut refusal) = match refused {
             Some(why) => (None, Some(Refused::for_good(why))),
@@ -287,6 +281,11 @@ impl<'a> Setup<'a> {
             wait_for_memory(world, spec, settings, store, &mut places)?;
             let lack = lack_of_memory(world, spec, settings, store, &places)?;
             refusal = lack.map(Refused::for_good);
+        }
+        // The check of the memory says more of what others keep: it comes first.
+        if refusal.is_none() && settings.is_on() {
+            let trap = traps::look(world, spec, settings, store, (&places, index))?;
+            refusal = trap.map(Refused::for_good);
         }
         let outlooks = match refusal {
             None => outlook::outlooks(world, &spec.tests(), settings, self_test.gflops_per_core)?,

@@ -301,6 +301,7 @@ mod tests {
     use crate::config::toml::write_checkpoint;
     use crate::config::{Checked, Format, parse};
     use crate::run::protect::Region;
+    use crate::run::protect::deadline::TimeLimit;
 
     const RUN: &str = "n = 100\nnb = 8\np = 2\nq = 2\n";
 
@@ -328,7 +329,7 @@ mod tests {
                      codec = \"reed-solomon\"\nencoder = \"tree\"\nmessage_bytes = 8192\noverlap = \"on\"\n\
                      helper_cores = 2\ndomains = \"racks\"\n\
                      allow_shared_domains = true\nstore = \"file:/x\"\n\
-                     level = \"local:/d,every=10min,keep=3\"";
+                     level = \"local:/d,every=10min,keep=3\"\ntime_limit = \"2h\"";
         let want = Settings {
             method: Method::Double,
             every: Every::Panels(20),
@@ -346,6 +347,7 @@ mod tests {
             allow_shared_domains: true,
             store: "file:/x".into(),
             levels: "local:/d,every=600s,keep=3".parse().unwrap(),
+            time_limit: TimeLimit::Seconds(7200.0),
             ..Settings::none()
         };
         assert_eq!(settings(table).unwrap(), want);
@@ -412,7 +414,8 @@ mod tests {
             ),
             (
                 "level = \"local:x\"",
-                "f:6: checkpoint.level: `local:x` is not understood; legal: local:FOLDER or \
+                "f:6: checkpoint.level: `x` is no absolute path: ranks may start in folders of \
+                 their own. Legal is local:FOLDER or \
                  global:FOLDER, with an absolute path, then ,every=auto or a time \
                  ,mtbf=TIME ,keep=1..16 ,when-busy=wait or skip ,max-rate=RATE (200MB/s); several \
                  with commas between them",

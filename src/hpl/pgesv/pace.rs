@@ -27,7 +27,7 @@ pub struct CallLimit {
 }
 
 impl CallLimit {
-    /// That of a run. Probes the BLAS, see [`short_ones_keep_bits`].
+    /// That of a run. Probes the BLAS, see `short_ones_keep_bits`.
     pub fn tuned() -> Self {
         let grain_columns = match short_ones_keep_bits() {
             true => TUNING.call_grain_columns,

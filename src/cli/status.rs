@@ -6,9 +6,10 @@ use clap::Args;
 
 use super::launch::STATE_FOLDER;
 use crate::config::ConfigError;
+use crate::report::clock::now_unix;
 use crate::report::output;
 use crate::supervisor::report;
-use crate::supervisor::state::{Folder, State, StateError, Status, now_unix};
+use crate::supervisor::state::{Folder, State, StateError, Status};
 
 /// Flags of `status`.
 #[derive(Debug, Clone, Args)]

@@ -61,7 +61,6 @@ static ARE_TRUE: AtomicBool = AtomicBool::new(false);
 /// error, if there are any, while [`say_last_words`] says so. A signal that is ignored or
 /// handled already stays so.
 pub fn listen(last_words: Option<String>) {
-    const LEGAL: &str = "these signals may be handled";
     LISTENER.store(std::process::id(), Ordering::SeqCst);
     let hold = hold_seconds(std::env::var(LAUNCHER_WAITS).ok().as_deref());
     HOLD_NANOSECONDS.store((1e9 * hold) as u64, Ordering::Relaxed);
@@ -73,14 +72,24 @@ pub fn listen(last_words: Option<String>) {
         (Signal::SIGTERM, told),
         (Signal::SIGCONT, continued),
     ] {
-        let handler = SigHandler::Handler(handler);
-        let action = SigAction::new(handler, SaFlags::SA_RESTART, SigSet::empty());
         // SAFETY: the handlers do only what is allowed in signal context.
-        let before = unsafe { sigaction(signal, &action) }.expect(LEGAL);
-        if !matches!(before.handler(), SigHandler::SigDfl) {
-            // SAFETY: puts back what was there.
-            unsafe { sigaction(signal, &before) }.expect(LEGAL);
-        }
+        unsafe { handle(signal, handler) };
+    }
+}
+
+/// Has `handler` called for a signal, unless that is ignored or handled already.
+///
+/// # Safety
+/// The handler does only what is allowed in signal context.
+pub unsafe fn handle(signal: Signal, handler: extern "C" fn(libc::c_int)) {
+    const LEGAL: &str = "this signal may be handled";
+    let handler = SigHandler::Handler(handler);
+    let action = SigAction::new(handler, SaFlags::SA_RESTART, SigSet::empty());
+    // SAFETY: the caller's promise.
+    let before = unsafe { sigaction(signal, &action) }.expect(LEGAL);
+    if !matches!(before.handler(), SigHandler::SigDfl) {
+        // SAFETY: puts back what was there.
+        unsafe { sigaction(signal, &before) }.expect(LEGAL);
     }
 }
 

@@ -45,6 +45,11 @@ pub fn rfc3339(unix_seconds: i64) -> String {
     )
 }
 
+/// Seconds since 1970 by the wall clock, with their fraction; 0 before.
+pub fn now_unix() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}
+
 /// Seconds since the Unix epoch, now.
 pub fn now_unix_seconds() -> i64 {
     match SystemTime::now().duration_since(UNIX_EPOCH) {

@@ -13,14 +13,15 @@
 use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 
 use super::every::{BadInterval, parse_seconds};
 use super::levels::{LevelSettings, Levels};
 use crate::hpl::pgesv::SolveError;
+use crate::machine::grace;
+use crate::report::clock::now_unix;
 
 /// Slurm's variable: when the allocation ends, in seconds since 1970.
 pub const SLURM_END: &str = "SLURM_JOB_END_TIME";
@@ -120,11 +121,6 @@ impl TimeLimit {
     }
 }
 
-/// Seconds since 1970, by the wall clock.
-pub fn now_unix() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
-}
-
 extern "C" fn note(_: libc::c_int) {
     ASKED.store(true, Ordering::Relaxed);
 }
@@ -132,14 +128,8 @@ extern "C" fn note(_: libc::c_int) {
 /// From now on SIGUSR1 says that the time ends now, unless the signal is ignored or handled
 /// already.
 pub fn listen() {
-    const LEGAL: &str = "this signal may be handled";
-    let action = SigAction::new(SigHandler::Handler(note), SaFlags::SA_RESTART, SigSet::empty());
     // SAFETY: the handler only stores a word, which is allowed in signal context.
-    let before = unsafe { sigaction(Signal::SIGUSR1, &action) }.expect(LEGAL);
-    if !matches!(before.handler(), SigHandler::SigDfl) {
-        // SAFETY: puts back what was there.
-        unsafe { sigaction(Signal::SIGUSR1, &before) }.expect(LEGAL);
-    }
+    unsafe { grace::handle(Signal::SIGUSR1, note) };
 }
 
 /// Whether SIGUSR1 has come to this process.

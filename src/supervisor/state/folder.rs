@@ -21,7 +21,8 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, Flock, FlockArg, fallocate};
 
-use super::{FORMAT_VERSION, State, now_unix};
+use super::{FORMAT_VERSION, State};
+use crate::report::clock::now_unix;
 use crate::report::outfile;
 use skt_terms::shown::shown_message;
 

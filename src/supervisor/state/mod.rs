@@ -2,14 +2,13 @@
 
 mod folder;
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use serde::{Deserialize, Serialize};
 
 pub use folder::{Folder, StateError};
 
 use super::hosts::{Pool, Replacement};
 use super::process::Process;
+use crate::report::clock::now_unix;
 use crate::report::heartbeat::Beat;
 
 /// Raised when a field changes its meaning.
@@ -194,11 +193,6 @@ impl State {
     pub fn token(&self) -> String {
         format!("{}.{}", self.run, self.start)
     }
-}
-
-/// Seconds since 1970.
-pub fn now_unix() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
 #[cfg(test)]

@@ -626,6 +626,7 @@ fn answers_of_nodes() {
             each,
             spare_losses: 0,
             suspects: &[],
+            lost: &std::collections::BTreeSet::new(),
             rank_bytes: 9,
             partners: &partners,
         };

@@ -257,6 +257,31 @@ fn a_frozen_rank_is_found_and_the_run_goes_on_where_it_was() {
     );
 }
 
+/// The machine of the supervisor is gone for good, with the launcher on it: the same command on
+/// another machine resumes the run, once the user has said that the first one is lost.
+#[test]
+fn a_lost_head_node_is_replaced_by_another_machine() {
+    let Some(cluster) = cluster(4, 1) else { return };
+    let first = launch(&cluster, true, "", &run());
+    wait_for_column(&cluster, 1, 1600);
+    signal(&cluster.head_pids("skt-hpl"), Signal::SIGKILL);
+    signal(&cluster.launchers(), Signal::SIGKILL);
+    assert_ne!(first.end(&cluster).code, Some(0));
+    wait_for("the launcher's end", || cluster.launchers().is_empty());
+    // The other machine: one of another name, with the same shared folder.
+    let renamed = cluster.on_head("hostname").arg("other").status().expect("nsenter");
+    assert!(renamed.success());
+    let hosts = fs::read_to_string(cluster.shared().join("etc-hosts")).expect("names");
+    cluster.write("etc-hosts", &format!("{hosts}10.77.0.1 other\n"));
+    let refused = launch(&cluster, true, "", &run()).end(&cluster);
+    assert_eq!(refused.code, Some(2), "{}", refused.said);
+    assert!(refused.said.contains("--head-lost"), "{}", refused.said);
+    let ended = launch(&cluster, true, "--head-lost", &run()).end(&cluster);
+    ended.passed_with_the_same_x(&cluster);
+    let restart = ended.report.lines().find(|line| line.starts_with("# restart: at column "));
+    assert!(restart.is_some(), "resumed from the memory of the nodes: {}", ended.report);
+}
+
 #[test]
 fn a_supervisor_killed_leaves_the_job_to_the_next() {
     let Some(cluster) = cluster(4, 1) else { return };

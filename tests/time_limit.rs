@@ -6,6 +6,7 @@ mod mpirun;
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Instant;
 
 use mpi_job::{Ended, Job, When, rank_of};
 use nix::sys::signal::{Signal, kill};
@@ -60,6 +61,46 @@ fn a_signal_ends_the_time_and_the_next_job_goes_on_from_images() {
             })
             .expect("a job that is told in time");
         assert_stopped(&stopped, &format!("in memory and in images on {level}"));
+        (0..2).for_each(|rank| _ = job.lose(rank));
+        let ended = job.start(&[]);
+        assert_eq!(ended.x(), want, "{}", ended.text);
+        let from = ended.text.lines().find(|line| line.starts_with("# restart:"));
+        assert!(from.is_some_and(|line| line.contains("images of")), "{}", ended.text);
+        job.assert_nothing_is_left();
+    }
+}
+
+/// With `--time-limit` the images of the last checkpoint are whole before the time ends: the job
+/// has ended by then, and the next one resumes from them alone.
+#[test]
+fn images_are_whole_before_the_time_ends() {
+    for (name, flags) in [("self", "--ft self"), ("abft", "--ft abft --p 1 --q 1")] {
+        let flags = format!("--n 6000 {flags}");
+        let begun = Instant::now();
+        let want = job(2, &format!("whole-{name}"), &flags).start(&[]).x();
+        let seconds = begun.elapsed().as_secs_f64();
+        assert!(want.is_some());
+        let folder = TempDir::new().expect("a folder");
+        let level = format!("local:{}", folder.path().display());
+        // A machine that slows down after the limit was chosen may make one try late, and one
+        // that speeds up may let a run end in time.
+        let stopped = (1..=4).find_map(|turn| {
+            let job = job(2, &format!("limit-{name}{turn}"), &format!("{flags} --level {level}"));
+            let limit_seconds = (seconds * (0.7 - 0.1 * f64::from(turn))).max(1.0);
+            let begun = Instant::now();
+            let ended = job.start(&["--time-limit", &format!("{limit_seconds:.2}s")]);
+            let took = begun.elapsed().as_secs_f64();
+            println!(
+                "{name}: {took:.2} s of {limit_seconds:.2}, {:?}: {}",
+                ended.code,
+                words(&ended)
+            );
+            let is_saved = words(&ended).contains("in memory and in images on");
+            (ended.code == Some(75) && is_saved && words(&ended).contains("the time ends in"))
+                .then_some((job, ended))
+        });
+        let (job, stopped) = stopped.expect("a job that saves itself in time");
+        assert_stopped(&stopped, "in memory and in images on");
         (0..2).for_each(|rank| _ = job.lose(rank));
         let ended = job.start(&[]);
         assert_eq!(ended.x(), want, "{}", ended.text);

@@ -303,6 +303,7 @@ impl Shell {
             rank_bytes: options.rank_bytes,
             spare_losses: inquiry.spare_losses,
             suspects: &inquiry.suspects,
+            lost: &inquiry.lost,
             partners: &inquiry.partners,
         };
         let job = &mut self.job;

@@ -1,7 +1,7 @@
 //! Asks all nodes at once whether they can take part, by the same agent that the
 //! launcher uses, with a time limit. See [`super::probe`] for what a node does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -82,6 +82,9 @@ pub struct Limits<'a> {
     /// Nodes that the launcher has said to be lost. A hint: they are asked all
     /// the same, but not waited for as long.
     pub suspects: &'a [String],
+    /// Nodes that are known to be lost, whatever they answer: spares are waited for to take their
+    /// places, and none of them is such a spare.
+    pub lost: &'a BTreeSet<String>,
     /// Whom each node tries to reach, where links are tried.
     pub partners: &'a BTreeMap<String, Vec<Partner>>,
 }
@@ -308,7 +311,8 @@ impl Asking<'_> {
         }
         let (pool, limits) = (self.pool, &self.limits);
         let is_silent = |host: &&Host| !self.outcomes.contains_key(&host.name);
-        let is_well = |host: &&Host| self.health(host) == Health::Well;
+        let is_well =
+            |host: &&Host| self.health(host) == Health::Well && !limits.lost.contains(&host.name);
         let silent = pool.active.iter().filter(is_silent).count();
         let ill = pool.active.iter().filter(|host| !is_silent(host) && !is_well(host)).count();
         let is_suspect = |host: &Host| limits.suspects.contains(&host.name);
@@ -318,15 +322,32 @@ impl Asking<'_> {
             let is_late = !self.is_patient(patience) && silent < pool.active.len();
             return ill > 0 || silent == 0 || is_late;
         }
-        let spares = pool.spares.iter().filter(is_well).count();
         if silent == 0 {
-            return spares >= ill;
+            return self.can_replace();
         }
         let is_patient = match are_suspects {
             true => self.begun.elapsed() < self.slowest + PATIENCE_WITH_SUSPECTS,
             false => self.is_patient(PATIENCE),
         };
-        !is_patient && silent + ill <= limits.spare_losses && spares >= silent + ill
+        !is_patient && silent + ill <= limits.spare_losses && self.can_replace()
+    }
+
+    /// Whether spares that have answered can take the places of all nodes in use that are ill,
+    /// silent or known to be lost.
+    fn can_replace(&self) -> bool {
+        let pool = self.pool;
+        let in_use: BTreeSet<&str> = pool.active.iter().map(|host| host.name.as_str()).collect();
+        let known: BTreeMap<&str, Health> = { pool.active.iter().chain(&pool.spares) }
+            .map(|host| (host.name.as_str(), self.health(host)))
+            .collect();
+        pool.can_replace(|name| match known.get(name) {
+            _ if self.limits.lost.contains(name) => Health::Ill("is lost".to_owned()),
+            Some(Health::Unknown) | None if in_use.contains(name) => {
+                Health::Ill("is silent".to_owned())
+            }
+            Some(health) => health.clone(),
+            None => Health::Unknown,
+        })
     }
 
     /// Whether nothing more is to be learned of links: all have answered, or the others have
@@ -429,6 +450,7 @@ mod tests {
         rank_bytes: 0,
         spare_losses: 1,
         suspects: &[],
+        lost: &BTreeSet::new(),
         partners: &BTreeMap::new(),
     };
 
@@ -502,6 +524,20 @@ mod tests {
             }
         }
         assert_eq!((openings(&well), openings(&deaf)), (1, 1));
+    }
+
+    #[test]
+    fn a_spare_is_waited_for_in_the_place_of_a_lost_node_that_answers() {
+        let reach = |name: &str| match name {
+            "s1" => sh("exit 3".into()),
+            "s2" => sh(format!("sleep 0.3; {}", says(&answer()))),
+            _ => sh(says(&answer())),
+        };
+        let lost: BTreeSet<String> = ["n2".to_owned()].into();
+        let limits = Limits { each: Duration::from_secs(30), lost: &lost, ..LIMITS };
+        let found = survey(&pool(&["n1", "n2"], &["s1", "s2"]), &reach, limits);
+        assert_eq!(found.health("n2"), Health::Well, "it answers");
+        assert_eq!(found.health("s2"), Health::Well);
     }
 
     #[test]

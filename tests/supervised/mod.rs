@@ -516,14 +516,15 @@ impl Ended {
 
     /// Node `lost` was replaced by `by` after failure `index`.
     pub fn replaced(&self, index: usize, lost: &str, by: &str) {
-        let failure = self.failure(index);
-        let pairs: Vec<(&str, &str)> = failure["replaced"]
-            .as_array()
-            .expect("a list")
-            .iter()
-            .map(|change| (change["lost"].as_str().unwrap(), change["by"].as_str().unwrap()))
-            .collect();
-        assert!(pairs.contains(&(lost, by)), "{pairs:?}");
+        assert_eq!(self.spare_for(index, lost), by);
+    }
+
+    /// The node that took the place of `lost` after failure `index`.
+    pub fn spare_for(&self, index: usize, lost: &str) -> &str {
+        let replaced = self.failure(index)["replaced"].as_array().expect("a list");
+        let change = replaced.iter().find(|change| change["lost"] == lost);
+        let change = change.unwrap_or_else(|| panic!("{lost} was not replaced: {replaced:?}"));
+        change["by"].as_str().expect("a name")
     }
 
     /// Says how long it took from `since` until the job computed again.

@@ -1124,6 +1124,25 @@ fn two_dead_links_are_replaced_at_once() {
 }
 
 #[test]
+fn spares_that_were_not_waited_for_are_asked_again_when_links_turn_out_to_be_dead() {
+    let mut play = Play::computing(Rules { parities: 2, ..rules() }, &["s1", "s2"]);
+    play.ended("the launcher ended with code 205");
+    let asked = play.asked.take().expect("nodes are asked");
+    let mut survey = survey(&asked.pool, &[], 4096);
+    for spare in ["s1", "s2"] {
+        survey.health.insert(spare.into(), Health::Unknown);
+        survey.answers.remove(spare);
+    }
+    play.on(Event::Answers(survey));
+    let lines = play.links_but(&["n1"]);
+    assert_eq!(lines, ["ask start n1 n2 n3 + s1 s2, 2 may be silent"]);
+    let asked = play.asked.as_ref().expect("nodes are asked again");
+    assert_eq!(asked.lost, ["n1".to_owned()].into(), "whatever n1 answers, it needs a spare");
+    assert_eq!(play.links_dead(&["n1"]).len(), 1);
+    play.launches(0.0, "s1 n2 n3 --resume require");
+}
+
+#[test]
 fn a_dead_link_is_found_while_a_job_is_silent_and_not_tried_again() {
     let mut play = Play::computing(rules(), &["s1"]);
     assert!(play.tick_after(3.0)[0].starts_with("ask look "));

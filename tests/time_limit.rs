@@ -75,7 +75,7 @@ fn a_signal_ends_the_time_and_the_next_job_goes_on_from_images() {
 #[test]
 fn images_are_whole_before_the_time_ends() {
     for (name, flags) in [("self", "--ft self"), ("abft", "--ft abft --p 1 --q 1")] {
-        let flags = format!("--n 6000 {flags}");
+        let flags = format!("--n 4000 {flags}");
         let begun = Instant::now();
         let want = job(2, &format!("whole-{name}"), &flags).start(&[]).x();
         let seconds = begun.elapsed().as_secs_f64();

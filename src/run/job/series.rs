@@ -2,6 +2,7 @@
 //! goes when a test is over.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -65,6 +66,8 @@ pub(super) struct Tests<'a> {
     ledger: Option<Rc<RefCell<Ledger<'a>>>>,
     /// The test of which an earlier start has left data, on any rank.
     found: Option<usize>,
+    /// The tests of which an earlier start has left images that some rank sees.
+    with_images: BTreeSet<usize>,
     /// On rank 0: results that are reported and not in the ledger yet.
     unkept: Results,
     /// When the ledger got the last ones.
@@ -127,6 +130,7 @@ impl<'a> Tests<'a> {
             reports: None,
             ledger: None,
             found: None,
+            with_images: BTreeSet::new(),
             unkept: Results::new(),
             kept_at: Instant::now(),
         }
@@ -140,6 +144,7 @@ impl<'a> Tests<'a> {
         self.remove_later_tests(world)?;
         self.open_ledger(world)?;
         let first = self.first_test(world)?;
+        self.with_images = self.find_images(world)?;
         let nothing_later = self.has_no_later_images(world, first)?;
         let mut told = [u8::from(self.tell(first))];
         collect::broadcast(world, &mut told, 0)?;
@@ -285,6 +290,26 @@ impl<'a> Tests<'a> {
         Ok(done.max(self.found.unwrap_or(0)))
     }
 
+    /// The tests too short for checkpoints of which an earlier start has left images all the same,
+    /// as a signal or the end of its time had it save what there was. Without them these tests are
+    /// not protected and would begin anew, although their images are there. Collective.
+    fn find_images<C: Comm>(&self, world: &C) -> Result<BTreeSet<usize>, CommError> {
+        let (settings, outlooks) = (self.settings, &self.setup.outlooks);
+        let is_short = |test: usize| outlooks.get(test) == Some(&Some(Outlook::TooShort));
+        let has_short = (0..outlooks.len()).any(is_short);
+        if !has_short || settings.levels.0.is_empty() || settings.resume == Resume::Never {
+            return Ok(BTreeSet::new());
+        }
+        let mut seen = vec![0; outlooks.len()];
+        if self.setup.is_first_on_host {
+            for test in settings.tests_with_images().into_iter().filter(|test| is_short(*test)) {
+                seen[test] = 1;
+            }
+        }
+        collect::all_reduce(world, &mut seen, u8::max)?;
+        Ok((0..seen.len()).filter(|test| seen[*test] > 0).collect())
+    }
+
     /// Whether no earlier start has left images of a test behind `first`: then a level that fails
     /// later hides none. Where a level cannot tell, as it fails now, the ledger may know from an
     /// earlier start of the same levels: images of a later test come only when the ledger has a
@@ -350,7 +375,10 @@ impl<'a> Tests<'a> {
     pub fn is_protected(&self, index: usize, resume: Resume) -> bool {
         match self.setup.outlooks[index] {
             None => false,
-            Some(Outlook::TooShort) => resume == Resume::Require || self.found == Some(index),
+            Some(Outlook::TooShort) => {
+                let has_data = self.found == Some(index) || self.with_images.contains(&index);
+                resume == Resume::Require || has_data
+            }
             Some(Outlook::Due | Outlook::NoneDue) => true,
         }
     }

@@ -1,5 +1,6 @@
 //! The images that a run has on its levels: opened for a test, looked for, and removed.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::levels::LevelSettings;
@@ -42,6 +43,15 @@ impl Settings {
             ))
         };
         self.levels.0.iter().filter_map(refused).collect()
+    }
+
+    /// The tests of which some level has images, as far as this node sees it.
+    pub fn tests_with_images(&self) -> BTreeSet<usize> {
+        let of_level = |level: &LevelSettings| {
+            // A level that fails now shows none.
+            tests_with_images(&level.folder, &self.run_id).unwrap_or_default()
+        };
+        self.levels.0.iter().flat_map(of_level).collect()
     }
 
     /// Whether some level, as far as this node sees it, has images of tests that `is_meant`;

@@ -1,4 +1,4 @@
-//! The header of a segment: whom it belongs to, and its record.
+//! The header of a segment: its identity and its record.
 //!
 //! The identity is written once. Everything that changes is one [`Record`], written whole into two
 //! slots in turn: a write that a death cuts short leaves the record before it in force. A slot has

@@ -109,7 +109,7 @@ pub enum Refusal {
         process: usize,
         /// The rank it is for.
         rank: usize,
-        /// What they differ in.
+        /// The differing settings, in words.
         differences: String,
     },
     /// Another job holds the run.

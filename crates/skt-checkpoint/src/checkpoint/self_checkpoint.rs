@@ -15,7 +15,7 @@ use crate::comm::Comm;
 
 impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// Prepares the parities of `epoch`, which replace those of epoch - 2 in their set. The two
-    /// sets differ only where A was active at epoch - 1. What is active again is encoded anew; the
+    /// sets differ only where A was active at epoch - 1. What is active again is encoded again; the
     /// rest of that part, which froze in between, is copied here, and so are all checksums.
     pub(super) fn carry(&mut self, epoch: u64, active: &[Active], stats: &mut Stats) -> Result<()> {
         let start = Instant::now();

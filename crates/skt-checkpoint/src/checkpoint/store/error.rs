@@ -65,7 +65,7 @@ pub enum StoreError {
         folder: PathBuf,
         /// The last name tried.
         last: String,
-        /// What that name is.
+        /// Why the file of that name cannot serve.
         why: String,
     },
     /// Another process is attached to the segment.

@@ -315,7 +315,7 @@ impl Store for SysV {
 
     fn remove_unused(&self, name: &SegmentName) -> Result<bool> {
         match self.attach(name) {
-            // Held until it is removed: a process that waits for it looks for its name anew.
+            // Held until it is removed: a process that waits for it looks up its name again.
             Ok(Some(held)) => held.remove(),
             Ok(None) => Self::remove_dead(name),
             Err(StoreError::InUse { .. }) => Ok(false),

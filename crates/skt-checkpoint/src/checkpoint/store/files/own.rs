@@ -97,7 +97,7 @@ impl Own {
         let segment = now.map_or(Ok(None), |now| now.segment(path))?;
         match segment.is_some_and(|(_, identity)| stays(&identity)) {
             true => Ok(false),
-            // Held until it is removed: a process that waits for it looks for its name anew.
+            // Held until it is removed: a process that waits for it looks up its name again.
             false => unlink_locked(&file, path),
         }
     }

@@ -17,7 +17,7 @@ fn level(reach: Reach, keep: usize) -> LevelSetup {
     LevelSetup { reach, keep, when_busy: WhenBusy::Wait, every_seconds: 0.0 }
 }
 
-/// Whether `SKT_CRASH_SOAK` (any value but 0) asks to kill all runs at all steps, and more restarts.
+/// Whether `SKT_CRASH_SOAK` (any value but 0) asks for all kills of all runs, and more restarts.
 fn is_soak() -> bool {
     std::env::var_os("SKT_CRASH_SOAK").is_some_and(|value| value != "0")
 }

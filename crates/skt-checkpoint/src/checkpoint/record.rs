@@ -13,8 +13,8 @@
 //!
 //! 1. Record n + 1 replaces record n (`sequence`). The newest whole record is in force, and a slot
 //!    without a whole copy makes the segment useless (header.rs).
-//! 2. `commit` is `stamp` or `stamp + 1`. A written record has `stamp + 1` with method `self` alone:
-//!    the data is then in A and D, else in B and C. No rank is two commits behind another.
+//! 2. `commit` is `stamp` or `stamp + 1`. Only method `self` writes records with `stamp + 1`: the
+//!    data is then in A and D, else in B and C. No rank is two commits behind another.
 //! 3. `updating` is 0 or `stamp + 1`, and only method `single` sets it.
 //! 4. A hollow record has `commit = stamp = updating = 0` and is not finished.
 //! 5. Between joining a start and following it (`joined` is not empty) the data and what the record

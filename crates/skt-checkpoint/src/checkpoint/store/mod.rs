@@ -5,7 +5,7 @@
 //!
 //! | store | memory | bound by |
 //! |---|---|---|
-//! | [`SysV`] (default) | System V segments, huge pages on request | `kernel.shmmax`, `kernel.shmall` |
+//! | [`SysV`] (default) | System V, huge pages on request | `kernel.shmmax`, `kernel.shmall` |
 //! | [`Files::posix`] | POSIX shared memory | size of /dev/shm |
 //! | [`Files::in_folder`] | mapped files on tmpfs, hugetlbfs or an SSD | the file system |
 //!

@@ -1,5 +1,5 @@
-//! Ranks, their messages, and memory that outlives their processes: what a checkpointed
-//! application needs, without LU, BLAS or command line.
+//! Ranks, their messages, and memory that outlives their processes: what a checkpointed application
+//! needs, without LU, BLAS or command line.
 //!
 //! | module | what |
 //! |---|---|

@@ -1,37 +1,33 @@
 //! Every crash point of small groups.
 //!
-//! A job of one group runs from its start over two checkpoints. At every step
-//! of it (each send, receive, barrier, split, each chunk of each write), every
-//! set of up to m members is killed, with the others stopping at once and with
-//! the others going on as far as they can; the memory of the dead is lost, or
-//! (process death) kept. Each time the job is started again undisturbed and
-//! must come to exactly what an independent book-keeper foretells.
+//! A job of one group runs from its start over two checkpoints. At every step of it (each send,
+//! receive, barrier, split, each chunk of each write), every set of up to m members is killed, with
+//! the others stopping at once and with the others continuing as far as they can; the memory of the
+//! dead is lost or, with the death of the process alone, kept. Each time the job is started again
+//! undisturbed and must come to exactly what an independent book predicts.
 //!
-//! Then the restart itself is killed in the same way at every one of its steps
-//! (agreement, joining, flush, rebuilding, stamping, copying), from every
-//! distinct state that the first deaths left; then the restart of that restart.
-//! Kinds of states are told apart by what the headers say (as a set: members
-//! are alike). Every state that comes up is checked by an undisturbed restart;
-//! the first of its kind is used to kill restarts from.
+//! Then the restart itself is killed in the same way at every one of its steps (agreement, joining,
+//! flush, rebuilding, stamping, copying), from every distinct state that the first deaths left;
+//! then the restart of that restart. What the headers say distinguishes kinds of states (as a set,
+//! since members are interchangeable). Every state is checked by an undisturbed restart; restarts
+//! are killed from the first state of each kind.
 //!
 //! That is tens of millions of crash points. Three things make them cheap:
 //!
-//! - What a death leaves is foreseen from one run for each set of those to die, in
-//!   place of one for each step (`crash/futures.rs` says why that is right).
-//! - States that differ only in what no restart may look at are checked once, with
-//!   garbage there (`crash/essence.rs`).
-//! - A restart is followed by the loss of others, and another restart, once for each
-//!   state that it comes to.
+//! - What a death leaves is predicted from one run for each set of ranks to die, instead of one for
+//!   each step (`crash/futures.rs` says why that is right).
+//! - States that differ only in what no restart may look at are checked once, with garbage there
+//!   (`crash/essence.rs`).
+//! - The loss of other ranks after a restart, and another restart, are tested once for each state
+//!   that restarts come to.
 //!
-//! Where a group is small enough, nothing of this is taken on trust: each kill is
-//! made besides and must leave what was foreseen, and the restart from each state is
-//! made besides as the state is (groups of 2; groups of 3 up to the first restart).
-//! Of all other starts a sample of kills is made.
+//! If a group is small enough, nothing of this is taken on trust: each kill is also made and must
+//! leave what was predicted, and the restart from each unchanged state is made, too (groups of 2;
+//! groups of 3 up to the first restart). For all other starts a sample of the kills is made.
 //!
-//! By default two restarts die in a row, but one in groups of four and more; the output
-//! says which.
-//! `SKT_CRASH_SOAK=1` goes on until no new kind of state turns up, and kills in
-//! earnest everywhere in groups of 3.
+//! By default two restarts in a row are killed, but one in groups of four and more; the output says
+//! which. `SKT_CRASH_SOAK=1` continues until there is no new kind of state, and makes every kill in
+//! groups of 3.
 
 mod crash;
 
@@ -47,7 +43,7 @@ use crash::futures::{Futures, Lingering};
 use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::comm::sim::Linger;
 
-/// Real kills of each start, to prove what is foreseen, where not all are made.
+/// Real kills per start that prove the predictions, if not all kills are made.
 const SAMPLE: u64 = 2;
 
 fn soak() -> bool {
@@ -70,8 +66,8 @@ struct Explorer {
     setup: Setup,
     /// Outlines of the states that restarts were killed from.
     kinds: HashSet<Vec<u64>>,
-    /// Fingerprints of all states; of the essences that an undisturbed restart was
-    /// made from; and of those of the states that these restarts came to.
+    /// Fingerprints of all states; of the essences that an undisturbed restart was made from; and
+    /// of the essences that these restarts came to.
     seen: HashSet<u64>,
     checked: HashSet<u64>,
     recovered: HashSet<u64>,
@@ -96,16 +92,16 @@ fn guard<T>(case: impl Fn() -> String, body: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Fingerprints of what a start leaves, without making the states.
+/// Fingerprints of what a start leaves, computed without making the states.
 #[derive(Default)]
 struct Fingerprints {
-    /// Of books without what stood on some nodes: the books are those of pictures
-    /// that outlive this.
+    /// Fingerprints of books without the ranks on some nodes. The books are identified by address
+    /// and belong to pictures that outlive this.
     books: HashMap<(usize, Vec<usize>), u64>,
 }
 
 impl Fingerprints {
-    /// Of the state that this picture shows, with the memory of the nodes of these
+    /// The fingerprint of the state that this picture shows, with the memory of the nodes of these
     /// processes lost.
     fn of(&mut self, before: &Cluster, picture: &Picture, lost: &[usize]) -> u64 {
         let book = Arc::as_ptr(&picture.book) as usize;
@@ -154,7 +150,7 @@ impl Explorer {
                     if before.is_some_and(|before| before[i].is(picture)) {
                         continue;
                     }
-                    // Node loss, and the death of processes alone.
+                    // The loss of nodes, and the death of processes alone.
                     for lost in [&dead[..], &[]] {
                         let fingerprint = fingerprints.of(cluster, picture, lost);
                         if !self.seen.insert(fingerprint) {
@@ -181,7 +177,7 @@ impl Explorer {
         new_states
     }
 
-    /// What is foreseen comes true: at every point, or at a sample of them.
+    /// Proves by real kills, at every point or at a sample of them, that the predictions are true.
     fn prove(
         &mut self,
         futures: &Futures,
@@ -219,19 +215,19 @@ impl Explorer {
         }
     }
 
-    /// Whether there is time to do without short cuts, besides.
+    /// Whether there is time to test without shortcuts, too.
     fn is_small(&self, round: usize) -> bool {
         let most = if soak() { [4, 3, 3] } else { [3, 3, 2] };
         self.setup.ranks <= most[round.min(2)]
     }
 
-    /// The restart from the essence of a state comes to what is foretold.
+    /// Checks that the restart from the essence of a state comes to what is predicted.
     fn check(&mut self, state: &Cluster, round: usize) {
         let foretold = state.foretell(&self.setup);
         let essence = essence(&self.setup, state, &foretold);
         self.tally.states += 1;
         if self.is_small(round) {
-            // As it is, too.
+            // Also from the unchanged state.
             self.check_restart(state, &foretold);
         }
         if self.checked.insert(essence.fingerprint()) {
@@ -239,8 +235,8 @@ impl Explorer {
         }
     }
 
-    /// An undisturbed restart comes to what is foretold, and the epoch after it
-    /// can bear the next loss.
+    /// Checks that an undisturbed restart comes to what is predicted, and that the epoch after it
+    /// survives the next loss.
     fn check_restart(&mut self, state: &Cluster, foretold: &Foretold) {
         let epoch = match foretold {
             Foretold::Fresh => 0,
@@ -261,7 +257,7 @@ impl Explorer {
             }
             Foretold::Finished(_) => unreachable!("see above"),
         }
-        // Lose others, recover again: from each state that a restart comes to.
+        // Loses other ranks and recovers again, once per state that a restart comes to.
         let end = Foretold::Recovered(epoch + 1, ran.results[0].as_ref().unwrap().state.clone());
         if !self.recovered.insert(essence(&self.setup, &cluster, &end).fingerprint()) {
             return;
@@ -283,7 +279,7 @@ impl Explorer {
         self.kinds.insert(state.outline(&self.setup))
     }
 
-    /// Restarts that die in a row.
+    /// The number of restarts in a row that are killed.
     fn rounds(&self) -> usize {
         match self.setup.ranks >= 4 {
             _ if soak() => usize::MAX,
@@ -303,7 +299,7 @@ impl Explorer {
             let (points, starts) = (self.tally.crash_points, self.tally.starts);
             let mut next = Vec::new();
             for state in states {
-                // Killing the start of a new run was the first thing done.
+                // The start of a new run was killed first of all.
                 if let Foretold::Recovered(epoch, _) = state.foretell(&self.setup) {
                     next.extend(self.kill_everywhere(&state, epoch, round));
                 }
@@ -333,14 +329,14 @@ impl Explorer {
     }
 }
 
-/// Members that read each other's memory.
+/// A group whose members read each other's memory.
 fn direct(members: usize, parities: usize) -> Setup {
     let encoder = Encoder::Direct;
     Setup { encoder, one_host: true, ..Setup::small(members, parities) }
 }
 
-/// An application that makes rows ready piece by piece while its checkpoint is
-/// encoded, and flushes lazily.
+/// An application that makes rows ready piece by piece while its checkpoint is encoded, and flushes
+/// lazily.
 fn phases(setup: Setup) -> Setup {
     Setup { piece_rows: Some(2), stages: 1, ..setup }
 }

@@ -1,13 +1,12 @@
 //! Every crash point of the end of a run.
 //!
-//! A job takes a checkpoint or none, comes to its end, reports and clears up. At
-//! every step of that, every set of up to m members is killed, the others
-//! stopping at once or going on as far as they can, with the memory of the dead
-//! lost or kept, or (where a mark is left) all memory but one mark lost. The next
-//! start goes on from the checkpoint if nobody is marked, else it is told the
-//! result, of which not a bit differs; it is never refused. That start is killed
-//! in the same way at every step, and the one after it; with `SKT_CRASH_SOAK=1` so
-//! on, until no new kind of state turns up. Nothing is left at the end.
+//! A job takes a checkpoint or none, comes to its end, reports and removes its segments. At every
+//! step of that, every set of up to m members is killed, with the others stopping at once or
+//! continuing as far as they can, and with the memory of the dead lost or kept, or (if a mark is
+//! left) all memory but one mark lost. The next start resumes from the checkpoint if no segment is
+//! marked; otherwise it gets the result, bit for bit; it is never refused. That start is killed in
+//! the same way at every step, and the one after it; with `SKT_CRASH_SOAK=1` this continues until
+//! there is no new kind of state. Nothing is left at the end.
 
 mod crash;
 
@@ -18,7 +17,7 @@ use crash::cluster::{Cluster, Disturbance, Foretold, Setup, check_undisturbed, s
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::comm::sim::{Kill, Linger};
 
-/// Starts that are killed in a row, by default.
+/// The number of starts in a row that are killed, by default.
 const ROUNDS: usize = 3;
 
 fn is_soak() -> bool {
@@ -36,9 +35,9 @@ struct Tally {
 
 struct Explorer {
     setup: Setup,
-    /// Epoch at which the run is done.
+    /// The epoch at which the run ends.
     last_epoch: u64,
-    /// Processes of a node.
+    /// Processes per node.
     per_node: usize,
     kinds: HashSet<Vec<u64>>,
     checked: HashSet<u64>,
@@ -63,8 +62,8 @@ impl Explorer {
         Disturbance { finish: true, ..Disturbance::none(seed, self.last_epoch) }
     }
 
-    /// Kills a start from `cluster` at all steps from the end of the work on;
-    /// returns the states of a new kind.
+    /// Kills a start from `cluster` at all steps from the end of the work on; returns the states of
+    /// new kinds.
     fn kill_everywhere(&mut self, cluster: &Cluster, round: usize) -> Vec<Cluster> {
         let plain = self.undisturbed(self.tally.crash_points);
         let traced = Disturbance { trace: true, ..plain.clone() };
@@ -106,7 +105,7 @@ impl Explorer {
         new
     }
 
-    /// What may be lost besides the processes: no memory, that of the dead, and
+    /// The states after what may be lost besides the processes: no memory, that of the dead, and
     /// all but one mark.
     fn losses(&self, after: &Cluster, dead: &BTreeSet<usize>) -> Vec<Cluster> {
         let lose = |nodes: &BTreeSet<usize>| {
@@ -123,7 +122,7 @@ impl Explorer {
         states
     }
 
-    /// The next start comes to what is foretold, and leaves nothing.
+    /// Checks that the next start comes to what is predicted, and leaves nothing.
     fn check(&mut self, state: &Cluster, round: usize, new: &mut Vec<Cluster>) {
         if !self.checked.insert(state.fingerprint()) {
             return;
@@ -136,15 +135,15 @@ impl Explorer {
             Foretold::Recovered(..) => self.tally.resumed += 1,
             Foretold::Finished(_) => self.tally.told += 1,
             Foretold::Fresh => {
-                // Nothing is left, or nothing was saved: some had not come so
-                // far, or (after the first round) were not rebuilt yet.
+                // Nothing is left, or nothing was saved: some ranks had not come that far or, after
+                // the first round, were not rebuilt yet.
                 let all_came = state.book.at_end.len() == self.setup.ranks;
                 let was_saved = self.last_epoch > 0 && round == 0 && all_came;
                 assert!(state.segments() == 0 || !was_saved, "{}", state.describe(&self.setup));
                 self.tally.afresh += 1;
             }
-            // Likewise; `single` may have begun a checkpoint that others have
-            // ended.
+            // For the same reasons; with `single` some ranks may also have begun a checkpoint that
+            // others have ended.
             Foretold::Unrecoverable(..) => {
                 let single = self.setup.method == Method::Single;
                 assert!(round > 0 || single, "refused: {}", state.describe(&self.setup));
@@ -178,7 +177,7 @@ impl Explorer {
 }
 
 fn every_method(ranks: usize, parities: usize) {
-    // Each on a core of its own, as far as there are some.
+    // One method per core, if there are enough cores.
     std::thread::scope(|scope| {
         for method in [Method::SelfCheckpoint, Method::Double, Method::Single] {
             let setup = Setup { method, ..Setup::small(ranks, parities) };

@@ -1,5 +1,5 @@
-//! Runs with levels of images, which die at every step: with all memory lost, with some,
-//! and with disks.
+//! Runs with levels of images, killed at every step: with all memory lost, with some of it, and
+//! with disks.
 
 mod crash;
 
@@ -17,7 +17,7 @@ fn level(reach: Reach, keep: usize) -> LevelSetup {
     LevelSetup { reach, keep, when_busy: WhenBusy::Wait, every_seconds: 0.0 }
 }
 
-/// `SKT_CRASH_SOAK=1` kills all runs at all of their steps, and more restarts.
+/// Whether `SKT_CRASH_SOAK` (any value but 0) asks for all kills of all runs, and more restarts.
 fn is_soak() -> bool {
     std::env::var_os("SKT_CRASH_SOAK").is_some_and(|value| value != "0")
 }
@@ -26,7 +26,7 @@ const CUTS: [Cut; 5] = [Cut::Nothing, Cut::All, Cut::Chance(1), Cut::Chance(2), 
 
 const FAULTS: [Fault; 4] = [Fault::Dead, Fault::Unreadable, Fault::ReadOnly, Fault::Full];
 
-/// Nodes whose memory is lost, and disks: all, or so many from one on.
+/// The nodes whose memory is lost, and the disks that are lost: all, or some from one on.
 fn losses(world: &World) -> Vec<(Vec<usize>, Vec<usize>)> {
     let (n, m) = (world.nodes.len(), world.setup.parities / world.ranks_a_node);
     let from = |first: usize, count: usize| (0..count).map(|i| (first + i) % n).collect::<Vec<_>>();
@@ -39,19 +39,19 @@ fn losses(world: &World) -> Vec<(Vec<usize>, Vec<usize>)> {
     all
 }
 
-/// What is made of the states that kills and losses leave.
+/// How many of the states that kills and losses leave are tested.
 struct Sample {
-    /// The run goes on to this epoch, and its restarts to the next.
+    /// The epoch that the run continues to; its restarts continue to the next one.
     until: u64,
-    /// Kills are at one in so many steps.
+    /// The distance of the steps at which the run is killed.
     steps: usize,
-    /// One in so many restarts is killed at each of its own steps, too.
+    /// One in this many restarts is also killed at each of its own steps.
     killed: u64,
 }
 
-/// Kills a run at its steps, then loses what it can, then restarts; some of the
-/// restarts are killed in the same way. Returns how many starts there were; states that are
-/// the same are started from once.
+/// Kills a run at its steps, then loses memory and disks in all ways, then restarts; some of the
+/// restarts are killed in the same way. Returns the number of starts; equal states are started from
+/// once.
 fn kill_everywhere(world: &World, sample: &Sample, count: &mut Count) -> usize {
     let &Sample { until, steps, killed } = sample;
     let setup = world.setup.clone();
@@ -94,8 +94,8 @@ fn kill_everywhere(world: &World, sample: &Sample, count: &mut Count) -> usize {
     unreachable!("a run ends")
 }
 
-/// Kills a restart at each of its steps, loses all memory or what was killed, and starts
-/// once more.
+/// Kills a restart at each of its steps, loses all memory or that of the killed rank, and starts
+/// once more. Returns the number of starts.
 fn kill_restart(world: &World, steps: u64, until: u64, turn: u64, count: &mut Count) -> usize {
     let (mut starts, n) = (0, world.nodes.len());
     for step in 1..=steps {
@@ -126,7 +126,7 @@ fn setups() -> Vec<Setup> {
 
 fn abft(ranks: usize, parities: usize) -> Setup {
     let mut setup = Setup { method: Method::Abft, ..Setup::small(ranks, parities) };
-    // The word that says what the data is worth comes before it.
+    // The word that says what the data is comes before it.
     setup.shapes.reverse();
     setup
 }
@@ -138,7 +138,7 @@ fn what_was_complete_is_never_lost_and_what_is_restored_is_true() {
         .into_iter()
         .flat_map(|setup| keeps(&setup).map(move |keep| (setup.clone(), keep)))
         .collect();
-    // Each on a core of its own, as far as there are some.
+    // One case per core, if there are enough cores.
     std::thread::scope(|scope| {
         for (setup, keep) in &cases {
             scope.spawn(move || {
@@ -150,7 +150,7 @@ fn what_was_complete_is_never_lost_and_what_is_restored_is_true() {
                     (3, Method::Abft) => 307,
                     _ => 4001,
                 };
-                // With the fourth epoch the first images go.
+                // The first images are removed at the fourth epoch.
                 let steps = match (setup.ranks, keep) {
                     _ if is_soak() => 1,
                     (4, _) => 2,
@@ -167,7 +167,7 @@ fn what_was_complete_is_never_lost_and_what_is_restored_is_true() {
     });
 }
 
-/// Two ranks on each node, which share its file on the file system that all see.
+/// A world of two ranks per node, which share a file on the file system that all see.
 fn on_shared_files(setup: Setup, when_busy: WhenBusy) -> World {
     let setup = Setup { allow_shared_domains: true, ..setup };
     World::on_nodes_of(2, &setup, &[LevelSetup { when_busy, ..level(Reach::Global, 1) }])
@@ -193,8 +193,8 @@ fn files_that_ranks_share_are_as_safe_as_files_of_their_own() {
     });
 }
 
-/// Each third generation is complete; of the others some ranks of a file have given their images
-/// up, each behind another operation.
+/// Each third generation is complete; in the others some ranks of a file have given their images
+/// up, each after a different operation.
 #[test]
 fn what_one_rank_of_a_file_gives_up_costs_the_others_nothing() {
     std::thread::scope(|scope| {
@@ -214,7 +214,8 @@ fn what_one_rank_of_a_file_gives_up_costs_the_others_nothing() {
     });
 }
 
-/// What ranks have written that shared files, others read that share other ones, or none.
+/// Images that ranks have written to shared files can be read by ranks that share other files, or
+/// none.
 #[test]
 fn images_are_found_whoever_shared_a_file_before() {
     let setup = Setup { allow_shared_domains: true, ..Setup::small(4, 2) };
@@ -243,7 +244,7 @@ fn a_level_that_all_see_serves_when_the_local_one_is_gone() {
     let world = World::new(&setup, &[level(Reach::Local, 1), level(Reach::Global, 2)]);
     let mut done = world.clone();
     done.start(&How::none(1, 3));
-    // More disks than parities: the file system is left.
+    // More disks than parities are lost; the shared file system is left.
     let mut lost = done.clone();
     lost.power_off(0..3, Cut::All);
     (0..2).for_each(|node| lost.lose_disk(node));
@@ -257,8 +258,7 @@ fn a_level_that_all_see_serves_when_the_local_one_is_gone() {
     println!("two levels: {starts} starts, {count:?}");
 }
 
-/// With the disks that are there nothing can be restored: what they have stays until the others
-/// are back.
+/// With the present disks nothing can be restored: their images stay until the others return.
 #[test]
 fn images_stay_while_too_many_disks_are_away() {
     let mut world = World::new(&Setup::small(4, 1), &[level(Reach::Local, 1)]);
@@ -282,7 +282,7 @@ fn an_ended_run_leaves_no_images_and_is_not_computed_again() {
     println!("{cases:?} ends");
 }
 
-/// Kills a run at every step, up to its end. Returns how often.
+/// Kills a run at every step, up to its end. Returns the number of cases.
 fn end_everywhere(world: World) -> usize {
     let mut cases = 0;
     for step in 1.. {
@@ -292,7 +292,7 @@ fn end_everywhere(world: World) -> usize {
         let ran = dead.start(&how);
         cases += 1;
         let is_reported = dead.is_reported;
-        // A node is lost with its memory, not with its disk.
+        // A node loses its memory, not its disk.
         let node = rank / world.ranks_a_node;
         dead.power_off(std::iter::once(node), CUTS[(step % 5) as usize]);
         let again = dead.start(&How { finish: true, ..How::none(step, 2) });
@@ -337,24 +337,25 @@ fn a_disk_that_fails_costs_its_level_and_not_the_run() {
     }
 }
 
-/// A run at epoch 2 that has died, and a level that fails to its next start.
+/// A run that has died at epoch 2, and a level that fails at its next start.
 struct Failing {
     world: World,
-    /// Nodes that have lost their memory.
+    /// The number of nodes that have lost their memory.
     lost: usize,
     level: usize,
-    /// Nodes to which the level fails.
+    /// The number of nodes on which the level fails.
     nodes: usize,
     fault: Fault,
 }
 
 impl Failing {
-    /// All cases of a run with these levels: no memory is lost, as much as is borne, or all; and
-    /// each level fails with each fault to as many nodes as are borne, to one more, or to all.
+    /// All cases of a run with these levels: no memory is lost, as much as the run survives, or
+    /// all; and each level fails with each fault on as many nodes as the run survives, on one more,
+    /// or on all.
     fn all(setup: &Setup, levels: &[LevelSetup]) -> Vec<Self> {
         let (n, m) = (setup.ranks, setup.parities);
         let mut done = World::new(setup, levels);
-        // With one more no level would need room for another.
+        // With one more epoch no level would need room for another image.
         done.start(&How::none(1, 2));
         let mut all = Vec::new();
         for (lost, level) in [0, m, n].iter().flat_map(|&l| (0..levels.len()).map(move |i| (l, i)))
@@ -369,7 +370,7 @@ impl Failing {
         all
     }
 
-    /// What the next start is to come to: it goes on from memory or from images, or is refused.
+    /// Checks the outcome of the next start: it resumes from memory or from images, or is refused.
     fn check(&self, came: &Came) {
         let Self { world, lost, level, nodes, fault } = self;
         let parities = world.setup.parities;
@@ -386,7 +387,7 @@ impl Failing {
         assert!(is_as_expected, "{lost} lost, level {level} {fault:?} to {nodes}: {came:?}");
     }
 
-    /// Starts the run, then once more, without memory, when the level is back.
+    /// Starts the run, then once more, without memory, when the level has recovered.
     fn start(&self, count: &mut Count) {
         let mut world = self.world.clone();
         let ran = world.start(&How::none(2, 5));
@@ -394,7 +395,7 @@ impl Failing {
         assert!(ran.results.iter().all(|other| *other.as_ref().unwrap() == came));
         self.check(&came);
         count.add(&came);
-        // Of a level that is read-only to some, the other disks are written to.
+        // If a level is read-only on some nodes, the disks of the others are written to.
         if self.fault != Fault::ReadOnly {
             let disks = |world: &World| world.disks_fingerprint(self.level);
             assert_eq!(disks(&world), disks(&self.world), "nothing goes, nothing is written");
@@ -403,7 +404,7 @@ impl Failing {
             Came::Refused(_) => {
                 assert_eq!(world.fingerprint(), self.world.fingerprint(), "nothing is changed");
             }
-            // Who cannot change what is there notices when there is something to remove.
+            // A rank notices that it cannot change the disk when it has something to remove.
             _ if self.fault == Fault::ReadOnly => {
                 assert!(world.told_to_fail.iter().all(|&rank| rank < self.nodes));
             }
@@ -422,7 +423,7 @@ impl Failing {
     }
 }
 
-/// All memory is lost, and all disks are well.
+/// A start after all memory is lost, with all disks well.
 fn start_repaired(mut world: World, count: &mut Count) {
     world.faults.clear();
     world.power_off(0..world.nodes.len(), Cut::All);
@@ -431,7 +432,8 @@ fn start_repaired(mut world: World, count: &mut Count) {
     count.add(&check_kept(&world.start(&How::none(3, 6)), promise, true));
 }
 
-/// What a level that fails at a start has stays as it is, and is taken when it is back.
+/// The contents of a level that fails at a start stay unchanged, and are used when the level has
+/// recovered.
 #[test]
 fn a_level_that_fails_at_a_start_costs_nothing_that_was_complete() {
     let (near, far) = (level(Reach::Local, 1), level(Reach::Global, 1));
@@ -451,8 +453,8 @@ fn a_level_that_fails_at_a_start_costs_nothing_that_was_complete() {
     });
 }
 
-/// A run that goes on from older images, while the level with the newer ones fails, is the newer
-/// one when this level is back, whatever its epochs say.
+/// A run that resumes from older images, because the level with the newer ones fails, is the newer
+/// history when that level has recovered, whatever the epochs are.
 #[test]
 fn what_a_level_that_has_failed_still_has_is_older_than_what_went_on_without_it() {
     let mut world =
@@ -485,7 +487,8 @@ fn a_disk_from_which_nothing_can_be_removed_costs_its_level() {
     assert_eq!(world.told_to_fail, [1].into());
 }
 
-/// Images are due each third epoch, counted over starts of two each, from memory or from images.
+/// Images are due at each third epoch, counted over starts of two epochs each, from memory or from
+/// images.
 #[test]
 fn the_time_between_two_images_counts_over_all_starts() {
     let every_seconds = 2.5 * EPOCH_SECONDS;
@@ -493,7 +496,7 @@ fn the_time_between_two_images_counts_over_all_starts() {
         for loses_memory in [false, true] {
             let level = LevelSetup { every_seconds, ..level(Reach::Local, 9) };
             let mut world = World::new(&setup, &[level]);
-            // The first start of abft to go on from anything keeps a state, and writes nothing.
+            // The first start of `abft` that resumes only saves a state, and writes no image.
             for start in 1..8 {
                 let ran = world.start(&How::none(start, 2 * start));
                 check_kept(&ran, None, false);
@@ -510,9 +513,9 @@ fn the_time_between_two_images_counts_over_all_starts() {
     }
 }
 
-/// Images that lack some bear fewer losses: where a start finds them, others follow at once,
-/// though the time between two is not over; whether memory is kept, and whether the images are gone
-/// or have rotten in part.
+/// Incomplete images survive fewer losses: if a start finds them, new ones follow at once, although
+/// the time between two images is not over. This holds whether memory is kept, and whether the
+/// images are missing or have rotted in part.
 #[test]
 fn images_that_lack_some_are_followed_by_others_at_once() {
     let every_seconds = 1000.0 * EPOCH_SECONDS;
@@ -522,7 +525,7 @@ fn images_that_lack_some_are_followed_by_others_at_once() {
             let mut world = World::new(&setup, &[soon]);
             world.start(&How::none(1, 3));
             world.levels[0].every_seconds = every_seconds;
-            // Start and epoch.
+            // The start and the epoch.
             let newest = |world: &World, node: usize| {
                 let images = world.disks[0][node].images();
                 let newest = images.iter().map(|id| id.generation).max();
@@ -548,8 +551,9 @@ fn images_that_lack_some_are_followed_by_others_at_once() {
     }
 }
 
-/// Images have rotted in part. The start that finds it dies, at any step: the start after it has
-/// others follow at once, whether it goes on from memory, which knows of it, or reads them again.
+/// Images have rotted in part. The start that finds this dies, at any step: the start after it
+/// makes new images due at once, whether it resumes from memory, whose record knows of the rot, or
+/// reads the images again.
 #[test]
 fn rot_that_a_start_has_found_is_known_to_the_next() {
     for setup in [Setup::small(3, 1), Setup::small(4, 2), abft(3, 1)] {
@@ -580,8 +584,8 @@ fn rot_that_a_start_has_found_is_known_to_the_next() {
     }
 }
 
-/// Nobody knows what is on a disk that fails: no start begins from the beginning beside it, also
-/// where it is asked to. Nor does one on a full disk.
+/// Nobody knows what a failing disk has, so no start begins from the beginning while one fails,
+/// even if it is asked to. The same holds for a full disk.
 #[test]
 fn a_level_that_fails_at_the_first_start_is_refused() {
     for fault in [Fault::Dead, Fault::Full] {
@@ -608,8 +612,8 @@ fn a_level_that_fails_at_the_first_start_is_refused() {
     }
 }
 
-/// The application knows that there was nothing: the level is given up, and the other one, if there
-/// is one, has the images.
+/// If the application knows that there were no images, the failing level is given up, and the other
+/// one, if there is one, gets the images.
 #[test]
 fn a_level_that_fails_and_hides_nothing_costs_the_level() {
     let (near, far) = (level(Reach::Local, 1), level(Reach::Global, 1));
@@ -633,7 +637,7 @@ fn a_level_that_fails_and_hides_nothing_costs_the_level() {
     }
 }
 
-/// What is on a disk that fails stays behind the end of its run, which is told once; memory is
+/// The images on a failing disk stay after the end of their run, which is reported once; memory is
 /// free again.
 #[test]
 fn a_level_that_fails_does_not_keep_a_run_from_its_end() {
@@ -653,9 +657,9 @@ fn a_level_that_fails_does_not_keep_a_run_from_its_end() {
     }
 }
 
-/// What is nearest has more rot than can be rebuilt: memory, and one or more generations.
-/// What is next to it is taken, however often the start dies on its way, and only where
-/// nothing is sound the start is refused, with the place named.
+/// The nearest source has more rot than can be rebuilt: memory, and one or more generations. The
+/// next source is used, however often the start dies on the way. The start is refused only if
+/// nothing is sound, and names the source.
 #[test]
 fn what_has_rotted_beyond_repair_is_passed_over() {
     let setup = Setup::small(3, 1);
@@ -667,8 +671,8 @@ fn what_has_rotted_beyond_repair_is_passed_over() {
     let newest = promise.expect("some are complete").epoch as usize;
     check_kept(&sound.start(&How::none(2, 5)), promise, true);
     let (mut count, mut starts) = (Count::default(), 0);
-    // How many of the newest generations are rotten there, on the local disks, which have
-    // two, and on the file system, which has three; and the level that is left.
+    // How many of the newest generations are rotten on the local disks, which have two, and on the
+    // file system, which has three; and the level that is left.
     for (with_memory, local, global, left) in [
         (true, 0, 0, 0),
         (true, 1, 0, 1),
@@ -722,8 +726,8 @@ fn what_has_rotted_beyond_repair_is_passed_over() {
     assert!(rotten.disks.iter().flatten().all(|platter| !platter.images().is_empty()));
 }
 
-/// Images of method `abft` rot as a whole: one of a group is lost like a disk, and more are
-/// passed over, however often the start dies on its way.
+/// Images of method `abft` rot as a whole: one per group is lost like a disk, and more are passed
+/// over, however often the start dies on the way.
 #[test]
 fn rotten_images_of_abft_are_lost_or_passed_over() {
     let setup = abft(3, 1);
@@ -767,8 +771,8 @@ fn rotten_images_of_abft_are_lost_or_passed_over() {
     assert!(text.contains("those of ranks [1, 2] have rotted"), "{text}");
 }
 
-/// What is in memory is of no use, nor are the newest images: the older ones are taken, and the
-/// newest go, on both levels. Where there are no older ones the start is refused.
+/// Neither memory nor the newest images can be used: the older ones are taken, and the newest are
+/// removed, on both levels. If there are no older ones the start is refused.
 #[test]
 fn images_that_the_application_doubts_are_passed_over() {
     let levels = [level(Reach::Local, 2), level(Reach::Global, 2)];
@@ -791,9 +795,10 @@ fn images_that_the_application_doubts_are_passed_over() {
     assert_eq!(epochs(&alone), [2].into());
 }
 
-/// The newest images of up to m nodes, or of one more, cannot be read when they are loaded: they are
-/// as good as lost, which the others make up for, or the older ones are taken, in the same
-/// start; and by the start after one that dies on its way. `most` is what is mended cell by cell.
+/// The newest images of up to m nodes, or of one more, cannot be read when they are loaded. They
+/// count as lost: the others compensate for them, or the older ones are taken, in the same start,
+/// and also in the start after one that dies on the way. `most` is the number of cells that are
+/// mended one by one.
 fn load_what_fails(setup: &Setup, most: usize, fault: Fault, count: &mut Count) {
     let (n, m) = (setup.ranks, setup.parities);
     let mut done = World::new(setup, &[level(Reach::Local, 2)]);
@@ -814,7 +819,7 @@ fn load_what_fails(setup: &Setup, most: usize, fault: Fault, count: &mut Count) 
         assert!(undisturbed.told_to_fail.is_empty(), "the level is not given up");
         undisturbed.faults.clear();
         undisturbed.power_off(0..n, Cut::All);
-        // What was passed over is gone.
+        // The generation that was passed over is removed.
         let promise = undisturbed.promise().filter(|_| nodes <= m);
         let again = check_kept(&undisturbed.start(&How::none(3, 6)), promise, true);
         let Came::Resumed(state, Some(_)) = &again else { panic!("{fault:?} {nodes}: {again:?}") };
@@ -853,7 +858,7 @@ fn an_image_that_cannot_be_loaded_is_as_good_as_lost() {
     });
 }
 
-/// One bit of an image flips, with no and one disk lost.
+/// One bit of an image flips, with no disk lost, and with one lost.
 #[test]
 fn rot_is_mended_or_an_older_image_is_taken_and_is_never_used() {
     let setup = Setup::small(3, 1);

@@ -1,12 +1,10 @@
-//! Larger jobs under random misfortune: several groups, uneven ones, up to 8
-//! members and 3 parities, several checkpoints with a shrinking active part,
-//! deaths one upon the other, nodes that come back stale, processes that are
-//! started in another order, more losses than can be borne, new beginnings,
-//! deaths at the end of the run and in its clearing.
+//! Larger jobs under random misfortune: several groups of unequal size, up to 8 members and 3
+//! parities, several checkpoints with a shrinking active part, repeated deaths, nodes that return
+//! stale, processes that are started in another order, more losses than a group survives, new
+//! beginnings, and deaths at the end of the run and while its segments are removed.
 //!
-//! Every case is a function of its seed, which a failure prints.
-//! `SKT_CRASH_SEED=n` runs that one case with a trace, `SKT_CRASH_RUNS=n` that
-//! many cases.
+//! Every case is a function of its seed, which a failure prints. `SKT_CRASH_SEED=n` runs that one
+//! case with a trace, `SKT_CRASH_RUNS=n` that many cases.
 
 mod crash;
 
@@ -42,7 +40,7 @@ impl Dice {
 
 #[derive(Default, Debug)]
 struct Tally {
-    /// One case alone is played.
+    /// Whether only one case is played.
     is_one: bool,
     starts: u64,
     kills: u64,
@@ -120,7 +118,7 @@ fn play(seed: u64, method: Method, trace: bool, tally: &mut Tally) {
     let mut dice = Dice(seed);
     let (setup, per_node) = setup(&mut dice, method);
     let mut cluster = Cluster::new(&setup, per_node);
-    // Without deaths first, to know how long such a job is.
+    // Without deaths first, to learn how many steps such a job has.
     let mut how = Disturbance::none(dice.roll(1 << 40), 2);
     let steps = start(&setup, &mut cluster.clone(), &how).steps;
     for _ in 0..dice.between(3, 9) {
@@ -176,7 +174,7 @@ fn play(seed: u64, method: Method, trace: bool, tally: &mut Tally) {
             (0..setup.ranks).filter(|p| ran.killed >> p & 1 == 1).map(|p| before[p]).collect();
         for node in dead {
             match dice.roll(4) {
-                // The process died, and its node lives.
+                // The process died, but its node lives.
                 0 => {}
                 1 if per_node == 1 => {
                     cluster.send_away(node);
@@ -204,8 +202,8 @@ fn play(seed: u64, method: Method, trace: bool, tally: &mut Tally) {
     }
 }
 
-/// Many starts that die while they decide, or just after: nodes drop out with what
-/// they know of the decision, and come back one by one.
+/// Plays many starts that die while they decide, or just after: nodes drop out with their knowledge
+/// of the decision, and return one by one.
 fn play_decisions(seed: u64, trace: bool, tally: &mut Tally) {
     let mut dice = Dice(seed);
     let parities = dice.between(1, 2);
@@ -225,7 +223,7 @@ fn play_decisions(seed: u64, trace: bool, tally: &mut Tally) {
         };
         how = Disturbance::none(dice.roll(1 << 40), epoch + 1);
         how.trace = trace;
-        // Some have committed the next epoch and some have not, at first.
+        // In the first round some ranks have committed the next epoch and some have not.
         let steps = if round == 0 { both } else { opening };
         let count = dice.between(1, parities);
         let mut kill =

@@ -30,7 +30,7 @@ fn a_job_goes_on_after_losses() {
             check_undisturbed(&ran, &foretold);
         }
         if ranks == parities + 1 {
-            // All gone: that is a new run.
+            // All memory is lost: that is a new run.
             continue;
         }
         let lost = (0..=parities).map(|i| cluster.placement[i]).collect();
@@ -42,8 +42,8 @@ fn a_job_goes_on_after_losses() {
     }
 }
 
-/// Node 0 alone follows the second start and drops out; the third start, without it,
-/// dies at any step; node 0 comes back.
+/// Only node 0 follows the second start, and drops out; the third start, without it, dies at any
+/// step; then node 0 returns.
 #[test]
 fn who_alone_has_followed_a_start_is_at_one_with_the_others_when_it_returns() {
     let setup = Setup::small(4, 1);
@@ -79,7 +79,7 @@ fn who_alone_has_followed_a_start_is_at_one_with_the_others_when_it_returns() {
     assert!(came_back > 100 && nothing_lost > 50, "{came_back} {nothing_lost}");
 }
 
-/// What rank 0's death at each step leaves of a start that finishes at epoch 2.
+/// The states that rank 0's death at each step leaves of a start that finishes at epoch 2.
 fn states_of_deaths(setup: &Setup, before: &Cluster, seed: u64) -> Vec<Cluster> {
     let killed = |step| {
         let kills = vec![Kill { step, rank: 0 }];
@@ -90,8 +90,8 @@ fn states_of_deaths(setup: &Setup, before: &Cluster, seed: u64) -> Vec<Cluster> 
     (1..).map_while(killed).collect()
 }
 
-/// Rank 2 of a start that is thought to be dead commits, or marks its segment, after
-/// the next start has looked at it.
+/// Rank 2 of a start that is believed dead commits, or marks its segment, after the next start has
+/// looked at it.
 #[test]
 fn what_changes_while_all_decide_is_refused_by_all_with_nothing_changed() {
     let setup = Setup::small(4, 1);
@@ -164,7 +164,7 @@ fn all_encoders_give_the_same_bytes() {
                     piece_rows,
                     stages: piece_rows.map_or(0, |rows| rows % 5),
                     one_host: true,
-                    // Where all see each other's memory, messages only tell what is ready.
+                    // If all see each other's memory, messages only say what is ready.
                     as_numbers: encoder == Encoder::Direct,
                     xor: xor && parities == 1,
                     shapes: vec![RegionShape { rows: 37, pitch_bytes: 200 }],
@@ -212,7 +212,7 @@ fn who_asks_for_shared_memory_must_have_it() {
     let setup = Setup { encoder: Encoder::Direct, ..Setup::small(4, 1) };
     let mut cluster = Cluster::new(&setup, 1);
     let ran = start(&setup, &mut cluster, &Disturbance::none(1, 3));
-    // The first to say so ends the job for the others.
+    // The first rank to report it ends the job for the others.
     assert!(ran.results.iter().all(Result::is_err));
     let says_so = |result| matches!(result, &Err(CheckpointError::NotDirect));
     assert!(ran.results.iter().any(says_so), "{:?}", ran.results);

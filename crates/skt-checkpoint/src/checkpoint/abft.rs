@@ -1,9 +1,9 @@
-//! Method `abft`: the application's data carries checksums of its own, and nothing is
-//! copied. The records keep what goes around it: who has which rank, which start came last,
-//! the application's state, and the result.
+//! Method `abft`: the application's data carries checksums of its own, and nothing is copied. The
+//! records keep the rest: which segment has which rank, which start it followed, the application's
+//! state, and the result.
 //!
-//! An image is written of the data itself, which the rank does not touch meanwhile. The
-//! images of a group make up for each other as its ranks do.
+//! An image is written from the data itself, which the rank does not change meanwhile. A group
+//! survives the loss of its images like the loss of its ranks.
 
 use std::time::Instant;
 
@@ -20,11 +20,12 @@ use crate::comm::Comm;
 use crate::comm::collect::broadcast_bytes;
 
 impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
-    /// What survives is as it was left, or as it is in an image; new segments stand for what is
-    /// lost, all zeros: the application rebuilds them.
+    /// Recovers: surviving data is as it was left, or as it is in an image; new segments, all
+    /// zeros, replace lost ones, and the application rebuilds them.
     ///
-    /// A loaded segment is hollow until all are loaded and enough of each group are sound.
-    /// Images are not removed before the application goes on, see [`Self::checkpoint_abft`].
+    /// A loaded segment stays hollow until all images are loaded and enough of each group are
+    /// sound. Images are not removed before the application continues, see
+    /// [`Self::checkpoint_abft`].
     pub(super) fn recover_abft(&mut self) -> Result<Recovered> {
         let (start, epoch) = (Instant::now(), self.plan.epoch);
         let loaded_bytes = self.load_image(epoch)?;
@@ -47,10 +48,10 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         })
     }
 
-    /// The ranks whose images have rotted. Collective.
+    /// Agrees on the ranks whose images have rotted. Collective.
     ///
     /// # Errors
-    /// [`Refusal::RottenImages`] on all ranks, where a group bears no such loss.
+    /// [`Refusal::RottenImages`] on all ranks, if a group does not survive that.
     fn agree_on_rot(&self, is_rotten: bool) -> Result<Vec<usize>> {
         let rotten = self.ranks_where(is_rotten)?;
         let (lost, parities) = (self.plan.lost.clone(), self.config.parities);
@@ -66,9 +67,10 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         Err(Refusal::RottenImages { epoch, level, rotten, lost, parities }.into())
     }
 
-    /// `state` counts on all ranks from when all have come here. The data is what it is, and
-    /// images of it are written where they are due. The first time in a start all are where it
-    /// goes on, so images that are not needed go then, and none is written.
+    /// Makes `state` count on all ranks once all have called this. The data is not copied; images
+    /// of it are written if they are due. At the first call of a start all ranks have reached the
+    /// point where it resumed, so superfluous images are removed then, and none is written.
+    /// Collective.
     pub(super) fn checkpoint_abft(&mut self, state: &[u8]) -> Result<Stats> {
         self.record.assert_settled();
         let is_first = self.record.stamped() == self.plan.epoch;
@@ -87,30 +89,30 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         } else {
             let start = Instant::now();
             self.write_images(epoch, due);
-            // The application writes to its data as soon as this returns.
+            // The application writes to its data as soon as this function returns.
             let _free = self.take_back_images_since(start);
         }
         Ok(stats)
     }
 
-    /// Whether this is rank 0 and an image is due: then all call
-    /// [`Self::checkpoint`] at the next cut.
+    /// Whether this is rank 0 and an image is due: then all ranks call [`Self::checkpoint`] at the
+    /// next cut.
     pub fn wants_images(&self) -> bool {
         self.job.rank() == 0 && self.shelves.due() != 0
     }
 
-    /// The newest images that a restart could go on from.
+    /// The newest images that a restart could resume from.
     pub fn newest_images(&self) -> Option<Generation> {
         self.plan.restorable.iter().filter_map(|generations| generations.first()).max().copied()
     }
 
-    /// [`Self::recover`] from the newest images that are left: all ranks have found that they
-    /// cannot go on from what this start has recovered; `why`, in words. `or_newest`: nor from
-    /// [`Self::newest_images`]. Collective.
+    /// [`Self::recover`] from the newest images that are left, after all ranks have found that they
+    /// cannot continue with what this start recovered. `why` says so in words; with `or_newest` the
+    /// images of [`Self::newest_images`] cannot be used either. Collective.
     ///
     /// # Errors
-    /// [`Refusal::OfNoUse`] on all processes where there are none, with nothing changed. As
-    /// [`Self::recover`].
+    /// [`Refusal::OfNoUse`] on all processes if no images are left, with nothing changed; also the
+    /// errors of [`Self::recover`].
     pub fn recover_without(
         mut self,
         why: &str,

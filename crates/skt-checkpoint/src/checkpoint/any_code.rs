@@ -1,14 +1,14 @@
-//! The protocol's view of a [`Codec`].
+//! The protocol's interface to a [`Codec`].
 
 use crate::checkpoint::code::{Code, Rebuild};
 use crate::checkpoint::codec::{self, Codec, CodecKind, Coef};
 
-/// An erasure code for the protocol. Of 1 + 1 blocks until it is shaped.
+/// An erasure code for the protocol, with one data block and one parity until it is shaped.
 #[derive(Debug, Clone)]
 pub struct AnyCode(Codec);
 
 impl AnyCode {
-    /// The code of that kind.
+    /// The code of kind `kind`.
     pub fn new(kind: CodecKind) -> Self {
         Self(Codec::new(kind, 1, 1).expect("every code has one data block and one parity"))
     }

@@ -1,4 +1,4 @@
-//! The checkpoints of one rank: what all steps of the protocol work on.
+//! The checkpointer of one rank: the state that all steps of the protocol work on.
 
 use std::time::Instant;
 
@@ -20,7 +20,7 @@ use super::vault::Vault;
 use crate::comm::Comm;
 use crate::comm::collect::all_reduce;
 
-/// Checkpoints of one rank's regions.
+/// Takes and recovers checkpoints of one rank's regions.
 pub struct Checkpointer<C: Comm, M: Memory, K> {
     pub(super) job: C,
     pub(super) group: C,
@@ -31,41 +31,41 @@ pub struct Checkpointer<C: Comm, M: Memory, K> {
     pub(super) header: HeaderLayout,
     pub(super) layout: SegmentLayout,
     pub(super) identity: Identity,
-    /// Writes images from the segment: dropped before it.
+    /// Writes images from the segment; a field before it, so dropped before it.
     pub(super) helper: Helper,
     /// What is known of the images of this rank.
     pub(super) shelves: Shelves,
-    /// What this start has found to be rotten, before it went on from what it has now.
+    /// Sources that this start has found rotten, before it resumed from the present one.
     pub(super) rotten: Vec<Rotten>,
-    /// The files of images that this process looks after, by level.
+    /// The files of images that this process manages, by level.
     pub(super) seen_files: Vec<Vec<FileId>>,
     pub(super) vault: Vault<M::Segment>,
     pub(super) record: Record,
     pub(super) plan: Plan,
     /// Whether A may be used: recovery is done, or there is nothing to recover.
     pub(super) ready: bool,
-    /// Where the two sets of parities (`self`), or the two copies (`double`), may
-    /// differ: what the last checkpoint took.
+    /// Where the two sets of parities (`self`) or the two copies (`double`) may differ: the active
+    /// parts of the last checkpoint.
     pub(super) last_active: Vec<Active>,
     pub(super) scratch: Scratch,
     /// How this group computes parities.
     pub(super) encoder: Encoder,
-    /// Bytes of its messages when it does, about.
+    /// Approximate bytes of a message when the group encodes by messages.
     pub(super) message_bytes: usize,
-    /// The epoch that is being taken.
+    /// The epoch that is being taken, if any.
     pub(super) under_way: Option<UnderWay<C>>,
-    /// Checksums of the others' data, of the epoch that is being taken.
+    /// Checksums of the other members' data, for the epoch that is being taken.
     pub(super) gathered: Gathered,
-    /// Segments of the group's members but this one, by place in the group;
-    /// empty when they are not all within reach.
+    /// Segments of the group's other members, by position in the group; empty unless all are within
+    /// reach.
     pub(super) peers: Vec<Option<M::Peer>>,
-    /// Last, to be given up when the segment is.
+    /// The last field, so that the hold is released after the segment.
     pub(super) lock: Option<M::Lock>,
 }
 
 impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
-    /// Bytes of the messages of this rank's group when it encodes, about; 0
-    /// where it needs none.
+    /// Approximate bytes of a message when this rank's group encodes; 0 if it encodes without
+    /// messages.
     pub fn message_bytes(&self) -> usize {
         match self.encoder {
             Encoder::Direct => 0,
@@ -83,17 +83,17 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         self.identity.rank
     }
 
-    /// What this start goes on from.
+    /// What this start resumes from.
     pub fn found(&self) -> Found {
         Found::of(&self.plan)
     }
 
-    /// All processes, in the order of their ranks in the run.
+    /// The communicator of all processes, in the order of their ranks in the run.
     pub fn comm(&self) -> &C {
         &self.job
     }
 
-    /// Newest epoch; 0 before the first checkpoint.
+    /// The newest epoch; 0 before the first checkpoint.
     pub fn epoch(&self) -> u64 {
         self.record.committed()
     }
@@ -103,7 +103,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         self.layout.bytes
     }
 
-    /// The live workspace of a region, A.
+    /// The live workspace A of region `region`.
     ///
     /// # Panics
     /// Before [`Checkpointer::recover`].
@@ -113,9 +113,9 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         self.vault.bytes_mut(a.range())
     }
 
-    /// Where a region begins, and its bytes; valid as long as this checkpointer.
-    /// For an application that computes while a checkpoint is taken: it keeps off
-    /// the rows that it has called ready.
+    /// The address of a region's workspace A and its bytes, valid as long as this checkpointer. It
+    /// serves an application that computes while a checkpoint is taken and does not touch the rows
+    /// that it has called ready.
     ///
     /// # Panics
     /// Before [`Checkpointer::recover`].
@@ -125,7 +125,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         (self.vault.pointer(a.clone()), a.len())
     }
 
-    /// The live workspaces of all regions, to be used at once.
+    /// The live workspaces of all regions, for use at the same time.
     ///
     /// # Panics
     /// Before [`Checkpointer::recover`].
@@ -146,20 +146,20 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     }
 }
 
-/// What several steps are made of.
+/// Parts that several steps share.
 impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
-    /// Makes the record in memory the one in force.
+    /// Writes the record, which is in force from then on.
     pub(super) fn write_record(&mut self, step: Step) -> Result<()> {
         Ok(self.vault.store_record(&self.header, &mut self.record, step)?)
     }
 
-    /// Ranks of this process's group, by place in it.
+    /// Ranks of this process's group, by position in it.
     pub(super) fn group_ranks(&self) -> Vec<usize> {
         let mine = self.plan.groups.iter().find(|group| group.contains(&self.identity.rank));
         mine.expect("every rank has a group").clone()
     }
 
-    /// The ranks of the job that say yes, in their order. Collective.
+    /// The ranks of the job for which `is_so` holds, in rising order. Collective.
     pub(super) fn ranks_where(&self, is_so: bool) -> Result<Vec<usize>> {
         let mut said = vec![0u8; self.job.size()];
         said[self.job.rank()] = u8::from(is_so);
@@ -167,7 +167,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         Ok((0..said.len()).filter(|&rank| said[rank] != 0).collect())
     }
 
-    /// A state, or a result, has room in the header.
+    /// Refuses a state or a result that does not fit into the header.
     pub(super) fn check_room(&self, state: &[u8]) -> Result<()> {
         let (bytes, capacity) = (state.len(), self.config.state_capacity_bytes);
         match bytes > capacity {
@@ -189,7 +189,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         }
     }
 
-    /// All of the job have come here.
+    /// Waits until all ranks of the job have called it. Collective.
     pub(super) fn barrier(&mut self, epoch: u64, stats: &mut Stats) -> Result<()> {
         self.vault.step(Step::new(StepName::Barrier, epoch))?;
         self.vault.order();

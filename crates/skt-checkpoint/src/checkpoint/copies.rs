@@ -1,4 +1,4 @@
-//! Copies from one part of this rank's segment to another.
+//! Copies between parts of this rank's segment.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -14,8 +14,8 @@ use super::schedule::Stats;
 use crate::comm::Comm;
 
 impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
-    /// Copies what is active from A into the copy that the epoch of `step` comes to, from which
-    /// no image is being written. Returns the seconds that it took. Local.
+    /// Copies the active part of A into the copy for the epoch of `step`; the [`Free`] token proves
+    /// that no image is being written from it. Returns the seconds that it took. Local.
     pub(super) fn copy_all(
         &mut self,
         step: Step,
@@ -30,8 +30,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         Ok(start.elapsed().as_secs_f64())
     }
 
-    /// Copies the bands of a region that are active from A into the copy that the
-    /// step's epoch comes to. Returns their bytes.
+    /// Copies the active bands of a region from A into the copy for the step's epoch. Returns the
+    /// bytes copied.
     pub(super) fn copy_bands(
         &mut self,
         region: usize,
@@ -51,8 +51,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         Ok(copied)
     }
 
-    /// The checksums of the epoch before become those of `epoch`, where it does not
-    /// compute others. Returns their bytes.
+    /// Starts the checksums of `epoch` as a copy of those of the epoch before; cells that are
+    /// encoded get new ones. Returns the bytes copied.
     pub(super) fn carry_sums(&mut self, region: usize, epoch: u64) -> Result<usize> {
         let method = self.config.method;
         let sums = &self.layout.regions[region].sums;
@@ -61,7 +61,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         self.copy_rows(from, to, all.0, all.1, Step::new(StepName::Carry, epoch).band(region, 0))
     }
 
-    /// Copies bytes `bytes` of rows of one part to the same of another.
+    /// Copies `bytes` of each row of `rows` from one part to the same rows of another. Returns the
+    /// bytes copied.
     pub(super) fn copy_rows(
         &mut self,
         from: Part,

@@ -1,4 +1,4 @@
-//! Method `double`: two copies with their parities, written in turn.
+//! Method `double`: two copies with their parities, written alternately.
 
 use super::checkpointer::Checkpointer;
 use super::code::Code;
@@ -10,7 +10,8 @@ use super::schedule::Stats;
 use crate::comm::Comm;
 
 impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
-    /// Copy A to the older B and encode A into its parities; barrier; COMMIT.
+    /// Copies A to the older B, encodes A into its parities, waits at the barrier, and writes
+    /// COMMIT.
     pub(super) fn checkpoint_double(
         &mut self,
         epoch: u64,
@@ -18,11 +19,11 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         state: Vec<u8>,
         stats: &mut Stats,
     ) -> Result<()> {
-        // That copy is two epochs old: what changed since then counts.
+        // The copy is two epochs old: what changed at either of them counts.
         let active: Vec<Active> = (active.iter().zip(&self.last_active))
             .map(|(a, b)| Active { row: a.row.min(b.row), byte: a.byte.min(b.byte) })
             .collect();
-        // An image of the epoch before is written from the other copy.
+        // An image of the epoch before may still be written, from the other copy.
         let free = self.take_back_images_before(epoch);
         for region in 0..active.len() {
             stats.copied_bytes += self.carry_sums(region, epoch)?;

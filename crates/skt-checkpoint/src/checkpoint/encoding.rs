@@ -1,4 +1,4 @@
-//! The encoding of an epoch as it goes, by the schedule.
+//! The encoding of an epoch, advanced step by step in the order of the schedule.
 
 use std::mem;
 use std::ops::Range;
@@ -19,24 +19,23 @@ use crate::comm::collect::all_reduce;
 use crate::comm::{Comm, PanelBuf, RecvRequest, SendRequest, Tag};
 use crate::tuning::TUNING;
 
-/// What is active, and the stages in which it becomes final, by region.
+/// The active part and the stages in which it becomes final, by region.
 type Parts = (Vec<Active>, Option<Vec<Vec<Active>>>);
 
-/// Room for what members say.
+/// A buffer for a token, one number.
 fn word() -> crate::comm::Result<PanelBuf> {
     PanelBuf::for_messages(1)
 }
 
 impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
-    /// Outside of the corner `outside` of a region, that is in the rows before
-    /// `outside.row` and in the bytes before `outside.byte` of all rows, A has its
-    /// contents of the epoch that has begun. Does nothing else:
-    /// [`Checkpointer::poll`] does. Of no effect when none has begun.
+    /// Declares that A has its contents of the epoch that has begun outside of the corner `outside`
+    /// of a region, that is, in the rows before `outside.row` and in the bytes before
+    /// `outside.byte` of all rows. Encodes nothing: [`Checkpointer::poll`] does. Has no effect when
+    /// no epoch has begun.
     ///
     /// # Safety
-    /// Nobody writes there from here until [`Checkpointer::complete`] has
-    /// returned: this process reads it, and so may other members of the group,
-    /// where it lies.
+    /// From here until [`Checkpointer::complete`] has returned nobody writes there: this process
+    /// reads it, and other members of the group may read it in place.
     pub unsafe fn ready(&mut self, region: usize, outside: Active) {
         let Some(mut under_way) = self.under_way.take() else { return };
         let Active { row, byte } = &mut under_way.ready[region];
@@ -47,9 +46,9 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         self.under_way = Some(under_way);
     }
 
-    /// Encodes some of what is ready here and, where members read each other's
-    /// memory, there; else moves the messages on. Waits for nobody, and does little
-    /// at a time. Says what is left to do before [`Checkpointer::complete`].
+    /// Encodes some of what is ready here (on all members, if they read each other's memory), or
+    /// else progresses the messages. Never waits for other ranks, and does little per call. Returns
+    /// what is left to do before [`Checkpointer::complete`].
     ///
     /// # Errors
     /// [`CheckpointError::Comm`](super::error::CheckpointError::Comm) when a rank died.
@@ -66,8 +65,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         Ok(left)
     }
 
-    /// The least of all members, in whole cells; what is active is everything where
-    /// there is no copy yet.
+    /// The least active corners and stages of all members, rounded down to whole cells. Everything
+    /// is active if there is no copy yet. Collective over the group.
     pub(super) fn agree_on_parts(
         &self,
         active: &[Active],
@@ -92,7 +91,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         Ok((active, stages.map(of_regions)))
     }
 
-    /// Encodes what is active of A, all of which is final, without a pause.
+    /// Encodes the active part of A, all of which is final, without a pause.
     pub(super) fn encode_all(
         &mut self,
         epoch: u64,
@@ -105,8 +104,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         self.finish_encoding(encoding, stats)
     }
 
-    /// The encoding of the active part of an epoch, which becomes final in
-    /// `stages`; `None`: all is final, here and now.
+    /// Starts the encoding of an epoch's active part, which becomes final in `stages`; `None` if
+    /// everything is final now.
     pub(super) fn start_encoding(
         &mut self,
         epoch: u64,
@@ -130,8 +129,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
                 Way::Rounds(Rounds::new(TUNING.tiles_in_flight, self.message_bytes))
             }
             Encoder::Ring if !at_once => {
-                // The more is on its way, the longer nobody need look after it; the
-                // shorter a message, the sooner a poll is over.
+                // More messages in transit need progressing less often; shorter messages make a
+                // poll shorter.
                 let in_flight_bytes = self.config.in_flight_bytes;
                 let message_bytes = self.message_bytes.min(in_flight_bytes / 16).max(1);
                 let window = (in_flight_bytes / message_bytes).max(TUNING.tiles_in_flight);
@@ -143,7 +142,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         Ok(Encoding { epoch, units, begun: 0, ready, way })
     }
 
-    /// Waits for the rest of an encoding, all of whose rows are final here.
+    /// Completes an encoding whose rows are all final here.
     pub(super) fn finish_encoding(
         &mut self,
         mut encoding: Encoding<C>,
@@ -158,8 +157,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         Ok(())
     }
 
-    /// Does what can be done now; with `all_ready`, when this member's rows are
-    /// all final, waits for the rest.
+    /// Does what can be done now. With `all_ready` (this member's rows are all final) waits for the
+    /// rest.
     fn advance(&mut self, encoding: &mut Encoding<C>, all_ready: bool) -> Result<Polled> {
         if all_ready {
             encoding.ready = encoding.units.len();
@@ -181,7 +180,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         Ok(done)
     }
 
-    /// Bytes of A that an encoding takes here.
+    /// Bytes of A that an encoding covers on this member.
     fn encoded_bytes(&self, encoding: &Encoding<C>) -> usize {
         let bytes = |unit: &Unit| {
             let stripes = self.layout.regions[unit.region].stripes;
@@ -205,8 +204,9 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         Ok(())
     }
 
-    /// Members that have read the data of others, or were sent it as it is, tell them
-    /// its checksums; the others have found their own.
+    /// Sends members the checksums that others computed from their data, where these read it in
+    /// place or received it unchanged; otherwise each member has computed its own. Collective over
+    /// the group.
     fn exchange_sums(&mut self, encoding: &Encoding<C>) -> Result<()> {
         let is_read_by_others = match (&encoding.way, self.encoder) {
             (Way::Tokens(_), _) | (Way::Whole, Encoder::Ring) => true,
@@ -249,7 +249,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         Ok(())
     }
 
-    /// Rows and cells of this member's data of a unit that `keeper` finds checksums of.
+    /// The rows and cells of this member's data in a unit whose checksums `keeper` computes.
     fn rows_and_cells(
         &self,
         unit: &Unit,
@@ -292,7 +292,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         }
         loop {
             let least = tokens.theirs.iter().map(|(ready, _)| *ready).min().unwrap_or(units);
-            // What they have written before they said so is there.
+            // What they wrote before they called it ready is visible after this.
             self.vault.order();
             let end = if wait { least } else { least.min(encoding.begun + 1) };
             self.encode_units(encoding, end)?;
@@ -319,7 +319,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         Ok(Polled::Done)
     }
 
-    /// Tells the others how many units are ready here.
+    /// Tells the others how many units are ready here, if that has changed.
     fn tell(&mut self, ready: usize, tokens: &mut Tokens<C>) -> Result<()> {
         if ready == tokens.told {
             return Ok(());
@@ -327,7 +327,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         tokens.told = ready;
         self.vault.order();
         let mut word = word()?;
-        // As a number: a message of doubles is not to depend on what becomes of other bits.
+        // A number as a double: a transport of doubles need not preserve other bit patterns.
         word[0] = ready as f64;
         let word = Arc::new(word);
         let me = self.group.rank();
@@ -337,7 +337,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         Ok(())
     }
 
-    /// Takes in what a member has said; with `wait`, one word at least.
+    /// Reads a member's tokens that have arrived; with `wait`, waits for at least one.
     fn hear(
         &mut self,
         member: usize,
@@ -353,7 +353,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             let word = word.wait()?;
             wait = false;
             let ready = word[0] as usize;
-            // After the last of them there is nothing more to say.
+            // The last token says that all units are ready: no other follows.
             let next = if ready < units { Some(self.listen(Some(word), member)?) } else { None };
             let is_last = next.is_none();
             tokens.theirs[member] = (ready, next);
@@ -361,7 +361,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
                 return Ok(());
             }
         }
-        // Nothing was to come any more.
+        // No token is pending.
         tokens.theirs[member] = (units, None);
         Ok(())
     }

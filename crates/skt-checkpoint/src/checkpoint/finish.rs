@@ -1,10 +1,10 @@
-//! The end of a run: its result goes into every segment before it is reported,
-//! and the segments go after it is.
+//! The end of a run: its result goes into every segment before it is reported, and the segments are
+//! removed after that.
 //!
-//! Ranks mark their segments when all have come to the end, and nothing is
-//! reported or removed before all are marked. So a start that finds one mark
-//! has the result, whatever else is lost; and as long as no mark is left, nothing
-//! has been removed, and the run goes on from its last checkpoint.
+//! Ranks mark their segments when all have come to the end, and nothing is reported or removed
+//! before all are marked. So a start that finds one mark has the result, whatever else is lost. As
+//! long as no segment is marked, nothing has been removed, and the run resumes from its last
+//! checkpoint.
 
 use std::sync::Arc;
 
@@ -26,10 +26,9 @@ use crate::comm::collect::{all_reduce, broadcast_bytes};
 
 /// A run that has come to its end, in this start or an earlier one.
 ///
-/// Report [`FinishedRun::result`], then call [`FinishedRun::clear`]. A process
-/// that dies on the way leaves a run that is finished: the next start is told
-/// the same result. So it is reported at least once, and never computed anew.
-/// Dropping it leaves the segments, as death does.
+/// Report [`FinishedRun::result`], then call [`FinishedRun::clear`]. If a process dies before that,
+/// the run stays finished: the next start is told the same result. So the result is reported at
+/// least once, and never computed again. Dropping this value leaves the segments, as a death does.
 #[must_use = "the segments of the run stay until they are cleared"]
 pub struct FinishedRun<C, M: Memory> {
     comm: C,
@@ -38,18 +37,18 @@ pub struct FinishedRun<C, M: Memory> {
     epoch: u64,
     result: Vec<u8>,
     left: Vec<StartId>,
-    /// Marked segments of this node, to be removed.
+    /// Marked segments of this node, which `clear` removes.
     ids: Vec<SegmentId>,
-    /// Levels whose images go before them.
+    /// Levels whose images `clear` removes before the segments.
     levels: Vec<Level>,
-    /// In use until then: nobody else takes it away.
+    /// This rank's segment, in use until the end so that no other process removes it.
     _held: Option<Backing<M::Segment>>,
-    /// Given up last.
+    /// Released last.
     _lock: Option<M::Lock>,
 }
 
 impl<C: Comm, M: Memory> FinishedRun<C, M> {
-    /// What [`Checkpointer::finish`] was given on rank 0; the same on all ranks.
+    /// The result that rank 0 passed to [`Checkpointer::finish`]; the same on all ranks.
     pub fn result(&self) -> &[u8] {
         &self.result
     }
@@ -59,16 +58,16 @@ impl<C: Comm, M: Memory> FinishedRun<C, M> {
         self.epoch
     }
 
-    /// The starts that segments may name as their lineage which were out of reach in
-    /// some start of this run: once its result is reported, such segments are left
-    /// over. Empty where none was ever out of reach.
+    /// The starts that a segment may name as its lineage if it was out of reach in some start of
+    /// this run: once the result is reported, such segments are leftovers. Empty if none was ever
+    /// out of reach.
     pub fn left(&self) -> &[StartId] {
         &self.left
     }
 
-    /// Finds a run finished: writes the result to all segments that count and
-    /// do not have it, so that it bears the loss of all others before it is
-    /// reported as it did in the start that computed it.
+    /// Handles a run that is found finished: writes the result to all segments that count and lack
+    /// it, so that it survives the same losses before it is reported as in the start that computed
+    /// it. Collective.
     pub(super) fn found(
         comm: &C,
         mut opening: Opening<M>,
@@ -94,14 +93,15 @@ impl<C: Comm, M: Memory> FinishedRun<C, M> {
         Ok(Self { comm, memory, hook, epoch, result, left, ids, levels, _held: None, _lock: lock })
     }
 
-    /// Removes what is left of the run, whose result all have reported that are
-    /// to report it. Collective; nothing goes before all have come here.
+    /// Removes what is left of the run, once every process that reports its result has done so.
+    /// Collective; nothing is removed before all have called it.
     ///
-    /// Returns why images of levels stay, each on one of the processes at which their disks
-    /// fail. A start that finds them takes them for those of a run that has not come to its end.
+    /// Returns the errors that kept images of levels from being removed, each on one of the
+    /// processes on which the level's disk fails. A start that finds such images takes them for
+    /// those of an unfinished run.
     ///
     /// # Errors
-    /// When a rank died, or the system refuses.
+    /// When a rank died, or the system refuses to remove a segment.
     pub fn clear(mut self) -> Result<Vec<CheckpointError>> {
         self.hook.at(&Step::new(StepName::Clear, self.epoch))?;
         self.comm.barrier()?;
@@ -113,9 +113,9 @@ impl<C: Comm, M: Memory> FinishedRun<C, M> {
         Ok(stay)
     }
 
-    /// Removes all images of the run, those without a seal among them, before the first
-    /// mark goes: a start that finds neither marks nor segments finds no images of what
-    /// was reported, but for those of a disk that fails. Collective.
+    /// Removes all images of the run, also unsealed ones, before the first mark is removed: a start
+    /// that finds neither marks nor segments must find no images of a reported run either, except
+    /// on a failing disk. Collective.
     fn clear_levels(&self) -> Result<Vec<CheckpointError>> {
         if self.levels.is_empty() {
             return Ok(Vec::new());
@@ -131,13 +131,13 @@ impl<C: Comm, M: Memory> FinishedRun<C, M> {
                 cleared => cleared?,
             }
         }
-        // Also the barrier behind which segments go.
+        // This is also the barrier before segments are removed.
         all_reduce(&self.comm, &mut first, u64::min)?;
         failed.retain(|(number, _)| first[*number] == process);
         Ok(failed.into_iter().map(|(_, error)| error).collect())
     }
 
-    /// Removes the images of a level that this process looks after: all that can be removed.
+    /// Removes the images of a level that this process manages: all that can be removed.
     fn clear_level(&self, level: &Level) -> Result<()> {
         let (process, size) = (self.comm.rank(), self.comm.size());
         let failed = || level_error("removing the images", level);
@@ -153,40 +153,40 @@ impl<C: Comm, M: Memory> FinishedRun<C, M> {
 }
 
 impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
-    /// All have come to the end of the run, and have the result of rank 0: a mark is
-    /// true. Collective.
+    /// Waits until all have come to the end of the run, and returns the result of rank 0, so that a
+    /// mark is true. Collective.
     pub(super) fn agree_on_result(&mut self, result: &[u8]) -> Result<Vec<u8>> {
         self.vault.step(Step::new(StepName::Finish, self.record.stamped()))?;
         let mut result = result.to_vec();
         broadcast_bytes(&self.job, &mut result, 0)?;
         self.check_room(&result)?;
-        // No image is needed of a run that has ended.
+        // A run that has ended needs no image.
         let hook = self.vault.hook();
         let (_written, _free) = self.helper.take_back(WhenBusy::Skip, &*hook);
-        // Memory is free again only when nobody looks into it.
+        // Memory is free again only when no process has it open.
         self.peers.clear();
         self.job.barrier()?;
         Ok(result)
     }
 
-    /// The record bears the result.
+    /// Marks the segment: its record holds the result.
     pub(super) fn mark(&mut self, result: &[u8]) -> Result<()> {
         self.record.finish(result);
         self.write_record(Step::new(StepName::Mark, self.record.stamped()))
     }
 
-    /// All are marked: any one that is left tells the result. Collective.
+    /// Waits until all are marked, so that any one of them tells the result. Collective.
     pub(super) fn marked(&mut self) -> Result<()> {
         self.vault.step(Step::new(StepName::Marked, self.record.stamped()))?;
         Ok(self.job.barrier()?)
     }
 
-    /// What is left of the run.
+    /// The finished run, whose segments are still there.
     pub(super) fn into_finished(self, result: Vec<u8>) -> FinishedRun<C, M> {
         let is_lasting = self.config.method != Method::None;
         let ids = if is_lasting { vec![self.id] } else { Vec::new() };
         let (epoch, left) = (self.record.stamped(), self.record.left().to_vec());
-        // Nobody reads the segment any more.
+        // From here on nobody reads the segment.
         drop(self.helper);
         let (held, hook) = self.vault.into_parts();
         let (comm, memory, _lock) = (self.job, self.memory, self.lock);

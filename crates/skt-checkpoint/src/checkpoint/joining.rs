@@ -1,4 +1,4 @@
-//! The steps of a start that take hold of its segments, once all have agreed.
+//! The steps of a start that take over its segments once all processes have agreed.
 
 use super::agree::Plan;
 use super::checkpointer::Checkpointer;
@@ -24,9 +24,8 @@ use crate::comm::collect::{all_max, all_reduce};
 use crate::tuning::TUNING;
 
 impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
-    /// Lays out this rank's segment, and makes it where this process has none in hand. Its images
-    /// go to these `slots` of the levels.
-    /// Splits the job into groups. Collective.
+    /// Lays out this rank's segment, creates it if this process has taken over none, and splits the
+    /// job into groups. The rank's images go to the `slots` of the levels. Collective.
     pub(super) fn create(
         comm: &C,
         mut opening: Opening<M>,
@@ -86,8 +85,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         })
     }
 
-    /// Takes part in this start; nothing that a later start could miss has
-    /// changed yet.
+    /// Joins this start; nothing that a later start could need has changed yet.
     pub(super) fn join(&mut self, is_new: bool) -> Result<()> {
         let step = Step::new(StepName::Join, self.plan.epoch);
         if !is_new {
@@ -96,12 +94,12 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         }
         self.record.join(self.plan.attempt, &self.plan.left);
         if self.plan.has_rotten_images {
-            // What stands for a lost segment is to know it, too.
+            // A segment that replaces a lost one must record it, too.
             self.record.note_rotten_images();
         }
         self.write_record(step)?;
         if is_new {
-            // Last: a segment without its identity is nobody's.
+            // Last: a segment without an identity belongs to nobody.
             let bytes = self.header.encode_identity(&self.identity);
             self.vault.store(0, &bytes, step)?;
             self.vault.order();
@@ -109,29 +107,29 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         Ok(())
     }
 
-    /// All segments are there. Collective.
+    /// Waits until all segments exist. Collective.
     pub(super) fn joined(&mut self) -> Result<()> {
         self.vault.step(Step::new(StepName::Joined, self.plan.epoch))?;
         Ok(self.job.barrier()?)
     }
 
-    /// All have joined: from here on segments follow this start's decision.
-    /// A segment that has not joined is stale from now on.
+    /// All have joined: from here on segments follow this start's decision, and a segment that has
+    /// not joined is stale.
     pub(super) fn confirm(&mut self) -> Result<()> {
         let (method, Plan { attempt, epoch, state, load, .. }) = (self.config.method, &self.plan);
         let step = Step::new(StepName::Confirm, *epoch);
-        // COMMIT(e) before the flush, or a second death would find B torn and nobody to
-        // say that (A, D) is what counts.
+        // COMMIT(e) comes before the flush: otherwise a second death would find B torn and no
+        // record that (A, D) counts.
         self.record.confirm(*attempt, method, *epoch, state);
         if method == Method::Abft && load.is_none() && self.record.is_hollow() {
-            // The application knows which of its data is there.
+            // The application knows which of its data is valid.
             self.record.rebuilt(*epoch, state);
         }
         self.write_record(step)
     }
 
-    /// Looks for the segments of the group's other members. If each of the group
-    /// can read those of all others, parities need no messages.
+    /// Looks for the segments of the group's other members. If each member can read those of all
+    /// others, parities need no messages.
     pub(super) fn meet_peers(&mut self, is_new: bool) -> Result<()> {
         let asked = self.config.encoder;
         if !self.config.method.encodes() || !matches!(asked, Encoder::Auto | Encoder::Direct) {
@@ -152,7 +150,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         }
         let sees_all = peers.iter().filter(|peer| peer.is_some()).count() + 1 == ranks.len();
         let mut all_see = [u8::from(sees_all)];
-        // A user who asks for it must have it everywhere.
+        // A user who asks for `direct` must get it in every group.
         let who = if asked == Encoder::Direct { &self.job } else { &self.group };
         all_reduce(who, &mut all_see, u8::min)?;
         if all_see[0] != 0 {
@@ -162,15 +160,15 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
                 let remove = self.memory.remove(self.id);
                 remove.map_err(memory_error("removing", self.id, self.layout.bytes))?;
             }
-            // The first to say it ends the job: nothing is to be left by then.
+            // The first to report it ends the job: all must have removed their segments by then.
             self.job.barrier()?;
             return Err(CheckpointError::NotDirect);
         }
         Ok(())
     }
 
-    /// Measures what messages cost where parities need any and their length is
-    /// not given; else makes the others' memory ready to be read.
+    /// Measures the cost of messages if parities need messages and their length is not given; with
+    /// `direct`, prepares the others' memory for reading instead.
     pub(super) fn prepare_to_encode(&mut self) -> Result<()> {
         if !self.config.method.encodes() {
             return Ok(());
@@ -181,7 +179,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             }
         } else if self.config.message_bytes.is_none() {
             let link = Link::measure(&self.group, &self.code)?;
-            // All that goes round before the pipeline runs dry: a band's parity.
+            // The bytes that pass through the pipeline before it runs empty: a band's parity.
             let bands = self.layout.regions.iter().map(|parts| parts.stripes);
             let parity = bands.map(|stripes| stripes.block_rows * stripes.shape.pitch_bytes);
             let bytes = parity.max().unwrap_or_default();
@@ -191,14 +189,14 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     }
 }
 
-/// The group of a rank, by its number and its ranks.
+/// The index and the ranks of the group of `rank`.
 pub(super) fn group_of(plan: &Plan, rank: usize) -> (usize, Vec<usize>) {
     let group = plan.groups.iter().position(|members| members.contains(&rank));
     let group = group.expect("every rank has a group");
     (group, plan.groups[group].clone())
 }
 
-/// Layout of a segment of a group of so many members, and its code.
+/// The layout of a segment in a group of `members`, and the group's code.
 pub(super) fn laid_out<K: Code + Clone>(
     config: &Config<K>,
     header_bytes: usize,
@@ -213,7 +211,7 @@ pub(super) fn laid_out<K: Code + Clone>(
     Ok((layout, code))
 }
 
-/// What writes the images of a rank, and what is known of them. Collective.
+/// The writer of this rank's images, and what is known of these. Collective.
 fn image_writer<C: Comm, K>(
     comm: &C,
     config: &Config<K>,
@@ -237,7 +235,7 @@ fn image_writer<C: Comm, K>(
         &plan.given_up,
         config.state_seconds,
     );
-    // Images that lack some bear fewer losses: others follow.
+    // Images that are incomplete survive fewer losses: new ones are due at once.
     let lacking = (0..levels.len()).filter(|&level| plan.lacking[level]);
     lacking.for_each(|level| shelves.make_due(level));
     let helper = match levels.first() {
@@ -250,8 +248,8 @@ fn image_writer<C: Comm, K>(
     Ok((helper, shelves))
 }
 
-/// When the newest images of each level that can be restored were due, in seconds of the run,
-/// as the states in their seals tell; 0 where there are none. Collective.
+/// When the newest restorable images of each level were due, in seconds of the run, according to
+/// the states in their seals; 0 for a level without any. Collective.
 fn newest_seconds<C: Comm, K>(
     comm: &C,
     config: &Config<K>,
@@ -273,8 +271,8 @@ fn newest_seconds<C: Comm, K>(
     Ok(seconds)
 }
 
-/// Geometry and code of a group. Without checkpoints neither is used, and any
-/// legal geometry does, also for a job of one rank.
+/// The geometry and code of a group. Without parities neither is used, and any legal geometry does,
+/// even for a job of one rank.
 fn shaped<K: Code + Clone>(config: &Config<K>, members: usize) -> Result<(Geometry, K)> {
     if !config.method.encodes() {
         return Ok((Geometry { members: 2, parities: 1 }, config.code.clone()));

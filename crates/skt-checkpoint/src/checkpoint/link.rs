@@ -1,4 +1,4 @@
-//! What a message between members of a group costs, measured at the start.
+//! The cost of a message between members of a group, measured at the start.
 
 use std::ops::RangeInclusive;
 use std::time::Instant;
@@ -9,11 +9,11 @@ use crate::comm::{Comm, PanelBuf, Result, Tag};
 use crate::tuning::TUNING;
 
 const TAG_LINK: Tag = 5;
-/// How long messages may be.
+/// Legal lengths of messages, in bytes.
 pub const MESSAGE_BYTES: RangeInclusive<usize> =
     TUNING.message_bytes_least..=TUNING.message_bytes_most;
 
-/// Cost of a message between neighbours of a group, with all of them at it.
+/// The cost of a message between neighbours of a group while all members send.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Link {
     /// Seconds that the shortest message takes.
@@ -25,9 +25,9 @@ pub struct Link {
 }
 
 impl Link {
-    /// Measures it, in some milliseconds on a fast network: all members pass
-    /// messages round, as they do when they encode. Collective; the worst of the
-    /// members, the same on all.
+    /// Measures the cost, within some milliseconds on a fast network: all members pass messages
+    /// around the ring, as they do when they encode. Collective; returns the worst of the members,
+    /// the same on all.
     ///
     /// # Errors
     /// When a rank dies.
@@ -66,8 +66,8 @@ impl Link {
         })
     }
 
-    /// The length of messages that moves `bytes` round a group of so many
-    /// `members` fastest, within [`MESSAGE_BYTES`].
+    /// The length of messages that moves `bytes` around a group of `members` fastest, within
+    /// [`MESSAGE_BYTES`].
     pub fn message_bytes(&self, bytes: usize, members: usize) -> usize {
         let Self { latency_seconds, send_seconds_per_byte, add_seconds_per_byte } = *self;
         let best = optimal_segment_bytes(
@@ -81,16 +81,16 @@ impl Link {
     }
 }
 
-/// Segment size that makes a pipelined chain fastest: with t = bytes/s segments
-/// over p processes, `T(s) = (p - 2 + t) (alpha + (beta + gamma) s)` is least at
+/// The segment size that makes a pipelined chain fastest: with t = bytes/s segments over p
+/// processes, `T(s) = (p - 2 + t) (alpha + (beta + gamma) s)` is least at
 ///
 /// ```text
 /// s = sqrt(bytes alpha / ((p - 2) (beta + gamma)))
 /// ```
 ///
-/// (Chen and Dongarra, section 3.3). `alpha` is the latency of a message in
-/// seconds, `beta` and `gamma` the seconds a byte takes to be sent and to be
-/// added. Rounded to whole cache lines, and between one of them and `bytes`.
+/// (Chen and Dongarra, section 3.3). `alpha` is the latency of a message in seconds; `beta` and
+/// `gamma` are the seconds to send and to add one byte. The result is a multiple of 64 bytes, a
+/// cache line: at least one, and at most what `bytes` need.
 pub fn optimal_segment_bytes(
     bytes: usize,
     processes: usize,

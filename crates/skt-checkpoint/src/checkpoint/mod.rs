@@ -1,8 +1,7 @@
 //! In-memory checkpoints that survive the loss of ranks.
 //!
-//! Nothing in here knows of LU: only of regions of memory, groups of ranks and
-//! epochs, so that any application can use it. docs/protocol.md has the states
-//! and says why each loss is survived.
+//! This module knows regions of memory, groups of ranks and epochs, but nothing of LU, so any
+//! application can use it. docs/protocol.md lists the states and says why each loss is survived.
 
 mod abft;
 pub mod agree;

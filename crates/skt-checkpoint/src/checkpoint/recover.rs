@@ -1,11 +1,10 @@
-//! Recovery: survivors finish their own flush, lost ranks are rebuilt from
-//! them, and everybody's workspace is set from its copy.
+//! Recovery: survivors finish their own flush, lost ranks are rebuilt from them, and every rank's
+//! workspace is reset to its copy.
 //!
-//! Nothing here changes a survivor in a way that a second death could not
-//! start over from: a flush reads A and D, which nobody writes before the
-//! stamp; the rebuilding reads B and C of survivors, and writes to them where
-//! they are damaged, which their checksums say until it is done; a rebuilt rank
-//! counts as lost until its record says otherwise.
+//! A second death during any of this can be recovered from in the same way: a flush reads A and D,
+//! which nothing writes before the stamp; rebuilding reads B and C of survivors, and writes to them
+//! only where they are damaged, as their checksums show until it is done; a rebuilt rank counts as
+//! lost until its record says otherwise.
 
 use super::checkpointer::Checkpointer;
 use super::code::Code;
@@ -17,20 +16,20 @@ use super::methods::Method;
 use super::record::Holds;
 use crate::comm::Comm;
 
-/// What was recovered.
+/// What a recovery did.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recovered {
     /// The epoch that all ranks are at now.
     pub epoch: u64,
-    /// The application's state then.
+    /// The application's state at that epoch.
     pub state: Vec<u8>,
-    /// Ranks that were rebuilt, of the whole job.
+    /// Ranks of the whole job that were rebuilt.
     pub rebuilt: Vec<usize>,
     /// Bytes of B and C that were rebuilt on this rank.
     pub rebuilt_bytes: usize,
     /// Bytes copied on this rank.
     pub copied_bytes: usize,
-    /// Bytes of B and C that came from an image.
+    /// Bytes of B and C that were read from an image.
     pub loaded_bytes: usize,
     /// Damaged cells of the whole job that were rebuilt.
     pub mended_cells: usize,
@@ -39,7 +38,7 @@ pub struct Recovered {
 }
 
 impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
-    /// Lost members of this rank's group, by their place in it.
+    /// Lost members of this rank's group, by position in it.
     pub(super) fn lost_members(&self) -> Vec<usize> {
         let ranks = self.group_ranks();
         let is_lost = |member: &usize| self.plan.lost.contains(&ranks[*member]);
@@ -51,8 +50,9 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         lost
     }
 
-    /// Where this rank is at epoch - 1 with A and D complete at `epoch`, B := A. All is
-    /// copied: what was active is not known where COMMIT was not seen.
+    /// Completes the flush of a rank that is stamped epoch - 1 and has A and D complete at `epoch`:
+    /// B := A. Copies all of A, because a rank that has not seen COMMIT does not know what was
+    /// active. Returns the bytes copied.
     pub(super) fn finish_flush(&mut self, epoch: u64) -> Result<usize> {
         if self.holds(epoch) != Holds::Workspace {
             return Ok(0);
@@ -67,7 +67,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         Ok(copied)
     }
 
-    /// Rebuilds the settled copy and parities of the group's lost members.
+    /// Rebuilds the settled copy and parities of the group's lost members. Returns the bytes
+    /// written here.
     pub(super) fn rebuild(&mut self, epoch: u64, lost: &[usize]) -> Result<usize> {
         if lost.is_empty() {
             return Ok(0);
@@ -83,7 +84,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         Ok(written)
     }
 
-    /// Where this rank's data of the epoch is, before it is recovered.
+    /// Where this rank's data of the epoch is before the recovery.
     pub(super) fn holds(&self, epoch: u64) -> Holds {
         match self.image() {
             Some(_) => Holds::Copy,
@@ -91,7 +92,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         }
     }
 
-    /// A replacement has all that its rank had.
+    /// Records that a replacement has all that its rank had.
     pub(super) fn stamp_rebuilt(&mut self, epoch: u64) -> Result<()> {
         if !self.record.is_hollow() {
             return Ok(());
@@ -100,8 +101,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         self.write_record(Step::new(StepName::RecoverStamp, epoch))
     }
 
-    /// A := B, and both sets of parities equal: what a checkpoint that was cut
-    /// short left in the other one is not what its frozen part must hold.
+    /// A := B, and both sets of parities equal: an interrupted checkpoint may have left the other
+    /// set without what its frozen part must hold. Returns the bytes copied.
     pub(super) fn reset_workspace(&mut self, epoch: u64) -> Result<usize> {
         self.record.assert_settled();
         assert_eq!(self.record.stamped(), epoch);

@@ -14,9 +14,9 @@ use super::schedule::Stats;
 use crate::comm::Comm;
 
 impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
-    /// The parities of epoch - 2 become those of `epoch`. They differ from those
-    /// of epoch - 1 where A was active then. What is active now is encoded anew;
-    /// the rest of that, which froze in between, is copied. All checksums are.
+    /// Prepares the parities of `epoch`, which replace those of epoch - 2 in their set. The two
+    /// sets differ only where A was active at epoch - 1. What is active again is encoded again; the
+    /// rest of that part, which froze in between, is copied here, and so are all checksums.
     pub(super) fn carry(&mut self, epoch: u64, active: &[Active], stats: &mut Stats) -> Result<()> {
         let start = Instant::now();
         for (region, &now) in active.iter().enumerate() {
@@ -34,8 +34,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         Ok(())
     }
 
-    /// Copies bytes `bytes` of each row of one band's parities from the set of
-    /// the epoch before into that of the step's epoch.
+    /// Copies `bytes` of each row of one band's parities from the set of the epoch before to that
+    /// of the step's epoch.
     fn carry_band(
         &mut self,
         region: usize,
@@ -56,7 +56,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         self.copy_rows(from, to, rows, bytes, step)
     }
 
-    /// COMMIT: every D of every group is complete, and whoever sees this knows it.
+    /// COMMIT: every D of every group is complete, which this record tells later starts.
     pub(super) fn commit(&mut self, epoch: u64, state: Vec<u8>, stats: &mut Stats) -> Result<()> {
         let start = Instant::now();
         self.record.commit(epoch, state);
@@ -65,7 +65,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         Ok(())
     }
 
-    /// B and D hold the epoch: D is C from here on.
+    /// Stamps the epoch, which B and D hold: from here on D is C.
     pub(super) fn stamp(&mut self, epoch: u64, stats: &mut Stats) -> Result<()> {
         let start = Instant::now();
         self.record.stamp(epoch);
@@ -75,7 +75,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         Ok(())
     }
 
-    /// Frozen means frozen: outside of `active` A equals its copy.
+    /// Asserts that A equals its copy outside of `active`.
     pub(super) fn assert_frozen(&self, active: &[Active]) {
         let (copy, _) = self.config.method.settled(self.record.stamped());
         for (index, (parts, active)) in self.layout.regions.iter().zip(active).enumerate() {
@@ -87,8 +87,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         }
     }
 
-    /// Outside of the bands and bytes that were encoded, the new parities equal
-    /// those of the epoch before.
+    /// Asserts that the new parities equal those of the epoch before outside of the bands and bytes
+    /// that were encoded.
     pub(super) fn assert_carried(&self, active: &[Active]) {
         for (index, (parts, active)) in self.layout.regions.iter().zip(active).enumerate() {
             let bands = parts.stripes.bands_from(active.row);
@@ -104,8 +104,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         }
     }
 
-    /// The first row in which two parts differ, in rows before `row` and in the
-    /// bytes before `byte` of the others.
+    /// The first row in which two parts differ, compared whole before `row` and up to `byte` from
+    /// there on.
     fn first_difference(&self, one: Part, two: Part, row: usize, byte: usize) -> Option<usize> {
         let pitch = one.pitch_bytes;
         (0..one.rows).find(|&r| {

@@ -1,4 +1,4 @@
-//! Method `single`: one copy with its parities, torn while it is overwritten.
+//! Method `single`: one copy with its parities, torn while it is being overwritten.
 
 use super::checkpointer::Checkpointer;
 use super::code::Code;
@@ -10,7 +10,7 @@ use super::schedule::Stats;
 use crate::comm::Comm;
 
 impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
-    /// Mark the copy as torn; copy and encode over it; barrier; COMMIT.
+    /// Marks the copy as torn, copies and encodes over it, waits at the barrier, and writes COMMIT.
     pub(super) fn checkpoint_single(
         &mut self,
         epoch: u64,

@@ -1,7 +1,7 @@
-//! Rot: data that is not what was written. A restart compares every cell of its
-//! data and parities with its checksum before it relies on any. A damaged cell is an
-//! erasure: its stripe bears it like a lost member, at this one place. An image with very
-//! many of them is lost as a whole.
+//! Detection of rot: data that differs from what was written. A restart compares every cell of its
+//! data and parities with its checksum before it relies on any. A damaged cell is an erasure: at
+//! this one cell its stripe treats the member as lost. An image with very many damaged cells is
+//! lost as a whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -21,18 +21,18 @@ use super::record::Holds;
 use crate::comm::Comm;
 use crate::comm::collect::all_gather_bytes;
 
-/// Damaged cells of a group: who has damage where.
+/// The damaged cells of a group: for each cell, the members on which it is damaged.
 pub(super) type Damaged = BTreeMap<Place, BTreeSet<usize>>;
 
-/// A damaged cell of this rank: where it is in the group's stripes, and in its parts.
+/// A damaged cell of this rank: its position in the group's stripes and in this rank's parts.
 struct Found {
     place: Place,
     part: &'static str,
     row: usize,
 }
 
-/// Damage of this rank, of which all cells count and a limited number is listed: an image that
-/// cannot be read is nothing but damaged cells.
+/// The damage of this rank. All cells are counted, but a limited number is listed, because an
+/// unreadable image consists of damaged cells only.
 struct Findings {
     listed: Vec<Found>,
     listed_max: usize,
@@ -57,13 +57,13 @@ impl Findings {
 }
 
 impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
-    /// Compares this rank's data and parities of `epoch` with their checksums, and
-    /// agrees with the group on what is damaged. The ranks of images that are lost are among
-    /// those of the plan from here on. Collective over the job.
+    /// Compares this rank's data and parities of `epoch` with their checksums, and agrees with the
+    /// group on what is damaged. Ranks whose images are lost count among the plan's lost ranks from
+    /// here on. Collective over the job.
     ///
     /// # Errors
-    /// [`Refusal::Damaged`] on all ranks, when more is damaged or lost of one stripe
-    /// than its parities bear.
+    /// [`Refusal::Damaged`] on all ranks, when more of one stripe is damaged or lost than its
+    /// parities survive.
     pub(super) fn verify(&mut self, epoch: u64) -> Result<Damaged> {
         self.vault.step(Step::new(StepName::RecoverVerify, epoch))?;
         let found = self.find_damage(epoch);
@@ -71,7 +71,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             Some(_) => self.ranks_where(!found.are_listed())?,
             None => Vec::new(),
         };
-        // What is too much to be listed is lost, or refused.
+        // Damage too large to list means that the image is lost or the segment is refused.
         let listed = if found.are_listed() { &found.listed[..] } else { &[] };
         let mut places = Vec::with_capacity(listed.len());
         for Found { place, .. } in listed {
@@ -91,7 +91,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         self.refuse_what_is_too_much(epoch, &found, &damaged, &rotten)?;
         self.lose_images(&rotten);
         if self.plan.load.is_some() && !damaged.is_empty() {
-            // All of the group: whichever of them a later start may lack.
+            // All of the group record it, whichever of them a later start lacks.
             self.record.note_rotten_images();
         }
         Ok(damaged)
@@ -131,7 +131,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         found
     }
 
-    /// Compares all cells of these rows, which are a block of the stripe `at`.
+    /// Compares all cells of `rows`, which are a block of the stripe `at`, and adds damaged ones to
+    /// `found`.
     fn look_at(
         &self,
         part: Summed,
@@ -151,8 +152,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         }
     }
 
-    /// All ranks of the job learn of what cannot be mended, by rank and place. The images of
-    /// the `rotten` ranks are lost.
+    /// Tells all ranks of the job what cannot be mended, by rank and position. The images of the
+    /// `rotten` ranks count as lost. Collective.
     fn refuse_what_is_too_much(
         &self,
         epoch: u64,
@@ -197,8 +198,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         }
     }
 
-    /// Rebuilds all damaged cells, and those of the lost members at the same places,
-    /// which were rebuilt from them. Returns how many cells of this rank were damaged.
+    /// Rebuilds all damaged cells, and the same cells of the lost members, which were rebuilt from
+    /// damaged data. Returns how many cells of this rank were damaged. Collective over the group.
     pub(super) fn mend(&mut self, epoch: u64, damaged: &Damaged, lost: &[usize]) -> Result<usize> {
         let settled = self.config.method.settled(epoch);
         let mut mended = 0;

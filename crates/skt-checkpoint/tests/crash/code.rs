@@ -1,5 +1,5 @@
-//! Plain codes, one byte at a time: Cauchy Reed-Solomon over GF(2^8), and XOR
-//! as the case of one parity with all coefficients 1.
+//! Plain codes, which work byte by byte: Cauchy Reed-Solomon over GF(2^8), and XOR as the case of
+//! one parity with all coefficients 1.
 
 use skt_checkpoint::checkpoint::code::{Code, Rebuild};
 
@@ -28,7 +28,7 @@ const fn mul(mut a: u8, mut b: u8) -> u8 {
     product
 }
 
-/// By trial; of 0: 0.
+/// Inverses found by trial; that of 0 is 0.
 const INVERSES: [u8; 256] = {
     let mut inverses = [0; 256];
     let mut a = 1;

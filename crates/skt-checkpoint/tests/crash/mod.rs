@@ -1,4 +1,4 @@
-//! What the crash tests share.
+//! The common part of the crash tests.
 #![allow(dead_code, reason = "each test uses a part")]
 
 pub mod camera;

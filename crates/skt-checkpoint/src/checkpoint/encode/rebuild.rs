@@ -1,4 +1,4 @@
-//! What lost members held, from the blocks and parities of the others.
+//! Rebuilding: computes what lost members held from the blocks and parities of the others.
 
 use std::collections::VecDeque;
 use std::ops::{DerefMut, Range};
@@ -15,25 +15,26 @@ use crate::tuning::TUNING;
 
 const TAG_REBUILD: Tag = 4;
 
-/// A cell of one row of each block of a stripe, of data and parities alike.
+/// The position of a cell within a stripe: one cell of the same row of each of its blocks, data and
+/// parities alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// Region.
+    /// The region.
     pub region: usize,
-    /// Band of the region.
+    /// The band of the region.
     pub band: usize,
-    /// Stripe of the band.
+    /// The stripe of the band.
     pub stripe: usize,
-    /// Row, from the first of each block on.
+    /// The row, counted from the first of each block.
     pub row: usize,
-    /// Cell of the row.
+    /// The cell of the row.
     pub cell: usize,
 }
 
 impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P> {
-    /// Rebuilds what the members `lost` held of one band: blocks of copy `copy`
-    /// first, then parities of `set`. Collective over the group; survivors only
-    /// read. Returns the bytes written here.
+    /// Rebuilds what the members `lost` held of one band: first their blocks of the copy, then
+    /// their parities. `settled` has the indices of the copy and of the set of parities. Survivors
+    /// only read. Collective over the group. Returns the bytes written here.
     pub fn rebuild(
         &mut self,
         lost: &[usize],
@@ -52,8 +53,8 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         Ok(written)
     }
 
-    /// [`Band::rebuild`] of one cell of one row of a stripe's blocks, on members
-    /// that have lost no more than that.
+    /// Rebuilds one cell of one row of a stripe's blocks, on the members `lost`, which need not
+    /// have lost anything else. Collective over the group. Returns the bytes written here.
     pub fn rebuild_cell(
         &mut self,
         lost: &[usize],
@@ -79,7 +80,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         let geometry = stripes.geometry;
         let copy = self.parts.data(self.parts.b[copy], set);
         let parities = self.parts.parities(set);
-        // What a member holds of a stripe: data i of it, or parity p.
+        // A member holds either data block i of a stripe or parity p.
         let data = |i: usize| (copy.part, stripes.block(band, i));
         let parity = |p: usize| (parities.part, stripes.parity(band, p));
         let holder = |i: usize| geometry.data_member(stripe, i);
@@ -114,9 +115,9 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         Ok(written)
     }
 
-    /// Sums up along the chain, tile by tile, and writes the sum at its end.
-    /// Members work on different tiles: each receives the next one, and sends the
-    /// last one, while it adds to this one.
+    /// Sums up along the chain, tile by tile, and writes the sum on its last member. Members work
+    /// on different tiles: each receives the next tile and sends the previous one while it adds to
+    /// this one.
     fn run_chain(
         &mut self,
         chain: &[Link<K::Coef>],

@@ -1,5 +1,6 @@
-//! A checkpointer hands what it has stamped to the writer of images, and takes it back before it
-//! writes there itself; ranks tell each other at its barriers how far their images are.
+//! The hand-over between a checkpointer and its writer of images: the checkpointer lends a stamped
+//! epoch, and takes it back before it writes there itself. At its barriers the ranks tell each
+//! other which images are sealed.
 
 use std::time::Instant;
 
@@ -21,13 +22,13 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         self.shelves.reports()
     }
 
-    /// The next epoch has images on all levels. Rank 0 decides.
+    /// Makes images of the next epoch due on all levels. Rank 0 decides.
     pub fn make_images_due(&mut self) {
         self.shelves.make_all_due();
     }
 
-    /// Seconds that the images of one epoch take this rank, by those that it has written, or is
-    /// writing, in this start; 0 where it has written none.
+    /// Seconds that the images of one epoch take this rank, judging by those that it has written or
+    /// is writing in this start; 0 if there are none.
     pub fn seconds_of_images(&mut self) -> f64 {
         if let Some(written) = self.helper.done() {
             self.shelves.note(written, 0.0);
@@ -35,8 +36,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         self.shelves.seconds_of_images()
     }
 
-    /// Waits until the images are written that were begun. Whether those of the newest epoch
-    /// are whole on all ranks, level by level. Collective.
+    /// Waits for the images that are being written. Returns, level by level, whether those of the
+    /// newest epoch are complete on all ranks. Collective.
     ///
     /// # Errors
     /// When a rank is lost.
@@ -58,7 +59,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         self.take_back_images_since(Instant::now())
     }
 
-    /// The same, where the rank has waited for the images since `start`.
+    /// [`Self::take_back_images`] for a rank that has waited for the images since `start`.
     pub(in super::super) fn take_back_images_since(&mut self, start: Instant) -> Free {
         let hook = self.vault.hook();
         let (written, free) = self.helper.take_back(self.shelves.when_busy(), &*hook);
@@ -66,7 +67,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         free
     }
 
-    /// The same, where what the epoch before `epoch` left may be lent on.
+    /// [`Self::take_back_images`], unless the images are of the epoch before `epoch`, whose bytes
+    /// may stay lent.
     pub(in super::super) fn take_back_images_before(&mut self, epoch: u64) -> Free {
         match self.shelves.writing() + 1 == epoch {
             true => self.helper.leave(),
@@ -74,8 +76,9 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         }
     }
 
-    /// Has images of `epoch` written on the levels that are `due`. The epoch is stamped:
-    /// nothing of it changes before it is taken back, nor, with method `abft`, anything.
+    /// Starts writing images of `epoch` on the levels that are `due`. The epoch is stamped: nothing
+    /// of it changes before it is taken back. With method `abft`, nothing of the rank's data
+    /// changes.
     pub(in super::super) fn write_images(&mut self, epoch: u64, due: u8) {
         if self.shelves.is_empty() {
             return;
@@ -96,17 +99,17 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         if images.is_empty() {
             return;
         }
-        // SAFETY: nobody writes to an epoch's copy, parities and checksums before the flush
-        // of the next epoch or the copy of the one behind it, which both ask for `Free`; with
-        // `abft` this rank waits for `Free` before it writes to anything. And the helper is
-        // dropped before the vault.
+        // SAFETY: nothing writes to an epoch's copy, parities and checksums before the flush of
+        // the next epoch or the copy of the one after it, and both ask for `Free`; with `abft`
+        // this rank waits for `Free` before it writes to anything. And the helper is dropped
+        // before the vault.
         let lent = unsafe { self.vault.lend(&ranges) };
         let rates = self.config.levels.iter().map(|level| level.max_bytes_per_second).collect();
         let piece_bytes = self.config.image_piece_bytes;
         self.helper.write(Writing::new(lent, images, piece_bytes, rates), free);
     }
 
-    /// The job-wide barrier, at which ranks tell each other of their images.
+    /// The job-wide barrier, at which ranks tell each other of their images. Collective.
     pub(in super::super) fn barrier_with_levels(&mut self) -> Result<()> {
         let mut votes = self.shelves.votes();
         all_reduce(&self.job, &mut votes, |a, b| a & b)?;
@@ -117,7 +120,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         Ok(())
     }
 
-    /// Which levels are due, as one byte behind the state of rank 0; nothing without levels.
+    /// Appends to the state of rank 0 one byte that says which levels are due; nothing without
+    /// levels.
     pub(in super::super) fn append_due(&mut self, state: &mut Vec<u8>) {
         const { assert!(MOST_LEVELS <= u8::BITS as usize) };
         if !self.shelves.is_empty() {
@@ -128,7 +132,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         }
     }
 
-    /// Takes that byte off again.
+    /// Removes that byte from the state and returns it.
     pub(in super::super) fn split_off_due(&self, state: &mut Vec<u8>) -> u8 {
         match self.shelves.is_empty() {
             true => 0,

@@ -1,5 +1,4 @@
-//! A checkpointer loads the image of its rank at a restart, and removes those that no start
-//! needs any more.
+//! Loading a rank's image at a restart, and removing images that no start needs any more.
 
 use std::io;
 use std::time::Instant;
@@ -24,9 +23,9 @@ use super::format::{ImageLayout, Said, Seal, read_seal};
 use super::room::slots_with_room;
 use crate::comm::Comm;
 
-/// Those of `files` that no start needs: of generations that cannot be restored, or are older
-/// than the newest `keep` of those that can. While none can be restored, all stay of which an
-/// image is `sealed`.
+/// The `files` that no start needs: those of generations that cannot be restored, or are older than
+/// the newest `keep` restorable ones. While no generation can be restored, all generations with a
+/// `sealed` image stay.
 fn unneeded(
     level: &Level,
     files: &[FileId],
@@ -40,7 +39,7 @@ fn unneeded(
     files.iter().filter(|file| !needed.contains(&file.generation)).copied().collect()
 }
 
-/// Opens an image to be read.
+/// Opens an image for reading.
 fn open(level: &Level, id: ImageId) -> io::Result<Box<dyn ImageFile>> {
     match level.disk.list()?.into_iter().find(|file| file.has(id)) {
         Some(file) => level.disk.open(file, id.rank),
@@ -49,11 +48,13 @@ fn open(level: &Level, id: ImageId) -> io::Result<Box<dyn ImageFile>> {
 }
 
 impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
-    /// The slots that this rank writes to on each level. A level without room is given up where
-    /// there is something to go on from, or known to be nothing on it. Collective; nothing has changed yet.
+    /// The slots that this rank writes to on each level. A level without room is given up if there
+    /// is something to resume from, or the level is known to have nothing. Collective; nothing has
+    /// changed yet.
     ///
     /// # Errors
-    /// [`Refusal::NoRoom`] on all processes, where there is nothing.
+    /// [`Refusal::NoRoom`] on all processes, if there is nothing to resume from and the level may
+    /// have images.
     pub(in super::super) fn slots_of_levels(
         comm: &C,
         opening: &Opening<M>,
@@ -95,13 +96,13 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         ImageLayout::new(&self.layout, self.config.method, epoch, self.config.abft_image_bytes)
     }
 
-    /// Checksum of what an image has of this rank's segment, where the parts of a segment
-    /// have none; else 0.
+    /// The checksum of an image's part of this rank's segment, if the segment has no checksums of
+    /// its own; else 0.
     pub(super) fn body_sum(&self, layout: &ImageLayout) -> u64 {
         if self.config.method != Method::Abft {
             return 0;
         }
-        /// Bytes from one sign of life to the next: all of the matrix takes minutes.
+        /// Bytes between two calls of the hook: reading all of the matrix takes minutes.
         const PIECE_BYTES: usize = 256 << 20;
         let (begun, mut sums) = (Instant::now(), Vec::new());
         for (part, _) in &layout.parts {
@@ -114,7 +115,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         checksum(bytemuck::cast_slice(&sums))
     }
 
-    /// An image and its seal, which is that of an image with these parts.
+    /// Opens an image and reads its seal, which must fit its name and `layout`.
     fn open_sealed(
         &self,
         level: &Level,
@@ -133,10 +134,10 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         }
     }
 
-    /// Copy, parities and checksums of this rank come from its image. Its segment is hollow
-    /// until they are verified. What cannot be read, the whole image or a part, stays zero, and
-    /// differs from its checksums. Returns the bytes: none of method `abft`, whose image has one
-    /// checksum, where it differs.
+    /// Loads the copy, parities and checksums of this rank from its image. Its segment is hollow
+    /// until they are verified. What cannot be read, the whole image or a part, stays zero and
+    /// differs from its checksums. Returns the bytes loaded; 0 with method `abft` if the image's
+    /// single checksum differs.
     pub(in super::super) fn load_image(&mut self, epoch: u64) -> Result<usize> {
         let Some(id) = self.image() else { return Ok(0) };
         assert!(self.record.is_hollow(), "an image is never loaded over data that counts");
@@ -161,8 +162,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         Ok(if self.body_sum(&layout) == seal.body_sum { loaded } else { 0 })
     }
 
-    /// The images of the `rotten` ranks are as good as gone: these ranks are among the lost ones
-    /// from here on, with nothing in their segments.
+    /// Treats the images of the `rotten` ranks as lost: these ranks count as lost from here on, and
+    /// their segments are zero.
     pub(in super::super) fn lose_images(&mut self, rotten: &[usize]) {
         if rotten.contains(&self.job.rank()) {
             assert!(self.record.is_hollow(), "what comes from an image does not count yet");
@@ -179,18 +180,17 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         }
     }
 
-    /// What this start goes on from, if these are images, has rotten in part: others are due at once.
+    /// Makes images due at once if this start resumes from images that have rotted in part.
     pub(in super::super) fn follow_images_at_once(&mut self) {
         if let Some(load) = &self.plan.load {
             self.shelves.make_due(load.level);
         }
     }
 
-    /// Lets go of everything and decides again, without what this start goes on from, which
-    /// is rotten. Collective.
+    /// Releases everything and decides again, without the rotten source of this start. Collective.
     ///
     /// # Errors
-    /// `refusal`, where there is nothing else; nothing has changed then.
+    /// `refusal`, if there is no other source; nothing has changed then.
     pub(in super::super) fn open_without(self, refusal: Refusal) -> Result<Box<Self>> {
         let source = match self.plan.load.as_deref() {
             None => Source::Memory,
@@ -202,7 +202,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         drop((helper, peers));
         let (segment, hook) = vault.into_parts();
         drop(segment);
-        // Nobody has a segment in use that another one is to take or to remove.
+        // All have released segments that another process may take over or remove.
         job.barrier()?;
         rotten.push(Rotten { source, refusal });
         match Self::open_after(&job, memory, config, &shapes, hook, Earlier { lock, rotten })? {
@@ -211,7 +211,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         }
     }
 
-    /// These images are not to be gone on from, on whatever level they are, in this start.
+    /// Excludes these images from this start, on whatever level they are.
     pub(in super::super) fn pass_over(&mut self, images: Generation, refusal: &Refusal) {
         for (level, restorable) in self.plan.restorable.iter().enumerate() {
             if restorable.contains(&images) {
@@ -222,9 +222,9 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         }
     }
 
-    /// Removes the images that no start needs any more, of those that this process looks
-    /// after: what is rotten among them, since the run goes on from something else. A disk that
-    /// removes none, as a read-only one, costs its level.
+    /// Removes the images that no start needs any more, among those that this process manages.
+    /// Rotten ones are among them, since the run resumes from another source. A disk on which
+    /// removal fails, for instance a read-only one, costs its level.
     pub(in super::super) fn discard_superfluous_images(&mut self) -> Result<()> {
         let Plan { restorable, sealed, epoch, .. } = &self.plan;
         let step = Step::new(StepName::Discard, *epoch);

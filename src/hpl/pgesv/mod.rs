@@ -90,7 +90,7 @@ impl Params {
         self.n.div_ceil(self.nb)
     }
 
-    /// Columns of A before panel `k`; all of them behind the last one.
+    /// Columns of A before panel `k`; all of them after the last panel.
     pub fn columns_before(&self, k: usize) -> usize {
         (k * self.nb).min(self.n)
     }

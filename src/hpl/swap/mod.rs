@@ -8,7 +8,7 @@
 //!
 //! | module | how | where |
 //! |---|---|---|
-//! | `node` | each rank reads the others' rows in shared memory | the process column shares a node |
+//! | `node` | each rank reads the others' rows in shared memory | all ranks on one node |
 //! | `direct` | messages to all ranks during products | columns in halves (`pgesv::trailing`) |
 //! | `binary_exchange` | recursive doubling | `SWAP` 0, and `mix` with few columns or P = 2 |
 //! | `spread_roll` | spread, then a ring | `SWAP` 1, and `mix` with many columns |

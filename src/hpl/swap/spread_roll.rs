@@ -9,7 +9,7 @@
 //! carry `bandwidth` elements a second in each direction, an exchange takes about
 //!
 //! ```text
-//! spread    1 latency       + (D / P + H) LocQ / bandwidth      H: most rows handed over by one rank
+//! spread    1 latency       + (D / P + H) LocQ / bandwidth      H: most rows one rank hands over
 //! roll      (P - 1) latency + (1 - 1/P) NB LocQ / bandwidth     P - 1 messages of NB / P rows
 //! total     P latency       + ((1 - 1/P) NB + D / P + H) LocQ / bandwidth
 //! ```

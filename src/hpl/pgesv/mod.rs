@@ -254,19 +254,18 @@ impl<C: Comm> Workspace<C> {
     /// One step, with m = k + DEPTH:
     ///
     /// ```text
-    ///             owner column of panel m              other process columns        waits for
-    /// advance     apply panels k .. m - 1 to its       post the receives of         owner: rows and pivots
-    ///             columns, factor it, start to         panel m                      along its process column
-    ///             broadcast it
-    /// exchange    rows of the first part: each rank sends its rows of U and its     rows of this part
-    ///             displaced rows along the process column; all solve U = L1^-1 A1
-    /// multiply    A2 -= L2 U, on all threads of the rank. Between calls of the      nothing
-    ///             BLAS the thread with the token forwards pieces of panels
-    ///             k + 1 .. m, and sends the rows of the other half
-    /// exchange,   the second half, if there is one: its rows have been sent         rows that have not
-    /// multiply    during the first product                                          arrived yet
-    /// then        [`Solver::factor`] waits for panel m, and progresses the          panel m
-    ///             checkpoint meanwhile
+    ///           process column of panel m       other process columns       waits for
+    /// advance   apply panels k .. m - 1 to      receive panel m             owner: rows and pivots
+    ///           its columns, factor panel m,                                of its process column
+    ///           start to broadcast it
+    /// exchange  part 1: rows of U and displaced rows go along the process   rows of part 1
+    ///           column; solve U = L1^-1 A1
+    /// multiply  part 1: A2 -= L2 U on all threads; between calls of the     nothing
+    ///           BLAS the thread with the token forwards panels k + 1 .. m,
+    ///           and sends the rows of part 2
+    /// exchange  part 2, if there is one: solve U = L1^-1 A1                 late rows of part 2
+    /// multiply  part 2: the same, with the rows of part 1 for step k + 1    nothing
+    /// then      Solver::factor progresses the checkpoint                    panel m
     /// ```
     ///
     /// With one thread, and with a team near the end ([`advances_first`]), all threads of the owner

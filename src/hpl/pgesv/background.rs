@@ -206,7 +206,7 @@ impl Watch<'_> {
     /// come to `reached`.
     ///
     /// # Errors
-    /// Those of the background and of `is_over`.
+    /// The errors of the background and of `is_over`.
     pub fn progress_until(
         &mut self,
         reached: Reached,
@@ -229,7 +229,7 @@ impl Watch<'_> {
     /// The factorization has come to `reached`.
     ///
     /// # Errors
-    /// Those of `body`, else those of the background.
+    /// The errors of `body`, else those of the background.
     ///
     /// # Panics
     /// When no thread can be started, or the second thread panicked.

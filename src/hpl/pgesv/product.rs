@@ -64,7 +64,7 @@ impl Parts for Unrecorded {
 /// No other thread uses these elements, and no thread writes to U.
 ///
 /// # Errors
-/// Those of `parts`.
+/// The errors of `parts`.
 pub(super) unsafe fn multiply_part(
     (a, cols): (&SharedMat, &Range<usize>),
     panel: &Operands,
@@ -103,7 +103,7 @@ pub(super) unsafe fn multiply_part(
 /// No other thread uses these elements, and no thread writes to U.
 ///
 /// # Errors
-/// Those of `recorder`; no part begins after one.
+/// The errors of `recorder`; no part begins after one.
 pub(super) unsafe fn multiply_narrow<C: Comm>(
     local: &Local<C>,
     cols: &Range<usize>,
@@ -201,7 +201,7 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
     /// Runs `meanwhile` while the team computes pieces, until none is left.
     ///
     /// # Errors
-    /// Those of `meanwhile` and of the listener; no piece begins after one.
+    /// The errors of `meanwhile` and of the listener; no piece begins after one.
     pub fn compute_beside(
         &self,
         team: &Team,
@@ -254,7 +254,7 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
     /// messages still to forward, products are kept short.
     ///
     /// # Errors
-    /// Those of `progress` and of the listener.
+    /// The errors of `progress` and of the listener.
     pub fn compute_between_messages(
         &self,
         token: &mut Token,

@@ -64,7 +64,7 @@ pub struct Checked {
 /// How often the checksums are compared with the matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CheckEvery {
-    /// As often as costs less than 1 % of the time.
+    /// As often as possible for 1 % of the time.
     Auto,
     /// Not at all.
     Never,

@@ -451,7 +451,7 @@ impl<'a> Places<'a> {
     /// Buffers for two panels, that of panel `k` first.
     ///
     /// # Safety
-    /// As for [`Self::buffer`].
+    /// The conditions of [`Self::buffer`].
     pub unsafe fn panel_buffers(&self, k: usize) -> [PanelBuf; 2] {
         // SAFETY: the caller's promise; they are two areas.
         [k, k + 1].map(|k| unsafe { self.buffer(self.panels[k % 2]) })
@@ -460,7 +460,7 @@ impl<'a> Places<'a> {
     /// The buffer for the panel that is factored.
     ///
     /// # Safety
-    /// As for [`Self::buffer`]; no sums are stored there.
+    /// The conditions of [`Self::buffer`]; no sums are stored there.
     pub unsafe fn w_buffer(&self) -> PanelBuf {
         // SAFETY: the caller's promise.
         unsafe { self.buffer(self.w) }
@@ -469,7 +469,7 @@ impl<'a> Places<'a> {
     /// Buffers for U of the columns of the next panel, and for U of the rest.
     ///
     /// # Safety
-    /// As for [`Self::buffer`].
+    /// The conditions of [`Self::buffer`].
     pub unsafe fn u_buffers(&self) -> [PanelBuf; 2] {
         // SAFETY: the caller's promise; they are two areas.
         [self.u_next, self.u_rest].map(|area| unsafe { self.buffer(area) })

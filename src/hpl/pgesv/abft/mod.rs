@@ -314,8 +314,8 @@ impl<'s, C: Comm> System<'s, C> {
     /// before each change of the memory. Collective over the grid.
     ///
     /// # Errors
-    /// A refusal, the same on all ranks, when too much is lost; nothing has been changed then. On all
-    /// ranks alike when a column has no usable pivot. When a rank is lost.
+    /// A refusal, the same on all ranks, when too much is lost; nothing has been changed then. On
+    /// all ranks alike when a column has no usable pivot. When a rank is lost.
     ///
     /// # Panics
     /// When the memory does not have [`Self::doubles`], when DEPTH is neither 0 nor 1, or when the

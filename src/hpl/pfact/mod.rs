@@ -1,12 +1,11 @@
 //! Factorization of one panel: `jb` columns below the diagonal, shared by the
 //! `P` ranks of one process column (HPL_pdfact).
 //!
-//! The panel W lies column by column. Its first `jb` rows start empty and are the
-//! same on all ranks: row `j` there is the j-th pivot row, so that they end as the
-//! unit lower triangle L1 and the upper triangle U1. Below them lie the rank's own
-//! rows. Those of the diagonal block come first: when j pivots are done, the rows
-//! that were the first j of the block are where the pivot rows came from, or
-//! nowhere any more, and what is in their places is *dead*.
+//! The panel W is stored column by column. Its first `jb` rows start empty and are the same on all
+//! ranks: row `j` there is the j-th pivot row, so that they end as the unit lower triangle L1 and
+//! the upper triangle U1. The rank's own rows follow. Those of the diagonal block come first: when j
+//! pivots are done, the rows that were the first j of the block are where the pivot rows came from,
+//! or nowhere any more, and what is stored in their places is *dead*.
 //!
 //! ```text
 //!            jb

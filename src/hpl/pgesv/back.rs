@@ -12,7 +12,7 @@
 //! ```
 //!
 //! The column on the left owns block k-1, and needs only what was handed over
-//! to go on; the rest of the work overlaps with its. A share reaches each
+//! to continue; the rest of the work overlaps with its. A share reaches each
 //! block's owner in time, for a column that solves a block hands over the next
 //! Q-1, up to its own next one. U_kk is gathered before s_k is there: a column
 //! does so while the one on the right is at work.

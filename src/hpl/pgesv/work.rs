@@ -1,4 +1,4 @@
-//! The work space that a rank needs beside its part of the matrix.
+//! The work space that a rank needs besides its part of the matrix.
 
 use super::Params;
 use super::column::ColumnMemory;

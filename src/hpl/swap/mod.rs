@@ -51,7 +51,7 @@ pub struct Plan {
     mine: Vec<usize>,
     /// Displaced rows that go to another rank, in the order of their owner, then of their taker.
     leaving: Vec<Displaced>,
-    /// For each rank, and the end, where its own begin among `leaving`.
+    /// Where the rows of each rank begin among `leaving`, and the end of the last rank's.
     leaving_starts: Vec<usize>,
     /// Displaced rows that stay on this rank, as pairs of local rows: from, to.
     staying: Vec<(usize, usize)>,

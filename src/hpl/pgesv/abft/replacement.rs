@@ -168,7 +168,8 @@ impl<C: Comm> System<'_, C> {
     ///
     /// # Errors
     /// A refusal, the same on all ranks, when more than that process column is lost; nothing has
-    /// been changed then. On all ranks alike when a column has no usable pivot. When a rank is lost.
+    /// been changed then. On all ranks alike when a column has no usable pivot. When a rank is
+    /// lost.
     ///
     /// # Panics
     /// Under the conditions of [`System::solve`]; when no rank is absent; with another number of

@@ -193,7 +193,7 @@ pub(super) fn go_to<C: Comm>(
     cut: usize,
     action: Action,
 ) -> Result<(), SolveError> {
-    // SAFETY: no panel is received before the factorization goes on.
+    // SAFETY: no panel is received before the factorization continues.
     let step = |k: usize| unsafe { Step::new(local, places, k) };
     match action {
         Action::Rebuild => return Ok(()),

@@ -3,9 +3,9 @@
 //!
 //! The panel W is stored column by column. Its first `jb` rows start empty and are the same on all
 //! ranks: row `j` there is the j-th pivot row, so that they end as the unit lower triangle L1 and
-//! the upper triangle U1. The rank's own rows follow. Those of the diagonal block come first: when j
-//! pivots are done, the rows that were the first j of the block are where the pivot rows came from,
-//! or nowhere any more, and what is stored in their places is *dead*.
+//! the upper triangle U1. The rank's own rows follow. Those of the diagonal block come first: when
+//! j pivots are done, the rows that were the first j of the block are where the pivot rows came
+//! from, or nowhere any more, and what is stored in their places is *dead*.
 //!
 //! ```text
 //!            jb

@@ -20,7 +20,7 @@ struct Kept {
     before_seconds: f64,
 }
 
-/// The complete record, from the bytes that [`write`] made.
+/// The complete record, from the bytes that `write` made.
 ///
 /// # Panics
 /// When this version of the program has not written the bytes.

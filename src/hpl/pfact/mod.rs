@@ -52,7 +52,7 @@ pub enum PfactError {
     Pivot {
         /// Column of the panel, from 0.
         column: usize,
-        /// What was found.
+        /// The value in place of a pivot.
         value: f64,
     },
     /// A rank could not be reached.
@@ -65,7 +65,7 @@ impl From<CommError> for PfactError {
     }
 }
 
-/// Where this rank's rows of the panel belong in the matrix.
+/// The position of this rank's rows of the panel in the matrix.
 #[derive(Debug, Clone, Copy)]
 pub struct Place {
     /// Global index of the panel's first column, and of its first row.
@@ -90,7 +90,7 @@ pub struct PanelWork<'a, C: Comm> {
     pub w: MatMut<'a>,
     /// Global pivot row of each column, as doubles (exact below 2^53).
     pub ipiv: &'a mut [f64],
-    /// Where the rows belong.
+    /// The position of the rows in the matrix.
     pub place: Place,
     /// The ranks of the process column.
     pub col: &'a C,

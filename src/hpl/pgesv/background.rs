@@ -72,7 +72,7 @@ impl Drop for End<'_> {
     }
 }
 
-/// What the second thread progresses.
+/// The work that the second thread progresses.
 struct Lent<'b, C> {
     background: &'b mut dyn Background,
     /// The group of ranks, where messages of the solver are in progress.

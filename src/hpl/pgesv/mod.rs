@@ -107,7 +107,7 @@ pub enum SolveError {
     Pivot {
         /// Global column, from 0.
         column: usize,
-        /// What was found.
+        /// The value in place of a pivot.
         value: f64,
     },
     /// A rank could not be reached.
@@ -118,7 +118,7 @@ pub enum SolveError {
     Checkpoint {
         /// The panel before which it was to be taken.
         panel: usize,
-        /// What went wrong.
+        /// The error.
         why: String,
     },
     /// The checksums contradict the matrix: a number was computed wrong, or has changed in
@@ -187,7 +187,7 @@ fn memory_error(what: &'static str) -> impl Fn(std::io::Error) -> SolveError {
     move |e| SolveError::Memory { what, why: e.to_string() }
 }
 
-/// What a solver needs besides the matrix, allocated once: it outlives the cuts between which the
+/// The work space of a solver, allocated once: it outlives the cuts between which the
 /// matrix is lent to a [`Solver`].
 pub struct Workspace<C: Comm> {
     look_ahead: LookAhead<C>,
@@ -259,7 +259,8 @@ impl<C: Comm> Workspace<C> {
     ///           its columns, factor panel m,                                of its process column
     ///           start to broadcast it
     /// exchange  part 1: rows of U and displaced rows go along the process   rows of part 1
-    ///           column; solve U = L1^-1 A1
+    ///           column, unless step k - 1 has sent them; solve
+    ///           U = L1^-1 A1
     /// multiply  part 1: A2 -= L2 U on all threads; between calls of the     nothing
     ///           BLAS the thread with the token forwards panels k + 1 .. m,
     ///           and sends the rows of part 2
@@ -268,6 +269,7 @@ impl<C: Comm> Workspace<C> {
     /// then      Solver::factor progresses the checkpoint                    panel m
     /// ```
     ///
+    /// With DEPTH 0 there is no panel m: panel k is factored and received before the step.
     /// With one thread, and with a team near the end ([`advances_first`]), all threads of the owner
     /// advance panel m before the first exchange. Otherwise the first thread of the owner does so
     /// at the beginning of the first product, while the other threads multiply, and then joins

@@ -9,7 +9,7 @@ use crate::pages;
 /// arrives.
 const ROWS_AHEAD: usize = 2;
 
-/// Which index runs through contiguous memory.
+/// The index that runs through contiguous memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Layout {
     Row,

@@ -122,7 +122,7 @@ pub enum Opened<'a, C: Comm> {
     Ready {
         /// The guard.
         guard: Box<Protected<'a, C>>,
-        /// What earlier starts have left.
+        /// The data that earlier starts have left.
         found: Found,
         /// Whether the matrix comes from a checkpoint.
         resumed: bool,
@@ -325,7 +325,7 @@ impl<'a, C: Comm> Protected<'a, C> {
         Ok(())
     }
 
-    /// What has happened since the first start.
+    /// The history of the test since its first start.
     pub fn history(&self) -> History {
         History {
             taken: self.state.taken.clone(),

@@ -1,4 +1,4 @@
-//! What has happened to a test since its first start, for the reports.
+//! The history of a test since its first start, for the reports.
 
 use serde::{Deserialize, Serialize};
 

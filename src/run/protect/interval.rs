@@ -12,7 +12,7 @@ use crate::model::tang::interval::daly_seconds;
 /// many times slower than predicted.
 const SLOWER: f64 = 10.0;
 
-/// What determines when checkpoints of a test are taken.
+/// The rates and times that determine when checkpoints of a test are taken.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pace {
     every: Every,

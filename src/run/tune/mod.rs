@@ -22,7 +22,7 @@ use crate::config::{RunSpec, TestSpec};
 use crate::hpl::comm::Comm;
 use crate::report::progress::Progress;
 
-/// What is to be tuned.
+/// The task of a tuning.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The run. The first value of each list is the default.

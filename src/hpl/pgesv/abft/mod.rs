@@ -256,7 +256,7 @@ struct Lost {
     ranks: Vec<usize>,
     /// Whether each rank is lost, by process row and process column.
     by_place: Vec<Vec<bool>>,
-    /// What has been decoded of each process row so far.
+    /// The decodings in each process row so far.
     decoded: Vec<Decoded>,
 }
 

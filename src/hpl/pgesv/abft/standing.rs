@@ -36,7 +36,7 @@ pub(super) struct MemoryReport {
     pub is_torn: bool,
     /// Whether the checksums have contradicted the matrix.
     pub is_wrong: bool,
-    /// What was decoded in the rank's process row.
+    /// The decodings in the rank's process row, as the rank knows them.
     pub decoded: Decoded,
 }
 

@@ -4,13 +4,13 @@
 //!
 //! ```text
 //! mpirun -np 4 target/release/examples/himeno --inject 1@column:70      dies
-//! mpirun -np 4 target/release/examples/himeno --inject 1@column:70      goes on
+//! mpirun -np 4 target/release/examples/himeno --inject 1@column:70      resumes
 //! ```
 //!
-//! Jacobi iterations for Poisson's equation in generalized coordinates: a stencil of 19
-//! points with a coefficient array for each term, in single precision, 34 operations a
-//! point. The grid is cut along its first dimension. The pressure is the region of a
-//! checkpoint; the coefficients are set again.
+//! Jacobi iterations for Poisson's equation in generalized coordinates: a stencil of 19 points with
+//! a coefficient array for each term, in single precision, 34 operations a point. The grid is cut
+//! along its first dimension. The pressure is the region of a checkpoint; the coefficients are set
+//! again.
 
 mod common;
 #[path = "common/halo.rs"]
@@ -26,7 +26,7 @@ use skt_hpl::checkpoint::layout::RegionShape;
 use skt_hpl::hpl::comm::mpi::MpiComm;
 use skt_hpl::hpl::comm::{Comm as _, CommError, collect};
 
-/// Relaxation of the iteration.
+/// The relaxation factor of the iteration.
 const OMEGA: f32 = 0.8;
 /// Operations at a point of the grid, as the benchmark counts them.
 const FLOPS: f64 = 34.0;
@@ -43,7 +43,7 @@ struct Args {
     options: Options,
 }
 
-/// What is not in the region; the same on all ranks.
+/// The numbers outside of the region; the same on all ranks.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 struct State {
@@ -52,22 +52,22 @@ struct State {
     gosa: f64,
 }
 
-/// What the run came to.
+/// The result of the run.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 struct Solved {
     state: State,
-    /// Iterations of the last start, and what they and their checkpoints took.
+    /// Iterations of the last start, and the seconds of these and their checkpoints.
     timed: u64,
     seconds: f64,
-    /// Least and largest pressure.
+    /// The least and the largest pressure.
     range: [f64; 2],
-    /// Differs when any bit of the pressure does.
+    /// A hash that changes when any bit of the pressure does.
     p: u64,
 }
 
-/// A rank's planes of the grid, and one more on each side: the neighbour's next to
-/// them, or the boundary. Each plane of an array has `lines` lines of `width` points.
+/// A rank's planes of the grid, and one more on each side: the neighbour's adjacent plane, or the
+/// boundary. Each plane of an array has `lines` lines of `width` points.
 struct Problem<'a> {
     comm: &'a MpiComm,
     /// Planes between the boundaries.
@@ -100,14 +100,14 @@ impl<'a> Problem<'a> {
         self.plane()..(self.block.count + 1) * self.plane()
     }
 
-    /// p := (i / (I - 1))^2 in plane i, which stays so on the boundary.
+    /// p := (i / (I - 1))^2 in plane i, which stays constant on the boundary.
     fn begin(&self, p: &mut [f32]) {
         for (i, plane) in p.chunks_exact_mut(self.plane()).enumerate() {
             plane.fill((self.block.first + i).pow(2) as f32 / (self.lines - 1).pow(2) as f32);
         }
     }
 
-    /// ss := the change of p that each point of the line at `at` calls for.
+    /// ss := the change of p that the equation requires at each point of the line at `at`.
     fn line(&self, p: &[f32], at: usize, ss: &mut [f32]) {
         let w = self.width;
         // Lines of p by their offsets in i and j: minus, zero, plus.
@@ -133,9 +133,8 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// One iteration. Returns gosa, the sum of the squares of all changes: its planes
-    /// are added in their order in the grid, so that it has the same bits on any number
-    /// of ranks.
+    /// Does one iteration. Returns gosa, the sum of the squares of all changes: its planes are
+    /// added in their order in the grid, so that it has the same bits on any number of ranks.
     fn iterate(&self, p: &mut [f32], ss: &mut [f32]) -> Result<f64, CommError> {
         let (above, rest) = p.split_at_mut(self.plane());
         let (own, below) = rest.split_at_mut(self.own().len());
@@ -160,7 +159,7 @@ impl<'a> Problem<'a> {
         Ok(planes.map(bytemuck::pod_read_unaligned::<f64>).sum())
     }
 
-    /// Least and largest of all ranks' own pressures.
+    /// The least and the largest pressure of all ranks' own planes.
     fn range(&self, p: &[f32]) -> Result<[f64; 2], CommError> {
         let ends =
             p[self.own()].iter().fold([f32::NEG_INFINITY; 2], |[a, b], &p| [a.max(-p), b.max(p)]);
@@ -234,8 +233,8 @@ impl Client for Args {
         println!("{}", if self.is_right(solved) { "PASSED" } else { "FAILED" });
     }
 
-    /// The changes become less, and as each point becomes a mean of points around it
-    /// none leaves the range of the boundary, but for rounding.
+    /// The changes decrease, and as each point becomes a mean of points around it, none leaves the
+    /// range of the boundary, except by rounding.
     fn is_right(&self, solved: &Solved) -> bool {
         let (State { gosa, first_gosa, .. }, [least, largest]) = (solved.state, solved.range);
         gosa <= first_gosa && least >= 0.0 && largest <= 1.0 + 1e-6

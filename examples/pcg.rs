@@ -1,10 +1,10 @@
-//! Conjugate gradients with the Jacobi preconditioner that survive the loss of
-//! processes and nodes (the client of Chen and Dongarra, "A scalable checkpoint
-//! encoding algorithm for diskless checkpointing").
+//! Conjugate gradients with the Jacobi preconditioner that survive the loss of processes and nodes
+//! (the client of Chen and Dongarra, "A scalable checkpoint encoding algorithm for diskless
+//! checkpointing").
 //!
 //! ```text
 //! mpirun -np 4 target/release/examples/pcg --inject 1@column:70      dies
-//! mpirun -np 4 target/release/examples/pcg --inject 1@column:70      goes on
+//! mpirun -np 4 target/release/examples/pcg --inject 1@column:70      resumes
 //! ```
 //!
 //! Solves A u = b on a grid of `size x size` points, A the five-point stencil
@@ -35,7 +35,7 @@ struct Args {
     options: Options,
 }
 
-/// What is not in the vectors; the same on all ranks.
+/// The numbers outside of the vectors; the same on all ranks.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 struct Scalars {
@@ -44,13 +44,13 @@ struct Scalars {
     first_rho: f64,
 }
 
-/// What the solution came to.
+/// The result of the solution.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 struct Solved {
     iterations: u64,
     residual: f64,
-    /// Differs when any bit of x does.
+    /// A hash that changes when any bit of x does.
     x: u64,
 }
 
@@ -97,7 +97,7 @@ impl Problem<'_> {
         Ok(Scalars { iteration: 0, rho, first_rho: rho })
     }
 
-    /// q := A p. The rows above and below come from the neighbours.
+    /// q := A p. The neighbours send the rows above and below.
     fn multiply(&self, p: &[f64], q: &mut [f64]) -> Result<(), CommError> {
         let (n, rows) = (self.size, self.block.count);
         let (mut above, mut below) = (vec![0.0; n], vec![0.0; n]);
@@ -115,7 +115,7 @@ impl Problem<'_> {
         Ok(())
     }
 
-    /// One iteration, from rho to the next.
+    /// Does one iteration. Returns the next rho.
     fn iterate(
         &self,
         rho: f64,

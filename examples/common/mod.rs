@@ -1,8 +1,8 @@
-//! What the clients of the checkpoint library in this folder share: their flags,
-//! and the way of a start from what it finds to the report.
+//! What the clients of the checkpoint library in this folder share: their flags, and the steps of a
+//! start from what it finds to the report.
 //!
-//! A [`Client`] has regions, which a checkpoint saves whole, and a state of a few
-//! numbers, which is the same on all ranks. Everything else it computes again.
+//! A [`Client`] has regions, which a checkpoint saves whole, and a state of a few numbers, which is
+//! the same on all ranks. It recomputes everything else.
 
 use std::array::from_fn;
 use std::process::ExitCode;
@@ -18,7 +18,7 @@ use skt_hpl::hpl::comm::{Comm, CommError, collect};
 use skt_hpl::machine::team::Team;
 use skt_hpl::run::protect::{Inject, NodeCheckpointer, Settings, Target, TestSegments, sweep};
 
-/// What ends a run without a result.
+/// An error that ends a run without a result.
 pub type Failure = Box<dyn std::error::Error>;
 
 /// The flags of all clients.
@@ -35,23 +35,23 @@ pub struct Options {
     inject: Vec<Inject>,
 }
 
-/// An iteration that goes on from checkpoints, with its parameters.
+/// An iteration that resumes from checkpoints, with its parameters.
 pub trait Client: Parser {
-    /// Name of the example.
+    /// The name of the example.
     const NAME: &'static str;
     /// What a checkpoint saves besides the regions; the same on all ranks.
     type State: Pod;
-    /// What the computation came to; it is kept until it is reported.
+    /// The result of the computation, which is kept until it is reported.
     type Solved: Pod;
 
     /// The flags that all clients have.
     fn options(&self) -> &Options;
-    /// The parameters without which a checkpoint would be of no use.
+    /// The parameters without which a checkpoint would be useless.
     fn problem(&self) -> String;
     /// The regions, of one shape on all ranks.
     fn shapes(&self, ranks: usize) -> Vec<RegionShape>;
-    /// Iterates from where `saved` is to the end. The ranks of `comm` are those of the
-    /// data, not those of the launcher.
+    /// Iterates from the state of `saved` to the end. The ranks of `comm` are those of the data,
+    /// not those of the launcher.
     fn compute(
         &self,
         comm: &MpiComm,
@@ -63,18 +63,18 @@ pub trait Client: Parser {
     fn is_right(&self, solved: &Self::Solved) -> bool;
 }
 
-/// The regions of a rank and what saves them.
+/// The regions of a rank, and their checkpointer.
 pub struct Saved<'a, S> {
     checkpointer: Box<NodeCheckpointer<'a, MpiComm>>,
     faults: Arc<Target>,
     every: u64,
     regions: usize,
-    /// The state at the checkpoint that the run goes on from; none at its beginning.
+    /// The state at the checkpoint that the run resumes from; `None` at its beginning.
     pub state: Option<S>,
 }
 
 impl<'a, S: Pod> Saved<'a, S> {
-    /// Recovers what an earlier start has left, and says what it was.
+    /// Recovers what an earlier start has left, and prints what it was.
     fn recover(
         opened: Box<NodeCheckpointer<'a, MpiComm>>,
         faults: Arc<Target>,
@@ -91,13 +91,13 @@ impl<'a, S: Pod> Saved<'a, S> {
         Ok(Self { checkpointer, faults, every, regions, state })
     }
 
-    /// All regions, to be used at once.
+    /// All regions at once.
     pub fn regions<T: Pod, const N: usize>(&mut self) -> [&mut [T]; N] {
         let mut regions = self.checkpointer.regions().into_iter().map(bytemuck::cast_slice_mut);
         from_fn(|_| regions.next().expect("no more than in `shapes`"))
     }
 
-    /// Before each iteration: takes a checkpoint if one is due.
+    /// Called before each iteration: takes a checkpoint if one is due.
     pub fn before(&mut self, iteration: u64, state: &S) -> Result<(), Failure> {
         if iteration > 0 && iteration.is_multiple_of(self.every) {
             let all = vec![Active::ALL; self.regions];
@@ -108,7 +108,7 @@ impl<'a, S: Pod> Saved<'a, S> {
     }
 }
 
-/// A rank's block of what is dealt out: `first..first + count` of `total`.
+/// A rank's block of distributed items: `first..first + count` of `total`.
 pub struct Block {
     pub first: usize,
     pub count: usize,
@@ -116,7 +116,8 @@ pub struct Block {
 }
 
 impl Block {
-    /// Blocks are equally large, but the last ones may be smaller or empty.
+    /// The block of `rank`. All blocks have the same size, except that the last ones may be smaller
+    /// or empty.
     pub fn of(rank: usize, ranks: usize, total: usize) -> Self {
         let block = total.div_ceil(ranks);
         let first = (rank * block).min(total);
@@ -124,7 +125,7 @@ impl Block {
     }
 }
 
-/// A hash of the words of all ranks, which differs when any bit does.
+/// A hash of the words of all ranks, which changes when any bit does.
 pub fn hash(comm: &MpiComm, words: impl Iterator<Item = u64>) -> Result<u64, CommError> {
     let mix = |h: u64, word: u64| (h ^ word).wrapping_mul(0x100_0000_01b3).rotate_left(23);
     let mut sum = [words.fold(comm.rank() as u64, mix)];
@@ -132,8 +133,8 @@ pub fn hash(comm: &MpiComm, words: impl Iterator<Item = u64>) -> Result<u64, Com
     Ok(sum[0])
 }
 
-/// Computes, or finds what an earlier start has computed; reports; clears up. Whether
-/// the result is right.
+/// Computes the result, or finds what an earlier start has computed; reports it; cleans up. Returns
+/// whether the result is right.
 fn run<C: Client>(world: &MpiComm, client: &C) -> Result<bool, Failure> {
     let options = client.options();
     let run_id = options.run_id.as_deref().unwrap_or(C::NAME);
@@ -158,13 +159,13 @@ fn run<C: Client>(world: &MpiComm, client: &C) -> Result<bool, Failure> {
     if world.rank() == 0 {
         client.print(&solved);
     }
-    // Reported: it is not needed any more.
+    // The result is reported, so it is no longer needed.
     done.clear()?;
     sweep(&store, run_id, 0)?;
     Ok(client.is_right(&solved))
 }
 
-/// An example from its command line to its exit code.
+/// Runs an example from its command line to its exit code.
 pub fn main<C: Client>() -> ExitCode {
     let client = C::parse();
     let done = MpiWorld::init().map_err(Into::into).and_then(|world| {

@@ -1,4 +1,4 @@
-//! Why a job could not be run, and how it ends then.
+//! Why a job could not run, and the exit code that follows.
 
 use skt_terms::exit::Exit;
 
@@ -13,25 +13,25 @@ use crate::report::heartbeat;
 use crate::run::protect::Settings;
 use crate::run::protect::ledger::LedgerError;
 
-/// Why a job could not be run.
+/// Why a job could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
     /// A rank could not be reached.
     #[error(transparent)]
     Comm(#[from] CommError),
-    /// Rank 0 sent something that is no run.
+    /// Rank 0 sent data that describes no run.
     #[error("the run that rank 0 sent cannot be read: {0}; do all ranks run the same program?")]
     Spec(String),
-    /// The checkpoints.
+    /// The checkpoints failed.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
-    /// The store of the checkpoints.
+    /// The store of the checkpoints failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// What an earlier start has kept of the results.
+    /// The ledger of earlier starts could not be used.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    /// It has kept results of other tests.
+    /// The ledger has results of other tests.
     #[error(
         "run {run} was started with other settings: the result that an earlier start kept for test \
          {test} is of another test. Restart with the settings of that run, name this one with \
@@ -43,22 +43,23 @@ pub enum JobError {
         /// Number of the test, from 1.
         test: usize,
     },
-    /// The job does not fit its hosts, or another holds what it needs: all ranks know it.
+    /// The job does not fit its hosts, or another job holds what it needs. All ranks return this
+    /// error.
     #[error("{0}")]
     Refused(String),
     /// The solver stopped for a reason that is not in the matrix.
     #[error(transparent)]
     Solve(#[from] SolveError),
-    /// Too much is lost of what carries checksums.
+    /// Too many ranks are lost for the checksums.
     #[error("{0}")]
     Abft(abft::Refusal),
-    /// The time ends, as the ranks of the grid know.
+    /// The job's time ends, as the ranks of the grid know.
     #[error("the time ends; the same command goes on")]
     TimeUp,
     /// The report could not be written.
     #[error("cannot write the report: {0}")]
     Report(#[from] std::io::Error),
-    /// The BLAS could not have what it needs.
+    /// The BLAS could not allocate its work space.
     #[error(transparent)]
     Blas(#[from] NoWorkSpace),
     /// Threads could not be started.
@@ -66,7 +67,7 @@ pub enum JobError {
     Threads {
         /// Threads a rank.
         threads: usize,
-        /// What the system said.
+        /// The system's error.
         why: std::io::Error,
     },
 }
@@ -81,7 +82,7 @@ impl From<AbftError> for JobError {
 }
 
 impl JobError {
-    /// What the supervisor is told of a refusal that is not for a person to resolve.
+    /// The sign of life for the supervisor, if this is a refusal that the supervisor can act on.
     pub(super) fn sign(&self) -> Option<&'static str> {
         let refusal = match self {
             Self::Abft(abft::Refusal::Scattered { .. }) => return None,
@@ -91,7 +92,7 @@ impl JobError {
             _ => return None,
         };
         match refusal {
-            // The supervisor asks for what it knows to have been there.
+            // For these the supervisor decides by what it knows to have been there.
             Refusal::Unrecoverable { .. }
             | Refusal::Damaged { .. }
             | Refusal::RottenImages { .. }
@@ -107,8 +108,8 @@ impl JobError {
         matches!(self, Self::TimeUp | Self::Solve(SolveError::TimeUp { .. }))
     }
 
-    /// Whether this rank alone knows of it, so that it must end the others.
-    /// Refusals are agreed upon: all ranks have them.
+    /// Whether only this rank knows of the error, so that it must end the other ranks. Refusals are
+    /// agreed upon: all ranks return them.
     pub fn is_known_here_alone(&self) -> bool {
         let is_agreed = matches!(
             self,
@@ -120,7 +121,7 @@ impl JobError {
         !is_agreed && !self.is_time_up()
     }
 
-    /// How a job ends whose ranks all know of it.
+    /// The exit code of a job whose ranks all return this error.
     pub(super) fn exit(&self) -> Exit {
         let needs_all_ranks = matches!(
             self,
@@ -130,7 +131,7 @@ impl JobError {
         if needs_all_ranks || self.is_time_up() { Exit::Interrupted } else { Exit::BadInput }
     }
 
-    /// Whether another rank is gone, or has turned away because one is.
+    /// Whether another rank is lost, or has failed because one is.
     pub fn is_loss(&self) -> bool {
         let why = match self {
             Self::Comm(why)
@@ -142,8 +143,7 @@ impl JobError {
         matches!(why, CommError::Transport { .. })
     }
 
-    /// Whether the same command fails again until something else is changed: a
-    /// limit, a setting.
+    /// Whether the same command fails again until something else is changed: a limit or a setting.
     pub fn is_permanent(&self, settings: &Settings) -> bool {
         match self {
             Self::Store(why) | Self::Ledger(LedgerError::Store(why)) => why.is_permanent(),
@@ -152,7 +152,7 @@ impl JobError {
                 why.is_some_and(StoreError::is_permanent)
             }
             Self::Checkpoint(why) => !matches!(why, CheckpointError::Comm(_)),
-            // Images are from before it.
+            // Images are older than the wrong number.
             Self::Solve(SolveError::Wrong { .. }) => settings.levels.0.is_empty(),
             Self::Comm(_) | Self::Ledger(_) | Self::Solve(_) | Self::Report(_) | Self::TimeUp => {
                 false

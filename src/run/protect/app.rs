@@ -1,4 +1,4 @@
-//! For any application: settings, and a checkpointer made from them.
+//! For any application: a checkpointer made from the settings of the command line.
 
 use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,19 +9,21 @@ use crate::checkpoint::any_code::AnyCode;
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::protocol::{Checkpointer, Config};
 
-/// A checkpointer whose segments live in a store of this node.
+/// A checkpointer whose segments are in a store of this node.
 pub type NodeCheckpointer<'a, C> = Checkpointer<C, TestSegments<'a>, AnyCode>;
 
 impl Settings {
-    /// Method `self`, XOR by the ring, groups of 16 that each survive one loss.
+    /// The method `self`, XOR over a ring, and groups of 16 that each survive one loss.
     pub fn new(run_id: &str) -> Self {
         Self { method: Method::SelfCheckpoint, run_id: run_id.to_owned(), ..Self::none() }
     }
 
-    /// What [`Checkpointer::open`] needs besides `memory`, of the same run.
-    /// `application`: all parameters without which a checkpoint would be of no use;
-    /// `host`: where this process runs, its failure domain unless the settings name
-    /// another; `state_bytes`: the longest state that a checkpoint takes.
+    /// The configuration for [`Checkpointer::open`], besides `memory`, which is of the same run.
+    ///
+    /// - `application`: all parameters without which a checkpoint would be useless.
+    /// - `host`: the host of this process, which is its failure domain unless the settings name
+    ///   another.
+    /// - `state_bytes`: the longest state that a checkpoint takes.
     ///
     /// # Errors
     /// When the store of `memory` cannot tell which memory it is.

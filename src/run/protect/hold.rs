@@ -1,9 +1,10 @@
-//! A process's hold on a run, and how long it waits for one that ends.
+//! A process's hold on a run, and how long to wait for the end of another process that holds it.
 //!
-//! A process that was killed keeps what it is attached to, its hold on the run among it, until
-//! the system has taken its memory apart: with hundreds of GB in small pages that takes longer
-//! than the next start. So each holder says in the hold who it is. One that ends is waited for as
-//! long as that takes here, by a measurement; one that is at work is another job.
+//! A process that was killed keeps what it is attached to, including its hold on the run, until the
+//! system has freed its memory: with hundreds of GB in small pages that takes longer than the next
+//! start. So each holder writes into the hold which process it is. A process that is ending is
+//! waited for as long as freeing memory takes here, by a measurement; a process at work is another
+//! job.
 
 use std::time::{Duration, Instant};
 
@@ -14,24 +15,24 @@ use crate::checkpoint::store::{Segment, SegmentName, Store, StoreError};
 use crate::pages;
 use crate::report::heartbeat;
 
-/// How long a process at work is waited for: a launcher may return before all of its ranks are
-/// told to end.
+/// How long to wait for a process at work: a launcher may return before all of its ranks are told
+/// to end.
 const IN_USE_PATIENCE: Duration = Duration::from_secs(10);
-/// To take apart what a run has on a node may take so many times as long as a sample of it:
-/// other processes end at the same time.
+/// Freeing what a run has on a node may take this many times as long as a sample predicts, as other
+/// processes end at the same time.
 const ENDING_FACTOR: f64 = 10.0;
-/// Room for what a holder says of itself: words, and the number of its MPI job.
+/// Bytes for what a holder writes: words, and the number of its MPI job.
 const HOLDER_BYTES: usize = WORDS_BYTES + size_of::<u64>();
 const WORDS_BYTES: usize = 248;
 
-/// A process's hold on a run: no other job of that name can start on this store
-/// meanwhile. Given up when dropped; after a death the next start takes it over.
+/// A process's hold on a run: no other job of that name can start on this store meanwhile. It is
+/// released when dropped; after a death the next start takes it over.
 pub struct RunLock(Segment);
 
-/// The run is held by another process.
+/// Another process holds the run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunInUse {
-    /// It is at work, as far as can be seen.
+    /// The process is at work, as far as can be seen.
     #[error(
         "run `{run}` is running on host {host} ({location}): another job with the same \
          configuration, or one that has not ended yet. Wait for it, or name this one with --run-id"
@@ -39,14 +40,14 @@ pub enum RunInUse {
     AtWork {
         /// The run.
         run: String,
-        /// Where.
+        /// The host of the process.
         host: String,
-        /// Its hold.
+        /// The segment of its hold.
         location: String,
-        /// Whether the supervisor of this job has started it.
+        /// Whether the supervisor of this job has started the process.
         is_own: bool,
     },
-    /// It has ended, or is about to, and its memory is still being taken apart.
+    /// The process has ended, or is about to, and its memory is still being freed.
     #[error(
         "run `{run}` is still held on host {host} ({location}) by a process that was ended: the \
          system has not given its memory back in {waited_seconds:.0} s. Start again when it has"
@@ -54,27 +55,27 @@ pub enum RunInUse {
     Ending {
         /// The run.
         run: String,
-        /// Where.
+        /// The host of the process.
         host: String,
-        /// Its hold.
+        /// The segment of its hold.
         location: String,
-        /// How long it was waited for.
+        /// The seconds that it was waited for.
         waited_seconds: f64,
     },
 }
 
 impl RunInUse {
-    /// Whether it is so for a while only: the same start succeeds later.
+    /// Whether the hold ends by itself, so that the same start succeeds later.
     pub fn passes(&self) -> bool {
         matches!(self, Self::Ending { .. } | Self::AtWork { is_own: true, .. })
     }
 }
 
-/// Who holds a run.
+/// The process that holds a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Holder {
     presence: Presence,
-    /// Whether the supervisor of this job has started it.
+    /// Whether the supervisor of this job has started the process.
     is_own: bool,
 }
 
@@ -84,15 +85,15 @@ impl Holder {
         let run = heartbeat::run().unwrap_or_default();
         let words = format!("{} {run}", host::this_process());
         let mut bytes = [0; HOLDER_BYTES];
-        // Of a name that is too long a part: then nobody takes it for its own.
+        // A run name that is too long is cut, and then belongs to no supervisor.
         let len = words.len().min(WORDS_BYTES);
         bytes[..len].copy_from_slice(&words.as_bytes()[..len]);
         bytes[WORDS_BYTES..].copy_from_slice(&mpi_files::own_job().to_le_bytes());
         bytes
     }
 
-    /// Reads what a process has written; one that had no time to, or was of an earlier version,
-    /// is not known.
+    /// Reads what a process has written. A process that had no time to write, or is of an earlier
+    /// version, has unknown presence.
     fn read(bytes: &[u8]) -> Self {
         let bytes = &bytes[..bytes.len().min(WORDS_BYTES)];
         let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
@@ -111,35 +112,35 @@ impl Holder {
     }
 }
 
-/// A wait for processes of an earlier start to give up what they hold.
+/// A wait for processes of an earlier start to release what they hold.
 pub struct Patience<'a> {
-    /// The memory that is to be taken apart.
+    /// Bytes of memory that have to be freed.
     bytes: &'a dyn Fn() -> u64,
     start: Instant,
-    /// For those that end; measured when it is asked for.
+    /// The limit for processes that are ending; measured when it is first needed.
     ending: Option<Duration>,
 }
 
 impl<'a> Patience<'a> {
-    /// It begins now. Processes that end have so many bytes on this node, together.
+    /// Begins a wait. `bytes` gives the bytes on this node that ending processes have together.
     pub fn new(bytes: &'a dyn Fn() -> u64) -> Self {
         Self { bytes, start: Instant::now(), ending: None }
     }
 
-    /// Seconds since it began.
+    /// Seconds since the wait began.
     pub fn seconds(&self) -> f64 {
         self.start.elapsed().as_secs_f64()
     }
 
-    /// Whether it has come to its end for a process at work or, with `is_ending`, for one that
-    /// ends; a sign of life.
+    /// Whether the wait is over for a process at work or, with `is_ending`, for one that is ending.
+    /// Also writes a sign of life.
     pub fn is_over(&mut self, is_ending: bool) -> bool {
         heartbeat::wait(self.seconds(), self.start.elapsed().as_secs(), 0.0);
         let limit = if is_ending { self.for_ending() } else { IN_USE_PATIENCE };
         self.start.elapsed() > limit
     }
 
-    /// For processes that end: as long as it takes to take their memory apart.
+    /// The limit for processes that are ending: the time to free their memory.
     fn for_ending(&mut self) -> Duration {
         *self.ending.get_or_insert_with(|| {
             let bytes = (self.bytes)() as f64;
@@ -150,11 +151,11 @@ impl<'a> Patience<'a> {
 }
 
 impl RunLock {
-    /// Takes the hold of the process, on `host`, that is number `index` of those of
-    /// the job that see this store. Waits a while for a process of an earlier start to be gone.
+    /// Takes the hold of the process on `host` that has the number `index` among those of the job
+    /// that see this store. Waits a while for a process of an earlier start to end.
     ///
     /// # Errors
-    /// [`RunInUse`] inside, when it is held; else what the store says.
+    /// [`RunInUse`] inside, when another process holds it; else the store's error.
     pub fn take(
         store: &(dyn Store + Send + Sync),
         run: &str,
@@ -179,7 +180,7 @@ impl RunLock {
                         words.copy_from_slice(&this);
                         return Ok(Ok(Self(held)));
                     }
-                    // Of an earlier version.
+                    // It is of an earlier version.
                     None => _ = held.remove()?,
                 },
                 Ok(None) => {}
@@ -199,14 +200,15 @@ impl RunLock {
                 }
                 Err(error) => return Err(error),
             }
-            // Two that have given way to each other are not to do so again.
+            // Two processes that have given way to each other must not do so again at the same
+            // time.
             let pause_milliseconds = 30 + u64::from(std::process::id() % 41);
             std::thread::sleep(Duration::from_millis(pause_milliseconds));
         }
     }
 }
 
-/// The MPI job of a holder; 0 where it has said none.
+/// The MPI job of a holder; 0 if it has written none.
 fn job_of(bytes: &[u8]) -> u64 {
     let job = bytes.get(WORDS_BYTES..HOLDER_BYTES);
     job.map_or(0, |job| u64::from_le_bytes(job.try_into().expect("as many bytes")))
@@ -222,7 +224,7 @@ pub fn remove_mpi_files(store: &dyn Store, name: &SegmentName) {
 
 impl Drop for RunLock {
     fn drop(&mut self) {
-        // On the way out: what cannot be removed is taken over by the next start.
+        // If it cannot be removed now, the next start takes it over.
         let _ = self.0.remove();
     }
 }

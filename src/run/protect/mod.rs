@@ -1,7 +1,7 @@
 //! HPL under checkpoints: what a run saves, when, and where it continues.
 //!
-//! [`crate::checkpoint`] knows nothing of LU and [`crate::hpl::pgesv`] nothing of
-//! checkpoints; this is where they meet.
+//! [`crate::checkpoint`] knows nothing of LU, and [`crate::hpl::pgesv`] nothing of checkpoints;
+//! this module connects them.
 
 pub mod abft;
 mod app;

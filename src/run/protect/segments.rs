@@ -1,4 +1,4 @@
-//! The protocol's view of a node's segments.
+//! The segments of a node, as the checkpoint protocol uses them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,10 +16,10 @@ use crate::checkpoint::store::{Flaw, Segment, SegmentName, Store, StoreError, St
 use crate::machine::team::Team;
 use crate::report::heartbeat;
 
-/// Most bytes that a thread touches from one sign of life to the next.
+/// The most bytes that a thread touches between two signs of life.
 const TOUCHED_BYTES: usize = 256 << 20;
 
-/// Segments of one test of a run on this node.
+/// The segments of one test of a run on this node.
 pub struct TestSegments<'a> {
     store: &'a (dyn Store + Send + Sync),
     run: String,
@@ -29,7 +29,7 @@ pub struct TestSegments<'a> {
 }
 
 impl<'a> TestSegments<'a> {
-    /// Segments of test number `test` of `run`; `team` touches new ones.
+    /// The segments of test number `test` of `run`. The threads of `team` touch new ones.
     pub fn new(
         store: &'a (dyn Store + Send + Sync),
         run: &str,
@@ -39,7 +39,7 @@ impl<'a> TestSegments<'a> {
         Self { store, run: run.to_owned(), test, team, lock: None }
     }
 
-    /// Under a hold that this process has on the run already.
+    /// Uses a hold that this process already has on the run.
     pub fn under(self, lock: Option<Arc<RunLock>>) -> Self {
         Self { lock, ..self }
     }
@@ -49,13 +49,13 @@ impl<'a> TestSegments<'a> {
         self.team
     }
 
-    /// Number of the test.
+    /// The number of the test.
     pub fn test(&self) -> usize {
         self.test
     }
 
-    /// Which memory it is, the same for all processes that see its segments: what
-    /// [`crate::checkpoint::protocol::Config::node`] is to be.
+    /// Identifies the memory: the same for all processes that see its segments. It is the value for
+    /// [`crate::checkpoint::protocol::Config::node`].
     ///
     /// # Errors
     /// When the store cannot tell.
@@ -69,11 +69,11 @@ impl<'a> TestSegments<'a> {
     }
 }
 
-/// Removes from the store what is surely this user's and of no use to any run; a
-/// line about each that was damaged.
+/// Removes from the store what is certainly this user's and useless to any run. Returns a line
+/// about each segment that was damaged.
 ///
 /// # Errors
-/// When the store cannot be listed, or something not be removed.
+/// When the store cannot be listed, or something cannot be removed.
 pub fn tidy(store: &dyn Store) -> Result<Vec<String>, StoreError> {
     let removed = store.remove_dead_stubs()?;
     let line =
@@ -81,8 +81,8 @@ pub fn tidy(store: &dyn Store) -> Result<Vec<String>, StoreError> {
     Ok(removed.iter().filter(|stub| stub.flaw != Flaw::Unnamed).map(line).collect())
 }
 
-/// A line about each thing at the places of segments that no run uses and that is
-/// not surely this user's, or that another user has planted.
+/// A line about each thing in the place of a segment that no run uses, and that may not be this
+/// user's, or that another user has planted.
 ///
 /// # Errors
 /// When the store cannot be listed.
@@ -96,7 +96,7 @@ pub fn doubtful(store: &dyn Store) -> Result<Vec<String>, StoreError> {
     Ok(stubs.iter().filter(is_told).map(line).collect())
 }
 
-/// The highest test of `run` of which there are segments on this node.
+/// The highest test of `run` that has segments on this node.
 ///
 /// # Errors
 /// When the store cannot be listed.
@@ -105,7 +105,7 @@ pub fn found_test(store: &dyn Store, run: &str) -> Result<Option<usize>, StoreEr
     Ok(of_run.filter_map(|info| parse_role(info.name.role())).map(|(test, _)| test).max())
 }
 
-/// Bytes of all segments of `run` on this node: what a restart has already.
+/// Bytes of all segments of `run` on this node, which a restart does not need again.
 ///
 /// # Errors
 /// When the store cannot be listed.
@@ -114,8 +114,7 @@ pub fn run_bytes(store: &dyn Store, run: &str) -> Result<u64, StoreError> {
     Ok(of_run.map(|info| info.bytes as u64).sum())
 }
 
-/// What names the store to `skt-hpl store`, with a blank before it; nothing for the
-/// default one.
+/// The flag that names the store to `skt-hpl store`, after a blank; empty for the default store.
 pub fn store_flag(store: &str) -> String {
     match store {
         "sysv" => String::new(),
@@ -123,8 +122,8 @@ pub fn store_flag(store: &str) -> String {
     }
 }
 
-/// What runs other than `run` have left on this node without a process, in words, of
-/// the store of this name.
+/// Says what runs other than `run` have left without a process on this node, in the store of this
+/// name.
 ///
 /// # Errors
 /// When the store cannot be listed.
@@ -153,10 +152,10 @@ pub fn left_by_others(
     )))
 }
 
-/// Removes what `run` has left on this node of tests that `is_meant`.
+/// Removes what `run` has left on this node of tests that `is_meant` selects.
 ///
 /// # Errors
-/// When the store cannot be listed, or a segment not be removed.
+/// When the store cannot be listed, or a segment cannot be removed.
 pub fn sweep_tests(
     store: &dyn Store,
     run: &str,
@@ -170,14 +169,13 @@ pub fn sweep_tests(
     Ok(())
 }
 
-/// Removes what `run` has left on this node, of test `test` and those before,
-/// and what is of no test.
+/// Removes what `run` has left on this node of test `test`, of earlier tests, and of no test.
 ///
 /// # Errors
-/// When the store cannot be listed, or a segment not be removed.
+/// When the store cannot be listed, or a segment cannot be removed.
 pub fn sweep(store: &dyn Store, run: &str, test: usize) -> Result<(), StoreError> {
     for info in store.look()?.into_iter().filter(|info| info.name.run() == run) {
-        // Locks go with their holders, unless these were lost; marks of ended runs stay.
+        // Holds are removed by their holders, unless these were lost; marks of ended runs stay.
         if info.name.role() == "lock" {
             if !info.in_use {
                 remove_mpi_files(store, &info.name);
@@ -263,11 +261,11 @@ impl<'a> Memory for TestSegments<'a> {
 
     fn create(&mut self, id: SegmentId, bytes: usize) -> io::Result<Bytes> {
         let new = self.store.begin(&self.name(id)?, bytes.next_multiple_of(8)).map_err(other)?;
-        // Each of them is a sign of life: to touch all of a large memory takes minutes.
+        // Each part is a sign of life: touching all of a large memory takes minutes.
         let parts_a_thread = bytes.div_ceil(self.team.threads()).div_ceil(TOUCHED_BYTES).max(1);
         let parts = self.team.threads() * parts_a_thread;
         let failed = std::sync::Mutex::new(None);
-        // Each thread touches a part: memory is placed near the cores that use it.
+        // Each thread touches a part, so that its pages are near the cores that use them.
         self.team.split(parts, 1, |range| {
             for part in range {
                 if let Err(error) = new.touch(part, parts) {
@@ -280,7 +278,7 @@ impl<'a> Memory for TestSegments<'a> {
             Some(error) => Err(other(error)),
             None => {
                 let segment = new.finish().map_err(other)?;
-                // What its node lacks, others will lack as well.
+                // What this node lacks, others will lack as well.
                 if let Some(note) = segment.note().filter(|_| id.rank == 0) {
                     eprintln!("warning: rank 0: {note}");
                 }
@@ -294,7 +292,7 @@ impl<'a> Memory for TestSegments<'a> {
         let (name, mut patience) = (self.name(id)?, Patience::new(&bytes_of_run));
         loop {
             match self.store.attach(&name) {
-                // Who held the run has given it up: it ends.
+                // The process that held the run has released it, so it is ending.
                 Err(StoreError::InUse { .. }) if !patience.is_over(true) => {}
                 found => {
                     let segment = found.map_err(other)?.ok_or_else(not_found)?;

@@ -13,7 +13,7 @@ const PERFORMANCE: &str = include_str!("../docs/performance.md");
 const NOTEBOOK: &str = include_str!("../docs/measurements/notebook.md");
 const README: &str = include_str!("../README.md");
 
-/// The rows of the table whose head begins with `head`: cells without blanks around.
+/// The rows of the table whose head begins with `head`: cells, trimmed.
 fn table(page: &'static str, head: &str) -> Vec<Vec<&'static str>> {
     let start = page.find(head).unwrap_or_else(|| panic!("no table {head:?}"));
     let lines = page[start..].lines().take_while(|line| line.starts_with('|'));
@@ -32,7 +32,8 @@ fn raw_runs(file: &str) -> Vec<serde_json::Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The fastest of each run in the files of a folder whose names begin so.
+/// The fastest measurement of each run, from all files of `folder` whose names start with
+/// `beginning`.
 fn runs_in(folder: &str, beginning: &str) -> Vec<Measured> {
     let mut files: Vec<PathBuf> = std::fs::read_dir(measurements().join(folder))
         .unwrap()
@@ -45,7 +46,7 @@ fn runs_in(folder: &str, beginning: &str) -> Vec<Measured> {
     measured::fastest(&all)
 }
 
-/// The same in that of 2026-11-20.
+/// The fastest measurements of the runs of 2026-11-20.
 fn runs(beginning: &str) -> Vec<Measured> {
     runs_in("2026-11-20-path", beginning)
 }
@@ -111,7 +112,7 @@ fn runs_that_the_fit_has_not_seen() {
     let files = ["check-1x2-", "check-2x1-", "check-depth-", "check-bcast-"];
     assert_eq!(rows.len(), files.len());
     let mut tests = 0;
-    // By phase, least and most of all rows: what it is off by, of its own seconds.
+    // For each phase the least and the largest error of all rows, in percent of its own seconds.
     let mut own = [(f64::INFINITY, 0.0f64); 5];
     let mut means = (f64::INFINITY, 0.0f64);
     let mut at_10000 = 0.0f64;
@@ -176,8 +177,8 @@ fn runs_that_the_fit_has_not_seen() {
     }
 }
 
-/// The runs with spread-roll among them are of the time when rows rolled in uneven shares, and the
-/// model was fitted then. Single units, of which the runs tell little, have moved since.
+/// The model was fitted when spread-roll still rolled uneven shares of rows, as these runs did.
+/// Since then single units that the runs hardly determine have moved, so times are compared.
 #[test]
 fn the_machine_of_the_model_is_that_of_the_raw_runs() {
     let (found, kept) = (fitted(), Machine::ZEN4_CORE);
@@ -188,16 +189,16 @@ fn the_machine_of_the_model_is_that_of_the_raw_runs() {
     }
 }
 
-/// Median; of an even number, the mean of the two in the middle.
+/// The median; for an even number of values the mean of the two in the middle.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0
 }
 
-/// Rates of one case by side, in the order of their turns.
+/// The rates of one case by side (skt-hpl, reference), in the order of their turns.
 type Rates = BTreeMap<String, Vec<f64>>;
 
-/// Of the raw runs of a file: rates of order `n` on `grid`.
+/// The rates of the raw runs of a file with order `n` on `grid`.
 fn rates(file: &str, n: u64, grid: &str) -> Rates {
     let mut rates = Rates::new();
     for run in raw_runs(file) {
@@ -368,7 +369,7 @@ fn simulated_ranks_beside_the_model() {
     assert_eq!(rows, runs.iter().map(row).collect::<Vec<_>>());
 }
 
-/// Mean seconds of the phases of a test at N = 10000, and its time.
+/// The page's mean seconds and shares of the phases at N = 10000 are those of the raw runs.
 #[test]
 fn where_the_time_goes() {
     let head = "| phase | 1 x 2, NB 160 | 1 x 2, NB 224 | 2 x 1, NB 160 | 2 x 1, NB 224 |";
@@ -397,7 +398,7 @@ fn runs_with_and_without_checkpoints() {
             None => {}
         }
     }
-    // The page has the last two pairs: the ones before are of earlier states.
+    // The page has the last two pairs; earlier ones are of earlier states of the program.
     let rows = table(PERFORMANCE, "| pair | without (`--ft none`) | with 5 checkpoints | more |");
     assert_eq!(rows.len(), 2);
     let runs = &runs[runs.len() - 4..];
@@ -419,8 +420,7 @@ fn runs_with_and_without_checkpoints() {
     }
 }
 
-/// What the page says beside its first table of the model, of runs by messages and in
-/// shared memory.
+/// docs/model.md compares the model of messages with runs by messages and in shared memory.
 #[test]
 fn a_model_of_messages_against_shared_memory() {
     let machine = Machine::ZEN4_CORE;

@@ -1,5 +1,5 @@
-//! Tables of docs/model.md and docs/performance.md against what they were made of: raw
-//! runs in docs/measurements, and the model of the critical path.
+//! Tables of docs/model.md, docs/performance.md and docs/measurements/notebook.md against what they
+//! were made of: raw runs in docs/measurements, and the model of the critical path.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,9 +10,10 @@ use skt_hpl::report::measured::read;
 
 const MODEL: &str = include_str!("../docs/model.md");
 const PERFORMANCE: &str = include_str!("../docs/performance.md");
+const NOTEBOOK: &str = include_str!("../docs/measurements/notebook.md");
 const README: &str = include_str!("../README.md");
 
-/// The rows of the table whose head begins with `head`: cells without blanks around.
+/// The rows of the table whose head begins with `head`: cells, trimmed.
 fn table(page: &'static str, head: &str) -> Vec<Vec<&'static str>> {
     let start = page.find(head).unwrap_or_else(|| panic!("no table {head:?}"));
     let lines = page[start..].lines().take_while(|line| line.starts_with('|'));
@@ -31,7 +32,8 @@ fn raw_runs(file: &str) -> Vec<serde_json::Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The fastest of each run in the files of a folder whose names begin so.
+/// The fastest measurement of each run, from all files of `folder` whose names start with
+/// `beginning`.
 fn runs_in(folder: &str, beginning: &str) -> Vec<Measured> {
     let mut files: Vec<PathBuf> = std::fs::read_dir(measurements().join(folder))
         .unwrap()
@@ -44,7 +46,7 @@ fn runs_in(folder: &str, beginning: &str) -> Vec<Measured> {
     measured::fastest(&all)
 }
 
-/// The same in that of 2026-11-20.
+/// The fastest measurements of the runs of 2026-11-20.
 fn runs(beginning: &str) -> Vec<Measured> {
     runs_in("2026-11-20-path", beginning)
 }
@@ -72,6 +74,7 @@ fn a_second_fit_and_runs_over_links() {
         (of_link("10gbit"), "link-10gbit-check-"),
         (of_link("2gbit"), "link-2gbit-check-"),
     ];
+    let mut over_links = (f64::INFINITY, 0.0f64);
     let cells: Vec<[String; 2]> = cases
         .into_iter()
         .map(|(machine, files)| {
@@ -85,26 +88,33 @@ fn a_second_fit_and_runs_over_links() {
                 .collect();
             let mean = offs.iter().map(|off| off.abs()).sum::<f64>() / offs.len() as f64;
             let worst = offs.iter().fold(0.0f64, |most, off| most.max(off.abs()));
+            if files.starts_with("link-") {
+                over_links = (over_links.0.min(mean), over_links.1.max(mean));
+            }
             let time = format!("{:.1} % ({:.1} %)", 100.0 * mean, 100.0 * worst);
             [runs.len().to_string(), time]
         })
         .collect();
-    let shown: Vec<[String; 2]> = table(MODEL, "| fitted to | network | tests |")
+    let shown: Vec<[String; 2]> = table(NOTEBOOK, "| fitted to | network | tests |")
         .iter()
         .map(|row| [row[2].to_string(), row[3].to_string()])
         .collect();
     assert_eq!(shown, cells);
+    let (least, most) = (100.0 * over_links.0, 100.0 * over_links.1);
+    let said = format!("over links of 2 and 10 Gbit/s by {least:.1} to {most:.1} %");
+    assert!(MODEL.contains(&said), "docs/model.md does not say: {said}");
 }
 
 #[test]
 fn runs_that_the_fit_has_not_seen() {
     let machine = Machine::ZEN4_CORE;
-    let rows = table(MODEL, "| tests | time: mean error (worst)");
+    let rows = table(NOTEBOOK, "| tests | time: mean error (worst)");
     let files = ["check-1x2-", "check-2x1-", "check-depth-", "check-bcast-"];
     assert_eq!(rows.len(), files.len());
     let mut tests = 0;
-    // By phase, least and most of all rows: what it is off by, of its own seconds.
+    // For each phase the least and the largest error of all rows, in percent of its own seconds.
     let mut own = [(f64::INFINITY, 0.0f64); 5];
+    let mut means = (f64::INFINITY, 0.0f64);
     let mut at_10000 = 0.0f64;
     for (row, files) in rows.iter().zip(files) {
         let runs = runs(files);
@@ -137,9 +147,11 @@ fn runs_that_the_fit_has_not_seen() {
         if files == "check-1x2-" {
             let others = 100.0 * (sum - worst) / (count - 1.0);
             let said = format!("the other eight tests of its row are off by {others:.1} %");
-            assert!(runs.len() == 9 && MODEL.contains(&said), "{said}");
+            assert!(runs.len() == 9 && NOTEBOOK.contains(&said), "{said}");
         }
-        let time = format!("{:.1} % ({:.1} %)", 100.0 * sum / count, 100.0 * worst);
+        let mean = 100.0 * sum / count;
+        means = (means.0.min(mean), means.1.max(mean));
+        let time = format!("{mean:.1} % ({:.1} %)", 100.0 * worst);
         assert_eq!(row[1], time, "{}", row[0]);
         for (cell, phase) in row[2..].iter().zip(phases) {
             assert!(*cell == "-" || *cell == format!("{:.2}", 100.0 * phase), "{row:?}: {phase}");
@@ -147,21 +159,26 @@ fn runs_that_the_fit_has_not_seen() {
     }
     let [panel, swap, bcast, update, back] = own;
     let between = |(least, most): (f64, f64)| format!("{least:.0} to {most:.0} %");
+    let all = runs("check-").len();
     for said in [
         format!("the update is off by {:.1} to {:.0} %", update.0, update.1),
         format!("the panel by {}, the row exchange by {}", between(panel), between(swap)),
         format!("broadcasts by {}, the back substitution by {}", between(bcast), between(back)),
+        format!("(two cores, {tests} tests by messages"),
+        format!("prints {all}"),
+    ] {
+        assert!(NOTEBOOK.contains(&said), "docs/measurements/notebook.md does not say: {said}");
+    }
+    for said in [
+        format!("times are off by {:.1} to {:.1} % on average", means.0, means.1),
         format!("At N = 10000 the times are within {:.1} %", 100.0 * at_10000),
     ] {
         assert!(MODEL.contains(&said), "docs/model.md does not say: {said}");
     }
-    assert!(MODEL.contains(&format!("(two cores, {tests} tests by messages")), "{tests} tests");
-    let all = runs("check-").len();
-    assert!(MODEL.contains(&format!("prints {all}")), "{all} different ones");
 }
 
-/// The runs with spread-roll among them are of the time when rows rolled in uneven shares, and the
-/// model was fitted then. Single units, of which the runs tell little, have moved since.
+/// The model was fitted when spread-roll still rolled uneven shares of rows, as these runs did.
+/// Since then single units that the runs hardly determine have moved, so times are compared.
 #[test]
 fn the_machine_of_the_model_is_that_of_the_raw_runs() {
     let (found, kept) = (fitted(), Machine::ZEN4_CORE);
@@ -172,16 +189,16 @@ fn the_machine_of_the_model_is_that_of_the_raw_runs() {
     }
 }
 
-/// Median; of an even number, the mean of the two in the middle.
+/// The median; for an even number of values the mean of the two in the middle.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0
 }
 
-/// Rates of one case by side, in the order of their turns.
+/// The rates of one case by side (skt-hpl, reference), in the order of their turns.
 type Rates = BTreeMap<String, Vec<f64>>;
 
-/// Of the raw runs of a file: rates of order `n` on `grid`.
+/// The rates of the raw runs of a file with order `n` on `grid`.
 fn rates(file: &str, n: u64, grid: &str) -> Rates {
     let mut rates = Rates::new();
     for run in raw_runs(file) {
@@ -193,46 +210,44 @@ fn rates(file: &str, n: u64, grid: &str) -> Rates {
     rates
 }
 
-/// Compares a table with the raw runs of this file. Of all its rows, the least and the
-/// largest gain in percent.
-fn gains(head: &str, file: &str) -> (u32, u32) {
+/// Compares a column of the results with the raw runs of this file; the least and the largest gain
+/// of its cells, in percent.
+fn gains(column: usize, file: &str) -> (u32, u32) {
+    let rows = table(PERFORMANCE, RESULTS);
+    assert_eq!(rows.len(), 5);
     let mut extent = (u32::MAX, 0);
-    for row in table(PERFORMANCE, head) {
+    for row in rows {
         let n: u64 = row[0].split([' ', ',']).nth(2).unwrap().parse().unwrap();
         let grid = match row[0].split_once(", ").unwrap().1 {
-            "1 x 2 ranks" => "1x2",
-            "2 x 1 ranks" => "2x1",
-            "1 rank x 2 threads" => "1x1",
+            "1 x 2" => "1x2",
+            "2 x 1" => "2x1",
             other => panic!("{other}"),
         };
         let of = rates(file, n, grid);
         let (ours, reference) = (&of["skt-hpl"], &of["reference"]);
         let (our_median, their_median) = (median(ours.clone()), median(reference.clone()));
-        assert_eq!(row[1], format!("{their_median:.1}"), "{}", row[0]);
-        assert_eq!(row[2], format!("{our_median:.1}"), "{}", row[0]);
         let ratio = our_median / their_median;
-        let want = match ours.len() {
-            1 => format!("{ratio:.3}, 1 run"),
-            runs => {
-                let pairs: Vec<f64> = ours.iter().zip(reference).map(|(a, b)| a / b).collect();
-                let least = pairs.iter().copied().fold(f64::INFINITY, f64::min);
-                let most = pairs.iter().copied().fold(0.0, f64::max);
-                format!("{ratio:.3} ({least:.3} to {most:.3}), {runs} runs")
-            }
-        };
-        assert_eq!(row[3], want, "{}", row[0]);
+        let pairs: Vec<f64> = ours.iter().zip(reference).map(|(a, b)| a / b).collect();
+        let least = pairs.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = pairs.iter().copied().fold(0.0, f64::max);
+        let want = format!(
+            "**{ratio:.3}** ({least:.3} to {most:.3}), {} runs: {their_median:.1}, {our_median:.1}",
+            ours.len()
+        );
+        assert_eq!(row[column], want, "{}", row[0]);
         let percent = (100.0 * (ratio - 1.0)).round() as u32;
         extent = (extent.0.min(percent), extent.1.max(percent));
     }
-    assert!(extent.0 <= extent.1, "no row below {head}");
     extent
 }
 
+const RESULTS: &str = "| case | Zen 3 | Zen 4 | Zen 5 |";
+
 #[test]
 fn the_comparisons_with_the_reference_are_those_of_the_raw_runs() {
-    let zen4 = gains("| case, 2 cores | reference", "2026-11-23-pairs-zen4.jsonl");
-    let zen3 = gains("| case, 2 cores of Zen 3 | reference", "2026-11-24-pairs-zen3.jsonl");
-    let zen5 = gains("| case, 2 cores of Zen 5 | reference", "2026-11-24-pairs-zen5.jsonl");
+    let zen3 = gains(1, "2026-11-24-pairs-zen3.jsonl");
+    let zen4 = gains(2, "2026-11-23-pairs-zen4.jsonl");
+    let zen5 = gains(3, "2026-11-24-pairs-zen5.jsonl");
     let all = [zen3, zen4, zen5];
     let least = all.iter().map(|gain| gain.0).min().unwrap();
     let most = all.iter().map(|gain| gain.1).max().unwrap();
@@ -332,13 +347,14 @@ fn simulated_ranks_beside_the_model() {
         };
         let model = predict(&run, &machine, &Changes::default()).unwrap();
         let off = 100.0 * (model.time_seconds / seconds("time_seconds") - 1.0);
+        assert_eq!((n, nb), (8192, 64), "the page says so above its table");
         let in_halves = if halves { ", halves" } else { "" };
         let both = |phase: &str, model: f64| format!("{:.4}, {model:.4}", seconds(phase));
         let (us, gbs) = (message * 1e6, 1e-9 / byte);
         [
-            format!("{p} x {q}, N = {n}, NB {nb}{in_halves}"),
+            format!("{p} x {q}{in_halves}"),
             format!("{} us, {} GB/s", (us * 1e3).round() / 1e3, (gbs * 1e3).round() / 1e3),
-            format!("{ring}, DEPTH {depth}"),
+            format!("{ring}, {depth}"),
             format!("{:.4}", seconds("time_seconds")),
             format!("{:.4}", model.time_seconds),
             format!("{off:+.1} %"),
@@ -348,11 +364,12 @@ fn simulated_ranks_beside_the_model() {
             both("update", model.mean.update),
         ]
     };
-    let rows = table(PERFORMANCE, "| ranks, N, NB | network | ring, DEPTH | simulated");
+    assert!(NOTEBOOK.contains("N = 8192, NB 64, work as counted"));
+    let rows = table(NOTEBOOK, "| ranks | network | ring, DEPTH | simulated");
     assert_eq!(rows, runs.iter().map(row).collect::<Vec<_>>());
 }
 
-/// Mean seconds of the phases of a test at N = 10000, and its time.
+/// The page's mean seconds and shares of the phases at N = 10000 are those of the raw runs.
 #[test]
 fn where_the_time_goes() {
     let head = "| phase | 1 x 2, NB 160 | 1 x 2, NB 224 | 2 x 1, NB 160 | 2 x 1, NB 224 |";
@@ -381,7 +398,7 @@ fn runs_with_and_without_checkpoints() {
             None => {}
         }
     }
-    // The page has the last two pairs: the ones before are of earlier states.
+    // The page has the last two pairs; earlier ones are of earlier states of the program.
     let rows = table(PERFORMANCE, "| pair | without (`--ft none`) | with 5 checkpoints | more |");
     assert_eq!(rows.len(), 2);
     let runs = &runs[runs.len() - 4..];
@@ -403,8 +420,7 @@ fn runs_with_and_without_checkpoints() {
     }
 }
 
-/// What the page says beside its first table of the model, of runs by messages and in
-/// shared memory.
+/// docs/model.md compares the model of messages with runs by messages and in shared memory.
 #[test]
 fn a_model_of_messages_against_shared_memory() {
     let machine = Machine::ZEN4_CORE;
@@ -464,7 +480,7 @@ fn the_comparison_over_links_is_that_of_the_raw_runs() {
 
 #[test]
 fn the_comparison_with_mkls_factorization_is_that_of_the_raw_runs() {
-    let rows = table(PERFORMANCE, "| N, processor | `dgetrf`");
+    let rows = table(NOTEBOOK, "| N, processor | `dgetrf`");
     assert_eq!(rows.len(), 7);
     for row in rows {
         let (n, processor) = row[0].split_once(", ").unwrap();
@@ -503,7 +519,7 @@ fn the_comparison_with_mkls_factorization_is_that_of_the_raw_runs() {
 #[test]
 fn ways_to_write_an_image() {
     let runs = raw_runs("2026-11-22-image-writes.jsonl");
-    let rows = table(PERFORMANCE, "| way to write | GB/s");
+    let rows = table(NOTEBOOK, "| way to write | GB/s");
     assert_eq!(rows.len(), 5);
     for row in rows {
         let of = |field: &str| -> Vec<f64> {
@@ -520,7 +536,7 @@ fn ways_to_write_an_image() {
 #[test]
 fn every_file_of_measurements_is_named_where_it_is_used() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut pages = std::fs::read_to_string(root.join("README.md")).unwrap();
+    let mut pages = std::fs::read_to_string(root.join("README.md")).unwrap() + NOTEBOOK;
     for entry in std::fs::read_dir(root.join("docs")).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "md") {

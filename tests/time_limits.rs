@@ -60,15 +60,15 @@ fn in_code() -> BTreeSet<Constant> {
     all
 }
 
+/// Each row of a table and each point of a list has the names, then their file, in backticks.
 fn on_page() -> BTreeSet<Constant> {
     let mut all = BTreeSet::new();
-    for row in PAGE.lines().filter(|line| line.starts_with("| `")) {
-        let cells: Vec<&str> = row.split('|').collect();
-        let quoted = |cell: &str| -> Vec<String> {
-            cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
-        };
-        let [file] = &quoted(cells[2])[..] else { panic!("one file: {row}") };
-        all.extend(quoted(cells[1]).into_iter().map(|name| (file.clone(), name)));
+    for row in PAGE.lines().filter(|line| line.starts_with("| `") || line.starts_with("- `")) {
+        let quoted: Vec<&str> = row.split('`').skip(1).step_by(2).collect();
+        let file = quoted.iter().position(|word| word.ends_with(".rs"));
+        let file = file.unwrap_or_else(|| panic!("a file: {row}"));
+        assert!(file > 0, "a name before the file: {row}");
+        all.extend(quoted[..file].iter().map(|name| (quoted[file].to_owned(), (*name).to_owned())));
     }
     all
 }

@@ -174,7 +174,7 @@ impl Case {
             When::AtStart | When::Computing => 1 + below(most as u64),
             When::InRecovery | When::OnSpare => 1,
         };
-        Self { kind, loss, nodes, when, flags, column: 600 + below(2400) as u64, first: below(4) }
+        Self { kind, loss, nodes, when, flags, column: 400 + below(1500) as u64, first: below(4) }
     }
 
     fn lose(&self, cluster: &mut Alone, node: &str) {
@@ -198,7 +198,7 @@ impl Case {
         if self.when == When::OnSpare {
             self.lose(&mut cluster, "n5");
         }
-        let run = format!("--n 6400 --nb 128 --progress off {}", self.flags);
+        let run = format!("--n 4000 --nb 128 --progress off {}", self.flags);
         let launch = launch(&cluster, true, "--start-over", &run);
         let mut lost_unix = unix();
         if self.when != When::AtStart {

@@ -1,7 +1,6 @@
 //! `skt-hpl launch`: starts a job and restarts it after the loss of nodes until it is done (the
 //! restart daemon of Tang et al., TPDS 2018, section 6.2).
 //!
-//!
 //! ```text
 //! until the job is done, or there is a reason to give up:
 //!     probe all nodes                                survey, line, probe, fault

@@ -92,7 +92,7 @@ pub struct Options {
     pub floors: Floors,
     /// The longest time that a node may take to answer.
     pub probe_limit: Duration,
-    /// Number of failures after which the supervisor gives up.
+    /// Number of restarts after which the next failure ends the run.
     pub restarts_max: usize,
     /// Whether the machine of an earlier supervisor is gone for good, so that its launcher is not
     /// waited for.

@@ -44,7 +44,7 @@ impl Costs {
     /// Overhead of stopping the application to encode: `t_enc / T`, a fraction.
     ///
     /// # Errors
-    /// As [`Costs::hybrid_overhead`].
+    /// See [`Costs::hybrid_overhead`].
     pub fn time_division_overhead(&self, interval_seconds: f64) -> Result<f64, ModelError> {
         self.validate()?;
         positive("interval_seconds", interval_seconds)?;
@@ -55,7 +55,7 @@ impl Costs {
     /// t_cpy)`; 0 if it never is.
     ///
     /// # Errors
-    /// As [`Costs::validate`].
+    /// See [`Costs::validate`].
     pub fn break_even_seconds(&self) -> Result<f64, ModelError> {
         self.validate()?;
         let saved_seconds = (self.encode_seconds - self.copy_seconds).max(0.0);

@@ -93,7 +93,7 @@ impl Network {
     /// latency of zero the optimum is an infinitely small segment; one byte is returned.
     ///
     /// # Errors
-    /// As [`Network::chain_seconds_with_segment`].
+    /// See [`Network::chain_seconds_with_segment`].
     pub fn optimal_segment_bytes(
         &self,
         processes: usize,
@@ -129,7 +129,7 @@ impl Network {
     /// groups at once: eq. 8. The chain has the g members and the process that keeps the checksum.
     ///
     /// # Errors
-    /// As [`Network::chain_seconds`].
+    /// See [`Network::chain_seconds`].
     pub fn grouped_seconds(
         &self,
         group_size: usize,

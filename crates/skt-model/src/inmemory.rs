@@ -134,7 +134,7 @@ impl InMemoryJob {
     /// [`Protocol::None`].
     ///
     /// # Errors
-    /// As [`InMemoryJob::validate`].
+    /// See [`InMemoryJob::validate`].
     pub fn best_interval_seconds(&self) -> Result<f64, ModelError> {
         self.validate()?;
         if self.protocol == Protocol::None {
@@ -214,7 +214,7 @@ impl InMemoryJob {
     /// The smallest number of spares that suffices with `probability`; `None` if 100,000 do not.
     ///
     /// # Errors
-    /// As [`InMemoryJob::expect`].
+    /// See [`InMemoryJob::expect`].
     pub fn fewest_spares(
         &self,
         interval_seconds: f64,

@@ -204,7 +204,7 @@ impl WasteModel {
     /// paper's figures.
     ///
     /// # Errors
-    /// As [`WasteModel::best_period`].
+    /// See [`WasteModel::best_period`].
     pub fn best_valid_period(&self, platform_mtbf_seconds: f64) -> Result<BestPeriod, ModelError> {
         self.search(platform_mtbf_seconds, VALID_PERIOD_SHARE * platform_mtbf_seconds)
     }

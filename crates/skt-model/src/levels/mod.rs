@@ -58,7 +58,7 @@ impl Level {
     /// is longer.
     ///
     /// # Errors
-    /// As [`Level::validate`].
+    /// See [`Level::validate`].
     pub fn best_period_seconds(&self) -> Result<f64, ModelError> {
         self.validate()?;
         Ok(young_seconds(self.mtbf_seconds, self.cost_seconds)?.max(self.write_seconds))
@@ -136,7 +136,7 @@ impl Levels {
     /// T_l/2) / M_l)`, at most 1.
     ///
     /// # Panics
-    /// As [`Levels::periods_seconds`].
+    /// See [`Levels::periods_seconds`].
     pub fn waste(&self, schedule: &Schedule) -> f64 {
         let periods = self.periods_seconds(schedule);
         let levels = || [&self.memory].into_iter().chain(&self.images).zip(&periods);
@@ -148,7 +148,7 @@ impl Levels {
     /// The worst validity of any level, by [`Level::validity`].
     ///
     /// # Panics
-    /// As [`Levels::periods_seconds`].
+    /// See [`Levels::periods_seconds`].
     pub fn validity(&self, schedule: &Schedule) -> Validity {
         let levels = [&self.memory].into_iter().chain(&self.images);
         let each = levels.zip(self.periods_seconds(schedule));

@@ -1,5 +1,5 @@
-//! Tables of docs/model.md and docs/performance.md against what they were made of: raw
-//! runs in docs/measurements, and the model of the critical path.
+//! Tables of docs/model.md and docs/performance.md against their sources: raw runs in
+//! docs/measurements, and the model of the critical path.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ const MODEL: &str = include_str!("../docs/model.md");
 const PERFORMANCE: &str = include_str!("../docs/performance.md");
 const README: &str = include_str!("../README.md");
 
-/// The rows of the table whose head begins with `head`: cells without blanks around.
+/// The rows of the table whose head begins with `head`: cells without surrounding blanks.
 fn table(page: &'static str, head: &str) -> Vec<Vec<&'static str>> {
     let start = page.find(head).unwrap_or_else(|| panic!("no table {head:?}"));
     let lines = page[start..].lines().take_while(|line| line.starts_with('|'));
@@ -31,7 +31,7 @@ fn raw_runs(file: &str) -> Vec<serde_json::Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The fastest of each run in the files of a folder whose names begin so.
+/// The fastest test of each run in the files of a folder whose names start with `beginning`.
 fn runs_in(folder: &str, beginning: &str) -> Vec<Measured> {
     let mut files: Vec<PathBuf> = std::fs::read_dir(measurements().join(folder))
         .unwrap()
@@ -44,7 +44,7 @@ fn runs_in(folder: &str, beginning: &str) -> Vec<Measured> {
     measured::fastest(&all)
 }
 
-/// The same in that of 2026-11-20.
+/// The fastest test of each run in the folder of 2026-11-20.
 fn runs(beginning: &str) -> Vec<Measured> {
     runs_in("2026-11-20-path", beginning)
 }
@@ -103,7 +103,7 @@ fn runs_that_the_fit_has_not_seen() {
     let files = ["check-1x2-", "check-2x1-", "check-depth-", "check-bcast-"];
     assert_eq!(rows.len(), files.len());
     let mut tests = 0;
-    // By phase, least and most of all rows: what it is off by, of its own seconds.
+    // By phase, the least and the largest error over all rows, relative to the phase's own seconds.
     let mut own = [(f64::INFINITY, 0.0f64); 5];
     let mut at_10000 = 0.0f64;
     for (row, files) in rows.iter().zip(files) {
@@ -160,8 +160,8 @@ fn runs_that_the_fit_has_not_seen() {
     assert!(MODEL.contains(&format!("prints {all}")), "{all} different ones");
 }
 
-/// The runs with spread-roll among them are of the time when rows rolled in uneven shares, and the
-/// model was fitted then. Single units, of which the runs tell little, have moved since.
+/// The runs with spread-roll among them are from the time when rows rolled in uneven shares, to
+/// which the model was fitted. Single units, which the runs hardly determine, have moved since.
 #[test]
 fn the_machine_of_the_model_is_that_of_the_raw_runs() {
     let (found, kept) = (fitted(), Machine::ZEN4_CORE);
@@ -172,16 +172,16 @@ fn the_machine_of_the_model_is_that_of_the_raw_runs() {
     }
 }
 
-/// Median; of an even number, the mean of the two in the middle.
+/// The median; of an even number of values, the mean of the two in the middle.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0
 }
 
-/// Rates of one case by side, in the order of their turns.
+/// The rates of one case by side, in the order of their rounds.
 type Rates = BTreeMap<String, Vec<f64>>;
 
-/// Of the raw runs of a file: rates of order `n` on `grid`.
+/// The rates of order `n` on `grid` in the raw runs of a file.
 fn rates(file: &str, n: u64, grid: &str) -> Rates {
     let mut rates = Rates::new();
     for run in raw_runs(file) {
@@ -193,8 +193,8 @@ fn rates(file: &str, n: u64, grid: &str) -> Rates {
     rates
 }
 
-/// Compares a table with the raw runs of this file. Of all its rows, the least and the
-/// largest gain in percent.
+/// Compares a table with the raw runs of this file. Returns the least and the largest gain of all
+/// its rows, in percent.
 fn gains(head: &str, file: &str) -> (u32, u32) {
     let mut extent = (u32::MAX, 0);
     for row in table(PERFORMANCE, head) {
@@ -381,7 +381,7 @@ fn runs_with_and_without_checkpoints() {
             None => {}
         }
     }
-    // The page has the last two pairs: the ones before are of earlier states.
+    // The page has the last two pairs; the earlier pairs are of earlier states.
     let rows = table(PERFORMANCE, "| pair | without (`--ft none`) | with 5 checkpoints | more |");
     assert_eq!(rows.len(), 2);
     let runs = &runs[runs.len() - 4..];
@@ -403,8 +403,8 @@ fn runs_with_and_without_checkpoints() {
     }
 }
 
-/// What the page says beside its first table of the model, of runs by messages and in
-/// shared memory.
+/// The page's statements on runs by messages and in shared memory, next to its first table of the
+/// model.
 #[test]
 fn a_model_of_messages_against_shared_memory() {
     let machine = Machine::ZEN4_CORE;
@@ -527,7 +527,7 @@ fn every_file_of_measurements_is_named_where_it_is_used() {
             pages += &std::fs::read_to_string(path).unwrap();
         }
     }
-    // What is in a folder goes by the folder's name.
+    // Files in a folder are named by the folder's name.
     for entry in std::fs::read_dir(measurements()).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         assert!(pages.contains(&name), "no page names docs/measurements/{name}");

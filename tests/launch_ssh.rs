@@ -1,5 +1,5 @@
-//! `skt-hpl launch` with ssh as the agent, on a cluster in a box with an sshd on each
-//! node: how long it takes from the loss of a node until the job computes again.
+//! `skt-hpl launch` with ssh as the agent, on a cluster in a box with an sshd on each node: the
+//! time from the loss of a node until the job computes again.
 
 mod cluster_box;
 mod executables;
@@ -10,21 +10,21 @@ use std::time::Duration;
 
 use supervised::*;
 
-/// The longest time from a loss to the first panel that is done again.
+/// The longest time from a loss to the first panel that is computed again.
 const LONGEST_SECONDS: f64 = 10.0;
 
 /// How a node is lost.
 #[derive(Debug, Clone, Copy)]
 enum Loss {
-    /// Its peers get a last packet.
+    /// It is powered off; its peers get a last packet.
     PowerOff,
-    /// They get none.
+    /// It is powered off; its peers get no packet.
     SilentPowerOff,
-    /// It lives on, and its link is dead until the job computes without it.
+    /// It stays alive, but its link is dead until the job computes without it.
     LinkCut,
 }
 
-/// Seconds from a loss until the job computes again, by part.
+/// Seconds from a loss until the job computes again, by phase.
 struct Parts {
     detection: f64,
     replacement: f64,
@@ -38,18 +38,18 @@ impl Parts {
     }
 }
 
-/// Loses a node of a run of its own, the `round`-th here.
+/// Loses a node in a run of its own, the `round`-th.
 fn lose(kind: Kind, round: usize, loss: Loss) -> Option<Parts> {
     let mut cluster = cluster(kind, 4, 2)?;
     let index = 1 + round % 4;
     let victim = format!("n{index}");
-    // Of two spares the one that has the same processor in the box.
+    // Of two spares, the one that has the same processor in the box.
     let spare = format!("n{}", 5 + (index + 1) % 2);
     cluster.write("spares", &format!("{spare} slots=1\n"));
-    // Long enough to be at work for some seconds more, on any machine.
+    // The run is long enough to be at work for some more seconds, on any machine.
     let launch = launch(&cluster, true, "", &run().replace(N, "9600"));
     wait_for_column(&cluster, 1, 1600);
-    // Anywhere between two signs of life.
+    // At any moment between two heartbeats.
     std::thread::sleep(Duration::from_millis(137 * round as u64 % 1000));
     let lost = unix();
     match loss {
@@ -85,8 +85,8 @@ fn lose(kind: Kind, round: usize, loss: Loss) -> Option<Parts> {
     Some(parts)
 }
 
-/// So many losses, of each kind in turn: the seconds of all parts, in order of their
-/// totals, are told.
+/// Makes `rounds` losses, of each kind in rotation, and prints the seconds of all phases, ordered
+/// by their totals.
 fn losses(kind: Kind, rounds: usize) -> Vec<Parts> {
     let kinds = [Loss::PowerOff, Loss::SilentPowerOff, Loss::LinkCut];
     eprintln!("loss               detection replacement restart recovery   total  node");
@@ -118,7 +118,7 @@ fn losses(kind: Kind, rounds: usize) -> Vec<Parts> {
 #[test]
 fn a_node_lost_is_replaced_by_ssh() {
     for parts in losses(Kind::Ssh, 2) {
-        // Other work may have the machine, and recovery is as slow as that makes it.
+        // Other work may occupy the machine, and recovery is as slow as that makes it.
         let until_restarted = parts.total() - parts.recovery;
         assert!(until_restarted < 1.5 * LONGEST_SECONDS, "{until_restarted}");
     }

@@ -1,4 +1,4 @@
-//! `scripts/test-pages` finds where a page and the program differ.
+//! `scripts/test-pages` finds differences between a page and the program.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -7,13 +7,13 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// Runs the script on a page: its exit code and what it says. None where it could not
-/// run anything.
+/// Runs the script on a page, and returns its exit code and its output; `None` if it could not run
+/// anything.
 fn verdict(page: &str) -> Option<(i32, String)> {
     verdict_with(page, &std::env::var("PATH").unwrap())
 }
 
-/// The same, with the programs of the folders `path`.
+/// Runs the script on a page, with the programs of the folders `path`.
 fn verdict_with(page: &str, programs: &str) -> Option<(i32, String)> {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("page.md");
@@ -76,15 +76,15 @@ fn a_page_that_is_right_passes_and_what_is_not_run_is_told() {
     assert!(said.contains("pages: 6 run, 1 not run, 0 wrong"), "{said}");
 }
 
-/// A fresh system has none, and what was unpacked is no clone.
+/// A fresh system has no git, and an unpacked archive is no clone.
 #[test]
 fn a_system_without_git_will_do() {
-    // Not below /tmp, which is covered inside.
+    // The folder is not below /tmp, which is covered inside.
     let programs = TempDir::new_in("/var/tmp").unwrap();
     for folder in std::env::split_paths(&std::env::var_os("PATH").unwrap()) {
         for program in fs::read_dir(folder).into_iter().flatten().flatten() {
             if program.file_name() != "git" {
-                // Of programs of one name, the first counts.
+                // Of several programs of one name, the first counts.
                 let _ = symlink(program.path(), programs.path().join(program.file_name()));
             }
         }

@@ -897,12 +897,12 @@ fn fate(job: &Job, rank: usize, flip: (usize, Flip)) -> Fate {
 /// The outcome of a flip with checks, compared with that without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
-    /// It is reported, and without checks the residual fails.
+    /// The flip is reported, and without checks the residual fails.
     Told,
-    /// It is reported, though without checks the residual passes.
+    /// The flip is reported, though without checks the residual passes.
     ToldInVain,
     Mended,
-    /// It is not noticed, and the residual passes.
+    /// The flip is not noticed, and the residual passes.
     Harmless,
 }
 

@@ -397,9 +397,9 @@ fn of_row(job: &Job, ranks: &[usize], row: usize) -> usize {
 enum End {
     Right,
     Mended,
-    /// A check reported it before the loss.
+    /// A check reported the flip before the loss.
     Told,
-    /// It was reported by process row and rank, after the loss.
+    /// The flip was reported by process row and rank, after the loss.
     Refused,
     /// A column had no pivot, because a check came too late.
     NoPivot,

@@ -106,13 +106,13 @@ fn a_spare_whose_link_is_dead_is_not_used() {
 /// How nodes are lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Loss {
-    /// They are powered off; their peers get a last packet.
+    /// The nodes are powered off; their peers get a last packet.
     PowerOff,
-    /// They are powered off; their peers get no packet.
+    /// The nodes are powered off; their peers get no packet.
     SilentPowerOff,
-    /// They stay alive, but their links are dead.
+    /// The nodes stay alive, but their links are dead.
     DeadLink,
-    /// They are well, but a rank on each is stopped.
+    /// The nodes are well, but a rank on each is stopped.
     StoppedRank,
 }
 

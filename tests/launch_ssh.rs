@@ -16,11 +16,11 @@ const LONGEST_SECONDS: f64 = 10.0;
 /// How a node is lost.
 #[derive(Debug, Clone, Copy)]
 enum Loss {
-    /// It is powered off; its peers get a last packet.
+    /// The node is powered off; its peers get a last packet.
     PowerOff,
-    /// It is powered off; its peers get no packet.
+    /// The node is powered off; its peers get no packet.
     SilentPowerOff,
-    /// It stays alive, but its link is dead until the job computes without it.
+    /// The node stays alive, but its link is dead until the job computes without it.
     LinkCut,
 }
 

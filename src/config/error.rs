@@ -212,7 +212,7 @@ pub enum ConfigError {
     NoGrid {
         /// The dimension of the grid that was given.
         at: At,
-        /// Its value.
+        /// The value of that dimension.
         value: usize,
         /// Number of ranks of the job.
         ranks: usize,

@@ -52,7 +52,7 @@ pub fn closed() -> Vec<i32> {
 /// Standard output, unless it was closed.
 ///
 /// # Errors
-/// It was closed when the process started.
+/// Standard output was closed when the process started.
 pub fn stdout() -> io::Result<io::Stdout> {
     if was_closed(libc::STDOUT_FILENO) {
         return Err(io::Error::from_raw_os_error(libc::EBADF));

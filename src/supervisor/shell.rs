@@ -372,7 +372,7 @@ impl Shell {
             command.extend(["--resume".into(), resume.into()]);
         }
         if let Some(end) = options.end_unix {
-            // The limit is a point in time: the time does not begin anew with each job.
+            // The limit is a point in time, so that a new job does not start it again.
             command.extend(["--time-limit".into(), TimeLimit::At(end).to_string()]);
         }
         let job = launcher::Job {

@@ -27,7 +27,7 @@
 //!
 //! `launch` acts on the last code that the job itself has reported (`report::heartbeat::done`), not
 //! on its launcher's code. An error of a single rank ends the job by `Comm::abort`, which reports
-//! no code; nor is one reported after a panic, a signal or the loss of a node. `launch` then acts as
+//! no code; nor is one reported after a panic, a signal or the loss of a node. `launch` then acts
 //! after 75.
 //!
 //! SIGINT and SIGTERM end a rank by the signal, as SIGKILL does, and the launcher returns a code of

@@ -30,7 +30,7 @@ fn with_port(partners: &[Partner], port: u16) -> Vec<Link> {
         let sender = sender.clone();
         // A thread that waits for a name server is not joined.
         std::thread::spawn(move || {
-            // The receiver is gone once the time is over.
+            // The receiver is gone once the time is up.
             let tell = |found| drop(sender.send((index, found)));
             match address_of(&partner, port) {
                 Ok(address) => {

@@ -209,7 +209,7 @@ impl Folder {
     /// Adds an event to the log.
     ///
     /// # Errors
-    /// The system refuses.
+    /// The log cannot be written.
     pub fn event(&self, kind: &str, text: &str) -> Result<(), StateError> {
         let path = self.file("events.jsonl");
         let line = serde_json::json!({ "unix_seconds": now_unix(), "event": kind, "text": text });

@@ -63,13 +63,13 @@ pub struct Failure {
 /// The phases of a failure in seconds (Tang et al., TPDS 2018, figure 15).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Timeline {
-    /// From the last sign of life until the failure was noticed: an upper bound.
+    /// From the last heartbeat until the failure was noticed: an upper bound.
     pub detection_seconds: f64,
-    /// Until the nodes are probed and replaced and the launcher is started.
+    /// From then until the nodes are probed and replaced and the launcher is started.
     pub replacement_seconds: Option<f64>,
-    /// Until the ranks give a sign of life.
+    /// From the start of the launcher until the ranks send a heartbeat.
     pub restart_seconds: Option<f64>,
-    /// Until they compute again.
+    /// From the first heartbeat until the ranks compute again.
     pub recovery_seconds: Option<f64>,
 }
 

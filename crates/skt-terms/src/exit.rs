@@ -28,7 +28,7 @@
 //! `launch` acts on the last code that the job itself has reported (`report::heartbeat::done`), not
 //! on its launcher's code. An error of a single rank ends the job by `Comm::abort`, which reports
 //! no code; nor is one reported after a panic, a signal or the loss of a node. `launch` then acts
-//! after 75.
+//! as after 75.
 //!
 //! SIGINT and SIGTERM end a rank by the signal, as SIGKILL does, and the launcher returns a code of
 //! its own: 128 plus the number of the signal if a rank got it, and 1 if the mpirun of Open MPI 4

@@ -112,7 +112,7 @@ impl Kind {
                 "-genv",
                 "UCX_TCP_RX_SEG_SIZE",
                 "256k",
-                // MPICH polls less, so that ranks switch sooner.
+                // With more ranks than processors, a waiting rank must let others work.
                 "-genv",
                 "MPIR_CVAR_POLLS_BEFORE_YIELD",
                 "1",
@@ -173,7 +173,7 @@ fn places(kind: Kind) -> Vec<Flock<fs::File>> {
 
 fn new_box(kind: Kind, nodes: usize, spares: usize) -> Result<ClusterBox, String> {
     for (tool, package) in kind.tools() {
-        // All of these tools accept -V.
+        // It only matters whether the tool can be started, not what it does with -V.
         if std::process::Command::new(tool).arg("-V").output().is_err() {
             return Err(format!("no `{tool}` here (Debian: {package})"));
         }

@@ -1,8 +1,8 @@
-//! Real ranks under mpirun whose elimination carries checksums: killed with signal 9 at
-//! any time, with and without their memory, and started again until the run ends.
+//! Real ranks under mpirun whose elimination carries checksums: they are killed with signal 9 at
+//! any time, with and without the loss of their memory, and started again until the run ends.
 //!
-//! A sample by default; `SKT_FT_SOAK=1` (scripts/soak-checkpoint) takes a thousand kills, and a
-//! larger number so many jobs.
+//! The tests take a sample by default; `SKT_FT_SOAK=1` (scripts/soak-checkpoint) makes a thousand
+//! kills, and a larger number that many jobs.
 
 mod mpi_job;
 mod mpirun;
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_skt-hpl");
 
-/// Jobs that a soak kills.
+/// The number of jobs that a soak kills.
 fn soak_jobs() -> Option<usize> {
     match std::env::var("SKT_FT_SOAK").ok()?.parse().expect("a number of jobs") {
         0 => None,
@@ -26,7 +26,7 @@ fn soak_jobs() -> Option<usize> {
     }
 }
 
-/// P, Q, checksums, and order of the system.
+/// P, Q, number of checksums, and order of the system.
 type Shape = (usize, usize, usize, usize);
 
 fn hpl((p, q, checksums, n): Shape, ranks: usize, name: &str, flags: &str) -> Job {
@@ -46,7 +46,7 @@ fn residual(ended: &Ended) -> f64 {
     line.split_whitespace().nth(1).expect("a residual").parse().expect("a number")
 }
 
-/// How much of the time is in the table of phases.
+/// The share of the time that the table of phases covers, in percent.
 fn phases_percent(ended: &Ended) -> f64 {
     let line = ended.text.lines().find(|line| line.starts_with("#   sum"));
     let line = line.unwrap_or_else(|| panic!("{}", ended.text));
@@ -73,8 +73,8 @@ fn an_undisturbed_run_has_the_bits_of_one_without_checksums() {
     }
 }
 
-/// The same ranks, no more than there are checksums, die again and again, with or without
-/// their memory: each time the next start goes on, and the run ends right.
+/// The same ranks, no more than there are checksums, die again and again, with or without their
+/// memory: each time the next start continues, and the run ends with the right result.
 #[test]
 fn ranks_killed_at_any_time() {
     let jobs = soak_jobs().unwrap_or(5);
@@ -90,7 +90,7 @@ fn ranks_killed_at_any_time() {
         let width = q + checksums;
         let threads = if number % 2 == 0 { "" } else { "--threads 2" };
         let (undisturbed, times) = with_checksums(shape, "none", threads).start_timed();
-        // Long enough that a rank which the system lets start some ms late does not count.
+        // The run is long enough for ranks that the system starts some ms late not to matter.
         let phases = phases_percent(&undisturbed);
         assert!((80.0..101.0).contains(&phases), "phases make {phases} %: {}", undisturbed.text);
         let undisturbed = residual(&undisturbed);
@@ -108,7 +108,7 @@ fn ranks_killed_at_any_time() {
             kills += usize::from(killed);
             went_on += usize::from(ended.text.contains("# restart: at column"));
             if ended.ok {
-                // docs/abft.md says why it grows; the threshold of the test is 16.
+                // docs/abft.md explains why it grows; the threshold of the test is 16.
                 let times = residual(&ended) / undisturbed;
                 assert!(times < 20.0, "seed {seed}: {times} times: {}", ended.text);
                 ratios[checksums - 1].push(times);
@@ -135,12 +135,12 @@ fn ranks_killed_at_any_time() {
     }
 }
 
-/// A wrong number ends the run before the residual would tell, and stays known to the next
-/// start; with two checksums it is mended.
+/// A wrong number ends the run before the residual would show it, and stays known to the next
+/// start; with two checksums it is corrected.
 #[test]
 fn a_flipped_bit_is_told_or_mended() {
     let flip = "--inject flip:1@column:512";
-    // No check falls between the flip and the end of its group, where the checksum alone notices.
+    // No check falls between the flip and the end of its group, where only the checksum notices it.
     let job = with_checksums((1, 2, 1, 1500), "flip", &format!("--check-every 1000 {flip}"));
     for (start, what) in
         ["the checksums contradict row ", "the checksums of rank 2 have contradicted the matrix"]
@@ -167,8 +167,9 @@ fn a_flipped_bit_is_told_or_mended() {
     assert!(!ended.ok && ended.text.contains("--check-every"), "{}", ended.text);
 }
 
-/// What survivors have is checked before a lost rank is rebuilt: a wrong number elsewhere is told, or
-/// mended with two checksums. Where none is left to see it, the residual fails, and the report says why.
+/// The data of surviving ranks is checked before a lost rank is rebuilt: a wrong number elsewhere
+/// is reported, or corrected with two checksums. If no checksum is left to notice it, the residual
+/// fails, and the report gives the reason.
 #[test]
 fn a_loss_hides_no_wrong_number_that_a_checksum_sees() {
     let start_twice = |shape: Shape, name: &str, flipped: usize| {
@@ -196,7 +197,7 @@ fn a_loss_hides_no_wrong_number_that_a_checksum_sees() {
     assert!(!ended.ok && ended.text.contains(why), "{}", ended.text);
 }
 
-/// Without grace several ranks may be torn: the next start goes on, or says what is lost.
+/// Without grace several ranks may be torn: the next start continues, or reports what is lost.
 #[test]
 fn all_ranks_killed_at_once() {
     let jobs = soak_jobs().map_or(4, |jobs| jobs.min(100));
@@ -232,11 +233,11 @@ fn all_ranks_killed_at_once() {
     assert!(went_on + refused > 0, "no job was killed while it computed");
 }
 
-/// The launcher is told to end, or is lost: no rank ends within a part, and none is torn.
+/// If the launcher is told to end, or is lost, no rank ends within a part, and none is torn.
 #[test]
 fn the_end_of_the_launcher_tears_no_memory() {
     for signal in [Signal::SIGINT, Signal::SIGKILL] {
-        // Products that take long: without grace most of such jobs lose two ranks or three.
+        // The products take long: without grace most of such jobs would lose two ranks or three.
         let flags = "--ft abft --n 7000 --nb 256 --p 1 --q 2 --parities 1 --progress plain";
         let job = Job::new(Path::new(PROGRAM), 3, &format!("launcher-{signal}"), flags);
         // A launcher that is killed leaves its own files.
@@ -264,7 +265,7 @@ fn the_end_of_the_launcher_tears_no_memory() {
     }
 }
 
-/// A BLAS as slow as large matrices make it: 0.5 Gflop/s. It says when a rank of the job has begun
+/// A BLAS of 0.5 Gflop/s, as slow as for large matrices. It marks that a rank of the job has begun
 /// a product on more than a thousand rows.
 const SLOW_BLAS: &str = r#"
 #define _GNU_SOURCE
@@ -280,7 +281,7 @@ void dgemm_(char *a, char *b, int *m, int *n, int *k, void *f, void *g, void *h,
                  void *, void *, void *) = dlsym(RTLD_NEXT, "dgemm_");
     char name[4096];
     snprintf(name, sizeof name, "%s/%s", getenv("SLOW_BLAS"), getenv("OMPI_COMM_WORLD_RANK"));
-    // One with messages has up to 1152.
+    // With messages, a product has up to 1152 rows.
     if (*n > 1000 && *k > 100) close(open(name, O_CREAT | O_WRONLY, 0600));
     real(a, b, m, n, k, f, g, h, i, j, l, o, p);
     double seconds = 2.0 * *m * *n * *k / 5e8;
@@ -290,7 +291,7 @@ void dgemm_(char *a, char *b, int *m, int *n, int *k, void *f, void *g, void *h,
 "#;
 
 /// One rank dies while the others are in products that would take three seconds, longer than a
-/// launcher waits before it kills: they are between two calls when they end.
+/// launcher waits before it kills: they end between two calls.
 #[test]
 fn one_death_tears_no_other_rank_where_products_are_slow() {
     let folder = TempDir::new().expect("a folder");
@@ -343,7 +344,7 @@ fn what_cannot_be_is_refused_with_what_would_do() {
     let refused = |job: &Job, says: &[&str]| {
         let ended = job.start(&[]);
         assert!(!ended.ok && ended.x().is_none(), "{}", ended.text);
-        // mpirun of Open MPI 5 wraps long lines.
+        // The mpirun of Open MPI 5 wraps long lines.
         let text = ended.text.split_whitespace().collect::<Vec<_>>().join(" ");
         says.iter().for_each(|says| assert!(text.contains(says), "{says}: {}", ended.text));
     };

@@ -1,5 +1,5 @@
-//! The elimination with checksums, on ranks that are threads and on simulated ones that
-//! are killed at each of their steps.
+//! The elimination with checksums, on ranks that are threads and on simulated ranks that are killed
+//! at each of their steps.
 
 mod abft;
 mod base_spec;
@@ -25,12 +25,12 @@ use skt_hpl::hpl::pgesv::{Params, SolveError, Solver, Workspace};
 use skt_hpl::machine::team::Team;
 use skt_hpl::run::ptest::{self};
 
-/// Not by the time that anything takes: the same steps each time.
+/// Checks at fixed panels, not by measured times: the same steps each time.
 const CHECK: CheckEvery = CheckEvery::Panels(NonZeroUsize::new(3).expect("not 0"));
-/// At the beginning of a start, at its end, and where groups are finished.
+/// Checks at the beginning of a start, at its end, and where groups are finished.
 const RARE: CheckEvery = CheckEvery::Panels(NonZeroUsize::new(1000).expect("not 0"));
 
-/// x of a run without checksums.
+/// Solves without checksums and returns x.
 fn plain(spec: &TestSpec, matrix: &Matrix) -> Vec<f64> {
     let ranks = run(spec.p * spec.q, |world| {
         let grid = Grid::new(&world, spec.p, spec.q, spec.pmap)?.expect("all ranks take part");
@@ -59,7 +59,7 @@ fn plain(spec: &TestSpec, matrix: &Matrix) -> Vec<f64> {
     ranks.into_iter().next().expect("rank 0").expect("solved")
 }
 
-/// x of a run with checksums on threads.
+/// Solves with checksums on threads and returns x.
 fn with_checksums(job: &Job) -> Vec<f64> {
     let solved = run(job.ranks(), |comm| job.solve(&comm, &mut Vec::new(), 1, &GoOn));
     let mut solved = solved.into_iter().map(|rank| rank.expect("solved"));
@@ -87,7 +87,8 @@ fn undisturbed_runs_have_the_bits_of_runs_without_checksums() {
         }
     }
     for threads in [1, 2, 4] {
-        // Not in halves: the BLAS may have other kernels for products that are so small then.
+        // The rows are not exchanged in halves, because the BLAS may have other kernels for
+        // products that are then so small.
         let swap_threshold = 64;
         let spec = TestSpec { depth: 1, threads, swap_threshold, ..spec(611, 48, 2, 2) };
         let job =
@@ -97,7 +98,7 @@ fn undisturbed_runs_have_the_bits_of_runs_without_checksums() {
     println!("{compared} runs compared");
 }
 
-/// A system whose numbers are exact, and weights with which decoding is.
+/// A system whose numbers are exact, and weights that keep decoding exact.
 fn exact(spec: TestSpec, m: usize) -> Job {
     let weights = match m {
         1 => vec![vec![1.0; spec.q]],
@@ -119,7 +120,7 @@ fn small_jobs() -> Vec<Job> {
         exact(TestSpec { depth: 1, swap: Swap::BinaryExchange, ..spec(10, 4, 2, 2) }, 1),
         exact(TestSpec { depth: 1, swap, ..spec(11, 3, 2, 3) }, 2),
         exact(TestSpec { depth: 0, ..spec(13, 2, 1, 3) }, 2),
-        // The last panel is a narrow one, and ends a group.
+        // The last panel is narrow, and ends a group.
         exact(TestSpec { depth: 1, ..spec(13, 4, 1, 2) }, 1),
     ]
 }
@@ -131,15 +132,15 @@ fn without(memory: &Memory, ranks: &[usize]) -> Memory {
     left
 }
 
-/// Steps of a run that nobody dies in.
+/// Number of steps of a run without deaths.
 fn steps(job: &Job, seed: u64) -> u64 {
     let options = deadly(job.ranks(), seed, Vec::new(), Linger::Steps(0));
     job.start(&job.untouched(), &options, 1).outcome.steps
 }
 
-/// Each rank dies at each of these steps of a run, and its memory is kept or not; the others stop
-/// at once or go on as far as they can. What is left leads to the right x. Returns how many
-/// died, and how many restarts there were, of memories not `seen` before.
+/// Each rank dies at each of these steps of a run, with its memory kept or lost; the others stop at
+/// once or continue as far as they can. What remains leads to the right x. Returns the number of
+/// deaths, and the number of restarts from memories that are not in `seen`.
 fn die(
     job: &Job,
     seed: u64,
@@ -172,7 +173,7 @@ fn a_death_at_any_step_loses_nothing() {
     for job in small_jobs() {
         assert_eq!(job.finish(&job.untouched(), 1, 1).x, job.matrix.x, "{}", job.name());
         let mut seen = HashSet::new();
-        // Of large ones, every few steps.
+        // Of large jobs, only every few steps.
         let (stride, seeds) = if job.ranks() > 6 { (7, 1) } else { (1, small_seeds) };
         for seed in 1..=seeds {
             let deaths = (1..=steps(&job, seed)).step_by(stride);
@@ -184,8 +185,8 @@ fn a_death_at_any_step_loses_nothing() {
     assert!(restarted > 5000);
 }
 
-/// A call of the BLAS on several parts of the product, short ones as long as a panel is to be
-/// passed on: it is torn until all of them are done.
+/// One call of the BLAS covers several parts of the product, with short calls while a panel must be
+/// forwarded: the product is torn until all parts are done.
 #[test]
 fn a_death_in_a_product_of_several_parts_loses_nothing() {
     let job = exact(TestSpec { depth: 1, ..spec(500, 100, 1, 2) }, 1);
@@ -200,8 +201,8 @@ fn a_death_in_a_product_of_several_parts_loses_nothing() {
     assert!(restarted > 200);
 }
 
-/// Each rank dies at each step of a recovery in which somebody takes back a product, and
-/// its memory is kept or not. The next recovery leads to the right x.
+/// Each rank dies at each step of a recovery in which some rank undoes a product, with its memory
+/// kept or lost. The next recovery leads to the right x.
 #[test]
 fn a_death_at_any_step_of_a_recovery_loses_nothing() {
     let (mut recoveries, mut restarted) = (0, 0);
@@ -214,7 +215,7 @@ fn a_death_at_any_step_of_a_recovery_loses_nothing() {
             let options = deadly(ranks, seed, kills, Linger::Steps(0));
             let left = job.start(&job.untouched(), &options, 1);
             if left.trails[first].is_torn() {
-                // Another one of its row would be too much.
+                // Another rank of its row would be one too many.
                 continue;
             }
             let left = left.memory;
@@ -258,8 +259,8 @@ fn victims(job: &Job, lost: &HashSet<usize>, random: &mut Random) -> HashSet<usi
     victims
 }
 
-/// Any ranks die at any time, in recoveries too, and again and again; with at most m of a
-/// process row gone at a time, nothing is refused, and x is right.
+/// Any ranks die at any time, again and again, also in recoveries; with at most m ranks of a
+/// process row missing at a time, nothing is refused, and x is right.
 #[test]
 fn losses_in_recoveries_lose_nothing() {
     let (jobs, mut runs, mut resumed) = (small_jobs(), 0, 0);
@@ -300,8 +301,8 @@ fn losses_in_recoveries_lose_nothing() {
     assert!(resumed > 500);
 }
 
-/// All die at once, and are not let to come to the end of a part: those in the midst of one
-/// are lost. What is left is enough, or is refused by name.
+/// All ranks die at once, before the end of their parts: those within a part are lost. What remains
+/// suffices, or is refused by name.
 #[test]
 fn all_die_at_once() {
     let (mut went_on, mut refused) = (0, 0);
@@ -322,7 +323,7 @@ fn all_die_at_once() {
                 let next = job.start(&left.memory, &patient(ranks, seed), 2);
                 let is_anew = matches!(&next.outcome.results[0], Ok(s) if s.resumed.is_none());
                 match row {
-                    // Before panel 0 has been exchanged everywhere, it begins anew.
+                    // Before panel 0 has been exchanged everywhere, the run begins again.
                     Some(row) if !is_anew => {
                         assert_refused(&next.outcome.results, (row, &of_row(row), m), &what);
                         refused += 1;
@@ -360,8 +361,8 @@ fn assert_refused(
     }
 }
 
-/// More than m of a process row: all refuse, by rank and row, and change nothing; but where
-/// nothing has been computed, or x is known.
+/// More than m ranks of a process row are lost: all ranks refuse, name the ranks and the row, and
+/// change nothing; except if nothing has been computed, or x is known.
 #[test]
 fn more_losses_than_checksums_are_refused_by_all() {
     let (mut refused, mut accepted) = (0, 0);
@@ -405,8 +406,8 @@ fn more_losses_than_checksums_are_refused_by_all() {
     assert!(refused > 300 && accepted > 50);
 }
 
-/// A node that was away while the others went on comes back with what it had: that is not
-/// taken for what it would have now, also not when it dies again while it is rebuilt.
+/// A node that was absent while the others continued comes back with its old data: this is not
+/// taken for current data, also not if the node dies again while it is rebuilt.
 #[test]
 fn memory_of_an_older_start_is_not_believed() {
     let (mut rebuilt, mut random) = (0, Random(8));
@@ -461,7 +462,7 @@ fn memory_of_another_system_is_refused() {
     }
 }
 
-/// After a loss the residual is of the size of those of undisturbed runs.
+/// After a loss, the residual is about as large as in undisturbed runs.
 #[test]
 fn residuals_after_a_loss_are_of_the_same_size() {
     for (p, q, depth) in [(1, 3, 0), (2, 2, 1)] {
@@ -503,8 +504,8 @@ fn residuals_after_a_loss_are_of_the_same_size() {
     }
 }
 
-/// Stops a rank at this step on its way from the cut before a panel to the next one: at once or, when
-/// it is to log the rows of the panel, once all ranks are.
+/// Stops a rank at this step between the cut before a panel and the next cut: at once or, if it is
+/// about to log the rows of the panel, once all ranks are.
 struct StopAt<'b> {
     panel: usize,
     step: &'static str,
@@ -527,7 +528,7 @@ impl Hook for StopAt<'_> {
     }
 }
 
-/// The scaled residual, when these ranks are lost at the cut before `panel`, at this step.
+/// The scaled residual if these ranks are lost at the cut before `panel`, at this step.
 fn residual_after(job: &Job, lost: &[usize], panel: usize, step: &'static str) -> f64 {
     let memory: Vec<Mutex<Vec<f64>>> = (0..job.ranks()).map(|_| Mutex::default()).collect();
     let all = Barrier::new(job.ranks());
@@ -545,9 +546,9 @@ fn residual_after(job: &Job, lost: &[usize], panel: usize, step: &'static str) -
     job.matrix.residual(&solution.x)
 }
 
-/// What is rebuilt goes with the L that was made with what is lost: of columns that are
-/// eliminated further, of finished groups, whether their checksums have been summed anew or are about to
-/// be, and of the finished columns of a group that is not.
+/// Rebuilt data matches the L that was made with the lost data: for columns that are eliminated
+/// further, for finished groups, whether or not their checksums have been summed again, and for the
+/// finished columns of a group that is not finished.
 #[test]
 fn residuals_do_not_grow_with_the_groups_finished_at_a_loss() {
     let (n, nb) = (768, 16);
@@ -573,7 +574,7 @@ fn residuals_do_not_grow_with_the_groups_finished_at_a_loss() {
     }
 }
 
-/// The same where a group has several finished columns, some of them decoded, one or two.
+/// Residuals do not grow if a group has several finished columns of which one or two are decoded.
 #[test]
 fn residuals_do_not_grow_with_the_finished_columns_of_a_group() {
     let (n, nb) = (768, 16);
@@ -587,13 +588,13 @@ fn residuals_do_not_grow_with_the_finished_columns_of_a_group() {
         let undisturbed = job.matrix.residual(&with_checksums(&job));
         let group_end = n / nb / q * 7 / 8 * q;
         for lost in [vec![0], vec![1], vec![0, 2]] {
-            // The grid is numbered row by row.
+            // Ranks are numbered row by row.
             let can_be = lost.len() <= checksums && lost.iter().all(|&rank| rank < q);
             for panel in (group_end + 1..group_end + q).filter(|_| can_be) {
                 let ratio = residual_after(&job, &lost, panel, "log") / undisturbed;
                 let what = format!("{}: ranks {lost:?} lost at panel {panel}", job.name());
                 println!("{what}: {ratio:.2}");
-                // What two checksums amplify is decoded with it.
+                // What two checksums amplify is decoded, too.
                 assert!(ratio < if lost.len() == 1 { 2.0 } else { 4.0 }, "{what}: {ratio}");
             }
         }
@@ -611,8 +612,8 @@ fn matrices(job: &Job, memory: &Memory) -> Vec<Vec<f64>> {
     parts.into_iter().map(|part| part.expect("nobody dies")).collect()
 }
 
-/// The checksums of all groups that are finished before the last panel are the sums of U as it is,
-/// to the bit.
+/// Asserts that the checksums of all groups that are finished before the last panel are the sums of
+/// the present U, bit by bit.
 fn assert_sums(job: &Job, memory: &Memory, what: &str) {
     let (TestSpec { n, nb, p, q, .. }, width) = (&job.spec, job.width());
     let (&n, &nb, &p, &q) = (n, nb, p, q);
@@ -638,8 +639,8 @@ fn assert_sums(job: &Job, memory: &Memory, what: &str) {
     }
 }
 
-/// Each rank dies at each step, and no memory is lost. What goes on from there sums the checksums
-/// of all groups anew, also of those whose sums were under way.
+/// Each rank dies at each step, and no memory is lost. The restart sums the checksums of all groups
+/// again, also of groups whose sums were in progress.
 #[test]
 fn no_group_keeps_the_checksums_that_the_elimination_made() {
     let mut restarted = 0;
@@ -654,7 +655,7 @@ fn no_group_keeps_the_checksums_that_the_elimination_made() {
             for linger in [Linger::Steps(0), Linger::UntilBlocked] {
                 let options = deadly(ranks, 1, vec![Kill { step, rank }], linger);
                 let left = job.start(&job.untouched(), &options, 1).memory;
-                // What is torn is rebuilt, from sums that may be old.
+                // Torn data is rebuilt, from sums that may be old.
                 if !seen.insert(fingerprint(&left)) {
                     continue;
                 }
@@ -674,7 +675,7 @@ fn no_group_keeps_the_checksums_that_the_elimination_made() {
     assert!(restarted > 300);
 }
 
-/// Makes one wrong number, and takes down the largest delta of the checks.
+/// Makes one wrong number, and records the largest delta of the checks.
 #[derive(Default)]
 struct Flipping {
     flip: Option<(usize, Flip)>,
@@ -693,13 +694,13 @@ impl Watcher for Flipping {
     }
 }
 
-/// Undisturbed runs are far from an alarm.
+/// Undisturbed runs stay far below an alarm.
 #[test]
 fn undisturbed_runs_give_no_alarm() {
     let n = 384;
     let narrow = [1, 2, 3].map(|nb| (4, 1, 1, 0, nb));
     let wide = [(2, 2, 1, 0, 16), (1, 3, 1, 1, 16), (2, 2, 2, 1, 16), (1, 4, 3, 0, 16)];
-    // On narrow ones process rows have nothing of the first groups above the diagonal.
+    // On narrow grids, process rows have nothing of the first groups above the diagonal.
     for (p, q, m, depth, nb) in wide.into_iter().chain(narrow) {
         let spec = TestSpec { depth, ..spec(n, nb, p, q) };
         let (weights, matrix) = (Weights::new(q, m), Matrix::random(n, 7));
@@ -717,11 +718,11 @@ fn undisturbed_runs_give_no_alarm() {
     }
 }
 
-/// Has a rank ask for an image of the cut before panel `cut`, and stops all ranks there.
+/// Makes a rank ask for an image of the cut before panel `cut`, and stops all ranks there.
 struct Keeping<'a> {
     cut: usize,
     asks: bool,
-    /// Panels that are begun.
+    /// Number of panels that have begun.
     panels: usize,
     checks: usize,
     all: &'a Barrier,
@@ -739,14 +740,14 @@ impl Watcher for Keeping<'_> {
 
     fn keep_image(&mut self, cut: usize) -> Result<(), SolveError> {
         assert_eq!((cut, self.panels), (self.cut, self.cut));
-        // One at the beginning, and one for the image.
+        // One check at the beginning, and one for the image.
         assert_eq!(self.checks, 2, "no image of a matrix that has not been checked");
         self.all.wait();
         Err(CommError::Aborted("the image is kept".into()).into())
     }
 }
 
-/// What counts of the memory of each rank at the cut before panel `cut`, and zeros.
+/// The relevant memory of each rank at the cut before panel `cut`, with zeros elsewhere.
 fn images(job: &Job, cut: usize) -> Memory {
     let job = &Job { check: RARE, ..job.clone() };
     let (ranks, width, params) = (job.ranks(), job.width(), Params::from(&job.spec));
@@ -766,8 +767,8 @@ fn images(job: &Job, cut: usize) -> Memory {
     kept.into_iter().map(|memory| memory.expect("kept")).collect()
 }
 
-/// All ranks keep the cut that one asks for, behind a check, and x comes of what they keep,
-/// also where as many of each row lack it as there are checksums.
+/// All ranks keep the cut that one asks for, after a check, and their images lead to x, also if as
+/// many ranks of each row lack their image as there are checksums.
 #[test]
 fn images_of_each_cut_lead_to_x() {
     let mut restarts = 0;
@@ -797,7 +798,7 @@ fn images_of_each_cut_lead_to_x() {
     println!("{restarts} restarts from images");
 }
 
-/// Why the ranks cannot go on from what is in memory.
+/// Why the ranks cannot continue from what is in memory.
 fn refusal(job: &Job, memory: &mut Memory) -> Option<Refusal> {
     let own: Vec<Mutex<Vec<f64>>> = memory.drain(..).map(Mutex::new).collect();
     let said = run(job.ranks(), |comm| {
@@ -810,8 +811,8 @@ fn refusal(job: &Job, memory: &mut Memory) -> Option<Refusal> {
     said[0].clone()
 }
 
-/// A wrong number that nobody has noticed when another rank of its process row is lost is not
-/// mended, but told: what was rebuilt from it makes up for it, so two process columns are wrong.
+/// A wrong number that has not been noticed when another rank of its process row is lost is
+/// reported, not corrected: the rebuilt data compensates it, so two process columns are wrong.
 #[test]
 fn what_is_wrong_before_a_loss_is_told_behind_it() {
     let matrix = Matrix::random(96, 5);
@@ -833,8 +834,8 @@ fn what_is_wrong_before_a_loss_is_told_behind_it() {
     }
 }
 
-/// Once one rank has said that the checksums contradict the matrix, and all have heard of
-/// it, the loss of that rank does not make it unsaid.
+/// Once one rank has reported that the checksums contradict the matrix, and all have heard it, the
+/// loss of that rank does not revoke the report.
 #[test]
 fn a_contradiction_is_known_to_all_before_any_memory_goes() {
     let (nb, cut, matrix) = (8, 5, Matrix::random(96, 3));
@@ -846,12 +847,12 @@ fn a_contradiction_is_known_to_all_before_any_memory_goes() {
         let (mut own, mut watcher) = (Vec::new(), Flipping { flip, ..Flipping::default() });
         let ended = job.watched(&comm, &mut own, 1, &GoOn, &mut watcher);
         memory.lock().unwrap()[comm.rank()] = own;
-        // It ends the others, which wait for it.
+        // The error ends the other ranks, which wait for it.
         ended.map(drop)
     });
     assert!(ended.iter().all(Result::is_err), "told");
     let mut memory: Memory = memory.into_inner().unwrap();
-    // The rank of the checksums alone has noticed it.
+    // Only the rank of the checksums has noticed it.
     let untold = refusal(&job, &mut without(&memory, &[3]));
     assert!(!matches!(untold, Some(Refusal::Wrong { .. })), "{untold:?}");
     assert!(matches!(refusal(&job, &mut memory), Some(Refusal::Wrong { rank: 3 })));
@@ -865,12 +866,12 @@ fn a_contradiction_is_known_to_all_before_any_memory_goes() {
     assert_eq!(refusal(&job, &mut without(&images(&job, cut), &[2])), None);
 }
 
-/// What became of a flip.
+/// The outcome of a flip.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Fate {
-    /// A solution, with this residual and so many rows computed anew.
+    /// A solution, with this residual and this number of rows that were computed again.
     Solved(f64, usize),
-    /// Told.
+    /// The checksums reported a contradiction.
     Alarm,
 }
 
@@ -881,7 +882,7 @@ fn fate(job: &Job, rank: usize, flip: (usize, Flip)) -> Fate {
         let solved = job.watched(&comm, &mut Vec::new(), 1, &GoOn, &mut watcher);
         solved.map(|solution| (solution.x, watcher.mended_rows))
     });
-    // A rank that has failed ends the others, which hear of that alone.
+    // A rank that fails ends the others, which only hear of the failure.
     let is_told = |error: &AbftError| {
         matches!(error, AbftError::Solve(SolveError::Wrong { .. } | SolveError::Pivot { .. }))
     };
@@ -893,19 +894,19 @@ fn fate(job: &Job, rank: usize, flip: (usize, Flip)) -> Fate {
     Fate::Solved(job.matrix.residual(&x), mended_rows)
 }
 
-/// What a flip comes to, with checks.
+/// The outcome of a flip with checks, compared with that without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
-    /// Told, and without checks the residual fails.
+    /// The flip is reported, and without checks the residual fails.
     Told,
-    /// Told, though without checks the residual passes.
+    /// The flip is reported, though without checks the residual passes.
     ToldInVain,
     Mended,
-    /// Not noticed, and the residual passes.
+    /// The flip is not noticed, and the residual passes.
     Harmless,
 }
 
-/// Bits of a number, from the lowest, by what they say.
+/// The bits of a number, from the lowest, by meaning.
 const BITS: [(&str, Range<u32>); 5] = [
     ("lower half of the fraction", 0..26),
     ("upper half of the fraction", 26..52),
@@ -914,7 +915,7 @@ const BITS: [(&str, Range<u32>); 5] = [
     ("sign", 63..64),
 ];
 
-/// Flips by one checksum or several, by bits and by outcome.
+/// Numbers of flips, by one checksum or several, by bits and by outcome.
 type Outcomes = [[[usize; 4]; BITS.len()]; 2];
 
 fn print_outcomes(outcomes: &Outcomes) {
@@ -928,8 +929,8 @@ fn print_outcomes(outcomes: &Outcomes) {
     }
 }
 
-/// A flip, of any bit, place and time, whose effect would fail the residual is told; several
-/// checksums mend it, if they look before the column is finished.
+/// A flip of any bit, at any position and time, whose effect would fail the residual is reported;
+/// several checksums correct it if they check before the column is finished.
 #[test]
 fn a_flipped_bit_is_told_or_mended() {
     let flips = std::env::var("SKT_FLIPS").map_or(250, |flips| flips.parse().expect("a number"));
@@ -959,7 +960,8 @@ fn a_flipped_bit_is_told_or_mended() {
                 if mended > 0 { Outcome::Mended } else { Outcome::Harmless }
             }
         };
-        // One that is hardly more than rounding may be told when nothing can mend it any more.
+        // A flip that is hardly more than rounding may be reported when it can no longer be
+        // corrected.
         if m > 1 && panels == 1 && fails(unchecked) {
             assert!(!fails(checked), "not mended: {}", what());
         }

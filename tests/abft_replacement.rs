@@ -1,9 +1,9 @@
-//! The hot replacement: simulated ranks of systems with one checksum column are killed at each
-//! of their steps, and the others go on without them.
+//! The hot replacement: simulated ranks of systems with one checksum column are killed at each of
+//! their steps, and the others continue without them.
 //!
-//! Columns that are sums of columns have other pivots, so no system has known pivots for all
-//! that may be lost, and x is judged by its residual, of random systems: what is wrong by a
-//! sign, a row or a column makes it 1e10 and more. Where nothing is summed up x is exact.
+//! Columns that are sums of columns have other pivots, so no system has known pivots for every
+//! loss. X is judged by its residual, with random systems: a wrong sign, row or column makes it
+//! 1e10 and more. If no columns are summed, x is exact.
 
 mod abft;
 mod base_spec;
@@ -15,7 +15,7 @@ use skt_hpl::config::{Swap, TestSpec};
 use skt_hpl::hpl::comm::sim::{Kill, Linger, Options};
 use skt_hpl::hpl::pgesv::abft::{AbftError, CheckEvery, Refusal, Weights};
 
-/// The residual's bound.
+/// The bound of the residual.
 const THRESHOLD: f64 = 16.0;
 
 fn job(spec: TestSpec, matrix: Matrix) -> Job {
@@ -23,7 +23,8 @@ fn job(spec: TestSpec, matrix: Matrix) -> Job {
     Job { spec, weights, matrix, check: CheckEvery::Never }
 }
 
-/// Ragged groups, b alone, within a block, in the first and in the last process column.
+/// Systems with ragged groups, with b alone, within a block, and in the first and in the last
+/// process column.
 fn specs() -> Vec<TestSpec> {
     let swaps = [Swap::BinaryExchange, Swap::SpreadRoll, Swap::Mix];
     let shapes = [
@@ -46,7 +47,7 @@ fn specs() -> Vec<TestSpec> {
     shapes.iter().enumerate().map(spec).collect()
 }
 
-/// Steps of a run that nobody dies in.
+/// Number of steps of a run without deaths.
 fn steps(job: &Job, seed: u64) -> u64 {
     let options = deadly(job.ranks(), seed, Vec::new(), Linger::Steps(0));
     job.start(&job.untouched(), &options, 1).outcome.steps
@@ -56,8 +57,8 @@ fn lose(job: &Job, seed: u64, kills: Vec<Kill>, linger: Linger) -> Memory {
     job.start(&job.untouched(), &deadly(job.ranks(), seed, kills, linger), 1).memory
 }
 
-/// Goes on without the ranks of `gone`: x, if it was computed, and the column from which on it
-/// was.
+/// Continues without the ranks of `gone`; returns x, if it was computed, and the column from which
+/// it was.
 fn replaced(job: &Job, gone: &[usize], memory: &Memory, seed: u64) -> (Vec<f64>, usize) {
     let options = Options::new(job.ranks() - gone.len(), seed);
     let start = job.start_without(gone, memory, &options, 2);
@@ -79,14 +80,14 @@ fn assert_solves(job: &Job, x: &[f64], what: &str) {
     assert!(residual < THRESHOLD, "{}, {what}: residual {residual:.3e}", job.name());
 }
 
-/// Each rank dies at each step of a run: the others go on to x.
+/// Each rank dies at each step of a run: the others continue to x.
 #[test]
 fn a_run_goes_on_without_any_rank_from_any_step() {
     let (mut died, mut cuts) = (0, HashSet::new());
     for (number, spec) in specs().into_iter().enumerate() {
         let job = job(spec.clone(), Matrix::random(spec.n, number as u64));
         let (ranks, seed) = (job.ranks(), number as u64);
-        // Of large ones, every few steps.
+        // Of large jobs, only every few steps.
         let stride = if ranks > 3 { 3 * ranks } else { 1 };
         let mut seen = HashSet::new();
         for (step, rank) in
@@ -105,7 +106,7 @@ fn a_run_goes_on_without_any_rank_from_any_step() {
     }
     println!("{died} deaths, {} cuts", cuts.len());
     assert!(died > 2000);
-    // Each process column at each cut, from before panel 0 to behind the last one.
+    // Each process column is lost at each cut, from before panel 0 to after the last one.
     for (number, spec) in specs().iter().enumerate() {
         let all = spec.n.div_ceil(spec.nb) + 1;
         for col in 0..=spec.q {
@@ -116,7 +117,7 @@ fn a_run_goes_on_without_any_rank_from_any_step() {
     }
 }
 
-/// All ranks of a process column but none of another.
+/// All ranks of a process column are lost, and no others.
 #[test]
 fn a_run_goes_on_without_several_ranks_of_a_process_column() {
     let mut random = Random(5);
@@ -137,7 +138,7 @@ fn a_run_goes_on_without_several_ranks_of_a_process_column() {
     }
 }
 
-/// Nothing is summed up where only U is decoded, or the checksums themselves are lost.
+/// No columns are summed if only U is decoded, or the checksums themselves are lost.
 #[test]
 fn x_is_exact_where_no_column_is_another() {
     let (mut of_checksums, mut of_u) = (0, 0);
@@ -161,7 +162,7 @@ fn x_is_exact_where_no_column_is_another() {
     assert!(of_checksums > 200 && of_u > 20);
 }
 
-/// Residuals grow by about what sums of Q columns do to rounding.
+/// Residuals grow about as much as sums of Q columns increase rounding errors.
 #[test]
 fn residuals_are_of_the_same_size() {
     let sorted = |mut residuals: Vec<f64>| {
@@ -197,7 +198,7 @@ fn residuals_are_of_the_same_size() {
     }
 }
 
-/// What a later start of the whole job makes of the memories that a replacement has left.
+/// The outcome of a later start of the whole job, with the memories that a replacement has left.
 fn later(job: &Job, left: &Start, gone: &[usize], seed: u64) -> Vec<Result<Solved, AbftError>> {
     let mut memory = left.memory.clone();
     gone.iter().for_each(|&rank| memory[rank].clear());
@@ -205,9 +206,9 @@ fn later(job: &Job, left: &Start, gone: &[usize], seed: u64) -> Vec<Result<Solve
     job.start(&memory, &options, 3).outcome.results
 }
 
-/// A further rank dies at each step of a replacement. Up to where a word says that the memories
-/// are no cut any more a later start goes on from them; from there on it refuses by name,
-/// until x is there.
+/// A further rank dies at each step of a replacement. Until a word records that the memories are no
+/// longer a cut, a later start continues from them; from then on it refuses by name, until x is
+/// there.
 #[test]
 fn a_further_death_is_told_and_never_gives_a_wrong_x() {
     let (mut went_on, mut refused, mut solved) = (0, 0, 0);
@@ -226,7 +227,7 @@ fn a_further_death_is_told_and_never_gives_a_wrong_x() {
                 let kills = vec![Kill { step, rank: second }];
                 let options = deadly(ranks - 1, 1, kills, Linger::Steps(0));
                 let left = job.start_without(&[first], &memory, &options, 2);
-                // Its memory is there, or not.
+                // The second rank's memory is kept or lost.
                 let second = second + usize::from(second >= first);
                 let is_torn = left.trails[second].is_torn();
                 let has = |is: fn(&abft::Trail) -> bool| left.trails.iter().any(is);
@@ -254,7 +255,7 @@ fn a_further_death_is_told_and_never_gives_a_wrong_x() {
                     (true, false) => refused += 1,
                     (true, true) => solved += 1,
                 }
-                // Without the memory of both: also an x, or a refusal.
+                // Without the memory of both ranks, the outcome is also an x or a refusal.
                 for solution in later(&job, &left, &[first, second], seed).iter().flatten() {
                     assert_solves(&job, &solution.x, &what);
                 }
@@ -265,7 +266,7 @@ fn a_further_death_is_told_and_never_gives_a_wrong_x() {
     assert!(went_on > 200 && refused > 500 && solved > 20);
 }
 
-/// A rank that has no part in what goes on may be lost, too.
+/// A rank without a part in the continuing run may be lost, too.
 #[test]
 fn ranks_without_a_part_are_not_needed() {
     let spec = TestSpec { depth: 1, ..spec(11, 3, 2, 2) };
@@ -277,7 +278,7 @@ fn ranks_without_a_part_are_not_needed() {
         let memory = lose(&job, 1, vec![Kill { step, rank: col }], Linger::Steps(0));
         let all = job.start_without(&[col], &memory, &Options::new(ranks - 1, 4), 2).outcome.steps;
         for later in (1..all).step_by(31) {
-            // In the order of those that are left.
+            // Ranks are numbered in the order of the remaining ones.
             let kills = vec![Kill { step: later, rank: col + width - 1 }];
             let options = deadly(ranks - 1, 4, kills, Linger::UntilBlocked);
             let left = job.start_without(&[col], &memory, &options, 2);
@@ -288,14 +289,14 @@ fn ranks_without_a_part_are_not_needed() {
     }
 }
 
-/// Of two process columns nothing is changed, on any rank.
+/// If ranks of two process columns are lost, no rank changes anything.
 #[test]
 fn losses_of_two_process_columns_are_refused() {
     let spec = TestSpec { depth: 1, ..spec(11, 3, 2, 2) };
     let job = job(spec.clone(), Matrix::random(spec.n, 2));
     let mut memory =
         lose(&job, 1, vec![Kill { step: steps(&job, 1) / 2, rank: 0 }], Linger::Steps(0));
-    // Of the other row, so that checksums could rebuild both.
+    // The rank is of the other row, so that checksums could rebuild both.
     memory[4].clear();
     let options = deadly(job.ranks() - 1, 1, Vec::new(), Linger::UntilBlocked);
     let start = job.start_without(&[0], &memory, &options, 2);

@@ -1,5 +1,5 @@
-//! Silent errors and losses under checksums: what is rebuilt from a wrong number is told, or mended,
-//! and where nothing can see it, the run knows which process row it was.
+//! Silent errors and losses under checksums: data rebuilt from a wrong number is reported or
+//! corrected, and where nothing can notice it, the run knows in which process row it was.
 
 mod abft;
 mod base_spec;
@@ -20,10 +20,10 @@ use skt_hpl::hpl::pgesv::abft::{
 use skt_hpl::hpl::pgesv::{LocalShape, Params, SolveError};
 use skt_hpl::run::ptest;
 
-/// Order of the systems and columns of a panel.
+/// The order of the systems, and the number of columns of a panel.
 const N: usize = 96;
 const NB: usize = 8;
-/// Scaled residuals below this pass.
+/// Scaled residuals below this bound pass.
 const THRESHOLD: f64 = 16.0;
 
 fn every(panels: usize) -> CheckEvery {
@@ -35,7 +35,7 @@ fn job((p, q, m): (usize, usize, usize), depth: usize, check: CheckEvery, seed: 
     Job { spec, weights: Weights::new(q, m), matrix: Matrix::random(N, seed), check }
 }
 
-/// Makes one wrong number, stops before a cut, or where a start begins to factor, and takes down what
+/// Makes one wrong number, stops before a cut or where a start begins to factor, and records what
 /// it is told.
 #[derive(Clone, Default)]
 struct Watch {
@@ -44,7 +44,7 @@ struct Watch {
     stops_early: bool,
     mended_rows: usize,
     has_flipped: bool,
-    /// Columns that are eliminated.
+    /// Number of columns that are eliminated.
     columns: usize,
     unverified: Vec<Unverified>,
 }
@@ -88,7 +88,7 @@ fn watches(job: &Job) -> Vec<Watch> {
     vec![Watch::default(); job.ranks()]
 }
 
-/// Of a job on whose rank `rank` the bit flips at that cut, what all ranks have at the cut `stop`.
+/// The memory of all ranks at the cut `stop`, for a job on whose rank `rank` a bit flips.
 fn stopped(job: &Job, rank: usize, flip: (usize, Flip), stop: usize) -> Memory {
     let job = &Job { check: CheckEvery::Never, ..job.clone() };
     let mut watches = vec![Watch { stop_at: Some(stop), ..Watch::default() }; job.ranks()];
@@ -107,18 +107,18 @@ fn patient(job: &Job, seed: u64) -> Options {
     deadly(job.ranks(), seed, Vec::new(), Linger::UntilBlocked)
 }
 
-/// What became of it.
+/// The outcome of a job.
 #[derive(Debug, Clone, PartialEq)]
 enum Fate {
-    /// A solution, with this residual and so many rows computed anew.
+    /// A solution, with this residual and this number of rows that were computed again.
     Solved { residual: f64, mended_rows: usize },
-    /// The checksums contradict a process row: these ranks may be why.
+    /// The checksums contradict a process row, because of one of these ranks.
     Wrong { process_row: usize, ranks: Vec<usize> },
     /// The next start is refused.
     Refused,
-    /// A column had no pivot.
+    /// A column has no pivot.
     NoPivot,
-    /// It was killed.
+    /// The job was killed.
     Died,
 }
 
@@ -148,14 +148,14 @@ fn fate(job: &Job, start: &Start, watches: &[Watch]) -> Fate {
     Fate::Solved { residual: job.matrix.residual(&solution.x), mended_rows }
 }
 
-/// Goes on to the end.
+/// Continues to the end.
 fn finish(job: &Job, memory: &Memory, start_id: u32) -> (Fate, Start) {
     let mut watches = watches(job);
     let start = job.start_watched(memory, &patient(job, 2), start_id, &mut watches);
     (fate(job, &start, &watches), start)
 }
 
-/// The solution, which all ranks have.
+/// The solution that all ranks have.
 fn solved(start: &Start) -> &Solved {
     start.outcome.results[0].as_ref().expect("solved")
 }
@@ -171,7 +171,7 @@ fn has_failed(fate: &Fate) -> bool {
     }
 }
 
-/// Where A of a rank is in its memory.
+/// The position of A in the memory of a rank.
 fn matrix_of(job: &Job, rank: usize) -> (Range<usize>, LocalShape) {
     let (row, col) = (rank / job.width(), rank % job.width());
     let shape = ptest::local_shape(&job.spec, row, if col < job.spec.q { col } else { 0 });
@@ -180,8 +180,8 @@ fn matrix_of(job: &Job, rank: usize) -> (Range<usize>, LocalShape) {
     (end - shape.doubles()..end, shape)
 }
 
-/// The process column of the lost rank is decoded on all process rows: one in which nothing is lost
-/// has to agree before. With one checksum it is refused by name, and so is the next start.
+/// The process column of the lost rank is decoded on all process rows, so a row in which nothing is
+/// lost must agree before. With one checksum the start is refused by name, and so is the next one.
 #[test]
 fn a_wrong_number_in_another_process_row_is_told_before_a_rebuilding() {
     let job = job((2, 2, 1), 1, every(1000), 3);
@@ -192,8 +192,8 @@ fn a_wrong_number_in_another_process_row_is_told_before_a_rebuilding() {
     assert_eq!(finish(&job, &start.memory, 3).0, Fate::Refused);
 }
 
-/// With two the rank is located, and its rows are mended before anything is decoded from them: the
-/// healthy checksum is not blamed.
+/// With two checksums the rank is located, and its rows are corrected before anything is decoded
+/// from them; the healthy checksum is not blamed.
 #[test]
 fn a_wrong_number_in_another_process_row_is_mended_before_a_rebuilding() {
     let job = job((2, 2, 2), 1, every(1000), 3);
@@ -207,8 +207,8 @@ fn a_wrong_number_in_another_process_row_is_mended_before_a_rebuilding() {
     }
 }
 
-/// A start that dies between rebuilding and its first check leaves nothing that the next one would
-/// mend wrongly.
+/// A start that dies between rebuilding and its first check leaves nothing that the next start
+/// would correct wrongly.
 #[test]
 fn a_death_before_the_first_check_mends_nothing_wrong() {
     let job = job((1, 2, 2), 1, every(1000), 3);
@@ -226,9 +226,9 @@ fn a_death_before_the_first_check_mends_nothing_wrong() {
     }
 }
 
-/// A process row that has lost as many ranks as it has checksums is rebuilt from what nothing can
-/// check: a wrong number there makes the residual fail, and the run says which process row it was, and
-/// when, also where later starts go on from there.
+/// A process row that has lost as many ranks as it has checksums is rebuilt from data that cannot
+/// be checked: a wrong number there makes the residual fail, and the run reports the process row
+/// and the time, also if later starts continue from there.
 #[test]
 fn what_no_checksum_can_see_is_told_with_its_process_row() {
     let job = job((2, 2, 1), 1, every(1000), 3);
@@ -247,8 +247,8 @@ fn what_no_checksum_can_see_is_told_with_its_process_row() {
     assert_eq!(solved(&start).unverified, [other, want[0]]);
 }
 
-/// The same where the checksums take the place of the lost process column: behind that, nothing
-/// contradicts any more.
+/// A wrong number is reported before the checksums replace the lost process column, because nothing
+/// would contradict it afterwards.
 #[test]
 fn a_wrong_number_is_told_before_checksums_take_the_place_of_a_process_column() {
     let job = job((2, 2, 1), 1, every(1000), 3);
@@ -265,8 +265,8 @@ fn a_wrong_number_is_told_before_checksums_take_the_place_of_a_process_column() 
     assert_eq!(solved(&start).unverified, [Unverified { row: 0, columns: (4 * NB, 4 * NB) }]);
 }
 
-/// Adds to the element of two ranks in the same place of a process row what leaves checksum `s` as it
-/// is: a wrong number, and what is decoded along with it.
+/// Adds numbers to the same element of two ranks of a process row so that checksum `s` stays as it
+/// is: a wrong number, and the error that is decoded with it.
 fn hide(job: &Job, memory: &mut Memory, [wrong, decoded]: [usize; 2], s: usize) {
     let col = matrix_of(job, wrong).1.cols - 1;
     let at = |rank: usize| {
@@ -278,9 +278,9 @@ fn hide(job: &Job, memory: &mut Memory, [wrong, decoded]: [usize; 2], s: usize) 
     memory[decoded][at(decoded)] -= weights[wrong] / weights[decoded];
 }
 
-/// Each rank dies at each step of a start that rebuilds one, up to its first check and beyond. What is
-/// left leads to x. If a wrong number had been decoded along, the next start would be refused rather than
-/// mend what is healthy, up to the step at which that check has agreed.
+/// Each rank dies at each step of a start that rebuilds a rank, up to its first check and beyond.
+/// What remains leads to x. If a wrong number had been decoded, the next start would be refused
+/// rather than correct healthy data, up to the step at which that check has agreed.
 #[test]
 fn a_death_at_any_step_of_a_rebuilding_leaves_word_of_it() {
     let (spec, matrix) = (TestSpec { depth: 1, ..spec(24, 4, 1, 2) }, Matrix::random(24, 3));
@@ -293,7 +293,7 @@ fn a_death_at_any_step_of_a_rebuilding_leaves_word_of_it() {
         let at = (1..).zip(&trace).filter(|(_, line)| line.ends_with(name)).map(|(step, _)| step);
         at.collect::<Vec<u64>>()
     };
-    // The word is set on all ranks, and taken back.
+    // The word is set on all ranks, and reset.
     let (set, taken_back) = (steps_of(": decoded 1"), steps_of(": decoded 0"));
     assert_eq!((set.len(), taken_back.len()), (4, 4), "{trace:?}");
     let (mut rebuilt, mut refused) = (0, 0);
@@ -317,7 +317,7 @@ fn a_death_at_any_step_of_a_rebuilding_leaves_word_of_it() {
                     assert!([&[][..], &[0, 1, 2, 3]].contains(&&ranks[..]), "nobody is blamed");
                     refused += 1;
                 }
-                // All know that a check has agreed, so this is another error, in two places.
+                // All ranks know that a check has agreed, so this is another error, in two places.
                 _ => assert!(step >= taken_back[0], "rank {rank} at {step}: {fate:?}"),
             }
         }
@@ -326,7 +326,7 @@ fn a_death_at_any_step_of_a_rebuilding_leaves_word_of_it() {
     assert!(rebuilt > 20 && refused > 40);
 }
 
-/// Where bits flip.
+/// The areas in which bits flip.
 const PLACES: [&str; 6] = [
     "matrix",
     "checksums",
@@ -336,20 +336,21 @@ const PLACES: [&str; 6] = [
     "anywhere in A, after a start that died",
 ];
 
-/// Flips a bit of a rank's memory, in A or, if it is to be `behind`, in the panels, U or the log; not in
-/// the head of a panel. `done`: the columns that are eliminated. Returns which of [`PLACES`] that is.
+/// Flips a bit of a rank's memory: in A or, with `behind`, in the panels, U or the log, but not in
+/// the head of a panel. `done` is the number of columns that are eliminated. Returns the index in
+/// [`PLACES`].
 fn flip_in_memory(
     job: &Job,
     memory: &mut Memory,
     (rank, is_behind, done): (usize, bool, usize),
     random: &mut Random,
 ) -> Option<usize> {
-    // Areas begin on a page, and in those of the panels a head and the pivots.
+    // Areas begin on a page, and those of the panels begin with a head and the pivots.
     const PAGE: usize = 512;
     const HEAD: usize = 16;
     let ((a, shape), q, own) = (matrix_of(job, rank), job.spec.q, &mut memory[rank]);
     if own.len() < a.end {
-        // It died before it had any.
+        // The rank died before it had any memory.
         return None;
     }
     let behind_x = (a.end.next_multiple_of(PAGE) + N).next_multiple_of(PAGE);
@@ -368,7 +369,7 @@ fn flip_in_memory(
     })
 }
 
-/// Up to m ranks of a process row, one at least, and now and then of others.
+/// Random losses: one to m ranks of a process row, and sometimes ranks of others.
 fn losses(job: &Job, random: &mut Random) -> Vec<usize> {
     let (m, width, first) = (job.weights.checksums(), job.width(), random.below(job.spec.p));
     let mut lost = Vec::new();
@@ -383,7 +384,7 @@ fn losses(job: &Job, random: &mut Random) -> Vec<usize> {
     lost
 }
 
-/// How many of these ranks are of a process row.
+/// The number of these ranks that are in process row `row`.
 fn of_row(job: &Job, ranks: &[usize], row: usize) -> usize {
     let mut of_row: Vec<&usize> = ranks.iter().filter(|&rank| rank / job.width() == row).collect();
     of_row.sort_unstable();
@@ -391,43 +392,43 @@ fn of_row(job: &Job, ranks: &[usize], row: usize) -> usize {
     of_row.len()
 }
 
-/// What a pair of a flip and a loss comes to.
+/// The outcome of a flip and a loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Right,
     Mended,
-    /// By a check, before the loss.
+    /// A check reported the flip before the loss.
     Told,
-    /// By process row and rank, behind it.
+    /// The flip was reported by process row and rank, after the loss.
     Refused,
-    /// A column has no pivot, by a check that came too late.
+    /// A column had no pivot, because a check came too late.
     NoPivot,
-    /// The residual fails: no check could see it, and the run says why.
+    /// The residual failed: no check could notice the flip, and the run gives the reason.
     Hidden,
 }
 
 const ENDS: [&str; 6] =
     ["right", "mended", "told before", "refused by name", "no pivot", "hidden, and told as such"];
 
-/// A pair of a flip and a loss.
+/// A flip and a loss.
 struct Pair {
     job: Job,
     random: Random,
     /// The rank whose bit flips.
     rank: usize,
-    /// Steps of the job.
+    /// Number of steps of the job.
     steps: usize,
     mended_rows: usize,
 }
 
-/// What a loss has left.
+/// What a loss left.
 struct Left {
     memory: Memory,
     /// The ranks that are lost.
     lost: Vec<usize>,
-    /// Columns that are eliminated.
+    /// Number of columns that are eliminated.
     done: usize,
-    /// Where a bit has flipped, if one has.
+    /// The area in which a bit has flipped, if one has.
     place: Option<usize>,
 }
 
@@ -438,7 +439,7 @@ impl Pair {
         deadly(self.job.ranks(), random.below(1 << 20) as u64, kills, linger)
     }
 
-    /// A start: what came of it, and what the ranks were told.
+    /// Starts the job; returns its outcome and what the ranks were told.
     fn start(
         &mut self,
         memory: &Memory,
@@ -454,7 +455,7 @@ impl Pair {
         (fate(&self.job, &start, &watches), start, watches)
     }
 
-    /// Goes through it: the place of the flip, and what came of it; nothing where no bit flipped.
+    /// Runs the case; returns the area of the flip and its outcome, or `None` if no bit flipped.
     fn run(&mut self) -> Option<(usize, End)> {
         let width = self.job.width();
         let lost = losses(&self.job, &mut self.random);
@@ -504,8 +505,8 @@ impl Pair {
         Some((place, self.end(&fate, false)))
     }
 
-    /// A start that dies, perhaps with the memory of one rank more, and then a bit flips, if it
-    /// `flips`. Returns what came of it where nobody died.
+    /// A start that dies, perhaps with the loss of one more rank's memory, after which a bit flips
+    /// if it `flips`. Returns the outcome if no rank died.
     fn start_that_dies(&mut self, left: &mut Left, flips: bool) -> Option<(Fate, Vec<Watch>)> {
         let (victim, width) = (self.random.below(self.job.ranks()), self.job.width());
         let step = 1 + self.random.below(self.steps / 2) as u64;
@@ -526,8 +527,9 @@ impl Pair {
         Some((fate, watches)).filter(|(fate, _)| *fate != Fate::Died)
     }
 
-    /// Who may have been wrong is named, no healthy rank is blamed, and a wrong solution comes with the
-    /// process rows that have lost as many ranks as they have checksums.
+    /// Asserts that the ranks that may be wrong are named, that no healthy rank is blamed, and that
+    /// a wrong solution comes with the process rows that have lost as many ranks as they have
+    /// checksums.
     fn assert_is_told_rightly(&self, fate: &Fate, watches: &[Watch], lost: &[usize], what: &str) {
         let is_of_column = |other: &usize| other % self.job.width() == self.rank % self.job.width();
         if let Fate::Wrong { ranks, .. } = fate {
@@ -544,8 +546,8 @@ impl Pair {
         }
     }
 
-    /// With one rank less lost in each process row that has lost as many as it has checksums, the same
-    /// flip is told, or mended, or does no harm.
+    /// Asserts that the same flip is reported, corrected or harmless if each process row that has
+    /// lost as many ranks as it has checksums has lost one rank less.
     fn assert_is_hidden_by_the_loss(
         &mut self,
         memory: &Memory,
@@ -577,9 +579,9 @@ impl Pair {
     }
 }
 
-/// A flip and a loss, of any rank, place and time, before and behind checks, with starts that die: the
-/// solution is right, or the run is refused by name. Where a process row has lost as many ranks as it has
-/// checksums the residual may fail, and the run names that process row.
+/// A flip and a loss, of any rank, position and time, before and after checks, with starts that
+/// die: the solution is right, or the run is refused by name. If a process row has lost as many
+/// ranks as it has checksums, the residual may fail, and the run names that process row.
 #[test]
 fn a_flip_and_a_loss_end_right_or_by_name() {
     let number = |name: &str, or: usize| {

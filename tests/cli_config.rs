@@ -1,4 +1,4 @@
-//! The built program: what it says of bad input, and its text subcommands.
+//! The built program: its messages on bad input, and its subcommands that write text.
 
 mod executables;
 
@@ -57,8 +57,8 @@ impl Program {
         self.command(args).output().unwrap()
     }
 
-    /// Standard error of a call that must fail with exit code 2 and print
-    /// nothing on standard output.
+    /// Standard error of a call that must fail with exit code 2 and print nothing to standard
+    /// output.
     fn refused(&self, args: &[&str]) -> String {
         let output = self.run(args);
         let error = String::from_utf8(output.stderr).unwrap();
@@ -150,7 +150,7 @@ fn a_bad_flag_is_named() {
     for (flags, want) in cases {
         assert_eq!(program.refused(&[&base[..], flags].concat()), *want);
     }
-    // A flag overrides the table, and heals it.
+    // A flag overrides a bad value of the table.
     program.write("bad.toml", &format!("{TOML}[checkpoint]\nparities = 0\n"));
     let error = program.refused(&["--config", "bad.toml", "--group-size", "3", "--parities", "2"]);
     assert_eq!(error, "error: --group-size: value 3 is out of range; legal: 4 to 255\n");
@@ -182,8 +182,8 @@ fn under_a_launcher_one_rank_speaks_and_all_end_alike() {
         assert!(first.stdout.len() + first.stderr.len() > 0, "{name} {arg}");
         assert_eq!(other.stdout.len() + other.stderr.len(), 0, "{name} {arg}");
     }
-    // A rank that ended with an error at once would have the launcher kill
-    // rank 0, perhaps before it had spoken.
+    // If a rank ended with an error at once, the launcher would kill rank 0, perhaps before its
+    // message.
     assert!(start.elapsed() >= Duration::from_secs(1));
     let other = program.command(&["init"]).env("PMIX_RANK", "1").output().unwrap();
     assert_eq!(other.status.code(), Some(0));
@@ -374,7 +374,8 @@ fn init_writes_what_fits_and_keeps_what_is_there() {
         dat_guarded.lines().nth(5).unwrap().split(' ').next().unwrap().parse().unwrap();
     let kept = (guarded * guarded) as f64 / (n * n) as f64;
     assert!((0.38..0.44).contains(&kept), "{guarded} of {n}: {said}");
-    // A run of some minutes has no checkpoint due: the memory is the matrix's, and the run is told.
+    // A run of some minutes has no checkpoint due: the memory is left to the matrix, and the user
+    // is told.
     let (_, said) = program.done(&[&["init", "--force"], &plain[1..5]].concat());
     assert!(said.contains("without checkpoints; run it with\n") && said.contains(" --ft none\n"));
     assert!(said.contains("as none: no checkpoint is due before the end"), "{said}");
@@ -383,7 +384,7 @@ fn init_writes_what_fits_and_keeps_what_is_there() {
     let (own, without) = said.split_once("  --ft none    ").unwrap();
     assert!(own.contains("--ft self\n"), "{said}");
     assert!(without.starts_with(&format!("N = {n} (")), "{n}: {said}");
-    // One of days has some: twenty TiB.
+    // A run of days, with twenty TiB, has checkpoints.
     let large = ["--ranks", "16", "--memory-gib", "20000"];
     let (_, said) = program.done(&[&["init", "--force"], &large[..]].concat());
     assert!(said.contains("with self checkpoints") && said.contains("\n* --ft self "), "{said}");
@@ -423,7 +424,7 @@ fn init_writes_what_fits_and_keeps_what_is_there() {
     assert!(toml.starts_with("# Made by `skt-hpl init`"), "{toml}");
 }
 
-/// What `init --tune` does with an `mpirun` that is this script.
+/// The result of `init --tune` with a script as `mpirun`.
 fn init_tunes_with(mpirun: &str, flags: &[&str]) -> (Program, Output) {
     let program = Program::new();
     let path = program.path().join("mpirun");

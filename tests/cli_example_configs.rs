@@ -1,4 +1,4 @@
-//! The configurations in `hpl-configs/` are legal and fit what they say.
+//! The configurations in `hpl-configs/` are legal and fit what their comments say.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -102,7 +102,7 @@ fn their_commands_give_each_thread_a_core() {
 #[test]
 fn the_laptops_two_forms_are_one_run() {
     assert_eq!(read("laptop.dat"), read("laptop.toml"));
-    // What HPL.dat cannot say is the default of a run on four ranks.
+    // What HPL.dat cannot hold is the default of a run on four ranks.
     let settings = read_all("laptop.toml").1;
     assert_eq!((settings.method_for(4), settings.group_size), (Method::SelfCheckpoint, 4));
 }

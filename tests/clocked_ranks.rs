@@ -1,5 +1,5 @@
-//! The solver under a simulated network: the same solution as on threads, and the same time
-//! every time.
+//! The solver under a simulated network: the same solution as on threads, and the same time in
+//! every run.
 
 mod base_spec;
 
@@ -55,7 +55,7 @@ fn x_has_the_same_bits_as_on_threads() {
     }
 }
 
-/// By phase, where processors take no time. With P = 1 the driver times rows by the clock of
+/// Times by phase, where processors take no time. With P = 1 the driver times rows by the clock of
 /// this machine.
 #[test]
 fn messages_alone_take_the_same_time_twice() {

@@ -1,4 +1,4 @@
-//! `scripts/compare` finds the results where the configuration sends them.
+//! `scripts/compare` finds the results where the configuration writes them.
 
 mod executables;
 
@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// What HPL writes of a test.
+/// A result line of HPL.
 const RESULT: &str =
     "WR00L2L2         100    10     1     1               0.00              1.0e+00";
 
@@ -14,7 +14,7 @@ const RESULT: &str =
 fn results_are_found_where_the_device_of_the_configuration_sends_them() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    // Ranks are started by hand: one does.
+    // Ranks are started by hand, so one suffices.
     executables::write_script(&at("mpirun"), "#!/bin/sh\nshift 2\nexec \"$@\"\n");
     let reference = format!(
         "#!/bin/sh\nset -- $(sed -n 4p HPL.dat)\ncase $1 in\n8) echo '{RESULT}' > result.txt ;;\n\

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// The example that `scripts/demo-node-loss` runs, built as this test is.
+/// Runs the example that `scripts/demo-node-loss` runs, built as this test is.
 fn demo(n: &str) -> Output {
     let program = Path::new(env!("CARGO_BIN_EXE_skt-hpl"));
     let example = program.with_file_name("examples").join("node_loss");
@@ -15,7 +15,7 @@ fn demo(n: &str) -> Output {
     Command::new(example).arg(program).arg(n).output().expect("the demo")
 }
 
-/// Whether namespaces can be made here, of which the demo makes its nodes.
+/// Whether namespaces, from which the demo makes its nodes, can be made here.
 fn has_namespaces() -> bool {
     let unshare = ["--user", "--map-root-user", "--pid", "--net", "--mount", "--fork", "true"];
     Command::new("unshare").args(unshare).output().is_ok_and(|out| out.status.success())

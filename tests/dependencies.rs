@@ -1,6 +1,5 @@
-//! `docs/dependencies.md` says of every crate that the project needs what it is
-//! for, and of no other. The members of the workspace share one version of each. Modules
-//! import in the order of docs/architecture.md.
+//! `docs/dependencies.md` explains every crate that the project needs, and no other. The members of
+//! the workspace share one version of each. Modules import in the order of docs/architecture.md.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +16,7 @@ fn documented(heading: &str) -> BTreeSet<String> {
     section.lines().filter_map(name).collect()
 }
 
-/// The manifests of all members, that of the program first.
+/// The manifests of all members, with that of the program first.
 fn manifests() -> Vec<toml::Table> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let members = fs::read_dir(root.join("crates")).unwrap().map(|entry| entry.unwrap().path());
@@ -27,7 +26,7 @@ fn manifests() -> Vec<toml::Table> {
         .collect()
 }
 
-/// The crates of others in a table of any of the manifests.
+/// The external crates in a table of any of the manifests.
 fn needed(manifests: &[toml::Table], table: &str) -> BTreeSet<String> {
     let tables = manifests.iter().filter_map(|manifest| manifest.get(table)?.as_table());
     let names = tables.flat_map(|table| table.keys().cloned());
@@ -67,8 +66,8 @@ fn members_take_the_version_of_the_workspace() {
     assert_eq!(shared.keys().collect::<BTreeSet<_>>(), used, "what no member needs is there");
 }
 
-/// The modules of the solver's crate as docs/architecture.md lists them, the highest
-/// first: rooms (`src/run/`), and below each what it holds (`  job/`), as `run::job`.
+/// The modules of the solver's crate as docs/architecture.md lists them, the highest first: folders
+/// (`src/run/`), and below each its contents (`  job/`), as `run::job`.
 fn modules() -> Vec<String> {
     let name = |path: &str| path.split(['/', '.']).next().unwrap().to_owned();
     let list = ARCHITECTURE.split("\nsrc/main.rs").nth(1).expect("the list is there");
@@ -91,7 +90,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     paths.flat_map(deep).collect()
 }
 
-/// The items of a group of imports that begins behind its brace.
+/// The items of a group of imports, which begins after its brace.
 fn items(group: &str) -> Vec<&str> {
     let (mut items, mut begin, mut depth) = (Vec::new(), 0, 0);
     for (at, c) in group.char_indices() {
@@ -111,7 +110,7 @@ fn items(group: &str) -> Vec<&str> {
     items
 }
 
-/// The first `depth` names of each path that `tree` stands for, joined.
+/// The first `depth` names of each path in `tree`, joined.
 fn paths(tree: &str, depth: usize) -> Vec<String> {
     if let Some(group) = tree.strip_prefix('{') {
         return items(group).into_iter().flat_map(|item| paths(item, depth)).collect();
@@ -128,7 +127,7 @@ fn paths(tree: &str, depth: usize) -> Vec<String> {
     }
 }
 
-/// What a source names behind `crate::`, two names deep, comments left out.
+/// The names after `crate::` in a source, two names deep, without comments.
 fn imports(source: &str) -> BTreeSet<String> {
     let code: String = source.lines().map(|line| line.split("//").next().unwrap()).collect();
     code.split("crate::").skip(1).flat_map(|tree| paths(tree, 2)).collect()
@@ -144,10 +143,10 @@ fn names_behind_crate_are_found() {
 
 #[test]
 fn modules_import_only_those_below() {
-    // What src/lib.rs has of the crates below.
+    // What src/lib.rs re-exports of the crates below.
     const CRATES: [&str; 3] = ["checkpoint", "model", "pages"];
     let modules = modules();
-    // A file of a room that is not in the list by itself stands where the room does.
+    // A file that is not in the list itself has the position of its folder.
     let place = |path: &str| {
         let room = path.split("::").next().unwrap();
         let listed = |name: &str| modules.iter().position(|module| module == name);

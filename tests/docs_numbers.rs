@@ -543,7 +543,7 @@ fn every_file_of_measurements_is_named_where_it_is_used() {
             pages += &std::fs::read_to_string(path).unwrap();
         }
     }
-    // What is in a folder goes by the folder's name.
+    // Files in a folder are named by the folder's name.
     for entry in std::fs::read_dir(measurements()).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         assert!(pages.contains(&name), "no page names docs/measurements/{name}");

@@ -1,10 +1,10 @@
-//! The bits of x, compared with those in a golden file: shows that a change of the
-//! solver changes no bit.
+//! The bits of x, compared with those in a golden file, which shows that a change of the solver
+//! changes no bit.
 //!
-//! Bits depend on the kernels of the BLAS and on the processor's vector sets, so the
-//! file has a table for each known combination; on others the test says so.
-//! `SKT_BLESS=1` writes the table of this machine; `SKT_HPL_PROGRAM` names another
-//! build of the program, to take its bits or to compare them.
+//! Bits depend on the kernels of the BLAS and on the processor's vector sets, so the file has a
+//! table for each known combination; on others the test reports that it has none. `SKT_BLESS=1`
+//! writes the table of this machine; `SKT_HPL_PROGRAM` names another build of the program, to take
+//! its bits or to compare them.
 
 mod mpirun;
 
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/fingerprints.json");
 
-/// Ranks, threads of each, and the tests that they run.
+/// Number of ranks, threads per rank, and the tests that they run.
 const RUNS: [(usize, usize, &str); 4] = [
     (4, 1, "--n 129,500 --nb 24,64 --p 2,1,4 --q 2,4,1 --depth 0,1 --rfact left,right"),
     (
@@ -40,7 +40,7 @@ fn run((ranks, threads, flags): (usize, usize, &str)) -> Value {
         .args(["--threads", &threads.to_string(), "--json", "report.json", "--progress", "off"])
         .args(["--run-id", &format!("fingerprints-{}", std::process::id())])
         .env("OMPI_MCA_mpi_yield_when_idle", "1")
-        // The kernels that all processors of the last ten years have.
+        // Kernels that all processors of the last ten years have.
         .env("OPENBLAS_CORETYPE", "Haswell")
         .current_dir(folder.path())
         .output()
@@ -50,7 +50,7 @@ fn run((ranks, threads, flags): (usize, usize, &str)) -> Value {
     serde_json::from_str(&report).unwrap()
 }
 
-/// What the bits depend on beside the solver.
+/// What the bits depend on besides the solver.
 fn surroundings(report: &Value) -> String {
     let blas = &report["environment"]["blas"];
     let has_avx512 = std::arch::is_x86_feature_detected!("avx512f");

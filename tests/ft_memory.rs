@@ -1,5 +1,5 @@
-//! What a rank's segment takes is what the formula says: Tang et al., TPDS 2018,
-//! eq. 6 to 8, for any number of parities.
+//! A rank's segment has the size of the formula: Tang et al., TPDS 2018, eq. 6 to 8, for any number
+//! of parities.
 
 mod drill;
 
@@ -20,12 +20,12 @@ fn segments_take_what_the_formula_says() {
             }
             for method in [Method::SelfCheckpoint, Method::Double, Method::Single] {
                 for (n, nb) in [(2600, 40), (2611, 64)] {
-                    // At 512 columns a rank the padding of rows alone is 1.6 %, and the
-                    // header, of 128 KiB whatever N, counts.
+                    // At 512 columns per rank the padding of rows alone is 1.6 %, and the header,
+                    // which has 128 KiB for any N, counts.
                     let n = if q > 2 { 2 * n } else { n };
                     let spec = spec(n, nb, p, q, 1);
                     let settings = Settings { method, ..settings(4, members, parities) };
-                    // The part of [A|b] of the rank that has most.
+                    // The part of [A|b] on the rank with most.
                     let rows = Cyclic::rows(nb, p).count_before(n, 0);
                     let cols = Cyclic::cols(nb, q).count_before(n + 1, 0);
                     let matrix = (rows * cols * size_of::<f64>()) as u64;

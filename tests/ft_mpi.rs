@@ -1,10 +1,9 @@
-//! Real ranks under mpirun are killed with signal 9, at named steps and at any
-//! time, with and without the memory of their node. Started again until it
-//! ends, the job passes, its x has the same bits as that of a run without
-//! checkpoints, and nothing is left.
+//! Real ranks under mpirun are killed with signal 9, at named steps and at any time, with and
+//! without the loss of their node's memory. Started again until it ends, the job passes, its x has
+//! the same bits as that of a run without checkpoints, and nothing is left over.
 //!
-//! A sample by default; `SKT_FT_SOAK=1` (scripts/soak-checkpoint) takes every
-//! rank at every step, and hundreds of random kills.
+//! The tests take a sample by default; `SKT_FT_SOAK=1` (scripts/soak-checkpoint) covers every rank
+//! at every step, and hundreds of random kills.
 
 mod mpi_job;
 mod mpirun;
@@ -20,13 +19,13 @@ use skt_hpl::checkpoint::hook::StepName;
 use soak::is_soak;
 
 const RANKS: usize = 4;
-/// With N = 250: 8 checkpoints, one every 2 panels.
+/// With N = 250 there are 8 checkpoints, one every 2 panels.
 const SYSTEM: &str = "--nb 16 --p 2 --q 2 --checkpoint-every 2p!";
 
 /// HPL on four ranks, which are killed at once when one of them dies.
 fn hpl(name: &str, flags: &str) -> Job {
     let order = if flags.contains("--n ") { "" } else { "--n 250" };
-    // `SKT_TEST_OVERLAP` asks for it where a test does not say.
+    // `SKT_TEST_OVERLAP` sets the overlap if a test does not.
     let overlap = match std::env::var("SKT_TEST_OVERLAP") {
         Ok(how) if !flags.contains("--overlap") && !flags.contains("--ft none") => {
             format!("--overlap {how}")
@@ -37,7 +36,7 @@ fn hpl(name: &str, flags: &str) -> Job {
     of(Path::new(env!("CARGO_BIN_EXE_skt-hpl")), name, &flags)
 }
 
-/// Another program in the same way.
+/// Another program, started and killed as HPL is.
 fn of(program: &Path, name: &str, flags: &str) -> Job {
     Job::new(program, RANKS, name, flags).launched(&["--mca", "odls_base_sigkill_timeout", "0"])
 }
@@ -52,8 +51,8 @@ fn undisturbed() -> &'static str {
     })
 }
 
-/// Kills `faults` in turn, one a start, with the memory of `lost` gone after
-/// the first; then all must be well.
+/// Kills `faults` one after the other, one per start, with the memory of `lost` gone after the
+/// first; then the run must end well.
 fn drill(name: &str, faults: &[String], lost: Option<usize>, flags: &str, restart: &[&str]) {
     let injects: String = faults.iter().map(|fault| format!(" --inject {fault}")).collect();
     let job = hpl(name, &format!("{flags}{injects}"));
@@ -88,7 +87,7 @@ fn huge_pages_that_the_system_does_not_have_are_told_once() {
     job.assert_nothing_is_left();
 }
 
-/// What is to be killed where, for victim `a`; whether its memory may go.
+/// A fault and its conditions.
 struct Place {
     step: &'static str,
     faults: Vec<String>,
@@ -97,7 +96,7 @@ struct Place {
     may_lose: bool,
 }
 
-/// All named steps, with rank `a` (and in a recovery `b`) to die there.
+/// All named steps, at which rank `a` (and in a recovery `b`) is to die.
 fn places(a: usize, b: usize) -> Vec<Place> {
     let encode = format!("{a}@encode:epoch=3");
     let place = |step, faults: &[String]| Place {
@@ -115,7 +114,7 @@ fn places(a: usize, b: usize) -> Vec<Place> {
     let method = |step, flags| Place { flags, ..first(step, &format!("{step}:epoch=3")) };
     let never: &[&str] = &["--resume", "never"];
     let flush = [format!("{a}@flush:epoch=3"), format!("{a}@recover-flush:epoch=3")];
-    // The second start is told the result, and does not get to its end either.
+    // The second start is told the result, and does not come to its end either.
     let told = |step: &'static str| Place {
         may_lose: false,
         ..place(step, &[format!("{a}@marked"), format!("{a}@{step}:epoch=8")])
@@ -144,7 +143,7 @@ fn places(a: usize, b: usize) -> Vec<Place> {
         first("checkpoint", "checkpoint:epoch=1"),
         first("checkpoint", "checkpoint:epoch=8"),
         method("copy", "--ft double"),
-        // The others have begun: that is what `single` cannot survive.
+        // The others have begun, which `single` cannot survive.
         Place { may_lose: false, restart: never, ..method("begin", "--ft single") },
         first("carry", "carry:epoch=3"),
         first("encode", "encode:epoch=3,band=20"),
@@ -177,7 +176,7 @@ fn a_kill_at_every_step() {
     let mut drills = Vec::new();
     for round in victims {
         for (index, _) in places(0, 0).iter().enumerate() {
-            // Without a soak each place has another victim.
+            // Without a soak each step has another victim.
             let a = (round + index) % RANKS;
             let place = places(a, (a + 1 + index % 3) % RANKS).swap_remove(index);
             // A rank that rebuilds itself must have lost something.
@@ -204,28 +203,28 @@ fn a_kill_at_every_step() {
     });
     let cases = drills.len();
     let named: Vec<&str> = places(0, 0).iter().map(|place| place.step).collect();
-    // Damaged data is mended in `rot`, images are loaded in `levels_mpi`.
+    // Damaged data is repaired in `rot`, images are loaded in `levels_mpi`.
     let elsewhere = [StepName::RecoverMend, StepName::RecoverLoad];
     let mut steps = StepName::ALL.iter().filter(|name| !elsewhere.contains(name));
     assert!(steps.all(|name| named.contains(&name.name())), "{named:?}");
     println!("{cases} cases");
 }
 
-/// Ranks die at any time from the launch to the end: of a signal from outside.
+/// Ranks die at any time from the launch to the end, by a signal from outside.
 #[test]
 fn kills_at_random_times() {
     random_kills("random", "--n 2500 --depth 1", if is_soak() { 100 } else { 6 });
 }
 
-/// The same in a run of many short tests: in one of them, or between two.
+/// Ranks of a run of many short tests die at any time: in a test, or between two.
 #[test]
 fn kills_at_random_times_between_tests() {
     let sizes = (0..20).map(|test| (200 + 40 * test).to_string()).collect::<Vec<_>>().join(",");
     random_kills("tests", &format!("--n {sizes}"), if is_soak() { 100 } else { 4 });
 }
 
-/// Starts `jobs` jobs, kills each up to three times, and checks that the report of
-/// the last start has all results, those of an undisturbed run.
+/// Starts `jobs` jobs, kills each up to three times, and checks that the report of the last start
+/// has all results of an undisturbed run.
 fn random_kills(name: &str, flags: &str, jobs: usize) {
     let seed = std::env::var("SKT_FT_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed: u64 = seed.unwrap_or_else(|| u64::from(std::process::id()));
@@ -240,7 +239,7 @@ fn random_kills(name: &str, flags: &str, jobs: usize) {
     for number in 0..jobs {
         let overlap = ["off", "on"][number % 2];
         let job = hpl(&format!("{name}{number}"), &format!("{flags} --overlap {overlap}"));
-        // One and the same rank loses its memory, as often as it likes.
+        // The same rank loses its memory each time.
         let loser = dice.roll(RANKS);
         let (mut left, mut has_told) = (3, false);
         loop {
@@ -285,7 +284,7 @@ fn random_kills(name: &str, flags: &str, jobs: usize) {
     assert!(went_on > 0, "no job was killed while it computed");
 }
 
-/// Lost memory is named in the report; too much of it is refused by all ranks.
+/// Lost memory is named in the report; too many losses are refused by all ranks.
 #[test]
 fn lost_ranks_are_named_and_too_many_refused() {
     let job = hpl("lost", "--inject 2@column:150");
@@ -312,14 +311,14 @@ fn lost_ranks_are_named_and_too_many_refused() {
     assert_eq!(ended.x().as_deref(), Some(undisturbed()));
 }
 
-/// `Time` of the report, in seconds.
+/// The `Time` of the report, in seconds.
 fn time_seconds(ended: &Ended) -> f64 {
     let line = ended.text.lines().find(|line| line.starts_with("WR")).expect(&ended.text);
     line.split_whitespace().nth(5).and_then(|time| time.parse().ok()).expect(line)
 }
 
-/// Before there is a checkpoint the time of the first start counts as well, with the memory of the
-/// ranks and without; it is dropped where the run is begun anew, or no node knows of it.
+/// Before there is a checkpoint, the time of the first start counts as well, with the memory of the
+/// ranks and without; it is dropped if the run is begun again, or if no node knows of it.
 #[test]
 fn a_death_before_the_first_checkpoint_drops_no_time() {
     const PAUSE: Duration = Duration::from_secs(2);
@@ -361,7 +360,7 @@ fn a_death_before_the_first_checkpoint_drops_no_time() {
     }
 }
 
-/// What cannot be gone on from says why, and what to do.
+/// What cannot be continued is refused with the reason and what to do.
 #[test]
 fn a_torn_single_copy_is_named() {
     let job = hpl("torn", "--ft single --inject 2@copy:epoch=3");
@@ -380,7 +379,7 @@ fn a_torn_single_copy_is_named() {
     job.assert_nothing_is_left();
 }
 
-/// The lines of a report that tell what a test came to.
+/// The lines of a report that have a test's result.
 fn result_lines(text: &str) -> Vec<&str> {
     let is_result = |line: &&str| {
         let ours = ["# x:", "#   ", "# untimed", "# protection", "# checkpoints", "# restart"];
@@ -389,8 +388,8 @@ fn result_lines(text: &str) -> Vec<&str> {
     text.lines().filter(is_result).collect()
 }
 
-/// A run that dies when its result is reported tells the same again, to the last
-/// digit, whatever memory is lost, and computes nothing.
+/// A run that dies when its result is reported reports the same result again, to the last digit,
+/// whatever memory is lost, and computes nothing.
 #[test]
 fn a_result_is_told_again_and_not_computed_again() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -420,7 +419,7 @@ fn a_result_is_told_again_and_not_computed_again() {
         let report: serde_json::Value = serde_json::from_str(text).expect("JSON");
         assert_eq!(report["finished"], true);
         let mut tests = report["tests"].clone();
-        // Against another self-test than before.
+        // The efficiency is relative to another self-test than before.
         tests[0]["efficiency"] = serde_json::Value::Null;
         assert_eq!(tests[0]["protection"]["restarts"][0]["rebuilt_ranks"][0], 1);
         tests
@@ -429,7 +428,7 @@ fn a_result_is_told_again_and_not_computed_again() {
     assert_eq!(tests(&again), tests(&want));
 }
 
-/// Of several tests the one that was done is told, and those behind it run.
+/// Of several tests, the finished one is reported, and those after it run.
 #[test]
 fn a_run_goes_on_behind_a_test_that_is_told() {
     let plain = hpl("behind-plain", "--ft none --n 150,200,250").start(&[]);
@@ -448,7 +447,7 @@ fn a_run_goes_on_behind_a_test_that_is_told() {
     job.assert_nothing_is_left();
 }
 
-/// A run of two tests dies in the second: the first is not done again.
+/// A run of two tests dies in the second: the first is not run again.
 #[test]
 fn the_second_test_of_a_run_goes_on() {
     let plain = hpl("two-plain", "--ft none --n 150,250").start(&[]);
@@ -465,9 +464,9 @@ fn the_second_test_of_a_run_goes_on() {
     job.assert_nothing_is_left();
 }
 
-/// A run of three tests dies in the second, in the third, and when the third is
-/// to be cleared away: each report from then on, in its file too, has all tests
-/// that are done, to the last digit as they were first told.
+/// A run of three tests dies in the second, in the third, and when the third is about to be
+/// cleared: each report from then on, also in its file, has all tests that are done, with every
+/// digit as first reported.
 #[test]
 fn the_report_of_a_restart_has_the_tests_of_earlier_starts() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -476,7 +475,7 @@ fn the_report_of_a_restart_has_the_tests_of_earlier_starts() {
     let job = hpl("report", &flags);
     let report = || std::fs::read_to_string(&file).expect("a report");
     let mut told = Vec::new();
-    // Columns that the tests before do not have; the last test has 8 checkpoints.
+    // These columns are beyond those of the earlier tests; the last test has 8 checkpoints.
     for (inject, done) in [("1@column:170", 1), ("2@column:230", 2), ("3@clear:epoch=8", 3)] {
         let ended = job.start(&["--inject", inject]);
         assert!(!ended.ok, "{inject}: {}", ended.text);
@@ -499,7 +498,7 @@ fn the_report_of_a_restart_has_the_tests_of_earlier_starts() {
     job.assert_nothing_is_left();
 }
 
-/// Between two tests there is no matrix, but the results of those before.
+/// Between two tests there is no matrix, only the results of the earlier tests.
 #[test]
 fn a_death_between_two_tests_loses_no_result() {
     let job = hpl("between", "--n 150,200,250");
@@ -509,14 +508,14 @@ fn a_death_between_two_tests_loses_no_result() {
     for rank in 0..RANKS {
         job.lose(rank);
     }
-    // All of the second test is lost; what the first came to is not.
+    // All of the second test is lost; the result of the first is not.
     let ended = job.start(&["--resume", "require"]);
     assert!(ended.ok, "{}", ended.text);
     assert!(ended.text.contains("# tests 1 to 1 were done by an earlier start"), "{}", ended.text);
     assert!(ended.text.contains("Finished      3 tests"), "{}", ended.text);
     job.assert_nothing_is_left();
 
-    // Results of other tests are not taken for these.
+    // Results of other tests are not taken for results of these.
     let mut job = hpl("others", "--n 150,200,250");
     assert!(!job.start(&["--inject", "1@column:170"]).ok);
     job.flags = hpl("other-flags", "--n 100,200,250").flags.clone();
@@ -528,8 +527,8 @@ fn a_death_between_two_tests_loses_no_result() {
     job.assert_nothing_is_left();
 }
 
-/// A run that is begun anew leaves nothing of later tests, from which a start after that could take that
-/// those before are done.
+/// A run that is begun again leaves nothing of later tests, from which a start after it could
+/// conclude that the earlier ones are done.
 #[test]
 fn what_is_begun_anew_is_computed_from_the_first_test_on() {
     let want = hpl("anew-plain", "--ft none --n 150,250").start(&[]).all_x();
@@ -542,8 +541,7 @@ fn what_is_begun_anew_is_computed_from_the_first_test_on() {
     job.assert_nothing_is_left();
 }
 
-/// Panels are factored while the other threads multiply, and after a restart with all
-/// of them free.
+/// Panels are factored while the other threads multiply, and after a restart with all threads free.
 #[test]
 fn runs_with_threads_go_on() {
     let program = Path::new(env!("CARGO_BIN_EXE_skt-hpl"));
@@ -563,7 +561,7 @@ fn runs_with_threads_go_on() {
     }
 }
 
-/// An example of an application of its own.
+/// An example of an application with its own data.
 fn example(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_BIN_EXE_skt-hpl")).parent().expect("a folder");
     let program = folder.join("examples").join(name);
@@ -571,9 +569,9 @@ fn example(name: &str) -> PathBuf {
     program
 }
 
-/// Kills an example at each of the faults of a case in turn, with the memory of the rank
-/// that dies gone, but in a recovery: its result has the same bits as undisturbed. Says
-/// what it prints undisturbed.
+/// Kills an example at each fault of a case, one after the other, with the memory of the dying rank
+/// lost except in a recovery: its result has the same bits as undisturbed. Returns what it prints
+/// undisturbed.
 fn goes_on(name: &str, flags: &str, cases: &[&str]) -> String {
     let program = example(name);
     let want = of(&program, name, flags).start(&[]);
@@ -619,7 +617,7 @@ fn bodies_go_on() {
     assert!(text.contains("PASSED"), "{text}");
 }
 
-/// The check of the example finds steps that are too long, and says so by its exit code.
+/// The check of the example detects steps that are too long, and reports it by its exit code.
 #[test]
 fn bodies_in_too_long_steps_fail() {
     let job = of(&example("nbody"), "nbody-long", "--bodies 150 --steps 20 --dt 0.5");
@@ -652,14 +650,14 @@ fn the_himeno_benchmark_has_one_gosa_on_any_number_of_ranks() {
     assert_is_gosa(&texts[0], 5, 7);
 }
 
-/// gosa as the Himeno benchmark prints it.
+/// The value of gosa, as the Himeno benchmark prints it.
 fn gosa_of(text: &str) -> f64 {
     let told = text.split("gosa ").nth(1).and_then(|rest| rest.split_whitespace().next());
     told.and_then(|gosa| gosa.parse().ok()).unwrap_or_else(|| panic!("no gosa: {text}"))
 }
 
-/// Compares it with that of a serial solution in double precision. With the benchmark's
-/// coefficients a point is to become the mean of the six around it.
+/// Compares gosa with that of a serial solution in double precision. With the benchmark's
+/// coefficients, a point becomes the mean of the six around it.
 fn assert_is_gosa(text: &str, size: usize, iterations: usize) {
     let (line, plane) = (2 * size, 2 * size * size);
     let pressure = |at: usize| ((at / plane) as f64 / (size - 1) as f64).powi(2);

@@ -1,5 +1,5 @@
-//! The solver under checkpoints loses nodes: every method, region, code,
-//! encoder and depth, on uneven shapes. x has the same bits as without losses.
+//! The solver under checkpoints loses nodes: with every method, region, code, encoder and depth, on
+//! uneven shapes. X has the same bits as without losses.
 
 mod drill;
 mod soak;
@@ -24,7 +24,7 @@ const CODES: [(CodecKind, usize); 4] = [
     (CodecKind::ReedSolomon, 1),
     (CodecKind::ReedSolomon, 2),
 ];
-/// n, nb, p, q, group size: N is no multiple of NB, and most often P != Q.
+/// n, nb, p, q, group size: N is not a multiple of NB, and P usually differs from Q.
 const SHAPES: [[usize; 5]; 6] = [
     [61, 8, 2, 2, 4],
     [75, 7, 2, 3, 4],
@@ -33,20 +33,19 @@ const SHAPES: [[usize; 5]; 6] = [
     [70, 9, 7, 1, 4],
     [90, 16, 3, 2, 6],
 ];
-/// The same for two parities.
+/// n, nb, p, q, group size for two parities.
 const WIDE_SHAPES: [[usize; 5]; 4] =
     [[61, 8, 2, 2, 4], [83, 8, 1, 5, 4], [75, 7, 2, 3, 6], [77, 9, 3, 3, 4]];
 const MOMENTS: usize = 4;
 const DEPTHS: usize = 4;
 
-/// The depths of case `number`: all in a soak (`SKT_FT_SOAK=1`), else `count` of them,
-/// in turns.
+/// The depths of case `number`: all in a soak (`SKT_FT_SOAK=1`), else `count` of them in rotation.
 fn depths(number: usize, count: usize) -> impl Iterator<Item = usize> {
     let count = if soak::is_soak() { DEPTHS } else { count };
     (0..count).map(move |depth| (number * count + depth) % DEPTHS)
 }
 
-/// Numbers that look random, from a seed.
+/// Pseudo-random numbers from a seed.
 struct Dice(u64);
 
 impl Dice {
@@ -61,8 +60,7 @@ struct Case {
     spec: TestSpec,
     settings: Settings,
     fault: Fault,
-    /// The epoch in whose making the rank dies, and whether that is before or
-    /// after the barrier.
+    /// The epoch in whose making the rank dies, and whether that is before or after the barrier.
     epoch: u64,
     in_checkpoint: bool,
     before_barrier: bool,
@@ -93,7 +91,7 @@ impl Case {
             0 => (1, step(1)),
             1 => (middle, step(middle)),
             2 => (last, step(last)),
-            // In the panel after the checkpoint `middle`.
+            // In the panel after checkpoint `middle`.
             3 => (middle, When::Columns((middle as usize * interval + 1) * spec.nb)),
             _ => (last, When::Back),
         };
@@ -107,7 +105,7 @@ impl Case {
     fn losses(&mut self, groups: &[Vec<usize>]) -> Vec<usize> {
         let mut lost = Vec::new();
         if self.dice.roll(8) == 0 {
-            // The process dies, its node does not.
+            // The process dies, but its node does not.
             return lost;
         }
         for group in groups {
@@ -141,8 +139,8 @@ struct Tally {
 
 impl Tally {
     fn reference(&mut self, spec: &TestSpec) -> Vec<f64> {
-        // Which columns one call of the BLAS multiplies hangs on the depth, and with some
-        // kernels so do the last bits of x.
+        // The depth decides which columns one call of the BLAS multiplies, and with some kernels
+        // the last bits of x depend on that.
         let key = format!("{} {} {} {} {}", spec.n, spec.nb, spec.p, spec.q, spec.depth);
         self.references.entry(key).or_insert_with(|| undisturbed(spec)).clone()
     }
@@ -158,7 +156,7 @@ impl Tally {
         let lost = case.losses(&cluster.groups(&settings));
         cluster.lose(&lost);
         if case.dice.roll(2) == 0 {
-            // The launcher puts processes elsewhere.
+            // The launcher puts the processes on other nodes.
             cluster.places.rotate_left(1);
         }
         let single = settings.method == Method::Single;
@@ -206,7 +204,7 @@ impl Tally {
     }
 }
 
-/// The whole matrix of one method.
+/// All combinations of one method.
 fn matrix(method: Method) -> Tally {
     let mut tally = Tally::default();
     let mut kinds = 0;
@@ -258,7 +256,7 @@ fn double_checkpoints() {
     assert_eq!(matrix(Method::Double).refused, 0);
 }
 
-/// Refuses what it cannot survive, and only a part.
+/// Single checkpoints refuse what they cannot survive, which is only a part of the cases.
 #[test]
 fn single_checkpoints() {
     let tally = matrix(Method::Single);
@@ -285,8 +283,8 @@ fn refused(ended: Ended) -> Refusal {
     }
 }
 
-/// One loss after the other: in each checkpoint, in each recovery, and the
-/// parities that the recovery leaves bear the next.
+/// One loss after the other: in each checkpoint and in each recovery; the parities that a recovery
+/// leaves survive the next loss.
 #[test]
 fn losses_in_recoveries_and_after() {
     let mut starts = 0;
@@ -314,7 +312,7 @@ fn losses_in_recoveries_and_after() {
                     // Not every rank comes to each step of a recovery.
                     Ended::Done(_) => {
                         assert!(name.starts_with("recover") || name == "create", "{name}");
-                        // It finished: all begins again.
+                        // The run finished, so everything begins again.
                         lost.clear();
                         continue;
                     }
@@ -325,7 +323,7 @@ fn losses_in_recoveries_and_after() {
                     lost = vec![process];
                     cluster.lose(&lost);
                 } else if parities == 2 {
-                    // Another member, while the first is not rebuilt yet.
+                    // Another member is lost while the first is not rebuilt yet.
                     cluster.lose(&[(lost[0] + 1) % (p * q)]);
                 }
             }
@@ -351,7 +349,7 @@ fn more_losses_than_parities_are_refused() {
             let lost: Vec<usize> = groups[0].iter().copied().take(parities + 1).collect();
             cluster.lose(&lost);
             let before = cluster.segments();
-            // Again and again, by all, and nothing changes.
+            // The refusal is repeated, by all ranks, and nothing changes.
             for _ in 0..2 {
                 let refusal = refused(cluster.start(&spec, &settings, &[]));
                 let Refusal::Unrecoverable { epoch, lost: groups, .. } = &refusal else {
@@ -392,7 +390,7 @@ fn resume_never_and_require() {
     assert_eq!(cluster.segments(), 0);
 }
 
-/// Segments of a run of that name, but made for something else.
+/// Segments of a run of the same name that were made for something else are refused.
 #[test]
 fn segments_of_another_shape_are_refused() {
     let (ours, basic) = (spec(61, 8, 2, 2, 1), settings(2, 4, 1));
@@ -418,13 +416,13 @@ fn segments_of_another_shape_are_refused() {
         assert!(matches!(refusal, Refusal::OtherShape { .. }), "{refusal}");
     }
     assert_eq!(cluster.segments(), 4);
-    // None of which has harmed it.
+    // None of these starts has harmed the run.
     let ran = done(cluster.start(&ours, &basic, &[]));
     assert!(ran.work().resumed);
     assert_eq!(bits(&ran.x), bits(&undisturbed(&ours)));
 }
 
-/// Two ranks a node: the loss of a node takes a member of two groups.
+/// With two ranks per node, the loss of a node takes a member of two groups.
 #[test]
 fn nodes_of_two_ranks() {
     for parities in [1, 2] {
@@ -445,9 +443,9 @@ fn nodes_of_two_ranks() {
     }
 }
 
-/// A team factors panels ahead while it multiplies, and after a restart with nothing
-/// else to do. The panels are long enough for their products to be cut up, and for
-/// the BLAS to take another kernel, with other bits, for the parts than for the whole.
+/// A team factors panels ahead while it multiplies, and after a restart without other work. The
+/// panels are long enough for their products to be divided, and for the BLAS to use another kernel,
+/// with other bits, for the parts than for the whole.
 #[test]
 fn restarts_with_threads() {
     for ([n, nb, p, q, depth], rfact, threads) in [
@@ -507,9 +505,8 @@ fn shapes_where_some_ranks_have_nothing() {
     println!("{cases} cases");
 }
 
-/// A run that is started twice; `change` is done to the clocks that the second
-/// start reads. What that start had to do, and the seconds from the first to its
-/// end.
+/// A run that is started twice; `change` is applied to the clocks that the second start reads.
+/// Returns the work of that start, and the seconds from the first start to its end.
 fn restarted(change: fn(Reading) -> Reading) -> (Work, f64) {
     let (spec, settings) = (spec(300, 8, 2, 2, 1), settings(10, 4, 1));
     let mut cluster = Cluster::new(4, 1);
@@ -564,7 +561,7 @@ fn where_no_node_stayed_up_the_wall_clock_adds_and_never_takes_away() {
     });
     let restart = &work.protection.restarts[0];
     assert!(restart.is_by_wall_clock && restart.wall_clock_step_seconds < 1.0 - DAY);
-    // At least what the first start had taken, and this one itself.
+    // At least what the first start took, plus this start itself.
     let first = restart.start_seconds - restart.lost_seconds;
     assert!(first > 0.0 && work.seconds > first && work.seconds < real_seconds, "{restart:?}");
     assert!(restart.clock_note().unwrap().contains("went back by"));

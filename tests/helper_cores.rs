@@ -1,7 +1,7 @@
-//! `--helper-cores` under mpirun: which thread runs where, what is refused, and that a restart
-//! with another number of them ends with the same bits.
+//! `--helper-cores` under mpirun: which thread runs where, what is refused, and that a restart with
+//! another number of helper cores ends with the same bits.
 //!
-//! Each rank has a host name of its own, and so all cores of this machine, as far as it knows.
+//! Each rank has a host name of its own, and so, as far as it knows, all cores of this machine.
 
 mod mpi_job;
 mod mpirun;
@@ -19,20 +19,20 @@ use skt_hpl::machine::environment::helper_cores::{self, HelperCores};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_skt-hpl");
 const RANKS: usize = 2;
 const SYSTEM: &str = "--p 1 --q 2 --checkpoint-every 2p! --progress off";
-/// Runs the program of `$0`, on a host of its own.
+/// Runs the program `$0` on a host of its own.
 const ON_OWN_HOST: &str = "hostname n$OMPI_COMM_WORLD_RANK && exec \"$0\" \"$@\"";
 
-/// Where one rank of one thread is to run on this machine beside one helper core; nothing
-/// where there are no two cores.
+/// Where one rank with one thread should run on this machine beside one helper core; `None` if
+/// there are not two cores.
 fn expected() -> Option<HelperCores> {
     let (cpus, mask) = (affinity::online().unwrap(), affinity::current_mask().unwrap());
     let given = helper_cores::plan(&cpus, &[mask], 0, 1, 1);
     given.inspect_err(|why| eprintln!("not run: {why}")).ok()
 }
 
-/// The command that gives a host name of its own to what it runs, where the system grants that.
+/// The command that gives its program a host name of its own, if the system permits it.
 fn own_host() -> Option<Vec<&'static str>> {
-    // SAFETY: cannot fail, touches no memory.
+    // SAFETY: geteuid cannot fail and touches no memory.
     let unshare = match unsafe { libc::geteuid() } {
         0 => vec!["unshare", "--uts"],
         _ => vec!["unshare", "--map-root-user", "--uts"],
@@ -45,7 +45,7 @@ fn own_host() -> Option<Vec<&'static str>> {
     Some(unshare)
 }
 
-/// Ranks on hosts of their own.
+/// A job whose ranks are on hosts of their own.
 fn job(name: &str, flags: &str) -> Option<Job> {
     let yielding = "--mca odls_base_sigkill_timeout 0 --mca mpi_yield_when_idle 1";
     let mut launched: Vec<&str> = yielding.split(' ').collect();
@@ -56,7 +56,7 @@ fn job(name: &str, flags: &str) -> Option<Job> {
     )
 }
 
-/// Threads by process, number and name, with the CPUs that each was allowed last.
+/// Threads by process, number and name, each with the CPUs that it was last allowed.
 type Threads = BTreeMap<(u32, u32, String), String>;
 
 fn look(job: &Job, threads: &mut Threads) {
@@ -75,8 +75,7 @@ fn look(job: &Job, threads: &mut Threads) {
     }
 }
 
-/// With method `double`, which encodes in the background only where it is asked to, or has a
-/// core for it.
+/// The method `double` encodes in the background only if it is asked to, or has a core for it.
 #[test]
 fn threads_beside_the_solver_are_pinned_to_the_helper_core() {
     let Some(HelperCores { solver, helper, kept }) = expected() else { return };
@@ -100,7 +99,7 @@ fn threads_beside_the_solver_are_pinned_to_the_helper_core() {
     let (solver, helper) = (solver[0].to_string(), helper.to_string());
     assert_eq!(cpus_of("solver"), [&solver; RANKS], "{threads:?}");
     assert_eq!(cpus_of("skt-images"), [&helper; RANKS], "{threads:?}");
-    // One in the update of each panel; one that has just begun may not be there yet.
+    // There is one in the update of each panel; one that has just begun may not be there yet.
     assert!(cpus_of("skt-background").contains(&&helper), "{threads:?}");
     let report: serde_json::Value = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
     assert_eq!(report["environment"]["helper_cpus"], serde_json::json!(kept));
@@ -128,7 +127,7 @@ fn a_restart_without_helper_cores_ends_with_the_same_bits() {
     assert_eq!((ended.x(), helped.x()), (plain.x(), plain.x()), "{}", ended.text);
 }
 
-/// What two ranks of this host say to these flags of the launcher and of the program.
+/// The message of two ranks of this host for these flags of the launcher and of the program.
 fn refused(launcher_flags: &str, flags: &str) -> String {
     let output = mpirun(RANKS)
         .args(launcher_flags.split(' '))

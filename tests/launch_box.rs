@@ -1,4 +1,4 @@
-//! The cluster in a box behaves as a cluster does.
+//! Tests that the cluster in a box behaves as a cluster does.
 
 mod cluster_box;
 mod executables;
@@ -38,7 +38,7 @@ fn nodes_are_apart_and_reach_each_other() {
     assert_eq!(said(&mut agent(&cluster, "n1", "ipcmk -M 4096 >/dev/null; touch /dev/shm/f")), "");
     assert_eq!((cluster.segment_bytes("n1"), cluster.segment_bytes("n2")), (4096, 0));
     assert_eq!(cluster.remains().len(), 2, "{:?}", cluster.remains());
-    // A TCP connection from node to node: bash's own.
+    // A TCP connection from node to node, by bash.
     let mut server = cluster
         .on_node("n2", "python3")
         .args([

@@ -1,5 +1,5 @@
-//! `skt-hpl launch` on a machine whose steps, images and deaths take as long as those of large
-//! nodes, beside a short `--hang-after`: nothing that is at work is killed.
+//! `skt-hpl launch` with steps, images and deaths that take as long as on large nodes, and with a
+//! short `--hang-after`: nothing that works is killed.
 
 mod large_machine;
 
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use skt_hpl::checkpoint::store::{Store as _, SysV};
 use tempfile::TempDir;
 
-/// Longest time for what comes in seconds.
+/// The longest time for what takes seconds.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A run on this machine, with a folder for its state and its images.
@@ -21,7 +21,7 @@ struct Run {
     name: String,
 }
 
-/// How a run has ended.
+/// How a run ended.
 struct Ended {
     code: Option<i32>,
     said: String,
@@ -94,13 +94,13 @@ impl Ended {
     }
 }
 
-/// Three syncs of an image take 3 s each, in which no column advances.
+/// The three syncs of an image take 3 s each, in which no column advances.
 const SLOW_SYNCS: (&str, &str) = ("SYNC_SECONDS", "3");
 
 #[test]
 fn a_rank_that_writes_its_image_itself_is_not_taken_for_a_hung_one() {
     let run = Run::new("abft");
-    // One cut with an image.
+    // The run has one cut with an image.
     let flags = "--n 512 --nb 256 --p 1 --q 1 --ft abft --level local:";
     let flags = format!("{flags}{},every=1ms", run.images());
     let ended = run.ended("--hang-after 5s", &flags, &[SLOW_SYNCS]);
@@ -116,7 +116,7 @@ fn a_rank_that_waits_for_its_own_image_is_not_taken_for_a_hung_one() {
     run.ended("--hang-after 5s", &flags, &[SLOW_SYNCS]).passed_at_once();
 }
 
-/// The rank that gives signs of life waits for a message of the one that waits for its image.
+/// The rank that sends heartbeats waits for a message of the rank that waits for its image.
 #[test]
 fn a_job_that_waits_for_the_image_of_another_rank_is_not_taken_for_a_hung_one() {
     let run = Run::new("other");
@@ -128,15 +128,15 @@ fn a_job_that_waits_for_the_image_of_another_rank_is_not_taken_for_a_hung_one() 
 #[test]
 fn steps_that_take_longer_than_hang_after_from_the_first_on_are_not_taken_for_a_hang() {
     let run = Run::new("steps");
-    // 7.2, 4.0, 1.8 and 0.4 s.
+    // The steps take 7.2, 4.0, 1.8 and 0.4 s.
     let flags = "--n 2048 --nb 512 --p 1 --q 2 --ft none";
     let ended = run.ended("--hang-after 2s", flags, &[("GFLOPS", "0.3")]);
     let words = "a step of this run takes up to";
     assert!(ended.passed_at_once().said.contains(words), "{}", ended.said);
 }
 
-/// Rank 1 is killed, and what it holds stays held for longer than a process at work is waited for, as with
-/// the memory of a large process.
+/// Rank 1 is killed, and its memory stays held for longer than a working process is waited for, as
+/// with the memory of a large process.
 #[test]
 fn a_start_that_meets_a_rank_of_the_last_one_still_dying_is_not_the_last() {
     let run = Run::new("dying");
@@ -146,7 +146,7 @@ fn a_start_that_meets_a_rank_of_the_last_one_still_dying_is_not_the_last() {
     let times = [("GFLOPS", "1.5"), ("LINGER_SECONDS", "20"), ("RANK", "1"), from_now_on];
     let mut launch = run.launch("", flags, &times);
     let launch = launch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
-    // It has its data by then.
+    // By then the rank has its data.
     let beats = run.path().join("skt-hpl.launch/attempt-1.err");
     let begun = Instant::now();
     while !fs::read_to_string(&beats).is_ok_and(|text| text.contains("\"phase\":\"factor\"")) {
@@ -157,7 +157,7 @@ fn a_start_that_meets_a_rank_of_the_last_one_still_dying_is_not_the_last() {
     let ended = Ended::of(launch.wait_with_output().expect("ours"));
     assert_eq!(ended.code, Some(0), "{}\n{}", ended.said, ended.report);
     assert!(ended.report.contains("PASSED"), "{}", ended.report);
-    // Where the next start does not wait for long enough, one behind it does.
+    // If the next start does not wait long enough, a later one does.
     let words = "processes of an earlier start, which end, still held what they had";
     let held = ended.said.lines().filter(|line| line.contains("failed in phase changed"));
     assert!({ held }.all(|line| line.contains(words)), "{}", ended.said);

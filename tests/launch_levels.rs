@@ -19,7 +19,7 @@ fn files(folder: &Path) -> usize {
     entries.map(|entry| count(entry.path())).sum()
 }
 
-/// The images below `folder` that have a seal, which is what is written last.
+/// The images below `folder` that have a seal, which is written last.
 fn sealed(folder: &Path) -> BTreeSet<PathBuf> {
     let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
     let has_seal = |path: &PathBuf| {
@@ -31,9 +31,9 @@ fn sealed(folder: &Path) -> BTreeSet<PathBuf> {
     entries(folder).flat_map(of_run).filter(has_seal).collect()
 }
 
-/// A power cut of the whole machine, in which one disk is lost; then two nodes, which is more
-/// than one parity bears, one of them with its disk. The other is replaced all the same, and is
-/// back with its images before the end. The run of four ranks, with these flags, goes on each time;
+/// A power cut of the whole machine in which one disk is lost; then the loss of two nodes, which is
+/// more than one parity survives, one of them with its disk. That node is replaced, and is back
+/// with its images before the end. The run of four ranks with these flags continues each time;
 /// nothing is left of its images.
 fn lose_all_and_then_too_many(run: &str) -> Option<(Alone, Ended)> {
     let mut cluster = cluster(Kind::Openmpi, 4, 2)?;
@@ -52,7 +52,7 @@ fn lose_all_and_then_too_many(run: &str) -> Option<(Alone, Ended)> {
     nodes.iter().for_each(|node| cluster.power_on(node).expect("it was on"));
     let of_first = sealed(&pfs);
 
-    // The spares, which were off too, are let in again.
+    // The spares, which were off as well, are admitted again.
     let second = launch(&cluster, true, "--readmit", &run);
     wait_for("images of the second start", || sealed(&pfs).difference(&of_first).count() >= 4);
     cluster.power_cut(&["n1", "n3"]);
@@ -76,8 +76,8 @@ fn nothing_is_lost_but_time_when_the_power_fails_and_when_two_nodes_go() {
     ended.passed_with_the_same_x(&cluster);
 }
 
-/// The same with checksums in the elimination: x has other last bits, as the rank whose disk is
-/// lost is rebuilt from sums.
+/// With checksums in the elimination, x has other last bits, because the rank whose disk is lost is
+/// rebuilt from sums.
 #[test]
 fn nothing_is_lost_but_time_with_checksums_in_the_elimination() {
     let run = "--n 6400 --nb 128 --p 1 --q 3 --ft abft --progress off";

@@ -1,5 +1,5 @@
-//! `skt-hpl launch` on nodes whose link is dead, but which answer: the agent of the cluster in
-//! a box does not go through the network.
+//! `skt-hpl launch` on nodes whose link is dead but which answer: the agent of the cluster in a box
+//! does not use the network.
 
 mod cluster_box;
 mod executables;
@@ -16,12 +16,13 @@ fn cluster(nodes: usize, spares: usize) -> Option<Alone> {
     supervised::cluster(Kind::Openmpi, nodes, spares)
 }
 
-/// Node `lost` was replaced after failure `index`, and the run tells that its link was why.
+/// Asserts that node `lost` was replaced after failure `index`, and that the run names its link as
+/// the reason.
 fn assert_link_named(ended: &Ended, index: usize, lost: &str) {
     let replaced = ended.failure(index)["replaced"].as_array().expect("a list").clone();
     let change = replaced.iter().find(|change| change["lost"] == lost);
     let why = change.unwrap_or_else(|| panic!("{replaced:?}"))["why"].as_str().expect("text");
-    // It may be too busy with the ranks that the launcher does not reach to answer in time.
+    // The node may be too busy, with ranks that the launcher does not reach, to answer in time.
     assert!(
         ["its link is dead", "a connection to it broke"].iter().any(|one| why.contains(one)),
         "{why}"
@@ -105,17 +106,17 @@ fn a_spare_whose_link_is_dead_is_not_used() {
 /// How nodes are lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Loss {
-    /// Their peers get a last packet.
+    /// The nodes are powered off; their peers get a last packet.
     PowerOff,
-    /// They get none.
+    /// The nodes are powered off; their peers get no packet.
     SilentPowerOff,
-    /// The nodes live on, and their links are dead.
+    /// The nodes stay alive, but their links are dead.
     DeadLink,
-    /// The nodes are well, and a rank of each is stopped.
+    /// The nodes are well, but a rank on each is stopped.
     StoppedRank,
 }
 
-/// When they are lost.
+/// When nodes are lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum When {
     /// Before the first start.
@@ -123,7 +124,7 @@ enum When {
     Computing,
     /// When the job starts again after the power-off of another node.
     InRecovery,
-    /// A spare is, and then a node in use is powered off.
+    /// A spare is lost, then a node in use is powered off.
     OnSpare,
 }
 
@@ -139,7 +140,7 @@ struct Case {
     first: usize,
 }
 
-/// Flags of the runs, with the losses that they bear.
+/// Flags of the runs, with the number of losses that they survive.
 const METHODS: [(&str, usize); 6] = [
     ("--p 1 --q 4 --checkpoint-every 6p", 1),
     ("--p 1 --q 4 --checkpoint-every 6p --parities 2", 2),
@@ -150,7 +151,7 @@ const METHODS: [(&str, usize); 6] = [
 ];
 
 impl Case {
-    /// The case that a seed makes: a dead link in three of five.
+    /// The case of a seed: a dead link in three of five cases.
     fn of(mut seed: u64, kind: Kind) -> Self {
         let mut below = |most: u64| {
             // SplitMix64 (Steele, Lea, Flood 2014).
@@ -166,7 +167,7 @@ impl Case {
         let when = match (loss, below(5)) {
             (Loss::DeadLink, 0) => When::AtStart,
             (Loss::DeadLink, 1) => When::OnSpare,
-            // One loss is the other node's.
+            // One of the losses is the other node's.
             (_, 2) if most > 1 => When::InRecovery,
             _ => When::Computing,
         };
@@ -186,8 +187,8 @@ impl Case {
         }
     }
 
-    /// Plays it; the seconds from the last loss until the job computed again, where it had
-    /// computed before, and whether it has begun from the seed again. A panic is a failure.
+    /// Plays the case. Returns the seconds from the last loss until the job computed again, if it
+    /// had computed before, and whether it began from the seed again. A panic is a failure.
     fn play(&self) -> Option<(Option<f64>, bool)> {
         let mut cluster = supervised::cluster(self.kind, 4, 4)?;
         let name = |shift: usize| format!("n{}", 1 + (self.first + shift) % 4);

@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use supervised::*;
 
-/// For tests in which silence ends a job: a loaded machine stalls for 3 s and more.
+/// For tests in which silence ends a job: a loaded machine may stall for more than 3 s.
 const HANG_AFTER: &str = "--hang-after 8s";
 
 /// A box for Open MPI.
@@ -29,8 +29,8 @@ scenarios! {
     the_launcher_killed
 }
 
-/// With two process columns of checksums a node is lost in each phase of a run, and one while
-/// the last lost one is being rebuilt: each time the run goes on from where it was, if it had begun.
+/// With two process columns of checksums a node is lost in each phase of a run, and one while the
+/// previous loss is being rebuilt: each time the run continues from where it was, if it had begun.
 #[test]
 fn nodes_powered_off_in_every_phase_under_checksums() {
     let Some(mut cluster) = cluster(4, 5) else { return };
@@ -60,11 +60,11 @@ fn nodes_powered_off_in_every_phase_under_checksums() {
     let lost = [("n2", "n5"), ("n3", "n6"), ("n4", "n7"), ("n1", "n8"), ("n5", "n9")];
     for (index, (lost, by)) in lost.into_iter().enumerate() {
         ended.replaced(index, lost, by);
-        // The second was not over when the third came.
+        // The second loss was not over when the third came.
         if index != 1 {
             let phase = &ended.failure(index)["phase"];
             let seconds = ended.tell(&format!("power-off in {phase}"), index, off[index]);
-            // 2 to 5 s where the machine has nothing else to do.
+            // It takes 2 to 5 s where the machine has nothing else to do.
             assert!(seconds < 60.0, "{lost} lost for {seconds} s: {}", ended.account);
         }
     }
@@ -130,8 +130,8 @@ fn a_node_powered_off_in_back_substitution() {
     assert_eq!(ended.failure(0)["phase"], "back");
 }
 
-/// A rank dies at `step`, when the report is whole, and its node is lost: nothing
-/// is computed again.
+/// A rank dies at `step`, when the report is whole, and its node is lost: nothing is computed
+/// again.
 fn a_node_powered_off_after_the_report(step: &str) {
     let Some(mut cluster) = cluster(4, 1) else { return };
     let launch = launch(&cluster, true, "", &format!("{} --inject 1@{step}", run()));
@@ -167,20 +167,19 @@ fn a_node_cut_off_until_the_end_does_not_block_the_next_run() {
     ended.passed().replaced(0, "n1", "n5");
     assert!(ended.said.contains("n1: not reached"), "{}", ended.said);
     cluster.heal("n1");
-    // Its Open MPI daemon of the first run learns of that run's end only now.
+    // The Open MPI daemon of the first run learns of that run's end only now.
     wait_for("the end of what the first run left on n1", || {
         ["orted", "prted", "skt-hpl"].iter().all(|comm| cluster.pids("n1", comm).is_empty())
     });
     let again = launch(&cluster, true, "", &run()).end(&cluster);
     assert!(again.said.contains("segment(s) of an earlier run"), "{}", again.said);
-    // With all nodes reached, marks go, too.
+    // Once all nodes have been reached, the marks are removed, too.
     let remains = cluster.remains_after(Duration::from_secs(12));
     assert_eq!(remains, Vec::<String>::new());
     assert_eq!(again.passed_with_the_same_x(&cluster).failures(), 0);
 }
 
-/// What an earlier run has left waits for it, whatever becomes of a start that cannot
-/// begin.
+/// The data of an earlier run stays, whatever happens to a start that cannot begin.
 #[test]
 fn a_start_that_is_declined_removes_nothing() {
     let Some(cluster) = cluster(2, 0) else { return };
@@ -194,7 +193,7 @@ fn a_start_that_is_declined_removes_nothing() {
     )
     .end(&cluster);
     assert_eq!(killed.code, Some(2), "{}", killed.said);
-    // Locks of killed processes may go.
+    // Locks of killed processes may be removed.
     let mebibytes = || cluster.segment_bytes("n1") >> 20;
     let before = mebibytes();
     assert!(before > 0, "{}", killed.said);
@@ -213,7 +212,7 @@ fn two_nodes_powered_off_at_once() {
     let Some(mut cluster) = cluster(4, 2) else { return };
     let launch = launch(&cluster, true, "", &format!("{} --parities 2", run()));
     wait_for_column(&cluster, 1, 1600);
-    // The one first of which nothing is heard: the other tells.
+    // The first node sends no last packet; the other does.
     cluster.power_off_silently("n4");
     cluster.power_off("n2");
     let ended = launch.end(&cluster);
@@ -289,7 +288,7 @@ fn a_supervisor_killed_leaves_the_job_to_the_next() {
         signal(&cluster.head_pids("skt-hpl"), Signal::SIGKILL);
         assert_ne!(first.end(&cluster).code, Some(0));
     };
-    // The job goes on without it.
+    // The job continues without its supervisor.
     let first = launch(&cluster, true, "", &run());
     wait_for_column(&cluster, 1, 512);
     kill_supervisor(first);
@@ -356,7 +355,7 @@ fn more_losses_than_the_code_covers() {
 #[test]
 fn stopped_in_order_and_resumed() {
     let Some(cluster) = cluster(4, 0) else { return };
-    // Long enough: ranks go on for a second when their launcher is told to end.
+    // The run is long enough: ranks continue for a second when their launcher is told to end.
     let run = run().replace(N, "7200");
     let first = launch(&cluster, false, "", &run);
     wait_for("a checkpoint", || beats(&cluster, 1).iter().any(|beat| beat["phase"] == "stamp"));
@@ -390,7 +389,7 @@ fn the_report_grows_and_has_the_tests_of_all_starts() {
     assert_eq!(ended.failures(), 1, "{}", ended.said);
     let report = &ended.report;
     let once = |text: &str| assert_eq!(report.matches(text).count(), 1, "{text}\n{report}");
-    // In the report of each start, that of the last being whole.
+    // The result is in the report of each start, of which the last is whole.
     assert_eq!(report.matches(&result("2400")).count(), 2, "{report}");
     once(&result(N));
     once("# start 1 ended here; what follows is the report of start 2\n");
@@ -412,8 +411,7 @@ fn a_state_folder_that_vanishes_leaves_no_rank_unwatched() {
     ended.passed_with_the_same_x(&cluster).replaced(0, "n2", "n5");
 }
 
-/// Makes the folder of the state a file system of its own, so small that it is full at
-/// will.
+/// Makes the state folder a file system of its own, so small that a test can fill it.
 fn mount_state_folder(cluster: &Alone) {
     let script = "mkdir -m 700 skt-hpl.launch; \
                   mount -t tmpfs -o size=16m,mode=700 state skt-hpl.launch";
@@ -449,7 +447,8 @@ fn a_node_lost_while_the_state_folder_is_full_is_replaced() {
     let launch = launch(&cluster, true, HANG_AFTER, &run());
     wait_for_column(&cluster, 1, 512);
     fill_state_folder(&cluster);
-    // Noticed while start 1 runs: at its end there is room again, which was kept for it.
+    // The failure is noticed while start 1 runs: at its end there is space again, which was
+    // reserved for it.
     launch.wait_for_words("No space left on device");
     wait_for_column(&cluster, 1, 1600);
     cluster.power_off("n2");
@@ -516,7 +515,7 @@ fn bad_input_is_told_at_once_and_a_job_that_cannot_start_is_given_up() {
     let ended = launch(&cluster, false, "--launcher-program /bin/false", "--n 100").end(&cluster);
     assert_eq!(ended.code, Some(2));
     assert!(ended.said.contains("gave no sign of life in 3 starts"), "{}", ended.said);
-    // A launcher that says 0 and has done nothing has no success.
+    // A launcher that returns 0 and has done nothing is no success.
     let flags = "--launcher-program /bin/true --state other";
     let ended = launch(&cluster, false, flags, "--n 100").end(&cluster);
     assert_eq!(ended.code, Some(2));
@@ -553,8 +552,8 @@ fn ten_random_failures() {
         while Instant::now() < next && job.child.try_wait().unwrap().is_none() {
             std::thread::sleep(Duration::from_millis(5));
         }
-        // Three at once are more than two parities can bear: the third waits
-        // until the job computes again.
+        // Three losses at once are more than two parities survive: the third waits until the job
+        // computes again.
         wait_for("the job to compute again", || {
             let failures = state(&cluster)["failures"].as_array().cloned().unwrap_or_default();
             let computing =
@@ -583,10 +582,9 @@ fn ten_random_failures() {
     assert_eq!(ended.passed().x(), x);
     assert_clean(&cluster);
     assert!(strikes.len() >= FAILURES / 2, "only {} came before the end", strikes.len());
-    // Time lost is downtime, which is measured, and work that is done again.
-    // That is what the model has for a period of T seconds between checkpoints
-    // that is tried until no failure strikes it: mu (e^(T/mu) - 1) seconds, T of
-    // them the last and e^(T/mu) - 1 tries before.
+    // The lost time is downtime, which is measured, and work that is done again. The model has this
+    // for a period of T seconds between checkpoints that is tried until no failure strikes it: mu
+    // (e^(T/mu) - 1) seconds, of which the last T succeed after e^(T/mu) - 1 tries.
     let failures = ended.account["failures"].as_array().unwrap();
     let mut since = 0.0;
     let mut down_seconds = 0.0;
@@ -594,8 +592,7 @@ fn ten_random_failures() {
     for failure in failures {
         let detected = failure["detected_unix"].as_f64().unwrap();
         let first = strikes.iter().find(|struck| **struck > since && **struck <= detected);
-        // A start that is struck before it computes is downtime from the one
-        // before on.
+        // A start that is struck before it computes is downtime from the previous start on.
         let seen = || failure["last_sign_unix"].as_f64().unwrap();
         let from = if is_down { since } else { first.copied().unwrap_or_else(seen) };
         is_down = failure["computing_unix"].is_null();
@@ -608,8 +605,8 @@ fn ten_random_failures() {
     let again_each = (peaceful_seconds(period_seconds, MEAN_SECONDS) - period_seconds) / tries;
     let again_seconds = failures.len() as f64 * again_each;
     let lost_seconds = total_seconds - undisturbed_seconds;
-    // A try is struck anywhere in its period; periods are longer at the start
-    // of an elimination than at its end, and the machine has other work.
+    // A try is struck anywhere in its period; periods are longer at the start of an elimination
+    // than at its end, and the machine has other work.
     let deviation_seconds = (failures.len() as f64 / 12.0).sqrt() * period_seconds;
     let slack_seconds = 4.0 * deviation_seconds + 0.2 * undisturbed_seconds;
     eprintln!(

@@ -1,5 +1,5 @@
-//! `skt-hpl launch` with ssh as the agent, on a cluster in a box with an sshd on each
-//! node: how long it takes from the loss of a node until the job computes again.
+//! `skt-hpl launch` with ssh as the agent, on a cluster in a box with an sshd on each node: the
+//! time from the loss of a node until the job computes again.
 
 mod cluster_box;
 mod executables;
@@ -16,15 +16,15 @@ const LONGEST_SECONDS: f64 = 10.0;
 /// How a node is lost.
 #[derive(Debug, Clone, Copy)]
 enum Loss {
-    /// Its peers get a last packet.
+    /// The node is powered off; its peers get a last packet.
     PowerOff,
-    /// They get none.
+    /// The node is powered off; its peers get no packet.
     SilentPowerOff,
-    /// It lives on, and its link is dead until the job computes without it.
+    /// The node stays alive, but its link is dead until the job computes without it.
     LinkCut,
 }
 
-/// Seconds from a loss until the job computes again, by part.
+/// Seconds from a loss until the job computes again, by phase.
 struct Parts {
     detection: f64,
     replacement: f64,
@@ -52,7 +52,7 @@ fn lose(kind: Kind, round: usize, loss: Loss, count: usize) -> Option<Parts> {
     let run = format!("{} --parities {count}", run().replace(N, "9600"));
     let launch = launch(&cluster, true, "", &run);
     wait_for_column(&cluster, 1, 1600);
-    // Anywhere between two signs of life.
+    // At any moment between two heartbeats.
     std::thread::sleep(Duration::from_millis(137 * round as u64 % 1000));
     let lost = unix();
     for victim in &victims {

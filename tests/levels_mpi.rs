@@ -1,5 +1,5 @@
-//! Real ranks under mpirun lose all of their memory, and go on from images in files: x has
-//! the same bits as that of a run without checkpoints, and nothing is left.
+//! Real ranks under mpirun lose all of their memory, and continue from images in files: x has the
+//! same bits as that of a run without checkpoints, and nothing is left over.
 
 mod mpi_job;
 mod mpirun;
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 const RANKS: usize = 4;
 /// 8 checkpoints, one every 2 panels.
 const SYSTEM: &str = "--n 250 --nb 16 --p 2 --q 2 --checkpoint-every 2p! --progress plain";
-/// An image of each.
+/// An image of each checkpoint.
 const OFTEN: &str = "every=1ms";
 
 fn hpl(name: &str, flags: &str) -> Job {
@@ -60,7 +60,7 @@ fn ranks_and_epoch(path: &Path) -> (SpacedRanks, u64) {
     (ranks[1..].parse().expect(name), epoch[1..].parse().expect(name))
 }
 
-/// Changes the image of a rank in a file: what is not zero of it.
+/// Changes the nonzero part of a rank's image in a file.
 fn change_image(path: &Path, rank: usize, change: impl Fn(&mut [u8])) {
     let (ranks, _) = ranks_and_epoch(path);
     let mut bytes = fs::read(path).expect("a file of images");
@@ -83,12 +83,12 @@ fn killed(job: &Job, more: &[&str]) {
     assert!(!ended.ok && ended.text.contains("signal 9"), "{}", ended.text);
 }
 
-/// Flags for these faults, one a start.
+/// Flags for these faults, one per start.
 fn injects(faults: &[&str]) -> String {
     faults.iter().map(|fault| format!(" --inject {fault}")).collect()
 }
 
-/// So many starts in turn are killed, and all memory is lost after each.
+/// Kills `starts` starts, one after the other, with all memory lost after each.
 fn lost_again_and_again(job: &Job, starts: usize) {
     for _ in 0..starts {
         killed(job, &[]);
@@ -106,8 +106,8 @@ fn check_end(job: &Job, ended: &Ended, folders: &[&TempDir]) {
     check_cleared(job, ended, folders);
 }
 
-/// A rank is lost before the images of a test go whose result is kept: later starts, which do
-/// not open this test any more, remove them.
+/// A rank is lost before the images of a test whose result is kept are removed: later starts, which
+/// no longer open this test, remove them.
 #[test]
 fn images_of_a_test_that_is_done_go_with_its_run() {
     let folder = folder();
@@ -122,8 +122,8 @@ fn images_of_a_test_that_is_done_go_with_its_run() {
     check_cleared(&job, &ended, &[&folder]);
 }
 
-/// The same of a run with checksums in its elimination: some rank may have been killed before
-/// its newest image was whole, and what is rebuilt from sums has other last bits.
+/// Checks the end of a run with checksums in its elimination: some rank may have been killed before
+/// its newest image was whole, and data rebuilt from sums has other last bits.
 fn check_abft_end(job: &Job, ended: &Ended, folders: &[&TempDir]) {
     match ended.text.contains("# rounding: rebuilt data") {
         true => check_cleared(job, ended, folders),
@@ -155,7 +155,7 @@ fn a_run_that_has_lost_all_memory_goes_on_from_its_images() {
     }
 }
 
-/// Checksums in the elimination: all memory is lost, also in the restart from images, at
+/// With checksums in the elimination, all memory is lost, also during the restart from images, at
 /// several of its steps.
 #[test]
 fn a_run_with_checksums_goes_on_from_its_images() {
@@ -170,8 +170,8 @@ fn a_run_with_checksums_goes_on_from_its_images() {
     check_abft_end(&job, &ended, &[&folder]);
 }
 
-/// More ranks of a process row are lost than it has checksums, and the local images of as
-/// many: the file system has them.
+/// More ranks of a process row are lost than it has checksums, together with as many local images;
+/// the file system has them.
 #[test]
 fn a_process_row_that_has_lost_too_much_goes_on_from_the_level_that_has_enough() {
     let (near, far) = (folder(), folder());
@@ -198,18 +198,19 @@ fn a_rotten_image_of_a_run_with_checksums_is_rebuilt() {
     lose_all(&job);
     for path in images(&folder) {
         change_image(&path, 4, |image| {
-            // The newest may not have been begun.
+            // The newest image may not have been begun.
             image.last_mut().into_iter().for_each(|byte| *byte ^= 16);
         });
     }
     let ended = job.start(&[]);
     let restart = ended.text.lines().find(|line| line.starts_with("# restart:"));
-    // Of the other process row one may be rebuilt, too.
+    // One rank of the other process row may be rebuilt, too.
     assert!(restart.is_some_and(|line| line.contains("4]; downtime")), "{}", ended.text);
     check_abft_end(&job, &ended, &[&folder]);
 }
 
-/// A wrong number that one checksum cannot mend: the next start goes back behind it.
+/// A wrong number that one checksum cannot correct: the next start goes back to an image from
+/// before it.
 #[test]
 fn a_wrong_number_is_gone_back_behind() {
     let folder = folder();
@@ -222,8 +223,8 @@ fn a_wrong_number_is_gone_back_behind() {
     check_abft_end(&job, &ended, &[&folder]);
 }
 
-/// What is in memory is of no use, and the level with the images fails: this is no reason to
-/// begin anew. When it is back, the run goes on.
+/// The data in memory is of no use, and the level with the images fails: this is no reason to begin
+/// again. When the level is back, the run continues.
 #[test]
 fn a_wrong_number_is_not_gone_back_behind_while_its_level_fails() {
     let folder = folder();
@@ -244,7 +245,7 @@ fn a_wrong_number_is_not_gone_back_behind_while_its_level_fails() {
     check_abft_end(&job, &ended, &[&folder]);
 }
 
-/// Killed while it loads, again with all memory lost; and one image is not there.
+/// A restart is killed while it loads, with all memory lost again, and one image is missing.
 #[test]
 fn a_restart_from_images_may_be_killed_and_lack_one() {
     let folder = folder();
@@ -267,7 +268,7 @@ fn lost_with_two_levels(name: &str) -> (Job, TempDir, TempDir) {
     (job, near, far)
 }
 
-/// Two levels, of which the nearer has lost too much.
+/// Of two levels, the nearer has lost too much.
 #[test]
 fn the_level_that_has_enough_is_taken() {
     let (job, near, far) = lost_with_two_levels("two");
@@ -277,8 +278,8 @@ fn the_level_that_has_enough_is_taken() {
     check_end(&job, &ended, &[&near, &far]);
 }
 
-/// Where no time is given the first checkpoint has an image, and what that costs says when
-/// the next one is due: not in a run of this length.
+/// If no time is given, the first checkpoint has an image, and its cost decides when the next one
+/// is due: not in a run of this length.
 #[test]
 fn the_report_says_the_interval_that_the_cost_of_an_image_gives() {
     const MONTH_SECONDS: f64 = 30.0 * 86400.0;
@@ -293,7 +294,7 @@ fn the_report_says_the_interval_that_the_cost_of_an_image_gives() {
     let told = &report["tests"][0]["protection"]["levels"][0];
     let value = |name: &str| told[name].as_f64().unwrap_or_else(|| panic!("{name}: {told}"));
     assert_eq!(value("images"), 1.0, "{told}");
-    // Ranks of one thread. Stalls include those in which nothing was to be waited for.
+    // The ranks have one thread. Stalls include those in which there was nothing to wait for.
     let cost = value("stall_seconds") + value("cpu_seconds");
     let best = (2.0 * MONTH_SECONDS * cost).sqrt().max(value("seconds"));
     let interval = value("interval_seconds");
@@ -306,7 +307,7 @@ fn the_report_says_the_interval_that_the_cost_of_an_image_gives() {
     check_end(&job, &ended, &[&folder]);
 }
 
-/// Where the time between two is given, the report says nothing of another one.
+/// If the time between two images is given, the report names no other.
 #[test]
 fn the_cost_of_images_says_nothing_where_a_time_is_given() {
     let folder = folder();
@@ -327,8 +328,8 @@ fn what_does_not_work_is_refused_in_words() {
     refused(&format!("--level local:{}/nowhere", folder.path().display()), "nowhere");
 }
 
-/// The folder of a level is no folder when a killed run starts again. What it has stays: the run
-/// goes on from memory, or, where the images are needed, when they are back.
+/// The folder of a level is no folder when a killed run starts again. Its contents stay: the run
+/// continues from memory or, if the images are needed, when they are back.
 #[test]
 fn a_level_that_fails_at_a_restart_costs_the_level_and_not_the_run() {
     for is_memory_lost in [false, true] {
@@ -369,11 +370,11 @@ fn a_level_that_fails_at_a_restart_costs_the_level_and_not_the_run() {
     }
 }
 
-/// Another user was faster with the name of the run's folder: images are written beside it, and
-/// found there when all memory is lost.
+/// Another user has taken the name of the run's folder: images are written beside it, and found
+/// there when all memory is lost.
 #[test]
 fn a_name_that_another_user_has_taken_costs_no_images() {
-    // SAFETY: cannot fail, touches no memory.
+    // SAFETY: geteuid cannot fail and touches no memory.
     if unsafe { libc::geteuid() } != 0 {
         eprintln!("skipped: only root can make a folder of another user");
         return;
@@ -392,7 +393,7 @@ fn a_name_that_another_user_has_taken_costs_no_images() {
     check_end(&job, &ended, &[&folder]);
 }
 
-/// The folder of a level is no folder any more when the second of two tests begins.
+/// The folder of a level is no longer a folder when the second of two tests begins.
 #[test]
 fn a_level_that_fails_between_two_tests_costs_the_level_and_not_the_run() {
     let folder = folder();
@@ -408,7 +409,7 @@ fn a_level_that_fails_between_two_tests_costs_the_level_and_not_the_run() {
                 assert!(begun.elapsed() < Duration::from_secs(120), "no image is written");
                 thread::sleep(Duration::from_millis(1));
             }
-            // The first test goes on with the folder that it has opened.
+            // The first test continues with the folder that it has opened.
             fs::rename(path, &away).expect("away");
             fs::write(path, "not a folder").expect("a file");
         });
@@ -422,7 +423,7 @@ fn a_level_that_fails_between_two_tests_costs_the_level_and_not_the_run() {
     }
 }
 
-/// The folder of a level is a file while `then` starts the job.
+/// Starts the job by `then` while the folder of a level is a file.
 fn without_the_folder(folder: &TempDir, then: impl FnOnce() -> Ended) -> Ended {
     let (path, away) = (folder.path(), folder.path().with_extension("away"));
     fs::rename(path, &away).expect("away");
@@ -433,7 +434,7 @@ fn without_the_folder(folder: &TempDir, then: impl FnOnce() -> Ended) -> Ended {
     ended
 }
 
-/// A job of two tests, which dies in the start that is told so.
+/// A job of two tests, which dies in the start that is told to.
 fn of_two_tests(name: &str, folder: &TempDir) -> Job {
     let mut job = hpl(name, "");
     job.flags.drain(..2);
@@ -442,8 +443,8 @@ fn of_two_tests(name: &str, folder: &TempDir) -> Job {
     job
 }
 
-/// The level fails already when a killed run starts again in its first test: the next test has no
-/// images either, as the start before has seen.
+/// The level already fails when a killed run starts again in its first test: the next test has no
+/// images either, because the level has failed in this start.
 #[test]
 fn a_level_that_fails_from_a_restart_on_costs_the_level_and_not_the_tests_behind_it() {
     let folder = folder();
@@ -458,8 +459,8 @@ fn a_level_that_fails_from_a_restart_on_costs_the_level_and_not_the_tests_behind
     assert_eq!(warnings, 2, "one for each test: {}", ended.text);
 }
 
-/// The same, where an earlier start has left images of the next test: the run ends before it, and
-/// goes on from them when they are back.
+/// The level fails from a restart on, and an earlier start has left images of the next test: the
+/// run ends before that test, and continues from its images when they are back.
 #[test]
 fn a_level_that_fails_from_a_restart_on_does_not_hide_the_images_of_a_later_test() {
     let folder = folder();
@@ -476,18 +477,18 @@ fn a_level_that_fails_from_a_restart_on_does_not_hide_the_images_of_a_later_test
     check_cleared(&job, &ended, &[&folder]);
 }
 
-/// The newest images rot in the files of two ranks, which is more than one parity bears: the
+/// The newest images rot in the files of two ranks, which is more than one parity survives: the
 /// next older ones are taken.
 #[test]
 fn images_that_have_rotted_are_passed_over() {
     let folder = folder();
-    // No image is given up, however slow the disk is. None is begun while another is written.
+    // No image is given up, however slow the disk is, and none is begun while another is written.
     let flags = format!("{},when-busy=wait --inject 1@column:200", level("global", &folder));
     let job = hpl("rot", &flags);
     killed(&job, &[]);
     lose_all(&job);
     let epoch_of = |path: &Path| ranks_and_epoch(path).1;
-    // Of the last one not all ranks may have an image.
+    // Not all ranks may have an image of the last checkpoint.
     let sealed: Vec<u64> = (images(&folder).iter().filter(|path| is_sealed(path)))
         .map(|path| epoch_of(path))
         .collect();
@@ -506,8 +507,8 @@ fn images_that_have_rotted_are_passed_over() {
     check_end(&job, &ended, &[&folder]);
 }
 
-/// On a file system that all see the ranks of a node share a file of each generation, on a
-/// disk of the node each has its own.
+/// On a file system that all share, the ranks of a node share a file of each generation; on a disk
+/// of the node, each has its own.
 #[test]
 fn the_ranks_of_a_node_share_a_file_on_a_global_level() {
     let (job, near, far) = lost_with_two_levels("shared");
@@ -525,8 +526,8 @@ fn the_ranks_of_a_node_share_a_file_on_a_global_level() {
     check_end(&job, &ended, &[&near, &far]);
 }
 
-/// `store list` shows what a killed run has in files, and `store clean` removes it when the run
-/// is named.
+/// `store list` shows the files of a killed run, and `store clean` removes them when the run is
+/// named.
 #[test]
 fn images_are_listed_and_removed() {
     let folder = folder();

@@ -1,13 +1,13 @@
-//! Orders that no machine holds, and machines that hold next to nothing, are refused at
-//! once, with what is wrong.
+//! Orders that no machine holds, and machines with next to no memory, are refused at once, with the
+//! reason.
 
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// The program with `flags`, with at most `most_kib` of address space. Killed where it
-/// does not end soon.
+/// Runs the program with `flags` and at most `most_kib` of address space. It is killed if it does
+/// not end soon.
 fn run(most_kib: Option<usize>, flags: &str) -> Output {
     let limit = most_kib.map_or(String::new(), |kib| format!("ulimit -v {kib}; "));
     let program = env!("CARGO_BIN_EXE_skt-hpl");
@@ -17,8 +17,8 @@ fn run(most_kib: Option<usize>, flags: &str) -> Output {
         .arg(format!("{limit}exec {program} {flags}"))
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-        // OpenBLAS 0.3.29 takes work space for each of its threads when it is loaded, and
-        // asks for it for ever, before anything of ours runs: it is to have no more threads.
+        // OpenBLAS 0.3.29 allocates work space for each of its threads when it is loaded, and never
+        // gives up, before any code of ours runs: it must not have more threads.
         .env("OPENBLAS_NUM_THREADS", "1")
         .output()
         .expect("sh and timeout");
@@ -46,11 +46,11 @@ fn bytes_beyond_64_bits_do_not_fit() {
     }
 }
 
-/// OpenBLAS asks for its work space for ever. How much MPI itself takes before, and whether
-/// it gets through its start with less, depends on the MPI: more and more is given until a
-/// run passes, and before that one is told that the BLAS lacks its work space. With much
-/// less, libraries never come to the end of their loading. Between what is told and what
-/// passes there is nothing else, down to 1000 KiB: the products of the self-test map more.
+/// OpenBLAS asks for its work space for ever. How much MPI itself takes before, and whether it gets
+/// through its start with less, depends on the MPI: the limit is raised until a run passes, and
+/// before that, a run must report that the BLAS lacks its work space. With much less memory,
+/// libraries never finish loading. Between that report and a run that passes there is nothing else,
+/// down to 1000 KiB: the products of the self-test map more.
 #[test]
 fn no_address_space_for_the_blas_is_told() {
     for threads in [1, 2] {

@@ -1,5 +1,5 @@
-//! `mkl_rt` is told which layer to take before any of its functions is called: at the first one
-//! it loads its layers, and by itself one that ends the process where there is no OpenMP library.
+//! `mkl_rt` is told which layer to take before any of its functions is called: at the first call it
+//! loads its layers, and by default one that ends the process if there is no OpenMP library.
 
 mod mpirun;
 
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use mpirun::mpirun;
 
-/// A BLAS that takes itself for `mkl_rt`: a call before the layer is known ends the process.
+/// A BLAS that pretends to be `mkl_rt`: a call before the layer is known ends the process.
 const FAKE: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -24,7 +24,7 @@ fn refusal(folder: &Path, args: &[&str]) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// Small, fixed machine: no measurement, so the numbers are always the same.
+/// A small, fixed machine: there is no measurement, so the numbers are always the same.
 const MACHINE: &[&str] = &[
     "plan",
     "--nodes",
@@ -58,7 +58,7 @@ fn all_figures_are_written_with_units_and_an_index() {
     let names = stdout(folder.path(), &["model", "list"]);
     let index = fs::read_to_string(folder.path().join("figures/index.html")).unwrap();
     assert!(names.lines().count() >= 25);
-    // What a column that is neither a name nor a number without unit must end in.
+    // The suffixes of columns that are neither names nor numbers without a unit.
     let units = [
         "seconds",
         "hours",
@@ -179,7 +179,7 @@ fn plan_gives_a_table_and_a_configuration_that_reads_back() {
     let star = words.lines().find(|l| l.starts_with("* ")).unwrap();
     let n = star.split_whitespace().nth(4).unwrap();
     assert!(dat.lines().any(|l| l.split_whitespace().next() == Some(n)), "N = {n} not in\n{dat}");
-    // 256 nodes of 4 ranks: 32 x 32.
+    // 256 nodes of 4 ranks make 32 x 32.
     assert!(words.contains("P x Q = 32 x 32"), "{words}");
     let again = refusal(folder.path(), &with(&["--json", "--out", "-"]));
     assert!(again.contains("--json and --out -"), "{again}");
@@ -199,8 +199,8 @@ fn plan_shows_a_handful_of_rows_and_all_on_request() {
     let few = stdout(folder.path(), &with(&[]));
     let all = stdout(folder.path(), &with(&["--all"]));
     assert!((5..=6).contains(&rows(&few)), "{few}");
-    // None, three protocols in groups of 2 to 32 with 1 to 4 parities, and process rows of
-    // 32, 64 and 128 with 1 to 3 checksums.
+    // None, three protocols in groups of 2 to 32 with 1 to 4 parities, and process rows of 32, 64
+    // and 128 with 1 to 3 checksums.
     assert_eq!(rows(&all), 1 + 3 * (6 + 5 + 4 + 4) + 3 * 3, "{all}");
     assert!(few.contains(&format!("and {} more: --all", rows(&all) - rows(&few))), "{few}");
     for words in [few, all] {
@@ -243,7 +243,7 @@ fn plan_gives_intervals_of_images_and_writes_them_into_the_configuration() {
     let json = plan_json(folder.path(), &disks);
     let (level, choice) = (&json["levels"][0], &json["choice"]);
     let of = |object: &serde_json::Value, name: &str| object[name].as_f64().unwrap();
-    // A copy of the matrix, and the parities of it.
+    // A copy of the matrix, and its parities.
     let (n, m) = (of(choice, "group_size"), of(choice, "parities"));
     let bytes = of(choice, "matrix_bytes") * (1.0 + m / (n - m));
     assert!((of(level, "node_bytes") / bytes - 1.0).abs() < 1e-12);
@@ -262,7 +262,7 @@ fn plan_gives_intervals_of_images_and_writes_them_into_the_configuration() {
     assert!(toml.lines().any(|line| line == setting), "{toml}");
     stdout(folder.path(), &["convert", "plan.toml"]);
 
-    // What is not asked for is not there, and what does not pay is not written.
+    // What is not asked for is absent, and what does not pay is not written.
     let plain = stdout(folder.path(), &with(&[]));
     assert!(!plain.contains("Images"), "{plain}");
     assert!(plan_json(folder.path(), &[]).get("levels").is_none());
@@ -322,7 +322,7 @@ fn plan_refuses_what_cannot_be() {
             "absolute paths",
         ),
     ] {
-        // A flag that is given twice would be refused for that.
+        // A flag that is given twice would be refused for that reason.
         let first = extra[0].split('=').next().unwrap();
         let mut args = MACHINE.to_vec();
         if let Some(at) = args.iter().position(|a| *a == first) {
@@ -334,8 +334,7 @@ fn plan_refuses_what_cannot_be() {
     }
 }
 
-/// A report with the fields of this version, and those that a checkpointed run
-/// adds.
+/// Writes a report with the fields of this version, and those that a checkpointed run adds.
 fn write_report(folder: &Path, name: &str, rates: &[(usize, f64)]) {
     let tests: Vec<serde_json::Value> = rates
         .iter()
@@ -419,7 +418,7 @@ fn submission_has_rmax_nmax_and_half() {
     };
     assert_eq!(value("Rmax"), "100.000");
     assert_eq!(value("Nmax"), "8000");
-    // 50 lies three quarters of the way from 20 to 60.
+    // 50 is three quarters of the way from 20 to 60.
     assert_eq!(value("N1/2"), "1750 (between two measured orders)");
     assert_eq!(value("Cores"), "8");
     assert_eq!(value("Efficiency"), "50.00");
@@ -445,7 +444,7 @@ fn reports_that_are_none_are_refused_with_their_name() {
     assert!(nothing.contains("passed its residual check"), "{nothing}");
 }
 
-/// The plan of the machine of [`with`] and further flags.
+/// The plan of the machine of [`with`] with further flags.
 fn plan_json(folder: &Path, extra: &[&str]) -> serde_json::Value {
     serde_json::from_str(&stdout(folder, &with_all(&with(&["--json"]), extra))).unwrap()
 }
@@ -453,7 +452,7 @@ fn plan_json(folder: &Path, extra: &[&str]) -> serde_json::Value {
 #[test]
 fn plan_expects_what_earlier_runs_reached_of_the_model() {
     let folder = tempfile::tempdir().unwrap();
-    // One rank at 90 % of what the model says of it, with cores of 40 Gflop/s.
+    // One rank at 90 % of the model's rate, with cores of 40 Gflop/s.
     let said = stdout(
         folder.path(),
         &["model", "path", "--n", "4000", "--nb", "128", "--json", "--gflops-per-core", "40"],
@@ -487,7 +486,7 @@ fn plan_takes_rates_that_were_measured() {
     assert_eq!(measured["uncertain"].as_array().unwrap().len(), 1);
     let message = refusal(folder.path(), &with(&["--checkpoint-gbs", "0"]));
     assert!(message.contains("--checkpoint-gbs"), "{message}");
-    // A machine of the model: its latency within a node, its rates of panels.
+    // A machine of the model, with its latency within a node and its rates of panels.
     let fit = ["model", "path", "--save-machine", "m.json", "--n", "1000", "--nb", "64"];
     stdout(folder.path(), &with_all(&fit, &["--latency-us", "9"]));
     assert_eq!(plan(&["--machine", "m.json"])["choice"], plan(&[])["choice"]);
@@ -529,12 +528,12 @@ fn simulated_waste_without_lost_runs_is_the_formulas() {
     assert!((long / finite - 1.0).abs() < 0.01 && first_order > long, "{text}");
     let [_finished, time, by_formula] = numbers("time")[..] else { panic!("{text}") };
     assert!((time / by_formula - 1.0).abs() < 0.01, "{text}");
-    // Nothing is lost, nothing is to be told apart.
+    // If nothing is lost, there is nothing to distinguish.
     let text = stdout(folder.path(), &["model", "simulate", "--runs", "50"]);
     assert_eq!(text.lines().filter(|l| l.starts_with("waste ")).count(), 4, "{text}");
 }
 
-/// A report of one test, as `--json` writes it, without what the model does not read.
+/// A report of one test, as `--json` writes it, without the fields that the model does not read.
 fn path_report(n: usize, nb: usize, phases: &serde_json::Value, protection: &str) -> String {
     let seconds: f64 = phases.as_object().unwrap().values().map(|s| s.as_f64().unwrap()).sum();
     format!(
@@ -552,7 +551,7 @@ fn the_critical_path_is_shown_whole_and_as_json() {
     let folder = tempfile::tempdir().unwrap();
     let grid = ["model", "path", "--p", "16", "--q", "16", "--threads", "4", "--memory-gib", "1"];
     let text = stdout(folder.path(), &with_all(&grid, &["--nb", "192,256", "--changes"]));
-    // 256 GiB of doubles: 185,363 rows, cut to whole blocks.
+    // 256 GiB of doubles are 185,363 rows, cut to whole blocks.
     assert!(text.contains("N 185280, NB 192, 16 x 16 ranks of 4 thread(s)"), "{text}");
     assert!(text.contains("N 185344, NB 256"), "both combinations are listed: {text}");
     assert!(

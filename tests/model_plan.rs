@@ -1,9 +1,9 @@
-//! `skt-hpl plan` on the machines of docs/model.md: the page shows what the program
-//! prints, and every number of it is recomputed here by hand.
+//! `skt-hpl plan` on the machines of docs/model.md: the page shows what the program prints, and
+//! every number of it is recomputed here by hand.
 
 use std::process::Command;
 
-/// What the page shows and what the program prints: command lines begin with `$`.
+/// Pairs of a command line on the page, which begins with `$`, and its output.
 fn shown() -> Vec<(String, String)> {
     let page = include_str!("../docs/model.md");
     let mut shown = Vec::new();
@@ -68,7 +68,7 @@ fn by_hand(command: &str, json: &serde_json::Value) {
     let choice = &json["choice"];
     let value = |name: &str| choice[name].as_f64().unwrap_or_else(|| panic!("{name}: {choice}"));
 
-    // Memory: 80 % of it, 4 % of that for work space; none keeps all, self (n - m) / 2n.
+    // Of 80 % of the memory, 4 % is work space; none keeps all, self (n - m) / 2n.
     let usable = given("--memory-gib").unwrap() * 2f64.powi(30) * 0.8 * 0.96;
     let is_protected = choice["protocol"] == "self";
     let (members, parities) =
@@ -80,7 +80,7 @@ fn by_hand(command: &str, json: &serde_json::Value) {
     let (p, q) = (json["p"].as_f64().unwrap(), json["q"].as_f64().unwrap());
     assert!(p <= q && p * q == nodes * ranks_per_node);
 
-    // E(N): what `model path` says of the run.
+    // E(N), from `model path` for this run.
     let bandwidth = given("--bandwidth-gbs").unwrap();
     let path = format!(
         "skt-hpl model path --n {n} --nb 256 --p {p} --q {q} --threads {threads} --latency-us 2 \
@@ -108,7 +108,7 @@ fn by_hand(command: &str, json: &serde_json::Value) {
         return;
     }
 
-    // A chain of n + 1 processes, 2 us, at its best segment; then the copy; 3/5 of the matrix.
+    // A chain of n + 1 processes, 2 us, with its best segment; then the copy; 3/5 of the matrix.
     let copy = given("--copy-gbs").unwrap() * 1e9;
     let bytes = 8.0 * n * n / nodes;
     let seconds = |bytes: f64| match given("--checkpoint-gbs") {
@@ -135,12 +135,12 @@ fn by_hand(command: &str, json: &serde_json::Value) {
     let failures = value("expected_failures");
     assert_near("in outages", value("in_outages_seconds"), failures * outage, 1e-9);
 
-    // One more of the group goes before the outage is over: (n - 1) V / mu, once a failure.
+    // Another member of the group fails before the outage is over: (n - 1) V / mu per failure.
     if parities == 1.0 {
         let loss = failures * (members - 1.0) * outage / (mtbf * nodes);
         assert_near("loss", 1.0 - value("keeps_data_probability"), loss, 0.05);
     }
-    // Spares: failures as Poisson would have them, of which they are close here.
+    // Spares: failures are close to Poisson here.
     let spares = value("fewest_spares");
     let at_most = |count: f64| {
         let (mut term, mut sum, mut k) = ((-failures).exp(), 0.0, 0.0);
@@ -156,8 +156,7 @@ fn by_hand(command: &str, json: &serde_json::Value) {
     assert_near("finishes", value("finish_probability"), finishes, 1e-12);
 }
 
-/// Of all process rows with checksums: what they leave of the memory, what they cost, and
-/// what is lost.
+/// For all process rows with checksums: the memory that they leave, their cost, and the loss.
 fn abft_by_hand(command: &str, json: &serde_json::Value) {
     let given = |name: &str| flag(command, name);
     let (nodes, cores) = (given("--nodes").unwrap(), given("--cores-per-node").unwrap());
@@ -178,7 +177,7 @@ fn abft_by_hand(command: &str, json: &serde_json::Value) {
         let work = (2.0 / 3.0 * n.powi(3) + 1.5 * n * n) / (value("hpl_efficiency") * peak);
         assert_near("work", value("work_seconds"), work, 1e-9);
         assert!(value("hpl_efficiency") < q / (q + m), "ranks with checksums do no counted work");
-        // All that a node had, along q + m + 1 processes, and a step that is taken back.
+        // All data of a node, along q + m + 1 processes, and a step that is undone.
         let sums = if m == 1.0 { 1.0 } else { 2.0 };
         let per_byte =
             1e-9 / given("--bandwidth-gbs").unwrap() + sums * 1e-9 / given("--copy-gbs").unwrap();

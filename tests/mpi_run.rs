@@ -1,5 +1,5 @@
-//! The built program under a real `mpirun`: results, reports, exit codes, and
-//! how it ends when something is wrong.
+//! The built program under a real `mpirun`: results, reports, exit codes, and how it ends when
+//! something is wrong.
 
 mod mpirun;
 mod report_common;
@@ -27,14 +27,14 @@ use tempfile::TempDir;
 
 /// A job that takes longer hangs.
 const HANG_LIMIT: Duration = Duration::from_secs(300);
-/// Within this a job with bad input has to be over, on all ranks.
+/// A job with bad input must be over within this time, on all ranks.
 const PROMPT: Duration = Duration::from_secs(10);
 
-/// One job at a time: a hung one must not be taken for one that shares its cores.
+/// One job runs at a time: a hung job must not be confused with one that shares its cores.
 static ONE_JOB: Mutex<()> = Mutex::new(());
 
 impl Ended {
-    /// The counts of the summary: passed, failed, skipped.
+    /// Asserts the counts of the summary: passed, failed, skipped.
     #[track_caller]
     fn expect_counts(&self, counts: [usize; 3]) {
         let [passed, failed, skipped] = counts;
@@ -48,8 +48,8 @@ impl Ended {
         assert!(self.out.contains(&words), "no\n{words}in\n{}", self.out);
     }
 
-    /// A refusal: exit code 2, promptly, nothing on standard output, and a
-    /// message that stands once, with nothing but progress and warnings before it.
+    /// Asserts a refusal: exit code 2, promptly, nothing on standard output, and a message that
+    /// appears once, with only progress and warnings before it.
     #[track_caller]
     fn expect_refusal(self, message: &str) {
         let ended = self.expect(2);
@@ -65,8 +65,8 @@ impl Ended {
 /// Runs the program on `ranks` ranks, however few cores there are.
 fn mpirun(folder: &Path, ranks: usize, flags: &[&str]) -> Ended {
     let mut command = mpirun::mpirun(ranks);
-    // By default a run goes on from what another of the same configuration has
-    // left: these are to be runs of their own, also beside another test run.
+    // By default a run continues from the data of another run of the same configuration: these must
+    // be runs of their own, also beside another test run.
     static JOBS: AtomicUsize = AtomicUsize::new(0);
     let job = JOBS.fetch_add(1, Ordering::Relaxed);
     let run_id = format!("mpi_run-{}-{job}", std::process::id());
@@ -107,7 +107,7 @@ fn folder() -> TempDir {
     TempDir::new().unwrap()
 }
 
-/// Runs flags given as one line, in an empty folder, without progress.
+/// Runs the program in an empty folder without progress, with flags given as one line.
 fn run_flags(ranks: usize, flags: &str) -> Ended {
     let flags: Vec<&str> = flags.split_whitespace().chain(["--progress", "off"]).collect();
     mpirun(folder().path(), ranks, &flags)
@@ -117,7 +117,7 @@ fn write_dat(folder: &Path, spec: &RunSpec) {
     fs::write(folder.join("HPL.dat"), hpldat::write(spec).unwrap().0).unwrap();
 }
 
-/// First words of the result lines.
+/// The first words of the result lines.
 fn variants(report: &str) -> Vec<&str> {
     let lines = report.lines().filter(|line| line.starts_with("WR") || line.starts_with("WC"));
     lines.map(|line| line.split_whitespace().next().unwrap()).collect()
@@ -134,7 +134,7 @@ fn the_default_hpl_dat_of_the_reference_passes() {
     assert_eq!(ended.out.matches("...... PASSED\n").count(), 864);
     let variants = variants(&ended.out);
     assert_eq!(variants.len(), 864);
-    // RFACT, PFACT, NBMIN: the last runs fastest.
+    // RFACT, PFACT, NBMIN, of which the last varies fastest.
     assert_eq!(variants[..3], ["WR00L2L2", "WR00L2L4", "WR00L2C2"]);
     assert_eq!(variants[863], "WR00R2R4");
     assert!(ended.err.lines().all(|line| line.starts_with('#')), "{}", ended.err);
@@ -160,7 +160,7 @@ fn every_broadcast_depth_and_swap_passes_on_real_ranks() {
     }
 }
 
-/// Panels that rings pass on in pieces: x has the same bits with every broadcast.
+/// Rings forward panels in pieces: x has the same bits with every broadcast.
 #[test]
 fn panels_of_several_pieces_pass_on_real_ranks() {
     let (n, nb, depths) = (1300, 128, "0,1,2");
@@ -184,7 +184,7 @@ fn ranks_beyond_the_grid_stay_idle() {
     let ended = run_flags(7, "--n 200 --nb 16 --p 2 --q 3 --pmap column").expect(0);
     ended.expect_counts([1, 0, 0]);
     assert_eq!(variants(&ended.out), ["WC11C2R4"]);
-    // One grid after the other, some ranks idle in each.
+    // One grid after the other, with some ranks idle in each.
     let ended = run_flags(4, "--n 100 --nb 16 --p 1,3,2 --q 1,1,2").expect(0);
     ended.expect_counts([3, 0, 0]);
 }
@@ -236,7 +236,7 @@ fn bad_input_ends_all_ranks_promptly_with_one_message() {
     run_flags(4, "--n 100 --nb 0").expect_refusal("--nb");
     run_flags(4, "--n 100 --p 2 --q 3").expect_refusal("needs 6 ranks, this job has 4");
     run_flags(4, "--n 100 --nosuchflag").expect_refusal("--nosuchflag");
-    // No HPL.dat in the folder, and no --n.
+    // The folder has no HPL.dat, and no flag gives N.
     run_flags(4, "").expect_refusal("HPL.dat");
     run_flags(4, "--n 10 --json /nonexistent/folder/x.json").expect_refusal("/nonexistent/folder");
     run_flags(4, "--n 10 --out /nonexistent/folder/x.out").expect_refusal("/nonexistent/folder");
@@ -292,7 +292,7 @@ fn the_report_goes_where_hpl_dat_says() {
     Ended { out, ..ended }.expect_counts([3 * 9 * 2, 0, 0]);
 }
 
-/// OpenBLAS takes one for a processor that is newer than itself.
+/// OpenBLAS takes such a kernel for a processor that is newer than OpenBLAS itself.
 #[test]
 fn no_kernel_of_a_processor_before_avx2_is_used() {
     let folder = folder();
@@ -332,7 +332,7 @@ fn the_commands_that_init_and_plan_print_can_be_run_as_they_stand() {
     let folder = TempDir::with_prefix("a folder ").unwrap();
     let sh = |line: &str| {
         let mut shell = Command::new("sh");
-        // As in a shell in which root is not allowed to run MPI.
+        // As in a shell in which root may not run MPI.
         shell.env_remove("OMPI_ALLOW_RUN_AS_ROOT").env_remove("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
         shell.args(["-c", line]).current_dir(folder.path()).stdin(Stdio::null());
         let _one = ONE_JOB.lock().unwrap_or_else(PoisonError::into_inner);

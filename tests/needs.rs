@@ -1,5 +1,5 @@
-//! `scripts/needs.sh` takes only what works on this machine: each test puts something
-//! in its way that exists but does not work.
+//! `scripts/needs.sh` accepts only what works on this machine: each test gives it something that
+//! exists but does not work.
 
 mod executables;
 
@@ -17,7 +17,7 @@ impl Machine {
         Self(TempDir::new().unwrap())
     }
 
-    /// Puts a shell script there.
+    /// Puts a shell script into the folder.
     fn with(self, program: &str, body: &str) -> Self {
         let path = self.0.path().join(program);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -25,7 +25,7 @@ impl Machine {
         self
     }
 
-    /// What a line of shell says after needs.sh, on both streams; `$HERE` is the folder.
+    /// The output of a line of shell after needs.sh, on both streams; `$HERE` is the folder.
     fn says(&self, line: &str) -> String {
         let path = format!("{}:{}", self.0.path().display(), std::env::var("PATH").unwrap());
         let said = Command::new("bash")
@@ -93,18 +93,18 @@ fn libclang_is_what_bindgen_would_load() {
              basename \"$(bindgens_libclang)\"; have_libclang && echo there"
         ))
     };
-    // A name is not enough: a script, another library, a link that leads nowhere.
+    // A name is not enough: a script, another library, a dangling link.
     assert_eq!(with("only/2", ""), "\n");
     assert_eq!(machine.says("export LIBCLANG_PATH=$HERE/only; have_libclang && echo there"), "");
     assert_eq!(with("cpp", "libclang-cpp.so libclang-cpp.so.14"), "\n");
-    // One of the four names is enough, and the highest version is the one.
+    // One of the four names is enough, and the highest version is taken.
     assert_eq!(with("a", "libclang.so.1"), "libclang.so.1\nthere\n");
     assert_eq!(with("b", "libclang-9.so.1"), "libclang-9.so.1\nthere\n");
     assert_eq!(
         with("c", "libclang.so libclang-9.so.1 libclang-14.so libclang.so.2 libclang-cpp.so.15"),
         "libclang-14.so\nthere\n"
     );
-    // llvm-config with a folder that has none does not hide the others.
+    // An llvm-config whose folder has no libclang does not hide the others.
     let machine = Machine::new().with("llvm-config", "echo /nowhere");
     assert_eq!(machine.says("unset LIBCLANG_PATH; have_libclang && echo there"), "there\n");
     let said =
@@ -124,7 +124,7 @@ fn a_newer_rust_of_rustup_is_taken_before_an_older_one_of_the_system() {
         .with("home/cargo", "echo 'cargo 1.95.0'");
     let line = format!("rust_folder=$HERE/home; {line}");
     assert_eq!(both.says(&line), "rustc 1.95.0 (x 2026-01-01)\n");
-    // The default of rustup is older, its stable one is not.
+    // The default of rustup is older, its stable version is not.
     let version = "test \"$RUSTUP_TOOLCHAIN\" = stable && echo 'x 1.95.0' || echo 'x 1.70.0'";
     let default_is_older = both.with("home/rustc", version).with("home/cargo", version);
     assert_eq!(default_is_older.says(&line), "x 1.95.0\n");

@@ -1,4 +1,4 @@
-//! `scripts/test-pages` finds where a page and the program differ.
+//! `scripts/test-pages` finds differences between a page and the program.
 
 use std::fs;
 use std::os::unix::fs::symlink;

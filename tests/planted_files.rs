@@ -1,6 +1,5 @@
-//! Files that other users plant where the program writes and reads (links in folders
-//! that all may write to, a supervisor's state), and files that a killed supervisor
-//! leaves.
+//! Files that other users plant where the program writes and reads (links in folders that all may
+//! write to, a supervisor's state), and files that a killed supervisor leaves.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown, lchown, symlink};
@@ -13,7 +12,7 @@ use tempfile::TempDir;
 
 const NOBODY: u32 = 65534;
 
-/// How our program ended in `folder`: its exit code, and all that it said.
+/// Runs our program in `folder`; returns its exit code and its output.
 fn run(folder: &Path, args: &str) -> (Option<i32>, String) {
     let out = Command::new(env!("CARGO_BIN_EXE_skt-hpl"))
         .args(args.split_whitespace())
@@ -24,15 +23,15 @@ fn run(folder: &Path, args: &str) -> (Option<i32>, String) {
     (out.status.code(), String::from_utf8_lossy(&said).into_owned())
 }
 
-/// A folder that all may write to, as /tmp is but for the sticky bit, which only
-/// makes things harder for others.
+/// A folder that all may write to, as /tmp is, but without the sticky bit, which only restricts
+/// others.
 fn shared() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
     folder
 }
 
-/// Whether we may make files of another user.
+/// Whether this process may make files of another user.
 fn can_plant() -> bool {
     let can = nix::unistd::geteuid().is_root();
     if !can {
@@ -49,18 +48,18 @@ fn save(folder: &Path, state: &Value) {
     fs::write(folder.join("s/state.json"), state.to_string()).unwrap();
 }
 
-/// A launch that gets as far as to start its launcher, which is not there.
+/// A launch that gets as far as starting its launcher, which does not exist.
 const LAUNCH: &str = "launch --state s --np 1 --launcher openmpi --launcher-program /nonexistent \
                       -- --n 100";
 
-/// A process that stands for the launcher of start `token`, in a group of its own.
+/// A process that poses as the launcher of start `token`, in a group of its own.
 fn stand_in(token: &str) -> Child {
     let mut command = Command::new("sleep");
     command.arg("1000").env("SKT_HPL_HEARTBEAT", token).process_group(0);
     command.spawn().expect("sleep")
 }
 
-/// The stand-in as a state describes it, all but the machine from `like`.
+/// The process as a state describes it, with the machine taken from `like`.
 fn process(child: &Child, like: &Value) -> Value {
     let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
     let start = stat.rsplit_once(") ").unwrap().1.split(' ').nth(19).unwrap().parse::<u64>();
@@ -94,7 +93,7 @@ fn reports_are_not_written_through_links_of_other_users() {
         assert!(said.contains("it belongs to user 65534"), "{args}: {said}");
         assert_eq!(fs::read_to_string(path.join("victim")).unwrap(), "dear", "{args}");
     }
-    // A user's own link leads where it does.
+    // A user's own link is followed.
     fs::remove_file(path.join("link")).unwrap();
     symlink("victim", path.join("link")).unwrap();
     let (code, said) = run(path, "run --n 60 --ft none --out link --json own.json");
@@ -113,7 +112,7 @@ fn a_state_that_others_can_write_starts_and_ends_nothing() {
     assert!(said.contains("cannot start /nonexistent"), "{said}");
     let mode = |name: &str| fs::metadata(path.join(name)).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode("s"), mode("s/state.json")), (0o700, 0o600));
-    // Named by it, a process of ours would be killed: it gives no sign of life.
+    // If the state named it, a process of ours would be killed, because it sends no heartbeat.
     let child = stand_in("another");
     let mut planted = state(path);
     planted["launcher"] = process(&child, &planted["supervisor"]);
@@ -144,8 +143,8 @@ fn a_state_that_others_can_write_starts_and_ends_nothing() {
 fn a_start_that_its_supervisor_could_not_note_is_ended_and_its_number_not_used_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
-    // Killed between the start of a launcher and the saving of its name: as if
-    // that start had failed.
+    // Killed between the start of a launcher and the saving of its process, as if that start had
+    // failed.
     run(path, LAUNCH);
     let before = state(path);
     assert_eq!((&before["attempt"], &before["launcher"]), (&json!(1), &Value::Null));

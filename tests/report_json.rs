@@ -1,5 +1,5 @@
-//! The JSON report: it satisfies the published schema, says what is known, and
-//! is never seen half written.
+//! The JSON report satisfies the published schema, has what is known, and is never seen half
+//! written.
 
 mod report_common;
 mod report_schema;
@@ -67,7 +67,7 @@ fn facts() -> RunFacts {
     }
 }
 
-/// A machine and a run that tell as little as they can.
+/// A machine and a run with as few facts as possible.
 fn bare_facts() -> RunFacts {
     let mut bare = facts();
     bare.environment.host = HostInfo {
@@ -92,7 +92,7 @@ fn read(path: &Path) -> Value {
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// A test for each way to end.
+/// A test with each outcome.
 fn all_ends(spec: &RunSpec) -> Vec<TestRecord> {
     let test = || spec.tests().pop().unwrap();
     let mut timeless = record(test());
@@ -130,7 +130,7 @@ fn every_document_satisfies_the_schema() {
     }
 }
 
-/// What the real machine tells must fit as well.
+/// The facts of the real machine must satisfy the schema, too.
 #[test]
 fn this_machine_satisfies_the_schema() {
     let mut here = facts();
@@ -205,7 +205,7 @@ fn a_document_says_what_is_known() {
     assert_eq!(passed["phases_seconds"]["max"]["update"], json!(4.0));
     assert_eq!(passed["norms"]["a_1"], json!(10.538_95));
     assert_eq!(failed["scaled_residual"], Value::Null, "JSON has no NaN");
-    // Where nothing was solved there is no rate.
+    // If nothing was solved, there is no rate.
     assert_eq!((&broke["gflops"], &broke["efficiency"]), (&Value::Null, &Value::Null));
     assert_eq!((&broke["column"], &broke["time_seconds"]), (&json!(17), &json!(5.0)));
     assert_eq!((&skipped["time_seconds"], &skipped["start"]), (&Value::Null, &Value::Null));
@@ -228,7 +228,7 @@ fn nothing_but_the_document_is_left_and_links_are_followed() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
 }
 
-/// A reader that looks at any time sees a whole document.
+/// A reader sees a whole document at any time.
 #[test]
 fn a_reader_never_sees_half_a_document() {
     let folder = tempfile::tempdir().unwrap();

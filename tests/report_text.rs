@@ -1,5 +1,5 @@
-//! The report's text against whole golden files, and against what the
-//! reference printed for the same parameters.
+//! The report's text against whole golden files, and against what the reference printed for the
+//! same parameters.
 
 mod report_common;
 
@@ -28,7 +28,7 @@ fn write(
     (String::from_utf8(out).unwrap(), counts)
 }
 
-/// Golden files are written for any time zone and any version.
+/// The text of a golden file, which is written for any time zone and any version.
 fn golden(text: &str) -> String {
     text.replace("{START}", &ctime(START))
         .replace("{END}", &ctime(END))
@@ -43,7 +43,7 @@ fn assert_same(got: &str, want: &str) {
     assert_eq!(got, want, "one text is longer than the other");
 }
 
-/// Lines as the reference would have printed them.
+/// The lines that the reference would have printed.
 fn without_ours(text: &str) -> String {
     text.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect()
 }
@@ -87,13 +87,13 @@ fn without_a_check_the_head_comes_once() {
         spec.tests().into_iter().map(|test| record_with(test, Outcome::NotChecked)).collect();
     let (text, counts) = write(&spec, &records, None, &[]);
     assert_eq!(counts, Counts { passed: 2, failed: 0, skipped: 0 });
-    // What the reference prints behind its echo when the threshold is 0.0.
+    // The reference's output after its echo if the threshold is 0.0.
     let want = golden(include_str!("golden/unchecked_reference.txt"));
     let text = without_ours(&text);
     assert_same(&text[text.find("ALIGN").unwrap()..], &want);
 }
 
-/// The echo that HPL 2.3 itself prints for the HPL.dat it comes with.
+/// The echo that HPL 2.3 itself prints for its own HPL.dat.
 #[test]
 fn echo_of_the_default_input() {
     let (text, _) = write(&default_run(), &[], None, &[]);
@@ -103,7 +103,7 @@ fn echo_of_the_default_input() {
     assert_same(echo.trim_end_matches('-'), include_str!("golden/default_echo_reference.txt"));
 }
 
-/// The same for lists of more than eight values and the other choices.
+/// The echo that HPL 2.3 prints for lists of more than eight values and the other choices.
 #[test]
 fn echo_of_long_lists() {
     let (text, _) = write(&other_run(), &[], None, &[]);
@@ -112,7 +112,7 @@ fn echo_of_long_lists() {
     assert_same(echo.trim_end_matches('='), include_str!("golden/long_lists_reference.txt"));
 }
 
-/// What parsers take for results must never be found in our own lines.
+/// Our own lines must not contain what parsers take for results.
 #[test]
 fn own_lines_look_like_no_result() {
     let spec = small_run();

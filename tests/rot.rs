@@ -1,6 +1,6 @@
-//! Memory that changes without being written: HPL is killed, one bit of its segments
-//! flips, and the next start must compute the same x, bit for bit, or refuse and name
-//! the rank. Never another x, never a failed residual.
+//! Memory that changes without being written: HPL is killed, one bit of its segments flips, and the
+//! next start must compute the same x, bit for bit, or refuse and name the rank. It must never
+//! compute another x or fail a residual.
 //!
 //! `SKT_ROT_CASES` sets the number of cases.
 
@@ -19,7 +19,7 @@ use skt_hpl::checkpoint::methods::Method;
 use skt_hpl::checkpoint::store::SegmentInfo;
 use skt_hpl::run::protect::{Settings, segment_layout};
 
-/// The page of the store, before what the protocol sees.
+/// Bytes of the store's page, which precedes the data of the protocol.
 const PAGE_BYTES: usize = 4096;
 
 struct Dice(u64);
@@ -35,7 +35,7 @@ impl Dice {
     }
 }
 
-/// Parts of a segment, as bytes behind the page of the store.
+/// Parts of a segment, as bytes after the page of the store.
 fn classes(
     spec: &skt_hpl::config::TestSpec,
     settings: &Settings,
@@ -45,7 +45,7 @@ fn classes(
     let region = &layout.regions[0];
     let slots = [header.slot(0), header.slot(1)].concat();
     let mut classes = vec![("identity", 0..slots[0].start), ("matrix", region.a.range())];
-    // A record fills the beginning of its copy.
+    // A record occupies the beginning of its copy.
     classes.extend(slots.into_iter().map(|copy| ("record", copy.start..copy.start + 200)));
     classes.extend(region.b.iter().map(|part| ("copy", part.range())));
     classes.extend(region.parity.iter().map(|part| ("parities", part.range())));
@@ -57,7 +57,7 @@ fn flip_byte(byte: &mut u8, bit: usize) {
     *byte ^= 1 << bit;
 }
 
-/// Flips a bit of a segment, behind the page of the store.
+/// Flips a bit of a segment, after the page of the store.
 fn flip(cluster: &Cluster, node: usize, segment: &SegmentInfo, at: usize, bit: usize) {
     let mut segment = cluster.store(node).attach(&segment.name).expect("it is there").unwrap();
     flip_byte(&mut segment.as_mut_slice()[at], bit);
@@ -113,7 +113,7 @@ fn case(seed: u64, references: &mut BTreeMap<(usize, usize), Vec<u64>>, table: &
     }
     let is_files = !cluster.is_sysv();
 
-    // The job dies in the middle.
+    // The job dies in the middle of its work.
     let steps: &[&str] = match method {
         Method::SelfCheckpoint => &["encode", "barrier", "commit", "flush", "stamp", "carry"],
         _ => &["copy", "encode", "commit"],
@@ -127,7 +127,7 @@ fn case(seed: u64, references: &mut BTreeMap<(usize, usize), Vec<u64>>, table: &
     let label = format!("case {seed}: {spec:?}, {method} {codec} m={parities} {encoder} {fault:?}");
     assert!(matches!(cluster.start(&spec, &settings, &[fault]), Ended::Died), "{label}");
 
-    // Of one node nothing may be left; on another a bit flips.
+    // One node may lose everything; on another one a bit flips.
     let losses = dice.roll(2);
     let loser = dice.roll(p * q);
     if losses == 1 {
@@ -153,8 +153,8 @@ fn case(seed: u64, references: &mut BTreeMap<(usize, usize), Vec<u64>>, table: &
     match cluster.start(&spec, &settings, &[]) {
         Ended::Died => panic!("{label}: nobody was to die"),
         Ended::Refused(refusal) => {
-            // The last byte of the magic number is the version: of another one's data
-            // nothing is known.
+            // The last byte of the magic number is the version: nothing is known of data of another
+            // version.
             if (class, at) == ("identity", 7) {
                 assert!(matches!(refusal, Refusal::OtherShape { .. }), "{label}: {refusal}");
                 tally.refused += 1;
@@ -167,7 +167,8 @@ fn case(seed: u64, references: &mut BTreeMap<(usize, usize), Vec<u64>>, table: &
                 _ => false,
             };
             assert!(is_named, "{label}: {refusal}");
-            // One flip alone is always borne, and so is one beside a loss by two parities.
+            // A single flip is always survived; with two parities, so is a flip together with a
+            // loss.
             assert!(losses + 1 > parities, "{label}: {refusal}");
             tally.refused += 1;
         }
@@ -181,7 +182,7 @@ fn case(seed: u64, references: &mut BTreeMap<(usize, usize), Vec<u64>>, table: &
             tally.untouched += usize::from(mended == 0 && lost == losses);
         }
     }
-    // What the store does not know as its own any more stays: whose should it be?
+    // Data that the store no longer recognizes as its own stays, because its owner is unknown.
     let left = cluster.segments();
     if left > 0 {
         (0..p * q).for_each(|process| cluster.lose(&[process]));
@@ -193,7 +194,7 @@ type Table = BTreeMap<(&'static str, usize, usize), Tally>;
 #[test]
 fn a_flipped_bit_is_rebuilt_or_refused() {
     let cases = std::env::var("SKT_ROT_CASES").map_or(500, |n| n.parse().expect("a number"));
-    // A start is mostly waiting: two at a time.
+    // A start is mostly waiting, so two run at a time.
     let part = |seeds: std::iter::StepBy<Range<u64>>| {
         let (mut references, mut table) = (BTreeMap::new(), Table::new());
         seeds.for_each(|seed| case(seed, &mut references, &mut table));
@@ -222,6 +223,6 @@ fn a_flipped_bit_is_rebuilt_or_refused() {
         assert!(sum(|t| t.refused, class) > 0, "{class}");
     }
     assert!(sum(|t| t.lost, "identity") > 0);
-    // A record has a twin.
+    // A record has a second copy.
     assert_eq!(sum(|t| t.untouched, "record"), sum(|t| t.cases, "record"));
 }

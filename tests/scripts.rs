@@ -1,5 +1,5 @@
-//! The batch scripts of `docs/batch/`, with stand-ins for the launchers and the batch system: what
-//! each does with each exit code, and that ranks get cores for their threads.
+//! The batch scripts of `docs/batch/`, with stand-ins for the launchers and the batch system: how
+//! each reacts to each exit code, and that ranks get cores for their threads.
 
 mod executables;
 
@@ -9,12 +9,12 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// A batch system: each start of a run ends with the next of some codes.
+/// A batch system in which each start of a run ends with the next of some codes.
 struct Batch {
     folder: TempDir,
 }
 
-/// Says how it was called, and ends with the next code of the file `codes`.
+/// A stand-in that logs how it was called, and ends with the next code of the file `codes`.
 const STARTS: &str = "#!/bin/sh\n\
     echo \"$(basename \"$0\") $*\" >> \"$LOG\"\n\
     read -r code < \"$CODES\"\n\
@@ -44,7 +44,7 @@ impl Batch {
         self.folder.path().join(name)
     }
 
-    /// The script's exit code, and what it called, line by line.
+    /// The script's exit code, and the commands that it called, one per line.
     fn run(&self, script: &Path, codes: &str) -> (Option<i32>, String) {
         fs::write(self.at("codes"), codes).unwrap();
         fs::write(self.at("log"), "").unwrap();
@@ -73,7 +73,7 @@ fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/batch").join(name)
 }
 
-/// The lines that start ranks.
+/// Number of lines that start ranks.
 fn starts(log: &str) -> usize {
     log.lines().filter(|line| line.contains("--config cluster.toml")).count()
 }
@@ -82,7 +82,7 @@ fn starts(log: &str) -> usize {
 fn an_interrupted_run_is_started_again_and_a_result_is_the_end() {
     let batch = Batch::new();
     for name in ["slurm.sh", "pbs.sh", "lsf.sh", "flux.sh"] {
-        // A plain launcher whose rank was killed gives 137.
+        // A plain launcher whose rank was killed returns 137.
         for (codes, code, count) in [
             ("0\n", 0, 1),
             ("1\n", 1, 1),
@@ -90,13 +90,13 @@ fn an_interrupted_run_is_started_again_and_a_result_is_the_end() {
             ("137\n0\n", 0, 2),
             ("205\n137\n1\n", 1, 3),
             ("137\n137\n205\n", 75, 3),
-            // The time is over.
+            // The time is up.
             ("137\n75\n", 75, 2),
         ] {
             let (ended, log) = batch.run(&script(name), codes);
             assert_eq!((ended, starts(&log)), (Some(code), count), "{name} {codes:?}: {log}");
             let asks = log.contains("scontrol requeue 7") || log.contains("qsub pbs.sh");
-            // LSF does so by the code; Flux leaves it to the user.
+            // LSF requeues by the exit code; Flux leaves it to the user.
             let must = code == 75 && ["slurm.sh", "pbs.sh"].contains(&name);
             assert_eq!(asks, must, "{name} {codes:?}: {log}");
         }
@@ -143,7 +143,7 @@ fn help_of_each_script_is_all_that_it_does() {
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts");
     for entry in fs::read_dir(scripts).unwrap() {
         let file = entry.unwrap().path();
-        // Read by others.
+        // Files with an extension are read by others.
         if file.extension().is_some() {
             continue;
         }

@@ -1,7 +1,7 @@
-//! Ranks that give different host names, as containers do, and see one store: they
-//! are one job with one store, are killed, and end with the same x.
+//! Ranks that report different host names, as containers do, but see one store: they are one job
+//! with one store, are killed, and end with the same x.
 //!
-//! Takes the right to make namespaces; without it the test says so.
+//! The tests need the right to make namespaces; without it they say so.
 
 mod mpirun;
 
@@ -34,7 +34,7 @@ fn benchmark(folder: &Path, run: &str, flags: &str) -> Output {
     command.output().unwrap()
 }
 
-/// What the report says of x, of a run that passed.
+/// The fingerprint of x in the report of a run that passed.
 fn x(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let text = String::from_utf8_lossy(&output.stdout);
@@ -79,8 +79,8 @@ fn hosts_that_see_one_store_run_are_killed_and_go_on() {
     }
 }
 
-/// A second job of that name on another host of the store is refused, and what the
-/// first one uses is left alone.
+/// A second job of the same name on another host of the store is refused, and the memory that the
+/// first job uses is left alone.
 #[test]
 fn a_second_job_on_the_store_is_refused_for_the_true_reason() {
     if !has_namespaces() {

@@ -1,5 +1,5 @@
-//! The solver on ranks that are threads: every algorithm variant on awkward
-//! shapes, against the residual and an independent dense solver.
+//! The solver on ranks that are threads: every variant of the algorithm on awkward shapes, against
+//! the residual and an independent dense solver.
 
 mod base_spec;
 
@@ -44,7 +44,7 @@ fn dense(n: usize) -> (Array2<f64>, Vec<f64>) {
     (a, (0..n).map(|_| next()).collect())
 }
 
-/// x by LAPACK.
+/// Solves with LAPACK and returns x.
 fn reference_solution(n: usize) -> Vec<f64> {
     let (a, mut b) = dense(n);
     if n == 0 {
@@ -61,12 +61,12 @@ fn reference_solution(n: usize) -> Vec<f64> {
     b
 }
 
-/// The first of `cuts` behind panel `next`, or the end.
+/// The first of `cuts` after panel `next`, or the end.
 fn next_cut(cuts: &[usize], next: usize, panels: usize) -> usize {
     cuts.iter().copied().find(|&cut| cut > next).unwrap_or(panels).min(panels)
 }
 
-/// Cuts the factorization before given panels, and takes no checkpoint there.
+/// Cuts the factorization before given panels, without taking a checkpoint.
 struct Cutter {
     memory: Vec<f64>,
     background: Nothing,
@@ -97,7 +97,7 @@ impl Guard for Cutter {
 }
 
 fn guard<C: Comm>(grid: &Grid<C>, spec: &TestSpec, cuts: &[usize]) -> Cutter {
-    // What generation does not fill must not matter.
+    // Memory that generation does not fill must not matter.
     let memory = vec![f64::NAN; ptest::shape(grid, spec).doubles()];
     Cutter { memory, background: Nothing, cuts: cuts.to_vec() }
 }
@@ -139,7 +139,8 @@ impl Checker {
         Self { references: HashMap::new(), tests: 0 }
     }
 
-    /// Rows and panels in shared memory, and by messages: the same bits.
+    /// Solves with rows and panels in shared memory and by messages, and asserts that the bits are
+    /// the same.
     fn check(&mut self, spec: &TestSpec) -> Vec<f64> {
         let (x, residual) = solve_on_threads(spec, &[]);
         if spec.p * spec.q > 1 {
@@ -151,7 +152,7 @@ impl Checker {
         x
     }
 
-    /// The solution is that of a reference, but for rounding.
+    /// Asserts that the solution is that of a reference, except for rounding.
     fn assert_right(&mut self, spec: &TestSpec, (x, residual): &(Vec<f64>, f64)) {
         assert!(*residual < 16.0, "residual {residual} of {spec:?}");
         let want = self.references.entry(spec.n).or_insert_with(|| reference_solution(spec.n));
@@ -163,7 +164,7 @@ impl Checker {
     }
 }
 
-/// Swap thresholds with which rows are exchanged in halves, and at once.
+/// Alternates between swap thresholds that exchange rows in halves and at once.
 fn halves_or_not(turn: usize) -> usize {
     [0, 8][turn % 2]
 }
@@ -179,7 +180,7 @@ fn every_combination_of_algorithms() {
                 for swap in SWAPS {
                     for rfact in FACTS {
                         for pfact in FACTS {
-                            // A few shapes and recursion parameters in turn.
+                            // A few shapes and recursion parameters in rotation.
                             let turn = checker.tests + index;
                             let (n, nb) = [(37, 5), (30, 4), (41, 8), (29, 3)][turn % 4];
                             let (nbmin, ndiv) = [(1, 2), (2, 2), (2, 3), (4, 2), (3, 4)][turn % 5];
@@ -239,14 +240,14 @@ fn awkward_shapes() {
     }
 }
 
-/// Products are short as long as a rank is to pass a panel on, which depends on when it comes:
-/// the same bits as in shared memory, where nothing is passed on.
+/// Products are short while a rank must still forward a panel, which depends on when the panel
+/// comes: the bits are the same as in shared memory, where nothing is forwarded.
 #[test]
 fn short_products_change_no_bit() {
     let mut checker = Checker::new();
     for (p, q) in [(1, 3), (1, 4), (2, 3)] {
         for (bcast, threads) in [(Bcast::OneRing, 1), (Bcast::Long, 2)] {
-            // Not in halves, as below.
+            // The threshold avoids halves, which may round differently.
             let base = TestSpec { swap_threshold: 1000, ..base(1400, 64, p, q) };
             checker.check(&TestSpec { depth: 1, bcast, threads, ..base });
         }
@@ -259,8 +260,8 @@ fn larger_systems_with_threads() {
     for (p, q) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
         for threads in [1, 2, 4] {
             for depth in [0, 1, 2] {
-                // Not in halves: the BLAS may have other kernels for products that are so small
-                // then, and round differently.
+                // The threshold avoids halves: the BLAS may have other kernels for products that
+                // are then so small, and round differently.
                 let base = TestSpec { swap_threshold: 64, ..base(611, 48, p, q) };
                 checker.check(&TestSpec { depth, threads, ..base.clone() });
                 let (transport, swap_threshold) = (Transport::Messages, 2);
@@ -281,7 +282,7 @@ fn xoshiro_matrix_passes_too() {
 #[test]
 fn cuts_do_not_change_a_bit() {
     for (p, q) in [(1, 1), (1, 2), (2, 1), (2, 3)] {
-        // A team of four advances the last panels before the product, and others beside it.
+        // A team of four advances the last panels before the product, and others during it.
         for (depth, threads) in [(0, 1), (1, 1), (2, 1), (3, 1), (1, 2), (1, 4), (2, 4)] {
             let spec = TestSpec { depth, threads, ..base(203, 16, p, q) };
             let (whole, _) = solve_on_threads(&spec, &[]);
@@ -341,7 +342,7 @@ fn pivots_that_are_no_pivots_are_named() {
     }
 }
 
-/// Ranks on threads, that count how often a rank asks after its sends.
+/// Ranks on threads that count how often a rank tests its sends.
 struct Counting {
     comm: ThreadComm,
     asked: Arc<AtomicUsize>,
@@ -434,8 +435,8 @@ impl Comm for Counting {
     }
 }
 
-/// A transport may move nothing unless it is called: a rank that passes a panel on
-/// looks after that between the products, also where no other panel is in flight.
+/// A transport may move data only when it is called: a rank that forwards a panel progresses it
+/// between products, also if no other panel is being broadcast.
 #[test]
 fn a_panel_that_is_passed_on_is_looked_after_meanwhile() {
     for depth in 0..2 {
@@ -455,8 +456,7 @@ fn a_panel_that_is_passed_on_is_looked_after_meanwhile() {
     }
 }
 
-/// Keeps a copy of each element when the solver calls it final, and compares at the
-/// next cut.
+/// Keeps a copy of each element when the solver calls it final, and compares it at the next cut.
 struct Auditor {
     memory: Vec<f64>,
     final_elements: FinalElements,
@@ -466,9 +466,9 @@ struct Auditor {
 struct FinalElements {
     matrix: *const f64,
     shape: LocalShape,
-    /// Row by row; those called final.
+    /// The elements that were called final, row by row.
     kept: Vec<Option<f64>>,
-    /// Elements compared so far.
+    /// Number of elements compared so far.
     compared: usize,
 }
 
@@ -484,7 +484,7 @@ impl FinalElements {
     }
 }
 
-// SAFETY: touches memory alone.
+// SAFETY: touches memory only.
 unsafe impl Background for FinalElements {
     fn is_active(&self) -> bool {
         true
@@ -495,7 +495,7 @@ unsafe impl Background for FinalElements {
         for (row, kept) in self.kept.chunks_exact_mut(cols.max(1)).enumerate().take(rows) {
             let width = if row < done.rows() { cols } else { done.cols() };
             for (col, kept) in kept.iter_mut().enumerate().take(width) {
-                // SAFETY: final, so nothing writes to it.
+                // SAFETY: the element is final, so nothing writes to it.
                 kept.get_or_insert_with(|| unsafe { *self.matrix.add(row * lda + col) });
             }
         }
@@ -543,7 +543,7 @@ fn what_the_solver_calls_final_does_not_change_before_the_cut() {
             (1, 2, Transport::Shared),
             (2, 2, Transport::Messages),
         ] {
-            // By messages in halves.
+            // By messages, in halves.
             let base = TestSpec { swap_threshold: 0, ..base(250, 16, p, q) };
             let spec = TestSpec { depth, threads, transport, ..base };
             let ranks = run(p * q, |world| {
@@ -567,6 +567,6 @@ fn what_the_solver_calls_final_does_not_change_before_the_cut() {
             compared += ranks.into_iter().map(|rank| rank.unwrap()).sum::<usize>();
         }
     }
-    // Of 5 cuts in each of 16 runs, 250 x 250 elements each.
+    // 5 cuts in each of 16 runs, with 250 x 250 elements each.
     assert!(compared > 16 * 250 * 250, "{compared} elements compared");
 }

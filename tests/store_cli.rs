@@ -1,4 +1,4 @@
-//! `skt-hpl store`, the built program, on the segments of a killed run.
+//! `skt-hpl store`, as the built program, on the segments of a killed run.
 
 mod mpirun;
 
@@ -12,8 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-/// Two ranks of a run that one of them ends at column 96, with segments in a
-/// folder of the test.
+/// Two ranks of a run that one of them ends at column 96, with segments in a folder of the test.
 struct Killed {
     folder: TempDir,
 }
@@ -38,12 +37,12 @@ impl Killed {
         self.command(run, "256", "off").args(flags).output().unwrap()
     }
 
-    /// A run of this order, with progress shown so.
+    /// A run of order `n`, with progress shown as `progress` says.
     fn command(&self, run: &str, n: &str, progress: &str) -> Command {
         self.command_by(&[], run, n, progress)
     }
 
-    /// The same, its ranks started by a command in front of theirs.
+    /// A run whose ranks are started by the command `starter`.
     fn command_by(&self, starter: &[&str], run: &str, n: &str, progress: &str) -> Command {
         let mut command = mpirun(2);
         command.args(["--bind-to", "none"]).args(starter).arg(env!("CARGO_BIN_EXE_skt-hpl"));
@@ -53,7 +52,7 @@ impl Killed {
         command
     }
 
-    /// Standard output of `store`, which must succeed.
+    /// The standard output of `store`, which must succeed.
     fn store_command(&self, args: &[&str]) -> String {
         let mut command = Command::new(env!("CARGO_BIN_EXE_skt-hpl"));
         let output = command.arg("store").args(args).args(["--store", &self.store()]).output();
@@ -71,7 +70,7 @@ fn what_a_killed_run_has_left_is_listed_and_kept_until_the_run_is_named() {
     for line in &lines {
         assert!(line.starts_with("left ") && line.contains(" waiting "), "{line}");
     }
-    // The matrices; beside them there are small markers.
+    // The matrices; besides them there are small markers.
     assert_eq!(lines.iter().filter(|line| line.contains(" t0.a")).count(), 2, "{list}");
     let all = lines.len();
 
@@ -103,14 +102,15 @@ fn the_run_goes_on_after_a_careful_clean_and_leaves_nothing() {
     assert_eq!(killed.store_command(&["list"]), "no segments\n");
 }
 
-/// Starts a long run, sends `signal` to what `whom` makes of mpirun's pid as soon as
-/// rank 0 factors; how mpirun ended, and what the ranks and it said on standard error.
+/// Starts a long run, and sends `signal`, as soon as rank 0 factors, to the process that `whom`
+/// derives from mpirun's pid. Returns how mpirun ended, and what the ranks and mpirun wrote to
+/// standard error.
 fn signalled(run: &str, signal: Signal, whom: fn(i32) -> i32) -> (Killed, ExitStatus, String) {
     let killed = Killed { folder: TempDir::new().unwrap() };
-    // The mpirun of Open MPI 5 does not pass on what ranks say while it ends.
+    // The mpirun of Open MPI 5 does not pass on what ranks write while it ends.
     let own_file = ["sh", "-c", "exec \"$0\" \"$@\" 2>> said"];
     let mut command = killed.command_by(&own_file, run, "8000", "plain");
-    // In a group of its own, as a shell starts it.
+    // In a process group of its own, as a shell starts it.
     command.process_group(0).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut job = command.spawn().unwrap();
     let said = || std::fs::read_to_string(killed.path().join("said")).unwrap_or_default();
@@ -121,10 +121,10 @@ fn signalled(run: &str, signal: Signal, whom: fn(i32) -> i32) -> (Killed, ExitSt
     let ranks = children(job.id() as i32);
     kill(Pid::from_raw(whom(job.id() as i32)), signal).unwrap();
     let ended = job.wait_with_output().unwrap();
-    // mpirun may return before the last of its ranks is gone, which may still have to speak.
+    // mpirun may return before the last of its ranks, which may still have to write, is gone.
     let (start, is_there) = (Instant::now(), |pid: &String| {
         let state = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-        // Z: it is gone, and nobody has waited for it yet.
+        // Z: the process has ended, and nobody has waited for it yet.
         state.is_ok_and(|state| !state.rsplit(") ").next().unwrap().starts_with('Z'))
     });
     while ranks.iter().any(is_there) {
@@ -135,14 +135,14 @@ fn signalled(run: &str, signal: Signal, whom: fn(i32) -> i32) -> (Killed, ExitSt
     (killed, ended.status, said)
 }
 
-/// The processes of ranks below mpirun.
+/// The processes of ranks, children of mpirun.
 fn children(mpirun: i32) -> Vec<String> {
     let children = format!("/proc/{mpirun}/task/{mpirun}/children");
     let children = std::fs::read_to_string(children).unwrap();
     children.split_whitespace().map(str::to_owned).collect()
 }
 
-/// That of rank 0.
+/// The process of rank 0.
 fn rank_0(mpirun: i32) -> i32 {
     let is_0 = |pid: &String| {
         let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
@@ -182,7 +182,7 @@ fn what_others_keep_is_named_where_memory_lacks() {
     assert!(said.contains("does not fit") && said.contains("(lies-about)"), "{said}");
     let clean = format!("`skt-hpl store clean --run lies-about --store {}`", killed.store());
     assert!(said.contains(&clean), "{said}");
-    // It is named neither to its own run, which has it already, nor once it is gone.
+    // The memory is named neither to its own run, which uses it already, nor once it is gone.
     let own = killed.command("lies-about", "4000000", "off").output().unwrap();
     assert!(!String::from_utf8(own.stderr).unwrap().contains("of shared memory"));
     killed.store_command(&["clean", "--run", "lies-about"]);

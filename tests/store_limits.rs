@@ -1,6 +1,6 @@
-//! A limit of the machine is met at creation, by its name, and never as a
-//! SIGBUS later. Each test runs itself once more in a namespace of its own with
-//! a low limit; where the system grants no namespaces, it says so.
+//! A limit of the machine is reported at creation, by its name, and never as a SIGBUS later. Each
+//! test runs itself once more in a namespace of its own with a low limit; if the system grants no
+//! namespaces, it says so.
 
 mod mpirun;
 
@@ -11,8 +11,8 @@ use std::process::{Command, Output};
 use mpirun::mpirun;
 use skt_hpl::checkpoint::store::{Files, SegmentName, Store, StoreError, SysV, Trap};
 
-/// Runs `test` of this binary after `setup` (a line of shell, `$DIR` an empty
-/// folder) in new namespaces. Whether it is this very process that runs inside.
+/// Runs `test` of this binary in new namespaces after `setup`, a line of shell in which `$DIR` is
+/// an empty folder. Returns the folder if this process is the one that runs inside.
 fn inside(test: &str, setup: &str) -> Option<PathBuf> {
     if let Some(folder) = std::env::var_os("STORE_LIMITS_DIR") {
         return Some(folder.into());
@@ -20,7 +20,7 @@ fn inside(test: &str, setup: &str) -> Option<PathBuf> {
     let folder = tempfile::TempDir::new().unwrap();
     let unshare = |script: &str| {
         let mut command = Command::new("unshare");
-        // SAFETY: cannot fail, touches no memory.
+        // SAFETY: geteuid cannot fail and touches no memory.
         if unsafe { libc::geteuid() } != 0 {
             command.arg("--map-root-user");
         }
@@ -59,7 +59,7 @@ fn a_full_tmpfs_is_an_error_at_creation() {
     assert!(matches!(refused, StoreError::NoSpace { .. }), "{refused}");
     assert!(free(&store).iter().any(|trap| matches!(trap, Trap::SmallFolder { .. })));
     assert!(!folder.join(name(1).to_string()).exists(), "nothing is left of it");
-    // Every byte of the first is there: this would be a SIGBUS otherwise.
+    // Every byte of the first segment is there; otherwise this would be a SIGBUS.
     let mut first = first;
     first.as_mut_slice().fill(1);
 }
@@ -89,7 +89,7 @@ fn all_segments_together_are_named_as_the_limit() {
     let setup = "echo 10 > /proc/sys/kernel/shmall";
     let Some(_) = inside(test, setup) else { return };
     let store = SysV::new(false);
-    // Of 5 pages and of 6, the last of them almost empty.
+    // Segments of 5 and of 6 pages, the last of which is almost empty.
     let _first = store.create(&name(0), (3 << 12) + 8).unwrap();
     let refused = store.create(&name(1), (4 << 12) + 8).unwrap_err();
     assert!(
@@ -111,20 +111,20 @@ fn the_number_of_segments_is_named_as_the_limit() {
 
 #[test]
 fn a_low_memory_limit_is_an_error_and_not_a_kill() {
-    // A /proc/meminfo of little memory stands for a machine that has no more.
+    // A /proc/meminfo with little memory imitates a machine that has no more.
     let test = "a_low_memory_limit_is_an_error_and_not_a_kill";
     let setup = "echo 'MemAvailable: 200000 kB' > $DIR/meminfo; \
                  mount --bind $DIR/meminfo /proc/meminfo; \
                  mkdir -p $DIR/shm; mount -t tmpfs none $DIR/shm";
     let Some(folder) = inside(test, setup) else { return };
     let files = Files::in_folder(&folder.join("shm"));
-    // Files take their memory at once, System V segments when touched.
+    // Files take their memory at once, System V segments when they are touched.
     for (store, takes_late) in [(&SysV::new(false) as &dyn Store, true), (&files, false)] {
         let refused = store.create(&name(0), 200 << 20).unwrap_err();
         assert!(matches!(refused, StoreError::NoMemory { .. }), "{refused}");
         assert!(refused.to_string().contains("MemAvailable"), "{refused}");
         assert_eq!(store.list().unwrap(), []);
-        // Memory that runs out while it is being taken.
+        // Memory runs out while it is being taken.
         let new = store.begin(&name(0), 100 << 20).unwrap();
         std::fs::write(folder.join("meminfo"), "MemAvailable: 100 kB\n").unwrap();
         let finished = new.finish();
@@ -136,12 +136,12 @@ fn a_low_memory_limit_is_an_error_and_not_a_kill() {
     }
 }
 
-/// Does it under a limit of this process, `None` for the one there is.
+/// Calls `act` under a limit of this process; `None` for the present limit.
 fn under<T>(resource: u32, most: Option<u64>, act: impl FnOnce() -> T) -> T {
     let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the system fills in and reads plain numbers.
     let set = |limit| assert_eq!(unsafe { libc::setrlimit(resource, limit) }, 0);
-    // SAFETY: as above.
+    // SAFETY: the system fills in plain numbers.
     assert_eq!(unsafe { libc::getrlimit(resource, &raw mut before) }, 0);
     set(&libc::rlimit { rlim_cur: most.unwrap_or(before.rlim_cur), ..before });
     let done = act();
@@ -166,7 +166,7 @@ fn a_segment_that_cannot_be_looked_at_keeps_its_name() {
     assert!(refuses(&store, libc::RLIMIT_AS, None));
 
     let store = Files::in_folder(&folder);
-    // Where something else has its path, it is at another one.
+    // If its path is taken by something else, the segment has another path.
     let path = folder.join(name(0).to_string());
     std::fs::create_dir(&path).unwrap();
     drop(store.create(&name(0), 8).unwrap());
@@ -176,7 +176,7 @@ fn a_segment_that_cannot_be_looked_at_keeps_its_name() {
     assert!(told.count() > 0, "never seen");
 }
 
-/// The benchmark on two ranks.
+/// Runs the benchmark on two ranks.
 fn benchmark(flags: &[&str]) -> Output {
     mpirun(2)
         .args(["--bind-to", "none"])
@@ -197,7 +197,7 @@ fn a_limit_that_stays_is_no_interruption() {
     assert_eq!(output.status.code(), Some(2), "{said}");
 }
 
-/// It would compute for hours, and lose all of it with its processes.
+/// The run would compute for hours, and lose everything with its processes.
 #[test]
 fn a_store_that_goes_with_its_processes_is_refused_before_anything_is_computed() {
     let test = "a_store_that_goes_with_its_processes_is_refused_before_anything_is_computed";
@@ -221,8 +221,8 @@ fn a_store_that_goes_with_its_processes_is_refused_before_anything_is_computed()
     assert_eq!(run("--ft none").0, Some(0));
 }
 
-/// Open MPI's files in /dev/shm stay when ranks are killed; the next start removes them, and none
-/// of others.
+/// Open MPI's files in /dev/shm stay when ranks are killed; the next start removes them, and no
+/// files of others.
 #[test]
 fn what_open_mpi_leaves_in_shared_memory_goes_with_the_next_start() {
     let test = "what_open_mpi_leaves_in_shared_memory_goes_with_the_next_start";
@@ -233,7 +233,7 @@ fn what_open_mpi_leaves_in_shared_memory_goes_with_the_next_start() {
         names.sort();
         names
     };
-    // SAFETY: cannot fail, touches no memory.
+    // SAFETY: geteuid cannot fail and touches no memory.
     let other = format!("vader_segment.other.{}.1.0", unsafe { libc::geteuid() });
     std::fs::write(format!("/dev/shm/{other}"), "").unwrap();
     let flags = "--n 512 --run-id left --checkpoint-every 2p! --inject 1@column:200";
@@ -252,7 +252,7 @@ fn what_open_mpi_leaves_in_shared_memory_goes_with_the_next_start() {
     assert_eq!(files(), [other]);
 }
 
-/// All traps that `skt-hpl launch` tells of are told to a run that mpirun starts.
+/// A run that mpirun starts gets the same warnings as one that `skt-hpl launch` starts.
 #[test]
 fn a_run_is_told_of_what_may_take_its_segments_and_of_what_does_not_suffice() {
     let test = "a_run_is_told_of_what_may_take_its_segments_and_of_what_does_not_suffice";
@@ -266,7 +266,7 @@ fn a_run_is_told_of_what_may_take_its_segments_and_of_what_does_not_suffice() {
     assert_eq!(text.matches("an IPC namespace of its own").count(), 1, "{text}");
     let (_, text) = said(&["--n", "200", "--ft", "none"]);
     assert!(!text.contains("an IPC namespace of its own"), "it has no segments: {text}");
-    // The second test would not get what it needs when the first one is done.
+    // The second test would not get the memory that it needs when the first one is done.
     let store = format!("file:{}", folder.display());
     let (code, text) = said(&["--n", "64,512", "--store", &store]);
     assert_eq!(code, Some(2), "{text}");
@@ -290,7 +290,7 @@ fn a_json_report_without_room_costs_no_line_of_the_report() {
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(report.contains("    20 tests completed and passed residual checks"), "{report}");
         assert!(report.contains("End of Tests."), "{report}");
-        // What could be written is a whole document.
+        // The part that could be written is a whole document.
         let document = std::fs::read(&json).unwrap();
         let document: serde_json::Value = serde_json::from_slice(&document).unwrap();
         assert_eq!(document["finished"], false);

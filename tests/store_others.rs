@@ -1,10 +1,8 @@
-//! Other users plant segments in a store and take names: no run goes on from a planted
-//! segment, or is stopped by a taken name. Damaged segments of one's own are reported
-//! and replaced.
+//! Other users plant segments in a store and take names: no run continues from a planted segment,
+//! or is stopped by a taken name. Damaged segments of one's own are reported and replaced.
 //!
-//! Takes the rights of root, to be other users; without them each test says so.
-//! System V segments are of the whole machine, and so each test has a namespace for
-//! them of its own.
+//! The tests need the rights of root, to act as other users; without them each test says so. System
+//! V segments belong to the whole machine, so each test has a namespace of its own for them.
 
 mod executables;
 
@@ -20,7 +18,7 @@ use skt_hpl::cli::store::{self, CleanOptions};
 use skt_hpl::run::protect::hold::RunLock;
 use tempfile::TempDir;
 
-/// A user id that no one has.
+/// A user id that nobody has.
 const OTHER: u32 = 54_321;
 const PAGE_BYTES: usize = 4096;
 
@@ -42,7 +40,7 @@ fn clean(store: &dyn Store, force: bool) -> String {
     String::from_utf8(text).unwrap()
 }
 
-/// Number and key of the only segment there is.
+/// Number and key of the only segment.
 fn only() -> (i32, i32) {
     let table = std::fs::read_to_string("/proc/sysvipc/shm").unwrap();
     let rows: Vec<&str> = table.lines().skip(1).collect();
@@ -54,7 +52,7 @@ fn only() -> (i32, i32) {
 
 /// All bytes of a segment.
 fn bytes_of(shmid: i32, bytes: usize) -> Vec<u8> {
-    // SAFETY: mapped and read within its size, then let go of.
+    // SAFETY: the segment is mapped, read within its size, then detached.
     unsafe {
         let base = libc::shmat(shmid, ptr::null(), libc::SHM_RDONLY);
         assert_ne!(base as isize, -1);
@@ -74,11 +72,11 @@ fn set(shmid: i32, change: impl Fn(&mut libc::shmid_ds)) {
     }
 }
 
-/// A segment of these bytes that another user makes and gives to this one.
+/// Makes a segment of these bytes as another user, who gives it to this user.
 fn plant(key: i32, bytes: &[u8]) {
     let owner = nix::unistd::geteuid().as_raw();
-    // SAFETY: system calls; the segment is written to within its size. The child
-    // ends at once and calls nothing that is not safe after a fork.
+    // SAFETY: system calls; the segment is written to within its size. The child ends at once and
+    // calls nothing that is not safe after a fork.
     unsafe {
         match libc::fork() {
             0 => {
@@ -110,7 +108,7 @@ fn a_segment_that_another_user_gives_away_is_none() {
         return;
     }
     let store = SysV::new(false);
-    // As another user would forge it: key, size and content of a true one.
+    // As another user would forge it: key, size and content of a real segment.
     store.create(&name(), 8192).unwrap().as_mut_slice().fill(7);
     let (shmid, key) = only();
     let forged = bytes_of(shmid, PAGE_BYTES + 8192);
@@ -120,7 +118,7 @@ fn a_segment_that_another_user_gives_away_is_none() {
     assert!(store.view(&name()).unwrap().is_none());
     assert!(store.peek(&name(), &mut [0; 8]).unwrap().is_none());
     assert_eq!(store.list().unwrap(), []);
-    // It is reported, and stops no run.
+    // The segment is reported, and stops no run.
     let told = skt_hpl::run::protect::doubtful(&store).unwrap();
     let words = format!("made by user {OTHER} and given to this one");
     assert!(told.len() == 1 && told[0].contains(&words), "{told:?}");
@@ -154,9 +152,9 @@ fn a_segment_that_others_may_attach_is_none() {
     }
 }
 
-/// Writes over the first page of a segment.
+/// Overwrites the first page of a segment.
 fn damage(shmid: i32) {
-    // SAFETY: mapped and written to within the first page, then let go of.
+    // SAFETY: the segment is mapped, written to within its first page, then detached.
     unsafe {
         let base: *mut u8 = libc::shmat(shmid, ptr::null(), 0).cast();
         assert_ne!(base as isize, -1);
@@ -180,7 +178,7 @@ fn a_damaged_lock_mends_itself_and_one_in_use_is_held() {
     damage(only().0);
     lock(&sysv);
     assert_eq!(SysV::new(false).stubs().unwrap(), []);
-    // Its holder does not know, so no other process may take it.
+    // The holder does not know of the damage, so no other process may take the lock.
     let held = SysV::new(false).create(&name(), 8).unwrap();
     damage(only().0);
     assert!(SysV::new(false).create(&name(), 8).is_err());
@@ -219,7 +217,7 @@ fn a_name_that_another_user_has_stops_nobody() {
     assert!(store.remove(&name()).unwrap());
     let store = kind.open();
     let held = RunLock::take(&*store, "others", "here", 0).unwrap().unwrap();
-    // The other user lets go: the name leads to the one that there is.
+    // The other user gives the name up, so it leads to the existing segment.
     std::fs::remove_file(&squatted).unwrap();
     assert!(matches!(
         store.create(&name(), 8),
@@ -229,7 +227,7 @@ fn a_name_that_another_user_has_stops_nobody() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
-/// Not a test: what a user without rights can do.
+/// Not a test: the actions of a user without rights.
 #[test]
 #[ignore = "runs as another user, as a child of the test below"]
 fn child_of_a_plain_user() {
@@ -237,7 +235,7 @@ fn child_of_a_plain_user() {
     let store = Files::in_folder(Path::new(&folder));
     let path = Path::new(&folder).join(name().to_string());
     assert_eq!(std::fs::metadata(&folder).unwrap().uid(), OTHER);
-    // Not even its owner may open it.
+    // Not even the owner may open it.
     drop(store.create(&name(), 8).unwrap());
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o0)).unwrap();
     let stubs = store.stubs().unwrap();
@@ -247,7 +245,7 @@ fn child_of_a_plain_user() {
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o0)).unwrap();
     drop(store.create(&name(), 8).unwrap());
     assert!(store.remove(&name()).unwrap());
-    // The same in System V.
+    // Not even the owner of a System V segment may attach it.
     let store = SysV::new(false);
     drop(store.create(&name(), 8).unwrap());
     set(only().0, |stat| stat.shm_perm.mode = 0);
@@ -263,7 +261,7 @@ fn a_plain_user_gets_rid_of_what_it_may_not_open() {
     }
     let folder = TempDir::new().unwrap();
     chown(folder.path(), Some(OTHER), None).unwrap();
-    // The program may lie where that user may not look.
+    // The program may be where that user may not look.
     let program = folder.path().join("program");
     executables::copy_program(&std::env::current_exe().unwrap(), &program);
     let mut child = Command::new(&program);

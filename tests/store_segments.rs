@@ -1,5 +1,5 @@
-//! The guarantees of every store: memory outlives its process, is complete or absent,
-//! and that of other users is never touched.
+//! The guarantees of every store: memory outlives its process, is complete or absent, and that of
+//! other users is never touched.
 
 use std::cell::RefCell;
 use std::os::unix::process::ExitStatusExt;
@@ -15,8 +15,8 @@ use skt_hpl::cli::store::{self, CleanOptions, Cleaned};
 use skt_hpl::run::protect::hold::RunLock;
 use tempfile::TempDir;
 
-/// A store with a run id that no other test has; removes the run's segments
-/// when dropped, also when a test panics.
+/// A store with a run id that no other test has; dropping it removes the run's segments, also when
+/// a test panics.
 struct Fixture {
     store: Box<dyn Store + Send + Sync>,
     kind: StoreKind,
@@ -26,7 +26,7 @@ struct Fixture {
 
 impl Fixture {
     fn new(kind: StoreKind, test: &str, folder: Option<TempDir>) -> Self {
-        // Tests of one binary run at once: no two may ever share a run.
+        // Tests of one binary run at the same time: no two may ever share a run.
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let run = format!("test-{test}-{}-{number}", std::process::id());
@@ -49,8 +49,8 @@ impl Fixture {
         list.into_iter().filter(|info| info.name.run() == self.run).collect()
     }
 
-    /// Runs a child of this test binary that creates rank 0 filled with 0xab,
-    /// says so, and then does as `mode` says.
+    /// Runs a child of this test binary that creates rank 0 filled with 0xab, reports it, and then
+    /// acts as `mode` says.
     fn child(&self, mode: &str) -> std::process::Child {
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["child_process", "--exact", "--ignored", "--nocapture"])
@@ -99,7 +99,7 @@ fn child_process() {
     let die_at = mode.strip_prefix("die at ");
     let at = |stage: Stage| {
         if die_at == Some(&format!("{stage:?}")[..]) {
-            // SAFETY: a signal to this process, as when the system kills it.
+            // SAFETY: sends a signal to this process, as when the system kills it.
             unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
         }
     };
@@ -192,10 +192,10 @@ fn a_kill_at_any_stage_of_a_creation_leaves_what_can_be_told_and_removed() {
             let listed = f.listed();
             assert_eq!(listed.len(), 1, "{stage:?}");
             assert_eq!((listed[0].is_ready, listed[0].bytes), (false, BYTES), "{stage:?}");
-            // Also without naming the run: no run can use it.
+            // It is removed also without naming the run, because no run can use it.
             let (cleaned, text) = f.clean(false);
             assert_eq!((cleaned.removed, f.listed().len()), (1, 0), "{stage:?}: {text}");
-            // Or the next creation of that name takes its place.
+            // Otherwise, the next creation of that name replaces it.
             f.child(&mode).wait().unwrap();
             drop(f.store.create(&f.name(0), 8).unwrap());
             assert_eq!((f.listed().len(), f.listed()[0].bytes), (1, 8), "{stage:?}");
@@ -277,7 +277,7 @@ fn stale_segments_are_listed_and_cleaned() {
         for word in ["state", "40000", "waiting"] {
             assert!(line.contains(word), "{line}");
         }
-        // Without a name of a run, `clean` removes nothing from which a run can go on.
+        // Without the name of a run, `clean` removes nothing that a run can continue from.
         let mut text = Vec::new();
         store::clean(&*f.store, &CleanOptions::default(), &mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
@@ -290,7 +290,7 @@ fn stale_segments_are_listed_and_cleaned() {
     });
 }
 
-/// All ranks of a node sweep at the end of a run, at the same time.
+/// At the end of a run, all ranks of a node remove segments at the same time.
 #[test]
 fn of_many_that_remove_a_segment_one_does_and_none_fails() {
     on_every_store("race", |f| {
@@ -407,25 +407,26 @@ fn files_are_private_and_what_is_damaged_is_told_and_makes_way() {
     std::fs::copy(&path, folder.path().join(copy.to_string())).unwrap();
     assert!(store.attach(&copy).unwrap().is_none());
     assert_eq!((store.list().unwrap().len(), store.remove_dead_stubs().unwrap().len()), (1, 1));
-    // Nor is one of two names, which may be whole and is left.
+    // A file with two names is not taken either; it may be whole, and is left.
     std::fs::hard_link(&path, folder.path().join("second")).unwrap();
     assert!(store.attach(&name).unwrap().is_none());
     let stubs = store.stubs().unwrap();
     assert!(matches!(&stubs[..], [Stub { flaw: Flaw::Doubtful(_), .. }]), "{stubs:?}");
     assert_eq!(store.remove_dead_stubs().unwrap(), []);
     std::fs::remove_file(folder.path().join("second")).unwrap();
-    // Nor one that others may write to.
+    // A file that others may write to is not taken.
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o620)).unwrap();
     assert!(store.attach(&name).unwrap().is_none());
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
     assert!(store.attach(&name).unwrap().is_some());
-    // Nor is one that was cut short.
+    // A file that was cut short is not taken.
     std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(4100).unwrap();
     assert!(store.attach(&name).unwrap().is_none());
     assert_eq!(std::fs::read(other).unwrap(), b"keep");
 }
 
-/// As a process that tidies up may find it: another process has tidied up, and begun.
+/// A process that cleans up finds a damaged file, but another process has already removed it and
+/// created the segment again.
 #[test]
 fn a_file_that_was_damaged_and_is_whole_by_now_stays() {
     let folder = TempDir::new().unwrap();
@@ -438,8 +439,8 @@ fn a_file_that_was_damaged_and_is_whole_by_now_stays() {
     assert!(store.attach(&name).unwrap().is_some());
 }
 
-/// A process that has the segment of that name, made or found, has it alone: also where
-/// it is removed in the same instant, as a lock is that its holder gives up.
+/// A process that has made or found the segment of a name has it alone, also if it is removed at
+/// the same instant, as when its holder gives up a lock.
 #[test]
 fn of_many_that_take_and_remove_a_segment_one_has_it_at_a_time() {
     on_every_store("holders", |f| {
@@ -450,7 +451,7 @@ fn of_many_that_take_and_remove_a_segment_one_has_it_at_a_time() {
             found => found,
         };
         std::thread::scope(|scope| {
-            // And one that takes away what nobody has.
+            // Another thread removes segments that nobody uses.
             scope.spawn(|| {
                 while Instant::now() < end {
                     f.store.remove_unused(&name).unwrap();
@@ -468,7 +469,8 @@ fn of_many_that_take_and_remove_a_segment_one_has_it_at_a_time() {
                                 taken.fetch_add(1, Ordering::SeqCst);
                                 std::thread::yield_now();
                                 holders.fetch_sub(1, Ordering::SeqCst);
-                                // Some die with it, and it stays for the next.
+                                // Some threads drop the segment without removing it, so that it
+                                // stays for the next.
                                 if taken.load(Ordering::SeqCst) % 3 != 0 {
                                     held.remove().unwrap();
                                 }
@@ -489,8 +491,8 @@ fn of_many_that_take_and_remove_a_segment_one_has_it_at_a_time() {
     });
 }
 
-/// Two creations of one name that begin at once are made at two places, and who gives
-/// up the one takes nothing from the other.
+/// Two creations of one name that begin at the same time are made at two places, and giving up one
+/// takes nothing from the other.
 #[test]
 fn a_creation_that_others_overtake_has_its_segment_alone() {
     on_every_store("overtaken", |f| {
@@ -502,7 +504,7 @@ fn a_creation_that_others_overtake_has_its_segment_alone() {
         };
         let other = RefCell::new(None);
         let at = |stage: Stage| match stage {
-            // Of System V ours has the first key by now; a file has no name yet.
+            // Our System V segment has the first key by now; a file has no name yet.
             Stage::Made => {
                 blocked.iter().for_each(|path| std::fs::create_dir(path).unwrap());
                 let lock = RunLock::take(&*f.store, &f.run, "here", 0).unwrap().unwrap();
@@ -573,11 +575,11 @@ fn a_folder_that_is_not_there_is_an_error() {
 #[test]
 fn foreign_system_v_segments_are_never_listed() {
     let bytes = 8192;
-    // SAFETY: a private segment of this test, removed at once below.
+    // SAFETY: makes a private segment of this test, which is removed below.
     let shmid = unsafe { libc::shmget(libc::IPC_PRIVATE, bytes, libc::IPC_CREAT | 0o600) };
     assert!(shmid >= 0);
     let list = SysV::new(false).list();
-    // SAFETY: the id from above.
+    // SAFETY: the id is the one from above.
     unsafe { libc::shmctl(shmid, libc::IPC_RMID, std::ptr::null_mut()) };
     let location = format!("shmid {shmid},");
     assert!(list.unwrap().iter().all(|info| !info.location.starts_with(&location)));

@@ -1,9 +1,8 @@
-//! A death between the creation of a segment and the writing of its first page: what it
-//! leaves is recognized as ours and removed by the next search; a segment that only
-//! looks similar stays.
+//! A death between the creation of a segment and the writing of its first page: the remains are
+//! recognized as ours and removed by the next search; a segment that only looks similar stays.
 //!
-//! System V segments are of the whole machine, and so each test here has a
-//! namespace for them of its own; where the system grants none, it says so.
+//! System V segments belong to the whole machine, so each test here has a namespace of its own for
+//! them; if the system grants none, it says so.
 
 mod mpirun;
 
@@ -20,7 +19,7 @@ use tempfile::TempDir;
 
 const BYTES: usize = 40_000;
 
-/// Gives this thread, and the processes it starts, an empty table of segments.
+/// Gives this thread, and the processes that it starts, an empty table of segments.
 fn is_alone() -> bool {
     let granted = unshare(CloneFlags::CLONE_NEWIPC);
     if let Err(why) = granted {
@@ -33,7 +32,7 @@ fn name() -> SegmentName {
     SegmentName::new("stub", "state", 0).unwrap()
 }
 
-/// Not a test: begins to create a segment, and at the first stage does as told.
+/// Not a test: begins to create a segment, and at the first stage acts as it is told.
 #[test]
 #[ignore = "runs as a child of the tests below"]
 fn child_process() {
@@ -44,7 +43,7 @@ fn child_process() {
         if stays {
             std::thread::sleep(Duration::from_secs(60));
         }
-        // SAFETY: a signal to this process, as when the system kills it.
+        // SAFETY: sends a signal to this process, as when the system kills it.
         unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
     };
     let _ = kind.parse::<StoreKind>().unwrap().open().begin_at(&name(), BYTES, &at);
@@ -57,7 +56,7 @@ fn child(kind: &str, mode: &str) -> Child {
     command.stdout(Stdio::null()).spawn().unwrap()
 }
 
-/// Has a creation of [`name`] killed at its first instant; the child's number.
+/// Has a creation of [`name`] killed at its first instant; returns the child's process id.
 fn killed(kind: &str) -> u32 {
     let mut child = child(kind, "die");
     assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
@@ -70,7 +69,7 @@ fn clean(store: &dyn Store, force: bool) -> String {
     String::from_utf8(text).unwrap()
 }
 
-/// Lines of the system's table.
+/// The lines of the system's table of segments.
 fn table() -> Vec<String> {
     let table = std::fs::read_to_string("/proc/sysvipc/shm");
     table.unwrap().lines().skip(1).map(str::to_owned).collect()
@@ -111,7 +110,7 @@ fn the_next_creation_of_that_name_takes_its_place() {
     assert_eq!((list.len(), table().len()), (1, 1));
     assert_eq!(key(&list[0].location), key(&stub.location), "at the same key");
     assert_eq!(SysV::new(false).stubs().unwrap(), []);
-    // A segment that has its name is as private as ever.
+    // A segment that has its name is as private as before.
     assert!(table()[0].split_whitespace().nth(2) == Some("600"), "{:?}", table());
 }
 
@@ -146,7 +145,7 @@ fn one_that_is_being_made_stays() {
     assert_eq!(store.remove_dead_stubs().unwrap(), []);
     let text = clean(&store, false);
     assert!(text.contains(&format!("process {} is making it", child.id())), "{text}");
-    // Nor is a new one of that name kept from being made: it takes the next key.
+    // The stub does not prevent a new segment of that name, which takes the next key.
     drop(store.create(&name(), 8).unwrap());
     assert_eq!((store.list().unwrap().len(), table().len()), (1, 2));
     child.kill().unwrap();
@@ -155,11 +154,10 @@ fn one_that_is_being_made_stays() {
     assert_eq!(store.list().unwrap().len(), 1, "the whole one stays");
 }
 
-/// A segment made with plain system calls by a process that has ended.
+/// Makes a segment with plain system calls in a process that has ended.
 fn foreign(key: i32, bytes: usize, mode: i32, pages_written: usize) -> i32 {
-    // SAFETY: system calls; the segment is mapped where the system chooses and
-    // written to within its size. The child ends at once and calls nothing that
-    // is not safe after a fork.
+    // SAFETY: system calls; the segment is mapped where the system chooses and written to within
+    // its size. The child ends at once and calls nothing that is not safe after a fork.
     unsafe {
         match libc::fork() {
             0 => {
@@ -185,7 +183,7 @@ fn foreign(key: i32, bytes: usize, mode: i32, pages_written: usize) -> i32 {
 }
 
 fn remove(shmid: i32) {
-    // SAFETY: a system call without memory of ours.
+    // SAFETY: a system call that uses no memory of ours.
     assert_eq!(unsafe { libc::shmctl(shmid, libc::IPC_RMID, ptr::null_mut()) }, 0);
 }
 
@@ -194,7 +192,7 @@ fn what_only_looks_like_it_stays() {
     if !is_alone() {
         return;
     }
-    // The key and size of a true one.
+    // The key and the size of a real segment.
     killed("sysv");
     let row = table().remove(0);
     let fields: Vec<&str> = row.split_whitespace().collect();
@@ -212,14 +210,14 @@ fn what_only_looks_like_it_stays() {
         assert_eq!(store.remove_dead_stubs().unwrap(), [], "{what}");
         let text = clean(&store, true);
         assert_eq!(text, "", "{what}");
-        // The first key is taken: ours is made at the next.
+        // The first key is taken, so our segment is made at the next.
         drop(store.create(&name(), 8).unwrap());
         assert!(store.remove(&name()).unwrap());
         let left: Vec<String> = table();
         assert!(left.len() == 1 && left[0].contains(&format!(" {shmid} ")), "{what}: {left:?}");
         remove(shmid);
     }
-    // But for a segment of ours whose first page was wiped out: only the user knows.
+    // A segment of ours whose first page was overwritten looks the same: only the user knows.
     let shmid = foreign(key, bytes, 0o600, 0);
     assert_eq!(store.remove_dead_stubs().unwrap(), []);
     let text = clean(&store, false);
@@ -229,7 +227,7 @@ fn what_only_looks_like_it_stays() {
     assert!(table().len() == 1 && table()[0].contains(&format!(" {shmid} ")), "{:?}", table());
     assert!(clean(&store, true).starts_with("removed "));
     assert_eq!(table(), [""; 0]);
-    // The first page, written in part: a death within the writing of it.
+    // The first page is written in part: a death while it was being written.
     foreign(key, bytes, 0o611, 1);
     assert_eq!(store.remove_dead_stubs().unwrap().len(), 1);
 }
@@ -241,7 +239,7 @@ fn files_have_no_name_until_they_say_whose_they_are() {
         let pid = killed(&kind);
         let store = kind.parse::<StoreKind>().unwrap().open();
         let stubs = store.stubs().unwrap();
-        // Where the file system knows no files without a name, there is one.
+        // If the file system does not support files without a name, there is one.
         assert!(stubs.iter().filter(|stub| stub.creator_pid == pid).count() == 0, "{stubs:?}");
         assert!(store.list().unwrap().iter().all(|info| info.name != name()));
     }

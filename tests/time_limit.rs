@@ -1,5 +1,5 @@
-//! The time of a job ends: what there is of the run is saved, the job ends with 75, and the same
-//! command goes on to the same x.
+//! The time of a job is up: the run is saved, the job ends with 75, and the same command continues
+//! to the same x.
 
 mod mpi_job;
 mod mpirun;
@@ -32,8 +32,8 @@ fn assert_stopped(ended: &Ended, says: &str) {
     assert!(text.contains(says), "{says}: {}", ended.text);
 }
 
-/// SIGUSR1 comes to one rank, as from `sbatch --signal`. All memory goes with the allocation, and
-/// the next job goes on from images.
+/// SIGUSR1 is sent to one rank, as by `sbatch --signal`. All memory is lost with the allocation,
+/// and the next job continues from images.
 #[test]
 fn a_signal_ends_the_time_and_the_next_job_goes_on_from_images() {
     for (name, flags, plain) in [
@@ -47,7 +47,7 @@ fn a_signal_ends_the_time_and_the_next_job_goes_on_from_images() {
         let undisturbed = job(2, &format!("time-{name}"), flags);
         let (whole, times) = undisturbed.start_timed();
         assert_eq!(whole.x(), want, "{}", whole.text);
-        // A run that was faster than thought is begun again, and has its signal earlier.
+        // A run that was faster than expected is started again, and gets its signal earlier.
         let (job, stopped) = (1..=5)
             .find_map(|turn| {
                 let job = job(2, &format!("{name}{turn}"), &format!("{flags} --level {level}"));
@@ -110,8 +110,8 @@ fn images_are_whole_before_the_time_ends() {
     }
 }
 
-/// Without levels a run says what becomes of its memory; a test too short for checkpoints has one
-/// where it may run out of time.
+/// Without levels a run reports what happens to its memory; a test too short for checkpoints has
+/// one if it may run out of time.
 #[test]
 fn a_job_without_time_stops_at_its_first_cut() {
     for (name, flags) in [("self", "--ft self"), ("abft", "--ft abft --p 1 --q 1")] {
@@ -131,7 +131,7 @@ fn a_job_without_time_stops_at_its_first_cut() {
     }
 }
 
-/// Slurm says when a job ends. `launch` passes it on to ranks that may not hear of it, starts
+/// Slurm reports when a job ends. `launch` passes the time on to ranks that may not get it, starts
 /// the job once, and ends with 75.
 #[test]
 fn a_supervisor_does_not_start_a_job_again_whose_time_has_ended() {

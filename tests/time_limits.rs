@@ -1,4 +1,4 @@
-//! docs/limits.md names every constant of time of the program, with its file, and no other.
+//! docs/limits.md names every time constant of the program, with its file, and no other.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 const PAGE: &str = include_str!("../docs/limits.md");
 
-/// Sources below a folder, but for those of tests.
+/// Adds the sources below a folder, except those of tests.
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder").flatten() {
         let path = entry.path();
@@ -25,7 +25,7 @@ fn text(path: &Path) -> String {
     text.split("mod tests {").next().expect("one part at least").to_owned()
 }
 
-/// The constant of time that a line of a source defines.
+/// The time constant that a line of a source defines.
 fn constant(line: &str) -> Option<&str> {
     let (before, rest) = line.split_once("const ")?;
     let (name, rest) = rest.split_once(": ")?;
@@ -34,7 +34,7 @@ fn constant(line: &str) -> Option<&str> {
     (is_time && is_name && !before.contains("//")).then_some(name)
 }
 
-/// All sources of the program. The model's times are those of the theory.
+/// All sources of the program, without the model, whose times are those of the theory.
 fn program() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = Vec::new();
@@ -45,7 +45,7 @@ fn program() -> Vec<PathBuf> {
     found
 }
 
-/// File, from its crate's `src` on, and name.
+/// A file, relative to its crate's `src`, and the name of a constant.
 type Constant = (String, String);
 
 fn in_code() -> BTreeSet<Constant> {
@@ -82,7 +82,7 @@ fn the_page_names_every_constant_of_time_and_no_other() {
     assert!(superfluous.is_empty(), "docs/limits.md has what is no more: {superfluous:?}");
 }
 
-/// Seconds have a name, so that the page can have it.
+/// Seconds have a name, so that the page can list them.
 #[test]
 fn no_seconds_stand_in_the_middle_of_the_code() {
     for path in program() {

@@ -12,10 +12,10 @@ use mpirun::Ended;
 use skt_hpl::config::{Format, RunSpec, parse};
 use tempfile::TempDir;
 
-/// One job at a time: trials of two would time each other.
+/// One job runs at a time: the trials of two would measure each other.
 static ONE_JOB: Mutex<()> = Mutex::new(());
 
-/// What a job beside its budget may take: to start, and to end.
+/// The time that a job may take in addition to its budget, to start and to end.
 const START_AND_END: Duration = Duration::from_secs(60);
 
 /// Runs the program with flags given as one line.
@@ -53,7 +53,7 @@ fn read(path: &Path) -> RunSpec {
     parse(&fs::read(path).unwrap(), &name, Format::of(path), false).unwrap().spec
 }
 
-/// The rows of the table as words, the head left out.
+/// The rows of the table as words, without its head.
 fn rows(out: &str) -> Vec<Vec<&str>> {
     let mut lines = out.lines().filter(|line| !line.starts_with('#'));
     let head = lines.next().expect("a head");
@@ -61,7 +61,7 @@ fn rows(out: &str) -> Vec<Vec<&str>> {
     lines.map(|line| line.split_whitespace().collect()).collect()
 }
 
-/// What follows a flag on the line that says which values are chosen.
+/// The value after a flag, on the line with the chosen values.
 #[track_caller]
 fn chosen<'a>(out: &'a str, flag: &str) -> &'a str {
     let (_, flags) = out.lines().find_map(|line| line.split_once(": --p ")).expect(out);
@@ -88,7 +88,7 @@ fn what_tune_writes_is_what_its_table_says_and_runs() {
     assert!(rows.iter().all(|row| row.len() == 8), "{}", ended.out);
     let in_rows: usize = rows.iter().map(|row| row[2].parse::<usize>().unwrap()).sum();
     assert!(in_rows > 1 && in_rows < trials, "{in_rows} of {trials}");
-    // Of the values of a parameter one is in use.
+    // Of the values of a parameter, one is in use.
     let of = |rows: &[Vec<&str>]| rows.iter().map(|row| row[0].to_owned()).collect::<Vec<_>>();
     let mut raced = of(&rows);
     raced.dedup();
@@ -179,7 +179,7 @@ fn what_cannot_be_tuned_is_refused_at_once() {
         assert_eq!(ended.err.matches("error: ").count(), 1, "{}", ended.err);
         assert_eq!(ended.out, "");
     }
-    // Neither a file nor an order.
+    // The folder has no file, and no flag gives N.
     let empty = TempDir::new().unwrap();
     let ended = run(empty.path(), 1, "tune").expect(2);
     assert!(ended.err.contains("`skt-hpl init` writes one"), "{}", ended.err);

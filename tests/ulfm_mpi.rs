@@ -1,11 +1,11 @@
-//! Real ranks of a job that outlives the loss of some of them (`--on-loss recover` and
-//! `replace`): killed with signal 9 at random times, with and without their memory, while the
-//! job goes on.
+//! Real ranks of a job that survives the loss of some of them (`--on-loss recover` and `replace`):
+//! they are killed with signal 9 at random times, with and without the loss of their memory, while
+//! the job continues.
 //!
-//! It takes Open MPI 5. Where the system's `mpirun` has no ULFM, its wheel is installed below
-//! the target folder, which a program that was built on Open MPI 4 runs on as well; where that
-//! cannot be, the tests say so and do nothing. A sample by default; `SKT_FT_SOAK=1` goes on until
-//! fifty losses have been outlived each way.
+//! The tests need Open MPI 5. If the system's `mpirun` has no ULFM, the wheel of Open MPI 5 is
+//! installed below the target folder; a program that was built with Open MPI 4 runs on it as well.
+//! If that fails, the tests say so and do nothing. They take a sample by default; `SKT_FT_SOAK=1`
+//! continues until fifty losses have been survived each way.
 
 mod mpi_job;
 mod mpirun;
@@ -23,7 +23,7 @@ use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_skt-hpl");
 
-/// Runs a command; why it did not end well.
+/// Runs a command; the error says why it did not end well.
 fn ran(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|why| format!("{command:?}: {why}"))?;
     let said = [output.stdout, output.stderr].concat();
@@ -46,7 +46,7 @@ fn install() -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// Where Open MPI with ULFM is.
+/// The folder of an Open MPI with ULFM.
 fn mpi() -> Option<&'static Path> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
@@ -59,10 +59,10 @@ fn mpi() -> Option<&'static Path> {
     folder.as_deref()
 }
 
-/// P, Q, checksums, order of the system, and spare ranks.
+/// P, Q, number of checksums, order of the system, and number of spare ranks.
 type Shape = (usize, usize, usize, usize, usize);
 
-/// A job that outlives losses.
+/// A job that survives losses.
 fn job(mpi: &Path, shape: Shape, name: &str, flags: &str) -> Job {
     let (p, q, checksums, n, spares) = shape;
     let flags = format!(
@@ -73,20 +73,20 @@ fn job(mpi: &Path, shape: Shape, name: &str, flags: &str) -> Job {
     job.under(mpi).launched(&["--with-ft", "ulfm"])
 }
 
-/// A job without spare ranks, on P x (Q + 1) ranks, in which the checksums take the place of a
-/// lost process column.
+/// A job without spare ranks, on P x (Q + 1) ranks, in which the checksums replace a lost process
+/// column.
 fn replacing(mpi: &Path, (p, q, n): (usize, usize, usize), name: &str, flags: &str) -> Job {
     with_on_loss(job(mpi, (p, q, 1, n, 0), name, flags), "replace")
 }
 
-/// The same job with another word for what a loss means.
+/// The job with another value of `--on-loss`.
 fn with_on_loss(mut job: Job, how: &str) -> Job {
     let at = job.flags.iter().position(|flag| flag == "--on-loss").expect("it is given");
     how.clone_into(&mut job.flags[at + 1]);
     job
 }
 
-/// Begins anew.
+/// Starts the job from the beginning.
 fn start_anew(mut job: Job) -> (Job, Ended) {
     job = with_on_loss(job, "restart");
     job.flags.retain(|flag| flag != "--inject" && !flag.contains("@column"));
@@ -94,7 +94,7 @@ fn start_anew(mut job: Job) -> (Job, Ended) {
     (job, ended)
 }
 
-/// Seconds from noticing each loss to going on, in order.
+/// The seconds from noticing each loss to continuing, in order.
 fn mended_seconds(ended: &Ended) -> Vec<f64> {
     let lines = ended.text.lines().filter(|line| line.starts_with("# restart:"));
     let seconds = lines.filter_map(|line| {
@@ -104,24 +104,24 @@ fn mended_seconds(ended: &Ended) -> Vec<f64> {
     seconds.collect()
 }
 
-/// A loss to be.
+/// A loss that is to happen.
 struct Loss {
-    /// The rank in the launcher's order.
+    /// The rank, in the launcher's order.
     rank: usize,
-    /// After the loss before it, or after processes have first taken hold of the run.
+    /// The time after the previous loss, or after processes have first held the run.
     after: Duration,
-    /// Whether its memory goes, too.
+    /// Whether the rank's memory is lost, too.
     with_memory: bool,
 }
 
-/// How long an undisturbed run of the job takes from when its processes have taken hold of it.
+/// How long an undisturbed run takes from when its processes hold it.
 fn under_way(job: &Job) -> Duration {
     let (ended, times) = job.start_timed();
     assert_right(&ended);
     times.under_way
 }
 
-/// Starts the job, and has these losses happen. Returns how many did.
+/// Starts the job, and makes these losses happen. Returns how many did.
 fn start_and_lose(job: &Job, losses: &[Loss]) -> (Ended, usize) {
     let (mut since, mut done) = (None, 0);
     let ended = job.wait(job.spawn(&[]), || {
@@ -153,11 +153,11 @@ fn assert_right(ended: &Ended) {
     assert!(ended.text.contains("PASSED") && !ended.text.contains("FAILED"), "{}", ended.text);
 }
 
-/// Any rank, at any time from when the ranks have met: the same job comes to the right end.
+/// Any rank is lost, at any time from when the ranks have met: the same job comes to the right end.
 #[test]
 fn ranks_killed_at_any_time() {
     let Some(mpi) = mpi() else { return };
-    // Losses in the midst of the work that are wanted, and most jobs.
+    // The number of losses in the middle of the work, and the largest number of jobs.
     let (wanted, most_jobs) = if is_soak() { (50, 150) } else { (1, 4) };
     let seed = std::env::var("SKT_FT_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed: u64 = seed.unwrap_or_else(|| u64::from(std::process::id()));
@@ -178,8 +178,8 @@ fn ranks_killed_at_any_time() {
                 (0..ranks).filter(|&rank| losses.iter().all(|loss| loss.rank != rank)).collect();
             let most = whole[number % 2] / spares as u32;
             let after = Duration::from_millis(dice.roll(most.as_millis() as usize) as u64);
-            // A second loss may come before the first is mended: of the same row, with its
-            // memory, that would be one too many.
+            // A second loss may come before the first is repaired: with memory of the same row, it
+            // would be one too many.
             let with_memory = losses.is_empty() && dice.roll(2) == 0;
             losses.push(Loss { rank: left[dice.roll(left.len())], after, with_memory });
         }
@@ -188,14 +188,14 @@ fn ranks_killed_at_any_time() {
             losses[..done].iter().map(|l| (l.rank, l.after, l.with_memory)).collect();
         let here = mended_seconds(&ended);
         println!("job {number} of {shape:?}: lost {what:?}; went on after {here:?} s");
-        // Open MPI ends a rank by itself whose message to the lost one was on its way.
+        // Open MPI itself ends a rank whose message to the lost rank was in progress.
         if ended.code == Some(0) {
             assert_right(&ended);
         } else {
             println!("job {number} ended with {:?}, and is started again", ended.code);
             again += 1;
             let mut next = job.start(&[]);
-            // A second loss of the process row that tears its memory, before the first is mended.
+            // A second loss of the process row tears its memory before the first is repaired.
             if done == 2 && next.text.contains("its checksums can rebuild 1") {
                 println!("job {number} is refused by name");
                 (job, next) = start_anew(job);
@@ -206,7 +206,7 @@ fn ranks_killed_at_any_time() {
         kills += done;
         seconds.extend(here);
     }
-    // It ends about one job in eight: of a few jobs two now and then.
+    // This ends about one job in eight, and so sometimes two of a few.
     let most_again = if is_soak() { jobs / 3 } else { jobs - 1 };
     assert!(again <= most_again, "{again} of {jobs} jobs had to be started again");
     assert!(!is_soak() || seconds.len() >= wanted, "{} losses were mended", seconds.len());
@@ -217,7 +217,7 @@ fn ranks_killed_at_any_time() {
     );
 }
 
-/// Any rank, at any time: the others come to the right end without it.
+/// Any rank is lost, at any time: the others come to the right end without it.
 #[test]
 fn ranks_killed_at_any_time_are_not_needed() {
     let Some(mpi) = mpi() else { return };
@@ -244,8 +244,8 @@ fn ranks_killed_at_any_time_are_not_needed() {
             mended_seconds(&ended)
         );
         replaced += usize::from(is_replaced);
-        // Before the run has begun nothing can be replaced; and Open MPI ends a rank by itself
-        // whose message to the lost one was on its way, of which there may be nothing left.
+        // Before the run has begun, nothing can be replaced; and Open MPI itself ends a rank whose
+        // message to the lost rank was in progress, after which nothing may be left.
         if ended.code == Some(0) {
             assert_right(&ended);
         } else {
@@ -260,14 +260,14 @@ fn ranks_killed_at_any_time_are_not_needed() {
         job.assert_no_more_is_left_than_locks_of_the_dead();
     }
     println!("{replaced} of {jobs} replaced, {again} started again");
-    // Of a few all may have been hit before there was anything to go on from.
+    // Of a few jobs, all may have been hit before there was anything to continue from.
     assert!(!is_soak() || replaced >= wanted, "{replaced} of {jobs} jobs went on");
 }
 
 #[test]
 fn the_loss_of_a_replaced_column_is_reported() {
     let Some(mpi) = mpi() else { return };
-    // A column of data, and that of the checksums.
+    // A column of data, and the column of the checksums.
     for column in [0, 2] {
         let name = format!("column{column}");
         let job = replacing(mpi, (1, 2, 1200), &name, &format!("--inject {column}@column:640"));
@@ -280,8 +280,8 @@ fn the_loss_of_a_replaced_column_is_reported() {
     }
 }
 
-/// Under `launch` the first of the ranks that are left speaks for the job: its supervisor
-/// hears of its progress and of its end.
+/// Under `launch`, the first of the remaining ranks writes the heartbeats: the supervisor gets the
+/// job's progress and its end.
 #[test]
 fn a_job_without_its_rank_0_is_heard_by_its_supervisor() {
     let Some(mpi) = mpi() else { return };
@@ -303,7 +303,7 @@ fn a_job_without_its_rank_0_is_heard_by_its_supervisor() {
     job.assert_no_more_is_left_than_locks_of_the_dead();
 }
 
-/// A second loss: nothing is left, and each later start says so, until one begins anew.
+/// After a second loss nothing is left, and each later start says so, until one begins again.
 #[test]
 fn a_second_loss_ends_a_run_without_checksums() {
     let Some(mpi) = mpi() else { return };
@@ -323,7 +323,7 @@ fn a_second_loss_ends_a_run_without_checksums() {
     job.assert_no_more_is_left_than_locks_of_the_dead();
 }
 
-/// Seconds and residual of a run.
+/// The seconds and the residual of a run.
 fn measured(ended: &Ended) -> (f64, f64) {
     assert_right(ended);
     let last = |text: &str, of: usize| -> f64 {
@@ -334,7 +334,7 @@ fn measured(ended: &Ended) -> (f64, f64) {
     (last("WR", 5), last("||Ax-b||_oo/(eps", 1))
 }
 
-/// What a loss costs on 1 x (2 + 1) ranks, of a system of order `SKT_LOSS_COSTS`: a table.
+/// A table of what a loss costs on 1 x (2 + 1) ranks, for a system of order `SKT_LOSS_COSTS`.
 #[test]
 fn what_a_loss_costs() {
     let (Some(mpi), Ok(n)) = (mpi(), std::env::var("SKT_LOSS_COSTS")) else { return };
@@ -347,7 +347,7 @@ fn what_a_loss_costs() {
             with_on_loss(job(mpi, (1, 2, 1, n, spares), &format!("{how}{part}"), &inject), how);
         let ended = job.start(&[]);
         if how == "restart" && part > 0 {
-            // With ULFM Open MPI 5 may end with 0 after `MPI_Abort`.
+            // With ULFM, Open MPI 5 may end with 0 after `MPI_Abort`.
             assert_eq!(ended.x(), None, "{}", ended.text);
             return measured(&job.start(&[]));
         }
@@ -362,7 +362,7 @@ fn what_a_loss_costs() {
     }
 }
 
-/// Rank 0 too, and a rank that has taken the place of another one.
+/// Rank 0 is lost, too, and a rank that has replaced another one.
 #[test]
 fn one_after_the_other() {
     let Some(mpi) = mpi() else { return };
@@ -394,7 +394,7 @@ fn level(folder: &TempDir) -> String {
     format!("--level local:{},every=1ms", folder.path().display())
 }
 
-/// The column at which a run has gone on from the images of its level.
+/// The column at which a run has continued from the images of its level.
 fn column_of_images(ended: &Ended) -> usize {
     assert_right(ended);
     let from = |line: &&str| line.starts_with("# restart:") && line.contains("in images of local:");
@@ -403,14 +403,14 @@ fn column_of_images(ended: &Ended) -> usize {
     column.and_then(|column| column.parse().ok()).unwrap_or_else(|| panic!("{line}"))
 }
 
-/// The job has ended, and has left neither memory nor images.
+/// Asserts that the job has ended, and has left neither memory nor images.
 fn assert_all_is_gone(job: &Job, folder: &TempDir) {
     job.assert_no_more_is_left_than_locks_of_the_dead();
     assert_eq!(fs::read_dir(folder).expect("a folder").count(), 0, "the folder of the run goes");
 }
 
-/// What goes on after a loss writes images, too: when all memory is lost later, a restart goes on
-/// from behind that loss.
+/// A job that continues after a loss writes images, too: when all memory is lost later, a restart
+/// continues from after that loss.
 #[test]
 fn images_are_written_after_a_loss_that_was_mended() {
     let Some(mpi) = mpi() else { return };
@@ -427,13 +427,13 @@ fn images_are_written_after_a_loss_that_was_mended() {
     assert_all_is_gone(&job, &folder);
 }
 
-/// Starts the job and, as soon as some images are complete, has ranks 0 and 1 lost with their memory.
+/// Starts the job and, as soon as some images are complete, loses ranks 0 and 1 with their memory.
 fn start_and_lose_two(job: &Job, folder: &TempDir) -> Ended {
     let mut left = vec![0, 1];
     job.wait(job.spawn(&[]), || {
         let of_run = fs::read_dir(folder).expect("a folder").next();
         let files = of_run.map(|run| fs::read_dir(run.unwrap().path()).map_or(0, Iterator::count));
-        // Of three ranks: others are begun when all have come behind the first ones.
+        // There are three ranks: further images are begun when all have finished their first ones.
         if !left.is_empty() && files > Some(3) {
             let is_lost = |pid: &u32| rank_of(*pid).is_some_and(|rank| rank < 2);
             job.processes().into_iter().filter(is_lost).for_each(kill);
@@ -446,8 +446,8 @@ fn start_and_lose_two(job: &Job, folder: &TempDir) -> Ended {
     })
 }
 
-/// Two ranks of a process row are lost with their memory, which is more than its checksum bears:
-/// where there are spare ranks for them the same job goes on from the images.
+/// Two ranks of a process row are lost with their memory, which is more than its checksum survives:
+/// if there are spare ranks for them, the same job continues from the images.
 #[test]
 fn a_loss_that_is_too_much_for_memory_is_mended_from_images() {
     let Some(mpi) = mpi() else { return };
@@ -456,7 +456,7 @@ fn a_loss_that_is_too_much_for_memory_is_mended_from_images() {
         let folder = TempDir::new().expect("a folder");
         let job = job(mpi, (1, 2, 1, 1200, 2), &format!("beyond{jobs}"), &level(&folder));
         let ended = start_and_lose_two(&job, &folder);
-        // Open MPI ends a rank by itself whose message to a lost one was on its way.
+        // Open MPI itself ends a rank whose message to a lost rank was in progress.
         let is_mended = ended.code == Some(0);
         let ended = if is_mended { ended } else { job.start(&[]) };
         assert!(column_of_images(&ended) > 0);
@@ -467,8 +467,8 @@ fn a_loss_that_is_too_much_for_memory_is_mended_from_images() {
     assert!(mended > 0, "{jobs} jobs had to be started again");
 }
 
-/// What has gone on without a process column writes no images: those of before stay, and a second
-/// loss, which nothing in memory makes up for, is followed by a restart from them.
+/// A job that has continued without a process column writes no images: the earlier ones stay, and
+/// after a second loss, which nothing in memory compensates, a restart continues from them.
 #[test]
 fn a_second_loss_without_checksums_is_followed_by_a_restart_from_images() {
     let Some(mpi) = mpi() else { return };
@@ -489,15 +489,15 @@ fn a_second_loss_without_checksums_is_followed_by_a_restart_from_images() {
     }
 }
 
-/// The loss of a rank still ends the job where that is not asked for, with ULFM as without.
+/// The loss of a rank still ends the job if nothing else is asked for, with ULFM as without.
 #[test]
 fn to_restart_is_the_default() {
     let Some(mpi) = mpi() else { return };
     let job = job(mpi, (1, 2, 1, 1200, 1), "restart", "--inject 1@column:400");
     let job = with_on_loss(job, "restart");
     let first = job.start(&[]);
-    // The launcher may tell of the rank that was killed, of those that have ended or, with
-    // ULFM in Open MPI 5, end with 0 after `MPI_Abort`.
+    // The launcher may report the rank that was killed, the ranks that have ended or, with ULFM in
+    // Open MPI 5, end with 0 after `MPI_Abort`.
     assert_eq!(first.x(), None, "{}", first.text);
     let ended = job.start(&[]);
     assert_right(&ended);
@@ -532,7 +532,7 @@ fn where_a_loss_ends_all_ranks_it_is_refused_by_name() {
     if let Some(mpi) = mpi() {
         let off = asked("off", "--ft abft").under(mpi);
         refused(&off, &["ULFM is not switched on; start the job with `mpirun --with-ft ulfm`"]);
-        // One that waits for the lost ranks.
+        // This agreement waits for the lost ranks.
         let agreement = ["--with-ft", "ulfm", "--mca", "coll_ftagree_agreement", "0"];
         let dead = asked("dead", "--ft abft").under(mpi).launched(&agreement);
         refused(&dead, &["coll_ftagree_agreement is 0", "leave it unset, or set it to 1"]);

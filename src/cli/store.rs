@@ -1,5 +1,5 @@
-//! `skt-hpl store`: shows and removes what runs have left: segments in the memory of this
-//! host, and images of levels.
+//! `skt-hpl store`: shows and removes data of runs: segments in the memory of this host, and images
+//! of levels.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -18,27 +18,27 @@ use crate::report::output;
 use crate::run::protect::is_mark;
 
 const HOSTS: &str = "\
-Segments are in the memory of the host where their rank ran: this command sees those of the host \
-that it runs on. For all hosts of a job, start it on each:
+Segments are in the memory of the host where their rank ran, and this command sees those of its \
+own host. For all hosts of a job, start it on each:
   mpirun --map-by ppr:1:node skt-hpl store list
 
 A segment is one of these:
   in use      a process is attached
   live        the process that created it is alive
   unknown     the process that created it is in another container and cannot be seen from here
-  waiting     complete, and its run is interrupted: the same command goes on from it
+  waiting     complete, and its run is interrupted: the same command continues from it
   ended       a mark: it tells nodes that were out of reach that the run has ended
   incomplete  its process died while it created it: no run can use it
-  unnamed     the same, so early that the segment does not name its run
-  damaged     yours, and no longer whole: no run can use it
-  doubtful    perhaps damaged, perhaps not ours: only its size or its name tells
+  unnamed     incomplete, and too early to name its run
+  damaged     yours, but no longer whole: no run can use it
+  doubtful    perhaps damaged, or of another program: only its size or its name is known
   planted     created by another user to look like yours: no run uses it
 
 `clean` removes segments that are ended, incomplete, unnamed or damaged; with --run also the \
-waiting ones of that run, which then cannot go on; with --force all, also those in use.
+waiting ones of that run, which then cannot continue; with --force all, also those in use.
 
 With --images FOLDER, the folder of a level (local:FOLDER or global:FOLDER), images of checkpoints \
-there are listed, too, a line for each epoch of a run. `clean` removes those of the run that --run \
+in it are listed, too, one line per epoch of a run. `clean` removes those of the run that --run \
 names, unless segments of it are in use on this host; with --force those of all runs.";
 
 /// Flags of `store`.
@@ -59,19 +59,19 @@ pub enum StoreAction {
     /// Remove segments that no run can use, and images of a run
     #[command(after_long_help = HOSTS)]
     Clean {
-        /// Remove those of this run alone, also where the run could still go on from them
+        /// Remove data of this run only, also where the run could still continue from it
         #[arg(long, value_name = "ID")]
         run: Option<String>,
         /// Also remove segments that a run may need or is using
         #[arg(long)]
         force: bool,
-        /// Where they live.
+        /// Where the segments and images are.
         #[command(flatten)]
         store: StoreFlags,
     },
 }
 
-/// Where segments live.
+/// Where segments are kept.
 #[derive(Debug, Args)]
 pub struct StoreFlags {
     /// Memory that outlives a process.
@@ -82,7 +82,7 @@ pub struct StoreFlags {
     pub images: Vec<PathBuf>,
 }
 
-/// Does what `store` was told; on each process of a job, for its host.
+/// Carries out the subcommand, on each process of a job for its host.
 ///
 /// # Errors
 /// See [`StoreCommandError`].
@@ -100,7 +100,7 @@ pub fn execute(args: &StoreArgs) -> Result<(), StoreCommandError> {
             let options = CleanOptions { run: run.clone(), force: *force };
             open(from).and_then(|store| {
                 must_have(&options, &*store, &from.images)?;
-                // Before the segments go: those in use keep the images.
+                // Before the segments are removed: segments in use protect the images.
                 clean_images(&from.images, &*store, &options, &mut out)?;
                 let Cleaned { removed, removed_bytes, kept } = clean(&*store, &options, &mut out)?;
                 let mib = removed_bytes as f64 / f64::from(1 << 20);
@@ -114,8 +114,8 @@ pub fn execute(args: &StoreArgs) -> Result<(), StoreCommandError> {
     done
 }
 
-/// Refuses to remove what is left of a run of which nothing is here: a name may be misspelt. As
-/// one of the processes of a job that cleans all hosts, one may have nothing to do.
+/// Refuses to remove data of a run that has none on this host, because the name may be misspelt. A
+/// process of a job that cleans all hosts may have nothing to do.
 fn must_have(
     options: &CleanOptions,
     store: &dyn Store,
@@ -148,25 +148,25 @@ fn open(arg: &StoreFlags) -> Result<Box<dyn Store + Send + Sync>, StoreCommandEr
 /// Why `store list` or `store clean` failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreCommandError {
-    /// No such store, or standard output is closed.
+    /// No store has the given name, or standard output is closed.
     #[error(transparent)]
     Kind(#[from] ConfigError),
-    /// The store refused.
+    /// The store cannot be listed or changed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// Images cannot be listed or removed.
     #[error("images: {0}")]
     Images(std::io::Error),
-    /// Nothing of the run that was named is here.
+    /// The named run has no data here.
     #[error(
         "there is nothing of run `{run}` on this host: `skt-hpl store list`, with the --store and \
          --images of the run, shows what there is"
     )]
     NoRun {
-        /// Its name.
+        /// The name of the run.
         run: String,
     },
-    /// The output could not be written.
+    /// The output cannot be written.
     #[error("writing the output: {0}")]
     Output(#[from] std::io::Error),
 }
@@ -174,29 +174,29 @@ pub enum StoreCommandError {
 /// Which segments to remove.
 #[derive(Debug, Clone, Default)]
 pub struct CleanOptions {
-    /// Those of this run alone, also where it could go on from them; otherwise
-    /// of all runs.
+    /// Only segments of this run, also where it could continue from them; `None` for segments of
+    /// all runs.
     pub run: Option<String>,
-    /// Also those that a run may need or is using.
+    /// Also segments that a run may need or is using.
     pub force: bool,
 }
 
 /// What [`clean`] did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cleaned {
-    /// Segments removed.
+    /// Number of segments removed.
     pub removed: usize,
-    /// Their bytes.
+    /// Bytes of the removed segments.
     pub removed_bytes: u64,
-    /// Segments left because a run may still need them.
+    /// Number of segments kept because a run may still need them.
     pub kept: usize,
 }
 
-/// Writes one line a segment of ours: run, rank, part, bytes, attached processes, its
+/// Writes one line per segment of this program: run, rank, part, bytes, attached processes, its
 /// state in a word, its age and its location.
 ///
 /// # Errors
-/// When the store cannot be listed or `out` not written.
+/// The store cannot be listed, or `out` cannot be written.
 pub fn list(store: &dyn Store, out: &mut dyn Write) -> Result<(), StoreCommandError> {
     let (segments, stubs) = (store.list()?, store.stubs()?);
     if segments.is_empty() && stubs.is_empty() {
@@ -248,7 +248,7 @@ pub fn list(store: &dyn Store, out: &mut dyn Write) -> Result<(), StoreCommandEr
     Ok(())
 }
 
-/// Writes one line for each epoch of which a run of ours has images in these folders.
+/// Writes one line per epoch of which a run has images in these folders.
 fn list_images(folders: &[PathBuf], out: &mut dyn Write) -> Result<(), StoreCommandError> {
     let now = host::now_unix_seconds();
     for folder in folders {
@@ -276,7 +276,7 @@ fn list_images(folders: &[PathBuf], out: &mut dyn Write) -> Result<(), StoreComm
     Ok(())
 }
 
-/// Removes the images of the run that is named, or, with `force`, of all runs of ours.
+/// Removes the images of the named run or, with `force`, of all runs.
 fn clean_images(
     folders: &[PathBuf],
     store: &dyn Store,
@@ -319,7 +319,7 @@ fn clean_images(
     Ok(())
 }
 
-/// What a segment is, in a word.
+/// The state of a segment, in a word.
 fn state(segment: &SegmentInfo) -> &'static str {
     match (segment.in_use, segment.creator, segment.is_ready) {
         (true, ..) => "in use",
@@ -331,9 +331,8 @@ fn state(segment: &SegmentInfo) -> &'static str {
     }
 }
 
-/// Why a segment has to stay, if it has to: a process is attached, or its
-/// creator lives or cannot be seen from here; or its run, which was not named,
-/// could go on from it.
+/// Why a segment must stay; `None` if it may go. It stays if a process is attached, if its creator
+/// lives or cannot be seen from here, or if its run was not named and could continue from it.
 fn reason_to_keep(segment: &SegmentInfo, options: &CleanOptions) -> Option<String> {
     let pid = segment.creator_pid;
     let why = match state(segment) {
@@ -352,12 +351,11 @@ fn reason_to_keep(segment: &SegmentInfo, options: &CleanOptions) -> Option<Strin
     Some(format!("{why} (--force removes it all the same)"))
 }
 
-/// Removes segments of ours that there is no reason to keep, and writes one line
-/// about each.
+/// Removes segments of this program that there is no reason to keep, and writes one line about
+/// each.
 ///
 /// # Errors
-/// When the store cannot be listed, a segment not be removed, or `out` not
-/// written.
+/// The store cannot be listed, a segment cannot be removed, or `out` cannot be written.
 pub fn clean(
     store: &dyn Store,
     options: &CleanOptions,
@@ -374,7 +372,7 @@ pub fn clean(
             done.kept += 1;
             continue;
         }
-        // What a process has begun to use since is kept.
+        // A segment that a process has begun to use meanwhile is kept.
         let is_removed =
             if options.force { store.remove(name)? } else { store.remove_unused(name)? };
         if is_removed {
@@ -383,14 +381,14 @@ pub fn clean(
             done.removed_bytes += segment.bytes as u64;
         }
     }
-    // These do not name their run.
+    // Stubs do not name their run.
     if options.run.is_none() {
         clean_stubs(store, options.force, &mut done, out)?;
     }
     Ok(done)
 }
 
-/// Removes stubs that are ours for sure and that no run can use; with `force`, all
+/// Removes stubs that certainly belong to this program and that no run can use; with `force`, all
 /// stubs.
 fn clean_stubs(
     store: &dyn Store,
@@ -418,7 +416,7 @@ fn clean_stubs(
     Ok(())
 }
 
-/// `3d04h`, `4h05m`, `5m06s` or `6s`.
+/// Formats an age as `3d04h`, `4h05m`, `5m06s` or `6s`.
 fn age(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
     match () {

@@ -1,4 +1,4 @@
-//! The block of lines after each test: where its time went.
+//! The block of lines after each test, which shows where its time went.
 //!
 //! Every line begins with `#`, which no line of the reference's text does.
 
@@ -9,14 +9,14 @@ use super::record::{Outcome, Protection, Replacement, Restart, Stall, TestRecord
 use crate::checkpoint::methods::Method;
 use crate::config::Transport;
 
-/// Share of the DGEMM self-test that the test reached on all of its cores:
-/// `gflops / (gflops_per_core * P * Q * threads)`.
+/// The rate of the test relative to the DGEMM self-test on all of its cores: `gflops /
+/// (gflops_per_core * ranks * threads)`.
 pub fn efficiency(record: &TestRecord, dgemm_gflops_per_core: f64) -> f64 {
     let cores = record.spec.ranks() * record.spec.threads;
     record.gflops / (dgemm_gflops_per_core * cores as f64)
 }
 
-/// The block behind a test that ran, one string a line, without newlines.
+/// The block after a test that ran, one string per line, without newlines.
 pub fn table(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> Vec<String> {
     let mut lines = phase_lines(record);
     // A factorization that broke off has no rate.
@@ -48,7 +48,7 @@ pub fn table(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> Vec<Str
     lines
 }
 
-/// The likely cause of a wrong solution.
+/// Describes the likely cause of a wrong solution.
 fn unverified_line(unverified: &Unverified) -> String {
     let Unverified { process_row, first_column, last_column } = unverified;
     let at = match first_column == last_column {
@@ -62,7 +62,7 @@ fn unverified_line(unverified: &Unverified) -> String {
     )
 }
 
-/// What was not read in shared memory, though the user would have it so.
+/// Names what was sent by messages although the user wanted shared memory.
 fn messages_line(record: &TestRecord) -> Option<String> {
     let wanted = record.spec.transport == Transport::Shared && !record.by_messages.is_empty();
     wanted.then(|| {
@@ -74,7 +74,7 @@ fn messages_line(record: &TestRecord) -> Option<String> {
     })
 }
 
-/// What checkpoints and restarts cost; all of it is in the time of the test.
+/// Describes the cost of checkpoints and restarts, all of which is part of the test's time.
 fn protection_lines(protection: &Protection) -> Vec<String> {
     let Protection { method, codec, encoder, region, groups, group_size, parities, .. } =
         protection;
@@ -139,12 +139,12 @@ fn memory_line(protection: &Protection) -> String {
     )
 }
 
-/// What each level of images has done.
+/// Describes what each level of images has done.
 fn images_lines(protection: &Protection) -> impl Iterator<Item = String> {
     protection.levels.iter().map(|level| format!("# images: {level}"))
 }
 
-/// The same where the elimination carries checksums, and nothing is saved in memory.
+/// Describes the protection where the elimination carries checksums and nothing is saved in memory.
 fn abft_lines(protection: &Protection, what: &str) -> Vec<String> {
     let Protection { groups, group_size, parities, .. } = protection;
     let columns = if *parities == 1 { "column" } else { "columns" };
@@ -201,7 +201,7 @@ fn abft_lines(protection: &Protection, what: &str) -> Vec<String> {
     lines
 }
 
-/// What is said of checksums in the place of a process column.
+/// Describes a process column that the checksums have replaced.
 fn replacement_line(restart: &Restart) -> Option<String> {
     let Replacement { process_column, decoded_bytes, decode_seconds } =
         restart.replacement.as_ref()?;
@@ -214,7 +214,7 @@ fn replacement_line(restart: &Restart) -> Option<String> {
     ))
 }
 
-/// What is said of a loss that the job has outlived.
+/// Describes a loss that the job has survived.
 fn mended_words(restart: &Restart) -> String {
     let Some(seconds) = restart.mended_seconds else { return String::new() };
     let undone = match restart.undone_ranks {
@@ -295,7 +295,7 @@ mod tests {
         }
     }
 
-    /// Each line that begins with a word of ours is explained to users.
+    /// Each line that begins with a word of ours is explained on the page of the report.
     #[test]
     fn the_page_of_the_report_has_each_line() {
         let (code, _) = include_str!("phases.rs").split_once("#[cfg(test)]").expect("tests");

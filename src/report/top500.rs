@@ -1,7 +1,7 @@
-//! The fields that the TOP500 and Green500 lists ask for, filled from runs.
+//! The fields of a TOP500 and a Green500 submission, filled in from runs.
 //!
-//! What a run cannot know is left as a named blank; each field says which rule
-//! applies to it.
+//! What a run cannot know is left as a named blank; each field comes with the rule that applies to
+//! it.
 
 use std::fmt::Write as _;
 
@@ -12,9 +12,9 @@ use crate::model::tang::efficiency::Efficiency;
 /// What only the site knows, as far as it was given.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Given {
-    /// Peak of the cores that ran, Gflop/s.
+    /// Peak rate of the cores that ran, in Gflop/s.
     pub rpeak_gflops: Option<f64>,
-    /// Mean power over the core phase of the run that gave Rmax, kW.
+    /// Mean power over the core phase of the run that gave Rmax, in kW.
     pub power_kilowatts: Option<f64>,
 }
 
@@ -26,18 +26,18 @@ pub struct NothingToSubmit;
 /// The order at which half of Rmax is reached, and how it was found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Half {
-    /// N1/2.
+    /// The order, N1/2.
     pub n: f64,
-    /// How it was found.
+    /// How the order was found.
     pub how: &'static str,
 }
 
 const BLANK: &str = "____________________";
 
-/// The sheet as text.
+/// The submission as text.
 ///
 /// # Errors
-/// [`NothingToSubmit`] where no test passed its check.
+/// [`NothingToSubmit`] if no test passed its check.
 pub fn sheet(runs: &[NamedRun], given: &Given) -> Result<String, NothingToSubmit> {
     let (run, best) = runs
         .iter()
@@ -56,11 +56,11 @@ pub fn sheet(runs: &[NamedRun], given: &Given) -> Result<String, NothingToSubmit
     Ok(sheet.0)
 }
 
-/// The fields, one behind the other.
+/// The fields, one after the other.
 struct Sheet(String);
 
 impl Sheet {
-    /// A field, and the rule for it.
+    /// Adds a field and the rule for it.
     fn field(&mut self, name: &str, value: Option<String>, rule: &str) {
         let value = value.unwrap_or_else(|| BLANK.into());
         let _ = writeln!(self.0, "{name:<24} {value}\n{:<24}   {rule}", "");
@@ -165,9 +165,8 @@ fn blas(value: &serde_json::Value) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(" "))
 }
 
-/// N1/2 among the tests on as many cores as `best`: between two measured orders
-/// where there are such, else from `E(N) = N/(aN+b)` fitted to the best of each
-/// order.
+/// N1/2 among the tests on as many cores as `best`: between two measured orders if they enclose it,
+/// else from `E(N) = N/(aN+b)` fitted to the best test of each order.
 fn half_order(runs: &[NamedRun], best: &TestReport) -> Option<Half> {
     let target = 0.5 * best.gflops?;
     let mut points = std::collections::BTreeMap::new();

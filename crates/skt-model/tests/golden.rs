@@ -1,5 +1,5 @@
-//! Numbers printed in the papers. Where ours differ, the difference is asserted
-//! too, and docs/model.md says why.
+//! Numbers that the papers print. Where ours differ, the difference is asserted, too, and
+//! docs/model.md gives the reason.
 
 use skt_model::bosilca::{Application, Platform, Scenario, WasteModel};
 use skt_model::optimum::root_log;
@@ -19,8 +19,8 @@ fn assert_prints(value: f64, printed: &str) {
     );
 }
 
-/// As [`assert_prints`], but the last printed digit may have been cut off
-/// instead of rounded, or be `times` such a digit.
+/// Asserts that `value` has the digits `printed`, whose last one may have been cut off instead of
+/// rounded, or that it is `times` such a value.
 #[track_caller]
 fn assert_prints_or_cuts(value: f64, printed: &str, times: f64) {
     let decimals = printed.split_once('.').map_or(0, |(_, tail)| tail.len());
@@ -61,7 +61,7 @@ fn tang_section_7_available_memory() {
     let gain = |n| available(Protocol::SelfCheckpoint, n) / available(Protocol::Double, n) - 1.0;
     assert_prints(100.0 * gain(16), "47");
     assert!((gain(8) - 0.4375).abs() < 1e-12);
-    // The largest group leaves nearly one half, one third.
+    // The largest group leaves nearly one half, or one third.
     assert!((available(Protocol::SelfCheckpoint, 100_000) - 50.0).abs() < 1e-3);
     assert!((available(Protocol::Double, 100_000) - 100.0 / 3.0).abs() < 1e-3);
 }
@@ -89,14 +89,14 @@ fn tang_figure_12_reliability() {
 
 #[test]
 fn tang_figure_12_interval_of_13_6_minutes() {
-    // The text cites an estimate that gives 13.6 min for a checkpoint of 20 s
-    // and an MTBF of 5 h. Equation 9 gives 13.92, Young 14.14; 13.6 is equation
-    // 9 with the checkpoint subtracted twice.
+    // The text cites an estimate that gives 13.6 min for a checkpoint of 20 s and an MTBF of 5 h.
+    // Equation 9 gives 13.92, Young's formula 14.14; 13.6 is equation 9 with the checkpoint
+    // subtracted twice.
     let daly = interval::daly_seconds(5.0 * HOUR_SECONDS, 20.0).unwrap();
     assert_prints(daly / 60.0, "13.92");
     assert_prints(interval::young_seconds(5.0 * HOUR_SECONDS, 20.0).unwrap() / 60.0, "14.14");
     assert_prints((daly - 20.0) / 60.0, "13.59");
-    // With 13.92 min the single checkpoint fails in 38.1 %, not 39.
+    // With 13.92 min the single checkpoint fails in 38.1 %, not in 39 %.
     let run = reliability::Run::figure_12(100.0 * HOUR_SECONDS);
     let run = reliability::Run { interval_seconds: daly, ..run };
     assert_prints(100.0 * (1.0 - run.success_single().unwrap()), "38.1");
@@ -104,15 +104,15 @@ fn tang_figure_12_interval_of_13_6_minutes() {
 
 #[test]
 fn tang_figure_11_overhead_below_a_tenth_beyond_half_an_hour() {
-    // Checkpoint of 16 s (section 7.3); what a failure costs besides is not
-    // said. With nothing besides, the overhead at 30 min is 7.3 %; with
-    // Tianhe-2's detection, restart and recovery (63 + 9 + 20 s) it is 12 %.
+    // The checkpoint takes 16 s (section 7.3); the other costs of a failure are not given. Without
+    // them, the overhead at 30 min is 7.3 %; with Tianhe-2's detection, restart and recovery (63 +
+    // 9 + 20 s) it is 12 %.
     let overhead = |mtbf, outage| 1.0 - interval::efficiency(mtbf, 16.0, outage).unwrap();
     assert!(overhead(1800.0, 0.0) < 0.10);
     assert_prints(100.0 * overhead(1800.0, 0.0), "7.3");
     assert_prints(100.0 * overhead(1800.0, 92.0), "11.8");
     assert!(overhead(3600.0, 92.0) < 0.10);
-    // Below a tenth "from about 38 min".
+    // It is below a tenth "from about 38 min".
     assert!(overhead(37.5 * 60.0, 92.0) > 0.10 && overhead(38.5 * 60.0, 92.0) < 0.10);
 }
 
@@ -121,8 +121,8 @@ fn tang_figure_5_method() {
     // sqrt(k) e1 / (1 - (1 - sqrt(k)) e1) by hand for e1 = 0.8, k = 1/4.
     let e2 = efficiency::with_memory_lower_bound(0.8, 0.25).unwrap();
     assert!((e2 - 0.4 / 0.6).abs() < 1e-15);
-    // The paper prints 11.96 % as the mean gain from a third to a half of the
-    // memory; equation 5 with the list of June 2017 gives 7.8 % relative.
+    // The paper prints a mean gain of 11.96 % from a third to a half of the memory; equation 5 with
+    // the list of June 2017 gives 7.8 % relative.
     let gain = top10::mean_relative_gain(&top10::JUNE_2017, 1.0 / 3.0, 0.5);
     assert_prints(100.0 * gain, "7.8");
 }
@@ -142,7 +142,7 @@ fn tang_equation_20_volumes() {
 
 #[test]
 fn volumes_by_time_are_three_quarters_and_three_fifths() {
-    // Midpoint rule over the run's time for the integrals behind them.
+    // The midpoint rule over the run's time approximates the integrals.
     let steps = 100_000;
     for saved in volume::Saved::ALL {
         let n = 1_000_000u64;
@@ -170,7 +170,7 @@ fn chen_chain_at_its_optimal_segment_is_equation_2() {
     let want = hops + c + 2.0 * (hops * c).sqrt();
     let got = network.chain_seconds(p, 1, m, chen::Code::Sum).unwrap();
     assert!((got / want - 1.0).abs() < 1e-12);
-    // Abstract: from 2 ceil(log p) k ((b + 2g) m + a) to about k (b + 2g) m.
+    // The abstract: from 2 ceil(log p) k ((b + 2g) m + a) to about k (b + 2g) m.
     let tree = network.tree_seconds(p, 4, m, chen::Code::Weighted).unwrap();
     assert!((tree - 2.0 * 6.0 * 4.0 * (1.4e-9 * m + 2e-6)).abs() < 1e-12);
     assert!(tree / network.chain_seconds(p, 4, m, chen::Code::Weighted).unwrap() > 10.0);
@@ -197,7 +197,7 @@ fn bosilca_table_1_processors() {
     assert_eq!(Platform::TITAN.processors, 18_688);
 }
 
-/// Scenario, G, C(q), R(q), beta of 2D-STENCIL, of MATRIX-PRODUCT.
+/// Platform, scenario, G, C(q), R(q), and beta of 2D-STENCIL and of MATRIX-PRODUCT.
 type Table2Row =
     (Platform, Scenario, usize, &'static str, &'static str, &'static str, &'static str);
 
@@ -209,14 +209,14 @@ fn bosilca_table_2() {
         (Platform::TITAN, HierarchIo, 136, "15", "15", "0.0001098", "0.0004280"),
         (Platform::TITAN, HierarchPort, 1_246, "1.6", "1.6", "0.0002196", "0.0008561"),
         (Platform::K_COMPUTER, CoordIo, 1, "14688", "9400", "0", "0"),
-        // Printed 0.0011113; its double in the next row says 0.0011139.
+        // Printed is 0.0011113; its double in the next row implies 0.0011139.
         (Platform::K_COMPUTER, HierarchIo, 296, "50", "32", "0.0002858", "0.001113"),
         (Platform::K_COMPUTER, HierarchPort, 17_626, "0.83", "0.53", "0.0005716", "0.002227"),
         (Platform::EXASCALE_SLIM, CoordIo, 1, "64000", "64000", "0", "0"),
         (Platform::EXASCALE_SLIM, HierarchIo, 1_000, "64", "64", "0.0002599", "0.001013"),
         (Platform::EXASCALE_SLIM, HierarchPort, 200_000, "0.32", "0.32", "0.0005199", "0.002026"),
         (Platform::EXASCALE_FAT, CoordIo, 1, "64000", "64000", "0", "0"),
-        // Printed 217 s; 64,000 s / 316 is 202.5.
+        // Printed is 217 s; 64,000 s / 316 is 202.5.
         (Platform::EXASCALE_FAT, HierarchIo, 316, "203", "203", "0.00008220", "0.0003203"),
         (Platform::EXASCALE_FAT, HierarchPort, 33_333, "1.92", "1.92", "0.00016440", "0.0006407"),
     ];
@@ -225,7 +225,7 @@ fn bosilca_table_2() {
         assert_eq!(scenario.groups(&platform), groups, "{} {scenario:?}", platform.name);
         assert_prints(model.checkpoint_seconds, write);
         assert_prints(model.recovery_seconds, read);
-        // The port rows are printed as twice the rows above.
+        // The port rows are printed as twice the rows above them.
         let times = if scenario == HierarchPort { 2.0 } else { 1.0 };
         let growth = |application| scenario.growth_per_second(&platform, application);
         assert_prints_or_cuts(growth(Application::Stencil2d), stencil, times);
@@ -237,7 +237,7 @@ fn bosilca_table_2() {
 fn bosilca_table_3() {
     use Scenario::{HierarchIoLine, HierarchIoPlane, HierarchPort};
     let rows = [
-        // Printed 26 and 658 groups: what 16,888 processors give.
+        // Printed are 26 and 658 groups, which 16,888 processors give.
         (Platform::TITAN, HierarchIoPlane, 27, "0.001476"),
         (Platform::TITAN, HierarchIoLine, 704, "0.002952"),
         (Platform::TITAN, HierarchPort, 1_246, "0.004428"),
@@ -254,7 +254,7 @@ fn bosilca_table_3() {
     for (platform, scenario, groups, growth) in rows {
         assert_eq!(scenario.groups(&platform), groups, "{} {scenario:?}", platform.name);
         let got = scenario.growth_per_second(&platform, Application::Stencil3d);
-        // Lines and ports are two and three times the rounded plane value.
+        // Values for lines and ports are two and three times the rounded value for planes.
         let want: f64 = growth.parse().unwrap();
         assert!((got / want - 1.0).abs() < 3.5e-4, "{} {scenario:?}: {got}", platform.name);
     }
@@ -265,31 +265,31 @@ fn bosilca_table_3() {
 
 #[test]
 fn bosilca_section_5_titan_begins_to_progress_at_4_32_hours_and_ours_at_5_69() {
-    // With the printed 16,688 processors of 32 GB over 300 GB/s.
+    // With the printed 16,688 processors of 32 GB at 300 GB/s.
     let c = 16_688.0 * 32.0 / 300.0;
     let limit = WasteModel::coordinated(c, c, 0.0, 0.3).progress_limit_seconds();
     assert_prints(limit / HOUR_SECONDS, "4.32");
     // With table 2's 2048 s it is 4.97 h.
     let table = Scenario::CoordIo.model(&Platform::TITAN, Application::Stencil2d);
     assert_prints(table.progress_limit_seconds() / HOUR_SECONDS, "4.97");
-    // Table 2 within eq. 14, T >= C included, as the tool and figure 8(a) have it: T = C =
-    // mu / 10, so ten checkpoint times, 5.69 h.
+    // Table 2 within eq. 14, including T >= C, as in the tool and figure 8(a): T = C = mu / 10, so
+    // mu is ten checkpoint times, 5.69 h.
     let progress = |hours: f64| table.best_valid_period(hours * HOUR_SECONDS).unwrap().waste < 1.0;
     assert_prints(10.0 * table.checkpoint_seconds / HOUR_SECONDS, "5.69");
     assert!(!progress(5.688) && progress(5.689));
-    // The waste there is one, at the longest valid period.
+    // At the limit the waste is one, at the longest valid period.
     let mtbf_seconds = table.progress_limit_seconds();
     assert!((table.waste(0.1 * mtbf_seconds, mtbf_seconds) - 1.0).abs() < 1e-12);
-    // K-Computer: none, "even if the MTBF of each processor is over 100 years".
+    // K-Computer makes no progress, "even if the MTBF of each processor is over 100 years".
     let k = Scenario::CoordIo.model(&Platform::K_COMPUTER, Application::Stencil2d);
     let century = Platform::K_COMPUTER.mtbf_seconds(100.0 * skt_model::YEAR_SECONDS);
     assert!(k.progress_limit_seconds() > century);
     assert_eq!(k.best_valid_period(century).unwrap().waste, 1.0);
 }
 
-/// The platform MTBF from which on the coordinated protocol beats every
-/// hierarchical one, as section 5 states it: periods up to a tenth of the MTBF,
-/// the lower bound of eq. 14 not enforced (4.32 h is below it).
+/// The platform MTBF from which on the coordinated protocol beats every hierarchical one, as
+/// section 5 states it: for periods up to a tenth of the MTBF, without the lower bound of eq. 14
+/// (4.32 h is below it).
 fn titan_crossing_hours(application: Application) -> f64 {
     let titan = Platform { processors: 16_688, ..Platform::TITAN }
         .with_checkpoint_seconds(16_688.0 * 32.0 / 300.0);
@@ -302,7 +302,7 @@ fn titan_crossing_hours(application: Application) -> f64 {
     let hierarchical: Vec<WasteModel> = application.scenarios()[1..]
         .iter()
         .map(|s| {
-            // The group counts of the paper's tables, which mix processor counts.
+            // The group counts of the paper's tables, which mix numbers of processors.
             let groups = match s {
                 Scenario::HierarchIo => 136,
                 Scenario::HierarchIoPlane => 26,
@@ -327,15 +327,15 @@ fn titan_crossing_hours(application: Application) -> f64 {
 
 #[test]
 fn bosilca_section_5_titan_crossings_and_how_far_they_are_from_the_text() {
-    // Printed: 14.75, 9.64 and 4.59 h. The order and the trend are the paper's,
-    // the numbers of its equations are smaller; see docs/model.md.
+    // Printed are 14.75, 9.64 and 4.59 h. The order and the trend are the paper's, but the numbers
+    // of its equations are smaller; see docs/model.md.
     assert_prints(titan_crossing_hours(Application::Stencil2d), "10.48");
     assert_prints(titan_crossing_hours(Application::MatrixProduct), "5.93");
     assert_prints(titan_crossing_hours(Application::Stencil3d), "4.75");
 }
 
-/// In our figure 8(a), table 2's Titan within eq. 14: how much less the best hierarchical
-/// protocol wastes than the coordinated one.
+/// The waste that the best hierarchical protocol saves over the coordinated one in our figure 8(a),
+/// for table 2's Titan within eq. 14.
 fn saved_by_hierarchical(application: Application, mtbf_hours: f64) -> f64 {
     let least_waste = |scenario: &Scenario| {
         let model = scenario.model(&Platform::TITAN, application);
@@ -348,7 +348,8 @@ fn saved_by_hierarchical(application: Application, mtbf_hours: f64) -> f64 {
 #[test]
 fn bosilca_figure_8a_titan_crossings() {
     let stencil = |hours| saved_by_hierarchical(Application::Stencil2d, hours);
-    // HIERARCH-IO needs room for its logs: it begins later, ahead from there to the crossing.
+    // HIERARCH-IO needs room for its logs, so it begins later, and is ahead from there to the
+    // crossing.
     let from =
         progresses_from_hours(&Platform::TITAN, Scenario::HierarchIo, Application::Stencil2d);
     assert_prints(from.unwrap(), "6.1");
@@ -362,8 +363,8 @@ fn bosilca_figure_8a_titan_crossings() {
     }
 }
 
-/// Least platform MTBF in hours with which a protocol progresses within eq. 14, or None up
-/// to a century a processor.
+/// The least platform MTBF, in hours, with which a protocol progresses within eq. 14; `None` if a
+/// century per processor does not suffice.
 fn progresses_from_hours(
     platform: &Platform,
     scenario: Scenario,
@@ -419,8 +420,8 @@ fn bosilca_section_5_exascale_begins_to_progress() {
 
 #[test]
 fn bosilca_section_4_4_alpha_has_more_than_very_little_impact() {
-    // Section 4.4: rho, lambda and alpha "have very little impact on the results". Its own
-    // figure 10, Titan at 20 years: what 2D-STENCIL saves with HIERARCH-IO over alpha.
+    // Section 4.4 says that rho, lambda and alpha "have very little impact on the results". Its own
+    // figure 10, Titan at 20 years, shows what 2D-STENCIL saves with HIERARCH-IO over alpha.
     let mtbf = Platform::TITAN.mtbf_seconds(20.0 * skt_model::YEAR_SECONDS);
     let saved_percent = |alpha: f64| {
         let waste = |scenario: Scenario| {

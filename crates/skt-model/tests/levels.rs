@@ -1,5 +1,5 @@
-//! Checkpoints on several levels: the simulator against the first-order formula. Seeds
-//! are fixed, and confidence is 99.9 % a comparison.
+//! Checkpoints on several levels: the simulator against the first-order formula. Seeds are fixed,
+//! and the confidence is 99.9 % per comparison.
 
 use skt_model::bosilca::Validity;
 use skt_model::levels::{Level, Levels, Schedule};
@@ -12,7 +12,7 @@ fn level(cost: f64, write: f64, outage: f64, mtbf: f64) -> Level {
     Level { cost_seconds: cost, write_seconds: write, outage_seconds: outage, mtbf_seconds: mtbf }
 }
 
-/// Disks for power cuts, a file system for what takes disks, too.
+/// Disks for power cuts, and a file system for losses that take disks, too.
 fn levels() -> Levels {
     Levels {
         memory: level(10.0, 0.0, 90.0, 5e4),
@@ -24,7 +24,7 @@ fn rates(levels: &Levels) -> Vec<f64> {
     [&levels.memory].into_iter().chain(&levels.images).map(|one| 1.0 / one.mtbf_seconds).collect()
 }
 
-/// The same levels for the simulator, and as many nodes as make their rates.
+/// The waste by the simulator of the same levels, with a number of nodes that gives their rates.
 fn simulated(levels: &Levels, schedule: &Schedule, runs: usize) -> Estimate {
     let (job, law) = LevelledJob::of(levels, schedule, SIMULATED_WORK_SECONDS).unwrap();
     job.validate().unwrap();
@@ -39,9 +39,9 @@ fn simulated(levels: &Levels, schedule: &Schedule, runs: usize) -> Estimate {
     batch.run(&job, &|_| {}).unwrap().waste
 }
 
-/// What the formula leaves out: with probability d/M another failure of any level comes in
-/// the d = T + W + V seconds that one of level l may destroy, and changes that by at most
-/// all of it; and an image of each level follows each failure.
+/// The error of the formula: with probability d/M another failure of any level comes within the d =
+/// T + W + V seconds that one of level l may destroy, and changes that loss by at most all of it;
+/// and an image of each level follows each failure.
 fn left_out(levels: &Levels, schedule: &Schedule) -> f64 {
     let rate: f64 = rates(levels).iter().sum();
     let periods = levels.periods_seconds(schedule);
@@ -83,8 +83,8 @@ fn simulation_and_formula_agree_where_the_formula_holds() {
     }
 }
 
-/// The schedule of the formula against others, each with the same failures: no other
-/// wastes less by more than 3 % of the waste.
+/// The formula's schedule against others, with the same failures: no other one wastes less by more
+/// than 3 % of the waste.
 #[test]
 fn no_schedule_is_much_better_than_that_of_the_formula() {
     let levels = levels();
@@ -113,7 +113,7 @@ fn no_schedule_is_much_better_than_that_of_the_formula() {
     let scanned: Vec<f64> = others.iter().map(waste).collect();
     let least = scanned.iter().copied().fold(f64::INFINITY, f64::min);
     assert!(of_formula <= 1.03 * least, "{of_formula}, scanned {scanned:?}");
-    // And it is an optimum: far from it, more is wasted.
+    // The schedule is an optimum: far from it, more is wasted.
     for (other, waste) in others.iter().zip(&scanned) {
         let is_far = other.every[0] <= 2 || other.every[1] >= 60 || other.work_seconds <= 400.0;
         assert!(!is_far || *waste > 1.01 * of_formula, "{other:?}: {waste}, best {of_formula}");

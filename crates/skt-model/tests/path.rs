@@ -1,5 +1,5 @@
-//! The model of the solver's own critical path: limits that are known in closed
-//! form, what must never happen, and numbers that must not change unseen.
+//! The model of the solver's critical path: limits that are known in closed form, properties that
+//! must always hold, and numbers that must not change unnoticed.
 
 use proptest::prelude::*;
 use skt_model::path::{
@@ -9,7 +9,7 @@ use skt_terms::choice::{Bcast, Swap};
 
 const G: f64 = 2e-11;
 
-/// A core of 50 Gflop/s whatever the shape, all else free.
+/// A core of 50 Gflop/s whatever the shape, with everything else free.
 const COMPUTE_ONLY: Machine = Machine {
     product_flop_seconds: G,
     product_entry_seconds: 0.0,
@@ -68,8 +68,8 @@ fn one_rank_has_no_communication_and_does_all_operations() {
         let run = Run { depth, ..run(6144, 128, 1, 1) };
         let prediction = plain(&run, &networked(1e6, 1e-9));
         assert_eq!(on_path(&prediction, &MESSAGES), 0.0);
-        // LU of N x N, one column b more in each step: 2 N^3 / 3 + 2 N^2, of which
-        // N^2 are not in the factorization; the walk streams those.
+        // The LU of N x N, with one more column, b, in each step: 2 N^3 / 3 + 2 N^2, of which N^2
+        // are not in the factorization; the walk streams these.
         let n = run.n as f64;
         let flops = 2.0 / 3.0 * n.powi(3) + n * n;
         assert_close(prediction.time_seconds, flops * G, 1e-12);
@@ -84,12 +84,12 @@ fn operations_of_all_ranks_sum_up_whatever_the_grid() {
         let ranks = (p * q) as f64;
         let n = run.n as f64;
         let products = ranks * counts.update.get(Unit::ProductFlop);
-        // Sum over panels of 2 m (m + 1) NB, m the rows below, M = N / NB panels.
+        // The sum over panels of 2 m (m + 1) NB, with m the rows below and M = N / NB panels.
         let (nb, panels) = (64.0, n / 64.0);
         let (s1, s2) =
             (panels * (panels - 1.0) / 2.0, panels * (panels - 1.0) * (2.0 * panels - 1.0) / 6.0);
         assert_close(products, 2.0 * nb * (nb * nb * s2 + nb * s1), 1e-12);
-        // The solve is done by every process row for itself.
+        // Every process row solves for itself.
         let solves = counts.update.get(Unit::SolveFlop) * q as f64;
         assert_close(solves, nb * nb * (nb * s1 + panels), 1e-12);
     }
@@ -103,8 +103,8 @@ fn the_path_sums_up_to_the_time() {
                 let run = Run { bcast: *bcast, swap: *swap, depth, threads, ..run(5000, 96, 3, 5) };
                 let prediction = plain(&run, &Machine::ZEN4_CORE);
                 assert_close(prediction.path.iter().sum(), prediction.time_seconds, 1e-9);
-                // Ranks of a column share its clock: phases and the idle end of the
-                // faster ones make up the time.
+                // The ranks of a column share its clock: the phases and the idle time of the faster
+                // ranks make up the time.
                 let phases: f64 = prediction.mean.named().iter().map(|(_, seconds)| seconds).sum();
                 assert!(phases <= prediction.time_seconds * (1.0 + 1e-9), "{run:?}");
                 assert!(phases >= 0.8 * prediction.time_seconds, "{run:?}: {phases}");
@@ -115,7 +115,7 @@ fn the_path_sums_up_to_the_time() {
 
 #[test]
 fn a_free_network_leaves_what_is_computed() {
-    // Large against P and Q: what is left is the panels and the uneven blocks.
+    // N is large relative to P and Q, so what remains are the panels and the uneven blocks.
     let efficiency = |n| plain(&run(n, 64, 4, 4), &COMPUTE_ONLY).efficiency;
     assert!(efficiency(8_192) < efficiency(32_768));
     assert!(efficiency(131_072) > 0.985, "{}", efficiency(131_072));
@@ -124,39 +124,39 @@ fn a_free_network_leaves_what_is_computed() {
 
 #[test]
 fn without_look_ahead_it_is_the_formula_of_the_reference() {
-    // Where products dwarf panels and blocks are small against local parts; the
-    // walk's own panels and solves are of lower order.
+    // The formula holds where products dwarf panels and blocks are small relative to local parts;
+    // the walk's panels and solves are of lower order.
     let changes = Changes { prompt_forwarding: true, ..Changes::default() };
     let communicating = |run: &Run, machine: &Machine| {
         let busy = predict(run, machine, &changes).unwrap().time_seconds;
         busy - predict(run, &COMPUTE_ONLY, &changes).unwrap().time_seconds
     };
-    // Latency alone: N log2 P exchanges of pivots, N/NB P of rows.
+    // Latency only: N log2 P exchanges of pivots, and N/NB P of rows.
     let latency = networked(10.0, f64::INFINITY);
     for (p, q) in [(1, 4), (4, 1), (4, 4), (8, 4), (16, 8)] {
         let run = Run { depth: 0, ..run(65_536, 64, p, q) };
         let closed = closed::seconds(&run, &latency, closed::RowTraffic::Ours)
             - closed::seconds(&run, &COMPUTE_ONLY, closed::RowTraffic::Ours);
         let got = communicating(&run, &latency);
-        // The formula has P, we P - 1; it leaves out the hop of the broadcast and
-        // the back substitution, with a diagonal block and a right-hand side to gather:
-        // each one latency a panel.
+        // The formula has P where we have P - 1. It leaves out the hop of the broadcast and the
+        // back substitution, which gathers a diagonal block and a right-hand side: one latency per
+        // panel each.
         let panels = run.panels() as f64;
         let extra = panels * 10e-6 * (4.0 + (p as f64).log2());
         assert!((got - closed).abs() <= extra, "{p} x {q}: {got} and {closed} by formula");
     }
-    // Bandwidth alone: N^2 / 2P for L, and N^2 / 2Q for U, of which a rank has 1/P
-    // already: the formula leaves that out. Of the displaced rows each rank sends 1/P.
-    // The owner of the next panel passes nothing on (1ringM): its rows do not wait.
-    // Blocks are large for the largest share of pivots to be near the mean.
+    // Bandwidth only: N^2 / 2P for L, and N^2 / 2Q for U, of which a rank already has 1/P, which
+    // the formula leaves out. Each rank sends 1/P of the displaced rows. The owner of the next
+    // panel does not forward anything (1ringM), so its rows do not wait. Blocks are large, so that
+    // the largest share of pivots is near the mean.
     let (slow, nb) = (networked(0.0, 1.0), 512);
     for (p, q) in [(4, 4), (8, 8), (16, 4), (16, 16)] {
         let run = Run { depth: 0, bcast: Bcast::OneRingM, ..run(262_144, nb, p, q) };
         let (n, nb, p, q) = (run.n as f64, nb as f64, p as f64, q as f64);
         let rows = n * n / 2.0 * (1.0 / p + (1.0 - 1.0 / p) * (1.0 + 1.0 / p) / q);
-        // Two rows and four more numbers a column and step.
+        // Two rows and four more numbers per column and step.
         let pivots = n * p.log2() * (2.0 * nb + 4.0);
-        // Diagonal blocks on their way to one rank, for the back substitution.
+        // Diagonal blocks that are sent to one rank, for the back substitution.
         let diagonals = n * nb * (1.0 - 1.0 / p);
         let want = 8e-9 * (rows + pivots + diagonals);
         assert_close(communicating(&run, &slow), want, 0.05);
@@ -171,11 +171,11 @@ fn without_look_ahead_it_is_the_formula_of_the_reference() {
 fn the_formula_by_hand() {
     let run = run(1000, 10, 4, 2);
     let machine = networked(1.0, 8.0);
-    // 2e9 / 24 operations; 1e-9 s a double: (12 + 2) / 16 1e6 of them; 100 (22 + 4) messages.
+    // 2e9 / 24 operations; 1e-9 s per double for (12 + 2) / 16 1e6 of them; 100 (22 + 4) messages.
     let want = 2e9 / 24.0 * G + 14.0 / 16.0 * 1e6 * 1e-9 + 2600.0 * 1e-6;
     assert_close(closed::seconds(&run, &machine, closed::RowTraffic::Reference), want, 1e-12);
     let ours = closed::seconds(&run, &machine, closed::RowTraffic::Ours);
-    // 1 + 1/4 for 3.
+    // 1 + 1/4 in place of 3.
     assert_close(want - ours, 1.75 * 4.0 / 16.0 * 1e6 * 1e-9, 1e-9);
 }
 
@@ -209,7 +209,7 @@ fn an_estimate_is_the_walk_or_close_to_it() {
     let few = run(20_000, 128, 3, 4);
     let walked = plain(&few, &at(1.0)).time_seconds;
     assert_eq!(estimate_seconds(&few, &at(1.0)).unwrap(), walked);
-    // One panel of three, and one of seven is walked.
+    // One panel in three, and one in seven, is walked.
     let many = [
         Run { threads: 8, ..run(256 * 12_000, 256, 60, 100) },
         Run { swap: Swap::Mix, bcast: Bcast::TwoRingM, ..run(32 * 35_000, 32, 64, 64) },
@@ -225,7 +225,7 @@ fn an_estimate_is_the_walk_or_close_to_it() {
 
 #[test]
 fn golden_values() {
-    // Computed by this model; a change of the walk that is meant changes them too.
+    // These values were computed by this model; an intended change of the walk changes them, too.
     let cases = [GOLDEN_SMALL, GOLDEN_RINGS, GOLDEN_TEAM];
     for (run, seconds) in cases {
         let machine = Machine { message_seconds: 2e-6, message_byte_seconds: 1e-10, ..GOLDEN };
@@ -292,7 +292,7 @@ const GOLDEN_TEAM: (Run, f64) = (
     3.159365808,
 );
 
-/// Reports of a machine that the fit does not know, noise of `noise` included.
+/// Reports of a machine that the fit does not know, with noise of `noise`.
 fn reports(machine: &Machine, noise: f64) -> Vec<Measured> {
     let mut reports = Vec::new();
     for (index, n) in [1024, 2048, 3000, 4096, 8192].into_iter().enumerate() {
@@ -300,7 +300,7 @@ fn reports(machine: &Machine, noise: f64) -> Vec<Measured> {
             for (p, q) in [(1, 1), (1, 2), (2, 1), (3, 1)] {
                 let run = Run { swap: Swap::Mix, ..run(n, nb, p, q) };
                 let said = plain(&run, machine);
-                // Signs that follow no unit of work.
+                // The signs follow no unit of work.
                 let sign =
                     |i: usize| if (index + nb / 16 + p + i).is_multiple_of(2) { 1.0 } else { -1.0 };
                 let mut mean = said.mean;
@@ -321,8 +321,8 @@ fn a_fit_finds_the_machine_that_wrote_the_reports() {
     let machine = Machine { message_seconds: 2e-6, message_byte_seconds: 2e-10, ..GOLDEN };
     let found = fit::fit(&reports(&machine, 0.0), &Machine::ZEN4_CORE).unwrap();
     for unit in Unit::ALL {
-        // The walk's clocks take the rank with most to do, the counts the mean: a
-        // little is left over in the waits.
+        // The walk's clocks follow the rank with most work, the counts the mean, so a little is
+        // left over in the waits.
         assert_close(found.machine.seconds_per(unit), machine.seconds_per(unit), 0.02);
     }
     assert_eq!(found.unseen, []);
@@ -404,8 +404,8 @@ proptest! {
 
     #[test]
     fn more_latency_is_never_faster(run in runs(), us in 0.0..50.0f64, more_us in 0.1..50.0f64) {
-        // Calls into MPI come at set times, so that a rank may be lucky to be late:
-        // prompt forwarding has no such moments.
+        // Calls into MPI come at fixed times, so that a rank may profit from being late; prompt
+        // forwarding has no such effect.
         let prompt = Changes { prompt_forwarding: true, ..Changes::default() };
         let seconds = |us| predict(&run, &networked(us, 10.0), &prompt).unwrap().time_seconds;
         prop_assert!(seconds(us + more_us) >= seconds(us) * (1.0 - 1e-12));
@@ -424,7 +424,7 @@ proptest! {
         let in_halves = plain(&Run { halves: true, ..run }, &Machine::ZEN4_CORE).time_seconds;
         prop_assert!(in_halves <= before * 1.02 + 1e-4, "halves: {in_halves} after {before}");
         let changes = Changes { wait_for_oldest: true, ..Changes::default() };
-        // A window that shifts moves the calls in it: up to a product late.
+        // A window that shifts moves the calls in it, by up to a product.
         let after = predict(&run, &Machine::ZEN4_CORE, &changes).unwrap().time_seconds;
         prop_assert!(after <= before * 1.02 + 1e-4, "{changes:?}: {after} after {before}");
     }

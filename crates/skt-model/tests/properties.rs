@@ -1,4 +1,4 @@
-//! Limits, monotonicity and refusals that hold whatever the numbers.
+//! Limits, monotonicity and refusals that hold for all numbers.
 
 use proptest::prelude::*;
 use skt_model::bosilca::{Application, Platform, Validity, WasteModel};
@@ -40,7 +40,7 @@ proptest! {
     #[test]
     fn memory_parts_add_up_and_order_the_protocols(group in any_group(), total in 1.0..1e15f64) {
         let mut last = f64::INFINITY;
-        // None, single, self, double: each keeps more than the one before.
+        // None, single, self, double: each keeps more memory than the one before.
         for protocol in
             [Protocol::None, Protocol::Single, Protocol::SelfCheckpoint, Protocol::Double]
         {
@@ -75,7 +75,7 @@ proptest! {
         prop_assert!(full >= with_memory_lower_bound(e1, k).unwrap() - 1e-12);
         prop_assert!(full <= e1 + 1e-12);
         prop_assert!((with_memory(e1, 1.0, a).unwrap() - e1).abs() < 1e-12);
-        // Equation 5 is equation 2 at sqrt(k) N1 with equation 4's b.
+        // Equation 5 is equation 2 at sqrt(k) N1 with b from equation 4.
         let model = Efficiency::through(1e5, e1, a).unwrap();
         prop_assert!((model.at(k.sqrt() * 1e5) - full).abs() < 1e-9);
     }
@@ -213,7 +213,8 @@ proptest! {
         for s in [0.5 * best, (2.0 * best).min(bytes)] {
             prop_assert!(seconds(best) <= seconds(s) * (1.0 + 1e-12));
         }
-        // Never faster than the data through one link, and never slower with k = 1 than with 2.
+        // The time is never less than the data through one link, and never longer for k = 1 than
+        // for k = 2.
         prop_assert!(seconds(best) > 1.2e-10 * bytes);
         let k = |k| network.localized_seconds(k, bytes).unwrap();
         prop_assert!(k(1) < k(2) && k(2) < k(3));
@@ -239,7 +240,7 @@ proptest! {
         let p = job(1).loss_probability_per_failure();
         let first = (size - 1) as f64 * 90.0 / (3600.0 * mtbf_hours);
         prop_assert!((p / first - 1.0).abs() < 0.05, "{p} {first}");
-        // The best interval is no worse than others.
+        // The best interval is at least as good as others.
         let best = job(1).best_interval_seconds().unwrap();
         let time = |i| job(1).expect(i).unwrap().time_seconds;
         prop_assert!(time(best) <= time(1.3 * best) && time(best) <= time(0.7 * best));
@@ -300,7 +301,7 @@ fn validity_is_said() {
     assert_eq!(model.validity(50.0, 1e6), Validity::NoPeriod);
     assert_eq!(model.validity(1e3, 1e6), Validity::Valid);
     assert_eq!(model.validity(2e5, 1e6), Validity::FirstOrderDoubtful);
-    // An application that logs faster than the store can write (eq. 18).
+    // An application whose log grows faster than the store can write it (eq. 18).
     let slim = &Platform::EXASCALE_SLIM;
     let scenario = Application::Stencil3d.scenarios()[1];
     let logging = scenario.model(slim, Application::Stencil3d);

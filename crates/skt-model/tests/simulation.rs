@@ -1,6 +1,6 @@
-//! The simulator against the formulas: they share no code, so agreement within
-//! the confidence interval speaks for both. Seeds are fixed; confidence is
-//! 99.9 % a comparison, and the same comparisons run every time.
+//! The simulator against the formulas: they share no code, so agreement within the confidence
+//! interval supports both. Seeds are fixed, so the same comparisons run every time; the confidence
+//! is 99.9 % per comparison.
 
 use skt_model::bosilca::WasteModel;
 use skt_model::inmemory::InMemoryJob;
@@ -31,7 +31,8 @@ fn simulate(batch: &Batch, job: &impl Job) -> Summary {
 /// Many whole periods under the coordinated protocol.
 fn coordinated_job(model: &WasteModel, period_seconds: f64, periods: f64) -> CoordinatedJob {
     CoordinatedJob {
-        // A little less than the last period's work: sums of floats end on either side.
+        // A little less than the last period's work, because a sum of floats may end on either
+        // side.
         work_seconds: periods * model.work_seconds(period_seconds) - 1e-3,
         interval_seconds: period_seconds - model.checkpoint_seconds,
         checkpoint_seconds: model.checkpoint_seconds,
@@ -94,8 +95,8 @@ fn coordinated_agrees_with_bosilca_equation_5_where_it_claims_to_hold() {
 
 #[test]
 fn the_sum_in_equation_5_counts_a_product_twice() {
-    // C/T = 0.2: the product of the two overheads is 8e-4, three times the
-    // confidence interval; the second order is 6e-5.
+    // C/T = 0.2: the product of the two overheads is 8e-4, three times the confidence interval; the
+    // second order is 6e-5.
     let model = WasteModel::coordinated(100.0, 100.0, 60.0, 0.0);
     let (period, mtbf_seconds) = (500.0, 100_000.0);
     let job = coordinated_job(&model, period, 1_000.0);
@@ -136,7 +137,7 @@ fn hierarchical_agrees_with_bosilca_equation_15() {
                 job.validate().unwrap();
                 let waste = simulate(&exponential(160, mtbf_seconds), &job).waste;
                 let want = model.composed_waste(period, mtbf_seconds);
-                // Second order, and the half checkpoint that eq. 15 also speeds up by rho.
+                // The second order, and the half checkpoint that eq. 15 also speeds up by rho.
                 let outage = model.grown_recovery_seconds(period) + 30.0;
                 let left_out = ((period + outage) / mtbf_seconds).powi(2)
                     + model.grown_checkpoint_seconds(period) / mtbf_seconds * (1.0 - 1.0 / replay);
@@ -153,7 +154,7 @@ fn hierarchical_agrees_with_bosilca_equation_15() {
 
 #[test]
 fn one_group_of_the_hierarchy_is_the_coordinated_protocol() {
-    // The same failures, two engines, one protocol: equal run by run.
+    // The same failures, two engines and one protocol give equal runs.
     let model = WasteModel::coordinated(300.0, 200.0, 50.0, 0.0);
     let hierarchical = HierarchicalJob {
         model,
@@ -166,8 +167,8 @@ fn one_group_of_the_hierarchy_is_the_coordinated_protocol() {
     let batch = exponential(10, 20_000.0);
     let one = batch.outcomes(&hierarchical, &|_| {}).unwrap();
     let other = batch.outcomes(&coordinated, &|_| {}).unwrap();
-    // A failure in a re-execution is worth the same in both, but is booked
-    // differently; most runs have none.
+    // A failure in a re-execution costs the same in both, but is accounted for differently; most
+    // runs have none.
     let equal = one
         .iter()
         .zip(&other)
@@ -233,8 +234,8 @@ fn probability_to_keep_the_data_agrees() {
         let batch = Batch { runs: 4_000, ..exponential(64, 5_000.0) };
         let kept = simulate(&batch, &simulated_job(&job, interval_seconds)).finished;
         let (low, high) = kept.interval(CONFIDENCE);
-        // The formula takes losses of different groups as independent: an error
-        // of the order of (V/mu)^2 a failure for m = 1; the interval is wider.
+        // The formula treats losses in different groups as independent: an error of the order of
+        // (V/mu)^2 per failure for m = 1, which is less than the interval.
         assert!(
             kept.agrees_with(want, CONFIDENCE),
             "{protocol:?} n {size} m {parities}: simulated {low}..{high}, formula {want}"
@@ -244,8 +245,8 @@ fn probability_to_keep_the_data_agrees() {
 
 #[test]
 fn tang_figure_12_simulated() {
-    // 160,000 processes in groups of 16, MTBF 5 h, checkpoints and recoveries of
-    // 20 s, one every 13.6 min, 100 h: single completes in 61 %, self in over 99.
+    // 160,000 processes in groups of 16, an MTBF of 5 h, checkpoints and recoveries of 20 s, one
+    // every 13.6 min, 100 h: single completes in 61 %, self in over 99 %.
     let period_seconds = 13.6 * 60.0;
     let run = |update_is_fatal| {
         let job = CoordinatedJob {
@@ -287,7 +288,7 @@ fn time_without_loss_agrees_and_so_do_spares() {
             time.half_width(CONFIDENCE),
             want.time_seconds
         );
-        // The law of the number of failures is matched in mean and variance only.
+        // The law of the number of failures is matched only in its mean and variance.
         let enough = simulate(&batch, &simulated_job(&job, interval_seconds)).finished;
         let (low, high) = enough.interval(CONFIDENCE);
         assert!(
@@ -315,8 +316,8 @@ fn without_checkpoints_the_whole_run_must_go_in_peace() {
 
 #[test]
 fn other_laws_keep_the_mean_rate_in_a_steady_machine() {
-    // The first-order formula needs only the MTBF (section 3.1): it must hold
-    // for Weibull and log-normal nodes too, where there are many of them.
+    // The first-order formula needs only the MTBF (section 3.1): it must also hold for Weibull and
+    // log-normal nodes, if there are many.
     let (nodes, mtbf_seconds) = (2_000, 50_000.0);
     let model = WasteModel::coordinated(100.0, 100.0, 30.0, 0.3);
     let period = 2_000.0;
@@ -341,9 +342,9 @@ fn other_laws_keep_the_mean_rate_in_a_steady_machine() {
 
 #[test]
 fn a_hand_made_trace_gives_a_hand_made_schedule() {
-    // Two losses in one group of 2, 10 s apart in an outage of 30 s: fatal with
-    // one parity; in two groups they are not. The trace has a span of 1e6 s and
-    // the run is over long before it wraps.
+    // Two losses in one group of 2, 10 s apart in an outage of 30 s, are fatal with one parity; in
+    // two groups they are not. The trace has a span of 1e6 s, and the run is over long before it
+    // wraps.
     let run = |text: &str| {
         let trace = Trace::parse(text, Some(1e6)).unwrap();
         let batch = Batch {
@@ -375,9 +376,9 @@ fn a_hand_made_trace_gives_a_hand_made_schedule() {
     assert!(run("500000 0\n500010 1").iter().all(|o| o.end == End::DataLost));
     let apart = run("500000 0\n500010 2");
     assert!(apart.iter().all(|o| o.end == End::Finished && o.failures >= 4));
-    // 40 s of outage and at most 1000 s of lost work each time it passes.
+    // Each pass costs 40 s of outage and at most 1000 s of lost work.
     assert!(apart.iter().all(|o| o.time_seconds <= 2e6 + 3.0 * 1_040.0));
-    // The same node twice is one loss.
+    // Two failures of the same node are one loss.
     assert!(run("500000 0\n500010 0").iter().all(|o| o.end == End::Finished));
 }
 

@@ -12,7 +12,7 @@ use super::plot::Figure;
 
 pub use page::index_page;
 
-/// How a figure is made.
+/// A function that makes a figure.
 type Maker = fn() -> Result<Figure, ModelError>;
 
 /// All figures, in the order of the index page.
@@ -57,10 +57,10 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     CATALOGUE.iter().map(|(name, _)| *name)
 }
 
-/// The figure of that name.
+/// Makes the figure of this name.
 ///
 /// # Errors
-/// [`ModelError::UnknownFigure`], which lists the known ones.
+/// [`ModelError::UnknownFigure`], which lists the known names.
 pub fn make(name: &str) -> Result<Figure, ModelError> {
     match CATALOGUE.iter().find(|(known, _)| *known == name) {
         Some((_, maker)) => maker(),

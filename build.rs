@@ -1,15 +1,17 @@
-//! Links the BLAS, and shows libraries the program's `_exit`.
+//! Links the BLAS, shows libraries the program's `_exit`, and notes the compiler.
 //!
 //! `SKT_HPL_BLAS` names the libraries (comma separated, e.g. `mkl_rt` or
 //! `blis`), `SKT_HPL_BLAS_DIR` the folder to find them in. Without them the
 //! OpenBLAS that `pkg-config` knows is used, else a plain `-lopenblas`.
 
 use std::env;
+use std::process::Command;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-env-changed=SKT_HPL_BLAS");
     println!("cargo:rerun-if-env-changed=SKT_HPL_BLAS_DIR");
+    println!("cargo:rustc-env=SKT_HPL_COMPILER={}", compiler());
     // The program's `_exit` (src/machine/grace.rs) is to stand in for libc's in its libraries.
     println!("cargo:rustc-link-arg-bins=-Wl,--export-dynamic-symbol=_exit");
     if let Ok(dir) = env::var("SKT_HPL_BLAS_DIR") {
@@ -32,4 +34,11 @@ fn main() {
             }
         }
     }
+}
+
+/// The compiler's name and version, for reports.
+fn compiler() -> String {
+    let rustc = env::var_os("RUSTC").expect("cargo names the compiler");
+    let told = Command::new(rustc).arg("--version").output().expect("the compiler runs");
+    String::from_utf8(told.stdout).expect("the compiler writes UTF-8").trim().to_owned()
 }

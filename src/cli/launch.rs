@@ -287,7 +287,11 @@ fn run_args(command: &[String]) -> Result<RunArgs, LaunchError> {
     match Cli::try_parse_from(words) {
         Ok(Cli { command: Some(Command::Run(run)), .. }) => Ok(*run),
         Ok(_) => unreachable!("`run` was said"),
-        Err(error) => Err(LaunchError::Flags(error.to_string())),
+        // Its own `error: ` comes before ours.
+        Err(error) => {
+            let text = error.to_string();
+            Err(LaunchError::Flags(text.strip_prefix("error: ").unwrap_or(&text).to_owned()))
+        }
     }
 }
 

@@ -133,6 +133,7 @@ struct Document {
 struct Program {
     name: &'static str,
     version: &'static str,
+    compiler: &'static str,
 }
 
 /// A [`TestRecord`] with what follows from it. What was not measured, and what
@@ -183,7 +184,11 @@ impl Document {
         Document {
             format: "skt-hpl report",
             format_version: FORMAT_VERSION,
-            program: Program { name: env!("CARGO_PKG_NAME"), version: env!("CARGO_PKG_VERSION") },
+            program: Program {
+                name: env!("CARGO_PKG_NAME"),
+                version: env!("CARGO_PKG_VERSION"),
+                compiler: env!("SKT_HPL_COMPILER"),
+            },
             command_line: facts.command_line,
             start: clock::rfc3339(facts.start_unix_seconds),
             end: None,

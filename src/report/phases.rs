@@ -5,7 +5,9 @@
 use skt_terms::phases::ChecksumCosts;
 use skt_terms::units;
 
-use super::record::{Outcome, Protection, Replacement, Restart, Stall, TestRecord, Unverified};
+use super::record::{
+    Mended, Outcome, Protection, Replacement, Restart, Stall, TestRecord, Unverified,
+};
 use crate::checkpoint::methods::Method;
 use crate::config::Transport;
 
@@ -162,6 +164,7 @@ fn abft_lines(protection: &Protection, what: &str) -> Vec<String> {
             protection.checks, protection.mended_rows
         ));
     }
+    lines.extend(protection.mended.iter().map(mended_line));
     lines.extend(protection.checksum_costs.map(|costs| {
         let ChecksumCosts { log_seconds, sum_seconds, check_seconds } = costs;
         format!(
@@ -199,6 +202,17 @@ fn abft_lines(protection: &Protection, what: &str) -> Vec<String> {
         );
     }
     lines
+}
+
+/// A rank that had wrong numbers, which were mended.
+fn mended_line(mended: &Mended) -> String {
+    let Mended { host, rank, rows, first_row, first_column, last_column, .. } = mended;
+    let rows_word = if *rows == 1 { "row" } else { "rows" };
+    let at = match first_column == last_column {
+        true => format!("column {first_column}"),
+        false => format!("columns {first_column} to {last_column}"),
+    };
+    format!("# mended: {host} rank {rank}: {rows} {rows_word}, first row {first_row}, at {at}")
 }
 
 /// What is said of checksums in the place of a process column.
@@ -326,6 +340,34 @@ mod tests {
         assert_eq!(lines[4], "#   update             900.0000    90.0  90000.5000  9000.0");
         assert_eq!(lines[7], "#   sum               1000.0000   100.0");
         assert!(lines[8].starts_with("# untimed"), "no self-test, no efficiency");
+    }
+
+    #[test]
+    fn a_mended_rank_has_a_line_of_fixed_form() {
+        let mended = |rows: u64, last_column: usize| Mended {
+            host: "n2".into(),
+            rank: 5,
+            process_row: 1,
+            process_column: 1,
+            rows,
+            first_row: 1500,
+            first_column: 640,
+            last_column,
+        };
+        let protection = Protection {
+            method: Method::Abft.name().into(),
+            checks: 9,
+            mended_rows: 4,
+            mended: vec![mended(3, 640), mended(1, 704)],
+            ..Protection::default()
+        };
+        let lines = table(&TestRecord { protection: Some(protection), ..record() }, None);
+        let at = lines.iter().position(|line| line.starts_with("# checks:")).expect("checks");
+        let want = [
+            "# mended: n2 rank 5: 3 rows, first row 1500, at column 640",
+            "# mended: n2 rank 5: 1 row, first row 1500, at columns 640 to 704",
+        ];
+        assert_eq!(lines[at + 1..at + 3], want);
     }
 
     #[test]

@@ -67,6 +67,8 @@ pub struct ProgramPart {
     pub name: String,
     /// Version.
     pub version: String,
+    /// The compiler that built it.
+    pub compiler: Option<String>,
 }
 
 /// Where a run ran.

@@ -125,6 +125,9 @@ pub struct Protection {
     /// Rows in which these found wrong numbers, and which were computed anew.
     #[serde(default)]
     pub mended_rows: u64,
+    /// The ranks that had these rows: the first [`Self::MENDED_KEPT`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mended: Vec<Mended>,
     /// Process rows of which something was decoded while no checksum was left over to check with: the
     /// first [`Self::UNVERIFIED_KEPT`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -140,6 +143,30 @@ pub struct Protection {
 impl Protection {
     /// Process rows that are kept of those with what could not be checked.
     pub const UNVERIFIED_KEPT: usize = 8;
+    /// Ranks that are kept of those with rows that were wrong and are right again.
+    pub const MENDED_KEPT: usize = 8;
+}
+
+/// A rank with rows of the matrix that were wrong and have been computed anew. A wrong number
+/// spreads to lower rows of its process column, so several ranks of one may be listed for it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Mended {
+    /// Its host.
+    pub host: String,
+    /// Its number in the run.
+    pub rank: usize,
+    /// Its process row.
+    pub process_row: usize,
+    /// Its process column, Q or more for a checksum.
+    pub process_column: usize,
+    /// How many rows, in all checks.
+    pub rows: u64,
+    /// The first row, from 0, that the first of these checks has found.
+    pub first_row: usize,
+    /// Columns that were eliminated in that check.
+    pub first_column: usize,
+    /// Columns that were eliminated in the last of these checks.
+    pub last_column: usize,
 }
 
 /// A process row of which something was decoded from ranks that no checksum was left to check: a

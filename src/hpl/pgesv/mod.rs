@@ -40,6 +40,7 @@ mod slots;
 pub mod steps;
 mod trailing;
 mod work;
+pub mod wrong;
 
 use std::ops::Range;
 
@@ -62,6 +63,7 @@ use panel::Panel;
 use product::{Product, ProductClock, Unrecorded, advances_first};
 use steps::Reached;
 use trailing::TrailingExchange;
+use wrong::WrongNumbers;
 
 /// How to solve.
 #[derive(Debug, Clone, Copy)]
@@ -125,26 +127,8 @@ pub enum SolveError {
     },
     /// The checksums contradict the matrix: a number was computed wrong, or has changed in
     /// memory.
-    #[error(
-        "the checksums contradict row {row} of the matrix, of process row {process_row}, at column \
-         {column}, by {units:.3e} times the rounding error: {suspects} has given a wrong number, and \
-         memory has nothing left to go on from. With --level the next start goes on from images; \
-         else start over with --resume never. With 2 or 3 --parities, and a --check-every of some \
-         panels, such a row is computed anew", suspects = suspects(ranks)
-    )]
-    Wrong {
-        /// Columns that are eliminated.
-        column: usize,
-        /// Global row, from 0.
-        row: usize,
-        /// By how much, in units of rounding.
-        units: f64,
-        /// The process row that has it.
-        process_row: usize,
-        /// The rank of the grid that it must come from, or those it may come from; none: any of
-        /// this process row.
-        ranks: Vec<usize>,
-    },
+    #[error("{0}")]
+    Wrong(Box<WrongNumbers>),
     /// The time that the job has ends, and what there is of the run is saved: all ranks know it.
     #[error(
         "{when}: the run stands at column {column}, and is kept {kept}; the same \
@@ -168,17 +152,9 @@ pub enum SolveError {
     },
 }
 
-/// Who may have given a wrong number.
-fn suspects(ranks: &[usize]) -> String {
-    match ranks {
-        [] => "a process there, its memory or a link".to_owned(),
-        [rank] => format!("rank {rank}, its memory or a link to it"),
-        // A line has room for no more.
-        ranks if ranks.len() > 16 => format!("one of its {} ranks", ranks.len()),
-        ranks => {
-            let ranks: Vec<String> = ranks.iter().map(usize::to_string).collect();
-            format!("one of ranks {}, its memory or a link to it", ranks.join(", "))
-        }
+impl From<WrongNumbers> for SolveError {
+    fn from(wrong: WrongNumbers) -> Self {
+        Self::Wrong(Box::new(wrong))
     }
 }
 

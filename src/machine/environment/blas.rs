@@ -34,6 +34,22 @@ const KNOWN: [(&str, &CStr); 3] = [
     ("BLIS", c"bli_info_get_version_str"),
 ];
 
+/// A BLAS in words: the library once, however its version begins, and the kernel once, whether or
+/// not the version names it.
+pub fn words(library: &str, version: Option<&str>, kernel: Option<&str>) -> String {
+    // OpenBLAS begins with its name, BLIS gives its number alone.
+    let mut words = match version {
+        Some(version) if version.contains(library) => version.to_owned(),
+        Some(version) => format!("{library} {version}"),
+        None => library.to_owned(),
+    };
+    if let Some(kernel) = kernel {
+        let others: Vec<&str> = words.split(' ').filter(|word| *word != kernel).collect();
+        words = format!("{}, kernel {kernel}", others.join(" "));
+    }
+    words
+}
+
 /// Asks the loaded library: the one whose `dgemm_` we call, should several be
 /// loaded (an MPI or a profiler may bring its own).
 pub fn loaded() -> BlasInfo {

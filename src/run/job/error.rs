@@ -10,8 +10,9 @@ use crate::hpl::pgesv::SolveError;
 use crate::hpl::pgesv::abft::{self, AbftError};
 use crate::machine::environment::blas::NoWorkSpace;
 use crate::report::heartbeat;
-use crate::run::protect::Settings;
+use crate::run::protect::abft::Unsolved;
 use crate::run::protect::ledger::LedgerError;
+use crate::run::protect::Wrong;
 
 /// Why a job could not be run.
 #[derive(Debug, thiserror::Error)]
@@ -52,9 +53,12 @@ pub enum JobError {
     /// Too much is lost of what carries checksums.
     #[error("{0}")]
     Abft(abft::Refusal),
-    /// The time ends, as the ranks of the grid know.
-    #[error("the time ends; the same command goes on")]
-    TimeUp,
+    /// Numbers of the matrix are wrong, and not mended.
+    #[error(transparent)]
+    Wrong(Wrong),
+    /// The job ends so, as the ranks of the grid know and have said.
+    #[error("the ranks of the grid have ended the run")]
+    Ended(Exit),
     /// The report could not be written.
     #[error("cannot write the report: {0}")]
     Report(#[from] std::io::Error),
@@ -80,12 +84,23 @@ impl From<AbftError> for JobError {
     }
 }
 
+impl From<Unsolved> for JobError {
+    fn from(error: Unsolved) -> Self {
+        match error {
+            Unsolved::Wrong(wrong) => Self::Wrong(wrong),
+            Unsolved::Other(error) => error.into(),
+        }
+    }
+}
+
 impl JobError {
     /// What the supervisor is told of a refusal that is not for a person to resolve.
     pub(super) fn sign(&self) -> Option<&'static str> {
         let refusal = match self {
             Self::Abft(abft::Refusal::Scattered { .. }) => return None,
             Self::Abft(_) => return Some(heartbeat::REFUSED),
+            // Nothing is left to go on from.
+            Self::Wrong(Wrong { goes_back: false, .. }) => return Some(heartbeat::REFUSED),
             _ if self.is_time_up() => return Some(heartbeat::TIME_UP),
             Self::Checkpoint(CheckpointError::Refused(refusal)) => refusal,
             _ => return None,
@@ -104,7 +119,14 @@ impl JobError {
 
     /// Whether the run has stopped because its time ends.
     pub fn is_time_up(&self) -> bool {
-        matches!(self, Self::TimeUp | Self::Solve(SolveError::TimeUp { .. }))
+        matches!(self, Self::Solve(SolveError::TimeUp { .. }))
+    }
+
+    /// Whether it ends the run on all ranks of the grid, which know it alike; those beyond are to
+    /// be told.
+    pub(super) fn ends_all(&self) -> bool {
+        let is_wrong_for_all = matches!(self, Self::Wrong(wrong) if wrong.is_known_to_all);
+        is_wrong_for_all || self.is_time_up()
     }
 
     /// Whether this rank alone knows of it, so that it must end the others.
@@ -116,18 +138,21 @@ impl JobError {
                 | Self::Abft(_)
                 | Self::OtherTests { .. }
                 | Self::Refused(_)
+                | Self::Ended(_)
         );
-        !is_agreed && !self.is_time_up()
+        !is_agreed && !self.ends_all()
     }
 
     /// How a job ends whose ranks all know of it.
     pub(super) fn exit(&self) -> Exit {
-        let needs_all_ranks = matches!(
-            self,
+        match self {
+            Self::Ended(exit) => *exit,
             Self::Checkpoint(CheckpointError::Refused(Refusal::NotBorne { .. }))
-                | Self::Abft(abft::Refusal::Scattered { .. })
-        );
-        if needs_all_ranks || self.is_time_up() { Exit::Interrupted } else { Exit::BadInput }
+            | Self::Abft(abft::Refusal::Scattered { .. })
+            | Self::Wrong(Wrong { goes_back: true, .. }) => Exit::Interrupted,
+            _ if self.is_time_up() => Exit::Interrupted,
+            _ => Exit::BadInput,
+        }
     }
 
     /// Whether another rank is gone, or has turned away because one is.
@@ -144,7 +169,7 @@ impl JobError {
 
     /// Whether the same command fails again until something else is changed: a
     /// limit, a setting.
-    pub fn is_permanent(&self, settings: &Settings) -> bool {
+    pub fn is_permanent(&self) -> bool {
         match self {
             Self::Store(why) | Self::Ledger(LedgerError::Store(why)) => why.is_permanent(),
             Self::Checkpoint(CheckpointError::Memory { source, .. }) => {
@@ -152,9 +177,8 @@ impl JobError {
                 why.is_some_and(StoreError::is_permanent)
             }
             Self::Checkpoint(why) => !matches!(why, CheckpointError::Comm(_)),
-            // Images are from before it.
-            Self::Solve(SolveError::Wrong { .. }) => settings.levels.0.is_empty(),
-            Self::Comm(_) | Self::Ledger(_) | Self::Solve(_) | Self::Report(_) | Self::TimeUp => {
+            Self::Wrong(wrong) => !wrong.goes_back,
+            Self::Comm(_) | Self::Ledger(_) | Self::Solve(_) | Self::Report(_) | Self::Ended(_) => {
                 false
             }
             Self::Spec(_)

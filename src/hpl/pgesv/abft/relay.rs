@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use super::super::SolveError;
 use super::super::local::Local;
+use super::super::wrong::{NotMended, WrongNumbers};
+use super::check::Noticed;
 use super::groups::{columns_of, dead_columns};
 use super::memory::{Journal, Places, RelayMessages};
 use super::rounding::{are_rounding, most_units};
@@ -35,7 +37,7 @@ pub(super) struct Sum {
     /// Not on the target: it gets what is left over of its columns there, too.
     pub with_left_over: bool,
     /// The unit of rounding: no element may change by more, see [`are_rounding`]. Infinite: not
-    /// checked.
+    /// checked. More is an error or, beside A, [`Relay::noticed`].
     pub unit: f64,
 }
 
@@ -73,6 +75,8 @@ pub(super) struct Relay<'r, 'm, C: Comm> {
     sums: VecDeque<Passing<C>>,
     /// What passing them on has taken.
     taken: Duration,
+    /// Sums beside A that are not what the target has.
+    noticed: Option<Noticed>,
 }
 
 /// The messages of a rank that are not being filled or on their way to it.
@@ -200,8 +204,8 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         free.truncate(messages.count);
         let made = Messages { free, leaving: VecDeque::with_capacity(messages.count) };
         let (message_doubles, sums) = (messages.doubles, VecDeque::new());
-        let taken = Duration::ZERO;
-        Ok(Self { local, places, journal, message_doubles, messages: made, sums, taken })
+        let (taken, noticed) = (Duration::ZERO, None);
+        Ok(Self { local, places, journal, message_doubles, messages: made, sums, taken, noticed })
     }
 
     /// Whether all that has been begun has passed this rank.
@@ -212,6 +216,11 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
     /// What this rank has done for sums so far, and waited for them.
     pub fn taken(&self) -> Duration {
         self.taken
+    }
+
+    /// Sums beside A that differ from what this rank has by more than rounding.
+    pub fn noticed(&self) -> Option<Noticed> {
+        self.noticed
     }
 
     /// Sets `rows` and `cols` of the target to the sum: [`Self::begin`] and [`Self::complete`].
@@ -259,7 +268,7 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
     /// Goes on until all that has been begun has passed this rank.
     ///
     /// # Errors
-    /// [`SolveError::Wrong`] on the target, when an element would change by more than is
+    /// [`SolveError::Wrong`] on the target, when an element of A would change by more than is
     /// allowed; the message is discarded then. When a rank cannot be reached. Nothing can follow
     /// an error.
     pub fn complete(&mut self) -> Result<(), SolveError> {
@@ -351,38 +360,20 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
 
     /// Sets this rank's part from the message, which it divides; what is dead becomes 0.
     fn take(
-        &self,
+        &mut self,
         message: &mut [f64],
         sum: &Sum,
         rows: Range<usize>,
         cols: Range<usize>,
     ) -> Result<(), SolveError> {
-        let local = self.local;
         if sum.divisor != 1.0 {
             message.iter_mut().for_each(|value| *value /= sum.divisor);
         }
-        let sums_of = |i: usize| &message[i * cols.len()..(i + 1) * cols.len()];
         let here = self.here(cols.clone());
         if sum.unit.is_finite() {
-            // SAFETY: this thread alone is on these columns.
-            let a = unsafe { self.places.a.read(rows.clone(), here.clone()) };
-            for ((i, row), values) in rows.clone().enumerate().zip(a.fetched_rows()) {
-                let dead = self.dead(sum, row, &here);
-                let of_row = values[dead..].iter().zip(&sums_of(i)[dead..]);
-                let changes = || of_row.clone().map(|(value, sum)| sum - value);
-                if !are_rounding(changes(), sum.unit) {
-                    let row = local.rows.global(row, local.grid.myrow);
-                    let units = most_units(changes(), sum.unit);
-                    return Err(SolveError::Wrong {
-                        column: sum.finished,
-                        row,
-                        units,
-                        process_row: local.grid.myrow,
-                        ranks: Vec::new(),
-                    });
-                }
-            }
+            self.compare(message, sum, rows.clone(), cols.clone())?;
         }
+        let sums_of = |i: usize| &message[i * cols.len()..(i + 1) * cols.len()];
         for (i, row) in rows.enumerate() {
             // SAFETY: this thread alone is on these columns, and on the sums beside A.
             let mut target = unsafe {
@@ -404,5 +395,60 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
             }
         }
         Ok(())
+    }
+
+    /// Compares a message of sums with what this rank has. Beside A, what changes by more than
+    /// rounding is written down, and kept for all to hear of.
+    ///
+    /// # Errors
+    /// [`SolveError::Wrong`] where a number of A would change by more.
+    fn compare(
+        &mut self,
+        message: &[f64],
+        sum: &Sum,
+        rows: Range<usize>,
+        cols: Range<usize>,
+    ) -> Result<(), SolveError> {
+        let (local, here) = (self.local, self.here(cols.clone()));
+        // SAFETY: this thread alone is on these columns.
+        let a = unsafe { self.places.a.read(rows.clone(), here.clone()) };
+        for ((row, values), sums) in
+            rows.zip(a.fetched_rows()).zip(message.chunks_exact(cols.len()))
+        {
+            let dead = self.dead(sum, row, &here);
+            let changes = || values[dead..].iter().zip(&sums[dead..]).map(|(value, sum)| sum - value);
+            if are_rounding(changes(), sum.unit) {
+                continue;
+            }
+            let units = most_units(changes(), sum.unit);
+            if !sum.is_beside_a {
+                let row = local.rows.global(row, local.grid.myrow);
+                return Err(self.disagrees(sum, row, units).into());
+            }
+            if self.noticed.is_none() {
+                self.journal.set_wrong(true)?;
+            }
+            let end = sum.finished.div_ceil(local.params.nb);
+            let noticed = Noticed::in_row(end, row, units, sum.unit);
+            self.noticed = Some(self.noticed.map_or(noticed, |before| before.and(noticed)));
+        }
+        Ok(())
+    }
+
+    /// What a rank that is left has in global row `row`, and a rebuilding gives otherwise.
+    fn disagrees(&self, sum: &Sum, row: usize, units: f64) -> WrongNumbers {
+        let grid = self.local.grid;
+        WrongNumbers {
+            column: sum.finished,
+            row,
+            units,
+            process_row: grid.myrow,
+            rows: 1,
+            process_column: None,
+            suspects: Vec::new(),
+            noticed_by: grid.all.rank(),
+            why: NotMended::Rebuilding,
+            is_known_to_all: false,
+        }
     }
 }

@@ -292,8 +292,10 @@ fn a_wrong_number_that_is_noticed_late_is_told_by_all_with_its_process_column() 
         for (rank, cut) in (0..job.ranks()).flat_map(|rank| [2, 3, 4].map(|cut| (rank, cut))) {
             let process_column = rank % job.width();
             let mut watches = watches(&job);
-            // The next column that this rank has, which is in the group that ends next.
-            watches[rank].flip = Some((cut, Flip { place: (40, 0), bit: 56 }));
+            // The next column that this rank has and that is not factored.
+            let is_factored = depth == 1 && cut % job.spec.q == process_column;
+            let place = (40, if is_factored { NB } else { 0 });
+            watches[rank].flip = Some((cut, Flip { place, bit: 56 }));
             let start = job.start_watched(&job.untouched(), &patient(&job, 2), 1, &mut watches);
             let told: Vec<_> = start
                 .outcome

@@ -9,7 +9,7 @@ use super::record::{
     Mended, Outcome, Protection, Replacement, Restart, Stall, TestRecord, Unverified,
 };
 use crate::checkpoint::methods::Method;
-use crate::config::Transport;
+use crate::config::{TestSpec, Transport};
 
 /// Share of the DGEMM self-test that the test reached on all of its cores:
 /// `gflops / (gflops_per_core * P * Q * threads)`.
@@ -26,6 +26,7 @@ pub fn table(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> Vec<Str
         && let Some(per_core) = dgemm_gflops_per_core
     {
         lines.push(efficiency_line(record, per_core));
+        lines.extend(low_rate_line(record, per_core));
     }
     lines.push(format!(
         "# untimed: matrix generated in {:.2} s, result checked in {:.2} s",
@@ -250,7 +251,14 @@ fn phase_lines(record: &TestRecord) -> Vec<String> {
             percent(*max, time)
         ));
     }
-    let total: f64 = mean.iter().map(|(_, seconds)| seconds).sum();
+    let mut total: f64 = mean.iter().map(|(_, seconds)| seconds).sum();
+    let has_restarted = |protection: &Protection| !protection.restarts.is_empty();
+    if record.protection.as_ref().is_some_and(has_restarted) {
+        // Of the starts before, the phases went with their processes.
+        let before = (time - total).max(0.0);
+        lines.push(format!("#   {:<14}{before:>13.4}{}", "before restart", percent(before, time)));
+        total += before;
+    }
     lines.push(format!("#   {:<14}{total:>13.4}{}", "sum", percent(total, time)));
     lines
 }
@@ -269,12 +277,53 @@ fn efficiency_line(record: &TestRecord, per_core: f64) -> String {
     )
 }
 
+/// Seconds that a test would take at the rate of the self-test, from which on its product is
+/// compared with it, and from which on its efficiency is judged: short ones are slow by nature.
+const LEAST_IDEAL_SECONDS: [f64; 2] = [1.0, 10.0];
+/// A product with a smaller share of the rate of the self-test had less than the cores, or less of
+/// their clock. One that is too narrow for the BLAS is as slow.
+const LEAST_PRODUCT_SHARE: f64 = 0.5;
+/// A test of some length that is less efficient has something wrong with it, on any machine.
+const LEAST_EFFICIENCY: f64 = 0.25;
+
+/// What is said of a test that is slower than it should be.
+fn low_rate_line(record: &TestRecord, per_core: f64) -> Option<String> {
+    let TestSpec { p, q, nb, threads, .. } = record.spec;
+    let (mean, time) = (&record.phases.mean, record.time_seconds);
+    let restarted = record.protection.as_ref().is_some_and(|it| !it.restarts.is_empty());
+    let share = efficiency(record, per_core);
+    let ideal_seconds = share * time;
+    let [of_product, of_test] = LEAST_IDEAL_SECONDS;
+    // The phases are those of the last start.
+    if restarted || ideal_seconds < of_product {
+        return None;
+    }
+    let product_gflops = record.gflops * time / mean.update / (p * q * threads) as f64;
+    if product_gflops < LEAST_PRODUCT_SHARE * per_core {
+        return Some(format!(
+            "# warning: the product ran at {:.0} % of the DGEMM self-test: other programs or ranks \
+             share its cores, their clock has fallen since, or NB = {nb} is too small for this BLAS",
+            100.0 * product_gflops / per_core
+        ));
+    }
+    let others = mean.named().into_iter().filter(|(name, _)| *name != "update");
+    let (name, seconds) = others.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    (share < LEAST_EFFICIENCY && ideal_seconds >= of_test).then(|| {
+        format!(
+            "# warning: {:.0} % of the DGEMM self-test is little, though its product was fast: \
+             `{name}` took {:.0} % of the time",
+            100.0 * share,
+            100.0 * seconds / time
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use skt_terms::phases::{PhaseTable, Phases};
 
     use super::*;
-    use crate::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
+    use crate::config::{Bcast, Fact, Generator, Pmap, Swap};
     use crate::report::record::Outcome;
 
     fn record() -> TestRecord {
@@ -368,6 +417,58 @@ mod tests {
             "# mended: n2 rank 5: 1 row, first row 1500, at columns 640 to 704",
         ];
         assert_eq!(lines[at + 1..at + 3], want);
+    }
+
+    #[test]
+    fn after_a_restart_the_time_before_it_has_a_row() {
+        let protection = Protection { restarts: vec![restart()], ..Protection::default() };
+        let restarted = TestRecord {
+            time_seconds: 10_000.0,
+            protection: Some(protection),
+            ..record()
+        };
+        let lines = table(&restarted, None);
+        assert_eq!(lines[7], "#   before restart    9000.0000    90.0");
+        assert_eq!(lines[8], "#   sum              10000.0000   100.0");
+    }
+
+    fn restart() -> Restart {
+        Restart {
+            epoch: 1,
+            column: 64,
+            rebuilt_ranks: Vec::new(),
+            damaged_blocks: 0,
+            start_seconds: 9000.0,
+            lost_seconds: 10.0,
+            recover_seconds: 1.0,
+            is_by_wall_clock: false,
+            wall_clock_step_seconds: 0.0,
+            mended_seconds: None,
+            undone_ranks: 0,
+            replacement: None,
+            level: None,
+        }
+    }
+
+    /// 24 cores of 100 Gflop/s, and 1000 s: the product of a sound test takes most of them.
+    #[test]
+    fn a_test_that_is_slower_than_its_self_test_is_told_with_the_reason() {
+        let warned = |gflops: f64, time_seconds: f64, mean: Phases, restarts: Vec<Restart>| {
+            let phases = PhaseTable { mean, max: mean };
+            let protection = Some(Protection { restarts, ..Protection::default() });
+            let record = TestRecord { gflops, time_seconds, phases, protection, ..record() };
+            let lines = table(&record, Some(100.0));
+            lines.into_iter().find(|line| line.starts_with("# warning:"))
+        };
+        let phases = |update: f64, bcast: f64| Phases { update, bcast, ..Phases::default() };
+        assert_eq!(warned(1800.0, 1000.0, phases(900.0, 100.0), Vec::new()), None);
+        let shared = warned(360.0, 1000.0, phases(900.0, 100.0), Vec::new()).expect("15 %");
+        assert!(shared.contains("ran at 17 % of") && shared.contains("NB = 64"), "{shared}");
+        let waits = warned(360.0, 1000.0, phases(180.0, 800.0), Vec::new()).expect("15 %");
+        assert!(waits.contains("15 % of") && waits.contains("`bcast` took 80 %"), "{waits}");
+        // Short tests are slow by nature, and after a restart the phases are not all.
+        assert_eq!(warned(360.0, 5.0, phases(4.5, 0.5), Vec::new()), None);
+        assert_eq!(warned(360.0, 1000.0, phases(90.0, 10.0), vec![restart()]), None);
     }
 
     #[test]

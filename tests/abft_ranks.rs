@@ -826,9 +826,8 @@ fn what_is_wrong_before_a_loss_is_told_behind_it() {
     for lost in [0, 2, 3, 4] {
         let start = job.start(&without(&memory, &[lost]), &Options::new(job.ranks(), 1), 2);
         let ended = start.outcome.results;
-        let is_told = ended
-            .iter()
-            .any(|ended| matches!(ended, Err(AbftError::Solve(SolveError::Wrong(_)))));
+        let is_told =
+            ended.iter().any(|ended| matches!(ended, Err(AbftError::Solve(SolveError::Wrong(_)))));
         assert!(is_told, "rank {lost}: {ended:?}");
     }
 }

@@ -14,8 +14,8 @@ use skt_hpl::hpl::comm::CommError;
 use skt_hpl::hpl::comm::sim::{Kill, Linger, Options};
 use skt_hpl::hpl::grid::Cyclic;
 use skt_hpl::hpl::pgesv::abft::{
-    AbftError, Beginning, CheckEvery, Checked, Flip, MendedRank, Refusal, Unverified, Watcher, Weights,
-    image_doubles,
+    AbftError, Beginning, CheckEvery, Checked, Flip, MendedRank, Refusal, Unverified, Watcher,
+    Weights, image_doubles,
 };
 use skt_hpl::hpl::pgesv::wrong::NotMended;
 use skt_hpl::hpl::pgesv::{LocalShape, Params, SolveError};
@@ -313,12 +313,19 @@ fn a_wrong_number_that_is_noticed_late_is_told_by_all_with_its_process_column() 
             assert_eq!(wrong.noticed_by / job.width(), wrong.process_row, "{what}");
             if m == 1 {
                 let (why, column) = (wrong.why, wrong.process_column);
-                assert_eq!((why, column, &wrong.suspects[..]), (NotMended::OneChecksum, None, &[][..]));
+                assert_eq!(
+                    (why, column, &wrong.suspects[..]),
+                    (NotMended::OneChecksum, None, &[][..])
+                );
             } else {
                 let of_column = |&other: &usize| other % job.width() == process_column;
                 let suspects: Vec<usize> = (0..job.ranks()).filter(of_column).collect();
                 assert_eq!(wrong.process_column, Some(process_column), "{what}");
-                assert_eq!((wrong.why, &wrong.suspects), (NotMended::Eliminated, &suspects), "{what}");
+                assert_eq!(
+                    (wrong.why, &wrong.suspects),
+                    (NotMended::Eliminated, &suspects),
+                    "{what}"
+                );
             }
             // The end of a group, or one panel more.
             let panel = wrong.column / NB;

@@ -52,7 +52,8 @@ fn a_run_that_is_done_leaves_a_record() {
 fn a_refused_agent_is_told_and_leaves_a_record() {
     let folder = tempfile::tempdir().expect("a folder");
     let agent = folder.path().join("agent");
-    let refused = "#!/bin/sh\necho \"ssh: connect to host $1 port 22: Connection refused\" >&2\nexit 255\n";
+    let refused =
+        "#!/bin/sh\necho \"ssh: connect to host $1 port 22: Connection refused\" >&2\nexit 255\n";
     fs::write(&agent, refused).expect("our folder");
     fs::set_permissions(&agent, fs::Permissions::from_mode(0o755)).expect("our file");
     fs::write(folder.path().join("hosts"), "n1\nn2\n").expect("our folder");

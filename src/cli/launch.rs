@@ -448,6 +448,13 @@ mod tests {
         assert_eq!(names, Launching::Launcher.info().choices);
     }
 
+    /// What ends a command is said after an `error: ` of its own.
+    #[test]
+    fn wrong_flags_of_the_benchmark_are_one_error() {
+        let error = run_args(&["--nope".to_owned()]).expect_err("no such flag").to_string();
+        assert!(error.starts_with("unexpected argument '--nope'"), "{error}");
+    }
+
     fn args(line: &str) -> LaunchArgs {
         Only::parse_from(std::iter::once("x").chain(line.split_whitespace())).launch
     }

@@ -84,14 +84,12 @@ const AFTER_LAUNCH_HELP: &str = with_exit_codes!(
     "\
 Examples:
   skt-hpl launch --hosts hosts --spares spares -- --n 20000 --p 2 --q 4
-                                    hosts has a line a node: node1 slots=4
+                      a line a node, as `node1 slots=4`; after a stop the same command goes on
   skt-hpl launch -- --config cluster.toml
-                                    on the nodes of the Slurm or PBS job, those beyond the grid spare
+                      on the nodes of the Slurm or PBS job
   skt-hpl launch --np 4 -- --n 20000
-                                    on this machine: processes may die
-  skt-hpl status                    what it does, from another shell
-  skt-hpl launch --hosts hosts --spares spares -- --n 20000 --p 2 --q 4
-                                    the same command again goes on after a stop"
+                      on this machine, whose processes may die
+  skt-hpl status      what it does, from another shell"
 );
 
 /// The whole command line.
@@ -260,6 +258,24 @@ mod tests {
     #[test]
     fn clap_finds_no_fault_with_the_flags() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_help_of_launch_has_examples_of_launch() {
+        let mut cli = Cli::command();
+        let launch = cli.find_subcommand_mut("launch").expect("a subcommand");
+        let help = launch.render_long_help().to_string();
+        let (_, examples) = help.split_once("Examples:").expect("examples");
+        assert!(!examples.contains("mpirun") && examples.contains("75  interrupted"), "{help}");
+        let commands: Vec<&str> = examples
+            .lines()
+            .filter_map(|line| line.trim_start().strip_prefix("skt-hpl "))
+            .collect();
+        assert_eq!(commands.len(), 4, "{examples}");
+        for command in commands {
+            let words = command.split("  ").next().expect("words").split(' ');
+            Cli::try_parse_from(["skt-hpl"].into_iter().chain(words)).expect(command);
+        }
     }
 
     #[test]

@@ -422,11 +422,8 @@ mod tests {
     #[test]
     fn after_a_restart_the_time_before_it_has_a_row() {
         let protection = Protection { restarts: vec![restart()], ..Protection::default() };
-        let restarted = TestRecord {
-            time_seconds: 10_000.0,
-            protection: Some(protection),
-            ..record()
-        };
+        let restarted =
+            TestRecord { time_seconds: 10_000.0, protection: Some(protection), ..record() };
         let lines = table(&restarted, None);
         assert_eq!(lines[7], "#   before restart    9000.0000    90.0");
         assert_eq!(lines[8], "#   sum              10000.0000   100.0");

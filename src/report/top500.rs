@@ -175,7 +175,8 @@ fn math_library(value: &serde_json::Value) -> Option<String> {
 fn cores(environment: &EnvironmentPart, best: &TestReport) -> usize {
     let (all, threads) = (best.parameters.cores(), best.parameters.threads.max(1));
     let of_host = |cores: usize| {
-        let ran = environment.hosts.iter().map(|host| host.ranks.saturating_mul(threads).min(cores));
+        let ran =
+            environment.hosts.iter().map(|host| host.ranks.saturating_mul(threads).min(cores));
         ran.fold(0, usize::saturating_add)
     };
     let of_hosts = environment.host.cores.map(of_host).filter(|&cores| cores > 0);

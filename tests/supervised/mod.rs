@@ -377,12 +377,7 @@ impl Launch {
         if !account.is_null() {
             Schema::new(include_str!("../../docs/launch.schema.json")).check(&account);
         }
-        Ended {
-            code,
-            said: self.said.end(),
-            report: self.report.end(),
-            account,
-        }
+        Ended { code, said: self.said.end(), report: self.report.end(), account }
     }
 }
 

@@ -10,9 +10,9 @@ use crate::hpl::pgesv::SolveError;
 use crate::hpl::pgesv::abft::{self, AbftError};
 use crate::machine::environment::blas::NoWorkSpace;
 use crate::report::heartbeat;
+use crate::run::protect::Wrong;
 use crate::run::protect::abft::Unsolved;
 use crate::run::protect::ledger::LedgerError;
-use crate::run::protect::Wrong;
 
 /// Why a job could not be run.
 #[derive(Debug, thiserror::Error)]

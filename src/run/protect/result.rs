@@ -104,7 +104,7 @@ mod tests {
     use super::super::split::state_bytes;
     use super::*;
     use crate::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
-    use crate::report::record::{Mended, MemorySplit, Protection, Stall, Unverified};
+    use crate::report::record::{MemorySplit, Mended, Protection, Stall, Unverified};
     use crate::report::samples::Samples;
 
     /// A number of as many digits as there may be.

@@ -88,9 +88,9 @@ fn another_time(why: NotMended, settings: &Settings) -> Option<String> {
              its column is eliminated (--check-every)"
                 .to_owned(),
         ),
-        (NotMended::OneIsLeft, 2, _) => {
-            Some("With --parities 3 it is located and mended while one rank is lost, too".to_owned())
-        }
+        (NotMended::OneIsLeft, 2, _) => Some(
+            "With --parities 3 it is located and mended while one rank is lost, too".to_owned(),
+        ),
         (NotMended::Eliminated, _, CheckEvery::Auto) => Some(
             "--check-every of a few panels, in place of auto, notices more such numbers in time"
                 .to_owned(),
@@ -177,7 +177,9 @@ mod tests {
         let plain = settings(2, every(1));
         let images = Images { level: "local:/l".into(), epoch: 3, is_suspect: false };
         let back = told(NotMended::Again, &plain, Some(&images));
-        assert!(back.ends_with("The same command goes back to the images of checkpoint 3 in local:/l"));
+        assert!(
+            back.ends_with("The same command goes back to the images of checkpoint 3 in local:/l")
+        );
         let suspect = Images { is_suspect: true, ..images };
         let maybe = told(NotMended::Again, &plain, Some(&suspect));
         assert!(maybe.contains("older ones or, where there are none, says so; then start over"));
@@ -204,7 +206,10 @@ mod tests {
         note_mended(&mut list, &[rank(3, 4, 128)], &hosts);
         let of = |mended: &Mended| (mended.rank, mended.rows, mended.first_row);
         assert_eq!(list.iter().map(of).collect::<Vec<_>>(), [(3, 6, 164), (5, 1, 164)]);
-        assert_eq!((list[0].host.as_str(), list[0].first_column, list[0].last_column), ("n3", 64, 128));
+        assert_eq!(
+            (list[0].host.as_str(), list[0].first_column, list[0].last_column),
+            ("n3", 64, 128)
+        );
         let many: Vec<MendedRank> = (0..20).map(|number| rank(number, 1, 192)).collect();
         note_mended(&mut list, &many, &hosts);
         assert_eq!((list.len(), list[0].rows), (Protection::MENDED_KEPT, 7));

@@ -301,6 +301,8 @@ struct Worst {
     noticed_by: u64,
     /// The position of the reason in [`NotMended::ALL`].
     why: u64,
+    /// Whether L has brought them to all process rows.
+    is_spread: u64,
 }
 
 impl Worst {
@@ -320,6 +322,7 @@ impl Worst {
             column: u64::MAX,
             noticed_by: 0,
             why: 0,
+            is_spread: 0,
         }
     }
 
@@ -361,15 +364,13 @@ fn agreed<C: Comm>(
     let all = collect::all_gather_bytes(&local.grid.all, bytemuck::bytes_of(mine))?;
     let all: Vec<Worst> = all.iter().map(|bytes| bytemuck::pod_read_unaligned(bytes)).collect();
     let worst = all.iter().max_by(|a, b| a.units.total_cmp(&b.units)).expect("a rank");
-    let why = NotMended::ALL[worst.why as usize];
     let wrong = || all.iter().filter(|rank| rank.is_any());
     let is_of_one = wrong().all(|rank| rank.column == worst.column) && worst.column != u64::MAX;
     let process_column = is_of_one.then_some(worst.column as usize);
     let is_suspect = |rank: &&Worst| {
-        let is_here = match why {
-            // L has brought them to all process rows.
-            NotMended::Eliminated => is_of_one && rank.process_column == worst.column,
-            _ => rank.is_any() && [u64::MAX, rank.process_column].contains(&rank.column),
+        let is_here = match worst.is_spread {
+            0 => rank.is_any() && [u64::MAX, rank.process_column].contains(&rank.column),
+            _ => is_of_one && rank.process_column == worst.column,
         };
         is_here && rank.is_lost == 0
     };
@@ -385,7 +386,7 @@ fn agreed<C: Comm>(
         process_column,
         suspects: all.iter().filter(is_suspect).map(|rank| rank.number as usize).collect(),
         noticed_by: all.iter().find(has_noticed).expect("it is there").number as usize,
-        why,
+        why: NotMended::ALL[worst.why as usize],
         is_known_to_all: true,
     })
 }
@@ -447,6 +448,7 @@ pub(super) fn refuse_noticed<C: Comm>(
         mine.noticed_by = col as u64;
         let is_one = weights.checksums() == 1;
         mine.why = if is_one { NotMended::OneChecksum } else { NotMended::Eliminated } as u64;
+        mine.is_spread = 1;
     }
     Ok(agreed(local, &mine, column)?.into())
 }

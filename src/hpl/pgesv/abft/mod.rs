@@ -706,11 +706,7 @@ impl<'r, C: Comm> Run<'r, C> {
 
     /// [`Self::factor`], to where no message is under way. Wrong numbers that a rank has noticed
     /// come before a column without a pivot, which they may have led to.
-    fn factor_or_tell(
-        &mut self,
-        from: usize,
-        watcher: &mut dyn Watcher,
-    ) -> Result<(), SolveError> {
+    fn factor_or_tell(&mut self, from: usize, watcher: &mut dyn Watcher) -> Result<(), SolveError> {
         let factored = self.factor(from, watcher);
         match &factored {
             // All hear of it at the same panel: nobody is left with messages of sums.

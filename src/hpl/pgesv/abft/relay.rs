@@ -416,7 +416,8 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
             rows.zip(a.fetched_rows()).zip(message.chunks_exact(cols.len()))
         {
             let dead = self.dead(sum, row, &here);
-            let changes = || values[dead..].iter().zip(&sums[dead..]).map(|(value, sum)| sum - value);
+            let changes =
+                || values[dead..].iter().zip(&sums[dead..]).map(|(value, sum)| sum - value);
             if are_rounding(changes(), sum.unit) {
                 continue;
             }

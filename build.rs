@@ -1,15 +1,17 @@
-//! Links the BLAS, and lets libraries call the program's `_exit`.
+//! Links the BLAS, lets libraries call the program's `_exit`, and records the compiler.
 //!
 //! `SKT_HPL_BLAS` names the libraries (separated by commas, e.g. `mkl_rt` or `blis`),
 //! `SKT_HPL_BLAS_DIR` the folder that has them. Without them, the OpenBLAS that `pkg-config` finds
 //! is linked, else plain `-lopenblas`.
 
 use std::env;
+use std::process::Command;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-env-changed=SKT_HPL_BLAS");
     println!("cargo:rerun-if-env-changed=SKT_HPL_BLAS_DIR");
+    println!("cargo:rustc-env=SKT_HPL_COMPILER={}", compiler());
     // In the process's libraries, the program's `_exit` (src/machine/grace.rs) replaces that of
     // libc.
     println!("cargo:rustc-link-arg-bins=-Wl,--export-dynamic-symbol=_exit");
@@ -33,4 +35,11 @@ fn main() {
             }
         }
     }
+}
+
+/// The compiler's name and version, for reports.
+fn compiler() -> String {
+    let rustc = env::var_os("RUSTC").expect("cargo names the compiler");
+    let told = Command::new(rustc).arg("--version").output().expect("the compiler runs");
+    String::from_utf8(told.stdout).expect("the compiler writes UTF-8").trim().to_owned()
 }

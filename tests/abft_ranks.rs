@@ -690,7 +690,7 @@ impl Watcher for Flipping {
 
     fn checked(&mut self, found: Checked) {
         self.units = self.units.max(found.units);
-        self.mended_rows += found.mended_rows;
+        self.mended_rows += found.mended_rows();
     }
 }
 
@@ -827,9 +827,8 @@ fn what_is_wrong_before_a_loss_is_told_behind_it() {
     for lost in [0, 2, 3, 4] {
         let start = job.start(&without(&memory, &[lost]), &Options::new(job.ranks(), 1), 2);
         let ended = start.outcome.results;
-        let is_told = ended
-            .iter()
-            .any(|ended| matches!(ended, Err(AbftError::Solve(SolveError::Wrong { .. }))));
+        let is_told =
+            ended.iter().any(|ended| matches!(ended, Err(AbftError::Solve(SolveError::Wrong(_)))));
         assert!(is_told, "rank {lost}: {ended:?}");
     }
 }
@@ -840,21 +839,30 @@ fn what_is_wrong_before_a_loss_is_told_behind_it() {
 fn a_contradiction_is_known_to_all_before_any_memory_goes() {
     let (nb, cut, matrix) = (8, 5, Matrix::random(96, 3));
     let job = Job { spec: spec(96, nb, 1, 3), weights: Weights::new(3, 1), matrix, check: RARE };
-    let memory = Mutex::new(vec![Vec::new(); job.ranks()]);
-    let ended = run(job.ranks(), |comm| {
-        let flip = Flip { place: (60, 20), bit: 60 };
-        let flip = (comm.rank() == 1).then_some((cut, flip));
-        let (mut own, mut watcher) = (Vec::new(), Flipping { flip, ..Flipping::default() });
-        let ended = job.watched(&comm, &mut own, 1, &GoOn, &mut watcher);
-        memory.lock().unwrap()[comm.rank()] = own;
-        // The error ends the other ranks, which wait for it.
-        ended.map(drop)
-    });
-    assert!(ended.iter().all(Result::is_err), "told");
-    let mut memory: Memory = memory.into_inner().unwrap();
-    // Only the rank of the checksums has noticed it.
-    let untold = refusal(&job, &mut without(&memory, &[3]));
-    assert!(!matches!(untold, Some(Refusal::Wrong { .. })), "{untold:?}");
+    let flip = Flip { place: (60, 20), bit: 60 };
+    let start = |kills: Vec<Kill>| {
+        let mut watchers: Vec<Flipping> = (0..job.ranks()).map(|_| Flipping::default()).collect();
+        watchers[1].flip = Some((cut, flip));
+        let options = Options { trace: true, ..deadly(job.ranks(), 1, kills, Linger::Steps(0)) };
+        job.start_watched(&job.untouched(), &options, 1, &mut watchers)
+    };
+    let told = start(Vec::new());
+    let results = &told.outcome.results;
+    let is_told =
+        |ended: &Result<_, AbftError>| matches!(ended, Err(AbftError::Solve(SolveError::Wrong(_))));
+    assert!(results.iter().all(is_told), "{results:?}");
+    assert!(matches!(refusal(&job, &mut without(&told.memory, &[3])), Some(Refusal::Wrong { .. })));
+    // Until the other ranks learn of it, only the rank of the checksums has noticed it.
+    let noticed = told.outcome.trace.iter().position(|line| line.ends_with(": wrong 0"));
+    let noticed = noticed.expect("noticed") as u64 + 1;
+    let is_known_to_3_alone = |memory: &Memory| {
+        let is_wrong = |left: &Memory| {
+            matches!(refusal(&job, &mut left.clone()), Some(Refusal::Wrong { rank: 3 }))
+        };
+        is_wrong(memory) && !is_wrong(&without(memory, &[3]))
+    };
+    let mut left = (noticed + 1..).map(|step| start(vec![Kill { step, rank: 0 }]).memory).take(9);
+    let mut memory = left.find(is_known_to_3_alone).expect("a death before it is told");
     assert!(matches!(refusal(&job, &mut memory), Some(Refusal::Wrong { rank: 3 })));
     for rank in 0..job.ranks() {
         let left = refusal(&job, &mut without(&memory, &[rank]));
@@ -884,7 +892,7 @@ fn fate(job: &Job, rank: usize, flip: (usize, Flip)) -> Fate {
     });
     // A rank that fails ends the others, which only hear of the failure.
     let is_told = |error: &AbftError| {
-        matches!(error, AbftError::Solve(SolveError::Wrong { .. } | SolveError::Pivot { .. }))
+        matches!(error, AbftError::Solve(SolveError::Wrong(_) | SolveError::Pivot { .. }))
     };
     if ranks.iter().any(|rank| rank.as_ref().is_err_and(is_told)) {
         return Fate::Alarm;

@@ -14,9 +14,10 @@ use skt_hpl::hpl::comm::CommError;
 use skt_hpl::hpl::comm::sim::{Kill, Linger, Options};
 use skt_hpl::hpl::grid::Cyclic;
 use skt_hpl::hpl::pgesv::abft::{
-    AbftError, Beginning, CheckEvery, Checked, Flip, Refusal, Unverified, Watcher, Weights,
-    image_doubles,
+    AbftError, Beginning, CheckEvery, Checked, Flip, MendedRank, Refusal, Unverified, Watcher,
+    Weights, image_doubles,
 };
+use skt_hpl::hpl::pgesv::wrong::NotMended;
 use skt_hpl::hpl::pgesv::{LocalShape, Params, SolveError};
 use skt_hpl::run::ptest;
 
@@ -42,7 +43,7 @@ struct Watch {
     flip: Option<(usize, Flip)>,
     stop_at: Option<usize>,
     stops_early: bool,
-    mended_rows: usize,
+    mended: Vec<MendedRank>,
     has_flipped: bool,
     /// Number of columns that are eliminated.
     columns: usize,
@@ -80,7 +81,13 @@ impl Watcher for Watch {
     }
 
     fn checked(&mut self, found: Checked) {
-        self.mended_rows += found.mended_rows;
+        self.mended.extend(found.mended);
+    }
+}
+
+impl Watch {
+    fn mended_rows(&self) -> usize {
+        self.mended.iter().map(|rank| rank.rows).sum()
     }
 }
 
@@ -125,8 +132,8 @@ enum Fate {
 fn fate(job: &Job, start: &Start, watches: &[Watch]) -> Fate {
     let results = &start.outcome.results;
     let named = results.iter().find_map(|result| match result {
-        Err(AbftError::Solve(SolveError::Wrong { process_row, ranks, .. })) => {
-            Some(Fate::Wrong { process_row: *process_row, ranks: ranks.clone() })
+        Err(AbftError::Solve(SolveError::Wrong(wrong))) => {
+            Some(Fate::Wrong { process_row: wrong.process_row, ranks: wrong.suspects.clone() })
         }
         Err(AbftError::Refused(Refusal::Wrong { .. } | Refusal::Lost { .. })) => {
             Some(Fate::Refused)
@@ -144,7 +151,7 @@ fn fate(job: &Job, start: &Start, watches: &[Watch]) -> Fate {
         return Fate::Died;
     }
     let solution = first.expect("solved");
-    let mended_rows = watches[0].mended_rows;
+    let mended_rows = watches[0].mended_rows();
     Fate::Solved { residual: job.matrix.residual(&solution.x), mended_rows }
 }
 
@@ -200,8 +207,19 @@ fn a_wrong_number_in_another_process_row_is_mended_before_a_rebuilding() {
     for rank in 4..8 {
         let flip = Flip { place: (40, 20), bit: 56 };
         let memory = without(&stopped(&job, rank, (4, flip), 4), &[0]);
-        let (fate, start) = finish(&job, &memory, 2);
+        let mut watches = watches(&job);
+        let start = job.start_watched(&memory, &patient(&job, 2), 2, &mut watches);
+        let fate = fate(&job, &start, &watches);
         let Fate::Solved { mended_rows: 1, .. } = fate else { panic!("rank {rank}: {fate:?}") };
+        let mended = MendedRank {
+            rank,
+            process_row: 1,
+            process_column: rank - 4,
+            rows: 1,
+            first_row: Cyclic::rows(NB, 2).global(40, 1),
+            column: 4 * NB,
+        };
+        assert!(watches.iter().all(|watch| watch.mended == [mended]), "all ranks know it");
         assert!(is_right(&fate), "rank {rank}: {fate:?}");
         assert_eq!(solved(&start).unverified, [], "all process rows were checked");
     }
@@ -263,6 +281,92 @@ fn a_wrong_number_is_told_before_checksums_take_the_place_of_a_process_column() 
     let (fate, start) = goes_on(1);
     assert!(has_failed(&fate), "{fate:?}");
     assert_eq!(solved(&start).unverified, [Unverified { row: 0, columns: (4 * NB, 4 * NB) }]);
+}
+
+/// A wrong number that no check sees before its column is eliminated shows in the checksums of its
+/// group. All ranks learn of it at the same cut, and several checksums locate its process column,
+/// whichever it is.
+#[test]
+fn a_wrong_number_that_is_noticed_late_is_told_by_all_with_its_process_column() {
+    for (shape, depth) in [((1, 2, 1), 1), ((1, 2, 2), 1), ((2, 2, 2), 0), ((2, 3, 3), 1)] {
+        let (job, m) = (job(shape, depth, every(1000), 5), shape.2);
+        for (rank, cut) in (0..job.ranks()).flat_map(|rank| [2, 3, 4].map(|cut| (rank, cut))) {
+            let process_column = rank % job.width();
+            let mut watches = watches(&job);
+            // The next column of this rank that is not yet factored.
+            let is_factored = depth == 1 && cut % job.spec.q == process_column;
+            let place = (40, if is_factored { NB } else { 0 });
+            watches[rank].flip = Some((cut, Flip { place, bit: 56 }));
+            let start = job.start_watched(&job.untouched(), &patient(&job, 2), 1, &mut watches);
+            let told: Vec<_> = start
+                .outcome
+                .results
+                .iter()
+                .map(|result| match result {
+                    Err(AbftError::Solve(SolveError::Wrong(wrong))) => (**wrong).clone(),
+                    other => panic!("{}, rank {rank} at {cut}: {other:?}", job.name()),
+                })
+                .collect();
+            let (wrong, what) = (&told[0], format!("{}, rank {rank}: {:?}", job.name(), told[0]));
+            assert!(told.iter().all(|other| other == wrong), "all alike: {what}");
+            assert!(wrong.is_known_to_all && wrong.rows > 0, "{what}");
+            assert!(wrong.noticed_by % job.width() >= job.spec.q, "a checksum: {what}");
+            assert_eq!(wrong.noticed_by / job.width(), wrong.process_row, "{what}");
+            if m == 1 {
+                let (why, column) = (wrong.why, wrong.process_column);
+                assert_eq!(
+                    (why, column, &wrong.suspects[..]),
+                    (NotMended::OneChecksum, None, &[][..])
+                );
+            } else {
+                let of_column = |&other: &usize| other % job.width() == process_column;
+                let suspects: Vec<usize> = (0..job.ranks()).filter(of_column).collect();
+                assert_eq!(wrong.process_column, Some(process_column), "{what}");
+                assert_eq!(
+                    (wrong.why, &wrong.suspects),
+                    (NotMended::Eliminated, &suspects),
+                    "{what}"
+                );
+            }
+            // The end of a group, or one panel more.
+            let panel = wrong.column / NB;
+            assert!(panel > cut && panel % job.spec.q <= 1, "at panel {panel}: {what}");
+        }
+    }
+}
+
+/// A wrong number that cannot be located is reported with the reason and the suspects: with one
+/// checksum, with one checksum left after a loss, and with two wrong process columns in one row.
+#[test]
+fn what_cannot_be_located_is_told_with_its_reason() {
+    let told = |job: &Job, memory: &Memory| {
+        let start = job.start(memory, &patient(job, 2), 2);
+        let results = start.outcome.results.into_iter();
+        let told = results.map(|result| match result {
+            Err(AbftError::Solve(SolveError::Wrong(wrong))) => *wrong,
+            other => panic!("{}: {other:?}", job.name()),
+        });
+        let told: Vec<_> = told.collect();
+        assert!(told.iter().all(|other| *other == told[0]), "{told:?}");
+        told.into_iter().next().expect("a rank")
+    };
+    let flip = Flip { place: (40, 20), bit: 56 };
+    let one = job((2, 2, 1), 1, every(1000), 3);
+    let wrong = told(&one, &stopped(&one, 4, (4, flip), 4));
+    assert_eq!((wrong.why, wrong.rows, wrong.process_row), (NotMended::OneChecksum, 1, 1));
+    assert_eq!((wrong.row, wrong.column), (Cyclic::rows(NB, 2).global(40, 1), 4 * NB));
+    assert_eq!((wrong.suspects, wrong.noticed_by), (vec![3, 4, 5], 5));
+    let two = job((1, 2, 2), 1, every(1000), 3);
+    let wrong = told(&two, &without(&stopped(&two, 1, (4, flip), 4), &[0]));
+    assert_eq!((wrong.why, wrong.suspects), (NotMended::OneIsLeft, vec![1, 2, 3]));
+    // Two process columns are wrong in the same row.
+    let three = job((1, 3, 3), 1, every(1000), 3);
+    let mut memory = stopped(&three, 1, (4, flip), 4);
+    let (a, shape) = matrix_of(&three, 2);
+    memory[2][a.start + 40 * shape.lda + shape.cols - 1] += 1.0;
+    let wrong = told(&three, &memory);
+    assert_eq!((wrong.why, wrong.process_column), (NotMended::Scattered, None));
+    assert_eq!(wrong.suspects, (0..6).collect::<Vec<_>>());
 }
 
 /// Adds numbers to the same element of two ranks of a process row so that checksum `s` stays as it
@@ -450,7 +554,7 @@ impl Pair {
         let mut watches = watches(&self.job);
         watches[self.rank].flip = flip;
         let start = self.job.start_watched(memory, options, id, &mut watches);
-        let most = watches.iter().map(|watch| watch.mended_rows).max().expect("a rank");
+        let most = watches.iter().map(Watch::mended_rows).max().expect("a rank");
         self.mended_rows += most;
         (fate(&self.job, &start, &watches), start, watches)
     }

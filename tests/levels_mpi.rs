@@ -218,6 +218,9 @@ fn a_wrong_number_is_gone_back_behind() {
     let job = abft("abft-flip", &flip);
     let ended = job.start(&[]);
     assert!(!ended.ok && ended.text.contains("the checksums contradict row"), "{}", ended.text);
+    let goes_back = "The same command goes back to the images of checkpoint ";
+    assert!(ended.text.contains(goes_back), "{}", ended.text);
+    assert!(!ended.text.contains("--resume never"), "{}", ended.text);
     let ended = job.start(&[]);
     assert!(ended.text.contains("in images of local:"), "{}", ended.text);
     check_abft_end(&job, &ended, &[&folder]);
@@ -237,7 +240,7 @@ fn a_wrong_number_is_not_gone_back_behind_while_its_level_fails() {
     let ended = job.start(&[]);
     fs::remove_file(path).expect("it is as it was");
     fs::rename(&away, path).expect("back");
-    for says in ["error: level local:", "fails at process 0", "contradict"] {
+    for says in ["error: level local:", "fails at process 0", "wrong numbers in the matrix"] {
         assert!(ended.text.contains(says), "{says}: {}", ended.text);
     }
     let ended = job.start(&[]);

@@ -55,9 +55,9 @@ fn with<'a>(extra: &[&'a str]) -> Vec<&'a str> {
 fn all_figures_are_written_with_units_and_an_index() {
     let folder = tempfile::tempdir().unwrap();
     stdout(folder.path(), &["model", "all", "--out", "figures"]);
-    let names = stdout(folder.path(), &["model", "list"]);
+    let list = stdout(folder.path(), &["model", "list"]);
     let index = fs::read_to_string(folder.path().join("figures/index.html")).unwrap();
-    assert!(names.lines().count() >= 25);
+    assert!(list.lines().count() >= 25);
     // The suffixes of columns that are neither names nor numbers without a unit.
     let units = [
         "seconds",
@@ -75,13 +75,15 @@ fn all_figures_are_written_with_units_and_an_index() {
         "half_width",
     ];
     let unitless = ["series", "panel", "machine", "x_name", "x_value", "y_name", "y_value"];
-    for name in names.lines() {
+    for line in list.lines() {
+        let (name, title) = line.split_once(' ').expect("a name and its title");
         let read = |extension: &str| {
             let file = format!("figures/{name}.{extension}");
             fs::read_to_string(folder.path().join(&file)).unwrap_or_else(|e| panic!("{file}: {e}"))
         };
         let (svg, csv) = (read("svg"), read("csv"));
         assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"), "{name}");
+        assert!(svg.contains(&format!("<title>{}</title>", title.trim_start())), "{name}: {title}");
         assert!(!svg.contains("NaN") && !csv.contains("NaN"), "{name} holds a NaN");
         assert!(index.contains(&format!("{name}.svg")) && index.contains(&format!("{name}.csv")));
         let header = csv.lines().next().unwrap();
@@ -370,7 +372,12 @@ fn write_report(folder: &Path, name: &str, rates: &[(usize, f64)]) {
         "format_version": 1,
         "finished": true,
         "command_line": ["skt-hpl"],
-        "environment": {"host": {"cpu_model": "Fast & Co"}, "hosts": [{"host": "a", "ranks": 8}]},
+        "program": {"name": "skt-hpl", "version": "0.1.0", "compiler": "rustc 1.90.0"},
+        "environment": {
+            "host": {"cpu_model": "Fast & Co", "cores": 3, "memory_bytes": 25_000_000_000u64},
+            "blas": {"library": "OpenBLAS", "version": "OpenBLAS 0.3.21 Zen MAX", "kernel": "Zen"},
+            "hosts": [{"host": "a", "ranks": 4}, {"host": "b", "ranks": 4}]
+        },
         "dgemm_self_test": {"gflops_per_core": 20.0, "warnings": []},
         "tests": tests
     });
@@ -420,7 +427,11 @@ fn submission_has_rmax_nmax_and_half() {
     assert_eq!(value("Nmax"), "8000");
     // 50 is three quarters of the way from 20 to 60.
     assert_eq!(value("N1/2"), "1750 (between two measured orders)");
-    assert_eq!(value("Cores"), "8");
+    // Two hosts of three cores have four ranks each.
+    assert_eq!(value("Cores"), "6");
+    assert_eq!(value("Memory"), "50.0 (2 hosts of 25.0 as that of rank 0)");
+    assert_eq!(value("Compiler"), "rustc 1.90.0");
+    assert_eq!(value("Math library"), "OpenBLAS 0.3.21 MAX, kernel Zen");
     assert_eq!(value("Efficiency"), "50.00");
     assert_eq!(value("Gflops/W"), "0.2000");
     assert_eq!(value("Core phase start"), "2026-01-02T03:04:05Z");

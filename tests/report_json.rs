@@ -15,7 +15,7 @@ use skt_hpl::machine::environment::memory::CgroupLimit;
 use skt_hpl::machine::environment::{
     BlasInfo, DgemmSelfTest, Environment, HostInfo, HostRanks, MemoryInfo, blas, host, memory,
 };
-use skt_hpl::report::record::Replacement;
+use skt_hpl::report::record::{Mended, Replacement};
 use skt_hpl::report::{JsonReport, Outcome, RunFacts, TestRecord};
 
 fn published() -> Schema {
@@ -102,6 +102,19 @@ fn all_ends(spec: &RunSpec) -> Vec<TestRecord> {
     let protection = replaced.protection.as_mut().expect("it is protected");
     protection.restarts[0].replacement =
         Some(Replacement { process_column: 2, decoded_bytes: 1 << 40, decode_seconds: 0.25 });
+    let mut mended = record(test());
+    let protection = mended.protection.as_mut().expect("it is protected");
+    (protection.checks, protection.mended_rows) = (9, 3);
+    protection.mended = vec![Mended {
+        host: "n2".to_string(),
+        rank: 5,
+        process_row: 1,
+        process_column: 1,
+        rows: 3,
+        first_row: 1500,
+        first_column: 640,
+        last_column: 704,
+    }];
     vec![
         record(test()),
         record_with(test(), Outcome::Failed { scaled_residual: f64::NAN, norms: PASSED_NORMS }),
@@ -110,6 +123,7 @@ fn all_ends(spec: &RunSpec) -> Vec<TestRecord> {
         record_with(test(), Outcome::Skipped { reason: "not enough memory".to_string() }),
         timeless,
         replaced,
+        mended,
     ]
 }
 

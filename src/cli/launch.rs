@@ -286,7 +286,11 @@ fn run_args(command: &[String]) -> Result<RunArgs, LaunchError> {
     match Cli::try_parse_from(words) {
         Ok(Cli { command: Some(Command::Run(run)), .. }) => Ok(*run),
         Ok(_) => unreachable!("`run` was said"),
-        Err(error) => Err(LaunchError::Flags(error.to_string())),
+        // Our message begins with `error: `, too.
+        Err(error) => {
+            let text = error.to_string();
+            Err(LaunchError::Flags(text.strip_prefix("error: ").unwrap_or(&text).to_owned()))
+        }
     }
 }
 
@@ -441,6 +445,13 @@ mod tests {
         let names = LauncherName::value_variants().iter().map(name);
         let names: Vec<String> = names.map(|value| value.get_name().to_owned()).collect();
         assert_eq!(names, Launching::Launcher.info().choices);
+    }
+
+    /// Every error that ends a command is printed after one `error: `.
+    #[test]
+    fn wrong_flags_of_the_benchmark_are_one_error() {
+        let error = run_args(&["--nope".to_owned()]).expect_err("no such flag").to_string();
+        assert!(error.starts_with("unexpected argument '--nope'"), "{error}");
     }
 
     fn args(line: &str) -> LaunchArgs {

@@ -55,19 +55,41 @@ that --config names. The flags below override the file; their defaults hold for 
 gives. Lists are written with commas, and all combinations are run. Names may be given by their \
 codes in HPL.dat (--bcast 0,3).";
 
-const AFTER_HELP: &str = "\
+/// The examples, followed by the exit codes.
+macro_rules! with_exit_codes {
+    ($examples:literal) => {
+        concat!(
+            $examples,
+            "\n\nExit codes:\n  \
+             0   all tests passed\n  \
+             1   a residual failed\n  \
+             2   bad input or environment\n  \
+             75  interrupted, can be restarted"
+        )
+    };
+}
+
+const AFTER_HELP: &str = with_exit_codes!(
+    "\
 Examples:
   skt-hpl init                      write an HPL.dat that fits this machine
   mpirun -np 4 skt-hpl              run it
   mpirun -np 4 skt-hpl --n 20000,30000 --nb 192 --p 2 --q 2
   mpirun -np 4 skt-hpl --config cluster.toml --json result.json
-  skt-hpl convert HPL.dat hpl.toml  the same in TOML
+  skt-hpl convert HPL.dat hpl.toml  the same in TOML"
+);
 
-Exit codes:
-  0   all tests passed
-  1   a residual failed
-  2   bad input or environment
-  75  interrupted, can be restarted";
+const AFTER_LAUNCH_HELP: &str = with_exit_codes!(
+    "\
+Examples:
+  skt-hpl launch --hosts hosts --spares spares -- --n 20000 --p 2 --q 4
+                      a line a node, as `node1 slots=4`; after a stop the same command goes on
+  skt-hpl launch -- --config cluster.toml
+                      on the nodes of the Slurm or PBS job
+  skt-hpl launch --np 4 -- --n 20000
+                      on this machine, whose processes may die
+  skt-hpl status      what it does, from another shell"
+);
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -97,7 +119,7 @@ pub enum Command {
     #[command(after_help = AFTER_HELP)]
     Run(Box<run::RunArgs>),
     /// Run the benchmark to its end through the loss of nodes
-    #[command(after_help = AFTER_HELP)]
+    #[command(after_help = AFTER_LAUNCH_HELP)]
     Launch(Box<launch::LaunchArgs>),
     /// Show the state of a launched run
     Status(status::StatusArgs),
@@ -235,6 +257,24 @@ mod tests {
     #[test]
     fn clap_finds_no_fault_with_the_flags() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_help_of_launch_has_examples_of_launch() {
+        let mut cli = Cli::command();
+        let launch = cli.find_subcommand_mut("launch").expect("a subcommand");
+        let help = launch.render_long_help().to_string();
+        let (_, examples) = help.split_once("Examples:").expect("examples");
+        assert!(!examples.contains("mpirun") && examples.contains("75  interrupted"), "{help}");
+        let commands: Vec<&str> = examples
+            .lines()
+            .filter_map(|line| line.trim_start().strip_prefix("skt-hpl "))
+            .collect();
+        assert_eq!(commands.len(), 4, "{examples}");
+        for command in commands {
+            let words = command.split("  ").next().expect("words").split(' ');
+            Cli::try_parse_from(["skt-hpl"].into_iter().chain(words)).expect(command);
+        }
     }
 
     #[test]

@@ -83,8 +83,9 @@ pub fn execute(args: &ModelArgs) -> Result<(), StudyError> {
         ModelCommand::All(args) => write_all(&args.out),
         ModelCommand::Figure(args) => write_one(args),
         ModelCommand::List => {
-            let names: String = figures::names().map(|name| format!("{name}\n")).collect();
-            Ok(output::print(names.as_bytes())?)
+            let width = figures::names().map(str::len).max().unwrap_or(0);
+            let line = |(name, title)| format!("{name:width$}  {title}\n");
+            Ok(output::print(figures::titles().map(line).collect::<String>().as_bytes())?)
         }
         ModelCommand::Waste(args) => print_waste(args),
         ModelCommand::Simulate(args) => simulate::execute(args),

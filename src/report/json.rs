@@ -132,6 +132,7 @@ struct Document {
 struct Program {
     name: &'static str,
     version: &'static str,
+    compiler: &'static str,
 }
 
 /// A [`TestRecord`] with values derived from it. Values that were not measured or are not finite
@@ -182,7 +183,11 @@ impl Document {
         Document {
             format: "skt-hpl report",
             format_version: FORMAT_VERSION,
-            program: Program { name: env!("CARGO_PKG_NAME"), version: env!("CARGO_PKG_VERSION") },
+            program: Program {
+                name: env!("CARGO_PKG_NAME"),
+                version: env!("CARGO_PKG_VERSION"),
+                compiler: env!("SKT_HPL_COMPILER"),
+            },
             command_line: facts.command_line,
             start: clock::rfc3339(facts.start_unix_seconds),
             end: None,

@@ -5,9 +5,11 @@
 use skt_terms::phases::ChecksumCosts;
 use skt_terms::units;
 
-use super::record::{Outcome, Protection, Replacement, Restart, Stall, TestRecord, Unverified};
+use super::record::{
+    Mended, Outcome, Protection, Replacement, Restart, Stall, TestRecord, Unverified,
+};
 use crate::checkpoint::methods::Method;
-use crate::config::Transport;
+use crate::config::{TestSpec, Transport};
 
 /// The rate of the test relative to the DGEMM self-test on all of its cores: `gflops /
 /// (gflops_per_core * ranks * threads)`.
@@ -24,6 +26,7 @@ pub fn table(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> Vec<Str
         && let Some(per_core) = dgemm_gflops_per_core
     {
         lines.push(efficiency_line(record, per_core));
+        lines.extend(low_rate_line(record, per_core));
     }
     lines.push(format!(
         "# untimed: matrix generated in {:.2} s, result checked in {:.2} s",
@@ -162,6 +165,7 @@ fn abft_lines(protection: &Protection, what: &str) -> Vec<String> {
             protection.checks, protection.mended_rows
         ));
     }
+    lines.extend(protection.mended.iter().map(mended_line));
     lines.extend(protection.checksum_costs.map(|costs| {
         let ChecksumCosts { log_seconds, sum_seconds, check_seconds } = costs;
         format!(
@@ -201,6 +205,17 @@ fn abft_lines(protection: &Protection, what: &str) -> Vec<String> {
     lines
 }
 
+/// Describes a rank whose wrong numbers were mended.
+fn mended_line(mended: &Mended) -> String {
+    let Mended { host, rank, rows, first_row, first_column, last_column, .. } = mended;
+    let rows_word = if *rows == 1 { "row" } else { "rows" };
+    let at = match first_column == last_column {
+        true => format!("column {first_column}"),
+        false => format!("columns {first_column} to {last_column}"),
+    };
+    format!("# mended: {host} rank {rank}: {rows} {rows_word}, first row {first_row}, at {at}")
+}
+
 /// Describes a process column that the checksums have replaced.
 fn replacement_line(restart: &Restart) -> Option<String> {
     let Replacement { process_column, decoded_bytes, decode_seconds } =
@@ -236,7 +251,14 @@ fn phase_lines(record: &TestRecord) -> Vec<String> {
             percent(*max, time)
         ));
     }
-    let total: f64 = mean.iter().map(|(_, seconds)| seconds).sum();
+    let mut total: f64 = mean.iter().map(|(_, seconds)| seconds).sum();
+    let has_restarted = |protection: &Protection| !protection.restarts.is_empty();
+    if record.protection.as_ref().is_some_and(has_restarted) {
+        // The phases of earlier starts are unknown, as their processes are gone.
+        let before = (time - total).max(0.0);
+        lines.push(format!("#   {:<14}{before:>13.4}{}", "before restart", percent(before, time)));
+        total += before;
+    }
     lines.push(format!("#   {:<14}{total:>13.4}{}", "sum", percent(total, time)));
     lines
 }
@@ -255,12 +277,54 @@ fn efficiency_line(record: &TestRecord, per_core: f64) -> String {
     )
 }
 
+/// Shortest times, in seconds at the rate of the self-test, of tests whose product is compared with
+/// the self-test, and of tests whose efficiency is judged. Shorter tests are slow by nature.
+const LEAST_IDEAL_SECONDS: [f64; 2] = [1.0, 10.0];
+/// Smallest share of the self-test's rate of a product without a warning. A slower one did not have
+/// all cores for itself, or they ran at a lower frequency, or NB is too small for the BLAS.
+const LEAST_PRODUCT_SHARE: f64 = 0.5;
+/// Smallest efficiency of a long test without a warning. On any machine, a less efficient one has a
+/// problem.
+const LEAST_EFFICIENCY: f64 = 0.25;
+
+/// Warns of a test that is slower than it should be.
+fn low_rate_line(record: &TestRecord, per_core: f64) -> Option<String> {
+    let TestSpec { p, q, nb, threads, .. } = record.spec;
+    let (mean, time) = (&record.phases.mean, record.time_seconds);
+    let restarted = record.protection.as_ref().is_some_and(|it| !it.restarts.is_empty());
+    let share = efficiency(record, per_core);
+    let ideal_seconds = share * time;
+    let [of_product, of_test] = LEAST_IDEAL_SECONDS;
+    // After a restart the phases cover only the last start.
+    if restarted || ideal_seconds < of_product {
+        return None;
+    }
+    let product_gflops = record.gflops * time / mean.update / (p * q * threads) as f64;
+    if product_gflops < LEAST_PRODUCT_SHARE * per_core {
+        return Some(format!(
+            "# warning: the product ran at {:.0} % of the DGEMM self-test: other programs or ranks \
+             share its cores, their clock has fallen since, or NB = {nb} is too small for this BLAS",
+            100.0 * product_gflops / per_core
+        ));
+    }
+    let others = mean.named().into_iter().filter(|(name, _)| *name != "update");
+    let (name, seconds) = others.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    (share < LEAST_EFFICIENCY && ideal_seconds >= of_test).then(|| {
+        format!(
+            "# warning: {:.0} % of the DGEMM self-test is little, though its product was fast: \
+             `{name}` took {:.0} % of the time",
+            100.0 * share,
+            100.0 * seconds / time
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use skt_terms::phases::{PhaseTable, Phases};
 
     use super::*;
-    use crate::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
+    use crate::config::{Bcast, Fact, Generator, Pmap, Swap};
     use crate::report::record::Outcome;
 
     fn record() -> TestRecord {
@@ -326,6 +390,83 @@ mod tests {
         assert_eq!(lines[4], "#   update             900.0000    90.0  90000.5000  9000.0");
         assert_eq!(lines[7], "#   sum               1000.0000   100.0");
         assert!(lines[8].starts_with("# untimed"), "no self-test, no efficiency");
+    }
+
+    #[test]
+    fn a_mended_rank_has_a_line_of_fixed_form() {
+        let mended = |rows: u64, last_column: usize| Mended {
+            host: "n2".into(),
+            rank: 5,
+            process_row: 1,
+            process_column: 1,
+            rows,
+            first_row: 1500,
+            first_column: 640,
+            last_column,
+        };
+        let protection = Protection {
+            method: Method::Abft.name().into(),
+            checks: 9,
+            mended_rows: 4,
+            mended: vec![mended(3, 640), mended(1, 704)],
+            ..Protection::default()
+        };
+        let lines = table(&TestRecord { protection: Some(protection), ..record() }, None);
+        let at = lines.iter().position(|line| line.starts_with("# checks:")).expect("checks");
+        let want = [
+            "# mended: n2 rank 5: 3 rows, first row 1500, at column 640",
+            "# mended: n2 rank 5: 1 row, first row 1500, at columns 640 to 704",
+        ];
+        assert_eq!(lines[at + 1..at + 3], want);
+    }
+
+    #[test]
+    fn after_a_restart_the_time_before_it_has_a_row() {
+        let protection = Protection { restarts: vec![restart()], ..Protection::default() };
+        let restarted =
+            TestRecord { time_seconds: 10_000.0, protection: Some(protection), ..record() };
+        let lines = table(&restarted, None);
+        assert_eq!(lines[7], "#   before restart    9000.0000    90.0");
+        assert_eq!(lines[8], "#   sum              10000.0000   100.0");
+    }
+
+    fn restart() -> Restart {
+        Restart {
+            epoch: 1,
+            column: 64,
+            rebuilt_ranks: Vec::new(),
+            damaged_blocks: 0,
+            start_seconds: 9000.0,
+            lost_seconds: 10.0,
+            recover_seconds: 1.0,
+            is_by_wall_clock: false,
+            wall_clock_step_seconds: 0.0,
+            mended_seconds: None,
+            undone_ranks: 0,
+            replacement: None,
+            level: None,
+        }
+    }
+
+    /// 24 cores of 100 Gflop/s, for 1000 s, most of which the product of a sound test takes.
+    #[test]
+    fn a_test_that_is_slower_than_its_self_test_is_told_with_the_reason() {
+        let warned = |gflops: f64, time_seconds: f64, mean: Phases, restarts: Vec<Restart>| {
+            let phases = PhaseTable { mean, max: mean };
+            let protection = Some(Protection { restarts, ..Protection::default() });
+            let record = TestRecord { gflops, time_seconds, phases, protection, ..record() };
+            let lines = table(&record, Some(100.0));
+            lines.into_iter().find(|line| line.starts_with("# warning:"))
+        };
+        let phases = |update: f64, bcast: f64| Phases { update, bcast, ..Phases::default() };
+        assert_eq!(warned(1800.0, 1000.0, phases(900.0, 100.0), Vec::new()), None);
+        let shared = warned(360.0, 1000.0, phases(900.0, 100.0), Vec::new()).expect("15 %");
+        assert!(shared.contains("ran at 17 % of") && shared.contains("NB = 64"), "{shared}");
+        let waits = warned(360.0, 1000.0, phases(180.0, 800.0), Vec::new()).expect("15 %");
+        assert!(waits.contains("15 % of") && waits.contains("`bcast` took 80 %"), "{waits}");
+        // Short tests are slow by nature, and after a restart the phases cover only the last start.
+        assert_eq!(warned(360.0, 5.0, phases(4.5, 0.5), Vec::new()), None);
+        assert_eq!(warned(360.0, 1000.0, phases(90.0, 10.0), vec![restart()]), None);
     }
 
     #[test]

@@ -67,6 +67,8 @@ pub struct ProgramPart {
     pub name: String,
     /// The program's version.
     pub version: String,
+    /// The compiler that built the program; older documents do not have it.
+    pub compiler: Option<String>,
 }
 
 /// The machine and the libraries of a run.

@@ -127,6 +127,9 @@ pub struct Protection {
     /// Number of rows in which these checks found wrong numbers, and which were computed again.
     #[serde(default)]
     pub mended_rows: u64,
+    /// The ranks whose wrong rows were recomputed; at most [`Self::MENDED_KEPT`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mended: Vec<Mended>,
     /// The process rows in which data was decoded while no checksum was left to verify it; at most
     /// [`Self::UNVERIFIED_KEPT`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -143,6 +146,30 @@ pub struct Protection {
 impl Protection {
     /// Largest number of entries in [`Self::unverified`].
     pub const UNVERIFIED_KEPT: usize = 8;
+    /// Largest number of entries in [`Self::mended`].
+    pub const MENDED_KEPT: usize = 8;
+}
+
+/// A rank whose wrong rows of the matrix were recomputed. A wrong number spreads to lower rows of
+/// its process column, so several ranks of that column may be listed because of one number.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Mended {
+    /// The rank's host.
+    pub host: String,
+    /// The rank's number in the run.
+    pub rank: usize,
+    /// The rank's process row.
+    pub process_row: usize,
+    /// The rank's process column; Q or more for a rank of checksums.
+    pub process_column: usize,
+    /// Rows that were recomputed, in all checks.
+    pub rows: u64,
+    /// The first wrong row, from 0, that the first of these checks found.
+    pub first_row: usize,
+    /// Columns eliminated at the first of these checks.
+    pub first_column: usize,
+    /// Columns eliminated at the last of these checks.
+    pub last_column: usize,
 }
 
 /// A process row in which data was decoded while no checksum was left to verify it: a wrong number

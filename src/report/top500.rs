@@ -6,7 +6,8 @@
 use std::fmt::Write as _;
 
 use super::html::NamedRun;
-use super::reader::{EnvironmentPart, TestReport};
+use super::reader::{EnvironmentPart, RunReport, TestReport};
+use crate::machine::environment::blas;
 use crate::model::tang::efficiency::Efficiency;
 
 /// What only the site knows, as far as it was given.
@@ -50,7 +51,7 @@ pub fn sheet(runs: &[NamedRun], given: &Given) -> Result<String, NothingToSubmit
          Blanks are for the site to fill in.\n\n",
         run.name, best.variant
     ));
-    sheet.machine(&run.report.environment, best);
+    sheet.machine(&run.report, best);
     sheet.result(best, half_order(runs, best), given);
     sheet.power(best, given);
     Ok(sheet.0)
@@ -66,7 +67,8 @@ impl Sheet {
         let _ = writeln!(self.0, "{name:<24} {value}\n{:<24}   {rule}", "");
     }
 
-    fn machine(&mut self, environment: &EnvironmentPart, best: &TestReport) {
+    fn machine(&mut self, run: &RunReport, best: &TestReport) {
+        let environment = &run.environment;
         self.field("Site", None, "name, city and country of the owner");
         self.field("Manufacturer", None, "who built the system");
         self.field("Computer", None, "the system's name and type");
@@ -79,8 +81,9 @@ impl Sheet {
         );
         self.field(
             "Cores",
-            Some(best.parameters.cores().to_string()),
-            "cores that ran: ranks times threads; cores of accelerators count too",
+            Some(cores(environment, best).to_string()),
+            "cores that ran: ranks times threads, or those of the hosts if these are fewer; cores of \
+             accelerators count too",
         );
         self.field(
             "Nodes",
@@ -88,10 +91,15 @@ impl Sheet {
             "hosts of the job",
         );
         self.field("Interconnect", None, "the network between nodes");
-        self.field("Memory (GB)", None, "main memory of the whole system");
+        self.field(
+            "Memory (GB)",
+            memory(environment),
+            "main memory of the whole system; here of the hosts of the job",
+        );
         self.field("Operating system", environment.host.kernel.clone(), "as run");
-        self.field("Compiler", None, "of the program and its libraries");
-        self.field("Math library", blas(&environment.blas), "the BLAS that was called");
+        let compiler = run.program.as_ref().and_then(|program| program.compiler.clone());
+        self.field("Compiler", compiler, "of the program; add that of its libraries");
+        self.field("Math library", math_library(&environment.blas), "the BLAS that was called");
         self.field("MPI", environment.mpi_library.clone(), "as run");
     }
 
@@ -158,11 +166,32 @@ fn rate(test: &TestReport) -> f64 {
 
 const CORE_PHASE: &str = "barrier before the factorization, UTC";
 
-fn blas(value: &serde_json::Value) -> Option<String> {
+fn math_library(value: &serde_json::Value) -> Option<String> {
     let text = |key: &str| value.get(key).and_then(serde_json::Value::as_str);
-    let parts: Vec<&str> =
-        ["name", "library", "version", "kernel"].into_iter().filter_map(text).collect();
-    (!parts.is_empty()).then(|| parts.join(" "))
+    Some(blas::words(text("library")?, text("version"), text("kernel")))
+}
+
+/// Cores that ran, if each host has as many cores as that of rank 0.
+fn cores(environment: &EnvironmentPart, best: &TestReport) -> usize {
+    let (all, threads) = (best.parameters.cores(), best.parameters.threads.max(1));
+    let of_host = |cores: usize| {
+        let ran =
+            environment.hosts.iter().map(|host| host.ranks.saturating_mul(threads).min(cores));
+        ran.fold(0, usize::saturating_add)
+    };
+    let of_hosts = environment.host.cores.map(of_host).filter(|&cores| cores > 0);
+    of_hosts.map_or(all, |cores| all.min(cores))
+}
+
+/// Memory of all hosts in gigabytes, if each has as much as that of rank 0.
+fn memory(environment: &EnvironmentPart) -> Option<String> {
+    let (each, hosts) = (environment.host.memory_bytes?, environment.hosts.len().max(1));
+    let gigabytes = |bytes: f64| format!("{:.1}", bytes / 1e9);
+    let all = gigabytes(each as f64 * hosts as f64);
+    Some(match hosts {
+        1 => all,
+        _ => format!("{all} ({hosts} hosts of {} as that of rank 0)", gigabytes(each as f64)),
+    })
 }
 
 /// N1/2 among the tests on as many cores as `best`: between two measured orders if they enclose it,

@@ -207,6 +207,7 @@ fn protection() -> Protection {
         }],
         checks: 0,
         mended_rows: 0,
+        mended: Vec::new(),
         unverified: Vec::new(),
         checksum_costs: None,
         levels: Vec::new(),

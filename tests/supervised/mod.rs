@@ -1,6 +1,8 @@
 //! `skt-hpl launch` on a cluster in a box, and how it ended.
 #![allow(dead_code, unused_macros)] // Each test uses its part.
 
+#[path = "../report_schema/mod.rs"]
+mod report_schema;
 #[macro_use]
 pub mod scenarios;
 
@@ -16,6 +18,7 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use report_schema::Schema;
 use serde_json::Value;
 
 /// The longest time for anything here.
@@ -368,12 +371,11 @@ impl Launch {
             }
         };
         let account = fs::read(cluster.shared().join("account.json")).unwrap_or_default();
-        Ended {
-            code,
-            said: self.said.end(),
-            report: self.report.end(),
-            account: serde_json::from_slice(&account).unwrap_or(Value::Null),
+        let account = serde_json::from_slice(&account).unwrap_or(Value::Null);
+        if !account.is_null() {
+            Schema::new(include_str!("../../docs/launch.schema.json")).check(&account);
         }
+        Ended { code, said: self.said.end(), report: self.report.end(), account }
     }
 }
 

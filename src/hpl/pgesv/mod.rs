@@ -38,6 +38,7 @@ mod slots;
 pub mod steps;
 mod trailing;
 mod work;
+pub mod wrong;
 
 use std::ops::Range;
 
@@ -60,6 +61,7 @@ use panel::Panel;
 use product::{Product, ProductClock, Unrecorded, advances_first};
 use steps::Reached;
 use trailing::TrailingExchange;
+use wrong::WrongNumbers;
 
 /// The parameters of a solution.
 #[derive(Debug, Clone, Copy)]
@@ -123,26 +125,8 @@ pub enum SolveError {
     },
     /// The checksums contradict the matrix: a number was computed wrong, or has changed in
     /// memory.
-    #[error(
-        "the checksums contradict row {row} of the matrix, of process row {process_row}, at column \
-         {column}, by {units:.3e} times the rounding error: {suspects} has given a wrong number, and \
-         memory has nothing left to go on from. With --level the next start goes on from images; \
-         else start over with --resume never. With 2 or 3 --parities, and a --check-every of some \
-         panels, such a row is computed anew", suspects = suspects(ranks)
-    )]
-    Wrong {
-        /// Eliminated columns.
-        column: usize,
-        /// Global row, from 0.
-        row: usize,
-        /// The contradiction, in units of rounding.
-        units: f64,
-        /// The process row that holds the row.
-        process_row: usize,
-        /// The ranks of the grid that the wrong number may come from; if empty, any rank of the
-        /// process row.
-        ranks: Vec<usize>,
-    },
+    #[error("{0}")]
+    Wrong(Box<WrongNumbers>),
     /// The time of the job ends, and the state of the run is saved. All ranks return this error.
     #[error(
         "{when}: the run stands at column {column}, and is kept {kept}; the same \
@@ -166,17 +150,9 @@ pub enum SolveError {
     },
 }
 
-/// Names the ranks that may have given a wrong number.
-fn suspects(ranks: &[usize]) -> String {
-    match ranks {
-        [] => "a process there, its memory or a link".to_owned(),
-        [rank] => format!("rank {rank}, its memory or a link to it"),
-        // A longer list would not fit into a line.
-        ranks if ranks.len() > 16 => format!("one of its {} ranks", ranks.len()),
-        ranks => {
-            let ranks: Vec<String> = ranks.iter().map(usize::to_string).collect();
-            format!("one of ranks {}, its memory or a link to it", ranks.join(", "))
-        }
+impl From<WrongNumbers> for SolveError {
+    fn from(wrong: WrongNumbers) -> Self {
+        Self::Wrong(Box::new(wrong))
     }
 }
 

@@ -34,6 +34,22 @@ const KNOWN: [(&str, &CStr); 3] = [
     ("BLIS", c"bli_info_get_version_str"),
 ];
 
+/// Describes a BLAS in words. The library is named once, even if its version begins with the name,
+/// and so is the kernel, even if the version has it.
+pub fn words(library: &str, version: Option<&str>, kernel: Option<&str>) -> String {
+    // OpenBLAS's version begins with its name, BLIS's is only a number.
+    let mut words = match version {
+        Some(version) if version.contains(library) => version.to_owned(),
+        Some(version) => format!("{library} {version}"),
+        None => library.to_owned(),
+    };
+    if let Some(kernel) = kernel {
+        let others: Vec<&str> = words.split(' ').filter(|word| *word != kernel).collect();
+        words = format!("{}, kernel {kernel}", others.join(" "));
+    }
+    words
+}
+
 /// Describes the loaded library whose `dgemm_` we call. Several may be loaded, as an MPI or a
 /// profiler may have its own.
 pub fn loaded() -> BlasInfo {

@@ -102,20 +102,10 @@ impl Environment {
     }
 
     fn blas_words(&self) -> String {
-        let library = &self.blas.library;
-        // OpenBLAS's version begins with its name, BLIS's is only a number.
-        let version = match &self.blas.version {
-            Some(version) if version.contains(library.as_str()) => version.clone(),
-            Some(version) => format!("{library} {version}"),
-            None => library.clone(),
-        };
-        let kernel = self.blas.kernel.as_ref();
-        let path = self.blas.path.as_ref();
-        format!(
-            "{version}{}{}",
-            kernel.map_or_else(String::new, |kernel| format!(", kernel {kernel}")),
-            path.map_or_else(String::new, |path| format!(", {}", path.display()))
-        )
+        let BlasInfo { library, path, version, kernel } = &self.blas;
+        let words = blas::words(library, version.as_deref(), kernel.as_deref());
+        let path = path.as_ref().map_or_else(String::new, |path| format!(", {}", path.display()));
+        format!("{words}{path}")
     }
 }
 
@@ -194,6 +184,17 @@ mod tests {
         blis.blas.library = "BLIS".to_string();
         blis.blas.version = Some("0.9.0".to_string());
         assert_eq!(blis.blas_words(), "BLIS 0.9.0, kernel SkylakeX, /lib/libopenblas.so.0");
+    }
+
+    /// The version of Debian's OpenBLAS names the kernel, too.
+    #[test]
+    fn a_kernel_is_named_once() {
+        let mut openblas = environment();
+        let version = "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH NO_AFFINITY Zen MAX_THREADS=64";
+        (openblas.blas.version, openblas.blas.kernel) = (Some(version.into()), Some("Zen".into()));
+        openblas.blas.path = None;
+        let once = "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH NO_AFFINITY MAX_THREADS=64, kernel Zen";
+        assert_eq!(openblas.blas_words(), once);
     }
 
     #[test]

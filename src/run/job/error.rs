@@ -10,7 +10,8 @@ use crate::hpl::pgesv::SolveError;
 use crate::hpl::pgesv::abft::{self, AbftError};
 use crate::machine::environment::blas::NoWorkSpace;
 use crate::report::heartbeat;
-use crate::run::protect::Settings;
+use crate::run::protect::Wrong;
+use crate::run::protect::abft::Unsolved;
 use crate::run::protect::ledger::LedgerError;
 
 /// Why a job could not run.
@@ -53,9 +54,12 @@ pub enum JobError {
     /// Too many ranks are lost for the checksums.
     #[error("{0}")]
     Abft(abft::Refusal),
-    /// The job's time ends, as the ranks of the grid know.
-    #[error("the time ends; the same command goes on")]
-    TimeUp,
+    /// Numbers of the matrix are wrong, and have not been mended.
+    #[error(transparent)]
+    Wrong(Wrong),
+    /// The ranks of the grid have ended the job, and have said how it exits.
+    #[error("the ranks of the grid have ended the run")]
+    Ended(Exit),
     /// The report could not be written.
     #[error("cannot write the report: {0}")]
     Report(#[from] std::io::Error),
@@ -81,12 +85,23 @@ impl From<AbftError> for JobError {
     }
 }
 
+impl From<Unsolved> for JobError {
+    fn from(error: Unsolved) -> Self {
+        match error {
+            Unsolved::Wrong(wrong) => Self::Wrong(wrong),
+            Unsolved::Other(error) => error.into(),
+        }
+    }
+}
+
 impl JobError {
     /// The sign of life for the supervisor, if this is a refusal that the supervisor can act on.
     pub(super) fn sign(&self) -> Option<&'static str> {
         let refusal = match self {
             Self::Abft(abft::Refusal::Scattered { .. }) => return None,
             Self::Abft(_) => return Some(heartbeat::REFUSED),
+            // The run cannot continue from anything.
+            Self::Wrong(Wrong { goes_back: false, .. }) => return Some(heartbeat::REFUSED),
             _ if self.is_time_up() => return Some(heartbeat::TIME_UP),
             Self::Checkpoint(CheckpointError::Refused(refusal)) => refusal,
             _ => return None,
@@ -105,7 +120,14 @@ impl JobError {
 
     /// Whether the run has stopped because its time ends.
     pub fn is_time_up(&self) -> bool {
-        matches!(self, Self::TimeUp | Self::Solve(SolveError::TimeUp { .. }))
+        matches!(self, Self::Solve(SolveError::TimeUp { .. }))
+    }
+
+    /// Whether all ranks of the grid have this error, which ends the run. Ranks beyond the grid
+    /// must be told.
+    pub(super) fn ends_all(&self) -> bool {
+        let is_wrong_for_all = matches!(self, Self::Wrong(wrong) if wrong.is_known_to_all);
+        is_wrong_for_all || self.is_time_up()
     }
 
     /// Whether only this rank knows of the error, so that it must end the other ranks. Refusals are
@@ -117,18 +139,21 @@ impl JobError {
                 | Self::Abft(_)
                 | Self::OtherTests { .. }
                 | Self::Refused(_)
+                | Self::Ended(_)
         );
-        !is_agreed && !self.is_time_up()
+        !is_agreed && !self.ends_all()
     }
 
     /// The exit code of a job whose ranks all return this error.
     pub(super) fn exit(&self) -> Exit {
-        let needs_all_ranks = matches!(
-            self,
+        match self {
+            Self::Ended(exit) => *exit,
             Self::Checkpoint(CheckpointError::Refused(Refusal::NotBorne { .. }))
-                | Self::Abft(abft::Refusal::Scattered { .. })
-        );
-        if needs_all_ranks || self.is_time_up() { Exit::Interrupted } else { Exit::BadInput }
+            | Self::Abft(abft::Refusal::Scattered { .. })
+            | Self::Wrong(Wrong { goes_back: true, .. }) => Exit::Interrupted,
+            _ if self.is_time_up() => Exit::Interrupted,
+            _ => Exit::BadInput,
+        }
     }
 
     /// Whether another rank is lost, or has failed because one is.
@@ -144,7 +169,7 @@ impl JobError {
     }
 
     /// Whether the same command fails again until something else is changed: a limit or a setting.
-    pub fn is_permanent(&self, settings: &Settings) -> bool {
+    pub fn is_permanent(&self) -> bool {
         match self {
             Self::Store(why) | Self::Ledger(LedgerError::Store(why)) => why.is_permanent(),
             Self::Checkpoint(CheckpointError::Memory { source, .. }) => {
@@ -152,9 +177,8 @@ impl JobError {
                 why.is_some_and(StoreError::is_permanent)
             }
             Self::Checkpoint(why) => !matches!(why, CheckpointError::Comm(_)),
-            // Images are older than the wrong number.
-            Self::Solve(SolveError::Wrong { .. }) => settings.levels.0.is_empty(),
-            Self::Comm(_) | Self::Ledger(_) | Self::Solve(_) | Self::Report(_) | Self::TimeUp => {
+            Self::Wrong(wrong) => !wrong.goes_back,
+            Self::Comm(_) | Self::Ledger(_) | Self::Solve(_) | Self::Report(_) | Self::Ended(_) => {
                 false
             }
             Self::Spec(_)

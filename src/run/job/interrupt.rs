@@ -41,11 +41,16 @@ fn line(spec: &RunSpec, settings: &Settings) -> String {
     let run = &settings.run_id;
     let store = protect::store_flag(&settings.store);
     let levels = settings.levels.0.iter();
+    let goes_on = match settings.method {
+        // Another rank may have noticed wrong numbers, or more may be lost than can be rebuilt.
+        Method::Abft => "from the column that it has reached, or says why it cannot",
+        _ => "from its last checkpoint (from the beginning, if there is none yet)",
+    };
     let images: String =
         levels.map(|level| format!(" --images {}", level.folder.display())).collect();
     format!(
         "\nskt-hpl: ended by a signal. Run {run} keeps up to {bytes} of shared memory on its \
-         hosts: the same command goes on from its last checkpoint (from the beginning, if there \
-         is none yet); `skt-hpl store clean --run {run}{store}{images}` on each host removes it.\n"
+         hosts: the same command goes on {goes_on}; `skt-hpl store clean --run \
+         {run}{store}{images}` on each host removes it.\n"
     )
 }

@@ -98,8 +98,10 @@ pub fn run<C: Comm>(
     (tests.progress, tests.reports) = (progress, reports);
     let ran = match tests.run(world) {
         Err(why) if !why.is_known_here_alone() => {
+            // Rank 0 itself says what becomes of the memory.
+            interrupt::keep(false);
             // A problem after a loss need not be one for the next start.
-            let counts = options.lost_at.is_none() || why.is_time_up();
+            let counts = options.lost_at.is_none() || why.ends_all();
             if let Some(sign) = why.sign().filter(|_| counts) {
                 heartbeat::step(sign);
             }

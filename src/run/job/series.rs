@@ -7,6 +7,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use skt_terms::exit::Exit;
+
 use super::error::JobError;
 use super::one_test::{run_plain, run_with_checkpoints, run_with_checksums};
 use super::reports::{ReportError, Reports};
@@ -112,8 +114,28 @@ enum Verdict {
     GoOn,
     /// Add results to the ledger first.
     Keep,
-    /// Stop: the job's time ends.
-    End,
+    /// The run ends here on all ranks, with this exit.
+    End(Exit),
+}
+
+impl Verdict {
+    fn bytes(self) -> [u8; 2] {
+        match self {
+            Self::Stop => [0, 0],
+            Self::GoOn => [1, 0],
+            Self::Keep => [2, 0],
+            Self::End(exit) => [3, exit.code()],
+        }
+    }
+
+    fn of_bytes(bytes: [u8; 2]) -> Self {
+        match bytes {
+            [0, _] => Self::Stop,
+            [1, _] => Self::GoOn,
+            [2, _] => Self::Keep,
+            [_, exit] => Self::End(Exit::from_code(exit)),
+        }
+    }
 }
 
 impl<'a> Tests<'a> {
@@ -163,7 +185,7 @@ impl<'a> Tests<'a> {
             if ranks.as_ref().is_none_or(|ranks| ranks.size != size) {
                 ranks = Some(Ranks::new(world, size)?);
             }
-            let (mut is_written, mut done, mut time_up) = (true, None, None);
+            let (mut is_written, mut done, mut ended) = (true, None, None);
             if let Some(ranks) = ranks.as_mut().filter(|ranks| ranks.comm.is_some()) {
                 // An earlier start has left data only of the first test, or of tests before it.
                 let is_behind = index > first || self.done() > 0;
@@ -178,19 +200,20 @@ impl<'a> Tests<'a> {
                         (is_written, done) = (reported.is_written, reported.done);
                         self.unkept.insert(index, reported.result);
                     }
-                    Err(why) if why.is_time_up() => time_up = Some(why),
+                    Err(why) if why.ends_all() => ended = Some(why),
                     Err(why) => return Err(why),
                 }
             } else {
                 // Other ranks may need the processor of a rank that has nothing to do.
                 collect::await_broadcast(world, 0)?;
             }
-            match self.verdict(world, index, (is_written, time_up.is_some()), done.is_some())? {
+            let end = ended.as_ref().map(JobError::exit);
+            match self.verdict(world, index, (is_written, end), done.is_some())? {
                 // A result that cannot be written does not count: all ranks stop, and the next
                 // start reports it again.
                 Verdict::Stop => return Ok(Ran::unreported()),
                 // Ranks beyond the grid learn of it here.
-                Verdict::End => return Err(time_up.unwrap_or(JobError::TimeUp)),
+                Verdict::End(exit) => return Err(ended.unwrap_or(JobError::Ended(exit))),
                 Verdict::GoOn => {}
                 Verdict::Keep => {
                     left.extend(self.keep_results(world, done.as_ref().map_or(&[], Done::left))?);
@@ -390,10 +413,9 @@ impl<'a> Tests<'a> {
         &self,
         world: &C,
         index: usize,
-        (is_written, is_time_up): (bool, bool),
+        (is_written, end): (bool, Option<Exit>),
         is_protected: bool,
     ) -> Result<Verdict, CommError> {
-        const ALL: [Verdict; 4] = [Verdict::Stop, Verdict::GoOn, Verdict::Keep, Verdict::End];
         let next = index + 1;
         let is_last = next == self.setup.outlooks.len();
         // A start finds data of the next test only if the results of all tests before it are kept.
@@ -403,14 +425,13 @@ impl<'a> Tests<'a> {
                     || self.is_protected(next, Resume::Auto)
                     || self.kept_at.elapsed() >= KEEP_INTERVAL);
         let own = match (is_written, is_kept_now) {
-            _ if is_time_up => Verdict::End,
             (false, _) => Verdict::Stop,
             (true, false) => Verdict::GoOn,
             (true, true) => Verdict::Keep,
         };
-        let mut said = [own as u8];
+        let mut said = end.map_or(own, Verdict::End).bytes();
         collect::broadcast(world, &mut said, 0)?;
-        Ok(ALL.into_iter().find(|&verdict| verdict as u8 == said[0]).expect("said by rank 0"))
+        Ok(Verdict::of_bytes(said))
     }
 
     /// Adds the results that rank 0 has to the ledger, where they stay until the report is

@@ -29,6 +29,7 @@ use super::settings::Settings;
 use super::split::{
     CLOCK_BYTES, abft_image_bytes, memory_split, process_rows, region_shape, state_bytes,
 };
+use super::wrong::{Images, Wrong, note_mended};
 use crate::checkpoint::layout::{Active, Geometry};
 use crate::checkpoint::level::Writer;
 use crate::checkpoint::protocol::{self, CheckpointError, Checkpointer, Config, Found};
@@ -41,12 +42,13 @@ use crate::hpl::pgesv::abft::{
     self, AbftError, Absent, Beginning, Checked, Flip, RankMemory, RelayMessages, System, Weights,
     grid_without,
 };
+use crate::hpl::pgesv::wrong::WrongNumbers;
 use crate::hpl::pgesv::{CallLimit, Params, SolveError};
 use crate::machine::grace;
 use crate::machine::team::Team;
 use crate::report::heartbeat;
 use crate::report::record::{
-    LevelFacts, Protection, Replacement, Restart, Sample, TestRecord, Unverified,
+    LevelFacts, Mended, Protection, Replacement, Restart, Sample, TestRecord, Unverified,
 };
 use crate::run::ptest::{self, Observer, Phase};
 
@@ -64,6 +66,17 @@ struct State {
     restarts: Vec<Restart>,
 }
 
+/// Why a test with checksums was not completed.
+#[derive(Debug, thiserror::Error)]
+pub enum Unsolved {
+    /// Numbers of the matrix are wrong, and have not been mended.
+    #[error(transparent)]
+    Wrong(Wrong),
+    /// Anything else.
+    #[error(transparent)]
+    Other(#[from] AbftError),
+}
+
 /// A test with checksums, after it is opened.
 pub enum Opened<'a, C: Comm> {
     /// There is work to do.
@@ -79,6 +92,8 @@ pub struct Carried<'a, C: Comm> {
     spec: TestSpec,
     survives_nodes: bool,
     start_id: u32,
+    /// The host of each rank of the test; empty for a rank that no process has.
+    hosts: Vec<String>,
     /// The ranks that no process has, in a job that continues after a loss (`--on-loss replace`).
     absent: Vec<Absent>,
     /// The data that an earlier start has left.
@@ -150,6 +165,7 @@ pub fn open<'a, C: Comm>(
     };
     let found = checkpointer.found();
     rank_in_run.set(Some(checkpointer.rank()));
+    let hosts = hosts(&checkpointer, spec.ranks())?;
     let lost = if is_short { &found.lost[..] } else { &[] };
     let absent = |&rank: &usize| {
         let (row, col) = place(spec, rank);
@@ -160,6 +176,7 @@ pub fn open<'a, C: Comm>(
         spec: spec.clone(),
         survives_nodes: !found.single_domain && !found.shared_domains,
         start_id: found.attempt as u32,
+        hosts,
         level: found.load.as_ref().map(|load| settings.levels.0[load.level].name()),
         absent: lost.iter().map(absent).collect(),
         recovered,
@@ -172,6 +189,21 @@ pub fn open<'a, C: Comm>(
         checkpointer,
     };
     Ok(Opened::Ready(Box::new(carried), found))
+}
+
+/// The host of each of `ranks` ranks; empty for a rank that no process has. Collective.
+fn hosts<C: Comm>(
+    checkpointer: &NodeCheckpointer<C>,
+    ranks: usize,
+) -> Result<Vec<String>, CommError> {
+    let (comm, rank) = (checkpointer.comm(), checkpointer.rank() as u64);
+    let mine = [&rank.to_le_bytes()[..], comm.host().as_bytes()].concat();
+    let mut hosts = vec![String::new(); ranks];
+    for bytes in collect::all_gather_bytes(comm, &mine)? {
+        let (rank, host) = bytes.split_first_chunk::<8>().expect("a rank and its host");
+        hosts[u64::from_le_bytes(*rank) as usize] = String::from_utf8_lossy(host).into_owned();
+    }
+    Ok(hosts)
 }
 
 /// Recovers what an earlier start has left: from memory or, where the solver cannot resume from
@@ -286,13 +318,60 @@ impl<'a, C: Comm> Carried<'a, C> {
     ///
     /// # Errors
     /// [`AbftError::Refused`] on all ranks when too much is lost; nothing has been changed then.
-    /// When a rank is lost.
+    /// [`Unsolved::Wrong`] when numbers are wrong and have not been mended. When a rank is lost.
     pub fn run<O: Observer>(
         mut self,
         team: &Team,
         observer: &mut O,
         samples: impl Fn(&O) -> Vec<Sample>,
-    ) -> Result<Done<'a, C>, AbftError> {
+    ) -> Result<Done<'a, C>, Unsolved> {
+        let resumed = self.images_resumed_from();
+        match self.solve(team, observer, samples) {
+            Ok(result) => {
+                let done = self.checkpointer.finish(&result);
+                done.map_err(|error| AbftError::from(solve_error(0, error)).into())
+            }
+            Err(AbftError::Solve(SolveError::Wrong(wrong))) => {
+                Err(Unsolved::Wrong(self.wrong(&wrong, &resumed)?))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The epochs of the images that this start or an earlier one has resumed from.
+    fn images_resumed_from(&self) -> Vec<u64> {
+        let Some(recovered) = &self.recovered else { return Vec::new() };
+        let restarts = read_state(&recovered.state).restarts.into_iter();
+        let before = restarts.filter(|restart| restart.level.is_some());
+        let here = self.level.as_ref().map(|_| recovered.epoch);
+        before.map(|restart| restart.epoch).chain(here).collect()
+    }
+
+    /// The error that tells the user of wrong numbers, in a run that has resumed from the images of
+    /// the epochs `resumed`. Collective if all ranks know of the wrong numbers.
+    fn wrong(&mut self, wrong: &WrongNumbers, resumed: &[u64]) -> Result<Wrong, AbftError> {
+        if wrong.is_known_to_all {
+            // Images that were begun may be complete now.
+            let finished = self.checkpointer.finish_images();
+            finished.map_err(|error| solve_error(0, error))?;
+        }
+        let reports = self.checkpointer.level_reports().into_iter();
+        let newest = reports.max_by_key(|report| report.complete_epoch);
+        let images = newest.filter(|report| report.complete_epoch > 0).map(|report| Images {
+            is_suspect: resumed.contains(&report.complete_epoch),
+            level: report.name,
+            epoch: report.complete_epoch,
+        });
+        Ok(Wrong::new(wrong, &self.hosts, &self.settings, images.as_ref()))
+    }
+
+    /// Solves and checks. Returns the result to keep, on all ranks. Collective over the grid.
+    fn solve<O: Observer>(
+        &mut self,
+        team: &Team,
+        observer: &mut O,
+        samples: impl Fn(&O) -> Vec<Sample>,
+    ) -> Result<Vec<u8>, AbftError> {
         let spec = self.spec.clone();
         let TestSpec { p, q, checksums, n, .. } = spec;
         let comm = self.checkpointer.comm();
@@ -308,7 +387,7 @@ impl<'a, C: Comm> Carried<'a, C> {
         let memory = &mut memory;
         let record = data.as_ref().map(|grid| ptest::empty_record(grid, &spec)).transpose()?;
         let (absent, id) = (self.absent.clone(), self.start_id);
-        let mut timer = Timer::new(&mut self, &seconds, &spec, observer);
+        let mut timer = Timer::new(self, &seconds, &spec, observer);
         let solved = match &absent[..] {
             [] => system.solve(memory, id, &Pieces, &mut timer),
             absent => system.solve_without(absent, data.as_ref(), memory, id, &Pieces, &mut timer),
@@ -344,8 +423,7 @@ impl<'a, C: Comm> Carried<'a, C> {
                 Err(error) => return Err(error.into()),
             },
         }
-        let result = on_first(&grid.all, result)?;
-        self.checkpointer.finish(&result).map_err(|error| solve_error(0, error).into())
+        Ok(on_first(&grid.all, result)?)
     }
 
     /// The grid of the ranks with data, which check the solution; `None` on the others. Collective.
@@ -393,6 +471,7 @@ impl<'a, C: Comm> Carried<'a, C> {
             restarts: told.state.restarts.clone(),
             checks,
             mended_rows,
+            mended: told.mended.clone(),
             unverified: told.unverified.clone(),
             checksum_costs: self.absent.is_empty().then_some(told.costs),
             levels: self.checkpointer.level_reports().into_iter().map(LevelFacts::from).collect(),
@@ -442,6 +521,8 @@ struct Timer<'t, 'a, C: Comm> {
     recovered: Option<Recovered>,
     /// The level whose images this start resumes from, if any.
     level: Option<String>,
+    /// The host of each rank of the test.
+    hosts: &'t [String],
     clock: &'t Clock,
     seconds: &'t Seconds<'t>,
     /// When this start began to open the test.
@@ -477,6 +558,8 @@ struct Told {
     costs: ChecksumCosts,
     /// Checks in this start, and the rows that they mended.
     checks: (u64, u64),
+    /// The ranks whose wrong rows were recomputed.
+    mended: Vec<Mended>,
     /// Process rows with data that could not be checked.
     unverified: Vec<Unverified>,
 }
@@ -499,6 +582,7 @@ impl<'t, 'a, C: Comm> Timer<'t, 'a, C> {
             checkpointer: &mut carried.checkpointer,
             recovered: carried.recovered.take(),
             level: carried.level.take(),
+            hosts: &carried.hosts,
             clock: &carried.clock,
             seconds,
             opened: carried.started,
@@ -709,7 +793,8 @@ impl<C: Comm> abft::Watcher for Timer<'_, '_, C> {
 
     fn checked(&mut self, found: Checked) {
         self.told.checks.0 += 1;
-        self.told.checks.1 += found.mended_rows as u64;
+        self.told.checks.1 += found.mended_rows() as u64;
+        note_mended(&mut self.told.mended, &found.mended, self.hosts);
     }
 
     fn back_substitutes(&mut self) {

@@ -368,6 +368,7 @@ impl<'a, C: Comm> Protected<'a, C> {
             restarts: self.state.restarts.clone(),
             checks: 0,
             mended_rows: 0,
+            mended: Vec::new(),
             unverified: Vec::new(),
             checksum_costs: None,
             levels: self.checkpointer.level_reports().into_iter().map(LevelFacts::from).collect(),

@@ -26,6 +26,7 @@ mod role;
 mod segments;
 mod settings;
 mod split;
+mod wrong;
 
 pub use crate::checkpoint::any_code::AnyCode;
 pub use app::NodeCheckpointer;
@@ -52,3 +53,4 @@ pub use skt_terms::choice::{OnLoss, Overlap, Region};
 pub use split::{
     memory_split, memory_words, process_rows, segment_bytes, segment_layout, smallest_group,
 };
+pub use wrong::Wrong;

@@ -108,7 +108,7 @@ mod tests {
     use super::super::split::state_bytes;
     use super::*;
     use crate::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
-    use crate::report::record::{MemorySplit, Protection, Stall, Unverified};
+    use crate::report::record::{MemorySplit, Mended, Protection, Stall, Unverified};
     use crate::report::samples::Samples;
 
     /// A number with as many digits as possible.
@@ -195,6 +195,19 @@ mod tests {
                 restarts: Vec::new(),
                 checks: u64::MAX,
                 mended_rows: u64::MAX,
+                mended: vec![
+                    Mended {
+                        host: "h".repeat(64),
+                        rank: MANY,
+                        process_row: MANY,
+                        process_column: MANY,
+                        rows: u64::MAX,
+                        first_row: 10_000_000,
+                        first_column: 10_000_000,
+                        last_column: 10_000_000,
+                    };
+                    Protection::MENDED_KEPT
+                ],
                 unverified: vec![
                     Unverified {
                         process_row: MANY,

@@ -98,7 +98,11 @@ impl Machine {
         self.state.reason = Some(why.to_owned());
         self.say("gave-up", format!("giving up: {why}"));
         if exit == Exit::Interrupted {
-            self.say("hint", "data that survived is kept; start the same command again to resume");
+            let hint = match self.state.start {
+                0 => "nothing was started; start the same command again when this is put right",
+                _ => "data that survived is kept; start the same command again to resume",
+            };
+            self.say("hint", hint);
         }
         self.act(Action::Save);
     }

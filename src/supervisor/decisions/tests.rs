@@ -412,6 +412,24 @@ fn a_killed_launcher_is_started_again_after_pauses_that_double() {
     }
 }
 
+/// If a node refuses before the first start, the hint says that nothing was started, and does not
+/// mention data.
+#[test]
+fn a_node_that_refuses_before_the_first_start_has_kept_nothing() {
+    let mut play = Play::new(rules(), state(&[]));
+    play.on(Event::Begin);
+    play.on(Event::NoJob { swept: 0 });
+    let lines = play.answers_but(&["n2"]);
+    assert_eq!(
+        lines[..2],
+        [
+            "gave-up: giving up: n2 (no answer) cannot be used, and no spare node is left",
+            "hint: nothing was started; start the same command again when this is put right",
+        ]
+    );
+    assert_eq!(lines.last().unwrap(), "end 75");
+}
+
 #[test]
 fn without_a_spare_the_run_gives_up_until_the_node_is_back() {
     let mut play = Play::computing(rules(), &["s1"]);
@@ -419,7 +437,7 @@ fn without_a_spare_the_run_gives_up_until_the_node_is_back() {
     assert_eq!(
         play.answers_but(&["n2", "s1"]),
         [
-            "gave-up: giving up: no spare node is left for n2 (no answer)",
+            "gave-up: giving up: n2 (no answer) cannot be used, and no spare node is left",
             "hint: data that survived is kept; start the same command again to resume",
             "Save",
             "Account",
@@ -1184,7 +1202,7 @@ fn a_first_start_with_too_few_spares_is_tried_and_shows_whether_the_test_is_righ
     let mut play = begin();
     play.ended("the launcher ended with code 1");
     let lines = play.links_dead(&["n2"]);
-    let why = said(&lines, "giving up: no spare node is left for n2 (its link is dead: ");
+    let why = said(&lines, "giving up: n2 (its link is dead: ");
     assert!(why.contains("tries failed"), "{why}");
     assert_eq!(lines.last().unwrap(), "end 75");
 }

@@ -51,7 +51,7 @@ pub struct Replacement {
 
 /// There are too few spares.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no spare node is left for {}", lost.join(", "))]
+#[error("{} cannot be used, and no spare node is left", lost.join(", "))]
 pub struct SparesSpent {
     /// The lost nodes without a spare, each with the reason.
     pub lost: Vec<String>,
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(names(&pool.active), ["n1", "s1", "n3"]);
         pool.replace(dead(&["n1"])).unwrap();
         let spent = pool.replace(dead(&["n3"])).unwrap_err();
-        assert_eq!(spent.to_string(), "no spare node is left for n3 (silent)");
+        assert_eq!(spent.to_string(), "n3 (silent) cannot be used, and no spare node is left");
         assert_eq!(names(&pool.active), ["s3", "s1", "n3"]);
         assert_eq!(pool.ranks(), 6);
         assert_eq!(pool.readmit(), ["s2", "n2", "n1"]);

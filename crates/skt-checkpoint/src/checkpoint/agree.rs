@@ -69,7 +69,7 @@ pub fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusal> {
     };
     let given_up = choose::given_up(offers, rules);
     if rules.resume == Resume::Never {
-        choose::refuse_without(&given_up, rules, "resume = never is to remove what is there")?;
+        choose::refuse_without(&given_up, rules, "--resume never is to remove what is there")?;
     }
     if rules.levels.is_empty() || rules.resume == Resume::Never {
         return memory.map(|plan| Decision::Work(Plan { given_up, ..plan }));

@@ -48,7 +48,7 @@ pub enum Refusal {
         parities: usize,
     },
     /// Too much of one stripe is damaged: it differs from what was written.
-    #[error("{}. {}. Start afresh with resume = never", self.what(), look_for_errors(level))]
+    #[error("{}. {}. Start afresh with --resume never", self.what(), look_for_errors(level))]
     Damaged {
         /// The epoch to be restored.
         epoch: u64,
@@ -62,7 +62,7 @@ pub enum Refusal {
         parities: usize,
     },
     /// Images of method `abft` differ from what was written, in too many ranks of a group.
-    #[error("{}. {}. Start afresh with resume = never", self.what(), look_for_errors(&Some(level.clone())))]
+    #[error("{}. {}. Start afresh with --resume never", self.what(), look_for_errors(&Some(level.clone())))]
     RottenImages {
         /// The epoch to be restored.
         epoch: u64,
@@ -76,7 +76,7 @@ pub enum Refusal {
         parities: usize,
     },
     /// The application cannot use the surviving data (method `abft`).
-    #[error("{why}. Start afresh with resume = never")]
+    #[error("{why}. Start afresh with --resume never")]
     OfNoUse {
         /// What is wrong with the data.
         why: String,
@@ -90,8 +90,8 @@ pub enum Refusal {
         /// The ranks of the run that no process has.
         lost: Vec<usize>,
     },
-    /// With `resume = require`, there is nothing to resume.
-    #[error("resume = require, but no checkpoint of this run was found")]
+    /// With `--resume require`, there is nothing to resume.
+    #[error("--resume require, but no checkpoint of this run was found")]
     NothingFound,
     /// Processes were started with different settings.
     #[error("process {process} was started with other settings than process 0")]
@@ -102,7 +102,7 @@ pub enum Refusal {
     /// Segments of this run were made with other settings.
     #[error(
         "process {process} found a segment of this run (rank {rank}) made with other settings: \
-         {differences}. Restart with the settings of the run, or start afresh with resume = never"
+         {differences}. Restart with the settings of the run, or start afresh with --resume never"
     )]
     OtherShape {
         /// A process that found one.
@@ -202,13 +202,13 @@ fn bring_back(epoch: u64, torn: &[usize]) -> String {
     if torn.is_empty() {
         return ". Bring the lost nodes back. If that run has ended without the nodes that are \
                 here, what they bear is left over from it, and each start will say so: start afresh \
-                with resume = never"
+                with --resume never"
             .to_owned();
     }
     format!(
         "; of these, ranks {torn:?} are here, but the run died while checkpoint {} was being \
          written over their only copy, which is torn. Method `single` cannot survive a death \
-         within a checkpoint. Start afresh with resume = never, and with --ft self or --ft \
+         within a checkpoint. Start afresh with --resume never, and with --ft self or --ft \
          double, which have a whole copy at every instant",
         epoch + 1
     )

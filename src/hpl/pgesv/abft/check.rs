@@ -13,6 +13,7 @@
 //! the diagonal in its checksums, which are checked when their group is finished
 //! (`Run::finish_group`).
 
+use std::collections::BTreeMap;
 use std::num::{NonZeroUsize, ParseIntError};
 use std::ops::Range;
 use std::str::FromStr;
@@ -23,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::SolveError;
 use super::super::local::Local;
+use super::super::wrong::{NotMended, WrongNumbers};
 use super::groups::{columns_of, dead_checksums, dead_columns, first_of_last_group, of_group};
 use super::memory::Places;
 use super::relay::{Relay, Sum};
@@ -53,12 +55,37 @@ struct Wrong {
 }
 
 /// The result of a check, the same on all ranks.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Checked {
     /// The largest delta after mending, in units.
     pub units: f64,
+    /// The ranks whose wrong rows have been mended, in order.
+    pub mended: Vec<MendedRank>,
+}
+
+impl Checked {
     /// Rows that were wrong and have been mended.
-    pub mended_rows: usize,
+    pub fn mended_rows(&self) -> usize {
+        self.mended.iter().map(|rank| rank.rows).sum()
+    }
+}
+
+/// A rank whose wrong rows have been recomputed. One wrong number may make rows of several ranks of
+/// its process column wrong, as it spreads to lower rows there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MendedRank {
+    /// The rank's number in the grid.
+    pub rank: usize,
+    /// The rank's process row.
+    pub process_row: usize,
+    /// The rank's process column; Q or more for a rank of checksums.
+    pub process_column: usize,
+    /// Rows that have been recomputed.
+    pub rows: usize,
+    /// The first of these rows: a global row, from 0.
+    pub first_row: usize,
+    /// Columns eliminated at the time of the check.
+    pub column: usize,
 }
 
 /// How often the checksums are compared with the matrix.
@@ -203,15 +230,17 @@ pub(super) fn check<C: Comm>(
     let equations = Equations::new(weights, scope.lost);
     let look = |time| look(local, places, &equations, scope, time);
     let Found { wrong, units, unit } = look(0)?;
-    let is_hopeless = |wrong: &&Wrong| wrong.column.is_none();
-    let hopeless = wrong.iter().filter(is_hopeless).count();
+    let hopeless = wrong.iter().filter(|wrong| wrong.column.is_none()).count();
     let mut most = [units, wrong.len() as f64, hopeless as f64];
     collect::all_max(&grid.all, &mut most)?;
     if most[1] == 0.0 {
-        return Ok((Checked { units: most[0], mended_rows: 0 }, unit));
+        return Ok((Checked { units: most[0], mended: Vec::new() }, unit));
     }
     if most[2] > 0.0 {
-        return Err(refused(local, scope, wrong.iter().filter(is_hopeless))?);
+        let hopeless: Vec<Wrong> =
+            wrong.into_iter().filter(|wrong| wrong.column.is_none()).collect();
+        let why = equations.why_not(scope.may_mend);
+        return Err(refused(local, scope, &hopeless, why)?);
     }
     let lost: Vec<usize> = (0..scope.lost.len()).filter(|&col| scope.lost[col]).collect();
     let finished = local.params.columns_before(scope.cut);
@@ -221,25 +250,47 @@ pub(super) fn check<C: Comm>(
         let sum = Sum { divisor, ..Sum::new("mend", terms, target, finished) };
         relay.sum(sum, (wrong.row..wrong.row + 1, 0..columns_of(local, target)))?;
     }
-    // Each process row counts its rows once, on its first rank, even if that rank is lost.
-    let mut mended = [if grid.row.rank() == 0 { wrong.len() as f64 } else { 0.0 }];
-    collect::all_sum(&grid.all, &mut mended)?;
+    let mended = mended_ranks(local, scope, &wrong)?;
     let Found { wrong, units, .. } = look(1)?;
     let mut most = [units, wrong.len() as f64];
     collect::all_max(&grid.all, &mut most)?;
     if most[1] > 0.0 {
-        return Err(refused(local, scope, wrong.iter())?);
+        return Err(refused(local, scope, &wrong, NotMended::Again)?);
     }
-    Ok((Checked { units: most[0], mended_rows: mended[0] as usize }, unit))
+    Ok((Checked { units: most[0], mended }, unit))
 }
 
-/// A rank's report of the worst row that it cannot mend.
+/// The ranks of the grid whose rows have been recomputed. `wrong` has the rows of this process row.
+/// Collective over the grid.
+fn mended_ranks<C: Comm>(
+    local: &Local<C>,
+    scope: &Scope,
+    wrong: &[Wrong],
+) -> Result<Vec<MendedRank>, CommError> {
+    let grid = local.grid;
+    let own = wrong.iter().filter(|wrong| wrong.column == Some(grid.mycol));
+    let own: Vec<usize> = own.map(|wrong| local.rows.global(wrong.row, grid.myrow)).collect();
+    let first_row = own.iter().min().copied().unwrap_or(0);
+    let mine = [scope.number, grid.myrow, grid.mycol, own.len(), first_row].map(|n| n as u64);
+    let all = collect::all_gather_bytes(&grid.all, bytemuck::cast_slice(&mine))?;
+    let column = local.params.columns_before(scope.cut);
+    let of_rank = |bytes: &Vec<u8>| {
+        let words: [u64; 5] = bytemuck::pod_read_unaligned(bytes);
+        let [rank, process_row, process_column, rows, first_row] = words.map(|n| n as usize);
+        MendedRank { rank, process_row, process_column, rows, first_row, column }
+    };
+    Ok(all.iter().map(of_rank).filter(|rank| rank.rows > 0).collect())
+}
+
+/// A rank's report of the wrong rows of its process row that cannot be mended.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 struct Worst {
-    /// Negative if the rank has no such row.
+    /// The largest deviation of these rows, in units. Negative if there is no such row.
     units: f64,
     row: u64,
+    /// Rows that are wrong.
+    rows: u64,
     /// The grid position and number of this rank.
     process_row: u64,
     process_column: u64,
@@ -247,56 +298,209 @@ struct Worst {
     is_lost: u64,
     /// The process column with the wrong number; `u64::MAX`: unknown.
     column: u64,
+    /// The process column whose checksums have noticed the wrong number.
+    noticed_by: u64,
+    /// The position of the reason in [`NotMended::ALL`].
+    why: u64,
+    /// Whether L has spread the wrong number to all process rows.
+    is_spread: u64,
 }
 
-/// The error that names the worst of these rows, the same on all ranks. Collective over the grid;
-/// at least one rank has a row.
-fn refused<'w, C: Comm>(
+impl Worst {
+    /// The report of a rank that is not lost and in whose process row nothing is wrong.
+    fn none<C: Comm>(local: &Local<C>, number: usize) -> Self {
+        let grid = local.grid;
+        let [process_row, process_column, number] =
+            [grid.myrow, grid.mycol, number].map(|number| number as u64);
+        Self {
+            units: -1.0,
+            row: 0,
+            rows: 0,
+            process_row,
+            process_column,
+            number,
+            is_lost: 0,
+            column: u64::MAX,
+            noticed_by: 0,
+            why: 0,
+            is_spread: 0,
+        }
+    }
+
+    fn is_any(&self) -> bool {
+        self.units >= 0.0
+    }
+}
+
+/// The error that names the worst of the `wrong` rows of all process rows, the same on all ranks.
+/// Collective over the grid; at least one rank has a row.
+fn refused<C: Comm>(
     local: &Local<C>,
     scope: &Scope,
-    wrong: impl Iterator<Item = &'w Wrong>,
+    wrong: &[Wrong],
+    why: NotMended,
 ) -> Result<SolveError, CommError> {
     let grid = local.grid;
-    let worst = wrong.max_by(|a, b| a.units.total_cmp(&b.units));
-    let mine = Worst {
-        units: worst.map_or(-1.0, |wrong| wrong.units),
-        row: worst.map_or(0, |wrong| local.rows.global(wrong.row, grid.myrow)) as u64,
-        process_row: grid.myrow as u64,
-        process_column: grid.mycol as u64,
-        number: scope.number as u64,
-        is_lost: u64::from(scope.lost[grid.mycol]),
-        column: worst.and_then(|wrong| wrong.column).map_or(u64::MAX, |column| column as u64),
-    };
-    let all = collect::all_gather_bytes(&grid.all, bytemuck::bytes_of(&mine))?;
+    let mut mine = Worst::none(local, scope.number);
+    mine.is_lost = u64::from(scope.lost[grid.mycol]);
+    if let Some(worst) = wrong.iter().max_by(|a, b| a.units.total_cmp(&b.units)) {
+        let checksum = (grid.q..scope.lost.len()).find(|&col| !scope.lost[col]);
+        mine.units = worst.units;
+        mine.row = local.rows.global(worst.row, grid.myrow) as u64;
+        mine.rows = wrong.len() as u64;
+        mine.column = worst.column.map_or(u64::MAX, |column| column as u64);
+        mine.noticed_by = checksum.expect("one is left to look with") as u64;
+        mine.why = why as u64;
+    }
+    Ok(agreed(local, &mine, local.params.columns_before(scope.cut))?.into())
+}
+
+/// Combines the reports of all ranks when `column` columns are eliminated; at least one has a row
+/// that is wrong. Collective over the grid.
+fn agreed<C: Comm>(
+    local: &Local<C>,
+    mine: &Worst,
+    column: usize,
+) -> Result<WrongNumbers, CommError> {
+    let all = collect::all_gather_bytes(&local.grid.all, bytemuck::bytes_of(mine))?;
     let all: Vec<Worst> = all.iter().map(|bytes| bytemuck::pod_read_unaligned(bytes)).collect();
     let worst = all.iter().max_by(|a, b| a.units.total_cmp(&b.units)).expect("a rank");
+    let wrong = || all.iter().filter(|rank| rank.is_any());
+    let is_of_one = wrong().all(|rank| rank.column == worst.column) && worst.column != u64::MAX;
+    let process_column = is_of_one.then_some(worst.column as usize);
     let is_suspect = |rank: &&Worst| {
-        rank.process_row == worst.process_row
-            && rank.is_lost == 0
-            && [u64::MAX, rank.process_column].contains(&worst.column)
+        let is_here = match worst.is_spread {
+            0 => rank.is_any() && [u64::MAX, rank.process_column].contains(&rank.column),
+            _ => is_of_one && rank.process_column == worst.column,
+        };
+        is_here && rank.is_lost == 0
     };
-    Ok(SolveError::Wrong {
-        column: local.params.columns_before(scope.cut),
+    let rows: BTreeMap<u64, u64> = wrong().map(|rank| (rank.process_row, rank.rows)).collect();
+    let noticed = (worst.process_row, worst.noticed_by);
+    let has_noticed = |rank: &&Worst| (rank.process_row, rank.process_column) == noticed;
+    Ok(WrongNumbers {
+        column,
         row: worst.row as usize,
         units: worst.units,
         process_row: worst.process_row as usize,
-        ranks: all.iter().filter(is_suspect).map(|rank| rank.number as usize).collect(),
+        rows: rows.values().sum::<u64>() as usize,
+        process_column,
+        suspects: all.iter().filter(is_suspect).map(|rank| rank.number as usize).collect(),
+        noticed_by: all.iter().find(has_noticed).expect("it is there").number as usize,
+        why: NotMended::ALL[worst.why as usize],
+        is_known_to_all: true,
     })
 }
 
+/// Wrong numbers that a rank of checksums has noticed in a finished group. The other ranks learn of
+/// them at the next barrier.
+#[derive(Debug, Clone, Copy, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub(super) struct Noticed {
+    /// The largest deviation, in units. Negative if nothing is wrong.
+    units: f64,
+    /// The unit of rounding.
+    unit: f64,
+    /// The panel before which the group ends.
+    end: u64,
+    /// The local row with the largest deviation.
+    row: u64,
+    /// Rows that are wrong.
+    rows: u64,
+}
+
+impl Noticed {
+    const NOTHING: Self = Self { units: -1.0, unit: 0.0, end: 0, row: 0, rows: 0 };
+
+    /// Local row `row` deviates by `units` units in the group that ends before panel `end`.
+    pub fn in_row(end: usize, row: usize, units: f64, unit: f64) -> Self {
+        Self { units, unit, end: end as u64, row: row as u64, rows: 1 }
+    }
+
+    /// Combines two reports: the worse deviation, and the rows of both.
+    pub fn and(self, other: Self) -> Self {
+        let worse = if other.units > self.units { other } else { self };
+        Self { rows: self.rows + other.rows, ..worse }
+    }
+}
+
+/// The error for what ranks of checksums have `noticed`, at least one of them. The new sums of
+/// their group must be complete and still beside A. Collective over the grid.
+pub(super) fn refuse_noticed<C: Comm>(
+    local: &Local<C>,
+    places: &Places,
+    weights: &Weights,
+    noticed: Option<Noticed>,
+    column: usize,
+) -> Result<SolveError, CommError> {
+    let grid = local.grid;
+    let mut mine = Worst::none(local, grid.all.rank());
+    let own = noticed.unwrap_or(Noticed::NOTHING);
+    let of_row = collect::all_gather_bytes(&grid.row, bytemuck::bytes_of(&own))?;
+    let of_row = of_row.iter().map(|bytes| bytemuck::pod_read_unaligned::<Noticed>(bytes));
+    let worst = of_row.enumerate().filter(|(_, noticed)| noticed.units >= 0.0);
+    let worst = worst.reduce(|a, b| if b.1.units > a.1.units { b } else { a });
+    if let Some((col, worst)) = worst {
+        let origin = origin(local, places, weights, &worst)?;
+        mine.units = worst.units;
+        mine.row = local.rows.global(worst.row as usize, grid.myrow) as u64;
+        mine.rows = worst.rows;
+        mine.column = origin.map_or(u64::MAX, |column| column as u64);
+        mine.noticed_by = col as u64;
+        let is_one = weights.checksums() == 1;
+        mine.why = if is_one { NotMended::OneChecksum } else { NotMended::Eliminated } as u64;
+        mine.is_spread = 1;
+    }
+    Ok(agreed(local, &mine, column)?.into())
+}
+
+/// The process column that gave the wrong number noticed in this process row, if the checksums say
+/// which. Collective over the process row.
+fn origin<C: Comm>(
+    local: &Local<C>,
+    places: &Places,
+    weights: &Weights,
+    &Noticed { unit, end, row, .. }: &Noticed,
+) -> Result<Option<usize>, CommError> {
+    let (grid, row) = (local.grid, row as usize);
+    let mut own: Vec<f64> = Vec::new();
+    if grid.is_checksum() {
+        let (above, cols) = of_group(local, end as usize);
+        // SAFETY: no thread writes to A or to the sums.
+        unsafe {
+            own.extend(places.a.read(row..row + 1, cols.clone()).row(0));
+            if above.contains(&row) {
+                let sums = places.sums(cols.len()).into_ref();
+                own.iter_mut().zip(sums.row(row)).for_each(|(value, sum)| *value -= sum);
+            }
+        }
+    }
+    let all = collect::all_gather_bytes(&grid.row, bytemuck::cast_slice(&own))?;
+    let of_checksums = all[grid.q..].iter().map(|bytes| bytemuck::pod_collect_to_vec(bytes));
+    let of_checksums: Vec<Vec<f64>> = of_checksums.collect();
+    let of_column = |col: usize| of_checksums.iter().map(|of| of[col]).collect::<Vec<f64>>();
+    let largest = |deltas: &Vec<f64>| deltas.iter().fold(0.0f64, |most, by| most.max(by.abs()));
+    let columns = (0..of_checksums[0].len()).map(of_column);
+    let worst = columns.max_by(|a, b| largest(a).total_cmp(&largest(b)));
+    let equations = Equations::new(weights, &vec![false; grid.row.size()]);
+    let is_sure = |deltas: &Vec<f64>| equations.left > 1 && deltas.iter().all(|by| by.is_finite());
+    Ok(worst.filter(is_sure).and_then(|deltas| equations.locate(&deltas, unit)))
+}
+
 /// Checks the checksums of the group that ends before panel `end`, below its diagonal: there they
-/// are rounding, amplified by L21 L11^-1. Returns the unit. Collective over the process column.
+/// are rounding, amplified by L21 L11^-1. Returns the unit and what is wrong on this rank.
+/// Collective over the process column.
 ///
 /// # Errors
-/// [`SolveError::Wrong`] on a rank whose checksums are larger there. When a rank is lost.
+/// When a rank is lost.
 pub(super) fn check_left_over<C: Comm>(
     local: &Local<C>,
     places: &Places,
     end: usize,
-) -> Result<f64, SolveError> {
+) -> Result<(f64, Option<Noticed>), SolveError> {
     let grid = local.grid;
     if !grid.is_checksum() {
-        return Ok(f64::INFINITY);
+        return Ok((f64::INFINITY, None));
     }
     let (Range { end: below, .. }, cols) = of_group(local, end);
     // SAFETY: no thread writes to A.
@@ -307,17 +511,12 @@ pub(super) fn check_left_over<C: Comm>(
     collect::all_max(&grid.col, &mut size)?;
     let unit = unit(local, size[0]);
     let left_over = a.block(below..local.shape.rows, 0..cols.len());
-    let mut rows = (below..).zip(left_over.fetched_rows());
-    match rows.find(|(_, row)| !is_rounding(kernels::largest(row), unit)) {
-        Some((row, values)) => Err(SolveError::Wrong {
-            column: local.params.columns_before(end),
-            row: local.rows.global(row, grid.myrow),
-            units: most_units(values.iter().copied(), unit),
-            process_row: grid.myrow,
-            ranks: Vec::new(),
-        }),
-        None => Ok(unit),
-    }
+    let rows = (below..).zip(left_over.fetched_rows());
+    let wrong = rows.filter(|(_, values)| !is_rounding(kernels::largest(values), unit));
+    let noticed = wrong.map(|(row, values)| {
+        Noticed::in_row(end, row, most_units(values.iter().copied(), unit), unit)
+    });
+    Ok((unit, noticed.reduce(Noticed::and)))
 }
 
 /// The result of comparing a process row with its checksums.
@@ -427,6 +626,17 @@ impl Equations {
             new.seen.push((col, direction));
         }
         new
+    }
+
+    /// Why rows that the checksums contradict are not mended; `may_mend`: whether rows of this
+    /// process row may be recomputed.
+    fn why_not(&self, may_mend: bool) -> NotMended {
+        match self.left {
+            _ if self.checksums == 1 => NotMended::OneChecksum,
+            1 => NotMended::OneIsLeft,
+            _ if !may_mend => NotMended::Rebuilt,
+            _ => NotMended::Scattered,
+        }
     }
 
     /// The factors of a number of this process column in each delta, without their sign.

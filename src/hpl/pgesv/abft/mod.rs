@@ -15,12 +15,13 @@
 //!     meanwhile panel k + 1 is factored and broadcast
 //!     new checksums of the group that ended before k, if one did, have passed    SUMMED(k)
 //!  T  a barrier, entered by then and not waited for
-//!     T has been entered by all
+//!     T has been entered by all, and says whether any rank wants an image or has noticed
+//!     wrong numbers
 //!     U1 into the panel's columns                               REST(k + 1)
 //!     the new checksums replace the old ones                    renewal
 //!     the checksums of a group that ends here are checked       finish_group
 //!     the checksums are compared with the matrix, where due     check
-//!     an image, where T has said that some rank wants one
+//!     an image, where T has said so
 //! x, on all ranks                                               SOLVED
 //! ```
 //!
@@ -51,8 +52,8 @@ use std::time::Instant;
 
 use skt_terms::phases::{ChecksumCosts, Phases};
 
-pub use check::{CheckEvery, Checked};
-use check::{Checks, Scope};
+pub use check::{CheckEvery, Checked, MendedRank};
+use check::{Checks, Noticed, Scope};
 
 use super::background::Token;
 use super::exchange::RowExchange;
@@ -366,11 +367,7 @@ impl<'s, C: Comm> System<'s, C> {
             let mut run = Run::new(&local, &places, words, relay, checks, from)?;
             // All memory is allocated: the clock may start.
             watcher.begins(&beginning)?;
-            let factored = run.factor(from, watcher);
-            if let Err(SolveError::Pivot { .. } | SolveError::TimeUp { .. }) = factored {
-                // All ranks get this error at the same panel, so messages of sums can be completed.
-                run.relay.wait_all()?;
-            }
+            let factored = run.factor_or_tell(from, watcher);
             note_wrong(&journal, factored)?;
             let mut phases = run.phases;
             watcher.back_substitutes();
@@ -616,7 +613,7 @@ impl<'s, C: Comm> System<'s, C> {
 
 /// Writes down that the checksums have contradicted the matrix, if `result` says so.
 fn note_wrong<T>(journal: &Journal, result: Result<T, SolveError>) -> Result<T, SolveError> {
-    if let Err(SolveError::Wrong { .. }) = result {
+    if let Err(SolveError::Wrong(_)) = result {
         journal.set_wrong(true)?;
     }
     result
@@ -658,6 +655,9 @@ struct Run<'r, C: Comm> {
     relay: Relay<'r, 'r, C>,
     weights: &'r Weights,
     checks: Checks,
+    /// What is wrong in this rank's checksums of the last finished group. Other ranks do not know
+    /// it yet.
+    noticed: Option<Noticed>,
     phases: Phases,
     costs: ChecksumCosts,
 }
@@ -700,9 +700,26 @@ impl<'r, C: Comm> Run<'r, C> {
             relay,
             weights,
             checks,
+            noticed: None,
             phases: Phases::default(),
             costs: ChecksumCosts::default(),
         })
+    }
+
+    /// Calls [`Self::factor`], and completes the messages of sums. Wrong numbers that a rank has
+    /// noticed take precedence over a column without a pivot, which they may have caused.
+    fn factor_or_tell(&mut self, from: usize, watcher: &mut dyn Watcher) -> Result<(), SolveError> {
+        let factored = self.factor(from, watcher);
+        match &factored {
+            // All ranks get this error at the same panel, so messages of sums can be completed.
+            Err(SolveError::Pivot { column, .. }) => {
+                self.relay.wait_all()?;
+                self.tell_noticed(column / self.local.params.nb)?;
+            }
+            Err(SolveError::TimeUp { .. } | SolveError::Wrong(_)) => self.relay.wait_all()?,
+            Ok(()) | Err(_) => {}
+        }
+        factored
     }
 
     /// Factors from panel `from` to the end.
@@ -727,7 +744,7 @@ impl<'r, C: Comm> Run<'r, C> {
                 self.look_ahead.wait_for_newest(local, watch, applied, &mut self.phases)?;
             }
             // Until all ranks have exchanged their rows, some rank may have to go back. T also says
-            // whether any rank wants an image.
+            // whether any rank wants an image or has noticed wrong numbers.
             let keeps_image = self.barrier.wait(&local.grid.all)?;
             self.journal.step("u1", k)?;
             local.store_u1(k, step.panel.l1);
@@ -738,17 +755,43 @@ impl<'r, C: Comm> Run<'r, C> {
         }
         self.relay.wait_all()?;
         self.costs.sum_seconds = self.relay.taken().as_secs_f64();
-        Ok(())
+        // The sums of the last group have passed since the last check.
+        if groups::is_group_end(panels, local.grid.q) { self.tell_noticed(panels) } else { Ok(()) }
+    }
+
+    /// Ends the run on all ranks if one of them has noticed wrong numbers in the last finished
+    /// group. Collective, at the cut before panel `cut`.
+    ///
+    /// # Errors
+    /// [`SolveError::Wrong`] on all ranks, if any rank has noticed wrong numbers. When a rank is
+    /// lost.
+    fn tell_noticed(&mut self, cut: usize) -> Result<(), SolveError> {
+        let Self { local, places, weights, ref mut relay, noticed, .. } = *self;
+        let mut any = [u8::from(noticed.is_some() || relay.noticed().is_some())];
+        collect::all_reduce(&local.grid.all, &mut any, u8::max)?;
+        if any[0] == 0 {
+            return Ok(());
+        }
+        // The sums that are still in progress may show more.
+        relay.wait_all()?;
+        let noticed = noticed.into_iter().chain(relay.noticed()).reduce(Noticed::and);
+        let column = local.params.columns_before(cut);
+        Err(check::refuse_noticed(local, places, weights, noticed, column)?)
     }
 
     /// Does all work at the cut before panel `cut` that is not part of the elimination.
-    /// `keeps_image`: some rank wants an image of it.
+    /// `keeps_image`: some rank wants an image of it, or has noticed wrong numbers; then the run
+    /// ends here, without an image.
     fn arrive(
         &mut self,
         cut: usize,
         keeps_image: bool,
         watcher: &mut dyn Watcher,
     ) -> Result<(), SolveError> {
+        if keeps_image {
+            // The new sums may have the wrong numbers, and are still beside A.
+            self.tell_noticed(cut)?;
+        }
         renewal::store(self.local, self.places, self.journal, cut)?;
         self.finish_group(cut)?;
         if let Some(flip) = watcher.flip(cut) {
@@ -769,11 +812,14 @@ impl<'r, C: Comm> Run<'r, C> {
         keeps_image: bool,
         watcher: &mut dyn Watcher,
     ) -> Result<(), SolveError> {
-        let Self { local, places, journal, weights, relay, checks, costs, .. } = self;
-        let is_due = checks.is_due(local, places, cut)?;
-        if !is_due && (!keeps_image || checks.are_off()) {
+        let is_due = self.checks.is_due(self.local, self.places, cut)?;
+        if !is_due && (!keeps_image || self.checks.are_off()) {
             return Ok(());
         }
+        if groups::is_group_end(cut, self.local.grid.q) {
+            self.tell_noticed(cut)?;
+        }
+        let Self { local, places, journal, weights, relay, checks, costs, .. } = self;
         let start = Instant::now();
         let (decoded, nobody) = (journal.decoded(), vec![false; local.grid.row.size()]);
         let (may_mend, number) = (!decoded.is_unchecked, local.grid.all.rank());
@@ -807,15 +853,19 @@ impl<'r, C: Comm> Run<'r, C> {
     /// If a group of columns ends before panel `end`, checks what is left over in its checksums,
     /// and begins to sum them anew.
     fn finish_group(&mut self, end: usize) -> Result<(), SolveError> {
-        let Self { local, places, journal, relay, weights, checks, costs, .. } = self;
+        let Self { local, places, journal, relay, weights, checks, noticed, costs, .. } = self;
         if !groups::is_group_end(end, local.grid.q) {
             return Ok(());
         }
         let start = Instant::now();
-        let unit = match checks.are_off() {
-            true => f64::INFINITY,
-            false => check::check_left_over(local, places, end)?,
-        };
+        let mut unit = f64::INFINITY;
+        if !checks.are_off() {
+            (unit, *noticed) = check::check_left_over(local, places, end)?;
+            if noticed.is_some() {
+                // All ranks learn of it at the next cut.
+                journal.set_wrong(true)?;
+            }
+        }
         costs.check_seconds += start.elapsed().as_secs_f64();
         renewal::begin(local, journal, relay, weights, end, unit)
     }
@@ -843,7 +893,7 @@ impl<'r, C: Comm> Run<'r, C> {
     /// Writes that the rows have been exchanged, and computes the product. Panel `next`, if there
     /// is one, is factored once its columns have their product, before the rest or meanwhile.
     /// Meanwhile sums pass, and then all ranks learn whether any rank `wants_image` of the next
-    /// cut.
+    /// cut or has noticed wrong numbers.
     fn multiply(
         &mut self,
         panel: &Panel<C>,
@@ -851,7 +901,9 @@ impl<'r, C: Comm> Run<'r, C> {
         next: Option<usize>,
         wants_image: bool,
     ) -> Result<(), SolveError> {
-        let Self { local, places, journal, pace, look_ahead, barrier, relay, phases, .. } = self;
+        let Self {
+            local, places, journal, pace, look_ahead, barrier, relay, noticed, phases, ..
+        } = self;
         let (grid, columns) = (local.grid, &step.columns);
         let rows = local.shape.rows - step.panel.below;
         let [of_next, of_rest] = [true, false].map(|is_next| Recorded { journal, pace, is_next });
@@ -868,11 +920,11 @@ impl<'r, C: Comm> Run<'r, C> {
         let narrow_rows = if columns.next.is_empty() { 0 } else { rows };
         journal.list_parts(narrow_parts(narrow_rows, threads), product.parts())?;
         journal.set(State::Exchanged(panel.k))?;
-        let mut asks = Some(wants_image);
+        let mut asks = Some(wants_image || noticed.is_some());
         let mut enter_once = |relay: &Relay<C>, barrier: &mut IBarrier<C>| {
             if let Some(asks) = asks.take_if(|_| relay.is_idle()) {
                 renewal::have_passed(local, journal, panel.k)?;
-                barrier.enter(&grid.all, asks)?;
+                barrier.enter(&grid.all, asks || relay.noticed().is_some())?;
             }
             Ok::<_, SolveError>(())
         };

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use super::super::SolveError;
 use super::super::local::Local;
+use super::super::wrong::{NotMended, WrongNumbers};
+use super::check::Noticed;
 use super::groups::{columns_of, dead_columns};
 use super::memory::{Journal, Places, RelayMessages};
 use super::rounding::{are_rounding, most_units};
@@ -38,7 +40,8 @@ pub(super) struct Sum {
     /// Whether the target also gets what is left over in its dead elements.
     pub with_left_over: bool,
     /// The unit of rounding: no element of the target may change by more than [`are_rounding`]
-    /// allows. Infinite: not checked.
+    /// allows. A larger change is an error or, for sums beside A, kept in [`Relay::noticed`].
+    /// Infinite: not checked.
     pub unit: f64,
 }
 
@@ -76,6 +79,8 @@ pub(super) struct Relay<'r, 'm, C: Comm> {
     sums: VecDeque<Passing<C>>,
     /// The time spent on passing sums.
     taken: Duration,
+    /// What sums beside A have shown to be wrong on this rank.
+    noticed: Option<Noticed>,
 }
 
 /// The messages of a rank that are not being filled or received.
@@ -207,8 +212,8 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         free.truncate(messages.count);
         let made = Messages { free, leaving: VecDeque::with_capacity(messages.count) };
         let (message_doubles, sums) = (messages.doubles, VecDeque::new());
-        let taken = Duration::ZERO;
-        Ok(Self { local, places, journal, message_doubles, messages: made, sums, taken })
+        let (taken, noticed) = (Duration::ZERO, None);
+        Ok(Self { local, places, journal, message_doubles, messages: made, sums, taken, noticed })
     }
 
     /// Whether all sums that were begun have passed this rank.
@@ -219,6 +224,12 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
     /// The time that this rank has worked on sums and waited for them.
     pub fn taken(&self) -> Duration {
         self.taken
+    }
+
+    /// What sums beside A have shown to be wrong: they differ from the data of this rank by more
+    /// than rounding.
+    pub fn noticed(&self) -> Option<Noticed> {
+        self.noticed
     }
 
     /// Sets `rows` and `cols` of the target to the sum ([`Self::begin`], then [`Self::complete`]).
@@ -267,9 +278,9 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
     /// Passes sums on until all that were begun have passed this rank.
     ///
     /// # Errors
-    /// [`SolveError::Wrong`] on the target, when an element would change by more than is allowed;
-    /// the message is discarded then. When a rank cannot be reached. After an error the relay is
-    /// unusable.
+    /// [`SolveError::Wrong`] on the target, when an element of A would change by more than is
+    /// allowed; the message is discarded then. When a rank cannot be reached. After an error the
+    /// relay is unusable.
     pub fn complete(&mut self) -> Result<(), SolveError> {
         self.pass(true)
     }
@@ -361,40 +372,22 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
     /// Divides the message, and sets this rank's part from it; dead elements become 0.
     ///
     /// # Errors
-    /// [`SolveError::Wrong`] when an element would change by more than rounding.
+    /// [`SolveError::Wrong`] when an element of A would change by more than rounding.
     fn take(
-        &self,
+        &mut self,
         message: &mut [f64],
         sum: &Sum,
         rows: Range<usize>,
         cols: Range<usize>,
     ) -> Result<(), SolveError> {
-        let local = self.local;
         if sum.divisor != 1.0 {
             message.iter_mut().for_each(|value| *value /= sum.divisor);
         }
-        let sums_of = |i: usize| &message[i * cols.len()..(i + 1) * cols.len()];
         let here = self.here(cols.clone());
         if sum.unit.is_finite() {
-            // SAFETY: only this thread uses these columns.
-            let a = unsafe { self.places.a.read(rows.clone(), here.clone()) };
-            for ((i, row), values) in rows.clone().enumerate().zip(a.fetched_rows()) {
-                let dead = self.dead(sum, row, &here);
-                let of_row = values[dead..].iter().zip(&sums_of(i)[dead..]);
-                let changes = || of_row.clone().map(|(value, sum)| sum - value);
-                if !are_rounding(changes(), sum.unit) {
-                    let row = local.rows.global(row, local.grid.myrow);
-                    let units = most_units(changes(), sum.unit);
-                    return Err(SolveError::Wrong {
-                        column: sum.finished,
-                        row,
-                        units,
-                        process_row: local.grid.myrow,
-                        ranks: Vec::new(),
-                    });
-                }
-            }
+            self.compare(message, sum, rows.clone(), cols.clone())?;
         }
+        let sums_of = |i: usize| &message[i * cols.len()..(i + 1) * cols.len()];
         for (i, row) in rows.enumerate() {
             // SAFETY: only this thread uses these columns and the sums beside A.
             let mut target = unsafe {
@@ -416,5 +409,63 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
             }
         }
         Ok(())
+    }
+
+    /// Compares a message of sums with the data of this rank. Sums beside A that differ by more
+    /// than rounding are noted in the journal and in [`Self::noticed`], from which all ranks learn
+    /// of them.
+    ///
+    /// # Errors
+    /// [`SolveError::Wrong`] when an element of A would change by more than rounding.
+    fn compare(
+        &mut self,
+        message: &[f64],
+        sum: &Sum,
+        rows: Range<usize>,
+        cols: Range<usize>,
+    ) -> Result<(), SolveError> {
+        let (local, here) = (self.local, self.here(cols.clone()));
+        // SAFETY: only this thread uses these columns.
+        let a = unsafe { self.places.a.read(rows.clone(), here.clone()) };
+        for ((row, values), sums) in
+            rows.zip(a.fetched_rows()).zip(message.chunks_exact(cols.len()))
+        {
+            let dead = self.dead(sum, row, &here);
+            let changes =
+                || values[dead..].iter().zip(&sums[dead..]).map(|(value, sum)| sum - value);
+            if are_rounding(changes(), sum.unit) {
+                continue;
+            }
+            let units = most_units(changes(), sum.unit);
+            if !sum.is_beside_a {
+                let row = local.rows.global(row, local.grid.myrow);
+                return Err(self.disagrees(sum, row, units).into());
+            }
+            if self.noticed.is_none() {
+                self.journal.set_wrong(true)?;
+            }
+            let end = sum.finished.div_ceil(local.params.nb);
+            let noticed = Noticed::in_row(end, row, units, sum.unit);
+            self.noticed = Some(self.noticed.map_or(noticed, |before| before.and(noticed)));
+        }
+        Ok(())
+    }
+
+    /// The error for global row `row`, where a rebuilding gives other numbers than this surviving
+    /// rank has.
+    fn disagrees(&self, sum: &Sum, row: usize, units: f64) -> WrongNumbers {
+        let grid = self.local.grid;
+        WrongNumbers {
+            column: sum.finished,
+            row,
+            units,
+            process_row: grid.myrow,
+            rows: 1,
+            process_column: None,
+            suspects: Vec::new(),
+            noticed_by: grid.all.rank(),
+            why: NotMended::Rebuilding,
+            is_known_to_all: false,
+        }
     }
 }

@@ -181,8 +181,8 @@ impl Refusal {
                 )
             }
             Self::Wrong { rank } => format!(
-                "the checksums of rank {rank} have contradicted the matrix, so a process, its \
-                 memory or a link has given a wrong number"
+                "an earlier start found wrong numbers in the matrix that it could not mend, as the \
+                 memory of rank {rank} says; the message of that start has the rows and ranks"
             ),
             Self::Replaced { rank, column } => format!(
                 "after a loss the run has gone on without process column {column} (--on-loss \

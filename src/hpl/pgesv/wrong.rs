@@ -1,0 +1,191 @@
+//! Wrong numbers in the matrix that the checksums notice but cannot mend.
+
+use std::fmt;
+
+/// Most suspects that a message lists by name, as a longer list would not fit into a line.
+const MOST_NAMED: usize = 16;
+
+/// Wrong numbers in the matrix that have not been mended, which ends the run.
+///
+/// A wrong number stays in its process column, but spreads to lower rows there, and row exchanges
+/// move rows to other process rows. So the process column is certain if the checksums locate it;
+/// the suspects are those of its ranks that have wrong rows now.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WrongNumbers {
+    /// Columns eliminated when the wrong numbers were noticed.
+    pub column: usize,
+    /// The global row, from 0, with the largest deviation.
+    pub row: usize,
+    /// The deviation of that row, in units of rounding.
+    pub units: f64,
+    /// The process row that holds that row.
+    pub process_row: usize,
+    /// Rows that are known to be wrong, in all process rows.
+    pub rows: usize,
+    /// The process column that the wrong numbers come from, Q or more for a rank of checksums;
+    /// `None` if the checksums cannot locate it.
+    pub process_column: Option<usize>,
+    /// The ranks of the grid that the wrong numbers may come from, in ascending order; if empty,
+    /// any rank.
+    pub suspects: Vec<usize>,
+    /// The rank of the grid whose checksums have noticed the wrong numbers.
+    pub noticed_by: usize,
+    /// Why the wrong numbers have not been mended.
+    pub why: NotMended,
+    /// Whether all ranks of the grid return this error; else only `noticed_by` does.
+    pub is_known_to_all: bool,
+}
+
+/// Why wrong numbers have not been mended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotMended {
+    /// There is only one checksum.
+    OneChecksum,
+    /// The lost ranks leave only one checksum to check with.
+    OneIsLeft,
+    /// Data was rebuilt, and no check has agreed since.
+    Rebuilt,
+    /// No single process column explains the wrong numbers.
+    Scattered,
+    /// Recomputed rows are wrong again.
+    Again,
+    /// The column was eliminated before a check.
+    Eliminated,
+    /// A rebuilding gives other numbers than a surviving rank has.
+    Rebuilding,
+}
+
+impl NotMended {
+    /// All reasons. Messages between ranks have the position of a reason in this list.
+    pub(super) const ALL: [Self; 7] = [
+        Self::OneChecksum,
+        Self::OneIsLeft,
+        Self::Rebuilt,
+        Self::Scattered,
+        Self::Again,
+        Self::Eliminated,
+        Self::Rebuilding,
+    ];
+}
+
+impl fmt::Display for NotMended {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            Self::OneChecksum => "One parity notices a wrong number, but cannot locate or mend it",
+            Self::OneIsLeft => {
+                "The parity that the lost ranks leave notices a wrong number, but cannot locate or \
+                 mend it"
+            }
+            Self::Rebuilt => {
+                "Between a rebuilding and the first check that agrees, no number can be mended"
+            }
+            Self::Scattered => {
+                "No single process column explains it, so it can be neither located nor mended"
+            }
+            Self::Again => "What was computed anew is wrong again",
+            Self::Eliminated => {
+                "Its column had been eliminated when it was noticed, too late to mend it"
+            }
+            Self::Rebuilding => "A rebuilding gives another number than a surviving rank has",
+        })
+    }
+}
+
+impl WrongNumbers {
+    /// Describes the wrong numbers in words; `name` names a rank of the grid.
+    pub fn told(&self, name: impl Fn(usize) -> String) -> String {
+        let Self { column, row, units, process_row, rows, noticed_by, why, .. } = self;
+        let more = match rows.saturating_sub(1) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        format!(
+            "the checksums contradict row {row} of the matrix (process row {process_row}){more}, at \
+             column {column} of the elimination, by {units:.3e} times the rounding error; {} \
+             noticed. {}. {why}",
+            name(*noticed_by),
+            self.origin(&name)
+        )
+    }
+
+    /// Names the ranks that the wrong numbers may come from.
+    fn origin(&self, name: &impl Fn(usize) -> String) -> String {
+        let who = match &self.suspects[..] {
+            [] => return "Any rank may have given the wrong number".to_owned(),
+            [rank] => name(*rank),
+            ranks if ranks.len() > MOST_NAMED => format!("one of {} ranks", ranks.len()),
+            ranks => {
+                let ranks: Vec<String> = ranks.iter().map(|&rank| name(rank)).collect();
+                format!("one of {}", ranks.join(", "))
+            }
+        };
+        let of = match self.process_column {
+            Some(column) => format!(" of process column {column}"),
+            None => String::new(),
+        };
+        format!("The wrong number comes from {who}{of}, its memory or a link to it")
+    }
+}
+
+impl fmt::Display for WrongNumbers {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(&self.told(|rank| format!("rank {rank}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrong() -> WrongNumbers {
+        WrongNumbers {
+            column: 640,
+            row: 1500,
+            units: 1.5e9,
+            process_row: 1,
+            rows: 3,
+            process_column: Some(0),
+            suspects: vec![4],
+            noticed_by: 7,
+            why: NotMended::Eliminated,
+            is_known_to_all: true,
+        }
+    }
+
+    #[test]
+    fn the_suspect_is_told_apart_from_the_rank_that_noticed() {
+        let host = |rank: usize| format!("rank {rank} (n{rank})");
+        assert_eq!(
+            wrong().told(host),
+            "the checksums contradict row 1500 of the matrix (process row 1) and 2 more, at column \
+             640 of the elimination, by 1.500e9 times the rounding error; rank 7 (n7) noticed. The \
+             wrong number comes from rank 4 (n4) of process column 0, its memory or a link to it. \
+             Its column had been eliminated when it was noticed, too late to mend it"
+        );
+        let one = WrongNumbers {
+            rows: 1,
+            process_column: None,
+            suspects: vec![4, 5, 7],
+            why: NotMended::OneChecksum,
+            ..wrong()
+        };
+        assert_eq!(
+            one.to_string(),
+            "the checksums contradict row 1500 of the matrix (process row 1), at column 640 of the \
+             elimination, by 1.500e9 times the rounding error; rank 7 noticed. The wrong number \
+             comes from one of rank 4, rank 5, rank 7, its memory or a link to it. One parity \
+             notices a wrong number, but cannot locate or mend it"
+        );
+        let any = WrongNumbers { suspects: Vec::new(), process_column: None, ..one };
+        assert!(any.to_string().contains("Any rank may have given the wrong number. One parity"));
+        let many = WrongNumbers { suspects: (0..17).collect(), ..any };
+        assert!(many.to_string().contains("comes from one of 17 ranks, its memory"));
+    }
+
+    #[test]
+    fn each_reason_has_its_position() {
+        for (at, why) in NotMended::ALL.into_iter().enumerate() {
+            assert_eq!(why as usize, at);
+        }
+    }
+}

@@ -159,9 +159,14 @@ fn abft_lines(protection: &Protection, what: &str) -> Vec<String> {
         memory_line(protection),
     ];
     if protection.checks > 0 {
+        let named: u64 = protection.mended.iter().map(|mended| mended.rows).sum();
+        let of_named = match named == protection.mended_rows {
+            true => String::new(),
+            false => format!(" (of {named} the ranks are named)"),
+        };
         lines.push(format!(
             "# checks: the matrix agreed with its checksums {} times; rows that were wrong and \
-             computed anew: {}",
+             computed anew: {}{of_named}",
             protection.checks, protection.mended_rows
         ));
     }
@@ -417,6 +422,7 @@ mod tests {
             "# mended: n2 rank 5: 1 row, first row 1500, at columns 640 to 704",
         ];
         assert_eq!(lines[at + 1..at + 3], want);
+        assert!(lines[at].ends_with("computed anew: 4"), "{}", lines[at]);
     }
 
     #[test]

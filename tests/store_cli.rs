@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use mpirun::mpirun;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use skt_terms::units;
 use tempfile::TempDir;
 
 /// Two ranks of a run that one of them ends at column 96, with segments in a
@@ -66,7 +67,7 @@ impl Killed {
 #[test]
 fn what_a_killed_run_has_left_is_listed_and_kept_until_the_run_is_named() {
     let killed = Killed::new("left");
-    let list = killed.store_command(&["list"]);
+    let list = killed.store_command(&["list", "--segments"]);
     let lines: Vec<&str> = list.lines().skip(1).collect();
     for line in &lines {
         assert!(line.starts_with("left ") && line.contains(" waiting "), "{line}");
@@ -74,21 +75,35 @@ fn what_a_killed_run_has_left_is_listed_and_kept_until_the_run_is_named() {
     // The matrices; beside them there are small markers.
     assert_eq!(lines.iter().filter(|line| line.contains(" t0.a")).count(), 2, "{list}");
     let all = lines.len();
+    let bytes = |line: &&str| line.split_whitespace().nth(3).unwrap().parse::<u64>().unwrap();
+    let bytes: u64 = lines.iter().map(bytes).sum();
+    let (gib, sum) = (bytes as f64 / f64::from(1 << 30), units::bytes(bytes));
+    // One line of the run, with the sum.
+    let list = killed.store_command(&["list"]);
+    let [title, line] = list.lines().collect::<Vec<_>>()[..] else { panic!("{list}") };
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(words(title), ["RUN", "STATE", "SEGMENTS", "GiB", "AGE"]);
+    assert_eq!(words(line)[..4], ["left", "waiting", &all.to_string(), &format!("{gib:.3}")]);
 
     let cleaned = killed.store_command(&["clean"]);
-    assert!(cleaned.contains("run left can go on from it"), "{cleaned}");
-    let summary = format!("0 segment(s) removed, 0.0 MiB; {all} kept\n");
-    assert!(cleaned.ends_with(&summary), "{cleaned}");
+    let kept = format!(
+        "kept {all} segments of run left, {sum}: it can continue from them (--run left or \
+         --force removes them all the same)\n0 segments removed, 0 B; {all} kept\n"
+    );
+    assert_eq!(cleaned, kept);
+    let cleaned = killed.store_command(&["clean", "--segments"]);
+    assert_eq!(cleaned.matches(": run left can go on from it").count(), all, "{cleaned}");
     let flags = ["store", "clean", "--run", "other", "--force", "--store", &killed.store()];
     let other = Command::new(env!("CARGO_BIN_EXE_skt-hpl")).args(flags).output().unwrap();
     assert_eq!(other.status.code(), Some(2), "{other:?}");
     let other = String::from_utf8_lossy(&other.stderr);
     assert!(other.contains("nothing of run `other` on this host"), "{other}");
-    assert_eq!(killed.store_command(&["list"]).lines().count(), 1 + all, "all are still there");
+    let list = killed.store_command(&["list", "--segments"]);
+    assert_eq!(list.lines().count(), 1 + all, "all are still there");
 
     let named = killed.store_command(&["clean", "--run", "left"]);
-    let summary = format!("{all} segment(s) removed");
-    assert!(named.contains(&summary) && named.contains("; 0 kept"), "{named}");
+    let removed = format!("removed {all} segments of run left, {sum}\n");
+    assert_eq!(named, format!("{removed}{all} segments removed, {sum}; 0 kept\n"));
     assert_eq!(killed.store_command(&["list"]), "no segments\n");
 }
 
@@ -194,7 +209,7 @@ fn what_others_keep_is_named_where_memory_lacks() {
 fn force_removes_everything() {
     let killed = Killed::new("forced");
     let cleaned = killed.store_command(&["clean", "--force"]);
-    assert!(cleaned.ends_with("; 0 kept\n") && cleaned.contains("-t0.a"), "{cleaned}");
+    assert!(cleaned.starts_with("removed ") && cleaned.ends_with("; 0 kept\n"), "{cleaned}");
     assert_eq!(killed.store_command(&["list"]), "no segments\n");
 }
 

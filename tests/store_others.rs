@@ -16,7 +16,7 @@ use std::ptr;
 
 use nix::sched::{CloneFlags, unshare};
 use skt_hpl::checkpoint::store::{Files, Flaw, SegmentName, Store, StoreKind, SysV};
-use skt_hpl::cli::store::{self, CleanOptions};
+use skt_hpl::cli::store::{self, CleanOptions, Lines};
 use skt_hpl::run::protect::hold::RunLock;
 use tempfile::TempDir;
 
@@ -38,7 +38,7 @@ fn name() -> SegmentName {
 
 fn clean(store: &dyn Store, force: bool) -> String {
     let mut text = Vec::new();
-    store::clean(store, &CleanOptions { run: None, force }, &mut text).unwrap();
+    store::clean(store, &CleanOptions { run: None, force }, Lines::Runs, &mut text).unwrap();
     String::from_utf8(text).unwrap()
 }
 
@@ -146,7 +146,7 @@ fn a_segment_that_others_may_attach_is_none() {
         assert!(store.attach(&name()).unwrap().is_none(), "{what}");
         assert_eq!(store.list().unwrap(), [], "{what}");
         let mut list = Vec::new();
-        store::list(&store, &mut list).unwrap();
+        store::list(&store, Lines::Runs, &mut list).unwrap();
         assert!(String::from_utf8(list).unwrap().contains(" damaged "), "{what}");
         let text = clean(&store, false);
         assert!(text.contains(&format!("its mode is {mode:03o}, not 600")), "{text}");

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use skt_hpl::checkpoint::store::{
     Files, Flaw, Liveness, SegmentName, Stage, Store, StoreError, StoreKind, Stub, SysV,
 };
-use skt_hpl::cli::store::{self, CleanOptions, Cleaned};
+use skt_hpl::cli::store::{self, CleanOptions, Cleaned, Lines};
 use skt_hpl::run::protect::hold::RunLock;
 use tempfile::TempDir;
 
@@ -40,7 +40,7 @@ impl Fixture {
     fn clean(&self, force: bool) -> (Cleaned, String) {
         let mut text = Vec::new();
         let options = CleanOptions { run: Some(self.run.clone()), force };
-        let cleaned = store::clean(&*self.store, &options, &mut text).unwrap();
+        let cleaned = store::clean(&*self.store, &options, Lines::Segments, &mut text).unwrap();
         (cleaned, String::from_utf8(text).unwrap())
     }
 
@@ -271,7 +271,7 @@ fn stale_segments_are_listed_and_cleaned() {
     on_every_store("stale", |f| {
         f.child("die").wait().unwrap();
         let mut text = Vec::new();
-        store::list(&*f.store, &mut text).unwrap();
+        store::list(&*f.store, Lines::Segments, &mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
         let line = text.lines().find(|line| line.contains(&f.run)).unwrap();
         for word in ["state", "40000", "waiting"] {
@@ -279,7 +279,7 @@ fn stale_segments_are_listed_and_cleaned() {
         }
         // Without a name of a run, `clean` removes nothing from which a run can go on.
         let mut text = Vec::new();
-        store::clean(&*f.store, &CleanOptions::default(), &mut text).unwrap();
+        store::clean(&*f.store, &CleanOptions::default(), Lines::Segments, &mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
         let line = text.lines().find(|line| line.contains(&f.run)).unwrap();
         assert!(line.starts_with("kept ") && line.contains("can go on from it"), "{line}");
@@ -318,7 +318,7 @@ fn cleaning_one_run_leaves_the_others() {
     on_every_store("others", |f| {
         f.child("die").wait().unwrap();
         let options = CleanOptions { run: Some("another".into()), force: true };
-        let cleaned = store::clean(&*f.store, &options, &mut Vec::new()).unwrap();
+        let cleaned = store::clean(&*f.store, &options, Lines::Runs, &mut Vec::new()).unwrap();
         assert_eq!(cleaned, Cleaned::default());
         assert_eq!(f.listed().len(), 1);
     });

@@ -15,6 +15,7 @@ use std::process::Command;
 use std::ptr;
 
 use nix::sched::{CloneFlags, unshare};
+use skt_hpl::checkpoint::segments::Plain;
 use skt_hpl::checkpoint::store::{Files, Flaw, SegmentName, Store, StoreKind, SysV};
 use skt_hpl::cli::store::{self, CleanOptions, Lines};
 use skt_hpl::run::protect::hold::RunLock;
@@ -173,7 +174,7 @@ fn a_damaged_lock_mends_itself_and_one_in_use_is_held() {
     let folder = TempDir::new().unwrap();
     let lock = |kind: &StoreKind| {
         let store = kind.open();
-        drop(RunLock::take(&*store, "others", "here", 0).unwrap().unwrap());
+        drop(RunLock::take(&*store, "others", "here", 0, &Plain).unwrap().unwrap());
     };
     let sysv = StoreKind::SysV { huge_pages: false };
     drop(SysV::new(false).create(&name(), 8).unwrap());
@@ -218,7 +219,7 @@ fn a_name_that_another_user_has_stops_nobody() {
     let kind = StoreKind::Files(folder.path().to_owned());
     assert!(store.remove(&name()).unwrap());
     let store = kind.open();
-    let held = RunLock::take(&*store, "others", "here", 0).unwrap().unwrap();
+    let held = RunLock::take(&*store, "others", "here", 0, &Plain).unwrap().unwrap();
     // The other user lets go: the name leads to the one that there is.
     std::fs::remove_file(&squatted).unwrap();
     assert!(matches!(

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use skt_hpl::checkpoint::segments::Plain;
 use skt_hpl::checkpoint::store::{
     Files, Flaw, Liveness, SegmentName, Stage, Store, StoreError, StoreKind, Stub, SysV,
 };
@@ -505,7 +506,7 @@ fn a_creation_that_others_overtake_has_its_segment_alone() {
             // Of System V ours has the first key by now; a file has no name yet.
             Stage::Made => {
                 blocked.iter().for_each(|path| std::fs::create_dir(path).unwrap());
-                let lock = RunLock::take(&*f.store, &f.run, "here", 0).unwrap().unwrap();
+                let lock = RunLock::take(&*f.store, &f.run, "here", 0, &Plain).unwrap().unwrap();
                 blocked.iter().for_each(|path| std::fs::remove_dir(path).unwrap());
                 other.replace(Some(lock));
             }

@@ -66,6 +66,12 @@ impl<C: Comm, M: Memory> FinishedRun<C, M> {
         &self.left
     }
 
+    /// The hold of this process on the run, which [`FinishedRun::clear`] gives up. An application
+    /// that removes more of the run after that keeps a copy of the hold until then.
+    pub fn hold(&self) -> Option<&M::Lock> {
+        self._lock.as_ref()
+    }
+
     /// Finds a run finished: writes the result to all segments that count and
     /// do not have it, so that it bears the loss of all others before it is
     /// reported as it did in the start that computed it.

@@ -1,34 +1,34 @@
-//! Files that Open MPI has in /dev/shm for the ranks of a node, and that stay when these are
-//! killed: `vader_segment.HOST.USER.JOB.RANK` of Open MPI 4, `sm_segment` of Open MPI 5. The number
-//! of the job stands in the hold that each process has on its run, so that the start after it
-//! removes what it has left, and nothing of other jobs.
+//! Files of Open MPI in /dev/shm for the ranks of a node, which stay when these are killed:
+//! `vader_segment.HOST.USER.JOB.RANK` of Open MPI 4, `sm_segment` of Open MPI 5. Each process
+//! writes the number of its MPI job into its hold on the run, so that the next start removes the
+//! files of that job, and of no other.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// Where they are, unless Open MPI was told of another place.
+/// Their folder, unless Open MPI was configured to use another one.
 const FOLDER: &str = "/dev/shm";
 
-/// User and job of a file of this name.
+/// The user and the job of a file of this name.
 fn user_and_job(name: &str) -> Option<(u32, u64)> {
     if !name.starts_with("vader_segment.") && !name.starts_with("sm_segment.") {
         return None;
     }
-    // A host's name has dots, too.
+    // A host's name may have dots, too.
     let mut words = name.rsplit('.').skip(1);
     let job = u64::from_str_radix(words.next()?, 16).ok()?;
     Some((words.next()?.parse().ok()?, job))
 }
 
-/// The job whose files this process has mapped; 0 where it has none.
+/// The job whose files this process has mapped; 0 if it has none.
 pub fn own_job() -> u64 {
     let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let names = maps.lines().filter_map(|line| line.rsplit_once(&format!("{FOLDER}/")));
     names.filter_map(|(_, name)| user_and_job(name)).map(|(_, job)| job).next().unwrap_or(0)
 }
 
-/// Removes the files that job `job` of this user, whose ranks here have ended, has left.
+/// Removes the files of job `job` of this user, whose ranks on this node have ended.
 pub fn remove_of(job: u64) {
     if job > 0 {
         remove_in(Path::new(FOLDER), job);
@@ -41,7 +41,7 @@ fn remove_in(folder: &Path, job: u64) {
         let of = entry.file_name().to_str().and_then(user_and_job);
         let is_own = |meta: fs::Metadata| meta.is_file() && meta.uid() == user;
         if of == Some((user, job)) && entry.metadata().is_ok_and(is_own) {
-            // Another rank may be faster.
+            // Another rank may have removed it.
             let _ = fs::remove_file(entry.path());
         }
     }

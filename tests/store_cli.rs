@@ -4,7 +4,7 @@ mod mpirun;
 
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Command, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use mpirun::mpirun;
@@ -33,6 +33,11 @@ impl Killed {
 
     fn path(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// What the ranks of [`at_work`] have said on standard error.
+    fn said(&self) -> String {
+        std::fs::read_to_string(self.path().join("said")).unwrap_or_default()
     }
 
     fn benchmark(&self, run: &str, flags: &[&str]) -> Output {
@@ -118,9 +123,8 @@ fn the_run_goes_on_after_a_careful_clean_and_leaves_nothing() {
     assert_eq!(killed.store_command(&["list"]), "no segments\n");
 }
 
-/// Starts a long run, sends `signal` to what `whom` makes of mpirun's pid as soon as
-/// rank 0 factors; how mpirun ended, and what the ranks and it said on standard error.
-fn signalled(run: &str, signal: Signal, whom: fn(i32) -> i32) -> (Killed, ExitStatus, String) {
+/// Starts a long run, and returns when rank 0 factors.
+fn at_work(run: &str) -> (Killed, Child) {
     let killed = Killed { folder: TempDir::new().unwrap() };
     // The mpirun of Open MPI 5 does not pass on what ranks say while it ends.
     let own_file = ["sh", "-c", "exec \"$0\" \"$@\" 2>> said"];
@@ -128,26 +132,59 @@ fn signalled(run: &str, signal: Signal, whom: fn(i32) -> i32) -> (Killed, ExitSt
     // In a group of its own, as a shell starts it.
     command.process_group(0).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut job = command.spawn().unwrap();
-    let said = || std::fs::read_to_string(killed.path().join("said")).unwrap_or_default();
-    while !said().contains("factoring") {
-        assert_eq!(job.try_wait().unwrap(), None, "{}", said());
+    while !killed.said().contains("factoring") {
+        assert_eq!(job.try_wait().unwrap(), None, "{}", killed.said());
         std::thread::sleep(Duration::from_millis(5));
     }
+    (killed, job)
+}
+
+#[test]
+fn a_run_at_work_is_listed_as_running_and_kept() {
+    let (killed, job) = at_work("busy");
+    let list = killed.store_command(&["list"]);
+    let [_, line] = list.lines().collect::<Vec<_>>()[..] else { panic!("{list}") };
+    assert_eq!(line.split_whitespace().take(2).collect::<Vec<_>>(), ["busy", "running"], "{list}");
+    for flags in [&["clean"][..], &["clean", "--run", "busy"]] {
+        let cleaned = killed.store_command(flags);
+        let [kept, summary] = cleaned.lines().collect::<Vec<_>>()[..] else { panic!("{cleaned}") };
+        let why = ": its processes are running (--force removes them all the same)";
+        assert!(kept.starts_with("kept ") && kept.contains(" of run busy, "), "{cleaned}");
+        assert!(kept.ends_with(why), "{cleaned}");
+        assert!(summary.starts_with("0 segments removed, 0 B; "), "{cleaned}");
+    }
+    let ranks = children(job.id() as i32);
+    kill(Pid::from_raw(job.id() as i32), Signal::SIGTERM).unwrap();
+    job.wait_with_output().unwrap();
+    are_gone(&ranks);
+    let list = killed.store_command(&["list"]);
+    assert!(list.contains(" waiting "), "{list}");
+}
+
+/// Starts a long run, sends `signal` to what `whom` makes of mpirun's pid as soon as
+/// rank 0 factors; how mpirun ended, and what the ranks and it said on standard error.
+fn signalled(run: &str, signal: Signal, whom: fn(i32) -> i32) -> (Killed, ExitStatus, String) {
+    let (killed, job) = at_work(run);
     let ranks = children(job.id() as i32);
     kill(Pid::from_raw(whom(job.id() as i32)), signal).unwrap();
     let ended = job.wait_with_output().unwrap();
     // mpirun may return before the last of its ranks is gone, which may still have to speak.
+    are_gone(&ranks);
+    let said = killed.said() + &String::from_utf8(ended.stderr).unwrap();
+    (killed, ended.status, said)
+}
+
+/// Waits until these processes have ended.
+fn are_gone(ranks: &[String]) {
     let (start, is_there) = (Instant::now(), |pid: &String| {
         let state = std::fs::read_to_string(format!("/proc/{pid}/stat"));
         // Z: it is gone, and nobody has waited for it yet.
         state.is_ok_and(|state| !state.rsplit(") ").next().unwrap().starts_with('Z'))
     });
     while ranks.iter().any(is_there) {
-        assert!(start.elapsed().as_secs() < 60, "ranks {ranks:?} outlive mpirun: {}", said());
+        assert!(start.elapsed().as_secs() < 60, "ranks {ranks:?} outlive mpirun");
         std::thread::sleep(Duration::from_millis(5));
     }
-    let said = said() + &String::from_utf8(ended.stderr).unwrap();
-    (killed, ended.status, said)
 }
 
 /// The processes of ranks below mpirun.

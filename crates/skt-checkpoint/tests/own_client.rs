@@ -1,6 +1,7 @@
 //! The program of docs/extending.md, word for word: it compiles as a crate of its own, with
 //! `skt-checkpoint` alone, and survives the death of a rank and the loss of another one's memory.
 
+#[path = "../../../tests/mpirun/mod.rs"]
 mod mpirun;
 
 use std::fs;
@@ -14,9 +15,9 @@ use std::time::Duration;
 use mpirun::mpirun;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use skt_hpl::checkpoint::store::{Store as _, SysV};
+use skt_checkpoint::checkpoint::store::{SegmentName, Store as _, SysV};
 
-const PAGE: &str = include_str!("../docs/extending.md");
+const PAGE: &str = include_str!("../../../docs/extending.md");
 const RANKS: usize = 3;
 /// A job that says nothing for longer hangs.
 const LIMIT: Duration = Duration::from_secs(180);
@@ -38,7 +39,7 @@ fn write(path: &Path, text: &str) {
 
 /// Builds the page's program beside a link to the checkout; the program.
 fn build() -> PathBuf {
-    let checkout = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the checkout");
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder");
     let beside = Path::new(env!("CARGO_TARGET_TMPDIR")).join("own-client");
     let heat = beside.join("heat");
@@ -57,6 +58,10 @@ fn build() -> PathBuf {
     // With the profile of the workspace its dependencies are built already.
     command.env("CARGO_TARGET_DIR", target);
     command.env("CARGO_PROFILE_DEV_OPT_LEVEL", "2").env("CARGO_PROFILE_DEV_DEBUG", "1");
+    // What is built for this test alone is built fast.
+    for package in ["heat", "skt-checkpoint", "skt-terms"] {
+        command.args(["--config", &format!("profile.dev.package.{package}.opt-level=0")]);
+    }
     let output = command.output().expect("cargo");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.is_empty(), "{said}");
@@ -146,7 +151,7 @@ impl Run {
         pids.find(is_it).expect("a process of this rank")
     }
 
-    fn segments(&self) -> Vec<skt_hpl::checkpoint::store::SegmentName> {
+    fn segments(&self) -> Vec<SegmentName> {
         let names = SysV::new(false).look().unwrap().into_iter().map(|info| info.name);
         names.filter(|name| name.run() == self.name).collect()
     }

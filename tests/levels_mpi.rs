@@ -549,11 +549,19 @@ fn images_are_listed_and_removed() {
         String::from_utf8(output.stdout).unwrap()
     };
     let files = images(&folder).len();
-    let listed = store("list");
+    let listed = store("list --segments");
     let (_, table) = listed.split_once("IMAGES IN\n").expect("a table");
     let ranks = |line: &str| line.split_whitespace().nth(3).unwrap().parse::<usize>().unwrap();
     assert_eq!(table.lines().map(ranks).sum::<usize>(), files * RANKS, "{listed}");
     let run = table.split_whitespace().next().unwrap();
+    // In one line, the sum of these.
+    let listed = store("list");
+    let (_, of_run) = listed.split_once("IMAGES IN\n").expect("a table");
+    assert_eq!(of_run.lines().count(), 1, "{listed}");
+    let words: Vec<&str> = of_run.split_whitespace().collect();
+    let (checkpoints, ranks) = (table.lines().count().to_string(), (files * RANKS).to_string());
+    assert_eq!(words[..3], [run, &checkpoints, &ranks], "{listed}");
+    assert_eq!(words.last(), Some(&folder.path().to_str().unwrap()), "{listed}");
     assert!(store("clean").contains("it can go on from them"));
     let of_another = ended("clean --run another");
     assert_eq!(of_another.status.code(), Some(2), "there is nothing of it: {of_another:?}");

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use mpirun::mpirun;
+use skt_hpl::checkpoint::segments::Plain;
 use tempfile::TempDir;
 
 /// Gives each rank a host name of its own.
@@ -90,7 +91,8 @@ fn a_second_job_on_the_store_is_refused_for_the_true_reason() {
     let store = format!("file:{}", folder.path().display());
     let kind: skt_hpl::checkpoint::store::StoreKind = store.parse().unwrap();
     let open = kind.open();
-    let held = skt_hpl::run::protect::hold::RunLock::take(&*open, "twice", "elsewhere", 0).unwrap();
+    let held = skt_hpl::run::protect::hold::RunLock::take(&*open, "twice", "elsewhere", 0, &Plain)
+        .unwrap();
     let output = benchmark(folder.path(), "twice", &format!("--store {store}"));
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{error}");

@@ -4,12 +4,13 @@ mod mpirun;
 
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Command, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use mpirun::mpirun;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use skt_terms::units;
 use tempfile::TempDir;
 
 /// Two ranks of a run that one of them ends at column 96, with segments in a folder of the test.
@@ -31,6 +32,11 @@ impl Killed {
 
     fn path(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// What the ranks of [`at_work`] have said on standard error.
+    fn said(&self) -> String {
+        std::fs::read_to_string(self.path().join("said")).unwrap_or_default()
     }
 
     fn benchmark(&self, run: &str, flags: &[&str]) -> Output {
@@ -65,7 +71,7 @@ impl Killed {
 #[test]
 fn what_a_killed_run_has_left_is_listed_and_kept_until_the_run_is_named() {
     let killed = Killed::new("left");
-    let list = killed.store_command(&["list"]);
+    let list = killed.store_command(&["list", "--segments"]);
     let lines: Vec<&str> = list.lines().skip(1).collect();
     for line in &lines {
         assert!(line.starts_with("left ") && line.contains(" waiting "), "{line}");
@@ -73,21 +79,35 @@ fn what_a_killed_run_has_left_is_listed_and_kept_until_the_run_is_named() {
     // The matrices; besides them there are small markers.
     assert_eq!(lines.iter().filter(|line| line.contains(" t0.a")).count(), 2, "{list}");
     let all = lines.len();
+    let bytes = |line: &&str| line.split_whitespace().nth(3).unwrap().parse::<u64>().unwrap();
+    let bytes: u64 = lines.iter().map(bytes).sum();
+    let (gib, sum) = (bytes as f64 / f64::from(1 << 30), units::bytes(bytes));
+    // One line of the run, with the sum.
+    let list = killed.store_command(&["list"]);
+    let [title, line] = list.lines().collect::<Vec<_>>()[..] else { panic!("{list}") };
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(words(title), ["RUN", "STATE", "SEGMENTS", "GiB", "AGE"]);
+    assert_eq!(words(line)[..4], ["left", "waiting", &all.to_string(), &format!("{gib:.3}")]);
 
     let cleaned = killed.store_command(&["clean"]);
-    assert!(cleaned.contains("run left can go on from it"), "{cleaned}");
-    let summary = format!("0 segment(s) removed, 0.0 MiB; {all} kept\n");
-    assert!(cleaned.ends_with(&summary), "{cleaned}");
+    let kept = format!(
+        "kept {all} segments of run left, {sum}: it can continue from them (--run left or \
+         --force removes them all the same)\n0 segments removed, 0 B; {all} kept\n"
+    );
+    assert_eq!(cleaned, kept);
+    let cleaned = killed.store_command(&["clean", "--segments"]);
+    assert_eq!(cleaned.matches(": run left can go on from it").count(), all, "{cleaned}");
     let flags = ["store", "clean", "--run", "other", "--force", "--store", &killed.store()];
     let other = Command::new(env!("CARGO_BIN_EXE_skt-hpl")).args(flags).output().unwrap();
     assert_eq!(other.status.code(), Some(2), "{other:?}");
     let other = String::from_utf8_lossy(&other.stderr);
     assert!(other.contains("nothing of run `other` on this host"), "{other}");
-    assert_eq!(killed.store_command(&["list"]).lines().count(), 1 + all, "all are still there");
+    let list = killed.store_command(&["list", "--segments"]);
+    assert_eq!(list.lines().count(), 1 + all, "all are still there");
 
     let named = killed.store_command(&["clean", "--run", "left"]);
-    let summary = format!("{all} segment(s) removed");
-    assert!(named.contains(&summary) && named.contains("; 0 kept"), "{named}");
+    let removed = format!("removed {all} segments of run left, {sum}\n");
+    assert_eq!(named, format!("{removed}{all} segments removed, {sum}; 0 kept\n"));
     assert_eq!(killed.store_command(&["list"]), "no segments\n");
 }
 
@@ -102,10 +122,8 @@ fn the_run_goes_on_after_a_careful_clean_and_leaves_nothing() {
     assert_eq!(killed.store_command(&["list"]), "no segments\n");
 }
 
-/// Starts a long run, and sends `signal`, as soon as rank 0 factors, to the process that `whom`
-/// derives from mpirun's pid. Returns how mpirun ended, and what the ranks and mpirun wrote to
-/// standard error.
-fn signalled(run: &str, signal: Signal, whom: fn(i32) -> i32) -> (Killed, ExitStatus, String) {
+/// Starts a long run, and returns when rank 0 factors.
+fn at_work(run: &str) -> (Killed, Child) {
     let killed = Killed { folder: TempDir::new().unwrap() };
     // The mpirun of Open MPI 5 does not pass on what ranks write while it ends.
     let own_file = ["sh", "-c", "exec \"$0\" \"$@\" 2>> said"];
@@ -113,26 +131,59 @@ fn signalled(run: &str, signal: Signal, whom: fn(i32) -> i32) -> (Killed, ExitSt
     // In a process group of its own, as a shell starts it.
     command.process_group(0).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut job = command.spawn().unwrap();
-    let said = || std::fs::read_to_string(killed.path().join("said")).unwrap_or_default();
-    while !said().contains("factoring") {
-        assert_eq!(job.try_wait().unwrap(), None, "{}", said());
+    while !killed.said().contains("factoring") {
+        assert_eq!(job.try_wait().unwrap(), None, "{}", killed.said());
         std::thread::sleep(Duration::from_millis(5));
     }
+    (killed, job)
+}
+
+#[test]
+fn a_run_at_work_is_listed_as_running_and_kept() {
+    let (killed, job) = at_work("busy");
+    let list = killed.store_command(&["list"]);
+    let [_, line] = list.lines().collect::<Vec<_>>()[..] else { panic!("{list}") };
+    assert_eq!(line.split_whitespace().take(2).collect::<Vec<_>>(), ["busy", "running"], "{list}");
+    for flags in [&["clean"][..], &["clean", "--run", "busy"]] {
+        let cleaned = killed.store_command(flags);
+        let [kept, summary] = cleaned.lines().collect::<Vec<_>>()[..] else { panic!("{cleaned}") };
+        let why = ": its processes are running (--force removes them all the same)";
+        assert!(kept.starts_with("kept ") && kept.contains(" of run busy, "), "{cleaned}");
+        assert!(kept.ends_with(why), "{cleaned}");
+        assert!(summary.starts_with("0 segments removed, 0 B; "), "{cleaned}");
+    }
+    let ranks = children(job.id() as i32);
+    kill(Pid::from_raw(job.id() as i32), Signal::SIGTERM).unwrap();
+    job.wait_with_output().unwrap();
+    are_gone(&ranks);
+    let list = killed.store_command(&["list"]);
+    assert!(list.contains(" waiting "), "{list}");
+}
+
+/// Starts a long run, sends `signal` to what `whom` makes of mpirun's pid as soon as
+/// rank 0 factors; how mpirun ended, and what the ranks and it said on standard error.
+fn signalled(run: &str, signal: Signal, whom: fn(i32) -> i32) -> (Killed, ExitStatus, String) {
+    let (killed, job) = at_work(run);
     let ranks = children(job.id() as i32);
     kill(Pid::from_raw(whom(job.id() as i32)), signal).unwrap();
     let ended = job.wait_with_output().unwrap();
-    // mpirun may return before the last of its ranks, which may still have to write, is gone.
+    // mpirun may return before the last of its ranks is gone, which may still have to speak.
+    are_gone(&ranks);
+    let said = killed.said() + &String::from_utf8(ended.stderr).unwrap();
+    (killed, ended.status, said)
+}
+
+/// Waits until these processes have ended.
+fn are_gone(ranks: &[String]) {
     let (start, is_there) = (Instant::now(), |pid: &String| {
         let state = std::fs::read_to_string(format!("/proc/{pid}/stat"));
         // Z: the process has ended, and nobody has waited for it yet.
         state.is_ok_and(|state| !state.rsplit(") ").next().unwrap().starts_with('Z'))
     });
     while ranks.iter().any(is_there) {
-        assert!(start.elapsed().as_secs() < 60, "ranks {ranks:?} outlive mpirun: {}", said());
+        assert!(start.elapsed().as_secs() < 60, "ranks {ranks:?} outlive mpirun");
         std::thread::sleep(Duration::from_millis(5));
     }
-    let said = said() + &String::from_utf8(ended.stderr).unwrap();
-    (killed, ended.status, said)
 }
 
 /// The processes of ranks, children of mpirun.
@@ -194,7 +245,7 @@ fn what_others_keep_is_named_where_memory_lacks() {
 fn force_removes_everything() {
     let killed = Killed::new("forced");
     let cleaned = killed.store_command(&["clean", "--force"]);
-    assert!(cleaned.ends_with("; 0 kept\n") && cleaned.contains("-t0.a"), "{cleaned}");
+    assert!(cleaned.starts_with("removed ") && cleaned.ends_with("; 0 kept\n"), "{cleaned}");
     assert_eq!(killed.store_command(&["list"]), "no segments\n");
 }
 

@@ -13,8 +13,9 @@ use std::process::Command;
 use std::ptr;
 
 use nix::sched::{CloneFlags, unshare};
+use skt_hpl::checkpoint::segments::Plain;
 use skt_hpl::checkpoint::store::{Files, Flaw, SegmentName, Store, StoreKind, SysV};
-use skt_hpl::cli::store::{self, CleanOptions};
+use skt_hpl::cli::store::{self, CleanOptions, Lines};
 use skt_hpl::run::protect::hold::RunLock;
 use tempfile::TempDir;
 
@@ -36,7 +37,7 @@ fn name() -> SegmentName {
 
 fn clean(store: &dyn Store, force: bool) -> String {
     let mut text = Vec::new();
-    store::clean(store, &CleanOptions { run: None, force }, &mut text).unwrap();
+    store::clean(store, &CleanOptions { run: None, force }, Lines::Runs, &mut text).unwrap();
     String::from_utf8(text).unwrap()
 }
 
@@ -144,7 +145,7 @@ fn a_segment_that_others_may_attach_is_none() {
         assert!(store.attach(&name()).unwrap().is_none(), "{what}");
         assert_eq!(store.list().unwrap(), [], "{what}");
         let mut list = Vec::new();
-        store::list(&store, &mut list).unwrap();
+        store::list(&store, Lines::Runs, &mut list).unwrap();
         assert!(String::from_utf8(list).unwrap().contains(" damaged "), "{what}");
         let text = clean(&store, false);
         assert!(text.contains(&format!("its mode is {mode:03o}, not 600")), "{text}");
@@ -171,7 +172,7 @@ fn a_damaged_lock_mends_itself_and_one_in_use_is_held() {
     let folder = TempDir::new().unwrap();
     let lock = |kind: &StoreKind| {
         let store = kind.open();
-        drop(RunLock::take(&*store, "others", "here", 0).unwrap().unwrap());
+        drop(RunLock::take(&*store, "others", "here", 0, &Plain).unwrap().unwrap());
     };
     let sysv = StoreKind::SysV { huge_pages: false };
     drop(SysV::new(false).create(&name(), 8).unwrap());
@@ -216,8 +217,8 @@ fn a_name_that_another_user_has_stops_nobody() {
     let kind = StoreKind::Files(folder.path().to_owned());
     assert!(store.remove(&name()).unwrap());
     let store = kind.open();
-    let held = RunLock::take(&*store, "others", "here", 0).unwrap().unwrap();
-    // The other user gives the name up, so it leads to the existing segment.
+    let held = RunLock::take(&*store, "others", "here", 0, &Plain).unwrap().unwrap();
+    // The other user lets go: the name leads to the one that there is.
     std::fs::remove_file(&squatted).unwrap();
     assert!(matches!(
         store.create(&name(), 8),

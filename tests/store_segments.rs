@@ -8,10 +8,11 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use skt_hpl::checkpoint::segments::Plain;
 use skt_hpl::checkpoint::store::{
     Files, Flaw, Liveness, SegmentName, Stage, Store, StoreError, StoreKind, Stub, SysV,
 };
-use skt_hpl::cli::store::{self, CleanOptions, Cleaned};
+use skt_hpl::cli::store::{self, CleanOptions, Cleaned, Lines};
 use skt_hpl::run::protect::hold::RunLock;
 use tempfile::TempDir;
 
@@ -40,7 +41,7 @@ impl Fixture {
     fn clean(&self, force: bool) -> (Cleaned, String) {
         let mut text = Vec::new();
         let options = CleanOptions { run: Some(self.run.clone()), force };
-        let cleaned = store::clean(&*self.store, &options, &mut text).unwrap();
+        let cleaned = store::clean(&*self.store, &options, Lines::Segments, &mut text).unwrap();
         (cleaned, String::from_utf8(text).unwrap())
     }
 
@@ -271,7 +272,7 @@ fn stale_segments_are_listed_and_cleaned() {
     on_every_store("stale", |f| {
         f.child("die").wait().unwrap();
         let mut text = Vec::new();
-        store::list(&*f.store, &mut text).unwrap();
+        store::list(&*f.store, Lines::Segments, &mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
         let line = text.lines().find(|line| line.contains(&f.run)).unwrap();
         for word in ["state", "40000", "waiting"] {
@@ -279,7 +280,7 @@ fn stale_segments_are_listed_and_cleaned() {
         }
         // Without the name of a run, `clean` removes nothing that a run can continue from.
         let mut text = Vec::new();
-        store::clean(&*f.store, &CleanOptions::default(), &mut text).unwrap();
+        store::clean(&*f.store, &CleanOptions::default(), Lines::Segments, &mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
         let line = text.lines().find(|line| line.contains(&f.run)).unwrap();
         assert!(line.starts_with("kept ") && line.contains("can go on from it"), "{line}");
@@ -318,7 +319,7 @@ fn cleaning_one_run_leaves_the_others() {
     on_every_store("others", |f| {
         f.child("die").wait().unwrap();
         let options = CleanOptions { run: Some("another".into()), force: true };
-        let cleaned = store::clean(&*f.store, &options, &mut Vec::new()).unwrap();
+        let cleaned = store::clean(&*f.store, &options, Lines::Runs, &mut Vec::new()).unwrap();
         assert_eq!(cleaned, Cleaned::default());
         assert_eq!(f.listed().len(), 1);
     });
@@ -507,7 +508,7 @@ fn a_creation_that_others_overtake_has_its_segment_alone() {
             // Our System V segment has the first key by now; a file has no name yet.
             Stage::Made => {
                 blocked.iter().for_each(|path| std::fs::create_dir(path).unwrap());
-                let lock = RunLock::take(&*f.store, &f.run, "here", 0).unwrap().unwrap();
+                let lock = RunLock::take(&*f.store, &f.run, "here", 0, &Plain).unwrap().unwrap();
                 blocked.iter().for_each(|path| std::fs::remove_dir(path).unwrap());
                 other.replace(Some(lock));
             }

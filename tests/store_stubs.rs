@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use mpirun::mpirun;
 use nix::sched::{CloneFlags, unshare};
 use skt_hpl::checkpoint::store::{Files, Liveness, SegmentName, Stage, Store, StoreKind, SysV};
-use skt_hpl::cli::store::{self, CleanOptions};
+use skt_hpl::cli::store::{self, CleanOptions, Lines};
 use tempfile::TempDir;
 
 const BYTES: usize = 40_000;
@@ -65,7 +65,7 @@ fn killed(kind: &str) -> u32 {
 
 fn clean(store: &dyn Store, force: bool) -> String {
     let mut text = Vec::new();
-    store::clean(store, &CleanOptions { run: None, force }, &mut text).unwrap();
+    store::clean(store, &CleanOptions { run: None, force }, Lines::Runs, &mut text).unwrap();
     String::from_utf8(text).unwrap()
 }
 
@@ -87,10 +87,16 @@ fn a_segment_of_a_dead_creator_is_found_listed_and_cleaned() {
     assert_eq!(stubs.len(), 1, "{:?}", table());
     assert_eq!((stubs[0].creator_pid, stubs[0].creator), (pid, Liveness::Dead));
     assert!((BYTES as u64..BYTES as u64 + 12_288).contains(&stubs[0].bytes), "{stubs:?}");
-    let mut list = Vec::new();
-    store::list(&store, &mut list).unwrap();
-    let list = String::from_utf8(list).unwrap();
-    assert!(list.contains(" unnamed ") && list.contains(&stubs[0].location), "{list}");
+    let list = |lines: Lines| {
+        let mut list = Vec::new();
+        store::list(&store, lines, &mut list).unwrap();
+        String::from_utf8(list).unwrap()
+    };
+    let segments = list(Lines::Segments);
+    assert!(segments.contains(" unnamed ") && segments.contains(&stubs[0].location), "{segments}");
+    let runs = list(Lines::Runs);
+    let words: Vec<&str> = runs.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(words[..4], ["-", "unnamed", "1", "0.000"], "{runs}");
     let text = clean(&store, false);
     assert!(text.starts_with("removed shmid ") && text.contains("without a name"), "{text}");
     assert_eq!(table(), [""; 0]);

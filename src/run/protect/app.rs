@@ -1,7 +1,6 @@
 //! For any application: a checkpointer made from the settings of the command line.
 
 use std::io;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::segments::TestSegments;
 use super::settings::Settings;
@@ -34,9 +33,8 @@ impl Settings {
         host: &str,
         state_bytes: usize,
     ) -> io::Result<Config<AnyCode>> {
-        let part = memory.test();
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
-        Ok(Config {
+        let part = memory.part();
+        let config = Config {
             application,
             method: self.method,
             members: self.group_size,
@@ -45,13 +43,10 @@ impl Settings {
             message_bytes: self.message_bytes,
             allow_shared_domains: self.allow_shared_domains,
             resume: self.resume,
-            host: host.to_owned(),
             domain: self.domain_of(host),
-            node: memory.node()?,
-            clock: (unix * 1e3) as u64,
-            nonce: (unix * 1e9) as u64 ^ u64::from(std::process::id()).rotate_left(40),
             state_capacity_bytes: state_bytes,
             ..Config::new(&format!("{}-t{part}", self.run_id), AnyCode::new(self.codec))
-        })
+        };
+        memory.identify(config, host)
     }
 }

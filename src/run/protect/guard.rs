@@ -185,9 +185,9 @@ pub fn open<'a, C: Comm>(
     let config = Config {
         // Little compared with the matrix.
         in_flight_bytes: config.in_flight_bytes.min(shape.bytes() / 8),
-        levels: settings.open_levels(memory.test(), spec.threads),
+        levels: settings.open_levels(memory.part(), spec.threads),
         nothing_hidden,
-        image_writer: image_writer(memory.team()),
+        image_writer: image_writer(memory.process()),
         ..config
     };
     let opened = match Checkpointer::open(comm, memory, config, &[shape], hook)? {

@@ -65,9 +65,15 @@ impl<C: Comm, M: Memory> FinishedRun<C, M> {
         &self.left
     }
 
-    /// Handles a run that is found finished: writes the result to all segments that count and lack
-    /// it, so that it survives the same losses before it is reported as in the start that computed
-    /// it. Collective.
+    /// The hold of this process on the run, which [`FinishedRun::clear`] gives up. An application
+    /// that removes more of the run after that keeps a copy of the hold until then.
+    pub fn hold(&self) -> Option<&M::Lock> {
+        self._lock.as_ref()
+    }
+
+    /// Finds a run finished: writes the result to all segments that count and
+    /// do not have it, so that it bears the loss of all others before it is
+    /// reported as it did in the start that computed it.
     pub(super) fn found(
         comm: &C,
         mut opening: Opening<M>,

@@ -33,6 +33,7 @@ pub mod record;
 pub mod recover;
 mod refusal;
 mod schedule;
+pub mod segments;
 mod self_checkpoint;
 mod single;
 pub mod store;

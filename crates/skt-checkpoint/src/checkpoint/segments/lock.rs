@@ -8,12 +8,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::mpi_files;
-use super::segments::run_bytes;
+use super::{Process, mpi_files, run_bytes};
 use crate::checkpoint::store::host::{self, Presence};
 use crate::checkpoint::store::{Segment, SegmentName, Store, StoreError};
 use crate::pages;
-use crate::report::heartbeat;
 
 /// How long to wait for a process at work: a launcher may return before all of its ranks are told
 /// to end.
@@ -81,8 +79,8 @@ struct Holder {
 
 impl Holder {
     /// What this process writes into its hold.
-    fn this() -> [u8; HOLDER_BYTES] {
-        let run = heartbeat::run().unwrap_or_default();
+    fn this(process: &dyn Process) -> [u8; HOLDER_BYTES] {
+        let run = process.supervisor().unwrap_or_default();
         let words = format!("{} {run}", host::this_process());
         let mut bytes = [0; HOLDER_BYTES];
         // A run name that is too long is cut, and then belongs to no supervisor.
@@ -92,21 +90,21 @@ impl Holder {
         bytes
     }
 
-    /// Reads what a process has written. A process that had no time to write, or is of an earlier
+    /// Reads what a process has written, for `this` process. A process that had no time to write, or is of an earlier
     /// version, has unknown presence.
-    fn read(bytes: &[u8]) -> Self {
+    fn read(bytes: &[u8], this: &dyn Process) -> Self {
         let bytes = &bytes[..bytes.len().min(WORDS_BYTES)];
         let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
         let words = std::str::from_utf8(&bytes[..end]).unwrap_or_default();
         let (process, run) = words.split_once(' ').unwrap_or((words, ""));
-        let is_own = !run.is_empty() && heartbeat::run().as_deref() == Some(run);
+        let is_own = !run.is_empty() && this.supervisor().as_deref() == Some(run);
         Self { presence: host::presence(process), is_own }
     }
 
-    fn of(store: &dyn Store, name: &SegmentName) -> Self {
+    fn of(store: &dyn Store, name: &SegmentName, this: &dyn Process) -> Self {
         let mut bytes = [0; HOLDER_BYTES];
         match store.peek(name, &mut bytes) {
-            Ok(Some(len)) => Self::read(&bytes[..len.min(HOLDER_BYTES)]),
+            Ok(Some(len)) => Self::read(&bytes[..len.min(HOLDER_BYTES)], this),
             _ => Self { presence: Presence::Unknown, is_own: false },
         }
     }
@@ -116,15 +114,18 @@ impl Holder {
 pub struct Patience<'a> {
     /// Bytes of memory that have to be freed.
     bytes: &'a dyn Fn() -> u64,
+    /// The process that waits.
+    process: &'a dyn Process,
     start: Instant,
     /// The limit for processes that are ending; measured when it is first needed.
     ending: Option<Duration>,
 }
 
 impl<'a> Patience<'a> {
-    /// Begins a wait. `bytes` gives the bytes on this node that ending processes have together.
-    pub fn new(bytes: &'a dyn Fn() -> u64) -> Self {
-        Self { bytes, start: Instant::now(), ending: None }
+    /// Begins a wait of `process`. `bytes` gives the bytes on this node that ending processes have
+    /// together.
+    pub fn new(bytes: &'a dyn Fn() -> u64, process: &'a dyn Process) -> Self {
+        Self { bytes, process, start: Instant::now(), ending: None }
     }
 
     /// Seconds since the wait began.
@@ -133,9 +134,9 @@ impl<'a> Patience<'a> {
     }
 
     /// Whether the wait is over for a process at work or, with `is_ending`, for one that is ending.
-    /// Also writes a sign of life.
+    /// Also a sign of life, see [`Process::waits`].
     pub fn is_over(&mut self, is_ending: bool) -> bool {
-        heartbeat::wait(self.seconds(), self.start.elapsed().as_secs(), 0.0);
+        self.process.waits(self.seconds());
         let limit = if is_ending { self.for_ending() } else { IN_USE_PATIENCE };
         self.start.elapsed() > limit
     }
@@ -151,7 +152,7 @@ impl<'a> Patience<'a> {
 }
 
 impl RunLock {
-    /// Takes the hold of the process on `host` that has the number `index` among those of the job
+    /// Takes the hold of `process`, which runs on `host` and has the number `index` among those of the job
     /// that see this store. Waits a while for a process of an earlier start to end.
     ///
     /// # Errors
@@ -161,10 +162,11 @@ impl RunLock {
         run: &str,
         host: &str,
         index: usize,
+        process: &dyn Process,
     ) -> Result<Result<Self, RunInUse>, StoreError> {
         let name = SegmentName::new(run, "lock", index as u32)?;
         let bytes_of_run = || run_bytes(store, run).unwrap_or(0);
-        let mut patience = Patience::new(&bytes_of_run);
+        let mut patience = Patience::new(&bytes_of_run, process);
         loop {
             let held = match store.attach(&name) {
                 Ok(None) => store.create(&name, HOLDER_BYTES).map(Some),
@@ -173,7 +175,7 @@ impl RunLock {
             match held {
                 Ok(Some(mut held)) => match held.as_mut_slice().get_mut(..HOLDER_BYTES) {
                     Some(words) => {
-                        let this = Holder::this();
+                        let this = Holder::this(process);
                         if job_of(words) != job_of(&this) {
                             mpi_files::remove_of(job_of(words));
                         }
@@ -185,7 +187,7 @@ impl RunLock {
                 },
                 Ok(None) => {}
                 Err(StoreError::InUse { location, .. } | StoreError::Exists { location, .. }) => {
-                    let holder = Holder::of(store, &name);
+                    let holder = Holder::of(store, &name, process);
                     let is_ending = holder.presence == Presence::Ending;
                     if patience.is_over(is_ending) {
                         let (run, host) = (run.to_owned(), host.to_owned());
@@ -231,21 +233,22 @@ impl Drop for RunLock {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Plain;
     use super::*;
 
     #[test]
     fn a_holder_says_who_it_is_and_what_nobody_wrote_is_not_known() {
-        let holder = Holder::read(&Holder::this());
+        let holder = Holder::read(&Holder::this(&Plain), &Plain);
         assert_eq!(holder, Holder { presence: Presence::Alive, is_own: false });
         for nothing in [&[][..], &[0; HOLDER_BYTES], &[0xff; 8], b"12.x"] {
-            assert_eq!(Holder::read(nothing).presence, Presence::Unknown, "{nothing:?}");
+            assert_eq!(Holder::read(nothing, &Plain).presence, Presence::Unknown, "{nothing:?}");
         }
     }
 
     #[test]
     fn a_process_that_ends_is_waited_for_by_its_memory() {
-        assert_eq!(Patience::new(&|| 0).for_ending(), IN_USE_PATIENCE);
-        let terabyte = Patience::new(&|| 1 << 40).for_ending();
+        assert_eq!(Patience::new(&|| 0, &Plain).for_ending(), IN_USE_PATIENCE);
+        let terabyte = Patience::new(&|| 1 << 40, &Plain).for_ending();
         // The system frees 1 to 100 GB a second.
         assert!((20..100_000).contains(&terabyte.as_secs()), "{terabyte:?}");
     }

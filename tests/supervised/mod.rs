@@ -19,7 +19,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 /// Longest time for anything here.
-pub const PATIENCE: Duration = Duration::from_secs(180);
+pub const PATIENCE: Duration = Duration::from_secs(600);
 /// Order of the matrix.
 pub const N: &str = "4800";
 
@@ -458,7 +458,7 @@ fn remove_marks(cluster: &Alone) {
 /// Nothing is left on the box but what the test put there.
 pub fn assert_clean(cluster: &Alone) {
     remove_marks(cluster);
-    assert_eq!(cluster.remains_after(Duration::from_secs(12)), Vec::<String>::new());
+    assert_eq!(cluster.remains_after(PATIENCE), Vec::<String>::new());
     let mut left: Vec<String> = fs::read_dir(cluster.shared().join("skt-hpl.launch"))
         .expect("state")
         .flatten()

@@ -1,5 +1,8 @@
 //! What the clients of the checkpoint library in this folder share: their flags, faults on purpose,
-//! and the way of a start from what it finds to the report.
+//! and the steps of a start from what it finds to the report.
+//!
+//! A [`Client`] has regions, which a checkpoint saves whole, and a state of a few numbers, which is
+//! the same on all ranks. It recomputes everything else.
 
 use std::ops::{Deref, DerefMut};
 use std::process::ExitCode;
@@ -30,11 +33,11 @@ pub struct Flags {
     inject: Vec<Inject>,
 }
 
-/// An iteration that continues from checkpoints, with its parameters.
+/// An iteration that resumes from checkpoints, with its parameters.
 pub trait Client: Parser {
     /// The name of the example.
     const NAME: &'static str;
-    /// The result of the computation.
+    /// The result of the computation, which is kept until it is reported.
     type Solved: Pod;
 
     /// The flags that all clients have.
@@ -43,7 +46,8 @@ pub trait Client: Parser {
     fn problem(&self) -> String;
     /// The regions, of one size on all ranks.
     fn regions(&self, ranks: usize) -> Vec<Region>;
-    /// Iterates from what is `saved` to the end, on the ranks of the data.
+    /// Iterates from what is `saved` to the end. The ranks of `comm` are those of the data, not
+    /// those of the launcher.
     fn compute(&self, comm: &MpiComm, saved: &mut Drilled) -> Result<Self::Solved, Failure>;
     /// Prints the result. Called on rank 0.
     fn print(&self, solved: &Self::Solved);
@@ -51,7 +55,7 @@ pub trait Client: Parser {
     fn is_right(&self, solved: &Self::Solved) -> bool;
 }
 
-/// The regions of a rank with checkpoints at fixed iterations, and with faults on purpose.
+/// The regions of a rank, with a checkpoint every few iterations and with faults on purpose.
 pub struct Drilled<'a> {
     saved: Saved<'a, MpiComm>,
     every: u64,
@@ -59,7 +63,8 @@ pub struct Drilled<'a> {
 }
 
 impl Drilled<'_> {
-    /// Before an iteration: takes a checkpoint if one is due, and dies if that is asked for.
+    /// Called before each iteration: takes a checkpoint if one is due, and kills this process if
+    /// `--inject` says so.
     pub fn before<S: Pod>(&mut self, iteration: u64, state: &S) -> Result<(), Failure> {
         if iteration > 0 && iteration.is_multiple_of(self.every) {
             self.saved.checkpoint(state)?;
@@ -82,7 +87,7 @@ impl DerefMut for Drilled<'_> {
     }
 }
 
-/// A rank's block of what is dealt out: `first..first + count` of `total`.
+/// A rank's block of distributed items: `first..first + count` of `total`.
 pub struct Block {
     pub first: usize,
     pub count: usize,
@@ -107,7 +112,8 @@ pub fn hash(comm: &MpiComm, words: impl Iterator<Item = u64>) -> Result<u64, Com
     Ok(sum[0])
 }
 
-/// Computes, or finds what an earlier start has computed; reports; clears up.
+/// Computes the result, or finds what an earlier start has computed; reports it; cleans up. The
+/// exit code says whether the result is right.
 fn run<C: Client>(world: &MpiComm, client: &C) -> Result<ExitCode, Failure> {
     let &Flags { every, ref run_id, ref inject } = client.flags();
     let run_id = run_id.as_deref().unwrap_or(C::NAME);
@@ -130,6 +136,7 @@ fn run<C: Client>(world: &MpiComm, client: &C) -> Result<ExitCode, Failure> {
     if world.rank() == 0 {
         client.print(&solved);
     }
+    // The result is reported, so it is no longer needed.
     ended.clear()?;
     Ok(if client.is_right(&solved) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -551,7 +551,7 @@ fn images_are_listed_and_removed() {
     let ranks = |line: &str| line.split_whitespace().nth(3).unwrap().parse::<usize>().unwrap();
     assert_eq!(table.lines().map(ranks).sum::<usize>(), files * RANKS, "{listed}");
     let run = table.split_whitespace().next().unwrap();
-    // In one line, the sum of these.
+    // Without --segments, the sum of these in one line.
     let listed = store("list");
     let (_, of_run) = listed.split_once("IMAGES IN\n").expect("a table");
     assert_eq!(of_run.lines().count(), 1, "{listed}");

@@ -32,7 +32,7 @@ impl Killed {
         self.folder.path()
     }
 
-    /// What the ranks of [`at_work`] have said on standard error.
+    /// What the ranks of [`at_work`] have written to standard error.
     fn said(&self) -> String {
         std::fs::read_to_string(self.path().join("said")).unwrap_or_default()
     }
@@ -120,7 +120,7 @@ fn the_run_goes_on_after_a_careful_clean_and_leaves_nothing() {
     assert_eq!(killed.store_command(&["list"]), "no segments\n");
 }
 
-/// Starts a long run, and returns when rank 0 factors.
+/// Starts a long run, and returns it and its mpirun as soon as rank 0 factors.
 fn at_work(run: &str) -> (Killed, Child) {
     let killed = Killed { folder: TempDir::new().unwrap() };
     // The mpirun of Open MPI 5 does not pass on what ranks write while it ends.
@@ -158,14 +158,15 @@ fn a_run_at_work_is_listed_as_running_and_kept() {
     assert!(list.contains(" waiting "), "{list}");
 }
 
-/// Starts a long run, sends `signal` to what `whom` makes of mpirun's pid as soon as
-/// rank 0 factors; how mpirun ended, and what the ranks and it said on standard error.
+/// Starts a long run, and sends `signal`, as soon as rank 0 factors, to the process that `whom`
+/// derives from mpirun's pid. Returns how mpirun ended, and what the ranks and mpirun wrote to
+/// standard error.
 fn signalled(run: &str, signal: Signal, whom: fn(i32) -> i32) -> (Killed, ExitStatus, String) {
     let (killed, job) = at_work(run);
     let ranks = children(job.id() as i32);
     kill(Pid::from_raw(whom(job.id() as i32)), signal).unwrap();
     let ended = job.wait_with_output().unwrap();
-    // mpirun may return before the last of its ranks is gone, which may still have to speak.
+    // mpirun may return before the last of its ranks, which may still have to write, is gone.
     are_gone(&ranks);
     let said = killed.said() + &String::from_utf8(ended.stderr).unwrap();
     (killed, ended.status, said)

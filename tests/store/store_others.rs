@@ -217,7 +217,7 @@ fn a_name_that_another_user_has_stops_nobody() {
     assert!(store.remove(&name()).unwrap());
     let store = kind.open();
     let held = RunLock::take(&*store, "others", "here", 0, &Plain).unwrap().unwrap();
-    // The other user lets go: the name leads to the one that there is.
+    // The other user gives the name up, so it leads to the existing segment.
     std::fs::remove_file(&squatted).unwrap();
     assert!(matches!(
         store.create(&name(), 8),

@@ -37,7 +37,7 @@ fn write(path: &Path, text: &str) {
     }
 }
 
-/// Builds the page's program beside a link to the checkout; the program.
+/// Builds the page's program beside a link to the checkout. Returns the path of the program.
 fn build() -> PathBuf {
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the checkout");
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder");

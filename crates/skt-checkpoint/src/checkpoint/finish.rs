@@ -71,9 +71,9 @@ impl<C: Comm, M: Memory> FinishedRun<C, M> {
         self._lock.as_ref()
     }
 
-    /// Finds a run finished: writes the result to all segments that count and
-    /// do not have it, so that it bears the loss of all others before it is
-    /// reported as it did in the start that computed it.
+    /// Handles a run that is found finished: writes the result to all segments that count and lack
+    /// it, so that it survives the same losses before it is reported as in the start that computed
+    /// it. Collective.
     pub(super) fn found(
         comm: &C,
         mut opening: Opening<M>,

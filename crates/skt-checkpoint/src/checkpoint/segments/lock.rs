@@ -90,8 +90,8 @@ impl Holder {
         bytes
     }
 
-    /// Reads what a process has written, for `this` process. A process that had no time to write, or is of an earlier
-    /// version, has unknown presence.
+    /// Reads what a process has written, for `this` process. A process that had no time to write,
+    /// or is of an earlier version, has unknown presence.
     fn read(bytes: &[u8], this: &dyn Process) -> Self {
         let bytes = &bytes[..bytes.len().min(WORDS_BYTES)];
         let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
@@ -134,7 +134,7 @@ impl<'a> Patience<'a> {
     }
 
     /// Whether the wait is over for a process at work or, with `is_ending`, for one that is ending.
-    /// Also a sign of life, see [`Process::waits`].
+    /// Also calls [`Process::waits`], a sign of life.
     pub fn is_over(&mut self, is_ending: bool) -> bool {
         self.process.waits(self.seconds());
         let limit = if is_ending { self.for_ending() } else { IN_USE_PATIENCE };
@@ -152,8 +152,8 @@ impl<'a> Patience<'a> {
 }
 
 impl RunLock {
-    /// Takes the hold of `process`, which runs on `host` and has the number `index` among those of the job
-    /// that see this store. Waits a while for a process of an earlier start to end.
+    /// Takes the hold of `process`, which runs on `host` and has the number `index` among those of
+    /// the job that see this store. Waits a while for a process of an earlier start to end.
     ///
     /// # Errors
     /// [`RunInUse`] inside, when another process holds it; else the store's error.

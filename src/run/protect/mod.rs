@@ -27,7 +27,6 @@ mod segments;
 mod settings;
 mod split;
 
-pub use crate::checkpoint::any_code::AnyCode;
 pub use app::NodeCheckpointer;
 pub use beginning::Beginning;
 pub use clock::{Clock, Reading};

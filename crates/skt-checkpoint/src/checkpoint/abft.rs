@@ -9,7 +9,6 @@ use std::time::Instant;
 
 use super::agree::Refusal;
 use super::checkpointer::Checkpointer;
-use super::code::Code;
 use super::error::Result;
 use super::hook::{Step, StepName};
 use super::level::Generation;
@@ -19,7 +18,7 @@ use super::schedule::Stats;
 use crate::comm::Comm;
 use crate::comm::collect::broadcast_bytes;
 
-impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Recovers: surviving data is as it was left, or as it is in an image; new segments, all
     /// zeros, replace lost ones, and the application rebuilds them.
     ///

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::agree::Plan;
-use super::code::Code;
+use super::codec::Codec;
 use super::config::Config;
 use super::encode::{Band, Encoder, Scratch};
 use super::error::{CheckpointError, Result};
@@ -21,11 +21,11 @@ use crate::comm::Comm;
 use crate::comm::collect::all_reduce;
 
 /// Takes and recovers checkpoints of one rank's regions.
-pub struct Checkpointer<C: Comm, M: Memory, K> {
+pub struct Checkpointer<C: Comm, M: Memory> {
     pub(super) job: C,
     pub(super) group: C,
-    pub(super) config: Config<K>,
-    pub(super) code: K,
+    pub(super) config: Config,
+    pub(super) code: Codec,
     pub(super) memory: M,
     pub(super) id: SegmentId,
     pub(super) header: HeaderLayout,
@@ -63,7 +63,7 @@ pub struct Checkpointer<C: Comm, M: Memory, K> {
     pub(super) lock: Option<M::Lock>,
 }
 
-impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Approximate bytes of a message when this rank's group encodes; 0 if it encodes without
     /// messages.
     pub fn message_bytes(&self) -> usize {
@@ -147,7 +147,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
 }
 
 /// Parts that several steps share.
-impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Writes the record, which is in force from then on.
     pub(super) fn write_record(&mut self, step: Step) -> Result<()> {
         Ok(self.vault.store_record(&self.header, &mut self.record, step)?)
@@ -176,7 +176,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         }
     }
 
-    pub(super) fn band(&mut self, region: usize) -> Band<'_, C, K, M::Segment, M::Peer> {
+    pub(super) fn band(&mut self, region: usize) -> Band<'_, C, M::Segment, M::Peer> {
         Band {
             comm: &self.group,
             code: &self.code,

@@ -4,7 +4,6 @@ use std::ops::Range;
 use std::time::Instant;
 
 use super::checkpointer::Checkpointer;
-use super::code::Code;
 use super::error::Result;
 use super::hook::{Step, StepName};
 use super::layout::{Active, Part};
@@ -13,7 +12,7 @@ use super::memory::Memory;
 use super::schedule::Stats;
 use crate::comm::Comm;
 
-impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Copies the active part of A into the copy for the epoch of `step`; the [`Free`] token proves
     /// that no image is being written from it. Returns the seconds that it took. Local.
     pub(super) fn copy_all(

@@ -1,7 +1,6 @@
 //! Method `double`: two copies with their parities, written alternately.
 
 use super::checkpointer::Checkpointer;
-use super::code::Code;
 use super::error::Result;
 use super::hook::{Step, StepName};
 use super::layout::Active;
@@ -9,7 +8,7 @@ use super::memory::Memory;
 use super::schedule::Stats;
 use crate::comm::Comm;
 
-impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Copies A to the older B, encodes A into its parities, waits at the barrier, and writes
     /// COMMIT.
     pub(super) fn checkpoint_double(

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::checkpointer::Checkpointer;
-use super::code::Code;
 use super::encode::ring::Rounds;
 use super::encode::{Encoder, TAG_READY, TAG_SUMS};
 use super::error::Result;
@@ -27,7 +26,7 @@ fn word() -> crate::comm::Result<PanelBuf> {
     PanelBuf::for_messages(1)
 }
 
-impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Declares that A has its contents of the epoch that has begun outside of the corner `outside`
     /// of a region, that is, in the rows before `outside.row` and in the bytes before
     /// `outside.byte` of all rows. Encodes nothing: [`Checkpointer::poll`] does. Has no effect when

@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use super::agree::Finished;
 use super::checkpointer::Checkpointer;
-use super::code::Code;
 use super::error::{CheckpointError, Result, memory_error};
 use super::header::SegmentId;
 use super::hook::{Hook, Step, StepName};
@@ -152,7 +151,7 @@ impl<C: Comm, M: Memory> FinishedRun<C, M> {
     }
 }
 
-impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Waits until all have come to the end of the run, and returns the result of rank 0, so that a
     /// mark is true. Collective.
     pub(super) fn agree_on_result(&mut self, result: &[u8]) -> Result<Vec<u8>> {

@@ -2,7 +2,7 @@
 
 use super::agree::Plan;
 use super::checkpointer::Checkpointer;
-use super::code::Code;
+use super::codec::{Codec, CodecError};
 use super::config::Config;
 use super::encode::{Encoder, Scratch};
 use super::error::{CheckpointError, Result, memory_error};
@@ -23,7 +23,7 @@ use crate::comm::Comm;
 use crate::comm::collect::{all_max, all_reduce};
 use crate::tuning::TUNING;
 
-impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Lays out this rank's segment, creates it if this process has taken over none, and splits the
     /// job into groups. The rank's images go to the `slots` of the levels. Collective.
     pub(super) fn create(
@@ -31,7 +31,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         mut opening: Opening<M>,
         segment: Option<M::Segment>,
         plan: Plan,
-        config: Config<K>,
+        config: Config,
         shapes: &[RegionShape],
         slots: &[Slot],
     ) -> Result<Self> {
@@ -197,12 +197,12 @@ pub(super) fn group_of(plan: &Plan, rank: usize) -> (usize, Vec<usize>) {
 }
 
 /// The layout of a segment in a group of `members`, and the group's code.
-pub(super) fn laid_out<K: Code + Clone>(
-    config: &Config<K>,
+pub(super) fn laid_out(
+    config: &Config,
     header_bytes: usize,
     shapes: &[RegionShape],
     members: usize,
-) -> Result<(SegmentLayout, K)> {
+) -> Result<(SegmentLayout, Codec)> {
     let (geometry, code) = shaped(config, members)?;
     let &Config { method, bands, cell_bytes, align_bytes: align, .. } = config;
     let parts = method.parts();
@@ -212,9 +212,9 @@ pub(super) fn laid_out<K: Code + Clone>(
 }
 
 /// The writer of this rank's images, and what is known of these. Collective.
-fn image_writer<C: Comm, K>(
+fn image_writer<C: Comm>(
     comm: &C,
-    config: &Config<K>,
+    config: &Config,
     plan: &Plan,
     slots: &[Slot],
     seen: &[Seen],
@@ -250,9 +250,9 @@ fn image_writer<C: Comm, K>(
 
 /// When the newest restorable images of each level were due, in seconds of the run, according to
 /// the states in their seals; 0 for a level without any. Collective.
-fn newest_seconds<C: Comm, K>(
+fn newest_seconds<C: Comm>(
     comm: &C,
-    config: &Config<K>,
+    config: &Config,
     plan: &Plan,
     seen: &[Seen],
 ) -> Result<Vec<f64>> {
@@ -273,12 +273,17 @@ fn newest_seconds<C: Comm, K>(
 
 /// The geometry and code of a group. Without parities neither is used, and any legal geometry does,
 /// even for a job of one rank.
-fn shaped<K: Code + Clone>(config: &Config<K>, members: usize) -> Result<(Geometry, K)> {
+fn shaped(config: &Config, members: usize) -> Result<(Geometry, Codec)> {
     if !config.method.encodes() {
-        return Ok((Geometry { members: 2, parities: 1 }, config.code.clone()));
+        let geometry = Geometry { members: 2, parities: 1 };
+        let code = Codec::new(config.code, 1, 1);
+        return Ok((geometry, code.expect("every code has one data block and one parity")));
     }
     let geometry = Geometry { members, parities: config.parities };
-    let code = config.code.shaped(geometry.data(), geometry.parities);
-    let refused = |reason| CheckpointError::Code { members, parities: geometry.parities, reason };
+    let code = Codec::new(config.code, geometry.data(), geometry.parities);
+    let refused = |error: CodecError| {
+        let reason = error.to_string();
+        CheckpointError::Code { members, parities: geometry.parities, reason }
+    };
     Ok((geometry, code.map_err(refused)?))
 }

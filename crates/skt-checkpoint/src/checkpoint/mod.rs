@@ -5,9 +5,7 @@
 
 mod abft;
 pub mod agree;
-pub mod any_code;
 mod checkpointer;
-pub mod code;
 pub mod codec;
 mod config;
 mod copies;

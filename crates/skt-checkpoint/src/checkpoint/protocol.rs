@@ -19,7 +19,6 @@ use std::time::Instant;
 
 use super::agree::{Decision, Refusal, Resume};
 pub use super::checkpointer::Checkpointer;
-use super::code::Code;
 pub use super::config::Config;
 pub use super::error::{CheckpointError, Result};
 use super::finish::FinishedRun;
@@ -36,14 +35,14 @@ use crate::comm::Comm;
 use crate::comm::collect::{all_reduce, broadcast_bytes};
 
 /// The run, as [`Checkpointer::open`] found it.
-pub enum Opened<C: Comm, M: Memory, K> {
+pub enum Opened<C: Comm, M: Memory> {
     /// There is work to do: call [`Checkpointer::recover`] next.
-    Ready(Box<Checkpointer<C, M, K>>),
+    Ready(Box<Checkpointer<C, M>>),
     /// An earlier start completed the run; its result is known.
     Finished(FinishedRun<C, M>),
 }
 
-impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Finds the run's segments and images, agrees with all processes on the rank of each and on
     /// the epoch to resume from, and creates the segments that are missing. Collective over `comm`,
     /// which has one process per rank, or fewer (see [`Config::bears`]).
@@ -60,10 +59,10 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     pub fn open(
         comm: &C,
         memory: M,
-        config: Config<K>,
+        config: Config,
         shapes: &[RegionShape],
         hook: Arc<dyn Hook>,
-    ) -> Result<Opened<C, M, K>> {
+    ) -> Result<Opened<C, M>> {
         if !config.levels.is_empty() && !config.method.has_images() {
             return Err(CheckpointError::NoLevels(config.method));
         }
@@ -74,11 +73,11 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     pub(super) fn open_after(
         comm: &C,
         memory: M,
-        config: Config<K>,
+        config: Config,
         shapes: &[RegionShape],
         hook: Arc<dyn Hook>,
         earlier: Earlier<M::Lock>,
-    ) -> Result<Opened<C, M, K>> {
+    ) -> Result<Opened<C, M>> {
         let parameters = config.parameters(shapes, config.ranks(comm.size()));
         let is_lasting = config.method != Method::None;
 

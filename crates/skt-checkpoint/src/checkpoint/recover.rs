@@ -7,7 +7,6 @@
 //! lost until its record says otherwise.
 
 use super::checkpointer::Checkpointer;
-use super::code::Code;
 use super::error::Result;
 use super::hook::{Step, StepName};
 use super::layout::Active;
@@ -37,7 +36,7 @@ pub struct Recovered {
     pub seconds: f64,
 }
 
-impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Lost members of this rank's group, by position in it.
     pub(super) fn lost_members(&self) -> Vec<usize> {
         let ranks = self.group_ranks();

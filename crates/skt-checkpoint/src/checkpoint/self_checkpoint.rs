@@ -5,7 +5,6 @@ use std::ops::Range;
 use std::time::Instant;
 
 use super::checkpointer::Checkpointer;
-use super::code::Code;
 use super::error::Result;
 use super::hook::{Step, StepName};
 use super::layout::{Active, Part};
@@ -13,7 +12,7 @@ use super::memory::Memory;
 use super::schedule::Stats;
 use crate::comm::Comm;
 
-impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Prepares the parities of `epoch`, which replace those of epoch - 2 in their set. The two
     /// sets differ only where A was active at epoch - 1. What is active again is encoded again; the
     /// rest of that part, which froze in between, is copied here, and so are all checksums.

@@ -1,7 +1,6 @@
 //! Method `single`: one copy with its parities, torn while it is being overwritten.
 
 use super::checkpointer::Checkpointer;
-use super::code::Code;
 use super::error::Result;
 use super::hook::{Step, StepName};
 use super::layout::Active;
@@ -9,7 +8,7 @@ use super::memory::Memory;
 use super::schedule::Stats;
 use crate::comm::Comm;
 
-impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Marks the copy as torn, copies and encodes over it, waits at the barrier, and writes COMMIT.
     pub(super) fn checkpoint_single(
         &mut self,

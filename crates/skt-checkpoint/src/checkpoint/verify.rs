@@ -9,7 +9,6 @@ use std::time::Instant;
 
 use super::agree::{Damage, Refusal};
 use super::checkpointer::Checkpointer;
-use super::code::Code;
 use super::codec::checksum;
 use super::encode::Place;
 use super::error::Result;
@@ -56,7 +55,7 @@ impl Findings {
     }
 }
 
-impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Compares this rank's data and parities of `epoch` with their checksums, and agrees with the
     /// group on what is damaged. Ranks whose images are lost count among the plan's lost ranks from
     /// here on. Collective over the job.

@@ -3,7 +3,6 @@
 
 pub mod camera;
 pub mod cluster;
-pub mod code;
 pub mod disks;
 pub mod essence;
 pub mod futures;

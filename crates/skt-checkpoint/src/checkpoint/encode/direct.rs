@@ -4,13 +4,12 @@ use std::ops::{DerefMut, Range};
 
 use super::tile::Tile;
 use super::{Band, Held, Link, Sums, bytes_of_mut};
-use crate::checkpoint::code::Code;
 use crate::checkpoint::hook::Step;
 use crate::checkpoint::layout::Summed;
 use crate::checkpoint::memory::Peer;
 use crate::comm::{Comm, Result};
 
-impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P> {
+impl<C: Comm, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, S, P> {
     /// Computes this member's parities of a band from the others' blocks, read in place.
     pub(super) fn encode_direct(
         &mut self,
@@ -29,7 +28,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
 
     /// The terms of each of this member's parities of a band, in the order of the ring, so that
     /// sums of doubles have the same bits.
-    fn own_parities(&self, band: usize) -> Vec<Vec<Link<K::Coef>>> {
+    fn own_parities(&self, band: usize) -> Vec<Vec<Link>> {
         let (stripes, me) = (self.stripes(), self.comm.rank());
         let geometry = stripes.geometry;
         let chain = |p: usize| {
@@ -64,7 +63,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
     /// keeps the checksums of the blocks for their owners.
     fn pull(
         &mut self,
-        chain: &[Link<K::Coef>],
+        chain: &[Link],
         (into, block): (Summed, Range<usize>),
         tiles: &[Tile],
         gather: bool,

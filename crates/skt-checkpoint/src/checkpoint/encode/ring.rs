@@ -22,7 +22,6 @@ use std::sync::Arc;
 
 use super::tile::Tile;
 use super::{Band, TAG_PARITY, TAG_RING, bytes_of, bytes_of_mut};
-use crate::checkpoint::code::Code;
 use crate::checkpoint::hook::Step;
 use crate::checkpoint::layout::Stripes;
 use crate::checkpoint::memory::Peer;
@@ -95,7 +94,7 @@ impl<C: Comm> Round<C> {
     }
 }
 
-impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P> {
+impl<C: Comm, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, S, P> {
     /// Starts the round of a tile, whose parities will be stored in set `set`.
     pub(in super::super) fn start_round(
         &mut self,

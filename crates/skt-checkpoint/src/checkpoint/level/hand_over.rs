@@ -5,7 +5,6 @@
 use std::time::Instant;
 
 use super::super::checkpointer::Checkpointer;
-use super::super::code::Code;
 use super::super::error::Result;
 use super::super::memory::Memory;
 use super::format::{ImageLayout, encode_seal};
@@ -16,7 +15,7 @@ use super::{MOST_LEVELS, WhenBusy};
 use crate::comm::Comm;
 use crate::comm::collect::all_reduce;
 
-impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// What each level has done on this rank.
     pub fn level_reports(&self) -> Vec<LevelReport> {
         self.shelves.reports()

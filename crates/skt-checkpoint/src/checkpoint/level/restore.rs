@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use super::super::agree::{Plan, Refusal};
 use super::super::checkpointer::Checkpointer;
-use super::super::code::Code;
 use super::super::codec::checksum;
 use super::super::config::Config;
 use super::super::error::{CheckpointError, Result};
@@ -47,7 +46,7 @@ fn open(level: &Level, id: ImageId) -> io::Result<Box<dyn ImageFile>> {
     }
 }
 
-impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// The slots that this rank writes to on each level. A level without room is given up if there
     /// is something to resume from, or the level is known to have nothing. Collective; nothing has
     /// changed yet.
@@ -59,7 +58,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         comm: &C,
         opening: &Opening<M>,
         plan: &mut Plan,
-        config: &Config<K>,
+        config: &Config,
         shapes: &[RegionShape],
     ) -> Result<Vec<Slot>> {
         if config.levels.is_empty() {

@@ -176,7 +176,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         }
     }
 
-    pub(super) fn band(&mut self, region: usize) -> Band<'_, C, M::Segment, M::Peer> {
+    pub(super) fn band(&mut self, region: usize) -> Band<'_, C, M> {
         Band {
             comm: &self.group,
             code: &self.code,

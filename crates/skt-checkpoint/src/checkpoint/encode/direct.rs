@@ -1,15 +1,15 @@
 //! [`Encoder::Direct`](super::Encoder::Direct): members read each other's blocks in place.
 
-use std::ops::{DerefMut, Range};
+use std::ops::Range;
 
 use super::tile::Tile;
 use super::{Band, Held, Link, Sums, bytes_of_mut};
 use crate::checkpoint::hook::Step;
 use crate::checkpoint::layout::Summed;
-use crate::checkpoint::memory::Peer;
+use crate::checkpoint::memory::{Memory, Peer};
 use crate::comm::{Comm, Result};
 
-impl<C: Comm, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, S, P> {
+impl<C: Comm, M: Memory> Band<'_, C, M> {
     /// Computes this member's parities of a band from the others' blocks, read in place.
     pub(super) fn encode_direct(
         &mut self,

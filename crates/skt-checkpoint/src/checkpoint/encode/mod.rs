@@ -23,7 +23,7 @@ mod tile;
 mod tree;
 
 use std::mem;
-use std::ops::{DerefMut, Range};
+use std::ops::Range;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -33,7 +33,7 @@ use super::codec::{self, Codec, Coef, checksum};
 use super::gathered::Gathered;
 use super::hook::Step;
 use super::layout::{Part, RegionParts, Stripes, Summed};
-use super::memory::Peer;
+use super::memory::{Memory, Peer};
 use super::vault::Vault;
 use crate::comm::{Comm, PanelBuf, Result, SendRequest, Tag};
 use crate::tuning::TUNING;
@@ -79,13 +79,13 @@ impl Encoder {
 named!(Encoder { Auto: "auto", Direct: "direct", Ring: "ring", Reduce: "reduce", Tree: "tree" });
 
 /// One member's view of a region, with all that it needs to encode and rebuild bands.
-pub struct Band<'a, C, S, P> {
+pub struct Band<'a, C, M: Memory> {
     /// The group.
     pub comm: &'a C,
     /// The group's code, shaped for it.
     pub code: &'a Codec,
     /// This member's segment.
-    pub vault: &'a mut Vault<S>,
+    pub vault: &'a mut Vault<M::Segment>,
     /// The parts of the region within the segment.
     pub parts: &'a RegionParts,
     /// Approximate bytes of a message.
@@ -93,7 +93,7 @@ pub struct Band<'a, C, S, P> {
     /// Buffers for messages.
     pub scratch: &'a mut Scratch,
     /// The other members' segments, by position in the group, for [`Encoder::Direct`].
-    pub peers: &'a [Option<P>],
+    pub peers: &'a [Option<M::Peer>],
     /// Checksums of the other members' data that this member has computed.
     pub gathered: &'a mut Gathered,
 }
@@ -113,7 +113,7 @@ enum Sums {
     Gathered,
 }
 
-impl<C: Comm, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, S, P> {
+impl<C: Comm, M: Memory> Band<'_, C, M> {
     pub(super) fn stripes(&self) -> Stripes {
         self.parts.stripes
     }

@@ -1,14 +1,14 @@
 //! Rebuilding: computes what lost members held from the blocks and parities of the others.
 
 use std::collections::VecDeque;
-use std::ops::{DerefMut, Range};
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::tile::Tile;
 use super::{Band, Link, bytes_of_mut};
 use crate::checkpoint::hook::Step;
 use crate::checkpoint::layout::Summed;
-use crate::checkpoint::memory::Peer;
+use crate::checkpoint::memory::Memory;
 use crate::comm::{Comm, RecvRequest, Result, Tag};
 use crate::tuning::TUNING;
 
@@ -30,7 +30,7 @@ pub struct Place {
     pub cell: usize,
 }
 
-impl<C: Comm, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, S, P> {
+impl<C: Comm, M: Memory> Band<'_, C, M> {
     /// Rebuilds what the members `lost` held of one band: first their blocks of the copy, then
     /// their parities. `settled` has the indices of the copy and of the set of parities. Survivors
     /// only read. Collective over the group. Returns the bytes written here.

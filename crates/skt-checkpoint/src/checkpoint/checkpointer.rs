@@ -8,15 +8,13 @@ use super::config::Config;
 use super::encode::{Band, Encoder, Scratch};
 use super::error::{CheckpointError, Result};
 use super::gathered::Gathered;
-use super::header::{HeaderLayout, Identity, SegmentId};
 use super::hook::{Step, StepName};
-use super::layout::{Active, SegmentLayout};
+use super::layout::Active;
 use super::level::{FileId, Helper, Rotten, Shelves};
 use super::memory::Memory;
 use super::opening::Found;
-use super::record::Record;
 use super::schedule::{Stats, UnderWay};
-use super::vault::Vault;
+use super::segment::OwnSegment;
 use crate::comm::Comm;
 use crate::comm::collect::all_reduce;
 
@@ -26,11 +24,6 @@ pub struct Checkpointer<C: Comm, M: Memory> {
     pub(super) group: C,
     pub(super) config: Config,
     pub(super) code: Codec,
-    pub(super) memory: M,
-    pub(super) id: SegmentId,
-    pub(super) header: HeaderLayout,
-    pub(super) layout: SegmentLayout,
-    pub(super) identity: Identity,
     /// Writes images from the segment; a field before it, so dropped before it.
     pub(super) helper: Helper,
     /// What is known of the images of this rank.
@@ -39,8 +32,6 @@ pub struct Checkpointer<C: Comm, M: Memory> {
     pub(super) rotten: Vec<Rotten>,
     /// The files of images that this process manages, by level.
     pub(super) seen_files: Vec<Vec<FileId>>,
-    pub(super) vault: Vault<M::Segment>,
-    pub(super) record: Record,
     pub(super) plan: Plan,
     /// Whether A may be used: recovery is done, or there is nothing to recover.
     pub(super) ready: bool,
@@ -59,8 +50,8 @@ pub struct Checkpointer<C: Comm, M: Memory> {
     /// Segments of the group's other members, by position in the group; empty unless all are within
     /// reach.
     pub(super) peers: Vec<Option<M::Peer>>,
-    /// The last field, so that the hold is released after the segment.
-    pub(super) lock: Option<M::Lock>,
+    /// This rank's segment; the last field, so that the hold on the run is released last.
+    pub(super) segment: OwnSegment<M>,
 }
 
 impl<C: Comm, M: Memory> Checkpointer<C, M> {
@@ -80,7 +71,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 
     /// This process's rank in the run.
     pub fn rank(&self) -> usize {
-        self.identity.rank
+        self.segment.identity.rank
     }
 
     /// What this start resumes from.
@@ -95,12 +86,12 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 
     /// The newest epoch; 0 before the first checkpoint.
     pub fn epoch(&self) -> u64 {
-        self.record.committed()
+        self.segment.record.committed()
     }
 
     /// Bytes of this rank's segment.
     pub fn segment_bytes(&self) -> usize {
-        self.layout.bytes
+        self.segment.layout.bytes
     }
 
     /// The live workspace A of region `region`.
@@ -109,8 +100,8 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Before [`Checkpointer::recover`].
     pub fn region(&mut self, region: usize) -> &mut [u8] {
         assert!(self.ready, "recover first");
-        let a = self.layout.regions[region].a;
-        self.vault.bytes_mut(a.range())
+        let a = self.segment.layout.regions[region].a;
+        self.segment.vault.bytes_mut(a.range())
     }
 
     /// The address of a region's workspace A and its bytes, valid as long as this checkpointer. It
@@ -121,8 +112,8 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Before [`Checkpointer::recover`].
     pub fn region_at(&mut self, region: usize) -> (*mut u8, usize) {
         assert!(self.ready, "recover first");
-        let a = self.layout.regions[region].a.range();
-        (self.vault.pointer(a.clone()), a.len())
+        let a = self.segment.layout.regions[region].a.range();
+        (self.segment.vault.pointer(a.clone()), a.len())
     }
 
     /// The live workspaces of all regions, for use at the same time.
@@ -131,11 +122,11 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Before [`Checkpointer::recover`].
     pub fn regions(&mut self) -> Vec<&mut [u8]> {
         assert!(self.ready, "recover first");
-        let bytes = self.layout.bytes;
-        let mut rest = self.vault.bytes_mut(0..bytes);
+        let bytes = self.segment.layout.bytes;
+        let mut rest = self.segment.vault.bytes_mut(0..bytes);
         let mut at = 0;
-        let mut regions = Vec::with_capacity(self.layout.regions.len());
-        for parts in &self.layout.regions {
+        let mut regions = Vec::with_capacity(self.segment.layout.regions.len());
+        for parts in &self.segment.layout.regions {
             let a = parts.a.range();
             let (_, tail) = rest.split_at_mut(a.start - at);
             let (region, tail) = tail.split_at_mut(a.len());
@@ -150,12 +141,13 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Writes the record, which is in force from then on.
     pub(super) fn write_record(&mut self, step: Step) -> Result<()> {
-        Ok(self.vault.store_record(&self.header, &mut self.record, step)?)
+        Ok(self.segment.vault.store_record(&self.segment.header, &mut self.segment.record, step)?)
     }
 
     /// Ranks of this process's group, by position in it.
     pub(super) fn group_ranks(&self) -> Vec<usize> {
-        let mine = self.plan.groups.iter().find(|group| group.contains(&self.identity.rank));
+        let mine =
+            self.plan.groups.iter().find(|group| group.contains(&self.segment.identity.rank));
         mine.expect("every rank has a group").clone()
     }
 
@@ -180,8 +172,8 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         Band {
             comm: &self.group,
             code: &self.code,
-            vault: &mut self.vault,
-            parts: &self.layout.regions[region],
+            vault: &mut self.segment.vault,
+            parts: &self.segment.layout.regions[region],
             message_bytes: self.message_bytes,
             scratch: &mut self.scratch,
             peers: &self.peers,
@@ -191,8 +183,8 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 
     /// Waits until all ranks of the job have called it. Collective.
     pub(super) fn barrier(&mut self, epoch: u64, stats: &mut Stats) -> Result<()> {
-        self.vault.step(Step::new(StepName::Barrier, epoch))?;
-        self.vault.order();
+        self.segment.vault.step(Step::new(StepName::Barrier, epoch))?;
+        self.segment.vault.order();
         let start = Instant::now();
         match self.shelves.is_empty() {
             true => self.job.barrier()?,

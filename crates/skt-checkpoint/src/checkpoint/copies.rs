@@ -38,13 +38,13 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         step: Step,
     ) -> Result<usize> {
         let (copy, _) = self.config.method.settled(step.epoch);
-        let parts = &self.layout.regions[region];
+        let parts = &self.segment.layout.regions[region];
         let (a, b, stripes) = (parts.a, parts.b[copy], parts.stripes);
         let bytes = active.byte.min(a.pitch_bytes)..a.pitch_bytes;
         let mut copied = 0;
         for band in stripes.bands_from(active.row) {
             let step = step.band(region, band);
-            self.vault.step(step)?;
+            self.segment.vault.step(step)?;
             copied += self.copy_rows(a, b, stripes.band(band), bytes.clone(), step)?;
         }
         Ok(copied)
@@ -54,7 +54,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// encoded get new ones. Returns the bytes copied.
     pub(super) fn carry_sums(&mut self, region: usize, epoch: u64) -> Result<usize> {
         let method = self.config.method;
-        let sums = &self.layout.regions[region].sums;
+        let sums = &self.segment.layout.regions[region].sums;
         let (from, to) = (sums[method.encoded(epoch - 1)], sums[method.encoded(epoch)]);
         let all = (0..from.rows, 0..from.pitch_bytes);
         self.copy_rows(from, to, all.0, all.1, Step::new(StepName::Carry, epoch).band(region, 0))
@@ -77,11 +77,11 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         if bytes == (0..pitch) {
             let start = from.at(rows.start, 0..pitch).start;
             let end = from.at(rows.end - 1, 0..pitch).end;
-            self.vault.copy(start..end, to.at(rows.start, 0..pitch).start, step)?;
+            self.segment.vault.copy(start..end, to.at(rows.start, 0..pitch).start, step)?;
         } else {
             for row in rows.clone() {
                 let into = to.at(row, bytes.clone()).start;
-                self.vault.copy(from.at(row, bytes.clone()), into, step)?;
+                self.segment.vault.copy(from.at(row, bytes.clone()), into, step)?;
             }
         }
         Ok(rows.len() * bytes.len())

@@ -18,6 +18,7 @@ use super::memory::Memory;
 use super::methods::Method;
 use super::opening::Opening;
 use super::record::Record;
+use super::segment::OwnSegment;
 use super::vault::Vault;
 use crate::comm::Comm;
 use crate::comm::collect::{all_max, all_reduce};
@@ -54,17 +55,14 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             members,
             bytes: layout.bytes,
         };
+        let record = Record::of_new_segment();
+        let segment = OwnSegment { memory, id, header, layout, identity, vault, record, lock };
         let group_comm = comm.split(Some(group as u32), rank as u32)?.expect("a colour");
         let job = comm.split(Some(0), rank as u32)?.expect("a colour");
         Ok(Self {
             job,
             group: group_comm,
             code,
-            memory,
-            id,
-            header,
-            vault,
-            record: Record::of_new_segment(),
             ready: plan.epoch == 0,
             last_active: vec![config.method.apart_at_start(); shapes.len()],
             scratch: Scratch::default(),
@@ -73,15 +71,13 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             under_way: None,
             gathered: Gathered::default(),
             peers: Vec::new(),
-            lock,
-            layout,
             plan,
             config,
-            identity,
             helper,
             shelves,
             rotten,
             seen_files,
+            segment,
         })
     }
 
@@ -89,27 +85,28 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     pub(super) fn join(&mut self, is_new: bool) -> Result<()> {
         let step = Step::new(StepName::Join, self.plan.epoch);
         if !is_new {
-            let header = self.vault.bytes(0..self.header.bytes());
-            self.record = self.header.decode_record(header).expect("as it was offered");
+            let header = self.segment.vault.bytes(0..self.segment.header.bytes());
+            self.segment.record =
+                self.segment.header.decode_record(header).expect("as it was offered");
         }
-        self.record.join(self.plan.attempt, &self.plan.left);
+        self.segment.record.join(self.plan.attempt, &self.plan.left);
         if self.plan.has_rotten_images {
             // A segment that replaces a lost one must record it, too.
-            self.record.note_rotten_images();
+            self.segment.record.note_rotten_images();
         }
         self.write_record(step)?;
         if is_new {
             // Last: a segment without an identity belongs to nobody.
-            let bytes = self.header.encode_identity(&self.identity);
-            self.vault.store(0, &bytes, step)?;
-            self.vault.order();
+            let bytes = self.segment.header.encode_identity(&self.segment.identity);
+            self.segment.vault.store(0, &bytes, step)?;
+            self.segment.vault.order();
         }
         Ok(())
     }
 
     /// Waits until all segments exist. Collective.
     pub(super) fn joined(&mut self) -> Result<()> {
-        self.vault.step(Step::new(StepName::Joined, self.plan.epoch))?;
+        self.segment.vault.step(Step::new(StepName::Joined, self.plan.epoch))?;
         Ok(self.job.barrier()?)
     }
 
@@ -120,10 +117,10 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         let step = Step::new(StepName::Confirm, *epoch);
         // COMMIT(e) comes before the flush: otherwise a second death would find B torn and no
         // record that (A, D) counts.
-        self.record.confirm(*attempt, method, *epoch, state);
-        if method == Method::Abft && load.is_none() && self.record.is_hollow() {
+        self.segment.record.confirm(*attempt, method, *epoch, state);
+        if method == Method::Abft && load.is_none() && self.segment.record.is_hollow() {
             // The application knows which of its data is valid.
-            self.record.rebuilt(*epoch, state);
+            self.segment.record.rebuilt(*epoch, state);
         }
         self.write_record(step)
     }
@@ -137,14 +134,16 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         }
         let (me, ranks) = (self.group.rank(), self.group_ranks());
         let mut attempts = vec![0; ranks.len()];
-        attempts[me] = self.id.attempt;
+        attempts[me] = self.segment.id.attempt;
         all_reduce(&self.group, &mut attempts, u64::max)?;
         let mut peers = Vec::with_capacity(ranks.len());
         for (member, (&rank, &attempt)) in ranks.iter().zip(&attempts).enumerate() {
             let id = SegmentId { rank, attempt };
             let peer = match member == me {
                 true => None,
-                false => self.memory.peer(id).map_err(memory_error("looking into", id, 0))?,
+                false => {
+                    self.segment.memory.peer(id).map_err(memory_error("looking into", id, 0))?
+                }
             };
             peers.push(peer);
         }
@@ -157,8 +156,12 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             (self.encoder, self.peers) = (Encoder::Direct, peers);
         } else if asked == Encoder::Direct {
             if is_new {
-                let remove = self.memory.remove(self.id);
-                remove.map_err(memory_error("removing", self.id, self.layout.bytes))?;
+                let remove = self.segment.memory.remove(self.segment.id);
+                remove.map_err(memory_error(
+                    "removing",
+                    self.segment.id,
+                    self.segment.layout.bytes,
+                ))?;
             }
             // The first to report it ends the job: all must have removed their segments by then.
             self.job.barrier()?;
@@ -174,13 +177,13 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             return Ok(());
         }
         if self.encoder == Encoder::Direct {
-            for region in 0..self.layout.regions.len() {
+            for region in 0..self.segment.layout.regions.len() {
                 self.band(region).prepare_direct();
             }
         } else if self.config.message_bytes.is_none() {
             let link = Link::measure(&self.group, &self.code)?;
             // The bytes that pass through the pipeline before it runs empty: a band's parity.
-            let bands = self.layout.regions.iter().map(|parts| parts.stripes);
+            let bands = self.segment.layout.regions.iter().map(|parts| parts.stripes);
             let parity = bands.map(|stripes| stripes.block_rows * stripes.shape.pitch_bytes);
             let bytes = parity.max().unwrap_or_default();
             self.message_bytes = link.message_bytes(bytes, self.group.size());

@@ -31,6 +31,7 @@ pub mod record;
 pub mod recover;
 mod refusal;
 mod schedule;
+mod segment;
 mod self_checkpoint;
 mod single;
 pub mod store;

@@ -178,7 +178,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         self.ready = true;
         Ok(Some(Recovered {
             epoch,
-            state: self.record.state().to_vec(),
+            state: self.segment.record.state().to_vec(),
             rebuilt: self.plan.lost.clone(),
             rebuilt_bytes,
             copied_bytes,
@@ -244,18 +244,18 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     fn begin_in(&mut self, active: &[Active], stages: Option<&[Vec<Active>]>) -> Result<()> {
         assert!(self.ready, "recover first");
         assert!(self.under_way.is_none(), "complete the epoch that has begun first");
-        assert_eq!(active.len(), self.layout.regions.len(), "one entry a region");
+        assert_eq!(active.len(), self.segment.layout.regions.len(), "one entry a region");
         assert!(stages.is_none_or(|stages| stages.len() == active.len()), "one list a region");
         self.helper.advance();
         if !self.config.method.encodes() {
             return Ok(());
         }
-        self.record.assert_settled();
-        let epoch = self.record.stamped() + 1;
+        self.segment.record.assert_settled();
+        let epoch = self.segment.record.stamped() + 1;
         let mut stats = Stats { epoch, ..Stats::default() };
 
         // 1 checkpoint: the group agrees on the least active row and column.
-        self.vault.step(Step::new(StepName::Checkpoint, epoch))?;
+        self.segment.vault.step(Step::new(StepName::Checkpoint, epoch))?;
         let (active, stages) = self.agree_on_parts(active, stages)?;
         if self.config.check_frozen && epoch > 1 {
             self.assert_frozen(&active);

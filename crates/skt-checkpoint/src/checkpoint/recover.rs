@@ -44,7 +44,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         let lost: Vec<usize> = (0..ranks.len()).filter(is_lost).collect();
         assert!(lost.len() <= self.config.parities, "refused when it was decided");
         let is_lost = lost.contains(&self.group.rank());
-        assert_eq!(self.record.is_hollow(), is_lost || self.plan.load.is_some());
+        assert_eq!(self.segment.record.is_hollow(), is_lost || self.plan.load.is_some());
         assert!(self.plan.load.is_none() || self.image().is_none() == is_lost);
         lost
     }
@@ -57,11 +57,11 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             return Ok(0);
         }
         let mut copied = 0;
-        for region in 0..self.layout.regions.len() {
+        for region in 0..self.segment.layout.regions.len() {
             let step = Step::new(StepName::RecoverFlush, epoch);
             copied += self.copy_bands(region, Active::ALL, step)?;
         }
-        self.record.stamp(epoch);
+        self.segment.record.stamp(epoch);
         self.write_record(Step::new(StepName::RecoverStamp, epoch))?;
         Ok(copied)
     }
@@ -74,8 +74,8 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         }
         let settled = self.config.method.settled(epoch);
         let mut written = 0;
-        for region in 0..self.layout.regions.len() {
-            for band in 0..self.layout.regions[region].stripes.bands() {
+        for region in 0..self.segment.layout.regions.len() {
+            for band in 0..self.segment.layout.regions[region].stripes.bands() {
                 let step = Step::new(StepName::RecoverRebuild, epoch).band(region, band);
                 written += self.band(region).rebuild(lost, settled, band, step)?;
             }
@@ -87,31 +87,31 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     pub(super) fn holds(&self, epoch: u64) -> Holds {
         match self.image() {
             Some(_) => Holds::Copy,
-            None => self.record.holds(self.config.method, epoch),
+            None => self.segment.record.holds(self.config.method, epoch),
         }
     }
 
     /// Records that a replacement has all that its rank had.
     pub(super) fn stamp_rebuilt(&mut self, epoch: u64) -> Result<()> {
-        if !self.record.is_hollow() {
+        if !self.segment.record.is_hollow() {
             return Ok(());
         }
-        self.record.rebuilt(epoch, &self.plan.state);
+        self.segment.record.rebuilt(epoch, &self.plan.state);
         self.write_record(Step::new(StepName::RecoverStamp, epoch))
     }
 
     /// A := B, and both sets of parities equal: an interrupted checkpoint may have left the other
     /// set without what its frozen part must hold. Returns the bytes copied.
     pub(super) fn reset_workspace(&mut self, epoch: u64) -> Result<usize> {
-        self.record.assert_settled();
-        assert_eq!(self.record.stamped(), epoch);
+        self.segment.record.assert_settled();
+        assert_eq!(self.segment.record.stamped(), epoch);
         let (copy, set) = self.config.method.settled(epoch);
         let mut copied = 0;
-        for region in 0..self.layout.regions.len() {
-            let parts = &self.layout.regions[region];
+        for region in 0..self.segment.layout.regions.len() {
+            let parts = &self.segment.layout.regions[region];
             let (a, b, parity) = (parts.a, parts.b[copy], parts.parity.clone());
             let step = Step::new(StepName::RecoverCopy, epoch).band(region, 0);
-            self.vault.step(step)?;
+            self.segment.vault.step(step)?;
             copied += self.copy_rows(b, a, 0..a.rows, 0..a.pitch_bytes, step)?;
             if self.config.method == Method::SelfCheckpoint {
                 let (from, to) = (parity[set], parity[1 - set]);

@@ -21,7 +21,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         for (region, &now) in active.iter().enumerate() {
             stats.copied_bytes += self.carry_sums(region, epoch)?;
             let before = self.last_active[region];
-            let stripes = self.layout.regions[region].stripes;
+            let stripes = self.segment.layout.regions[region].stripes;
             let encoded = stripes.bands_from(now.row);
             for band in stripes.bands_from(before.row) {
                 let end = if encoded.contains(&band) { now.byte } else { usize::MAX };
@@ -43,7 +43,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         step: Step,
     ) -> Result<usize> {
         let method = self.config.method;
-        let parts = &self.layout.regions[region];
+        let parts = &self.segment.layout.regions[region];
         let (_, old) = method.settled(step.epoch - 1);
         let (from, to) = (parts.parity[old], parts.parity[method.encoded(step.epoch)]);
         let rows = parts.stripes.parities(band);
@@ -51,14 +51,14 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         if bytes.is_empty() {
             return Ok(0);
         }
-        self.vault.step(step)?;
+        self.segment.vault.step(step)?;
         self.copy_rows(from, to, rows, bytes, step)
     }
 
     /// COMMIT: every D of every group is complete, which this record tells later starts.
     pub(super) fn commit(&mut self, epoch: u64, state: Vec<u8>, stats: &mut Stats) -> Result<()> {
         let start = Instant::now();
-        self.record.commit(epoch, state);
+        self.segment.record.commit(epoch, state);
         self.write_record(Step::new(StepName::Commit, epoch))?;
         stats.commit_seconds = start.elapsed().as_secs_f64();
         Ok(())
@@ -67,7 +67,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Stamps the epoch, which B and D hold: from here on D is C.
     pub(super) fn stamp(&mut self, epoch: u64, stats: &mut Stats) -> Result<()> {
         let start = Instant::now();
-        self.record.stamp(epoch);
+        self.segment.record.stamp(epoch);
         self.write_record(Step::new(StepName::Stamp, epoch))?;
         stats.flush_seconds += start.elapsed().as_secs_f64();
         stats.copy_seconds += stats.flush_seconds;
@@ -76,8 +76,8 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 
     /// Asserts that A equals its copy outside of `active`.
     pub(super) fn assert_frozen(&self, active: &[Active]) {
-        let (copy, _) = self.config.method.settled(self.record.stamped());
-        for (index, (parts, active)) in self.layout.regions.iter().zip(active).enumerate() {
+        let (copy, _) = self.config.method.settled(self.segment.record.stamped());
+        for (index, (parts, active)) in self.segment.layout.regions.iter().zip(active).enumerate() {
             if let Some(row) =
                 self.first_difference(parts.a, parts.b[copy], active.row, active.byte)
             {
@@ -89,7 +89,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Asserts that the new parities equal those of the epoch before outside of the bands and bytes
     /// that were encoded.
     pub(super) fn assert_carried(&self, active: &[Active]) {
-        for (index, (parts, active)) in self.layout.regions.iter().zip(active).enumerate() {
+        for (index, (parts, active)) in self.segment.layout.regions.iter().zip(active).enumerate() {
             let bands = parts.stripes.bands_from(active.row);
             let first = if bands.is_empty() {
                 parts.stripes.parity_rows()
@@ -109,7 +109,8 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         let pitch = one.pitch_bytes;
         (0..one.rows).find(|&r| {
             let kept = 0..if r < row { pitch } else { byte.min(pitch) };
-            self.vault.bytes(one.at(r, kept.clone())) != self.vault.bytes(two.at(r, kept))
+            self.segment.vault.bytes(one.at(r, kept.clone()))
+                != self.segment.vault.bytes(two.at(r, kept))
         })
     }
 }

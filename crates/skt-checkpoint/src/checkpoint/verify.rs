@@ -64,7 +64,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// [`Refusal::Damaged`] on all ranks, when more of one stripe is damaged or lost than its
     /// parities survive.
     pub(super) fn verify(&mut self, epoch: u64) -> Result<Damaged> {
-        self.vault.step(Step::new(StepName::RecoverVerify, epoch))?;
+        self.segment.vault.step(Step::new(StepName::RecoverVerify, epoch))?;
         let found = self.find_damage(epoch);
         let rotten = match self.plan.load {
             Some(_) => self.ranks_where(!found.are_listed())?,
@@ -91,7 +91,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         self.lose_images(&rotten);
         if self.plan.load.is_some() && !damaged.is_empty() {
             // All of the group record it, whichever of them a later start lacks.
-            self.record.note_rotten_images();
+            self.segment.record.note_rotten_images();
         }
         Ok(damaged)
     }
@@ -101,7 +101,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         let holds = self.holds(epoch);
         let (me, begun, mut bands) = (self.group.rank(), Instant::now(), 0);
         let mut found = Findings::none_of(self.config.damaged_cells_max);
-        for (region, parts) in self.layout.regions.iter().enumerate() {
+        for (region, parts) in self.segment.layout.regions.iter().enumerate() {
             let stripes = parts.stripes;
             let geometry = stripes.geometry;
             let settled = match holds {
@@ -111,7 +111,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             };
             let (data, parities) = (parts.data(settled, set), parts.parities(set));
             for band in 0..stripes.bands() {
-                self.vault.passes(begun, bands);
+                self.segment.vault.passes(begun, bands);
                 bands += 1;
                 for block in 0..geometry.data() {
                     let stripe = geometry.stripe_of(me, block);
@@ -142,8 +142,8 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     ) {
         for (offset, row) in rows.enumerate() {
             for cell in part.cells(&(0..part.part.pitch_bytes)) {
-                let bytes = self.vault.bytes(part.part.at(row, part.bytes_of(cell)));
-                if checksum(bytes) != self.vault.sum(&part, row, cell) {
+                let bytes = self.segment.vault.bytes(part.part.at(row, part.bytes_of(cell)));
+                if checksum(bytes) != self.segment.vault.sum(&part, row, cell) {
                     let place = Place { row: offset, cell, ..at };
                     found.add(Found { place, part: name, row });
                 }
@@ -204,7 +204,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         let mut mended = 0;
         for (place, members) in damaged {
             let step = Step::new(StepName::RecoverMend, epoch).band(place.region, place.band);
-            self.vault.step(step)?;
+            self.segment.vault.step(step)?;
             let mut gone: Vec<usize> = members.iter().chain(lost).copied().collect();
             gone.sort_unstable();
             self.band(place.region).rebuild_cell(&gone, settled, place, step)?;

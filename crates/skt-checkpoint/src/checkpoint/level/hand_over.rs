@@ -44,7 +44,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         if self.shelves.is_empty() {
             return Ok(Vec::new());
         }
-        let (start, hook) = (Instant::now(), self.vault.hook());
+        let (start, hook) = (Instant::now(), self.segment.vault.hook());
         let (written, _free) = self.helper.take_back(WhenBusy::Wait, &*hook);
         self.shelves.note(written, start.elapsed().as_secs_f64());
         self.barrier_with_levels()?;
@@ -60,7 +60,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 
     /// [`Self::take_back_images`] for a rank that has waited for the images since `start`.
     pub(in super::super) fn take_back_images_since(&mut self, start: Instant) -> Free {
-        let hook = self.vault.hook();
+        let hook = self.segment.vault.hook();
         let (written, free) = self.helper.take_back(self.shelves.when_busy(), &*hook);
         self.shelves.note(written, start.elapsed().as_secs_f64());
         free
@@ -82,8 +82,8 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         if self.shelves.is_empty() {
             return;
         }
-        self.record.assert_settled();
-        assert_eq!(self.record.stamped(), epoch);
+        self.segment.record.assert_settled();
+        assert_eq!(self.segment.record.stamped(), epoch);
         let free = self.take_back_images();
         let layout = self.image_layout(epoch);
         let body_sum = if due == 0 { 0 } else { self.body_sum(&layout) };
@@ -91,7 +91,12 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         let (ranges, places): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
         let sealed = || {
             let body = (body_bytes, body_sum);
-            let seal = encode_seal(&self.header, &self.identity, &self.record, body);
+            let seal = encode_seal(
+                &self.segment.header,
+                &self.segment.identity,
+                &self.segment.record,
+                body,
+            );
             Sealed { seal, places: places.clone(), body_bytes }
         };
         let images = self.shelves.new_images(due, epoch, &sealed);
@@ -102,7 +107,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         // the next epoch or the copy of the one after it, and both ask for `Free`; with `abft`
         // this rank waits for `Free` before it writes to anything. And the helper is dropped
         // before the vault.
-        let lent = unsafe { self.vault.lend(&ranges) };
+        let lent = unsafe { self.segment.vault.lend(&ranges) };
         let rates = self.config.levels.iter().map(|level| level.max_bytes_per_second).collect();
         let piece_bytes = self.config.image_piece_bytes;
         self.helper.write(Writing::new(lent, images, piece_bytes, rates), free);
@@ -114,7 +119,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         all_reduce(&self.job, &mut votes, |a, b| a & b)?;
         self.shelves.hear(&votes);
         if self.shelves.has_complete_images() {
-            self.record.forget_rotten_images();
+            self.segment.record.forget_rotten_images();
         }
         Ok(())
     }

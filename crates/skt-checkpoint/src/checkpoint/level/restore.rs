@@ -16,6 +16,7 @@ use super::super::memory::Memory;
 use super::super::methods::Method;
 use super::super::opening::{Earlier, Opening};
 use super::super::protocol::Opened;
+use super::super::segment::OwnSegment;
 use super::disk::{FileId, ImageFile, ImageId, Slot};
 use super::failed::remove_images;
 use super::format::{ImageLayout, Said, Seal, read_seal};
@@ -92,7 +93,12 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 
     /// The parts of this rank's segment that an image of `epoch` has.
     pub(super) fn image_layout(&self, epoch: u64) -> ImageLayout {
-        ImageLayout::new(&self.layout, self.config.method, epoch, self.config.abft_image_bytes)
+        ImageLayout::new(
+            &self.segment.layout,
+            self.config.method,
+            epoch,
+            self.config.abft_image_bytes,
+        )
     }
 
     /// The checksum of an image's part of this rank's segment, if the segment has no checksums of
@@ -106,9 +112,9 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         let (begun, mut sums) = (Instant::now(), Vec::new());
         for (part, _) in &layout.parts {
             for start in part.clone().step_by(PIECE_BYTES) {
-                self.vault.passes(begun, sums.len());
+                self.segment.vault.passes(begun, sums.len());
                 let piece = start..part.end.min(start + PIECE_BYTES);
-                sums.push(checksum(self.vault.bytes(piece)));
+                sums.push(checksum(self.segment.vault.bytes(piece)));
             }
         }
         checksum(bytemuck::cast_slice(&sums))
@@ -127,7 +133,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             (seal.record.lineage(), seal.record.stamped()) == (start, epoch)
                 && seal.body_bytes == layout.body_bytes
         };
-        match read_seal(&self.header, &mut *file)? {
+        match read_seal(&self.segment.header, &mut *file)? {
             Said::Sealed(seal) if is_it(&seal) => Ok((file, seal)),
             _ => Err(io::Error::other("it has changed since it was looked at")),
         }
@@ -139,19 +145,19 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// single checksum differs.
     pub(in super::super) fn load_image(&mut self, epoch: u64) -> Result<usize> {
         let Some(id) = self.image() else { return Ok(0) };
-        assert!(self.record.is_hollow(), "an image is never loaded over data that counts");
+        assert!(self.segment.record.is_hollow(), "an image is never loaded over data that counts");
         let number = self.plan.load.as_ref().expect("it names the image").level;
         let layout = self.image_layout(epoch);
         let opened = self.open_sealed(&self.config.levels[number], id, &layout);
         let Ok((mut file, seal)) = opened else { return Ok(0) };
-        let (mut loaded, piece_bytes) = (0, self.vault.chunk_bytes());
+        let (mut loaded, piece_bytes) = (0, self.segment.vault.chunk_bytes());
         for (index, (part, place)) in layout.parts.iter().cloned().enumerate() {
             for (chunk, start) in part.clone().step_by(piece_bytes).enumerate() {
                 let step = Step::new(StepName::RecoverLoad, epoch).band(index / 3, index % 3);
-                self.vault.step(step.chunk(chunk))?;
+                self.segment.vault.step(step.chunk(chunk))?;
                 let piece = start..part.end.min(start + piece_bytes);
                 let at = seal.body_at + place + (start - part.start) as u64;
-                let into = self.vault.bytes_mut(piece.clone());
+                let into = self.segment.vault.bytes_mut(piece.clone());
                 if file.read_at(at, into).is_err() {
                     into.fill(0);
                 }
@@ -165,16 +171,16 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// their segments are zero.
     pub(in super::super) fn lose_images(&mut self, rotten: &[usize]) {
         if rotten.contains(&self.job.rank()) {
-            assert!(self.record.is_hollow(), "what comes from an image does not count yet");
+            assert!(self.segment.record.is_hollow(), "what comes from an image does not count yet");
             let ImageLayout { parts, .. } = self.image_layout(self.plan.epoch);
-            parts.into_iter().for_each(|(part, _)| self.vault.bytes_mut(part).fill(0));
+            parts.into_iter().for_each(|(part, _)| self.segment.vault.bytes_mut(part).fill(0));
         }
         let images = self.plan.load.iter_mut().flat_map(|load| &mut load.images);
         images.for_each(|image| *image = image.filter(|id| !rotten.contains(&id.rank)));
         self.plan.lost.extend(rotten);
         self.plan.lost.sort_unstable();
         if !rotten.is_empty() {
-            self.record.note_rotten_images();
+            self.segment.record.note_rotten_images();
             self.follow_images_at_once();
         }
     }
@@ -195,7 +201,8 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             None => Source::Memory,
             Some(&Load { level, generation, .. }) => Source::Images { level, generation },
         };
-        let Self { job, memory, mut rotten, config, layout, vault, lock, helper, peers, .. } = self;
+        let Self { job, mut rotten, config, helper, peers, segment, .. } = self;
+        let OwnSegment { memory, layout, vault, lock, .. } = segment;
         let shapes: Vec<RegionShape> =
             layout.regions.iter().map(|parts| parts.stripes.shape).collect();
         drop((helper, peers));
@@ -230,7 +237,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         for (number, files) in std::mem::take(&mut self.seen_files).iter().enumerate() {
             let level = &self.config.levels[number];
             let files = unneeded(level, files, &restorable[number], &sealed[number]);
-            match remove_images(level, &files, &|| self.vault.step(step)) {
+            match remove_images(level, &files, &|| self.segment.vault.step(step)) {
                 Err(CheckpointError::Level { source, .. }) => {
                     self.shelves.fail(number, source.to_string());
                 }

@@ -32,12 +32,12 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             self.segment.vault.step(Step::new(StepName::RecoverVerify, epoch))?;
             let rotten = self.agree_on_rot(self.image().is_some() && loaded_bytes == 0)?;
             self.lose_images(&rotten);
-            self.stamp_rebuilt(epoch)?;
+            self.segment.stamp_rebuilt(epoch, &self.plan.state)?;
         }
         self.ready = true;
         Ok(Recovered {
             epoch,
-            state: self.segment.record.state().to_vec(),
+            state: self.segment.record().state().to_vec(),
             rebuilt: self.plan.lost.clone(),
             rebuilt_bytes: 0,
             copied_bytes: 0,
@@ -71,18 +71,16 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// point where it resumed, so superfluous images are removed then, and none is written.
     /// Collective.
     pub(super) fn checkpoint_abft(&mut self, state: &[u8]) -> Result<Stats> {
-        self.segment.record.assert_settled();
-        let is_first = self.segment.record.stamped() == self.plan.epoch;
-        let epoch = self.segment.record.stamped() + 1;
+        self.segment.record().assert_settled();
+        let is_first = self.segment.record().stamped() == self.plan.epoch;
+        let epoch = self.segment.record().stamped() + 1;
         let (mut state, mut stats) = (state.to_vec(), Stats { epoch, ..Stats::default() });
         self.segment.vault.step(Step::new(StepName::Checkpoint, epoch))?;
         self.append_due(&mut state);
         broadcast_bytes(&self.job, &mut state, 0)?;
         let due = self.split_off_due(&mut state);
         self.barrier(epoch, &mut stats)?;
-        self.segment.record.commit(epoch, state);
-        self.segment.record.stamp(epoch);
-        self.write_record(Step::new(StepName::Commit, epoch))?;
+        self.segment.commit_stamped(epoch, state)?;
         if is_first {
             self.discard_superfluous_images()?;
         } else {

@@ -86,7 +86,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 
     /// The newest epoch; 0 before the first checkpoint.
     pub fn epoch(&self) -> u64 {
-        self.segment.record.committed()
+        self.segment.record().committed()
     }
 
     /// Bytes of this rank's segment.
@@ -139,11 +139,6 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 
 /// Parts that several steps share.
 impl<C: Comm, M: Memory> Checkpointer<C, M> {
-    /// Writes the record, which is in force from then on.
-    pub(super) fn write_record(&mut self, step: Step) -> Result<()> {
-        Ok(self.segment.vault.store_record(&self.segment.header, &mut self.segment.record, step)?)
-    }
-
     /// Ranks of this process's group, by position in it.
     pub(super) fn group_ranks(&self) -> Vec<usize> {
         let mine =

@@ -31,8 +31,6 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             self.copy_all(Step::new(StepName::Copy, epoch), &active, stats, free)?;
         self.encode_all(epoch, &active, stats)?;
         self.barrier(epoch, stats)?;
-        self.segment.record.commit(epoch, state);
-        self.segment.record.stamp(epoch);
-        self.write_record(Step::new(StepName::Commit, epoch))
+        self.segment.commit_stamped(epoch, state)
     }
 }

@@ -71,7 +71,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         active: &[Active],
         stages: Option<&[Vec<Active>]>,
     ) -> Result<Parts> {
-        let all = self.segment.record.stamped() == 0;
+        let all = self.segment.record().stamped() == 0;
         let corners =
             active.iter().filter(|_| !all).chain(stages.iter().copied().flatten().flatten());
         let mut least: Vec<[u64; 2]> = corners.map(|a| [a.row as u64, a.byte as u64]).collect();

@@ -155,7 +155,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Waits until all have come to the end of the run, and returns the result of rank 0, so that a
     /// mark is true. Collective.
     pub(super) fn agree_on_result(&mut self, result: &[u8]) -> Result<Vec<u8>> {
-        self.segment.vault.step(Step::new(StepName::Finish, self.segment.record.stamped()))?;
+        self.segment.vault.step(Step::new(StepName::Finish, self.segment.record().stamped()))?;
         let mut result = result.to_vec();
         broadcast_bytes(&self.job, &mut result, 0)?;
         self.check_room(&result)?;
@@ -168,15 +168,9 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         Ok(result)
     }
 
-    /// Marks the segment: its record holds the result.
-    pub(super) fn mark(&mut self, result: &[u8]) -> Result<()> {
-        self.segment.record.finish(result);
-        self.write_record(Step::new(StepName::Mark, self.segment.record.stamped()))
-    }
-
     /// Waits until all are marked, so that any one of them tells the result. Collective.
     pub(super) fn marked(&mut self) -> Result<()> {
-        self.segment.vault.step(Step::new(StepName::Marked, self.segment.record.stamped()))?;
+        self.segment.vault.step(Step::new(StepName::Marked, self.segment.record().stamped()))?;
         Ok(self.job.barrier()?)
     }
 
@@ -184,7 +178,8 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     pub(super) fn into_finished(self, result: Vec<u8>) -> FinishedRun<C, M> {
         let is_lasting = self.config.method != Method::None;
         let ids = if is_lasting { vec![self.segment.id] } else { Vec::new() };
-        let (epoch, left) = (self.segment.record.stamped(), self.segment.record.left().to_vec());
+        let (epoch, left) =
+            (self.segment.record().stamped(), self.segment.record().left().to_vec());
         // From here on nobody reads the segment.
         drop(self.helper);
         let (held, hook) = self.segment.vault.into_parts();

@@ -1,5 +1,7 @@
 //! The steps of a start that take over its segments once all processes have agreed.
 
+use std::mem;
+
 use super::agree::Plan;
 use super::checkpointer::Checkpointer;
 use super::codec::{Codec, CodecError};
@@ -7,7 +9,7 @@ use super::config::Config;
 use super::encode::{Encoder, Scratch};
 use super::error::{CheckpointError, Result, memory_error};
 use super::gathered::Gathered;
-use super::header::{Identity, SegmentId};
+use super::header::SegmentId;
 use super::hook::{Step, StepName};
 use super::layout::{Geometry, RegionShape, SegmentLayout};
 use super::level::failed::level_error;
@@ -15,11 +17,8 @@ use super::level::look::Seen;
 use super::level::{FileId, FoundImage, Generation, Helper, Level, Shelves, Slot};
 use super::link::Link;
 use super::memory::Memory;
-use super::methods::Method;
 use super::opening::Opening;
-use super::record::Record;
 use super::segment::OwnSegment;
-use super::vault::Vault;
 use crate::comm::Comm;
 use crate::comm::collect::{all_max, all_reduce};
 use crate::tuning::TUNING;
@@ -41,22 +40,8 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         let (layout, code) = laid_out(&config, opening.header.bytes(), shapes, members.len())?;
         let (helper, shelves) = image_writer(comm, &config, &plan, slots, &opening.seen)?;
         let seen_files = opening.seen_files(&plan);
-        let id =
-            plan.attach[comm.rank()].unwrap_or(SegmentId { rank, attempt: plan.attempt.number });
-        let backing = opening.backing(config.method, segment, id, layout.bytes, plan.epoch)?;
-        let Opening { memory, header, hook, lock, fingerprint, parameters, rotten, .. } = opening;
-        let vault = Vault::new(backing, hook, config.chunk_bytes);
-        let identity = Identity {
-            run_id: config.run_id.clone(),
-            fingerprint,
-            parameters,
-            rank,
-            group,
-            members,
-            bytes: layout.bytes,
-        };
-        let record = Record::of_new_segment();
-        let segment = OwnSegment { memory, id, header, layout, identity, vault, record, lock };
+        let rotten = mem::take(&mut opening.rotten);
+        let segment = OwnSegment::create(opening, segment, comm.rank(), &plan, &config, layout)?;
         let group_comm = comm.split(Some(group as u32), rank as u32)?.expect("a colour");
         let job = comm.split(Some(0), rank as u32)?.expect("a colour");
         Ok(Self {
@@ -81,48 +66,10 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         })
     }
 
-    /// Joins this start; nothing that a later start could need has changed yet.
-    pub(super) fn join(&mut self, is_new: bool) -> Result<()> {
-        let step = Step::new(StepName::Join, self.plan.epoch);
-        if !is_new {
-            let header = self.segment.vault.bytes(0..self.segment.header.bytes());
-            self.segment.record =
-                self.segment.header.decode_record(header).expect("as it was offered");
-        }
-        self.segment.record.join(self.plan.attempt, &self.plan.left);
-        if self.plan.has_rotten_images {
-            // A segment that replaces a lost one must record it, too.
-            self.segment.record.note_rotten_images();
-        }
-        self.write_record(step)?;
-        if is_new {
-            // Last: a segment without an identity belongs to nobody.
-            let bytes = self.segment.header.encode_identity(&self.segment.identity);
-            self.segment.vault.store(0, &bytes, step)?;
-            self.segment.vault.order();
-        }
-        Ok(())
-    }
-
     /// Waits until all segments exist. Collective.
     pub(super) fn joined(&mut self) -> Result<()> {
         self.segment.vault.step(Step::new(StepName::Joined, self.plan.epoch))?;
         Ok(self.job.barrier()?)
-    }
-
-    /// All have joined: from here on segments follow this start's decision, and a segment that has
-    /// not joined is stale.
-    pub(super) fn confirm(&mut self) -> Result<()> {
-        let (method, Plan { attempt, epoch, state, load, .. }) = (self.config.method, &self.plan);
-        let step = Step::new(StepName::Confirm, *epoch);
-        // COMMIT(e) comes before the flush: otherwise a second death would find B torn and no
-        // record that (A, D) counts.
-        self.segment.record.confirm(*attempt, method, *epoch, state);
-        if method == Method::Abft && load.is_none() && self.segment.record.is_hollow() {
-            // The application knows which of its data is valid.
-            self.segment.record.rebuilt(*epoch, state);
-        }
-        self.write_record(step)
     }
 
     /// Looks for the segments of the group's other members. If each member can read those of all

@@ -106,12 +106,12 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         let is_new = segment.is_none();
         let mut this = Self::create(comm, opening, segment, plan, config, shapes, &slots)?;
         if is_lasting {
-            this.join(is_new)?;
+            this.segment.join(&this.plan, is_new)?;
             this.joined()?;
             this.meet_peers(is_new)?;
 
             // 4 confirm: the record names this start and has COMMIT(E).
-            this.confirm()?;
+            this.segment.confirm(&this.plan)?;
             this.prepare_to_encode()?;
         }
         Ok(Opened::Ready(Box::new(this)))
@@ -163,7 +163,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         // 7 recover-rebuild, recover-mend, recover-stamp: B and C of the lost members.
         let rebuilt_bytes = self.rebuild(epoch, &lost)?;
         let mut mended = [self.mend(epoch, &damaged, &lost)? as u64];
-        self.stamp_rebuilt(epoch)?;
+        self.segment.stamp_rebuilt(epoch, &self.plan.state)?;
 
         // 8 recover-copy: A := B, D := C.
         copied_bytes += self.reset_workspace(epoch)?;
@@ -178,7 +178,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         self.ready = true;
         Ok(Some(Recovered {
             epoch,
-            state: self.segment.record.state().to_vec(),
+            state: self.segment.record().state().to_vec(),
             rebuilt: self.plan.lost.clone(),
             rebuilt_bytes,
             copied_bytes,
@@ -250,8 +250,8 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         if !self.config.method.encodes() {
             return Ok(());
         }
-        self.segment.record.assert_settled();
-        let epoch = self.segment.record.stamped() + 1;
+        self.segment.record().assert_settled();
+        let epoch = self.segment.record().stamped() + 1;
         let mut stats = Stats { epoch, ..Stats::default() };
 
         // 1 checkpoint: the group agrees on the least active row and column.
@@ -316,7 +316,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
                 stats.agree_seconds = start.elapsed().as_secs_f64();
 
                 // 5 commit: COMMIT(epoch); from here on (A, D) counts.
-                self.commit(epoch, state, &mut stats)?;
+                self.segment.commit(epoch, state, &mut stats)?;
 
                 // 6 flush: B := A, once no image is being written from B.
                 let free = self.take_back_images();
@@ -324,7 +324,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
                 stats.flush_seconds += self.copy_all(step, &active, &mut stats, free)?;
 
                 // 7 stamp: from here on D is C, and (B, C) counts.
-                self.stamp(epoch, &mut stats)?;
+                self.segment.stamp(epoch, &mut stats)?;
             }
             Method::Double => self.checkpoint_double(epoch, &active, state, &mut stats)?,
             Method::Single => self.checkpoint_single(epoch, &active, state, &mut stats)?,
@@ -352,7 +352,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 
         if self.config.method != Method::None {
             // 2 mark: the record holds the result.
-            self.mark(&result)?;
+            self.segment.mark(&result)?;
 
             // 3 marked: all ranks have marked their segments.
             self.marked()?;

@@ -44,7 +44,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         let lost: Vec<usize> = (0..ranks.len()).filter(is_lost).collect();
         assert!(lost.len() <= self.config.parities, "refused when it was decided");
         let is_lost = lost.contains(&self.group.rank());
-        assert_eq!(self.segment.record.is_hollow(), is_lost || self.plan.load.is_some());
+        assert_eq!(self.segment.record().is_hollow(), is_lost || self.plan.load.is_some());
         assert!(self.plan.load.is_none() || self.image().is_none() == is_lost);
         lost
     }
@@ -61,8 +61,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             let step = Step::new(StepName::RecoverFlush, epoch);
             copied += self.copy_bands(region, Active::ALL, step)?;
         }
-        self.segment.record.stamp(epoch);
-        self.write_record(Step::new(StepName::RecoverStamp, epoch))?;
+        self.segment.stamp_flushed(epoch)?;
         Ok(copied)
     }
 
@@ -87,24 +86,15 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     pub(super) fn holds(&self, epoch: u64) -> Holds {
         match self.image() {
             Some(_) => Holds::Copy,
-            None => self.segment.record.holds(self.config.method, epoch),
+            None => self.segment.record().holds(self.config.method, epoch),
         }
-    }
-
-    /// Records that a replacement has all that its rank had.
-    pub(super) fn stamp_rebuilt(&mut self, epoch: u64) -> Result<()> {
-        if !self.segment.record.is_hollow() {
-            return Ok(());
-        }
-        self.segment.record.rebuilt(epoch, &self.plan.state);
-        self.write_record(Step::new(StepName::RecoverStamp, epoch))
     }
 
     /// A := B, and both sets of parities equal: an interrupted checkpoint may have left the other
     /// set without what its frozen part must hold. Returns the bytes copied.
     pub(super) fn reset_workspace(&mut self, epoch: u64) -> Result<usize> {
-        self.segment.record.assert_settled();
-        assert_eq!(self.segment.record.stamped(), epoch);
+        self.segment.record().assert_settled();
+        assert_eq!(self.segment.record().stamped(), epoch);
         let (copy, set) = self.config.method.settled(epoch);
         let mut copied = 0;
         for region in 0..self.segment.layout.regions.len() {

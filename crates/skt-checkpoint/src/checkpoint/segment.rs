@@ -1,9 +1,19 @@
 //! This rank's segment: what outlives the process, and what is known of it.
 
+use std::time::Instant;
+
+use super::agree::Plan;
+use super::config::Config;
+use super::error::Result;
 use super::header::{HeaderLayout, Identity, SegmentId};
+use super::hook::{Step, StepName};
+use super::joining::group_of;
 use super::layout::SegmentLayout;
 use super::memory::Memory;
+use super::methods::Method;
+use super::opening::Opening;
 use super::record::Record;
+use super::schedule::Stats;
 use super::vault::Vault;
 
 /// This rank's segment.
@@ -14,8 +24,155 @@ pub(super) struct OwnSegment<M: Memory> {
     pub(super) header: HeaderLayout,
     pub(super) layout: SegmentLayout,
     pub(super) identity: Identity,
+    pub(super) method: Method,
     pub(super) vault: Vault<M::Segment>,
-    pub(super) record: Record,
+    record: Record,
     /// The last field, so that the hold is released after the segment.
     pub(super) lock: Option<M::Lock>,
+}
+
+impl<M: Memory> OwnSegment<M> {
+    /// The segment of process `process`: `taken` if it has taken one over, else a new one. The
+    /// record is that of a new one until the segment joins a start.
+    pub fn create(
+        mut opening: Opening<M>,
+        taken: Option<M::Segment>,
+        process: usize,
+        plan: &Plan,
+        config: &Config,
+        layout: SegmentLayout,
+    ) -> Result<Self> {
+        let (rank, method) = (plan.ranks[process], config.method);
+        let (group, members) = group_of(plan, rank);
+        let id = plan.attach[process].unwrap_or(SegmentId { rank, attempt: plan.attempt.number });
+        let backing = opening.backing(method, taken, id, layout.bytes, plan.epoch)?;
+        let Opening { memory, header, hook, lock, fingerprint, parameters, .. } = opening;
+        let vault = Vault::new(backing, hook, config.chunk_bytes);
+        let identity = Identity {
+            run_id: config.run_id.clone(),
+            fingerprint,
+            parameters,
+            rank,
+            group,
+            members,
+            bytes: layout.bytes,
+        };
+        let record = Record::of_new_segment();
+        Ok(Self { memory, id, header, layout, identity, method, vault, record, lock })
+    }
+
+    /// The record as this rank has it; a change of it is in force once it is written.
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+}
+
+/// Transitions of the record, each written at the step that its name says.
+impl<M: Memory> OwnSegment<M> {
+    /// Joins this start; nothing that a later start could need has changed yet.
+    pub fn join(&mut self, plan: &Plan, is_new: bool) -> Result<()> {
+        let step = Step::new(StepName::Join, plan.epoch);
+        if !is_new {
+            let header = self.vault.bytes(0..self.header.bytes());
+            self.record = self.header.decode_record(header).expect("as it was offered");
+        }
+        self.record.join(plan.attempt, &plan.left);
+        if plan.has_rotten_images {
+            // A segment that replaces a lost one must record it, too.
+            self.record.note_rotten_images();
+        }
+        self.write_record(step)?;
+        if is_new {
+            // Last: a segment without an identity belongs to nobody.
+            let bytes = self.header.encode_identity(&self.identity);
+            self.vault.store(0, &bytes, step)?;
+            self.vault.order();
+        }
+        Ok(())
+    }
+
+    /// All have joined: from here on segments follow this start's decision, and a segment that has
+    /// not joined is stale.
+    pub fn confirm(&mut self, plan: &Plan) -> Result<()> {
+        let (method, Plan { attempt, epoch, state, load, .. }) = (self.method, plan);
+        let step = Step::new(StepName::Confirm, *epoch);
+        // COMMIT(e) comes before the flush: otherwise a second death would find B torn and no
+        // record that (A, D) counts.
+        self.record.confirm(*attempt, method, *epoch, state);
+        if method == Method::Abft && load.is_none() && self.record.is_hollow() {
+            // The application knows which of its data is valid.
+            self.record.rebuilt(*epoch, state);
+        }
+        self.write_record(step)
+    }
+
+    /// Method `single`: marks the copy as torn until COMMIT.
+    pub fn begin_update(&mut self, epoch: u64) -> Result<()> {
+        self.record.begin_update(epoch);
+        self.write_record(Step::new(StepName::Begin, epoch))
+    }
+
+    /// COMMIT: every D of every group is complete, which this record tells later starts.
+    pub fn commit(&mut self, epoch: u64, state: Vec<u8>, stats: &mut Stats) -> Result<()> {
+        let start = Instant::now();
+        self.record.commit(epoch, state);
+        self.write_record(Step::new(StepName::Commit, epoch))?;
+        stats.commit_seconds = start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Stamps the epoch, which B and D hold: from here on D is C.
+    pub fn stamp(&mut self, epoch: u64, stats: &mut Stats) -> Result<()> {
+        let start = Instant::now();
+        self.record.stamp(epoch);
+        self.write_record(Step::new(StepName::Stamp, epoch))?;
+        stats.flush_seconds += start.elapsed().as_secs_f64();
+        stats.copy_seconds += stats.flush_seconds;
+        Ok(())
+    }
+
+    /// COMMIT of an epoch that a copy holds already, or that needs none: it is stamped in the same
+    /// record.
+    pub fn commit_stamped(&mut self, epoch: u64, state: Vec<u8>) -> Result<()> {
+        self.record.commit(epoch, state);
+        self.record.stamp(epoch);
+        self.write_record(Step::new(StepName::Commit, epoch))
+    }
+
+    /// Stamps the epoch after a recovery has completed its flush.
+    pub fn stamp_flushed(&mut self, epoch: u64) -> Result<()> {
+        self.record.stamp(epoch);
+        self.write_record(Step::new(StepName::RecoverStamp, epoch))
+    }
+
+    /// Records that a replacement has all that its rank had.
+    pub fn stamp_rebuilt(&mut self, epoch: u64, state: &[u8]) -> Result<()> {
+        if !self.record.is_hollow() {
+            return Ok(());
+        }
+        self.record.rebuilt(epoch, state);
+        self.write_record(Step::new(StepName::RecoverStamp, epoch))
+    }
+
+    /// Notes, with the next record that is written, that some of the images that the run depends on
+    /// have rotted.
+    pub fn note_rotten_images(&mut self) {
+        self.record.note_rotten_images();
+    }
+
+    /// Drops that note, with the next record that is written: newer images are complete.
+    pub fn forget_rotten_images(&mut self) {
+        self.record.forget_rotten_images();
+    }
+
+    /// Marks the segment: its record holds the result.
+    pub fn mark(&mut self, result: &[u8]) -> Result<()> {
+        self.record.finish(result);
+        self.write_record(Step::new(StepName::Mark, self.record.stamped()))
+    }
+
+    /// Writes the record, which is in force from then on.
+    fn write_record(&mut self, step: Step) -> Result<()> {
+        Ok(self.vault.store_record(&self.header, &mut self.record, step)?)
+    }
 }

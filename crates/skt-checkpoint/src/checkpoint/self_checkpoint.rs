@@ -55,28 +55,9 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         self.copy_rows(from, to, rows, bytes, step)
     }
 
-    /// COMMIT: every D of every group is complete, which this record tells later starts.
-    pub(super) fn commit(&mut self, epoch: u64, state: Vec<u8>, stats: &mut Stats) -> Result<()> {
-        let start = Instant::now();
-        self.segment.record.commit(epoch, state);
-        self.write_record(Step::new(StepName::Commit, epoch))?;
-        stats.commit_seconds = start.elapsed().as_secs_f64();
-        Ok(())
-    }
-
-    /// Stamps the epoch, which B and D hold: from here on D is C.
-    pub(super) fn stamp(&mut self, epoch: u64, stats: &mut Stats) -> Result<()> {
-        let start = Instant::now();
-        self.segment.record.stamp(epoch);
-        self.write_record(Step::new(StepName::Stamp, epoch))?;
-        stats.flush_seconds += start.elapsed().as_secs_f64();
-        stats.copy_seconds += stats.flush_seconds;
-        Ok(())
-    }
-
     /// Asserts that A equals its copy outside of `active`.
     pub(super) fn assert_frozen(&self, active: &[Active]) {
-        let (copy, _) = self.config.method.settled(self.segment.record.stamped());
+        let (copy, _) = self.config.method.settled(self.segment.record().stamped());
         for (index, (parts, active)) in self.segment.layout.regions.iter().zip(active).enumerate() {
             if let Some(row) =
                 self.first_difference(parts.a, parts.b[copy], active.row, active.byte)

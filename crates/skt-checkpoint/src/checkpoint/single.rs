@@ -17,15 +17,12 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         state: Vec<u8>,
         stats: &mut Stats,
     ) -> Result<()> {
-        self.segment.record.begin_update(epoch);
-        self.write_record(Step::new(StepName::Begin, epoch))?;
+        self.segment.begin_update(epoch)?;
         let free = self.take_back_images();
         stats.copy_seconds =
             self.copy_all(Step::new(StepName::Copy, epoch), active, stats, free)?;
         self.encode_all(epoch, active, stats)?;
         self.barrier(epoch, stats)?;
-        self.segment.record.commit(epoch, state);
-        self.segment.record.stamp(epoch);
-        self.write_record(Step::new(StepName::Commit, epoch))
+        self.segment.commit_stamped(epoch, state)
     }
 }

@@ -91,7 +91,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         self.lose_images(&rotten);
         if self.plan.load.is_some() && !damaged.is_empty() {
             // All of the group record it, whichever of them a later start lacks.
-            self.segment.record.note_rotten_images();
+            self.segment.note_rotten_images();
         }
         Ok(damaged)
     }

@@ -82,8 +82,8 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         if self.shelves.is_empty() {
             return;
         }
-        self.segment.record.assert_settled();
-        assert_eq!(self.segment.record.stamped(), epoch);
+        self.segment.record().assert_settled();
+        assert_eq!(self.segment.record().stamped(), epoch);
         let free = self.take_back_images();
         let layout = self.image_layout(epoch);
         let body_sum = if due == 0 { 0 } else { self.body_sum(&layout) };
@@ -94,7 +94,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             let seal = encode_seal(
                 &self.segment.header,
                 &self.segment.identity,
-                &self.segment.record,
+                self.segment.record(),
                 body,
             );
             Sealed { seal, places: places.clone(), body_bytes }
@@ -119,7 +119,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         all_reduce(&self.job, &mut votes, |a, b| a & b)?;
         self.shelves.hear(&votes);
         if self.shelves.has_complete_images() {
-            self.segment.record.forget_rotten_images();
+            self.segment.forget_rotten_images();
         }
         Ok(())
     }

@@ -145,7 +145,10 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// single checksum differs.
     pub(in super::super) fn load_image(&mut self, epoch: u64) -> Result<usize> {
         let Some(id) = self.image() else { return Ok(0) };
-        assert!(self.segment.record.is_hollow(), "an image is never loaded over data that counts");
+        assert!(
+            self.segment.record().is_hollow(),
+            "an image is never loaded over data that counts"
+        );
         let number = self.plan.load.as_ref().expect("it names the image").level;
         let layout = self.image_layout(epoch);
         let opened = self.open_sealed(&self.config.levels[number], id, &layout);
@@ -171,7 +174,10 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// their segments are zero.
     pub(in super::super) fn lose_images(&mut self, rotten: &[usize]) {
         if rotten.contains(&self.job.rank()) {
-            assert!(self.segment.record.is_hollow(), "what comes from an image does not count yet");
+            assert!(
+                self.segment.record().is_hollow(),
+                "what comes from an image does not count yet"
+            );
             let ImageLayout { parts, .. } = self.image_layout(self.plan.epoch);
             parts.into_iter().for_each(|(part, _)| self.segment.vault.bytes_mut(part).fill(0));
         }
@@ -180,7 +186,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         self.plan.lost.extend(rotten);
         self.plan.lost.sort_unstable();
         if !rotten.is_empty() {
-            self.segment.record.note_rotten_images();
+            self.segment.note_rotten_images();
             self.follow_images_at_once();
         }
     }

@@ -9,7 +9,6 @@ use super::encode::{Band, Encoder, Scratch};
 use super::error::{CheckpointError, Result};
 use super::gathered::Gathered;
 use super::hook::{Step, StepName};
-use super::layout::Active;
 use super::level::{FileId, Helper, Rotten, Shelves};
 use super::memory::Memory;
 use super::opening::Found;
@@ -35,9 +34,6 @@ pub struct Checkpointer<C: Comm, M: Memory> {
     pub(super) plan: Plan,
     /// Whether A may be used: recovery is done, or there is nothing to recover.
     pub(super) ready: bool,
-    /// Where the two sets of parities (`self`) or the two copies (`double`) may differ: the active
-    /// parts of the last checkpoint.
-    pub(super) last_active: Vec<Active>,
     pub(super) scratch: Scratch,
     /// How this group computes parities.
     pub(super) encoder: Encoder,

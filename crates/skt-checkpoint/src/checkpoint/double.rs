@@ -19,16 +19,16 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         stats: &mut Stats,
     ) -> Result<()> {
         // The copy is two epochs old: what changed at either of them counts.
-        let active: Vec<Active> = (active.iter().zip(&self.last_active))
+        let active: Vec<Active> = (active.iter().zip(self.segment.last_active()))
             .map(|(a, b)| Active { row: a.row.min(b.row), byte: a.byte.min(b.byte) })
             .collect();
         // An image of the epoch before may still be written, from the other copy.
         let free = self.take_back_images_before(epoch);
         for region in 0..active.len() {
-            stats.copied_bytes += self.carry_sums(region, epoch)?;
+            stats.copied_bytes += self.segment.carry_sums(region, epoch)?;
         }
         stats.copy_seconds =
-            self.copy_all(Step::new(StepName::Copy, epoch), &active, stats, free)?;
+            self.segment.copy_all(Step::new(StepName::Copy, epoch), &active, stats, free)?;
         self.encode_all(epoch, &active, stats)?;
         self.barrier(epoch, stats)?;
         self.segment.commit_stamped(epoch, state)

@@ -49,7 +49,6 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             group: group_comm,
             code,
             ready: plan.epoch == 0,
-            last_active: vec![config.method.apart_at_start(); shapes.len()],
             scratch: Scratch::default(),
             encoder: config.encoder.with_messages(),
             message_bytes: config.message_bytes.unwrap_or(TUNING.unmeasured_message_bytes),

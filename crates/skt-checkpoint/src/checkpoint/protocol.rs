@@ -158,7 +158,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         let lost = self.lost_members();
 
         // 6 recover-flush, recover-stamp: B := A where (A, D) holds the epoch.
-        let mut copied_bytes = self.finish_flush(epoch)?;
+        let mut copied_bytes = self.segment.finish_flush(epoch, self.holds(epoch))?;
 
         // 7 recover-rebuild, recover-mend, recover-stamp: B and C of the lost members.
         let rebuilt_bytes = self.rebuild(epoch, &lost)?;
@@ -166,7 +166,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         self.segment.stamp_rebuilt(epoch, &self.plan.state)?;
 
         // 8 recover-copy: A := B, D := C.
-        copied_bytes += self.reset_workspace(epoch)?;
+        copied_bytes += self.segment.reset_workspace(epoch)?;
 
         all_reduce(&self.job, &mut mended, |a, b| a + b)?;
         if mended[0] > 0 {
@@ -258,12 +258,12 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         self.segment.vault.step(Step::new(StepName::Checkpoint, epoch))?;
         let (active, stages) = self.agree_on_parts(active, stages)?;
         if self.config.check_frozen && epoch > 1 {
-            self.assert_frozen(&active);
+            self.segment.assert_frozen(&active);
         }
         let mut encoding = None;
         if self.config.method == Method::SelfCheckpoint {
             // 2 carry: D := C where the last epoch was active and this one is not.
-            self.carry(epoch, &active, &mut stats)?;
+            self.segment.carry(epoch, &active, &mut stats)?;
 
             // 3 encode: starts D := parities of A, for what is final.
             let start = Instant::now();
@@ -300,7 +300,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         if let Some(encoding) = encoding {
             self.finish_encoding(encoding, &mut stats)?;
             if self.config.check_frozen {
-                self.assert_carried(&active);
+                self.segment.assert_carried(&active);
             }
         }
         self.helper.advance();
@@ -321,7 +321,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
                 // 6 flush: B := A, once no image is being written from B.
                 let free = self.take_back_images();
                 let step = Step::new(StepName::Flush, epoch);
-                stats.flush_seconds += self.copy_all(step, &active, &mut stats, free)?;
+                stats.flush_seconds += self.segment.copy_all(step, &active, &mut stats, free)?;
 
                 // 7 stamp: from here on D is C, and (B, C) counts.
                 self.segment.stamp(epoch, &mut stats)?;
@@ -331,7 +331,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             Method::Abft | Method::None => unreachable!("returned above"),
         }
         self.write_images(epoch, due);
-        self.last_active = active;
+        self.segment.set_last_active(active);
         Ok(stats)
     }
 

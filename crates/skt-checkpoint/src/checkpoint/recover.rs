@@ -9,9 +9,7 @@
 use super::checkpointer::Checkpointer;
 use super::error::Result;
 use super::hook::{Step, StepName};
-use super::layout::Active;
 use super::memory::Memory;
-use super::methods::Method;
 use super::record::Holds;
 use crate::comm::Comm;
 
@@ -49,22 +47,6 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         lost
     }
 
-    /// Completes the flush of a rank that is stamped epoch - 1 and has A and D complete at `epoch`:
-    /// B := A. Copies all of A, because a rank that has not seen COMMIT does not know what was
-    /// active. Returns the bytes copied.
-    pub(super) fn finish_flush(&mut self, epoch: u64) -> Result<usize> {
-        if self.holds(epoch) != Holds::Workspace {
-            return Ok(0);
-        }
-        let mut copied = 0;
-        for region in 0..self.segment.layout.regions.len() {
-            let step = Step::new(StepName::RecoverFlush, epoch);
-            copied += self.copy_bands(region, Active::ALL, step)?;
-        }
-        self.segment.stamp_flushed(epoch)?;
-        Ok(copied)
-    }
-
     /// Rebuilds the settled copy and parities of the group's lost members. Returns the bytes
     /// written here.
     pub(super) fn rebuild(&mut self, epoch: u64, lost: &[usize]) -> Result<usize> {
@@ -88,27 +70,5 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             Some(_) => Holds::Copy,
             None => self.segment.record().holds(self.config.method, epoch),
         }
-    }
-
-    /// A := B, and both sets of parities equal: an interrupted checkpoint may have left the other
-    /// set without what its frozen part must hold. Returns the bytes copied.
-    pub(super) fn reset_workspace(&mut self, epoch: u64) -> Result<usize> {
-        self.segment.record().assert_settled();
-        assert_eq!(self.segment.record().stamped(), epoch);
-        let (copy, set) = self.config.method.settled(epoch);
-        let mut copied = 0;
-        for region in 0..self.segment.layout.regions.len() {
-            let parts = &self.segment.layout.regions[region];
-            let (a, b, parity) = (parts.a, parts.b[copy], parts.parity.clone());
-            let step = Step::new(StepName::RecoverCopy, epoch).band(region, 0);
-            self.segment.vault.step(step)?;
-            copied += self.copy_rows(b, a, 0..a.rows, 0..a.pitch_bytes, step)?;
-            if self.config.method == Method::SelfCheckpoint {
-                let (from, to) = (parity[set], parity[1 - set]);
-                let bytes = 0..from.pitch_bytes;
-                copied += self.copy_rows(from, to, 0..from.rows, bytes, step)?;
-            }
-        }
-        Ok(copied)
     }
 }

@@ -1,5 +1,8 @@
 //! This rank's segment: what outlives the process, and what is known of it.
 
+mod carry;
+mod copies;
+
 use std::time::Instant;
 
 use super::agree::Plan;
@@ -8,7 +11,7 @@ use super::error::Result;
 use super::header::{HeaderLayout, Identity, SegmentId};
 use super::hook::{Step, StepName};
 use super::joining::group_of;
-use super::layout::SegmentLayout;
+use super::layout::{Active, SegmentLayout};
 use super::memory::Memory;
 use super::methods::Method;
 use super::opening::Opening;
@@ -27,6 +30,9 @@ pub(super) struct OwnSegment<M: Memory> {
     pub(super) method: Method,
     pub(super) vault: Vault<M::Segment>,
     record: Record,
+    /// Where the two sets of parities (`self`) or the two copies (`double`) may differ: the active
+    /// parts of the last checkpoint.
+    last_active: Vec<Active>,
     /// The last field, so that the hold is released after the segment.
     pub(super) lock: Option<M::Lock>,
 }
@@ -58,7 +64,18 @@ impl<M: Memory> OwnSegment<M> {
             bytes: layout.bytes,
         };
         let record = Record::of_new_segment();
-        Ok(Self { memory, id, header, layout, identity, method, vault, record, lock })
+        let last_active = vec![method.apart_at_start(); layout.regions.len()];
+        Ok(Self { memory, id, header, layout, identity, method, vault, record, last_active, lock })
+    }
+
+    /// The active parts of the last checkpoint, by region.
+    pub fn last_active(&self) -> &[Active] {
+        &self.last_active
+    }
+
+    /// Notes the active parts of a checkpoint that is complete.
+    pub fn set_last_active(&mut self, active: Vec<Active>) {
+        self.last_active = active;
     }
 
     /// The record as this rank has it; a change of it is in force once it is written.
@@ -140,7 +157,7 @@ impl<M: Memory> OwnSegment<M> {
     }
 
     /// Stamps the epoch after a recovery has completed its flush.
-    pub fn stamp_flushed(&mut self, epoch: u64) -> Result<()> {
+    fn stamp_flushed(&mut self, epoch: u64) -> Result<()> {
         self.record.stamp(epoch);
         self.write_record(Step::new(StepName::RecoverStamp, epoch))
     }

@@ -20,7 +20,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         self.segment.begin_update(epoch)?;
         let free = self.take_back_images();
         stats.copy_seconds =
-            self.copy_all(Step::new(StepName::Copy, epoch), active, stats, free)?;
+            self.segment.copy_all(Step::new(StepName::Copy, epoch), active, stats, free)?;
         self.encode_all(epoch, active, stats)?;
         self.barrier(epoch, stats)?;
         self.segment.commit_stamped(epoch, state)

@@ -4,24 +4,23 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use super::checkpointer::Checkpointer;
-use super::error::Result;
-use super::hook::{Step, StepName};
-use super::layout::{Active, Part};
-use super::memory::Memory;
-use super::schedule::Stats;
-use crate::comm::Comm;
+use super::OwnSegment;
+use crate::checkpoint::error::Result;
+use crate::checkpoint::hook::{Step, StepName};
+use crate::checkpoint::layout::{Active, Part};
+use crate::checkpoint::memory::Memory;
+use crate::checkpoint::schedule::Stats;
 
-impl<C: Comm, M: Memory> Checkpointer<C, M> {
+impl<M: Memory> OwnSegment<M> {
     /// Prepares the parities of `epoch`, which replace those of epoch - 2 in their set. The two
     /// sets differ only where A was active at epoch - 1. What is active again is encoded again; the
     /// rest of that part, which froze in between, is copied here, and so are all checksums.
-    pub(super) fn carry(&mut self, epoch: u64, active: &[Active], stats: &mut Stats) -> Result<()> {
+    pub fn carry(&mut self, epoch: u64, active: &[Active], stats: &mut Stats) -> Result<()> {
         let start = Instant::now();
         for (region, &now) in active.iter().enumerate() {
             stats.copied_bytes += self.carry_sums(region, epoch)?;
             let before = self.last_active[region];
-            let stripes = self.segment.layout.regions[region].stripes;
+            let stripes = self.layout.regions[region].stripes;
             let encoded = stripes.bands_from(now.row);
             for band in stripes.bands_from(before.row) {
                 let end = if encoded.contains(&band) { now.byte } else { usize::MAX };
@@ -42,8 +41,8 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         bytes: Range<usize>,
         step: Step,
     ) -> Result<usize> {
-        let method = self.config.method;
-        let parts = &self.segment.layout.regions[region];
+        let method = self.method;
+        let parts = &self.layout.regions[region];
         let (_, old) = method.settled(step.epoch - 1);
         let (from, to) = (parts.parity[old], parts.parity[method.encoded(step.epoch)]);
         let rows = parts.stripes.parities(band);
@@ -51,14 +50,14 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         if bytes.is_empty() {
             return Ok(0);
         }
-        self.segment.vault.step(step)?;
+        self.vault.step(step)?;
         self.copy_rows(from, to, rows, bytes, step)
     }
 
     /// Asserts that A equals its copy outside of `active`.
-    pub(super) fn assert_frozen(&self, active: &[Active]) {
-        let (copy, _) = self.config.method.settled(self.segment.record().stamped());
-        for (index, (parts, active)) in self.segment.layout.regions.iter().zip(active).enumerate() {
+    pub fn assert_frozen(&self, active: &[Active]) {
+        let (copy, _) = self.method.settled(self.record.stamped());
+        for (index, (parts, active)) in self.layout.regions.iter().zip(active).enumerate() {
             if let Some(row) =
                 self.first_difference(parts.a, parts.b[copy], active.row, active.byte)
             {
@@ -69,8 +68,8 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 
     /// Asserts that the new parities equal those of the epoch before outside of the bands and bytes
     /// that were encoded.
-    pub(super) fn assert_carried(&self, active: &[Active]) {
-        for (index, (parts, active)) in self.segment.layout.regions.iter().zip(active).enumerate() {
+    pub fn assert_carried(&self, active: &[Active]) {
+        for (index, (parts, active)) in self.layout.regions.iter().zip(active).enumerate() {
             let bands = parts.stripes.bands_from(active.row);
             let first = if bands.is_empty() {
                 parts.stripes.parity_rows()
@@ -90,8 +89,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         let pitch = one.pitch_bytes;
         (0..one.rows).find(|&r| {
             let kept = 0..if r < row { pitch } else { byte.min(pitch) };
-            self.segment.vault.bytes(one.at(r, kept.clone()))
-                != self.segment.vault.bytes(two.at(r, kept))
+            self.vault.bytes(one.at(r, kept.clone())) != self.vault.bytes(two.at(r, kept))
         })
     }
 }

@@ -34,7 +34,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             self.lose_images(&rotten);
             self.segment.stamp_rebuilt(epoch, &self.plan.state)?;
         }
-        self.ready = true;
+        self.segment.set_ready();
         Ok(Recovered {
             epoch,
             state: self.segment.record().state().to_vec(),

@@ -32,8 +32,6 @@ pub struct Checkpointer<C: Comm, M: Memory> {
     /// The files of images that this process manages, by level.
     pub(super) seen_files: Vec<Vec<FileId>>,
     pub(super) plan: Plan,
-    /// Whether A may be used: recovery is done, or there is nothing to recover.
-    pub(super) ready: bool,
     pub(super) scratch: Scratch,
     /// How this group computes parities.
     pub(super) encoder: Encoder,
@@ -95,9 +93,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// # Panics
     /// Before [`Checkpointer::recover`].
     pub fn region(&mut self, region: usize) -> &mut [u8] {
-        assert!(self.ready, "recover first");
-        let a = self.segment.layout.regions[region].a;
-        self.segment.vault.bytes_mut(a.range())
+        self.segment.region(region)
     }
 
     /// The address of a region's workspace A and its bytes, valid as long as this checkpointer. It
@@ -107,9 +103,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// # Panics
     /// Before [`Checkpointer::recover`].
     pub fn region_at(&mut self, region: usize) -> (*mut u8, usize) {
-        assert!(self.ready, "recover first");
-        let a = self.segment.layout.regions[region].a.range();
-        (self.segment.vault.pointer(a.clone()), a.len())
+        self.segment.region_at(region)
     }
 
     /// The live workspaces of all regions, for use at the same time.
@@ -117,19 +111,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// # Panics
     /// Before [`Checkpointer::recover`].
     pub fn regions(&mut self) -> Vec<&mut [u8]> {
-        assert!(self.ready, "recover first");
-        let bytes = self.segment.layout.bytes;
-        let mut rest = self.segment.vault.bytes_mut(0..bytes);
-        let mut at = 0;
-        let mut regions = Vec::with_capacity(self.segment.layout.regions.len());
-        for parts in &self.segment.layout.regions {
-            let a = parts.a.range();
-            let (_, tail) = rest.split_at_mut(a.start - at);
-            let (region, tail) = tail.split_at_mut(a.len());
-            regions.push(region);
-            (rest, at) = (tail, a.end);
-        }
-        regions
+        self.segment.regions()
     }
 }
 

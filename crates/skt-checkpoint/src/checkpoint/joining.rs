@@ -48,7 +48,6 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             job,
             group: group_comm,
             code,
-            ready: plan.epoch == 0,
             scratch: Scratch::default(),
             encoder: config.encoder.with_messages(),
             message_bytes: config.message_bytes.unwrap_or(TUNING.unmeasured_message_bytes),

@@ -175,7 +175,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 
         // 9 discard: the images that no start needs, now that all are at the epoch.
         self.discard_superfluous_images()?;
-        self.ready = true;
+        self.segment.set_ready();
         Ok(Some(Recovered {
             epoch,
             state: self.segment.record().state().to_vec(),
@@ -242,7 +242,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 
     /// Begins the next epoch; `stages` is `None` when everything is final already.
     fn begin_in(&mut self, active: &[Active], stages: Option<&[Vec<Active>]>) -> Result<()> {
-        assert!(self.ready, "recover first");
+        self.segment.assert_ready();
         assert!(self.under_way.is_none(), "complete the epoch that has begun first");
         assert_eq!(active.len(), self.segment.layout.regions.len(), "one entry a region");
         assert!(stages.is_none_or(|stages| stages.len() == active.len()), "one list a region");

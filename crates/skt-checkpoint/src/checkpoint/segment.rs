@@ -30,6 +30,8 @@ pub(super) struct OwnSegment<M: Memory> {
     pub(super) method: Method,
     pub(super) vault: Vault<M::Segment>,
     record: Record,
+    /// Whether A may be used: recovery is done, or there is nothing to recover.
+    ready: bool,
     /// Where the two sets of parities (`self`) or the two copies (`double`) may differ: the active
     /// parts of the last checkpoint.
     last_active: Vec<Active>,
@@ -65,7 +67,19 @@ impl<M: Memory> OwnSegment<M> {
         };
         let record = Record::of_new_segment();
         let last_active = vec![method.apart_at_start(); layout.regions.len()];
-        Ok(Self { memory, id, header, layout, identity, method, vault, record, last_active, lock })
+        Ok(Self {
+            memory,
+            id,
+            header,
+            layout,
+            identity,
+            method,
+            vault,
+            record,
+            ready: plan.epoch == 0,
+            last_active,
+            lock,
+        })
     }
 
     /// The active parts of the last checkpoint, by region.
@@ -81,6 +95,50 @@ impl<M: Memory> OwnSegment<M> {
     /// The record as this rank has it; a change of it is in force once it is written.
     pub fn record(&self) -> &Record {
         &self.record
+    }
+}
+
+/// The application's workspace.
+impl<M: Memory> OwnSegment<M> {
+    /// From here on A may be used.
+    pub fn set_ready(&mut self) {
+        self.ready = true;
+    }
+
+    /// Asserts that A may be used.
+    pub fn assert_ready(&self) {
+        assert!(self.ready, "recover first");
+    }
+
+    /// The live workspace A of a region.
+    pub fn region(&mut self, region: usize) -> &mut [u8] {
+        self.assert_ready();
+        let a = self.layout.regions[region].a;
+        self.vault.bytes_mut(a.range())
+    }
+
+    /// The address of a region's workspace A and its bytes, valid as long as this segment.
+    pub fn region_at(&mut self, region: usize) -> (*mut u8, usize) {
+        self.assert_ready();
+        let a = self.layout.regions[region].a.range();
+        (self.vault.pointer(a.clone()), a.len())
+    }
+
+    /// The live workspaces of all regions, for use at the same time.
+    pub fn regions(&mut self) -> Vec<&mut [u8]> {
+        self.assert_ready();
+        let bytes = self.layout.bytes;
+        let mut rest = self.vault.bytes_mut(0..bytes);
+        let mut at = 0;
+        let mut regions = Vec::with_capacity(self.layout.regions.len());
+        for parts in &self.layout.regions {
+            let a = parts.a.range();
+            let (_, tail) = rest.split_at_mut(a.start - at);
+            let (region, tail) = tail.split_at_mut(a.len());
+            regions.push(region);
+            (rest, at) = (tail, a.end);
+        }
+        regions
     }
 }
 

@@ -2,8 +2,11 @@
 
 mod carry;
 mod copies;
+mod damage;
 
 use std::time::Instant;
+
+pub(super) use damage::{DamagedCell, Findings};
 
 use super::agree::Plan;
 use super::config::Config;

@@ -4,56 +4,20 @@
 //! lost as a whole.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
-use std::time::Instant;
 
 use super::agree::{Damage, Refusal};
 use super::checkpointer::Checkpointer;
-use super::codec::checksum;
 use super::encode::Place;
 use super::error::Result;
 use super::hook::{Step, StepName};
-use super::layout::Summed;
 use super::level::Load;
 use super::memory::Memory;
-use super::record::Holds;
+use super::segment::{DamagedCell, Findings};
 use crate::comm::Comm;
 use crate::comm::collect::all_gather_bytes;
 
 /// The damaged cells of a group: for each cell, the members on which it is damaged.
 pub(super) type Damaged = BTreeMap<Place, BTreeSet<usize>>;
-
-/// A damaged cell of this rank: its position in the group's stripes and in this rank's parts.
-struct Found {
-    place: Place,
-    part: &'static str,
-    row: usize,
-}
-
-/// The damage of this rank. All cells are counted, but a limited number is listed, because an
-/// unreadable image consists of damaged cells only.
-struct Findings {
-    listed: Vec<Found>,
-    listed_max: usize,
-    cells: usize,
-}
-
-impl Findings {
-    fn none_of(listed_max: usize) -> Self {
-        Self { listed: Vec::new(), listed_max, cells: 0 }
-    }
-
-    fn add(&mut self, found: Found) {
-        self.cells += 1;
-        if self.listed.len() < self.listed_max.max(1) {
-            self.listed.push(found);
-        }
-    }
-
-    fn are_listed(&self) -> bool {
-        self.cells <= self.listed_max
-    }
-}
 
 impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Compares this rank's data and parities of `epoch` with their checksums, and agrees with the
@@ -65,7 +29,8 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// parities survive.
     pub(super) fn verify(&mut self, epoch: u64) -> Result<Damaged> {
         self.segment.vault.step(Step::new(StepName::RecoverVerify, epoch))?;
-        let found = self.find_damage(epoch);
+        let (me, listed_max) = (self.group.rank(), self.config.damaged_cells_max);
+        let found = self.segment.find_damage(epoch, self.holds(epoch), me, listed_max);
         let rotten = match self.plan.load {
             Some(_) => self.ranks_where(!found.are_listed())?,
             None => Vec::new(),
@@ -73,7 +38,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         // Damage too large to list means that the image is lost or the segment is refused.
         let listed = if found.are_listed() { &found.listed[..] } else { &[] };
         let mut places = Vec::with_capacity(listed.len());
-        for Found { place, .. } in listed {
+        for DamagedCell { place, .. } in listed {
             let Place { region, band, stripe, row, cell } = *place;
             places.push([region, band, stripe, row, cell].map(|number| number as u64));
         }
@@ -96,61 +61,6 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         Ok(damaged)
     }
 
-    fn find_damage(&self, epoch: u64) -> Findings {
-        let (copy, set) = self.config.method.settled(epoch);
-        let holds = self.holds(epoch);
-        let (me, begun, mut bands) = (self.group.rank(), Instant::now(), 0);
-        let mut found = Findings::none_of(self.config.damaged_cells_max);
-        for (region, parts) in self.segment.layout.regions.iter().enumerate() {
-            let stripes = parts.stripes;
-            let geometry = stripes.geometry;
-            let settled = match holds {
-                Holds::Copy => parts.b[copy],
-                Holds::Workspace => parts.a,
-                Holds::Nothing => break,
-            };
-            let (data, parities) = (parts.data(settled, set), parts.parities(set));
-            for band in 0..stripes.bands() {
-                self.segment.vault.passes(begun, bands);
-                bands += 1;
-                for block in 0..geometry.data() {
-                    let stripe = geometry.stripe_of(me, block);
-                    let at = Place { region, band, stripe, row: 0, cell: 0 };
-                    let rows = stripes.block(band, block);
-                    self.look_at(data, rows, at, "data", &mut found);
-                }
-                for parity in 0..geometry.parities {
-                    let stripe = geometry.parity_stripe(me, parity);
-                    let at = Place { region, band, stripe, row: 0, cell: 0 };
-                    let rows = stripes.parity(band, parity);
-                    self.look_at(parities, rows, at, "parities", &mut found);
-                }
-            }
-        }
-        found
-    }
-
-    /// Compares all cells of `rows`, which are a block of the stripe `at`, and adds damaged ones to
-    /// `found`.
-    fn look_at(
-        &self,
-        part: Summed,
-        rows: Range<usize>,
-        at: Place,
-        name: &'static str,
-        found: &mut Findings,
-    ) {
-        for (offset, row) in rows.enumerate() {
-            for cell in part.cells(&(0..part.part.pitch_bytes)) {
-                let bytes = self.segment.vault.bytes(part.part.at(row, part.bytes_of(cell)));
-                if checksum(bytes) != self.segment.vault.sum(&part, row, cell) {
-                    let place = Place { row: offset, cell, ..at };
-                    found.add(Found { place, part: name, row });
-                }
-            }
-        }
-    }
-
     /// Tells all ranks of the job what cannot be mended, by rank and position. The images of the
     /// `rotten` ranks count as lost. Collective.
     fn refuse_what_is_too_much(
@@ -163,7 +73,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         let (parities, members) = (self.config.parities, self.group_ranks());
         let is_lost = |rank: &&usize| self.plan.lost.contains(rank) || rotten.contains(rank);
         let lost = members.iter().filter(is_lost).count();
-        let is_too_much = |found: &&Found| {
+        let is_too_much = |found: &&DamagedCell| {
             let too_many = |members: &BTreeSet<usize>| members.len() + lost > parities;
             damaged.get(&found.place).is_some_and(too_many)
         };

@@ -3,6 +3,7 @@
 mod carry;
 mod copies;
 mod damage;
+mod image;
 
 use std::time::Instant;
 
@@ -33,6 +34,8 @@ pub(super) struct OwnSegment<M: Memory> {
     pub(super) method: Method,
     pub(super) vault: Vault<M::Segment>,
     record: Record,
+    /// Method `abft`: bytes of each region, from its first on, that an image has.
+    abft_image_bytes: usize,
     /// Whether A may be used: recovery is done, or there is nothing to recover.
     ready: bool,
     /// Where the two sets of parities (`self`) or the two copies (`double`) may differ: the active
@@ -79,6 +82,7 @@ impl<M: Memory> OwnSegment<M> {
             method,
             vault,
             record,
+            abft_image_bytes: config.abft_image_bytes,
             ready: plan.epoch == 0,
             last_active,
             lock,

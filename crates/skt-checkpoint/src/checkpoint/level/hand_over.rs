@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::super::checkpointer::Checkpointer;
 use super::super::error::Result;
 use super::super::memory::Memory;
-use super::format::{ImageLayout, encode_seal};
+use super::format::ImageLayout;
 use super::helper::Free;
 use super::shelf::LevelReport;
 use super::writing::{Sealed, Writing};
@@ -85,18 +85,12 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         self.segment.record().assert_settled();
         assert_eq!(self.segment.record().stamped(), epoch);
         let free = self.take_back_images();
-        let layout = self.image_layout(epoch);
-        let body_sum = if due == 0 { 0 } else { self.body_sum(&layout) };
+        let layout = self.segment.image_layout(epoch);
+        let body_sum = if due == 0 { 0 } else { self.segment.body_sum(&layout) };
         let ImageLayout { parts, body_bytes } = layout;
         let (ranges, places): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
         let sealed = || {
-            let body = (body_bytes, body_sum);
-            let seal = encode_seal(
-                &self.segment.header,
-                &self.segment.identity,
-                self.segment.record(),
-                body,
-            );
+            let seal = self.segment.seal(body_bytes, body_sum);
             Sealed { seal, places: places.clone(), body_bytes }
         };
         let images = self.shelves.new_images(due, epoch, &sealed);
@@ -107,7 +101,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         // the next epoch or the copy of the one after it, and both ask for `Free`; with `abft`
         // this rank waits for `Free` before it writes to anything. And the helper is dropped
         // before the vault.
-        let lent = unsafe { self.segment.vault.lend(&ranges) };
+        let lent = unsafe { self.segment.lend(&ranges) };
         let rates = self.config.levels.iter().map(|level| level.max_bytes_per_second).collect();
         let piece_bytes = self.config.image_piece_bytes;
         self.helper.write(Writing::new(lent, images, piece_bytes, rates), free);

@@ -1,11 +1,9 @@
 //! Loading a rank's image at a restart, and removing images that no start needs any more.
 
 use std::io;
-use std::time::Instant;
 
 use super::super::agree::{Plan, Refusal};
 use super::super::checkpointer::Checkpointer;
-use super::super::codec::checksum;
 use super::super::config::Config;
 use super::super::error::{CheckpointError, Result};
 use super::super::hook::{Step, StepName};
@@ -13,7 +11,6 @@ use super::super::joining::{group_of, laid_out};
 use super::super::layout::RegionShape;
 use super::super::level::{Generation, Level, Load, Rotten, Source};
 use super::super::memory::Memory;
-use super::super::methods::Method;
 use super::super::opening::{Earlier, Opening};
 use super::super::protocol::Opened;
 use super::super::segment::OwnSegment;
@@ -91,35 +88,6 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         images.iter().flatten().find(|id| id.rank == self.job.rank()).copied()
     }
 
-    /// The parts of this rank's segment that an image of `epoch` has.
-    pub(super) fn image_layout(&self, epoch: u64) -> ImageLayout {
-        ImageLayout::new(
-            &self.segment.layout,
-            self.config.method,
-            epoch,
-            self.config.abft_image_bytes,
-        )
-    }
-
-    /// The checksum of an image's part of this rank's segment, if the segment has no checksums of
-    /// its own; else 0.
-    pub(super) fn body_sum(&self, layout: &ImageLayout) -> u64 {
-        if self.config.method != Method::Abft {
-            return 0;
-        }
-        /// Bytes between two calls of the hook: reading all of the matrix takes minutes.
-        const PIECE_BYTES: usize = 256 << 20;
-        let (begun, mut sums) = (Instant::now(), Vec::new());
-        for (part, _) in &layout.parts {
-            for start in part.clone().step_by(PIECE_BYTES) {
-                self.segment.vault.passes(begun, sums.len());
-                let piece = start..part.end.min(start + PIECE_BYTES);
-                sums.push(checksum(self.segment.vault.bytes(piece)));
-            }
-        }
-        checksum(bytemuck::cast_slice(&sums))
-    }
-
     /// Opens an image and reads its seal, which must fit its name and `layout`.
     fn open_sealed(
         &self,
@@ -145,41 +113,18 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// single checksum differs.
     pub(in super::super) fn load_image(&mut self, epoch: u64) -> Result<usize> {
         let Some(id) = self.image() else { return Ok(0) };
-        assert!(
-            self.segment.record().is_hollow(),
-            "an image is never loaded over data that counts"
-        );
         let number = self.plan.load.as_ref().expect("it names the image").level;
-        let layout = self.image_layout(epoch);
+        let layout = self.segment.image_layout(epoch);
         let opened = self.open_sealed(&self.config.levels[number], id, &layout);
         let Ok((mut file, seal)) = opened else { return Ok(0) };
-        let (mut loaded, piece_bytes) = (0, self.segment.vault.chunk_bytes());
-        for (index, (part, place)) in layout.parts.iter().cloned().enumerate() {
-            for (chunk, start) in part.clone().step_by(piece_bytes).enumerate() {
-                let step = Step::new(StepName::RecoverLoad, epoch).band(index / 3, index % 3);
-                self.segment.vault.step(step.chunk(chunk))?;
-                let piece = start..part.end.min(start + piece_bytes);
-                let at = seal.body_at + place + (start - part.start) as u64;
-                let into = self.segment.vault.bytes_mut(piece.clone());
-                if file.read_at(at, into).is_err() {
-                    into.fill(0);
-                }
-                loaded += piece.len();
-            }
-        }
-        Ok(if self.body_sum(&layout) == seal.body_sum { loaded } else { 0 })
+        self.segment.load_image(epoch, &layout, &mut *file, &seal)
     }
 
     /// Treats the images of the `rotten` ranks as lost: these ranks count as lost from here on, and
     /// their segments are zero.
     pub(in super::super) fn lose_images(&mut self, rotten: &[usize]) {
         if rotten.contains(&self.job.rank()) {
-            assert!(
-                self.segment.record().is_hollow(),
-                "what comes from an image does not count yet"
-            );
-            let ImageLayout { parts, .. } = self.image_layout(self.plan.epoch);
-            parts.into_iter().for_each(|(part, _)| self.segment.vault.bytes_mut(part).fill(0));
+            self.segment.clear_image(self.plan.epoch);
         }
         let images = self.plan.load.iter_mut().flat_map(|load| &mut load.images);
         images.for_each(|image| *image = image.filter(|id| !rotten.contains(&id.rank)));

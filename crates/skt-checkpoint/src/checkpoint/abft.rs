@@ -29,7 +29,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         let (start, epoch) = (Instant::now(), self.plan.epoch);
         let loaded_bytes = self.load_image(epoch)?;
         if self.plan.load.is_some() {
-            self.segment.vault.step(Step::new(StepName::RecoverVerify, epoch))?;
+            self.segment.step(Step::new(StepName::RecoverVerify, epoch))?;
             let rotten = self.agree_on_rot(self.image().is_some() && loaded_bytes == 0)?;
             self.lose_images(&rotten);
             self.segment.stamp_rebuilt(epoch, &self.plan.state)?;
@@ -75,7 +75,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         let is_first = self.segment.record().stamped() == self.plan.epoch;
         let epoch = self.segment.record().stamped() + 1;
         let (mut state, mut stats) = (state.to_vec(), Stats { epoch, ..Stats::default() });
-        self.segment.vault.step(Step::new(StepName::Checkpoint, epoch))?;
+        self.segment.step(Step::new(StepName::Checkpoint, epoch))?;
         self.append_due(&mut state);
         broadcast_bytes(&self.job, &mut state, 0)?;
         let due = self.split_off_due(&mut state);

@@ -65,7 +65,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 
     /// This process's rank in the run.
     pub fn rank(&self) -> usize {
-        self.segment.identity.rank
+        self.segment.rank()
     }
 
     /// What this start resumes from.
@@ -85,7 +85,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 
     /// Bytes of this rank's segment.
     pub fn segment_bytes(&self) -> usize {
-        self.segment.layout.bytes
+        self.segment.layout().bytes
     }
 
     /// The live workspace A of region `region`.
@@ -119,8 +119,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Ranks of this process's group, by position in it.
     pub(super) fn group_ranks(&self) -> Vec<usize> {
-        let mine =
-            self.plan.groups.iter().find(|group| group.contains(&self.segment.identity.rank));
+        let mine = self.plan.groups.iter().find(|group| group.contains(&self.segment.rank()));
         mine.expect("every rank has a group").clone()
     }
 
@@ -142,11 +141,12 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     }
 
     pub(super) fn band(&mut self, region: usize) -> Band<'_, C, M> {
+        let (vault, parts) = self.segment.to_encode(region);
         Band {
             comm: &self.group,
             code: &self.code,
-            vault: &mut self.segment.vault,
-            parts: &self.segment.layout.regions[region],
+            vault,
+            parts,
             message_bytes: self.message_bytes,
             scratch: &mut self.scratch,
             peers: &self.peers,
@@ -156,8 +156,8 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 
     /// Waits until all ranks of the job have called it. Collective.
     pub(super) fn barrier(&mut self, epoch: u64, stats: &mut Stats) -> Result<()> {
-        self.segment.vault.step(Step::new(StepName::Barrier, epoch))?;
-        self.segment.vault.order();
+        self.segment.step(Step::new(StepName::Barrier, epoch))?;
+        self.segment.order();
         let start = Instant::now();
         match self.shelves.is_empty() {
             true => self.job.barrier()?,

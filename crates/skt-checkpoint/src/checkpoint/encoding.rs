@@ -40,7 +40,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         let Active { row, byte } = &mut under_way.ready[region];
         (*row, *byte) = ((*row).max(outside.row), (*byte).max(outside.byte));
         if let Some(encoding) = &mut under_way.encoding {
-            encoding.set_ready(&self.segment.layout, &under_way.ready);
+            encoding.set_ready(self.segment.layout(), &under_way.ready);
         }
         self.under_way = Some(under_way);
     }
@@ -111,13 +111,13 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         active: &[Active],
         stages: Option<&[Vec<Active>]>,
     ) -> Result<Encoding<C>> {
-        self.segment.vault.step(Step::new(StepName::Encode, epoch))?;
+        self.segment.step(Step::new(StepName::Encode, epoch))?;
         let mut units = Vec::new();
         let mut mirrors = true;
         for (region, active) in active.iter().enumerate() {
             mirrors &= self.band(region).can_mirror(active.byte);
             let stages = stages.map_or(&[][..], |stages| &stages[region]);
-            let stripes = &self.segment.layout.regions[region].stripes;
+            let stripes = &self.segment.layout().regions[region].stripes;
             units.extend(units_of(region, stripes, *active, stages));
         }
         self.gathered.clear(self.group.size());
@@ -182,7 +182,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Bytes of A that an encoding covers on this member.
     fn encoded_bytes(&self, encoding: &Encoding<C>) -> usize {
         let bytes = |unit: &Unit| {
-            let stripes = self.segment.layout.regions[unit.region].stripes;
+            let stripes = self.segment.layout().regions[unit.region].stripes;
             stripes.band(unit.band).len() * unit.bytes.len()
         };
         encoding.units.iter().map(bytes).sum()
@@ -194,7 +194,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         while encoding.begun < end {
             let Unit { region, band, bytes } = encoding.units[encoding.begun].clone();
             let step = Step::new(StepName::Encode, epoch).band(region, band);
-            let parts = &self.segment.layout.regions[region];
+            let parts = &self.segment.layout().regions[region];
             let cells = parts.parities(set).cells(&bytes);
             self.gathered.open(&parts.stripes, self.group.rank(), band, cells);
             self.band(region).encode(encoder, set, band, bytes, step)?;
@@ -214,7 +214,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         if !is_read_by_others {
             return Ok(());
         }
-        self.segment.vault.step(Step::new(StepName::Sums, encoding.epoch))?;
+        self.segment.step(Step::new(StepName::Sums, encoding.epoch))?;
         let (me, size) = (self.group.rank(), self.group.size());
         let others: Vec<usize> = (0..size).filter(|&member| member != me).collect();
         let length = |keeper: &usize| {
@@ -236,11 +236,11 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             let mut rest = &sums[..];
             for unit in &encoding.units {
                 let (rows, cells) = self.rows_and_cells(unit, keeper, encoding.epoch);
-                let parts = &self.segment.layout.regions[unit.region];
+                let parts = &self.segment.layout().regions[unit.region];
                 let data = parts.data(parts.a, self.config.method.encoded(encoding.epoch));
                 for row in rows {
                     let (of_row, tail) = rest.split_at(cells.len());
-                    self.segment.vault.set_sums(&data, row, cells.start, of_row);
+                    self.segment.set_sums(&data, row, cells.start, of_row);
                     rest = tail;
                 }
             }
@@ -255,7 +255,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         keeper: usize,
         epoch: u64,
     ) -> (Range<usize>, Range<usize>) {
-        let parts = &self.segment.layout.regions[unit.region];
+        let parts = &self.segment.layout().regions[unit.region];
         let block = shared_block(parts.stripes.geometry, self.group.rank(), keeper);
         let rows = block.map_or(0..0, |block| parts.stripes.block(unit.band, block));
         let cells = parts.parities(self.config.method.encoded(epoch)).cells(&unit.bytes);
@@ -292,7 +292,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         loop {
             let least = tokens.theirs.iter().map(|(ready, _)| *ready).min().unwrap_or(units);
             // What they wrote before they called it ready is visible after this.
-            self.segment.vault.order();
+            self.segment.order();
             let end = if wait { least } else { least.min(encoding.begun + 1) };
             self.encode_units(encoding, end)?;
             if end < least {
@@ -324,7 +324,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             return Ok(());
         }
         tokens.told = ready;
-        self.segment.vault.order();
+        self.segment.order();
         let mut word = word()?;
         // A number as a double: a transport of doubles need not preserve other bit patterns.
         word[0] = ready as f64;
@@ -397,7 +397,6 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
                 }
                 let Unit { region, band, bytes } = encoding.units[encoding.begun].clone();
                 self.segment
-                    .vault
                     .step(Step::new(StepName::Encode, encoding.epoch).band(region, band))?;
                 rounds.tiles =
                     self.band(region).ring_tiles(band, bytes, rounds.message_bytes).into();

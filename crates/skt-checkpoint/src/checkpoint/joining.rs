@@ -7,7 +7,7 @@ use super::checkpointer::Checkpointer;
 use super::codec::{Codec, CodecError};
 use super::config::Config;
 use super::encode::{Encoder, Scratch};
-use super::error::{CheckpointError, Result, memory_error};
+use super::error::{CheckpointError, Result};
 use super::gathered::Gathered;
 use super::header::SegmentId;
 use super::hook::{Step, StepName};
@@ -66,7 +66,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 
     /// Waits until all segments exist. Collective.
     pub(super) fn joined(&mut self) -> Result<()> {
-        self.segment.vault.step(Step::new(StepName::Joined, self.plan.epoch))?;
+        self.segment.step(Step::new(StepName::Joined, self.plan.epoch))?;
         Ok(self.job.barrier()?)
     }
 
@@ -79,16 +79,14 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         }
         let (me, ranks) = (self.group.rank(), self.group_ranks());
         let mut attempts = vec![0; ranks.len()];
-        attempts[me] = self.segment.id.attempt;
+        attempts[me] = self.segment.id().attempt;
         all_reduce(&self.group, &mut attempts, u64::max)?;
         let mut peers = Vec::with_capacity(ranks.len());
         for (member, (&rank, &attempt)) in ranks.iter().zip(&attempts).enumerate() {
             let id = SegmentId { rank, attempt };
             let peer = match member == me {
                 true => None,
-                false => {
-                    self.segment.memory.peer(id).map_err(memory_error("looking into", id, 0))?
-                }
+                false => self.segment.peer(id)?,
             };
             peers.push(peer);
         }
@@ -101,12 +99,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             (self.encoder, self.peers) = (Encoder::Direct, peers);
         } else if asked == Encoder::Direct {
             if is_new {
-                let remove = self.segment.memory.remove(self.segment.id);
-                remove.map_err(memory_error(
-                    "removing",
-                    self.segment.id,
-                    self.segment.layout.bytes,
-                ))?;
+                self.segment.remove()?;
             }
             // The first to report it ends the job: all must have removed their segments by then.
             self.job.barrier()?;
@@ -122,13 +115,13 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             return Ok(());
         }
         if self.encoder == Encoder::Direct {
-            for region in 0..self.segment.layout.regions.len() {
+            for region in 0..self.segment.layout().regions.len() {
                 self.band(region).prepare_direct();
             }
         } else if self.config.message_bytes.is_none() {
             let link = Link::measure(&self.group, &self.code)?;
             // The bytes that pass through the pipeline before it runs empty: a band's parity.
-            let bands = self.segment.layout.regions.iter().map(|parts| parts.stripes);
+            let bands = self.segment.layout().regions.iter().map(|parts| parts.stripes);
             let parity = bands.map(|stripes| stripes.block_rows * stripes.shape.pitch_bytes);
             let bytes = parity.max().unwrap_or_default();
             self.message_bytes = link.message_bytes(bytes, self.group.size());

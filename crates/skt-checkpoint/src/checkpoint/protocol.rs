@@ -244,7 +244,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     fn begin_in(&mut self, active: &[Active], stages: Option<&[Vec<Active>]>) -> Result<()> {
         self.segment.assert_ready();
         assert!(self.under_way.is_none(), "complete the epoch that has begun first");
-        assert_eq!(active.len(), self.segment.layout.regions.len(), "one entry a region");
+        assert_eq!(active.len(), self.segment.layout().regions.len(), "one entry a region");
         assert!(stages.is_none_or(|stages| stages.len() == active.len()), "one list a region");
         self.helper.advance();
         if !self.config.method.encodes() {
@@ -255,7 +255,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         let mut stats = Stats { epoch, ..Stats::default() };
 
         // 1 checkpoint: the group agrees on the least active row and column.
-        self.segment.vault.step(Step::new(StepName::Checkpoint, epoch))?;
+        self.segment.step(Step::new(StepName::Checkpoint, epoch))?;
         let (active, stages) = self.agree_on_parts(active, stages)?;
         if self.config.check_frozen && epoch > 1 {
             self.segment.assert_frozen(&active);

@@ -55,8 +55,8 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         }
         let settled = self.config.method.settled(epoch);
         let mut written = 0;
-        for region in 0..self.segment.layout.regions.len() {
-            for band in 0..self.segment.layout.regions[region].stripes.bands() {
+        for region in 0..self.segment.layout().regions.len() {
+            for band in 0..self.segment.layout().regions[region].stripes.bands() {
                 let step = Step::new(StepName::RecoverRebuild, epoch).band(region, band);
                 written += self.band(region).rebuild(lost, settled, band, step)?;
             }

@@ -5,34 +5,36 @@ mod copies;
 mod damage;
 mod image;
 
+use std::sync::Arc;
 use std::time::Instant;
 
 pub(super) use damage::{DamagedCell, Findings};
 
 use super::agree::Plan;
 use super::config::Config;
-use super::error::Result;
+use super::error::{Result, memory_error};
 use super::header::{HeaderLayout, Identity, SegmentId};
-use super::hook::{Step, StepName};
+use super::hook::{Hook, Step, StepName};
 use super::joining::group_of;
-use super::layout::{Active, SegmentLayout};
+use super::layout::{Active, RegionParts, SegmentLayout, Summed};
 use super::memory::Memory;
 use super::methods::Method;
 use super::opening::Opening;
 use super::record::Record;
 use super::schedule::Stats;
-use super::vault::Vault;
+use super::vault::{Backing, Vault};
+use crate::comm::Result as CommResult;
 
 /// This rank's segment.
 pub(super) struct OwnSegment<M: Memory> {
     /// The memory of this node.
-    pub(super) memory: M,
-    pub(super) id: SegmentId,
-    pub(super) header: HeaderLayout,
-    pub(super) layout: SegmentLayout,
-    pub(super) identity: Identity,
-    pub(super) method: Method,
-    pub(super) vault: Vault<M::Segment>,
+    memory: M,
+    id: SegmentId,
+    header: HeaderLayout,
+    layout: SegmentLayout,
+    identity: Identity,
+    method: Method,
+    vault: Vault<M::Segment>,
     record: Record,
     /// Method `abft`: bytes of each region, from its first on, that an image has.
     abft_image_bytes: usize,
@@ -42,7 +44,7 @@ pub(super) struct OwnSegment<M: Memory> {
     /// parts of the last checkpoint.
     last_active: Vec<Active>,
     /// The last field, so that the hold is released after the segment.
-    pub(super) lock: Option<M::Lock>,
+    lock: Option<M::Lock>,
 }
 
 impl<M: Memory> OwnSegment<M> {
@@ -87,6 +89,69 @@ impl<M: Memory> OwnSegment<M> {
             last_active,
             lock,
         })
+    }
+
+    /// Its rank in the run.
+    pub fn rank(&self) -> usize {
+        self.identity.rank
+    }
+
+    /// Its name.
+    pub fn id(&self) -> SegmentId {
+        self.id
+    }
+
+    /// The offsets within its header.
+    pub fn header(&self) -> &HeaderLayout {
+        &self.header
+    }
+
+    /// The offsets of its parts.
+    pub fn layout(&self) -> &SegmentLayout {
+        &self.layout
+    }
+
+    /// Opens another rank's segment for reading; `None` if it cannot be read from this node.
+    pub fn peer(&mut self, id: SegmentId) -> Result<Option<M::Peer>> {
+        self.memory.peer(id).map_err(memory_error("looking into", id, 0))
+    }
+
+    /// Removes this segment.
+    pub fn remove(&mut self) -> Result<()> {
+        let removed = self.memory.remove(self.id);
+        removed.map_err(memory_error("removing", self.id, self.layout.bytes))
+    }
+
+    /// Gives back the memory of the node, the memory of this segment, the hold on the run, and the
+    /// hook.
+    pub fn into_parts(self) -> (M, Backing<M::Segment>, Option<M::Lock>, Arc<dyn Hook>) {
+        let (backing, hook) = self.vault.into_parts();
+        (self.memory, backing, self.lock, hook)
+    }
+
+    /// Does a step of the protocol, at which a test can kill the rank.
+    pub fn step(&self, step: Step) -> CommResult<()> {
+        self.vault.step(step)
+    }
+
+    /// The hook that is told of steps.
+    pub fn hook(&self) -> Arc<dyn Hook> {
+        self.vault.hook()
+    }
+
+    /// Keeps stores in order, see [`Vault::order`].
+    pub fn order(&self) {
+        self.vault.order();
+    }
+
+    /// The memory of the segment and the parts of a region in it, for encoding and rebuilding.
+    pub fn to_encode(&mut self, region: usize) -> (&mut Vault<M::Segment>, &RegionParts) {
+        (&mut self.vault, &self.layout.regions[region])
+    }
+
+    /// Stores the checksums of cells of a row, from `cell` on.
+    pub fn set_sums(&mut self, of: &Summed, row: usize, cell: usize, sums: &[u64]) {
+        self.vault.set_sums(of, row, cell, sums);
     }
 
     /// The active parts of the last checkpoint, by region.

@@ -28,7 +28,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// [`Refusal::Damaged`] on all ranks, when more of one stripe is damaged or lost than its
     /// parities survive.
     pub(super) fn verify(&mut self, epoch: u64) -> Result<Damaged> {
-        self.segment.vault.step(Step::new(StepName::RecoverVerify, epoch))?;
+        self.segment.step(Step::new(StepName::RecoverVerify, epoch))?;
         let (me, listed_max) = (self.group.rank(), self.config.damaged_cells_max);
         let found = self.segment.find_damage(epoch, self.holds(epoch), me, listed_max);
         let rotten = match self.plan.load {
@@ -114,7 +114,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         let mut mended = 0;
         for (place, members) in damaged {
             let step = Step::new(StepName::RecoverMend, epoch).band(place.region, place.band);
-            self.segment.vault.step(step)?;
+            self.segment.step(step)?;
             let mut gone: Vec<usize> = members.iter().chain(lost).copied().collect();
             gone.sort_unstable();
             self.band(place.region).rebuild_cell(&gone, settled, place, step)?;

@@ -44,7 +44,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         if self.shelves.is_empty() {
             return Ok(Vec::new());
         }
-        let (start, hook) = (Instant::now(), self.segment.vault.hook());
+        let (start, hook) = (Instant::now(), self.segment.hook());
         let (written, _free) = self.helper.take_back(WhenBusy::Wait, &*hook);
         self.shelves.note(written, start.elapsed().as_secs_f64());
         self.barrier_with_levels()?;
@@ -60,7 +60,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 
     /// [`Self::take_back_images`] for a rank that has waited for the images since `start`.
     pub(in super::super) fn take_back_images_since(&mut self, start: Instant) -> Free {
-        let hook = self.segment.vault.hook();
+        let hook = self.segment.hook();
         let (written, free) = self.helper.take_back(self.shelves.when_busy(), &*hook);
         self.shelves.note(written, start.elapsed().as_secs_f64());
         free

@@ -13,7 +13,6 @@ use super::super::level::{Generation, Level, Load, Rotten, Source};
 use super::super::memory::Memory;
 use super::super::opening::{Earlier, Opening};
 use super::super::protocol::Opened;
-use super::super::segment::OwnSegment;
 use super::disk::{FileId, ImageFile, ImageId, Slot};
 use super::failed::remove_images;
 use super::format::{ImageLayout, Said, Seal, read_seal};
@@ -101,7 +100,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             (seal.record.lineage(), seal.record.stamped()) == (start, epoch)
                 && seal.body_bytes == layout.body_bytes
         };
-        match read_seal(&self.segment.header, &mut *file)? {
+        match read_seal(self.segment.header(), &mut *file)? {
             Said::Sealed(seal) if is_it(&seal) => Ok((file, seal)),
             _ => Err(io::Error::other("it has changed since it was looked at")),
         }
@@ -153,12 +152,11 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             Some(&Load { level, generation, .. }) => Source::Images { level, generation },
         };
         let Self { job, mut rotten, config, helper, peers, segment, .. } = self;
-        let OwnSegment { memory, layout, vault, lock, .. } = segment;
         let shapes: Vec<RegionShape> =
-            layout.regions.iter().map(|parts| parts.stripes.shape).collect();
+            segment.layout().regions.iter().map(|parts| parts.stripes.shape).collect();
         drop((helper, peers));
-        let (segment, hook) = vault.into_parts();
-        drop(segment);
+        let (memory, held, lock, hook) = segment.into_parts();
+        drop(held);
         // All have released segments that another process may take over or remove.
         job.barrier()?;
         rotten.push(Rotten { source, refusal });
@@ -188,7 +186,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         for (number, files) in std::mem::take(&mut self.seen_files).iter().enumerate() {
             let level = &self.config.levels[number];
             let files = unneeded(level, files, &restorable[number], &sealed[number]);
-            match remove_images(level, &files, &|| self.segment.vault.step(step)) {
+            match remove_images(level, &files, &|| self.segment.step(step)) {
                 Err(CheckpointError::Level { source, .. }) => {
                     self.shelves.fail(number, source.to_string());
                 }

@@ -117,12 +117,6 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 
 /// Parts that several steps share.
 impl<C: Comm, M: Memory> Checkpointer<C, M> {
-    /// Ranks of this process's group, by position in it.
-    pub(super) fn group_ranks(&self) -> Vec<usize> {
-        let mine = self.plan.groups.iter().find(|group| group.contains(&self.segment.rank()));
-        mine.expect("every rank has a group").clone()
-    }
-
     /// The ranks of the job for which `is_so` holds, in rising order. Collective.
     pub(super) fn ranks_where(&self, is_so: bool) -> Result<Vec<usize>> {
         let mut said = vec![0u8; self.job.size()];

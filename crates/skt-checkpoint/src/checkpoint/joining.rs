@@ -36,7 +36,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         slots: &[Slot],
     ) -> Result<Self> {
         let rank = plan.ranks[comm.rank()];
-        let (group, members) = group_of(&plan, rank);
+        let (group, members) = plan.group_of(rank);
         let (layout, code) = laid_out(&config, opening.header.bytes(), shapes, members.len())?;
         let (helper, shelves) = image_writer(comm, &config, &plan, slots, &opening.seen)?;
         let seen_files = opening.seen_files(&plan);
@@ -77,7 +77,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         if !self.config.method.encodes() || !matches!(asked, Encoder::Auto | Encoder::Direct) {
             return Ok(());
         }
-        let (me, ranks) = (self.group.rank(), self.group_ranks());
+        let (me, ranks) = (self.group.rank(), self.segment.members().to_vec());
         let mut attempts = vec![0; ranks.len()];
         attempts[me] = self.segment.id().attempt;
         all_reduce(&self.group, &mut attempts, u64::max)?;
@@ -128,13 +128,6 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         }
         Ok(())
     }
-}
-
-/// The index and the ranks of the group of `rank`.
-pub(super) fn group_of(plan: &Plan, rank: usize) -> (usize, Vec<usize>) {
-    let group = plan.groups.iter().position(|members| members.contains(&rank));
-    let group = group.expect("every rank has a group");
-    (group, plan.groups[group].clone())
 }
 
 /// The layout of a segment in a group of `members`, and the group's code.

@@ -37,7 +37,7 @@ pub struct Recovered {
 impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Lost members of this rank's group, by position in it.
     pub(super) fn lost_members(&self) -> Vec<usize> {
-        let ranks = self.group_ranks();
+        let ranks = self.segment.members();
         let is_lost = |member: &usize| self.plan.lost.contains(&ranks[*member]);
         let lost: Vec<usize> = (0..ranks.len()).filter(is_lost).collect();
         assert!(lost.len() <= self.config.parities, "refused when it was decided");

@@ -15,7 +15,6 @@ use super::config::Config;
 use super::error::{Result, memory_error};
 use super::header::{HeaderLayout, Identity, SegmentId};
 use super::hook::{Hook, Step, StepName};
-use super::joining::group_of;
 use super::layout::{Active, RegionParts, SegmentLayout, Summed};
 use super::memory::Memory;
 use super::methods::Method;
@@ -59,7 +58,7 @@ impl<M: Memory> OwnSegment<M> {
         layout: SegmentLayout,
     ) -> Result<Self> {
         let (rank, method) = (plan.ranks[process], config.method);
-        let (group, members) = group_of(plan, rank);
+        let (group, members) = plan.group_of(rank);
         let id = plan.attach[process].unwrap_or(SegmentId { rank, attempt: plan.attempt.number });
         let backing = opening.backing(method, taken, id, layout.bytes, plan.epoch)?;
         let Opening { memory, header, hook, lock, fingerprint, parameters, .. } = opening;
@@ -94,6 +93,11 @@ impl<M: Memory> OwnSegment<M> {
     /// Its rank in the run.
     pub fn rank(&self) -> usize {
         self.identity.rank
+    }
+
+    /// The ranks of its group, by position in it.
+    pub fn members(&self) -> &[usize] {
+        &self.identity.members
     }
 
     /// Its name.

@@ -70,7 +70,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         damaged: &Damaged,
         rotten: &[usize],
     ) -> Result<()> {
-        let (parities, members) = (self.config.parities, self.group_ranks());
+        let (parities, members) = (self.config.parities, self.segment.members());
         let is_lost = |rank: &&usize| self.plan.lost.contains(rank) || rotten.contains(rank);
         let lost = members.iter().filter(is_lost).count();
         let is_too_much = |found: &&DamagedCell| {

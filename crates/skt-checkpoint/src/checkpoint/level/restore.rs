@@ -7,7 +7,7 @@ use super::super::checkpointer::Checkpointer;
 use super::super::config::Config;
 use super::super::error::{CheckpointError, Result};
 use super::super::hook::{Step, StepName};
-use super::super::joining::{group_of, laid_out};
+use super::super::joining::laid_out;
 use super::super::layout::RegionShape;
 use super::super::level::{Generation, Level, Load, Rotten, Source};
 use super::super::memory::Memory;
@@ -62,7 +62,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             return Ok(Vec::new());
         }
         let rank = plan.ranks[comm.rank()];
-        let (_, members) = group_of(plan, rank);
+        let (_, members) = plan.group_of(rank);
         let (layout, _) = laid_out(config, opening.header.bytes(), shapes, members.len())?;
         let image = ImageLayout::new(&layout, config.method, 0, config.abft_image_bytes);
         let bytes = image.image_bytes(layout.header_bytes);
